@@ -1,0 +1,301 @@
+//! The bytes of a stored artifact: header, key, metadata, and a payload aligned for use from a mapping.
+//!
+//! ```text
+//!   0  magic            89 57 53 41 0D 0A 1A 0A  ("\x89WSA\r\n\x1A\n")
+//!   8  checksum         u64  XXH3-64 of every byte from 16 to the end
+//!  16  version          u16  1
+//!  18  flags            u16  0
+//!  20  key length       u32
+//!  24  metadata length  u32
+//!  28  reserved         u32  0
+//!  32  payload length   u64
+//!  40  created          u64  milliseconds since 1970 UTC
+//!  48  build time       u64  nanoseconds
+//!  56  reserved         u64  0
+//!  64  key | metadata | zeros to a multiple of 128 | payload
+//! ```
+//!
+//! All numbers are little-endian. The first 16 bytes mean the same in every version, so that an entry of a newer
+//! version (whole, left alone) is told from one whose version was damaged (removed). Derived from the layouts of PNG
+//! (a magic that shows a text-mode copy) and of ccache (one checksum over everything).
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
+
+use crate::{
+    artifact::{Artifact, Provenance},
+    bytes::{u16_at, u32_at, u64_at},
+    reason::Reason,
+};
+
+/// The length of the fixed header in bytes.
+pub const HEADER_LEN: usize = 64;
+
+/// The payload's offset in an envelope is a multiple of this, in bytes: two cache lines, and what XNNPACK asks for.
+pub const PAYLOAD_ALIGN: usize = 128;
+
+const MAGIC: [u8; 8] = *b"\x89WSA\r\n\x1a\n";
+const VERSION: u16 = 1;
+
+/// Where the bytes that the checksum covers begin.
+const CHECKED: usize = 16;
+
+/// An artifact as it is to be written: head and payload, apart, so that the payload is not copied to be stored.
+#[derive(Clone, Debug)]
+pub struct Encoded<'a> {
+    head: Vec<u8>,
+    payload: &'a [u8],
+}
+
+/// The lengths that a header gives, checked against each other and against the length of the whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    key: Range<usize>,
+    metadata: Range<usize>,
+    payload: Range<usize>,
+    provenance: Provenance,
+}
+
+/// Encodes `artifact` under the full `key`.
+///
+/// # Errors
+/// [`Reason::TooLong`] if the key or the metadata does not fit in 32 bits of length.
+pub fn encode<'a>(key: &[u8], artifact: &'a Artifact) -> Result<Encoded<'a>, Reason> {
+    let (metadata, payload) = (artifact.encoded_metadata(), artifact.payload());
+    let provenance = artifact.provenance();
+    let key_len = u32::try_from(key.len()).map_err(|_| Reason::TooLong)?;
+    let metadata_len = u32::try_from(metadata.len()).map_err(|_| Reason::TooLong)?;
+    let head_len = payload_offset(key.len(), metadata.len()).ok_or(Reason::TooLong)?;
+
+    let mut head = Vec::with_capacity(head_len);
+    head.extend_from_slice(&MAGIC);
+    head.extend_from_slice(&[0; 8]);
+    head.extend_from_slice(&VERSION.to_le_bytes());
+    head.extend_from_slice(&0u16.to_le_bytes());
+    head.extend_from_slice(&key_len.to_le_bytes());
+    head.extend_from_slice(&metadata_len.to_le_bytes());
+    head.extend_from_slice(&0u32.to_le_bytes());
+    head.extend_from_slice(&(payload.len() as u64).to_le_bytes());
+    head.extend_from_slice(&provenance.created_unix_ms.to_le_bytes());
+    head.extend_from_slice(&provenance.build_nanos.to_le_bytes());
+    head.extend_from_slice(&0u64.to_le_bytes());
+    head.extend_from_slice(key);
+    head.extend_from_slice(metadata);
+    head.resize(head_len, 0);
+
+    let mut hasher = Xxh3Default::new();
+    hasher.update(&head[CHECKED..]);
+    hasher.update(payload);
+    head[8..CHECKED].copy_from_slice(&hasher.digest().to_le_bytes());
+    Ok(Encoded { head, payload })
+}
+
+/// Decodes an envelope that was read whole, and proves the hit: every byte by the checksum, the full key by comparison.
+///
+/// The artifact keeps `stored` as its buffer; nothing is copied.
+///
+/// # Errors
+/// The reason why the bytes are not the artifact of `key`. [`Reason::NewerVersion`] means that they are whole and a
+/// newer version's: leave them alone.
+pub fn decode(stored: Vec<u8>, key: &[u8]) -> Result<Artifact, Reason> {
+    let layout = verify(&stored)?;
+    if stored.get(layout.key.clone()) != Some(key) {
+        return Err(Reason::KeyMismatch);
+    }
+    Ok(Artifact::inside(stored, layout.payload, layout.metadata, layout.provenance))
+}
+
+/// Proves that `stored` is one whole envelope, of whatever key, and says where its parts are.
+///
+/// # Errors
+/// As [`decode`], but never [`Reason::KeyMismatch`].
+pub fn verify(stored: &[u8]) -> Result<Layout, Reason> {
+    let layout = Layout::parse(stored, stored.len() as u64);
+    if !matches!(layout, Ok(_) | Err(Reason::NewerVersion)) {
+        return layout;
+    }
+    let sum = u64_at(stored, 8).ok_or(Reason::Truncated)?;
+    let checked = stored.get(CHECKED..).ok_or(Reason::Truncated)?;
+    if xxh3_64(checked) == sum { layout } else { Err(Reason::ChecksumMismatch) }
+}
+
+impl Encoded<'_> {
+    /// The parts to be written one after the other.
+    #[must_use]
+    pub fn parts(&self) -> [&[u8]; 2] {
+        [&self.head, self.payload]
+    }
+
+    /// The length of the whole in bytes: what an entry counts against a cap.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "an envelope is never empty")]
+    pub const fn len(&self) -> u64 {
+        self.head.len() as u64 + self.payload.len() as u64
+    }
+
+    /// The whole in one piece, for stores that cannot write it in parts.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.parts().concat()
+    }
+}
+
+impl Layout {
+    /// Reads a header, of which at least [`HEADER_LEN`] bytes are given, of an envelope that is `total` bytes long.
+    /// Cheap: says whether the entry is whole by header and length, and reads nothing else.
+    ///
+    /// # Errors
+    /// The reason why it cannot be. [`Reason::NewerVersion`] is a guess here, until [`verify`] has seen the checksum.
+    pub fn parse(header: &[u8], total: u64) -> Result<Self, Reason> {
+        if header.len() < MAGIC.len() && MAGIC.starts_with(header) {
+            return Err(Reason::Truncated);
+        }
+        if !header.starts_with(&MAGIC) {
+            return Err(Reason::Foreign);
+        }
+        let version = u16_at(header, 16).ok_or(Reason::Truncated)?;
+        if version > VERSION {
+            return Err(Reason::NewerVersion);
+        }
+        let field = |at| u32_at(header, at).ok_or(Reason::Truncated);
+        let long = |at| u64_at(header, at).ok_or(Reason::Truncated);
+        let (key_len, metadata_len, payload_len) = (field(20)?, field(24)?, long(32)?);
+        let provenance = Provenance { created_unix_ms: long(40)?, build_nanos: long(48)? };
+        if version == 0 || u16_at(header, 18) != Some(0) || field(28)? != 0 || long(56)? != 0 {
+            return Err(Reason::Malformed);
+        }
+
+        let malformed = |_| Reason::Malformed;
+        let key_len = usize::try_from(key_len).map_err(malformed)?;
+        let metadata_len = usize::try_from(metadata_len).map_err(malformed)?;
+        let payload_start = payload_offset(key_len, metadata_len).ok_or(Reason::Malformed)?;
+        let end = (payload_start as u64).checked_add(payload_len).ok_or(Reason::Malformed)?;
+        if end > total {
+            return Err(Reason::Truncated);
+        }
+        if end < total {
+            return Err(Reason::Malformed);
+        }
+        let end = usize::try_from(end).map_err(malformed)?;
+        // The sums below cannot overflow: payload_offset has added the same numbers, and more, in checked arithmetic.
+        let metadata_start = HEADER_LEN + key_len;
+        Ok(Self {
+            key: HEADER_LEN..metadata_start,
+            metadata: metadata_start..metadata_start + metadata_len,
+            payload: payload_start..end,
+            provenance,
+        })
+    }
+
+    /// Where the full key is.
+    #[must_use]
+    pub fn key(&self) -> Range<usize> {
+        self.key.clone()
+    }
+
+    /// Where the encoded metadata is.
+    #[must_use]
+    pub fn metadata(&self) -> Range<usize> {
+        self.metadata.clone()
+    }
+
+    /// Where the payload is; it starts at a multiple of [`PAYLOAD_ALIGN`].
+    #[must_use]
+    pub fn payload(&self) -> Range<usize> {
+        self.payload.clone()
+    }
+
+    /// When the artifact was made and what that cost.
+    #[must_use]
+    pub const fn provenance(&self) -> Provenance {
+        self.provenance
+    }
+}
+
+fn payload_offset(key_len: usize, metadata_len: usize) -> Option<usize> {
+    HEADER_LEN.checked_add(key_len)?.checked_add(metadata_len)?.checked_next_multiple_of(PAYLOAD_ALIGN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metadata::Metadata;
+    use alloc::vec;
+
+    fn artifact(payload: &[u8]) -> Artifact {
+        Artifact::new(payload.to_vec())
+            .with_metadata(&Metadata::new().with_attribute("name", b"value"))
+            .with_provenance(Provenance { created_unix_ms: 12, build_nanos: 34 })
+    }
+
+    #[test]
+    fn what_is_encoded_is_decoded_and_aligned() {
+        for (key, payload) in [(&b""[..], &b""[..]), (b"k", b"p"), (&[7; 1000], &[9; 5000])] {
+            let stored = encode(key, &artifact(payload)).unwrap().to_vec();
+            assert_eq!(verify(&stored).unwrap().payload().start % PAYLOAD_ALIGN, 0);
+            let found = decode(stored, key).unwrap();
+            assert_eq!(found.payload(), payload);
+            assert_eq!(found.metadata().unwrap().attribute("name"), Some(&b"value"[..]));
+            assert_eq!(found.provenance(), Provenance { created_unix_ms: 12, build_nanos: 34 });
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_is_refused_as_damage() {
+        let stored = encode(b"key", &artifact(b"payload")).unwrap().to_vec();
+        for at in 0..stored.len() {
+            for bit in 0..8 {
+                let mut damaged = stored.clone();
+                damaged[at] ^= 1 << bit;
+                let reason = decode(damaged, b"key").expect_err("a flipped bit was handed out");
+                assert!(reason.is_damage(), "byte {at}, bit {bit}: {reason:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_truncation_and_every_extension_is_refused_as_damage() {
+        let stored = encode(b"key", &artifact(b"payload")).unwrap().to_vec();
+        for end in 0..stored.len() {
+            assert_eq!(decode(stored[..end].to_vec(), b"key").unwrap_err(), Reason::Truncated, "{end}");
+        }
+        let mut longer = stored;
+        longer.push(0);
+        assert_eq!(decode(longer, b"key").unwrap_err(), Reason::Malformed);
+    }
+
+    #[test]
+    fn another_keys_entry_is_never_handed_out() {
+        let stored = encode(b"key", &artifact(b"payload")).unwrap().to_vec();
+        assert_eq!(decode(stored, b"kez").unwrap_err(), Reason::KeyMismatch);
+    }
+
+    #[test]
+    fn a_newer_version_is_told_from_a_damaged_one() {
+        let mut newer = encode(b"key", &artifact(b"payload")).unwrap().to_vec();
+        newer[16] = 2;
+        assert_eq!(verify(&newer), Err(Reason::ChecksumMismatch), "the version was damaged");
+        let sum = xxh3_64(&newer[CHECKED..]);
+        newer[8..16].copy_from_slice(&sum.to_le_bytes());
+        assert_eq!(verify(&newer), Err(Reason::NewerVersion));
+    }
+
+    #[test]
+    fn lengths_at_the_edges_are_refused() {
+        let stored = encode(b"key", &artifact(b"payload")).unwrap().to_vec();
+        for (at, len) in [(20, 4), (24, 4), (32, 8)] {
+            let mut lying = stored.clone();
+            lying[at..at + len].fill(0xff);
+            assert!(decode(lying, b"key").unwrap_err().is_damage());
+        }
+    }
+
+    #[test]
+    fn foreign_bytes_are_named_so() {
+        assert_eq!(verify(b"\x7fELF and more"), Err(Reason::Foreign));
+        assert_eq!(verify(b""), Err(Reason::Truncated));
+        assert_eq!(verify(&vec![0; 4096]), Err(Reason::Foreign));
+    }
+}

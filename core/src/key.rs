@@ -1,0 +1,351 @@
+//! Keys: a 32-byte digest of everything that decides what an artifact is.
+
+use alloc::{borrow::Cow, string::String, vec::Vec};
+use core::fmt;
+
+use blake2::{Blake2b256, Digest};
+
+use crate::recipe::{Recipe, RecipeField};
+
+/// Stands first in every key's preimage, so that no other BLAKE2b digest of this project can equal a key.
+const TAG: &[u8] = b"warmstart key 1\0";
+
+/// A 32-byte BLAKE2b digest that names an artifact.
+///
+/// ```
+/// use warmstart_core::key::{Key, KeyFields};
+///
+/// let key = KeyFields::new("example", 1).text("name", "softmax").key();
+/// assert_eq!(key.to_string().len(), 64);
+/// assert_eq!(Key::from_hex(&key.to_string()), Some(key));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key([u8; Key::LEN]);
+
+impl Key {
+    /// The length of a key in bytes.
+    pub const LEN: usize = 32;
+
+    /// A key from the bytes of one.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
+        Self(bytes)
+    }
+
+    /// The digest of arbitrary bytes, as a file name or an index slot needs it.
+    ///
+    /// It is not the key of [`KeyFields`] with the same bytes in it: the two have different preimages.
+    #[must_use]
+    pub fn digest(bytes: &[u8]) -> Self {
+        Self(Blake2b256::digest(bytes).into())
+    }
+
+    /// The key that [`Display`](fmt::Display) wrote, if `hex` is one: 64 lower-case hexadecimal digits.
+    #[must_use]
+    pub fn from_hex(hex: &str) -> Option<Self> {
+        let digits = hex.as_bytes();
+        if digits.len() != 2 * Self::LEN {
+            return None;
+        }
+        let mut bytes = [0; Self::LEN];
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = nibble(pair[0])? << 4 | nibble(pair[1])?;
+        }
+        Some(Self(bytes))
+    }
+
+    /// The 64 lower-case hexadecimal digits of the key, in ASCII.
+    #[must_use]
+    pub fn to_hex(&self) -> [u8; 2 * Self::LEN] {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut hex = [0; 2 * Self::LEN];
+        for (pair, byte) in hex.chunks_exact_mut(2).zip(self.0) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 15)];
+        }
+        hex
+    }
+
+    /// The bytes of the key.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; Self::LEN] {
+        &self.0
+    }
+}
+
+impl AsRef<[u8]> for Key {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(core::str::from_utf8(&self.to_hex()).map_err(|_| fmt::Error)?)
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({self})")
+    }
+}
+
+/// Lower-case digits only: a key has one spelling, so that a file name has one owner.
+fn nibble(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
+}
+
+/// The labelled fields that a key is derived from.
+///
+/// Every field is written with its label, its kind and its length, so that no two lists of fields have the same
+/// preimage. The order of the fields counts. Nothing is hashed before [`key`](Self::key) and nothing is described
+/// before [`recipe`](Self::recipe), so that a hit pays for the key alone.
+///
+/// A path, a home directory or a time does not belong in a key: it would make a moved checkout miss.
+///
+/// ```
+/// use warmstart_core::key::KeyFields;
+///
+/// let old = KeyFields::new("cpu", 1).text("source", "int f;").list("flags", ["-O2"]);
+/// let new = KeyFields::new("cpu", 1).text("source", "int f;").list("flags", ["-O3"]);
+/// assert_ne!(old.key(), new.key());
+///
+/// let changes = old.recipe().changes_to(&new.recipe());
+/// assert_eq!(changes[0].label, "flags");
+/// assert_eq!(changes[0].new.as_deref(), Some("-O3"));
+/// ```
+#[derive(Clone, Debug)]
+pub struct KeyFields<'a> {
+    domain: Cow<'a, str>,
+    schema: u32,
+    fields: Vec<Field<'a>>,
+}
+
+#[derive(Clone, Debug)]
+struct Field<'a> {
+    label: Cow<'a, str>,
+    value: Value<'a>,
+    /// What a recipe shows instead of the value; not part of the key.
+    note: Option<Cow<'a, str>>,
+}
+
+#[derive(Clone, Debug)]
+enum Value<'a> {
+    Text(Cow<'a, str>),
+    Bytes(Cow<'a, [u8]>),
+    Number(u64),
+    List(Vec<Cow<'a, str>>),
+}
+
+impl<'a> KeyFields<'a> {
+    /// No fields yet. `domain` separates kinds of artifact, `schema` is raised when the meaning of the fields changes.
+    pub fn new(domain: impl Into<Cow<'a, str>>, schema: u32) -> Self {
+        Self { domain: domain.into(), schema, fields: Vec::with_capacity(12) }
+    }
+
+    /// Adds a field of text.
+    #[must_use]
+    pub fn text(self, label: impl Into<Cow<'a, str>>, value: impl Into<Cow<'a, str>>) -> Self {
+        self.field(label.into(), Value::Text(value.into()), None)
+    }
+
+    /// Adds a field of bytes, which is never equal to a text of the same bytes.
+    #[must_use]
+    pub fn bytes(self, label: impl Into<Cow<'a, str>>, value: impl Into<Cow<'a, [u8]>>) -> Self {
+        self.field(label.into(), Value::Bytes(value.into()), None)
+    }
+
+    /// Adds a digest made elsewhere, with a note that says of what; the note is shown by recipes and is not in the key.
+    #[must_use]
+    pub fn digest(
+        self,
+        label: impl Into<Cow<'a, str>>,
+        digest: impl Into<Cow<'a, [u8]>>,
+        note: impl Into<Cow<'a, str>>,
+    ) -> Self {
+        self.field(label.into(), Value::Bytes(digest.into()), Some(note.into()))
+    }
+
+    /// Adds a number.
+    #[must_use]
+    pub fn number(self, label: impl Into<Cow<'a, str>>, value: u64) -> Self {
+        self.field(label.into(), Value::Number(value), None)
+    }
+
+    /// Adds a list of texts. Where one ends and the next begins counts: `["ab"]` is not `["a", "b"]`.
+    #[must_use]
+    pub fn list<T: Into<Cow<'a, str>>>(
+        self,
+        label: impl Into<Cow<'a, str>>,
+        values: impl IntoIterator<Item = T>,
+    ) -> Self {
+        self.field(label.into(), Value::List(values.into_iter().map(Into::into).collect()), None)
+    }
+
+    /// The key: BLAKE2b-256 over the tag, the domain, the schema and every field. docs/format.md has the preimage.
+    #[must_use]
+    pub fn key(&self) -> Key {
+        let mut hasher = Blake2b256::new();
+        hasher.update(TAG);
+        update_prefixed(&mut hasher, self.domain.as_bytes());
+        hasher.update(self.schema.to_le_bytes());
+        hasher.update(len_bytes(self.fields.len()));
+        for field in &self.fields {
+            update_prefixed(&mut hasher, field.label.as_bytes());
+            field.value.update(&mut hasher);
+        }
+        Key(hasher.finalize().into())
+    }
+
+    /// What the key was made of, short enough to be kept beside the artifact.
+    #[must_use]
+    pub fn recipe(&self) -> Recipe {
+        let fields = self.fields.iter().map(|field| {
+            let mut hasher = Blake2b256::new();
+            field.value.update(&mut hasher);
+            let digest: [u8; 32] = hasher.finalize().into();
+            let text =
+                field.note.as_deref().map_or_else(|| field.value.shown(), |note| Some(String::from(note)));
+            RecipeField::new(&field.label, &digest, text)
+        });
+        Recipe::new(&self.domain, self.schema, fields.collect())
+    }
+
+    fn field(mut self, label: Cow<'a, str>, value: Value<'a>, note: Option<Cow<'a, str>>) -> Self {
+        self.fields.push(Field { label, value, note });
+        self
+    }
+}
+
+impl Value<'_> {
+    /// Writes kind, length and value.
+    fn update(&self, hasher: &mut Blake2b256) {
+        match self {
+            Self::Text(text) => {
+                hasher.update([1]);
+                update_prefixed(hasher, text.as_bytes());
+            }
+            Self::Bytes(bytes) => {
+                hasher.update([2]);
+                update_prefixed(hasher, bytes);
+            }
+            Self::Number(number) => {
+                hasher.update([3]);
+                hasher.update(number.to_le_bytes());
+            }
+            Self::List(items) => {
+                hasher.update([4]);
+                hasher.update(len_bytes(items.len()));
+                for item in items {
+                    update_prefixed(hasher, item.as_bytes());
+                }
+            }
+        }
+    }
+
+    /// The value as a person would want to read it; bytes have no such form.
+    fn shown(&self) -> Option<String> {
+        match self {
+            Self::Text(text) => Some(String::from(&**text)),
+            Self::Bytes(_) => None,
+            Self::Number(number) => Some(alloc::format!("{number}")),
+            Self::List(items) => Some(items.join(" ")),
+        }
+    }
+}
+
+fn update_prefixed(hasher: &mut Blake2b256, bytes: &[u8]) {
+    hasher.update(len_bytes(bytes.len()));
+    hasher.update(bytes);
+}
+
+/// A length as 8 little-endian bytes: the same on 32-bit and 64-bit targets.
+fn len_bytes(len: usize) -> [u8; 8] {
+    (len as u64).to_le_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    /// Guards the preimage: a change of it makes every stored entry unreachable and must be a decision.
+    #[test]
+    fn the_preimage_is_the_one_that_format_md_describes() {
+        let mut preimage = Vec::new();
+        let put = |preimage: &mut Vec<u8>, bytes: &[u8]| {
+            preimage.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+            preimage.extend_from_slice(bytes);
+        };
+        preimage.extend_from_slice(b"warmstart key 1\0");
+        put(&mut preimage, b"dom");
+        preimage.extend_from_slice(&7u32.to_le_bytes());
+        preimage.extend_from_slice(&4u64.to_le_bytes());
+        put(&mut preimage, b"a");
+        preimage.push(1);
+        put(&mut preimage, b"text");
+        put(&mut preimage, b"b");
+        preimage.push(2);
+        put(&mut preimage, &[0, 255]);
+        put(&mut preimage, b"c");
+        preimage.push(3);
+        preimage.extend_from_slice(&9u64.to_le_bytes());
+        put(&mut preimage, b"d");
+        preimage.push(4);
+        preimage.extend_from_slice(&2u64.to_le_bytes());
+        put(&mut preimage, b"x");
+        put(&mut preimage, b"");
+        let fields = KeyFields::new("dom", 7)
+            .text("a", "text")
+            .bytes("b", &[0u8, 255][..])
+            .number("c", 9)
+            .list("d", ["x", ""]);
+        assert_eq!(fields.key(), Key::digest(&preimage));
+    }
+
+    #[test]
+    fn no_two_different_field_lists_share_a_key() {
+        let base = || KeyFields::new("d", 1);
+        let keys = [
+            base().key(),
+            KeyFields::new("d", 2).key(),
+            KeyFields::new("e", 1).key(),
+            base().text("a", "b").key(),
+            base().bytes("a", &b"b"[..]).key(),
+            base().text("ab", "").key(),
+            base().text("", "ab").key(),
+            base().text("a", "b").text("c", "d").key(),
+            base().text("c", "d").text("a", "b").key(),
+            base().list("a", ["b"]).key(),
+            base().list("a", ["b", ""]).key(),
+            base().list("a", ["", "b"]).key(),
+            base().number("a", 98).key(),
+        ];
+        for (i, one) in keys.iter().enumerate() {
+            for other in &keys[i + 1..] {
+                assert_ne!(one, other);
+            }
+        }
+    }
+
+    #[test]
+    fn a_note_is_not_in_the_key() {
+        let noted = |note: &'static str| KeyFields::new("d", 1).digest("h", &[1u8; 32][..], note);
+        assert_eq!(noted("a.h").key(), noted("b.h").key());
+    }
+
+    #[test]
+    fn hexadecimal_has_one_spelling() {
+        let key = Key::digest(b"x");
+        let hex = key.to_string();
+        assert_eq!(Key::from_hex(&hex), Some(key));
+        assert_eq!(Key::from_hex(&hex.to_uppercase()), None);
+        assert_eq!(Key::from_hex(&hex[1..]), None);
+        assert_eq!(Key::from_hex(&hex.replace(&hex[..1], "g")), None);
+    }
+}

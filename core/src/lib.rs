@@ -1,0 +1,46 @@
+//! The pure core of warmstart: what is decided, without anything being done.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`key`] | 32-byte keys derived from labelled fields |
+//! | [`recipe`] | what a key was made of, kept beside the artifact so that a miss can be explained |
+//! | [`artifact`], [`metadata`] | what is cached: a payload, and what is known about it |
+//! | [`envelope`] | the bytes of a stored artifact |
+//! | [`lru`] | which entry goes when the cap is reached |
+//! | [`journal`] | the bytes of the shared accounting of a cache directory |
+//! | [`flight`] | who builds and who waits, without deadlock |
+//! | [`reason`], [`statistics`] | why something missed or was refused, and how often |
+//!
+//! Nothing here reads a clock, draws a random number or touches a file: time, sizes and randomness are
+//! arguments. That is what lets the same decisions run in a native process, in a browser and under a fuzzer.
+//!
+//! ```
+//! use warmstart_core::{artifact::Artifact, envelope, key::KeyFields};
+//!
+//! let fields = KeyFields::new("example", 1).text("source", "int f(void) { return 1; }").number("tile", 16);
+//! let key = fields.key();
+//!
+//! let artifact = Artifact::new(b"machine code".to_vec());
+//! let stored = envelope::encode(key.as_bytes(), &artifact).unwrap().to_vec();
+//!
+//! let found = envelope::decode(stored, key.as_bytes()).unwrap();
+//! assert_eq!(found.payload(), b"machine code");
+//! ```
+#![no_std]
+#![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+extern crate alloc;
+
+pub mod artifact;
+pub mod envelope;
+pub mod flight;
+pub mod journal;
+pub mod key;
+pub mod lru;
+pub mod metadata;
+pub mod reason;
+pub mod recipe;
+pub mod statistics;
+
+mod bytes;

@@ -1,0 +1,187 @@
+//! What is known about an artifact beside its bytes.
+
+use alloc::{string::String, vec::Vec};
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{
+    reason::Reason,
+    recipe::{Recipe, RecipeField},
+};
+
+/// The recipe of an artifact's key and the attributes that a target keeps with it (lowered names, dependencies).
+///
+/// ```
+/// use warmstart_core::{key::KeyFields, metadata::Metadata};
+///
+/// let metadata = Metadata::new()
+///     .with_recipe(KeyFields::new("cpu", 1).text("source", "int f;").recipe())
+///     .with_attribute("entry_point", b"f");
+/// let decoded = Metadata::decode(&metadata.encode())?;
+/// assert_eq!(decoded.attribute("entry_point"), Some(&b"f"[..]));
+/// assert_eq!(decoded, metadata);
+/// # Ok::<(), warmstart_core::reason::Reason>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Metadata {
+    recipe: Option<Recipe>,
+    attributes: Vec<(String, Vec<u8>)>,
+}
+
+impl Metadata {
+    /// Nothing known.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { recipe: None, attributes: Vec::new() }
+    }
+
+    /// Keeps what the key was made of.
+    #[must_use]
+    pub fn with_recipe(mut self, recipe: Recipe) -> Self {
+        self.recipe = Some(recipe);
+        self
+    }
+
+    /// Keeps `value` under `name`; an attribute of that name is replaced.
+    #[must_use]
+    pub fn with_attribute(mut self, name: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
+        let name = name.into();
+        self.attributes.retain(|(other, _)| *other != name);
+        self.attributes.push((name, value.into()));
+        self
+    }
+
+    /// What the key was made of, if it was kept.
+    #[must_use]
+    pub const fn recipe(&self) -> Option<&Recipe> {
+        self.recipe.as_ref()
+    }
+
+    /// The value kept under `name`.
+    #[must_use]
+    pub fn attribute(&self, name: &str) -> Option<&[u8]> {
+        self.attributes.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_slice())
+    }
+
+    /// Every attribute, in the order in which they were added.
+    pub fn attributes(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.attributes.iter().map(|(name, value)| (name.as_str(), value.as_slice()))
+    }
+
+    /// The metadata as postcard writes it; nothing known is no bytes at all. docs/format.md has the layout.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if *self == Self::new() {
+            return bytes;
+        }
+        put(&mut bytes, &self.recipe.is_some());
+        if let Some(recipe) = &self.recipe {
+            put(&mut bytes, recipe.domain());
+            put(&mut bytes, &recipe.schema());
+            put(&mut bytes, &(recipe.fields().len() as u64));
+            for field in recipe.fields() {
+                put(&mut bytes, field);
+            }
+        }
+        put(&mut bytes, &(self.attributes.len() as u64));
+        for attribute in &self.attributes {
+            put(&mut bytes, attribute);
+        }
+        bytes
+    }
+
+    /// Reads what [`encode`](Self::encode) wrote.
+    ///
+    /// Lists are read item by item, so that memory is only taken for items that are there, whatever a count claims.
+    ///
+    /// # Errors
+    /// [`Reason::Malformed`] if the bytes are not exactly one encoded metadata.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Reason> {
+        let mut rest = bytes;
+        if rest.is_empty() {
+            return Ok(Self::new());
+        }
+        let recipe = if take(&mut rest)? { Some(take_recipe(&mut rest)?) } else { None };
+        let attributes = take_list(&mut rest)?;
+        if rest.is_empty() { Ok(Self { recipe, attributes }) } else { Err(Reason::Malformed) }
+    }
+}
+
+fn take_recipe(rest: &mut &[u8]) -> Result<Recipe, Reason> {
+    let domain: String = take(rest)?;
+    let schema = take(rest)?;
+    let fields: Vec<RecipeField> = take_list(rest)?;
+    Ok(Recipe::new(&domain, schema, fields))
+}
+
+fn take_list<T: DeserializeOwned>(rest: &mut &[u8]) -> Result<Vec<T>, Reason> {
+    let count: u64 = take(rest)?;
+    let mut items = Vec::new();
+    for _ in 0..count {
+        items.push(take(rest)?);
+    }
+    Ok(items)
+}
+
+fn take<T: DeserializeOwned>(rest: &mut &[u8]) -> Result<T, Reason> {
+    let (value, after) = postcard::take_from_bytes(rest).map_err(|_| Reason::Malformed)?;
+    *rest = after;
+    Ok(value)
+}
+
+/// Appends `value`. Postcard fails only where a value has no length or its buffer is full; ours have and grow.
+fn put<T: Serialize + ?Sized>(bytes: &mut Vec<u8>, value: &T) {
+    let encoded = postcard::to_allocvec(value);
+    debug_assert!(encoded.is_ok(), "a value of known length always encodes into a growing buffer");
+    bytes.extend_from_slice(&encoded.unwrap_or_default());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::KeyFields;
+
+    fn full() -> Metadata {
+        let recipe =
+            KeyFields::new("cpu", 3).text("source", "s").bytes("b", &[1u8][..]).number("n", 5).recipe();
+        Metadata::new().with_recipe(recipe).with_attribute("a", b"1").with_attribute("b", b"")
+    }
+
+    #[test]
+    fn what_is_encoded_is_decoded() {
+        for metadata in [Metadata::new(), Metadata::new().with_attribute("x", b"y"), full()] {
+            assert_eq!(Metadata::decode(&metadata.encode()), Ok(metadata));
+        }
+    }
+
+    #[test]
+    fn every_prefix_and_every_suffix_is_refused() {
+        let bytes = full().encode();
+        for end in 1..bytes.len() {
+            assert_eq!(Metadata::decode(&bytes[..end]), Err(Reason::Malformed), "prefix of {end}");
+        }
+        let mut longer = bytes;
+        longer.push(0);
+        assert_eq!(Metadata::decode(&longer), Err(Reason::Malformed));
+    }
+
+    #[test]
+    fn a_count_that_lies_takes_no_memory() {
+        // No recipe, then 2^63 attributes of which none follows.
+        let mut bytes = alloc::vec![0];
+        bytes.extend_from_slice(&postcard::to_allocvec(&(1u64 << 63)).unwrap());
+        assert_eq!(Metadata::decode(&bytes), Err(Reason::Malformed));
+        // One attribute whose name claims 2^40 bytes.
+        let mut bytes = alloc::vec![0, 1];
+        bytes.extend_from_slice(&postcard::to_allocvec(&(1u64 << 40)).unwrap());
+        assert_eq!(Metadata::decode(&bytes), Err(Reason::Malformed));
+    }
+
+    #[test]
+    fn an_attribute_of_the_same_name_is_replaced() {
+        let metadata = Metadata::new().with_attribute("a", b"1").with_attribute("a", b"2");
+        assert_eq!(metadata.attributes().count(), 1);
+        assert_eq!(metadata.attribute("a"), Some(&b"2"[..]));
+    }
+}

@@ -1,0 +1,73 @@
+//! Numbers to watch: a snapshot of what a cache did.
+
+use crate::reason::Reason;
+
+/// How often each [`Reason`] occurred.
+///
+/// ```
+/// use warmstart_core::{reason::Reason, statistics::ReasonCounts};
+///
+/// let mut counts = ReasonCounts::default();
+/// counts.add(Reason::Absent, 2);
+/// assert_eq!(counts.of(Reason::Absent), 2);
+/// assert_eq!(counts.total(), 2);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReasonCounts([u64; Reason::COUNT]);
+
+impl ReasonCounts {
+    /// Adds `n` occurrences of `reason`.
+    pub const fn add(&mut self, reason: Reason, n: u64) {
+        let count = &mut self.0[reason.index()];
+        *count = count.saturating_add(n);
+    }
+
+    /// The number of occurrences of `reason`.
+    #[must_use]
+    pub const fn of(&self, reason: Reason) -> u64 {
+        self.0[reason.index()]
+    }
+
+    /// The number of occurrences of any reason.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.iter().fold(0, |sum, n| sum.saturating_add(*n))
+    }
+
+    /// The reasons that occurred, with their counts.
+    pub fn iter(&self) -> impl Iterator<Item = (Reason, u64)> + '_ {
+        Reason::ALL.iter().map(|reason| (*reason, self.of(*reason))).filter(|(_, n)| *n > 0)
+    }
+}
+
+impl Default for ReasonCounts {
+    fn default() -> Self {
+        Self([0; Reason::COUNT])
+    }
+}
+
+/// What a cache did since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// Look-ups that handed out a stored artifact.
+    pub hits: u64,
+    /// Look-ups that did not, by reason.
+    pub misses: ReasonCounts,
+    /// Artifacts that were not stored, by reason.
+    pub refusals: ReasonCounts,
+    /// Artifacts built by this cache's callers.
+    pub builds: u64,
+    /// Callers that waited for another thread's build and shared its result.
+    pub shared: u64,
+    /// Payload bytes handed out by hits.
+    pub bytes_read: u64,
+    /// Payload bytes stored.
+    pub bytes_written: u64,
+    /// Entries evicted to make room.
+    pub evictions: u64,
+    /// Nanoseconds spent in builders.
+    pub build_nanos: u64,
+    /// Nanoseconds that building took when the artifacts that hit were made: what the hits saved.
+    pub saved_nanos: u64,
+}

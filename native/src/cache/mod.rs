@@ -1,0 +1,229 @@
+//! The one call: look up, else build, store and return.
+
+mod counters;
+mod fetched;
+mod process_lock;
+mod request;
+mod threads;
+
+pub use fetched::{Fetched, How};
+pub use request::Request;
+
+pub(crate) use process_lock::sweep as sweep_locks;
+
+use std::{
+    io,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use warmstart_core::{
+    artifact::{Artifact, Provenance},
+    key::Key,
+    reason::Reason,
+    statistics::Statistics,
+};
+
+use crate::{
+    clock::{Clock, SystemClock},
+    store::{Lookup, Store, Stored},
+};
+use counters::Counters;
+use process_lock::ProcessLock;
+use threads::{Seat, Threads};
+
+/// How long a caller waits for somebody else's build before it builds for itself.
+pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(60);
+
+/// A store with single flight and statistics in front of it.
+///
+/// Share one cache between the threads of a process: single flight and statistics are those of the cache.
+/// See the [crate documentation](crate) for an example of the one call, [`get_or_build`](Self::get_or_build).
+#[derive(Debug)]
+pub struct Cache<S = Box<dyn Store>> {
+    store: S,
+    threads: Threads,
+    counters: Counters,
+    clock: Arc<dyn Clock>,
+    patience: Duration,
+}
+
+impl<S: Store> Cache<S> {
+    /// A cache over `store`.
+    pub fn new(store: S) -> Self {
+        Self {
+            store,
+            threads: Threads::default(),
+            counters: Counters::default(),
+            clock: Arc::new(SystemClock),
+            patience: DEFAULT_PATIENCE,
+        }
+    }
+
+    /// Waits at most this long for somebody else's build, then builds for itself.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Takes the time from `clock`.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// The store underneath. What is done to it directly is not counted.
+    #[must_use]
+    pub const fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// Looks `key` up, and counts.
+    ///
+    /// ```
+    /// use warmstart::{Cache, Limits, Reason, store::MemoryStore};
+    ///
+    /// let cache = Cache::new(MemoryStore::new(Limits::NONE));
+    /// cache.put("k", &vec![1, 2].into())?;
+    /// assert_eq!(cache.get(b"k").hit().unwrap().payload(), [1, 2]);
+    /// assert_eq!(cache.statistics().hits, 1);
+    /// # Ok::<(), Reason>(())
+    /// ```
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Lookup {
+        let found = self.store.get(key.as_ref());
+        self.count(&found);
+        found
+    }
+
+    /// Stores `artifact` under `key`, and counts.
+    ///
+    /// # Errors
+    /// The reason why it was not kept.
+    pub fn put(&self, key: impl AsRef<[u8]>, artifact: &Artifact) -> Result<Stored, Reason> {
+        let stored = self.store.put(key.as_ref(), artifact);
+        self.counters.stored(artifact, stored);
+        stored
+    }
+
+    /// Reads the file at `path` and stores its contents under `key`; the path itself is never kept.
+    ///
+    /// # Errors
+    /// The file cannot be read. That the store refused its contents is no error; the artifact is returned, and the
+    /// reason is counted.
+    pub fn put_file(&self, key: impl AsRef<[u8]>, path: impl AsRef<Path>) -> io::Result<Artifact> {
+        let artifact = Artifact::new(std::fs::read(path)?);
+        let _ = self.put(key, &artifact);
+        Ok(artifact)
+    }
+
+    /// Looks the request's key up, else builds the artifact, stores it and returns it.
+    ///
+    /// Of all threads of the process, and of all processes that share the store's directory, one builds and the others
+    /// wait, at most for the cache's [patience](Self::with_patience). If the builder fails, one of those who waited
+    /// builds. If the store fails, the artifact is returned all the same, and the reason is in what is returned.
+    ///
+    /// # Errors
+    /// Those of `build`, and no other.
+    ///
+    /// # Panics
+    /// If `build` does; nothing is stored then, and those who waited go on.
+    pub fn get_or_build<'a, A, E>(
+        &self,
+        request: impl Into<Request<'a>>,
+        build: impl FnOnce() -> Result<A, E>,
+    ) -> Result<Fetched, E>
+    where
+        A: Into<Artifact>,
+    {
+        let request = request.into();
+        self.recall(
+            request.key(),
+            |store| store.get(request.key()),
+            || build().map(|artifact| (request.describe(artifact.into()), ())),
+            |store, artifact, ()| store.put(request.key(), artifact),
+        )
+    }
+
+    /// The one call for artifacts whose key is not known before they are built, such as a compiled source whose headers
+    /// only the compiler finds. `find` looks the artifact up, `build` builds it, `keep` stores it with what the build
+    /// found out. `flight_key` stands for all artifacts that one build would satisfy: of those who recall it at once,
+    /// one builds.
+    ///
+    /// [`get_or_build`](Self::get_or_build) is this call with one `get`, and one `put` of the same key.
+    ///
+    /// # Errors
+    /// Those of `build`, and no other.
+    ///
+    /// # Panics
+    /// If one of the functions does.
+    pub fn recall<T, E>(
+        &self,
+        flight_key: &[u8],
+        mut find: impl FnMut(&S) -> Lookup,
+        build: impl FnOnce() -> Result<(Artifact, T), E>,
+        keep: impl FnOnce(&S, &Artifact, T) -> Result<Stored, Reason>,
+    ) -> Result<Fetched, E> {
+        let found = find(&self.store);
+        self.count(&found);
+        let miss = match found {
+            Lookup::Hit(artifact) => return Ok(Fetched::new(artifact, How::Hit)),
+            Lookup::Miss(reason) => reason,
+        };
+
+        let name = Key::digest(flight_key);
+        let deadline = Instant::now().checked_add(self.patience);
+        let mut seat = match self.threads.take_seat(&name, deadline) {
+            Seat::Builder(seat) => Some(seat),
+            Seat::Shared(artifact) => {
+                self.counters.shared();
+                return Ok(Fetched::new(artifact, How::Shared { miss }));
+            }
+            Seat::Alone => None,
+        };
+        // Only the one who builds for all threads asks the other processes; who builds alone does so not to wait.
+        let lock = seat
+            .as_ref()
+            .and_then(|_| self.store.lock_directory())
+            .and_then(|directory| ProcessLock::acquire(directory, &name, deadline));
+        if seat.is_some() {
+            // Somebody may have stored it between the look-up and the lock.
+            if let Lookup::Hit(artifact) = find(&self.store) {
+                self.counters.shared();
+                if let Some(seat) = &mut seat {
+                    seat.land(&artifact);
+                }
+                return Ok(Fetched::new(artifact, How::Shared { miss }));
+            }
+        }
+
+        let started = Instant::now();
+        let (artifact, rest) = build()?;
+        let build_nanos = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let artifact =
+            artifact.with_provenance(Provenance { created_unix_ms: self.clock.unix_ms(), build_nanos });
+        self.counters.built(build_nanos);
+        let stored = keep(&self.store, &artifact, rest);
+        self.counters.stored(&artifact, stored);
+        drop(lock);
+        if let Some(seat) = &mut seat {
+            seat.land(&artifact);
+        }
+        Ok(Fetched::new(artifact, How::Built { miss, stored }))
+    }
+
+    /// What the cache did since it was made.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        self.counters.snapshot()
+    }
+
+    fn count(&self, found: &Lookup) {
+        match found {
+            Lookup::Hit(artifact) => self.counters.hit(artifact),
+            Lookup::Miss(reason) => self.counters.missed(*reason),
+        }
+    }
+}

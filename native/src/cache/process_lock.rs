@@ -1,0 +1,190 @@
+//! Single flight between processes: one OS lock a key, released by death.
+//!
+//! The lock of a key is a file named for it in the store's lock directory. Who holds it, holds the OS lock on the file
+//! and removes the file before letting go; who acquires it checks that the file is still the one that the name leads
+//! to. While a holder waits for something else, the files that it holds name what it waits for (32 bytes). So whoever
+//! would close a circle of waiting processes can see it, and builds for itself instead.
+
+use std::{
+    cell::RefCell,
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{Read, Seek, Write},
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use warmstart_core::key::Key;
+
+/// The longest chain of waiting holders that is followed. A longer one is waited for, which is bounded too.
+const MAX_CHAIN: usize = 64;
+
+const FIRST_PAUSE: Duration = Duration::from_micros(500);
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+
+thread_local! {
+    /// The locks that this thread holds, the innermost last.
+    static HELD: RefCell<Vec<Held>> = const { RefCell::new(Vec::new()) };
+}
+
+#[derive(Debug)]
+struct Held {
+    name: Key,
+    directory: PathBuf,
+    file: File,
+}
+
+/// A held lock. It belongs to the thread that acquired it.
+#[derive(Debug)]
+pub(super) struct ProcessLock {
+    name: Key,
+    /// A lock is let go by the thread that acquired it, in whose `HELD` it is.
+    not_send: std::marker::PhantomData<*const ()>,
+}
+
+impl ProcessLock {
+    /// Waits for the lock of `name` until `deadline`. Nothing if it does not come, if waiting for it would never end,
+    /// or if the directory has no locks: then one builds without.
+    pub(super) fn acquire(directory: &Path, name: &Key, deadline: Option<Instant>) -> Option<Self> {
+        let path = lock_path(directory, name);
+        let mut announced = None;
+        let mut pause = FIRST_PAUSE;
+        let mut file = open(&path)?;
+        loop {
+            match file.try_lock() {
+                Ok(()) if is_linked(&file) => break,
+                // The holder removed the file before it let go: the lock is another file now.
+                Ok(()) => {
+                    file = open(&path)?;
+                    continue;
+                }
+                Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Error(_)) => return None,
+            }
+            announced.get_or_insert_with(|| announce_wait(name));
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) || would_never_end(directory, name)
+            {
+                return None;
+            }
+            thread::sleep(pause);
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+        drop(announced);
+        HELD.with_borrow_mut(|held| {
+            held.push(Held { name: *name, directory: directory.to_path_buf(), file })
+        });
+        Some(Self { name: *name, not_send: std::marker::PhantomData })
+    }
+}
+
+impl Drop for ProcessLock {
+    fn drop(&mut self) {
+        let held = HELD.with_borrow_mut(|held| {
+            let place = held.iter().rposition(|held| held.name == self.name)?;
+            Some(held.remove(place))
+        });
+        if let Some(held) = held {
+            // While the lock is held, so that nobody removes the next holder's file.
+            let _ = fs::remove_file(lock_path(&held.directory, &held.name));
+        }
+    }
+}
+
+/// Says in every lock that this thread holds that it waits for `name`, until what is returned is dropped.
+pub(super) fn announce_wait(name: &Key) -> AnnouncedWait {
+    HELD.with_borrow_mut(|held| held.iter_mut().for_each(|held| note(&mut held.file, name.as_bytes())));
+    AnnouncedWait
+}
+
+/// See [`announce_wait`].
+#[derive(Debug)]
+pub(super) struct AnnouncedWait;
+
+impl Drop for AnnouncedWait {
+    fn drop(&mut self) {
+        HELD.with_borrow_mut(|held| held.iter_mut().for_each(|held| note(&mut held.file, &[])));
+    }
+}
+
+/// Removes the lock files that dead processes left behind.
+pub(crate) fn sweep(directory: &Path) {
+    let Ok(files) = fs::read_dir(directory) else { return };
+    for entry in files.flatten() {
+        // Opened without creating: a file that its holder removes meanwhile must not come back.
+        let Ok(file) = options().open(entry.path()) else { continue };
+        if file.try_lock().is_ok() && is_linked(&file) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Whether the holder of `name`, through whatever it waits for, waits for this thread.
+fn would_never_end(directory: &Path, name: &Key) -> bool {
+    HELD.with_borrow(|held| {
+        if held.is_empty() {
+            return false;
+        }
+        let mut at = *name;
+        for _ in 0..MAX_CHAIN {
+            if held.iter().any(|held| held.name == at && held.directory == directory) {
+                return true;
+            }
+            match noted(directory, &at) {
+                Some(next) => at = next,
+                None => return false,
+            }
+        }
+        false
+    })
+}
+
+/// What the holder of `name` waits for. A note that is damaged or half written says nothing, and then the wait is
+/// only bounded.
+fn noted(directory: &Path, name: &Key) -> Option<Key> {
+    let mut bytes = Vec::new();
+    options().open(lock_path(directory, name)).ok()?.take(64).read_to_end(&mut bytes).ok()?;
+    Some(Key::from_bytes(bytes.try_into().ok()?))
+}
+
+/// Best effort: without its note a circle is only ended by patience.
+fn note(file: &mut File, bytes: &[u8]) {
+    let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(bytes));
+}
+
+fn lock_path(directory: &Path, name: &Key) -> PathBuf {
+    directory.join(name.to_string())
+}
+
+fn open(path: &Path) -> Option<File> {
+    options().create(true).open(path).ok()
+}
+
+#[cfg(unix)]
+fn options() -> OpenOptions {
+    use std::os::unix::fs::OpenOptionsExt;
+
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600).custom_flags(crate::os::NO_FOLLOW);
+    options
+}
+
+#[cfg(not(unix))]
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    options
+}
+
+/// Whether a name still leads to the file.
+#[cfg(unix)]
+fn is_linked(file: &File) -> bool {
+    use std::os::unix::fs::MetadataExt;
+
+    file.metadata().is_ok_and(|metadata| metadata.nlink() > 0)
+}
+
+/// Elsewhere a file that is open is not removed, so its name stays.
+#[cfg(not(unix))]
+fn is_linked(_: &File) -> bool {
+    true
+}

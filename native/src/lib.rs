@@ -1,0 +1,50 @@
+//! warmstart keeps what an ML runtime computed once, so that the next start, the next process and the next machine
+//! begin warm.
+//!
+//! One call does the usual thing: look up, else build, store and return.
+//!
+//! ```
+//! use warmstart::{Cache, KeyFields, store::MemoryStore};
+//!
+//! let cache = Cache::new(MemoryStore::new(warmstart::Limits::bytes(1 << 20)));
+//! let fields = KeyFields::new("example", 1).text("source", "int f(void) { return 1; }");
+//!
+//! let built = cache.get_or_build(&fields, || Ok::<_, std::io::Error>(b"machine code".to_vec()))?;
+//! assert!(!built.is_hit());
+//! let found = cache.get_or_build(&fields, || -> Result<Vec<u8>, std::io::Error> { unreachable!("it is stored") })?;
+//! assert!(found.is_hit());
+//! assert_eq!(found.artifact().payload(), b"machine code");
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`cache`] | the one call, single flight, statistics |
+//! | [`store`] | where artifacts are kept: memory, files, SQLite, memory in front of either |
+//! | [`target`] | what makes artifacts: C kernels for the CPU |
+//! | [`os`] | the one seam between the file store and the operating system |
+//!
+//! A cache never makes its host worse: damage is a miss with a reason, a failing disk still yields the artifact, and
+//! only the caller's own mistakes are errors. What decides all this is in [`warmstart_core`].
+
+pub mod cache;
+pub mod os;
+pub mod store;
+pub mod target;
+
+mod clock;
+mod error;
+
+pub use cache::Cache;
+pub use clock::{Clock, SystemClock};
+pub use error::OpenError;
+pub use store::{Lookup, Store};
+pub use warmstart_core::{
+    artifact::{Artifact, Provenance},
+    key::{Key, KeyFields},
+    lru::Limits,
+    metadata::Metadata,
+    reason::Reason,
+    recipe::{FieldChange, Recipe},
+    statistics::{ReasonCounts, Statistics},
+};

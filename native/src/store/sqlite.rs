@@ -1,0 +1,1 @@
+//! The SQLite store: one database file, shared by any number of processes.

@@ -1,0 +1,1 @@
+//! The CPU target: C kernels compiled by the machine's compiler, loaded and called.

@@ -1,0 +1,4 @@
+//! What makes artifacts.
+
+#[cfg(feature = "cpu")]
+pub mod cpu;

@@ -1,0 +1,2 @@
+//! What a contributor runs: `cargo xtask test`, `cargo xtask bench NAME`.
+fn main() {}
