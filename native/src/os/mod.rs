@@ -33,8 +33,8 @@ pub trait Disk: Debug + Send + Sync {
     /// As the system reports.
     fn read(&self, path: &Path, limit: u64) -> io::Result<(Vec<u8>, FileFacts)>;
 
-    /// Creates a file that must not exist, for its owner only, locks it, writes `parts` one after the other and, if
-    /// `durable`, waits until they are on the medium. The lock says that the writer is alive.
+    /// Creates a file that must not exist, for its owner only, writes `parts` one after the other and, if `durable`,
+    /// waits until they are on the medium. Closing the file is left to the caller, for when nobody waits.
     ///
     /// # Errors
     /// As the system reports; the file is then removed again.

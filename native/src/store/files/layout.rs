@@ -1,10 +1,14 @@
 //! Where things are in a cache directory, and whether it may be used at all.
 
 use std::{
-    fs::{self, DirBuilder},
+    collections::HashMap,
+    fs::{self, DirBuilder, File},
     io,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -33,6 +37,9 @@ pub(super) struct Layout {
     /// Begins the names of this handle's temp files, so that no other handle makes the same.
     handle: String,
     counter: AtomicU64,
+    /// The handle's own file in `tmp/`, locked for as long as the handle lives.
+    alive: Mutex<Option<File>>,
+    shows_life: AtomicBool,
 }
 
 impl Layout {
@@ -48,6 +55,8 @@ impl Layout {
             journal: root.join("journal"),
             handle: format!("{}-{random:016x}", std::process::id()),
             counter: AtomicU64::new(0),
+            alive: Mutex::new(None),
+            shows_life: AtomicBool::new(false),
         }
     }
 
@@ -85,38 +94,68 @@ impl Layout {
         }
         if missing.is_none() {
             self.write_tag();
+            // The next temp file shows life anew, in case the directory is.
+            self.shows_life.store(false, Ordering::Relaxed);
         }
         Ok(missing)
     }
 
-    /// Removes the temp files of writers that are dead.
+    /// Removes the temp files of handles whose process is dead.
     pub(super) fn sweep_temps(&self, disk: &dyn Disk, now_unix_ms: u64) {
-        self.each_temp(disk, &mut |path, facts| {
-            if !is_being_written(path, facts, now_unix_ms) {
-                let _ = disk.remove(path);
-            }
-        });
+        self.bytes_being_written(disk, Path::new(""), now_unix_ms);
     }
 
     /// The bytes of the temp files, except of `own`: what other writers are about to add. Those of the dead go.
     pub(super) fn bytes_being_written(&self, disk: &dyn Disk, own: &Path, now_unix_ms: u64) -> u64 {
+        let mut living: HashMap<String, Life> = HashMap::from([(self.handle.clone(), Life::Alive)]);
+        let mut names = Vec::new();
+        let _ = disk.list(&self.temps, &mut |name| names.extend(name.to_str().map(str::to_owned)));
         let mut bytes = 0u64;
-        self.each_temp(disk, &mut |path, facts| {
-            if path != own && (is_being_written(path, facts, now_unix_ms) || disk.remove(path).is_err()) {
+        for name in names {
+            let path = self.temps.join(&name);
+            let Ok(facts) = disk.facts(&path) else { continue };
+            let handle = name.rsplit_once('.').map_or(name.as_str(), |(handle, _)| handle);
+            let life = living.entry(handle.to_owned()).or_insert_with(|| self.life_of(handle));
+            let age_ms = i128::from(now_unix_ms) - facts.modified_ns / 1_000_000;
+            let is_dead = match life {
+                Life::Alive => false,
+                Life::Dead => true,
+                Life::Unknown => age_ms >= STALE_AFTER.as_millis().cast_signed(),
+            };
+            if path != own && (!is_dead || disk.remove(&path).is_err()) {
                 bytes = bytes.saturating_add(facts.len);
             }
-        });
+        }
         bytes
     }
 
-    fn each_temp(&self, disk: &dyn Disk, visit: &mut dyn FnMut(&Path, &FileFacts)) {
-        let _ = disk.list(&self.temps, &mut |name| {
-            let path = self.temps.join(name);
-            match disk.facts(&path) {
-                Ok(facts) if facts.kind == FileKind::File => visit(&path, &facts),
-                _ => {}
+    /// Whether the process of a handle lives: then it holds the lock on the handle's file.
+    fn life_of(&self, handle: &str) -> Life {
+        match File::open(self.alive_path(handle)).map(|file| file.try_lock()) {
+            Ok(Ok(())) => Life::Dead,
+            Ok(Err(fs::TryLockError::WouldBlock)) => Life::Alive,
+            Ok(Err(fs::TryLockError::Error(_))) | Err(_) => Life::Unknown,
+        }
+    }
+
+    fn alive_path(&self, handle: &str) -> PathBuf {
+        self.temps.join(format!("{handle}.alive"))
+    }
+
+    /// Shows other processes, for as long as this handle lives, that its temp files are being written.
+    ///
+    /// Where locks are not to be had, or the file is lost, age tells the files of the dead from those of the living.
+    fn show_life(&self, disk: &dyn Disk) {
+        let mut alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = self.alive_path(&self.handle);
+        if alive.is_none() || disk.facts(&path).is_err() {
+            // Locked before its name is one that anybody looks for.
+            let unnamed = self.temps.join(format!("{}.new", self.handle));
+            *alive = disk.open_log(&unnamed).ok().filter(|file| file.try_lock().is_ok());
+            if disk.rename(&unnamed, &path).is_err() {
+                *alive = None;
             }
-        });
+        }
     }
 
     fn write_tag(&self) {
@@ -138,9 +177,12 @@ impl Layout {
     }
 
     /// A path for a temp file that nobody else has.
-    pub(super) fn new_temp(&self) -> PathBuf {
+    pub(super) fn new_temp(&self, disk: &dyn Disk) -> PathBuf {
         let n = self.counter.fetch_add(1, Ordering::Relaxed);
-        self.temps.join(format!("{}-{n}", self.handle))
+        if !self.shows_life.swap(true, Ordering::Relaxed) {
+            self.show_life(disk);
+        }
+        self.temps.join(format!("{}.{n}", self.handle))
     }
 
     pub(super) fn root(&self) -> &Path {
@@ -160,17 +202,18 @@ impl Layout {
     }
 }
 
-/// Whether the writer of a temp file is alive: then it holds the lock on it.
-///
-/// A writer is between creating and locking its file for a moment. One that loses its file in that moment notices when
-/// it gives the file its name, and writes it again.
-fn is_being_written(path: &Path, facts: &FileFacts, now_unix_ms: u64) -> bool {
-    match fs::File::open(path).map(|file| file.try_lock()) {
-        Ok(Ok(())) => false,
-        Ok(Err(fs::TryLockError::WouldBlock)) => true,
-        Ok(Err(fs::TryLockError::Error(_))) | Err(_) => {
-            let age_ms = i128::from(now_unix_ms) - facts.modified_ns / 1_000_000;
-            age_ms < STALE_AFTER.as_millis().cast_signed()
+/// What is known about the process of a handle.
+#[derive(Clone, Copy, Debug)]
+enum Life {
+    Alive,
+    Dead,
+    Unknown,
+}
+
+impl Drop for Layout {
+    fn drop(&mut self) {
+        if self.alive.get_mut().unwrap_or_else(PoisonError::into_inner).is_some() {
+            let _ = fs::remove_file(self.alive_path(&self.handle));
         }
     }
 }

@@ -89,17 +89,16 @@ impl Ledger {
 
     /// Locks the accounting and brings it up to date.
     pub(super) fn lock(&self, patience: Duration) -> Result<LockedLedger<'_>, Reason> {
-        let mut locked = self.lock_only(patience)?;
-        locked.catch_up()?;
+        let (mut locked, len) = self.lock_only(patience)?;
+        locked.catch_up(len)?;
         Ok(locked)
     }
 
     /// Writes down that entries were used, in this order. Does not read the journal unless it has grown long.
     pub(super) fn record_uses(&self, names: &[Key], patience: Duration) -> Result<(), Reason> {
-        let mut locked = self.lock_only(patience)?;
-        let len = locked.log_len()?;
+        let (mut locked, len) = self.lock_only(patience)?;
         if locked.state.accounts.is_some() || !(journal::HEADER_LEN as u64..LONG).contains(&len) {
-            locked.catch_up()?;
+            locked.catch_up(len)?;
         }
         for name in names {
             locked.record(*name, Event::Used);
@@ -107,8 +106,8 @@ impl Ledger {
         locked.finish()
     }
 
-    /// Locks the file that is the journal now.
-    fn lock_only(&self, patience: Duration) -> Result<LockedLedger<'_>, Reason> {
+    /// Locks the file that is the journal now, and says how long it is.
+    fn lock_only(&self, patience: Duration) -> Result<(LockedLedger<'_>, u64), Reason> {
         // What is done under this lock never panics half way: every record is applied whole.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         for _ in 0..ATTEMPTS {
@@ -126,9 +125,10 @@ impl Ledger {
                     return Err(reason_of(&error));
                 }
             }
-            if log.metadata().is_ok_and(|metadata| os::is_linked(&metadata)) {
+            let metadata = log.metadata().map_err(|error| reason_of(&error))?;
+            if os::is_linked(&metadata) {
                 state.log = Some(log);
-                return Ok(LockedLedger { ledger: self, state, pending: Vec::new() });
+                return Ok((LockedLedger { ledger: self, state, pending: Vec::new() }, metadata.len()));
             }
         }
         Err(Reason::Busy)
@@ -218,17 +218,11 @@ impl LockedLedger<'_> {
     }
 
     /// Reads what others have appended. A journal that is new, damaged or shorter than before is made anew.
-    fn catch_up(&mut self) -> Result<(), Reason> {
-        let len = self.log_len()?;
+    fn catch_up(&mut self, len: u64) -> Result<(), Reason> {
         if self.state.accounts.is_some() && len == self.state.replayed {
             return Ok(());
         }
         if self.replay_to(len).is_err() { self.rebuild() } else { Ok(()) }
-    }
-
-    fn log_len(&self) -> Result<u64, Reason> {
-        let log = self.state.log.as_ref().ok_or(Reason::Unavailable)?;
-        log.metadata().map(|metadata| metadata.len()).map_err(|error| reason_of(&error))
     }
 
     fn replay_to(&mut self, len: u64) -> Result<(), Reason> {
@@ -282,7 +276,7 @@ impl LockedLedger<'_> {
             accounts.apply(&record);
         }
 
-        let temp = layout.new_temp();
+        let temp = layout.new_temp(&**disk);
         // Locked before it takes the journal's name: nobody gets in between.
         let replaced = disk.open_log(&temp).and_then(|log| {
             os::lock_within(&log, Duration::ZERO)

@@ -195,7 +195,7 @@ impl FileStore {
     fn write_temp(&self, encoded: &Encoded<'_>) -> Result<(PathBuf, File), Reason> {
         let disk = &*self.options.disk;
         for _ in 0..ATTEMPTS {
-            let temp = self.layout.new_temp();
+            let temp = self.layout.new_temp(disk);
             match disk.create(&temp, &encoded.parts(), self.options.durable) {
                 Ok(file) => return Ok((temp, file)),
                 // Somebody removed the directory while we use it.
