@@ -1,1 +1,4 @@
 //! What the tests and benchmarks of warmstart share.
+
+pub mod faulty;
+pub mod mount;

@@ -75,16 +75,14 @@ impl Ledger {
         let (head, facts) = match self.disk.read(self.layout.journal(), journal::HEADER_LEN as u64) {
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::NotFound => (Vec::new(), self.open_log()?.1),
+            // A link: opening the log removes it.
+            Err(error) if reason_of(&error) == Reason::Untrusted => return self.open_log().map(drop),
             Err(error) => return Err(reason_of(&error)),
         };
-        if !facts.is_readable() {
-            // Not ours: whoever locks the ledger makes it anew.
-            return Ok(());
+        if facts.is_readable() && journal::check_header(&head) == Err(Reason::NewerVersion) {
+            return Err(Reason::NewerVersion);
         }
-        match journal::check_header(&head) {
-            Err(Reason::NewerVersion) => Err(Reason::NewerVersion),
-            _ => self.open_log().map(drop),
-        }
+        self.open_log().map(drop)
     }
 
     /// Locks the accounting and brings it up to date.

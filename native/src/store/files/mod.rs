@@ -379,7 +379,7 @@ impl Store for FileStore {
         self.check_readable()?;
         match self.is_whole(&self.layout.entry(&Key::digest(key))) {
             Ok((whole, _)) => Ok(whole.is_ok()),
-            Err(Reason::Absent) => Ok(false),
+            Err(Reason::Absent | Reason::Untrusted) => Ok(false),
             Err(reason) => Err(reason),
         }
     }

@@ -1,0 +1,114 @@
+//! A disk that fails when it is told to.
+
+use std::{
+    ffi::OsStr,
+    fs::File,
+    io,
+    path::Path,
+    sync::atomic::{AtomicI32, AtomicU64, Ordering::SeqCst},
+};
+
+use warmstart::os::{Disk, FileFacts, LocalDisk};
+
+/// The real disk, with a call that fails, or several in a row.
+#[derive(Debug, Default)]
+pub struct FaultyDisk {
+    inner: LocalDisk,
+    calls: AtomicU64,
+    first: AtomicU64,
+    last: AtomicU64,
+    code: AtomicI32,
+    /// Whether errors 5, 32 and 33 mean what they mean on Windows.
+    windows: bool,
+}
+
+impl FaultyDisk {
+    /// A disk that works.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A disk that works, on which errors 5, 32 and 33 are the sharing violations of Windows.
+    #[must_use]
+    pub fn windows() -> Self {
+        Self { windows: true, ..Self::default() }
+    }
+
+    /// From now on, the calls number `skip` to `skip + count` fail with this error code; the first call is number 0.
+    pub fn fail(&self, skip: u64, count: u64, code: i32) {
+        self.calls.store(0, SeqCst);
+        self.code.store(code, SeqCst);
+        self.first.store(skip, SeqCst);
+        self.last.store(skip.saturating_add(count), SeqCst);
+    }
+
+    /// How many calls there were since [`fail`](Self::fail).
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.calls.load(SeqCst)
+    }
+
+    fn check(&self) -> io::Result<()> {
+        let call = self.calls.fetch_add(1, SeqCst);
+        if (self.first.load(SeqCst)..self.last.load(SeqCst)).contains(&call) {
+            return Err(io::Error::from_raw_os_error(self.code.load(SeqCst)));
+        }
+        Ok(())
+    }
+}
+
+impl Disk for FaultyDisk {
+    fn read(&self, path: &Path, limit: u64) -> io::Result<(Vec<u8>, FileFacts)> {
+        self.check()?;
+        self.inner.read(path, limit)
+    }
+
+    fn create(&self, path: &Path, parts: &[&[u8]], durable: bool) -> io::Result<File> {
+        self.check()?;
+        self.inner.create(path, parts, durable)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.check()?;
+        self.inner.rename(from, to)
+    }
+
+    fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        self.check()?;
+        self.inner.sync_directory(path)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.check()?;
+        self.inner.remove(path)
+    }
+
+    fn facts(&self, path: &Path) -> io::Result<FileFacts> {
+        self.check()?;
+        self.inner.facts(path)
+    }
+
+    fn list(&self, directory: &Path, visit: &mut dyn FnMut(&OsStr)) -> io::Result<()> {
+        self.check()?;
+        self.inner.list(directory, visit)
+    }
+
+    fn open_log(&self, path: &Path) -> io::Result<File> {
+        self.check()?;
+        self.inner.open_log(path)
+    }
+
+    /// A failing append writes half of what it was given, as a disk does that is full half way.
+    fn append(&self, log: &File, bytes: &[u8]) -> io::Result<()> {
+        if let Err(error) = self.check() {
+            self.inner.append(log, &bytes[..bytes.len() / 2])?;
+            return Err(error);
+        }
+        self.inner.append(log, bytes)
+    }
+
+    fn is_sharing_violation(&self, error: &io::Error) -> bool {
+        self.windows && matches!(error.raw_os_error(), Some(5 | 32 | 33))
+    }
+}

@@ -1,0 +1,361 @@
+//! The file store on media and paths that are not as they should be.
+#![cfg(unix)]
+#![expect(missing_docs, reason = "a test")]
+
+use std::{
+    convert::Infallible,
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use warmstart::{
+    Artifact, Cache, Key, Reason, Store,
+    os::RETRY_PAUSES,
+    store::{FileOptions, FileStore},
+};
+use warmstart_tests::{faulty::FaultyDisk, mount::Mount};
+
+const ENOSPC: i32 = 28;
+const EROFS: i32 = 30;
+const EIO: i32 = 5;
+const EACCES: i32 = 13;
+
+fn open(path: &Path) -> FileStore {
+    FileStore::open(path, FileOptions::default()).unwrap()
+}
+
+fn entry_path(root: &Path, key: &[u8]) -> PathBuf {
+    root.join("entries").join(Key::digest(key).to_string())
+}
+
+fn artifact(n: u8, len: usize) -> Artifact {
+    Artifact::new(vec![n; len])
+}
+
+/// The caller of the one call gets what it built, and the reason why it is not stored.
+fn builds_anyway<S: Store>(cache: &Cache<S>, key: &str) -> Option<Reason> {
+    let fetched = cache.get_or_build(key, || Ok::<_, Infallible>(vec![9; 4096])).unwrap();
+    assert_eq!(fetched.artifact().payload(), [9; 4096]);
+    fetched.refusal()
+}
+
+fn bytes_of_entries(root: &Path) -> u64 {
+    fs::read_dir(root.join("entries")).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum()
+}
+
+/// Every single call of a scenario fails in turn, with each error, once or from then on. The host never notices, and
+/// when the disk is well again nothing is wrong and the accounts agree with the directory.
+#[test]
+fn whichever_call_fails_the_host_goes_on_and_nothing_is_handed_back_wrong() {
+    const CAP: u64 = 20_000;
+    let scenario = |store: &FileStore, fails: bool| {
+        for n in 0..6u8 {
+            let stored = store.put(&[n], &artifact(n, 5000));
+            assert!(fails || stored.is_ok(), "{stored:?}");
+            for m in 0..=n {
+                if let Some(found) = store.get(&[m]).hit() {
+                    assert_eq!(found.payload(), [m; 5000]);
+                }
+            }
+        }
+        let _ = store.remove(&[5]);
+        let _ = store.len();
+        let _ = store.put(&[4], &artifact(4, 5000));
+        let _ = store.clear();
+        let _ = store.put(&[0], &artifact(0, 5000));
+    };
+    let options = |disk: &Arc<FaultyDisk>| {
+        FileOptions::default().with_max_bytes(CAP).with_durability(true).with_disk(Arc::clone(disk) as _)
+    };
+    let disk = Arc::new(FaultyDisk::new());
+    let directory = tempfile::tempdir().unwrap();
+    disk.fail(u64::MAX, 0, 0);
+    scenario(&FileStore::open(directory.path().join("whole"), options(&disk)).unwrap(), false);
+    let calls = disk.calls();
+    assert!(calls > 50, "the scenario makes {calls} calls");
+
+    for code in [ENOSPC, EROFS, EIO, EACCES] {
+        for count in [1, u64::MAX] {
+            for skip in 0..calls {
+                let root = directory.path().join(format!("{code}-{count}-{skip}"));
+                disk.fail(skip, count, code);
+                if let Ok(store) = FileStore::open(&root, options(&disk)) {
+                    scenario(&store, true);
+                    disk.fail(u64::MAX, 0, 0);
+                    // The same handle recovers, unless it was opened while nothing worked.
+                    if store.put(b"after", &artifact(7, 100)).is_ok() {
+                        assert_eq!(store.get(b"after").hit().unwrap().payload(), [7; 100]);
+                    }
+                }
+                disk.fail(u64::MAX, 0, 0);
+                let store = FileStore::open(&root, options(&disk)).unwrap();
+                for n in 0..8u8 {
+                    store.put(&[n], &artifact(n, 5000)).unwrap();
+                }
+                assert_eq!(store.total_bytes().unwrap(), bytes_of_entries(&root), "error {code} at call {skip}");
+                assert!(bytes_of_entries(&root) <= CAP);
+                assert_eq!(store.get(&[7]).hit().unwrap().payload(), [7; 5000]);
+                drop(store);
+                fs::remove_dir_all(&root).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_sharing_violation_is_retried_and_then_a_miss() {
+    const SHARING_VIOLATION: i32 = 32;
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Arc::new(FaultyDisk::windows());
+    let store = FileStore::open(directory.path(), FileOptions::default().with_disk(Arc::clone(&disk) as _)).unwrap();
+    store.put(b"k", &artifact(1, 10)).unwrap();
+
+    disk.fail(0, 3, SHARING_VIOLATION);
+    assert!(store.get(b"k").hit().is_some(), "the fourth attempt succeeds");
+
+    disk.fail(0, u64::MAX, SHARING_VIOLATION);
+    let started = Instant::now();
+    assert_eq!(store.get(b"k").miss(), Some(Reason::Busy));
+    let waited: Duration = RETRY_PAUSES.iter().sum();
+    assert!(started.elapsed() >= waited && started.elapsed() < 5 * waited);
+    assert_eq!(disk.calls(), 1 + RETRY_PAUSES.len() as u64, "attempts are bounded");
+
+    disk.fail(u64::MAX, 0, 0);
+    assert!(store.get(b"k").hit().is_some());
+}
+
+#[test]
+fn a_full_disk_still_yields_the_artifact() {
+    let Some(mount) = Mount::tmpfs(1024) else { return };
+    let cache = Cache::new(open(&mount.path().join("cache")));
+    let mut refused = 0;
+    for n in 0..600 {
+        match builds_anyway(&cache, &format!("key {n}")) {
+            None => {}
+            Some(reason) => {
+                assert_eq!(reason, Reason::NoSpace);
+                refused += 1;
+            }
+        }
+    }
+    let statistics = cache.statistics();
+    assert!(refused > 300, "{refused} were refused");
+    assert_eq!(statistics.refusals.of(Reason::NoSpace), refused);
+    assert!(cache.get("key 0").hit().is_some(), "what was stored before is still there");
+    cache.store().clear().unwrap();
+    assert_eq!(builds_anyway(&cache, "after"), None, "room was made");
+}
+
+#[test]
+fn a_read_only_medium_serves_hits_and_refuses_puts() {
+    let Some(mount) = Mount::tmpfs(4096) else { return };
+    let root = mount.path().join("cache");
+    open(&root).put(b"k", &artifact(1, 100)).unwrap();
+    mount.set_read_only(true);
+    let cache = Cache::new(open(&root));
+    assert_eq!(cache.get("k").hit().unwrap().payload(), [1; 100]);
+    assert_eq!(builds_anyway(&cache, "other"), Some(Reason::ReadOnly));
+    assert_eq!(cache.store().len(), Ok(1));
+    assert_eq!(cache.store().remove(b"k"), Err(Reason::ReadOnly));
+    assert_eq!(cache.store().clear(), Err(Reason::ReadOnly));
+    assert_eq!(cache.statistics().refusals.of(Reason::ReadOnly), 1);
+    cache.store().close().unwrap();
+    mount.set_read_only(false);
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_a_cache_that_always_misses() {
+    let cache = Cache::new(open(Path::new("/proc/warmstart/cache")));
+    let refusal = builds_anyway(&cache, "k");
+    assert!(refusal.is_some());
+    assert_eq!(cache.get("k").miss(), Some(Reason::Unavailable));
+    assert_eq!(cache.store().contains(b"k"), Err(Reason::Unavailable));
+}
+
+#[test]
+fn a_path_that_is_not_a_directory_is_refused_with_what_to_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    fs::write(&file, "precious").unwrap();
+    let link = directory.path().join("link");
+    symlink(directory.path(), &link).unwrap();
+    for path in [&file, &link, &file.join("below")] {
+        let error = FileStore::open(path, FileOptions::default()).unwrap_err();
+        assert!(error.is_wrong_kind(), "{error}");
+        assert!(error.to_string().contains("name a directory"), "{error}");
+    }
+    assert_eq!(fs::read(&file).unwrap(), b"precious");
+}
+
+#[test]
+fn a_directory_that_others_own_or_may_write_to_is_refused_with_what_to_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let writable = directory.path().join("writable");
+    fs::create_dir(&writable).unwrap();
+    fs::set_permissions(&writable, fs::Permissions::from_mode(0o777)).unwrap();
+    let mut paths = vec![writable];
+    let foreign = directory.path().join("foreign");
+    fs::create_dir(&foreign).unwrap();
+    if std::os::unix::fs::chown(&foreign, Some(12345), None).is_ok() {
+        paths.push(foreign);
+    } else {
+        eprintln!("SKIPPED: giving a directory away needs root");
+    }
+    // A directory of the store's own that others may write to is as bad.
+    let inner = directory.path().join("inner");
+    drop(open(&inner));
+    fs::set_permissions(inner.join("entries"), fs::Permissions::from_mode(0o770)).unwrap();
+    paths.push(inner);
+    for path in paths {
+        let error = FileStore::open(&path, FileOptions::default()).unwrap_err();
+        assert!(error.is_untrusted(), "{error}");
+        assert!(error.to_string().contains("chmod go-w"), "{error}");
+    }
+}
+
+#[test]
+fn directories_and_files_are_their_owners_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("a/b/cache");
+    open(&root).put(b"k", &artifact(1, 10)).unwrap();
+    for path in [root.parent().unwrap(), &root, &root.join("entries"), &root.join("tmp"), &root.join("locks")] {
+        assert_eq!(fs::metadata(path).unwrap().mode() & 0o777, 0o700, "{}", path.display());
+    }
+    for path in [entry_path(&root, b"k"), root.join("journal")] {
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600, "{}", path.display());
+    }
+}
+
+#[test]
+fn an_entry_that_others_may_have_written_is_never_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("cache");
+    let store = open(&root);
+    let path = entry_path(&root, b"k");
+    let spoil: [&dyn Fn(); 4] = [
+        &|| fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap(),
+        &|| {
+            fs::rename(&path, root.join("elsewhere")).unwrap();
+            symlink(root.join("elsewhere"), &path).unwrap();
+        },
+        &|| {
+            fs::remove_file(&path).unwrap();
+            rustix::fs::mknodat(
+                rustix::fs::CWD,
+                &path,
+                rustix::fs::FileType::Fifo,
+                rustix::fs::Mode::from_raw_mode(0o600),
+                0,
+            )
+            .unwrap();
+        },
+        &|| {
+            if std::os::unix::fs::chown(&path, Some(12345), None).is_err() {
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o620)).unwrap();
+            }
+        },
+    ];
+    for spoil in spoil {
+        store.put(b"k", &artifact(1, 100)).unwrap();
+        assert!(store.get(b"k").hit().is_some());
+        spoil();
+        assert_eq!(store.get(b"k").miss(), Some(Reason::Untrusted));
+        assert_eq!(store.contains(b"k"), Ok(false));
+    }
+    store.put(b"k", &artifact(2, 100)).unwrap();
+    assert_eq!(store.get(b"k").hit().unwrap().payload(), [2; 100], "a put heals it");
+}
+
+#[test]
+fn a_directory_of_a_newer_version_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("cache");
+    open(&root).put(b"k", &artifact(1, 100)).unwrap();
+    let mut journal = fs::read(root.join("journal")).unwrap();
+    journal[8] = 2;
+    fs::write(root.join("journal"), &journal).unwrap();
+    let cache = Cache::new(open(&root));
+    assert_eq!(cache.get("k").miss(), Some(Reason::NewerVersion));
+    assert_eq!(builds_anyway(&cache, "k"), Some(Reason::NewerVersion));
+    drop(cache);
+    assert_eq!(fs::read(root.join("journal")).unwrap(), journal);
+}
+
+#[test]
+fn accounts_that_are_lost_or_damaged_are_made_again_from_the_entries() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("cache");
+    let journal = root.join("journal");
+    let damage: [&dyn Fn(); 6] = [
+        &|| fs::remove_file(&journal).unwrap(),
+        &|| fs::write(&journal, b"not a journal").unwrap(),
+        &|| fs::write(&journal, b"").unwrap(),
+        &|| {
+            let mut bytes = fs::read(&journal).unwrap();
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+            fs::write(&journal, bytes).unwrap();
+        },
+        &|| {
+            let bytes = fs::read(&journal).unwrap();
+            fs::write(&journal, &bytes[..bytes.len() - 10]).unwrap();
+        },
+        &|| {
+            fs::remove_file(&journal).unwrap();
+            symlink("/dev/null", &journal).unwrap();
+        },
+    ];
+    for reopen in [false, true] {
+        for (n, damage) in damage.iter().enumerate() {
+            let _ = fs::remove_dir_all(&root);
+            let options = || FileOptions::default().with_max_bytes(30_000);
+            let mut store = FileStore::open(&root, options()).unwrap();
+            for n in 0..20 {
+                store.put(&[n], &artifact(n, 2000)).unwrap();
+            }
+            damage();
+            if reopen {
+                store = FileStore::open(&root, options()).unwrap();
+            }
+            for n in 20..25 {
+                store.put(&[n], &artifact(n, 2000)).unwrap();
+                assert_eq!(store.get(&[n]).hit().unwrap().payload(), [n; 2000]);
+            }
+            assert_eq!(store.total_bytes().unwrap(), bytes_of_entries(&root), "damage {n}, reopened: {reopen}");
+            assert!(bytes_of_entries(&root) <= 30_000);
+        }
+    }
+}
+
+#[test]
+fn a_directory_that_is_removed_under_way_is_made_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("cache");
+    let store = open(&root);
+    store.put(b"a", &artifact(1, 100)).unwrap();
+    fs::remove_dir_all(&root).unwrap();
+    assert_eq!(store.get(b"a").miss(), Some(Reason::Absent));
+    store.put(b"b", &artifact(2, 100)).unwrap();
+    assert_eq!(store.get(b"b").hit().unwrap().payload(), [2; 100]);
+    assert_eq!(store.total_bytes().unwrap(), bytes_of_entries(&root));
+}
+
+#[test]
+fn a_lock_that_does_not_come_refuses_the_put_in_bounded_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let patience = Duration::from_millis(50);
+    let store = FileStore::open(directory.path(), FileOptions::default().with_patience(patience)).unwrap();
+    store.put(b"k", &artifact(1, 100)).unwrap();
+    let other = fs::File::open(directory.path().join("journal")).unwrap();
+    other.lock().unwrap();
+    let started = Instant::now();
+    assert_eq!(store.put(b"l", &artifact(1, 100)), Err(Reason::Busy));
+    assert!(started.elapsed() >= patience && started.elapsed() < 20 * patience);
+    assert!(store.get(b"k").hit().is_some(), "a hit takes no lock");
+    drop(other);
+    store.put(b"l", &artifact(1, 100)).unwrap();
+    assert_eq!(fs::read_dir(directory.path().join("tmp")).unwrap().count(), 1, "only the sign of life is left");
+}
