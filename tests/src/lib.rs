@@ -2,3 +2,4 @@
 
 pub mod faulty;
 pub mod mount;
+pub mod payload;

@@ -1,6 +1,5 @@
 //! The file store on media and paths that are not as they should be.
 #![cfg(unix)]
-#![expect(missing_docs, reason = "a test")]
 
 use std::{
     convert::Infallible,

@@ -1,0 +1,253 @@
+//! The file store between processes that live, and that are killed.
+#![cfg(unix)]
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use warmstart::{
+    Artifact, Key, Store,
+    store::{FileOptions, FileStore},
+};
+use warmstart_tests::payload::{is_payload_of, payload};
+
+const CAP: u64 = 1 << 20;
+const LEN: u64 = 16384;
+/// The most that one entry of such a payload counts.
+const ENTRY: u64 = LEN + 128;
+
+fn worker(root: &Path, cap: u64, work: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_files_worker"))
+        .arg("--path")
+        .arg(root)
+        .args(["--cap", &cap.to_string()])
+        .args(work)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn churners(root: &Path, n: u64, count: &str, more: &[&str]) -> Vec<Child> {
+    (0..n)
+        .map(|seed| {
+            let seed = (seed * 7919 + 17).to_string();
+            let mut work = vec!["churn", "--seed", &seed, "--count", count];
+            work.extend(more);
+            worker(root, CAP, &work)
+        })
+        .collect()
+}
+
+fn succeed(children: Vec<Child>) {
+    for mut child in children {
+        assert!(child.wait().unwrap().success(), "a worker failed: see its message");
+    }
+}
+
+fn open(root: &Path) -> FileStore {
+    FileStore::open(root, FileOptions::default().with_max_bytes(CAP)).unwrap()
+}
+
+/// The bytes of everything in a directory, as far as it can be seen while others change it.
+fn bytes_in(directory: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(directory) else { return 0 };
+    entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
+}
+
+fn names_in(directory: &Path) -> Vec<String> {
+    fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+/// Every entry is whole, the accounts agree with the directory, and the cap holds.
+fn check_at_rest(root: &Path) {
+    let store = open(root);
+    let before = names_in(&root.join("entries")).len() as u64;
+    assert_eq!(store.len(), Ok(before), "an entry was not whole");
+    for n in 0..200 {
+        let key = format!("key {n}");
+        if let Some(found) = store.get(key.as_bytes()).hit() {
+            assert!(is_payload_of(key.as_bytes(), found.payload()));
+        }
+    }
+    assert_eq!(names_in(&root.join("entries")).len() as u64, before, "a damaged entry was found and removed");
+    // One that was killed between two steps may have left accounts that say too much; the next put sets that right.
+    store.put(b"last", &Artifact::new(payload(b"last", 1, 16000))).unwrap();
+    let bytes = bytes_in(&root.join("entries"));
+    assert!(bytes <= CAP, "{bytes} bytes at rest");
+    assert!(store.total_bytes().unwrap() >= bytes, "the accounts say too little");
+    drop(store);
+    assert_eq!(bytes_in(&root.join("tmp")), 0, "temp files are left");
+    assert_eq!(names_in(&root.join("locks")), Vec::<String>::new(), "locks are left");
+}
+
+/// Watches the directory while `work` runs: at most the cap plus one entry for each of `writers`.
+fn watching(root: &Path, writers: u64, work: impl FnOnce()) {
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let mut most = 0;
+            while !done.load(Ordering::Relaxed) {
+                // Temp files first: one that is published in between is then counted twice, never not at all. So what
+                // is allowed is counted generously as well.
+                most = most.max(bytes_in(&root.join("tmp")) + bytes_in(&root.join("entries")));
+                thread::sleep(Duration::from_millis(1));
+            }
+            most
+        });
+        work();
+        done.store(true, Ordering::Relaxed);
+        let most = watcher.join().unwrap();
+        assert!(most <= CAP + 2 * writers * ENTRY, "{most} bytes while {writers} writers were at work");
+        assert!(most > CAP / 2, "the watcher saw only {most} bytes");
+    });
+}
+
+#[test]
+fn eight_processes_keep_one_cap() {
+    let directory = tempfile::tempdir().unwrap();
+    watching(directory.path(), 8, || succeed(churners(directory.path(), 8, "1500", &[])));
+    let bytes = bytes_in(&directory.path().join("entries"));
+    assert!(bytes <= CAP && bytes > CAP - 2 * ENTRY, "{bytes} bytes at rest: nothing was evicted without need");
+    let store = open(directory.path());
+    assert_eq!(store.total_bytes().unwrap(), bytes, "without kills the accounts are exact");
+    check_at_rest(directory.path());
+}
+
+#[test]
+fn eight_processes_keep_one_cap_while_the_accounts_are_deleted_under_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let _ = fs::remove_file(directory.path().join("journal"));
+                thread::sleep(Duration::from_millis(3));
+            }
+        });
+        watching(directory.path(), 8, || succeed(churners(directory.path(), 8, "600", &[])));
+        done.store(true, Ordering::Relaxed);
+    });
+    check_at_rest(directory.path());
+}
+
+#[test]
+fn eight_processes_against_eviction_and_clear() {
+    let directory = tempfile::tempdir().unwrap();
+    succeed(churners(directory.path(), 8, "1000", &["--clear-every", "100"]));
+    check_at_rest(directory.path());
+}
+
+/// 200 processes are killed while they write. What they said was stored is there, and nothing is torn.
+#[test]
+fn two_hundred_killed_writers_leave_nothing_torn_and_nothing_locked() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    let mut acknowledged = Vec::new();
+    for round in 0..25u64 {
+        let seeds = round * 8..round * 8 + 8;
+        let mut children: Vec<_> = seeds
+            .map(|seed| {
+                let seed_text = seed.to_string();
+                let mut child = worker(root, 1 << 40, &["sequence", "--seed", &seed_text, "--len", "20000"]);
+                let said = BufReader::new(child.stdout.take().unwrap()).lines();
+                (seed, child, said)
+            })
+            .collect();
+        for (_, _, said) in &mut children {
+            assert_eq!(said.next().unwrap().unwrap(), "0", "all of them are at work");
+        }
+        // For a time that is different in each round.
+        thread::sleep(Duration::from_micros(round * 137 % 3000));
+        for (_, child, _) in &mut children {
+            child.kill().unwrap();
+        }
+        for (seed, mut child, said) in children {
+            child.wait().unwrap();
+            let last = said.map_while(Result::ok).filter_map(|line| line.parse::<u64>().ok()).max();
+            acknowledged.push((seed, last.unwrap_or(0)));
+        }
+    }
+    assert_eq!(acknowledged.len(), 200);
+
+    let store = FileStore::open(root, FileOptions::default()).unwrap();
+    let entries = names_in(&root.join("entries"));
+    assert_eq!(store.len(), Ok(entries.len() as u64), "an entry was torn");
+    for (seed, last) in acknowledged {
+        for n in 0..=last {
+            let key = format!("{seed} {n}");
+            let found = store.get(key.as_bytes()).hit().expect("what was stored survives");
+            assert!(is_payload_of(key.as_bytes(), found.payload()));
+        }
+    }
+    let started = Instant::now();
+    store.put(b"last", &Artifact::new(vec![1])).unwrap();
+    assert!(started.elapsed() < Duration::from_secs(1), "a lock was left behind");
+    assert_eq!(store.total_bytes().unwrap(), bytes_in(&root.join("entries")));
+    drop(store);
+    assert_eq!(names_in(&root.join("tmp")), Vec::<String>::new(), "temp files are swept at open");
+}
+
+#[test]
+fn killed_churners_leave_the_cap_and_every_entry_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    for round in 0..12u64 {
+        let mut children = churners(directory.path(), 4, "1000000", &[]);
+        thread::sleep(Duration::from_millis(20 + round * 13 % 50));
+        for child in &mut children {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        check_at_rest(directory.path());
+    }
+}
+
+#[test]
+fn a_stampede_of_processes_builds_each_artifact_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("log");
+    let root = directory.path().join("cache");
+    let work = ["build", "--log", log.to_str().unwrap(), "--keys", "12"];
+    succeed((0..8).map(|_| worker(&root, CAP, &work)).collect());
+    let mut built: Vec<String> = fs::read_to_string(&log).unwrap().lines().map(String::from).collect();
+    built.sort();
+    let mut once: Vec<String> = (0..12).map(|n| format!("key {n}")).collect();
+    once.sort();
+    assert_eq!(built, once);
+    assert_eq!(names_in(&root.join("locks")), Vec::<String>::new());
+}
+
+#[test]
+fn a_killed_builder_does_not_hold_up_the_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let (root, log) = (directory.path().join("cache"), directory.path().join("log"));
+    let log = log.to_str().unwrap();
+    let mut stuck = worker(&root, CAP, &["build", "--log", log, "--keys", "1", "--build-ms", "600000"]);
+    let lock = root.join("locks").join(Key::digest(b"key 0").to_string());
+    while !lock.exists() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let waiting = worker(&root, CAP, &["build", "--log", log, "--keys", "1", "--build-ms", "1"]);
+    thread::sleep(Duration::from_millis(200));
+    let started = Instant::now();
+    stuck.kill().unwrap();
+    succeed(vec![waiting]);
+    assert!(started.elapsed() < Duration::from_secs(5));
+    stuck.wait().unwrap();
+}
+
+#[test]
+fn two_processes_that_need_each_others_builds_both_finish() {
+    let directory = tempfile::tempdir().unwrap();
+    let children = [["nest", "a", "b"], ["nest", "b", "a"]].map(|work| worker(directory.path(), CAP, &work));
+    for child in children {
+        let output = child.wait_with_output().unwrap();
+        let millis: u64 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
+        assert!(millis < 5000, "it took {millis} ms, which is patience and not insight");
+    }
+}
