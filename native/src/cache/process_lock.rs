@@ -180,3 +180,52 @@ fn options() -> OpenOptions {
 fn is_linked(file: &File) -> bool {
     file.metadata().is_ok_and(|metadata| os::is_linked(&metadata))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    /// A waits while B holds, and acquires the file that B has removed: it must not believe that to be the lock, or C,
+    /// who finds no file, would hold it too.
+    #[test]
+    #[cfg(unix)]
+    fn a_lock_whose_file_was_removed_is_not_held() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        let name = Key::digest(b"k");
+        let held = ProcessLock::acquire(path, &name, None).unwrap();
+        thread::scope(|scope| {
+            let (acquired, when_acquired) = mpsc::channel();
+            let (release, when_released) = mpsc::channel();
+            scope.spawn(move || {
+                let lock = ProcessLock::acquire(path, &name, None).unwrap();
+                acquired.send(()).unwrap();
+                when_released.recv().unwrap();
+                drop(lock);
+            });
+            // Long enough for the other to have the file open and to wait for it.
+            thread::sleep(Duration::from_millis(100));
+            drop(held);
+            when_acquired.recv().unwrap();
+            let soon = Instant::now() + Duration::from_millis(50);
+            assert!(ProcessLock::acquire(path, &name, Some(soon)).is_none(), "two held one lock");
+            release.send(()).unwrap();
+        });
+        assert!(ProcessLock::acquire(path, &name, Some(Instant::now())).is_some());
+        assert_eq!(fs::read_dir(path).unwrap().count(), 0, "no file is left behind");
+    }
+
+    #[test]
+    fn the_files_of_the_dead_are_swept_and_those_of_the_living_are_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        let name = Key::digest(b"alive");
+        let held = ProcessLock::acquire(path, &name, None).unwrap();
+        fs::write(lock_path(path, &Key::digest(b"dead")), b"").unwrap();
+        sweep(path);
+        let left: Vec<_> = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(left, [lock_path(path, &name)]);
+        drop(held);
+    }
+}
