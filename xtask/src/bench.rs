@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
 }
 
 fn command(arguments: &Arguments) -> Result<Invocation, Failure> {
-    let mut command = Invocation::new("cargo run --quiet --release --package warmstart-tests --bin bench --");
+    let mut command = Invocation::new("cargo run --release --package warmstart-tests --bin bench --");
     command = command.argument(&arguments.name);
     if let Some(file) = &arguments.json {
         // The benchmark runs in the root of the workspace; the name is meant where the caller is.
