@@ -137,14 +137,9 @@ mod tests {
 
     #[test]
     fn commands_run_in_the_root_of_the_workspace() {
-        let lock = workspace_root().join("Cargo.lock");
-        assert!(lock.is_file(), "{}", lock.display());
-        let listed =
-            Invocation::new("cargo locate-project --workspace --message-format plain").output().unwrap();
-        assert_eq!(
-            String::from_utf8(listed).unwrap().trim(),
-            workspace_root().join("Cargo.toml").to_str().unwrap()
-        );
+        // The tests themselves run in the folder of their package, which has no such file.
+        let listed = Invocation::new("ls Cargo.lock").output().unwrap();
+        assert_eq!(listed, b"Cargo.lock\n");
     }
 
     #[test]
