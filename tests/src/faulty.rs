@@ -2,11 +2,12 @@
 
 use std::{
     ffi::OsStr,
+    fmt,
     fs::File,
     io,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Mutex, PoisonError,
         atomic::{AtomicI32, AtomicU64, Ordering::SeqCst},
     },
 };
@@ -23,8 +24,17 @@ pub struct FaultyDisk {
     code: AtomicI32,
     /// Whether errors 5, 32 and 33 mean what they mean on Windows.
     windows: bool,
-    /// Removed by somebody else just before the next rename.
-    removed_at_rename: Mutex<Option<PathBuf>>,
+    before_rename: BeforeRename,
+}
+
+/// What somebody else does just before the next rename.
+#[derive(Default)]
+struct BeforeRename(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl fmt::Debug for BeforeRename {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BeforeRename")
+    }
 }
 
 impl FaultyDisk {
@@ -48,13 +58,9 @@ impl FaultyDisk {
         self.last.store(skip.saturating_add(count), SeqCst);
     }
 
-    /// Somebody else removes the file at `path` just before the next rename.
-    pub fn remove_at_rename(&self, path: PathBuf) {
-        *self.sabotage() = Some(path);
-    }
-
-    fn sabotage(&self) -> MutexGuard<'_, Option<PathBuf>> {
-        self.removed_at_rename.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Somebody else does `action` just before the next rename.
+    pub fn before_rename(&self, action: impl FnOnce() + Send + 'static) {
+        *self.before_rename.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(action));
     }
 
     /// How many calls there were since [`fail`](Self::fail).
@@ -85,8 +91,9 @@ impl Disk for FaultyDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.check()?;
-        if let Some(path) = self.sabotage().take() {
-            std::fs::remove_file(path)?;
+        let action = self.before_rename.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(action) = action {
+            action();
         }
         self.inner.rename(from, to)
     }

@@ -20,7 +20,8 @@ impl Mount {
         let directory = tempfile::tempdir().ok()?;
         let path = directory.path().to_path_buf();
         let options = format!("size={kib}k,mode=0700");
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(&path).status();
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(&path).status();
         if mounted.is_ok_and(|status| status.success()) {
             return Some(Self { path, _directory: directory });
         }

@@ -30,7 +30,7 @@ fn worker(root: &Path, cap: u64, work: &[&str]) -> Child {
         .args(work)
         .stdout(Stdio::piped())
         .spawn()
-        .unwrap()
+        .expect("the worker starts")
 }
 
 fn churners(root: &Path, n: u64, count: &str, more: &[&str]) -> Vec<Child> {
@@ -46,12 +46,12 @@ fn churners(root: &Path, n: u64, count: &str, more: &[&str]) -> Vec<Child> {
 
 fn succeed(children: Vec<Child>) {
     for mut child in children {
-        assert!(child.wait().unwrap().success(), "a worker failed: see its message");
+        assert!(child.wait().expect("it ends").success(), "a worker failed: see its message");
     }
 }
 
 fn open(root: &Path) -> FileStore {
-    FileStore::open(root, FileOptions::default().with_max_bytes(CAP)).unwrap()
+    FileStore::open(root, FileOptions::default().with_max_bytes(CAP)).expect("the store opens")
 }
 
 /// The bytes of everything in a directory, as far as it can be seen while others change it.
@@ -61,7 +61,9 @@ fn bytes_in(directory: &Path) -> u64 {
 }
 
 fn names_in(directory: &Path) -> Vec<String> {
-    fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    let names =
+        fs::read_dir(directory).expect("it is a directory").map(|entry| entry.expect("it can be read"));
+    names.map(|entry| entry.file_name().into_string().expect("our names are ASCII")).collect()
 }
 
 /// Every entry is whole, the accounts agree with the directory, and the cap holds.
@@ -77,10 +79,10 @@ fn check_at_rest(root: &Path) {
     }
     assert_eq!(names_in(&root.join("entries")).len() as u64, before, "a damaged entry was found and removed");
     // One that was killed between two steps may have left accounts that say too much; the next put sets that right.
-    store.put(b"last", &Artifact::new(payload(b"last", 1, 16000))).unwrap();
+    store.put(b"last", &Artifact::new(payload(b"last", 1, 16000))).expect("there is room");
     let bytes = bytes_in(&root.join("entries"));
     assert!(bytes <= CAP, "{bytes} bytes at rest");
-    assert!(store.total_bytes().unwrap() >= bytes, "the accounts say too little");
+    assert!(store.total_bytes() >= Ok(bytes), "the accounts say too little");
     drop(store);
     assert_eq!(bytes_in(&root.join("tmp")), 0, "temp files are left");
     assert_eq!(names_in(&root.join("locks")), Vec::<String>::new(), "locks are left");
@@ -102,7 +104,7 @@ fn watching(root: &Path, writers: u64, work: impl FnOnce()) {
         });
         work();
         done.store(true, Ordering::Relaxed);
-        let most = watcher.join().unwrap();
+        let most = watcher.join().expect("the watcher does not panic");
         assert!(most <= CAP + 2 * writers * ENTRY, "{most} bytes while {writers} writers were at work");
         assert!(most > CAP / 2, "the watcher saw only {most} bytes");
     });
@@ -113,7 +115,10 @@ fn eight_processes_keep_one_cap() {
     let directory = tempfile::tempdir().unwrap();
     watching(directory.path(), 8, || succeed(churners(directory.path(), 8, "1500", &[])));
     let bytes = bytes_in(&directory.path().join("entries"));
-    assert!(bytes <= CAP && bytes > CAP - 2 * ENTRY, "{bytes} bytes at rest: nothing was evicted without need");
+    assert!(
+        bytes <= CAP && bytes > CAP - 2 * ENTRY,
+        "{bytes} bytes at rest: nothing was evicted without need"
+    );
     let store = open(directory.path());
     assert_eq!(store.total_bytes().unwrap(), bytes, "without kills the accounts are exact");
     check_at_rest(directory.path());

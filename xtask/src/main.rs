@@ -1,2 +1,37 @@
 //! What a contributor runs: `cargo xtask test`, `cargo xtask bench NAME`.
-fn main() {}
+
+mod bench;
+mod process;
+mod test;
+mod tools;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// What a contributor to warmstart runs. Works from any folder of the repository.
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask", disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Everything that must hold before a change is merged.
+    Test(test::Arguments),
+    /// Runs a benchmark.
+    Bench(bench::Arguments),
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().task {
+        Task::Test(arguments) => test::run(&arguments),
+        Task::Bench(arguments) => bench::run(&arguments),
+    };
+    done.unwrap_or_else(|failure| {
+        eprintln!("error: {failure}");
+        ExitCode::FAILURE
+    })
+}

@@ -56,10 +56,7 @@ enum Work {
         build_ms: u64,
     },
     /// Builds `outer`, whose builder needs `inner`.
-    Nest {
-        outer: String,
-        inner: String,
-    },
+    Nest { outer: String, inner: String },
     /// Puts one entry after the other, and says the number of each on a line once it is stored.
     Sequence {
         #[arg(long)]
@@ -77,14 +74,17 @@ fn main() {
     }
     let store = FileStore::open(&arguments.path, options).expect("the directory can be opened");
     match arguments.work {
-        Work::Churn { seed, count, keys, len, clear_every } => churn(&store, seed, count, keys, len, clear_every),
+        Work::Churn { seed, count, keys, len, clear_every } => {
+            churn(&store, seed, count, keys, len, clear_every);
+        }
         Work::Build { log, keys, build_ms } => {
             let cache = Cache::new(store);
             for key in 0..keys {
                 let key = format!("key {key}");
                 let built = cache.get_or_build(&*key, || {
                     thread::sleep(Duration::from_millis(build_ms));
-                    let mut log = OpenOptions::new().create(true).append(true).open(&log).expect("the log opens");
+                    let mut log =
+                        OpenOptions::new().create(true).append(true).open(&log).expect("the log opens");
                     log.write_all(format!("{key}\n").as_bytes()).expect("the log is written");
                     Ok::<_, Infallible>(payload(key.as_bytes(), 1, 1000))
                 });
@@ -122,7 +122,10 @@ fn churn(store: &FileStore, seed: u64, count: u64, keys: u64, len: usize, clear_
         let key = format!("key {}", (state >> 33) % keys);
         if state >> 63 == 0 {
             if let Some(found) = store.get(key.as_bytes()).hit() {
-                assert!(is_payload_of(key.as_bytes(), found.payload()), "a wrong or torn payload under {key}");
+                assert!(
+                    is_payload_of(key.as_bytes(), found.payload()),
+                    "a wrong or torn payload under {key}"
+                );
             }
         } else {
             let len = usize::try_from(state >> 20).unwrap_or(0) % len;

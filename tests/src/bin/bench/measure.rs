@@ -1,0 +1,230 @@
+//! Timing two operations against each other.
+
+use std::{
+    hint::black_box,
+    time::{Duration, Instant},
+};
+
+use crate::row::{Row, Sense};
+
+/// How many samples are taken, and how large they are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    /// Batches of each side.
+    rounds: usize,
+    /// How long a batch takes at least: far more than reading the clock does.
+    batch: Duration,
+    /// How long each side runs before its batches count.
+    warm_up: Duration,
+}
+
+/// What two operations cost. Times are of one operation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Comparison {
+    /// The median of the subject's batches, in nanoseconds.
+    pub(crate) subject_ns: f64,
+    /// The median of the floor's batches, in nanoseconds.
+    pub(crate) floor_ns: f64,
+    /// The median of the ratios of two batches that ran one after the other.
+    pub(crate) pairwise: f64,
+}
+
+impl Plan {
+    /// For numbers that are kept.
+    pub(crate) const FULL: Self =
+        Self { rounds: 61, batch: Duration::from_millis(2), warm_up: Duration::from_millis(300) };
+
+    /// For trying a benchmark out.
+    pub(crate) const QUICK: Self =
+        Self { rounds: 15, batch: Duration::from_millis(1), warm_up: Duration::from_millis(20) };
+
+    /// Times `subject` and `floor` in turns. Each is called with the number of its call, from 0 on; what it returns is
+    /// dropped within the time measured.
+    pub(crate) fn compare<A, B>(
+        &self,
+        subject: impl FnMut(u64) -> A,
+        floor: impl FnMut(u64) -> B,
+    ) -> Comparison {
+        let start = Instant::now();
+        self.compare_by(|| start.elapsed(), subject, floor)
+    }
+
+    fn compare_by<A, B>(
+        &self,
+        clock: impl Fn() -> Duration,
+        subject: impl FnMut(u64) -> A,
+        floor: impl FnMut(u64) -> B,
+    ) -> Comparison {
+        let (mut subject, mut floor) = (Side::new(subject), Side::new(floor));
+        subject.warm_up(self, &clock);
+        floor.warm_up(self, &clock);
+        for round in 0..self.rounds {
+            // Who goes first finds the caches as the other left them: that is shared fairly.
+            if round % 2 == 0 {
+                subject.sample(&clock);
+                floor.sample(&clock);
+            } else {
+                floor.sample(&clock);
+                subject.sample(&clock);
+            }
+        }
+        let ratios = subject.samples.iter().zip(&floor.samples).map(|(subject, floor)| subject / floor);
+        Comparison {
+            pairwise: median(ratios.collect()),
+            subject_ns: median(subject.samples),
+            floor_ns: median(floor.samples),
+        }
+    }
+}
+
+impl Comparison {
+    /// How much the subject costs in floors.
+    pub(crate) fn ratio(&self) -> f64 {
+        self.subject_ns / self.floor_ns
+    }
+
+    /// The ratio against its bound, and what it was made of.
+    pub(crate) fn rows(&self, name: &str, against: &'static str, bound: f64) -> [Row; 4] {
+        [
+            Row::bounded(name, (self.ratio(), "ratio"), against, Sense::AtMost, bound),
+            Row::note(format!("{name}/pairwise"), (self.pairwise, "ratio"), against),
+            Row::note(format!("{name}/warmstart"), (self.subject_ns, "ns"), "none"),
+            Row::note(format!("{name}/{against}"), (self.floor_ns, "ns"), "none"),
+        ]
+    }
+}
+
+/// One of the two operations.
+struct Side<F> {
+    operation: F,
+    /// How many calls are timed at once.
+    batch: u64,
+    /// The number of the next call.
+    next: u64,
+    /// Nanoseconds of one operation, a batch each.
+    samples: Vec<f64>,
+}
+
+impl<T, F: FnMut(u64) -> T> Side<F> {
+    fn new(operation: F) -> Self {
+        Self { operation, batch: 1, next: 0, samples: Vec::new() }
+    }
+
+    /// Runs until caches and clock speeds have settled, and finds the size of a batch.
+    fn warm_up(&mut self, plan: &Plan, clock: impl Fn() -> Duration) {
+        let start = clock();
+        loop {
+            let long_enough = self.run_batch(&clock) >= plan.batch;
+            if !long_enough {
+                self.batch *= 2;
+            } else if clock() - start >= plan.warm_up {
+                return;
+            }
+        }
+    }
+
+    fn sample(&mut self, clock: impl Fn() -> Duration) {
+        let took = self.run_batch(clock);
+        self.samples.push(took.as_secs_f64() * 1e9 / self.batch as f64);
+    }
+
+    fn run_batch(&mut self, clock: impl Fn() -> Duration) -> Duration {
+        let end = self.next + self.batch;
+        let start = clock();
+        for call in self.next..end {
+            black_box((self.operation)(black_box(call)));
+        }
+        self.next = end;
+        clock() - start
+    }
+}
+
+/// The middle value; of an even number the mean of the two in the middle; no number of none.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.get(middle) {
+        None => f64::NAN,
+        Some(&upper) if values.len() % 2 == 1 => upper,
+        Some(&upper) => f64::midpoint(values[middle - 1], upper),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::{Cell, RefCell};
+
+    const PLAN: Plan =
+        Plan { rounds: 15, batch: Duration::from_micros(10), warm_up: Duration::from_micros(100) };
+
+    /// Calls move the clock, and nothing else does.
+    #[test]
+    fn each_side_is_charged_for_its_own_calls() {
+        let now = Cell::new(Duration::ZERO);
+        let costs = |nanos| now.set(now.get() + Duration::from_nanos(nanos));
+        let found = PLAN.compare_by(|| now.get(), |_| costs(300), |_| costs(2000));
+        let near = |value: f64, expected: f64| (value - expected).abs() < 1e-6;
+        assert!(near(found.subject_ns, 300.0) && near(found.floor_ns, 2000.0), "{found:?}");
+        assert!(near(found.ratio(), 0.15) && near(found.pairwise, 0.15), "{found:?}");
+    }
+
+    #[test]
+    fn a_drift_of_the_machine_moves_both_sides() {
+        let now = Cell::new(Duration::ZERO);
+        // Everything becomes ten times as slow in the course of the run.
+        let slowness = || 1.0 + 9.0 * (now.get().as_secs_f64() / 1e-3).min(1.0);
+        let costs = |nanos: f64| now.set(now.get() + Duration::from_secs_f64(nanos * 1e-9 * slowness()));
+        let found = PLAN.compare_by(|| now.get(), |_| costs(300.0), |_| costs(200.0));
+        assert!(
+            (found.pairwise / 1.5 - 1.0).abs() < 0.1 && (found.ratio() / 1.5 - 1.0).abs() < 0.1,
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn batches_are_long_enough_and_the_sides_take_turns() {
+        let now = Cell::new(Duration::ZERO);
+        let turns = RefCell::new(Vec::new());
+        let call = |side: char, nanos| {
+            now.set(now.get() + Duration::from_nanos(nanos));
+            let mut turns = turns.borrow_mut();
+            match turns.last_mut() {
+                Some((last, calls)) if *last == side => *calls += 1,
+                _ => turns.push((side, 1u64)),
+            }
+        };
+        PLAN.compare_by(|| now.get(), |_| call('s', 100), |_| call('f', 1000));
+        // After the warm-up of both: s, ff, ss, ff, .. in batches of 128 and 16.
+        let turns = turns.into_inner();
+        let order: String = turns.iter().map(|(side, _)| *side).collect();
+        assert_eq!(order, "sf".repeat(9), "{turns:?}");
+        assert!(
+            turns[2..].iter().all(|(side, calls)| calls % if *side == 's' { 128 } else { 16 } == 0),
+            "{turns:?}"
+        );
+    }
+
+    #[test]
+    fn calls_are_numbered_without_a_gap() {
+        let now = Cell::new(Duration::ZERO);
+        let seen = RefCell::new(Vec::new());
+        PLAN.compare_by(
+            || now.get(),
+            |call| {
+                now.set(now.get() + Duration::from_nanos(500));
+                seen.borrow_mut().push(call);
+            },
+            |_| now.set(now.get() + Duration::from_nanos(500)),
+        );
+        let seen = seen.into_inner();
+        assert!(!seen.is_empty() && seen.iter().copied().eq(0..seen.len() as u64));
+    }
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert!(median(Vec::new()).is_nan());
+    }
+}

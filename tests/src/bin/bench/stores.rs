@@ -1,0 +1,43 @@
+//! `stores`: what a hit costs.
+
+use std::error::Error;
+
+use quick_cache::sync::Cache as QuickCache;
+use warmstart::{Artifact, Key, Limits, Store, store::MemoryStore};
+
+use crate::{Rows, measure::Plan, row::Row};
+
+const ENTRIES: usize = 1000;
+
+/// All rows of the benchmark.
+pub(crate) fn run(plan: &Plan) -> Rows {
+    let mut rows = Vec::new();
+    rows.extend(memory_hit(plan)?);
+    Ok(rows)
+}
+
+/// A look-up of the memory store against one of a concurrent cache that counts entries and has keys of one size. Both
+/// find the same artifacts under the same keys, and hand out a reference.
+fn memory_hit(plan: &Plan) -> Result<[Row; 4], Box<dyn Error>> {
+    let keys: Vec<[u8; 32]> = (0..ENTRIES).map(|n| *Key::digest(&n.to_le_bytes()).as_bytes()).collect();
+    let store = MemoryStore::new(Limits::bytes(1 << 30));
+    // Twice the room, for it is divided into shards that fill unevenly.
+    let peer = QuickCache::new(2 * ENTRIES);
+    for (n, key) in keys.iter().enumerate() {
+        let artifact = Artifact::new(vec![n as u8; 1024]);
+        store.put(key, &artifact)?;
+        peer.insert(*key, artifact);
+    }
+    let found = |key: &[u8; 32]| store.get(key).hit().is_some() && peer.get(key).is_some();
+    if !keys.iter().all(found) {
+        return Err("memory_hit: an entry was not kept".into());
+    }
+    let compared = plan.compare(|call| store.get(rotate(&keys, call)), |call| peer.get(rotate(&keys, call)));
+    Ok(compared.rows("memory_hit", "quick_cache", 2.0))
+}
+
+/// The keys in turn, far from the order in which they were stored.
+fn rotate(keys: &[[u8; 32]], call: u64) -> &[u8; 32] {
+    // The stride has no factor in common with the number of keys, so all of them take their turn.
+    &keys[(call as usize).wrapping_mul(619) % ENTRIES]
+}

@@ -1,0 +1,120 @@
+//! The steps, cheap ones first.
+
+use super::{Step, Work, hygiene};
+use crate::{process::Invocation, tools::Tool};
+
+/// Targets without an operating system, and the browser's.
+const CORE_TARGETS: [&str; 2] = ["thumbv7em-none-eabihf", "wasm32-unknown-unknown"];
+
+/// Platforms that the type checker alone visits, unless the tests are run on one of them.
+const PLATFORMS: [&str; 3] = ["x86_64-pc-windows-gnu", "aarch64-apple-darwin", "aarch64-unknown-linux-gnu"];
+
+/// Miri interprets any target on any host; this one is big-endian.
+const BIG_ENDIAN: &str = "s390x-unknown-linux-gnu";
+
+const MIRI: Tool = Tool::Nightly(&["miri", "rust-src"]);
+
+/// All steps, in the order in which they run.
+pub(super) fn all() -> Vec<Step> {
+    vec![
+        inspection(
+            "hygiene",
+            "small files only; the core says no_std and forbids unsafe code",
+            hygiene::inspect,
+        ),
+        step("fmt", "one formatting", &[Tool::Component("rustfmt")], [line("cargo fmt --all --check")]),
+        step(
+            "clippy",
+            "no lint fires",
+            &[Tool::Component("clippy")],
+            [line("cargo clippy --workspace --all-targets -- -D warnings")],
+        ),
+        step(
+            "tests",
+            "all tests pass, those in the documentation too; the examples compile",
+            &[],
+            [line("cargo test --workspace --no-fail-fast")],
+        ),
+        step(
+            "docs",
+            "the documentation is whole",
+            &[],
+            [line("cargo doc --workspace --no-deps").variable("RUSTDOCFLAGS", "-D warnings")],
+        ),
+        step(
+            "features",
+            "each feature compiles without the others",
+            &[Tool::Component("clippy")],
+            ["", " --features cpu", " --features sqlite"].map(|features| native(features, "")),
+        ),
+        step(
+            "core",
+            "the core builds without a standard library, and for browsers",
+            &CORE_TARGETS.map(Tool::Target),
+            CORE_TARGETS
+                .map(|target| line(&format!("cargo build --package warmstart-core --target {target}"))),
+        ),
+        step(
+            "platforms",
+            "Windows, macOS and 64-bit Arm type-check",
+            &[&[Tool::Component("clippy")][..], &PLATFORMS.map(Tool::Target)].concat(),
+            PLATFORMS.map(|target| native(" --features cpu,sqlite", &format!(" --target {target}"))),
+        ),
+        step(
+            "miri",
+            "the core has no undefined behaviour",
+            &[MIRI],
+            [line("cargo +nightly miri test --package warmstart-core")],
+        ),
+        step(
+            "big-endian",
+            "the core passes on a big-endian target",
+            &[MIRI],
+            [line(&format!("cargo +nightly miri test --package warmstart-core --target {BIG_ENDIAN}"))],
+        ),
+    ]
+}
+
+/// Type-checks and lints `native/` with these features alone.
+fn native(features: &str, target: &str) -> Invocation {
+    let command = format!(
+        "cargo clippy --package warmstart --all-targets --no-default-features{features}{target} -- -D warnings"
+    );
+    // Nothing is linked, so any folder will do. Named, it stops the build script of libsqlite3-sys, which would
+    // otherwise ask the host for a library of the target.
+    line(&command).variable("SQLITE3_LIB_DIR", ".")
+}
+
+fn line(command: &str) -> Invocation {
+    Invocation::new(command)
+}
+
+fn step(
+    name: &'static str,
+    about: &'static str,
+    tools: &[Tool],
+    commands: impl IntoIterator<Item = Invocation>,
+) -> Step {
+    Step { name, about, tools: tools.to_vec(), work: Work::Commands(commands.into_iter().collect()) }
+}
+
+fn inspection(
+    name: &'static str,
+    about: &'static str,
+    inspect: fn() -> Result<Vec<String>, crate::process::Failure>,
+) -> Step {
+    Step { name, about, tools: Vec::new(), work: Work::Inspection(inspect) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_step_has_a_name_of_its_own() {
+        let names: Vec<&str> = all().iter().map(|step| step.name).collect();
+        for (at, name) in names.iter().enumerate() {
+            assert!(!names[..at].contains(name), "{name}");
+        }
+    }
+}
