@@ -16,7 +16,7 @@ mod tiered;
 
 pub use memory::MemoryStore;
 #[cfg(feature = "sqlite")]
-// pub use sqlite::{SqliteOptions, SqliteStore};
+pub use sqlite::{SqliteOptions, SqliteStore};
 pub use tiered::TieredStore;
 
 use std::{fmt::Debug, path::Path, sync::Arc};
