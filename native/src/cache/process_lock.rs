@@ -16,6 +16,8 @@ use std::{
 
 use warmstart_core::key::Key;
 
+use crate::os;
+
 /// The longest chain of waiting holders that is followed. A longer one is waited for, which is bounded too.
 const MAX_CHAIN: usize = 64;
 
@@ -71,7 +73,7 @@ impl ProcessLock {
         }
         drop(announced);
         HELD.with_borrow_mut(|held| {
-            held.push(Held { name: *name, directory: directory.to_path_buf(), file })
+            held.push(Held { name: *name, directory: directory.to_path_buf(), file });
         });
         Some(Self { name: *name, not_send: std::marker::PhantomData })
     }
@@ -164,7 +166,7 @@ fn options() -> OpenOptions {
     use std::os::unix::fs::OpenOptionsExt;
 
     let mut options = OpenOptions::new();
-    options.read(true).write(true).mode(0o600).custom_flags(crate::os::NO_FOLLOW);
+    options.read(true).write(true).mode(0o600).custom_flags(os::NO_FOLLOW);
     options
 }
 
@@ -175,16 +177,6 @@ fn options() -> OpenOptions {
     options
 }
 
-/// Whether a name still leads to the file.
-#[cfg(unix)]
 fn is_linked(file: &File) -> bool {
-    use std::os::unix::fs::MetadataExt;
-
-    file.metadata().is_ok_and(|metadata| metadata.nlink() > 0)
-}
-
-/// Elsewhere a file that is open is not removed, so its name stays.
-#[cfg(not(unix))]
-fn is_linked(_: &File) -> bool {
-    true
+    file.metadata().is_ok_and(|metadata| os::is_linked(&metadata))
 }

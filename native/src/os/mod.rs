@@ -1,5 +1,182 @@
-//! The seam between the file store and the operating system.
+//! The one seam between the file store and the operating system.
+//!
+//! [`Disk`] is everything that the file store asks of a file system. [`LocalDisk`] asks the real one; a test puts a
+//! disk of its own in between, which fails when it is told to.
 
+mod local;
+mod sharing;
+
+pub use local::LocalDisk;
+pub use sharing::{RETRY_PAUSES, retry_sharing};
+
+use std::{
+    ffi::OsStr,
+    fmt::Debug,
+    fs::File,
+    io,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use warmstart_core::reason::Reason;
+
+/// Flags for opening a file that is not a link, without waiting for whoever is at the other end of a pipe.
 #[cfg(unix)]
 pub(crate) const NO_FOLLOW: i32 =
     (rustix::fs::OFlags::NOFOLLOW.bits() | rustix::fs::OFlags::NONBLOCK.bits()) as i32;
+
+/// What the file store asks of a file system. No call follows a link in the last part of a path.
+pub trait Disk: Debug + Send + Sync {
+    /// Reads at most the first `limit` bytes of a file. Where [`FileFacts::is_readable`] says no, nothing is read.
+    ///
+    /// # Errors
+    /// As the system reports.
+    fn read(&self, path: &Path, limit: u64) -> io::Result<(Vec<u8>, FileFacts)>;
+
+    /// Creates a file that must not exist, for its owner only, writes `parts` one after the other and, if `durable`,
+    /// waits until they are on the medium. Closing the file is left to the caller, for when nobody waits.
+    ///
+    /// # Errors
+    /// As the system reports; the file is then removed again.
+    fn create(&self, path: &Path, parts: &[&[u8]], durable: bool) -> io::Result<File>;
+
+    /// Gives a file another name in the same file system, in place of what had that name.
+    ///
+    /// # Errors
+    /// As the system reports.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Waits until what happened to the names in a directory is on the medium.
+    ///
+    /// # Errors
+    /// As the system reports.
+    fn sync_directory(&self, path: &Path) -> io::Result<()>;
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// As the system reports.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// What is known about a path without opening it.
+    ///
+    /// # Errors
+    /// As the system reports.
+    fn facts(&self, path: &Path) -> io::Result<FileFacts>;
+
+    /// Calls `visit` with every name in a directory.
+    ///
+    /// # Errors
+    /// As the system reports.
+    fn list(&self, directory: &Path, visit: &mut dyn FnMut(&OsStr)) -> io::Result<()>;
+
+    /// Opens a file for reading and appending, and creates it, for its owner only, if there is none.
+    ///
+    /// # Errors
+    /// As the system reports.
+    fn open_log(&self, path: &Path) -> io::Result<File>;
+
+    /// Appends all of `bytes` to a file that [`open_log`](Self::open_log) opened.
+    ///
+    /// # Errors
+    /// As the system reports. Some of the bytes may have been written then.
+    fn append(&self, log: &File, bytes: &[u8]) -> io::Result<()>;
+
+    /// Whether an error says that somebody else has the file open just now, as only Windows does.
+    fn is_sharing_violation(&self, error: &io::Error) -> bool {
+        // ERROR_ACCESS_DENIED, ERROR_SHARING_VIOLATION, ERROR_LOCK_VIOLATION
+        cfg!(windows) && matches!(error.raw_os_error(), Some(5 | 32 | 33))
+    }
+}
+
+/// What is known about a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileFacts {
+    /// What kind of file it is.
+    pub kind: FileKind,
+    /// Its length in bytes.
+    pub len: u64,
+    /// Device and inode where there are such, else 0. With length and time: which file it is.
+    pub identity: (u64, u64),
+    /// Nanoseconds since 1970 UTC of the last modification.
+    pub modified_ns: i128,
+    /// Whether nobody but this user and root could have written it.
+    pub is_trusted: bool,
+}
+
+/// What kind of file a path leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Link,
+    /// A pipe, a socket, a device.
+    Other,
+}
+
+impl FileFacts {
+    /// Whether it is a regular file that nobody but this user and root could have written.
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        self.kind == FileKind::File && self.is_trusted
+    }
+}
+
+/// The reason that an error of the system amounts to.
+#[must_use]
+pub fn reason_of(error: &io::Error) -> Reason {
+    use io::ErrorKind as Kind;
+
+    #[cfg(unix)]
+    if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) {
+        return Reason::Untrusted;
+    }
+    match error.kind() {
+        Kind::NotFound => Reason::Absent,
+        Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge => Reason::NoSpace,
+        Kind::ReadOnlyFilesystem | Kind::PermissionDenied => Reason::ReadOnly,
+        Kind::WouldBlock | Kind::ResourceBusy | Kind::TimedOut => Reason::Busy,
+        _ => Reason::Unavailable,
+    }
+}
+
+/// Waits for the OS lock on a file, at most for `patience`. Death releases such a lock, a stopped process does not.
+///
+/// # Errors
+/// [`io::ErrorKind::WouldBlock`] if it did not come in time, or what the system reports.
+pub fn lock_within(file: &File, patience: Duration) -> io::Result<()> {
+    let mut deadline = None;
+    for attempt in 0u32.. {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(std::fs::TryLockError::Error(error)) => return Err(error),
+            Err(std::fs::TryLockError::WouldBlock) => {}
+        }
+        let deadline = *deadline.get_or_insert_with(|| Instant::now() + patience);
+        if Instant::now() >= deadline {
+            break;
+        }
+        // What is done under such a lock takes microseconds: it is worth asking again at once, for a while.
+        if attempt < 32 {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(Duration::from_micros(u64::from(attempt.min(1000))));
+        }
+    }
+    Err(io::ErrorKind::WouldBlock.into())
+}
+
+/// Whether a name still leads to an open file.
+#[cfg(unix)]
+pub(crate) fn is_linked(metadata: &std::fs::Metadata) -> bool {
+    std::os::unix::fs::MetadataExt::nlink(metadata) > 0
+}
+
+/// Elsewhere a file that is open is not removed, so its name stays.
+#[cfg(not(unix))]
+pub(crate) fn is_linked(_: &std::fs::Metadata) -> bool {
+    true
+}

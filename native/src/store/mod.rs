@@ -9,14 +9,14 @@
 //!
 //! All of them pass one conformance suite, which tests/ of the repository holds.
 
+mod files;
 mod memory;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod tiered;
 
+pub use files::{FileOptions, FileStore};
 pub use memory::MemoryStore;
-#[cfg(feature = "sqlite")]
-// pub use sqlite::{SqliteOptions, SqliteStore};
 pub use tiered::TieredStore;
 
 use std::{fmt::Debug, path::Path, sync::Arc};

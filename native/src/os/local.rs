@@ -1,0 +1,153 @@
+//! The real file system.
+
+use std::{
+    ffi::OsStr,
+    fs::{self, File, Metadata, OpenOptions},
+    io::{self, IoSlice, Read, Write},
+    path::Path,
+};
+
+use super::{Disk, FileFacts, FileKind};
+
+/// The file system of this machine.
+#[derive(Clone, Copy, Debug)]
+pub struct LocalDisk {
+    #[cfg(unix)]
+    user: u32,
+}
+
+impl LocalDisk {
+    /// The file system as the current user sees it.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            #[cfg(unix)]
+            user: rustix::process::geteuid().as_raw(),
+        }
+    }
+
+    fn describe(self, metadata: &Metadata) -> FileFacts {
+        let file_type = metadata.file_type();
+        let kind = if file_type.is_file() {
+            FileKind::File
+        } else if file_type.is_dir() {
+            FileKind::Directory
+        } else if file_type.is_symlink() {
+            FileKind::Link
+        } else {
+            FileKind::Other
+        };
+        let (identity, modified_ns, is_trusted) = self.identify(metadata);
+        FileFacts { kind, len: metadata.len(), identity, modified_ns, is_trusted }
+    }
+
+    #[cfg(unix)]
+    fn identify(self, metadata: &Metadata) -> ((u64, u64), i128, bool) {
+        use std::os::unix::fs::MetadataExt;
+
+        let modified_ns = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
+        let is_trusted = (metadata.uid() == self.user || metadata.uid() == 0) && metadata.mode() & 0o022 == 0;
+        ((metadata.dev(), metadata.ino()), modified_ns, is_trusted)
+    }
+
+    /// Elsewhere access is a matter of lists that the standard library does not show: the user's own directories are
+    /// the user's own there.
+    #[cfg(not(unix))]
+    fn identify(self, metadata: &Metadata) -> ((u64, u64), i128, bool) {
+        let modified =
+            metadata.modified().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+        ((0, 0), modified.map_or(0, |since| since.as_nanos().cast_signed()), true)
+    }
+}
+
+impl Default for LocalDisk {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Disk for LocalDisk {
+    fn read(&self, path: &Path, limit: u64) -> io::Result<(Vec<u8>, FileFacts)> {
+        let file = options().read(true).open(path)?;
+        let facts = self.describe(&file.metadata()?);
+        let mut bytes = Vec::new();
+        if facts.is_readable() {
+            let len = facts.len.min(limit);
+            // A length that memory cannot hold is a miss, not an abort.
+            bytes.try_reserve_exact(usize::try_from(len).unwrap_or(usize::MAX))?;
+            file.take(len).read_to_end(&mut bytes)?;
+        }
+        Ok((bytes, facts))
+    }
+
+    fn create(&self, path: &Path, parts: &[&[u8]], durable: bool) -> io::Result<File> {
+        let mut file = options().write(true).create_new(true).open(path)?;
+        let written =
+            write_parts(&mut file, parts).and_then(|()| if durable { file.sync_all() } else { Ok(()) });
+        match written {
+            Ok(()) => Ok(file),
+            Err(error) => {
+                let _ = fs::remove_file(path);
+                Err(error)
+            }
+        }
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        // Windows has no such call; its file systems order names by themselves.
+        if cfg!(unix) { File::open(path)?.sync_all() } else { Ok(()) }
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn facts(&self, path: &Path) -> io::Result<FileFacts> {
+        fs::symlink_metadata(path).map(|metadata| self.describe(&metadata))
+    }
+
+    fn list(&self, directory: &Path, visit: &mut dyn FnMut(&OsStr)) -> io::Result<()> {
+        for entry in fs::read_dir(directory)? {
+            visit(&entry?.file_name());
+        }
+        Ok(())
+    }
+
+    fn open_log(&self, path: &Path) -> io::Result<File> {
+        options().read(true).append(true).create(true).open(path)
+    }
+
+    fn append(&self, mut log: &File, bytes: &[u8]) -> io::Result<()> {
+        log.write_all(bytes)
+    }
+}
+
+/// One call writes everything, unless the system takes less.
+fn write_parts(file: &mut File, parts: &[&[u8]]) -> io::Result<()> {
+    let slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+    let mut written = file.write_vectored(&slices)?;
+    for part in parts {
+        let skipped = written.min(part.len());
+        written -= skipped;
+        file.write_all(&part[skipped..])?;
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+fn options() -> OpenOptions {
+    use std::os::unix::fs::OpenOptionsExt;
+
+    let mut options = OpenOptions::new();
+    options.mode(0o600).custom_flags(super::NO_FOLLOW);
+    options
+}
+
+#[cfg(not(unix))]
+fn options() -> OpenOptions {
+    OpenOptions::new()
+}
