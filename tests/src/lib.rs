@@ -1,1 +1,9 @@
 //! What the tests and benchmarks of warmstart share.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`conformance`] | the suite that every store passes |
+//! | [`proof`] | artifacts that prove under which key they were written, and a clock that tells what it is told |
+
+pub mod conformance;
+pub mod proof;

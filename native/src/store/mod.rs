@@ -17,6 +17,8 @@ mod tiered;
 
 pub use files::{FileOptions, FileStore};
 pub use memory::MemoryStore;
+#[cfg(feature = "sqlite")]
+pub use sqlite::{SqliteOptions, SqliteStore};
 pub use tiered::TieredStore;
 
 use std::{fmt::Debug, path::Path, sync::Arc};

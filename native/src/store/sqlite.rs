@@ -1,1 +1,0 @@
-//! The SQLite store: one database file, shared by any number of processes.

@@ -1,0 +1,122 @@
+//! The tables, and how a database is told to be ours.
+//!
+//! ```text
+//! entry     one row an entry: key, what it counts against the cap, when it was last used
+//! content   its envelope, under the same id
+//! total     one row: the number of entries and the sum of their sizes, kept by triggers in every transaction
+//! ```
+//!
+//! The envelope has a table of its own because SQLite writes a whole row, megabytes of blob included, to change one
+//! column of it, and `accessed_at` changes with every use.
+
+use rusqlite::{Connection, TransactionBehavior};
+use warmstart_core::reason::Reason;
+
+use super::fault::Fault;
+
+/// "WSCA", in the header of every database of ours.
+pub(super) const APPLICATION_ID: i32 = 0x5753_4341;
+
+/// What this version reads and writes.
+pub(super) const VERSION: i32 = 1;
+
+/// The size of a page in bytes.
+pub(super) const PAGE: u64 = 4096;
+
+/// Every object of the schema, as SQLite keeps its text.
+const OBJECTS: [&str; 6] = [
+    "CREATE TABLE entry (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, size INTEGER NOT NULL, \
+     accessed_at INTEGER NOT NULL) STRICT",
+    "CREATE INDEX entry_accessed_at ON entry (accessed_at)",
+    "CREATE TABLE content (id INTEGER PRIMARY KEY, envelope BLOB NOT NULL) STRICT",
+    "CREATE TABLE total (id INTEGER PRIMARY KEY CHECK (id = 1), entries INTEGER NOT NULL, bytes INTEGER NOT NULL) STRICT",
+    "CREATE TRIGGER entry_added AFTER INSERT ON entry BEGIN \
+     UPDATE total SET entries = entries + 1, bytes = bytes + NEW.size; END",
+    "CREATE TRIGGER entry_removed AFTER DELETE ON entry BEGIN \
+     UPDATE total SET entries = entries - 1, bytes = bytes - OLD.size; \
+     DELETE FROM content WHERE id = OLD.id; END",
+];
+
+/// Whose a database is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// Nothing is in it yet.
+    Empty,
+    /// This version's.
+    Ours,
+    /// An older version's.
+    Older,
+    /// A newer version's.
+    Newer,
+    /// Another application's.
+    Foreign,
+}
+
+/// Says whose the database is. Reads only.
+pub(super) fn recognise(connection: &Connection) -> Result<Origin, Fault> {
+    let number = |sql| connection.query_row(sql, [], |row| row.get::<_, i32>(0));
+    let application = number("PRAGMA application_id")?;
+    let version = number("PRAGMA user_version")?;
+    if application != APPLICATION_ID {
+        let objects = number("SELECT count(*) FROM sqlite_schema")?;
+        let empty = application == 0 && version == 0 && objects == 0;
+        return Ok(if empty { Origin::Empty } else { Origin::Foreign });
+    }
+    if version != VERSION {
+        return Ok(if version > VERSION { Origin::Newer } else { Origin::Older });
+    }
+    let mut statement = connection.prepare(
+        "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY rowid",
+    )?;
+    let found = statement.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
+    // Statements run against tables that only look like ours could be made to do anything.
+    if found == OBJECTS { Ok(Origin::Ours) } else { Err(Fault::Damaged(Reason::Malformed)) }
+}
+
+/// Makes an empty database, or one of an older version, one of this version. Whichever process comes second finds it
+/// done.
+pub(super) fn create(connection: &mut Connection) -> Result<(), Fault> {
+    // Both take effect only before the first page is written.
+    connection.execute_batch("PRAGMA page_size = 4096; PRAGMA auto_vacuum = INCREMENTAL;")?;
+    set_journal(connection)?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    match recognise(&transaction)? {
+        Origin::Ours => return Ok(()),
+        Origin::Older => drop_everything(&transaction)?,
+        Origin::Empty => {}
+        Origin::Newer | Origin::Foreign => return Err(Fault::Disconnected(Reason::Unavailable)),
+    }
+    for object in OBJECTS {
+        transaction.execute_batch(object)?;
+    }
+    transaction.execute_batch("INSERT INTO total VALUES (1, 0, 0);")?;
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", VERSION)?;
+    transaction.commit()?;
+    let auto_vacuum: i32 = connection.query_row("PRAGMA auto_vacuum", [], |row| row.get(0))?;
+    if auto_vacuum != 2 {
+        // An older version had it otherwise; only this rewrites the (empty) file.
+        connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL; VACUUM;")?;
+    }
+    Ok(())
+}
+
+/// Write-ahead logging, where the file system has what it takes (shared memory); elsewhere SQLite keeps to the
+/// rollback journal, with which readers and writers wait for each other.
+pub(super) fn set_journal(connection: &Connection) -> Result<(), Fault> {
+    Ok(connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?)
+}
+
+fn drop_everything(connection: &Connection) -> Result<(), Fault> {
+    let mut statement = connection.prepare(
+        "SELECT type, name FROM sqlite_schema WHERE type IN ('table', 'view') \
+         AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'",
+    )?;
+    let found = statement
+        .query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?
+        .collect::<Result<Vec<_>, _>>()?;
+    for (kind, name) in found {
+        connection.execute_batch(&format!("DROP {kind} \"{}\"", name.replace('"', "\"\"")))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,161 @@
+//! How much there is, how much there may be, and whether an entry is whole.
+
+use rusqlite::{Connection, ErrorCode, OptionalExtension, blob::Blob};
+use warmstart_core::{
+    envelope::{HEADER_LEN, Layout},
+    lru::Limits,
+    reason::Reason,
+};
+
+use super::{fault::Fault, schema::PAGE};
+
+/// What the file of a database may be longer than its cap: the pages of its tables and indexes, of which the last of
+/// each is never full.
+pub(super) const FILE_OVERHEAD: u64 = 64 << 10;
+
+/// How long the log may be at rest.
+pub(super) const WAL_LIMIT: u64 = 4 << 20;
+
+const TOTALS: &str = "SELECT entries, bytes FROM total";
+const RECOUNT: &str =
+    "UPDATE total SET (entries, bytes) = (SELECT count(*), coalesce(sum(size), 0) FROM entry) WHERE id = 1";
+const EVICT: &str =
+    "DELETE FROM entry WHERE id = (SELECT id FROM entry WHERE id <> ?1 ORDER BY accessed_at, id LIMIT 1)";
+
+/// No entry's id: SQLite numbers from 1.
+const NONE: i64 = 0;
+
+/// What an entry counts against the cap: its envelope, its key in the table and in the index, and what SQLite adds to
+/// link pages (4 bytes in a page of 4096, and a 5-byte pointer elsewhere).
+pub(super) fn size_of(key: &[u8], envelope: u64) -> u64 {
+    let bytes = envelope.saturating_add((key.len() as u64).saturating_mul(2));
+    bytes.saturating_add(bytes / 256)
+}
+
+/// How long the file of the database may be.
+pub(super) fn file_limit(limits: Limits) -> Option<u64> {
+    limits.max_bytes.map(|max| max.saturating_add(FILE_OVERHEAD))
+}
+
+/// The number of entries, and what they count, added up.
+pub(super) fn totals(connection: &Connection) -> Result<(u64, u64), Fault> {
+    let mut statement = connection.prepare_cached(TOTALS)?;
+    let (entries, bytes) =
+        statement.query_row([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
+    // Damage can make them negative; an empty store is then recounted.
+    Ok((u64::try_from(entries).unwrap_or(u64::MAX), u64::try_from(bytes).unwrap_or(u64::MAX)))
+}
+
+/// Evicts until an entry of `size` bytes fits; says how many went.
+pub(super) fn make_room(connection: &Connection, limits: Limits, size: u64) -> Result<u64, Fault> {
+    let mut evicted = 0;
+    loop {
+        let (entries, bytes) = totals(connection)?;
+        let counted = !limits.exceeded_by(entries.saturating_add(1), bytes.saturating_add(size));
+        let on_disk = match file_limit(limits) {
+            Some(max) => pages_fit(connection, size, max)?,
+            None => true,
+        };
+        if counted && on_disk {
+            return Ok(evicted);
+        }
+        if !evict(connection, NONE)? {
+            if !counted {
+                // Nothing is left, so what is counted is wrong.
+                connection.prepare_cached(RECOUNT)?.execute([])?;
+            }
+            return Ok(evicted);
+        }
+        evicted += 1;
+    }
+}
+
+/// Evicts others than `kept` until the pages in use are within the cap, and cuts the file to it; says how many went.
+pub(super) fn trim(connection: &Connection, limits: Limits, kept: i64) -> Result<u64, Fault> {
+    let Some(max) = file_limit(limits) else { return Ok(0) };
+    let mut evicted = 0;
+    while !pages_fit(connection, 0, max)? && evict(connection, kept)? {
+        evicted += 1;
+    }
+    vacuum(connection, number(connection, "PRAGMA page_count")?.saturating_sub(max / PAGE))?;
+    Ok(evicted)
+}
+
+/// Gives every unused page back to the file system.
+pub(super) fn give_back(connection: &Connection) -> Result<(), Fault> {
+    vacuum(connection, number(connection, "PRAGMA freelist_count")?)
+}
+
+/// Removes every entry, and every page that they took.
+pub(super) fn empty(connection: &Connection) -> Result<(), Fault> {
+    connection.execute_batch("DELETE FROM entry; DELETE FROM content;")?;
+    connection.prepare_cached(RECOUNT)?.execute([])?;
+    give_back(connection)
+}
+
+/// Whether the entry is whole by header and length.
+pub(super) fn look_at(connection: &Connection, id: i64) -> Result<Result<(), Reason>, Fault> {
+    Headers::new(connection).look_at(id)
+}
+
+/// Reads headers, and nothing but headers, however large the envelopes are.
+pub(super) struct Headers<'a> {
+    connection: &'a Connection,
+    blob: Option<Blob<'a>>,
+}
+
+impl<'a> Headers<'a> {
+    pub(super) const fn new(connection: &'a Connection) -> Self {
+        Self { connection, blob: None }
+    }
+
+    /// Whether the entry is whole by header and length.
+    pub(super) fn look_at(&mut self, id: i64) -> Result<Result<(), Reason>, Fault> {
+        let opened = match self.blob.take() {
+            Some(mut blob) => blob.reopen(id).map(|()| blob),
+            None => self.connection.blob_open("main", "content", "envelope", id, true),
+        };
+        let blob = match opened {
+            Ok(blob) => blob,
+            // SQLite's word for a row that is not there.
+            Err(rusqlite::Error::SqliteFailure(failure, _)) if failure.code == ErrorCode::Unknown => {
+                return Ok(Err(Reason::Truncated));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let mut header = [0; HEADER_LEN];
+        let read = blob.read_at(&mut header, 0)?;
+        let layout = Layout::parse(header.get(..read).unwrap_or_default(), blob.len() as u64);
+        self.blob = Some(blob);
+        Ok(layout.map(drop))
+    }
+}
+
+fn evict(connection: &Connection, kept: i64) -> Result<bool, Fault> {
+    Ok(connection.prepare_cached(EVICT)?.execute([kept])? > 0)
+}
+
+/// Whether the pages in use, and those that `size` more bytes will certainly need, are at most `max` bytes.
+fn pages_fit(connection: &Connection, size: u64, max: u64) -> Result<bool, Fault> {
+    let used =
+        number(connection, "PRAGMA page_count")?.saturating_sub(number(connection, "PRAGMA freelist_count")?);
+    Ok(used.saturating_add(size / PAGE) <= max / PAGE)
+}
+
+/// Moves the last pages of the file into unused ones, at most `pages` of them, and cuts it.
+fn vacuum(connection: &Connection, pages: u64) -> Result<(), Fault> {
+    if pages == 0 {
+        return Ok(());
+    }
+    let mut statement = connection.prepare(&format!("PRAGMA incremental_vacuum({pages})"))?;
+    let mut rows = statement.query([])?;
+    // A row a page.
+    while rows.next()?.is_some() {}
+    Ok(())
+}
+
+fn number(connection: &Connection, pragma: &str) -> Result<u64, Fault> {
+    let number: Option<i64> =
+        connection.prepare_cached(pragma)?.query_row([], |row| row.get(0)).optional()?;
+    number.and_then(|number| u64::try_from(number).ok()).ok_or(Fault::Damaged(Reason::Malformed))
+}

@@ -1,0 +1,129 @@
+//! The suite that every store passes.
+//!
+//! A store is given as a [`Harness`]; [`conformance!`](crate::conformance!) makes one test of each function below.
+//!
+//! | module | proves |
+//! |---|---|
+//! | [`interface`] | the calls, one by one, and what they say of each other |
+//! | [`eviction`] | which entry goes when, and what the cap counts |
+//! | [`damage`] | that no damaged entry is handed out |
+//! | [`threads`] | that readers and writers at once see only what was written |
+//! | [`one_call`] | look up, else build: single flight, failing builders, nested builds |
+
+pub mod damage;
+pub mod eviction;
+pub mod interface;
+pub mod one_call;
+pub mod threads;
+
+use std::sync::Arc;
+
+use warmstart::{Clock, Limits, Store};
+
+/// A kind of store, and where one of that kind is kept.
+pub trait Harness {
+    /// An empty place.
+    fn new() -> Self
+    where
+        Self: Sized;
+
+    /// Opens the store at this place, with what it holds, if it is [persistent](Self::is_persistent).
+    fn open(&self, limits: Limits, clock: Arc<dyn Clock>) -> Box<dyn Store>;
+
+    /// Whether a store that is opened anew holds what the one before it held.
+    fn is_persistent(&self) -> bool {
+        true
+    }
+
+    /// Whether every hit is proved, and therefore damage found.
+    fn is_checked(&self) -> bool {
+        self.is_persistent()
+    }
+
+    /// Alters the stored bytes of the entry of `key`, behind the store's back.
+    ///
+    /// # Panics
+    /// If there is no such entry.
+    fn damage(&self, key: &[u8], alter: &mut dyn FnMut(&mut Vec<u8>)) {
+        let _ = (key, alter);
+        unimplemented!("a store that is checked says how it is damaged");
+    }
+
+    /// Opens the store without limits and with the system's clock.
+    fn open_default(&self) -> Box<dyn Store> {
+        self.open(Limits::NONE, Arc::new(warmstart::SystemClock))
+    }
+}
+
+/// One test of each function of the suite, for the store of a [`Harness`].
+///
+/// ```ignore
+/// warmstart_tests::conformance!(MyHarness);
+/// ```
+#[macro_export]
+macro_rules! conformance {
+    ($harness:ty) => {
+        $crate::conformance!($harness: interface {
+            text_and_bytes_are_one_key,
+            what_is_put_is_found_with_metadata_and_provenance,
+            an_overwrite_replaces,
+            what_is_removed_is_absent,
+            membership_is_what_a_look_up_would_say,
+            len_and_clear,
+            empty_payloads_and_empty_keys,
+            a_key_of_a_mebibyte,
+            keys_that_begin_alike_are_told_apart,
+            after_close_everything_is_refused,
+            what_was_stored_is_there_when_it_is_opened_again,
+        });
+        $crate::conformance!($harness: eviction {
+            the_least_recently_used_goes_first,
+            membership_is_not_a_use,
+            an_overwrite_is_a_use,
+            recency_survives_reopening,
+            recency_survives_a_clock_that_is_set_back,
+            the_cap_is_kept_at_every_step,
+            an_overwrite_adjusts_the_size,
+            a_removal_adjusts_the_size,
+            the_oversized_are_refused_before_anything_is_evicted,
+            a_cap_of_zero_refuses_everything,
+            the_number_of_entries_is_capped_too,
+        });
+        $crate::conformance!($harness: damage {
+            no_flipped_byte_is_handed_out,
+            no_truncation_is_handed_out,
+            len_removes_what_is_not_whole,
+            another_keys_envelope_is_not_handed_out,
+            a_newer_envelope_is_a_miss_and_left_alone,
+        });
+        $crate::conformance!($harness: threads {
+            every_read_is_what_was_written_under_its_key,
+            readers_and_writers_race_with_eviction_and_clear,
+        });
+        $crate::conformance!($harness: one_call {
+            it_builds_once_and_then_hits,
+            of_many_threads_one_builds,
+            an_error_stores_nothing_and_the_next_builds,
+            a_panic_stores_nothing_and_those_who_wait_go_on,
+            nested_builds_never_deadlock,
+            what_the_store_refuses_is_returned_all_the_same,
+        });
+    };
+    ($harness:ty: $module:ident { $($test:ident),* $(,)? }) => {
+        mod $module {
+            #[allow(unused_imports)]
+            use super::*;
+            $(
+                #[test]
+                fn $test() {
+                    $crate::conformance::$module::$test(&<$harness as $crate::conformance::Harness>::new());
+                }
+            )*
+        }
+    };
+}
+
+/// What every test needs: a store without limits.
+fn store(harness: &dyn Harness) -> Box<dyn Store> {
+    harness.open_default()
+}

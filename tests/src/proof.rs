@@ -1,0 +1,68 @@
+//! Artifacts that prove what they are, and a clock that tells what it is told.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use warmstart::{Artifact, Clock};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+/// The shortest payload that can prove itself.
+pub const SHORTEST: usize = 16;
+
+/// A payload of `len` bytes, at least [`SHORTEST`], which follows from `key` and `version` alone.
+#[must_use]
+pub fn payload(key: &[u8], version: u64, len: usize) -> Vec<u8> {
+    let mut bytes = version.to_le_bytes().to_vec();
+    let mut state = xxh3_64_with_seed(key, version);
+    while bytes.len() < len.max(SHORTEST) {
+        bytes.extend_from_slice(&state.to_le_bytes());
+        state = xxh3_64(&state.to_le_bytes());
+    }
+    bytes.truncate(len.max(SHORTEST));
+    bytes
+}
+
+/// The artifact of [`payload`].
+#[must_use]
+pub fn artifact(key: &[u8], version: u64, len: usize) -> Artifact {
+    Artifact::new(payload(key, version, len))
+}
+
+/// The version of an artifact that was found under `key`.
+///
+/// # Panics
+/// If it is not, to the byte, one that was written under this key.
+#[must_use]
+pub fn prove(key: &[u8], found: &Artifact) -> u64 {
+    let version = found.payload().first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+    let version = version.expect("a proved payload begins with its version");
+    assert!(found.payload() == payload(key, version, found.payload().len()), "another key's bytes: {key:?}");
+    version
+}
+
+/// A clock that tells what it is told.
+#[derive(Clone, Debug, Default)]
+pub struct SetClock(Arc<AtomicU64>);
+
+impl SetClock {
+    /// A clock at `unix_ms`.
+    #[must_use]
+    pub fn at(unix_ms: u64) -> Self {
+        let clock = Self::default();
+        clock.set(unix_ms);
+        clock
+    }
+
+    /// From now on it is `unix_ms`.
+    pub fn set(&self, unix_ms: u64) {
+        self.0.store(unix_ms, Ordering::Relaxed);
+    }
+}
+
+impl Clock for SetClock {
+    fn unix_ms(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
