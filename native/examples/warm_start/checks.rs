@@ -1,5 +1,5 @@
-//! Runs each kernel and compares what it gives with the reference. Sizes are odd on purpose: no tile fits them, so every
-//! kernel's edges are run too.
+//! Runs each kernel and compares what it gives with the reference. Sizes are odd on purpose: no tile fits them, so the
+//! edges of every kernel are run, too.
 
 use std::f64::consts::PI;
 

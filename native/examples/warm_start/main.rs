@@ -6,7 +6,8 @@
 //! cargo run --release --example warm_start -- --json  # and one line for programs, the last
 //! ```
 //!
-//! A pass over files or SQLite is a process of its own: this program, started again with `--pass`. It needs a C compiler.
+//! A pass over files or SQLite is a process of its own: this program, started again with `--pass`. Over memory, both
+//! passes are in one process. A C compiler is needed.
 
 mod checks;
 mod compare;

@@ -81,12 +81,8 @@ impl Line {
 
 fn text(outcomes: &[Outcome], compiler: &Path, width: usize) -> Result<String, std::fmt::Error> {
     let mut text = String::new();
-    writeln!(
-        text,
-        "{} kernels, each from its description to its callable function; compiled by {}\n",
-        CASES.len(),
-        compiler.display()
-    )?;
+    writeln!(text, "{} kernels, compiled by {}.", CASES.len(), compiler.display())?;
+    writeln!(text, "Times are from a kernel's description to its callable function, all added up.\n")?;
     writeln!(text, "{}\n", table(outcomes, width))?;
 
     let longest =
@@ -138,7 +134,7 @@ fn table(outcomes: &[Outcome], width: usize) -> Table {
             if outcome.is_verified() { "yes" } else { "no" }.to_owned(),
         ]);
     }
-    for column in 2..7 {
+    for column in 1..7 {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
         }

@@ -9,8 +9,8 @@
 #endif
 
 /* x, y: [steps][channels], weights: [TAPS][channels] with the newest step last, bias: [channels]. */
-ENTRY void causal_conv1d(const elem *restrict x, const elem *restrict weights, const elem *restrict bias, elem *restrict y,
-                         size_t steps, size_t channels)
+ENTRY void causal_conv1d(const elem *restrict x, const elem *restrict weights, const elem *restrict bias,
+                         elem *restrict y, size_t steps, size_t channels)
 {
     for (size_t step = 0; step < steps; step++, y += channels) {
         if (step + 1 >= TAPS) {

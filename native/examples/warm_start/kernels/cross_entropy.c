@@ -17,8 +17,8 @@ static elem logarithm(elem x)
     return y;
 }
 
-ENTRY void cross_entropy(const elem *restrict logits, const uint32_t *restrict labels, elem *restrict losses, size_t rows,
-                         size_t cols)
+ENTRY void cross_entropy(const elem *restrict logits, const uint32_t *restrict labels, elem *restrict losses,
+                         size_t rows, size_t cols)
 {
     for (size_t row = 0; row < rows; row++, logits += cols) {
         const elem largest = row_max(logits, cols);

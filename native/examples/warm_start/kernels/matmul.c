@@ -6,8 +6,8 @@
  *   TILE  the edge of the blocks that are packed, a multiple of the register block
  *
  * Blocks of A and B are copied into panels in the order in which the inner loops read them, filled up with zeros at
- * the edges, so that the inner loops have fixed trip counts and no conditions. A register block of MR x NR sums stays in
- * registers over the depth of a block.
+ * the edges, so that the inner loops have fixed trip counts and no conditions. A block of MR x NR sums stays in
+ * registers over the depth of a panel.
  */
 #include "common.h"
 
@@ -70,7 +70,8 @@ static void multiply_panels(const a_panel a, const b_panel b, acc *restrict c, s
                 c[i * stride + j] += sums[i][j];
 }
 
-ENTRY void matmul(const elem *restrict a, const elem *restrict b, acc *restrict c, size_t rows, size_t depth, size_t cols)
+ENTRY void matmul(const elem *restrict a, const elem *restrict b, acc *restrict c, size_t rows, size_t depth,
+                  size_t cols)
 {
     _Alignas(64) a_panel a_panels[A_PANELS];
     _Alignas(64) b_panel b_panels[B_PANELS];

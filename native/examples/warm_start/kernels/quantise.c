@@ -2,8 +2,8 @@
  * x in groups of GROUP elements to int8: q = round(x * 127 / largest), scale = largest / 127, where largest is the
  * largest magnitude of the group. Ties are rounded to even. The last group may be shorter.
  *
- * Adding 1.5 * 2^23 rounds to the nearest integer. Compile with -ffp-contract=off: the product is rounded before the sum,
- * so that the bytes are the same on every CPU.
+ * Adding 1.5 * 2^23 rounds to the nearest integer. Compile with -ffp-contract=off: the product is rounded before the
+ * sum, so that the bytes are the same on every CPU.
  */
 #define TILE GROUP
 #include "common.h"

@@ -1,5 +1,5 @@
 /*
- * y = silu(gate) * up, silu(g) = g sigmoid(g). Gate and up are the two halves of each row of x, as one matmul gives them.
+ * y = silu(gate) * up, silu(g) = g sigmoid(g). Gate and up are the halves of each row of x, as one matmul gives them.
  */
 #include "vmath.h"
 

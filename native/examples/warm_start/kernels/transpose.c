@@ -1,5 +1,5 @@
 /*
- * B = A^T, by blocks of TILE x TILE that go through a buffer, so that both matrices are read and written a row at a time.
+ * B = A^T, by blocks of TILE x TILE that go through a buffer, so that memory is read and written a row at a time.
  */
 #include "common.h"
 

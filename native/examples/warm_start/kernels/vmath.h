@@ -1,10 +1,10 @@
 /*
  * Elementary functions that become vector instructions: no calls, no branches, no tables.
  *
- * exp(x) = 2^n exp(r), where n is the integer nearest to x / ln 2, so that |r| <= ln 2 / 2. exp(r) is its Taylor series,
- * cut where the next term is below half a unit in the last place: after r^7/7! for f32 (next 5e-9), after r^13/13! for
- * f64 (next 4e-18). Adding 1.5 * 2^(mantissa bits) rounds to the nearest integer and leaves n in the low bits of the
- * sum. ln 2 is taken in two parts, the first of them short enough for n * first to be exact.
+ * exp(x) = 2^n exp(r), where n is the integer nearest to x / ln 2, so that |r| <= ln 2 / 2. exp(r) is its Taylor
+ * series, cut where the next term is below half a unit in the last place: after r^7/7! for f32 (next 5e-9), after
+ * r^13/13! for f64 (next 4e-18). Adding 1.5 * 2^(mantissa bits) rounds to the nearest integer and leaves n in the low
+ * bits of the sum. ln 2 is taken in two parts, the first of them short enough for n * first to be exact.
  * Arguments are clamped to where the result is a normal number: exp never is 0 or infinite here.
  */
 #ifndef VMATH_H
