@@ -60,6 +60,8 @@ reasons! {
     InputChanged = "input_changed", "an input of the artifact has changed";
     /// An input changed while the artifact was being built, so that it is not known which one it was made from.
     InputUnstable = "input_unstable", "an input changed while the artifact was being built";
+    /// The artifact depends on something that no key can hold, such as a file that only its text names.
+    Uncacheable = "uncacheable", "the artifact depends on something that no key can hold";
     /// The store was busy or locked by somebody else for longer than one look-up may wait.
     Busy = "busy", "the store was locked for too long";
     /// The store was closed.

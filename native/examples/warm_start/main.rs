@@ -1,0 +1,200 @@
+//! What a warm start is worth: compiles a few dozen real kernels, loads, runs and checks them, once with an empty cache
+//! and once with what the first time left there.
+//!
+//! ```text
+//! cargo run --release --example warm_start            # a table and bars
+//! cargo run --release --example warm_start -- --json  # and one line for programs, the last
+//! ```
+//!
+//! A pass over files or SQLite is a process of its own: this program, started again with `--pass`. Over memory, both
+//! passes are in one process. A C compiler is needed.
+
+mod checks;
+mod compare;
+mod kernels;
+mod pass;
+mod reference;
+mod report;
+
+use std::{
+    error::Error,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, Stdio},
+};
+
+use clap::{Parser, ValueEnum};
+use warmstart::{
+    Cache, Limits, Store,
+    store::{FileOptions, FileStore, MemoryStore, SqliteOptions, SqliteStore},
+    target::cpu::{CompileError, Compiler, CpuTarget, Kernel},
+};
+
+use crate::{pass::Pass, report::Outcome};
+
+/// Compiles, loads, runs and checks real kernels, with a cold cache and with a warm one.
+#[derive(Parser)]
+#[command(name = "warm_start")]
+struct Arguments {
+    /// Print the result as one line of JSON, the last one; the report goes to standard error.
+    #[arg(long)]
+    json: bool,
+
+    /// Keep the caches in this directory instead of a temporary one. The cold pass empties them first.
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+
+    /// Only this store; may be given again.
+    #[arg(long, value_name = "STORE")]
+    store: Vec<StoreKind>,
+
+    /// One pass over one store, in this process; prints what it found as JSON. This is how the program starts itself.
+    #[arg(long, hide = true, requires_all = ["keep", "store"])]
+    pass: Option<Temperature>,
+}
+
+/// Where the compiled kernels are kept.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum StoreKind {
+    Files,
+    Sqlite,
+    Memory,
+}
+
+impl StoreKind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Files => "files",
+            Self::Sqlite => "sqlite",
+            Self::Memory => "memory",
+        }
+    }
+
+    /// What is kept below `directory` by earlier passes, or nothing.
+    fn open(self, directory: &Path) -> Result<Box<dyn Store>, Box<dyn Error>> {
+        Ok(match self {
+            Self::Files => Box::new(FileStore::open(directory.join("files"), FileOptions::default())?),
+            Self::Sqlite => {
+                Box::new(SqliteStore::open(directory.join("kernels.sqlite"), SqliteOptions::default())?)
+            }
+            Self::Memory => Box::new(MemoryStore::new(Limits::NONE)),
+        })
+    }
+}
+
+/// Whether a pass begins with an empty cache or with what the last pass left.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Temperature {
+    Cold,
+    Warm,
+}
+
+impl Temperature {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Cold => "cold",
+            Self::Warm => "warm",
+        }
+    }
+}
+
+/// Success only if every kernel was right and every look-up of a warm pass a hit; 2 if there is no compiler that works.
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let done = match arguments.pass {
+        Some(temperature) => run_child(&arguments, temperature).map(|()| true),
+        None => match working_compiler() {
+            Ok(compiler) => run_all(&arguments, &compiler),
+            Err(error) => {
+                eprintln!("warm_start: {error}");
+                return ExitCode::from(2);
+            }
+        },
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("warm_start: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Where the compiler is that every pass will find. It is tried once, so that what is wrong with it is said once.
+fn working_compiler() -> Result<PathBuf, CompileError> {
+    let target = CpuTarget::new(Compiler::find()?);
+    let _ =
+        target.compile(&Cache::new(MemoryStore::new(Limits::NONE)), &Kernel::new("trial", "int trial;"))?;
+    Ok(target.compiler().path().to_path_buf())
+}
+
+/// Both passes over every store, then the report. Says whether every kernel was right and every warm look-up a hit.
+fn run_all(arguments: &Arguments, compiler: &Path) -> Result<bool, Box<dyn Error>> {
+    let temporary = tempfile::tempdir()?;
+    let directory = match &arguments.keep {
+        Some(directory) => {
+            fs::create_dir_all(directory)?;
+            directory
+        }
+        None => temporary.path(),
+    };
+    let kinds = if arguments.store.is_empty() { StoreKind::value_variants() } else { &arguments.store };
+
+    let mut outcomes = Vec::new();
+    for kind in kinds {
+        let (cold, warm) = match kind {
+            StoreKind::Files | StoreKind::Sqlite => (
+                spawn_pass(*kind, Temperature::Cold, directory)?,
+                spawn_pass(*kind, Temperature::Warm, directory)?,
+            ),
+            // Memory does not outlive its process.
+            StoreKind::Memory => {
+                let store = kind.open(directory)?;
+                (run_pass(*kind, Temperature::Cold, &store)?, run_pass(*kind, Temperature::Warm, &store)?)
+            }
+        };
+        outcomes.push(Outcome {
+            store: kind.name(),
+            processes: if *kind == StoreKind::Memory { 1 } else { 2 },
+            cold,
+            warm,
+        });
+    }
+
+    report::print(&outcomes, compiler, arguments.json)?;
+    Ok(outcomes.iter().all(Outcome::is_good))
+}
+
+/// One pass in a process of its own.
+fn spawn_pass(kind: StoreKind, temperature: Temperature, directory: &Path) -> Result<Pass, Box<dyn Error>> {
+    let child = Command::new(std::env::current_exe()?)
+        .args(["--store", kind.name(), "--pass", temperature.name(), "--keep"])
+        .arg(directory)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()?;
+    if !child.status.success() {
+        return Err(format!("the {} pass over {}: {}", temperature.name(), kind.name(), child.status).into());
+    }
+    Ok(serde_json::from_slice(&child.stdout)?)
+}
+
+/// What [`spawn_pass`] started.
+fn run_child(arguments: &Arguments, temperature: Temperature) -> Result<(), Box<dyn Error>> {
+    let (Some(directory), [kind]) = (&arguments.keep, arguments.store.as_slice()) else {
+        return Err("--pass needs --keep and one --store".into());
+    };
+    let store = kind.open(directory)?;
+    let pass = run_pass(*kind, temperature, &store)?;
+    store.close()?;
+    println!("{}", serde_json::to_string(&pass)?);
+    Ok(())
+}
+
+fn run_pass(kind: StoreKind, temperature: Temperature, store: &dyn Store) -> Result<Pass, Box<dyn Error>> {
+    if temperature == Temperature::Cold {
+        store.clear()?;
+    }
+    pass::run(&Cache::new(store), &format!("{} {}", kind.name(), temperature.name()))
+}

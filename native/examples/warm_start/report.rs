@@ -1,0 +1,179 @@
+//! The report: a table and bars, or a line of JSON.
+
+use std::{
+    error::Error,
+    fmt::Write as _,
+    io::{self, Write as _},
+    path::Path,
+};
+
+use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, presets};
+use console::Term;
+use serde::Serialize;
+
+use crate::{kernels::CASES, pass::Pass};
+
+/// Both passes over a store.
+pub(crate) struct Outcome {
+    pub(crate) store: &'static str,
+    /// How many processes the two passes ran in.
+    pub(crate) processes: usize,
+    pub(crate) cold: Pass,
+    pub(crate) warm: Pass,
+}
+
+impl Outcome {
+    /// Whether every kernel gave what the reference gives, in both passes.
+    pub(crate) fn is_verified(&self) -> bool {
+        self.cold.failures.is_empty() && self.warm.failures.is_empty()
+    }
+
+    /// Whether, besides, every look-up of the warm pass was a hit.
+    pub(crate) fn is_good(&self) -> bool {
+        self.is_verified() && self.warm.misses == 0 && self.warm.hits == CASES.len() as u64
+    }
+}
+
+/// Prints the report; with `json` it goes to standard error, and one line of JSON to standard output.
+pub(crate) fn print(outcomes: &[Outcome], compiler: &Path, json: bool) -> Result<(), Box<dyn Error>> {
+    let terminal = if json { Term::stderr() } else { Term::stdout() };
+    let width = terminal.size_checked().map_or(80, |(_, columns)| usize::from(columns)).clamp(60, 120);
+    let text = text(outcomes, compiler, width)?;
+    if json {
+        io::stderr().write_all(text.as_bytes())?;
+        writeln!(io::stdout(), "{}", serde_json::to_string(&Line::new(outcomes))?)?;
+    } else {
+        io::stdout().write_all(text.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// The line for programs. Hits and misses are those of the warm pass.
+#[derive(Serialize)]
+struct Line {
+    stores: Vec<LineStore>,
+}
+
+#[derive(Serialize)]
+struct LineStore {
+    store: &'static str,
+    cold_ms: f64,
+    warm_ms: f64,
+    hits: u64,
+    misses: u64,
+    verified: bool,
+}
+
+impl Line {
+    fn new(outcomes: &[Outcome]) -> Self {
+        let microseconds = |millis: f64| (millis * 1e3).round() / 1e3;
+        let stores = outcomes.iter().map(|outcome| LineStore {
+            store: outcome.store,
+            cold_ms: microseconds(outcome.cold.millis),
+            warm_ms: microseconds(outcome.warm.millis),
+            hits: outcome.warm.hits,
+            misses: outcome.warm.misses,
+            verified: outcome.is_verified(),
+        });
+        Self { stores: stores.collect() }
+    }
+}
+
+fn text(outcomes: &[Outcome], compiler: &Path, width: usize) -> Result<String, std::fmt::Error> {
+    let mut text = String::new();
+    writeln!(text, "{} kernels, compiled by {}.", CASES.len(), compiler.display())?;
+    writeln!(text, "Times are from a kernel's description to its callable function, all added up.\n")?;
+    writeln!(text, "{}\n", table(outcomes, width))?;
+
+    let longest =
+        outcomes.iter().map(|outcome| outcome.cold.millis.max(outcome.warm.millis)).fold(0.0, f64::max);
+    for outcome in outcomes {
+        for (label, pass) in [("cold", &outcome.cold), ("warm", &outcome.warm)] {
+            let name = if label == "cold" { outcome.store } else { "" };
+            let bar = bar(pass.millis / longest, width.saturating_sub(24));
+            writeln!(text, "{name:>7} {label} {bar} {}", milliseconds(pass.millis))?;
+        }
+    }
+
+    writeln!(text)?;
+    for outcome in outcomes {
+        let warm = &outcome.warm;
+        writeln!(
+            text,
+            "{}: {} and saved {} of compiling.",
+            outcome.store,
+            format_args!("the warm pass read {} KiB", warm.bytes_read.div_ceil(1024)),
+            milliseconds(warm.saved_millis),
+        )?;
+    }
+    if outcomes.iter().any(|outcome| outcome.processes == 1) {
+        writeln!(text, "Memory does not outlive its process: its cold and its warm pass ran in one.")?;
+    }
+    for outcome in outcomes {
+        problems(&mut text, outcome)?;
+    }
+    Ok(text)
+}
+
+fn table(outcomes: &[Outcome], width: usize) -> Table {
+    let mut table = Table::new();
+    table
+        .load_style(presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none()))
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(u16::try_from(width).unwrap_or(u16::MAX))
+        .set_header(["Store", "Processes", "Cold", "Warm", "Speed-up", "Hits", "Misses", "Verified"]);
+    for outcome in outcomes {
+        table.add_row([
+            outcome.store.to_owned(),
+            outcome.processes.to_string(),
+            milliseconds(outcome.cold.millis),
+            milliseconds(outcome.warm.millis),
+            format!("{}x", three_digits(outcome.cold.millis / outcome.warm.millis)),
+            outcome.warm.hits.to_string(),
+            outcome.warm.misses.to_string(),
+            if outcome.is_verified() { "yes" } else { "no" }.to_owned(),
+        ]);
+    }
+    for column in 1..7 {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+/// What went wrong, so that nobody has to guess.
+fn problems(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
+    for (label, pass) in [("cold", &outcome.cold), ("warm", &outcome.warm)] {
+        for (kernel, problem) in &pass.failures {
+            writeln!(text, "{}, {label}: {kernel}: {problem}", outcome.store)?;
+        }
+    }
+    for (reason, n) in &outcome.warm.reasons {
+        writeln!(text, "{}, warm: {n} missed: {reason}", outcome.store)?;
+    }
+    Ok(())
+}
+
+/// A bar of eighths of a character; what is more than nothing is at least one.
+fn bar(share: f64, width: usize) -> String {
+    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    let eighths = ((share * width as f64 * 8.0).round() as usize).max(1);
+    "█".repeat(eighths / 8) + EIGHTHS[eighths % 8]
+}
+
+fn milliseconds(millis: f64) -> String {
+    format!("{} ms", three_digits(millis))
+}
+
+/// Three digits, or as many as there are before the point.
+fn three_digits(x: f64) -> String {
+    let decimals = if x >= 99.95 {
+        0
+    } else if x >= 9.995 {
+        1
+    } else {
+        2
+    };
+    format!("{x:.decimals$}")
+}

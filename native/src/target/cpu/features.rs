@@ -1,0 +1,231 @@
+//! CPU features: found out once, named one by one in the key and on the command line, never as the word native.
+
+use std::{fmt, sync::OnceLock};
+
+/// A set of CPU features, by the names that Rust has for them.
+///
+/// ```
+/// use warmstart::target::cpu::CpuFeatures;
+///
+/// let host = CpuFeatures::host();
+/// assert_eq!(host.missing_from(&host), CpuFeatures::none());
+/// assert_eq!(CpuFeatures::none().with("avx2").to_string(), "avx2");
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CpuFeatures {
+    /// Sorted, each once.
+    names: Vec<String>,
+}
+
+/// A feature that can be found out, and what selects it on the command line.
+struct Known {
+    name: &'static str,
+    option: &'static str,
+    /// Whether gcc 9 and clang 9 know the option, so that it can be given without being asked for.
+    given: bool,
+    detected: fn() -> bool,
+}
+
+macro_rules! known {
+    ($detect:ident: $($name:tt $option:literal $given:literal,)*) => {
+        &[$(Known {
+            name: $name,
+            option: $option,
+            given: $given,
+            detected: || std::arch::$detect!($name),
+        }),*]
+    };
+}
+
+#[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
+const KNOWN: &[Known] = known! { is_x86_feature_detected:
+    "sse3" "-msse3" true,
+    "ssse3" "-mssse3" true,
+    "sse4.1" "-msse4.1" true,
+    "sse4.2" "-msse4.2" true,
+    "sse4a" "-msse4a" true,
+    "popcnt" "-mpopcnt" true,
+    "cmpxchg16b" "-mcx16" true,
+    "movbe" "-mmovbe" true,
+    "avx" "-mavx" true,
+    "avx2" "-mavx2" true,
+    "fma" "-mfma" true,
+    "f16c" "-mf16c" true,
+    "bmi1" "-mbmi" true,
+    "bmi2" "-mbmi2" true,
+    "lzcnt" "-mlzcnt" true,
+    "adx" "-madx" true,
+    "aes" "-maes" true,
+    "pclmulqdq" "-mpclmul" true,
+    "sha" "-msha" true,
+    "gfni" "-mgfni" true,
+    "vaes" "-mvaes" true,
+    "vpclmulqdq" "-mvpclmulqdq" true,
+    "avx512f" "-mavx512f" true,
+    "avx512cd" "-mavx512cd" true,
+    "avx512bw" "-mavx512bw" true,
+    "avx512dq" "-mavx512dq" true,
+    "avx512vl" "-mavx512vl" true,
+    "avx512ifma" "-mavx512ifma" true,
+    "avx512vbmi" "-mavx512vbmi" true,
+    "avx512vbmi2" "-mavx512vbmi2" true,
+    "avx512vnni" "-mavx512vnni" true,
+    "avx512bitalg" "-mavx512bitalg" true,
+    "avx512vpopcntdq" "-mavx512vpopcntdq" true,
+    "avx512bf16" "-mavx512bf16" false,
+    "avx512fp16" "-mavx512fp16" false,
+    "avxvnni" "-mavxvnni" false,
+};
+
+#[cfg(target_arch = "aarch64")]
+const KNOWN: &[Known] = known! { is_aarch64_feature_detected:
+    "crc" "+crc" true,
+    "lse" "+lse" true,
+    "aes" "+aes" true,
+    "sha2" "+sha2" true,
+    "fp16" "+fp16" true,
+    "fhm" "+fp16fml" true,
+    "dotprod" "+dotprod" true,
+    "rcpc" "+rcpc" true,
+    "sve" "+sve" true,
+};
+
+#[cfg(not(any(target_arch = "x86", target_arch = "x86_64", target_arch = "aarch64")))]
+const KNOWN: &[Known] = &[];
+
+impl CpuFeatures {
+    /// The features of the CPU that this process runs on. Those that old compilers have no option for are left out.
+    #[must_use]
+    pub fn host() -> Self {
+        static HOST: OnceLock<CpuFeatures> = OnceLock::new();
+        HOST.get_or_init(|| Self::detected(|known| known.given)).clone()
+    }
+
+    /// No feature beyond what every CPU of the architecture has.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self { names: Vec::new() }
+    }
+
+    /// Adds a feature.
+    #[must_use]
+    pub fn with(mut self, name: impl Into<String>) -> Self {
+        let name = name.into();
+        if let Err(place) = self.names.binary_search(&name) {
+            self.names.insert(place, name);
+        }
+        self
+    }
+
+    /// Removes a feature. Another may imply it: a compiler that has `avx2` has `avx` too.
+    ///
+    /// ```
+    /// # use warmstart::target::cpu::CpuFeatures;
+    /// assert_eq!(CpuFeatures::none().with("fma").without("fma"), CpuFeatures::none());
+    /// ```
+    #[must_use]
+    pub fn without(mut self, name: &str) -> Self {
+        self.names.retain(|other| other != name);
+        self
+    }
+
+    /// The names, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(String::as_str)
+    }
+
+    /// The features that `other` does not have.
+    #[must_use]
+    pub fn missing_from(&self, other: &Self) -> Self {
+        let names = self.names.iter().filter(|name| other.names.binary_search(name).is_err());
+        Self { names: names.cloned().collect() }
+    }
+
+    /// Every feature that can be found out and is there, to compare an object's features with.
+    pub(super) fn loadable() -> &'static Self {
+        static LOADABLE: OnceLock<CpuFeatures> = OnceLock::new();
+        LOADABLE.get_or_init(|| Self::detected(|_| true))
+    }
+
+    /// What selects these features, and nothing of the host's.
+    pub(super) fn options(&self) -> Vec<String> {
+        let chosen = || {
+            self.names.iter().map(|name| {
+                KNOWN.iter().find(|known| known.name == name).map_or_else(
+                    // The compiler knows it or refuses it.
+                    || format!("{}{name}", if cfg!(target_arch = "aarch64") { "+" } else { "-m" }),
+                    |known| String::from(known.option),
+                )
+            })
+        };
+        if cfg!(any(target_arch = "x86", target_arch = "x86_64")) {
+            let baseline = if cfg!(target_arch = "x86") { "-march=i686" } else { "-march=x86-64" };
+            let mut options = vec![String::from(baseline), String::from("-mtune=generic")];
+            options.extend(chosen());
+            options
+        } else if cfg!(target_arch = "aarch64") {
+            vec![format!("-march=armv8-a{}", chosen().collect::<String>()), String::from("-mtune=generic")]
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// These features and those that `flags` name.
+    pub(super) fn with_flags(&self, flags: &[String]) -> Self {
+        let named = KNOWN.iter().filter(|known| flags.iter().any(|flag| flag == known.option));
+        named.fold(self.clone(), |features, known| features.with(known.name))
+    }
+
+    /// Reads what [`Display`](fmt::Display) wrote.
+    pub(super) fn parse(text: &str) -> Self {
+        text.split_whitespace().fold(Self::none(), Self::with)
+    }
+
+    fn detected(wanted: fn(&Known) -> bool) -> Self {
+        let found = KNOWN.iter().filter(|known| wanted(known) && (known.detected)());
+        found.fold(Self::none(), |features, known| features.with(known.name))
+    }
+}
+
+impl fmt::Display for CpuFeatures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.names.join(" "))
+    }
+}
+
+impl<T: Into<String>> FromIterator<T> for CpuFeatures {
+    fn from_iter<I: IntoIterator<Item = T>>(names: I) -> Self {
+        names.into_iter().fold(Self::none(), Self::with)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn features_are_sorted_and_each_is_there_once() {
+        let features = CpuFeatures::from_iter(["fma", "avx2", "fma"]);
+        assert_eq!(features.names().collect::<Vec<_>>(), ["avx2", "fma"]);
+        assert_eq!(CpuFeatures::parse(&features.to_string()), features);
+    }
+
+    #[test]
+    fn the_word_native_is_never_an_option() {
+        assert!(CpuFeatures::host().options().iter().all(|option| !option.contains("native")));
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn a_feature_that_a_flag_names_is_needed_by_the_object() {
+        let features = CpuFeatures::none().with_flags(&["-mavx512fp16".into(), "-O2".into()]);
+        assert_eq!(features.to_string(), "avx512fp16");
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn options_name_the_baseline_and_then_every_feature() {
+        let options = CpuFeatures::none().with("bmi1").with("avx2").options();
+        assert_eq!(options, ["-march=x86-64", "-mtune=generic", "-mavx2", "-mbmi"]);
+    }
+}

@@ -1,0 +1,91 @@
+//! What is to be compiled.
+
+use std::path::{Path, PathBuf};
+
+/// A C source with the flags and the directories it is compiled with.
+///
+/// The source, the flags and the contents of every header that it reaches decide what is compiled; the name and the
+/// directories' paths do not.
+///
+/// ```
+/// use warmstart::target::cpu::Kernel;
+///
+/// let kernel = Kernel::new("scale", "void scale(float *x) { x[0] *= SCALE; }").flag("-DSCALE=2.0f").flag("-O2");
+/// assert_eq!(kernel.name(), "scale");
+/// assert_eq!(kernel.all_flags(), ["-DSCALE=2.0f", "-O2"]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    name: String,
+    source: String,
+    flags: Vec<String>,
+    include_dirs: Vec<PathBuf>,
+    source_dir: Option<PathBuf>,
+}
+
+impl Kernel {
+    /// A kernel of this source. The name stands in messages and is not part of the key.
+    pub fn new(name: impl Into<String>, source: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            source: source.into(),
+            flags: Vec::new(),
+            include_dirs: Vec::new(),
+            source_dir: None,
+        }
+    }
+
+    /// Adds a flag. Which flags are accepted, [`CpuTarget::compile`](super::CpuTarget::compile) says.
+    #[must_use]
+    pub fn flag(mut self, flag: impl Into<String>) -> Self {
+        self.flags.push(flag.into());
+        self
+    }
+
+    /// Adds flags, in this order.
+    #[must_use]
+    pub fn flags<T: Into<String>>(mut self, flags: impl IntoIterator<Item = T>) -> Self {
+        self.flags.extend(flags.into_iter().map(Into::into));
+        self
+    }
+
+    /// Looks for headers in `dir`, after the directories added before and before the compiler's own.
+    #[must_use]
+    pub fn include_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.include_dirs.push(dir.into());
+        self
+    }
+
+    /// Looks in `dir` first for what the source includes as `"x.h"`: the directory where the source would stand.
+    #[must_use]
+    pub fn source_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.source_dir = Some(dir.into());
+        self
+    }
+
+    /// The name for messages.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The source.
+    #[must_use]
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// The flags, in order.
+    #[must_use]
+    pub fn all_flags(&self) -> &[String] {
+        &self.flags
+    }
+
+    pub(super) fn include_dirs(&self) -> &[PathBuf] {
+        &self.include_dirs
+    }
+
+    pub(super) fn directory_of_source(&self) -> Option<&Path> {
+        self.source_dir.as_deref()
+    }
+}

@@ -1,0 +1,298 @@
+//! What a compiler says about itself, and what it is made of.
+
+use std::{
+    collections::HashSet,
+    ffi::OsStr,
+    fs,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use serde::{Deserialize, Serialize};
+use warmstart_core::key::{Key, KeyFields};
+
+use super::{
+    compiler::{command, find_program},
+    error::{CompileError, CompileProblem},
+    library::private_directory,
+    stat::FileIdentity,
+};
+
+/// The programs that a compiler runs.
+const PROGRAMS: &[&str] = &["cc1", "as", "ld", "collect2"];
+
+/// What is linked into every shared object.
+const LINKED: &[&str] =
+    &["crti.o", "crtn.o", "crtbeginS.o", "crtendS.o", "libgcc.a", "libgcc_s.so", "libc.so", "libm.so"];
+
+/// Keeps gcc from listing a header of its own under another name than the one it was found by. clang has no such
+/// option, and needs none.
+const AS_SPELT: &str = "-fno-canonical-system-headers";
+
+/// A compiler's answers, and the state of its files when it gave them.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Probe {
+    pub(super) driver: FileIdentity,
+    /// The first line of `--version`.
+    pub(super) version: String,
+    /// The machine that it compiles for.
+    pub(super) triple: String,
+    /// The contents of all its files.
+    pub(super) digest: [u8; Key::LEN],
+    /// Where it looks for headers, in its order.
+    pub(super) system: Vec<String>,
+    /// Where it would look if they were there.
+    missing: Vec<String>,
+    /// What it is made of beside the driver.
+    parts: Vec<Part>,
+    /// Whether it takes [`AS_SPELT`].
+    takes_as_spelt: bool,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Part {
+    /// The bare name, if the compiler looks it up on the `PATH`.
+    bare: Option<String>,
+    path: String,
+    identity: FileIdentity,
+}
+
+impl Probe {
+    /// Asks the compiler at `path`.
+    pub(super) fn ask(path: &Path, driver: FileIdentity) -> Result<Self, CompileError> {
+        let temporary = private_directory().map_err(|error| {
+            CompileError::new(CompileProblem::Io("cannot make a temporary directory for the compiler", error))
+        })?;
+        let questions = Questions { path, temporary: temporary.path() };
+        let unusable = |problem: &str| {
+            CompileError::new(CompileProblem::Unusable {
+                compiler: path.display().to_string(),
+                problem: problem.into(),
+            })
+        };
+        let version = questions.line(&["--version"]).ok_or_else(|| unusable("--version says nothing"))?;
+        let triple =
+            questions.line(&["-dumpmachine"]).ok_or_else(|| unusable("-dumpmachine says nothing"))?;
+        let search = ["-E", "-v", "-x", "c", "-"];
+        let with_option = questions.errors(&[&[AS_SPELT], &search[..]].concat());
+        let takes_as_spelt = with_option.is_some();
+        let told = with_option
+            .or_else(|| questions.errors(&search))
+            .ok_or_else(|| unusable("-E -v fails on an empty source"))?;
+        let told = Told::parse(&told);
+
+        let mut parts = Parts::default();
+        for name in PROGRAMS.iter().copied().chain(version.contains("clang").then_some("clang")) {
+            parts.program(questions.line(&[&format!("-print-prog-name={name}")]));
+        }
+        for name in LINKED {
+            parts.file(questions.line(&[&format!("-print-file-name={name}")]));
+        }
+        told.files.into_iter().for_each(|file| parts.file(Some(file)));
+        // Much of a compiler is in its shared libraries.
+        let mut loaded: Vec<_> = parts.found.iter().map(|part| PathBuf::from(&part.path)).collect();
+        loaded.push(path.to_path_buf());
+        for program in &loaded {
+            questions.libraries(program).into_iter().for_each(|library| parts.file(Some(library)));
+        }
+
+        let content = |path: &Path| {
+            fs::read(path)
+                .map(|bytes| Key::digest(&bytes))
+                .map_err(|_| unusable("a part of it cannot be read"))
+        };
+        let mut fields = KeyFields::new("warmstart.cpu.compiler content", 1)
+            .bytes("driver", content(path)?.as_bytes().to_vec());
+        for part in &parts.found {
+            fields = fields.bytes("part", content(Path::new(&part.path))?.as_bytes().to_vec());
+        }
+        Ok(Self {
+            driver,
+            version,
+            triple,
+            digest: *fields.key().as_bytes(),
+            system: told.search,
+            missing: told.missing,
+            parts: parts.found,
+            takes_as_spelt,
+        })
+    }
+
+    /// Whether the parts of the compiler are where and what they were.
+    pub(super) fn holds(&self) -> bool {
+        let is_there = |part: &Part| {
+            let path = Path::new(&part.path);
+            part.bare.as_ref().is_none_or(|name| find_program(OsStr::new(name)).as_deref() == Some(path))
+                && FileIdentity::of_path(path) == Some(part.identity)
+        };
+        self.parts.iter().all(is_there) && !self.missing.iter().any(|directory| Path::new(directory).exists())
+    }
+
+    /// Whether every file has been left alone for so long that its next change will be seen.
+    pub(super) fn is_settled(&self) -> bool {
+        self.driver.is_settled() && self.parts.iter().all(|part| part.identity.is_settled())
+    }
+
+    /// The option that makes the compiler list headers as they are spelt, if it needs one.
+    pub(super) fn as_spelt(&self) -> Option<&'static str> {
+        self.takes_as_spelt.then_some(AS_SPELT)
+    }
+
+    pub(super) fn encode(&self) -> Option<Vec<u8>> {
+        postcard::to_allocvec(self).ok()
+    }
+
+    /// Reads what [`encode`](Self::encode) wrote.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        postcard::from_bytes(bytes).ok()
+    }
+}
+
+struct Questions<'a> {
+    path: &'a Path,
+    temporary: &'a Path,
+}
+
+impl Questions<'_> {
+    /// The first line of what the compiler writes out.
+    fn line(&self, arguments: &[&str]) -> Option<String> {
+        let output =
+            command(self.path, self.temporary).args(arguments).stdout(Stdio::piped()).output().ok()?;
+        let text = String::from_utf8(output.stdout).ok()?;
+        let line = text.lines().next()?.trim();
+        (output.status.success() && !line.is_empty()).then(|| String::from(line))
+    }
+
+    /// What the compiler writes to standard error, if it succeeds.
+    fn errors(&self, arguments: &[&str]) -> Option<String> {
+        let output =
+            command(self.path, self.temporary).args(arguments).stderr(Stdio::piped()).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    /// The shared libraries of a program, where the loader lists them as `ldd` has it do; nothing elsewhere.
+    fn libraries(&self, program: &Path) -> Vec<String> {
+        if !cfg!(target_os = "linux") {
+            return Vec::new();
+        }
+        let mut command = command(program, self.temporary);
+        command.arg("--version").env("LD_TRACE_LOADED_OBJECTS", "1").stdout(Stdio::piped());
+        let Ok(output) = command.output() else { return Vec::new() };
+        let text = String::from_utf8_lossy(&output.stdout);
+        let path = |line: &str| {
+            let (path, _) = line.split_once(" => ")?.1.rsplit_once(" (0x")?;
+            path.starts_with('/').then(|| String::from(path))
+        };
+        text.lines().filter_map(path).collect()
+    }
+}
+
+#[derive(Default)]
+struct Parts {
+    found: Vec<Part>,
+    paths: HashSet<String>,
+}
+
+impl Parts {
+    /// A program that the compiler names by a path or by a bare name. What is not found, the compiler does not run.
+    fn program(&mut self, answer: Option<String>) {
+        let Some(answer) = answer else { return };
+        let bare = !answer.contains('/');
+        let found =
+            find_program(OsStr::new(&answer)).and_then(|path| path.into_os_string().into_string().ok());
+        if let Some(path) = found {
+            self.add(bare.then_some(answer), path);
+        }
+    }
+
+    /// A file. The compiler answers with a bare name when it has no such file.
+    fn file(&mut self, answer: Option<String>) {
+        if let Some(answer) = answer.filter(|answer| answer.starts_with('/')) {
+            self.add(None, answer);
+        }
+    }
+
+    fn add(&mut self, bare: Option<String>, path: String) {
+        if let Some(identity) = FileIdentity::of_path(Path::new(&path))
+            && self.paths.insert(path.clone())
+        {
+            self.found.push(Part { bare, path, identity });
+        }
+    }
+}
+
+/// What a compiler tells under `-v`.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Told {
+    search: Vec<String>,
+    missing: Vec<String>,
+    /// Files that configure it.
+    files: Vec<String>,
+}
+
+impl Told {
+    fn parse(text: &str) -> Self {
+        let mut told = Self::default();
+        let mut searching = false;
+        for line in text.lines() {
+            if line.starts_with("#include ") && line.ends_with("search starts here:") {
+                searching = true;
+            } else if line == "End of search list." {
+                searching = false;
+            } else if searching {
+                let directory = line.trim();
+                // Headers of frameworks are looked up in another way; they are then found nowhere in the list.
+                if !directory.ends_with(" (framework directory)") {
+                    told.search.push(String::from(directory));
+                }
+            } else if let Some(rest) = line.strip_prefix("ignoring nonexistent directory ") {
+                told.missing.push(String::from(rest.trim_matches('"')));
+            } else if let Some(file) =
+                line.strip_prefix("Reading specs from ").or_else(|| line.strip_prefix("Configuration file: "))
+            {
+                told.files.push(String::from(file));
+            }
+        }
+        told
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_search_list_is_read_from_what_gcc_tells() {
+        let told = Told::parse(
+            "Reading specs from /usr/lib/specs\nignoring nonexistent directory \"/usr/local/include/x\"\n\
+             #include \"...\" search starts here:\n#include <...> search starts here:\n /usr/lib/gcc/include\n \
+             /usr/include\n /Frameworks (framework directory)\nEnd of search list.\n/not/this\n",
+        );
+        assert_eq!(told.search, ["/usr/lib/gcc/include", "/usr/include"]);
+        assert_eq!(told.missing, ["/usr/local/include/x"]);
+        assert_eq!(told.files, ["/usr/lib/specs"]);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_probe_holds_until_a_part_changes() {
+        let compiler = super::super::Compiler::find().unwrap();
+        let driver = FileIdentity::of_path(compiler.path()).unwrap();
+        let mut probe = Probe::ask(compiler.path(), driver).unwrap();
+        assert!(probe.holds());
+        assert_eq!(Probe::decode(&probe.encode().unwrap()).as_ref(), Some(&probe));
+        assert!(probe.parts.iter().any(|part| part.bare.as_deref() == Some("as")), "{probe:?}");
+
+        probe.missing.push(String::from("/usr"));
+        assert!(!probe.holds());
+        probe.missing.pop();
+        probe.parts[0].identity = driver;
+        assert!(!probe.holds());
+    }
+
+    #[test]
+    fn a_damaged_probe_is_none() {
+        assert_eq!(Probe::decode(b""), None);
+        assert_eq!(Probe::decode(&[255; 40]), None);
+    }
+}

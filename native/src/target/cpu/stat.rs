@@ -1,0 +1,135 @@
+//! What the file system says about a file, so that a file is not read again for nothing.
+
+use std::{
+    fs::{self, Metadata},
+    path::Path,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use serde::{Deserialize, Serialize};
+
+/// How long a file has to be left alone before its times are trusted: longer than the times of any usual file system
+/// are coarse. What git calls racily clean is a file younger than this.
+const SETTLING: i64 = 2;
+
+/// Which file it is and when it changed last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(super) struct FileIdentity {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: Stamp,
+    /// When its inode changed, which no program can set: a rename changes it as well.
+    changed: Stamp,
+}
+
+/// A time of the file system, since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Stamp {
+    seconds: i64,
+    nanoseconds: i64,
+}
+
+impl FileIdentity {
+    /// That of the file at `path`, behind all symbolic links. Nothing if there is none.
+    pub(super) fn of_path(path: &Path) -> Option<Self> {
+        fs::metadata(path).ok().map(|metadata| Self::of(&metadata))
+    }
+
+    #[cfg(unix)]
+    pub(super) fn of(metadata: &Metadata) -> Self {
+        use std::os::unix::fs::MetadataExt;
+
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.len(),
+            modified: Stamp { seconds: metadata.mtime(), nanoseconds: metadata.mtime_nsec() },
+            changed: Stamp { seconds: metadata.ctime(), nanoseconds: metadata.ctime_nsec() },
+        }
+    }
+
+    /// Without inodes and times of change; no compiler is found here yet.
+    #[cfg(not(unix))]
+    pub(super) fn of(metadata: &Metadata) -> Self {
+        let modified = metadata.modified().map_or(Stamp { seconds: i64::MAX, nanoseconds: 0 }, Stamp::of);
+        Self { device: 0, inode: 0, size: metadata.len(), modified, changed: modified }
+    }
+
+    /// The later of the file's times.
+    pub(super) fn last_change(&self) -> Stamp {
+        self.modified.max(self.changed)
+    }
+
+    /// Whether the file was last changed before `reference`, as the same kind of clock tells.
+    pub(super) fn is_older_than(&self, reference: Stamp) -> bool {
+        self.modified.certainly_before(reference) && self.changed.certainly_before(reference)
+    }
+
+    /// Whether the file has been left alone for so long that its next change will change its times.
+    pub(super) fn is_settled(&self) -> bool {
+        let mut now = Stamp::of(SystemTime::now());
+        now.seconds -= SETTLING;
+        self.modified < now && self.changed < now
+    }
+
+    /// As numbers, for a key.
+    pub(super) fn numbers(&self) -> [u64; 7] {
+        let [modified, changed] = [self.modified, self.changed];
+        [
+            self.device,
+            self.inode,
+            self.size,
+            modified.seconds.cast_unsigned(),
+            modified.nanoseconds.cast_unsigned(),
+            changed.seconds.cast_unsigned(),
+            changed.nanoseconds.cast_unsigned(),
+        ]
+    }
+}
+
+impl Stamp {
+    fn of(time: SystemTime) -> Self {
+        let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        Self {
+            seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+            nanoseconds: i64::from(since.subsec_nanos()),
+        }
+    }
+
+    /// A time without a fraction may come from a file system that has none, and is then up to two seconds early.
+    fn certainly_before(mut self, reference: Self) -> bool {
+        if self.nanoseconds == 0 {
+            self.seconds = self.seconds.saturating_add(SETTLING);
+        }
+        self < reference
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_without_a_fraction_is_not_trusted_to_the_second() {
+        let reference = Stamp { seconds: 10, nanoseconds: 500 };
+        assert!(Stamp { seconds: 10, nanoseconds: 499 }.certainly_before(reference));
+        assert!(!Stamp { seconds: 10, nanoseconds: 500 }.certainly_before(reference));
+        assert!(!Stamp { seconds: 10, nanoseconds: 0 }.certainly_before(reference));
+        assert!(!Stamp { seconds: 9, nanoseconds: 0 }.certainly_before(reference));
+        assert!(Stamp { seconds: 8, nanoseconds: 0 }.certainly_before(reference));
+    }
+
+    #[test]
+    fn a_file_is_another_after_it_was_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
+        fs::write(&path, "1").unwrap();
+        let first = FileIdentity::of_path(&path).unwrap();
+        assert!(!first.is_settled());
+        fs::write(&path, "22").unwrap();
+        assert_ne!(FileIdentity::of_path(&path), Some(first));
+        fs::remove_file(&path).unwrap();
+        assert_eq!(FileIdentity::of_path(&path), None);
+    }
+}
