@@ -45,8 +45,19 @@ impl Plan {
         subject: impl FnMut(u64) -> A,
         floor: impl FnMut(u64) -> B,
     ) -> Comparison {
+        self.compare_with(subject, floor, |_| {})
+    }
+
+    /// As [`compare`](Self::compare), with `between` called after every batch, outside the time measured, with the
+    /// number of calls in it: to undo what piles up.
+    pub(crate) fn compare_with<A, B>(
+        &self,
+        subject: impl FnMut(u64) -> A,
+        floor: impl FnMut(u64) -> B,
+        between: impl FnMut(u64),
+    ) -> Comparison {
         let start = Instant::now();
-        self.compare_by(|| start.elapsed(), subject, floor)
+        self.compare_by(|| start.elapsed(), subject, floor, between)
     }
 
     fn compare_by<A, B>(
@@ -54,18 +65,19 @@ impl Plan {
         clock: impl Fn() -> Duration,
         subject: impl FnMut(u64) -> A,
         floor: impl FnMut(u64) -> B,
+        mut between: impl FnMut(u64),
     ) -> Comparison {
         let (mut subject, mut floor) = (Side::new(subject), Side::new(floor));
-        subject.warm_up(self, &clock);
-        floor.warm_up(self, &clock);
+        subject.warm_up(self, &clock, &mut between);
+        floor.warm_up(self, &clock, &mut between);
         for round in 0..self.rounds {
             // Who goes first finds the caches as the other left them: that is shared fairly.
             if round % 2 == 0 {
-                subject.sample(&clock);
-                floor.sample(&clock);
+                subject.sample(&clock, &mut between);
+                floor.sample(&clock, &mut between);
             } else {
-                floor.sample(&clock);
-                subject.sample(&clock);
+                floor.sample(&clock, &mut between);
+                subject.sample(&clock, &mut between);
             }
         }
         let ratios = subject.samples.iter().zip(&floor.samples).map(|(subject, floor)| subject / floor);
@@ -111,10 +123,11 @@ impl<T, F: FnMut(u64) -> T> Side<F> {
     }
 
     /// Runs until caches and clock speeds have settled, and finds the size of a batch.
-    fn warm_up(&mut self, plan: &Plan, clock: impl Fn() -> Duration) {
+    fn warm_up(&mut self, plan: &Plan, clock: impl Fn() -> Duration, between: &mut impl FnMut(u64)) {
         let start = clock();
         loop {
             let long_enough = self.run_batch(&clock) >= plan.batch;
+            between(self.batch);
             if !long_enough {
                 self.batch *= 2;
             } else if clock() - start >= plan.warm_up {
@@ -123,8 +136,9 @@ impl<T, F: FnMut(u64) -> T> Side<F> {
         }
     }
 
-    fn sample(&mut self, clock: impl Fn() -> Duration) {
+    fn sample(&mut self, clock: impl Fn() -> Duration, between: &mut impl FnMut(u64)) {
         let took = self.run_batch(clock);
+        between(self.batch);
         self.samples.push(took.as_secs_f64() * 1e9 / self.batch as f64);
     }
 
@@ -140,7 +154,7 @@ impl<T, F: FnMut(u64) -> T> Side<F> {
 }
 
 /// The middle value; of an even number the mean of the two in the middle; no number of none.
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     match values.get(middle) {
@@ -163,7 +177,7 @@ mod tests {
     fn each_side_is_charged_for_its_own_calls() {
         let now = Cell::new(Duration::ZERO);
         let costs = |nanos| now.set(now.get() + Duration::from_nanos(nanos));
-        let found = PLAN.compare_by(|| now.get(), |_| costs(300), |_| costs(2000));
+        let found = PLAN.compare_by(|| now.get(), |_| costs(300), |_| costs(2000), |_| {});
         let near = |value: f64, expected: f64| (value - expected).abs() < 1e-6;
         assert!(near(found.subject_ns, 300.0) && near(found.floor_ns, 2000.0), "{found:?}");
         assert!(near(found.ratio(), 0.15) && near(found.pairwise, 0.15), "{found:?}");
@@ -175,7 +189,7 @@ mod tests {
         // Everything becomes ten times as slow in the course of the run.
         let slowness = || 1.0 + 9.0 * (now.get().as_secs_f64() / 1e-3).min(1.0);
         let costs = |nanos: f64| now.set(now.get() + Duration::from_secs_f64(nanos * 1e-9 * slowness()));
-        let found = PLAN.compare_by(|| now.get(), |_| costs(300.0), |_| costs(200.0));
+        let found = PLAN.compare_by(|| now.get(), |_| costs(300.0), |_| costs(200.0), |_| {});
         assert!(
             (found.pairwise / 1.5 - 1.0).abs() < 0.1 && (found.ratio() / 1.5 - 1.0).abs() < 0.1,
             "{found:?}"
@@ -194,7 +208,7 @@ mod tests {
                 _ => turns.push((side, 1u64)),
             }
         };
-        PLAN.compare_by(|| now.get(), |_| call('s', 100), |_| call('f', 1000));
+        PLAN.compare_by(|| now.get(), |_| call('s', 100), |_| call('f', 1000), |_| {});
         // After the warm-up of both: s, ff, ss, ff, .. in batches of 128 and 16.
         let turns = turns.into_inner();
         let order: String = turns.iter().map(|(side, _)| *side).collect();
@@ -216,6 +230,7 @@ mod tests {
                 seen.borrow_mut().push(call);
             },
             |_| now.set(now.get() + Duration::from_nanos(500)),
+            |_| now.set(now.get() + Duration::from_millis(5)),
         );
         let seen = seen.into_inner();
         assert!(!seen.is_empty() && seen.iter().copied().eq(0..seen.len() as u64));

@@ -15,6 +15,9 @@ pub(crate) struct Row {
     bound: Option<f64>,
     sense: Sense,
     holds: bool,
+    /// The file system that was measured, where there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    medium: Option<&'static str>,
 }
 
 /// On which side of its bound a value is good.
@@ -40,7 +43,7 @@ impl Row {
             Sense::AtMost => value <= bound,
             Sense::AtLeast => value >= bound,
         };
-        Self { name: name.into(), value, unit, against, bound: Some(bound), sense, holds }
+        Self { name: name.into(), value, unit, against, bound: Some(bound), sense, holds, medium: None }
     }
 
     /// A row that only informs.
@@ -49,7 +52,22 @@ impl Row {
         (value, unit): (f64, &'static str),
         against: &'static str,
     ) -> Self {
-        Self { name: name.into(), value, unit, against, bound: None, sense: Sense::AtMost, holds: true }
+        Self {
+            name: name.into(),
+            value,
+            unit,
+            against,
+            bound: None,
+            sense: Sense::AtMost,
+            holds: true,
+            medium: None,
+        }
+    }
+
+    /// The same row, measured on a file system of this name.
+    pub(crate) const fn on(mut self, medium: &'static str) -> Self {
+        self.medium = Some(medium);
+        self
     }
 
     /// Whether the bound holds; true without one.
@@ -78,12 +96,23 @@ impl Sense {
 /// The rows for a person.
 pub(crate) fn table(rows: &[Row]) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_BORDERS_ONLY).set_header(["row", "value", "unit", "against", "bound", ""]);
+    table
+        .load_style(presets::UTF8_BORDERS_ONLY)
+        .set_header(["row", "on", "value", "unit", "against", "bound", ""]);
     for row in rows {
         let bound = row.bound.map_or_else(String::new, |bound| format!("{} {bound}", row.sense.symbol()));
-        table.add_row([&row.name, &readable(row.value), row.unit, row.against, &bound, row.verdict()]);
+        let medium = row.medium.unwrap_or_default();
+        table.add_row([
+            &row.name,
+            medium,
+            &readable(row.value),
+            row.unit,
+            row.against,
+            &bound,
+            row.verdict(),
+        ]);
     }
-    if let Some(values) = table.column_mut(1) {
+    if let Some(values) = table.column_mut(2) {
         values.set_cell_alignment(CellAlignment::Right);
     }
     table

@@ -1,24 +1,22 @@
-//! `stores`: what a hit costs.
+//! The memory store against a concurrent cache of references.
 
 use std::error::Error;
 
 use quick_cache::sync::Cache as QuickCache;
-use warmstart::{Artifact, Key, Limits, Store, store::MemoryStore};
+use warmstart::{Artifact, Cache, Key, Limits, Store, store::MemoryStore};
 
 use crate::{Rows, measure::Plan, row::Row};
 
 const ENTRIES: usize = 1000;
 
-/// All rows of the benchmark.
-pub(crate) fn run(plan: &Plan) -> Rows {
-    let mut rows = Vec::new();
-    rows.extend(memory_hit(plan)?);
-    Ok(rows)
+/// The rows of the memory store.
+pub(super) fn rows(plan: &Plan) -> Rows {
+    memory_hit(plan)
 }
 
 /// A look-up of the memory store against one of a concurrent cache that counts entries and has keys of one size. Both
 /// find the same artifacts under the same keys, and hand out a reference.
-fn memory_hit(plan: &Plan) -> Result<[Row; 4], Box<dyn Error>> {
+fn memory_hit(plan: &Plan) -> Result<Vec<Row>, Box<dyn Error>> {
     let keys: Vec<[u8; 32]> = (0..ENTRIES).map(|n| *Key::digest(&n.to_le_bytes()).as_bytes()).collect();
     let store = MemoryStore::new(Limits::bytes(1 << 30));
     // Twice the room, for it is divided into shards that fill unevenly.
@@ -33,7 +31,12 @@ fn memory_hit(plan: &Plan) -> Result<[Row; 4], Box<dyn Error>> {
         return Err("memory_hit: an entry was not kept".into());
     }
     let compared = plan.compare(|call| store.get(rotate(&keys, call)), |call| peer.get(rotate(&keys, call)));
-    Ok(compared.rows("memory_hit", "quick_cache", 2.0))
+    let mut rows = compared.rows("memory_hit", "quick_cache", 2.0).to_vec();
+    // The same through the cache, which counts what it does.
+    let cache = Cache::new(store);
+    let counted = plan.compare(|call| cache.get(rotate(&keys, call)), |call| peer.get(rotate(&keys, call)));
+    rows.push(Row::note("memory_hit/counted", (counted.ratio(), "ratio"), "quick_cache"));
+    Ok(rows)
 }
 
 /// The keys in turn, far from the order in which they were stored.

@@ -1,0 +1,51 @@
+//! Where the files of a benchmark are: on a tmpfs and on a disk.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+/// A place for files, gone when dropped.
+#[derive(Debug)]
+pub(super) struct Medium {
+    /// As rows name it.
+    pub(super) name: &'static str,
+    directory: tempfile::TempDir,
+}
+
+impl Medium {
+    /// On a tmpfs, if this machine has one.
+    pub(super) fn tmpfs() -> io::Result<Option<Self>> {
+        let shared = Path::new("/dev/shm");
+        if !is_tmpfs(shared) {
+            eprintln!("there is no tmpfs at /dev/shm: its rows are missing");
+            return Ok(None);
+        }
+        Ok(Some(Self { name: "tmpfs", directory: tempfile::tempdir_in(shared)? }))
+    }
+
+    /// On the disk that holds the build.
+    pub(super) fn disk() -> io::Result<Self> {
+        let target = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../target"));
+        if is_tmpfs(target) {
+            eprintln!("the build is on a tmpfs: so are the rows that say disk");
+        }
+        Ok(Self { name: "disk", directory: tempfile::tempdir_in(target)? })
+    }
+
+    /// A directory in it.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn is_tmpfs(path: &Path) -> bool {
+    const TMPFS_MAGIC: i64 = 0x0102_1994;
+    rustix::fs::statfs(path).is_ok_and(|statistics| i64::from(statistics.f_type) == TMPFS_MAGIC)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_tmpfs(_: &Path) -> bool {
+    false
+}

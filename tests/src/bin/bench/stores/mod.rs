@@ -1,0 +1,24 @@
+//! `stores`: what looking up and storing cost.
+
+mod files;
+mod key;
+mod main_job;
+mod medium;
+mod memory;
+mod sqlite;
+
+use crate::{Rows, measure::Plan};
+
+/// The sizes of payload that are measured, by the names of their rows.
+const SIZES: [(&str, usize); 4] =
+    [("1KiB", 1 << 10), ("16KiB", 16 << 10), ("256KiB", 256 << 10), ("4MiB", 4 << 20)];
+
+/// All rows of the benchmark.
+pub(crate) fn run(plan: &Plan) -> Rows {
+    let mut rows = memory::rows(plan)?;
+    rows.extend(files::rows(plan)?);
+    rows.extend(sqlite::rows(plan)?);
+    rows.extend(key::rows(plan)?);
+    rows.extend(main_job::rows()?);
+    Ok(rows)
+}
