@@ -1,4 +1,5 @@
 //! The file store on media and paths that are not as they should be.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 #![cfg(unix)]
 
 use std::{

@@ -1,4 +1,5 @@
 //! The file store between processes that live, and that are killed.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 #![cfg(unix)]
 
 use std::{

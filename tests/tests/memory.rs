@@ -1,4 +1,5 @@
 //! The memory store passes the conformance suite.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::sync::Arc;
 

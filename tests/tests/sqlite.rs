@@ -1,4 +1,5 @@
 //! The SQLite store passes the conformance suite.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::{path::PathBuf, sync::Arc};
 

@@ -41,8 +41,8 @@ impl Medium {
 
 #[cfg(target_os = "linux")]
 fn is_tmpfs(path: &Path) -> bool {
-    const TMPFS_MAGIC: i64 = 0x0102_1994;
-    rustix::fs::statfs(path).is_ok_and(|statistics| i64::from(statistics.f_type) == TMPFS_MAGIC)
+    const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
+    rustix::fs::statfs(path).is_ok_and(|statistics| statistics.f_type == TMPFS_MAGIC)
 }
 
 #[cfg(not(target_os = "linux"))]
