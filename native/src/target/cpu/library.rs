@@ -1,11 +1,6 @@
 //! A loaded object.
 
-use std::{
-    fmt, fs,
-    io::{self, Write},
-    ops::Deref,
-    path::Path,
-};
+use std::{fmt, fs, io, ops::Deref, path::Path};
 
 use warmstart_core::artifact::Artifact;
 
@@ -127,7 +122,7 @@ fn check(artifact: &Artifact) -> Result<(), LoadError> {
 /// As [`Library::load`].
 #[cfg(any(target_os = "linux", target_os = "android"))]
 unsafe fn load_from_memory(object: &[u8]) -> Result<Library, LoadError> {
-    use std::os::fd::AsRawFd;
+    use std::{io::Write, os::fd::AsRawFd};
 
     let io = |error| LoadError::new(LoadProblem::Io(error));
     let memory = rustix::fs::memfd_create(c"warmstart", rustix::fs::MemfdFlags::CLOEXEC)

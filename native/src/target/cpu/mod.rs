@@ -1,6 +1,6 @@
 //! The CPU target: C kernels compiled by the machine's compiler, loaded and called.
 //!
-//! ```no_run
+//! ```
 //! use warmstart::{Cache, Limits, store::MemoryStore, target::cpu::{Compiler, CpuTarget, Kernel}};
 //!
 //! let cache = Cache::new(MemoryStore::new(Limits::NONE));
@@ -134,9 +134,10 @@ impl CpuTarget {
     /// their effect is in their text; `-O3` is the default.
     ///
     /// # Errors
-    /// A flag is not accepted, the compiler is missing, or it rejects the source. Then nothing is stored.
+    /// A flag or the name of a feature is not accepted, the compiler is missing, or it rejects the source. Then nothing is stored.
     pub fn compile<S: Store>(&self, cache: &Cache<S>, kernel: &Kernel) -> Result<Fetched, CompileError> {
         flags::check(kernel.all_flags())?;
+        flags::check_features(&self.features)?;
         let probe = self.compiler.identity(cache.store())?;
         let directories = Directories::of(kernel).map_err(|error| {
             CompileError::new(CompileProblem::Io("cannot tell the current directory", error))
