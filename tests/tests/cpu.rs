@@ -1,5 +1,6 @@
 //! The CPU target with the machine's own compilers.
 #![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "every function here is part of a test")]
 
 use std::{
     ffi::CStr,
@@ -690,6 +691,32 @@ fn of_many_threads_one_compiles() {
         }
     });
     assert_eq!(cache.statistics().builds, 1);
+}
+
+#[test]
+fn nobody_is_given_what_another_thread_compiles_from_other_headers() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let started = at("started");
+    let text = format!("case \"$*\" in *-MD*) : > {}; sleep 0.3;; esac\nexec cc \"$@\"", started.display());
+    let (target, cache) = (CpuTarget::new(script(&at("cc"), &text)), memory());
+    let kernel = |name: &str| Kernel::new("f", INCLUDING).source_dir(at(name));
+    for (name, value) in [("one", 1), ("two", 2), ("three", 1)] {
+        write(at(name).join("value.h"), &format!("#define VALUE {value}\n"));
+    }
+    let run = |name| run(&target, &cache, &kernel(name));
+    let [one, two, three] = thread::scope(|scope| {
+        let first = scope.spawn(|| run("one"));
+        while !started.exists() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        [first, scope.spawn(|| run("two")), scope.spawn(|| run("three"))].map(|thread| thread.join().unwrap())
+    });
+    assert_eq!((one.0, two.0, three.0), (1, 2, 1));
+    assert!(matches!(one.1.how(), How::Built { .. }));
+    assert!(matches!(two.1.how(), How::Built { .. }));
+    // The contents of its headers are the same: that build is its build.
+    assert!(matches!(three.1.how(), How::Shared { .. }), "{:?}", three.1.how());
 }
 
 #[test]

@@ -46,6 +46,12 @@ pub(super) struct Compiled {
     pub(super) inputs: Result<Snapshot, Reason>,
 }
 
+/// What one run of the compiler leaves: the object, and the headers that it lists, if they can be told.
+struct Output {
+    object: Vec<u8>,
+    listed: Result<Vec<Located>, Reason>,
+}
+
 /// Compiles `kernel` until it is known what the object was made from.
 pub(super) fn compile(
     compiler: &Compiler,
@@ -62,7 +68,7 @@ pub(super) fn compile(
         let reference = workshop
             .reference()
             .map_err(|error| failed("cannot write to the temporary directory of the compiler", error))?;
-        let (object, listed) = workshop.run(compiler, probe, options, kernel, roots)?;
+        let Output { object, listed } = workshop.run(compiler, probe, options, kernel, roots)?;
         let snapshot = listed.and_then(|listed| {
             Snapshot::take(
                 &listed,
@@ -136,7 +142,7 @@ impl Workshop {
         self.directory.path().join(name)
     }
 
-    /// Runs the compiler once: the object, and the headers that it lists, if they can be told.
+    /// Runs the compiler once.
     fn run(
         &self,
         compiler: &Compiler,
@@ -144,7 +150,7 @@ impl Workshop {
         options: &[String],
         kernel: &Kernel,
         roots: Roots<'_>,
-    ) -> Result<(Vec<u8>, Result<Vec<Located>, Reason>), CompileError> {
+    ) -> Result<Output, CompileError> {
         let io = |error| failed("cannot run the compiler in its temporary directory", error);
         let [object, list, log] = [self.path("object"), self.path("list"), self.path("log")];
         let _ = fs::remove_file(&object);
@@ -184,7 +190,7 @@ impl Workshop {
             .and_then(|list| prerequisites(&list))
             .ok_or(Reason::Uncacheable)
             .and_then(|names| located(&names, roots));
-        Ok((object, listed))
+        Ok(Output { object, listed })
     }
 
     /// A message with the caller's paths in it instead of our links.
