@@ -46,6 +46,12 @@ pub(super) struct Compiled {
     pub(super) inputs: Result<Snapshot, Reason>,
 }
 
+/// What one run of the compiler leaves: the object, and the headers that it lists, if they can be told.
+struct Output {
+    object: Vec<u8>,
+    listed: Result<Vec<Located>, Reason>,
+}
+
 /// Compiles `kernel` until it is known what the object was made from.
 pub(super) fn compile(
     compiler: &Compiler,
@@ -57,39 +63,28 @@ pub(super) fn compile(
 ) -> Result<Compiled, CompileError> {
     let workshop = Workshop::open(kernel, roots)
         .map_err(|error| failed("cannot prepare a temporary directory for the compiler", error))?;
+    let ignored = workshop.directory.path().parent().unwrap_or(Path::new(""));
     let mut earlier: Option<Snapshot> = None;
-    for tries_left in (0..TRIES).rev() {
+    let mut tries_left = TRIES;
+    loop {
         let reference = workshop
             .reference()
             .map_err(|error| failed("cannot write to the temporary directory of the compiler", error))?;
-        let (object, listed) = workshop.run(compiler, probe, options, kernel, roots)?;
-        let snapshot = listed.and_then(|listed| {
-            Snapshot::take(
-                &listed,
-                kernel,
-                roots,
-                digests,
-                workshop.directory.path().parent().unwrap_or(Path::new("")),
-            )
+        let Output { object, listed } = workshop.run(compiler, probe, options, kernel, roots)?;
+        let snapshot = listed.and_then(|listed| Snapshot::take(&listed, kernel, roots, digests, ignored));
+        let inputs = snapshot.and_then(|snapshot| {
+            let is_unchanged = |earlier: &Snapshot| earlier.is_same_as(&snapshot);
+            if snapshot.is_older_than(reference) || earlier.as_ref().is_some_and(is_unchanged) {
+                return Ok(snapshot);
+            }
+            earlier = Some(snapshot);
+            Err(Reason::InputUnstable)
         });
-        let inputs = match snapshot {
-            Ok(snapshot) => {
-                let proved = snapshot.is_older_than(reference)
-                    || earlier.as_ref().is_some_and(|earlier| earlier.is_same_as(&snapshot));
-                earlier = Some(snapshot);
-                if proved { earlier.take().ok_or(Reason::InputUnstable) } else { Err(Reason::InputUnstable) }
-            }
-            Err(reason) => {
-                earlier = None;
-                Err(reason)
-            }
-        };
-        if tries_left == 0 || inputs.as_ref().err() != Some(&Reason::InputUnstable) {
+        tries_left -= 1;
+        if tries_left == 0 || !matches!(inputs, Err(Reason::InputUnstable)) {
             return Ok(Compiled { object, inputs });
         }
     }
-    // The loop returns from its last turn.
-    Err(failed("cannot compile", io::Error::other("no try is left")))
 }
 
 fn failed(what: &'static str, error: io::Error) -> CompileError {
@@ -136,7 +131,7 @@ impl Workshop {
         self.directory.path().join(name)
     }
 
-    /// Runs the compiler once: the object, and the headers that it lists, if they can be told.
+    /// Runs the compiler once.
     fn run(
         &self,
         compiler: &Compiler,
@@ -144,7 +139,7 @@ impl Workshop {
         options: &[String],
         kernel: &Kernel,
         roots: Roots<'_>,
-    ) -> Result<(Vec<u8>, Result<Vec<Located>, Reason>), CompileError> {
+    ) -> Result<Output, CompileError> {
         let io = |error| failed("cannot run the compiler in its temporary directory", error);
         let [object, list, log] = [self.path("object"), self.path("list"), self.path("log")];
         let _ = fs::remove_file(&object);
@@ -174,7 +169,7 @@ impl Workshop {
         let object = fs::read(&object).unwrap_or_default();
         if !status.success() || object.is_empty() {
             let log = fs::read(&log).unwrap_or_default();
-            let log = self.with_paths(&String::from_utf8_lossy(&log));
+            let log = self.with_paths(kernel, &String::from_utf8_lossy(&log));
             let log = if log.trim().is_empty() { format!("it said nothing ({status})") } else { log };
             return Err(CompileError::new(CompileProblem::Failed { kernel: kernel.name().into(), log }));
         }
@@ -184,13 +179,12 @@ impl Workshop {
             .and_then(|list| prerequisites(&list))
             .ok_or(Reason::Uncacheable)
             .and_then(|names| located(&names, roots));
-        Ok((object, listed))
+        Ok(Output { object, listed })
     }
 
-    /// A message with the caller's paths in it instead of our links.
-    fn with_paths(&self, log: &str) -> String {
-        // The longer names first: the tenth link begins like the first.
-        self.links.iter().rev().fold(String::from(log), |log, (name, path)| {
+    /// A message with the caller's names in it instead of ours.
+    fn with_paths(&self, kernel: &Kernel, log: &str) -> String {
+        self.links.iter().fold(log.replace("<stdin>", kernel.name()), |log, (name, path)| {
             log.replace(&format!("{name}/"), &format!("{}/", path.display()))
         })
     }

@@ -92,6 +92,16 @@ impl Dependencies {
             })
     }
 
+    /// No bytes only if a value cannot be encoded, which no value of these types is known to do; they decode to none.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        postcard::to_allocvec(self).unwrap_or_default()
+    }
+
+    /// Reads what [`encode`](Self::encode) wrote.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        postcard::from_bytes(bytes).ok()
+    }
+
     /// Adds the dependencies to the fields of a key: one field for each of the caller's headers, so that a miss names
     /// the one that changed, and one for all of the compiler's.
     pub(super) fn add_to<'a>(&self, mut fields: KeyFields<'a>) -> KeyFields<'a> {

@@ -170,6 +170,16 @@ impl CpuFeatures {
         }
     }
 
+    /// The first name that can be none, because it would be read as something else on the command line.
+    pub(super) fn odd_name(&self) -> Option<&str> {
+        let is_odd = |name: &&str| {
+            *name == "native"
+                || name.is_empty()
+                || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+        };
+        self.names().find(is_odd)
+    }
+
     /// These features and those that `flags` name.
     pub(super) fn with_flags(&self, flags: &[String]) -> Self {
         let named = KNOWN.iter().filter(|known| flags.iter().any(|flag| flag == known.option));

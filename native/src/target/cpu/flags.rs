@@ -3,7 +3,10 @@
 //! A flag that names a file, a directory or another program, that changes where headers are looked for, or that makes
 //! the compiler write something else would make a cached object depend on what no key holds.
 
-use super::error::{CompileError, CompileProblem};
+use super::{
+    error::{CompileError, CompileProblem},
+    features::CpuFeatures,
+};
 
 /// Beginnings that are refused although a prefix in [`ACCEPTED`] fits, and what to do instead.
 const REFUSED: &[(&str, &str)] = &[
@@ -90,6 +93,15 @@ pub(super) fn check(flags: &[String]) -> Result<(), CompileError> {
         remedy(flag).map_or(Ok(()), |remedy| {
             Err(CompileError::new(CompileProblem::RefusedFlag { flag: flag.clone(), remedy }))
         })
+    })
+}
+
+/// Refuses what is no name of a feature.
+pub(super) fn check_features(features: &CpuFeatures) -> Result<(), CompileError> {
+    features.odd_name().map_or(Ok(()), |name| {
+        let flag = String::from(name);
+        let remedy = "it is no name of a CPU feature; see CpuFeatures::host() for those that are";
+        Err(CompileError::new(CompileProblem::RefusedFlag { flag, remedy }))
     })
 }
 

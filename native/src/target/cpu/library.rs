@@ -1,11 +1,6 @@
 //! A loaded object.
 
-use std::{
-    fmt, fs,
-    io::{self, Write},
-    ops::Deref,
-    path::Path,
-};
+use std::{fmt, fs, io, ops::Deref, path::Path};
 
 use warmstart_core::artifact::Artifact;
 
@@ -127,7 +122,7 @@ fn check(artifact: &Artifact) -> Result<(), LoadError> {
 /// As [`Library::load`].
 #[cfg(any(target_os = "linux", target_os = "android"))]
 unsafe fn load_from_memory(object: &[u8]) -> Result<Library, LoadError> {
-    use std::os::fd::AsRawFd;
+    use std::{io::Write, os::fd::AsRawFd};
 
     let io = |error| LoadError::new(LoadProblem::Io(error));
     let memory = rustix::fs::memfd_create(c"warmstart", rustix::fs::MemfdFlags::CLOEXEC)
@@ -199,4 +194,52 @@ pub(super) fn private_directory() -> io::Result<tempfile::TempDir> {
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
     builder.tempdir()
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use crate::{Cache, Limits, store::MemoryStore, target::cpu};
+
+    fn object(value: i32) -> Artifact {
+        let target = cpu::CpuTarget::new(cpu::Compiler::find().unwrap());
+        let kernel = cpu::Kernel::new("f", format!("int f(void) {{ return {value}; }}"));
+        target.compile(&Cache::new(MemoryStore::new(Limits::NONE)), &kernel).unwrap().into_artifact()
+    }
+
+    #[test]
+    fn where_nothing_can_be_executed_from_memory_a_file_is_loaded_and_removed() {
+        let libraries = [1, 2, 1].map(|value| {
+            // SAFETY: the object is this test's.
+            (value, unsafe { load_from_file(object(value).payload()) }.unwrap())
+        });
+        for (value, library) in &libraries {
+            assert!(matches!(library.backing, Backing::Unlinked));
+            // SAFETY: it has this type.
+            let f = unsafe { library.symbol::<unsafe extern "C" fn() -> i32>("f") }.unwrap();
+            // SAFETY: it has no preconditions.
+            assert_eq!(unsafe { f() }, *value);
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_descriptor_is_spelt_in_a_new_way_each_time() {
+        use std::{collections::HashSet, os::fd::AsRawFd};
+
+        let file = tempfile::tempfile().unwrap();
+        let paths: HashSet<_> = (0..1000).map(|_| spelt_anew(file.as_raw_fd())).collect();
+        assert_eq!(paths.len(), 1000);
+        for path in paths {
+            assert!(fs::metadata(&path).is_ok(), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_an_object_is_refused() {
+        for bytes in [&b""[..], b"\x7fELF", &object(1).payload()[..100]] {
+            // SAFETY: the loader refuses it.
+            assert!(unsafe { Library::load(&Artifact::from(bytes)) }.is_err());
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! The CPU target: C kernels compiled by the machine's compiler, loaded and called.
 //!
-//! ```no_run
+//! ```
 //! use warmstart::{Cache, Limits, store::MemoryStore, target::cpu::{Compiler, CpuTarget, Kernel}};
 //!
 //! let cache = Cache::new(MemoryStore::new(Limits::NONE));
@@ -38,7 +38,11 @@ pub use features::CpuFeatures;
 pub use kernel::Kernel;
 pub use library::{Library, Symbol};
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::PathBuf,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use warmstart_core::{
     artifact::Artifact,
@@ -48,7 +52,7 @@ use warmstart_core::{
 };
 
 use crate::{
-    cache::{Cache, Fetched},
+    cache::{Cache, Fetched, How},
     store::{Lookup, Store, Stored},
 };
 use dependencies::{Dependencies, Digests, Roots};
@@ -60,9 +64,10 @@ use probe::Probe;
 const DOMAIN: &str = "warmstart.cpu";
 const SCHEMA: u32 = 1;
 
-/// The attributes of an object: the CPU features that it needs, and the machine that it is for.
+/// The attributes of an object: the CPU features that it needs, the machine that it is for, and what it was made from.
 const FEATURES: &str = "cpu.features";
 const MACHINE: &str = "cpu.machine";
+const DEPENDENCIES: &str = "cpu.dependencies";
 
 /// Compiles C kernels for this machine, and loads them.
 #[derive(Debug)]
@@ -134,9 +139,10 @@ impl CpuTarget {
     /// their effect is in their text; `-O3` is the default.
     ///
     /// # Errors
-    /// A flag is not accepted, the compiler is missing, or it rejects the source. Then nothing is stored.
+    /// A flag or the name of a feature is not accepted, the compiler is missing, or it rejects the source. Then nothing is stored.
     pub fn compile<S: Store>(&self, cache: &Cache<S>, kernel: &Kernel) -> Result<Fetched, CompileError> {
         flags::check(kernel.all_flags())?;
+        flags::check_features(&self.features)?;
         let probe = self.compiler.identity(cache.store())?;
         let directories = Directories::of(kernel).map_err(|error| {
             CompileError::new(CompileProblem::Io("cannot tell the current directory", error))
@@ -145,11 +151,28 @@ impl CpuTarget {
         let options = self.features.options();
         let fields = self.fields(&probe, kernel, &options);
         let first = fields.key();
-        cache.recall(
-            first.as_bytes(),
-            |store| self.find(store, &first, &fields, roots),
-            || self.build(&probe, &options, kernel, &fields, roots),
-            |store, artifact, inputs| keep(store, &first, artifact, inputs),
+        let recall = |flight_key: &[u8]| {
+            cache.recall(
+                flight_key,
+                |store| self.find(store, &first, &fields, roots),
+                || self.build(&probe, &options, kernel, &fields, roots),
+                |store, artifact, inputs| keep(store, &first, artifact, inputs),
+            )
+        };
+        let fetched = recall(first.as_bytes())?;
+        if !matches!(fetched.how(), How::Shared { .. }) || self.is_made_from(fetched.artifact(), roots) {
+            return Ok(fetched);
+        }
+        // Whoever built it saw other headers: those of another checkout, or as they were before an edit.
+        static ALONE: AtomicU64 = AtomicU64::new(0);
+        let number = ALONE.fetch_add(1, Ordering::Relaxed);
+        recall(
+            fields
+                .clone()
+                .number("process", std::process::id().into())
+                .number("alone", number)
+                .key()
+                .as_bytes(),
         )
     }
 
@@ -201,6 +224,13 @@ impl CpuTarget {
         Lookup::Miss(miss)
     }
 
+    /// Whether an object is what these headers give, by what is kept with it.
+    fn is_made_from(&self, artifact: &Artifact, roots: Roots<'_>) -> bool {
+        let Ok(metadata) = artifact.metadata() else { return false };
+        let dependencies = metadata.attribute(DEPENDENCIES).and_then(Dependencies::decode);
+        dependencies.is_some_and(|dependencies| dependencies.hold(roots, &self.digests))
+    }
+
     fn build(
         &self,
         probe: &Probe,
@@ -219,7 +249,9 @@ impl CpuTarget {
         }
         let inputs = inputs.map(|dependencies| {
             let fields = dependencies.add_to(fields.clone());
-            metadata = std::mem::take(&mut metadata).with_recipe(fields.recipe());
+            metadata = std::mem::take(&mut metadata)
+                .with_recipe(fields.recipe())
+                .with_attribute(DEPENDENCIES, dependencies.encode());
             Inputs { key: fields.key(), dependencies }
         });
         Ok((Artifact::new(compiled.object).with_metadata(&metadata), inputs))

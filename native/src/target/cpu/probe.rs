@@ -21,9 +21,19 @@ use super::{
 /// The programs that a compiler runs.
 const PROGRAMS: &[&str] = &["cc1", "as", "ld", "collect2"];
 
-/// What is linked into every shared object.
-const LINKED: &[&str] =
-    &["crti.o", "crtn.o", "crtbeginS.o", "crtendS.o", "libgcc.a", "libgcc_s.so", "libc.so", "libm.so"];
+/// What is linked into a shared object, and what tells how.
+const LINKED: &[&str] = &[
+    "crti.o",
+    "crtn.o",
+    "crtbeginS.o",
+    "crtendS.o",
+    "crtfastm.o",
+    "libgomp.spec",
+    "libgcc.a",
+    "libgcc_s.so",
+    "libc.so",
+    "libm.so",
+];
 
 /// Keeps gcc from listing a header of its own under another name than the one it was found by. clang has no such
 /// option, and needs none.

@@ -38,8 +38,8 @@ const OPAQUE_WORDS: &[(&str, &str)] = &[
 pub(super) fn scan(text: &[u8]) -> Scan {
     let text = without_comments(&without_splices(text));
     let text = String::from_utf8_lossy(&text);
-    let mut scan = Scan::default();
-    scan.opaque = OPAQUE_WORDS.iter().find(|(word, _)| text.contains(word)).map(|(_, why)| *why);
+    let opaque = OPAQUE_WORDS.iter().find(|(word, _)| text.contains(word)).map(|(_, why)| *why);
+    let mut scan = Scan { opaque, ..Scan::default() };
     if scan.opaque.is_none() && includes_assembly(&text) {
         scan.opaque = Some("it uses .include");
     }

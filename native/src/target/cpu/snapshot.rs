@@ -49,6 +49,13 @@ impl Snapshot {
                 scans.push((Some(at.clone()), scan(&content.bytes)));
             }
         }
+        // Found by a search that is not the one we know, unless a path is spelt out somewhere.
+        let spells_paths = scans
+            .iter()
+            .any(|(_, scan)| scan.computed || scan.names.iter().any(|name| name.text.starts_with('/')));
+        if !spells_paths && listed.iter().any(|at| at.root == Root::Absolute) {
+            return Err(Reason::Uncacheable);
+        }
         for (at, scan) in &scans {
             collector.look_for_all(at.as_ref(), scan)?;
         }
