@@ -39,7 +39,7 @@ const MAGIC: [u8; 8] = *b"\x89WSJ\r\n\x1a\n";
 const VERSION: u16 = 1;
 
 /// Fewer records than this are never worth compacting.
-const COMPACT_FLOOR: u64 = 4096;
+const COMPACT_FLOOR: u64 = 1024;
 
 /// What happened to an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
