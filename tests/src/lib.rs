@@ -3,7 +3,9 @@
 //! | module | holds |
 //! |---|---|
 //! | [`conformance`] | the suite that every store passes |
+//! | [`mount`] | media that are full or read-only |
 //! | [`proof`] | artifacts that prove under which key they were written, and a clock that tells what it is told |
 
 pub mod conformance;
+pub mod mount;
 pub mod proof;
