@@ -6,6 +6,7 @@
 //! | [`mount`] | media that are full or read-only |
 //! | [`proof`] | artifacts that prove under which key they were written, and a clock that tells what it is told |
 
+#[expect(clippy::unwrap_used, reason = "what it holds are tests, which clippy cannot tell")]
 pub mod conformance;
 pub mod mount;
 pub mod proof;

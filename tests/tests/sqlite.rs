@@ -1,4 +1,5 @@
 //! The SQLite store passes the conformance suite.
+#![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
 use std::{path::PathBuf, sync::Arc};
 

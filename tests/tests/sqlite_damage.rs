@@ -1,4 +1,5 @@
 //! What becomes of a database that is damaged, another version's, another application's, locked or gone.
+#![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
 use std::{
     fs,

@@ -1,10 +1,12 @@
 //! Where a database may be, and who may read and write what is made there.
 #![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
 use std::{
     fs::{self, Permissions},
     os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink},
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use warmstart::{
@@ -119,22 +121,28 @@ fn what_a_stranger_owns_is_never_read() {
     assert!(open(&path).get(b"k").hit().is_some());
 }
 
+/// In a process of its own, because a umask is a whole process's. It dies, so that the log is still there.
 #[test]
 fn what_is_made_is_for_its_owner_alone_whatever_the_umask() {
+    for umask in ["000", "777"] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("cache.db");
+        Command::new("sh")
+            .args(["-c", &format!("umask {umask}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_worker")])
+            .args(["put", "--abort", "--count", "1", "--store", "sqlite", "--path"])
+            .arg(&path)
+            .output()
+            .unwrap();
+        assert_eq!(["", "-wal", "-shm"].map(|suffix| mode(beside(&path, suffix))), [0o600; 3], "{umask}");
+        assert_eq!(mode(beside(&path, ".locks")) & 0o077, 0, "{umask}");
+    }
     let directory = tempfile::tempdir().unwrap();
-    let before = rustix::process::umask(rustix::fs::Mode::empty());
     let path = directory.path().join("a/b/cache.db");
     let store = open(&path);
-    store.put(b"k", &artifact(b"k", 1, 100)).unwrap();
-    let modes = ["", "-wal", "-shm"].map(|suffix| mode(beside(&path, suffix)));
-    let locks = store.lock_directory().unwrap().to_path_buf();
-    rustix::process::umask(before);
-    assert_eq!(modes, [0o600; 3]);
-    assert_eq!(locks, beside(&path, ".locks"));
-    assert_eq!(
-        (mode(&locks), mode(path.parent().unwrap()), mode(directory.path().join("a"))),
-        (0o700, 0o700, 0o700)
-    );
+    assert_eq!(store.lock_directory(), Some(&*beside(&path, ".locks")));
+    for made in [beside(&path, ".locks"), directory.path().join("a/b"), directory.path().join("a")] {
+        assert_eq!(mode(made), 0o700);
+    }
 }
 
 #[test]

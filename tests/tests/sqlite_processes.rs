@@ -1,5 +1,6 @@
 //! Several processes on one database, and processes that die.
 #![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
 use std::{
     io::{BufRead, BufReader},

@@ -71,7 +71,7 @@ impl ProcessLock {
         }
         drop(announced);
         HELD.with_borrow_mut(|held| {
-            held.push(Held { name: *name, directory: directory.to_path_buf(), file })
+            held.push(Held { name: *name, directory: directory.to_path_buf(), file });
         });
         Some(Self { name: *name, not_send: std::marker::PhantomData })
     }
