@@ -245,7 +245,7 @@ impl Database {
         self.identity == self.place.identity()
     }
 
-    /// Closes the connection because the database is damaged, and sets that aside.
+    /// Closes the connection because the database is damaged, and sets that aside, with its log as it is.
     pub(super) fn set_aside(self) {
         let (place, identity, writable) = (self.place.clone(), self.identity, self.writable);
         let _ = leave_log_alone(&self.connection, true);
@@ -291,15 +291,6 @@ impl Database {
             shrunk || space::file_limit(self.options.limits).is_some_and(|max| len(self.place.path()) > max);
         if shrunk || len(&self.wal) > WAL_LIMIT {
             let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
-        }
-    }
-}
-
-impl Drop for Database {
-    fn drop(&mut self) {
-        // SQLite would remove the log by its name: not if that is another database's by now.
-        if !self.writable || !self.is_current() {
-            let _ = leave_log_alone(&self.connection, true);
         }
     }
 }
