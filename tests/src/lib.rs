@@ -4,12 +4,10 @@
 //! |---|---|
 //! | [`conformance`] | the suite that every store passes |
 //! | [`faulty`] | a disk that fails when it is told to |
-//! | [`mount`] | small file systems: full ones and read-only ones |
+//! | [`mount`] | media that are full or read-only |
 //! | [`proof`] | artifacts that prove under which key they were written, and a clock that tells what it is told |
 
-// What is here runs in tests alone.
-#![allow(clippy::unwrap_used)]
-
+#[expect(clippy::unwrap_used, reason = "what it holds are tests, which clippy cannot tell")]
 pub mod conformance;
 pub mod faulty;
 pub mod mount;

@@ -1,53 +1,58 @@
-//! Small file systems of the tests' own: full ones and read-only ones.
+//! Real mounts, where the tests run as root on Linux: media that are full or read-only.
 
 use std::{
     path::{Path, PathBuf},
     process::Command,
 };
 
-/// A tmpfs of a given size, unmounted when dropped.
+/// A mounted directory, unmounted when dropped.
 #[derive(Debug)]
 pub struct Mount {
-    path: PathBuf,
-    /// Removed after it is unmounted.
-    _directory: tempfile::TempDir,
+    directory: PathBuf,
 }
 
 impl Mount {
-    /// Mounts a tmpfs of `kib` KiB. Nothing, and a line that says so, where mounting is not allowed.
-    #[must_use]
-    pub fn tmpfs(kib: u32) -> Option<Self> {
-        let directory = tempfile::tempdir().ok()?;
-        let path = directory.path().to_path_buf();
-        let options = format!("size={kib}k,mode=0700");
-        let mounted =
-            Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(&path).status();
-        if mounted.is_ok_and(|status| status.success()) {
-            return Some(Self { path, _directory: directory });
-        }
-        eprintln!("SKIPPED: this test mounts a tmpfs, which needs Linux and root");
-        None
-    }
-
-    /// Where it is mounted.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Makes it read-only, or writable again.
+    /// A file system in memory at `directory`, which is made; `size` is in bytes.
     ///
-    /// # Panics
-    /// If the system refuses.
-    pub fn set_read_only(&self, read_only: bool) {
-        let options = if read_only { "remount,ro" } else { "remount,rw" };
-        let status = Command::new("mount").args(["-o", options]).arg(&self.path).status();
-        assert!(status.is_ok_and(|status| status.success()), "remounting failed");
+    /// Says on standard error why a test cannot be done where nothing can be mounted.
+    #[must_use]
+    pub fn memory(directory: &Path, size: u64) -> Option<Self> {
+        std::fs::create_dir_all(directory).ok()?;
+        let options = format!("size={size},mode=0700");
+        Self::of(&["-t", "tmpfs", "-o", &options, "tmpfs"], directory)
+    }
+
+    /// Another file system at `directory`, which is made, that is `source` and read-only.
+    #[must_use]
+    pub fn read_only(source: &Path, directory: &Path) -> Option<Self> {
+        std::fs::create_dir_all(directory).ok()?;
+        let source = source.to_str()?;
+        let mount = Self::of(&["--bind", source], directory)?;
+        Self::run(&["-o", "remount,bind,ro"], directory).then_some(mount)
+    }
+
+    fn of(arguments: &[&str], directory: &Path) -> Option<Self> {
+        let mounted = Self::run(arguments, directory);
+        if !mounted {
+            eprintln!("SKIPPED: nothing can be mounted here, so this is not tested");
+        }
+        mounted.then(|| Self { directory: directory.to_path_buf() })
+    }
+
+    fn run(arguments: &[&str], directory: &Path) -> bool {
+        Command::new("mount")
+            .args(arguments)
+            .arg(directory)
+            .output()
+            .is_ok_and(|output| output.status.success())
     }
 }
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.path).status();
+        let unmounted = Command::new("umount").arg(&self.directory).output();
+        if !unmounted.is_ok_and(|output| output.status.success()) {
+            eprintln!("{} is still mounted", self.directory.display());
+        }
     }
 }

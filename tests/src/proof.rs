@@ -42,6 +42,18 @@ pub fn prove(key: &[u8], found: &Artifact) -> u64 {
     version
 }
 
+/// The key of the artifact numbered `n`.
+#[must_use]
+pub fn numbered_key(n: u64) -> Vec<u8> {
+    format!("artifact {n}").into_bytes()
+}
+
+/// The length of its payload, from 16 bytes to 50 KB.
+#[must_use]
+pub fn numbered_len(n: u64) -> usize {
+    SHORTEST + usize::try_from(xxh3_64(&n.to_le_bytes()) % 50_000).unwrap_or_default()
+}
+
 /// A clock that tells what it is told.
 #[derive(Clone, Debug, Default)]
 pub struct SetClock(Arc<AtomicU64>);

@@ -136,8 +136,10 @@ fn a_sharing_violation_is_retried_and_then_a_miss() {
 
 #[test]
 fn a_full_disk_still_yields_the_artifact() {
-    let Some(mount) = Mount::tmpfs(1024) else { return };
-    let cache = Cache::new(open(&mount.path().join("cache")));
+    let directory = tempfile::tempdir().unwrap();
+    let small = directory.path().join("small");
+    let Some(_mount) = Mount::memory(&small, 1 << 20) else { return };
+    let cache = Cache::new(open(&small.join("cache")));
     let mut refused = 0;
     for n in 0..600 {
         match builds_anyway(&cache, &format!("key {n}")) {
@@ -154,23 +156,32 @@ fn a_full_disk_still_yields_the_artifact() {
     assert!(cache.get("key 0").hit().is_some(), "what was stored before is still there");
     cache.store().clear().unwrap();
     assert_eq!(builds_anyway(&cache, "after"), None, "room was made");
+    // The mount goes when nothing on it is open.
+    drop(cache);
 }
 
 #[test]
 fn a_read_only_medium_serves_hits_and_refuses_puts() {
-    let Some(mount) = Mount::tmpfs(4096) else { return };
-    let root = mount.path().join("cache");
-    open(&root).put(b"k", &artifact(1, 100)).unwrap();
-    mount.set_read_only(true);
-    let cache = Cache::new(open(&root));
-    assert_eq!(cache.get("k").hit().unwrap().payload(), [1; 100]);
+    let directory = tempfile::tempdir().unwrap();
+    let (source, frozen) = (directory.path().join("source"), directory.path().join("frozen"));
+    let writer = open(&source.join("cache"));
+    writer.put(b"k", &artifact(1, 100)).unwrap();
+    let Some(_mount) = Mount::read_only(&source, &frozen) else { return };
+    let cache = Cache::new(open(&frozen.join("cache")));
+    // More than a batch of uses, none of which can be written down.
+    for _ in 0..3000 {
+        assert_eq!(cache.get("k").hit().unwrap().payload(), [1; 100]);
+    }
     assert_eq!(builds_anyway(&cache, "other"), Some(Reason::ReadOnly));
     assert_eq!(cache.store().len(), Ok(1));
     assert_eq!(cache.store().remove(b"k"), Err(Reason::ReadOnly));
     assert_eq!(cache.store().clear(), Err(Reason::ReadOnly));
     assert_eq!(cache.statistics().refusals.of(Reason::ReadOnly), 1);
+    // Who may write still does.
+    writer.put(b"later", &artifact(2, 100)).unwrap();
+    assert_eq!(cache.get("later").hit().unwrap().payload(), [2; 100]);
     cache.store().close().unwrap();
-    mount.set_read_only(false);
+    drop(cache);
 }
 
 #[test]

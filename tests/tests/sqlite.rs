@@ -1,5 +1,5 @@
 //! The SQLite store passes the conformance suite.
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+#![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
 use std::{path::PathBuf, sync::Arc};
 

@@ -31,8 +31,11 @@ const REMEMBERED: usize = 4 * FLUSH_AT;
 /// The pause between attempts to open a database that another process is about to make.
 const PAUSE: Duration = Duration::from_millis(2);
 
-const FIND: &str =
-    "SELECT entry.id, content.envelope FROM entry JOIN content ON content.id = entry.id WHERE key = ?1";
+/// A longer envelope is read by pieces into its place, so that SQLite does not put it together somewhere else first.
+const PUT_TOGETHER: i64 = 64 << 10;
+
+const FIND: &str = "SELECT entry.id, CASE WHEN length(content.envelope) <= ?2 THEN content.envelope END \
+     FROM entry JOIN content ON content.id = entry.id WHERE key = ?1";
 const FIND_ID: &str = "SELECT id FROM entry WHERE key = ?1";
 const REMOVE: &str = "DELETE FROM entry WHERE key = ?1";
 const REMOVE_ID: &str = "DELETE FROM entry WHERE id = ?1";
@@ -74,34 +77,41 @@ impl Database {
     fn open_once(place: &Place, options: &SqliteOptions) -> Result<Self, Fault> {
         let path = place.prepare()?;
         let identity = place.identity();
-        let mut connection = connect(&path, options)?;
+        let opened = Self::open_what_is_there(place, &path, identity, options);
+        if let Err(Fault::Damaged(_)) = opened {
+            // On a read-only medium this fails, and the damage is what is reported.
+            let _ = place.set_aside(identity);
+        }
+        opened
+    }
+
+    /// Until the database is known to be ours, an error closes it without a trace: what is not ours is left as it was,
+    /// to the byte.
+    fn open_what_is_there(
+        place: &Place,
+        path: &Path,
+        identity: Option<Identity>,
+        options: &SqliteOptions,
+    ) -> Result<Self, Fault> {
+        let mut connection = connect(path, options)?;
         let origin = match schema::recognise(&connection) {
             Err(Fault::Disconnected(_)) if is_readable_without_log(place, &connection) => {
-                connection = connect_immutable(&path)?;
-                schema::recognise(&connection)
+                connection = connect_immutable(path)?;
+                schema::recognise(&connection)?
             }
-            origin => origin,
+            origin => origin?,
         };
-        let read_only = connection.is_readonly("main")?;
-        let made = match origin {
-            Ok(Origin::Ours) => Ok(()),
-            Ok(Origin::Newer) => Err(Fault::Refused(Reason::NewerVersion)),
-            Ok(Origin::Foreign) => return Err(place.foreign().into()),
-            Ok(Origin::Empty | Origin::Older) if read_only => Err(Fault::Disconnected(Reason::ReadOnly)),
-            Ok(Origin::Empty | Origin::Older) => schema::create(&mut connection),
-            Err(fault) => Err(fault),
-        };
-        if let Err(fault) = made {
-            // Closed without a trace: what is not ours is left as it was, to the byte.
-            drop(connection);
-            if matches!(fault, Fault::Damaged(_)) && !read_only {
-                place.set_aside(identity)?;
-            }
-            return Err(fault);
+        let writable = !connection.is_readonly("main")?;
+        match origin {
+            Origin::Ours => {}
+            Origin::Newer => return Err(Fault::Refused(Reason::NewerVersion)),
+            Origin::Foreign => return Err(place.foreign().into()),
+            Origin::Empty | Origin::Older if !writable => return Err(Fault::Disconnected(Reason::ReadOnly)),
+            Origin::Empty | Origin::Older => schema::create(&mut connection)?,
         }
         // Once more: SQLite has opened what lies beside the database only now.
         place.check_files()?;
-        if !read_only {
+        if writable {
             settle(&connection, options)?;
         }
         Ok(Self {
@@ -109,7 +119,7 @@ impl Database {
             place: place.clone(),
             wal: place.beside("-wal"),
             identity,
-            writable: !read_only,
+            writable,
             options: options.clone(),
             used: Lru::new(Limits::NONE, RandomState::default()),
         })
@@ -235,7 +245,7 @@ impl Database {
         self.identity == self.place.identity()
     }
 
-    /// Closes the connection because the database is damaged, and sets that aside.
+    /// Closes the connection because the database is damaged, and sets that aside, with its log as it is.
     pub(super) fn set_aside(self) {
         let (place, identity, writable) = (self.place.clone(), self.identity, self.writable);
         let _ = leave_log_alone(&self.connection, true);
@@ -285,15 +295,6 @@ impl Database {
     }
 }
 
-impl Drop for Database {
-    fn drop(&mut self) {
-        // SQLite would remove the log by its name: not if that is another database's by now.
-        if !self.writable || !self.is_current() {
-            let _ = leave_log_alone(&self.connection, true);
-        }
-    }
-}
-
 /// Opens without making anything, and so that closing leaves no trace until [`settle`] has said otherwise.
 fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection, Fault> {
     let flags =
@@ -335,6 +336,8 @@ fn prepare(connection: &Connection) -> Result<(), Fault> {
     // What is in a file cannot change what our statements mean.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    // Otherwise SQLite prepares a statement anew for each value that is bound to it, which doubles the cost of a hit.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(connection.execute_batch("PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0;")?)
 }
 
@@ -355,9 +358,17 @@ fn leave_log_alone(connection: &Connection, alone: bool) -> rusqlite::Result<()>
 
 fn find(connection: &Connection, key: &[u8]) -> Result<Option<(i64, Vec<u8>)>, Fault> {
     let mut statement = connection.prepare_cached(FIND)?;
-    let mut rows = statement.query([key])?;
+    let mut rows = statement.query((key, PUT_TOGETHER))?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    Ok(Some((row.get(0)?, row.get_ref(1)?.as_blob()?.to_vec())))
+    let id = row.get(0)?;
+    if let Some(envelope) = row.get_ref(1)?.as_blob_or_null()? {
+        return Ok(Some((id, envelope.to_vec())));
+    }
+    // In the same transaction, which lasts as long as the statement.
+    let blob = connection.blob_open("main", "content", "envelope", id, true)?;
+    let mut envelope = vec![0; blob.len()];
+    blob.read_at_exact(&mut envelope, 0)?;
+    Ok(Some((id, envelope)))
 }
 
 /// Writes down that the entries in `used` were used, in that order and after every use that is written down already,
