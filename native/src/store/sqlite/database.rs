@@ -290,6 +290,7 @@ impl Database {
         let shrunk =
             shrunk || space::file_limit(self.options.limits).is_some_and(|max| len(self.place.path()) > max);
         if shrunk || len(&self.wal) > WAL_LIMIT {
+            let _ = space::vacuum_on_demand(&self.connection);
             let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         }
     }
@@ -344,6 +345,8 @@ fn prepare(connection: &Connection) -> Result<(), Fault> {
 /// What is only right for a database that is known to be ours.
 fn settle(connection: &Connection, options: &SqliteOptions) -> Result<(), Fault> {
     schema::set_journal(connection)?;
+    // A process may have died between the two halves of a large vacuum.
+    space::vacuum_on_demand(connection)?;
     let synchronous = if options.durable { "FULL" } else { "NORMAL" };
     // Checkpoints are made by `bound_log`, which also empties the log.
     connection.execute_batch(&format!(

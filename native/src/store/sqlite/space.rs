@@ -16,6 +16,12 @@ pub(super) const FILE_OVERHEAD: u64 = 64 << 10;
 /// How long the log may be at rest.
 pub(super) const WAL_LIMIT: u64 = 4 << 20;
 
+/// More pages than these (16 MiB) are given back all at once.
+const MANY_PAGES: u64 = 4096;
+
+/// What `PRAGMA auto_vacuum` says of a database that is vacuumed on demand.
+const INCREMENTAL: u64 = 2;
+
 const TOTALS: &str = "SELECT entries, bytes FROM total";
 const RECOUNT: &str =
     "UPDATE total SET (entries, bytes) = (SELECT count(*), coalesce(sum(size), 0) FROM entry) WHERE id = 1";
@@ -77,7 +83,12 @@ pub(super) fn trim(connection: &Connection, limits: Limits, kept: i64) -> Result
     while !pages_fit(connection, 0, max)? && evict(connection, kept)? {
         evicted += 1;
     }
-    vacuum(connection, number(connection, "PRAGMA page_count")?.saturating_sub(max / PAGE))?;
+    let excess = number(connection, "PRAGMA page_count")?.saturating_sub(max / PAGE);
+    if excess > MANY_PAGES {
+        vacuum_at_commit(connection)?;
+    } else {
+        vacuum(connection, excess)?;
+    }
     Ok(evicted)
 }
 
@@ -90,7 +101,7 @@ pub(super) fn give_back(connection: &Connection) -> Result<(), Fault> {
 pub(super) fn empty(connection: &Connection) -> Result<(), Fault> {
     connection.execute_batch("DELETE FROM entry; DELETE FROM content;")?;
     connection.prepare_cached(RECOUNT)?.execute([])?;
-    give_back(connection)
+    vacuum_at_commit(connection)
 }
 
 /// Whether the entry is whole by header and length.
@@ -151,6 +162,22 @@ fn vacuum(connection: &Connection, pages: u64) -> Result<(), Fault> {
     let mut rows = statement.query([])?;
     // A row a page.
     while rows.next()?.is_some() {}
+    Ok(())
+}
+
+/// Gives every unused page back as the transaction commits; [`vacuum_on_demand`] is to be called after it.
+///
+/// SQLite looks for each page that it takes out of the list of unused ones, so that many pages one by one take
+/// quadratic time. Here it drops the list as a whole.
+fn vacuum_at_commit(connection: &Connection) -> Result<(), Fault> {
+    Ok(connection.execute_batch("PRAGMA auto_vacuum = FULL")?)
+}
+
+/// From now on unused pages stay where they are until they are asked for.
+pub(super) fn vacuum_on_demand(connection: &Connection) -> Result<(), Fault> {
+    if number(connection, "PRAGMA auto_vacuum")? != INCREMENTAL {
+        connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL")?;
+    }
     Ok(())
 }
 
