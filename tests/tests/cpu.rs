@@ -251,6 +251,29 @@ fn directories_that_are_named_twice_are_no_trouble() {
 }
 
 #[test]
+fn a_copy_that_is_skipped_because_it_is_a_copy_is_looked_at() {
+    for target in targets() {
+        let (directory, cache) = (tempfile::tempdir().unwrap(), memory());
+        let at = |name: &str| directory.path().join(name);
+        // gcc skips a file that is marked so if one of the same time and content was read, and does not list it.
+        let (one, two) = (at("source/value.h"), at("first/value.h"));
+        for path in [&one, &two] {
+            write(path, "#pragma once\nenum { CAT(value, __COUNTER__) };\n");
+        }
+        let time = fs::metadata(&one).unwrap().modified().unwrap();
+        fs::File::options().append(true).open(&two).unwrap().set_modified(time).unwrap();
+        let text = "#define CAT_(a, b) a##b\n#define CAT(a, b) CAT_(a, b)\n#include \"value.h\"\n#include <value.h>\n\
+                    int f(void) { return __COUNTER__; }";
+        let kernel = Kernel::new("f", text).source_dir(at("source")).include_dir(at("first"));
+        let before = run(&target, &cache, &kernel).0;
+        write(&two, "#pragma once\nenum { CAT(value, __COUNTER__), CAT(value, __COUNTER__) };\n");
+        let after = run(&target, &memory(), &kernel).0;
+        assert_ne!(before, after);
+        misses(&target, &cache, &kernel, Reason::InputChanged, after);
+    }
+}
+
+#[test]
 fn a_link_that_leads_elsewhere_is_a_miss() {
     let (target, cache, directory) = (target(), memory(), tempfile::tempdir().unwrap());
     let at = |name: &str| directory.path().join(name);
