@@ -117,6 +117,13 @@ impl Store for MemoryStore {
         Ok(())
     }
 
+    fn touch(&self, keys: &[&[u8]]) {
+        let mut entries = self.entries();
+        for key in keys {
+            entries.touch(*key);
+        }
+    }
+
     fn close(&self) -> Result<(), Reason> {
         if !self.closed.swap(true, Ordering::Relaxed) {
             self.entries().clear();

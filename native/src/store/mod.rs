@@ -11,6 +11,7 @@
 
 mod files;
 mod memory;
+mod recency;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod tiered;
@@ -81,6 +82,12 @@ pub trait Store: Debug + Send + Sync {
     /// # Errors
     /// The reason why some may be left.
     fn clear(&self) -> Result<(), Reason>;
+
+    /// Counts a use of each of these keys, in this order, without looking them up. What is not there is passed over.
+    /// [`TieredStore`] tells the store behind it so what memory answered. A store that evicts nothing has nothing to do.
+    fn touch(&self, keys: &[&[u8]]) {
+        let _ = keys;
+    }
 
     /// Writes down what is still to be written, such as the order of use. From then on everything is a miss or is
     /// refused, because of [`Reason::Closed`]. Dropping a store does the same.
@@ -162,6 +169,9 @@ macro_rules! forward_store {
             }
             fn clear(&self) -> Result<(), Reason> {
                 (**self).clear()
+            }
+            fn touch(&self, keys: &[&[u8]]) {
+                (**self).touch(keys);
             }
             fn close(&self) -> Result<(), Reason> {
                 (**self).close()

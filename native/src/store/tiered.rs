@@ -4,12 +4,13 @@ use std::path::Path;
 
 use warmstart_core::{artifact::Artifact, lru::Limits, reason::Reason};
 
-use super::{Lookup, MemoryStore, Store, Stored};
+use super::{Lookup, MemoryStore, Store, Stored, recency::Recency};
 
 /// A [`MemoryStore`] in front of another store: what was read or stored once is read no more.
 ///
 /// The memory answers without asking the other store: what another process replaced or removed there meanwhile is still
-/// found until it leaves the memory. An artifact is what its key says, so it is still the right one.
+/// found until it leaves the memory. An artifact is what its key says, so it is still the right one. Uses of what is in
+/// memory reach the other store in batches, so that it does not evict what is hot here.
 ///
 /// ```
 /// use warmstart::{Artifact, Limits, Store, store::{FileOptions, FileStore, TieredStore}};
@@ -22,16 +23,18 @@ use super::{Lookup, MemoryStore, Store, Stored};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct TieredStore<S> {
+pub struct TieredStore<S: Store> {
     front: MemoryStore,
     back: S,
+    /// Uses that the store behind has not seen.
+    unseen: Recency<Box<[u8]>>,
 }
 
 impl<S: Store> TieredStore<S> {
     /// Puts memory of these limits in front of `back`.
     #[must_use]
     pub fn new(memory: Limits, back: S) -> Self {
-        Self { front: MemoryStore::new(memory), back }
+        Self { front: MemoryStore::new(memory), back, unseen: Recency::default() }
     }
 
     /// The store behind the memory.
@@ -39,11 +42,20 @@ impl<S: Store> TieredStore<S> {
     pub const fn back(&self) -> &S {
         &self.back
     }
+
+    fn pass_uses_on(&self) {
+        let uses = self.unseen.take();
+        let keys: Vec<&[u8]> = uses.iter().map(|key| &**key).collect();
+        self.back.touch(&keys);
+    }
 }
 
 impl<S: Store> Store for TieredStore<S> {
     fn get(&self, key: &[u8]) -> Lookup {
         if let Lookup::Hit(artifact) = self.front.get(key) {
+            if self.unseen.note(key, |key| key.into()) {
+                self.pass_uses_on();
+            }
             return Lookup::Hit(artifact);
         }
         let found = self.back.get(key);
@@ -57,6 +69,7 @@ impl<S: Store> Store for TieredStore<S> {
     fn put(&self, key: &[u8], artifact: &Artifact) -> Result<Stored, Reason> {
         // The front first drops what it had, so that a refusal behind leaves no older artifact in front.
         self.front.remove(key)?;
+        self.pass_uses_on();
         let stored = self.back.put(key, artifact);
         if !matches!(stored, Err(Reason::Closed)) {
             let _ = self.front.put(key, artifact);
@@ -82,12 +95,25 @@ impl<S: Store> Store for TieredStore<S> {
         self.back.clear()
     }
 
+    fn touch(&self, keys: &[&[u8]]) {
+        self.front.touch(keys);
+        self.pass_uses_on();
+        self.back.touch(keys);
+    }
+
     fn close(&self) -> Result<(), Reason> {
+        self.pass_uses_on();
         self.front.close()?;
         self.back.close()
     }
 
     fn lock_directory(&self) -> Option<&Path> {
         self.back.lock_directory()
+    }
+}
+
+impl<S: Store> Drop for TieredStore<S> {
+    fn drop(&mut self) {
+        self.pass_uses_on();
     }
 }

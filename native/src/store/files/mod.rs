@@ -3,7 +3,6 @@
 mod layout;
 mod ledger;
 mod options;
-mod recency;
 
 pub use options::FileOptions;
 
@@ -26,7 +25,7 @@ use warmstart_core::{
     reason::Reason,
 };
 
-use super::{Lookup, Store, Stored};
+use super::{Lookup, Store, Stored, recency::Recency};
 use crate::{
     cache,
     error::OpenError,
@@ -34,7 +33,6 @@ use crate::{
 };
 use layout::Layout;
 use ledger::{Ledger, LockedLedger};
-use recency::Recency;
 
 /// How often a put is begun again when somebody removes the directory, or a temp file, under its feet.
 const ATTEMPTS: usize = 4;
@@ -64,7 +62,7 @@ pub struct FileStore {
     options: FileOptions,
     layout: Arc<Layout>,
     ledger: Ledger,
-    recency: Recency,
+    recency: Recency<Key>,
     /// Why nothing can be looked up: there is no directory, or a newer version keeps it.
     closed_to_reads: Option<Reason>,
     /// Why nothing can be stored.
@@ -159,7 +157,7 @@ impl FileStore {
     }
 
     fn note_use(&self, name: Key) {
-        if self.closed_to_writes.is_none() && self.recency.note(name) {
+        if self.closed_to_writes.is_none() && self.recency.note(&name, |name| *name) {
             // Not now is soon enough: a hit does not wait for a lock.
             let _ = self.write_uses(Duration::ZERO);
         }
@@ -424,6 +422,12 @@ impl Store for FileStore {
             return Ok(());
         }
         self.write_uses(self.options.patience)
+    }
+
+    fn touch(&self, keys: &[&[u8]]) {
+        if self.check_writable().is_ok() {
+            keys.iter().for_each(|key| self.note_use(Key::digest(key)));
+        }
     }
 
     fn lock_directory(&self) -> Option<&Path> {

@@ -139,6 +139,15 @@ impl Database {
         Ok(Some(stored))
     }
 
+    /// Counts a use of what is stored under `key`, if there is anything.
+    pub(super) fn touch(&mut self, key: &[u8]) -> Result<(), Fault> {
+        let id = self.connection.prepare_cached(FIND_ID)?.query_row([key], |row| row.get(0)).optional()?;
+        if let (Some(id), true) = (id, self.writable) {
+            self.note_use(id);
+        }
+        Ok(())
+    }
+
     /// Stores `stored` under `key` and says how many entries were evicted for it.
     pub(super) fn put(&mut self, key: &[u8], size: u64, stored: &[u8]) -> Result<u64, Fault> {
         self.check_writable()?;

@@ -225,6 +225,10 @@ impl Store for SqliteStore {
         self.with(Database::clear)
     }
 
+    fn touch(&self, keys: &[&[u8]]) {
+        let _ = self.with(|database| keys.iter().try_for_each(|key| database.touch(key)));
+    }
+
     fn close(&self) -> Result<(), Reason> {
         let state = self.with_state(|state| std::mem::replace(state, State::Closed));
         match state {
