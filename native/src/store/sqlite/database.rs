@@ -94,10 +94,10 @@ impl Database {
         options: &SqliteOptions,
     ) -> Result<Self, Fault> {
         let mut connection = connect(path, options)?;
-        let origin = match schema::recognise(&connection) {
+        let origin = match examine(&mut connection) {
             Err(Fault::Disconnected(_)) if is_readable_without_log(place, &connection) => {
                 connection = connect_immutable(path)?;
-                schema::recognise(&connection)?
+                examine(&mut connection)?
             }
             origin => origin?,
         };
@@ -329,6 +329,12 @@ fn connect_immutable(path: &Path) -> Result<Connection, Fault> {
 fn is_readable_without_log(place: &Place, connection: &Connection) -> bool {
     let log = std::fs::metadata(place.beside("-wal")).map_or(0, |metadata| metadata.len());
     log == 0 && connection.is_readonly("main").unwrap_or(false)
+}
+
+/// In one transaction, so that a database which another process is making is empty or made, and nothing between.
+fn examine(connection: &mut Connection) -> Result<Origin, Fault> {
+    let transaction = connection.transaction()?;
+    schema::recognise(&transaction)
 }
 
 fn prepare(connection: &Connection) -> Result<(), Fault> {
