@@ -31,10 +31,9 @@ const REMEMBERED: usize = 4 * FLUSH_AT;
 /// The pause between attempts to open a database that another process is about to make.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// A longer envelope is read by pieces into its place, so that SQLite does not put it together somewhere else first.
-const PUT_TOGETHER: i64 = 64 << 10;
-
-const FIND: &str = "SELECT entry.id, CASE WHEN length(content.envelope) <= ?2 THEN content.envelope END \
+/// An envelope of more than 64 KiB is read by pieces into its place, so that SQLite does not put it together somewhere
+/// else first.
+const FIND: &str = "SELECT entry.id, CASE WHEN length(envelope) <= 65536 THEN envelope END \
      FROM entry JOIN content ON content.id = entry.id WHERE key = ?1";
 const FIND_ID: &str = "SELECT id FROM entry WHERE key = ?1";
 const REMOVE: &str = "DELETE FROM entry WHERE key = ?1";
@@ -367,7 +366,7 @@ fn leave_log_alone(connection: &Connection, alone: bool) -> rusqlite::Result<()>
 
 fn find(connection: &Connection, key: &[u8]) -> Result<Option<(i64, Vec<u8>)>, Fault> {
     let mut statement = connection.prepare_cached(FIND)?;
-    let mut rows = statement.query((key, PUT_TOGETHER))?;
+    let mut rows = statement.query([key])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let id = row.get(0)?;
     if let Some(envelope) = row.get_ref(1)?.as_blob_or_null()? {
