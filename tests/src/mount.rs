@@ -50,7 +50,8 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        let unmounted = Command::new("umount").arg(&self.directory).output();
+        // Lazily: a test that fails may have left something open.
+        let unmounted = Command::new("umount").arg("-l").arg(&self.directory).output();
         if !unmounted.is_ok_and(|output| output.status.success()) {
             eprintln!("{} is still mounted", self.directory.display());
         }

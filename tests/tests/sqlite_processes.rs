@@ -66,6 +66,29 @@ fn what_one_process_stores_others_find() {
     }
 }
 
+/// A database that others are about to make is neither another application's nor damaged.
+#[test]
+fn of_many_who_open_at_once_each_finds_it_made() {
+    const HANDLES: u64 = 6;
+    for _ in 0..60 {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("cache.db");
+        let start = std::sync::Barrier::new(HANDLES as usize);
+        std::thread::scope(|scope| {
+            for n in 0..HANDLES {
+                let (path, start) = (&path, &start);
+                scope.spawn(move || {
+                    start.wait();
+                    let store = SqliteStore::open(path, patient()).unwrap();
+                    store.put(&numbered_key(n), &artifact(&numbered_key(n), n, 100)).unwrap();
+                });
+            }
+        });
+        assert_eq!(SqliteStore::open(&path, patient()).unwrap().len(), Ok(HANDLES));
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 2, "the database, and its locks");
+    }
+}
+
 #[test]
 fn the_cap_holds_for_all_processes_together() {
     const CAP: u64 = 2_000_000;

@@ -31,10 +31,9 @@ const REMEMBERED: usize = 4 * FLUSH_AT;
 /// The pause between attempts to open a database that another process is about to make.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// A longer envelope is read by pieces into its place, so that SQLite does not put it together somewhere else first.
-const PUT_TOGETHER: i64 = 64 << 10;
-
-const FIND: &str = "SELECT entry.id, CASE WHEN length(content.envelope) <= ?2 THEN content.envelope END \
+/// An envelope of more than 64 KiB is read by pieces into its place, so that SQLite does not put it together somewhere
+/// else first.
+const FIND: &str = "SELECT entry.id, CASE WHEN length(envelope) <= 65536 THEN envelope END \
      FROM entry JOIN content ON content.id = entry.id WHERE key = ?1";
 const FIND_ID: &str = "SELECT id FROM entry WHERE key = ?1";
 const REMOVE: &str = "DELETE FROM entry WHERE key = ?1";
@@ -94,10 +93,10 @@ impl Database {
         options: &SqliteOptions,
     ) -> Result<Self, Fault> {
         let mut connection = connect(path, options)?;
-        let origin = match schema::recognise(&connection) {
+        let origin = match examine(&mut connection) {
             Err(Fault::Disconnected(_)) if is_readable_without_log(place, &connection) => {
                 connection = connect_immutable(path)?;
-                schema::recognise(&connection)?
+                examine(&mut connection)?
             }
             origin => origin?,
         };
@@ -340,6 +339,12 @@ fn is_readable_without_log(place: &Place, connection: &Connection) -> bool {
     log == 0 && connection.is_readonly("main").unwrap_or(false)
 }
 
+/// In one transaction, so that a database which another process is making is empty or made, and nothing between.
+fn examine(connection: &mut Connection) -> Result<Origin, Fault> {
+    let transaction = connection.transaction()?;
+    schema::recognise(&transaction)
+}
+
 fn prepare(connection: &Connection) -> Result<(), Fault> {
     connection.set_prepared_statement_cache_capacity(32);
     leave_log_alone(connection, true)?;
@@ -370,7 +375,7 @@ fn leave_log_alone(connection: &Connection, alone: bool) -> rusqlite::Result<()>
 
 fn find(connection: &Connection, key: &[u8]) -> Result<Option<(i64, Vec<u8>)>, Fault> {
     let mut statement = connection.prepare_cached(FIND)?;
-    let mut rows = statement.query((key, PUT_TOGETHER))?;
+    let mut rows = statement.query([key])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let id = row.get(0)?;
     if let Some(envelope) = row.get_ref(1)?.as_blob_or_null()? {

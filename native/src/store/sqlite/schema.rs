@@ -9,7 +9,7 @@
 //! The envelope has a table of its own because SQLite writes a whole row, megabytes of blob included, to change one
 //! column of it, and `accessed_at` changes with every use.
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 use warmstart_core::reason::Reason;
 
 use super::fault::Fault;
@@ -52,8 +52,8 @@ pub(super) enum Origin {
     Foreign,
 }
 
-/// Says whose the database is. Reads only.
-pub(super) fn recognise(connection: &Connection) -> Result<Origin, Fault> {
+/// Says whose the database is. Reads only, but several times, and so needs a transaction.
+pub(super) fn recognise(connection: &Transaction<'_>) -> Result<Origin, Fault> {
     let number = |sql| connection.query_row(sql, [], |row| row.get::<_, i32>(0));
     let application = number("PRAGMA application_id")?;
     let version = number("PRAGMA user_version")?;
