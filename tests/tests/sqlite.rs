@@ -25,7 +25,7 @@ impl Harness for Sqlite {
     }
 
     fn open(&self, limits: Limits, clock: Arc<dyn Clock>) -> Box<dyn Store> {
-        let options = SqliteOptions::new().limits(limits).clock(clock);
+        let options = SqliteOptions::default().with_limits(limits).with_clock(clock);
         Box::new(SqliteStore::open(self.path(), options).unwrap())
     }
 

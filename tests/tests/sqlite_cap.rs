@@ -35,7 +35,7 @@ fn after_every_put_the_files_are_within_the_cap() {
     for size in [Some(1024), Some(1950), Some(16 << 10), Some(256 << 10), None] {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("cache.db");
-        let store = SqliteStore::open(&path, SqliteOptions::new().max_bytes(CAP)).unwrap();
+        let store = SqliteStore::open(&path, SqliteOptions::default().with_max_bytes(CAP)).unwrap();
         let mut evicted = 0;
         let mut written = 0;
         for n in 0.. {
@@ -69,7 +69,7 @@ fn what_is_removed_is_given_back_to_the_file_system() {
         }
         assert!(len(&path, "") > 10 << 20);
     };
-    let store = SqliteStore::open(&path, SqliteOptions::new()).unwrap();
+    let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
     fill(&store);
     store.clear().unwrap();
     assert!(len(&path, "") + len(&path, "-wal") <= FILE_OVERHEAD, "{} bytes are left", len(&path, ""));
@@ -82,10 +82,10 @@ fn what_is_removed_is_given_back_to_the_file_system() {
     assert!(len(&path, "") <= 100_000 + FILE_OVERHEAD, "{} bytes are left", len(&path, ""));
 
     // Opened with a smaller cap, it shrinks with the next put.
-    let store = SqliteStore::open(&path, SqliteOptions::new()).unwrap();
+    let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
     fill(&store);
     store.close().unwrap();
-    let store = SqliteStore::open(&path, SqliteOptions::new().max_bytes(1_000_000)).unwrap();
+    let store = SqliteStore::open(&path, SqliteOptions::default().with_max_bytes(1_000_000)).unwrap();
     store.put(b"k", &artifact(b"k", 1, 1000)).unwrap();
     check(&path, 1_000_000);
     assert_eq!(prove(b"k", &store.get(b"k").hit().unwrap()), 1);
@@ -98,7 +98,8 @@ fn the_largest_entry_fits() {
     for (key_len, cap) in [(10, 100_000), (10, 20_000_000), (300_000, 2_000_000), (10, 400)] {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("cache.db");
-        let store = SqliteStore::open(&path, SqliteOptions::new().limits(Limits::bytes(cap))).unwrap();
+        let store =
+            SqliteStore::open(&path, SqliteOptions::default().with_limits(Limits::bytes(cap))).unwrap();
         let key = vec![b'k'; key_len];
         let fits = |len: u64| store.put(&key, &artifact(&key, len, len as usize)).is_ok();
         let (mut largest, mut too_large) = (0, cap);

@@ -24,7 +24,7 @@ fn place() -> (tempfile::TempDir, PathBuf) {
 }
 
 fn open(path: &Path) -> SqliteStore {
-    SqliteStore::open(path, SqliteOptions::new()).unwrap()
+    SqliteStore::open(path, SqliteOptions::default()).unwrap()
 }
 
 fn beside(path: &Path, suffix: &str) -> PathBuf {
@@ -289,7 +289,7 @@ fn another_applications_database_is_left_alone_to_the_byte() {
         let (_directory, path) = place();
         Connection::open(&path).unwrap().execute_batch(setup).unwrap();
         let before = image(&path);
-        let error = SqliteStore::open(&path, SqliteOptions::new()).unwrap_err();
+        let error = SqliteStore::open(&path, SqliteOptions::default()).unwrap_err();
         assert!(error.is_wrong_kind() && error.to_string().contains("name another file"), "{error}");
         let after: Vec<_> =
             image_without_index(&path).into_iter().filter(|(_, bytes)| !bytes.is_empty()).collect();
@@ -314,7 +314,7 @@ fn a_schema_that_was_tampered_with_is_set_aside() {
 #[test]
 fn a_wrong_total_and_a_missing_envelope_heal() {
     let (_directory, path) = place();
-    let store = SqliteStore::open(&path, SqliteOptions::new().max_bytes(1 << 20)).unwrap();
+    let store = SqliteStore::open(&path, SqliteOptions::default().with_max_bytes(1 << 20)).unwrap();
     for total in [i64::MAX, -1_000_000, 1 << 40] {
         Connection::open(&path).unwrap().execute("UPDATE total SET bytes = ?1", [total]).unwrap();
         store.put(b"a", &artifact(b"a", 1, 5000)).unwrap();

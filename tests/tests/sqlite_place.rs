@@ -21,11 +21,11 @@ use warmstart_tests::{
 const STRANGER: u32 = 54_321;
 
 fn refused(path: &Path) -> OpenError {
-    SqliteStore::open(path, SqliteOptions::new()).expect_err("it was opened")
+    SqliteStore::open(path, SqliteOptions::default()).expect_err("it was opened")
 }
 
 fn open(path: &Path) -> SqliteStore {
-    SqliteStore::open(path, SqliteOptions::new()).unwrap()
+    SqliteStore::open(path, SqliteOptions::default()).unwrap()
 }
 
 fn mode(path: impl AsRef<Path>) -> u32 {
@@ -129,8 +129,9 @@ fn what_is_made_is_for_its_owner_alone_whatever_the_umask() {
         let path = directory.path().join("cache.db");
         Command::new("sh")
             .args(["-c", &format!("umask {umask}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_worker")])
-            .args(["put", "--abort", "--count", "1", "--store", "sqlite", "--path"])
+            .args(["--store", "sqlite", "--path"])
             .arg(&path)
+            .args(["put", "--abort", "--count", "1"])
             .output()
             .unwrap();
         assert_eq!(["", "-wal", "-shm"].map(|suffix| mode(beside(&path, suffix))), [0o600; 3], "{umask}");

@@ -17,12 +17,12 @@ use warmstart_tests::proof::{artifact, numbered_key, prove};
 
 fn worker(command: &str, path: &Path) -> Command {
     let mut worker = Command::new(env!("CARGO_BIN_EXE_worker"));
-    worker.args([command, "--store", "sqlite", "--path"]).arg(path).stdout(Stdio::piped());
+    worker.args(["--store", "sqlite", "--path"]).arg(path).arg(command).stdout(Stdio::piped());
     worker
 }
 
 fn patient() -> SqliteOptions {
-    SqliteOptions::new().busy_timeout(Duration::from_secs(10))
+    SqliteOptions::default().with_patience(Duration::from_secs(10))
 }
 
 /// The numbers that a worker said it had stored.
@@ -104,7 +104,7 @@ fn the_cap_holds_for_all_processes_together() {
         assert_eq!(stored(&mut child).len(), 150);
         assert!(child.wait().unwrap().success());
     }
-    let store = SqliteStore::open(&path, patient().max_bytes(CAP)).unwrap();
+    let store = SqliteStore::open(&path, patient().with_max_bytes(CAP)).unwrap();
     let total = store.total_bytes().unwrap();
     assert!((CAP - 120_000..=CAP).contains(&total), "{total}");
     assert!(std::fs::metadata(&path).unwrap().len() <= CAP + (64 << 10));
@@ -156,7 +156,7 @@ fn the_cap_survives_the_death_of_processes() {
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    let store = SqliteStore::open(&path, patient().max_bytes(400_000)).unwrap();
+    let store = SqliteStore::open(&path, patient().with_max_bytes(400_000)).unwrap();
     store.put(b"k", &artifact(b"k", 1, 100)).unwrap();
     assert!(store.total_bytes().unwrap() <= 400_000);
     store.close().unwrap();

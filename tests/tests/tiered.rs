@@ -80,7 +80,7 @@ fn what_is_hot_in_memory_is_not_evicted_from_files() {
 #[test]
 fn what_is_hot_in_memory_is_not_evicted_from_sqlite() {
     let directory = tempfile::tempdir().unwrap();
-    let options = SqliteOptions::new().limits(Limits { max_entries: Some(3), max_bytes: None });
+    let options = SqliteOptions::default().with_limits(Limits { max_entries: Some(3), max_bytes: None });
     let path = directory.path().join("cache.db");
     what_is_hot_in_memory_is_not_evicted_behind_it(SqliteStore::open(path, options).unwrap());
 }

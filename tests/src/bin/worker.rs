@@ -1,27 +1,48 @@
 //! Another process that works on a store, for the tests of several processes.
 
-use std::{error::Error, io::Write, path::PathBuf};
+use std::{
+    convert::Infallible,
+    error::Error,
+    fs::OpenOptions,
+    io::Write,
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
 
 use clap::{Parser, Subcommand, ValueEnum};
 use warmstart::{
-    Limits, Lookup, Store,
-    store::{SqliteOptions, SqliteStore},
+    Cache, Limits, Lookup, Reason, Store,
+    store::{FileOptions, FileStore, SqliteOptions, SqliteStore},
 };
-use warmstart_tests::proof::{artifact, numbered_key, numbered_len, prove};
+use warmstart_tests::proof::{artifact, numbered_key, numbered_len, payload, prove};
 
 #[derive(Debug, Parser)]
 #[command(about)]
 struct Arguments {
+    /// The kind of store.
+    #[arg(long)]
+    store: Kind,
+    /// Where it is.
+    #[arg(long)]
+    path: PathBuf,
+    /// The most bytes.
+    #[arg(long, global = true)]
+    max_bytes: Option<u64>,
     #[command(subcommand)]
-    command: Command,
+    work: Work,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Kind {
+    Files,
+    Sqlite,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum Work {
     /// Stores artifacts and says which, one number a line, each as soon as it is stored.
     Put {
-        #[command(flatten)]
-        place: Place,
         /// Worker SEED stores the artifacts numbered from SEED * 1,000,000.
         #[arg(long, default_value_t = 0)]
         seed: u64,
@@ -37,8 +58,6 @@ enum Command {
     },
     /// Looks artifacts up, proves those that are found, and says how many those were.
     Get {
-        #[command(flatten)]
-        place: Place,
         /// As for `put`.
         #[arg(long, default_value_t = 0)]
         seed: u64,
@@ -46,70 +65,143 @@ enum Command {
         #[arg(long)]
         count: u64,
     },
-}
-
-/// Where the store is, and of which kind.
-#[derive(Debug, clap::Args)]
-struct Place {
-    /// The kind of store.
-    #[arg(long)]
-    store: Kind,
-    /// Where it is.
-    #[arg(long)]
-    path: PathBuf,
-    /// The most bytes.
-    #[arg(long)]
-    max_bytes: Option<u64>,
-    /// How long a lock is waited for.
-    #[arg(long, default_value_t = 10_000)]
-    busy_ms: u64,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Kind {
-    Sqlite,
-}
-
-impl Place {
-    fn open(&self) -> Result<Box<dyn Store>, Box<dyn Error>> {
-        let limits = Limits { max_bytes: self.max_bytes, max_entries: None };
-        Ok(match self.store {
-            Kind::Sqlite => {
-                let patience = std::time::Duration::from_millis(self.busy_ms);
-                let options = SqliteOptions::new().limits(limits).busy_timeout(patience);
-                Box::new(SqliteStore::open(&self.path, options)?)
-            }
-        })
-    }
+    /// Puts and gets artifacts of random sizes under the keys 0 to 199, and proves what it gets.
+    Churn {
+        #[arg(long)]
+        seed: u64,
+        /// How many operations.
+        #[arg(long)]
+        count: u64,
+        /// The largest payload in bytes.
+        #[arg(long, default_value_t = 16384)]
+        len: usize,
+        /// Clears the store once in so many operations.
+        #[arg(long)]
+        clear_every: Option<u64>,
+    },
+    /// Builds the keys from 0 on through the one call; every build adds a line with its key to a log.
+    Build {
+        #[arg(long)]
+        log: PathBuf,
+        /// How many keys.
+        #[arg(long)]
+        keys: u64,
+        /// How long a build takes.
+        #[arg(long, default_value_t = 20)]
+        build_ms: u64,
+    },
+    /// Builds `outer`, whose builder needs `inner`, and says how many milliseconds that took.
+    Nest { outer: String, inner: String },
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut out = std::io::stdout();
-    match Arguments::parse().command {
-        Command::Put { place, seed, count, len, abort } => {
-            let store = place.open()?;
-            for n in (seed * 1_000_000..).take(usize::try_from(count).unwrap_or(usize::MAX)) {
-                let key = numbered_key(n);
-                store.put(&key, &artifact(&key, n, len.unwrap_or_else(|| numbered_len(n))))?;
-                writeln!(out, "{n}")?;
-            }
-            if abort {
-                std::process::abort();
-            }
-            store.close()?;
+    let Arguments { store, path, max_bytes, work } = Arguments::parse();
+    let limits = Limits { max_bytes, max_entries: None };
+    let patience = Duration::from_secs(20);
+    let store: Box<dyn Store> = match store {
+        Kind::Files => {
+            let options = FileOptions::default().with_limits(limits).with_patience(patience);
+            Box::new(FileStore::open(path, options)?)
         }
-        Command::Get { place, seed, count } => {
-            let store = place.open()?;
-            let mut hits = 0;
-            for n in seed * 1_000_000..seed * 1_000_000 + count {
-                let key = numbered_key(n);
-                if let Lookup::Hit(found) = store.get(&key) {
-                    assert_eq!(prove(&key, &found), n);
-                    hits += 1;
-                }
+        Kind::Sqlite => {
+            let options = SqliteOptions::default().with_limits(limits).with_patience(patience);
+            Box::new(SqliteStore::open(path, options)?)
+        }
+    };
+    match work {
+        Work::Put { seed, count, len, abort } => put(&*store, seed, count, len, abort)?,
+        Work::Get { seed, count } => get(&*store, seed, count)?,
+        Work::Churn { seed, count, len, clear_every } => churn(&*store, seed, count, len, clear_every)?,
+        Work::Build { log, keys, build_ms } => build(store, &log, keys, Duration::from_millis(build_ms)),
+        Work::Nest { outer, inner } => nest(store, &outer, &inner),
+    }
+    Ok(())
+}
+
+fn put(
+    store: &dyn Store,
+    seed: u64,
+    count: u64,
+    len: Option<usize>,
+    abort: bool,
+) -> Result<(), Box<dyn Error>> {
+    let mut out = std::io::stdout();
+    for n in (seed * 1_000_000..).take(usize::try_from(count).unwrap_or(usize::MAX)) {
+        let key = numbered_key(n);
+        store.put(&key, &artifact(&key, n, len.unwrap_or_else(|| numbered_len(n))))?;
+        writeln!(out, "{n}")?;
+    }
+    if abort {
+        std::process::abort();
+    }
+    Ok(store.close()?)
+}
+
+fn get(store: &dyn Store, seed: u64, count: u64) -> Result<(), Box<dyn Error>> {
+    let mut hits = 0;
+    for n in seed * 1_000_000..seed * 1_000_000 + count {
+        let key = numbered_key(n);
+        if let Lookup::Hit(found) = store.get(&key) {
+            assert_eq!(prove(&key, &found), n);
+            hits += 1;
+        }
+    }
+    println!("{hits}");
+    Ok(())
+}
+
+fn churn(
+    store: &dyn Store,
+    seed: u64,
+    count: u64,
+    len: usize,
+    clear_every: Option<u64>,
+) -> Result<(), Box<dyn Error>> {
+    let mut state = seed;
+    for n in 0..count {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let key = numbered_key((state >> 33) % 200);
+        if state >> 63 == 0 {
+            if let Some(found) = store.get(&key).hit() {
+                let _ = prove(&key, &found);
             }
-            writeln!(out, "{hits}")?;
+        } else {
+            let len = usize::try_from(state >> 20)? % len;
+            match store.put(&key, &artifact(&key, state, len)) {
+                // Busy is an answer; anything else is not, on a disk that works.
+                Ok(_) | Err(Reason::Busy) => {}
+                Err(reason) => return Err(reason.into()),
+            }
+        }
+        if clear_every.is_some_and(|every| n % every == every - 1) {
+            store.clear()?;
         }
     }
     Ok(())
+}
+
+fn build(store: Box<dyn Store>, log: &Path, keys: u64, takes: Duration) {
+    let cache = Cache::new(store);
+    for n in 0..keys {
+        let key = numbered_key(n);
+        let Ok(fetched) = cache.get_or_build(&*key, || {
+            thread::sleep(takes);
+            let mut log = OpenOptions::new().create(true).append(true).open(log).expect("the log opens");
+            log.write_all(format!("{n}\n").as_bytes()).expect("the log is written");
+            Ok::<_, Infallible>(payload(&key, 1, 1000))
+        });
+        assert_eq!(prove(&key, fetched.artifact()), 1);
+    }
+}
+
+fn nest(store: Box<dyn Store>, outer: &str, inner: &str) {
+    let cache = Cache::new(store);
+    let started = Instant::now();
+    let Ok(_) = cache.get_or_build(outer, || {
+        // Long enough for the other process to be in its own outer build by now.
+        thread::sleep(Duration::from_millis(300));
+        let Ok(_) = cache.get_or_build(inner, || Ok::<_, Infallible>(vec![1]));
+        Ok::<_, Infallible>(vec![2])
+    });
+    println!("{}", started.elapsed().as_millis());
 }

@@ -61,7 +61,7 @@ impl Database {
     /// Opens the database at `place`; makes it if it is missing, rebuilds it if an older version made it, and sets it
     /// aside if it is damaged.
     pub(super) fn open(place: &Place, options: &SqliteOptions) -> Result<Self, Fault> {
-        let deadline = Instant::now() + options.busy_timeout;
+        let deadline = Instant::now() + options.patience;
         let mut set_aside = false;
         loop {
             match Self::open_once(place, options) {
@@ -287,7 +287,7 @@ impl Database {
             // A hit does not wait for a lock. If it cannot be had, the uses are kept for the next time.
             let _ = self.connection.busy_timeout(Duration::ZERO);
             let _ = self.flush();
-            let _ = self.connection.busy_timeout(self.options.busy_timeout);
+            let _ = self.connection.busy_timeout(self.options.patience);
         }
     }
 
@@ -309,7 +309,7 @@ fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection, Fault> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let connection = Connection::open_with_flags(path, flags)?;
-    connection.busy_timeout(options.busy_timeout)?;
+    connection.busy_timeout(options.patience)?;
     prepare(&connection)?;
     Ok(connection)
 }

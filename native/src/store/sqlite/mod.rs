@@ -56,11 +56,11 @@ use crate::error::OpenError;
 ///
 /// let directory = tempfile::tempdir()?;
 /// let path = directory.path().join("kernels.db");
-/// let store = SqliteStore::open(&path, SqliteOptions::new().max_bytes(1 << 30))?;
+/// let store = SqliteStore::open(&path, SqliteOptions::default().with_max_bytes(1 << 30))?;
 /// store.put(b"k", &Artifact::new(vec![1, 2, 3]))?;
 /// store.close()?;
 ///
-/// let store = SqliteStore::open(&path, SqliteOptions::new().max_bytes(1 << 30))?;
+/// let store = SqliteStore::open(&path, SqliteOptions::default().with_max_bytes(1 << 30))?;
 /// assert_eq!(store.get(b"k").hit().unwrap().payload(), [1, 2, 3]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -112,7 +112,7 @@ impl SqliteStore {
     /// ```
     /// # use warmstart::{Artifact, Store, store::{SqliteOptions, SqliteStore}};
     /// # let directory = tempfile::tempdir()?;
-    /// let store = SqliteStore::open(directory.path().join("db"), SqliteOptions::new())?;
+    /// let store = SqliteStore::open(directory.path().join("db"), SqliteOptions::default())?;
     /// assert_eq!(store.total_bytes()?, 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

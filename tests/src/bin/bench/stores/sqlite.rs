@@ -24,7 +24,7 @@ pub(super) fn rows(plan: &Plan) -> Rows {
     for (label, size) in SIZES {
         let entries = (BYTES / size).min(1000);
         let keys: Vec<Key> = (0..entries).map(|n| Key::digest(&n.to_le_bytes())).collect();
-        let store = SqliteStore::open(disk.path(&format!("{label}.db")), SqliteOptions::new())?;
+        let store = SqliteStore::open(disk.path(&format!("{label}.db")), SqliteOptions::default())?;
         let floor = Connection::open(disk.path(&format!("{label}-floor.db")))?;
         floor.execute_batch(
             "PRAGMA page_size = 4096; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;
