@@ -2,7 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`conformance`] | the suite that every store passes |
+//! | [`mod@conformance`] | the suite that every store passes |
 //! | [`faulty`] | a disk that fails when it is told to |
 //! | [`mount`] | media that are full or read-only |
 //! | [`proof`] | artifacts that prove under which key they were written, and a clock that tells what it is told |

@@ -184,13 +184,14 @@ fn is_linked(file: &File) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc;
 
     /// A waits while B holds, and acquires the file that B has removed: it must not believe that to be the lock, or C,
     /// who finds no file, would hold it too.
     #[test]
     #[cfg(unix)]
     fn a_lock_whose_file_was_removed_is_not_held() {
+        use std::sync::mpsc;
+
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path();
         let name = Key::digest(b"k");

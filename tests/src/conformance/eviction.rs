@@ -1,6 +1,6 @@
 //! Which entry goes when, and what the cap counts.
 //!
-//! Entries here are [`LEN`] bytes of payload. Every store counts a little more for each, never 4% more; so a cap of
+//! Entries here are `LEN` bytes of payload. Every store counts a little more for each, never 4% more; so a cap of
 //! `n` and a half holds `n`.
 
 use std::sync::Arc;
