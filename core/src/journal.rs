@@ -214,9 +214,9 @@ impl<S: BuildHasher> Accounts<S> {
         self.lru.peek(name).map(|(_, size)| size)
     }
 
-    /// The sizes of all entries, added up.
+    /// The sizes of all entries, added up; [`u64::MAX`] if that is more.
     #[must_use]
-    pub const fn total_bytes(&self) -> u64 {
+    pub fn total_bytes(&self) -> u64 {
         self.lru.total_bytes()
     }
 

@@ -82,7 +82,8 @@ pub struct Lru<K, V, S> {
     oldest: u32,
     /// Head of the list of free nodes, linked through `older`.
     free: u32,
-    total_bytes: u64,
+    /// Wide enough for any number of sizes, so that what a journal claims cannot make it overflow.
+    total_bytes: u128,
     limits: Limits,
     hasher: S,
 }
@@ -138,10 +139,10 @@ impl<K: Hash + Eq, V, S: BuildHasher> Lru<K, V, S> {
         self.table.is_empty()
     }
 
-    /// The sizes of all entries, added up.
+    /// The sizes of all entries, added up; [`u64::MAX`] if that is more.
     #[must_use]
-    pub const fn total_bytes(&self) -> u64 {
-        self.total_bytes
+    pub fn total_bytes(&self) -> u64 {
+        saturate(self.total_bytes)
     }
 
     /// The entry of `key`, which becomes the newest.
@@ -181,8 +182,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> Lru<K, V, S> {
         K: Borrow<Q>,
     {
         let (entries, replaced) = self.peek(key).map_or((1, 0), |(_, size)| (0, size));
-        let bytes = (self.total_bytes - replaced).saturating_add(size);
-        !self.limits.exceeded_by(self.len() as u64 + entries, bytes)
+        let bytes = self.total_bytes - u128::from(replaced) + u128::from(size);
+        !self.limits.exceeded_by(self.len() as u64 + entries, saturate(bytes))
     }
 
     /// Adds an entry as the newest, or replaces the one of the same key, whose value is returned.
@@ -190,7 +191,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Lru<K, V, S> {
         if let Some(at) = self.find(&key) {
             self.move_to_front(at);
             let node = self.nodes.get_mut(at as usize)?;
-            self.total_bytes = (self.total_bytes - node.size).saturating_add(size);
+            self.total_bytes = self.total_bytes - u128::from(node.size) + u128::from(size);
             node.size = size;
             return node.entry.replace((key, value)).map(|(_, old)| old);
         }
@@ -198,7 +199,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Lru<K, V, S> {
         let Self { table, nodes, hasher, .. } = self;
         let hash = hash_of(hasher, nodes, at);
         table.insert_unique(hash, at, |&at| hash_of(hasher, nodes, at));
-        self.total_bytes = self.total_bytes.saturating_add(size);
+        self.total_bytes += u128::from(size);
         self.push_front(at);
         None
     }
@@ -288,7 +289,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Lru<K, V, S> {
         let size = node.size;
         node.older = self.free;
         self.free = at;
-        self.total_bytes -= size;
+        self.total_bytes -= u128::from(size);
         Some((key, value, size))
     }
 
@@ -332,6 +333,10 @@ impl<K, V, S> fmt::Debug for Lru<K, V, S> {
             .field("limits", &self.limits)
             .finish_non_exhaustive()
     }
+}
+
+fn saturate(bytes: u128) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 fn key_at<K: Borrow<Q>, V, Q: ?Sized>(nodes: &[Node<K, V>], at: u32) -> Option<&Q> {
@@ -394,6 +399,21 @@ mod tests {
         assert!(lru.fits(&1, 100) && !lru.fits(&2, 41));
         assert_eq!(lru.insert(1, 2, 30), Some(1));
         assert_eq!((lru.len(), lru.total_bytes()), (1, 30));
+    }
+
+    #[test]
+    fn sizes_that_no_medium_holds_are_added_and_subtracted_exactly() {
+        let mut lru = policy(Limits::bytes(100));
+        for key in 0..3 {
+            lru.insert(key, 0, u64::MAX);
+        }
+        assert_eq!(lru.total_bytes(), u64::MAX);
+        assert!(!lru.fits(&9, 1));
+        lru.insert(2, 0, 5);
+        lru.remove(&1);
+        lru.pop_oldest();
+        assert_eq!(lru.total_bytes(), 5);
+        assert!(lru.fits(&9, 95) && !lru.fits(&9, 96));
     }
 
     #[test]

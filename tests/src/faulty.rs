@@ -79,9 +79,9 @@ impl FaultyDisk {
 }
 
 impl Disk for FaultyDisk {
-    fn read(&self, path: &Path, limit: u64) -> io::Result<(Vec<u8>, FileFacts)> {
+    fn read(&self, path: &Path, wanted: &dyn Fn(&FileFacts) -> u64) -> io::Result<(Vec<u8>, FileFacts)> {
         self.check()?;
-        self.inner.read(path, limit)
+        self.inner.read(path, wanted)
     }
 
     fn create(&self, path: &Path, parts: &[&[u8]], durable: bool) -> io::Result<File> {

@@ -288,6 +288,38 @@ fn an_entry_that_others_may_have_written_is_never_read() {
     assert_eq!(store.get(b"k").hit().unwrap().payload(), [2; 100], "a put heals it");
 }
 
+/// Sparse files of a size that no memory holds.
+#[test]
+fn files_of_absurd_length_take_neither_memory_nor_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("cache");
+    let store = open(&root);
+    for sparse in [entry_path(&root, b"k"), root.join("journal")] {
+        store.put(b"k", &artifact(1, 100)).unwrap();
+        let file = fs::OpenOptions::new().write(true).open(sparse).unwrap();
+        file.set_len(1 << 40).unwrap();
+        drop(file);
+        let started = Instant::now();
+        let _ = store.get(b"k");
+        store.put(b"k", &artifact(2, 100)).unwrap();
+        assert_eq!(open(&root).get(b"k").hit().unwrap().payload(), [2; 100]);
+        assert!(started.elapsed() < Duration::from_secs(2));
+        assert_eq!(store.total_bytes().unwrap(), bytes_of_entries(&root));
+    }
+}
+
+#[test]
+fn an_entry_of_many_mebibytes_is_served_and_a_damaged_one_is_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let path = entry_path(directory.path(), b"k");
+    store.put(b"k", &artifact(1, 40 << 20)).unwrap();
+    assert_eq!(store.get(b"k").hit().unwrap().payload().len(), 40 << 20);
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(39 << 20).unwrap();
+    assert!(store.get(b"k").miss().is_some_and(Reason::is_damage));
+    assert!(!path.exists());
+}
+
 #[test]
 fn a_directory_of_a_newer_version_is_left_alone() {
     let directory = tempfile::tempdir().unwrap();

@@ -67,12 +67,12 @@ impl Default for LocalDisk {
 }
 
 impl Disk for LocalDisk {
-    fn read(&self, path: &Path, limit: u64) -> io::Result<(Vec<u8>, FileFacts)> {
+    fn read(&self, path: &Path, wanted: &dyn Fn(&FileFacts) -> u64) -> io::Result<(Vec<u8>, FileFacts)> {
         let file = options().read(true).open(path)?;
         let facts = self.describe(&file.metadata()?);
         let mut bytes = Vec::new();
         if facts.is_readable() {
-            let len = facts.len.min(limit);
+            let len = facts.len.min(wanted(&facts));
             // A length that memory cannot hold is a miss, not an abort.
             bytes.try_reserve_exact(usize::try_from(len).unwrap_or(usize::MAX))?;
             file.take(len).read_to_end(&mut bytes)?;

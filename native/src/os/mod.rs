@@ -27,11 +27,12 @@ pub(crate) const NO_FOLLOW: i32 =
 
 /// What the file store asks of a file system. No call follows a link in the last part of a path.
 pub trait Disk: Debug + Send + Sync {
-    /// Reads at most the first `limit` bytes of a file. Where [`FileFacts::is_readable`] says no, nothing is read.
+    /// Reads as many of a file's first bytes as `wanted` says when it is told about the file. Where
+    /// [`FileFacts::is_readable`] says no, nothing is read.
     ///
     /// # Errors
     /// As the system reports.
-    fn read(&self, path: &Path, limit: u64) -> io::Result<(Vec<u8>, FileFacts)>;
+    fn read(&self, path: &Path, wanted: &dyn Fn(&FileFacts) -> u64) -> io::Result<(Vec<u8>, FileFacts)>;
 
     /// Creates a file that must not exist, for its owner only, writes `parts` one after the other and, if `durable`,
     /// waits until they are on the medium. Closing the file is left to the caller, for when nobody waits.

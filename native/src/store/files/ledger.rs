@@ -27,6 +27,10 @@ use crate::{
 /// A journal this long, in bytes, is loaded, and made anew if it is worth it, even by one who only reads entries.
 const LONG: u64 = 4 << 20;
 
+/// A journal longer than this, in bytes, is made anew instead of being read: four million records, more than any
+/// directory has a use for.
+const LONGEST: u64 = 256 << 20;
+
 /// How often a journal that somebody else replaces under way is opened again.
 const ATTEMPTS: usize = 16;
 
@@ -72,7 +76,7 @@ impl Ledger {
     /// Whether the journal can be used: `Err(ReadOnly)` on a read-only medium, `Err(NewerVersion)` if a newer version
     /// of warmstart keeps this directory.
     pub(super) fn probe(&self) -> Result<(), Reason> {
-        let (head, facts) = match self.disk.read(self.layout.journal(), journal::HEADER_LEN as u64) {
+        let (head, facts) = match self.disk.read(self.layout.journal(), &|_| journal::HEADER_LEN as u64) {
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::NotFound => (Vec::new(), self.open_log()?.1),
             // A link: opening the log removes it.
@@ -228,6 +232,9 @@ impl LockedLedger<'_> {
         if len < start {
             return Err(Reason::Truncated);
         }
+        if len > LONGEST {
+            return Err(Reason::TooLong);
+        }
         let log = self.state.log.as_ref().ok_or(Reason::Unavailable)?;
         let fresh = read_range(log, start, len).map_err(|error| reason_of(&error))?;
         let mut records = fresh.as_slice();
@@ -316,7 +323,7 @@ impl Drop for LockedLedger<'_> {
 }
 
 fn journal_is_newer(disk: &dyn Disk, layout: &Layout) -> bool {
-    disk.read(layout.journal(), journal::HEADER_LEN as u64)
+    disk.read(layout.journal(), &|_| journal::HEADER_LEN as u64)
         .is_ok_and(|(head, _)| journal::check_header(&head) == Err(Reason::NewerVersion))
 }
 

@@ -34,6 +34,9 @@ use crate::{
 use layout::Layout;
 use ledger::{Ledger, LockedLedger};
 
+/// The header of a file longer than this, in bytes, is looked at before the rest is read.
+const LARGE: u64 = 16 << 20;
+
 /// How often a put is begun again when somebody removes the directory, or a temp file, under its feet.
 const ATTEMPTS: usize = 4;
 
@@ -136,11 +139,25 @@ impl FileStore {
         let name = Key::digest(key);
         let path = self.layout.entry(&name);
         let disk = &*self.options.disk;
-        let (bytes, facts) = retry_sharing(disk, || disk.read(&path, u64::MAX)).map_err(|error| {
-            if disk.is_sharing_violation(&error) { Reason::Busy } else { reason_of_read(&error) }
-        })?;
+        let read = |wanted: &dyn Fn(&FileFacts) -> u64| {
+            retry_sharing(disk, || disk.read(&path, wanted)).map_err(|error| {
+                if disk.is_sharing_violation(&error) { Reason::Busy } else { reason_of_read(&error) }
+            })
+        };
+        let header_of_large = |facts: &FileFacts| match facts.len {
+            ..=LARGE => facts.len,
+            _ => envelope::HEADER_LEN as u64,
+        };
+        let (mut bytes, mut facts) = read(&header_of_large)?;
         if !facts.is_readable() {
             return Err(Reason::Untrusted);
+        }
+        // Memory for a large file is only taken once its header says that it is an entry of this length.
+        if facts.len > LARGE {
+            match envelope::Layout::parse(&bytes, facts.len) {
+                Ok(_) | Err(Reason::NewerVersion) => (bytes, facts) = read(&|facts| facts.len)?,
+                Err(_) => {}
+            }
         }
         match envelope::decode(bytes, key) {
             Ok(artifact) => {
@@ -290,7 +307,7 @@ impl FileStore {
     /// Whether the entry at `path` is whole by header and length.
     fn is_whole(&self, path: &Path) -> Result<(Result<(), Reason>, FileFacts), Reason> {
         let disk = &*self.options.disk;
-        let (head, facts) = retry_sharing(disk, || disk.read(path, envelope::HEADER_LEN as u64))
+        let (head, facts) = retry_sharing(disk, || disk.read(path, &|_| envelope::HEADER_LEN as u64))
             .map_err(|error| reason_of_read(&error))?;
         if !facts.is_readable() {
             return Ok((Err(Reason::Untrusted), facts));
