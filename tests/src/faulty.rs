@@ -5,14 +5,16 @@ use std::{
     fmt,
     fs::File,
     io,
+    ops::Range,
     path::Path,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicI32, AtomicU64, Ordering::SeqCst},
     },
+    time::Duration,
 };
 
-use warmstart::os::{Disk, FileFacts, LocalDisk};
+use warmstart::os::{Disk, FileFacts, LocalDisk, LogState};
 
 /// The real disk, with a call that fails, or several in a row.
 #[derive(Debug, Default)]
@@ -130,6 +132,26 @@ impl Disk for FaultyDisk {
             return Err(error);
         }
         self.inner.append(log, bytes)
+    }
+
+    fn make_directory(&self, path: &Path) -> io::Result<()> {
+        self.check()?;
+        self.inner.make_directory(path)
+    }
+
+    fn read_log(&self, log: &File, range: Range<u64>) -> io::Result<Vec<u8>> {
+        self.check()?;
+        self.inner.read_log(log, range)
+    }
+
+    fn log_state(&self, log: &File) -> io::Result<LogState> {
+        self.check()?;
+        self.inner.log_state(log)
+    }
+
+    fn lock(&self, file: &File, patience: Duration) -> io::Result<()> {
+        self.check()?;
+        self.inner.lock(file, patience)
     }
 
     fn is_sharing_violation(&self, error: &io::Error) -> bool {

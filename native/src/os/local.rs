@@ -3,11 +3,13 @@
 use std::{
     ffi::OsStr,
     fs::{self, File, Metadata, OpenOptions},
-    io::{self, IoSlice, Read, Write},
+    io::{self, IoSlice, Read, Seek, SeekFrom, Write},
+    ops::Range,
     path::Path,
+    time::Duration,
 };
 
-use super::{Disk, FileFacts, FileKind};
+use super::{Disk, FileFacts, FileKind, LogState};
 
 /// The file system of this machine.
 #[derive(Clone, Copy, Debug)]
@@ -117,12 +119,42 @@ impl Disk for LocalDisk {
         Ok(())
     }
 
+    fn make_directory(&self, path: &Path) -> io::Result<()> {
+        #[cfg_attr(not(unix), expect(unused_mut, reason = "only Unix has a mode to set"))]
+        let mut builder = fs::DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        match builder.create(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            result => result,
+        }
+    }
+
     fn open_log(&self, path: &Path) -> io::Result<File> {
         options().read(true).append(true).create(true).open(path)
     }
 
     fn append(&self, mut log: &File, bytes: &[u8]) -> io::Result<()> {
         log.write_all(bytes)
+    }
+
+    fn read_log(&self, mut log: &File, range: Range<u64>) -> io::Result<Vec<u8>> {
+        let len = range.end.saturating_sub(range.start);
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(usize::try_from(len).unwrap_or(usize::MAX))?;
+        // Appending does not depend on where the file's cursor is.
+        log.seek(SeekFrom::Start(range.start))?;
+        log.take(len).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn log_state(&self, log: &File) -> io::Result<LogState> {
+        let metadata = log.metadata()?;
+        Ok(LogState { len: metadata.len(), is_linked: super::is_linked(&metadata) })
+    }
+
+    fn lock(&self, file: &File, patience: Duration) -> io::Result<()> {
+        super::lock_within(file, patience)
     }
 }
 

@@ -14,6 +14,7 @@ use std::{
     fmt::Debug,
     fs::File,
     io,
+    ops::Range,
     path::Path,
     time::{Duration, Instant},
 };
@@ -71,6 +72,12 @@ pub trait Disk: Debug + Send + Sync {
     /// As the system reports.
     fn list(&self, directory: &Path, visit: &mut dyn FnMut(&OsStr)) -> io::Result<()>;
 
+    /// Makes a directory, for its owner only, unless there is one.
+    ///
+    /// # Errors
+    /// As the system reports.
+    fn make_directory(&self, path: &Path) -> io::Result<()>;
+
     /// Opens a file for reading and appending, and creates it, for its owner only, if there is none.
     ///
     /// # Errors
@@ -83,11 +90,38 @@ pub trait Disk: Debug + Send + Sync {
     /// As the system reports. Some of the bytes may have been written then.
     fn append(&self, log: &File, bytes: &[u8]) -> io::Result<()>;
 
+    /// Reads `range` of a file that [`open_log`](Self::open_log) opened, or as much of it as there is.
+    ///
+    /// # Errors
+    /// As the system reports.
+    fn read_log(&self, log: &File, range: Range<u64>) -> io::Result<Vec<u8>>;
+
+    /// How long such a file is, and whether a name still leads to it.
+    ///
+    /// # Errors
+    /// As the system reports.
+    fn log_state(&self, log: &File) -> io::Result<LogState>;
+
+    /// Waits for the OS lock on a file, at most for `patience`. Death releases such a lock, a stopped process does not.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] if it did not come in time, or what the system reports.
+    fn lock(&self, file: &File, patience: Duration) -> io::Result<()>;
+
     /// Whether an error says that somebody else has the file open just now, as only Windows does.
     fn is_sharing_violation(&self, error: &io::Error) -> bool {
         // ERROR_ACCESS_DENIED, ERROR_SHARING_VIOLATION, ERROR_LOCK_VIOLATION
         cfg!(windows) && matches!(error.raw_os_error(), Some(5 | 32 | 33))
     }
+}
+
+/// What is known about a file that is open for appending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogState {
+    /// Its length in bytes.
+    pub len: u64,
+    /// Whether a name still leads to it.
+    pub is_linked: bool,
 }
 
 /// What is known about a file.
@@ -148,7 +182,7 @@ pub fn reason_of(error: &io::Error) -> Reason {
 ///
 /// # Errors
 /// [`io::ErrorKind::WouldBlock`] if it did not come in time, or what the system reports.
-pub fn lock_within(file: &File, patience: Duration) -> io::Result<()> {
+pub(crate) fn lock_within(file: &File, patience: Duration) -> io::Result<()> {
     let mut deadline = None;
     for attempt in 0u32.. {
         match file.try_lock() {

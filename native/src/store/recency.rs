@@ -28,6 +28,10 @@ struct Uses<K> {
     last: HashMap<K, u64, RandomState>,
 }
 
+/// Uses that were taken to be written down, the earliest first.
+#[derive(Debug)]
+pub(super) struct Batch<K>(Vec<(u64, K)>);
+
 impl<K: Hash + Eq> Recency<K> {
     /// Notes a use; says whether it is time to write the uses down. Takes memory only for the first use of an entry.
     pub(super) fn note<Q: Hash + Eq + ?Sized>(&self, name: &Q, own: impl FnOnce(&Q) -> K) -> bool
@@ -41,30 +45,44 @@ impl<K: Hash + Eq> Recency<K> {
             *last = order;
             return false;
         }
-        if uses.last.len() < MOST {
-            uses.last.insert(own(name), order);
+        if uses.last.len() >= MOST {
+            return false;
         }
+        uses.last.insert(own(name), order);
         uses.last.len().is_multiple_of(BATCH)
     }
 
-    /// Takes the uses, the earliest first.
-    pub(super) fn take(&self) -> Vec<K> {
+    /// Takes the uses.
+    pub(super) fn take(&self) -> Batch<K> {
         let last = mem::take(&mut self.lock().last);
         let mut uses: Vec<(u64, K)> = last.into_iter().map(|(name, order)| (order, name)).collect();
         uses.sort_unstable_by_key(|(order, _)| *order);
-        uses.into_iter().map(|(_, name)| name).collect()
+        Batch(uses)
     }
 
-    /// Takes uses back that could not be written down, as if they were older than those noted since.
-    pub(super) fn give_back(&self, names: Vec<K>) {
+    /// Takes uses back that could not be written down. A use noted since counts instead of an earlier one.
+    pub(super) fn give_back(&self, batch: Batch<K>) {
         let mut uses = self.lock();
-        for name in names {
-            uses.last.entry(name).or_insert(0);
+        for (order, name) in batch.0 {
+            if uses.last.len() < MOST {
+                uses.last.entry(name).or_insert(order);
+            }
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Uses<K>> {
         self.uses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K> Batch<K> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The names of what was used, the earliest use first.
+    pub(super) fn names(&self) -> impl Iterator<Item = &K> {
+        self.0.iter().map(|(_, name)| name)
     }
 }
 
@@ -82,21 +100,39 @@ mod tests {
         recency.note(&n, |n| *n)
     }
 
+    fn taken(recency: &Recency<usize>) -> Vec<usize> {
+        recency.take().names().copied().collect()
+    }
+
     #[test]
     fn the_last_use_counts() {
         let recency = Recency::default();
         for n in [1, 2, 3, 1] {
             assert!(!note(&recency, n));
         }
-        assert_eq!(recency.take(), [2, 3, 1]);
-        assert!(recency.take().is_empty());
+        assert_eq!(taken(&recency), [2, 3, 1]);
+        assert_eq!(taken(&recency), []);
     }
 
     #[test]
-    fn a_batch_is_due_when_it_is_full_and_memory_is_bounded() {
+    fn what_is_given_back_keeps_its_order_behind_later_uses() {
         let recency = Recency::default();
-        let due = (0..2 * MOST).filter(|n| note(&recency, *n)).count();
-        assert!(due >= MOST / BATCH);
-        assert_eq!(recency.take().len(), MOST);
+        for n in [1, 2, 3] {
+            note(&recency, n);
+        }
+        let batch = recency.take();
+        note(&recency, 2);
+        note(&recency, 4);
+        recency.give_back(batch);
+        assert_eq!(taken(&recency), [1, 3, 2, 4]);
+    }
+
+    #[test]
+    fn a_batch_is_due_when_it_has_filled_and_never_while_memory_is_full() {
+        let recency = Recency::default();
+        let due = (0..MOST).filter(|n| note(&recency, *n)).count();
+        assert_eq!(due, MOST / BATCH);
+        assert!((0..2 * MOST).all(|n| !note(&recency, n)), "a full list is not written down at every use");
+        assert_eq!(taken(&recency).len(), MOST);
     }
 }

@@ -45,7 +45,7 @@ impl<S: Store> TieredStore<S> {
 
     fn pass_uses_on(&self) {
         let uses = self.unseen.take();
-        let keys: Vec<&[u8]> = uses.iter().map(|key| &**key).collect();
+        let keys: Vec<&[u8]> = uses.names().map(|key| &**key).collect();
         self.back.touch(&keys);
     }
 }

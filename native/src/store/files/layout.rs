@@ -1,77 +1,65 @@
 //! Where things are in a cache directory, and whether it may be used at all.
 
 use std::{
-    collections::HashMap,
-    fs::{self, DirBuilder, File},
     io,
     path::{Path, PathBuf},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::Duration,
 };
 
 use warmstart_core::{key::Key, reason::Reason};
 
+use super::temps::Temps;
 use crate::{
     error::{OpenError, Problem},
     os::{Disk, FileFacts, FileKind, reason_of},
 };
 
-/// Where locks are not to be had, a temp file this old belongs to nobody.
-const STALE_AFTER: Duration = Duration::from_secs(3600);
-
 /// Tells backup programs to pass the directory over. See the Cache Directory Tagging Specification.
 const TAG_FILE: &str = "CACHEDIR.TAG";
-const TAG: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55\n# A cache made by warmstart. Removing it costs time only.\n";
+const TAG: &[u8] =
+    b"Signature: 8a477f597d28d172789f06886806bc55\n# A cache made by warmstart. Removing it costs time only.\n";
 
 /// The paths of a cache directory.
 #[derive(Debug)]
 pub(super) struct Layout {
     root: PathBuf,
     entries: PathBuf,
-    temps: PathBuf,
     locks: PathBuf,
     journal: PathBuf,
-    /// Begins the names of this handle's temp files, so that no other handle makes the same.
-    handle: String,
-    counter: AtomicU64,
-    /// The handle's own file in `tmp/`, locked for as long as the handle lives.
-    alive: Mutex<Option<File>>,
-    shows_life: AtomicBool,
+    pub(super) temps: Temps,
 }
 
 impl Layout {
+    /// Of the directory that `root` leads to now: a later change of the working directory changes nothing.
     pub(super) fn new(root: &Path) -> Self {
-        use std::hash::{BuildHasher, Hasher, RandomState};
-
-        let random = RandomState::new().build_hasher().finish();
+        let root = std::path::absolute(root).unwrap_or_else(|_| root.to_path_buf());
         Self {
-            root: root.to_path_buf(),
             entries: root.join("entries"),
-            temps: root.join("tmp"),
             locks: root.join("locks"),
             journal: root.join("journal"),
-            handle: format!("{}-{random:016x}", std::process::id()),
-            counter: AtomicU64::new(0),
-            alive: Mutex::new(None),
-            shows_life: AtomicBool::new(false),
+            temps: Temps::new(root.join("tmp")),
+            root,
         }
     }
 
-    /// Makes the directories that are missing, for the owner only, and checks those that are there.
+    /// Makes the directories that are missing, for the owner only, and checks those that are there. If `durable`, waits
+    /// until the medium has what was made.
     ///
     /// `Ok(Some(reason))` says that the medium does not let them be made.
-    pub(super) fn prepare(&self, disk: &dyn Disk) -> Result<Option<Reason>, OpenError> {
-        if let Some(parent) = self.root.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            // Whatever goes wrong here shows when the directory itself is made.
-            let _ = make_directories(parent);
-        }
+    pub(super) fn prepare(&self, disk: &dyn Disk, durable: bool) -> Result<Option<Reason>, OpenError> {
         let mut missing = None;
-        for path in [&self.root, &self.entries, &self.temps, &self.locks] {
-            let made = make_directory(path);
-            match disk.facts(path) {
+        // The parents are nobody's business once they are there.
+        let parents: Vec<&Path> = self.root.ancestors().skip(1).collect();
+        let first = parents.iter().position(|parent| parent.is_dir()).unwrap_or(parents.len());
+        for parent in parents[..first].iter().rev() {
+            // Whatever goes wrong here shows when the directory itself is made.
+            if disk.make_directory(parent).is_ok() && durable {
+                sync_parent(disk, parent);
+            }
+        }
+        for path in [&self.root, &self.entries, self.temps.path(), &self.locks] {
+            let before = disk.facts(path);
+            let made = if before.is_ok() { Ok(()) } else { disk.make_directory(path) };
+            match before.or_else(|_| disk.facts(path)) {
                 Ok(facts) => check_directory(path, &facts)?,
                 Err(error) => {
                     let error = made.err().unwrap_or(error);
@@ -89,80 +77,23 @@ impl Layout {
                         Reason::Absent => Reason::Unavailable,
                         reason => reason,
                     }));
+                    continue;
                 }
+            }
+            if durable {
+                sync_parent(disk, path);
             }
         }
         if missing.is_none() {
-            self.write_tag();
-            // The next temp file shows life anew, in case the directory is.
-            self.shows_life.store(false, Ordering::Relaxed);
+            // There already, or not wanted so much that failing would matter.
+            let _ = disk.create(&self.root.join(TAG_FILE), &[TAG], false);
         }
         Ok(missing)
     }
 
-    /// Removes the temp files of handles whose process is dead.
-    pub(super) fn sweep_temps(&self, disk: &dyn Disk, now_unix_ms: u64) {
-        self.bytes_being_written(disk, Path::new(""), now_unix_ms);
-    }
-
-    /// The bytes of the temp files, except of `own`: what other writers are about to add. Those of the dead go.
-    pub(super) fn bytes_being_written(&self, disk: &dyn Disk, own: &Path, now_unix_ms: u64) -> u64 {
-        let mut living: HashMap<String, Life> = HashMap::from([(self.handle.clone(), Life::Alive)]);
-        let mut names = Vec::new();
-        let _ = disk.list(&self.temps, &mut |name| names.extend(name.to_str().map(str::to_owned)));
-        let mut bytes = 0u64;
-        for name in names {
-            let path = self.temps.join(&name);
-            let Ok(facts) = disk.facts(&path) else { continue };
-            let handle = name.rsplit_once('.').map_or(name.as_str(), |(handle, _)| handle);
-            let life = living.entry(handle.to_owned()).or_insert_with(|| self.life_of(handle));
-            let age_ms = i128::from(now_unix_ms) - facts.modified_ns / 1_000_000;
-            let is_dead = match life {
-                Life::Alive => false,
-                Life::Dead => true,
-                Life::Unknown => age_ms >= STALE_AFTER.as_millis().cast_signed(),
-            };
-            if path != own && (!is_dead || disk.remove(&path).is_err()) {
-                bytes = bytes.saturating_add(facts.len);
-            }
-        }
-        bytes
-    }
-
-    /// Whether the process of a handle lives: then it holds the lock on the handle's file.
-    fn life_of(&self, handle: &str) -> Life {
-        match File::open(self.alive_path(handle)).map(|file| file.try_lock()) {
-            Ok(Ok(())) => Life::Dead,
-            Ok(Err(fs::TryLockError::WouldBlock)) => Life::Alive,
-            Ok(Err(fs::TryLockError::Error(_))) | Err(_) => Life::Unknown,
-        }
-    }
-
-    fn alive_path(&self, handle: &str) -> PathBuf {
-        self.temps.join(format!("{handle}.alive"))
-    }
-
-    /// Shows other processes, for as long as this handle lives, that its temp files are being written.
-    ///
-    /// Where locks are not to be had, or the file is lost, age tells the files of the dead from those of the living.
-    fn show_life(&self, disk: &dyn Disk) {
-        let mut alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
-        let path = self.alive_path(&self.handle);
-        if alive.is_none() || disk.facts(&path).is_err() {
-            // Locked before its name is one that anybody looks for.
-            let unnamed = self.temps.join(format!("{}.new", self.handle));
-            *alive = disk.open_log(&unnamed).ok().filter(|file| file.try_lock().is_ok());
-            if disk.rename(&unnamed, &path).is_err() {
-                *alive = None;
-            }
-        }
-    }
-
-    fn write_tag(&self) {
-        let path = self.root.join(TAG_FILE);
-        if !path.exists() {
-            let _ = fs::write(path, TAG);
-        }
+    /// Moves what is neither a file nor a link, and so cannot be removed or replaced, out of the way.
+    pub(super) fn set_aside(&self, disk: &dyn Disk, path: &Path) -> io::Result<()> {
+        disk.rename(path, &self.temps.new_path(disk))
     }
 
     /// The path of an entry: its name in hexadecimal.
@@ -174,15 +105,6 @@ impl Layout {
         path.push(&self.entries);
         path.push(hex);
         path
-    }
-
-    /// A path for a temp file that nobody else has.
-    pub(super) fn new_temp(&self, disk: &dyn Disk) -> PathBuf {
-        let n = self.counter.fetch_add(1, Ordering::Relaxed);
-        if !self.shows_life.swap(true, Ordering::Relaxed) {
-            self.show_life(disk);
-        }
-        self.temps.join(format!("{}.{n}", self.handle))
     }
 
     pub(super) fn root(&self) -> &Path {
@@ -202,19 +124,10 @@ impl Layout {
     }
 }
 
-/// What is known about the process of a handle.
-#[derive(Clone, Copy, Debug)]
-enum Life {
-    Alive,
-    Dead,
-    Unknown,
-}
-
-impl Drop for Layout {
-    fn drop(&mut self) {
-        if self.alive.get_mut().unwrap_or_else(PoisonError::into_inner).is_some() {
-            let _ = fs::remove_file(self.alive_path(&self.handle));
-        }
+/// If it cannot be done, the put that needs it reports that.
+fn sync_parent(disk: &dyn Disk, path: &Path) {
+    if let Some(parent) = path.parent() {
+        let _ = disk.sync_directory(parent);
     }
 }
 
@@ -234,25 +147,6 @@ fn check_directory(path: &Path, facts: &FileFacts) -> Result<(), OpenError> {
         )),
         FileKind::File => wrong("a file"),
         FileKind::Link => wrong("a symbolic link, which somebody else may lead elsewhere"),
-        FileKind::Other => wrong("neither a file nor a directory"),
+        _ => wrong("neither a file nor a directory"),
     }
-}
-
-fn make_directory(path: &Path) -> io::Result<()> {
-    match private().create(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        result => result,
-    }
-}
-
-fn make_directories(path: &Path) -> io::Result<()> {
-    private().recursive(true).create(path)
-}
-
-fn private() -> DirBuilder {
-    #[cfg_attr(not(unix), expect(unused_mut, reason = "only Unix has a mode to set"))]
-    let mut builder = DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder
 }

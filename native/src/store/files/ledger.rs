@@ -4,10 +4,11 @@
 //! name, and whoever gets the lock of a file that has lost its name opens the new one. See docs/format.md.
 
 use std::{
+    collections::HashMap,
     fs::File,
-    io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    io, process,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError},
+    time::{Duration, Instant},
 };
 
 use foldhash::fast::RandomState;
@@ -21,7 +22,7 @@ use warmstart_core::{
 use super::layout::Layout;
 use crate::{
     clock::Clock,
-    os::{self, Disk, FileKind, reason_of},
+    os::{Disk, FileFacts, FileKind, reason_of, retry_sharing},
 };
 
 /// A journal this long, in bytes, is loaded, and made anew if it is worth it, even by one who only reads entries.
@@ -51,6 +52,8 @@ struct State {
     accounts: Option<Accounts<RandomState>>,
     /// How much of the journal is in `accounts`, in bytes.
     replayed: u64,
+    /// The process that opened the journal. A forked child shares its lock, and must open it anew.
+    process: u32,
 }
 
 /// The accounting, locked against all other handles.
@@ -69,24 +72,20 @@ impl Ledger {
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let state = Mutex::new(State { log: None, accounts: None, replayed: 0 });
+        let state = Mutex::new(State { log: None, accounts: None, replayed: 0, process: process::id() });
         Self { state, limits, layout, disk, clock }
     }
 
     /// Whether the journal can be used: `Err(ReadOnly)` on a read-only medium, `Err(NewerVersion)` if a newer version
     /// of warmstart keeps this directory.
     pub(super) fn probe(&self) -> Result<(), Reason> {
-        let (head, facts) = match self.disk.read(self.layout.journal(), &|_| journal::HEADER_LEN as u64) {
-            Ok(read) => read,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => (Vec::new(), self.open_log()?.1),
-            // A link: opening the log removes it.
-            Err(error) if reason_of(&error) == Reason::Untrusted => return self.open_log().map(drop),
-            Err(error) => return Err(reason_of(&error)),
-        };
-        if facts.is_readable() && journal::check_header(&head) == Err(Reason::NewerVersion) {
-            return Err(Reason::NewerVersion);
+        let (log, _) = self.open_log()?;
+        let head = self.disk.read_log(&log, 0..journal::HEADER_LEN as u64);
+        match journal::check_header(&head.map_err(|error| reason_of(&error))?) {
+            Err(Reason::NewerVersion) => Err(Reason::NewerVersion),
+            // Whatever else is wrong with it, whoever locks it makes it anew.
+            _ => Ok(()),
         }
-        self.open_log().map(drop)
     }
 
     /// Locks the accounting and brings it up to date.
@@ -97,9 +96,13 @@ impl Ledger {
     }
 
     /// Writes down that entries were used, in this order. Does not read the journal unless it has grown long.
-    pub(super) fn record_uses(&self, names: &[Key], patience: Duration) -> Result<(), Reason> {
+    pub(super) fn record_uses<'a>(
+        &self,
+        names: impl Iterator<Item = &'a Key>,
+        patience: Duration,
+    ) -> Result<(), Reason> {
         let (mut locked, len) = self.lock_only(patience)?;
-        if locked.state.accounts.is_some() || !(journal::HEADER_LEN as u64..LONG).contains(&len) {
+        if locked.state.accounts.is_some() || len >= LONG || locked.check_header().is_err() {
             locked.catch_up(len)?;
         }
         for name in names {
@@ -110,8 +113,12 @@ impl Ledger {
 
     /// Locks the file that is the journal now, and says how long it is.
     fn lock_only(&self, patience: Duration) -> Result<(LockedLedger<'_>, u64), Reason> {
-        // What is done under this lock never panics half way: every record is applied whole.
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let deadline = Instant::now() + patience;
+        let mut state = self.lock_state(patience)?;
+        if state.process != process::id() {
+            // Closing the parent's file leaves the parent's lock alone; unlocking it would not.
+            (state.log, state.process) = (None, process::id());
+        }
         for _ in 0..ATTEMPTS {
             let log = match state.log.take() {
                 Some(log) => log,
@@ -120,43 +127,53 @@ impl Ledger {
                     self.open_log()?.0
                 }
             };
-            match os::lock_within(&log, patience) {
-                Ok(()) => {}
-                Err(error) => {
-                    state.log = Some(log);
-                    return Err(reason_of(&error));
-                }
-            }
-            let metadata = log.metadata().map_err(|error| reason_of(&error))?;
-            if os::is_linked(&metadata) {
+            // Other threads of this process may have used the patience up.
+            if let Err(error) = self.disk.lock(&log, deadline.saturating_duration_since(Instant::now())) {
                 state.log = Some(log);
-                return Ok((LockedLedger { ledger: self, state, pending: Vec::new() }, metadata.len()));
+                return Err(reason_of_write(&error));
+            }
+            let found = self.disk.log_state(&log).map_err(|error| reason_of_write(&error))?;
+            if found.is_linked {
+                state.log = Some(log);
+                return Ok((LockedLedger { ledger: self, state, pending: Vec::new() }, found.len));
             }
         }
         Err(Reason::Busy)
     }
 
+    /// A thread without patience does not wait for the other threads of its process either.
+    fn lock_state(&self, patience: Duration) -> Result<MutexGuard<'_, State>, Reason> {
+        // What is done under this lock never panics half way: every record is applied whole.
+        if !patience.is_zero() {
+            return Ok(self.state.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        match self.state.try_lock() {
+            Ok(state) => Ok(state),
+            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(Reason::Busy),
+        }
+    }
+
     /// Opens the journal, and replaces what is there if it is not a file of ours.
-    fn open_log(&self) -> Result<(File, os::FileFacts), Reason> {
+    fn open_log(&self) -> Result<(File, FileFacts), Reason> {
         let path = self.layout.journal();
-        let unavailable = |error: io::Error| match reason_of(&error) {
-            Reason::Absent => Reason::Unavailable,
-            reason => reason,
-        };
         for _ in 0..ATTEMPTS {
             match self.disk.facts(path) {
-                Ok(facts) if !facts.is_readable() => self.disk.remove(path).map_err(unavailable)?,
+                Ok(facts) if facts.is_readable() => {}
+                Ok(facts) if facts.kind == FileKind::Directory => {
+                    self.layout.set_aside(&*self.disk, path).map_err(|error| reason_of_write(&error))?;
+                }
+                Ok(_) => self.disk.remove(path).map_err(|error| reason_of_write(&error))?,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(reason_of_write(&error)),
+            }
+            let log = retry_sharing(&*self.disk, || self.disk.open_log(path));
+            let log = log.map_err(|error| reason_of_write(&error))?;
+            match self.disk.facts(path) {
+                Ok(facts) if facts.is_readable() => return Ok((log, facts)),
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(unavailable(error)),
-            }
-            match os::retry_sharing(&*self.disk, || self.disk.open_log(path)) {
-                Ok(log) => match self.disk.facts(path) {
-                    Ok(facts) => return Ok((log, facts)),
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    Err(error) => return Err(unavailable(error)),
-                },
-                Err(error) => return Err(unavailable(error)),
+                Err(error) => return Err(reason_of_write(&error)),
             }
         }
         Err(Reason::Busy)
@@ -185,23 +202,22 @@ impl LockedLedger<'_> {
         if self.pending.is_empty() {
             return Ok(());
         }
-        match self.ledger.disk.append(log, &self.pending) {
+        let error = match self.ledger.disk.append(log, &self.pending) {
             Ok(()) => {
                 if self.state.accounts.is_some() {
                     self.state.replayed += self.pending.len() as u64;
                 }
                 self.pending.clear();
-                Ok(())
+                return Ok(());
             }
-            Err(error) => {
-                // Part of a record may be in the journal now, and the accounts say what it does not. Removing it makes
-                // whoever comes next count the entries themselves; on a full disk it also gives room back.
-                let _ = self.ledger.disk.remove(self.ledger.layout.journal());
-                self.pending.clear();
-                self.forget();
-                Err(reason_of(&error))
-            }
-        }
+            Err(error) => error,
+        };
+        // Part of a record may be in the journal now, and the accounts say what it does not. Removing it makes whoever
+        // comes next count the entries themselves; on a full disk it also gives room back.
+        let _ = self.ledger.disk.remove(self.ledger.layout.journal());
+        self.pending.clear();
+        self.forget();
+        Err(reason_of_write(&error))
     }
 
     /// Writes what was noted, makes the journal anew if it is long, and unlocks.
@@ -213,8 +229,9 @@ impl LockedLedger<'_> {
             // It is only long. If it cannot be made anew now, the next one tries.
             let _ = self.rebuild();
         }
-        match &self.state.log {
-            Some(log) if log.metadata().is_ok_and(|metadata| os::is_linked(&metadata)) => Ok(()),
+        let Some(log) = &self.state.log else { return Err(Reason::Busy) };
+        match self.ledger.disk.log_state(log) {
+            Ok(state) if state.is_linked => Ok(()),
             _ => Err(Reason::Busy),
         }
     }
@@ -224,7 +241,20 @@ impl LockedLedger<'_> {
         if self.state.accounts.is_some() && len == self.state.replayed {
             return Ok(());
         }
-        if self.replay_to(len).is_err() { self.rebuild() } else { Ok(()) }
+        match self.replay_to(len) {
+            // A newer version's is left alone, to the byte.
+            Ok(()) | Err(Reason::NewerVersion) => self.check_header(),
+            Err(_) => self.rebuild(),
+        }
+    }
+
+    fn check_header(&self) -> Result<(), Reason> {
+        if self.state.replayed > 0 {
+            return Ok(());
+        }
+        let log = self.state.log.as_ref().ok_or(Reason::Unavailable)?;
+        let head = self.ledger.disk.read_log(log, 0..journal::HEADER_LEN as u64);
+        journal::check_header(&head.map_err(|error| reason_of(&error))?)
     }
 
     fn replay_to(&mut self, len: u64) -> Result<(), Reason> {
@@ -236,7 +266,7 @@ impl LockedLedger<'_> {
             return Err(Reason::TooLong);
         }
         let log = self.state.log.as_ref().ok_or(Reason::Unavailable)?;
-        let fresh = read_range(log, start, len).map_err(|error| reason_of(&error))?;
+        let fresh = self.ledger.disk.read_log(log, start..len).map_err(|error| reason_of(&error))?;
         let mut records = fresh.as_slice();
         if start == 0 {
             journal::check_header(records)?;
@@ -252,13 +282,10 @@ impl LockedLedger<'_> {
     /// it; of the other entries the time of their storing tells.
     pub(super) fn rebuild(&mut self) -> Result<(), Reason> {
         let Ledger { layout, disk, clock, limits, .. } = self.ledger;
-        if journal_is_newer(&**disk, layout) {
-            return Err(Reason::NewerVersion);
-        }
-        let known: std::collections::HashMap<Key, usize, RandomState> =
+        let known: HashMap<Key, usize, RandomState> =
             self.state.accounts.iter().flat_map(Accounts::iter).map(|(name, _)| name).zip(0..).collect();
         let mut entries = Vec::new();
-        disk.list(layout.entries(), &mut |name| {
+        let listed = disk.list(layout.entries(), &mut |name| {
             let Some(name) = name.to_str().and_then(Key::from_hex) else { return };
             match disk.facts(&layout.entry(&name)) {
                 Ok(facts) if facts.kind == FileKind::File => {
@@ -268,9 +295,12 @@ impl LockedLedger<'_> {
                 }
                 _ => {}
             }
-        })
-        .map_err(|error| reason_of(&error))?;
-        entries.sort_unstable();
+        });
+        match listed {
+            // The directory is gone, and all entries with it.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(reason_of_write(&error)),
+            _ => entries.sort_unstable(),
+        }
 
         let mut accounts = Accounts::new(*limits, RandomState::default());
         let mut bytes = journal::header().to_vec();
@@ -281,12 +311,12 @@ impl LockedLedger<'_> {
             accounts.apply(&record);
         }
 
-        let temp = layout.new_temp(&**disk);
+        let temp = layout.temps.new_path(&**disk);
         // Locked before it takes the journal's name: nobody gets in between.
         let replaced = disk.open_log(&temp).and_then(|log| {
-            os::lock_within(&log, Duration::ZERO)
+            disk.lock(&log, Duration::ZERO)
                 .and_then(|()| disk.append(&log, &bytes))
-                .and_then(|()| os::retry_sharing(&**disk, || disk.rename(&temp, layout.journal())))
+                .and_then(|()| retry_sharing(&**disk, || disk.rename(&temp, layout.journal())))
                 .inspect_err(|_| _ = disk.remove(&temp))
                 .map(|()| log)
         });
@@ -294,7 +324,7 @@ impl LockedLedger<'_> {
             Ok(log) => log,
             Err(error) => {
                 self.forget();
-                return Err(reason_of(&error));
+                return Err(reason_of_write(&error));
             }
         };
         // Dropping the old journal lets its lock go; whoever gets it finds that it has lost its name.
@@ -322,20 +352,10 @@ impl Drop for LockedLedger<'_> {
     }
 }
 
-fn journal_is_newer(disk: &dyn Disk, layout: &Layout) -> bool {
-    disk.read(layout.journal(), &|_| journal::HEADER_LEN as u64)
-        .is_ok_and(|(head, _)| journal::check_header(&head) == Err(Reason::NewerVersion))
-}
-
-/// Reads `start..end` of a file, or up to its end.
-fn read_range(mut file: &File, start: u64, end: u64) -> io::Result<Vec<u8>> {
-    use io::{Read, Seek, SeekFrom};
-
-    let len = end.saturating_sub(start);
-    let mut bytes = Vec::new();
-    bytes.try_reserve_exact(usize::try_from(len).unwrap_or(usize::MAX))?;
-    // Appending does not depend on where the file's cursor is.
-    file.seek(SeekFrom::Start(start))?;
-    file.take(len).read_to_end(&mut bytes)?;
-    Ok(bytes)
+/// What is missing when something is to be written is no absence of an entry.
+pub(super) fn reason_of_write(error: &io::Error) -> Reason {
+    match reason_of(error) {
+        Reason::Absent => Reason::Unavailable,
+        reason => reason,
+    }
 }

@@ -1,44 +1,39 @@
 //! The file store: one file an entry, shared by any number of processes.
 
+mod access;
 mod layout;
 mod ledger;
 mod options;
+mod publish;
+mod temps;
 
 pub use options::FileOptions;
 
 use std::{
-    fs::File,
+    collections::HashSet,
     io,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
-use warmstart_core::{
-    artifact::Artifact,
-    envelope::{self, Encoded},
-    journal::Event,
-    key::Key,
-    reason::Reason,
-};
+use warmstart_core::{artifact::Artifact, envelope, journal::Event, key::Key, reason::Reason};
 
 use super::{Lookup, Store, Stored, recency::Recency};
 use crate::{
     cache,
     error::OpenError,
-    os::{FileFacts, FileKind, reason_of, retry_sharing},
+    os::{FileFacts, reason_of, retry_sharing},
 };
+use access::Access;
 use layout::Layout;
-use ledger::{Ledger, LockedLedger};
+use ledger::{Ledger, reason_of_write};
 
 /// The header of a file longer than this, in bytes, is looked at before the rest is read.
 const LARGE: u64 = 16 << 20;
-
-/// How often a put is begun again when somebody removes the directory, or a temp file, under its feet.
-const ATTEMPTS: usize = 4;
 
 /// Keeps each artifact in a file of its own, named by the digest of its key, in a directory that any number of
 /// processes share.
@@ -47,7 +42,8 @@ const ATTEMPTS: usize = 4;
 /// survives the death of any process. A hit opens, reads and verifies one file, and takes no lock. The cap holds for the
 /// directory, whoever writes to it; docs/format.md of the repository describes the files.
 ///
-/// A medium that fails makes misses and refusals, with their reasons, and no errors.
+/// A medium that fails makes misses and refusals, with their reasons, and no errors. When it works again, so does the
+/// store. A process that forks opens its stores anew in the child.
 ///
 /// ```
 /// use warmstart::{Artifact, Store, store::{FileOptions, FileStore}};
@@ -66,10 +62,12 @@ pub struct FileStore {
     layout: Arc<Layout>,
     ledger: Ledger,
     recency: Recency<Key>,
-    /// Why nothing can be looked up: there is no directory, or a newer version keeps it.
-    closed_to_reads: Option<Reason>,
-    /// Why nothing can be stored.
-    closed_to_writes: Option<Reason>,
+    access: Access,
+    /// Entries that a newer version wrote, as look-ups have found: a put leaves them alone.
+    newer: Mutex<HashSet<Key>>,
+    found_newer: AtomicBool,
+    /// Whether uses could not be written down lately. Hits do not try again before something was stored.
+    keeps_quiet: AtomicBool,
     closed: AtomicBool,
 }
 
@@ -82,31 +80,29 @@ impl FileStore {
     /// Where the medium does not let the directory be made, the store opens, misses and refuses.
     pub fn open(path: impl AsRef<Path>, options: FileOptions) -> Result<Self, OpenError> {
         let layout = Arc::new(Layout::new(path.as_ref()));
-        let disk = Arc::clone(&options.disk);
-        let missing = layout.prepare(&*disk)?;
-        let ledger =
-            Ledger::new(options.limits, Arc::clone(&layout), Arc::clone(&disk), Arc::clone(&options.clock));
-        let closed_to_writes = missing.or_else(|| ledger.probe().err());
-        // A read-only directory still serves what is in it; without a directory there is nothing.
-        let closed_to_reads = match closed_to_writes {
-            Some(Reason::NewerVersion) => Some(Reason::NewerVersion),
-            Some(_) if !layout.entries().is_dir() => Some(Reason::Unavailable),
-            _ => None,
-        };
-        if closed_to_writes.is_none() {
-            layout.sweep_temps(&*disk, options.clock.unix_ms());
-            cache::sweep_locks(layout.locks());
-        }
-        let closed = AtomicBool::new(false);
-        Ok(Self {
+        let ledger = Ledger::new(
+            options.limits,
+            Arc::clone(&layout),
+            Arc::clone(&options.disk),
+            Arc::clone(&options.clock),
+        );
+        let store = Self {
             options,
             layout,
             ledger,
             recency: Recency::default(),
-            closed_to_reads,
-            closed_to_writes,
-            closed,
-        })
+            access: Access::default(),
+            newer: Mutex::default(),
+            found_newer: AtomicBool::new(false),
+            keeps_quiet: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+        };
+        store.find_out_access()?;
+        if store.access.to_writes().is_none() {
+            store.layout.temps.sweep(&*store.options.disk, store.options.clock.unix_ms());
+            cache::sweep_locks(store.layout.locks());
+        }
+        Ok(store)
     }
 
     /// The directory.
@@ -149,9 +145,6 @@ impl FileStore {
             _ => envelope::HEADER_LEN as u64,
         };
         let (mut bytes, mut facts) = read(&header_of_large)?;
-        if !facts.is_readable() {
-            return Err(Reason::Untrusted);
-        }
         // Memory for a large file is only taken once its header says that it is an entry of this length.
         if facts.len > LARGE {
             match envelope::Layout::parse(&bytes, facts.len) {
@@ -159,149 +152,77 @@ impl FileStore {
                 Err(_) => {}
             }
         }
-        match envelope::decode(bytes, key) {
-            Ok(artifact) => {
-                self.note_use(name);
-                Ok(artifact)
-            }
-            Err(reason) => {
-                if reason.is_damage() {
-                    self.discard(name, &path, &facts);
-                }
-                Err(reason)
-            }
+        if !facts.is_readable() {
+            return Err(Reason::Untrusted);
         }
+        let found = envelope::decode(bytes, key);
+        match &found {
+            Ok(_) => self.note_use(name),
+            Err(Reason::NewerVersion) => self.remember_newer(name),
+            Err(reason) if reason.is_damage() => self.discard(name, &path, &facts),
+            Err(_) => {}
+        }
+        found
     }
 
     fn note_use(&self, name: Key) {
-        if self.closed_to_writes.is_none() && self.recency.note(&name, |name| *name) {
+        let is_due = self.access.to_writes().is_none() && self.recency.note(&name, |name| *name);
+        if is_due && !self.keeps_quiet.load(Ordering::Relaxed) {
             // Not now is soon enough: a hit does not wait for a lock.
-            let _ = self.write_uses(Duration::ZERO);
+            let written = self.write_uses(Duration::ZERO);
+            self.keeps_quiet.store(written.is_err(), Ordering::Relaxed);
         }
     }
 
     fn write_uses(&self, patience: Duration) -> Result<(), Reason> {
         let uses = self.recency.take();
-        if uses.is_empty() || self.closed_to_writes.is_some() {
+        if uses.is_empty() || self.access.to_writes().is_some() {
             return Ok(());
         }
-        let written = self.ledger.record_uses(&uses, patience);
+        let written = self.ledger.record_uses(uses.names(), patience);
         if written.is_err() {
             self.recency.give_back(uses);
         }
         written
     }
 
+    fn remember_newer(&self, name: Key) {
+        self.newer.lock().unwrap_or_else(PoisonError::into_inner).insert(name);
+        self.found_newer.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the entry, which a look-up found to be a newer version's, still is.
+    fn is_newer(&self, name: &Key) -> bool {
+        if !self.found_newer.load(Ordering::Relaxed) {
+            return false;
+        }
+        let mut newer = self.newer.lock().unwrap_or_else(PoisonError::into_inner);
+        if !newer.contains(name) {
+            return false;
+        }
+        let is_still = matches!(self.is_whole(&self.layout.entry(name)), Ok((Err(Reason::NewerVersion), _)));
+        if !is_still {
+            newer.remove(name);
+        }
+        is_still
+    }
+
     /// Removes a damaged entry, unless it was replaced since it was read.
     fn discard(&self, name: Key, path: &Path, seen: &FileFacts) {
-        if self.closed_to_writes.is_some() {
+        if self.access.to_writes().is_some() {
             return;
         }
         let Ok(mut ledger) = self.ledger.lock(self.options.patience) else { return };
         let disk = &*self.options.disk;
-        if disk.facts(path).is_ok_and(|now| now == *seen) && retry_sharing(disk, || disk.remove(path)).is_ok()
-        {
+        let is_gone = match disk.facts(path) {
+            Ok(now) if now == *seen => retry_sharing(disk, || disk.remove(path)).is_ok(),
+            Ok(_) => false,
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        };
+        if is_gone && ledger.accounts().size_of(&name).is_some() {
             ledger.record(name, Event::Removed);
         }
         let _ = ledger.finish();
-    }
-
-    /// Writes the envelope to a temp file.
-    fn write_temp(&self, encoded: &Encoded<'_>) -> Result<(PathBuf, File), Reason> {
-        let disk = &*self.options.disk;
-        for _ in 0..ATTEMPTS {
-            let temp = self.layout.new_temp(disk);
-            match disk.create(&temp, &encoded.parts(), self.options.durable) {
-                Ok(file) => return Ok((temp, file)),
-                // Somebody removed the directory while we use it.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    if let Ok(Some(reason)) = self.layout.prepare(disk) {
-                        return Err(reason);
-                    }
-                }
-                Err(error) => return Err(reason_of_write(&error)),
-            }
-        }
-        Err(Reason::Unavailable)
-    }
-
-    /// Makes room, accounts for the entry and gives the temp file its name. `Ok(None)` if the temp file is gone.
-    fn publish(&self, name: Key, size: u64, temp: &Path) -> Result<Option<Stored>, Reason> {
-        let disk = &*self.options.disk;
-        let mut ledger = self.ledger.lock(self.options.patience)?;
-        for used in self.recency.take() {
-            ledger.record(used, Event::Used);
-        }
-        let evicted = self.make_room(&mut ledger, name, size, temp)?;
-        let before = ledger.accounts().size_of(&name);
-        // Accounted for before it is there: if this process dies in between, the accounts say too much, never too little.
-        ledger.record(name, Event::Stored { size: size.max(before.unwrap_or(0)) });
-        ledger.write()?;
-        match retry_sharing(disk, || disk.rename(temp, &self.layout.entry(&name))) {
-            Ok(()) => {
-                if before.is_some_and(|before| before > size) {
-                    ledger.record(name, Event::Stored { size });
-                }
-                match ledger.finish() {
-                    Ok(()) => {}
-                    // The entry is there, and its account was lost with the journal that somebody removed.
-                    Err(_) => self.account_again(name, size),
-                }
-                Ok(Some(Stored { evicted }))
-            }
-            Err(error) => {
-                ledger.record(name, before.map_or(Event::Removed, |size| Event::Stored { size }));
-                let _ = ledger.finish();
-                if error.kind() == io::ErrorKind::NotFound { Ok(None) } else { Err(reason_of_write(&error)) }
-            }
-        }
-    }
-
-    /// Evicts what was not used for longest until `size` more bytes fit.
-    fn make_room(
-        &self,
-        ledger: &mut LockedLedger<'_>,
-        name: Key,
-        size: u64,
-        temp: &Path,
-    ) -> Result<u64, Reason> {
-        let disk = &*self.options.disk;
-        let mut evicted = 0;
-        if !ledger.accounts().must_evict(&name, size, 0) {
-            return Ok(0);
-        }
-        let reserved = self.layout.bytes_being_written(disk, temp, self.options.clock.unix_ms());
-        while ledger.accounts().must_evict(&name, size, reserved) {
-            let Some((victim, accounted)) = ledger.accounts().oldest() else { break };
-            let path = self.layout.entry(&victim);
-            match disk.facts(&path) {
-                // Somebody who does not keep accounts replaced it: it is not the entry that was to go.
-                Ok(facts) if facts.kind == FileKind::File && facts.len != accounted => {
-                    ledger.record(victim, Event::Stored { size: facts.len });
-                    continue;
-                }
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(reason_of_write(&error)),
-                _ => {}
-            }
-            match retry_sharing(disk, || disk.remove(&path)) {
-                Ok(()) => evicted += 1,
-                // Gone is gone, whoever did it.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(reason_of_write(&error)),
-            }
-            ledger.record(victim, Event::Removed);
-        }
-        Ok(evicted)
-    }
-
-    fn account_again(&self, name: Key, size: u64) {
-        for _ in 0..ATTEMPTS {
-            let Ok(mut ledger) = self.ledger.lock(self.options.patience) else { return };
-            ledger.record(name, Event::Stored { size });
-            if ledger.finish().is_ok() {
-                return;
-            }
-        }
     }
 
     /// Whether the entry at `path` is whole by header and length.
@@ -331,14 +252,14 @@ impl FileStore {
         if self.closed.load(Ordering::Relaxed) {
             return Err(Reason::Closed);
         }
-        self.closed_to_reads.map_or(Ok(()), Err)
+        self.access_to_reads().map_or(Ok(()), Err)
     }
 
     fn check_writable(&self) -> Result<(), Reason> {
         if self.closed.load(Ordering::Relaxed) {
             return Err(Reason::Closed);
         }
-        self.closed_to_writes.map_or(Ok(()), Err)
+        self.access_to_writes().map_or(Ok(()), Err)
     }
 }
 
@@ -351,27 +272,7 @@ impl Store for FileStore {
         self.check_writable()?;
         let encoded = envelope::encode(key, artifact)?;
         self.options.limits.admit(encoded.len())?;
-        let name = Key::digest(key);
-        for _ in 0..ATTEMPTS {
-            let (temp, file) = self.write_temp(&encoded)?;
-            let published = self.publish(name, encoded.len(), &temp);
-            drop(file);
-            match published {
-                Ok(Some(stored)) => {
-                    if self.options.durable {
-                        let synced = self.options.disk.sync_directory(self.layout.entries());
-                        synced.map_err(|error| reason_of_write(&error))?;
-                    }
-                    return Ok(stored);
-                }
-                Ok(None) => {}
-                Err(reason) => {
-                    let _ = self.options.disk.remove(&temp);
-                    return Err(reason);
-                }
-            }
-        }
-        Err(Reason::Unavailable)
+        self.publish(Key::digest(key), &encoded)
     }
 
     fn remove(&self, key: &[u8]) -> Result<bool, Reason> {
@@ -379,15 +280,17 @@ impl Store for FileStore {
         let name = Key::digest(key);
         let disk = &*self.options.disk;
         let mut ledger = self.ledger.lock(self.options.patience)?;
-        match retry_sharing(disk, || disk.remove(&self.layout.entry(&name))) {
-            Ok(()) => {
-                ledger.record(name, Event::Removed);
-                let _ = ledger.finish();
-                Ok(true)
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(reason_of_write(&error)),
+        let removed = match retry_sharing(disk, || disk.remove(&self.layout.entry(&name))) {
+            Ok(()) => true,
+            // Somebody else removed it; the accounts may not have heard.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => return Err(reason_of_write(&error)),
+        };
+        if ledger.accounts().size_of(&name).is_some() {
+            ledger.record(name, Event::Removed);
         }
+        let _ = ledger.finish();
+        Ok(removed)
     }
 
     fn contains(&self, key: &[u8]) -> Result<bool, Reason> {
@@ -428,7 +331,7 @@ impl Store for FileStore {
                 _ => {}
             }
         }
-        self.layout.sweep_temps(disk, self.options.clock.unix_ms());
+        self.layout.temps.sweep(disk, self.options.clock.unix_ms());
         ledger.rebuild()?;
         ledger.finish()?;
         failed.map_or(Ok(()), Err)
@@ -462,13 +365,6 @@ fn reason_of_read(error: &io::Error) -> Reason {
     match reason_of(error) {
         // No permission to read is not a medium that cannot be written.
         Reason::ReadOnly | Reason::NoSpace => Reason::Unavailable,
-        reason => reason,
-    }
-}
-
-fn reason_of_write(error: &io::Error) -> Reason {
-    match reason_of(error) {
-        Reason::Absent => Reason::Unavailable,
         reason => reason,
     }
 }

@@ -1,0 +1,168 @@
+//! How an entry gets into the directory: written apart, accounted for, and given its name.
+
+use std::{
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+};
+
+use warmstart_core::{envelope::Encoded, journal::Event, key::Key, reason::Reason};
+
+use super::{
+    FileStore, Stored,
+    ledger::{LockedLedger, reason_of_write},
+};
+use crate::os::{FileKind, retry_sharing};
+
+/// How often a put is begun again when somebody removes the directory, or a part of it, under its feet.
+const ATTEMPTS: usize = 4;
+
+/// What became of an entry that was to be published.
+enum Outcome {
+    Published(Stored),
+    /// The temp file, or the directory that it was to go to, is gone.
+    Gone,
+}
+
+impl FileStore {
+    /// Stores an envelope under the entry's name.
+    pub(super) fn publish(&self, name: Key, encoded: &Encoded<'_>) -> Result<Stored, Reason> {
+        if self.is_newer(&name) {
+            return Err(Reason::NewerVersion);
+        }
+        let disk = &*self.options.disk;
+        for _ in 0..ATTEMPTS {
+            let (temp, file) = self.write_temp(encoded)?;
+            let outcome = self.give_name(name, encoded.len(), &temp);
+            drop(file);
+            if let Ok(Outcome::Published(stored)) = outcome {
+                self.keeps_quiet.store(false, std::sync::atomic::Ordering::Relaxed);
+                if self.options.durable {
+                    disk.sync_directory(self.layout.entries()).map_err(|error| reason_of_write(&error))?;
+                }
+                return Ok(stored);
+            }
+            let _ = disk.remove(&temp);
+            outcome?;
+            self.restore_directory()?;
+        }
+        Err(Reason::Unavailable)
+    }
+
+    /// Writes the envelope to a temp file.
+    fn write_temp(&self, encoded: &Encoded<'_>) -> Result<(PathBuf, File), Reason> {
+        let disk = &*self.options.disk;
+        for _ in 0..ATTEMPTS {
+            let temp = self.layout.temps.new_path(disk);
+            match disk.create(&temp, &encoded.parts(), self.options.durable) {
+                Ok(file) => return Ok((temp, file)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => self.restore_directory()?,
+                Err(error) => return Err(reason_of_write(&error)),
+            }
+        }
+        Err(Reason::Unavailable)
+    }
+
+    /// Makes what somebody removed while it is in use.
+    fn restore_directory(&self) -> Result<(), Reason> {
+        self.layout.temps.begin_anew();
+        match self.layout.prepare(&*self.options.disk, self.options.durable) {
+            Ok(None) => Ok(()),
+            Ok(Some(reason)) => Err(reason),
+            Err(_) => Err(Reason::Untrusted),
+        }
+    }
+
+    /// Makes room, accounts for the entry and gives the temp file its name.
+    fn give_name(&self, name: Key, size: u64, temp: &Path) -> Result<Outcome, Reason> {
+        let disk = &*self.options.disk;
+        let mut ledger = self.ledger.lock(self.options.patience)?;
+        for used in self.recency.take().names() {
+            ledger.record(*used, Event::Used);
+        }
+        let evicted = self.make_room(&mut ledger, name, size, temp)?;
+        let before = ledger.accounts().size_of(&name);
+        // Accounted for before it is there: if this process dies in between, the accounts say too much, never too little.
+        ledger.record(name, Event::Stored { size: size.max(before.unwrap_or(0)) });
+        ledger.write()?;
+        let entry = self.layout.entry(&name);
+        let renamed = retry_sharing(disk, || disk.rename(temp, &entry)).or_else(|error| {
+            // A directory stands where the entry is to go.
+            match disk.facts(&entry) {
+                Ok(facts) if facts.kind == FileKind::Directory => self.layout.set_aside(disk, &entry)?,
+                _ => return Err(error),
+            }
+            disk.rename(temp, &entry)
+        });
+        if let Err(error) = renamed {
+            ledger.record(name, before.map_or(Event::Removed, |size| Event::Stored { size }));
+            let _ = ledger.finish();
+            let is_gone = error.kind() == io::ErrorKind::NotFound;
+            return if is_gone { Ok(Outcome::Gone) } else { Err(reason_of_write(&error)) };
+        }
+        if before.is_some_and(|before| before > size) {
+            ledger.record(name, Event::Stored { size });
+        }
+        if ledger.finish().is_err() {
+            // The entry is there, and its account was lost with the journal that somebody removed.
+            self.account_again(name, size);
+        }
+        Ok(Outcome::Published(Stored { evicted }))
+    }
+
+    /// Evicts what was not used for longest until `size` more bytes fit. The entry of `name` itself stays.
+    fn make_room(
+        &self,
+        ledger: &mut LockedLedger<'_>,
+        name: Key,
+        size: u64,
+        temp: &Path,
+    ) -> Result<u64, Reason> {
+        let disk = &*self.options.disk;
+        let mut evicted = 0;
+        if !ledger.accounts().must_evict(&name, size, 0) {
+            return Ok(0);
+        }
+        let reserved = self.layout.temps.bytes_being_written(disk, temp, self.options.clock.unix_ms());
+        while ledger.accounts().must_evict(&name, size, reserved) {
+            let Some((victim, accounted)) = ledger.accounts().oldest() else { break };
+            let path = self.layout.entry(&victim);
+            match disk.facts(&path) {
+                // Somebody who does not keep accounts replaced it: it is not the entry that was to go.
+                Ok(facts) if facts.kind == FileKind::File && facts.len != accounted => {
+                    ledger.record(victim, Event::Stored { size: facts.len });
+                    continue;
+                }
+                Ok(facts) if facts.kind == FileKind::Directory => {
+                    self.layout.set_aside(disk, &path).map_err(|error| reason_of_write(&error))?;
+                    ledger.record(victim, Event::Removed);
+                    continue;
+                }
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(reason_of_write(&error)),
+                _ => {}
+            }
+            match retry_sharing(disk, || disk.remove(&path)) {
+                Ok(()) => evicted += 1,
+                // Gone is gone, whoever did it.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(reason_of_write(&error)),
+            }
+            ledger.record(victim, Event::Removed);
+        }
+        Ok(evicted)
+    }
+
+    /// Accounts for an entry that is there already, and makes the room that it takes.
+    fn account_again(&self, name: Key, size: u64) {
+        for _ in 0..ATTEMPTS {
+            let Ok(mut ledger) = self.ledger.lock(self.options.patience) else { return };
+            if self.make_room(&mut ledger, name, size, Path::new("")).is_err() {
+                return;
+            }
+            ledger.record(name, Event::Stored { size });
+            if ledger.finish().is_ok() {
+                return;
+            }
+        }
+    }
+}
