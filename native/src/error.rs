@@ -60,7 +60,7 @@ impl OpenError {
 
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot open the cache {}: ", self.path.display())?;
+        write!(f, "cannot open the cache {:?}: ", self.path)?;
         match &self.problem {
             Problem::WrongKind { found, remedy } => write!(f, "it is {found}; {remedy}"),
             Problem::Untrusted { found, remedy } => write!(f, "it is {found}; {remedy}"),

@@ -27,6 +27,8 @@ pub struct FaultyDisk {
     /// Whether errors 5, 32 and 33 mean what they mean on Windows.
     windows: bool,
     before_rename: BeforeRename,
+    /// How many removals are still to fail.
+    removals: AtomicU64,
 }
 
 /// What somebody else does just before the next rename.
@@ -58,6 +60,12 @@ impl FaultyDisk {
         self.code.store(code, SeqCst);
         self.first.store(skip, SeqCst);
         self.last.store(skip.saturating_add(count), SeqCst);
+    }
+
+    /// The next `count` removals fail with this error code.
+    pub fn fail_removals(&self, count: u64, code: i32) {
+        self.code.store(code, SeqCst);
+        self.removals.store(count, SeqCst);
     }
 
     /// Somebody else does `action` just before the next rename.
@@ -107,6 +115,9 @@ impl Disk for FaultyDisk {
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.check()?;
+        if self.removals.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok() {
+            return Err(io::Error::from_raw_os_error(self.code.load(SeqCst)));
+        }
         self.inner.remove(path)
     }
 

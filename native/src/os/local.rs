@@ -150,7 +150,8 @@ impl Disk for LocalDisk {
 
     fn log_state(&self, log: &File) -> io::Result<LogState> {
         let metadata = log.metadata()?;
-        Ok(LogState { len: metadata.len(), is_linked: super::is_linked(&metadata) })
+        let facts = self.describe(&metadata);
+        Ok(LogState { len: facts.len, is_linked: super::is_linked(&metadata), identity: facts.identity })
     }
 
     fn lock(&self, file: &File, patience: Duration) -> io::Result<()> {

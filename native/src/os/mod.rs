@@ -96,7 +96,7 @@ pub trait Disk: Debug + Send + Sync {
     /// As the system reports.
     fn read_log(&self, log: &File, range: Range<u64>) -> io::Result<Vec<u8>>;
 
-    /// How long such a file is, and whether a name still leads to it.
+    /// How long such a file is, which file it is, and whether any name still leads to it.
     ///
     /// # Errors
     /// As the system reports.
@@ -120,8 +120,10 @@ pub trait Disk: Debug + Send + Sync {
 pub struct LogState {
     /// Its length in bytes.
     pub len: u64,
-    /// Whether a name still leads to it.
+    /// Whether any name still leads to it.
     pub is_linked: bool,
+    /// Device and inode where there are such, else 0.
+    pub identity: (u64, u64),
 }
 
 /// What is known about a file.

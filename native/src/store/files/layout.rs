@@ -46,6 +46,10 @@ impl Layout {
     ///
     /// `Ok(Some(reason))` says that the medium does not let them be made.
     pub(super) fn prepare(&self, disk: &dyn Disk, durable: bool) -> Result<Option<Reason>, OpenError> {
+        if self.root.as_os_str().is_empty() {
+            let remedy = "name a directory, or a path where one can be made";
+            return Err(OpenError::new(&self.root, Problem::WrongKind { found: "an empty path", remedy }));
+        }
         let mut missing = None;
         // The parents are nobody's business once they are there.
         let parents: Vec<&Path> = self.root.ancestors().skip(1).collect();
@@ -136,17 +140,22 @@ fn check_directory(path: &Path, facts: &FileFacts) -> Result<(), OpenError> {
         let remedy = "name a directory, or a path where one can be made";
         Err(OpenError::new(path, Problem::WrongKind { found, remedy }))
     };
+    let link = Problem::WrongKind {
+        found: "a symbolic link, which somebody else may lead elsewhere",
+        remedy: "name the directory that it leads to",
+    };
     match facts.kind {
         FileKind::Directory if facts.is_trusted => Ok(()),
         FileKind::Directory => Err(OpenError::new(
             path,
             Problem::Untrusted {
-                found: "owned by another user, or writable by others, who could put code into it".to_owned(),
+                found: "owned by another user, or writable by group or others, who could put code into it"
+                    .to_owned(),
                 remedy: "use a directory of your own, or take it over: chown it to yourself and chmod go-w",
             },
         )),
         FileKind::File => wrong("a file"),
-        FileKind::Link => wrong("a symbolic link, which somebody else may lead elsewhere"),
+        FileKind::Link => Err(OpenError::new(path, link)),
         _ => wrong("neither a file nor a directory"),
     }
 }

@@ -28,9 +28,9 @@ use crate::{
 /// A journal this long, in bytes, is loaded, and made anew if it is worth it, even by one who only reads entries.
 const LONG: u64 = 4 << 20;
 
-/// A journal longer than this, in bytes, is made anew instead of being read: four million records, more than any
-/// directory has a use for.
-const LONGEST: u64 = 256 << 20;
+/// How much of a journal is read at once, in bytes: a whole number of records. A damaged one ends the reading at its
+/// first bad record, however long it claims to be.
+const CHUNK: u64 = 1 << 20;
 
 /// How often a journal that somebody else replaces under way is opened again.
 const ATTEMPTS: usize = 16;
@@ -52,6 +52,8 @@ struct State {
     accounts: Option<Accounts<RandomState>>,
     /// How much of the journal is in `accounts`, in bytes.
     replayed: u64,
+    /// Which file the journal is, as far as that can be told.
+    identity: (u64, u64),
     /// The process that opened the journal. A forked child shares its lock, and must open it anew.
     process: u32,
 }
@@ -72,7 +74,13 @@ impl Ledger {
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let state = Mutex::new(State { log: None, accounts: None, replayed: 0, process: process::id() });
+        let state = Mutex::new(State {
+            log: None,
+            accounts: None,
+            replayed: 0,
+            identity: (0, 0),
+            process: process::id(),
+        });
         Self { state, limits, layout, disk, clock }
     }
 
@@ -135,6 +143,7 @@ impl Ledger {
             let found = self.disk.log_state(&log).map_err(|error| reason_of_write(&error))?;
             if found.is_linked {
                 state.log = Some(log);
+                state.identity = found.identity;
                 return Ok((LockedLedger { ledger: self, state, pending: Vec::new() }, found.len));
             }
         }
@@ -229,10 +238,13 @@ impl LockedLedger<'_> {
             // It is only long. If it cannot be made anew now, the next one tries.
             let _ = self.rebuild();
         }
-        let Some(log) = &self.state.log else { return Err(Reason::Busy) };
-        match self.ledger.disk.log_state(log) {
-            Ok(state) if state.is_linked => Ok(()),
-            _ => Err(Reason::Busy),
+        // That the file has a name is not enough: the name must lead to it, not to one that somebody put in its place.
+        match self.ledger.disk.facts(self.ledger.layout.journal()) {
+            Ok(facts) if facts.identity == self.state.identity => Ok(()),
+            _ => {
+                self.forget();
+                Err(Reason::Busy)
+            }
         }
     }
 
@@ -258,24 +270,27 @@ impl LockedLedger<'_> {
     }
 
     fn replay_to(&mut self, len: u64) -> Result<(), Reason> {
-        let mut start = self.state.replayed;
-        if len < start {
+        if len < self.state.replayed {
             return Err(Reason::Truncated);
         }
-        if len > LONGEST {
-            return Err(Reason::TooLong);
+        while self.state.replayed < len {
+            let start = self.state.replayed;
+            let end = len.min(start + CHUNK);
+            let log = self.state.log.as_ref().ok_or(Reason::Unavailable)?;
+            let fresh = self.ledger.disk.read_log(log, start..end).map_err(|error| reason_of(&error))?;
+            let mut records = fresh.as_slice();
+            if start == 0 {
+                journal::check_header(records)?;
+                records = records.get(journal::HEADER_LEN..).unwrap_or_default();
+            }
+            self.accounts().replay(records)?;
+            if fresh.is_empty() {
+                return Err(Reason::Truncated);
+            }
+            self.state.replayed = start + fresh.len() as u64;
         }
-        let log = self.state.log.as_ref().ok_or(Reason::Unavailable)?;
-        let fresh = self.ledger.disk.read_log(log, start..len).map_err(|error| reason_of(&error))?;
-        let mut records = fresh.as_slice();
-        if start == 0 {
-            journal::check_header(records)?;
-            records = records.get(journal::HEADER_LEN..).unwrap_or_default();
-        }
-        self.accounts().replay(records)?;
-        start += fresh.len() as u64;
-        self.state.replayed = start;
-        Ok(())
+        // An empty journal has no header yet.
+        if len == 0 { Err(Reason::Truncated) } else { Ok(()) }
     }
 
     /// Counts the entries themselves and makes the journal anew. The order of use is kept as far as this handle knows
@@ -328,6 +343,7 @@ impl LockedLedger<'_> {
             }
         };
         // Dropping the old journal lets its lock go; whoever gets it finds that it has lost its name.
+        self.state.identity = disk.log_state(&log).map_or((0, 0), |state| state.identity);
         self.state.log = Some(log);
         self.state.accounts = Some(accounts);
         self.state.replayed = bytes.len() as u64;

@@ -24,6 +24,17 @@ enum Outcome {
     Gone,
 }
 
+/// What became of an entry that was to go.
+enum Evicted {
+    Removed,
+    /// It was not there, or it was no entry.
+    Gone,
+    /// It is another one, of this size.
+    Replaced {
+        size: u64,
+    },
+}
+
 impl FileStore {
     /// Stores an envelope under the entry's name.
     pub(super) fn publish(&self, name: Key, encoded: &Encoded<'_>) -> Result<Stored, Reason> {
@@ -124,32 +135,52 @@ impl FileStore {
             return Ok(0);
         }
         let reserved = self.layout.temps.bytes_being_written(disk, temp, self.options.clock.unix_ms());
+        // What cannot be removed is passed over: one such entry must not stop all writing. Twice each, because an entry may first turn out to be another one than was accounted for.
+        let mut left = 2 * ledger.accounts().len();
+        let mut refusal = None;
         while ledger.accounts().must_evict(&name, size, reserved) {
             let Some((victim, accounted)) = ledger.accounts().oldest() else { break };
-            let path = self.layout.entry(&victim);
-            match disk.facts(&path) {
-                // Somebody who does not keep accounts replaced it: it is not the entry that was to go.
-                Ok(facts) if facts.kind == FileKind::File && facts.len != accounted => {
-                    ledger.record(victim, Event::Stored { size: facts.len });
-                    continue;
-                }
-                Ok(facts) if facts.kind == FileKind::Directory => {
-                    self.layout.set_aside(disk, &path).map_err(|error| reason_of_write(&error))?;
-                    ledger.record(victim, Event::Removed);
-                    continue;
-                }
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(reason_of_write(&error)),
-                _ => {}
+            if left == 0 {
+                return Err(refusal.unwrap_or(Reason::Unavailable));
             }
-            match retry_sharing(disk, || disk.remove(&path)) {
-                Ok(()) => evicted += 1,
-                // Gone is gone, whoever did it.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(reason_of_write(&error)),
+            left -= 1;
+            match self.evict(&victim, accounted) {
+                Ok(Evicted::Removed) => evicted += 1,
+                Ok(Evicted::Gone) => {}
+                Ok(Evicted::Replaced { size }) => {
+                    ledger.record(victim, Event::Stored { size });
+                    continue;
+                }
+                Err(error) => {
+                    refusal = Some(reason_of_write(&error));
+                    ledger.record(victim, Event::Used);
+                    continue;
+                }
             }
             ledger.record(victim, Event::Removed);
         }
         Ok(evicted)
+    }
+
+    fn evict(&self, victim: &Key, accounted: u64) -> io::Result<Evicted> {
+        let disk = &*self.options.disk;
+        let path = self.layout.entry(victim);
+        let gone = |error: io::Error| match error.kind() {
+            // Gone is gone, whoever did it.
+            io::ErrorKind::NotFound => Ok(Evicted::Gone),
+            _ => Err(error),
+        };
+        match disk.facts(&path) {
+            // Somebody who does not keep accounts replaced it: it is not the entry that was to go.
+            Ok(facts) if facts.kind == FileKind::File && facts.len != accounted => {
+                Ok(Evicted::Replaced { size: facts.len })
+            }
+            Ok(facts) if facts.kind == FileKind::Directory => {
+                self.layout.set_aside(disk, &path).map(|()| Evicted::Gone)
+            }
+            Ok(_) => retry_sharing(disk, || disk.remove(&path)).map(|()| Evicted::Removed).or_else(gone),
+            Err(error) => gone(error),
+        }
     }
 
     /// Accounts for an entry that is there already, and makes the room that it takes.

@@ -85,7 +85,7 @@ impl Temps {
         self.bytes_being_written(disk, Path::new(""), now_unix_ms);
     }
 
-    /// The bytes of the temp files, except of `own`: what other writers are about to add. Those of the dead go.
+    /// The bytes of the temp files of the living, except `own`: what other writers are about to add. Those of the dead go.
     pub(super) fn bytes_being_written(&self, disk: &dyn Disk, own: &Path, now_unix_ms: u64) -> u64 {
         let mut living: HashMap<String, Life> = HashMap::from([(self.handle.clone(), Life::Alive)]);
         let mut names = Vec::new();
@@ -98,23 +98,25 @@ impl Temps {
                 continue;
             }
             let handle = name.rsplit_once('.').map_or(name.as_str(), |(handle, _)| handle);
-            let life = living.entry(handle.to_owned()).or_insert_with(|| self.life_of(handle));
+            let life = living.entry(handle.to_owned()).or_insert_with(|| self.life_of(disk, handle));
             let age_ms = i128::from(now_unix_ms) - facts.modified_ns / 1_000_000;
-            let is_dead = match life {
-                Life::Alive => false,
-                Life::Dead => true,
-                Life::Unknown => age_ms >= STALE_AFTER.as_millis().cast_signed(),
-            };
-            if !is_dead || disk.remove(&path).is_err() {
-                bytes = bytes.saturating_add(facts.len);
+            match life {
+                Life::Alive => bytes = bytes.saturating_add(facts.len),
+                Life::Unknown if age_ms < STALE_AFTER.as_millis().cast_signed() => {}
+                Life::Dead | Life::Unknown => _ = disk.remove(&path),
             }
         }
         bytes
     }
 
     /// Whether the process of a handle lives: then it holds the lock on the handle's file.
-    fn life_of(&self, handle: &str) -> Life {
-        match File::open(self.alive_path(handle)).map(|file| file.try_lock()) {
+    fn life_of(&self, disk: &dyn Disk, handle: &str) -> Life {
+        let path = self.alive_path(handle);
+        // Opening a pipe would wait for whoever is at its other end.
+        if !disk.facts(&path).is_ok_and(|facts| facts.is_readable()) {
+            return Life::Unknown;
+        }
+        match File::open(path).map(|file| file.try_lock()) {
             Ok(Ok(())) => Life::Dead,
             Ok(Err(fs::TryLockError::WouldBlock)) => Life::Alive,
             Ok(Err(fs::TryLockError::Error(_))) | Err(_) => Life::Unknown,
