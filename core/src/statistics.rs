@@ -1,5 +1,7 @@
 //! Numbers to watch: a snapshot of what a cache did.
 
+use core::fmt;
+
 use crate::reason::Reason;
 
 /// How often each [`Reason`] occurred.
@@ -11,8 +13,9 @@ use crate::reason::Reason;
 /// counts.add(Reason::Absent, 2);
 /// assert_eq!(counts.of(Reason::Absent), 2);
 /// assert_eq!(counts.total(), 2);
+/// assert_eq!(format!("{counts:?}"), "{absent: 2}");
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ReasonCounts([u64; Reason::COUNT]);
 
 impl ReasonCounts {
@@ -37,6 +40,22 @@ impl ReasonCounts {
     /// The reasons that occurred, with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (Reason, u64)> + '_ {
         Reason::ALL.iter().map(|reason| (*reason, self.of(*reason))).filter(|(_, n)| *n > 0)
+    }
+}
+
+/// A reason's stable name, without quotes.
+struct Name(Reason);
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.as_str())
+    }
+}
+
+/// The reasons that occurred, by name: `{absent: 2}`.
+impl fmt::Debug for ReasonCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter().map(|(reason, n)| (Name(reason), n))).finish()
     }
 }
 

@@ -131,10 +131,15 @@ fn working_compiler() -> Result<PathBuf, CompileError> {
 
 /// Both passes over every store, then the report. Says whether every kernel was right and every warm look-up a hit.
 fn run_all(arguments: &Arguments, compiler: &Path) -> Result<bool, Box<dyn Error>> {
-    let temporary = tempfile::tempdir()?;
+    let temporary = tempfile::Builder::new()
+        .prefix("warm_start-")
+        .tempdir()
+        .map_err(|error| format!("{error}; set TMPDIR to a directory that can be written"))?;
     let directory = match &arguments.keep {
         Some(directory) => {
-            fs::create_dir_all(directory)?;
+            fs::create_dir_all(directory).map_err(|error| {
+                format!("cannot make {}: {error}; name a directory that can be written", directory.display())
+            })?;
             directory
         }
         None => temporary.path(),

@@ -5,7 +5,11 @@ use std::error::Error;
 use quick_cache::sync::Cache as QuickCache;
 use warmstart::{Artifact, Cache, Key, Limits, Store, store::MemoryStore};
 
-use crate::{Rows, measure::Plan, row::Row};
+use crate::{
+    Rows,
+    measure::Plan,
+    row::{Row, Sense},
+};
 
 const ENTRIES: usize = 1000;
 
@@ -35,7 +39,13 @@ fn memory_hit(plan: &Plan) -> Result<Vec<Row>, Box<dyn Error>> {
     // The same through the cache, which counts what it does.
     let cache = Cache::new(store);
     let counted = plan.compare(|call| cache.get(rotate(&keys, call)), |call| peer.get(rotate(&keys, call)));
-    rows.push(Row::note("memory_hit/counted", (counted.ratio(), "ratio"), "quick_cache"));
+    rows.push(Row::bounded(
+        "memory_hit/counted",
+        (counted.ratio(), "ratio"),
+        "quick_cache",
+        Sense::AtMost,
+        2.0,
+    ));
     Ok(rows)
 }
 
