@@ -199,7 +199,9 @@ fn run_child(arguments: &Arguments, temperature: Temperature) -> Result<(), Box<
 
 fn run_pass(kind: StoreKind, temperature: Temperature, store: &dyn Store) -> Result<Pass, Box<dyn Error>> {
     if temperature == Temperature::Cold {
-        store.clear()?;
+        store.clear().map_err(|reason| {
+            format!("the {} store cannot be emptied: {reason}; --keep names another directory", kind.name())
+        })?;
     }
     pass::run(&Cache::new(store), &format!("{} {}", kind.name(), temperature.name()))
 }
