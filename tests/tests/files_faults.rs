@@ -355,6 +355,8 @@ fn a_journal_that_is_moved_or_linked_elsewhere_does_not_split_the_accounts() {
         let one = FileStore::open(&root, options()).unwrap();
         one.put(b"before", &artifact(0, 1000)).unwrap();
         change(&root);
+        // As often as a handle asks.
+        std::thread::sleep(Duration::from_millis(20));
         let other = FileStore::open(&root, options()).unwrap();
         for n in 0..30 {
             one.put(&[n], &artifact(n, 1000)).unwrap();

@@ -32,6 +32,9 @@ const LONG: u64 = 4 << 20;
 /// first bad record, however long it claims to be.
 const CHUNK: u64 = 1 << 20;
 
+/// How often it is asked whether the name still leads to the journal, which costs more than asking whether any does.
+const NAME_CHECK: Duration = Duration::from_millis(10);
+
 /// How often a journal that somebody else replaces under way is opened again.
 const ATTEMPTS: usize = 16;
 
@@ -54,6 +57,10 @@ struct State {
     replayed: u64,
     /// Which file the journal is, as far as that can be told.
     identity: (u64, u64),
+    /// When the name last led to the journal.
+    name_checked: Option<Instant>,
+    /// Whether what this handle appended lately may have gone to a journal that has been moved away.
+    was_moved: bool,
     /// The process that opened the journal. A forked child shares its lock, and must open it anew.
     process: u32,
 }
@@ -79,6 +86,8 @@ impl Ledger {
             accounts: None,
             replayed: 0,
             identity: (0, 0),
+            name_checked: None,
+            was_moved: false,
             process: process::id(),
         });
         Self { state, limits, layout, disk, clock }
@@ -121,8 +130,7 @@ impl Ledger {
 
     /// Locks the file that is the journal now, and says how long it is.
     fn lock_only(&self, patience: Duration) -> Result<(LockedLedger<'_>, u64), Reason> {
-        let deadline = Instant::now() + patience;
-        let mut state = self.lock_state(patience)?;
+        let (mut state, patience) = self.lock_state(patience)?;
         if state.process != process::id() {
             // Closing the parent's file leaves the parent's lock alone; unlocking it would not.
             (state.log, state.process) = (None, process::id());
@@ -135,8 +143,7 @@ impl Ledger {
                     self.open_log()?.0
                 }
             };
-            // Other threads of this process may have used the patience up.
-            if let Err(error) = self.disk.lock(&log, deadline.saturating_duration_since(Instant::now())) {
+            if let Err(error) = self.disk.lock(&log, patience) {
                 state.log = Some(log);
                 return Err(reason_of_write(&error));
             }
@@ -150,17 +157,19 @@ impl Ledger {
         Err(Reason::Busy)
     }
 
-    /// A thread without patience does not wait for the other threads of its process either.
-    fn lock_state(&self, patience: Duration) -> Result<MutexGuard<'_, State>, Reason> {
-        // What is done under this lock never panics half way: every record is applied whole.
-        if !patience.is_zero() {
-            return Ok(self.state.lock().unwrap_or_else(PoisonError::into_inner));
-        }
+    /// Waits for the other threads of this process, and says how much patience that has left. Without patience it does
+    /// not wait for them either.
+    fn lock_state(&self, patience: Duration) -> Result<(MutexGuard<'_, State>, Duration), Reason> {
         match self.state.try_lock() {
-            Ok(state) => Ok(state),
-            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => Err(Reason::Busy),
+            Ok(state) => return Ok((state, patience)),
+            // What is done under this lock never panics half way: every record is applied whole.
+            Err(TryLockError::Poisoned(poisoned)) => return Ok((poisoned.into_inner(), patience)),
+            Err(TryLockError::WouldBlock) if patience.is_zero() => return Err(Reason::Busy),
+            Err(TryLockError::WouldBlock) => {}
         }
+        let started = Instant::now();
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok((state, patience.saturating_sub(started.elapsed())))
     }
 
     /// Opens the journal, and replaces what is there if it is not a file of ours.
@@ -238,18 +247,41 @@ impl LockedLedger<'_> {
             // It is only long. If it cannot be made anew now, the next one tries.
             let _ = self.rebuild();
         }
-        // That the file has a name is not enough: the name must lead to it, not to one that somebody put in its place.
-        match self.ledger.disk.facts(self.ledger.layout.journal()) {
-            Ok(facts) if facts.identity == self.state.identity => Ok(()),
-            _ => {
-                self.forget();
-                Err(Reason::Busy)
-            }
+        if self.is_current() {
+            return Ok(());
         }
+        self.forget();
+        Err(Reason::Busy)
+    }
+
+    /// Whether the journal's name leads to the file that is locked. That it has any name is asked each time; that it
+    /// is this one, from time to time. If not, somebody moved it, and this handle wrote to it meanwhile.
+    fn is_current(&mut self) -> bool {
+        let Ledger { disk, layout, .. } = self.ledger;
+        let Some(log) = &self.state.log else { return false };
+        if !disk.log_state(log).is_ok_and(|state| state.is_linked) {
+            return false;
+        }
+        let now = Instant::now();
+        if self.state.name_checked.is_some_and(|checked| now.duration_since(checked) < NAME_CHECK) {
+            return true;
+        }
+        let leads_here =
+            disk.facts(layout.journal()).is_ok_and(|facts| facts.identity == self.state.identity);
+        self.state.name_checked = leads_here.then_some(now);
+        self.state.was_moved |= !leads_here;
+        leads_here
     }
 
     /// Reads what others have appended. A journal that is new, damaged or shorter than before is made anew.
     fn catch_up(&mut self, len: u64) -> Result<(), Reason> {
+        if self.state.was_moved {
+            self.check_header().or_else(|reason| match reason {
+                Reason::NewerVersion => Err(reason),
+                _ => Ok(()),
+            })?;
+            return self.rebuild();
+        }
         if self.state.accounts.is_some() && len == self.state.replayed {
             return Ok(());
         }
@@ -347,12 +379,14 @@ impl LockedLedger<'_> {
         self.state.log = Some(log);
         self.state.accounts = Some(accounts);
         self.state.replayed = bytes.len() as u64;
+        self.state.was_moved = false;
         Ok(())
     }
 
     /// Drops what this handle believes, so that the next lock begins anew.
     fn forget(&mut self) {
         (self.state.log, self.state.accounts, self.state.replayed) = (None, None, 0);
+        self.state.name_checked = None;
     }
 }
 

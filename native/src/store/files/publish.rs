@@ -68,6 +68,8 @@ impl FileStore {
             match disk.create(&temp, &encoded.parts(), self.options.durable) {
                 Ok(file) => return Ok((temp, file)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => self.restore_directory()?,
+                // A forked child began with its parent's names.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.layout.temps.begin_anew(),
                 Err(error) => return Err(reason_of_write(&error)),
             }
         }

@@ -33,6 +33,8 @@ pub(super) struct Temps {
     /// The handle's own file, locked.
     alive: Mutex<Option<File>>,
     shows_life: AtomicBool,
+    /// Whether this is a forked child of the process that made the handle.
+    is_forked: AtomicBool,
 }
 
 /// What is known about the process of a handle.
@@ -54,6 +56,7 @@ impl Temps {
             counter: AtomicU64::new(0),
             alive: Mutex::new(None),
             shows_life: AtomicBool::new(false),
+            is_forked: AtomicBool::new(false),
         }
     }
 
@@ -64,18 +67,18 @@ impl Temps {
     /// A path for a temp file that nobody else has.
     pub(super) fn new_path(&self, disk: &dyn Disk) -> PathBuf {
         let n = self.counter.fetch_add(1, Ordering::Relaxed);
-        let process = process::id();
-        if process != self.process {
-            // Nobody vouches for a forked child's files: they go when they are old.
-            return self.directory.join(format!("{}-{process}.{n}", self.handle));
-        }
         if !self.shows_life.swap(true, Ordering::Relaxed) {
+            self.is_forked.store(process::id() != self.process, Ordering::Relaxed);
             self.show_life(disk);
+        }
+        if self.is_forked.load(Ordering::Relaxed) {
+            // Nobody vouches for a forked child's files: they go when they are old.
+            return self.directory.join(format!("{}-{}.{n}", self.handle, process::id()));
         }
         self.directory.join(format!("{}.{n}", self.handle))
     }
 
-    /// The next temp file shows life anew, because the directory may be another one.
+    /// The next temp file shows life anew, because the directory, or this process, may be another one.
     pub(super) fn begin_anew(&self) {
         self.shows_life.store(false, Ordering::Relaxed);
     }
@@ -131,6 +134,9 @@ impl Temps {
     ///
     /// Where locks are not to be had, or the file is lost, age tells the files of the dead from those of the living.
     fn show_life(&self, disk: &dyn Disk) {
+        if self.is_forked.load(Ordering::Relaxed) {
+            return;
+        }
         let mut alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
         let path = self.alive_path(&self.handle);
         if alive.is_none() || disk.facts(&path).is_err() {

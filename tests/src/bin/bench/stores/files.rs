@@ -13,6 +13,7 @@ use warmstart::{
     Artifact, Key, Limits, Store,
     store::{FileOptions, FileStore},
 };
+use warmstart_core::envelope;
 use warmstart_tests::proof::artifact;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -87,12 +88,13 @@ fn put(plan: &Plan, medium: &Medium, name: &str, size: usize, durable: bool, bou
     let floor_entries = floor.join("entries");
     fs::create_dir_all(floor.join("tmp"))?;
     fs::create_dir_all(&floor_entries)?;
-    // One artifact under ever new keys, as the floor writes one payload under ever new names.
+    // One artifact under ever new keys, as the floor writes the bytes of one entry under ever new names.
     let artifact = artifact(b"any", 1, size);
+    let entry = envelope::encode(&0u64.to_le_bytes(), &artifact)?.to_vec();
     let mut stored = 0;
     let compared = plan.compare_with(
         |call| store.put(&call.to_le_bytes(), &artifact).expect("there is room"),
-        |call| write_and_rename(&floor, call, artifact.payload(), durable).expect("there is room"),
+        |call| write_and_rename(&floor, call, &entry, durable).expect("there is room"),
         |calls| {
             stored += calls as usize * size;
             if stored >= PUT_BYTES {
@@ -109,13 +111,14 @@ fn put(plan: &Plan, medium: &Medium, name: &str, size: usize, durable: bool, bou
     Ok(compared.rows(name, "floor", bound).map(|row| row.on(medium.name)).to_vec())
 }
 
-/// The floor of a put: checksum, create, write, rename into place; with fsync of file and directory if durable.
-fn write_and_rename(floor: &Path, call: u64, payload: &[u8], durable: bool) -> io::Result<u64> {
-    let sum = xxh3_64(payload);
+/// The floor of a put: checksum, create, write, rename into place; with fsync of file and directory if durable. The bytes
+/// are those that the store writes for the artifact, as the floor of a hit reads those that the store reads.
+fn write_and_rename(floor: &Path, call: u64, entry: &[u8], durable: bool) -> io::Result<u64> {
+    let sum = xxh3_64(entry);
     let name = format!("{call:064x}");
     let temp = floor.join("tmp").join(&name);
     let mut file = no_follow().write(true).create_new(true).open(&temp)?;
-    file.write_all(payload)?;
+    file.write_all(entry)?;
     if durable {
         file.sync_all()?;
     }
