@@ -2,14 +2,13 @@
 
 mod counters;
 mod fetched;
-mod process_lock;
 mod request;
 mod threads;
 
 pub use fetched::{Fetched, How};
 pub use request::Request;
 
-pub(crate) use process_lock::sweep as sweep_locks;
+pub(crate) use crate::os::process_lock::sweep as sweep_locks;
 
 use std::{
     io,
@@ -27,10 +26,10 @@ use warmstart_core::{
 
 use crate::{
     clock::{Clock, SystemClock},
+    os::process_lock::ProcessLock,
     store::{Lookup, Store, Stored},
 };
 use counters::Counters;
-use process_lock::ProcessLock;
 use threads::{Seat, Threads};
 
 /// How long a caller waits for somebody else's build before it builds for itself.

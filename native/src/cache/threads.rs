@@ -15,7 +15,7 @@ use warmstart_core::{
     key::Key,
 };
 
-use super::process_lock;
+use crate::os::process_lock;
 
 /// The flights of one cache.
 #[derive(Debug, Default)]

@@ -4,6 +4,7 @@
 //! disk of its own in between, which fails when it is told to.
 
 mod local;
+pub(crate) mod process_lock;
 mod sharing;
 
 pub use local::LocalDisk;

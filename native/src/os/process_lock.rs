@@ -16,8 +16,6 @@ use std::{
 
 use warmstart_core::key::Key;
 
-use crate::os;
-
 /// The longest chain of waiting holders that is followed. A longer one is waited for, which is bounded too.
 const MAX_CHAIN: usize = 64;
 
@@ -38,7 +36,7 @@ struct Held {
 
 /// A held lock. It belongs to the thread that acquired it.
 #[derive(Debug)]
-pub(super) struct ProcessLock {
+pub(crate) struct ProcessLock {
     name: Key,
     /// A lock is let go by the thread that acquired it, in whose `HELD` it is.
     not_send: std::marker::PhantomData<*const ()>,
@@ -47,7 +45,7 @@ pub(super) struct ProcessLock {
 impl ProcessLock {
     /// Waits for the lock of `name` until `deadline`. Nothing if it does not come, if waiting for it would never end,
     /// or if the directory has no locks: then one builds without.
-    pub(super) fn acquire(directory: &Path, name: &Key, deadline: Option<Instant>) -> Option<Self> {
+    pub(crate) fn acquire(directory: &Path, name: &Key, deadline: Option<Instant>) -> Option<Self> {
         let path = lock_path(directory, name);
         let mut announced = None;
         let mut pause = FIRST_PAUSE;
@@ -93,14 +91,14 @@ impl Drop for ProcessLock {
 }
 
 /// Says in every lock that this thread holds that it waits for `name`, until what is returned is dropped.
-pub(super) fn announce_wait(name: &Key) -> AnnouncedWait {
+pub(crate) fn announce_wait(name: &Key) -> AnnouncedWait {
     HELD.with_borrow_mut(|held| held.iter_mut().for_each(|held| note(&mut held.file, name.as_bytes())));
     AnnouncedWait
 }
 
 /// See [`announce_wait`].
 #[derive(Debug)]
-pub(super) struct AnnouncedWait;
+pub(crate) struct AnnouncedWait;
 
 impl Drop for AnnouncedWait {
     fn drop(&mut self) {
@@ -166,7 +164,7 @@ fn options() -> OpenOptions {
     use std::os::unix::fs::OpenOptionsExt;
 
     let mut options = OpenOptions::new();
-    options.read(true).write(true).mode(0o600).custom_flags(os::NO_FOLLOW);
+    options.read(true).write(true).mode(0o600).custom_flags(super::NO_FOLLOW);
     options
 }
 
@@ -178,7 +176,7 @@ fn options() -> OpenOptions {
 }
 
 fn is_linked(file: &File) -> bool {
-    file.metadata().is_ok_and(|metadata| os::is_linked(&metadata))
+    file.metadata().is_ok_and(|metadata| super::is_linked(&metadata))
 }
 
 #[cfg(test)]
