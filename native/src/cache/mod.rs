@@ -30,19 +30,24 @@ use crate::{
     store::{Lookup, Store, Stored},
 };
 use counters::Counters;
-use threads::{Seat, Threads};
+use threads::{CacheNumber, Scope, Seat};
 
 /// How long a caller waits for somebody else's build before it builds for itself.
 pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(60);
 
 /// A store with single flight and statistics in front of it.
 ///
-/// Share one cache between the threads of a process: single flight and statistics are those of the cache.
+/// Share one cache between the threads of a process: statistics are those of the cache, and so is single flight, unless
+/// the store's directory is shared. Then one builds of all who use the directory, through whichever cache.
+///
+/// A builder may ask any cache for what it needs. A circle of builds that wait for each other is found, and one of them
+/// builds for itself; only a circle through several processes *and* several directories is left to
+/// [patience](Self::with_patience).
 /// See the [crate documentation](crate) for an example of the one call, [`get_or_build`](Self::get_or_build).
 #[derive(Debug)]
 pub struct Cache<S = Box<dyn Store>> {
     store: S,
-    threads: Threads,
+    number: CacheNumber,
     counters: Counters,
     clock: Arc<dyn Clock>,
     patience: Duration,
@@ -53,7 +58,7 @@ impl<S: Store> Cache<S> {
     pub fn new(store: S) -> Self {
         Self {
             store,
-            threads: Threads::default(),
+            number: CacheNumber::next(),
             counters: Counters::default(),
             clock: Arc::new(SystemClock),
             patience: DEFAULT_PATIENCE,
@@ -174,7 +179,8 @@ impl<S: Store> Cache<S> {
 
         let name = Key::digest(flight_key);
         let deadline = Instant::now().checked_add(self.patience);
-        let mut seat = match self.threads.take_seat(&name, deadline) {
+        let scope = Scope::new(self.store.lock_directory(), self.number);
+        let seat = match threads::take_seat(&scope, &name, deadline) {
             Seat::Builder(seat) => Some(seat),
             Seat::Shared(artifact) => {
                 self.counters.shared();
@@ -185,13 +191,13 @@ impl<S: Store> Cache<S> {
         // Only the one who builds for all threads asks the other processes; who builds alone does so not to wait.
         let lock = seat
             .as_ref()
-            .and_then(|_| self.store.lock_directory())
+            .and_then(|_| scope.locks())
             .and_then(|directory| ProcessLock::acquire(directory, &name, deadline));
         if seat.is_some() {
             // Somebody may have stored it between the look-up and the lock.
             if let Lookup::Hit(artifact) = find(&self.store) {
                 self.counters.shared();
-                if let Some(seat) = &mut seat {
+                if let Some(seat) = &seat {
                     seat.land(&artifact);
                 }
                 return Ok(Fetched::new(artifact, How::Shared { miss }));
@@ -207,7 +213,7 @@ impl<S: Store> Cache<S> {
         let stored = keep(&self.store, &artifact, rest);
         self.counters.stored(&artifact, stored);
         drop(lock);
-        if let Some(seat) = &mut seat {
+        if let Some(seat) = &seat {
             seat.land(&artifact);
         }
         Ok(Fetched::new(artifact, How::Built { miss, stored }))

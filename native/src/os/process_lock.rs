@@ -61,9 +61,8 @@ impl ProcessLock {
                 Err(TryLockError::WouldBlock) => {}
                 Err(TryLockError::Error(_)) => return None,
             }
-            announced.get_or_insert_with(|| announce_wait(name));
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) || would_never_end(directory, name)
-            {
+            let wait = announced.get_or_insert_with(|| announce_wait(directory, name));
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) || wait.would_never_end() {
                 return None;
             }
             thread::sleep(pause);
@@ -90,20 +89,45 @@ impl Drop for ProcessLock {
     }
 }
 
-/// Says in every lock that this thread holds that it waits for `name`, until what is returned is dropped.
-pub(crate) fn announce_wait(name: &Key) -> AnnouncedWait {
-    HELD.with_borrow_mut(|held| held.iter_mut().for_each(|held| note(&mut held.file, name.as_bytes())));
-    AnnouncedWait
+/// Says in every lock of `directory` that this thread holds that it waits for `name`, until what is returned is dropped.
+/// Both write to files.
+pub(crate) fn announce_wait<'a>(directory: &'a Path, name: &'a Key) -> AnnouncedWait<'a> {
+    note_in_held(directory, name.as_bytes());
+    AnnouncedWait { directory, name }
 }
 
 /// See [`announce_wait`].
 #[derive(Debug)]
-pub(crate) struct AnnouncedWait;
+pub(crate) struct AnnouncedWait<'a> {
+    directory: &'a Path,
+    name: &'a Key,
+}
 
-impl Drop for AnnouncedWait {
-    fn drop(&mut self) {
-        HELD.with_borrow_mut(|held| held.iter_mut().for_each(|held| note(&mut held.file, &[])));
+impl AnnouncedWait<'_> {
+    /// After how long to ask again whether it [would never end](Self::would_never_end). Nothing if the answer cannot
+    /// become another, because nobody waits for a thread that holds no lock.
+    pub(crate) fn interval(&self) -> Option<Duration> {
+        let holds_any = HELD.with_borrow(|held| held.iter().any(|held| held.directory == self.directory));
+        holds_any.then_some(LONGEST_PAUSE)
     }
+
+    /// Whether the holder of the lock, through whatever it waits for, waits for this thread. Reads files.
+    pub(crate) fn would_never_end(&self) -> bool {
+        would_never_end(self.directory, self.name)
+    }
+}
+
+impl Drop for AnnouncedWait<'_> {
+    fn drop(&mut self) {
+        note_in_held(self.directory, &[]);
+    }
+}
+
+fn note_in_held(directory: &Path, bytes: &[u8]) {
+    HELD.with_borrow_mut(|held| {
+        let here = held.iter_mut().filter(|held| held.directory == directory);
+        here.for_each(|held| note(&mut held.file, bytes));
+    });
 }
 
 /// Removes the lock files that dead processes left behind.
