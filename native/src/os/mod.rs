@@ -8,7 +8,8 @@ pub(crate) mod process_lock;
 mod sharing;
 
 pub use local::LocalDisk;
-pub use sharing::{RETRY_PAUSES, retry_sharing};
+pub use sharing::RETRY_PAUSES;
+pub(crate) use sharing::retry_sharing;
 
 use std::{
     ffi::OsStr,
@@ -108,6 +109,7 @@ pub struct FileFacts {
 
 /// What kind of file a path leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FileKind {
     /// A regular file.
     File,
@@ -128,8 +130,7 @@ impl FileFacts {
 }
 
 /// The reason that an error of the system amounts to.
-#[must_use]
-pub fn reason_of(error: &io::Error) -> Reason {
+pub(crate) fn reason_of(error: &io::Error) -> Reason {
     use io::ErrorKind as Kind;
 
     #[cfg(unix)]
@@ -149,7 +150,7 @@ pub fn reason_of(error: &io::Error) -> Reason {
 ///
 /// # Errors
 /// [`io::ErrorKind::WouldBlock`] if it did not come in time, or what the system reports.
-pub fn lock_within(file: &File, patience: Duration) -> io::Result<()> {
+pub(crate) fn lock_within(file: &File, patience: Duration) -> io::Result<()> {
     let mut deadline = None;
     for attempt in 0u32.. {
         match file.try_lock() {
