@@ -43,6 +43,7 @@ const COMPACT_FLOOR: u64 = 1024;
 
 /// What happened to an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Event {
     /// It is, or is about to be, stored with this size in bytes.
     Stored {

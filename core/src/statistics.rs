@@ -66,6 +66,9 @@ impl Default for ReasonCounts {
 }
 
 /// What a cache did since it was opened.
+///
+/// Every look-up is counted once: `hits + misses.total()` is their number. A miss of the one call ends as one of `builds` or of
+/// `shared`, or the builder failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Statistics {
@@ -75,11 +78,12 @@ pub struct Statistics {
     pub misses: ReasonCounts,
     /// Artifacts that were not stored, by reason.
     pub refusals: ReasonCounts,
-    /// Artifacts built by this cache's callers.
+    /// Artifacts built by this cache's callers. Builders that failed are not counted.
     pub builds: u64,
-    /// Callers that waited for another thread's build and shared its result.
+    /// Look-ups that missed, and whose artifact somebody else built meanwhile: another thread or process that the caller
+    /// waited for, or one that stored it just after the look-up, so that nobody had to wait.
     pub shared: u64,
-    /// Payload bytes handed out by hits.
+    /// Payload bytes handed out by hits. What is shared does not count, though it may have been read.
     pub bytes_read: u64,
     /// Payload bytes stored.
     pub bytes_written: u64,

@@ -56,6 +56,21 @@ impl OpenError {
     pub const fn is_untrusted(&self) -> bool {
         matches!(self.problem, Problem::Untrusted { .. })
     }
+
+    /// Whether the system refused the path itself, such as one with a NUL in it.
+    /// [`source`](std::error::Error::source) says why.
+    ///
+    /// ```
+    /// use std::error::Error;
+    /// use warmstart::store::{FileOptions, FileStore};
+    ///
+    /// let error = FileStore::open("cache\0", FileOptions::default()).unwrap_err();
+    /// assert!(error.is_io() && error.source().is_some());
+    /// ```
+    #[must_use]
+    pub const fn is_io(&self) -> bool {
+        matches!(self.problem, Problem::Io(_))
+    }
 }
 
 impl fmt::Display for OpenError {

@@ -214,7 +214,7 @@ fn a_full_disk_costs_no_artifact_and_is_counted() {
     let mut refusals = 0;
     for n in 0..40u64 {
         let key = n.to_le_bytes();
-        let built = cache.get_or_build(&key, || Ok::<_, ()>(artifact(&key, n, 60_000))).unwrap();
+        let built = cache.get_or_build(key, || Ok::<_, ()>(artifact(&key, n, 60_000))).unwrap();
         assert_eq!(prove(&key, built.artifact()), n);
         if let Some(reason) = built.refusal() {
             assert_eq!(reason, Reason::NoSpace);

@@ -53,6 +53,7 @@ warmstart_tests::conformance!(Tiered: one_call {
     an_error_stores_nothing_and_the_next_builds,
     a_panic_stores_nothing_and_those_who_wait_go_on,
     nested_builds_never_deadlock,
+    what_the_store_refuses_is_returned_all_the_same,
 });
 
 /// Only memory answers for `hot`, again and again, and the store behind still knows that it is used.

@@ -14,10 +14,11 @@ pub struct Fetched {
 
 /// How an artifact was come by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum How {
     /// It was stored.
     Hit,
-    /// It was not, and somebody else built it while this caller waited.
+    /// It was not, and somebody else built it meanwhile, another thread or another process.
     Shared {
         /// Why it was not found at first.
         miss: Reason,

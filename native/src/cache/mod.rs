@@ -2,14 +2,13 @@
 
 mod counters;
 mod fetched;
-mod process_lock;
 mod request;
 mod threads;
 
 pub use fetched::{Fetched, How};
 pub use request::Request;
 
-pub(crate) use process_lock::sweep as sweep_locks;
+pub(crate) use crate::os::process_lock::sweep as sweep_locks;
 
 use std::{
     io,
@@ -27,23 +26,28 @@ use warmstart_core::{
 
 use crate::{
     clock::{Clock, SystemClock},
+    os::process_lock::ProcessLock,
     store::{Lookup, Store, Stored},
 };
 use counters::Counters;
-use process_lock::ProcessLock;
-use threads::{Seat, Threads};
+use threads::{CacheNumber, Scope, Seat};
 
 /// How long a caller waits for somebody else's build before it builds for itself.
 pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(60);
 
 /// A store with single flight and statistics in front of it.
 ///
-/// Share one cache between the threads of a process: single flight and statistics are those of the cache.
+/// Share one cache between the threads of a process: statistics are those of the cache, and so is single flight, unless
+/// the store's directory is shared. Then one builds of all who use the directory, through whichever cache.
+///
+/// A builder may ask any cache for what it needs. A circle of builds that wait for each other is found, and one of them
+/// builds for itself; only a circle through several processes *and* several directories is left to
+/// [patience](Self::with_patience).
 /// See the [crate documentation](crate) for an example of the one call, [`get_or_build`](Self::get_or_build).
 #[derive(Debug)]
 pub struct Cache<S = Box<dyn Store>> {
     store: S,
-    threads: Threads,
+    number: CacheNumber,
     counters: Counters,
     clock: Arc<dyn Clock>,
     patience: Duration,
@@ -54,7 +58,7 @@ impl<S: Store> Cache<S> {
     pub fn new(store: S) -> Self {
         Self {
             store,
-            threads: Threads::default(),
+            number: CacheNumber::next(),
             counters: Counters::default(),
             clock: Arc::new(SystemClock),
             patience: DEFAULT_PATIENCE,
@@ -81,42 +85,99 @@ impl<S: Store> Cache<S> {
         &self.store
     }
 
-    /// Looks `key` up, and counts.
+    /// Looks a key up, and counts.
     ///
     /// ```
-    /// use warmstart::{Cache, Limits, Reason, store::MemoryStore};
+    /// use warmstart::{Cache, KeyFields, Limits, Reason, store::MemoryStore};
     ///
     /// let cache = Cache::new(MemoryStore::new(Limits::NONE));
     /// cache.put("k", &vec![1, 2].into())?;
     /// assert_eq!(cache.get(b"k").hit().unwrap().payload(), [1, 2]);
-    /// assert_eq!(cache.statistics().hits, 1);
+    /// let fields = KeyFields::new("example", 1).text("name", "softmax");
+    /// assert_eq!(cache.get(&fields).miss(), Some(Reason::Absent));
+    /// assert_eq!((cache.statistics().hits, cache.statistics().misses.total()), (1, 1));
     /// # Ok::<(), Reason>(())
     /// ```
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Lookup {
-        let found = self.store.get(key.as_ref());
+    pub fn get<'a>(&self, request: impl Into<Request<'a>>) -> Lookup {
+        let found = self.store.get(request.into().key());
         self.count(&found);
         found
     }
 
-    /// Stores `artifact` under `key`, and counts.
+    /// Stores `artifact` under a key, and counts. If the key is given as [`KeyFields`](crate::KeyFields), the artifact
+    /// is stored with its recipe, as by [`get_or_build`](Self::get_or_build).
     ///
     /// # Errors
     /// The reason why it was not kept.
-    pub fn put(&self, key: impl AsRef<[u8]>, artifact: &Artifact) -> Result<Stored, Reason> {
-        let stored = self.store.put(key.as_ref(), artifact);
-        self.counters.stored(artifact, stored);
+    pub fn put<'a>(&self, request: impl Into<Request<'a>>, artifact: &Artifact) -> Result<Stored, Reason> {
+        let request = request.into();
+        let artifact = request.describe(artifact.clone());
+        let stored = self.store.put(request.key(), &artifact);
+        self.counters.stored(&artifact, stored);
         stored
     }
 
-    /// Reads the file at `path` and stores its contents under `key`; the path itself is never kept.
+    /// Reads the file at `path` and stores its contents under a key; the path itself is never kept.
     ///
     /// # Errors
     /// The file cannot be read. That the store refused its contents is no error; the artifact is returned, and the
     /// reason is counted.
-    pub fn put_file(&self, key: impl AsRef<[u8]>, path: impl AsRef<Path>) -> io::Result<Artifact> {
+    pub fn put_file<'a>(
+        &self,
+        request: impl Into<Request<'a>>,
+        path: impl AsRef<Path>,
+    ) -> io::Result<Artifact> {
         let artifact = Artifact::new(std::fs::read(path)?);
-        let _ = self.put(key, &artifact);
+        let _ = self.put(request, &artifact);
         Ok(artifact)
+    }
+
+    /// Whether something whole, by header and length, is stored under a key. Not counted, and no use of it.
+    ///
+    /// # Errors
+    /// The reason why that is not known.
+    pub fn contains<'a>(&self, request: impl Into<Request<'a>>) -> Result<bool, Reason> {
+        self.store.contains(request.into().key())
+    }
+
+    /// Removes what is stored under a key; says whether there was anything. Not counted.
+    ///
+    /// # Errors
+    /// The reason why it could not be removed.
+    pub fn remove<'a>(&self, request: impl Into<Request<'a>>) -> Result<bool, Reason> {
+        self.store.remove(request.into().key())
+    }
+
+    /// The number of entries, as [`Store::len`] has it.
+    ///
+    /// # Errors
+    /// The reason why that is not known.
+    pub fn len(&self) -> Result<u64, Reason> {
+        self.store.len()
+    }
+
+    /// Whether there is no entry.
+    ///
+    /// # Errors
+    /// As [`len`](Self::len).
+    pub fn is_empty(&self) -> Result<bool, Reason> {
+        self.store.is_empty()
+    }
+
+    /// Removes every entry. Statistics stay as they are.
+    ///
+    /// # Errors
+    /// The reason why some may be left.
+    pub fn clear(&self) -> Result<(), Reason> {
+        self.store.clear()
+    }
+
+    /// Closes the store, as [`Store::close`] does. From then on the one call builds every time.
+    ///
+    /// # Errors
+    /// The reason why something could not be written down.
+    pub fn close(&self) -> Result<(), Reason> {
+        self.store.close()
     }
 
     /// Looks the request's key up, else builds the artifact, stores it and returns it.
@@ -175,7 +236,8 @@ impl<S: Store> Cache<S> {
 
         let name = Key::digest(flight_key);
         let deadline = Instant::now().checked_add(self.patience);
-        let mut seat = match self.threads.take_seat(&name, deadline) {
+        let scope = Scope::new(self.store.lock_directory(), self.number);
+        let seat = match threads::take_seat(&scope, &name, deadline) {
             Seat::Builder(seat) => Some(seat),
             Seat::Shared(artifact) => {
                 self.counters.shared();
@@ -186,13 +248,13 @@ impl<S: Store> Cache<S> {
         // Only the one who builds for all threads asks the other processes; who builds alone does so not to wait.
         let lock = seat
             .as_ref()
-            .and_then(|_| self.store.lock_directory())
+            .and_then(|_| scope.locks())
             .and_then(|directory| ProcessLock::acquire(directory, &name, deadline));
         if seat.is_some() {
             // Somebody may have stored it between the look-up and the lock.
             if let Lookup::Hit(artifact) = find(&self.store) {
                 self.counters.shared();
-                if let Some(seat) = &mut seat {
+                if let Some(seat) = &seat {
                     seat.land(&artifact);
                 }
                 return Ok(Fetched::new(artifact, How::Shared { miss }));
@@ -208,13 +270,14 @@ impl<S: Store> Cache<S> {
         let stored = keep(&self.store, &artifact, rest);
         self.counters.stored(&artifact, stored);
         drop(lock);
-        if let Some(seat) = &mut seat {
+        if let Some(seat) = &seat {
             seat.land(&artifact);
         }
         Ok(Fetched::new(artifact, How::Built { miss, stored }))
     }
 
-    /// What the cache did since it was made.
+    /// What the cache did since it was made. [`get`](Self::get), [`get_or_build`](Self::get_or_build) and
+    /// [`recall`](Self::recall) are one look-up each, which is either a hit or a miss.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.counters.snapshot()
@@ -225,5 +288,99 @@ impl<S: Store> Cache<S> {
             Lookup::Hit(artifact) => self.counters.hit(artifact),
             Lookup::Miss(reason) => self.counters.missed(*reason),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{convert::Infallible, sync::Barrier, thread};
+
+    use super::*;
+    use crate::{KeyFields, Limits, store::MemoryStore};
+
+    fn cache() -> Cache<MemoryStore> {
+        Cache::new(MemoryStore::new(Limits::NONE))
+    }
+
+    #[test]
+    fn every_call_takes_the_fields_of_a_key() {
+        let cache = cache();
+        let fields = KeyFields::new("example", 1).text("name", "softmax");
+        cache.put(&fields, &Artifact::new(vec![1])).unwrap();
+        let found = cache.get(&fields).hit().unwrap();
+        assert_eq!(found.metadata().unwrap().recipe(), Some(&fields.recipe()));
+        assert_eq!((cache.contains(&fields), cache.len(), cache.is_empty()), (Ok(true), Ok(1), Ok(false)));
+        assert_eq!((cache.remove(&fields), cache.remove(&fields)), (Ok(true), Ok(false)));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        cache.put_file(&fields, file.path()).unwrap();
+        assert_eq!(cache.get(fields.key()).hit().unwrap().payload(), []);
+        cache.clear().unwrap();
+        assert_eq!(cache.is_empty(), Ok(true));
+        cache.close().unwrap();
+        assert_eq!(cache.len(), Err(Reason::Closed));
+        let statistics = cache.statistics();
+        assert_eq!((statistics.hits, statistics.misses.total()), (2, 0), "only look-ups are counted");
+    }
+
+    /// Threads that build, wait, share, fail, hit and miss.
+    #[test]
+    fn hits_and_misses_are_look_ups_and_every_miss_of_the_one_call_ends_one_way() {
+        const THREADS: u64 = 4;
+        const ROUNDS: u64 = 50;
+        let cache = cache();
+        let start = Barrier::new(THREADS as usize);
+        let failures: u64 = thread::scope(|scope| {
+            let threads: Vec<_> = (0..THREADS)
+                .map(|thread| {
+                    let (cache, start) = (&cache, &start);
+                    scope.spawn(move || {
+                        let mut failures = 0;
+                        for round in 0..ROUNDS {
+                            start.wait();
+                            let fetched = cache.get_or_build(round.to_le_bytes(), || {
+                                thread::yield_now();
+                                if (thread + round).is_multiple_of(3) {
+                                    Err("on purpose")
+                                } else {
+                                    Ok(vec![0; 10])
+                                }
+                            });
+                            failures += u64::from(fetched.is_err());
+                        }
+                        failures
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        assert!(cache.get("absent").miss().is_some());
+        let statistics = cache.statistics();
+        assert_eq!(statistics.hits + statistics.misses.total(), THREADS * ROUNDS + 1);
+        assert_eq!(statistics.misses.total() - 1, statistics.builds + statistics.shared + failures);
+        assert_eq!(statistics.bytes_read, 10 * statistics.hits, "what is shared was not read");
+    }
+
+    /// Another handle stores it between the look-up and the build: nobody waited, and nobody built.
+    #[test]
+    fn what_was_stored_meanwhile_is_shared_and_the_look_up_is_one_miss() {
+        let cache = cache();
+        let mut looked = 0;
+        let Ok(fetched) = cache.recall(
+            b"k",
+            |store| {
+                let found = store.get(b"k");
+                if looked == 0 {
+                    store.put(b"k", &Artifact::new(vec![1])).unwrap();
+                }
+                looked += 1;
+                found
+            },
+            || -> Result<(Artifact, ()), Infallible> { panic!("it is stored") },
+            |_, _, ()| panic!("it is stored"),
+        );
+        assert_eq!(fetched.how(), How::Shared { miss: Reason::Absent });
+        let statistics = cache.statistics();
+        assert_eq!((statistics.hits, statistics.misses.total(), statistics.shared), (0, 1, 1));
+        assert_eq!((statistics.bytes_read, statistics.builds), (0, 0));
     }
 }

@@ -1,12 +1,16 @@
 //! Single flight between the threads of a process: the waiting, around the core's decision.
+//!
+//! All caches of the process share one table of who waits for whom. So a circle is found whichever caches it passes
+//! through.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
+    path::{Path, PathBuf},
     sync::{
         Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use warmstart_core::{
@@ -15,27 +19,42 @@ use warmstart_core::{
     key::Key,
 };
 
-use super::process_lock;
+use crate::os::process_lock::{self, AnnouncedWait};
 
-/// The flights of one cache.
+static TABLE: Mutex<Table> = Mutex::new(Table { flights: Flights::new(), under_way: BTreeMap::new() });
+
+#[derive(Debug)]
+struct Table {
+    flights: Flights,
+    /// Exactly what `flights` says is being built.
+    under_way: BTreeMap<Key, Arc<Flight>>,
+}
+
 #[derive(Debug, Default)]
-pub(super) struct Threads {
-    state: Mutex<State>,
+struct Flight {
+    /// What it ended with: an artifact, or nothing if the builder failed.
+    outcome: OnceLock<Option<Artifact>>,
     landed: Condvar,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    flights: Flights,
-    /// What each flight ends with: an artifact, or nothing if its builder failed.
-    results: HashMap<Key, Arc<OnceLock<Option<Artifact>>>>,
+/// Whose builds count as the same.
+#[derive(Debug)]
+pub(super) enum Scope {
+    /// All caches whose locks are in this directory.
+    Directory(PathBuf),
+    /// One cache, which shares no directory with others.
+    Cache(CacheNumber),
 }
+
+/// Tells the caches of a process apart.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CacheNumber(u64);
 
 /// What a caller that missed is to do.
 #[derive(Debug)]
-pub(super) enum Seat<'a> {
+pub(super) enum Seat {
     /// Build, then [land](BuilderSeat::land). Dropping the seat says that nothing was built.
-    Builder(BuilderSeat<'a>),
+    Builder(BuilderSeat),
     /// Somebody else built it meanwhile.
     Shared(Artifact),
     /// Build without telling anybody: waiting would never end, or took too long.
@@ -44,80 +63,130 @@ pub(super) enum Seat<'a> {
 
 /// The place of the one who builds.
 #[derive(Debug)]
-pub(super) struct BuilderSeat<'a> {
-    threads: &'a Threads,
-    name: Key,
+pub(super) struct BuilderSeat {
+    id: Key,
+    flight: Arc<Flight>,
 }
 
-impl Threads {
-    /// Becomes the builder of `name`, or waits for whoever is until `deadline` (for ever if there is none).
-    pub(super) fn take_seat(&self, name: &Key, deadline: Option<Instant>) -> Seat<'_> {
-        let me = current_worker();
-        let mut state = self.lock();
+/// Becomes the builder of `name`, or waits for whoever is until `deadline` (for ever if there is none).
+pub(super) fn take_seat(scope: &Scope, name: &Key, deadline: Option<Instant>) -> Seat {
+    let me = current_worker();
+    let id = scope.flight_id(name);
+    loop {
+        let mut table = table();
+        let flight = match table.flights.join(id.as_bytes(), me) {
+            Role::Build => {
+                let flight = Arc::<Flight>::default();
+                table.under_way.insert(id, Arc::clone(&flight));
+                return Seat::Builder(BuilderSeat { id, flight });
+            }
+            Role::BuildAlone => return Seat::Alone,
+            Role::Wait => table.under_way.get(&id).cloned().unwrap_or_default(),
+        };
+        drop(table);
+        let outcome = flight.wait(scope, name, deadline);
+        self::table().flights.stop_waiting(me);
+        match outcome {
+            Some(Some(artifact)) => return Seat::Shared(artifact),
+            // The builder failed: whoever comes first is the next.
+            Some(None) => {}
+            None => return Seat::Alone,
+        }
+    }
+}
+
+impl Flight {
+    /// What it ended with. Nothing once `deadline` has passed, or if waiting would never end: the one who builds may
+    /// wait for another process that waits for this thread, which the table does not know.
+    fn wait(&self, scope: &Scope, name: &Key, deadline: Option<Instant>) -> Option<Option<Artifact>> {
+        let wait = scope.locks().map(|directory| process_lock::announce_wait(directory, name));
+        let interval = wait.as_ref().and_then(AnnouncedWait::interval);
         loop {
-            match state.flights.join(name.as_bytes(), me) {
-                Role::Build => {
-                    state.results.insert(*name, Arc::default());
-                    return Seat::Builder(BuilderSeat { threads: self, name: *name });
-                }
-                Role::BuildAlone => return Seat::Alone,
-                Role::Wait => {}
+            let table = table();
+            if let Some(outcome) = self.outcome.get() {
+                return Some(outcome.clone());
             }
-            let result = state.results.get(name).cloned().unwrap_or_default();
-            let _announced = process_lock::announce_wait(name);
-            let outcome = loop {
-                if let Some(outcome) = result.get() {
-                    break Some(outcome.clone());
-                }
-                let Some(left) = remaining(deadline) else { break None };
-                state = self.landed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-            };
-            state.flights.stop_waiting(me);
-            match outcome {
-                Some(Some(artifact)) => return Seat::Shared(artifact),
-                // The builder failed: whoever comes first is the next.
-                Some(None) => {}
-                None => return Seat::Alone,
+            let left = remaining(deadline)?;
+            let pause = interval.map_or(left, |interval| interval.min(left));
+            // Files are not read while others want the table.
+            drop(self.landed.wait_timeout(table, pause).unwrap_or_else(PoisonError::into_inner));
+            if self.outcome.get().is_none() && wait.as_ref().is_some_and(AnnouncedWait::would_never_end) {
+                return None;
             }
-        }
-    }
-
-    /// Nothing that can panic runs under this lock, so what it guards is whole even if it was poisoned.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl BuilderSeat<'_> {
-    /// Hands the artifact to those who wait.
-    pub(super) fn land(&mut self, artifact: &Artifact) {
-        self.end(Some(artifact.clone()));
-    }
-
-    fn end(&mut self, outcome: Option<Artifact>) {
-        let state = self.threads.lock();
-        if let Some(result) = state.results.get(&self.name) {
-            // Set once: the drop of a seat that has landed changes nothing.
-            let _ = result.set(outcome);
         }
     }
 }
 
-impl Drop for BuilderSeat<'_> {
+impl BuilderSeat {
+    /// Hands the artifact to those who wait, once the seat is dropped.
+    pub(super) fn land(&self, artifact: &Artifact) {
+        let _ = self.flight.outcome.set(Some(artifact.clone()));
+    }
+}
+
+impl Drop for BuilderSeat {
     fn drop(&mut self) {
-        self.end(None);
-        let mut state = self.threads.lock();
-        state.results.remove(&self.name);
-        state.flights.land(self.name.as_bytes());
-        drop(state);
-        self.threads.landed.notify_all();
+        // Set once: the drop of a seat that has landed changes nothing.
+        let _ = self.flight.outcome.set(None);
+        let mut table = table();
+        table.under_way.remove(&self.id);
+        table.flights.land(self.id.as_bytes());
+        drop(table);
+        self.flight.landed.notify_all();
     }
+}
+
+impl Scope {
+    /// The scope of the cache `number`, whose store's locks are in `locks`.
+    pub(super) fn new(locks: Option<&Path>, number: CacheNumber) -> Self {
+        match locks {
+            // Two paths may lead to one directory.
+            Some(locks) => Self::Directory(locks.canonicalize().unwrap_or_else(|_| locks.to_path_buf())),
+            None => Self::Cache(number),
+        }
+    }
+
+    /// The directory of the locks between processes.
+    pub(super) fn locks(&self) -> Option<&Path> {
+        match self {
+            Self::Directory(path) => Some(path),
+            Self::Cache(_) => None,
+        }
+    }
+
+    fn flight_id(&self, name: &Key) -> Key {
+        let mut bytes = name.as_bytes().to_vec();
+        match self {
+            Self::Directory(path) => {
+                bytes.push(0);
+                bytes.extend_from_slice(path.as_os_str().as_encoded_bytes());
+            }
+            Self::Cache(CacheNumber(number)) => {
+                bytes.push(1);
+                bytes.extend_from_slice(&number.to_le_bytes());
+            }
+        }
+        Key::digest(&bytes)
+    }
+}
+
+impl CacheNumber {
+    /// A number that no other cache has.
+    pub(super) fn next() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// Nothing that can panic runs under this lock, so what it guards is whole even if it was poisoned.
+fn table() -> MutexGuard<'static, Table> {
+    TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The time until `deadline`; nothing once it has passed. Without a deadline it is as long as one wait can be.
-fn remaining(deadline: Option<Instant>) -> Option<std::time::Duration> {
+fn remaining(deadline: Option<Instant>) -> Option<Duration> {
     match deadline {
-        None => Some(std::time::Duration::from_secs(3600)),
+        None => Some(Duration::from_secs(3600)),
         Some(deadline) => deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()),
     }
 }
@@ -129,4 +198,51 @@ fn current_worker() -> Worker {
         static MINE: Worker = Worker(NEXT.fetch_add(1, Ordering::Relaxed));
     }
     MINE.with(|mine| *mine)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::mpsc, thread};
+
+    use super::*;
+    use crate::os::process_lock::ProcessLock;
+
+    /// Another process builds `theirs` and waits for `mine`, which this thread builds. A second thread of ours waits for
+    /// that process, and this thread waits for the second one.
+    #[test]
+    fn a_circle_through_another_process_and_another_thread_is_found() {
+        let directory = tempfile::tempdir().unwrap();
+        let scope = Scope::new(Some(directory.path()), CacheNumber::next());
+        let locks = scope.locks().unwrap();
+        let (mine, theirs) = (Key::digest(b"mine"), Key::digest(b"theirs"));
+        let held = ProcessLock::acquire(locks, &mine, None).unwrap();
+        thread::scope(|threads| {
+            let (ready, when_ready) = mpsc::channel();
+            let (end, when_ended) = mpsc::channel::<()>();
+            let another_process = ready.clone();
+            let (scope, mine, theirs) = (&scope, &mine, &theirs);
+            let (end_process, when_process_ended) = mpsc::channel::<()>();
+            threads.spawn(move || {
+                let _held = ProcessLock::acquire(locks, theirs, None).unwrap();
+                let _waits = process_lock::announce_wait(locks, mine);
+                another_process.send(()).unwrap();
+                let _ = when_process_ended.recv();
+            });
+            threads.spawn(move || {
+                let seat = take_seat(scope, theirs, None);
+                assert!(matches!(seat, Seat::Builder(_)));
+                ready.send(()).unwrap();
+                let _ = when_ended.recv();
+            });
+            when_ready.recv().unwrap();
+            when_ready.recv().unwrap();
+            let patience = Duration::from_secs(60);
+            let started = Instant::now();
+            let seat = take_seat(scope, theirs, started.checked_add(patience));
+            assert!(matches!(seat, Seat::Alone));
+            assert!(started.elapsed() < patience / 2, "only patience ended it");
+            drop((end, end_process));
+        });
+        drop(held);
+    }
 }

@@ -4,10 +4,12 @@
 //! disk of its own in between, which fails when it is told to.
 
 mod local;
+pub(crate) mod process_lock;
 mod sharing;
 
 pub use local::LocalDisk;
-pub use sharing::{RETRY_PAUSES, retry_sharing};
+pub use sharing::RETRY_PAUSES;
+pub(crate) use sharing::retry_sharing;
 
 use std::{
     ffi::OsStr,
@@ -143,6 +145,7 @@ pub struct FileFacts {
 
 /// What kind of file a path leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FileKind {
     /// A regular file.
     File,
@@ -163,8 +166,7 @@ impl FileFacts {
 }
 
 /// The reason that an error of the system amounts to.
-#[must_use]
-pub fn reason_of(error: &io::Error) -> Reason {
+pub(crate) fn reason_of(error: &io::Error) -> Reason {
     use io::ErrorKind as Kind;
 
     #[cfg(unix)]

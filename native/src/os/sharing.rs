@@ -4,7 +4,7 @@ use std::{io, thread, time::Duration};
 
 use super::Disk;
 
-/// The pauses between attempts, 185 ms in all: longer than a virus scanner or an indexer holds a small file.
+/// The pauses between attempts at a file that somebody else has open, 185 ms in all: longer than a virus scanner or an indexer holds a small file.
 pub const RETRY_PAUSES: [Duration; 5] = [
     Duration::from_millis(5),
     Duration::from_millis(10),
@@ -17,7 +17,7 @@ pub const RETRY_PAUSES: [Duration; 5] = [
 ///
 /// # Errors
 /// Those of the last attempt.
-pub fn retry_sharing<T>(disk: &dyn Disk, mut action: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+pub(crate) fn retry_sharing<T>(disk: &dyn Disk, mut action: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for pause in RETRY_PAUSES {
         match action() {
             Err(error) if disk.is_sharing_violation(&error) => thread::sleep(pause),

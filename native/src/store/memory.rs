@@ -92,7 +92,7 @@ impl Store for MemoryStore {
         // What is dropped here may be megabytes: not while others wait for the lock.
         drop(entries);
         drop(replaced);
-        Ok(Stored { evicted: gone.len() as u64 })
+        Ok(Stored::evicting(gone.len() as u64))
     }
 
     fn remove(&self, key: &[u8]) -> Result<bool, Reason> {

@@ -143,10 +143,26 @@ impl From<Result<Artifact, Reason>> for Lookup {
 }
 
 /// What storing an artifact did.
+///
+/// ```
+/// use warmstart::store::Stored;
+///
+/// assert_eq!(Stored::default().evicted, 0);
+/// assert_eq!(Stored::evicting(2).evicted, 2);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stored {
     /// How many other entries were evicted for it.
     pub evicted: u64,
+}
+
+impl Stored {
+    /// So many other entries were evicted for it.
+    #[must_use]
+    pub const fn evicting(entries: u64) -> Self {
+        Self { evicted: entries }
+    }
 }
 
 macro_rules! forward_store {

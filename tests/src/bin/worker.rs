@@ -3,7 +3,7 @@
 use std::{
     convert::Infallible,
     error::Error,
-    fs::OpenOptions,
+    fs::{self, OpenOptions},
     io::Write,
     path::{Path, PathBuf},
     thread,
@@ -90,8 +90,15 @@ enum Work {
         #[arg(long, default_value_t = 20)]
         build_ms: u64,
     },
-    /// Builds `outer`, whose builder needs `inner`, and says how many milliseconds that took.
-    Nest { outer: String, inner: String },
+    /// Builds `outer`, whose builder needs `inner`, and says how many milliseconds that took once another worker was
+    /// building `inner`.
+    Nest {
+        outer: String,
+        inner: String,
+        /// A directory where each worker says what it builds.
+        #[arg(long)]
+        barrier: PathBuf,
+    },
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -113,7 +120,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Work::Get { seed, count } => get(&*store, seed, count)?,
         Work::Churn { seed, count, len, clear_every } => churn(&*store, seed, count, len, clear_every)?,
         Work::Build { log, keys, build_ms } => build(store, &log, keys, Duration::from_millis(build_ms)),
-        Work::Nest { outer, inner } => nest(store, &outer, &inner),
+        Work::Nest { outer, inner, barrier } => nest(store, &outer, &inner, &barrier),
     }
     Ok(())
 }
@@ -194,14 +201,19 @@ fn build(store: Box<dyn Store>, log: &Path, keys: u64, takes: Duration) {
     }
 }
 
-fn nest(store: Box<dyn Store>, outer: &str, inner: &str) {
+fn nest(store: Box<dyn Store>, outer: &str, inner: &str, barrier: &Path) {
     let cache = Cache::new(store);
-    let started = Instant::now();
+    let mut both_build = Instant::now();
     let Ok(_) = cache.get_or_build(outer, || {
-        // Long enough for the other process to be in its own outer build by now.
-        thread::sleep(Duration::from_millis(300));
+        fs::write(barrier.join(outer), b"").expect("the barrier is written");
+        let begun = Instant::now();
+        while !barrier.join(inner).exists() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "the other worker does not come");
+            thread::sleep(Duration::from_millis(1));
+        }
+        both_build = Instant::now();
         let Ok(_) = cache.get_or_build(inner, || Ok::<_, Infallible>(vec![1]));
         Ok::<_, Infallible>(vec![2])
     });
-    println!("{}", started.elapsed().as_millis());
+    println!("{}", both_build.elapsed().as_millis());
 }

@@ -16,8 +16,6 @@ use std::{
 
 use warmstart_core::key::Key;
 
-use crate::os;
-
 /// The longest chain of waiting holders that is followed. A longer one is waited for, which is bounded too.
 const MAX_CHAIN: usize = 64;
 
@@ -38,7 +36,7 @@ struct Held {
 
 /// A held lock. It belongs to the thread that acquired it.
 #[derive(Debug)]
-pub(super) struct ProcessLock {
+pub(crate) struct ProcessLock {
     name: Key,
     /// A lock is let go by the thread that acquired it, in whose `HELD` it is.
     not_send: std::marker::PhantomData<*const ()>,
@@ -47,7 +45,7 @@ pub(super) struct ProcessLock {
 impl ProcessLock {
     /// Waits for the lock of `name` until `deadline`. Nothing if it does not come, if waiting for it would never end,
     /// or if the directory has no locks: then one builds without.
-    pub(super) fn acquire(directory: &Path, name: &Key, deadline: Option<Instant>) -> Option<Self> {
+    pub(crate) fn acquire(directory: &Path, name: &Key, deadline: Option<Instant>) -> Option<Self> {
         let path = lock_path(directory, name);
         let mut announced = None;
         let mut pause = FIRST_PAUSE;
@@ -63,9 +61,8 @@ impl ProcessLock {
                 Err(TryLockError::WouldBlock) => {}
                 Err(TryLockError::Error(_)) => return None,
             }
-            announced.get_or_insert_with(|| announce_wait(name));
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) || would_never_end(directory, name)
-            {
+            let wait = announced.get_or_insert_with(|| announce_wait(directory, name));
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) || wait.would_never_end() {
                 return None;
             }
             thread::sleep(pause);
@@ -92,20 +89,45 @@ impl Drop for ProcessLock {
     }
 }
 
-/// Says in every lock that this thread holds that it waits for `name`, until what is returned is dropped.
-pub(super) fn announce_wait(name: &Key) -> AnnouncedWait {
-    HELD.with_borrow_mut(|held| held.iter_mut().for_each(|held| note(&mut held.file, name.as_bytes())));
-    AnnouncedWait
+/// Says in every lock of `directory` that this thread holds that it waits for `name`, until what is returned is dropped.
+/// Both write to files.
+pub(crate) fn announce_wait<'a>(directory: &'a Path, name: &'a Key) -> AnnouncedWait<'a> {
+    note_in_held(directory, name.as_bytes());
+    AnnouncedWait { directory, name }
 }
 
 /// See [`announce_wait`].
 #[derive(Debug)]
-pub(super) struct AnnouncedWait;
+pub(crate) struct AnnouncedWait<'a> {
+    directory: &'a Path,
+    name: &'a Key,
+}
 
-impl Drop for AnnouncedWait {
-    fn drop(&mut self) {
-        HELD.with_borrow_mut(|held| held.iter_mut().for_each(|held| note(&mut held.file, &[])));
+impl AnnouncedWait<'_> {
+    /// After how long to ask again whether it [would never end](Self::would_never_end). Nothing if the answer cannot
+    /// become another, because nobody waits for a thread that holds no lock.
+    pub(crate) fn interval(&self) -> Option<Duration> {
+        let holds_any = HELD.with_borrow(|held| held.iter().any(|held| held.directory == self.directory));
+        holds_any.then_some(LONGEST_PAUSE)
     }
+
+    /// Whether the holder of the lock, through whatever it waits for, waits for this thread. Reads files.
+    pub(crate) fn would_never_end(&self) -> bool {
+        would_never_end(self.directory, self.name)
+    }
+}
+
+impl Drop for AnnouncedWait<'_> {
+    fn drop(&mut self) {
+        note_in_held(self.directory, &[]);
+    }
+}
+
+fn note_in_held(directory: &Path, bytes: &[u8]) {
+    HELD.with_borrow_mut(|held| {
+        let here = held.iter_mut().filter(|held| held.directory == directory);
+        here.for_each(|held| note(&mut held.file, bytes));
+    });
 }
 
 /// Removes the lock files that dead processes left behind.
@@ -166,7 +188,7 @@ fn options() -> OpenOptions {
     use std::os::unix::fs::OpenOptionsExt;
 
     let mut options = OpenOptions::new();
-    options.read(true).write(true).mode(0o600).custom_flags(os::NO_FOLLOW);
+    options.read(true).write(true).mode(0o600).custom_flags(super::NO_FOLLOW);
     options
 }
 
@@ -178,7 +200,7 @@ fn options() -> OpenOptions {
 }
 
 fn is_linked(file: &File) -> bool {
-    file.metadata().is_ok_and(|metadata| os::is_linked(&metadata))
+    file.metadata().is_ok_and(|metadata| super::is_linked(&metadata))
 }
 
 #[cfg(test)]
