@@ -4,9 +4,13 @@
 //! disk of its own in between, which fails when it is told to.
 
 mod local;
+mod private;
 mod sharing;
 
 pub use local::LocalDisk;
+pub(crate) use private::private_options;
+#[cfg(feature = "sqlite")]
+pub(crate) use private::{make_private_directories, make_private_directory};
 pub use sharing::{RETRY_PAUSES, retry_sharing};
 
 use std::{

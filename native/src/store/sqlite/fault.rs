@@ -3,7 +3,7 @@
 use rusqlite::{ErrorCode, types::FromSqlError};
 use warmstart_core::reason::Reason;
 
-use crate::error::OpenError;
+use crate::{error::OpenError, os::reason_of};
 
 /// Why a call on the database failed.
 #[derive(Debug)]
@@ -73,12 +73,10 @@ impl From<OpenError> for Fault {
 
 impl From<std::io::Error> for Fault {
     fn from(error: std::io::Error) -> Self {
-        use std::io::ErrorKind;
-
-        Self::Disconnected(match error.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Reason::NoSpace,
-            ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => Reason::ReadOnly,
-            _ => Reason::Unavailable,
+        Self::Disconnected(match reason_of(&error) {
+            // Of an entry it would say so; this is the database.
+            Reason::Absent => Reason::Unavailable,
+            reason => reason,
         })
     }
 }
