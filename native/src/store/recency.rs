@@ -47,6 +47,12 @@ impl<K: Hash + Eq> Recency<K> {
         uses.last.len().is_multiple_of(BATCH)
     }
 
+    /// Whether nothing is to be written down.
+    #[cfg(feature = "sqlite")]
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().last.is_empty()
+    }
+
     /// Takes the uses, the earliest first.
     pub(super) fn take(&self) -> Vec<K> {
         let last = mem::take(&mut self.lock().last);
