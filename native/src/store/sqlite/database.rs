@@ -77,7 +77,12 @@ impl Database {
     pub(super) fn put(&self, key: &[u8], size: u64, stored: &[u8]) -> Result<u64, Fault> {
         let limits = self.options.limits;
         self.write(|transaction, at| {
-            transaction.prepare_cached(REMOVE)?.execute([key])?;
+            if let Some(old) = find_id(transaction, key)? {
+                if is_newer(transaction, old)? {
+                    return Err(Fault::Refused(Reason::NewerVersion));
+                }
+                transaction.prepare_cached(REMOVE_ID)?.execute([old])?;
+            }
             let mut evicted = space::make_room(transaction, limits, size)?;
             let counted = i64::try_from(size).map_err(|_| Fault::Refused(Reason::TooLong))?;
             transaction.prepare_cached(ADD)?.execute((key, counted, at))?;
@@ -245,6 +250,14 @@ fn find(connection: &Connection, key: &[u8]) -> Result<Option<(i64, Vec<u8>)>, F
 
 fn find_id(connection: &Connection, key: &[u8]) -> Result<Option<i64>, Fault> {
     Ok(connection.prepare_cached(FIND_ID)?.query_row([key], |row| row.get(0)).optional()?)
+}
+
+/// Whether an entry is a newer version's, and whole. Only one that says it is newer is read to its end.
+fn is_newer(connection: &Connection, id: i64) -> Result<bool, Fault> {
+    if space::look_at(connection, id)? != Err(Reason::NewerVersion) {
+        return Ok(false);
+    }
+    Ok(envelope::verify(&read(connection, id)?) == Err(Reason::NewerVersion))
 }
 
 fn read(connection: &Connection, id: i64) -> Result<Vec<u8>, Fault> {

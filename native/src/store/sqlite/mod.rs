@@ -56,6 +56,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// | no database, or damaged | renamed to `<name>.damaged-1` with its log (two are kept), and made anew |
 /// | an older version's | rebuilt, empty |
 /// | a newer version's | left alone; everything is a miss, because of [`Reason::NewerVersion`] |
+/// | this version's, with an entry of a newer one | that entry is a miss, and a put in its place is refused, because of [`Reason::NewerVersion`] |
 /// | another application's | left alone; [`open`](Self::open) fails |
 /// | locked | left alone; [`Reason::Busy`] |
 /// | on a read-only medium | hits, without locks and without recency |
