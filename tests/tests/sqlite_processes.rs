@@ -181,8 +181,6 @@ fn check_at_rest(path: &Path, cap: Option<u64>) {
     store.put(b"last", &artifact(b"last", 1, 16)).unwrap();
     assert!(started.elapsed() < Duration::from_secs(1), "a lock was left behind");
     assert_eq!(std::fs::read_dir(store.lock_directory().unwrap()).unwrap().count(), 0, "locks are left");
-    let (whole, total) = (store.len().unwrap(), store.total_bytes().unwrap());
-    store.close().unwrap();
 
     let connection = rusqlite::Connection::open(path).unwrap();
     let check: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
@@ -192,7 +190,11 @@ fn check_at_rest(path: &Path, cap: Option<u64>) {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?))
         })
         .unwrap();
+    // Last, because it removes what is not whole.
+    let (total, whole) = (store.total_bytes().unwrap(), store.len().unwrap());
     assert_eq!(found, (whole as i64, whole as i64, total as i64), "something was torn");
+    drop(connection);
+    store.close().unwrap();
     if let Some(cap) = cap {
         assert!(total <= cap && std::fs::metadata(path).unwrap().len() <= cap + (64 << 10));
     }
