@@ -29,6 +29,8 @@ pub(super) struct Opened {
     pub(super) connection: Connection,
     pub(super) identity: Option<Identity>,
     pub(super) writable: bool,
+    /// Nobody else can open the database meanwhile: to be closed as soon as what was asked for is read.
+    pub(super) alone: bool,
 }
 
 /// Opens the database at `place`; makes it if it is missing, rebuilds it if an older version made it, and sets it
@@ -73,18 +75,27 @@ fn open_what_is_there(
     options: &SqliteOptions,
 ) -> Result<Opened, Fault> {
     let mut connection = connect(path, options)?;
+    let mut alone = false;
     let origin = match examine(&mut connection) {
         Err(Fault::Disconnected(_)) if is_readable_without_log(place, &connection) => {
             connection = connect_immutable(path)?;
             examine(&mut connection)?
         }
+        Err(fault) if fault.reason() == Reason::NoSpace => {
+            // It holds a lock that the other must have.
+            drop(connection);
+            connection = connect_alone(path, options)?;
+            alone = true;
+            examine(&mut connection).map_err(|_| fault)?
+        }
         origin => origin?,
     };
-    let writable = !connection.is_readonly("main")?;
+    let writable = !alone && !connection.is_readonly("main")?;
     match origin {
         Origin::Ours => {}
         Origin::Newer => return Err(Fault::Refused(Reason::NewerVersion)),
         Origin::Foreign => return Err(place.foreign().into()),
+        Origin::Empty | Origin::Older if alone => return Err(Fault::Disconnected(Reason::NoSpace)),
         Origin::Empty | Origin::Older if !writable => return Err(Fault::Disconnected(Reason::ReadOnly)),
         Origin::Empty | Origin::Older => schema::create(&mut connection)?,
     }
@@ -93,7 +104,7 @@ fn open_what_is_there(
     if writable {
         settle(&connection, options)?;
     }
-    Ok(Opened { connection, identity, writable })
+    Ok(Opened { connection, identity, writable, alone })
 }
 
 /// Opens without making anything, and so that closing leaves no trace until [`settle`] has said otherwise.
@@ -103,6 +114,14 @@ fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection, Fault> {
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(wait(options))?;
     prepare(&connection)?;
+    Ok(connection)
+}
+
+/// Opens a database on a disk that is too full for the index of a log: SQLite keeps that in memory for who has the
+/// database alone, and refuses that while anybody else has it open.
+fn connect_alone(path: &Path, options: &SqliteOptions) -> Result<Connection, Fault> {
+    let connection = connect(path, options)?;
+    connection.query_row("PRAGMA locking_mode = EXCLUSIVE", [], |_| Ok(()))?;
     Ok(connection)
 }
 

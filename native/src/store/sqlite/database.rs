@@ -58,6 +58,11 @@ impl Database {
         self.opened.writable
     }
 
+    /// Whether nobody else can open the database until this is dropped.
+    pub(super) fn is_alone(&self) -> bool {
+        self.opened.alone
+    }
+
     /// The envelope stored under `key`, as it is. Counts as a use.
     pub(super) fn find(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
         let Some((id, stored)) = find(&self.opened.connection, key)? else { return Ok(None) };
@@ -192,7 +197,9 @@ impl Database {
         wait: Duration,
         work: impl FnOnce(&Transaction<'_>, i64) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
-        if !self.opened.writable {
+        if self.opened.alone {
+            return Err(Fault::Refused(Reason::NoSpace));
+        } else if !self.opened.writable {
             return Err(Fault::Refused(Reason::ReadOnly));
         } else if !self.is_current() {
             // Removed or set aside by somebody else: what was stored here would be lost.

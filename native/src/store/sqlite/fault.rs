@@ -1,6 +1,6 @@
 //! What can go wrong below the store, and what is to be done about it.
 
-use rusqlite::{ErrorCode, types::FromSqlError};
+use rusqlite::{ErrorCode, ffi, types::FromSqlError};
 use warmstart_core::reason::Reason;
 
 use crate::{error::OpenError, os::reason_of};
@@ -41,6 +41,10 @@ impl From<rusqlite::Error> for Fault {
                 _ => Self::Disconnected(Reason::Unavailable),
             };
         };
+        if failure.extended_code == ffi::SQLITE_IOERR_SHMSIZE {
+            // The index of the log could not be made as long as it must be.
+            return Self::Disconnected(Reason::NoSpace);
+        }
         match failure.code {
             ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => {
                 Self::Refused(Reason::Busy)

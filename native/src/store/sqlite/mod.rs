@@ -60,6 +60,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// | another application's | left alone; [`open`](Self::open) fails |
 /// | locked | left alone; [`Reason::Busy`] |
 /// | on a read-only medium | hits, without locks and without recency |
+/// | on a disk too full to open it | hits, one at a time, and without recency, while no other process has it open |
 ///
 /// SQLite's locks do not work on network disks. Keep the file on a local one.
 ///
@@ -108,6 +109,7 @@ impl SqliteStore {
         let store =
             Self { place, options, state: Mutex::new(State::Closed), lock_directory: OnceLock::new() };
         let state = match Database::open(&store.place, &store.options, store.options.patience) {
+            Ok(database) if database.is_alone() => State::Down(Reason::NoSpace),
             Ok(database) => store.opened(database),
             Err(Fault::Caller(error)) => return Err(error),
             Err(fault) => State::after(&fault),
@@ -162,14 +164,21 @@ impl SqliteStore {
                     State::Newer => return Err(Reason::NewerVersion),
                     State::Closed => return Err(Reason::Closed),
                 };
-                let fault = match call(database) {
-                    Ok(value) => return Ok(value),
+                let called = call(database);
+                let alone = database.is_alone();
+                let fault = match called {
+                    Ok(value) => {
+                        if alone {
+                            *state = State::Down(Reason::NoSpace);
+                        }
+                        return Ok(value);
+                    }
                     Err(fault) => fault,
                 };
                 let reason = fault.reason();
                 // Somebody removed the database or set it aside: then this call is made on the one that is there now.
                 let moved = matches!(fault, Fault::Disconnected(_)) && !database.is_current();
-                if !matches!(fault, Fault::Refused(_)) {
+                if alone || !matches!(fault, Fault::Refused(_)) {
                     let gone = std::mem::replace(state, State::Down(reason));
                     if let (State::Open(database), Fault::Damaged(_)) = (gone, fault) {
                         database.set_aside();
