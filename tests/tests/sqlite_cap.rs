@@ -115,3 +115,51 @@ fn the_largest_entry_fits() {
         assert!(len(&path, "") <= cap + FILE_OVERHEAD);
     }
 }
+
+/// Uses are written down too, and nothing else is written where everything is found.
+#[test]
+fn a_workload_of_hits_keeps_the_log_short() {
+    const ENTRIES: u64 = 4000;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cache.db");
+    let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
+    for n in 0..ENTRIES {
+        store.put(&numbered_key(n), &artifact(&numbered_key(n), n, 10)).unwrap();
+    }
+    let mut longest = 0;
+    for n in 0..16 * ENTRIES {
+        // Each use is far from the last, so that each is written to a page of its own.
+        assert!(store.get(&numbered_key(n * 1237 % ENTRIES)).hit().is_some());
+        longest = longest.max(len(&path, "-wal"));
+        check(&path, CAP);
+    }
+    println!("the log was at most {longest} bytes long");
+}
+
+/// What is damaged is removed without a put, and is written to the log as well.
+#[test]
+fn removing_what_is_damaged_keeps_the_log_short() {
+    const LEN: u64 = 6 << 20;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cache.db");
+    let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
+    for by_look_up in [false, true] {
+        for n in 0..8 {
+            store.put(&numbered_key(n), &artifact(&numbered_key(n), n, (LEN / 8) as usize)).unwrap();
+        }
+        let connection = rusqlite::Connection::open(&path).unwrap();
+        connection
+            .execute_batch(
+                "PRAGMA wal_autocheckpoint = 0; UPDATE content SET envelope = zeroblob(length(envelope));",
+            )
+            .unwrap();
+        drop(connection);
+        assert!(len(&path, "-wal") > LOG, "the log is already long");
+        if by_look_up {
+            assert!(store.get(&numbered_key(0)).miss().unwrap().is_damage());
+        } else {
+            assert_eq!(store.len(), Ok(0));
+        }
+        check(&path, 2 * LEN);
+    }
+}

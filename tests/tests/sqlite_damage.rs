@@ -334,6 +334,9 @@ fn a_lock_is_busy_and_the_database_is_left_alone() {
     let (_directory, path) = place();
     filled(&path, 3);
     let key = numbered_key(1);
+    let open = |path: &Path| {
+        SqliteStore::open(path, SqliteOptions::default().with_patience(Duration::from_millis(20))).unwrap()
+    };
     let open_before = open(&path);
     assert!(open_before.get(&key).hit().is_some());
 
@@ -367,4 +370,43 @@ fn a_lock_is_busy_and_the_database_is_left_alone() {
     assert_eq!(prove(&key, &store.get(&key).hit().unwrap()), 1);
     expect_working(&store);
     assert!(!beside(&path, ".damaged-1").exists());
+}
+
+/// A put has patience with another writer, and meanwhile other threads look up.
+#[test]
+fn a_hit_does_not_wait_for_a_put_that_waits() {
+    const PATIENCE: Duration = Duration::from_secs(30);
+    let (_directory, path) = place();
+    filled(&path, 1);
+    let store = SqliteStore::open(&path, SqliteOptions::default().with_patience(PATIENCE)).unwrap();
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    std::thread::scope(|scope| {
+        let put = scope.spawn(|| store.put(b"k", &artifact(b"k", 1, 100)));
+        let started = Instant::now();
+        // Long enough for the put to be waiting.
+        while started.elapsed() < Duration::from_millis(200) {
+            assert_eq!(prove(&numbered_key(0), &store.get(&numbered_key(0)).hit().unwrap()), 0);
+        }
+        assert!(started.elapsed() < PATIENCE / 2, "a hit waited {:?}", started.elapsed());
+        assert!(!put.is_finished());
+        other.execute_batch("ROLLBACK").unwrap();
+        put.join().unwrap().unwrap();
+    });
+    assert_eq!(prove(b"k", &store.get(b"k").hit().unwrap()), 1);
+}
+
+/// Somebody who wants the whole database for himself costs a look-up 50 ms, whatever the patience.
+#[test]
+fn a_look_up_has_little_patience() {
+    let (_directory, path) = place();
+    filled(&path, 1);
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE; PRAGMA user_version;").unwrap();
+    let store =
+        SqliteStore::open(&path, SqliteOptions::default().with_patience(Duration::from_secs(1))).unwrap();
+    let started = Instant::now();
+    assert_eq!(store.get(b"k").miss(), Some(Reason::Busy));
+    assert_eq!(store.contains(b"k"), Err(Reason::Busy));
+    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
 }

@@ -229,19 +229,58 @@ fn a_full_disk_costs_no_artifact_and_is_counted() {
     assert_eq!(cache.store().len(), Ok(stored));
 }
 
+/// Makes a file that takes all the room there is.
+fn fill(ballast: &Path) {
+    while fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(ballast)
+        .and_then(|mut file| std::io::Write::write_all(&mut file, &[0; 4096]))
+        .is_ok()
+    {}
+}
+
+/// There is not even room for the index of the log.
+#[test]
+fn a_database_on_a_full_disk_serves_hits() {
+    for with_log in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let Some(_mount) = Mount::memory(&directory.path().join("small"), 1 << 20) else { return };
+        let path = directory.path().join("small/cache.db");
+        let writer = open(&path);
+        writer.put(b"k", &artifact(b"k", 1, 100_000)).unwrap();
+        let copies = ["", "-wal"].map(|suffix| (suffix, fs::read(beside(&path, suffix)).unwrap()));
+        drop(writer);
+        if with_log {
+            // As a process that died leaves it: the entry is in the log alone.
+            copies.iter().for_each(|(suffix, bytes)| fs::write(beside(&path, suffix), bytes).unwrap());
+        }
+        let ballast = directory.path().join("small/ballast");
+        fill(&ballast);
+        let (first, second) = (open(&path), open(&path));
+        for store in [&first, &second, &first] {
+            // Each lets go of the database at once.
+            assert_eq!(prove(b"k", &store.get(b"k").hit().unwrap()), 1, "with a log: {with_log}");
+        }
+        for store in [&first, &second] {
+            assert_eq!((store.contains(b"k"), store.len()), (Ok(true), Ok(1)));
+            assert_eq!(store.get(b"other").miss(), Some(Reason::Absent));
+            assert_eq!(store.put(b"other", &artifact(b"other", 1, 1000)), Err(Reason::NoSpace));
+        }
+        fs::remove_file(&ballast).unwrap();
+        first.put(b"other", &artifact(b"other", 2, 1000)).unwrap();
+        assert_eq!(prove(b"other", &second.get(b"other").hit().unwrap()), 2);
+        assert_eq!(prove(b"k", &second.get(b"k").hit().unwrap()), 1);
+    }
+}
+
 #[test]
 fn a_disk_that_was_full_is_used_once_there_is_room() {
     let directory = tempfile::tempdir().unwrap();
     let Some(_mount) = Mount::memory(&directory.path().join("small"), 1 << 20) else { return };
     let path = directory.path().join("small/cache.db");
     let ballast = directory.path().join("small/ballast");
-    while fs::OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(&ballast)
-        .and_then(|mut file| std::io::Write::write_all(&mut file, &[0; 4096]))
-        .is_ok()
-    {}
+    fill(&ballast);
     let cache = Cache::new(open(&path));
     let built = cache.get_or_build(b"k", || Ok::<_, ()>(artifact(b"k", 1, 1000))).unwrap();
     assert_eq!(prove(b"k", built.artifact()), 1);

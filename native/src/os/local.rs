@@ -2,14 +2,14 @@
 
 use std::{
     ffi::OsStr,
-    fs::{self, File, Metadata, OpenOptions},
+    fs::{self, File, Metadata},
     io::{self, IoSlice, Read, Seek, SeekFrom, Write},
     ops::Range,
     path::Path,
     time::Duration,
 };
 
-use super::{Disk, FileFacts, FileKind, LogState};
+use super::{Disk, FileFacts, FileKind, LogState, private_options};
 
 /// The file system of this machine.
 #[derive(Clone, Copy, Debug)]
@@ -43,12 +43,34 @@ impl LocalDisk {
         FileFacts { kind, len: metadata.len(), identity, modified_ns, is_trusted }
     }
 
+    /// Whether others may make files in a directory of ours, as in `/tmp`, but not rename or remove those of ours.
+    #[cfg(all(unix, feature = "sqlite"))]
+    pub(crate) fn is_sticky(self, directory: &Path) -> bool {
+        use std::os::unix::fs::MetadataExt;
+
+        fs::symlink_metadata(directory).is_ok_and(|metadata| {
+            metadata.is_dir() && self.is_ours(&metadata) && metadata.mode() & 0o1000 != 0
+        })
+    }
+
+    #[cfg(all(not(unix), feature = "sqlite"))]
+    pub(crate) fn is_sticky(self, _: &Path) -> bool {
+        false
+    }
+
+    #[cfg(unix)]
+    fn is_ours(self, metadata: &Metadata) -> bool {
+        use std::os::unix::fs::MetadataExt;
+
+        metadata.uid() == self.user || metadata.uid() == 0
+    }
+
     #[cfg(unix)]
     fn identify(self, metadata: &Metadata) -> ((u64, u64), i128, bool) {
         use std::os::unix::fs::MetadataExt;
 
         let modified_ns = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
-        let is_trusted = (metadata.uid() == self.user || metadata.uid() == 0) && metadata.mode() & 0o022 == 0;
+        let is_trusted = self.is_ours(metadata) && metadata.mode() & 0o022 == 0;
         ((metadata.dev(), metadata.ino()), modified_ns, is_trusted)
     }
 
@@ -70,7 +92,7 @@ impl Default for LocalDisk {
 
 impl Disk for LocalDisk {
     fn read(&self, path: &Path, wanted: &dyn Fn(&FileFacts) -> u64) -> io::Result<(Vec<u8>, FileFacts)> {
-        let file = options().read(true).open(path)?;
+        let file = private_options().read(true).open(path)?;
         let facts = self.describe(&file.metadata()?);
         let mut bytes = Vec::new();
         if facts.is_readable() {
@@ -83,7 +105,7 @@ impl Disk for LocalDisk {
     }
 
     fn create(&self, path: &Path, parts: &[&[u8]], durable: bool) -> io::Result<File> {
-        let mut file = options().write(true).create_new(true).open(path)?;
+        let mut file = private_options().write(true).create_new(true).open(path)?;
         let written =
             write_parts(&mut file, parts).and_then(|()| if durable { file.sync_all() } else { Ok(()) });
         match written {
@@ -120,18 +142,11 @@ impl Disk for LocalDisk {
     }
 
     fn make_directory(&self, path: &Path) -> io::Result<()> {
-        #[cfg_attr(not(unix), expect(unused_mut, reason = "only Unix has a mode to set"))]
-        let mut builder = fs::DirBuilder::new();
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        match builder.create(path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            result => result,
-        }
+        super::make_private_directory(path)
     }
 
     fn open_log(&self, path: &Path) -> io::Result<File> {
-        options().read(true).append(true).create(true).open(path)
+        private_options().read(true).append(true).create(true).open(path)
     }
 
     fn append(&self, mut log: &File, bytes: &[u8]) -> io::Result<()> {
@@ -169,18 +184,4 @@ fn write_parts(file: &mut File, parts: &[&[u8]]) -> io::Result<()> {
         file.write_all(&part[skipped..])?;
     }
     Ok(())
-}
-
-#[cfg(unix)]
-fn options() -> OpenOptions {
-    use std::os::unix::fs::OpenOptionsExt;
-
-    let mut options = OpenOptions::new();
-    options.mode(0o600).custom_flags(super::NO_FOLLOW);
-    options
-}
-
-#[cfg(not(unix))]
-fn options() -> OpenOptions {
-    OpenOptions::new()
 }

@@ -4,10 +4,14 @@
 //! disk of its own in between, which fails when it is told to.
 
 mod local;
+mod private;
 pub(crate) mod process_lock;
 mod sharing;
 
 pub use local::LocalDisk;
+#[cfg(feature = "sqlite")]
+pub(crate) use private::make_private_directories;
+pub(crate) use private::{make_private_directory, private_options};
 pub use sharing::RETRY_PAUSES;
 pub(crate) use sharing::retry_sharing;
 

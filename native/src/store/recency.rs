@@ -52,6 +52,12 @@ impl<K: Hash + Eq> Recency<K> {
         uses.last.len().is_multiple_of(BATCH)
     }
 
+    /// Whether nothing is to be written down.
+    #[cfg(feature = "sqlite")]
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().last.is_empty()
+    }
+
     /// Takes the uses.
     pub(super) fn take(&self) -> Batch<K> {
         let last = mem::take(&mut self.lock().last);

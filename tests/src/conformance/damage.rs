@@ -117,5 +117,18 @@ pub fn a_newer_envelope_is_a_miss_and_left_alone(harness: &dyn Harness) {
     assert_eq!(store.contains(KEY), Ok(false));
     store.len().unwrap();
     assert_eq!(store.get(KEY).miss(), Some(Reason::NewerVersion));
+    // Whoever missed builds, and wants to keep what was built.
+    assert_eq!(store.put(KEY, &artifact(KEY, 2, 100)), Err(Reason::NewerVersion));
     harness.damage(KEY, &mut |bytes| assert_eq!(*bytes, newer));
+
+    // One that only says so is damaged.
+    harness.damage(KEY, &mut |bytes| *bytes.last_mut().unwrap() ^= 1);
+    put(&store, 3);
+    assert_eq!(prove(KEY, &store.get(KEY).hit().unwrap()), 3);
+
+    // Who wants room, or nothing at all, may remove it.
+    harness.damage(KEY, &mut |bytes| bytes.clone_from(&newer));
+    store.clear().unwrap();
+    put(&store, 4);
+    assert_eq!(prove(KEY, &store.get(KEY).hit().unwrap()), 4);
 }

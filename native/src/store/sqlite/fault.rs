@@ -1,9 +1,9 @@
 //! What can go wrong below the store, and what is to be done about it.
 
-use rusqlite::{ErrorCode, types::FromSqlError};
+use rusqlite::{ErrorCode, ffi, types::FromSqlError};
 use warmstart_core::reason::Reason;
 
-use crate::error::OpenError;
+use crate::{error::OpenError, os::reason_of};
 
 /// Why a call on the database failed.
 #[derive(Debug)]
@@ -41,6 +41,10 @@ impl From<rusqlite::Error> for Fault {
                 _ => Self::Disconnected(Reason::Unavailable),
             };
         };
+        if failure.extended_code == ffi::SQLITE_IOERR_SHMSIZE {
+            // The index of the log could not be made as long as it must be.
+            return Self::Disconnected(Reason::NoSpace);
+        }
         match failure.code {
             ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => {
                 Self::Refused(Reason::Busy)
@@ -73,12 +77,10 @@ impl From<OpenError> for Fault {
 
 impl From<std::io::Error> for Fault {
     fn from(error: std::io::Error) -> Self {
-        use std::io::ErrorKind;
-
-        Self::Disconnected(match error.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Reason::NoSpace,
-            ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => Reason::ReadOnly,
-            _ => Reason::Unavailable,
+        Self::Disconnected(match reason_of(&error) {
+            // Of an entry it would say so; this is the database.
+            Reason::Absent => Reason::Unavailable,
+            reason => reason,
         })
     }
 }

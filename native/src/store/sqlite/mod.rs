@@ -5,10 +5,12 @@
 //! | `options` | how it is opened |
 //! | `place` | the path: who may have written there, how it is made and set aside |
 //! | `schema` | the tables, and how a database is told to be ours |
+//! | `connect` | how it is opened, made and rebuilt |
 //! | `database` | the statements |
 //! | `space` | the cap |
 //! | `fault` | what can go wrong, and what is to be done about it |
 
+mod connect;
 mod database;
 mod fault;
 mod options;
@@ -21,6 +23,8 @@ pub use options::SqliteOptions;
 use std::{
     path::{Path, PathBuf},
     sync::{Mutex, OnceLock, PoisonError},
+    thread,
+    time::{Duration, Instant},
 };
 
 use warmstart_core::{artifact::Artifact, envelope, reason::Reason};
@@ -29,6 +33,9 @@ use self::{database::Database, fault::Fault, place::Place};
 use super::{Lookup, Store, Stored};
 use crate::error::OpenError;
 
+/// The pause between attempts of a call that waits for a lock.
+const PAUSE: Duration = Duration::from_millis(1);
+
 /// Keeps artifacts in one SQLite database, which any number of threads and processes share.
 ///
 /// An entry counts its envelope and twice its key against the cap, and 1/256 of that for the links between SQLite's
@@ -36,7 +43,11 @@ use crate::error::OpenError;
 /// (`-wal`) at most 4 MiB, and the log's index (`-shm`) 32 KiB for each 16 MiB of the longest log there was. While a
 /// put is at work, the log is longer by what that writes; while somebody reads without a pause, it cannot be emptied.
 ///
-/// A use is written down with the next put, with every 1024th entry used, and when the store is closed.
+/// A use is written down with the next call that writes, with every 1024th entry used, and when the store is closed.
+///
+/// A call that writes waits for other writers for as long as its
+/// [patience](SqliteOptions::with_patience). A look-up waits for no writer, nor for a call of this process that does;
+/// for somebody who wants the whole database it waits 50 ms at most.
 ///
 /// What happens to a database that cannot be used:
 ///
@@ -45,9 +56,11 @@ use crate::error::OpenError;
 /// | no database, or damaged | renamed to `<name>.damaged-1` with its log (two are kept), and made anew |
 /// | an older version's | rebuilt, empty |
 /// | a newer version's | left alone; everything is a miss, because of [`Reason::NewerVersion`] |
+/// | this version's, with an entry of a newer one | that entry is a miss, and a put in its place is refused, because of [`Reason::NewerVersion`] |
 /// | another application's | left alone; [`open`](Self::open) fails |
 /// | locked | left alone; [`Reason::Busy`] |
 /// | on a read-only medium | hits, without locks and without recency |
+/// | on a disk too full to open it | hits, one at a time, and without recency, while no other process has it open |
 ///
 /// SQLite's locks do not work on network disks. Keep the file on a local one.
 ///
@@ -95,13 +108,28 @@ impl SqliteStore {
         let place = Place::new(path.as_ref())?;
         let store =
             Self { place, options, state: Mutex::new(State::Closed), lock_directory: OnceLock::new() };
-        let state = match Database::open(&store.place, &store.options) {
+        let state = match Database::open(&store.place, &store.options, store.options.patience) {
+            Ok(database) if database.is_alone() => State::Down(Reason::NoSpace),
             Ok(database) => store.opened(database),
             Err(Fault::Caller(error)) => return Err(error),
             Err(fault) => State::after(&fault),
         };
         store.with_state(|current| *current = state);
         Ok(store)
+    }
+
+    /// The path of the database, made absolute.
+    ///
+    /// ```
+    /// # use warmstart::store::{SqliteOptions, SqliteStore};
+    /// # let directory = tempfile::tempdir()?;
+    /// let path = directory.path().join("kernels.db");
+    /// assert_eq!(SqliteStore::open(&path, SqliteOptions::default())?.path(), path);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.place.path()
     }
 
     /// What all entries count against the cap, added up.
@@ -117,11 +145,11 @@ impl SqliteStore {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn total_bytes(&self) -> Result<u64, Reason> {
-        self.with(|database| database.total_bytes())
+        self.with(Database::total_bytes)
     }
 
     /// Runs `call` on the database, which is opened again if it must be, and does what a fault asks for.
-    fn with<T>(&self, mut call: impl FnMut(&mut Database) -> Result<T, Fault>) -> Result<T, Reason> {
+    fn with<T>(&self, mut call: impl FnMut(&Database) -> Result<T, Fault>) -> Result<T, Reason> {
         self.with_state(|state| {
             match state {
                 State::Closed => return Err(Reason::Closed),
@@ -136,14 +164,21 @@ impl SqliteStore {
                     State::Newer => return Err(Reason::NewerVersion),
                     State::Closed => return Err(Reason::Closed),
                 };
-                let fault = match call(database) {
-                    Ok(value) => return Ok(value),
+                let called = call(database);
+                let alone = database.is_alone();
+                let fault = match called {
+                    Ok(value) => {
+                        if alone {
+                            *state = State::Down(Reason::NoSpace);
+                        }
+                        return Ok(value);
+                    }
                     Err(fault) => fault,
                 };
                 let reason = fault.reason();
                 // Somebody removed the database or set it aside: then this call is made on the one that is there now.
                 let moved = matches!(fault, Fault::Disconnected(_)) && !database.is_current();
-                if !matches!(fault, Fault::Refused(_)) {
+                if alone || !matches!(fault, Fault::Refused(_)) {
                     let gone = std::mem::replace(state, State::Down(reason));
                     if let (State::Open(database), Fault::Damaged(_)) = (gone, fault) {
                         database.set_aside();
@@ -158,8 +193,15 @@ impl SqliteStore {
         })
     }
 
+    /// As [`with`](Self::with), for as long as others hold the lock and patience lasts. Look-ups of other threads come in
+    /// between.
+    fn with_patience<T>(&self, mut call: impl FnMut(&Database) -> Result<T, Fault>) -> Result<T, Reason> {
+        let deadline = Instant::now().checked_add(self.options.patience);
+        patiently(deadline, || self.with(&mut call))
+    }
+
     fn reopen(&self, state: &mut State) {
-        *state = match Database::open(&self.place, &self.options) {
+        *state = match Database::open(&self.place, &self.options, connect::wait(&self.options)) {
             Ok(database) => self.opened(database),
             Err(fault) => State::after(&fault),
         };
@@ -206,11 +248,11 @@ impl Store for SqliteStore {
         }
         self.options.limits.admit(size)?;
         let stored = encoded.to_vec();
-        self.with(|database| database.put(key, size, &stored)).map(|evicted| Stored { evicted })
+        self.with_patience(|database| database.put(key, size, &stored)).map(|evicted| Stored { evicted })
     }
 
     fn remove(&self, key: &[u8]) -> Result<bool, Reason> {
-        self.with(|database| database.remove(key))
+        self.with_patience(|database| database.remove(key))
     }
 
     fn contains(&self, key: &[u8]) -> Result<bool, Reason> {
@@ -218,11 +260,11 @@ impl Store for SqliteStore {
     }
 
     fn len(&self) -> Result<u64, Reason> {
-        self.with(Database::len)
+        self.with_patience(Database::len)
     }
 
     fn clear(&self) -> Result<(), Reason> {
-        self.with(Database::clear)
+        self.with_patience(Database::clear)
     }
 
     fn touch(&self, keys: &[&[u8]]) {
@@ -232,7 +274,10 @@ impl Store for SqliteStore {
     fn close(&self) -> Result<(), Reason> {
         let state = self.with_state(|state| std::mem::replace(state, State::Closed));
         match state {
-            State::Open(mut database) => database.flush().map_err(|fault| fault.reason()),
+            State::Open(database) => {
+                let deadline = Instant::now().checked_add(self.options.patience);
+                patiently(deadline, || database.flush().map_err(|fault| fault.reason()))
+            }
             _ => Ok(()),
         }
     }
@@ -245,6 +290,16 @@ impl Store for SqliteStore {
 impl Drop for SqliteStore {
     fn drop(&mut self) {
         let _ = self.close();
+    }
+}
+
+/// Asks again until `deadline` while the answer is that somebody else holds the lock.
+fn patiently<T>(deadline: Option<Instant>, mut ask: impl FnMut() -> Result<T, Reason>) -> Result<T, Reason> {
+    loop {
+        match ask() {
+            Err(Reason::Busy) if deadline.is_none_or(|at| Instant::now() < at) => thread::sleep(PAUSE),
+            answer => return answer,
+        }
     }
 }
 

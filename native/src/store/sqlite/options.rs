@@ -6,7 +6,7 @@ use warmstart_core::lru::Limits;
 
 use crate::clock::{Clock, SystemClock};
 
-/// How a [`SqliteStore`](super::SqliteStore) is opened. The default has no cap, waits 50 ms for a lock, and survives the
+/// How a [`SqliteStore`](super::SqliteStore) is opened. The default has no cap, waits 2 s for a lock, and survives the
 /// death of any process, but not every loss of power.
 ///
 /// ```
@@ -48,8 +48,8 @@ impl SqliteOptions {
         self
     }
 
-    /// How long a call waits for a lock that another connection holds before it is refused as
-    /// [busy](warmstart_core::reason::Reason::Busy).
+    /// How long a call that writes waits for a lock that another connection holds before it is refused as
+    /// [busy](warmstart_core::reason::Reason::Busy). A look-up waits 50 ms at most.
     #[must_use]
     pub const fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
@@ -69,7 +69,7 @@ impl Default for SqliteOptions {
         Self {
             limits: Limits::NONE,
             durable: false,
-            patience: Duration::from_millis(50),
+            patience: Duration::from_secs(2),
             clock: Arc::new(SystemClock),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsString,
-    fs::{self, DirBuilder, File, OpenOptions},
+    fs::{self, File},
     io,
     path::{Path, PathBuf},
 };
@@ -10,7 +10,10 @@ use std::{
 use warmstart_core::reason::Reason;
 
 use super::fault::Fault;
-use crate::error::{OpenError, Problem};
+use crate::{
+    error::{OpenError, Problem},
+    os::{self, Disk, FileFacts, FileKind, LocalDisk},
+};
 
 /// Databases set aside that are kept, the latest first.
 const KEPT_ASIDE: u32 = 2;
@@ -18,13 +21,14 @@ const KEPT_ASIDE: u32 = 2;
 /// What SQLite keeps beside a database.
 const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
 
-/// Which file a name led to.
+/// Which file a name led to. Where files have no identity, one that is open is neither renamed nor removed.
 pub(super) type Identity = (u64, u64);
 
 /// A database's path.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     path: PathBuf,
+    disk: LocalDisk,
 }
 
 impl Place {
@@ -39,7 +43,7 @@ impl Place {
             let problem = Problem::WrongKind { found: "a directory", remedy: "name a file in it" };
             return Err(OpenError::new(&path, problem));
         }
-        Ok(Self { path })
+        Ok(Self { path, disk: LocalDisk::new() })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -61,22 +65,20 @@ impl Place {
             return Err(Fault::Disconnected(Reason::Unavailable));
         };
         if !directory.exists() {
-            create_directory(directory, true)?;
+            os::make_private_directories(directory)?;
         }
-        let metadata = fs::metadata(directory)?;
-        if !metadata.is_dir() {
+        if !fs::metadata(directory)?.is_dir() {
             let problem = Problem::WrongKind {
                 found: "inside something that is no directory",
                 remedy: "name another path",
             };
             return Err(OpenError::new(&self.path, problem).into());
         }
-        check_owner(
-            &self.path,
-            &metadata,
-            "in a directory",
-            "keep it in a directory of your own, of mode 0700",
-        )?;
+        let directory = fs::canonicalize(directory)?;
+        if !self.disk.facts(&directory)?.is_trusted && !self.disk.is_sticky(&directory) {
+            let remedy = "keep it in a directory of your own, of mode 0700";
+            return Err(untrusted(&self.path, "in a directory", remedy).into());
+        }
         // Never opened here if it exists: closing a file lets go of all of a process's locks on it, SQLite's included.
         match create_file(&self.path) {
             Ok(()) => {}
@@ -84,24 +86,15 @@ impl Place {
             Err(error) => return Err(error.into()),
         }
         self.check_files()?;
-        Ok(fs::canonicalize(directory)?.join(name))
+        Ok(directory.join(name))
     }
 
     /// Checks the database and what SQLite keeps beside it: all of it is read as if we had written it.
     pub(super) fn check_files(&self) -> Result<(), OpenError> {
         for suffix in [""].iter().chain(&COMPANIONS) {
             let path = self.beside(suffix);
-            let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
-            let kind = metadata.file_type();
-            let wrong = |found, remedy| Err(OpenError::new(&path, Problem::WrongKind { found, remedy }));
-            if kind.is_dir() {
-                return wrong("a directory", "name a file in it");
-            } else if kind.is_symlink() {
-                return wrong("a symbolic link", "name the file that it leads to");
-            } else if !kind.is_file() {
-                return wrong("not a regular file", "name another path");
-            }
-            check_owner(&path, &metadata, "a file", "remove it, or make it yours with mode 0600")?;
+            let Ok(facts) = self.disk.facts(&path) else { continue };
+            check_file(&path, &facts)?;
         }
         Ok(())
     }
@@ -117,20 +110,15 @@ impl Place {
 
     /// What the path leads to now.
     pub(super) fn identity(&self) -> Option<Identity> {
-        fs::symlink_metadata(&self.path).ok().map(|metadata| identity_of(&metadata))
+        self.disk.facts(&self.path).ok().map(|facts| facts.identity)
     }
 
     /// The directory of lock files, made if it is missing. Nothing if somebody else could write there.
     pub(super) fn lock_directory(&self) -> Option<PathBuf> {
         let directory = self.beside(".locks");
-        if let Err(error) = create_directory(&directory, false)
-            && error.kind() != io::ErrorKind::AlreadyExists
-        {
-            return None;
-        }
-        let metadata = fs::symlink_metadata(&directory).ok()?;
-        check_owner(&directory, &metadata, "a directory", "").ok()?;
-        metadata.is_dir().then_some(directory)
+        os::make_private_directory(&directory).ok()?;
+        let facts = self.disk.facts(&directory).ok()?;
+        (facts.kind == FileKind::Directory && facts.is_trusted).then_some(directory)
     }
 
     /// Renames the damaged database `damaged`, with what SQLite keeps beside it, to `.damaged-1`; the one that was
@@ -165,86 +153,35 @@ impl Place {
     }
 }
 
-fn create_directory(directory: &Path, with_parents: bool) -> io::Result<()> {
-    let mut builder = DirBuilder::new();
-    builder.recursive(with_parents);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(directory)
+fn check_file(path: &Path, facts: &FileFacts) -> Result<(), OpenError> {
+    let wrong = |found, remedy| Err(OpenError::new(path, Problem::WrongKind { found, remedy }));
+    match facts.kind {
+        FileKind::File if facts.is_trusted => Ok(()),
+        FileKind::File => Err(untrusted(path, "a file", "remove it, or make it yours with mode 0600")),
+        FileKind::Directory => wrong("a directory", "name a file in it"),
+        FileKind::Link => wrong("a symbolic link", "name the file that it leads to"),
+        FileKind::Other => wrong("not a regular file", "name another path"),
+    }
+}
+
+fn untrusted(path: &Path, what: &str, remedy: &'static str) -> OpenError {
+    let found = format!("{what} that belongs to another user, or that others may write to");
+    OpenError::new(path, Problem::Untrusted { found, remedy })
 }
 
 /// Makes an empty file that only its owner reads and writes, whatever the umask. What exists is left alone.
 fn create_file(path: &Path) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
+    let file = os::private_options().write(true).create_new(true).open(path)?;
     #[cfg(unix)]
-    {
-        use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-
-        options.mode(0o600).custom_flags(crate::os::NO_FOLLOW);
-        options.open(path)?.set_permissions(fs::Permissions::from_mode(0o600))
-    }
-    #[cfg(not(unix))]
-    options.open(path).map(drop)
+    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    drop(file);
+    Ok(())
 }
 
 /// Locks the file at `path`, which is not waited for: whoever holds it does what we wanted to do.
 fn lock_file(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::custom_flags(
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600),
-        crate::os::NO_FOLLOW,
-    );
-    let file = options.open(path)?;
+    let file = os::private_options().write(true).create(true).truncate(false).open(path)?;
     file.try_lock()?;
     // It may have been swept before it was locked; then somebody else may hold another one.
-    #[cfg(unix)]
-    if std::os::unix::fs::MetadataExt::nlink(&file.metadata()?) == 0 {
-        return Err(io::ErrorKind::WouldBlock.into());
-    }
-    Ok(file)
-}
-
-#[cfg(unix)]
-fn identity_of(metadata: &fs::Metadata) -> Identity {
-    use std::os::unix::fs::MetadataExt;
-
-    (metadata.dev(), metadata.ino())
-}
-
-/// Elsewhere a file that is open is neither renamed nor removed.
-#[cfg(not(unix))]
-fn identity_of(_: &fs::Metadata) -> Identity {
-    (0, 0)
-}
-
-#[cfg(unix)]
-fn check_owner(
-    path: &Path,
-    metadata: &fs::Metadata,
-    what: &str,
-    remedy: &'static str,
-) -> Result<(), OpenError> {
-    use std::os::unix::fs::MetadataExt;
-
-    const STICKY: u32 = 0o1000;
-    const OTHERS_WRITE: u32 = 0o022;
-
-    let untrusted = |found| Err(OpenError::new(path, Problem::Untrusted { found, remedy }));
-    let (owner, mode) = (metadata.uid(), metadata.mode());
-    if owner != 0 && owner != rustix::process::geteuid().as_raw() {
-        return untrusted(format!("{what} that belongs to user {owner}"));
-    }
-    let guarded = metadata.is_dir() && mode & STICKY != 0;
-    if mode & OTHERS_WRITE != 0 && !guarded {
-        return untrusted(format!("{what} that others may write to (mode {:04o})", mode & 0o7777));
-    }
-    Ok(())
-}
-
-#[cfg(not(unix))]
-fn check_owner(_: &Path, _: &fs::Metadata, _: &str, _: &'static str) -> Result<(), OpenError> {
-    Ok(())
+    if os::is_linked(&file.metadata()?) { Ok(file) } else { Err(io::ErrorKind::WouldBlock.into()) }
 }

@@ -1,0 +1,185 @@
+//! How a database is opened, made and rebuilt, and what a connection is told.
+
+use std::{
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use rusqlite::{Connection, OpenFlags, config::DbConfig};
+use warmstart_core::reason::Reason;
+
+use super::{
+    fault::Fault,
+    options::SqliteOptions,
+    place::{Identity, Place},
+    schema::{self, Origin},
+    space::{self, WAL_LIMIT},
+};
+
+/// The longest that a look-up waits: for somebody who recovers the log or who wants the database for himself.
+const LOOK_UP: Duration = Duration::from_millis(50);
+
+/// The pause between attempts to open a database that another process is about to make.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// A connection to a database of this version.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) connection: Connection,
+    pub(super) identity: Option<Identity>,
+    pub(super) writable: bool,
+    /// Nobody else can open the database meanwhile: to be closed as soon as what was asked for is read.
+    pub(super) alone: bool,
+}
+
+/// Opens the database at `place`; makes it if it is missing, rebuilds it if an older version made it, and sets it
+/// aside if it is damaged. Waits for others who are making it, at most for `patience`.
+pub(super) fn open(place: &Place, options: &SqliteOptions, patience: Duration) -> Result<Opened, Fault> {
+    let deadline = Instant::now().checked_add(patience);
+    let mut set_aside = false;
+    loop {
+        match open_once(place, options) {
+            // Somebody else is making it.
+            Err(Fault::Refused(Reason::Busy)) if deadline.is_none_or(|at| Instant::now() < at) => {
+                thread::sleep(PAUSE);
+            }
+            Err(Fault::Damaged(_)) if !set_aside => set_aside = true,
+            result => return result,
+        }
+    }
+}
+
+/// How long one attempt waits for a lock.
+pub(super) fn wait(options: &SqliteOptions) -> Duration {
+    options.patience.min(LOOK_UP)
+}
+
+fn open_once(place: &Place, options: &SqliteOptions) -> Result<Opened, Fault> {
+    let path = place.prepare()?;
+    let identity = place.identity();
+    let opened = open_what_is_there(place, &path, identity, options);
+    if let Err(Fault::Damaged(_)) = opened {
+        // On a read-only medium this fails, and the damage is what is reported.
+        let _ = place.set_aside(identity);
+    }
+    opened
+}
+
+/// Until the database is known to be ours, an error closes it without a trace: what is not ours is left as it was,
+/// to the byte.
+fn open_what_is_there(
+    place: &Place,
+    path: &Path,
+    identity: Option<Identity>,
+    options: &SqliteOptions,
+) -> Result<Opened, Fault> {
+    let mut connection = connect(path, options)?;
+    let mut alone = false;
+    let origin = match examine(&mut connection) {
+        Err(Fault::Disconnected(_)) if is_readable_without_log(place, &connection) => {
+            connection = connect_immutable(path)?;
+            examine(&mut connection)?
+        }
+        Err(fault) if fault.reason() == Reason::NoSpace => {
+            // It holds a lock that the other must have.
+            drop(connection);
+            connection = connect_alone(path, options)?;
+            alone = true;
+            examine(&mut connection).map_err(|_| fault)?
+        }
+        origin => origin?,
+    };
+    let writable = !alone && !connection.is_readonly("main")?;
+    match origin {
+        Origin::Ours => {}
+        Origin::Newer => return Err(Fault::Refused(Reason::NewerVersion)),
+        Origin::Foreign => return Err(place.foreign().into()),
+        Origin::Empty | Origin::Older if alone => return Err(Fault::Disconnected(Reason::NoSpace)),
+        Origin::Empty | Origin::Older if !writable => return Err(Fault::Disconnected(Reason::ReadOnly)),
+        Origin::Empty | Origin::Older => schema::create(&mut connection)?,
+    }
+    // Once more: SQLite has opened what lies beside the database only now.
+    place.check_files()?;
+    if writable {
+        settle(&connection, options)?;
+    }
+    Ok(Opened { connection, identity, writable, alone })
+}
+
+/// Opens without making anything, and so that closing leaves no trace until [`settle`] has said otherwise.
+fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection, Fault> {
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(wait(options))?;
+    prepare(&connection)?;
+    Ok(connection)
+}
+
+/// Opens a database on a disk that is too full for the index of a log: SQLite keeps that in memory for who has the
+/// database alone, and refuses that while anybody else has it open.
+fn connect_alone(path: &Path, options: &SqliteOptions) -> Result<Connection, Fault> {
+    let connection = connect(path, options)?;
+    connection.query_row("PRAGMA locking_mode = EXCLUSIVE", [], |_| Ok(()))?;
+    Ok(connection)
+}
+
+/// Opens a database on a read-only medium, which has no place for the locks and the index of a log.
+fn connect_immutable(path: &Path) -> Result<Connection, Fault> {
+    let mut uri = String::from("file:");
+    for byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => {
+                uri.push(char::from(*byte));
+            }
+            _ => uri.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    uri.push_str("?immutable=1");
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+    let connection = Connection::open_with_flags(uri, flags)?;
+    prepare(&connection)?;
+    Ok(connection)
+}
+
+/// Whether the database is on a read-only medium and all of it is in its file.
+fn is_readable_without_log(place: &Place, connection: &Connection) -> bool {
+    let log = std::fs::metadata(place.beside("-wal")).map_or(0, |metadata| metadata.len());
+    log == 0 && connection.is_readonly("main").unwrap_or(false)
+}
+
+/// In one transaction, so that a database which another process is making is empty or made, and nothing between.
+fn examine(connection: &mut Connection) -> Result<Origin, Fault> {
+    let transaction = connection.transaction()?;
+    schema::recognise(&transaction)
+}
+
+fn prepare(connection: &Connection) -> Result<(), Fault> {
+    connection.set_prepared_statement_cache_capacity(32);
+    leave_log_alone(connection, true)?;
+    // What is in a file cannot change what our statements mean.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    // Otherwise SQLite prepares a statement anew for each value that is bound to it, which doubles the cost of a hit.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    Ok(connection.execute_batch("PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0;")?)
+}
+
+/// What is only right for a database that is known to be ours.
+fn settle(connection: &Connection, options: &SqliteOptions) -> Result<(), Fault> {
+    schema::set_journal(connection)?;
+    // A process may have died between the two halves of a large vacuum.
+    space::vacuum_on_demand(connection)?;
+    let synchronous = if options.durable { "FULL" } else { "NORMAL" };
+    // Checkpoints are made by `bound_log`, which also empties the log.
+    connection.execute_batch(&format!(
+        "PRAGMA synchronous = {synchronous}; PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = {WAL_LIMIT};"
+    ))?;
+    Ok(leave_log_alone(connection, false)?)
+}
+
+pub(super) fn leave_log_alone(connection: &Connection, alone: bool) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, alone).map(drop)
+}
