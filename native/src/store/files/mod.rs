@@ -200,7 +200,10 @@ impl FileStore {
         if !newer.contains(name) {
             return false;
         }
-        let is_still = matches!(self.is_whole(&self.layout.entry(name)), Ok((Err(Reason::NewerVersion), _)));
+        // Whole by its checksum: one that only says so is damaged, and may be replaced.
+        let disk = &*self.options.disk;
+        let is_still = retry_sharing(disk, || disk.read(&self.layout.entry(name), &|facts| facts.len))
+            .is_ok_and(|(bytes, _)| envelope::verify(&bytes) == Err(Reason::NewerVersion));
         if !is_still {
             newer.remove(name);
         }
