@@ -95,6 +95,7 @@ macro_rules! conformance {
             len_removes_what_is_not_whole,
             another_keys_envelope_is_not_handed_out,
             a_newer_envelope_is_a_miss_and_left_alone,
+            verify_finds_and_removes_what_len_cannot_see,
         });
         $crate::conformance!($harness: threads {
             every_read_is_what_was_written_under_its_key,

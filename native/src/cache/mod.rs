@@ -186,6 +186,9 @@ impl<S: Store> Cache<S> {
     /// wait, at most for the cache's [patience](Self::with_patience). If the builder fails, one of those who waited
     /// builds. If the store fails, the artifact is returned all the same, and the reason is in what is returned.
     ///
+    /// A builder may need other artifacts of the cache, even in a circle. One that starts a thread which needs the very
+    /// artifact that it builds, and waits for that thread, waits for the patience.
+    ///
     /// # Errors
     /// Those of `build`, and no other.
     ///

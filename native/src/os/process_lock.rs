@@ -8,7 +8,7 @@
 use std::{
     cell::RefCell,
     fs::{self, File, OpenOptions, TryLockError},
-    io::{Read, Seek, Write},
+    io::{self, Read, Seek, Write},
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
@@ -180,7 +180,16 @@ fn lock_path(directory: &Path, name: &Key) -> PathBuf {
 }
 
 fn open(path: &Path) -> Option<File> {
-    options().create(true).open(path).ok()
+    let open = || options().create(true).open(path);
+    open()
+        .or_else(|error| match (error.kind(), path.parent()) {
+            // Somebody removed the directory while it is in use.
+            (io::ErrorKind::NotFound, Some(directory)) => {
+                super::make_private_directory(directory).and_then(|()| open())
+            }
+            _ => Err(error),
+        })
+        .ok()
 }
 
 #[cfg(unix)]
@@ -237,6 +246,19 @@ mod tests {
         });
         assert!(ProcessLock::acquire(path, &name, Some(Instant::now())).is_some());
         assert_eq!(fs::read_dir(path).unwrap().count(), 0, "no file is left behind");
+    }
+
+    #[test]
+    fn a_directory_that_was_removed_is_made_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("locks");
+        let name = Key::digest(b"k");
+        let held = ProcessLock::acquire(&path, &name, None).unwrap();
+        assert!(
+            ProcessLock::acquire(&path, &name, Some(Instant::now())).is_none(),
+            "one's own lock is held too"
+        );
+        drop(held);
     }
 
     #[test]

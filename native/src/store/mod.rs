@@ -77,6 +77,16 @@ pub trait Store: Debug + Send + Sync {
         self.len().map(|len| len == 0)
     }
 
+    /// Reads every entry to its end, counts what is whole, and removes what is not. Counts no uses.
+    ///
+    /// A store that only keeps what it was given, such as [`MemoryStore`], has nothing to prove: all of it is whole.
+    ///
+    /// # Errors
+    /// The reason why that is not known.
+    fn verify(&self) -> Result<Verified, Reason> {
+        self.len().map(|whole| Verified { whole, damaged: 0 })
+    }
+
     /// Removes every entry.
     ///
     /// # Errors
@@ -142,6 +152,15 @@ impl From<Result<Artifact, Reason>> for Lookup {
     }
 }
 
+/// What [`Store::verify`] found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Entries whose checksum holds, under the key that they were stored under.
+    pub whole: u64,
+    /// Entries of which that was not true. They are gone now, if they could be removed.
+    pub damaged: u64,
+}
+
 /// What storing an artifact did.
 ///
 /// ```
@@ -182,6 +201,9 @@ macro_rules! forward_store {
             }
             fn len(&self) -> Result<u64, Reason> {
                 (**self).len()
+            }
+            fn verify(&self) -> Result<Verified, Reason> {
+                (**self).verify()
             }
             fn clear(&self) -> Result<(), Reason> {
                 (**self).clear()

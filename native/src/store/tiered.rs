@@ -12,7 +12,7 @@ use std::{
 use foldhash::fast::RandomState;
 use warmstart_core::{artifact::Artifact, lru::Limits, reason::Reason};
 
-use super::{Lookup, MemoryStore, Store, Stored, recency::Recency};
+use super::{Lookup, MemoryStore, Store, Stored, Verified, recency::Recency};
 
 /// A [`MemoryStore`] in front of another store: what was read or stored once is read no more.
 ///
@@ -116,6 +116,10 @@ impl<S: Store> Store for TieredStore<S> {
 
     fn len(&self) -> Result<u64, Reason> {
         self.back.len()
+    }
+
+    fn verify(&self) -> Result<Verified, Reason> {
+        self.back.verify()
     }
 
     fn clear(&self) -> Result<(), Reason> {

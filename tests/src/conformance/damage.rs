@@ -132,3 +132,21 @@ pub fn a_newer_envelope_is_a_miss_and_left_alone(harness: &dyn Harness) {
     put(&store, 4);
     assert_eq!(prove(KEY, &store.get(KEY).hit().unwrap()), 4);
 }
+
+/// A flipped bit in a payload, which neither header nor length shows.
+pub fn verify_finds_and_removes_what_len_cannot_see(harness: &dyn Harness) {
+    if !harness.is_checked() {
+        return;
+    }
+    let store = store(harness);
+    put(&store, 1);
+    store.put(b"whole", &artifact(b"whole", 1, 100_000)).unwrap();
+    harness.damage(KEY, &mut |bytes| *bytes.last_mut().unwrap() ^= 1);
+    assert_eq!(store.len(), Ok(2));
+    let found = store.verify().unwrap();
+    assert_eq!((found.whole, found.damaged), (1, 1));
+    let found = store.verify().unwrap();
+    assert_eq!((found.whole, found.damaged), (1, 0));
+    assert_eq!(store.get(KEY).miss(), Some(Reason::Absent));
+    assert_eq!(prove(b"whole", &store.get(b"whole").hit().unwrap()), 1);
+}

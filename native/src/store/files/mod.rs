@@ -22,7 +22,7 @@ use std::{
 
 use warmstart_core::{artifact::Artifact, envelope, journal::Event, key::Key, reason::Reason};
 
-use super::{Lookup, Store, Stored, recency::Recency};
+use super::{Lookup, Store, Stored, Verified, recency::Recency};
 use crate::{
     cache,
     error::OpenError,
@@ -318,6 +318,35 @@ impl Store for FileStore {
             }
         }
         Ok(len)
+    }
+
+    fn verify(&self) -> Result<Verified, Reason> {
+        self.check_readable()?;
+        let disk = &*self.options.disk;
+        let mut found = Verified::default();
+        for name in self.names()? {
+            let path = self.layout.entry(&name);
+            // Gone since it was listed, or not ours to read: neither whole nor damaged.
+            let Ok((bytes, facts)) = retry_sharing(disk, || disk.read(&path, &|facts| facts.len)) else {
+                continue;
+            };
+            if !facts.is_readable() {
+                continue;
+            }
+            let proved = envelope::verify(&bytes).and_then(|layout| {
+                let key = bytes.get(layout.key()).unwrap_or_default();
+                if Key::digest(key) == name { Ok(()) } else { Err(Reason::KeyMismatch) }
+            });
+            match proved {
+                Ok(()) => found.whole += 1,
+                Err(reason) if reason.is_damage() => {
+                    found.damaged += 1;
+                    self.discard(name, &path, &facts);
+                }
+                Err(_) => {}
+            }
+        }
+        Ok(found)
     }
 
     fn clear(&self) -> Result<(), Reason> {

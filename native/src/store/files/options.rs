@@ -49,7 +49,7 @@ impl FileOptions {
         self
     }
 
-    /// How long a put waits for the directory's lock before it is refused as [busy](warmstart_core::reason::Reason::Busy).
+    /// How long a put waits for the directory's lock, 2 s by default, before it is refused as [busy](warmstart_core::reason::Reason::Busy).
     #[must_use]
     pub const fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = patience;

@@ -28,6 +28,7 @@ const ADD: &str = "INSERT INTO entry (key, size, accessed_at) VALUES (?1, ?2, ?3
 const ADD_CONTENT: &str = "INSERT OR REPLACE INTO content (id, envelope) VALUES (?1, ?2)";
 const NEWEST: &str = "SELECT max(accessed_at) FROM entry";
 const USE: &str = "UPDATE entry SET accessed_at = ?2 WHERE id = ?1";
+const KEYS: &str = "SELECT key FROM entry";
 const IDS: &str = "SELECT id FROM entry";
 
 /// An open database of this version.
@@ -68,6 +69,18 @@ impl Database {
         let Some((id, stored)) = find(&self.opened.connection, key)? else { return Ok(None) };
         self.note_use(id);
         Ok(Some(stored))
+    }
+
+    /// The envelope stored under `key`, as it is. Counts no use.
+    pub(super) fn read(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+        Ok(find(&self.opened.connection, key)?.map(|(_, stored)| stored))
+    }
+
+    /// Every key.
+    pub(super) fn keys(&self) -> Result<Vec<Vec<u8>>, Fault> {
+        let mut statement = self.opened.connection.prepare_cached(KEYS)?;
+        let keys = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+        Ok(keys)
     }
 
     /// Counts a use of what is stored under `key`, if there is anything.

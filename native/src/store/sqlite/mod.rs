@@ -30,7 +30,7 @@ use std::{
 use warmstart_core::{artifact::Artifact, envelope, reason::Reason};
 
 use self::{database::Database, fault::Fault, place::Place};
-use super::{Lookup, Store, Stored};
+use super::{Lookup, Store, Stored, Verified};
 use crate::error::OpenError;
 
 /// The pause between attempts of a call that waits for a lock.
@@ -261,6 +261,24 @@ impl Store for SqliteStore {
 
     fn len(&self) -> Result<u64, Reason> {
         self.with_patience(Database::len)
+    }
+
+    fn verify(&self) -> Result<Verified, Reason> {
+        let keys = self.with_patience(Database::keys)?;
+        let mut found = Verified::default();
+        for key in keys {
+            // Gone since it was listed, or busy: neither whole nor damaged.
+            let Ok(Some(stored)) = self.with(|database| database.read(&key)) else { continue };
+            match envelope::decode(stored, &key) {
+                Ok(_) => found.whole += 1,
+                Err(reason) if reason.is_damage() => {
+                    found.damaged += 1;
+                    let _ = self.with_patience(|database| database.remove_damaged(&key));
+                }
+                Err(_) => {}
+            }
+        }
+        Ok(found)
     }
 
     fn clear(&self) -> Result<(), Reason> {
