@@ -332,6 +332,64 @@ fn what_cannot_be_tracked_is_compiled_and_not_stored() {
 }
 
 #[test]
+fn a_file_that_the_assembler_reads_is_never_stale_however_its_directive_is_spelt() {
+    for target in targets() {
+        let (cache, directory) = (memory(), tempfile::tempdir().unwrap());
+        let data = directory.path().join("data");
+        let function = "extern const unsigned char d[]; int f(void) { return d[0]; }\n";
+        for (head, directive) in [
+            ("", "\".inc\" \"bin \\\"DATA\\\""),
+            ("", "\".INCBIN \\\"DATA\\\""),
+            ("", "\"\\x2eincbin \\\"DATA\\\""),
+            ("#define D \".inc\"\n", "D \"bin \\\"DATA\\\""),
+            ("#define S(x) #x\n", "S(.incb) \"in \\\"DATA\\\""),
+            ("const char *s = R\"x(\" /* )x\";\n", "\".incbin \\\"DATA\\\""),
+            ("", "\".macro m x\\n.inc\\\\x \\\"DATA\\\"\\n.endm\\nm bin"),
+        ] {
+            let directive = directive.replace("DATA", data.to_str().unwrap());
+            let assembly = format!("__asm__(\".data\\n.globl d\\nd:\\n\" {directive}\\n.text\");\n");
+            let kernel = Kernel::new("f", format!("{head}{assembly}{function}"));
+            write(&data, "1");
+            // Not every compiler takes every spelling.
+            let Ok(_) = target.load(&cache, &kernel) else { continue };
+            write(&data, "2");
+            let (value, fetched) = run(&target, &cache, &kernel);
+            assert_eq!(
+                (value, fetched.refusal()),
+                (i32::from(b'2'), Some(Reason::Uncacheable)),
+                "{}",
+                kernel.source()
+            );
+        }
+    }
+}
+
+#[test]
+fn a_header_behind_a_raw_string_or_a_pasted_question_is_looked_at() {
+    let (target, cache, directory) = (target(), memory(), tempfile::tempdir().unwrap());
+    let paste = "#define C(a, b) a##b\n#define ASK C(__has_, include)\n#if ASK(\"value.h\")\n";
+    for head in [paste, "const char *s = R\"x(\" /* )x\";\n#if __has_include(\"value.h\")\n"] {
+        let text = format!(
+            "{head}#include \"value.h\"\n#else\n#define VALUE 1\n#endif\nint f(void) {{ return VALUE; }}"
+        );
+        let kernel = Kernel::new("f", text).source_dir(directory.path());
+        // A compiler may take neither.
+        let Ok(_) = target.compile(&cache, &kernel) else { continue };
+        write(directory.path().join("value.h"), "#define VALUE 2\n");
+        assert_eq!(run(&target, &cache, &kernel).0, 2);
+        fs::remove_file(directory.path().join("value.h")).unwrap();
+    }
+}
+
+#[test]
+fn assembly_that_reads_no_file_is_stored() {
+    let (target, cache) = (target(), memory());
+    let text =
+        "int f(void) { __asm__ volatile(\"\" ::: \"memory\"); return 1; }\nconst char *s = \"done.\\n\";\n";
+    misses(&target, &cache, &Kernel::new("f", text), Reason::Absent, 1);
+}
+
+#[test]
 fn a_date_in_a_kernel_is_an_error() {
     let error =
         target().compile(&memory(), &Kernel::new("f", "char *f(void) { return __DATE__; }")).unwrap_err();
