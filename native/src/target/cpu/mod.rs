@@ -134,11 +134,13 @@ impl CpuTarget {
     /// Looks the kernel's object up, else compiles and stores it.
     ///
     /// It is found again wherever the headers lie, as long as their contents are the same, and as long as no new file
-    /// would be found before one of them. A kernel that depends on more than can be told (`.incbin`, `#embed`,
-    /// `__DATE__`, `__has_include` of a macro) is compiled each time, because of [`Reason::Uncacheable`].
+    /// would be found before one of them. A kernel that depends on more than can be told (`#embed`, `__DATE__`,
+    /// `__has_include` of a macro, assembly that could hold `.incbin`) is compiled each time, because of
+    /// [`Reason::Uncacheable`]. So are raw strings, which not every compiler reads in the same way.
     ///
     /// Accepted flags are `-O`, `-f`, `-m`, `-D`, `-U`, `-std=`, `-W`, `-w`, `-g`, `-pthread` and `-lm`, as far as all of
-    /// their effect is in their text; `-O3` is the default.
+    /// their effect is in their text; `-O3` is the default. A `-m` that asks for a CPU feature has to ask for one that
+    /// can be found out, so that [`load`](Self::load) refuses the object where it lacks.
     ///
     /// # Errors
     /// A flag or the name of a feature is not accepted, the compiler is missing, or it rejects the source. Then nothing is stored.
