@@ -57,15 +57,15 @@ mod tests {
     fn the_bytes_are_those_of_the_documentation() {
         let at = |root, path| Located { root, path: String::from(path) };
         let places = [
-            (Root::Include(1), State::Absent, &[1, 1][..]),
-            (Root::System(300), State::File, &[2, 0xAC, 2]),
-            (Root::Absolute, State::Directory, &[3]),
+            (Root::Include(1), State::Absent, &[1, 1, 1, b'x', 0][..]),
+            (Root::System(300), State::File, &[2, 0xAC, 2, 1, b'x', 1]),
+            (Root::Absolute, State::Directory, &[3, 1, b'x', 2]),
         ];
         let mut set = set(7);
         let mut bytes = [&[1, 1, 0, 3][..], b"a.h", &[7; 32], &[3]].concat();
         for (root, state, encoded) in places {
             set.places.push(Place { at: at(root, "x"), state });
-            bytes.extend_from_slice(&[encoded, &[1, b'x', state as u8]].concat());
+            bytes.extend_from_slice(encoded);
         }
         assert_eq!(Manifest::default().with(set).encode().unwrap(), bytes);
     }
