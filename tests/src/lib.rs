@@ -3,12 +3,16 @@
 //! | module | holds |
 //! |---|---|
 //! | [`mod@conformance`] | the suite that every store passes |
+//! | `cpu` | kernels, targets and what they are asked to be (Unix only) |
 //! | [`faulty`] | a disk that fails when it is told to |
 //! | [`mount`] | media that are full or read-only |
 //! | [`proof`] | artifacts that prove under which key they were written, and a clock that tells what it is told |
 
 #[expect(clippy::unwrap_used, reason = "what it holds are tests, which clippy cannot tell")]
 pub mod conformance;
+#[cfg(unix)]
+#[expect(clippy::unwrap_used, reason = "what it holds are parts of tests")]
+pub mod cpu;
 pub mod faulty;
 pub mod mount;
 pub mod proof;

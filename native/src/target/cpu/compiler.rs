@@ -3,7 +3,7 @@
 use std::{
     env,
     ffi::OsStr,
-    fmt,
+    fmt, fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{Arc, Mutex, PoisonError},
@@ -38,10 +38,12 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// The compiler that the environment variable `CC` names, else `cc` on the `PATH`.
+    /// The compiler that the environment variable `CC` names, else `cc` on the `PATH`. What stands there under a
+    /// compiler's name and is `ccache`, `distcc` or `sccache` is passed over.
     ///
     /// # Errors
-    /// There is none, or this is Windows, where none is supported yet.
+    /// There is none, `CC` holds more than the name of a compiler, as in `ccache gcc` or `gcc -m32`, or this is Windows,
+    /// where none is supported yet.
     pub fn find() -> Result<Self, CompileError> {
         match env::var_os("CC") {
             Some(name) if !name.is_empty() => Self::named(&name, "the one that CC names"),
@@ -52,7 +54,7 @@ impl Compiler {
     /// The compiler at `path`.
     ///
     /// # Errors
-    /// There is none, or this is Windows, where none is supported yet.
+    /// There is none, it is `ccache` or its like, which hide what the compiler is, or this is Windows, where none is supported yet.
     pub fn at(path: impl AsRef<Path>) -> Result<Self, CompileError> {
         let path = path.as_ref();
         let missing = || CompileError::new(CompileProblem::NoCompiler(path.display().to_string()));
@@ -66,6 +68,13 @@ impl Compiler {
         if !is_program(&path) {
             return Err(missing());
         }
+        if let Some(wrapper) = wrapper_at(&path) {
+            return Err(CompileError::new(CompileProblem::Wrapped {
+                named: path.display().to_string(),
+                wrapper,
+                compiler: None,
+            }));
+        }
         Ok(Self { path, known: Mutex::new(None) })
     }
 
@@ -76,12 +85,11 @@ impl Compiler {
     }
 
     fn named(name: &OsStr, role: &str) -> Result<Self, CompileError> {
-        match find_program(name) {
+        match find_compiler(name) {
             Some(path) => Self::at(path),
-            None => Err(CompileError::new(CompileProblem::NoCompiler(format!(
-                "`{}` ({role}) on the PATH",
-                name.display()
-            )))),
+            None => Err(CompileError::new(holds_more(name).unwrap_or_else(|| {
+                CompileProblem::NoCompiler(format!("`{}` ({role}) on the PATH", name.display()))
+            }))),
         }
     }
 
@@ -151,15 +159,55 @@ pub(super) fn command(path: &Path, temporary: &Path) -> Command {
     command
 }
 
+/// Programs that run a compiler, and which one does not show in what they answer.
+const WRAPPERS: &[&str] = &["ccache", "distcc", "sccache", "icecc", "buildcache"];
+
+/// Which of [`WRAPPERS`] the program is, perhaps under the name of a compiler.
+fn wrapper_at(path: &Path) -> Option<&'static str> {
+    [
+        path.file_stem().map(OsStr::to_os_string),
+        fs::canonicalize(path).ok()?.file_stem().map(OsStr::to_os_string),
+    ]
+    .into_iter()
+    .flatten()
+    .find_map(|name| WRAPPERS.iter().copied().find(|wrapper| name == *wrapper))
+}
+
+/// The problem with a name of several words: a wrapper and a compiler, or a compiler and its flags.
+fn holds_more(name: &OsStr) -> Option<CompileProblem> {
+    let named = name.to_str()?;
+    let mut words = named.split_whitespace();
+    let first = words.next()?;
+    let second = words.next()?;
+    let wrapper =
+        WRAPPERS.iter().copied().find(|wrapper| Path::new(first).file_stem() == Some(OsStr::new(wrapper)));
+    let named = String::from(named);
+    Some(match wrapper {
+        Some(wrapper) => CompileProblem::Wrapped { named, wrapper, compiler: Some(second.into()) },
+        None => CompileProblem::Arguments { named, compiler: first.into() },
+    })
+}
+
+/// The program of this name that is no wrapper, where there is a choice.
+fn find_compiler(name: &OsStr) -> Option<PathBuf> {
+    find_programs(name).find(|path| wrapper_at(path).is_none()).or_else(|| find_program(name))
+}
+
 /// The program of this name: on the `PATH` if it is a bare name.
 pub(super) fn find_program(name: &OsStr) -> Option<PathBuf> {
+    find_programs(name).next()
+}
+
+fn find_programs(name: &OsStr) -> impl Iterator<Item = PathBuf> {
     let path = Path::new(name);
-    if path.components().count() > 1 {
-        return is_program(path).then(|| path.to_path_buf());
-    }
-    env::split_paths(&env::var_os("PATH")?)
-        .map(|directory| directory.join(name))
-        .find(|path| is_program(path))
+    let is_bare = path.components().count() <= 1;
+    let directories = env::var_os("PATH").filter(|_| is_bare).unwrap_or_default();
+    let found: Vec<_> = if is_bare {
+        env::split_paths(&directories).map(|directory| directory.join(name)).collect()
+    } else {
+        vec![path.to_path_buf()]
+    };
+    found.into_iter().filter(|path| is_program(path))
 }
 
 #[cfg(unix)]
@@ -172,4 +220,38 @@ fn is_program(path: &Path) -> bool {
 #[cfg(not(unix))]
 fn is_program(path: &Path) -> bool {
     path.is_file()
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_words_are_refused_with_what_to_write_instead() {
+        let said =
+            |name: &str| Compiler::named(OsStr::new(name), "the one that CC names").unwrap_err().to_string();
+        let error = said("ccache gcc -m32");
+        assert!(error.contains("ccache") && error.contains("CC=gcc"), "{error}");
+        let error = said("/opt/bin/sccache clang");
+        assert!(error.contains("a cache of its own") && error.contains("CC=clang"), "{error}");
+        let error = said("gcc -m32");
+        assert!(error.contains("CC=gcc") && error.contains("Kernel::flag"), "{error}");
+        assert!(said("no-such-compiler").contains("install"));
+    }
+
+    #[test]
+    fn a_wrapper_under_the_name_of_a_compiler_is_refused() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::write(at("ccache"), "#!/bin/sh\n").unwrap();
+        fs::set_permissions(at("ccache"), fs::Permissions::from_mode(0o755)).unwrap();
+        symlink(at("ccache"), at("gcc")).unwrap();
+        for name in ["ccache", "gcc"] {
+            let error = Compiler::at(at(name)).unwrap_err();
+            assert!(error.is_no_compiler() && error.to_string().contains("a cache of its own"), "{error}");
+        }
+    }
 }

@@ -25,6 +25,17 @@ pub(super) enum CompileProblem {
         compiler: String,
         problem: String,
     },
+    /// A cache of compilers, and the compiler behind it if that was named.
+    Wrapped {
+        named: String,
+        wrapper: &'static str,
+        compiler: Option<String>,
+    },
+    /// A compiler with arguments.
+    Arguments {
+        named: String,
+        compiler: String,
+    },
     RefusedFlag {
         flag: String,
         remedy: &'static str,
@@ -45,7 +56,13 @@ impl CompileError {
     /// Whether there is no compiler, or none that works.
     #[must_use]
     pub fn is_no_compiler(&self) -> bool {
-        matches!(*self.0, CompileProblem::NoCompiler(_) | CompileProblem::Unusable { .. })
+        matches!(
+            *self.0,
+            CompileProblem::NoCompiler(_)
+                | CompileProblem::Unusable { .. }
+                | CompileProblem::Wrapped { .. }
+                | CompileProblem::Arguments { .. }
+        )
     }
 
     /// Whether the kernel has a flag that is not accepted.
@@ -81,6 +98,17 @@ impl fmt::Display for CompileError {
             CompileProblem::Unusable { compiler, problem } => write!(
                 f,
                 "the C compiler {compiler} does not answer like gcc or clang: {problem}; set CC to the path of one"
+            ),
+            CompileProblem::Wrapped { named, wrapper, compiler } => write!(
+                f,
+                "the C compiler `{named}` is {wrapper}, a cache of its own that hides which compiler it runs; name the \
+                 compiler itself, as in CC={}",
+                compiler.as_deref().unwrap_or("gcc")
+            ),
+            CompileProblem::Arguments { named, compiler } => write!(
+                f,
+                "the C compiler `{named}` has arguments, which would not be in the keys; set CC={compiler} and give flags \
+                 to Kernel::flag"
             ),
             CompileProblem::RefusedFlag { flag, remedy } => {
                 write!(f, "the flag `{flag}` is not accepted: {remedy}")
@@ -138,6 +166,11 @@ impl LoadError {
             LoadProblem::Compile(error) => Some(error),
             _ => None,
         }
+    }
+
+    /// Whether the system's loader refused the object.
+    pub(super) fn is_refused_object(&self) -> bool {
+        matches!(*self.0, LoadProblem::Open(_))
     }
 
     /// Whether this host lacks a CPU feature that the object was compiled for.

@@ -39,6 +39,9 @@ macro_rules! known {
 
 #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
 const KNOWN: &[Known] = known! { is_x86_feature_detected:
+    "mmx" "-mmmx" false,
+    "sse" "-msse" false,
+    "sse2" "-msse2" false,
     "sse3" "-msse3" true,
     "ssse3" "-mssse3" true,
     "sse4.1" "-msse4.1" true,
@@ -75,6 +78,14 @@ const KNOWN: &[Known] = known! { is_x86_feature_detected:
     "avx512bf16" "-mavx512bf16" false,
     "avx512fp16" "-mavx512fp16" false,
     "avxvnni" "-mavxvnni" false,
+    "fxsr" "-mfxsr" false,
+    "rdrand" "-mrdrnd" false,
+    "rdseed" "-mrdseed" false,
+    "tbm" "-mtbm" false,
+    "xsave" "-mxsave" false,
+    "xsavec" "-mxsavec" false,
+    "xsaveopt" "-mxsaveopt" false,
+    "xsaves" "-mxsaves" false,
 };
 
 #[cfg(target_arch = "aarch64")]
@@ -180,10 +191,18 @@ impl CpuFeatures {
         self.names().find(is_odd)
     }
 
-    /// These features and those that `flags` name.
+    /// These features and those that `flags` name. Of flags for and against one feature the last counts.
     pub(super) fn with_flags(&self, flags: &[String]) -> Self {
-        let named = KNOWN.iter().filter(|known| flags.iter().any(|flag| flag == known.option));
-        named.fold(self.clone(), |features, known| features.with(known.name))
+        flags.iter().fold(self.clone(), |features, flag| match flag.strip_prefix("-mno-") {
+            Some(name) => match named_by(&format!("-m{name}")) {
+                Some(name) => features.without(name),
+                None => features,
+            },
+            None => match named_by(flag) {
+                Some(name) => features.with(name),
+                None => features,
+            },
+        })
     }
 
     /// Reads what [`Display`](fmt::Display) wrote.
@@ -195,6 +214,11 @@ impl CpuFeatures {
         let found = KNOWN.iter().filter(|known| wanted(known) && (known.detected)());
         found.fold(Self::none(), |features, known| features.with(known.name))
     }
+}
+
+/// The feature that a flag asks for, if it is one that can be found out.
+pub(super) fn named_by(flag: &str) -> Option<&'static str> {
+    KNOWN.iter().find(|known| known.option == flag).map(|known| known.name)
 }
 
 impl fmt::Display for CpuFeatures {
@@ -230,6 +254,20 @@ mod tests {
     fn a_feature_that_a_flag_names_is_needed_by_the_object() {
         let features = CpuFeatures::none().with_flags(&["-mavx512fp16".into(), "-O2".into()]);
         assert_eq!(features.to_string(), "avx512fp16");
+        let features = CpuFeatures::none().with_flags(&["-mrdseed".into()]);
+        assert_eq!(features.to_string(), "rdseed");
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn the_last_flag_for_or_against_a_feature_counts() {
+        let with = |flags: &[&str]| {
+            let flags: Vec<_> = flags.iter().copied().map(String::from).collect();
+            CpuFeatures::none().with("fma").with_flags(&flags).to_string()
+        };
+        assert_eq!(with(&["-mavx2", "-mno-avx2"]), "fma");
+        assert_eq!(with(&["-mno-avx2", "-mavx2"]), "avx2 fma");
+        assert_eq!(with(&["-mno-fma", "-mno-xop"]), "");
     }
 
     #[cfg(target_arch = "x86_64")]

@@ -5,7 +5,7 @@
 
 use super::{
     error::{CompileError, CompileProblem},
-    features::CpuFeatures,
+    features::{CpuFeatures, named_by},
 };
 
 /// Beginnings that are refused although a prefix in [`ACCEPTED`] fits, and what to do instead.
@@ -51,6 +51,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("-fuse-linker-plugin", OTHER_PROGRAM),
     ("-fno-integrated", OTHER_PROGRAM),
     ("-foffload", OTHER_PROGRAM),
+    ("-fasm-blocks", "assembly has to stand in strings, where it is seen; leave it out"),
     ("-fpreprocessed", "the source is C; leave it out"),
     ("-fdirectives-only", "the source is C; leave it out"),
     ("-fsyntax-only", "an object is wanted; leave it out"),
@@ -78,8 +79,55 @@ const MACHINE: &str = "the object would not load in this process; leave it out";
 const NATIVE: &str =
     "the word native means another machine everywhere; use CpuFeatures::host(), which is the default";
 
+const UNKNOWN_FEATURE: &str = "it may ask for a CPU feature that cannot be found out, and an object that needs one would \
+                               crash where it lacks; name those that CpuFeatures knows, in CpuTarget::with_features or \
+                               as in -mavx2";
+
 /// Beginnings that are accepted where nothing in [`REFUSED`] fits.
 const ACCEPTED: &[&str] = &["-O", "-f", "-m", "-std=", "-W", "-g"];
+
+/// Beginnings of flags for the machine that ask for no instructions which not every CPU has. Others have to be features
+/// that can be found out.
+const NO_FEATURES: &[&str] = &[
+    "-mno-",
+    "-mtune=",
+    "-m64",
+    "-mabi=",
+    "-maccumulate-outgoing-args",
+    "-malign-",
+    "-mbranch-cost=",
+    "-mbranch-protection=",
+    "-mcmodel=",
+    "-mfpmath=",
+    "-mfunction-return=",
+    "-mgeneral-regs-only",
+    "-mharden-sls=",
+    "-mincoming-stack-boundary=",
+    "-mindirect-branch",
+    "-minline-",
+    "-mlarge-data-threshold=",
+    "-mlong-double-",
+    "-mmacos",
+    "-mmemcpy-strategy=",
+    "-mmemset-strategy=",
+    "-mmove-max=",
+    "-mstore-max=",
+    "-momit-leaf-frame-pointer",
+    "-moutline-atomics",
+    "-mprefer-vector-width=",
+    "-mpreferred-stack-boundary=",
+    "-mrecip",
+    "-mred-zone",
+    "-msoft-float",
+    "-mskip-rax-setup",
+    "-mspeculative-load-hardening",
+    "-mstack-",
+    "-mstackrealign",
+    "-mstrict-align",
+    "-mtls-dialect=",
+    "-mvect8-ret-in-mem",
+    "-mvzeroupper",
+];
 
 /// Whole flags that are accepted.
 const ACCEPTED_WHOLE: &[&str] = &["-w", "-pthread", "-lm", "-ansi", "-pedantic"];
@@ -122,6 +170,10 @@ fn remedy(flag: &str) -> Option<&'static str> {
     if let Some((_, remedy)) = REFUSED.iter().find(|(beginning, _)| flag.starts_with(beginning)) {
         return Some(remedy);
     }
+    let is_accepted = |beginning: &&str| flag.starts_with(beginning);
+    if flag.starts_with("-m") && !NO_FEATURES.iter().any(is_accepted) && named_by(flag).is_none() {
+        return Some(UNKNOWN_FEATURE);
+    }
     if ACCEPTED.iter().any(|beginning| flag.starts_with(beginning)) {
         // Whatever a newer compiler means by it: without a path it reaches nothing but a fresh directory of ours.
         return flag
@@ -154,9 +206,13 @@ mod tests {
             "-ffast-math",
             "-fno-math-errno",
             "-fopenmp",
+            #[cfg(target_arch = "x86_64")]
             "-mavx2",
+            #[cfg(target_arch = "x86_64")]
+            "-mrdseed",
             "-mno-avx512f",
-            "-mfma",
+            "-mno-xop",
+            "-mcmodel=large",
             "-DTILE=16",
             "-DNAME=\"a/b\"",
             "-UNAME",
@@ -232,9 +288,20 @@ mod tests {
             "-ffile-prefix-map=a=b",
             "-static",
             "-v",
+            "-fasm-blocks",
+            "-mxop",
+            "-mamx-tile",
+            "-mavx2-of-a-cpu-to-come",
+            "-m",
         ] {
             assert!(remedy(flag).is_some(), "{flag}");
         }
+    }
+
+    #[test]
+    fn a_feature_that_cannot_be_found_out_is_refused_with_the_way_to_name_one() {
+        let error = check(&["-mamx-tile".into()]).unwrap_err();
+        assert!(error.to_string().contains("CpuTarget::with_features"), "{error}");
     }
 
     #[test]

@@ -37,7 +37,7 @@ impl Manifest {
 
 #[cfg(test)]
 mod tests {
-    use super::super::dependencies::{Header, Located, Root};
+    use super::super::dependencies::{Header, Located, Place, Root, State};
     use super::*;
 
     fn set(number: u8) -> Dependencies {
@@ -51,6 +51,23 @@ mod tests {
         let numbers: Vec<_> = manifest.sets.iter().map(|set| set.headers[0].digest[0]).collect();
         assert_eq!(numbers, [15, 19, 18, 17, 16, 14, 13, 12]);
         assert_eq!(Manifest::decode(&manifest.encode().unwrap()), Some(manifest));
+    }
+
+    #[test]
+    fn the_bytes_are_those_of_the_documentation() {
+        let at = |root, path| Located { root, path: String::from(path) };
+        let places = [
+            (Root::Include(1), State::Absent, &[1, 1, 1, b'x', 0][..]),
+            (Root::System(300), State::File, &[2, 0xAC, 2, 1, b'x', 1]),
+            (Root::Absolute, State::Directory, &[3, 1, b'x', 2]),
+        ];
+        let mut set = set(7);
+        let mut bytes = [&[1, 1, 0, 3][..], b"a.h", &[7; 32], &[3]].concat();
+        for (root, state, encoded) in places {
+            set.places.push(Place { at: at(root, "x"), state });
+            bytes.extend_from_slice(encoded);
+        }
+        assert_eq!(Manifest::default().with(set).encode().unwrap(), bytes);
     }
 
     #[test]

@@ -16,7 +16,9 @@
 //!
 //! What decides the object is in its key: the source, the flags, the contents of every header that is reached, the
 //! compiler down to the contents of its programs, and the CPU features one by one. No path is. A warm start runs no
-//! compiler: it reads again what the compiler had read, as far as the file system says that it changed.
+//! compiler: it reads the headers that the compiler had read. Their digests are remembered in the [`CpuTarget`], so a new
+//! process reads every header once, and later look-ups with the same target only those that the file system says
+//! changed.
 
 mod compile;
 mod compiler;
@@ -132,11 +134,13 @@ impl CpuTarget {
     /// Looks the kernel's object up, else compiles and stores it.
     ///
     /// It is found again wherever the headers lie, as long as their contents are the same, and as long as no new file
-    /// would be found before one of them. A kernel that depends on more than can be told (`.incbin`, `#embed`,
-    /// `__DATE__`, `__has_include` of a macro) is compiled each time, because of [`Reason::Uncacheable`].
+    /// would be found before one of them. A kernel that depends on more than can be told (`#embed`, `__DATE__`,
+    /// `__has_include` of a macro, assembly that could hold `.incbin`) is compiled each time, because of
+    /// [`Reason::Uncacheable`]. So are raw strings, which not every compiler reads in the same way.
     ///
     /// Accepted flags are `-O`, `-f`, `-m`, `-D`, `-U`, `-std=`, `-W`, `-w`, `-g`, `-pthread` and `-lm`, as far as all of
-    /// their effect is in their text; `-O3` is the default.
+    /// their effect is in their text; `-O3` is the default. A `-m` that asks for a CPU feature has to ask for one that
+    /// can be found out, so that [`load`](Self::load) refuses the object where it lacks.
     ///
     /// # Errors
     /// A flag or the name of a feature is not accepted, the compiler is missing, or it rejects the source. Then nothing is stored.
@@ -144,9 +148,7 @@ impl CpuTarget {
         flags::check(kernel.all_flags())?;
         flags::check_features(&self.features)?;
         let probe = self.compiler.identity(cache.store())?;
-        let directories = Directories::of(kernel).map_err(|error| {
-            CompileError::new(CompileProblem::Io("cannot tell the current directory", error))
-        })?;
+        let directories = Directories::of(kernel)?;
         let roots = directories.roots(&probe);
         let options = self.features.options();
         let fields = self.fields(&probe, kernel, &options);
@@ -176,7 +178,8 @@ impl CpuTarget {
         )
     }
 
-    /// [Compiles](Self::compile) the kernel if need be, and loads its object.
+    /// [Compiles](Self::compile) the kernel if need be, and loads its object. An object that was found and that the
+    /// system's loader refuses is removed and compiled once more; the statistics count a hit, a miss and a build then.
     ///
     /// # Errors
     /// It cannot be compiled, or this host cannot load what it was compiled to.
@@ -184,8 +187,32 @@ impl CpuTarget {
         let fetched = self.compile(cache, kernel)?;
         // SAFETY: the object was compiled from the caller's source, or was stored under the digest of that source by
         // somebody whom the store trusts.
-        let library = unsafe { Library::load(fetched.artifact()) }?;
+        let library = match unsafe { Library::load(fetched.artifact()) } {
+            Err(error) if fetched.is_hit() && error.is_refused_object() => {
+                self.forget(cache, kernel)?;
+                let fetched = self.compile(cache, kernel)?;
+                // SAFETY: as above.
+                let library = unsafe { Library::load(fetched.artifact()) }?;
+                return Ok(Loaded { fetched, library });
+            }
+            library => library?,
+        };
         Ok(Loaded { fetched, library })
+    }
+
+    /// Removes the objects that a look-up of the kernel could find now.
+    fn forget<S: Store>(&self, cache: &Cache<S>, kernel: &Kernel) -> Result<(), CompileError> {
+        let probe = self.compiler.identity(cache.store())?;
+        let directories = Directories::of(kernel)?;
+        let fields = self.fields(&probe, kernel, &self.features.options());
+        let manifest = cache.store().get(fields.key().as_bytes()).hit();
+        let sets =
+            manifest.and_then(|manifest| Manifest::decode(manifest.payload())).unwrap_or_default().sets;
+        for set in sets.into_iter().filter(|set| set.hold(directories.roots(&probe), &self.digests)) {
+            // Not removed means found and refused once more, nothing worse.
+            let _ = cache.store().remove(set.add_to(fields.clone()).key().as_bytes());
+        }
+        Ok(())
     }
 
     /// Everything but the headers.
@@ -292,10 +319,17 @@ struct Directories {
 }
 
 impl Directories {
-    fn of(kernel: &Kernel) -> io::Result<Self> {
+    fn of(kernel: &Kernel) -> Result<Self, CompileError> {
+        let unknown =
+            |error| CompileError::new(CompileProblem::Io("cannot tell the current directory", error));
         Ok(Self {
-            source: kernel.directory_of_source().map(std::path::absolute).transpose()?,
-            includes: kernel.include_dirs().iter().map(std::path::absolute).collect::<io::Result<_>>()?,
+            source: kernel.directory_of_source().map(std::path::absolute).transpose().map_err(unknown)?,
+            includes: kernel
+                .include_dirs()
+                .iter()
+                .map(std::path::absolute)
+                .collect::<io::Result<_>>()
+                .map_err(unknown)?,
         })
     }
 

@@ -300,6 +300,38 @@ mod tests {
         assert!(!probe.holds());
     }
 
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_bytes_are_those_of_the_documentation() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let identity = FileIdentity::of_path(file.path()).unwrap();
+        let varint = |mut number: u64, bytes: &mut Vec<u8>| {
+            while number >= 0x80 {
+                bytes.push((number & 0x7F) as u8 | 0x80);
+                number >>= 7;
+            }
+            bytes.push(number as u8);
+        };
+        let mut encoded = Vec::new();
+        for (place, number) in identity.numbers().into_iter().enumerate() {
+            // The times are signed, and zigzag.
+            varint(if place < 3 { number } else { number << 1 }, &mut encoded);
+        }
+        let probe = Probe {
+            driver: identity,
+            version: "v".into(),
+            triple: "t".into(),
+            digest: [9; Key::LEN],
+            system: vec!["s".into()],
+            missing: vec!["m".into()],
+            parts: vec![Part { bare: Some("b".into()), path: "p".into(), identity }],
+            takes_as_spelt: true,
+        };
+        let expected =
+            [&encoded[..], b"\x01v\x01t", &[9; 32], b"\x01\x01s\x01\x01m\x01\x01\x01b\x01p", &encoded, &[1]];
+        assert_eq!(probe.encode().unwrap(), expected.concat());
+    }
+
     #[test]
     fn a_damaged_probe_is_none() {
         assert_eq!(Probe::decode(b""), None);

@@ -3,6 +3,11 @@
 //! Branches that the preprocessor skips are read like all others: a look-up too many costs a check, one too few could
 //! cost a wrong hit.
 
+mod assembly;
+mod text;
+
+pub(super) use assembly::Pieces;
+
 /// What one file asks for.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Scan {
@@ -12,6 +17,8 @@ pub(super) struct Scan {
     pub(super) computed: bool,
     /// What makes the object depend on something that no dependency list holds.
     pub(super) opaque: Option<&'static str>,
+    /// What it could contribute to assembly that reads a file.
+    pub(super) pieces: Pieces,
 }
 
 /// A name of a header.
@@ -31,21 +38,35 @@ const OPAQUE_WORDS: &[(&str, &str)] = &[
     ("__TIME__", "it uses __TIME__"),
     ("__TIMESTAMP__", "it uses __TIMESTAMP__"),
     ("include_alias", "it uses include_alias"),
-    ("??=", "it uses trigraphs"),
 ];
+
+/// Pragmas that read files, or that make the compiler read other files than it would.
+const OPAQUE_PRAGMAS: &[&str] = &["dependency", "pch_preprocess", "module", "comment"];
+
+/// Reads a flag: what it defines can hold what a file can.
+pub(super) fn scan_flag(flag: &str) -> Scan {
+    match flag.strip_prefix("-D") {
+        Some(definition) => scan(format!("#define {}", definition.replacen('=', " ", 1)).as_bytes()),
+        None => scan(flag.as_bytes()),
+    }
+}
 
 /// Reads `text`.
 pub(super) fn scan(text: &[u8]) -> Scan {
-    let text = without_comments(&without_splices(text));
-    let text = String::from_utf8_lossy(&text);
-    let opaque = OPAQUE_WORDS.iter().find(|(word, _)| text.contains(word)).map(|(_, why)| *why);
-    let mut scan = Scan { opaque, ..Scan::default() };
+    let text = text::read(text);
+    let code = String::from_utf8_lossy(&text.code);
+    let word = OPAQUE_WORDS.iter().find(|(word, _)| code.contains(word)).map(|(_, why)| *why);
+    let mut scan = Scan { opaque: text.doubtful.or(word), pieces: Pieces::of(&code), ..Scan::default() };
+    let text = code;
     if scan.opaque.is_none() && includes_assembly(&text) {
         scan.opaque = Some("it uses .include");
     }
     for line in text.lines() {
         scan.directive(line);
         scan.questions(line);
+        if let Some((_, operand)) = line.split_once("_Pragma") {
+            scan.pragma(operand);
+        }
     }
     scan
 }
@@ -61,7 +82,14 @@ impl Scan {
             "include" | "import" => self.include(operand, false),
             "include_next" => self.include(operand, true),
             "embed" => self.opaque = Some("it uses #embed"),
+            "pragma" => self.pragma(operand),
             _ => {}
+        }
+    }
+
+    fn pragma(&mut self, operand: &str) {
+        if OPAQUE_PRAGMAS.iter().any(|word| operand.contains(word)) {
+            self.opaque = Some("it uses a pragma that reads files");
         }
     }
 
@@ -99,11 +127,12 @@ impl Scan {
 
 /// Whether the word after `before` is asked about or defined, not used.
 fn is_only_named(before: &str) -> bool {
-    let before = before.trim_end();
-    let before = before.strip_suffix('(').unwrap_or(before).trim_end();
-    ["defined", "ifdef", "ifndef", "define", "undef"].iter().any(|word| before.ends_with(word))
-        || before.ends_with("elifdef")
-        || before.ends_with("elifndef")
+    let before = before.trim();
+    if let Some(before) = before.strip_suffix('(').unwrap_or(before).trim_end().strip_suffix("defined") {
+        return !before.ends_with(is_word);
+    }
+    let directive = before.strip_prefix('#').or_else(|| before.strip_prefix("%:")).map(str::trim_start);
+    matches!(directive, Some("ifdef" | "ifndef" | "elifdef" | "elifndef" | "define" | "undef"))
 }
 
 /// The name at the beginning of `text`, and whether it stands in quotes.
@@ -127,63 +156,6 @@ fn includes_assembly(text: &str) -> bool {
 
 fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
-}
-
-/// Joins lines that end in a backslash. Blanks may follow the backslash.
-fn without_splices(text: &[u8]) -> Vec<u8> {
-    let mut joined = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        if byte == b'\\' {
-            let blanks = after.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r')).count();
-            if after.get(blanks) == Some(&b'\n') {
-                rest = &after[blanks + 1..];
-                continue;
-            }
-        }
-        joined.push(byte);
-    }
-    joined
-}
-
-/// Replaces every comment by a blank. Strings stay, because assembly stands in them.
-fn without_comments(text: &[u8]) -> Vec<u8> {
-    let mut code = Vec::with_capacity(text.len());
-    let mut rest = text;
-    // The quote that ends the string that is being read. None spans lines; an apostrophe in #error ends with its line.
-    let mut string = None;
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        match (string, byte) {
-            (None, b'/') if after.starts_with(b"/") => {
-                let end = after.iter().position(|byte| *byte == b'\n').unwrap_or(after.len());
-                rest = &after[end..];
-                code.push(b' ');
-                continue;
-            }
-            (None, b'/') if after.starts_with(b"*") => {
-                let end = after[1..].windows(2).position(|pair| pair == b"*/");
-                rest = end.map_or(&[], |end| &after[end + 3..]);
-                code.push(b' ');
-                continue;
-            }
-            (None, b'"' | b'\'') => string = Some(byte),
-            (Some(_), b'\\') => {
-                code.push(byte);
-                if let Some((&escaped, after)) = after.split_first() {
-                    code.push(escaped);
-                    rest = after;
-                }
-                continue;
-            }
-            (Some(_), b'\n') => string = None,
-            (Some(quote), _) if quote == byte => string = None,
-            _ => {}
-        }
-        code.push(byte);
-    }
-    code
 }
 
 #[cfg(test)]
@@ -227,6 +199,11 @@ mod tests {
         assert!(scan(b"#include HEADER\n").computed);
         assert!(scan(b"#if __has_include(HEADER)\n").opaque.is_some());
         assert!(scan(b"#define ASK(x) __has_include(x)\n").opaque.is_some());
+        assert!(scan(b"#define redefine __has_include\n").opaque.is_some());
+        assert!(scan(b"#define undef __has_include\n").opaque.is_some());
+        assert!(scan_flag("-DASK=__has_include").opaque.is_some());
+        assert!(scan_flag("-DASK(x)=__has_include(x)").opaque.is_some());
+        assert_eq!(scan_flag("-D__has_include(x)=0").opaque, None);
     }
 
     #[test]
@@ -240,10 +217,15 @@ mod tests {
             "char *t = __TIME__;",
             "char *t = __TIME\\\nSTAMP__;",
             "??=include <x>",
+            "#pragma GCC dependency \"x\"",
+            "_Pragma(\"GCC dependency \\\"x\\\"\")",
+            "#pragma clang module import x",
+            "const char *s = R\"x(\" /* )x\";",
         ] {
             assert!(scan(text.as_bytes()).opaque.is_some(), "{text}");
         }
-        assert_eq!(scan(b"int f(struct s *s) { return s->a.include + 1; } // .incbin\n"), Scan::default());
+        let scan = scan(b"int f(struct s *s) { return s->a.include + 1; } // .incbin\n");
+        assert_eq!((scan.opaque, scan.pieces.are_opaque()), (None, false));
     }
 
     #[test]

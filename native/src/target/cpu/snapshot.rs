@@ -11,7 +11,7 @@ use warmstart_core::reason::Reason;
 use super::{
     dependencies::{Dependencies, Digests, FileContent, Header, Located, Place, Root, Roots, State},
     kernel::Kernel,
-    scan::{Name, Scan, scan},
+    scan::{Name, Pieces, Scan, scan, scan_flag},
     stat::{FileIdentity, Stamp},
 };
 
@@ -41,9 +41,9 @@ impl Snapshot {
     ) -> Result<Self, Reason> {
         let mut collector = Collector::new(roots, digests);
         // Flags define macros, and a macro can hold what a source can.
-        let flags = scan(kernel.all_flags().join("\n").as_bytes());
-        let source = scan(kernel.source().as_bytes());
-        let mut scans = vec![(None, flags), (None, source)];
+        let mut scans: Vec<(Option<Located>, Scan)> =
+            kernel.all_flags().iter().map(|flag| (None, scan_flag(flag))).collect();
+        scans.push((None, scan(kernel.source().as_bytes())));
         for at in listed {
             if let Some(content) = collector.read(at)? {
                 scans.push((Some(at.clone()), scan(&content.bytes)));
@@ -54,6 +54,18 @@ impl Snapshot {
             .iter()
             .any(|(_, scan)| scan.computed || scan.names.iter().any(|name| name.text.starts_with('/')));
         if !spells_paths && listed.iter().any(|at| at.root == Root::Absolute) {
+            return Err(Reason::Uncacheable);
+        }
+        // What the compiler's own headers do with the compiler's own extensions is the compiler's matter.
+        let mut pieces = Pieces::default();
+        for (_, scan) in scans.iter().filter(|(at, _)| at.as_ref().is_none_or(|at| collector.is_callers(at)))
+        {
+            pieces.add(&scan.pieces);
+            if scan.opaque.is_some() {
+                return Err(Reason::Uncacheable);
+            }
+        }
+        if pieces.are_opaque() {
             return Err(Reason::Uncacheable);
         }
         for (at, scan) in &scans {
@@ -127,11 +139,18 @@ impl<'a> Collector<'a> {
         self.directories.extend(path.parent().map(Path::to_path_buf));
     }
 
+    /// Whether a header is the caller's: one of the compiler's may be found through a directory of the caller's.
+    fn is_callers(&self, at: &Located) -> bool {
+        let real = |path: &Path| fs::canonicalize(path).ok();
+        let path = self.roots.path(at).and_then(|path| real(&path));
+        let below = |directory: &String| {
+            real(Path::new(directory))
+                .is_some_and(|directory| path.as_ref().is_some_and(|path| path.starts_with(directory)))
+        };
+        at.is_callers() && !self.roots.system.iter().any(below)
+    }
+
     fn look_for_all(&mut self, from: Option<&Located>, scan: &Scan) -> Result<(), Reason> {
-        // What the compiler's own headers do with the compiler's own extensions is the compiler's matter.
-        if scan.opaque.is_some() && from.is_none_or(Located::is_callers) {
-            return Err(Reason::Uncacheable);
-        }
         scan.names.iter().try_for_each(|name| self.look_for(from, name))
     }
 
