@@ -36,6 +36,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("-fsanitize-ignorelist", FILES),
     ("-fsanitize-system-", FILES),
     ("-fsanitize-coverage-", FILES),
+    ("-finput-charset", "headers are read as UTF-8; convert the source and leave it out"),
+    ("-fexec-charset", "strings are compiled as UTF-8; leave it out"),
     ("-fxray", FILES),
     ("-fmodule", FILES),
     ("-fimplicit-module", FILES),
@@ -71,6 +73,11 @@ const REFUSED: &[(&str, &str)] = &[
 const NOT_THROUGH: &str =
     "arguments for the assembler, the linker and the preprocessor are not passed through";
 const FILES: &str = "it reads or writes files that no key holds; leave it out";
+/// Sanitizers that replace the allocator or follow every access, by how their names begin.
+const SANITIZERS: &[&str] =
+    &["address", "hwaddress", "kernel", "leak", "memory", "thread", "dataflow", "all"];
+const SANITIZER: &str =
+    "its runtime must be in the process from the start, and ends one in which it is not; leave it out";
 const PREFIX_MAP: &str = "paths are kept out of the object already; leave it out";
 const OTHER_PROGRAM: &str = "it runs a program that the compiler's identity does not hold; leave it out";
 const FEATURES: &str = "the host's features are compiled for already, see CpuFeatures::host(); name others one by one, \
@@ -163,6 +170,13 @@ fn remedy(flag: &str) -> Option<&'static str> {
     }
     if ACCEPTED_WHOLE.contains(&flag) {
         return None;
+    }
+    if let Some(list) = flag.strip_prefix("-fsanitize=")
+        && list
+            .split(',')
+            .any(|sanitizer| SANITIZERS.iter().any(|beginning| sanitizer.starts_with(beginning)))
+    {
+        return Some(SANITIZER);
     }
     if flag.starts_with("-m") && flag.contains("native") {
         return Some(NATIVE);
@@ -268,6 +282,9 @@ mod tests {
             "-ftime-report",
             "-ftime-trace",
             "-fsanitize-ignorelist=x",
+            "-fsanitize=address",
+            "-fsanitize=undefined,thread",
+            "-finput-charset=UTF-7",
             "-fuse-ld=gold",
             "-flto",
             "-fstack-protector=/x",
