@@ -42,7 +42,7 @@ mod tests {
 
     fn set(number: u8) -> Dependencies {
         let header = Header { at: Located::new(Root::Source, "a.h"), digest: [number; 32] };
-        Dependencies { headers: vec![header], places: Vec::new() }
+        Dependencies { headers: vec![header], ..Dependencies::default() }
     }
 
     #[test]
