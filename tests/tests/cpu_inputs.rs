@@ -8,14 +8,15 @@ use std::{
     os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
     process::Command,
+    sync::Mutex,
     thread,
     time::{Duration, SystemTime},
 };
 
 use warmstart::{
-    Cache, Limits, Reason,
+    Artifact, Cache, Limits, Lookup, Reason, Store,
     cache::Fetched,
-    store::MemoryStore,
+    store::{FileOptions, FileStore, MemoryStore, Stored},
     target::cpu::{Compiler, CpuTarget, Kernel, Library},
 };
 
@@ -73,17 +74,6 @@ fn settle() {
     thread::sleep(Duration::from_millis(2100));
 }
 
-/// Runs the test of this name in a process of its own, where `WARMSTART_CHILD` is `step` and the `PATH` is another.
-fn child(test: &str, step: &str, path: &str) -> String {
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
-        .env("WARMSTART_CHILD", step)
-        .env("PATH", path)
-        .output()
-        .unwrap();
-    String::from_utf8(output.stdout).unwrap()
-}
-
 #[test]
 fn two_states_of_absolute_paths_are_two_objects() {
     let directory = tempfile::tempdir().unwrap();
@@ -100,6 +90,54 @@ fn two_states_of_absolute_paths_are_two_objects() {
         write(at(there), "");
         let (found, fetched) = run(&target, &cache, &kernel);
         assert_eq!((found, fetched.is_hit()), (value, round >= 2));
+    }
+}
+
+/// Answers every key of an object with the first object.
+#[derive(Debug)]
+struct Confused(MemoryStore, Mutex<Option<Artifact>>);
+
+impl Store for Confused {
+    fn get(&self, key: &[u8]) -> Lookup {
+        match (self.0.get(key), &*self.1.lock().unwrap()) {
+            (Lookup::Hit(found), Some(first)) if !found.encoded_metadata().is_empty() => {
+                Lookup::Hit(first.clone())
+            }
+            (found, _) => found,
+        }
+    }
+    fn put(&self, key: &[u8], artifact: &Artifact) -> Result<Stored, Reason> {
+        if !artifact.encoded_metadata().is_empty() {
+            self.1.lock().unwrap().get_or_insert_with(|| artifact.clone());
+        }
+        self.0.put(key, artifact)
+    }
+    fn remove(&self, key: &[u8]) -> Result<bool, Reason> {
+        self.0.remove(key)
+    }
+    fn contains(&self, key: &[u8]) -> Result<bool, Reason> {
+        self.0.contains(key)
+    }
+    fn len(&self) -> Result<u64, Reason> {
+        self.0.len()
+    }
+    fn clear(&self) -> Result<(), Reason> {
+        self.0.clear()
+    }
+    fn close(&self) -> Result<(), Reason> {
+        self.0.close()
+    }
+}
+
+#[test]
+fn an_object_of_other_headers_is_a_miss_whatever_its_key() {
+    let directory = tempfile::tempdir().unwrap();
+    let cache = Cache::new(Confused(MemoryStore::new(Limits::NONE), Mutex::default()));
+    let kernel = Kernel::new("f", "#include <v.h>\nint f(void) { return V; }").include_dir(directory.path());
+    for (round, value) in [1, 2, 2, 1].into_iter().enumerate() {
+        write(directory.path().join("v.h"), format!("#define V {value}\n"));
+        let loaded = target().load(&cache, &kernel).unwrap();
+        assert_eq!((call(loaded.library()), loaded.fetched().is_hit()), (value, round == 3));
     }
 }
 
@@ -193,15 +231,12 @@ fn a_compiler_that_a_script_finds_on_the_path_is_part_of_it() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     if let Ok(directory) = std::env::var("WARMSTART_CHILD") {
-        let search = std::env::var_os("PATH").unwrap();
         let kernel = Kernel::new("f", "int f(void) { return V; }");
         let target = CpuTarget::new(Compiler::at(Path::new(&directory).join("wrapper")).unwrap());
-        let cache = Cache::new(
-            warmstart::store::FileStore::open(Path::new(&directory).join("cache"), Default::default())
-                .unwrap(),
-        );
+        let cache =
+            Cache::new(FileStore::open(Path::new(&directory).join("cache"), FileOptions::default()).unwrap());
         let loaded = target.load(&cache, &kernel).unwrap();
-        println!("value {} {}", call(loaded.library()), search.len());
+        println!("value {} ", call(loaded.library()));
         return;
     }
     let search = std::env::var("PATH").unwrap();
@@ -212,11 +247,12 @@ fn a_compiler_that_a_script_finds_on_the_path_is_part_of_it() {
     settle();
     for number in [1, 2, 1] {
         let path = format!("{}:{search}", at(&format!("bin{number}")).display());
-        let said = child(
-            "a_compiler_that_a_script_finds_on_the_path_is_part_of_it",
-            directory.path().to_str().unwrap(),
-            &path,
-        );
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "a_compiler_that_a_script_finds_on_the_path_is_part_of_it", "--nocapture"])
+            .envs([("WARMSTART_CHILD", directory.path().to_str().unwrap()), ("PATH", &path)])
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
         assert!(said.contains(&format!("value {number} ")), "{said}");
     }
 }
