@@ -5,6 +5,7 @@ use std::{
     io,
     path::{Path, PathBuf},
     process::Stdio,
+    time::Duration,
 };
 
 use tempfile::TempDir;
@@ -23,7 +24,23 @@ use super::{
 };
 
 /// The options that are the same for every kernel, part of the key.
-pub(super) const FIXED: &[&str] = &["-O3", "-fPIC", "-shared"];
+pub(super) const FIXED: &[&str] = &[
+    "-O3",
+    "-fPIC",
+    "-shared",
+    // What a kernel defines and uses is its own, and not a function of the host's that has the same name.
+    #[cfg(all(unix, not(target_vendor = "apple")))]
+    "-Wl,-Bsymbolic",
+];
+
+/// Hides every warning, and so that one which tells that the time is in the object.
+const QUIET: &str = "-w";
+
+/// What the names of the compiler's directories begin with.
+const PREFIX: &str = "warmstart-cc-";
+
+/// How old a directory is that no compiler uses any more.
+const STALE: Duration = Duration::from_secs(3600);
 
 /// How often a kernel is compiled at most while its headers change.
 const TRIES: usize = 3;
@@ -102,7 +119,8 @@ struct Workshop {
 
 impl Workshop {
     fn open(kernel: &Kernel, roots: Roots<'_>) -> io::Result<Self> {
-        let directory = private_directory()?;
+        remove_stale(&std::env::temp_dir());
+        let directory = private_directory(PREFIX)?;
         let inside = fs::canonicalize(directory.path())?.join(LEVELS);
         fs::create_dir_all(&inside)?;
         fs::write(inside.join(EMPTY_HEADER), "")?;
@@ -145,8 +163,16 @@ impl Workshop {
         let _ = fs::remove_file(&object);
         let mut command = command(compiler.path(), self.directory.path());
         command.current_dir(&self.inside).args(options).args(FIXED);
-        command.args(kernel.all_flags().iter().filter(|flag| *flag != MATH_LIBRARY));
-        command.arg("-Werror=date-time").args(probe.as_spelt());
+        command
+            .args(kernel.all_flags().iter().filter(|flag| ![MATH_LIBRARY, QUIET].contains(&flag.as_str())));
+        let is_quiet = kernel.all_flags().iter().any(|flag| flag == QUIET);
+        if is_quiet {
+            // Nobody reads warnings of what compiles. All that is left of the flag is that none is an error.
+            command.args(["-Wno-error", "-Wdate-time"]);
+        } else {
+            command.arg("-Werror=date-time");
+        }
+        command.args(probe.as_spelt());
         command.arg(format!("-ffile-prefix-map={}=.", self.inside.display()));
         command.args(["-include", EMPTY_HEADER]);
         if roots.source.is_some() {
@@ -167,11 +193,17 @@ impl Workshop {
         command.stderr(Stdio::from(File::create(&log).map_err(io)?));
         let status = command.status().map_err(|error| failed("cannot start the compiler", error))?;
         let object = fs::read(&object).unwrap_or_default();
+        let log = fs::read(&log).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
         if !status.success() || object.is_empty() {
-            let log = fs::read(&log).unwrap_or_default();
-            let log = self.with_paths(kernel, &String::from_utf8_lossy(&log));
+            let log = self.with_paths(kernel, &log);
             let log = if log.trim().is_empty() { format!("it said nothing ({status})") } else { log };
-            return Err(CompileError::new(CompileProblem::Failed { kernel: kernel.name().into(), log }));
+            let searched = is_about_a_header(&log).then(|| searched(roots));
+            return Err(CompileError::new(CompileProblem::Failed {
+                kernel: kernel.name().into(),
+                log,
+                searched,
+            }));
         }
         let listed = fs::read(&list)
             .ok()
@@ -179,6 +211,8 @@ impl Workshop {
             .and_then(|list| prerequisites(&list))
             .ok_or(Reason::Uncacheable)
             .and_then(|names| located(&names, roots));
+        // gcc and clang both say so of the date and the time.
+        let listed = if is_quiet && log.contains("reproducible") { Err(Reason::Uncacheable) } else { listed };
         Ok(Output { object, listed })
     }
 
@@ -188,6 +222,47 @@ impl Workshop {
             log.replace(&format!("{name}/"), &format!("{}/", path.display()))
         })
     }
+}
+
+/// Whether the compiler missed a header.
+fn is_about_a_header(log: &str) -> bool {
+    log.lines().any(|line| {
+        line.contains("fatal error:")
+            && (line.ends_with(": No such file or directory") || line.ends_with(" file not found"))
+    })
+}
+
+/// The directories that headers are looked for in, for people.
+fn searched(roots: Roots<'_>) -> String {
+    let callers = roots.source.into_iter().chain(roots.includes.iter().map(PathBuf::as_path));
+    let all: Vec<_> =
+        callers.chain(roots.system.iter().map(Path::new)).map(|path| path.display().to_string()).collect();
+    all.join(", ")
+}
+
+/// Removes directories of compilations that were killed. Best effort, and so many at most that nobody waits for it.
+fn remove_stale(temporary: &Path) {
+    const LOOKED_AT: usize = 4096;
+    const REMOVED: usize = 16;
+
+    let Ok(entries) = fs::read_dir(temporary) else { return };
+    let stale = entries.take(LOOKED_AT).filter_map(Result::ok).filter(|entry| {
+        entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX)) && is_stale(&entry.path())
+    });
+    for entry in stale.take(REMOVED) {
+        let _ = fs::remove_dir_all(entry.path());
+    }
+}
+
+/// Whether it is a directory of this user's that nobody compiles in any more.
+fn is_stale(path: &Path) -> bool {
+    let Ok(metadata) = fs::symlink_metadata(path) else { return false };
+    #[cfg(unix)]
+    if std::os::unix::fs::MetadataExt::uid(&metadata) != rustix::process::geteuid().as_raw() {
+        return false;
+    }
+    let age = metadata.modified().ok().and_then(|modified| modified.elapsed().ok());
+    metadata.is_dir() && age.is_some_and(|age| age > STALE)
 }
 
 #[cfg(unix)]

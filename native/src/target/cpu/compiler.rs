@@ -2,11 +2,12 @@
 
 use std::{
     env,
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     fmt, fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 
 use warmstart_core::{
@@ -34,8 +35,20 @@ use crate::store::{Lookup, Store};
 /// ```
 pub struct Compiler {
     path: PathBuf,
-    known: Mutex<Option<Arc<Probe>>>,
+    known: Mutex<Option<Known>>,
 }
+
+/// What a compiler was found to be.
+struct Known {
+    probe: Arc<Probe>,
+    /// The `PATH` by which it found its programs.
+    path: Option<OsString>,
+    /// When all its parts were last looked at.
+    checked: Instant,
+}
+
+/// How long the parts of a compiler are taken to be what they were. The compiler itself is looked at each time.
+const TRUSTED: Duration = Duration::from_secs(1);
 
 impl Compiler {
     /// The compiler that the environment variable `CC` names, else `cc` on the `PATH`. What stands there under a
@@ -97,18 +110,33 @@ impl Compiler {
     pub(super) fn identity(&self, store: &impl Store) -> Result<Arc<Probe>, CompileError> {
         // Held while the compiler is asked, so that it is asked once.
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(probe) = &*known {
-            return Ok(probe.clone());
-        }
         let missing = || CompileError::new(CompileProblem::NoCompiler(self.path.display().to_string()));
         let driver = FileIdentity::of_path(&self.path).ok_or_else(missing)?;
-        let key = probe_key(&self.path, &driver);
+        let search = env::var_os("PATH");
+        if let Some(known) = &mut *known
+            && known.probe.driver == driver
+            && known.path == search
+        {
+            if known.checked.elapsed() < TRUSTED {
+                return Ok(known.probe.clone());
+            }
+            if known.probe.holds() {
+                known.checked = Instant::now();
+                return Ok(known.probe.clone());
+            }
+        }
+        let mut keep = |probe| {
+            let probe = Arc::new(probe);
+            *known = Some(Known { probe: Arc::clone(&probe), path: search.clone(), checked: Instant::now() });
+            probe
+        };
+        let key = probe_key(&self.path, &driver, search.as_deref());
         if let Lookup::Hit(artifact) = store.get(key.as_bytes())
             && let Some(probe) = Probe::decode(artifact.payload())
             && probe.driver == driver
             && probe.holds()
         {
-            return Ok(known.insert(Arc::new(probe)).clone());
+            return Ok(keep(probe));
         }
         let probe = Probe::ask(&self.path, driver)?;
         if probe.is_settled()
@@ -117,7 +145,7 @@ impl Compiler {
             // Not kept means asked again, nothing worse.
             let _ = store.put(key.as_bytes(), &Artifact::new(bytes));
         }
-        Ok(known.insert(Arc::new(probe)).clone())
+        Ok(keep(probe))
     }
 
     /// Whether the compiler is still what `probe` says. If not, it is asked anew the next time.
@@ -137,15 +165,16 @@ impl fmt::Debug for Compiler {
 }
 
 /// Where a probe is kept. The name counts, because one program can be several compilers by the names of its links.
-fn probe_key(path: &Path, driver: &FileIdentity) -> Key {
+/// The `PATH` counts, because a compiler may be a script that runs the one that it finds there.
+fn probe_key(path: &Path, driver: &FileIdentity, search: Option<&OsStr>) -> Key {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    driver
-        .numbers()
-        .into_iter()
-        .fold(KeyFields::new("warmstart.cpu.compiler", 1).text("name", name), |fields, number| {
-            fields.number("identity", number)
-        })
-        .key()
+    let search = Key::digest(search.unwrap_or_default().as_encoded_bytes());
+    let fields = KeyFields::new("warmstart.cpu.compiler", 2).text("name", name).digest(
+        "PATH",
+        search.as_bytes().to_vec(),
+        "where programs are looked for",
+    );
+    driver.numbers().into_iter().fold(fields, |fields, number| fields.number("identity", number)).key()
 }
 
 /// The compiler's command with nothing in its environment that could change what it does.

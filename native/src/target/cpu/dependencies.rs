@@ -5,7 +5,7 @@
 
 use std::{
     collections::HashMap,
-    fs::{self, File},
+    fs::{self, File, Metadata, OpenOptions},
     io::{self, Read},
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
@@ -13,7 +13,10 @@ use std::{
 
 use foldhash::fast::RandomState;
 use serde::{Deserialize, Serialize};
-use warmstart_core::key::{Key, KeyFields};
+use warmstart_core::{
+    key::{Key, KeyFields},
+    reason::Reason,
+};
 
 use super::stat::FileIdentity;
 
@@ -76,6 +79,20 @@ pub(super) struct Dependencies {
     /// In the order of the compiler's list.
     pub(super) headers: Vec<Header>,
     pub(super) places: Vec<Place>,
+    /// The headers that have the content of another: compilers then ask whether they are the same file.
+    pub(super) twins: Vec<Twin>,
+}
+
+/// A header that has the content of another. With `#pragma once`, gcc takes two files for one if they were modified in
+/// the same second, clang if they have the same inode.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Twin {
+    /// Which of the headers.
+    pub(super) header: u32,
+    /// The first twin that is the same file.
+    pub(super) same_file: u32,
+    /// The first twin that was modified in the same second.
+    pub(super) same_time: u32,
 }
 
 impl Dependencies {
@@ -90,6 +107,43 @@ impl Dependencies {
                     .and_then(|path| digests.of(&path))
                     .is_some_and(|digest| digest.as_bytes() == &header.digest)
             })
+            // Without twins no two digests are the same.
+            && (self.twins.is_empty() || self.find_twins(roots).as_ref() == Some(&self.twins))
+    }
+
+    /// Notes which headers are twins, when all are known.
+    ///
+    /// # Errors
+    /// A header is gone.
+    pub(super) fn note_twins(&mut self, roots: Roots<'_>) -> Result<(), Reason> {
+        self.twins = self.find_twins(roots).ok_or(Reason::InputUnstable)?;
+        Ok(())
+    }
+
+    fn find_twins(&self, roots: Roots<'_>) -> Option<Vec<Twin>> {
+        let mut by_digest: HashMap<&[u8; Key::LEN], Vec<u32>, RandomState> = HashMap::default();
+        for (number, header) in (0..).zip(&self.headers) {
+            by_digest.entry(&header.digest).or_default().push(number);
+        }
+        let mut twins = Vec::new();
+        for (number, header) in (0..).zip(&self.headers) {
+            let same = &by_digest[&header.digest];
+            // Each is compared with the first of its kind, so a group costs what it has members.
+            if same.len() > 1 && same[0] == number {
+                let mut files = HashMap::new();
+                let mut times = HashMap::new();
+                for &number in same {
+                    let path = roots.path(&self.headers[number as usize].at)?;
+                    let identity = FileIdentity::of_path(&path)?;
+                    twins.push(Twin {
+                        header: number,
+                        same_file: *files.entry(identity.file()).or_insert(number),
+                        same_time: *times.entry(identity.modified_second()).or_insert(number),
+                    });
+                }
+            }
+        }
+        Some(twins)
     }
 
     /// No bytes only if a value cannot be encoded, which no value of these types is known to do; they decode to none.
@@ -109,28 +163,27 @@ impl Dependencies {
         for header in &self.headers {
             match header.at.shown() {
                 Some(shown) => fields = fields.bytes(format!("header {shown}"), header.digest.to_vec()),
-                None => system.extend_from_slice(&header.digest),
+                None => {
+                    header.at.add_to(&mut system);
+                    system.extend_from_slice(&header.digest);
+                }
             }
         }
-        let places: Vec<u8> = self.places.iter().flat_map(Place::bytes).collect();
+        let mut search = Vec::new();
+        for place in &self.places {
+            place.at.add_to(&mut search);
+            search.push(place.state as u8);
+        }
+        for twin in &self.twins {
+            for number in [twin.header, twin.same_file, twin.same_time] {
+                search.extend_from_slice(&number.to_le_bytes());
+            }
+        }
         fields.digest("system headers", Key::digest(&system).as_bytes().to_vec(), "by content").digest(
             "header search",
-            Key::digest(&places).as_bytes().to_vec(),
+            Key::digest(&search).as_bytes().to_vec(),
             "what was not found, and where",
         )
-    }
-}
-
-impl Place {
-    /// For a key: nothing in it says where the roots are.
-    fn bytes(&self) -> Vec<u8> {
-        let mut bytes = match self.at.root {
-            Root::System(place) => format!("system{place}/{}", self.at.path),
-            _ => self.at.shown().unwrap_or_default(),
-        }
-        .into_bytes();
-        bytes.extend_from_slice(&[0, self.state as u8]);
-        bytes
     }
 }
 
@@ -148,6 +201,21 @@ impl Located {
     /// Whether the file is the caller's and not the compiler's.
     pub(super) fn is_callers(&self) -> bool {
         !matches!(self.root, Root::System(_))
+    }
+
+    /// For a key: unlike for every other place. An absolute path is one that the source spells, which is in the key
+    /// already; nothing says where the roots are.
+    fn add_to(&self, bytes: &mut Vec<u8>) {
+        let root = match self.root {
+            Root::Source => String::from("source"),
+            Root::Include(place) => format!("include{place}"),
+            Root::System(place) => format!("system{place}"),
+            Root::Absolute => String::from("absolute"),
+        };
+        for part in [&root, &self.path] {
+            bytes.extend_from_slice(&(part.len() as u64).to_le_bytes());
+            bytes.extend_from_slice(part.as_bytes());
+        }
     }
 
     /// The path for people, if it is below a directory of the caller's.
@@ -207,11 +275,14 @@ impl Digests {
 
     /// Reads the file at `path`, and remembers its digest.
     pub(super) fn read(&self, path: &Path) -> io::Result<FileContent> {
-        let mut file = File::open(path)?;
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
+        // Asked before, so that whoever writes to a pipe does not take us for its reader; and after, because another
+        // file may have come.
+        let regular = |metadata: Metadata| {
+            if metadata.is_file() { Ok(metadata) } else { Err(io::Error::from(io::ErrorKind::InvalidInput)) }
+        };
+        regular(fs::metadata(path)?)?;
+        let mut file = open(path)?;
+        let metadata = regular(file.metadata()?)?;
         let identity = FileIdentity::of(&metadata);
         let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
         file.read_to_end(&mut bytes)?;
@@ -226,6 +297,17 @@ impl Digests {
         }
         Ok(FileContent { bytes, identity, digest })
     }
+}
+
+/// Opens a file without waiting for whoever is at the other end of a pipe.
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(
+        &mut options,
+        rustix::fs::OFlags::NONBLOCK.bits().cast_signed(),
+    );
+    options.read(true).open(path)
 }
 
 #[cfg(test)]
@@ -244,6 +326,7 @@ mod tests {
                 digest: *Key::digest(b"1").as_bytes(),
             }],
             places: vec![Place { at: Located::new(Root::Include(0), "b.h"), state: State::Absent }],
+            twins: Vec::new(),
         };
         let digests = Digests::default();
         assert!(dependencies.hold(roots, &digests));
@@ -275,5 +358,37 @@ mod tests {
         assert_eq!(at.sibling("c.h"), Located::new(Root::Include(1), "a/c.h"));
         assert_eq!(Located::new(Root::Source, "b.h").sibling("../c.h"), Located::new(Root::Source, "../c.h"));
         assert_eq!(Located::new(Root::Absolute, "/x/b.h").sibling("c.h").path, "/x/c.h");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_pipe_is_refused_and_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.h");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        assert_eq!(Digests::default().of(&path), None);
+        assert!(open(&path).is_ok(), "nobody writes, and it is opened all the same");
+    }
+
+    #[test]
+    fn no_two_sets_of_places_have_the_same_key() {
+        let set = |places: &[(Root, &str)]| {
+            let place =
+                |(root, path): &(Root, &str)| Place { at: Located::new(*root, *path), state: State::Absent };
+            let places = places.iter().map(place).collect();
+            Dependencies { places, ..Dependencies::default() }.add_to(KeyFields::new("test", 1)).key()
+        };
+        let sets: [&[(Root, &str)]; 7] = [
+            &[],
+            &[(Root::Absolute, "/a")],
+            &[(Root::Absolute, "/b")],
+            &[(Root::Absolute, "/a"), (Root::Absolute, "/b")],
+            &[(Root::System(1), "a")],
+            &[(Root::System(2), "a")],
+            &[(Root::Include(1), "a")],
+        ];
+        let keys: std::collections::HashSet<_> =
+            sets.into_iter().map(|places| *set(places).as_bytes()).collect();
+        assert_eq!(keys.len(), sets.len());
     }
 }

@@ -43,6 +43,8 @@ pub(super) enum CompileProblem {
     Failed {
         kernel: String,
         log: String,
+        /// Where headers were looked for, if one is missing.
+        searched: Option<String>,
     },
     /// What was tried.
     Io(&'static str, io::Error),
@@ -113,8 +115,14 @@ impl fmt::Display for CompileError {
             CompileProblem::RefusedFlag { flag, remedy } => {
                 write!(f, "the flag `{flag}` is not accepted: {remedy}")
             }
-            CompileProblem::Failed { kernel, log } => {
-                write!(f, "the compiler rejected the kernel {kernel}; mend its source or its flags:\n{log}")
+            CompileProblem::Failed { kernel, log, searched } => {
+                write!(f, "the compiler rejected the kernel {kernel}; mend its source or its flags:\n{log}")?;
+                let Some(searched) = searched else { return Ok(()) };
+                let end = if log.ends_with('\n') { "" } else { "\n" };
+                write!(
+                    f,
+                    "{end}headers were looked for in {searched}; see Kernel::include_dir and Kernel::source_dir"
+                )
             }
             CompileProblem::Io(what, error) => write!(f, "{what}: {error}"),
         }
@@ -207,11 +215,16 @@ impl fmt::Display for LoadError {
             LoadProblem::Open(error) => {
                 write!(
                     f,
-                    "the object cannot be loaded ({error}); see whether it needs a library that is missing"
+                    "the object cannot be loaded ({}); see whether it needs a library that is missing",
+                    in_full(error)
                 )
             }
             LoadProblem::Symbol(name, error) => {
-                write!(f, "the object has no symbol {name} ({error}); see whether it is static or misspelt")
+                write!(
+                    f,
+                    "the object has no symbol {name} ({}); see whether it is static or misspelt",
+                    in_full(error)
+                )
             }
             LoadProblem::Io(error) => write!(f, "the object cannot be put where it could be loaded: {error}"),
         }
@@ -221,10 +234,17 @@ impl fmt::Display for LoadError {
 impl std::error::Error for LoadError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &*self.0 {
-            LoadProblem::Compile(error) => Some(error),
+            // Its words are this error's own.
+            LoadProblem::Compile(error) => std::error::Error::source(error),
             LoadProblem::Open(error) | LoadProblem::Symbol(_, error) => Some(error),
             LoadProblem::Io(error) => Some(error),
             LoadProblem::MissingFeatures(_) | LoadProblem::OtherMachine(_) => None,
         }
     }
+}
+
+/// What the loader says, down to the name that it missed.
+fn in_full(error: &libloading::Error) -> String {
+    let source = std::error::Error::source(error);
+    source.map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
 }

@@ -158,7 +158,7 @@ fn spelt_anew(descriptor: std::os::fd::RawFd) -> String {
 /// As [`Library::load`].
 unsafe fn load_from_file(object: &[u8]) -> Result<Library, LoadError> {
     let io = |error| LoadError::new(LoadProblem::Io(error));
-    let directory = private_directory().map_err(io)?;
+    let directory = private_directory("warmstart-").map_err(io)?;
     // The directory's name is random: no name is used twice.
     let path = directory.path().join(if cfg!(windows) { "kernel.dll" } else { "kernel.so" });
     fs::write(&path, object).map_err(io)?;
@@ -188,9 +188,9 @@ unsafe fn open(path: &Path) -> Result<libloading::Library, LoadError> {
 }
 
 /// A new directory that nobody else can enter, removed when dropped.
-pub(super) fn private_directory() -> io::Result<tempfile::TempDir> {
+pub(super) fn private_directory(prefix: &str) -> io::Result<tempfile::TempDir> {
     let mut builder = tempfile::Builder::new();
-    builder.prefix("warmstart");
+    builder.prefix(prefix);
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
     builder.tempdir()

@@ -37,12 +37,12 @@ impl Manifest {
 
 #[cfg(test)]
 mod tests {
-    use super::super::dependencies::{Header, Located, Place, Root, State};
+    use super::super::dependencies::{Header, Located, Place, Root, State, Twin};
     use super::*;
 
     fn set(number: u8) -> Dependencies {
         let header = Header { at: Located::new(Root::Source, "a.h"), digest: [number; 32] };
-        Dependencies { headers: vec![header], places: Vec::new() }
+        Dependencies { headers: vec![header], ..Dependencies::default() }
     }
 
     #[test]
@@ -67,6 +67,8 @@ mod tests {
             set.places.push(Place { at: at(root, "x"), state });
             bytes.extend_from_slice(encoded);
         }
+        set.twins.push(Twin { header: 300, same_file: 1, same_time: 2 });
+        bytes.extend_from_slice(&[1, 0xAC, 2, 1, 2]);
         assert_eq!(Manifest::default().with(set).encode().unwrap(), bytes);
     }
 

@@ -64,7 +64,7 @@ use probe::Probe;
 
 /// The domain of the keys. A key that leaves the headers out is another schema of it than one that does not.
 const DOMAIN: &str = "warmstart.cpu";
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
 
 /// The attributes of an object: the CPU features that it needs, the machine that it is for, and what it was made from.
 const FEATURES: &str = "cpu.features";
@@ -162,7 +162,7 @@ impl CpuTarget {
             )
         };
         let fetched = recall(first.as_bytes())?;
-        if !matches!(fetched.how(), How::Shared { .. }) || self.is_made_from(fetched.artifact(), roots) {
+        if !matches!(fetched.how(), How::Shared { .. }) || self.still_gives(fetched.artifact(), roots) {
             return Ok(fetched);
         }
         // Whoever built it saw other headers: those of another checkout, or as they were before an edit.
@@ -243,7 +243,9 @@ impl CpuTarget {
         for set in manifest.sets {
             if set.hold(roots, &self.digests) {
                 match store.get(set.add_to(fields.clone()).key().as_bytes()) {
-                    Lookup::Hit(artifact) => return Lookup::Hit(artifact),
+                    // Its key says so already. This proves that the key left nothing out.
+                    Lookup::Hit(artifact) if is_made_from(&artifact, &set) => return Lookup::Hit(artifact),
+                    Lookup::Hit(_) => miss = Reason::InputChanged,
                     Lookup::Miss(reason) => miss = reason,
                 }
             }
@@ -252,7 +254,7 @@ impl CpuTarget {
     }
 
     /// Whether an object is what these headers give, by what is kept with it.
-    fn is_made_from(&self, artifact: &Artifact, roots: Roots<'_>) -> bool {
+    fn still_gives(&self, artifact: &Artifact, roots: Roots<'_>) -> bool {
         let Ok(metadata) = artifact.metadata() else { return false };
         let dependencies = metadata.attribute(DEPENDENCIES).and_then(Dependencies::decode);
         dependencies.is_some_and(|dependencies| dependencies.hold(roots, &self.digests))
@@ -283,6 +285,13 @@ impl CpuTarget {
         });
         Ok((Artifact::new(compiled.object).with_metadata(&metadata), inputs))
     }
+}
+
+/// Whether an object was made from just these, by what is kept with it.
+fn is_made_from(artifact: &Artifact, dependencies: &Dependencies) -> bool {
+    artifact.metadata().is_ok_and(|metadata| {
+        metadata.attribute(DEPENDENCIES).is_some_and(|bytes| *bytes == *dependencies.encode())
+    })
 }
 
 /// What an object was made from, and the key that this makes.

@@ -2,8 +2,10 @@
 
 use std::{
     collections::HashSet,
+    env,
     ffi::OsStr,
     fs,
+    io::Read,
     path::{Path, PathBuf},
     process::Stdio,
 };
@@ -32,6 +34,7 @@ const LINKED: &[&str] = &[
     "libgcc.a",
     "libgcc_s.so",
     "libc.so",
+    "libc_nonshared.a",
     "libm.so",
 ];
 
@@ -70,7 +73,7 @@ struct Part {
 impl Probe {
     /// Asks the compiler at `path`.
     pub(super) fn ask(path: &Path, driver: FileIdentity) -> Result<Self, CompileError> {
-        let temporary = private_directory().map_err(|error| {
+        let temporary = private_directory("warmstart-probe-").map_err(|error| {
             CompileError::new(CompileProblem::Io("cannot make a temporary directory for the compiler", error))
         })?;
         let questions = Questions { path, temporary: temporary.path() };
@@ -92,27 +95,44 @@ impl Probe {
         let told = Told::parse(&told);
 
         let mut parts = Parts::default();
+        parts.script(path);
+        for driver in told.drivers.iter().filter(|driver| Path::new(driver.as_str()) != path) {
+            parts.program(Some(driver.clone()));
+            parts.ahead_of(driver);
+        }
         for name in PROGRAMS.iter().copied().chain(version.contains("clang").then_some("clang")) {
             parts.program(questions.line(&[&format!("-print-prog-name={name}")]));
+        }
+        // Much of a compiler is in its shared libraries.
+        let mut programs: Vec<_> = parts.found.iter().map(|part| PathBuf::from(&part.path)).collect();
+        programs.push(path.to_path_buf());
+        for program in &programs {
+            questions.libraries(program).into_iter().for_each(|library| parts.file(Some(library)));
         }
         for name in LINKED {
             parts.file(questions.line(&[&format!("-print-file-name={name}")]));
         }
-        told.files.into_iter().for_each(|file| parts.file(Some(file)));
-        // Much of a compiler is in its shared libraries.
-        let mut loaded: Vec<_> = parts.found.iter().map(|part| PathBuf::from(&part.path)).collect();
-        loaded.push(path.to_path_buf());
-        for program in &loaded {
-            questions.libraries(program).into_iter().for_each(|library| parts.file(Some(library)));
+        told.files.iter().cloned().for_each(|file| parts.file(Some(file)));
+        let places = if version.contains("clang") {
+            configurations(path, &triple, &told)
+        } else {
+            specs(&questions.lines(&["-print-search-dirs"]))
+        };
+        for place in places {
+            parts.file_or_missing(place);
         }
+        let missing = told.missing.into_iter().chain(parts.missing).collect();
 
         let content = |path: &Path| {
             fs::read(path)
                 .map(|bytes| Key::digest(&bytes))
                 .map_err(|_| unusable("a part of it cannot be read"))
         };
-        let mut fields = KeyFields::new("warmstart.cpu.compiler content", 1)
-            .bytes("driver", content(path)?.as_bytes().to_vec());
+        let mut fields = KeyFields::new("warmstart.cpu.compiler content", 2)
+            .bytes("driver", content(path)?.as_bytes().to_vec())
+            // What a script between us and the compiler adds shows here, wherever it has it from.
+            .text("options", told.options)
+            .text("macros", questions.lines(&["-E", "-dM", "-x", "c", "-"]).join("\n"));
         for part in &parts.found {
             fields = fields.bytes("part", content(Path::new(&part.path))?.as_bytes().to_vec());
         }
@@ -122,7 +142,7 @@ impl Probe {
             triple,
             digest: *fields.key().as_bytes(),
             system: told.search,
-            missing: told.missing,
+            missing,
             parts: parts.found,
             takes_as_spelt,
         })
@@ -173,6 +193,14 @@ impl Questions<'_> {
         (output.status.success() && !line.is_empty()).then(|| String::from(line))
     }
 
+    /// All lines of what the compiler writes out.
+    fn lines(&self, arguments: &[&str]) -> Vec<String> {
+        let output = command(self.path, self.temporary).args(arguments).stdout(Stdio::piped()).output();
+        let text =
+            output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+        text.lines().map(String::from).collect()
+    }
+
     /// What the compiler writes to standard error, if it succeeds.
     fn errors(&self, arguments: &[&str]) -> Option<String> {
         let output =
@@ -201,6 +229,8 @@ impl Questions<'_> {
 struct Parts {
     found: Vec<Part>,
     paths: HashSet<String>,
+    /// Where nothing is, and where something would change what the compiler does.
+    missing: Vec<String>,
 }
 
 impl Parts {
@@ -212,6 +242,46 @@ impl Parts {
             find_program(OsStr::new(&answer)).and_then(|path| path.into_os_string().into_string().ok());
         if let Some(path) = found {
             self.add(bare.then_some(answer), path);
+        }
+    }
+
+    /// If `path` is a script: every program that one of its words could mean, and what those run.
+    fn script(&mut self, path: &Path) {
+        /// A script that names more programs is read so far.
+        const WORDS: usize = 256;
+
+        let Some(text) = script_text(path) else { return };
+        let is_of_words = |c: char| c.is_ascii_alphanumeric() || "._+-/".contains(c);
+        for word in text.split(|c: char| !is_of_words(c)).filter(|word| !word.is_empty()) {
+            let known = self.found.len();
+            if known < WORDS && (word.starts_with('/') || !word.contains('/')) {
+                self.program(Some(String::from(word)));
+            }
+            if let Some(part) = self.found.get(known) {
+                self.script(&PathBuf::from(&part.path));
+            }
+        }
+    }
+
+    /// Notes where a program would be found before the one at `path`, as whoever runs one of the same name looks for it.
+    fn ahead_of(&mut self, path: &str) {
+        let path = Path::new(path);
+        let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else { return };
+        let Some(search) = env::var_os("PATH").filter(|_| path.is_absolute()) else { return };
+        let directories: Vec<_> = env::split_paths(&search).collect();
+        let Some(place) = directories.iter().position(|other| other == directory) else { return };
+        let ahead = directories[..place].iter().map(|directory| directory.join(name));
+        self.missing
+            .extend(ahead.filter(|path| !path.exists()).filter_map(|path| path.to_str().map(String::from)));
+    }
+
+    /// A file that configures the compiler, or would if it were there.
+    fn file_or_missing(&mut self, path: PathBuf) {
+        let Ok(path) = path.into_os_string().into_string() else { return };
+        if Path::new(&path).exists() {
+            self.file(Some(path));
+        } else if !self.missing.contains(&path) {
+            self.missing.push(path);
         }
     }
 
@@ -231,6 +301,50 @@ impl Parts {
     }
 }
 
+/// The text of a script. Nothing if it is something else, or too long for one.
+fn script_text(path: &Path) -> Option<String> {
+    const LONGEST: u64 = 1 << 16;
+
+    let mut bytes = Vec::new();
+    fs::File::open(path).ok()?.take(LONGEST).read_to_end(&mut bytes).ok()?;
+    bytes.starts_with(b"#!").then(|| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Where gcc looks for specs, by its answer to `-print-search-dirs`.
+fn specs(answer: &[String]) -> Vec<PathBuf> {
+    let directories = |line: &String| {
+        let (kind, directories) = line.split_once(": ")?;
+        let directories = directories.trim_start_matches('=');
+        ["install", "libraries"].contains(&kind).then(|| {
+            env::split_paths(directories).map(|directory| directory.join("specs")).collect::<Vec<_>>()
+        })
+    };
+    answer.iter().filter_map(directories).flatten().collect()
+}
+
+/// Where clang looks for configuration files.
+fn configurations(path: &Path, triple: &str, told: &Told) -> Vec<PathBuf> {
+    let mut directories: Vec<PathBuf> = told.configured_in.iter().map(PathBuf::from).collect();
+    let real = fs::canonicalize(path).ok();
+    directories.extend(
+        [Some(path), real.as_deref()].into_iter().flatten().filter_map(Path::parent).map(PathBuf::from),
+    );
+    directories
+        .extend(told.drivers.iter().filter_map(|driver| Path::new(driver).parent()).map(PathBuf::from));
+    directories.push(PathBuf::from("/etc/clang"));
+    directories.sort();
+    directories.dedup();
+    let called = path.file_name().unwrap_or_default().to_string_lossy();
+    let names = [
+        String::from("clang.cfg"),
+        format!("{called}.cfg"),
+        format!("{triple}.cfg"),
+        format!("{triple}-clang.cfg"),
+        format!("{triple}-{called}.cfg"),
+    ];
+    directories.iter().flat_map(|directory| names.iter().map(|name| directory.join(name))).collect()
+}
+
 /// What a compiler tells under `-v`.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Told {
@@ -238,6 +352,12 @@ struct Told {
     missing: Vec<String>,
     /// Files that configure it.
     files: Vec<String>,
+    /// Where it looks for such files.
+    configured_in: Vec<String>,
+    /// The programs that it turns out to be, when it is run by a script or another program.
+    drivers: Vec<String>,
+    /// The options that reach it.
+    options: String,
 }
 
 impl Told {
@@ -261,6 +381,21 @@ impl Told {
                 line.strip_prefix("Reading specs from ").or_else(|| line.strip_prefix("Configuration file: "))
             {
                 told.files.push(String::from(file));
+            } else if let Some(driver) = line.strip_prefix("COLLECT_GCC=") {
+                told.drivers.push(String::from(driver));
+            } else if let Some(options) = line.strip_prefix("COLLECT_GCC_OPTIONS=") {
+                told.options = String::from(options);
+            } else if let Some((driver, _)) = line
+                .strip_prefix(" \"")
+                .and_then(|line| line.split_once("\" -cc1 ").or_else(|| line.split_once("\" \"-cc1\"")))
+            {
+                told.drivers.push(String::from(driver));
+            } else if let Some(directory) = line
+                .strip_prefix("InstalledDir: ")
+                .or_else(|| line.strip_prefix("System configuration file directory: "))
+                .or_else(|| line.strip_prefix("User configuration file directory: "))
+            {
+                told.configured_in.push(String::from(directory));
             }
         }
         told

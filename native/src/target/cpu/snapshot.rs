@@ -41,11 +41,18 @@ impl Snapshot {
     ) -> Result<Self, Reason> {
         let mut collector = Collector::new(roots, digests);
         // Flags define macros, and a macro can hold what a source can.
+        let quiets = |text: &str| quiets_dates(text.as_bytes());
+        if kernel.all_flags().iter().any(|flag| quiets(flag)) || quiets(kernel.source()) {
+            return Err(Reason::Uncacheable);
+        }
         let mut scans: Vec<(Option<Located>, Scan)> =
             kernel.all_flags().iter().map(|flag| (None, scan_flag(flag))).collect();
         scans.push((None, scan(kernel.source().as_bytes())));
         for at in listed {
             if let Some(content) = collector.read(at)? {
+                if at.is_callers() && quiets_dates(&content.bytes) {
+                    return Err(Reason::Uncacheable);
+                }
                 scans.push((Some(at.clone()), scan(&content.bytes)));
             }
         }
@@ -68,6 +75,9 @@ impl Snapshot {
         if pieces.are_opaque() {
             return Err(Reason::Uncacheable);
         }
+        if !scans.iter().any(|(_, scan)| scan.computed) && !collector.explains(listed, &scans) {
+            return Err(Reason::Uncacheable);
+        }
         for (at, scan) in &scans {
             collector.look_for_all(at.as_ref(), scan)?;
         }
@@ -75,7 +85,8 @@ impl Snapshot {
             collector.look_for_every_spelling()?;
         }
         // A compiler may read a file of its own that no source names.
-        collector.look_for(None, &Name { text: "stdc-predef.h".into(), quoted: false, everywhere: false })?;
+        collector.look_for(None, &Name::unasked())?;
+        collector.dependencies.note_twins(roots)?;
         Ok(collector.finish(ignored))
     }
 
@@ -88,6 +99,18 @@ impl Snapshot {
     /// Whether nothing changed from one snapshot to the other, and so nothing while the compiler ran in between.
     pub(super) fn is_same_as(&self, other: &Self) -> bool {
         self.dependencies == other.dependencies && self.files == other.files
+    }
+}
+
+/// Whether a pragma or a flag may keep the compiler from saying that the object holds the time.
+fn quiets_dates(text: &[u8]) -> bool {
+    [&b"date-time"[..], b"-Weverything"].iter().any(|word| text.windows(word.len()).any(|part| part == *word))
+}
+
+impl Name {
+    /// The header that a compiler reads although no source names it.
+    fn unasked() -> Self {
+        Self { text: "stdc-predef.h".into(), quoted: false, everywhere: false }
     }
 }
 
@@ -148,6 +171,25 @@ impl<'a> Collector<'a> {
                 .is_some_and(|directory| path.as_ref().is_some_and(|path| path.starts_with(directory)))
         };
         at.is_callers() && !self.roots.system.iter().any(below)
+    }
+
+    /// Whether for every listed header there is a name that leads to it. One that none leads to is included in a way
+    /// that the scan does not see, and so it is not known where else the compiler looked.
+    fn explains(&self, listed: &[Located], scans: &[(Option<Located>, Scan)]) -> bool {
+        let mut unexplained: HashSet<PathBuf> = listed.iter().filter_map(|at| self.roots.path(at)).collect();
+        let mut explain = |from, name: &Name| {
+            for at in self.candidates(from, name) {
+                if let Some(path) = self.roots.path(&at) {
+                    unexplained.remove(&path);
+                }
+            }
+        };
+        let unasked = Name::unasked();
+        explain(None, &unasked);
+        for (at, scan) in scans {
+            scan.names.iter().for_each(|name| explain(at.as_ref(), name));
+        }
+        unexplained.is_empty()
     }
 
     fn look_for_all(&mut self, from: Option<&Located>, scan: &Scan) -> Result<(), Reason> {

@@ -73,6 +73,16 @@ impl FileIdentity {
         self.modified < now && self.changed < now
     }
 
+    /// Which file it is, whatever is in it.
+    pub(super) fn file(&self) -> (u64, u64) {
+        (self.device, self.inode)
+    }
+
+    /// The second of its last modification.
+    pub(super) fn modified_second(&self) -> i64 {
+        self.modified.seconds
+    }
+
     /// As numbers, for a key.
     pub(super) fn numbers(&self) -> [u64; 7] {
         let [modified, changed] = [self.modified, self.changed];
