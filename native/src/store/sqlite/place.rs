@@ -113,12 +113,43 @@ impl Place {
         self.disk.facts(&self.path).ok().map(|facts| facts.identity)
     }
 
+    /// How many bytes are free where the database is, for those who are not root. Nothing where that is not known.
+    #[cfg(unix)]
+    pub(super) fn free(&self) -> Option<u64> {
+        let facts = rustix::fs::statvfs(self.path.parent()?).ok()?;
+        facts.f_bavail.checked_mul(facts.f_frsize)
+    }
+
+    #[cfg(not(unix))]
+    #[expect(clippy::unused_self, reason = "it is used on Unix")]
+    pub(super) const fn free(&self) -> Option<u64> {
+        None
+    }
+
     /// The directory of lock files, made if it is missing. Nothing if somebody else could write there.
     pub(super) fn lock_directory(&self) -> Option<PathBuf> {
         let directory = self.beside(".locks");
         os::make_private_directory(&directory).ok()?;
         let facts = self.disk.facts(&directory).ok()?;
         (facts.kind == FileKind::Directory && facts.is_trusted).then_some(directory)
+    }
+
+    /// Removes the database `cleared`, with what SQLite keeps beside it, where it is too full to be emptied.
+    pub(super) fn discard(&self, cleared: Option<Identity>) -> io::Result<()> {
+        let directory = self.lock_directory().ok_or(io::ErrorKind::PermissionDenied)?;
+        let lock = lock_file(&directory.join("set-aside"))?;
+        if cleared.is_none() || self.identity() != cleared {
+            return Ok(());
+        }
+        // The database last, as below.
+        for suffix in COMPANIONS.iter().chain(&[""]) {
+            match fs::remove_file(self.beside(suffix)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        drop(lock);
+        Ok(())
     }
 
     /// Renames the damaged database `damaged`, with what SQLite keeps beside it, to `.damaged-1`; the one that was
