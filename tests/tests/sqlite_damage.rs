@@ -84,19 +84,36 @@ fn what_is_no_database_is_set_aside_with_its_log() {
     }
 }
 
+/// What is no database is somebody's file, named by mistake.
 #[test]
-fn two_databases_set_aside_are_kept_and_no_more() {
+fn two_databases_set_aside_are_kept_and_whatever_is_none() {
     let (_directory, path) = place();
-    for n in 1..=4u8 {
+    let database = |n: u8| [&b"SQLite format 3\0"[..], &[n; 1000]].concat();
+    let text = |n: u8| vec![b'0' + n; 10];
+    let set_aside = |bytes: &[u8]| {
         for suffix in COMPANIONS {
             let _ = fs::remove_file(beside(&path, suffix));
         }
-        fs::write(&path, [n; 1000]).unwrap();
+        fs::write(&path, bytes).unwrap();
+        fs::write(beside(&path, "-wal"), bytes).unwrap();
         expect_working(&open(&path));
-    }
-    assert_eq!(fs::read(beside(&path, ".damaged-1")).unwrap(), [4; 1000]);
-    assert_eq!(fs::read(beside(&path, ".damaged-2")).unwrap(), [3; 1000]);
-    assert!(!beside(&path, ".damaged-3").exists());
+    };
+    let check = |expected: &[Vec<u8>]| {
+        for (n, bytes) in (1..).zip(expected) {
+            for suffix in ["", "-wal"] {
+                assert_eq!(&fs::read(beside(&path, &format!(".damaged-{n}{suffix}"))).unwrap(), bytes, "{n}");
+            }
+        }
+        for suffix in ["", "-wal"] {
+            assert!(!beside(&path, &format!(".damaged-{}{suffix}", expected.len() + 1)).exists());
+        }
+    };
+    (1..=4).for_each(|n| set_aside(&database(n)));
+    check(&[database(4), database(3)]);
+    (1..=4).for_each(|n| set_aside(&text(n)));
+    check(&[text(4), text(3), text(2), text(1)]);
+    (5..=8).for_each(|n| set_aside(&database(n)));
+    check(&[database(8), database(7), text(4), text(3), text(2), text(1)]);
 }
 
 /// Each page in turn, filled with zeros and with ones. Whatever SQLite makes of it: no wrong bytes, no error, and the

@@ -366,3 +366,14 @@ fn more_than_the_free_space_is_given_back_piece_by_piece() {
     store.close().unwrap();
     assert!(fs::metadata(&path).unwrap().len() < 30_000 * small as u64, "{:?}", fs::metadata(&path));
 }
+
+#[test]
+fn an_empty_file_is_taken_over_for_its_owner_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cache.db");
+    fs::write(&path, b"").unwrap();
+    chmod(&path, 0o644);
+    let store = open(&path);
+    store.put(b"k", &artifact(b"k", 1, 100)).unwrap();
+    assert_eq!(["", "-wal", "-shm"].map(|suffix| mode(beside(&path, suffix))), [0o600; 3]);
+}

@@ -57,7 +57,9 @@ const PAUSE: Duration = Duration::from_millis(1);
 ///
 /// | it is | then |
 /// |---|---|
-/// | no database, or damaged | renamed to `<name>.damaged-1` with its log (two are kept), and made anew |
+/// | damaged | renamed to `<name>.damaged-1` with its log, and made anew; two are kept |
+/// | no database | the same, but kept for good, as `<name>.damaged-2` and so on when others follow |
+/// | an empty file | taken over, with mode 0600 |
 /// | an older version's | rebuilt, empty |
 /// | a newer version's | left alone; everything is a miss, because of [`Reason::NewerVersion`] |
 /// | this version's, with an entry of a newer one | that entry is a miss, and a put in its place is refused, because of [`Reason::NewerVersion`] |
