@@ -316,16 +316,54 @@ fn another_applications_database_is_left_alone_to_the_byte() {
 
 #[test]
 fn a_schema_that_was_tampered_with_is_set_aside() {
+    for tampering in [
+        "CREATE TRIGGER evil AFTER INSERT ON entry BEGIN DELETE FROM content; END;",
+        // A name that SQLite keeps to itself.
+        "PRAGMA writable_schema = ON; INSERT INTO sqlite_schema VALUES ('trigger', 'sqlite_evil', 'content', 0, \
+         'CREATE TRIGGER sqlite_evil AFTER INSERT ON content BEGIN DELETE FROM entry; END');",
+        "PRAGMA writable_schema = ON; INSERT INTO sqlite_schema VALUES ('trigger', 'sqlite_stat1', 'content', 0, \
+         'CREATE TRIGGER sqlite_stat1 AFTER INSERT ON content BEGIN DELETE FROM entry; END');",
+        "PRAGMA writable_schema = ON; INSERT INTO sqlite_schema VALUES ('view', 'sqlite_stat1', 'sqlite_stat1', 0, \
+         'CREATE VIEW sqlite_stat1 AS SELECT 1');",
+    ] {
+        let (_directory, path) = place();
+        filled(&path, 5);
+        Connection::open(&path).unwrap().execute_batch(tampering).unwrap();
+        let store = open(&path);
+        assert_eq!(store.len(), Ok(0), "{tampering}");
+        expect_working(&store);
+        assert!(beside(&path, ".damaged-1").exists());
+    }
+}
+
+#[test]
+fn a_database_that_was_analysed_is_still_ours() {
     let (_directory, path) = place();
     filled(&path, 5);
+    Connection::open(&path).unwrap().execute_batch("ANALYZE").unwrap();
+    let store = open(&path);
+    assert_eq!(store.len(), Ok(5));
+    expect_working(&store);
+}
+
+#[test]
+fn an_envelope_without_an_entry_takes_nobodys_place() {
+    let (_directory, path) = place();
+    let options = SqliteOptions::default().with_max_bytes(1 << 20);
+    let store = SqliteStore::open(&path, options).unwrap();
+    for n in 0..10 {
+        store.put(&numbered_key(n), &artifact(&numbered_key(n), n, 10_000)).unwrap();
+    }
     Connection::open(&path)
         .unwrap()
-        .execute_batch("CREATE TRIGGER evil AFTER INSERT ON entry BEGIN DELETE FROM content; END;")
+        .execute("INSERT INTO content VALUES (1 << 40, zeroblob(1 << 20))", [])
         .unwrap();
-    let store = open(&path);
-    assert_eq!(store.len(), Ok(0));
-    expect_working(&store);
-    assert!(beside(&path, ".damaged-1").exists());
+    assert_eq!(store.put(b"fresh", &artifact(b"fresh", 9, 5000)).unwrap().evicted, 0);
+    assert_eq!(store.len(), Ok(11));
+    store.close().unwrap();
+    assert!(fs::metadata(&path).unwrap().len() <= (1 << 20) + (64 << 10));
+    let count = "SELECT count(*) FROM content";
+    assert_eq!(Connection::open(&path).unwrap().query_row(count, [], |row| row.get(0)), Ok(11));
 }
 
 #[test]

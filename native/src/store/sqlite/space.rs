@@ -31,6 +31,8 @@ const RECOUNT: &str =
 const EVICT: &str =
     "DELETE FROM entry WHERE id = (SELECT id FROM entry WHERE id <> ?1 ORDER BY accessed_at, id LIMIT 1)";
 
+const SWEEP: &str = "DELETE FROM content WHERE id NOT IN (SELECT id FROM entry)";
+
 /// No entry's id: SQLite numbers from 1.
 const NONE: i64 = 0;
 
@@ -57,7 +59,7 @@ pub(super) fn totals(connection: &Connection) -> Result<(u64, u64), Fault> {
 
 /// Evicts until an entry of `size` bytes fits; says how many went.
 pub(super) fn make_room(connection: &Connection, limits: Limits, size: u64) -> Result<u64, Fault> {
-    let mut evicted = 0;
+    let (mut evicted, mut swept) = (0, false);
     loop {
         let (entries, bytes) = totals(connection)?;
         let counted = !limits.exceeded_by(entries.saturating_add(1), bytes.saturating_add(size));
@@ -67,6 +69,11 @@ pub(super) fn make_room(connection: &Connection, limits: Limits, size: u64) -> R
         };
         if counted && on_disk {
             return Ok(evicted);
+        }
+        if counted && !swept && is_bloated(connection, bytes)? {
+            swept = true;
+            connection.prepare_cached(SWEEP)?.execute([])?;
+            continue;
         }
         if !evict(connection, NONE)? {
             if !counted {
@@ -175,6 +182,14 @@ impl<'a> Headers<'a> {
 
 fn evict(connection: &Connection, kept: i64) -> Result<bool, Fault> {
     Ok(connection.prepare_cached(EVICT)?.execute([kept])? > 0)
+}
+
+/// Whether the pages in use are so many more than `bytes` explain that there must be envelopes without an entry: no
+/// other transaction than a damaged database's leaves any. An entry takes at most twice what it counts, if each is
+/// a little longer than half a page.
+fn is_bloated(connection: &Connection, bytes: u64) -> Result<bool, Fault> {
+    let explained = bytes.saturating_mul(5) / 2;
+    Ok(!pages_fit(connection, 0, explained.saturating_add(FILE_OVERHEAD))?)
 }
 
 /// Whether the pages in use, and those that `size` more bytes will certainly need, are at most `max` bytes.
