@@ -74,8 +74,8 @@ reasons! {
     ReadOnly = "read_only", "the store is read-only";
     /// The disk, or the quota, is full.
     NoSpace = "no_space", "no space is left for the store";
-    /// The key or the metadata is longer than the format allows.
-    TooLong = "too_long", "the key or the metadata is longer than the format allows";
+    /// The key, the metadata or the entry is longer than the format or the store allows.
+    TooLong = "too_long", "the key, the metadata or the entry is longer than the format or the store allows";
 }
 
 impl Reason {

@@ -84,19 +84,36 @@ fn what_is_no_database_is_set_aside_with_its_log() {
     }
 }
 
+/// What is no database is somebody's file, named by mistake.
 #[test]
-fn two_databases_set_aside_are_kept_and_no_more() {
+fn two_databases_set_aside_are_kept_and_whatever_is_none() {
     let (_directory, path) = place();
-    for n in 1..=4u8 {
+    let database = |n: u8| [&b"SQLite format 3\0"[..], &[n; 1000]].concat();
+    let text = |n: u8| vec![b'0' + n; 10];
+    let set_aside = |bytes: &[u8]| {
         for suffix in COMPANIONS {
             let _ = fs::remove_file(beside(&path, suffix));
         }
-        fs::write(&path, [n; 1000]).unwrap();
+        fs::write(&path, bytes).unwrap();
+        fs::write(beside(&path, "-wal"), bytes).unwrap();
         expect_working(&open(&path));
-    }
-    assert_eq!(fs::read(beside(&path, ".damaged-1")).unwrap(), [4; 1000]);
-    assert_eq!(fs::read(beside(&path, ".damaged-2")).unwrap(), [3; 1000]);
-    assert!(!beside(&path, ".damaged-3").exists());
+    };
+    let check = |expected: &[Vec<u8>]| {
+        for (n, bytes) in (1..).zip(expected) {
+            for suffix in ["", "-wal"] {
+                assert_eq!(&fs::read(beside(&path, &format!(".damaged-{n}{suffix}"))).unwrap(), bytes, "{n}");
+            }
+        }
+        for suffix in ["", "-wal"] {
+            assert!(!beside(&path, &format!(".damaged-{}{suffix}", expected.len() + 1)).exists());
+        }
+    };
+    (1..=4).for_each(|n| set_aside(&database(n)));
+    check(&[database(4), database(3)]);
+    (1..=4).for_each(|n| set_aside(&text(n)));
+    check(&[text(4), text(3), text(2), text(1)]);
+    (5..=8).for_each(|n| set_aside(&database(n)));
+    check(&[database(8), database(7), text(4), text(3), text(2), text(1)]);
 }
 
 /// Each page in turn, filled with zeros and with ones. Whatever SQLite makes of it: no wrong bytes, no error, and the
@@ -299,16 +316,54 @@ fn another_applications_database_is_left_alone_to_the_byte() {
 
 #[test]
 fn a_schema_that_was_tampered_with_is_set_aside() {
+    for tampering in [
+        "CREATE TRIGGER evil AFTER INSERT ON entry BEGIN DELETE FROM content; END;",
+        // A name that SQLite keeps to itself.
+        "PRAGMA writable_schema = ON; INSERT INTO sqlite_schema VALUES ('trigger', 'sqlite_evil', 'content', 0, \
+         'CREATE TRIGGER sqlite_evil AFTER INSERT ON content BEGIN DELETE FROM entry; END');",
+        "PRAGMA writable_schema = ON; INSERT INTO sqlite_schema VALUES ('trigger', 'sqlite_stat1', 'content', 0, \
+         'CREATE TRIGGER sqlite_stat1 AFTER INSERT ON content BEGIN DELETE FROM entry; END');",
+        "PRAGMA writable_schema = ON; INSERT INTO sqlite_schema VALUES ('view', 'sqlite_stat1', 'sqlite_stat1', 0, \
+         'CREATE VIEW sqlite_stat1 AS SELECT 1');",
+    ] {
+        let (_directory, path) = place();
+        filled(&path, 5);
+        Connection::open(&path).unwrap().execute_batch(tampering).unwrap();
+        let store = open(&path);
+        assert_eq!(store.len(), Ok(0), "{tampering}");
+        expect_working(&store);
+        assert!(beside(&path, ".damaged-1").exists());
+    }
+}
+
+#[test]
+fn a_database_that_was_analysed_is_still_ours() {
     let (_directory, path) = place();
     filled(&path, 5);
+    Connection::open(&path).unwrap().execute_batch("ANALYZE").unwrap();
+    let store = open(&path);
+    assert_eq!(store.len(), Ok(5));
+    expect_working(&store);
+}
+
+#[test]
+fn an_envelope_without_an_entry_takes_nobodys_place() {
+    let (_directory, path) = place();
+    let options = SqliteOptions::default().with_max_bytes(1 << 20);
+    let store = SqliteStore::open(&path, options).unwrap();
+    for n in 0..10 {
+        store.put(&numbered_key(n), &artifact(&numbered_key(n), n, 10_000)).unwrap();
+    }
     Connection::open(&path)
         .unwrap()
-        .execute_batch("CREATE TRIGGER evil AFTER INSERT ON entry BEGIN DELETE FROM content; END;")
+        .execute("INSERT INTO content VALUES (1 << 40, zeroblob(1 << 20))", [])
         .unwrap();
-    let store = open(&path);
-    assert_eq!(store.len(), Ok(0));
-    expect_working(&store);
-    assert!(beside(&path, ".damaged-1").exists());
+    assert_eq!(store.put(b"fresh", &artifact(b"fresh", 9, 5000)).unwrap().evicted, 0);
+    assert_eq!(store.len(), Ok(11));
+    store.close().unwrap();
+    assert!(fs::metadata(&path).unwrap().len() <= (1 << 20) + (64 << 10));
+    let count = "SELECT count(*) FROM content";
+    assert_eq!(Connection::open(&path).unwrap().query_row(count, [], |row| row.get(0)), Ok(11));
 }
 
 #[test]

@@ -289,3 +289,91 @@ fn a_disk_that_was_full_is_used_once_there_is_room() {
     assert_eq!(cache.get_or_build(b"k", || Ok::<_, ()>(artifact(b"k", 2, 1000))).unwrap().refusal(), None);
     assert_eq!(prove(b"k", &cache.get(b"k").hit().unwrap()), 2);
 }
+
+/// As the file store does: what is removed makes room at once.
+#[test]
+fn a_full_medium_is_emptied_by_remove_and_by_clear() {
+    for (size, len) in [(1 << 20, 60_000), (2 << 20, 700_000), (1 << 20, 2000)] {
+        let directory = tempfile::tempdir().unwrap();
+        let Some(_mount) = Mount::memory(&directory.path().join("small"), size) else { return };
+        let path = directory.path().join("small/cache.db");
+        let fill = |store: &SqliteStore| {
+            let full = (0u64..).find(|n| {
+                let stored = store.put(&n.to_le_bytes(), &artifact(&n.to_le_bytes(), *n, len));
+                assert!(matches!(stored, Ok(_) | Err(Reason::NoSpace)), "{stored:?}");
+                stored.is_err()
+            });
+            full.unwrap()
+        };
+        let store = open(&path);
+        let stored = fill(&store);
+        assert!(stored > 0 && stored * len as u64 > size / 5, "{stored} of {len} bytes");
+        assert_eq!(store.close(), Ok(()));
+
+        let store = open(&path);
+        assert_eq!(prove(&[0; 8], &store.get(&[0; 8]).hit().unwrap()), 0);
+        let free = || rustix::fs::statvfs(path.parent().unwrap()).unwrap().f_bavail * 4096;
+        let before = free();
+        assert_eq!(store.remove(&[0; 8]), Ok(true), "{len}");
+        assert!(free() + 4096 >= before + len as u64 / 4096 * 4096, "{len}: {before}, {}", free());
+        store.put(&[0; 8], &artifact(&[0; 8], 0, len)).unwrap();
+        for n in 0..stored {
+            assert_eq!(store.remove(&n.to_le_bytes()), Ok(true), "{n}");
+        }
+        assert!(fill(&store) >= stored);
+        assert_eq!(store.clear(), Ok(()));
+        assert!(fill(&store) >= stored);
+        assert_eq!(store.close(), Ok(()));
+    }
+}
+
+/// Somebody else has taken all there was: nothing can be written, but clear asks for removal alone.
+#[test]
+fn clear_makes_room_where_nothing_can_be_written() {
+    for reopened in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let Some(_mount) = Mount::memory(&directory.path().join("small"), 1 << 20) else { return };
+        let path = directory.path().join("small/cache.db");
+        let mut store = open(&path);
+        store.put(b"k", &artifact(b"k", 1, 300_000)).unwrap();
+        if reopened {
+            store.close().unwrap();
+        }
+        fill(&directory.path().join("small/ballast"));
+        if reopened {
+            store = open(&path);
+        }
+        assert_eq!(store.clear(), Ok(()));
+        assert_eq!((store.len(), store.contains(b"k")), (Ok(0), Ok(false)));
+        store.put(b"other", &artifact(b"other", 2, 50_000)).unwrap();
+        assert_eq!(prove(b"other", &store.get(b"other").hit().unwrap()), 2);
+        assert!(!beside(&path, ".damaged-1").exists());
+    }
+}
+
+/// To cut the file, what lies behind the removed entry must move, by way of the log.
+#[test]
+fn more_than_the_free_space_is_given_back_piece_by_piece() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(_mount) = Mount::memory(&directory.path().join("small"), 1 << 20) else { return };
+    let path = directory.path().join("small/cache.db");
+    let store = open(&path);
+    store.put(b"large", &artifact(b"large", 0, 400_000)).unwrap();
+    let small =
+        (1u64..).take_while(|n| store.put(&n.to_le_bytes(), &artifact(b"small", *n, 20_000)).is_ok()).count();
+    assert!(small > 8, "{small}");
+    assert_eq!(store.remove(b"large"), Ok(true));
+    store.close().unwrap();
+    assert!(fs::metadata(&path).unwrap().len() < 30_000 * small as u64, "{:?}", fs::metadata(&path));
+}
+
+#[test]
+fn an_empty_file_is_taken_over_for_its_owner_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cache.db");
+    fs::write(&path, b"").unwrap();
+    chmod(&path, 0o644);
+    let store = open(&path);
+    store.put(b"k", &artifact(b"k", 1, 100)).unwrap();
+    assert_eq!(["", "-wal", "-shm"].map(|suffix| mode(beside(&path, suffix))), [0o600; 3]);
+}

@@ -95,6 +95,8 @@ impl Database {
     pub(super) fn put(&self, key: &[u8], size: u64, stored: &[u8]) -> Result<u64, Fault> {
         let limits = self.options.limits;
         self.write(|transaction, at| {
+            let free = self.place.free();
+            space::check_free(transaction, &self.place, size, free)?;
             if let Some(old) = find_id(transaction, key)? {
                 if is_newer(transaction, old)? {
                     return Err(Fault::Refused(Reason::NewerVersion));
@@ -107,19 +109,29 @@ impl Database {
             let id = transaction.last_insert_rowid();
             transaction.prepare_cached(ADD_CONTENT)?.execute((id, stored))?;
             evicted += space::trim(transaction, limits, id)?;
+            space::check_free(transaction, &self.place, size, free)?;
             Ok(evicted)
         })
     }
 
     /// Removes what is stored under `key`.
     pub(super) fn remove(&self, key: &[u8]) -> Result<bool, Fault> {
-        self.write(|transaction, _| {
-            let removed = transaction.prepare_cached(REMOVE)?.execute([key])?;
-            if removed > 0 {
-                space::give_back(transaction)?;
-            }
-            Ok(removed > 0)
-        })
+        let (removed, mut unused) = self.write(|transaction, _| {
+            let removed = transaction.prepare_cached(REMOVE)?.execute([key])? > 0;
+            Ok((removed, removed && space::give_back(transaction, self.place.free())?))
+        })?;
+        let is_short = unused || (removed && self.place.free().is_some_and(|free| free < WAL_LIMIT));
+        if is_short {
+            self.bound_log(true);
+        }
+        // What could not be given back at once is, piece by piece; what cannot be is used again.
+        while unused {
+            let free = self.place.free();
+            let given = self.write(|transaction, _| space::give_back(transaction, self.place.free()));
+            self.bound_log(true);
+            unused = given.unwrap_or(false) && self.place.free() > free;
+        }
+        Ok(removed)
     }
 
     /// Removes what is stored under `key` if it is still damaged; another process may have replaced it meanwhile.
@@ -184,6 +196,16 @@ impl Database {
         self.opened.identity == self.place.identity()
     }
 
+    /// Closes the connection and removes the database, because there is no room to empty it.
+    pub(super) fn discard(self) -> Result<(), Fault> {
+        if !self.opened.writable && !self.opened.alone {
+            return Err(Fault::Refused(Reason::ReadOnly));
+        }
+        connect::leave_log_alone(&self.opened.connection, true)?;
+        drop(self.opened.connection);
+        Ok(self.place.discard(self.opened.identity)?)
+    }
+
     /// Closes the connection because the database is damaged, and sets that aside, with its log as it is.
     pub(super) fn set_aside(self) {
         let (place, identity, writable) = (self.place, self.opened.identity, self.opened.writable);
@@ -198,10 +220,17 @@ impl Database {
     /// Does `work` in one transaction, together with writing down what was used, and keeps the log short. `work` is told
     /// what `accessed_at` comes next.
     ///
+    /// Where there is no space, it is done once more after the log was emptied.
+    ///
     /// Does not wait for another writer: whoever has patience asks again, and lets look-ups of other threads come in
     /// between.
-    fn write<T>(&self, work: impl FnOnce(&Transaction<'_>, i64) -> Result<T, Fault>) -> Result<T, Fault> {
-        self.write_within(connect::wait(&self.options), work)
+    fn write<T>(&self, mut work: impl FnMut(&Transaction<'_>, i64) -> Result<T, Fault>) -> Result<T, Fault> {
+        let wait = connect::wait(&self.options);
+        let done = self.write_within(wait, &mut work);
+        match done {
+            Err(Fault::Refused(Reason::NoSpace)) if self.empty_log() => self.write_within(wait, work),
+            done => done,
+        }
     }
 
     /// As [`write`](Self::write); waits so long, once it writes, for those who read.
@@ -248,11 +277,19 @@ impl Database {
         let len = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
         let shrunk =
             shrunk || space::file_limit(self.options.limits).is_some_and(|max| len(self.place.path()) > max);
-        if shrunk || len(&self.wal) > WAL_LIMIT {
-            let connection = &self.opened.connection;
-            let _ = space::vacuum_on_demand(connection);
-            let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        if shrunk || len(&self.wal) > space::log_limit(self.place.free()) {
+            let _ = space::vacuum_on_demand(&self.opened.connection);
+            self.empty_log();
         }
+    }
+
+    /// Moves the log into the database; says whether that could be done.
+    fn empty_log(&self) -> bool {
+        let busy = self
+            .opened
+            .connection
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
+        self.opened.writable && busy.is_ok_and(|busy| !busy)
     }
 }
 

@@ -43,6 +43,10 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// (`-wal`) at most 4 MiB, and the log's index (`-shm`) 32 KiB for each 16 MiB of the longest log there was. While a
 /// put is at work, the log is longer by what that writes; while somebody reads without a pause, it cannot be emptied.
 ///
+/// On a medium with little space left the log is kept shorter, and a put is refused that would leave no room to move
+/// the log into the database, or less than 128 KiB: so [`remove`](Store::remove) frees space at once. Where others have
+/// taken all of it, only [`clear`](Store::clear) does, which then removes the files.
+///
 /// A use is written down with the next call that writes, with every 1024th entry used, and when the store is closed.
 ///
 /// A call that writes waits for other writers for as long as its
@@ -53,7 +57,9 @@ const PAUSE: Duration = Duration::from_millis(1);
 ///
 /// | it is | then |
 /// |---|---|
-/// | no database, or damaged | renamed to `<name>.damaged-1` with its log (two are kept), and made anew |
+/// | damaged | renamed to `<name>.damaged-1` with its log, and made anew; two are kept |
+/// | no database | the same, but kept for good, as `<name>.damaged-2` and so on when others follow |
+/// | an empty file | taken over, with mode 0600 |
 /// | an older version's | rebuilt, empty |
 /// | a newer version's | left alone; everything is a miss, because of [`Reason::NewerVersion`] |
 /// | this version's, with an entry of a newer one | that entry is a miss, and a put in its place is refused, because of [`Reason::NewerVersion`] |
@@ -200,6 +206,25 @@ impl SqliteStore {
         patiently(deadline, || self.with(&mut call))
     }
 
+    /// Removes the database where there is no room to empty it. Only one that is known to be ours.
+    fn start_over(&self) -> Result<(), Reason> {
+        self.with_state(|state| {
+            if matches!(state, State::Down(_)) {
+                self.reopen(state);
+            }
+            match std::mem::replace(state, State::Down(Reason::NoSpace)) {
+                State::Open(database) => database.discard().map_err(|fault| fault.reason())?,
+                State::Down(reason) => return Err(reason),
+                other => {
+                    *state = other;
+                    return Err(Reason::NoSpace);
+                }
+            }
+            self.reopen(state);
+            Ok(())
+        })
+    }
+
     fn reopen(&self, state: &mut State) {
         *state = match Database::open(&self.place, &self.options, connect::wait(&self.options)) {
             Ok(database) => self.opened(database),
@@ -282,7 +307,10 @@ impl Store for SqliteStore {
     }
 
     fn clear(&self) -> Result<(), Reason> {
-        self.with_patience(Database::clear)
+        match self.with_patience(Database::clear) {
+            Err(Reason::NoSpace) => self.start_over(),
+            cleared => cleared,
+        }
     }
 
     fn touch(&self, keys: &[&[u8]]) {

@@ -3,7 +3,7 @@
 use std::{
     ffi::OsString,
     fs::{self, File},
-    io,
+    io::{self, Read},
     path::{Path, PathBuf},
 };
 
@@ -15,8 +15,11 @@ use crate::{
     os::{self, Disk, FileFacts, FileKind, LocalDisk},
 };
 
-/// Databases set aside that are kept, the latest first.
+/// Databases set aside that are kept, the latest first. What is no database is kept besides.
 const KEPT_ASIDE: u32 = 2;
+
+/// How every SQLite database begins.
+const DATABASE: &[u8; 16] = b"SQLite format 3\0";
 
 /// What SQLite keeps beside a database.
 const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
@@ -86,7 +89,27 @@ impl Place {
             Err(error) => return Err(error.into()),
         }
         self.check_files()?;
+        #[cfg(unix)]
+        self.make_private()?;
         Ok(directory.join(name))
+    }
+
+    /// An empty file that somebody made is taken over, and is to be as private as if it were made here.
+    #[cfg(unix)]
+    fn make_private(&self) -> Result<(), OpenError> {
+        use std::os::unix::fs::PermissionsExt;
+
+        let Ok(metadata) = fs::symlink_metadata(&self.path) else { return Ok(()) };
+        if metadata.len() > 0 || metadata.permissions().mode() & 0o777 == 0o600 {
+            return Ok(());
+        }
+        match fs::set_permissions(&self.path, fs::Permissions::from_mode(0o600)) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                Err(untrusted(&self.path, "an empty file", "remove it, or make it yours with mode 0600"))
+            }
+            // A read-only medium finds its reason later.
+            _ => Ok(()),
+        }
     }
 
     /// Checks the database and what SQLite keeps beside it: all of it is read as if we had written it.
@@ -113,6 +136,19 @@ impl Place {
         self.disk.facts(&self.path).ok().map(|facts| facts.identity)
     }
 
+    /// How many bytes are free where the database is, for those who are not root. Nothing where that is not known.
+    #[cfg(unix)]
+    pub(super) fn free(&self) -> Option<u64> {
+        let facts = rustix::fs::statvfs(self.path.parent()?).ok()?;
+        facts.f_bavail.checked_mul(facts.f_frsize)
+    }
+
+    #[cfg(not(unix))]
+    #[expect(clippy::unused_self, reason = "it is used on Unix")]
+    pub(super) const fn free(&self) -> Option<u64> {
+        None
+    }
+
     /// The directory of lock files, made if it is missing. Nothing if somebody else could write there.
     pub(super) fn lock_directory(&self) -> Option<PathBuf> {
         let directory = self.beside(".locks");
@@ -121,8 +157,24 @@ impl Place {
         (facts.kind == FileKind::Directory && facts.is_trusted).then_some(directory)
     }
 
-    /// Renames the damaged database `damaged`, with what SQLite keeps beside it, to `.damaged-1`; the one that was
-    /// there becomes `.damaged-2`, and what was that is removed.
+    /// Removes the database `cleared`, with what SQLite keeps beside it, where it is too full to be emptied.
+    pub(super) fn discard(&self, cleared: Option<Identity>) -> io::Result<()> {
+        let directory = self.lock_directory().ok_or(io::ErrorKind::PermissionDenied)?;
+        let lock = lock_file(&directory.join("set-aside"))?;
+        if cleared.is_none() || self.identity() != cleared {
+            return Ok(());
+        }
+        // The database last, as below.
+        for suffix in COMPANIONS.iter().chain(&[""]) {
+            unless_missing(fs::remove_file(self.beside(suffix)))?;
+        }
+        drop(lock);
+        Ok(())
+    }
+
+    /// Renames the damaged database `damaged`, with what SQLite keeps beside it, to `.damaged-1`; what was there becomes
+    /// `.damaged-2`. What was that is removed if it is a database; else it is kept, for good: somebody may have named a
+    /// file that never was one.
     ///
     /// Of several processes that find the damage, one does it; the others find another file, and leave that alone.
     pub(super) fn set_aside(&self, damaged: Option<Identity>) -> io::Result<()> {
@@ -131,22 +183,26 @@ impl Place {
         if damaged.is_none() || self.identity() != damaged {
             return Ok(());
         }
+        let names = || [""].into_iter().chain(COMPANIONS);
         let aside = |n: u32, suffix: &str| self.beside(&format!(".damaged-{n}{suffix}"));
-        for n in (1..=KEPT_ASIDE).rev() {
-            for suffix in [""].iter().chain(&COMPANIONS) {
-                if n == KEPT_ASIDE {
-                    let _ = fs::remove_file(aside(n, suffix));
-                } else {
-                    let _ = fs::rename(aside(n, suffix), aside(n + 1, suffix));
+        let mut last = KEPT_ASIDE;
+        while names().any(|suffix| fs::symlink_metadata(aside(last, suffix)).is_ok()) {
+            if is_database(&aside(last, "")) {
+                for suffix in names() {
+                    unless_missing(fs::remove_file(aside(last, suffix)))?;
                 }
+                break;
+            }
+            last = last.checked_add(1).ok_or(io::ErrorKind::StorageFull)?;
+        }
+        for n in (1..last).rev() {
+            for suffix in names() {
+                unless_missing(fs::rename(aside(n, suffix), aside(n + 1, suffix)))?;
             }
         }
         // The database last: without it, what is left beside it would be taken for that of the next one.
         for suffix in COMPANIONS.iter().chain(&[""]) {
-            match fs::rename(self.beside(suffix), aside(1, suffix)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+            unless_missing(fs::rename(self.beside(suffix), aside(1, suffix)))?;
         }
         drop(lock);
         Ok(())
@@ -176,6 +232,20 @@ fn create_file(path: &Path) -> io::Result<()> {
     file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
     drop(file);
     Ok(())
+}
+
+/// Whether the file begins as every SQLite database does. Not to be asked of one that is in use: see `prepare`.
+fn is_database(path: &Path) -> bool {
+    let mut found = [0; DATABASE.len()];
+    let read = os::private_options().read(true).open(path).and_then(|mut file| file.read_exact(&mut found));
+    read.is_ok() && found == *DATABASE
+}
+
+fn unless_missing(done: io::Result<()>) -> io::Result<()> {
+    match done {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
 }
 
 /// Locks the file at `path`, which is not waited for: whoever holds it does what we wanted to do.

@@ -23,19 +23,48 @@ pub(super) const VERSION: i32 = 1;
 /// The size of a page in bytes.
 pub(super) const PAGE: u64 = 4096;
 
-/// Every object of the schema, as SQLite keeps its text.
-const OBJECTS: [&str; 6] = [
-    "CREATE TABLE entry (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, size INTEGER NOT NULL, \
-     accessed_at INTEGER NOT NULL) STRICT",
-    "CREATE INDEX entry_accessed_at ON entry (accessed_at)",
-    "CREATE TABLE content (id INTEGER PRIMARY KEY, envelope BLOB NOT NULL) STRICT",
-    "CREATE TABLE total (id INTEGER PRIMARY KEY CHECK (id = 1), entries INTEGER NOT NULL, bytes INTEGER NOT NULL) STRICT",
-    "CREATE TRIGGER entry_added AFTER INSERT ON entry BEGIN \
-     UPDATE total SET entries = entries + 1, bytes = bytes + NEW.size; END",
-    "CREATE TRIGGER entry_removed AFTER DELETE ON entry BEGIN \
-     UPDATE total SET entries = entries - 1, bytes = bytes - OLD.size; \
-     DELETE FROM content WHERE id = OLD.id; END",
+/// Every object of the schema, as SQLite keeps it: its type, its name, the name of its table, its text.
+const OBJECTS: [[&str; 4]; 6] = [
+    [
+        "table",
+        "entry",
+        "entry",
+        "CREATE TABLE entry (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, size INTEGER NOT NULL, \
+         accessed_at INTEGER NOT NULL) STRICT",
+    ],
+    ["index", "entry_accessed_at", "entry", "CREATE INDEX entry_accessed_at ON entry (accessed_at)"],
+    [
+        "table",
+        "content",
+        "content",
+        "CREATE TABLE content (id INTEGER PRIMARY KEY, envelope BLOB NOT NULL) STRICT",
+    ],
+    [
+        "table",
+        "total",
+        "total",
+        "CREATE TABLE total (id INTEGER PRIMARY KEY CHECK (id = 1), entries INTEGER NOT NULL, bytes INTEGER NOT NULL) STRICT",
+    ],
+    [
+        "trigger",
+        "entry_added",
+        "entry",
+        "CREATE TRIGGER entry_added AFTER INSERT ON entry BEGIN \
+         UPDATE total SET entries = entries + 1, bytes = bytes + NEW.size; END",
+    ],
+    [
+        "trigger",
+        "entry_removed",
+        "entry",
+        "CREATE TRIGGER entry_removed AFTER DELETE ON entry BEGIN \
+         UPDATE total SET entries = entries - 1, bytes = bytes - OLD.size; \
+         DELETE FROM content WHERE id = OLD.id; END",
+    ],
 ];
+
+/// The tables that SQLite makes for itself, such as when somebody has it analyse a database.
+const INTERNAL: [&str; 5] =
+    ["sqlite_sequence", "sqlite_stat1", "sqlite_stat2", "sqlite_stat3", "sqlite_stat4"];
 
 /// Whose a database is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,12 +94,31 @@ pub(super) fn recognise(connection: &Transaction<'_>) -> Result<Origin, Fault> {
     if version != VERSION {
         return Ok(if version > VERSION { Origin::Newer } else { Origin::Older });
     }
-    let mut statement = connection.prepare(
-        "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY rowid",
-    )?;
-    let found = statement.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
+    let mut statement = connection
+        .prepare("SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_schema ORDER BY rowid")?;
+    let found = statement
+        .query_map([], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?]))?
+        .collect::<Result<Vec<[String; 4]>, _>>()?;
     // Statements run against tables that only look like ours could be made to do anything.
-    if found == OBJECTS { Ok(Origin::Ours) } else { Err(Fault::Damaged(Reason::Malformed)) }
+    if found.iter().filter(|object| !is_internal(object)).eq(&OBJECTS) {
+        Ok(Origin::Ours)
+    } else {
+        Err(Fault::Damaged(Reason::Malformed))
+    }
+}
+
+/// Whether SQLite made the object for itself. Its name does not say so: who writes into the schema can give any name.
+fn is_internal([kind, name, table, sql]: &[String; 4]) -> bool {
+    match kind.as_str() {
+        // What UNIQUE is kept by.
+        "index" => name == "sqlite_autoindex_entry_1" && table == "entry" && sql.is_empty(),
+        "table" => {
+            name == table
+                && INTERNAL.contains(&name.as_str())
+                && sql.strip_prefix("CREATE TABLE ").is_some_and(|sql| sql.starts_with(name.as_str()))
+        }
+        _ => false,
+    }
 }
 
 /// Makes an empty database, or one of an older version, one of this version. Whichever process comes second finds it
@@ -86,8 +134,8 @@ pub(super) fn create(connection: &mut Connection) -> Result<(), Fault> {
         Origin::Empty => {}
         Origin::Newer | Origin::Foreign => return Err(Fault::Disconnected(Reason::Unavailable)),
     }
-    for object in OBJECTS {
-        transaction.execute_batch(object)?;
+    for [_, _, _, sql] in OBJECTS {
+        transaction.execute_batch(sql)?;
     }
     transaction.execute_batch("INSERT INTO total VALUES (1, 0, 0);")?;
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;

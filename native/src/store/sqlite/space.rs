@@ -7,7 +7,7 @@ use warmstart_core::{
     reason::Reason,
 };
 
-use super::{fault::Fault, schema::PAGE};
+use super::{fault::Fault, place::Place, schema::PAGE};
 
 /// What the file of a database may be longer than its cap: the pages of its tables and indexes, of which the last of
 /// each is never full.
@@ -15,6 +15,9 @@ pub(super) const FILE_OVERHEAD: u64 = 64 << 10;
 
 /// How long the log may be at rest.
 pub(super) const WAL_LIMIT: u64 = 4 << 20;
+
+/// What a put leaves free, so that an entry can be removed and the database opened when nothing more can be stored.
+const RESERVE: u64 = 128 << 10;
 
 /// More pages than these (16 MiB) are given back all at once.
 const MANY_PAGES: u64 = 4096;
@@ -27,6 +30,8 @@ const RECOUNT: &str =
     "UPDATE total SET (entries, bytes) = (SELECT count(*), coalesce(sum(size), 0) FROM entry) WHERE id = 1";
 const EVICT: &str =
     "DELETE FROM entry WHERE id = (SELECT id FROM entry WHERE id <> ?1 ORDER BY accessed_at, id LIMIT 1)";
+
+const SWEEP: &str = "DELETE FROM content WHERE id NOT IN (SELECT id FROM entry)";
 
 /// No entry's id: SQLite numbers from 1.
 const NONE: i64 = 0;
@@ -54,7 +59,7 @@ pub(super) fn totals(connection: &Connection) -> Result<(u64, u64), Fault> {
 
 /// Evicts until an entry of `size` bytes fits; says how many went.
 pub(super) fn make_room(connection: &Connection, limits: Limits, size: u64) -> Result<u64, Fault> {
-    let mut evicted = 0;
+    let (mut evicted, mut swept) = (0, false);
     loop {
         let (entries, bytes) = totals(connection)?;
         let counted = !limits.exceeded_by(entries.saturating_add(1), bytes.saturating_add(size));
@@ -64,6 +69,11 @@ pub(super) fn make_room(connection: &Connection, limits: Limits, size: u64) -> R
         };
         if counted && on_disk {
             return Ok(evicted);
+        }
+        if counted && !swept && is_bloated(connection, bytes)? {
+            swept = true;
+            connection.prepare_cached(SWEEP)?.execute([])?;
+            continue;
         }
         if !evict(connection, NONE)? {
             if !counted {
@@ -92,9 +102,37 @@ pub(super) fn trim(connection: &Connection, limits: Limits, kept: i64) -> Result
     Ok(evicted)
 }
 
-/// Gives every unused page back to the file system.
-pub(super) fn give_back(connection: &Connection) -> Result<(), Fault> {
-    vacuum(connection, number(connection, "PRAGMA freelist_count")?)
+/// Gives unused pages back to the file system: every one, if the log can take as many where `free` bytes are left.
+/// Says whether some remain.
+pub(super) fn give_back(connection: &Connection, free: Option<u64>) -> Result<bool, Fault> {
+    let unused = number(connection, "PRAGMA freelist_count")?;
+    // For each page, another one and what points to it may be written.
+    let pages = free.map_or(unused, |free| unused.min(free / (4 * PAGE)));
+    vacuum(connection, pages)?;
+    Ok(pages < unused)
+}
+
+/// Refuses what would leave no room to move the log into the database: `size` bytes go into the log, and then the
+/// database grows to what it has come to in this transaction. `free` is what was left when that began.
+pub(super) fn check_free(
+    connection: &Connection,
+    place: &Place,
+    size: u64,
+    free: Option<u64>,
+) -> Result<(), Fault> {
+    let Some(free) = free else { return Ok(()) };
+    let pages = number(connection, "PRAGMA page_count")?;
+    let len = std::fs::metadata(place.path()).map_or(0, |metadata| metadata.len());
+    let growth = pages.saturating_mul(PAGE).saturating_sub(len);
+    // A page in the log has a header of 24 bytes.
+    let logged = size.saturating_add(size / 64);
+    let enough = growth.saturating_add(logged).saturating_add(RESERVE) <= free;
+    if enough { Ok(()) } else { Err(Fault::Refused(Reason::NoSpace)) }
+}
+
+/// How long the log may be where `free` bytes are left.
+pub(super) fn log_limit(free: Option<u64>) -> u64 {
+    free.map_or(WAL_LIMIT, |free| WAL_LIMIT.min(free / 4))
 }
 
 /// Removes every entry, and every page that they took.
@@ -144,6 +182,14 @@ impl<'a> Headers<'a> {
 
 fn evict(connection: &Connection, kept: i64) -> Result<bool, Fault> {
     Ok(connection.prepare_cached(EVICT)?.execute([kept])? > 0)
+}
+
+/// Whether the pages in use are so many more than `bytes` explain that there must be envelopes without an entry: no
+/// other transaction than a damaged database's leaves any. An entry takes at most twice what it counts, if each is
+/// a little longer than half a page.
+fn is_bloated(connection: &Connection, bytes: u64) -> Result<bool, Fault> {
+    let explained = bytes.saturating_mul(5) / 2;
+    Ok(!pages_fit(connection, 0, explained.saturating_add(FILE_OVERHEAD))?)
 }
 
 /// Whether the pages in use, and those that `size` more bytes will certainly need, are at most `max` bytes.
