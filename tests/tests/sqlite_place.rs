@@ -7,6 +7,7 @@ use std::{
     os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink},
     path::{Path, PathBuf},
     process::Command,
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use warmstart::{
@@ -19,6 +20,13 @@ use warmstart_tests::{
 };
 
 const STRANGER: u32 = 54_321;
+
+/// For tests that start a process or count free space: between fork and exec, a child of another test keeps open, and so
+/// on the medium, what was removed here.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn refused(path: &Path) -> OpenError {
     SqliteStore::open(path, SqliteOptions::default()).expect_err("it was opened")
@@ -124,6 +132,7 @@ fn what_a_stranger_owns_is_never_read() {
 /// In a process of its own, because a umask is a whole process's. It dies, so that the log is still there.
 #[test]
 fn what_is_made_is_for_its_owner_alone_whatever_the_umask() {
+    let _alone = alone();
     for umask in ["000", "777"] {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("cache.db");
@@ -170,6 +179,7 @@ fn where_nothing_can_be_made_everything_is_a_miss() {
 
 #[test]
 fn a_read_only_medium_serves_hits_without_a_trace() {
+    let _alone = alone();
     for with_log in [false, true] {
         let directory = tempfile::tempdir().unwrap();
         let (source, target) = (directory.path().join("source ?#%20"), directory.path().join("target %?#"));
@@ -207,6 +217,7 @@ fn a_read_only_medium_serves_hits_without_a_trace() {
 
 #[test]
 fn a_full_disk_costs_no_artifact_and_is_counted() {
+    let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let Some(_mount) = Mount::memory(&directory.path().join("small"), 1 << 20) else { return };
     let path = directory.path().join("small/cache.db");
@@ -243,6 +254,7 @@ fn fill(ballast: &Path) {
 /// There is not even room for the index of the log.
 #[test]
 fn a_database_on_a_full_disk_serves_hits() {
+    let _alone = alone();
     for with_log in [false, true] {
         let directory = tempfile::tempdir().unwrap();
         let Some(_mount) = Mount::memory(&directory.path().join("small"), 1 << 20) else { return };
@@ -276,6 +288,7 @@ fn a_database_on_a_full_disk_serves_hits() {
 
 #[test]
 fn a_disk_that_was_full_is_used_once_there_is_room() {
+    let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let Some(_mount) = Mount::memory(&directory.path().join("small"), 1 << 20) else { return };
     let path = directory.path().join("small/cache.db");
@@ -293,6 +306,7 @@ fn a_disk_that_was_full_is_used_once_there_is_room() {
 /// As the file store does: what is removed makes room at once.
 #[test]
 fn a_full_medium_is_emptied_by_remove_and_by_clear() {
+    let _alone = alone();
     for (size, len) in [(1 << 20, 60_000), (2 << 20, 700_000), (1 << 20, 2000)] {
         let directory = tempfile::tempdir().unwrap();
         let Some(_mount) = Mount::memory(&directory.path().join("small"), size) else { return };
@@ -330,6 +344,7 @@ fn a_full_medium_is_emptied_by_remove_and_by_clear() {
 /// Somebody else has taken all there was: nothing can be written, but clear asks for removal alone.
 #[test]
 fn clear_makes_room_where_nothing_can_be_written() {
+    let _alone = alone();
     for reopened in [false, true] {
         let directory = tempfile::tempdir().unwrap();
         let Some(_mount) = Mount::memory(&directory.path().join("small"), 1 << 20) else { return };
@@ -354,6 +369,7 @@ fn clear_makes_room_where_nothing_can_be_written() {
 /// To cut the file, what lies behind the removed entry must move, by way of the log.
 #[test]
 fn more_than_the_free_space_is_given_back_piece_by_piece() {
+    let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let Some(_mount) = Mount::memory(&directory.path().join("small"), 1 << 20) else { return };
     let path = directory.path().join("small/cache.db");
