@@ -33,6 +33,7 @@ mod probe;
 mod scan;
 mod snapshot;
 mod stat;
+mod told;
 
 pub use compiler::Compiler;
 pub use error::{CompileError, LoadError};
