@@ -91,24 +91,34 @@ fn put(plan: &Plan, medium: &Medium, name: &str, size: usize, durable: bool, bou
     // One artifact under ever new keys, as the floor writes the bytes of one entry under ever new names.
     let artifact = artifact(b"any", 1, size);
     let entry = envelope::encode(&0u64.to_le_bytes(), &artifact)?.to_vec();
-    let mut stored = 0;
-    let compared = plan.compare_with(
-        |call| store.put(&call.to_le_bytes(), &artifact).expect("there is room"),
-        |call| write_and_rename(&floor, call, &entry, durable).expect("there is room"),
-        |calls| {
-            stored += calls as usize * size;
-            if stored >= PUT_BYTES {
-                stored = 0;
-                store.clear().expect("the store can be cleared");
-                for entry in fs::read_dir(&floor_entries).expect("it is a directory").flatten() {
-                    fs::remove_file(entry.path()).expect("it can be removed");
+    let empty = || {
+        store.clear().expect("the store can be cleared");
+        for entry in fs::read_dir(&floor_entries).expect("it is a directory").flatten() {
+            fs::remove_file(entry.path()).expect("it can be removed");
+        }
+    };
+    let against = |bytes: &[u8]| {
+        empty();
+        let mut stored = 0;
+        plan.compare_with(
+            |call| store.put(&call.to_le_bytes(), &artifact).expect("there is room"),
+            |call| write_and_rename(&floor, call, bytes, durable).expect("there is room"),
+            |calls| {
+                stored += calls as usize * size;
+                if stored >= PUT_BYTES {
+                    stored = 0;
+                    empty();
                 }
-            }
-        },
-    );
+            },
+        )
+    };
+    let mut rows = against(&entry).rows(name, "floor", bound).map(|row| row.on(medium.name)).to_vec();
+    // What the header costs as well: the least that keeps the payload, and proves nothing about it.
+    let without_header = (against(artifact.payload()).ratio(), "ratio");
+    rows.push(Row::note(format!("{name}/payload_alone"), without_header, "floor").on(medium.name));
     fs::remove_dir_all(&root)?;
     fs::remove_dir_all(&floor)?;
-    Ok(compared.rows(name, "floor", bound).map(|row| row.on(medium.name)).to_vec())
+    Ok(rows)
 }
 
 /// The floor of a put: checksum, create, write, rename into place; with fsync of file and directory if durable. The bytes
