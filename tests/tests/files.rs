@@ -1,4 +1,4 @@
-//! The file store passes the conformance suite, alone and behind memory.
+//! The file store passes the conformance suite.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::{fs, path::PathBuf, sync::Arc};

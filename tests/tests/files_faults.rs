@@ -1,4 +1,4 @@
-//! The file store on media and paths that are not as they should be.
+//! The file store on media that fail, and under the hands of others.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 #![cfg(unix)]
 

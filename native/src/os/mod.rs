@@ -1,6 +1,7 @@
 //! The one seam between the file store and the operating system.
 //!
-//! [`Disk`] is everything that the file store asks of a file system. [`LocalDisk`] asks the real one; a test puts a
+//! [`Disk`] is what the file store asks of a file system to find, keep and account for entries; only the signs of life in
+//! `tmp/` and the locks of builds are asked for directly. [`LocalDisk`] asks the real one; a test puts a
 //! disk of its own in between, which fails when it is told to.
 
 mod local;

@@ -22,7 +22,7 @@ use warmstart_core::{
 use super::layout::Layout;
 use crate::{
     clock::Clock,
-    os::{Disk, FileFacts, FileKind, reason_of, retry_sharing},
+    os::{Disk, FileKind, reason_of, retry_sharing},
 };
 
 /// A journal this long, in bytes, is loaded, and made anew if it is worth it, even by one who only reads entries.
@@ -96,7 +96,7 @@ impl Ledger {
     /// Whether the journal can be used: `Err(ReadOnly)` on a read-only medium, `Err(NewerVersion)` if a newer version
     /// of warmstart keeps this directory.
     pub(super) fn probe(&self) -> Result<(), Reason> {
-        let (log, _) = self.open_log()?;
+        let log = self.open_log()?;
         let head = self.disk.read_log(&log, 0..journal::HEADER_LEN as u64);
         match journal::check_header(&head.map_err(|error| reason_of(&error))?) {
             Err(Reason::NewerVersion) => Err(Reason::NewerVersion),
@@ -140,7 +140,7 @@ impl Ledger {
                 Some(log) => log,
                 None => {
                     (state.accounts, state.replayed) = (None, 0);
-                    self.open_log()?.0
+                    self.open_log()?
                 }
             };
             if let Err(error) = self.disk.lock(&log, patience) {
@@ -173,7 +173,7 @@ impl Ledger {
     }
 
     /// Opens the journal, and replaces what is there if it is not a file of ours.
-    fn open_log(&self) -> Result<(File, FileFacts), Reason> {
+    fn open_log(&self) -> Result<File, Reason> {
         let path = self.layout.journal();
         for _ in 0..ATTEMPTS {
             match self.disk.facts(path) {
@@ -188,7 +188,7 @@ impl Ledger {
             let log = retry_sharing(&*self.disk, || self.disk.open_log(path));
             let log = log.map_err(|error| reason_of_write(&error))?;
             match self.disk.facts(path) {
-                Ok(facts) if facts.is_readable() => return Ok((log, facts)),
+                Ok(facts) if facts.is_readable() => return Ok(log),
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(reason_of_write(&error)),
