@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! header   0  magic     89 57 53 4A 0D 0A 1A 0A  ("\x89WSJ\r\n\x1A\n")
-//!          8  version   u16  1
+//!          8  version   u16  2
 //!         10  reserved  zeros to 64
 //! record   0  checksum  u32  low half of XXH3-64 of bytes 4..64
 //!          4  kind      u8   1 stored, 2 used, 3 removed
@@ -16,7 +16,13 @@
 //!         16  time      u64  milliseconds since 1970 UTC; informs, never decides
 //!         24  name      32 bytes
 //!         56  reserved  zeros to 64
+//! sketch   0  checksum  as in a record
+//!          4  kind      u8   4
+//!          5  reserved  zeros to 8
+//!          8  sketch    56 bytes: that of the recipe of the entry which the record before it is about
 //! ```
+//!
+//! Sketches are there so that a miss can be [explained](crate::sketch) without reading every entry.
 
 use core::hash::BuildHasher;
 
@@ -27,6 +33,7 @@ use crate::{
     key::Key,
     lru::{Limits, Lru},
     reason::Reason,
+    sketch::Sketch,
 };
 
 /// The length of the header in bytes.
@@ -36,7 +43,10 @@ pub const HEADER_LEN: usize = 64;
 pub const RECORD_LEN: usize = 64;
 
 const MAGIC: [u8; 8] = *b"\x89WSJ\r\n\x1a\n";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
+
+/// The kind of what is no record, but a sketch.
+const SKETCH: u8 = 4;
 
 /// Fewer records than this are never worth compacting.
 const COMPACT_FLOOR: u64 = 1024;
@@ -131,6 +141,49 @@ impl Record {
     }
 }
 
+/// The bytes of a sketch, to be written behind the record of the entry that it is of.
+#[must_use]
+pub fn encode_sketch(sketch: &Sketch) -> [u8; RECORD_LEN] {
+    let mut bytes = [0; RECORD_LEN];
+    bytes[4] = SKETCH;
+    bytes[8..].copy_from_slice(&sketch.to_bytes());
+    let sum = checksum(&bytes);
+    bytes[..4].copy_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+fn decode_sketch(bytes: &[u8; RECORD_LEN]) -> Result<Sketch, Reason> {
+    if u32_at(bytes, 0) != Some(checksum(bytes)) {
+        return Err(Reason::ChecksumMismatch);
+    }
+    array(bytes, 8).map(|sketch| Sketch::from_bytes(&sketch)).ok_or(Reason::Malformed)
+}
+
+/// The sketches in a journal, each with the name of its entry, in the order in which they were written. An entry may have
+/// gone since, or have been stored again.
+///
+/// What is damaged is passed over, and so are the header and a part of a record at the end.
+///
+/// ```
+/// use warmstart_core::{journal::{self, Event, Record}, key::{Key, KeyFields}, sketch::Sketch};
+///
+/// let name = Key::digest(b"a");
+/// let sketch = Sketch::of(&KeyFields::new("example", 1).number("n", 1).recipe());
+/// let mut journal = journal::header().to_vec();
+/// journal.extend_from_slice(&Record { name, event: Event::Stored { size: 1 }, unix_ms: 0 }.encode());
+/// journal.extend_from_slice(&journal::encode_sketch(&sketch));
+/// assert!(journal::sketches(&journal).eq([(name, sketch)]));
+/// ```
+pub fn sketches(journal: &[u8]) -> impl Iterator<Item = (Key, Sketch)> {
+    let (records, _) = journal.as_chunks::<RECORD_LEN>();
+    records.windows(2).filter_map(|pair| {
+        if pair[1][4] != SKETCH || pair[0][4] == SKETCH {
+            return None;
+        }
+        Some((Record::decode(&pair[0]).ok()?.name, decode_sketch(&pair[1]).ok()?))
+    })
+}
+
 /// The low half of XXH3-64 of everything behind the checksum.
 fn checksum(bytes: &[u8; RECORD_LEN]) -> u32 {
     (xxh3_64(&bytes[4..]) & 0xffff_ffff) as u32
@@ -151,8 +204,20 @@ fn checksum(bytes: &[u8; RECORD_LEN]) -> u32 {
 /// ```
 #[derive(Debug)]
 pub struct Accounts<S> {
-    lru: Lru<Key, (), S>,
+    /// With the time of the last use.
+    lru: Lru<Key, u64, S>,
     records: u64,
+}
+
+/// What is known about one entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// The entry's name.
+    pub name: Key,
+    /// Bytes of the entry.
+    pub size: u64,
+    /// When it was last stored or used, in milliseconds since 1970 UTC.
+    pub used_unix_ms: u64,
 }
 
 impl<S: BuildHasher> Accounts<S> {
@@ -172,7 +237,12 @@ impl<S: BuildHasher> Accounts<S> {
             self.lru.reserve(records.len());
         }
         for record in records {
-            self.apply(&Record::decode(record)?);
+            if record[4] == SKETCH {
+                decode_sketch(record)?;
+                self.records += 1;
+            } else {
+                self.apply(&Record::decode(record)?);
+            }
         }
         if rest.is_empty() { Ok(()) } else { Err(Reason::Truncated) }
     }
@@ -182,15 +252,22 @@ impl<S: BuildHasher> Accounts<S> {
         self.records += 1;
         match record.event {
             Event::Stored { size } => {
-                self.lru.insert(record.name, (), size);
+                self.lru.insert(record.name, record.unix_ms, size);
             }
             Event::Used => {
-                self.lru.touch(&record.name);
+                if let Some(size) = self.size_of(&record.name) {
+                    self.lru.insert(record.name, record.unix_ms, size);
+                }
             }
             Event::Removed => {
                 self.lru.remove(&record.name);
             }
         }
+    }
+
+    /// Counts a sketch that was written.
+    pub fn apply_sketch(&mut self) {
+        self.records += 1;
     }
 
     /// Whether something has to go before `size` bytes can be stored under `name`, while `reserved` bytes are in use
@@ -237,12 +314,12 @@ impl<S: BuildHasher> Accounts<S> {
     /// which is in proportion to the entries, is spread over at least as many records.
     #[must_use]
     pub fn should_compact(&self) -> bool {
-        self.records > COMPACT_FLOOR + 4 * self.len() as u64
+        self.records > COMPACT_FLOOR + 6 * self.len() as u64
     }
 
-    /// Every entry with its size, the one longest unused first.
-    pub fn iter(&self) -> impl Iterator<Item = (Key, u64)> {
-        self.lru.iter().map(|(name, _, size)| (*name, size))
+    /// Every entry, the one longest unused first.
+    pub fn iter(&self) -> impl Iterator<Item = Account> {
+        self.lru.iter().map(|(name, unix_ms, size)| Account { name: *name, size, used_unix_ms: *unix_ms })
     }
 }
 
@@ -289,7 +366,7 @@ mod tests {
         assert_eq!(check_header(&header()), Ok(()));
         assert_eq!(check_header(&header()[..63]), Err(Reason::Truncated));
         let mut newer = header();
-        newer[8] = 2;
+        newer[8] = 3;
         assert_eq!(check_header(&newer), Err(Reason::NewerVersion));
         assert_eq!(check_header(&[0; 64]), Err(Reason::Foreign));
     }

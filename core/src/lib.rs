@@ -3,13 +3,14 @@
 //! | module | holds |
 //! |---|---|
 //! | [`key`] | 32-byte keys derived from labelled fields |
-//! | [`recipe`] | what a key was made of, kept beside the artifact so that a miss can be explained |
+//! | [`recipe`], [`sketch`] | what a key was made of, kept beside the artifact so that a miss can be explained |
+//! | [`miss`] | the last miss, as it is kept with a store |
 //! | [`artifact`], [`metadata`] | what is cached: a payload, and what is known about it |
 //! | [`envelope`] | the bytes of a stored artifact |
 //! | [`lru`] | which entry goes when the cap is reached |
 //! | [`journal`] | the bytes of the shared accounting of a cache directory |
 //! | [`flight`] | who builds and who waits, without deadlock |
-//! | [`reason`], [`statistics`] | why something missed or was refused, and how often |
+//! | [`reason`], [`statistics`], [`tally`] | why something missed or was refused, how often, and how that is kept |
 //!
 //! Nothing here reads a clock, draws a random number or touches a file: time, sizes and randomness are
 //! arguments. That is what lets the same decisions run in a native process, in a browser and under a fuzzer.
@@ -39,8 +40,11 @@ pub mod journal;
 pub mod key;
 pub mod lru;
 pub mod metadata;
+pub mod miss;
 pub mod reason;
 pub mod recipe;
+pub mod sketch;
 pub mod statistics;
+pub mod tally;
 
 mod bytes;

@@ -10,8 +10,9 @@ pub const MAX_TEXT: usize = 256;
 /// Labels, short digests and short values of the fields of a key.
 ///
 /// See [`KeyFields::recipe`](crate::key::KeyFields::recipe) for how one is made, and
-/// [`changes_to`](Self::changes_to) for what it is good for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// [`changes_to`](Self::changes_to) for what it is good for. With serde, in a format for people, a digest is 16
+/// hexadecimal digits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recipe {
     domain: String,
     schema: u32,
@@ -22,12 +23,13 @@ pub struct Recipe {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecipeField {
     label: String,
+    #[serde(with = "digest")]
     digest: [u8; 8],
     text: Option<String>,
 }
 
 /// A label under which two recipes differ.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FieldChange {
     /// The label of the field.
     pub label: String,
@@ -60,9 +62,31 @@ impl Recipe {
         &self.fields
     }
 
+    /// How much `other` differs: for each label 2, or 1 where the values differ and look the same all the same, as the
+    /// digest of a source does that is noted by its name.
+    ///
+    /// ```
+    /// use warmstart_core::key::KeyFields;
+    ///
+    /// let of = |digest: u8, name: &'static str| {
+    ///     KeyFields::new("cpu", 1).digest("source", [digest; 32].to_vec(), name).recipe()
+    /// };
+    /// assert_eq!(of(1, "softmax").distance_to(&of(2, "softmax")), 1);
+    /// assert_eq!(of(1, "softmax").distance_to(&of(2, "layer norm")), 2);
+    /// ```
+    #[must_use]
+    pub fn distance_to(&self, other: &Self) -> u64 {
+        let fields = self.differing(other).into_iter().map(|pair| match pair {
+            (Some(old), Some(new)) if old.looks_like(new) => 1,
+            _ => 2,
+        });
+        fields.sum::<u64>() + 2 * u64::from(self.schema != other.schema)
+    }
+
     /// The labels under which `newer` differs from this recipe, each with its old and its new value.
     ///
-    /// Fields of one label are paired in order. A schema that differs is reported under the label `schema`.
+    /// Fields of one label are paired in order. A schema that differs is reported under the label `schema`. Values that
+    /// look the same are shown with their short digests.
     #[must_use]
     pub fn changes_to(&self, newer: &Self) -> Vec<FieldChange> {
         let mut changes = Vec::new();
@@ -73,27 +97,34 @@ impl Recipe {
                 new: Some(alloc::format!("{}", newer.schema)),
             });
         }
-        let mut unpaired: Vec<&RecipeField> = newer.fields.iter().collect();
-        for old in &self.fields {
-            let Some(place) = unpaired.iter().position(|new| new.label == old.label) else {
-                changes.push(FieldChange { label: old.label.clone(), old: Some(old.shown()), new: None });
-                continue;
+        changes.extend(self.differing(newer).into_iter().map(|(old, new)| {
+            let field = old.or(new);
+            let show = |field: &RecipeField| {
+                let looks_same = old.zip(new).is_some_and(|(old, new)| old.looks_like(new));
+                if looks_same { field.shown_with_digest() } else { field.shown() }
             };
-            let new = unpaired.remove(place);
-            if new.digest != old.digest {
-                changes.push(FieldChange {
-                    label: old.label.clone(),
-                    old: Some(old.shown()),
-                    new: Some(new.shown()),
-                });
+            FieldChange {
+                label: field.map(|field| field.label.clone()).unwrap_or_default(),
+                old: old.map(show),
+                new: new.map(show),
             }
-        }
-        changes.extend(unpaired.iter().map(|new| FieldChange {
-            label: new.label.clone(),
-            old: None,
-            new: Some(new.shown()),
         }));
         changes
+    }
+
+    /// The fields that differ: those of this recipe, each with its partner, and then those that only `newer` has.
+    fn differing<'a>(&'a self, newer: &'a Self) -> Vec<(Option<&'a RecipeField>, Option<&'a RecipeField>)> {
+        let mut unpaired: Vec<&RecipeField> = newer.fields.iter().collect();
+        let mut differing = Vec::new();
+        for old in &self.fields {
+            let partner = unpaired.iter().position(|new| new.label == old.label);
+            let new = partner.map(|place| unpaired.remove(place));
+            if new.is_none_or(|new| new.digest != old.digest) {
+                differing.push((Some(old), new));
+            }
+        }
+        differing.extend(unpaired.into_iter().map(|new| (None, Some(new))));
+        differing
     }
 }
 
@@ -122,12 +153,51 @@ impl RecipeField {
         self.text.as_deref()
     }
 
+    fn looks_like(&self, other: &Self) -> bool {
+        self.text.is_some() && self.text == other.text
+    }
+
+    fn shown_with_digest(&self) -> String {
+        let digest = u64::from_le_bytes(self.digest).swap_bytes();
+        match &self.text {
+            Some(text) => alloc::format!("{text} ({digest:016x})"),
+            None => alloc::format!("{digest:016x}"),
+        }
+    }
+
     /// The text of the value where it tells the value apart, else its short digest in hexadecimal.
     fn shown(&self) -> String {
         match &self.text {
             Some(text) => text.clone(),
-            None => self.digest.iter().map(|byte| alloc::format!("{byte:02x}")).collect(),
+            None => self.shown_with_digest(),
         }
+    }
+}
+
+/// A short digest as text where a person may read it, else as its bytes.
+mod digest {
+    use alloc::string::String;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(digest: &[u8; 8], serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            serializer.collect_str(&format_args!("{:016x}", u64::from_le_bytes(*digest).swap_bytes()))
+        } else {
+            digest.serialize(serializer)
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 8], D::Error> {
+        if !deserializer.is_human_readable() {
+            return <[u8; 8]>::deserialize(deserializer);
+        }
+        let text = String::deserialize(deserializer)?;
+        let is_digest = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let number = u64::from_str_radix(&text, 16).ok().filter(|_| is_digest);
+        number
+            .map(|number| number.swap_bytes().to_le_bytes())
+            .ok_or_else(|| D::Error::custom("a digest is 16 hexadecimal digits"))
     }
 }
 
@@ -182,6 +252,18 @@ mod tests {
         let old = KeyFields::new("d", 1).text("h", "a").text("h", "b").recipe();
         let new = KeyFields::new("d", 1).text("h", "a").text("h", "c").recipe();
         assert_eq!(old.changes_to(&new), [change("h", Some("b"), Some("c"))]);
+    }
+
+    #[test]
+    fn values_that_look_the_same_are_told_apart_by_their_digests() {
+        let of =
+            |digest: u8| KeyFields::new("d", 1).digest("source", [digest; 32].to_vec(), "softmax").recipe();
+        let [change] = &of(1).changes_to(&of(2))[..] else { panic!("one field differs") };
+        let (old, new) = (change.old.as_deref().unwrap(), change.new.as_deref().unwrap());
+        assert_ne!(old, new);
+        for value in [old, new] {
+            assert!(value.starts_with("softmax (") && value.len() == "softmax ()".len() + 16, "{value}");
+        }
     }
 
     #[test]

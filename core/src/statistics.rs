@@ -1,5 +1,6 @@
 //! Numbers to watch: a snapshot of what a cache did.
 
+use alloc::{format, string::String};
 use core::fmt;
 
 use crate::reason::Reason;
@@ -35,6 +36,19 @@ impl ReasonCounts {
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().fold(0, |sum, n| sum.saturating_add(*n))
+    }
+
+    /// Adds other counts.
+    pub fn merge(&mut self, other: &Self) {
+        other.iter().for_each(|(reason, n)| self.add(reason, n));
+    }
+
+    /// What was counted since these counts were `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut counts = Self::default();
+        self.iter().for_each(|(reason, n)| counts.add(reason, n.saturating_sub(earlier.of(reason))));
+        counts
     }
 
     /// The reasons that occurred, with their counts.
@@ -94,3 +108,61 @@ pub struct Statistics {
     /// Nanoseconds that building took when the artifacts that hit were made: what the hits saved.
     pub saved_nanos: u64,
 }
+
+/// The counters that are no counts of reasons, by the names that they are kept under.
+macro_rules! counters {
+    ($($name:ident),*) => {
+        impl Statistics {
+            /// Adds what was counted elsewhere or since. What would overflow stays at [`u64::MAX`].
+            pub fn add(&mut self, counted: &Self) {
+                $(self.$name = self.$name.saturating_add(counted.$name);)*
+                self.misses.merge(&counted.misses);
+                self.refusals.merge(&counted.refusals);
+            }
+
+            /// What was counted since the statistics were `earlier`.
+            ///
+            /// ```
+            /// use warmstart_core::statistics::Statistics;
+            ///
+            /// let mut now = Statistics::default();
+            /// now.hits = 5;
+            /// let mut earlier = Statistics::default();
+            /// earlier.hits = 3;
+            /// assert_eq!(now.since(&earlier).hits, 2);
+            /// ```
+            #[must_use]
+            pub fn since(&self, earlier: &Self) -> Self {
+                Self {
+                    $($name: self.$name.saturating_sub(earlier.$name),)*
+                    misses: self.misses.since(&earlier.misses),
+                    refusals: self.refusals.since(&earlier.refusals),
+                }
+            }
+
+            /// Calls `visit` with every counter and its name. Reasons that did not occur are left out.
+            pub(crate) fn each(&self, visit: &mut dyn FnMut(String, u64)) {
+                $(visit(String::from(stringify!($name)), self.$name);)*
+                for (kind, counts) in [(MISSES, &self.misses), (REFUSALS, &self.refusals)] {
+                    counts.iter().for_each(|(reason, n)| visit(format!("{kind}{}", reason.as_str()), n));
+                }
+            }
+
+            /// Statistics of which `count` gives each counter by its name.
+            pub(crate) fn from_counters(count: &mut dyn FnMut(&str) -> u64) -> Self {
+                let mut statistics = Self { $($name: count(stringify!($name)),)* ..Self::default() };
+                for reason in Reason::ALL {
+                    statistics.misses.add(*reason, count(&format!("{MISSES}{}", reason.as_str())));
+                    statistics.refusals.add(*reason, count(&format!("{REFUSALS}{}", reason.as_str())));
+                }
+                statistics
+            }
+        }
+    };
+}
+
+/// How the names of the counts of reasons begin.
+const MISSES: &str = "misses.";
+const REFUSALS: &str = "refusals.";
+
+counters!(hits, builds, shared, bytes_read, bytes_written, evictions, build_nanos, saved_nanos);

@@ -1,18 +1,24 @@
 //! The memory store: artifacts by reference, nothing serialised.
 
-use std::sync::{
-    Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    ops::ControlFlow,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use foldhash::fast::RandomState;
 use warmstart_core::{
     artifact::Artifact,
+    key::Key,
     lru::{Limits, Lru},
     reason::Reason,
+    recipe::Recipe,
+    sketch::Sketch,
 };
 
-use super::{Lookup, Store, Stored};
+use super::{Content, Entry, Kept, Lookup, Pruned, Report, Store, Stored, nearest::nearest};
 
 /// Keeps artifacts in memory, shared with whoever looks them up. A hit allocates nothing.
 ///
@@ -31,15 +37,28 @@ use super::{Lookup, Store, Stored};
 /// ```
 #[derive(Debug)]
 pub struct MemoryStore {
-    lru: Mutex<Lru<Box<[u8]>, Artifact, RandomState>>,
+    lru: Mutex<Entries>,
+    kept: Mutex<Kept>,
     closed: AtomicBool,
+}
+
+type Entries = Lru<Box<[u8]>, Held, RandomState>;
+
+#[derive(Debug)]
+struct Held {
+    artifact: Artifact,
+    sketch: Option<Sketch>,
 }
 
 impl MemoryStore {
     /// An empty store.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        Self { lru: Mutex::new(Lru::new(limits, RandomState::default())), closed: AtomicBool::new(false) }
+        Self {
+            lru: Mutex::new(Lru::new(limits, RandomState::default())),
+            kept: Mutex::default(),
+            closed: AtomicBool::new(false),
+        }
     }
 
     /// The bytes that all entries count, added up.
@@ -53,12 +72,12 @@ impl MemoryStore {
     /// ```
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
-        self.entries().total_bytes()
+        self.held().total_bytes()
     }
 
     /// The policy is whole between any two of its calls, and none of them runs foreign code but `Drop` of what was
     /// handed out of it: a panic elsewhere while the lock was held leaves nothing half done.
-    fn entries(&self) -> MutexGuard<'_, Lru<Box<[u8]>, Artifact, RandomState>> {
+    fn held(&self) -> MutexGuard<'_, Entries> {
         self.lru.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -71,9 +90,9 @@ impl Store for MemoryStore {
     fn get(&self, key: &[u8]) -> Lookup {
         match self.check_open() {
             Ok(()) => self
-                .entries()
+                .held()
                 .get(key)
-                .map_or(Lookup::Miss(Reason::Absent), |found| Lookup::Hit(found.clone())),
+                .map_or(Lookup::Miss(Reason::Absent), |found| Lookup::Hit(found.artifact.clone())),
             Err(reason) => Lookup::Miss(reason),
         }
     }
@@ -81,14 +100,15 @@ impl Store for MemoryStore {
     fn put(&self, key: &[u8], artifact: &Artifact) -> Result<Stored, Reason> {
         self.check_open()?;
         let size = (key.len() + artifact.payload().len() + artifact.encoded_metadata().len()) as u64;
+        let sketch = Sketch::of_metadata(artifact.encoded_metadata());
         let mut gone = Vec::new();
-        let mut entries = self.entries();
+        let mut entries = self.held();
         entries.limits().admit(size)?;
         entries.touch(key);
         while !entries.fits(key, size) {
             gone.push(entries.pop_oldest());
         }
-        let replaced = entries.insert(key.into(), artifact.clone(), size);
+        let replaced = entries.insert(key.into(), Held { artifact: artifact.clone(), sketch }, size);
         // What is dropped here may be megabytes: not while others wait for the lock.
         drop(entries);
         drop(replaced);
@@ -97,28 +117,85 @@ impl Store for MemoryStore {
 
     fn remove(&self, key: &[u8]) -> Result<bool, Reason> {
         self.check_open()?;
-        let removed = self.entries().remove(key);
+        let removed = self.held().remove(key);
         Ok(removed.is_some())
     }
 
     fn contains(&self, key: &[u8]) -> Result<bool, Reason> {
         self.check_open()?;
-        Ok(self.entries().peek(key).is_some())
+        Ok(self.held().peek(key).is_some())
     }
 
     fn len(&self) -> Result<u64, Reason> {
         self.check_open()?;
-        Ok(self.entries().len() as u64)
+        Ok(self.held().len() as u64)
+    }
+
+    fn entries(&self, visit: &mut dyn FnMut(Entry) -> ControlFlow<()>) -> Result<(), Reason> {
+        self.check_open()?;
+        // By reference, and then without the lock: `visit` may call the store.
+        let held: Vec<_> =
+            self.held().iter().map(|(key, held, size)| (key.clone(), held.artifact.clone(), size)).collect();
+        for (key, artifact, size) in held {
+            if visit(describe(&key, &artifact, size)).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn nearest(&self, recipe: &Recipe) -> Result<Option<Entry>, Reason> {
+        self.check_open()?;
+        let held = self.held();
+        let propose = |proposals: &mut warmstart_core::sketch::Nearest<Box<[u8]>>| {
+            for (key, held, _) in held.iter() {
+                if let Some(sketch) = &held.sketch {
+                    proposals.offer_with(sketch, || key.clone());
+                }
+            }
+        };
+        let look =
+            |key: &Box<[u8]>| held.peek(&**key).map(|(held, size)| describe(key, &held.artifact, size));
+        Ok(nearest(recipe, propose, look))
+    }
+
+    fn prune(&self, limits: Limits) -> Result<Pruned, Reason> {
+        self.check_open()?;
+        let (mut pruned, mut gone) = (Pruned::default(), Vec::new());
+        let mut held = self.held();
+        while limits.exceeded_by(held.len() as u64, held.total_bytes()) {
+            let Some((_, entry, size)) = held.pop_oldest() else { break };
+            pruned.entries += 1;
+            pruned.bytes += size;
+            gone.push(entry);
+        }
+        drop(held);
+        Ok(pruned)
+    }
+
+    fn report(&self, report: &Report) -> Result<(), Reason> {
+        self.check_open()?;
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.tally.add(&report.counted);
+        if let Some(miss) = &report.last_miss {
+            kept.last_miss = Some(miss.clone());
+        }
+        Ok(())
+    }
+
+    fn kept(&self) -> Result<Kept, Reason> {
+        self.check_open()?;
+        Ok(self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
     fn clear(&self) -> Result<(), Reason> {
         self.check_open()?;
-        self.entries().clear();
+        self.held().clear();
         Ok(())
     }
 
     fn touch(&self, keys: &[&[u8]]) {
-        let mut entries = self.entries();
+        let mut entries = self.held();
         for key in keys {
             entries.touch(*key);
         }
@@ -126,8 +203,19 @@ impl Store for MemoryStore {
 
     fn close(&self) -> Result<(), Reason> {
         if !self.closed.swap(true, Ordering::Relaxed) {
-            self.entries().clear();
+            self.held().clear();
         }
         Ok(())
     }
+}
+
+fn describe(key: &[u8], artifact: &Artifact, size: u64) -> Entry {
+    let content = artifact.metadata().map(|metadata| Content {
+        key: key.to_vec(),
+        metadata,
+        payload_len: artifact.payload().len() as u64,
+        provenance: artifact.provenance(),
+        is_sealed: false,
+    });
+    Entry { name: Key::digest(key), size, used_unix_ms: 0, content }
 }

@@ -10,26 +10,31 @@
 //! All of them pass one conformance suite, which tests/ of the repository holds.
 
 mod files;
+mod inspect;
 mod memory;
+mod nearest;
 mod recency;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod tiered;
 
 pub use files::{FileOptions, FileStore};
+pub use inspect::{Content, Entry, Kept, Proof, Pruned, Report};
 pub use memory::MemoryStore;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteOptions, SqliteStore};
 pub use tiered::TieredStore;
 
-use std::{fmt::Debug, path::Path, sync::Arc};
+use std::{fmt::Debug, ops::ControlFlow, path::Path, sync::Arc};
 
-use warmstart_core::{artifact::Artifact, reason::Reason};
+use warmstart_core::{artifact::Artifact, lru::Limits, reason::Reason, recipe::Recipe};
 
 /// The storage seam: what every store does.
 ///
 /// Nothing here fails because of a medium: a look-up that cannot be answered is a miss, and an artifact that cannot be
 /// kept is refused, each with its [`Reason`]. A key is any bytes, the empty ones included.
+///
+/// Methods with a default are those that a store can do without: it then tells nothing about itself.
 ///
 /// ```
 /// use warmstart::{Artifact, Limits, Lookup, Reason, Store, store::MemoryStore};
@@ -79,12 +84,43 @@ pub trait Store: Debug + Send + Sync {
 
     /// Reads every entry to its end, counts what is whole, and removes what is not. Counts no uses.
     ///
+    /// # Errors
+    /// The reason why that is not known.
+    fn verify(&self) -> Result<Verified, Reason> {
+        self.verify_each(&mut |_| ())
+    }
+
+    /// As [`verify`](Self::verify), and calls `visit` with what was found of each entry.
+    ///
     /// A store that only keeps what it was given, such as [`MemoryStore`], has nothing to prove: all of it is whole.
     ///
     /// # Errors
     /// The reason why that is not known.
-    fn verify(&self) -> Result<Verified, Reason> {
+    fn verify_each(&self, visit: &mut dyn FnMut(&Proof)) -> Result<Verified, Reason> {
+        let _ = visit;
         self.len().map(|whole| Verified { whole, damaged: 0 })
+    }
+
+    /// Calls `visit` with each entry, the one that would be evicted first at first, until that breaks. Reads no payload,
+    /// counts no use, and removes nothing.
+    ///
+    /// # Errors
+    /// The reason why the entries are not known: [`Reason::Unavailable`] from a store that cannot tell.
+    fn entries(&self, visit: &mut dyn FnMut(Entry) -> ControlFlow<()>) -> Result<(), Reason> {
+        let _ = visit;
+        Err(Reason::Unavailable)
+    }
+
+    /// The entry whose recipe is of the same domain as `recipe`, is another one and differs least: what explains a miss
+    /// best. Of those that differ equally little, one that was stored late. Takes milliseconds for 50,000 entries.
+    ///
+    /// What an entry says of itself is not proved here.
+    ///
+    /// # Errors
+    /// The reason why that is not known.
+    fn nearest(&self, recipe: &Recipe) -> Result<Option<Entry>, Reason> {
+        let _ = recipe;
+        Ok(None)
     }
 
     /// Removes every entry.
@@ -93,14 +129,51 @@ pub trait Store: Debug + Send + Sync {
     /// The reason why some may be left.
     fn clear(&self) -> Result<(), Reason>;
 
+    /// Removes what was not used for longest, until the rest is within these limits. What the store was opened with stays
+    /// as it is.
+    ///
+    /// # Errors
+    /// The reason why some may be left that should go: [`Reason::Unavailable`] from a store that evicts nothing.
+    fn prune(&self, limits: Limits) -> Result<Pruned, Reason> {
+        let _ = limits;
+        Err(Reason::Unavailable)
+    }
+
+    /// Adds to what is [kept](Self::kept). A [`Cache`](crate::Cache) reports what it counted.
+    ///
+    /// # Errors
+    /// The reason why it is not kept now: report it again later, together with what comes.
+    fn report(&self, report: &Report) -> Result<(), Reason> {
+        let _ = report;
+        Ok(())
+    }
+
+    /// What all processes have reported. It outlives them if the store does, and [`clear`](Self::clear) leaves it alone.
+    ///
+    /// If it was damaged, counting begins anew, and [`Tally::resets`](warmstart_core::tally::Tally::resets) says so.
+    ///
+    /// # Errors
+    /// The reason why that is not known.
+    fn kept(&self) -> Result<Kept, Reason> {
+        Ok(Kept::default())
+    }
+
+    /// Writes down what is still to be written, such as the order of use.
+    ///
+    /// # Errors
+    /// The reason why something could not be written down.
+    fn flush(&self) -> Result<(), Reason> {
+        Ok(())
+    }
+
     /// Counts a use of each of these keys, in this order, without looking them up. What is not there is passed over.
     /// [`TieredStore`] tells the store behind it so what memory answered. A store that evicts nothing has nothing to do.
     fn touch(&self, keys: &[&[u8]]) {
         let _ = keys;
     }
 
-    /// Writes down what is still to be written, such as the order of use. From then on everything is a miss or is
-    /// refused, because of [`Reason::Closed`]. Dropping a store does the same.
+    /// [Flushes](Self::flush) the store. From then on everything is a miss or is refused, because of [`Reason::Closed`].
+    /// Dropping a store does the same.
     ///
     /// # Errors
     /// The reason why something could not be written down.
@@ -202,8 +275,32 @@ macro_rules! forward_store {
             fn len(&self) -> Result<u64, Reason> {
                 (**self).len()
             }
+            fn is_empty(&self) -> Result<bool, Reason> {
+                (**self).is_empty()
+            }
             fn verify(&self) -> Result<Verified, Reason> {
                 (**self).verify()
+            }
+            fn verify_each(&self, visit: &mut dyn FnMut(&Proof)) -> Result<Verified, Reason> {
+                (**self).verify_each(visit)
+            }
+            fn entries(&self, visit: &mut dyn FnMut(Entry) -> ControlFlow<()>) -> Result<(), Reason> {
+                (**self).entries(visit)
+            }
+            fn nearest(&self, recipe: &Recipe) -> Result<Option<Entry>, Reason> {
+                (**self).nearest(recipe)
+            }
+            fn prune(&self, limits: Limits) -> Result<Pruned, Reason> {
+                (**self).prune(limits)
+            }
+            fn report(&self, report: &Report) -> Result<(), Reason> {
+                (**self).report(report)
+            }
+            fn kept(&self) -> Result<Kept, Reason> {
+                (**self).kept()
+            }
+            fn flush(&self) -> Result<(), Reason> {
+                (**self).flush()
             }
             fn clear(&self) -> Result<(), Reason> {
                 (**self).clear()

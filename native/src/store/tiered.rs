@@ -2,6 +2,7 @@
 
 use std::{
     hash::BuildHasher,
+    ops::ControlFlow,
     path::Path,
     sync::{
         Mutex, MutexGuard, PoisonError, TryLockError,
@@ -10,9 +11,11 @@ use std::{
 };
 
 use foldhash::fast::RandomState;
-use warmstart_core::{artifact::Artifact, lru::Limits, reason::Reason};
+use warmstart_core::{artifact::Artifact, lru::Limits, reason::Reason, recipe::Recipe};
 
-use super::{Lookup, MemoryStore, Store, Stored, Verified, recency::Recency};
+use super::{
+    Entry, Kept, Lookup, MemoryStore, Proof, Pruned, Report, Store, Stored, Verified, recency::Recency,
+};
 
 /// A [`MemoryStore`] in front of another store: what was read or stored once is read no more.
 ///
@@ -118,8 +121,38 @@ impl<S: Store> Store for TieredStore<S> {
         self.back.len()
     }
 
-    fn verify(&self) -> Result<Verified, Reason> {
-        self.back.verify()
+    fn verify_each(&self, visit: &mut dyn FnMut(&Proof)) -> Result<Verified, Reason> {
+        self.back.verify_each(visit)
+    }
+
+    fn entries(&self, visit: &mut dyn FnMut(Entry) -> ControlFlow<()>) -> Result<(), Reason> {
+        self.pass_uses_on();
+        self.back.entries(visit)
+    }
+
+    fn nearest(&self, recipe: &Recipe) -> Result<Option<Entry>, Reason> {
+        self.back.nearest(recipe)
+    }
+
+    /// What goes from the store behind is in memory no longer either.
+    fn prune(&self, limits: Limits) -> Result<Pruned, Reason> {
+        let _changes = self.changes.begin_all();
+        self.pass_uses_on();
+        self.front.clear()?;
+        self.back.prune(limits)
+    }
+
+    fn report(&self, report: &Report) -> Result<(), Reason> {
+        self.back.report(report)
+    }
+
+    fn kept(&self) -> Result<Kept, Reason> {
+        self.back.kept()
+    }
+
+    fn flush(&self) -> Result<(), Reason> {
+        self.pass_uses_on();
+        self.back.flush()
     }
 
     fn clear(&self) -> Result<(), Reason> {

@@ -17,6 +17,7 @@ use warmstart_core::{
     key::Key,
     lru::Limits,
     reason::Reason,
+    sketch::Sketch,
 };
 
 use super::layout::Layout;
@@ -27,6 +28,9 @@ use crate::{
 
 /// A journal this long, in bytes, is loaded, and made anew if it is worth it, even by one who only reads entries.
 const LONG: u64 = 4 << 20;
+
+/// No more of a journal than this, in bytes, is searched for sketches, whatever its length claims.
+const LONGEST: u64 = 256 << 20;
 
 /// How much of a journal is read at once, in bytes: a whole number of records. A damaged one ends the reading at its
 /// first bad record, however long it claims to be.
@@ -214,6 +218,14 @@ impl LockedLedger<'_> {
         }
     }
 
+    /// Notes the sketch of the entry that was noted last.
+    pub(super) fn record_sketch(&mut self, sketch: &Sketch) {
+        self.pending.extend_from_slice(&journal::encode_sketch(sketch));
+        if let Some(accounts) = &mut self.state.accounts {
+            accounts.apply_sketch();
+        }
+    }
+
     /// Writes what was noted.
     pub(super) fn write(&mut self) -> Result<(), Reason> {
         let Some(log) = &self.state.log else { return Err(Reason::Unavailable) };
@@ -328,17 +340,25 @@ impl LockedLedger<'_> {
     /// Counts the entries themselves and makes the journal anew. The order of use is kept as far as this handle knows
     /// it; of the other entries the time of their storing tells.
     pub(super) fn rebuild(&mut self) -> Result<(), Reason> {
-        let Ledger { layout, disk, clock, limits, .. } = self.ledger;
-        let known: HashMap<Key, usize, RandomState> =
-            self.state.accounts.iter().flat_map(Accounts::iter).map(|(name, _)| name).zip(0..).collect();
+        let Ledger { layout, disk, limits, .. } = self.ledger;
+        let known: HashMap<Key, (usize, u64), RandomState> = self
+            .state
+            .accounts
+            .iter()
+            .flat_map(Accounts::iter)
+            .zip(0..)
+            .map(|(account, place)| (account.name, (place, account.used_unix_ms)))
+            .collect();
+        let sketches = self.sketches();
         let mut entries = Vec::new();
         let listed = disk.list(layout.entries(), &mut |name| {
             let Some(name) = name.to_str().and_then(Key::from_hex) else { return };
             match disk.facts(&layout.entry(&name)) {
                 Ok(facts) if facts.kind == FileKind::File => {
                     // Those whose use is not known were stored since: they are the newer ones.
-                    let age = (known.get(&name).copied().unwrap_or(usize::MAX), facts.modified_ns);
-                    entries.push((age, name, facts.len));
+                    let stored_ms = u64::try_from(facts.modified_ns / 1_000_000).unwrap_or(0);
+                    let (place, used_ms) = known.get(&name).copied().unwrap_or((usize::MAX, stored_ms));
+                    entries.push((place, facts.modified_ns, name, facts.len, used_ms));
                 }
                 _ => {}
             }
@@ -351,11 +371,14 @@ impl LockedLedger<'_> {
 
         let mut accounts = Accounts::new(*limits, RandomState::default());
         let mut bytes = journal::header().to_vec();
-        let unix_ms = clock.unix_ms();
-        for (_, name, size) in entries {
+        for (.., name, size, unix_ms) in entries {
             let record = Record { name, event: Event::Stored { size }, unix_ms };
             bytes.extend_from_slice(&record.encode());
             accounts.apply(&record);
+            if let Some(sketch) = sketches.get(&name) {
+                bytes.extend_from_slice(&journal::encode_sketch(sketch));
+                accounts.apply_sketch();
+            }
         }
 
         let temp = layout.temps.new_path(&**disk);
@@ -381,6 +404,14 @@ impl LockedLedger<'_> {
         self.state.replayed = bytes.len() as u64;
         self.state.was_moved = false;
         Ok(())
+    }
+
+    /// The sketches in the journal, as far as it can be read.
+    fn sketches(&self) -> HashMap<Key, Sketch, RandomState> {
+        let Some(log) = &self.state.log else { return HashMap::default() };
+        let Ledger { disk, .. } = self.ledger;
+        let len = disk.log_state(log).map_or(0, |state| state.len.min(LONGEST));
+        disk.read_log(log, 0..len).map(|journal| journal::sketches(&journal).collect()).unwrap_or_default()
     }
 
     /// Drops what this handle believes, so that the next lock begins anew.

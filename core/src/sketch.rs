@@ -1,0 +1,291 @@
+//! Sketches: recipes in 56 bytes, so that the nearest of many thousands is found without reading their entries.
+//!
+//! A sketch has a slot for each of the first fields of a recipe, and a few that the other fields share. A slot holds half
+//! a digest of what the fields' values are, and half a digest of what they look like. Two recipes that differ in few
+//! fields differ in few slots. A sketch only proposes: whether a recipe is near, and how it differs, the recipe itself
+//! says.
+
+use alloc::{collections::BinaryHeap, vec::Vec};
+
+use xxhash_rust::xxh3::Xxh3Default;
+
+use crate::{
+    metadata::Metadata,
+    recipe::{Recipe, RecipeField},
+};
+
+const SLOTS: usize = 14;
+
+/// The fields after these share the slots that are left, by their labels: one that is added or gone in the middle, such
+/// as a header of many, then moves none of the others.
+const OWN: usize = 10;
+
+/// What is left of a recipe when only its likeness to others matters.
+///
+/// ```
+/// use warmstart_core::{key::KeyFields, sketch::Sketch};
+///
+/// let recipe = |flags: &'static str| KeyFields::new("cpu", 1).text("source", "int f;").text("flags", flags).recipe();
+/// let sketch = Sketch::of(&recipe("-O2"));
+/// assert_eq!(sketch.distance_to(&Sketch::of(&recipe("-O2"))), 0);
+/// assert!(sketch.distance_to(&Sketch::of(&recipe("-O3"))) > 0);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sketch([u32; SLOTS]);
+
+impl Sketch {
+    /// The length of an encoded sketch in bytes.
+    pub const LEN: usize = 4 * SLOTS;
+
+    /// The sketch of a recipe.
+    #[must_use]
+    pub fn of(recipe: &Recipe) -> Self {
+        let mut slots = [0; SLOTS];
+        for (at, field) in recipe.fields().iter().enumerate() {
+            let (value, look) = digest(recipe, field);
+            let slot = if at < OWN { at } else { OWN + usize::from(value.1) % (SLOTS - OWN) };
+            // Added up, so that the order does not matter where fields share a slot, and equal ones do not cancel out.
+            slots[slot] = add(slots[slot], u32::from(value.0) << 16 | u32::from(look));
+        }
+        Self(slots)
+    }
+
+    /// The sketch of the recipe in encoded metadata, if there is one.
+    #[must_use]
+    pub fn of_metadata(encoded: &[u8]) -> Option<Self> {
+        // Nothing known is no bytes at all, and the first byte says whether there is a recipe.
+        if encoded.first() != Some(&1) {
+            return None;
+        }
+        Metadata::decode(encoded).ok()?.recipe().map(Self::of)
+    }
+
+    /// How far apart two recipes seem: 2 for each slot that looks different, 1 for each whose value differs all the same.
+    #[must_use]
+    pub fn distance_to(&self, other: &Self) -> u32 {
+        self.0.iter().zip(other.0).fold(0, |sum, (one, other)| {
+            let differing = one ^ other;
+            sum + u32::from(differing != 0) + u32::from(differing & 0xffff != 0)
+        })
+    }
+
+    /// The sketch as it is stored: its slots, little-endian.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        for (bytes, slot) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(self.0) {
+            *bytes = slot.to_le_bytes();
+        }
+        bytes
+    }
+
+    /// The sketch that [`to_bytes`](Self::to_bytes) wrote.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8; Self::LEN]) -> Self {
+        let mut slots = [0; SLOTS];
+        for (slot, bytes) in slots.iter_mut().zip(bytes.as_chunks::<4>().0) {
+            *slot = u32::from_le_bytes(*bytes);
+        }
+        Self(slots)
+    }
+}
+
+/// Half a digest of a field's value, half of one of its label, and half of one of what a person sees of it.
+fn digest(recipe: &Recipe, field: &RecipeField) -> ((u16, u16), u16) {
+    let mut hasher = Xxh3Default::new();
+    hasher.update(&recipe.schema().to_le_bytes());
+    hasher.update(&(recipe.domain().len() as u64).to_le_bytes());
+    hasher.update(recipe.domain().as_bytes());
+    hasher.update(field.label().as_bytes());
+    let label = hasher.digest();
+    let mut shown = hasher.clone();
+    shown.update(field.value().unwrap_or_default().as_bytes());
+    hasher.update(&field.digest());
+    ((low(hasher.digest()), low(label)), low(shown.digest()))
+}
+
+fn low(digest: u64) -> u16 {
+    (digest & 0xffff) as u16
+}
+
+/// Adds both halves, each by itself.
+const fn add(one: u32, other: u32) -> u32 {
+    let low = (one & 0xffff).wrapping_add(other & 0xffff) & 0xffff;
+    let high = (one >> 16).wrapping_add(other >> 16) & 0xffff;
+    high << 16 | low
+}
+
+/// The few of many that seem nearest to one recipe.
+///
+/// ```
+/// use warmstart_core::{key::KeyFields, sketch::{Nearest, Sketch}};
+///
+/// let recipe = |n| KeyFields::new("example", 1).number("n", n).text("of", "example").recipe();
+/// let mut nearest = Nearest::new(Sketch::of(&recipe(7)), 2);
+/// for n in 0..100 {
+///     nearest.offer(&Sketch::of(&recipe(n)), n);
+/// }
+/// assert_eq!(nearest.into_vec(), [7, 99]);
+/// ```
+#[derive(Debug)]
+pub struct Nearest<T> {
+    wanted: Sketch,
+    most: usize,
+    offered: u64,
+    /// The farthest on top.
+    found: BinaryHeap<Proposal<T>>,
+}
+
+#[derive(Debug)]
+struct Proposal<T> {
+    distance: u32,
+    number: u64,
+    what: T,
+}
+
+impl<T> Nearest<T> {
+    /// To be told of many, keeps at most so many.
+    #[must_use]
+    pub fn new(wanted: Sketch, most: usize) -> Self {
+        Self { wanted, most, offered: 0, found: BinaryHeap::with_capacity(most + 1) }
+    }
+
+    /// One more. Of those that are equally far, the ones that are offered later are kept.
+    pub fn offer(&mut self, sketch: &Sketch, what: T) {
+        self.offer_with(sketch, || what);
+    }
+
+    /// As [`offer`](Self::offer); `what` is only asked for if it is kept for now.
+    pub fn offer_with(&mut self, sketch: &Sketch, what: impl FnOnce() -> T) {
+        self.offered += 1;
+        let distance = self.wanted.distance_to(sketch);
+        if self.found.len() >= self.most {
+            if self.found.peek().is_none_or(|farthest| farthest.distance < distance) {
+                return;
+            }
+            self.found.pop();
+        }
+        self.found.push(Proposal { distance, number: self.offered, what: what() });
+    }
+
+    /// What was kept, the nearest first, and of those that are equally far the last one offered.
+    #[must_use]
+    pub fn into_vec(self) -> Vec<T> {
+        self.found.into_sorted_vec().into_iter().map(|proposal| proposal.what).collect()
+    }
+}
+
+impl<T> Ord for Proposal<T> {
+    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
+        self.distance.cmp(&other.distance).then(other.number.cmp(&self.number))
+    }
+}
+
+impl<T> PartialOrd for Proposal<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> PartialEq for Proposal<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl<T> Eq for Proposal<T> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::KeyFields;
+    use alloc::format;
+
+    /// A recipe of so many fields, one of which differs.
+    fn recipe(fields: usize, changed: Option<usize>) -> Recipe {
+        (0..fields)
+            .fold(KeyFields::new("d", 1), |key, at| {
+                key.number(format!("field {at}"), at as u64 + u64::from(changed == Some(at)) * 1000)
+            })
+            .recipe()
+    }
+
+    #[test]
+    fn one_field_that_differs_is_one_slot_wherever_it_stands() {
+        let old = Sketch::of(&recipe(40, None));
+        for at in 0..40 {
+            assert_eq!(old.distance_to(&Sketch::of(&recipe(40, Some(at)))), 2, "field {at}");
+        }
+        assert_eq!(old.distance_to(&Sketch::of(&recipe(40, None))), 0);
+    }
+
+    #[test]
+    fn the_same_look_is_nearer_than_another() {
+        let of = |digest: u8, note: &'static str| {
+            Sketch::of(&KeyFields::new("d", 1).digest("source", [digest; 32].to_vec(), note).recipe())
+        };
+        assert_eq!(of(1, "softmax").distance_to(&of(2, "softmax")), 1);
+        assert_eq!(of(1, "softmax").distance_to(&of(2, "norm")), 2);
+    }
+
+    #[test]
+    fn another_domain_or_schema_is_far_in_every_field() {
+        let of = |domain: &'static str, schema| {
+            Sketch::of(&KeyFields::new(domain, schema).number("a", 1).number("b", 2).recipe())
+        };
+        assert_eq!(of("d", 1).distance_to(&of("e", 1)), 4);
+        assert_eq!(of("d", 1).distance_to(&of("d", 2)), 4);
+    }
+
+    #[test]
+    fn a_field_in_the_middle_of_many_moves_none_of_the_others() {
+        let with = |more: bool| {
+            let fields = (0..20).fold(KeyFields::new("d", 1), |key, at| {
+                let key = key.number(format!("field {at}"), at);
+                if more && at == 12 { key.text("header x.h", "new") } else { key }
+            });
+            Sketch::of(&fields.recipe())
+        };
+        assert_eq!(with(false).distance_to(&with(true)), 2);
+    }
+
+    #[test]
+    fn bytes_and_metadata_give_the_same_sketch() {
+        let recipe = recipe(12, None);
+        let sketch = Sketch::of(&recipe);
+        assert_eq!(Sketch::from_bytes(&sketch.to_bytes()), sketch);
+        let metadata = Metadata::new().with_recipe(recipe);
+        assert_eq!(Sketch::of_metadata(&metadata.encode()), Some(sketch));
+        assert_eq!(Sketch::of_metadata(&[]), None);
+        assert_eq!(Sketch::of_metadata(&Metadata::new().with_attribute("a", b"b").encode()), None);
+        assert_eq!(Sketch::of_metadata(&[1, 255, 255]), None);
+    }
+
+    #[test]
+    fn the_bytes_are_those_of_the_documentation() {
+        let bytes = Sketch::of(&recipe(1, None)).to_bytes();
+        let mut hasher = Xxh3Default::new();
+        for part in [&1u32.to_le_bytes()[..], &1u64.to_le_bytes(), b"d", b"field 0"] {
+            hasher.update(part);
+        }
+        let mut shown = hasher.clone();
+        shown.update(b"0");
+        hasher.update(&recipe(1, None).fields()[0].digest());
+        assert_eq!(bytes[..2], shown.digest().to_le_bytes()[..2]);
+        assert_eq!(bytes[2..4], hasher.digest().to_le_bytes()[..2]);
+        assert_eq!(bytes[4..], [0; Sketch::LEN - 4]);
+    }
+
+    #[test]
+    fn of_many_the_nearest_are_kept_and_of_equals_the_last() {
+        let wanted = recipe(3, None);
+        let mut nearest = Nearest::new(Sketch::of(&wanted), 3);
+        for number in 0..100 {
+            nearest.offer(&Sketch::of(&recipe(3, Some(1))), number);
+        }
+        nearest.offer(&Sketch::of(&recipe(4, None)), 200);
+        nearest.offer(&Sketch::of(&wanted), 100);
+        nearest.offer(&Sketch::of(&recipe(2, Some(1))), 300);
+        assert_eq!(nearest.into_vec(), [100, 200, 99]);
+    }
+}

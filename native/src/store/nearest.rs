@@ -1,0 +1,50 @@
+//! How the nearest recipe is found: sketches propose, the entries decide.
+
+use warmstart_core::{
+    recipe::Recipe,
+    sketch::{Nearest, Sketch},
+};
+
+use super::Entry;
+
+/// So many entries are looked at to find the nearest one, at first. Sketches of recipes that differ in one field can look
+/// alike, and proposals can be out of date.
+const PROPOSALS: usize = 64;
+
+/// If none of those was any good, so many are.
+const MORE_PROPOSALS: usize = 4096;
+
+/// Finds the entry with the nearest other recipe. `propose` offers the sketch of every entry, the one stored last at
+/// last; `look` reads an entry's head.
+pub(super) fn nearest<T>(
+    recipe: &Recipe,
+    mut propose: impl FnMut(&mut Nearest<T>),
+    mut look: impl FnMut(&T) -> Option<Entry>,
+) -> Option<Entry> {
+    let sketch = Sketch::of(recipe);
+    for most in [PROPOSALS, MORE_PROPOSALS] {
+        let mut proposals = Nearest::new(sketch, most);
+        propose(&mut proposals);
+        let proposals = proposals.into_vec();
+        let is_all = proposals.len() < most;
+        let mut best: Option<(u64, Entry)> = None;
+        for entry in proposals.iter().filter_map(&mut look) {
+            let Some(other) = recipe_of(&entry).filter(|other| other.domain() == recipe.domain()) else {
+                continue;
+            };
+            let distance = other.distance_to(recipe);
+            // The first of equals is the one stored last.
+            if distance > 0 && best.as_ref().is_none_or(|(nearest, _)| distance < *nearest) {
+                best = Some((distance, entry));
+            }
+        }
+        if best.is_some() || is_all {
+            return best.map(|(_, entry)| entry);
+        }
+    }
+    None
+}
+
+fn recipe_of(entry: &Entry) -> Option<&Recipe> {
+    entry.content.as_ref().ok()?.metadata.recipe()
+}
