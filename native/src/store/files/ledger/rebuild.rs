@@ -11,7 +11,7 @@ use warmstart_core::{
     sketch::Sketch,
 };
 
-use super::{Ledger, LockedLedger, reason_of_write};
+use super::{CHUNK, Ledger, LockedLedger, reason_of_write};
 use crate::os::{FileKind, retry_sharing};
 
 /// No more of a journal than this, in bytes, is searched for sketches, whatever its length claims.
@@ -26,20 +26,20 @@ impl Ledger {
 
     /// The bytes of the journal, without its lock: others may be appending. Nothing if it cannot be read.
     pub(in super::super) fn read(&self) -> Vec<u8> {
-        let journal = retry_sharing(&*self.disk, || {
-            self.disk.read(self.layout.journal(), &|facts| facts.len.min(LONGEST))
-        });
-        journal.map(|(bytes, _)| bytes).unwrap_or_default()
+        let read = |most: u64| {
+            retry_sharing(&*self.disk, || self.disk.read(self.layout.journal(), &|facts| facts.len.min(most)))
+        };
+        // What is no journal is not read to its end.
+        let is_journal =
+            read(journal::HEADER_LEN as u64).is_ok_and(|(head, _)| journal::check_header(&head).is_ok());
+        if is_journal { read(LONGEST).map(|(bytes, _)| bytes).unwrap_or_default() } else { Vec::new() }
     }
 
     /// The accounts as the journal has them, without its lock, the entry longest unused first.
     pub(in super::super) fn look(&self) -> Vec<Account> {
         let mut accounts = Accounts::new(Limits::NONE, RandomState::default());
-        let journal = self.read();
-        if journal::check_header(&journal).is_ok() {
-            // What is whole before the damage, or before the record that is being written, is as good as there is.
-            let _ = accounts.replay(journal.get(journal::HEADER_LEN..).unwrap_or_default());
-        }
+        // What is whole before the damage, or before the record that is being written, is as good as there is.
+        let _ = accounts.replay(self.read().get(journal::HEADER_LEN..).unwrap_or_default());
         accounts.iter().collect()
     }
 }
@@ -128,11 +128,21 @@ impl LockedLedger<'_> {
         Ok(())
     }
 
-    /// The sketches in the journal, as far as it can be read.
+    /// The sketches in the journal, as far as it can be read. A mebibyte of zeros ends it, whatever its length claims.
     fn sketches(&self) -> HashMap<Key, Sketch, RandomState> {
         let Some(log) = &self.state.log else { return HashMap::default() };
-        let Ledger { disk, .. } = self.ledger;
-        let len = disk.log_state(log).map_or(0, |state| state.len.min(LONGEST));
-        disk.read_log(log, 0..len).map(|journal| journal::sketches(&journal).collect()).unwrap_or_default()
+        let mut sketches = HashMap::default();
+        let mut start = journal::HEADER_LEN as u64;
+        while start < LONGEST
+            && let Ok(part) = self.ledger.disk.read_log(log, start..start + CHUNK)
+        {
+            sketches.extend(journal::sketches(&part));
+            if (part.len() as u64) < CHUNK || part.iter().all(|byte| *byte == 0) {
+                break;
+            }
+            // The record that a sketch is of may be the last of a part.
+            start += CHUNK - journal::RECORD_LEN as u64;
+        }
+        sketches
     }
 }
