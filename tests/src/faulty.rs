@@ -99,6 +99,11 @@ impl Disk for FaultyDisk {
         self.inner.create(path, parts, durable)
     }
 
+    fn write_at(&self, path: &Path, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.check()?;
+        self.inner.write_at(path, at, bytes)
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.check()?;
         let action = self.before_rename.0.lock().unwrap_or_else(PoisonError::into_inner).take();
