@@ -331,19 +331,25 @@ impl LockedLedger<'_> {
         let Ledger { layout, disk, clock, limits, .. } = self.ledger;
         let known: HashMap<Key, usize, RandomState> =
             self.state.accounts.iter().flat_map(Accounts::iter).map(|(name, _)| name).zip(0..).collect();
-        let mut entries = Vec::new();
+        let (mut entries, mut unknown) = (Vec::new(), None);
         let listed = disk.list(layout.entries(), &mut |name| {
             let Some(name) = name.to_str().and_then(Key::from_hex) else { return };
-            match disk.facts(&layout.entry(&name)) {
+            match retry_sharing(&**disk, || disk.facts(&layout.entry(&name))) {
                 Ok(facts) if facts.kind == FileKind::File => {
                     // Those whose use is not known were stored since: they are the newer ones.
                     let age = (known.get(&name).copied().unwrap_or(usize::MAX), facts.modified_ns);
                     entries.push((age, name, facts.len));
                 }
+                // It may be there all the same: accounts without it would let the directory grow above the cap.
+                Err(error)
+                    if error.kind() != io::ErrorKind::NotFound && !disk.is_sharing_violation(&error) =>
+                {
+                    unknown = Some(error);
+                }
                 _ => {}
             }
         });
-        match listed {
+        match listed.and_then(|()| unknown.map_or(Ok(()), Err)) {
             // The directory is gone, and all entries with it.
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(reason_of_write(&error)),
             _ => entries.sort_unstable(),
