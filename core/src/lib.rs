@@ -6,6 +6,7 @@
 //! | [`recipe`] | what a key was made of, kept beside the artifact so that a miss can be explained |
 //! | [`artifact`], [`metadata`] | what is cached: a payload, and what is known about it |
 //! | [`envelope`] | the bytes of a stored artifact |
+//! | [`seal`] | a secret that proves who wrote them |
 //! | [`lru`] | which entry goes when the cap is reached |
 //! | [`journal`] | the bytes of the shared accounting of a cache directory |
 //! | [`flight`] | who builds and who waits, without deadlock |
@@ -41,6 +42,7 @@ pub mod lru;
 pub mod metadata;
 pub mod reason;
 pub mod recipe;
+pub mod seal;
 pub mod statistics;
 
 mod bytes;
