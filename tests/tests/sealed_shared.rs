@@ -245,7 +245,10 @@ fn precious(directory: &Path) -> PathBuf {
 
 #[test]
 fn links_in_the_place_of_directories_and_files_lead_nowhere() {
-    for victim in ["entries", "tmp", "locks", "journal", "CACHEDIR.TAG"] {
+    let files = [("entries", b"k" as &[u8]), ("entries", &[7]), ("locks", b"outer"), ("locks", b"inner")];
+    let files = files.map(|(folder, name)| format!("{folder}/{}", Key::digest(name)));
+    let whole = ["entries", "tmp", "locks", "journal", "CACHEDIR.TAG"].map(str::to_owned);
+    for victim in whole.iter().chain(&files) {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().join("cache");
         make(&root, 0o2777);
@@ -253,13 +256,17 @@ fn links_in_the_place_of_directories_and_files_lead_nowhere() {
         let before = snapshot(&precious);
         let store = FileStore::open(&root, sealed().with_max_bytes(10_000)).unwrap();
         do_everything(&store);
-        fs::rename(root.join(victim), directory.path().join("moved")).unwrap();
-        let target = if victim == "journal" { precious.join("journal") } else { precious.clone() };
-        symlink(target, root.join(victim)).unwrap();
+        let _ = fs::rename(root.join(victim), directory.path().join("moved"));
+        let name = Path::new(victim).file_name().unwrap();
+        let file = precious.join(name);
+        symlink(if file.exists() { file } else { precious.clone() }, root.join(victim)).unwrap();
+        if *victim == files[0] {
+            assert_eq!(store.get(b"k").miss(), Some(Reason::Untrusted));
+        }
         do_everything(&store);
         drop(store);
         if let Ok(store) = FileStore::open(&root, sealed().with_max_bytes(10_000)) {
-            assert!(["journal", "CACHEDIR.TAG"].contains(&victim), "a link was followed: {victim}");
+            assert!(!["entries", "tmp", "locks"].contains(&victim.as_str()), "a link was followed: {victim}");
             do_everything(&store);
         }
         assert_eq!(snapshot(&precious), before, "{victim}");

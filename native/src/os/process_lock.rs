@@ -329,9 +329,12 @@ mod tests {
         let name = Key::digest(b"alive");
         let held = ProcessLock::acquire(path, &name, None).unwrap();
         fs::write(lock_path(path, &Key::digest(b"dead")), b"").unwrap();
+        fs::write(path.join(SET_ASIDE), b"").unwrap();
+        fs::write(path.join("not a lock"), b"").unwrap();
         sweep(path);
-        let left: Vec<_> = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect();
-        assert_eq!(left, [lock_path(path, &name)]);
+        let mut left: Vec<_> = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect();
+        left.sort();
+        assert_eq!(left, [lock_path(path, &name), path.join("not a lock")]);
         drop(held);
     }
 }

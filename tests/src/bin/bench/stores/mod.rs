@@ -5,6 +5,7 @@ mod key;
 mod main_job;
 mod medium;
 mod memory;
+mod sealed;
 mod sqlite;
 
 use crate::{Rows, measure::Plan};
@@ -18,6 +19,7 @@ pub(crate) fn run(plan: &Plan) -> Rows {
     let mut rows = memory::rows(plan)?;
     rows.extend(files::rows(plan)?);
     rows.extend(sqlite::rows(plan)?);
+    rows.extend(sealed::rows(plan)?);
     rows.extend(key::rows(plan)?);
     rows.extend(main_job::rows()?);
     Ok(rows)
