@@ -10,13 +10,13 @@ use warmstart::{
     Key, Seal, Store,
     store::{FileOptions, FileStore},
 };
+use warmstart_core::envelope;
 use warmstart_tests::proof::artifact;
 
 use super::{SIZES, medium::Medium};
 use crate::{
     Rows,
     measure::{Comparison, Plan},
-    row::Row,
 };
 
 const SECRET: [u8; 32] = [7; 32];
@@ -40,6 +40,9 @@ pub(super) fn rows(plan: &Plan) -> Rows {
     for (label, size) in SIZES {
         rows.extend(put(plan, &medium, label, size)?);
     }
+    for (label, size) in SIZES {
+        rows.extend(alone(plan, label, size)?);
+    }
     Ok(rows)
 }
 
@@ -57,9 +60,7 @@ fn hit(plan: &Plan, medium: &Medium, label: &str, size: usize) -> Rows {
     let at = |call: u64| keys[(call as usize).wrapping_mul(619) % keys.len()].as_bytes();
     let floor = |call| plain.get(at(call)).hit().map(|found| (raw(found.payload()), found));
     let compared = plan.compare(|call| sealed.get(at(call)).hit(), floor);
-    let payload = artifact(b"any", 1, size);
-    let parts = plan.compare(|call| plain.get(at(call)).hit(), |_| raw(payload.payload()));
-    finish(medium, &format!("sealed_hit/{label}"), compared, parts)
+    finish(medium, &format!("sealed_hit/{label}"), compared)
 }
 
 /// A put of a sealed store. The floor is a put of the same store without a seal, and keyed BLAKE2b-256 of as many bytes as
@@ -72,7 +73,7 @@ fn put(plan: &Plan, medium: &Medium, label: &str, size: usize) -> Rows {
         plain.clear().expect("the store can be cleared");
     };
     let mut stored = 0;
-    let mut between = |calls: u64| {
+    let between = |calls: u64| {
         stored += calls as usize * size;
         if stored >= BYTES {
             stored = 0;
@@ -88,11 +89,30 @@ fn put(plan: &Plan, medium: &Medium, label: &str, size: usize) -> Rows {
     let compared = plan.compare_with(
         |call| put(&sealed, call),
         |call| (raw(artifact.payload()), put(&plain, call)),
-        &mut between,
+        between,
     );
-    empty();
-    let parts = plan.compare_with(|call| put(&plain, call), |_| raw(artifact.payload()), &mut between);
-    finish(medium, &format!("sealed_put/{label}"), compared, parts)
+    finish(medium, &format!("sealed_put/{label}"), compared)
+}
+
+/// Checking and making a sealed envelope in memory, where nothing else is measured. The floor does the same to one without a
+/// seal, and keyed BLAKE2b-256 of as many bytes.
+fn alone(plan: &Plan, label: &str, size: usize) -> Rows {
+    let (key, artifact, seal) = ([1; 32], artifact(b"any", 1, size), Seal::new(&SECRET));
+    let plain = envelope::encode(&key, &artifact)?.to_vec();
+    let sealed = envelope::encode_with(&key, &artifact, Some(&seal))?.to_vec();
+    if plain.len() != sealed.len() || sealed.len() != HEAD.len() + size {
+        return Err("seal: the floor does not hash as many bytes".into());
+    }
+    let checked = plan.compare(
+        |_| envelope::verify_with(black_box(&sealed), Some(&seal)),
+        |_| (envelope::verify(black_box(&plain)), raw(artifact.payload())),
+    );
+    let made = plan.compare(
+        |_| envelope::encode_with(&key, &artifact, Some(&seal)).map(|encoded| encoded.len()),
+        |_| (envelope::encode(&key, &artifact).map(|encoded| encoded.len()), raw(artifact.payload())),
+    );
+    let rows = |name: &str, compared: Comparison| compared.rows(&format!("{name}/{label}"), "floor", BOUND);
+    Ok([rows("seal_checked", checked), rows("seal_made", made)].concat())
 }
 
 fn stores(medium: &Medium) -> Result<(FileStore, FileStore), Box<dyn std::error::Error>> {
@@ -108,13 +128,8 @@ fn raw(payload: &[u8]) -> [u8; 32] {
     keyed.chain_update(black_box(&HEAD)).chain_update(black_box(payload)).finalize().into_bytes().into()
 }
 
-/// `parts` are the two of which the floor is made.
-fn finish(medium: &Medium, name: &str, compared: Comparison, parts: Comparison) -> Rows {
+fn finish(medium: &Medium, name: &str, compared: Comparison) -> Rows {
     fs::remove_dir_all(medium.path("sealed"))?;
     fs::remove_dir_all(medium.path("plain"))?;
-    let mut rows = compared.rows(name, "floor", BOUND).to_vec();
-    // A difference of two measurements, which is why it has no bound.
-    let cost = (compared.subject_ns - parts.subject_ns) / parts.floor_ns;
-    rows.push(Row::note(format!("{name}/seal_alone"), (cost, "ratio"), "blake2b"));
-    Ok(rows.into_iter().map(|row| row.on(medium.name)).collect())
+    Ok(compared.rows(name, "floor", BOUND).map(|row| row.on(medium.name)).to_vec())
 }
