@@ -64,7 +64,15 @@ impl Shared {
         }
         let directory = tempfile::tempdir().unwrap();
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        fs::copy(env!("CARGO_BIN_EXE_worker"), directory.path().join("worker")).unwrap();
+        // By another process: a child that another thread forks meanwhile would keep the copy open, and so not to be run.
+        let worker = directory.path().join("worker");
+        assert!(
+            Command::new("cp")
+                .args([env!("CARGO_BIN_EXE_worker").as_ref(), worker.as_path()])
+                .status()
+                .unwrap()
+                .success()
+        );
         let shared = Self { directory };
         fs::create_dir(shared.root()).unwrap();
         chown(shared.root(), Some(0), Some(GROUP)).unwrap();
@@ -300,7 +308,22 @@ fn files_that_have_a_name_elsewhere_too_are_left_as_they_are() {
     };
     plant();
     assert_eq!(store.get(b"k").miss(), Some(Reason::Untrusted));
+    // Who holds the lock of "outer", and waits for that of "inner", would write so into the former.
+    let inner = File::open(root.join("locks").join(Key::digest(b"inner").to_string())).unwrap();
+    inner.lock().unwrap();
     do_everything(&store);
+    drop(inner);
+    assert_eq!(snapshot(&precious), before);
+    plant();
+    // The names that the store's next temp files will have.
+    let names = fs::read_dir(root.join("tmp")).unwrap().map(|file| file.unwrap().file_name());
+    let alive: Vec<_> =
+        names.filter_map(|name| Some(name.to_str()?.strip_suffix(".alive")?.to_owned())).collect();
+    for (handle, n) in alive.iter().flat_map(|handle| (0..500).map(move |n| (handle, n))) {
+        let _ = fs::hard_link(precious.join("journal"), root.join(format!("tmp/{handle}.{n}")));
+    }
+    do_everything(&store);
+    assert_eq!(snapshot(&precious), before);
     plant();
     drop(store);
     do_everything(&FileStore::open(&root, sealed().with_max_bytes(10_000)).unwrap());

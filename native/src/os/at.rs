@@ -3,7 +3,7 @@
 //! Where others may write to a cache directory, they can put a link in the place of `tmp/` at any time. So the directory is
 //! opened first, which fails if it is a link, and the rest is done in what was opened.
 
-use std::{ffi::OsStr, fs::File, io, os::fd::OwnedFd, path::Path};
+use std::{ffi::OsStr, fs::File, io, os::fd::OwnedFd, path::Path, thread, time::Duration};
 
 use rustix::fs::{self, AtFlags, CWD, Dir, Mode, OFlags};
 
@@ -16,6 +16,36 @@ pub(crate) fn open(path: &Path, flags: OFlags) -> io::Result<File> {
     let (parent, name) = parent(path)?;
     let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     Ok(fs::openat(parent, name, flags, PRIVATE)?.into())
+}
+
+/// How often a file is opened that somebody else is just making or removing, with a millisecond in between.
+const ATTEMPTS: usize = 20;
+
+/// Opens a file as [`open`] does. If there is none it is made, and `share` gives it its permissions.
+pub(crate) fn open_or_make(
+    path: &Path,
+    flags: OFlags,
+    share: impl Fn(&File) -> io::Result<()>,
+) -> io::Result<File> {
+    for _ in 0..ATTEMPTS {
+        match open(path, flags | OFlags::CREATE | OFlags::EXCL) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => {
+                let file = made?;
+                return share(&file).inspect_err(|_| _ = remove(path)).map(|()| file);
+            }
+        }
+        match open(path, flags) {
+            // Its maker has not given it its permissions yet, or its last user has just removed it.
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound) =>
+            {
+                thread::sleep(Duration::from_millis(1));
+            }
+            opened => return opened,
+        }
+    }
+    Err(io::ErrorKind::PermissionDenied.into())
 }
 
 /// Opens a directory that is no link.
@@ -32,6 +62,11 @@ pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
     let (parent, name) = parent(path)?;
     Ok(fs::unlinkat(parent, name, AtFlags::empty())?)
+}
+
+pub(crate) fn remove_directory(path: &Path) -> io::Result<()> {
+    let (parent, name) = parent(path)?;
+    Ok(fs::unlinkat(parent, name, AtFlags::REMOVEDIR)?)
 }
 
 pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
@@ -68,4 +103,36 @@ fn parent(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
     };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok((fs::openat(CWD, parent, flags, Mode::empty())?, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_file_has_its_name_alone_until_it_is_removed_replaced_or_linked() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let other = directory.path().join("other");
+        let make = || {
+            let _ = (fs::remove_file(&path), fs::remove_file(&other));
+            fs::write(&path, "").unwrap();
+            open(&path, OFlags::RDONLY).unwrap()
+        };
+        assert!(is_only_name(&make(), &path));
+        let file = make();
+        fs::remove_file(&path).unwrap();
+        assert!(!is_only_name(&file, &path), "removed");
+        fs::write(&path, "").unwrap();
+        assert!(!is_only_name(&file, &path), "replaced");
+        let file = make();
+        fs::hard_link(&path, &other).unwrap();
+        assert!(!is_only_name(&file, &path), "linked");
+        let file = make();
+        fs::rename(&path, &other).unwrap();
+        symlink(&other, &path).unwrap();
+        assert!(!is_only_name(&file, &path), "a symbolic link");
+    }
 }

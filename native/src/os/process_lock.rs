@@ -228,18 +228,15 @@ mod unix {
 
     /// Who may make files in the directory may lock this one too.
     pub(super) fn open_or_create(path: &Path) -> io::Result<File> {
-        let file = match at::open(path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                return at::open(path, OFlags::RDWR | OFlags::CREATE);
+        let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+        at::open_or_make(path, OFlags::RDWR, |file| {
+            let mode = directory.symlink_metadata()?.mode();
+            let shared: u32 = [0o060, 0o006].into_iter().filter(|class| mode & class & 0o022 != 0).sum();
+            if shared == 0 {
+                return Ok(());
             }
-            made => made?,
-        };
-        let mode = path.parent().map_or(Ok(0), |parent| Ok::<_, io::Error>(parent.metadata()?.mode()))?;
-        let shared = [0o060, 0o006].into_iter().filter(|class| mode & class & 0o022 != 0).sum::<u32>();
-        if shared != 0 {
-            file.set_permissions(Permissions::from_mode(0o600 | shared))?;
-        }
-        Ok(file)
+            file.set_permissions(Permissions::from_mode(0o600 | shared))
+        })
     }
 }
 

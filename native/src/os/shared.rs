@@ -7,6 +7,7 @@ use std::{
     ops::Range,
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
@@ -55,13 +56,18 @@ impl SharedDisk {
         made.set_permissions(Permissions::from_mode(kept | own | rights))
     }
 
-    fn create_new(&self, path: &Path, flags: OFlags) -> io::Result<File> {
-        let file = at::open(path, flags | OFlags::CREATE | OFlags::EXCL)?;
-        if let Err(error) = self.share(&file, 0o600) {
-            let _ = at::remove(path);
-            return Err(error);
-        }
-        Ok(file)
+    /// Gives the directory its name when it has its permissions: nobody finds one that they cannot use.
+    fn make_shared_directory(&self, path: &Path) -> io::Result<()> {
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let n = MADE.fetch_add(1, Ordering::Relaxed);
+        let unnamed = path.with_extension(format!("{}-{n}.new", std::process::id()));
+        // Of a process with this number that has died half way.
+        let _ = at::remove_directory(&unnamed);
+        at::make_directory(&unnamed)?;
+        at::directory(&unnamed)
+            .and_then(|made| self.share(&made, 0o700))
+            .and_then(|()| at::rename(&unnamed, path))
+            .inspect_err(|_| _ = at::remove_directory(&unnamed))
     }
 }
 
@@ -82,9 +88,11 @@ impl Disk for SharedDisk {
     }
 
     fn create(&self, path: &Path, parts: &[&[u8]], durable: bool) -> io::Result<File> {
-        let mut file = self.create_new(path, OFlags::WRONLY)?;
-        let written =
-            write_parts(&mut file, parts).and_then(|()| if durable { file.sync_all() } else { Ok(()) });
+        let mut file = at::open(path, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;
+        let written = self
+            .share(&file, 0o600)
+            .and_then(|()| write_parts(&mut file, parts))
+            .and_then(|()| if durable { file.sync_all() } else { Ok(()) });
         match written {
             Ok(()) => Ok(file),
             Err(error) => {
@@ -116,21 +124,17 @@ impl Disk for SharedDisk {
 
     /// If somebody removed the root, it is made for its owner only: who was to share it is not known any more.
     fn make_directory(&self, path: &Path) -> io::Result<()> {
-        match at::make_directory(path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            Ok(()) if path.starts_with(&self.root) && path != self.root => {
-                self.share(&at::directory(path)?, 0o700)
-            }
-            made => made,
-        }
+        let made = if path.starts_with(&self.root) && path != self.root {
+            self.make_shared_directory(path)
+        } else {
+            at::make_directory(path)
+        };
+        // Somebody else may have made it meanwhile.
+        made.or_else(|error| if self.facts(path).is_ok() { Ok(()) } else { Err(error) })
     }
 
     fn open_log(&self, path: &Path) -> io::Result<File> {
-        let flags = OFlags::RDWR | OFlags::APPEND;
-        let log = match self.create_new(path, flags) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => at::open(path, flags)?,
-            made => made?,
-        };
+        let log = at::open_or_make(path, OFlags::RDWR | OFlags::APPEND, |log| self.share(log, 0o600))?;
         // Somebody may have linked a file of another directory here, for this user to write to.
         if at::is_only_name(&log, path) { Ok(log) } else { Err(io::ErrorKind::ResourceBusy.into()) }
     }
