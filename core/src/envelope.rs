@@ -4,7 +4,7 @@
 //!   0  magic            89 57 53 41 0D 0A 1A 0A  ("\x89WSA\r\n\x1A\n")
 //!   8  checksum         u64  XXH3-64 of every byte from 16 to the end
 //!  16  version          u16  1
-//!  18  flags            u16  0
+//!  18  flags            u16  bit 0: sealed
 //!  20  key length       u32
 //!  24  metadata length  u32
 //!  28  reserved         u32  0
@@ -12,7 +12,8 @@
 //!  40  created          u64  milliseconds since 1970 UTC
 //!  48  build time       u64  nanoseconds
 //!  56  reserved         u64  0
-//!  64  key | metadata | zeros to a multiple of 128 | payload
+//!  64  tag              32 bytes, if sealed: keyed BLAKE2b-256 of everything else but the checksum
+//!      key | metadata | zeros to a multiple of 128 | payload
 //! ```
 //!
 //! All numbers are little-endian. The first 16 bytes mean the same in every version, so that an entry of a newer
@@ -28,6 +29,7 @@ use crate::{
     artifact::{Artifact, Provenance},
     bytes::{u16_at, u32_at, u64_at},
     reason::Reason,
+    seal::{Seal, TAG_LEN},
 };
 
 /// The length of the fixed header in bytes.
@@ -36,8 +38,11 @@ pub const HEADER_LEN: usize = 64;
 /// The payload's offset in an envelope is a multiple of this, in bytes: two cache lines, and what XNNPACK asks for.
 pub const PAYLOAD_ALIGN: usize = 128;
 
-const MAGIC: [u8; 8] = *b"\x89WSA\r\n\x1a\n";
+pub(crate) const MAGIC: [u8; 8] = *b"\x89WSA\r\n\x1a\n";
 const VERSION: u16 = 1;
+
+/// The flag of an envelope with a tag behind its header.
+const SEALED: u16 = 1;
 
 /// Where the bytes that the checksum covers begin.
 const CHECKED: usize = 16;
@@ -52,28 +57,43 @@ pub struct Encoded<'a> {
 /// The lengths that a header gives, checked against each other and against the length of the whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
+    is_sealed: bool,
     key: Range<usize>,
     metadata: Range<usize>,
     payload: Range<usize>,
     provenance: Provenance,
 }
 
-/// Encodes `artifact` under the full `key`.
+/// Encodes `artifact` under the full `key`, without a seal.
 ///
 /// # Errors
 /// [`Reason::TooLong`] if the key or the metadata does not fit in 32 bits of length.
 pub fn encode<'a>(key: &[u8], artifact: &'a Artifact) -> Result<Encoded<'a>, Reason> {
+    encode_with(key, artifact, None)
+}
+
+/// Encodes `artifact` under the full `key`, and seals it if there is a seal.
+///
+/// # Errors
+/// As [`encode`].
+pub fn encode_with<'a>(
+    key: &[u8],
+    artifact: &'a Artifact,
+    seal: Option<&Seal>,
+) -> Result<Encoded<'a>, Reason> {
     let (metadata, payload) = (artifact.encoded_metadata(), artifact.payload());
     let provenance = artifact.provenance();
     let key_len = u32::try_from(key.len()).map_err(|_| Reason::TooLong)?;
     let metadata_len = u32::try_from(metadata.len()).map_err(|_| Reason::TooLong)?;
-    let head_len = payload_offset(key.len(), metadata.len()).ok_or(Reason::TooLong)?;
+    let key_start = key_offset(seal.is_some());
+    let head_len = payload_offset(key_start, key.len(), metadata.len()).ok_or(Reason::TooLong)?;
+    let flags = if seal.is_some() { SEALED } else { 0 };
 
     let mut head = Vec::with_capacity(head_len);
     head.extend_from_slice(&MAGIC);
     head.extend_from_slice(&[0; 8]);
     head.extend_from_slice(&VERSION.to_le_bytes());
-    head.extend_from_slice(&0u16.to_le_bytes());
+    head.extend_from_slice(&flags.to_le_bytes());
     head.extend_from_slice(&key_len.to_le_bytes());
     head.extend_from_slice(&metadata_len.to_le_bytes());
     head.extend_from_slice(&0u32.to_le_bytes());
@@ -81,9 +101,14 @@ pub fn encode<'a>(key: &[u8], artifact: &'a Artifact) -> Result<Encoded<'a>, Rea
     head.extend_from_slice(&provenance.created_unix_ms.to_le_bytes());
     head.extend_from_slice(&provenance.build_nanos.to_le_bytes());
     head.extend_from_slice(&0u64.to_le_bytes());
+    head.resize(key_start, 0);
     head.extend_from_slice(key);
     head.extend_from_slice(metadata);
     head.resize(head_len, 0);
+    if let Some(seal) = seal {
+        let tag = seal.tag([&head[CHECKED..HEADER_LEN], &head[key_start..], payload]);
+        head[HEADER_LEN..key_start].copy_from_slice(&tag);
+    }
 
     let mut hasher = Xxh3Default::new();
     hasher.update(&head[CHECKED..]);
@@ -98,9 +123,18 @@ pub fn encode<'a>(key: &[u8], artifact: &'a Artifact) -> Result<Encoded<'a>, Rea
 ///
 /// # Errors
 /// The reason why the bytes are not the artifact of `key`. [`Reason::NewerVersion`] means that they are whole and a
-/// newer version's: leave them alone.
+/// newer version's: leave them alone. [`Reason::Sealed`] means that they are whole, and that only who has the secret
+/// can say more.
 pub fn decode(stored: Vec<u8>, key: &[u8]) -> Result<Artifact, Reason> {
-    let layout = verify(&stored)?;
+    decode_with(stored, key, None)
+}
+
+/// As [`decode`]. If there is a seal, the envelope must have it, and every byte is proved by it too.
+///
+/// # Errors
+/// As [`decode`]; besides [`Reason::Unsealed`] and [`Reason::Forged`], for what is whole.
+pub fn decode_with(stored: Vec<u8>, key: &[u8], seal: Option<&Seal>) -> Result<Artifact, Reason> {
+    let layout = verify_with(&stored, seal)?;
     if stored.get(layout.key.clone()) != Some(key) {
         return Err(Reason::KeyMismatch);
     }
@@ -112,13 +146,30 @@ pub fn decode(stored: Vec<u8>, key: &[u8]) -> Result<Artifact, Reason> {
 /// # Errors
 /// As [`decode`], but never [`Reason::KeyMismatch`].
 pub fn verify(stored: &[u8]) -> Result<Layout, Reason> {
+    verify_with(stored, None)
+}
+
+/// As [`verify`]. If there is a seal, the envelope must have it.
+///
+/// # Errors
+/// As [`decode_with`], but never [`Reason::KeyMismatch`].
+pub fn verify_with(stored: &[u8], seal: Option<&Seal>) -> Result<Layout, Reason> {
     let layout = Layout::parse(stored, stored.len() as u64);
     if !matches!(layout, Ok(_) | Err(Reason::NewerVersion)) {
         return layout;
     }
     let sum = u64_at(stored, 8).ok_or(Reason::Truncated)?;
     let checked = stored.get(CHECKED..).ok_or(Reason::Truncated)?;
-    if xxh3_64(checked) == sum { layout } else { Err(Reason::ChecksumMismatch) }
+    // First, also where a seal would find it: so damage is told from forgery, whether or not one has the secret.
+    if xxh3_64(checked) != sum {
+        return Err(Reason::ChecksumMismatch);
+    }
+    let layout = layout?.matching(seal)?;
+    let Some(seal) = seal else { return Ok(layout) };
+    let part = |range: Range<usize>| stored.get(range).ok_or(Reason::Truncated);
+    let header = part(CHECKED..HEADER_LEN)?;
+    let (tag, rest) = (part(HEADER_LEN..layout.key.start)?, part(layout.key.start..stored.len())?);
+    if seal.holds([header, rest, &[]], tag) { Ok(layout) } else { Err(Reason::Forged) }
 }
 
 impl Encoded<'_> {
@@ -163,14 +214,17 @@ impl Layout {
         let long = |at| u64_at(header, at).ok_or(Reason::Truncated);
         let (key_len, metadata_len, payload_len) = (field(20)?, field(24)?, long(32)?);
         let provenance = Provenance { created_unix_ms: long(40)?, build_nanos: long(48)? };
-        if version == 0 || u16_at(header, 18) != Some(0) || field(28)? != 0 || long(56)? != 0 {
+        let flags = u16_at(header, 18).ok_or(Reason::Truncated)?;
+        if version == 0 || flags & !SEALED != 0 || field(28)? != 0 || long(56)? != 0 {
             return Err(Reason::Malformed);
         }
 
         let malformed = |_| Reason::Malformed;
         let key_len = usize::try_from(key_len).map_err(malformed)?;
         let metadata_len = usize::try_from(metadata_len).map_err(malformed)?;
-        let payload_start = payload_offset(key_len, metadata_len).ok_or(Reason::Malformed)?;
+        let is_sealed = flags & SEALED != 0;
+        let key_start = key_offset(is_sealed);
+        let payload_start = payload_offset(key_start, key_len, metadata_len).ok_or(Reason::Malformed)?;
         let end = (payload_start as u64).checked_add(payload_len).ok_or(Reason::Malformed)?;
         if end > total {
             return Err(Reason::Truncated);
@@ -180,13 +234,32 @@ impl Layout {
         }
         let end = usize::try_from(end).map_err(malformed)?;
         // The sums below cannot overflow: payload_offset has added the same numbers, and more, in checked arithmetic.
-        let metadata_start = HEADER_LEN + key_len;
+        let metadata_start = key_start + key_len;
         Ok(Self {
-            key: HEADER_LEN..metadata_start,
+            is_sealed,
+            key: key_start..metadata_start,
             metadata: metadata_start..metadata_start + metadata_len,
             payload: payload_start..end,
             provenance,
         })
+    }
+
+    /// Whether the header says what a store with this seal, or one without any, asks for. Proves nothing.
+    ///
+    /// # Errors
+    /// [`Reason::Unsealed`] or [`Reason::Sealed`].
+    pub fn matching(self, seal: Option<&Seal>) -> Result<Self, Reason> {
+        match (seal, self.is_sealed) {
+            (Some(_), false) => Err(Reason::Unsealed),
+            (None, true) => Err(Reason::Sealed),
+            _ => Ok(self),
+        }
+    }
+
+    /// Whether it bears a seal, which its header says and nothing proves.
+    #[must_use]
+    pub const fn is_sealed(&self) -> bool {
+        self.is_sealed
     }
 
     /// Where the full key is.
@@ -214,8 +287,12 @@ impl Layout {
     }
 }
 
-fn payload_offset(key_len: usize, metadata_len: usize) -> Option<usize> {
-    HEADER_LEN.checked_add(key_len)?.checked_add(metadata_len)?.checked_next_multiple_of(PAYLOAD_ALIGN)
+const fn key_offset(is_sealed: bool) -> usize {
+    if is_sealed { HEADER_LEN + TAG_LEN } else { HEADER_LEN }
+}
+
+fn payload_offset(key_start: usize, key_len: usize, metadata_len: usize) -> Option<usize> {
+    key_start.checked_add(key_len)?.checked_add(metadata_len)?.checked_next_multiple_of(PAYLOAD_ALIGN)
 }
 
 #[cfg(test)]

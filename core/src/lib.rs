@@ -7,6 +7,7 @@
 //! | [`miss`] | the last miss, as it is kept with a store |
 //! | [`artifact`], [`metadata`] | what is cached: a payload, and what is known about it |
 //! | [`envelope`] | the bytes of a stored artifact |
+//! | [`seal`] | a secret that proves who wrote them |
 //! | [`lru`] | which entry goes when the cap is reached |
 //! | [`journal`] | the bytes of the shared accounting of a cache directory |
 //! | [`flight`] | who builds and who waits, without deadlock |
@@ -43,6 +44,7 @@ pub mod metadata;
 pub mod miss;
 pub mod reason;
 pub mod recipe;
+pub mod seal;
 pub mod sketch;
 pub mod statistics;
 pub mod tally;

@@ -39,6 +39,7 @@ macro_rules! reasons {
     };
 }
 
+// New ones are added at the end, and none is moved: the index of a reason is written to disk.
 reasons! {
     /// Nothing is stored under this key.
     Absent = "absent", "nothing is stored under this key";
@@ -76,6 +77,12 @@ reasons! {
     NoSpace = "no_space", "no space is left for the store";
     /// The key, the metadata or the entry is longer than the format or the store allows.
     TooLong = "too_long", "the key, the metadata or the entry is longer than the format or the store allows";
+    /// The entry has a seal, but it is not that of this store's secret: forged, altered, or another secret's.
+    Forged = "forged", "the entry's seal is not that of this store's secret";
+    /// The entry has no seal, and the store takes none without.
+    Unsealed = "unsealed", "the entry has no seal";
+    /// The entry has a seal, and the store has no secret to check it with.
+    Sealed = "sealed", "the entry has a seal, and this store has no secret";
 }
 
 impl Reason {

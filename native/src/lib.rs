@@ -46,5 +46,6 @@ pub use warmstart_core::{
     metadata::Metadata,
     reason::Reason,
     recipe::{FieldChange, Recipe},
+    seal::Seal,
     statistics::{ReasonCounts, Statistics},
 };

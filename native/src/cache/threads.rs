@@ -141,7 +141,7 @@ impl Scope {
     pub(super) fn new(locks: Option<&Path>, number: CacheNumber) -> Self {
         match locks {
             // Two paths may lead to one directory.
-            Some(locks) => Self::Directory(locks.canonicalize().unwrap_or_else(|_| locks.to_path_buf())),
+            Some(locks) => Self::Directory(resolved(locks)),
             None => Self::Cache(number),
         }
     }
@@ -198,6 +198,13 @@ fn current_worker() -> Worker {
         static MINE: Worker = Worker(NEXT.fetch_add(1, Ordering::Relaxed));
     }
     MINE.with(|mine| *mine)
+}
+
+/// One path for a directory, however its parents are spelt. It may itself have become a link, which is not followed.
+fn resolved(directory: &Path) -> PathBuf {
+    let parent = directory.parent().and_then(|parent| parent.canonicalize().ok());
+    let resolved = parent.zip(directory.file_name()).map(|(parent, name)| parent.join(name));
+    resolved.unwrap_or_else(|| directory.to_path_buf())
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ impl LocalDisk {
         }
     }
 
-    fn describe(self, metadata: &Metadata) -> FileFacts {
+    pub(super) fn describe(self, metadata: &Metadata) -> FileFacts {
         let file_type = metadata.file_type();
         let kind = if file_type.is_file() {
             FileKind::File
@@ -185,7 +185,7 @@ impl Disk for LocalDisk {
 }
 
 /// One call writes everything, unless the system takes less.
-fn write_parts(file: &mut File, parts: &[&[u8]]) -> io::Result<()> {
+pub(super) fn write_parts(file: &mut File, parts: &[&[u8]]) -> io::Result<()> {
     let slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
     let mut written = file.write_vectored(&slices)?;
     for part in parts {

@@ -4,9 +4,13 @@
 //! `tmp/` and the locks of builds are asked for directly. [`LocalDisk`] asks the real one; a test puts a
 //! disk of its own in between, which fails when it is told to.
 
+#[cfg(unix)]
+mod at;
 mod local;
 mod private;
 pub(crate) mod process_lock;
+#[cfg(unix)]
+mod shared;
 mod sharing;
 
 pub use local::LocalDisk;
@@ -23,6 +27,7 @@ use std::{
     io,
     ops::Range,
     path::Path,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -122,6 +127,12 @@ pub trait Disk: Debug + Send + Sync {
     /// [`io::ErrorKind::WouldBlock`] if it did not come in time, or what the system reports.
     fn lock(&self, file: &File, patience: Duration) -> io::Result<()>;
 
+    /// The longest file that is read or written, in bytes: a bound on the memory that a file which somebody else made can
+    /// take. [`read`](Self::read) reports a longer one as [`io::ErrorKind::FileTooLarge`].
+    fn max_file(&self) -> u64 {
+        u64::MAX
+    }
+
     /// Whether an error says that somebody else has the file open just now, as only Windows does.
     fn is_sharing_violation(&self, error: &io::Error) -> bool {
         // ERROR_ACCESS_DENIED, ERROR_SHARING_VIOLATION, ERROR_LOCK_VIOLATION
@@ -175,6 +186,16 @@ impl FileFacts {
     pub fn is_readable(&self) -> bool {
         self.kind == FileKind::File && self.is_trusted
     }
+}
+
+/// The disk of a directory whose entries are sealed, so that others may write to it.
+pub(crate) fn disk_of_sealed(root: &Path) -> Arc<dyn Disk> {
+    #[cfg(unix)]
+    if let Some(shared) = shared::SharedDisk::below(root) {
+        return Arc::new(shared);
+    }
+    let _ = root;
+    Arc::new(LocalDisk::new())
 }
 
 /// The reason that an error of the system amounts to.

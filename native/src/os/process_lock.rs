@@ -7,7 +7,7 @@
 
 use std::{
     cell::RefCell,
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{File, TryLockError},
     io::{self, Read, Seek, Write},
     path::{Path, PathBuf},
     thread,
@@ -18,6 +18,9 @@ use warmstart_core::key::Key;
 
 /// The longest chain of waiting holders that is followed. A longer one is waited for, which is bounded too.
 const MAX_CHAIN: usize = 64;
+
+/// What whoever sets a damaged database aside locks.
+const SET_ASIDE: &str = "set-aside";
 
 const FIRST_PAUSE: Duration = Duration::from_micros(500);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
@@ -51,18 +54,20 @@ impl ProcessLock {
         let mut pause = FIRST_PAUSE;
         let mut file = open(&path)?;
         loop {
+            let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
             match file.try_lock() {
-                Ok(()) if is_linked(&file) => break,
+                Ok(()) if is_named(&file, &path) => break,
                 // The holder removed the file before it let go: the lock is another file now.
-                Ok(()) => {
+                Ok(()) if is_nameless(&file) && !is_late() => {
                     file = open(&path)?;
                     continue;
                 }
                 Err(TryLockError::WouldBlock) => {}
-                Err(TryLockError::Error(_)) => return None,
+                // One that has another name too may be a file of this user's, which somebody linked here.
+                Ok(()) | Err(TryLockError::Error(_)) => return None,
             }
             let wait = announced.get_or_insert_with(|| announce_wait(directory, name));
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) || wait.would_never_end() {
+            if is_late() || wait.would_never_end() {
                 return None;
             }
             thread::sleep(pause);
@@ -84,7 +89,7 @@ impl Drop for ProcessLock {
         });
         if let Some(held) = held {
             // While the lock is held, so that nobody removes the next holder's file.
-            let _ = fs::remove_file(lock_path(&held.directory, &held.name));
+            let _ = remove(&lock_path(&held.directory, &held.name));
         }
     }
 }
@@ -130,14 +135,18 @@ fn note_in_held(directory: &Path, bytes: &[u8]) {
     });
 }
 
-/// Removes the lock files that dead processes left behind.
+/// Removes the lock files that dead processes left behind, and nothing that has another name than they.
 pub(crate) fn sweep(directory: &Path) {
-    let Ok(files) = fs::read_dir(directory) else { return };
-    for entry in files.flatten() {
+    let mut paths = Vec::new();
+    let _ = list(directory, &mut |name| {
+        let is_ours = name == SET_ASIDE || name.to_str().is_some_and(|name| Key::from_hex(name).is_some());
+        paths.extend(is_ours.then(|| directory.join(name)));
+    });
+    for path in paths {
         // Opened without creating: a file that its holder removes meanwhile must not come back.
-        let Ok(file) = options().open(entry.path()) else { continue };
-        if file.try_lock().is_ok() && is_linked(&file) {
-            let _ = fs::remove_file(entry.path());
+        let Ok(file) = open_existing(&path) else { continue };
+        if file.try_lock().is_ok() && is_named(&file, &path) {
+            let _ = remove(&path);
         }
     }
 }
@@ -166,7 +175,7 @@ fn would_never_end(directory: &Path, name: &Key) -> bool {
 /// only bounded.
 fn noted(directory: &Path, name: &Key) -> Option<Key> {
     let mut bytes = Vec::new();
-    options().open(lock_path(directory, name)).ok()?.take(64).read_to_end(&mut bytes).ok()?;
+    open_existing(&lock_path(directory, name)).ok()?.take(64).read_to_end(&mut bytes).ok()?;
     Some(Key::from_bytes(bytes.try_into().ok()?))
 }
 
@@ -180,41 +189,90 @@ fn lock_path(directory: &Path, name: &Key) -> PathBuf {
 }
 
 fn open(path: &Path) -> Option<File> {
-    let open = || options().create(true).open(path);
-    open()
+    open_or_create(path)
         .or_else(|error| match (error.kind(), path.parent()) {
             // Somebody removed the directory while it is in use.
             (io::ErrorKind::NotFound, Some(directory)) => {
-                super::make_private_directory(directory).and_then(|()| open())
+                super::make_private_directory(directory).and_then(|()| open_or_create(path))
             }
             _ => Err(error),
         })
         .ok()
 }
 
-#[cfg(unix)]
-fn options() -> OpenOptions {
-    use std::os::unix::fs::OpenOptionsExt;
+fn is_nameless(file: &File) -> bool {
+    file.metadata().is_ok_and(|metadata| !super::is_linked(&metadata))
+}
 
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).mode(0o600).custom_flags(super::NO_FOLLOW);
-    options
+#[cfg(unix)]
+use unix::{is_named, list, open_existing, open_or_create, remove};
+
+/// In a cache directory that several users write to, others may put anything in the place of a lock, and of the directory.
+#[cfg(unix)]
+mod unix {
+    use std::{
+        fs::{File, Permissions},
+        io,
+        os::unix::fs::{MetadataExt, PermissionsExt},
+        path::Path,
+    };
+
+    use rustix::fs::OFlags;
+
+    use crate::os::at;
+    pub(super) use crate::os::at::{is_only_name as is_named, list, remove};
+
+    pub(super) fn open_existing(path: &Path) -> io::Result<File> {
+        at::open(path, OFlags::RDWR)
+    }
+
+    /// Who may make files in the directory may lock this one too.
+    pub(super) fn open_or_create(path: &Path) -> io::Result<File> {
+        let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+        at::open_or_make(path, OFlags::RDWR, |file| {
+            let mode = directory.symlink_metadata()?.mode();
+            let shared: u32 = [0o060, 0o006].into_iter().filter(|class| mode & class & 0o022 != 0).sum();
+            if shared == 0 {
+                return Ok(());
+            }
+            file.set_permissions(Permissions::from_mode(0o600 | shared))
+        })
+    }
 }
 
 #[cfg(not(unix))]
-fn options() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true);
-    options
+fn open_existing(path: &Path) -> io::Result<File> {
+    File::options().read(true).write(true).open(path)
 }
 
-fn is_linked(file: &File) -> bool {
-    file.metadata().is_ok_and(|metadata| super::is_linked(&metadata))
+#[cfg(not(unix))]
+fn open_or_create(path: &Path) -> io::Result<File> {
+    File::options().read(true).write(true).create(true).truncate(false).open(path)
+}
+
+#[cfg(not(unix))]
+fn remove(path: &Path) -> io::Result<()> {
+    std::fs::remove_file(path)
+}
+
+#[cfg(not(unix))]
+fn list(directory: &Path, visit: &mut dyn FnMut(&std::ffi::OsStr)) -> io::Result<()> {
+    for entry in std::fs::read_dir(directory)? {
+        visit(&entry?.file_name());
+    }
+    Ok(())
+}
+
+/// A file that is open is not removed here, so its name stays.
+#[cfg(not(unix))]
+const fn is_named(_: &File, _: &Path) -> bool {
+    true
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     /// A waits while B holds, and acquires the file that B has removed: it must not believe that to be the lock, or C,
     /// who finds no file, would hold it too.
@@ -268,9 +326,12 @@ mod tests {
         let name = Key::digest(b"alive");
         let held = ProcessLock::acquire(path, &name, None).unwrap();
         fs::write(lock_path(path, &Key::digest(b"dead")), b"").unwrap();
+        fs::write(path.join(SET_ASIDE), b"").unwrap();
+        fs::write(path.join("not a lock"), b"").unwrap();
         sweep(path);
-        let left: Vec<_> = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect();
-        assert_eq!(left, [lock_path(path, &name)]);
+        let mut left: Vec<_> = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect();
+        left.sort();
+        assert_eq!(left, [lock_path(path, &name), path.join("not a lock")]);
         drop(held);
     }
 }

@@ -62,7 +62,8 @@ pub trait Store: Debug + Send + Sync {
     /// The reason why it could not be removed.
     fn remove(&self, key: &[u8]) -> Result<bool, Reason>;
 
-    /// Whether something whole, by header and length, is stored under `key`. Never counts as a use.
+    /// Whether something whole, by header and length, is stored under `key`. Never counts as a use. A store with a
+    /// secret counts what has a seal, and another what has none; whose seal it is, only [`get`](Self::get) knows.
     ///
     /// # Errors
     /// The reason why that is not known.

@@ -12,7 +12,7 @@ use std::{
 
 use clap::{Parser, Subcommand, ValueEnum};
 use warmstart::{
-    Cache, Limits, Lookup, Reason, Store,
+    Cache, Limits, Lookup, Reason, Seal, Store,
     store::{FileOptions, FileStore, SqliteOptions, SqliteStore},
 };
 use warmstart_tests::proof::{artifact, numbered_key, numbered_len, payload, prove};
@@ -29,6 +29,9 @@ struct Arguments {
     /// The most bytes.
     #[arg(long, global = true)]
     max_bytes: Option<u64>,
+    /// Seals with a secret of 32 such bytes.
+    #[arg(long)]
+    secret: Option<u8>,
     #[command(subcommand)]
     work: Work,
 }
@@ -102,16 +105,23 @@ enum Work {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let Arguments { store, path, max_bytes, work } = Arguments::parse();
+    let Arguments { store, path, max_bytes, secret, work } = Arguments::parse();
     let limits = Limits { max_bytes, max_entries: None };
     let patience = Duration::from_secs(20);
+    let seal = secret.map(|byte| Seal::new(&[byte; 32]));
     let store: Box<dyn Store> = match store {
         Kind::Files => {
-            let options = FileOptions::default().with_limits(limits).with_patience(patience);
+            let mut options = FileOptions::default().with_limits(limits).with_patience(patience);
+            if let Some(seal) = seal {
+                options = options.with_seal(seal);
+            }
             Box::new(FileStore::open(path, options)?)
         }
         Kind::Sqlite => {
-            let options = SqliteOptions::default().with_limits(limits).with_patience(patience);
+            let mut options = SqliteOptions::default().with_limits(limits).with_patience(patience);
+            if let Some(seal) = seal {
+                options = options.with_seal(seal);
+            }
             Box::new(SqliteStore::open(path, options)?)
         }
     };

@@ -111,7 +111,7 @@ impl FileStore {
                 // Not ours to read: neither whole nor damaged.
                 Ok((_, facts)) if !facts.is_readable() => (facts.len, Err(Reason::Untrusted)),
                 Ok((bytes, facts)) => {
-                    let proved = envelope::verify(&bytes).and_then(|layout| {
+                    let proved = envelope::verify_with(&bytes, self.seal()).and_then(|layout| {
                         let key = bytes.get(layout.key()).unwrap_or_default();
                         if Key::digest(key) != name {
                             return Err(Reason::KeyMismatch);
@@ -154,6 +154,6 @@ fn content_of(name: Key, bytes: &[u8], layout: &Layout) -> Result<Content, Reaso
         metadata: Metadata::decode(metadata)?,
         payload_len: layout.payload().len() as u64,
         provenance: layout.provenance(),
-        is_sealed: false,
+        is_sealed: layout.is_sealed(),
     })
 }

@@ -52,7 +52,7 @@ impl FileStore {
         };
         let last_miss = self
             .read_small(self.layout.last_miss(), LONGEST)
-            .and_then(|bytes| envelope::decode(bytes, Miss::KEY))
+            .and_then(|bytes| envelope::decode_with(bytes, Miss::KEY, self.seal()))
             .and_then(|artifact| Miss::from_artifact(&artifact))
             .ok();
         Ok(Kept { tally, last_miss })
@@ -87,7 +87,7 @@ impl FileStore {
         let disk = &*self.options.disk;
         let path = self.layout.last_miss();
         let artifact = miss.to_artifact();
-        let encoded = envelope::encode(Miss::KEY, &artifact)?;
+        let encoded = envelope::encode_with(Miss::KEY, &artifact, self.seal())?;
         let temp = self.layout.temps.new_path(disk);
         let written = disk.create(&temp, &encoded.parts(), false).map(drop).and_then(|()| {
             // Cleared away first for the same reason.

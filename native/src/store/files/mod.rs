@@ -5,6 +5,7 @@ mod inspect;
 mod kept;
 mod layout;
 mod ledger;
+mod newer;
 mod options;
 mod publish;
 mod temps;
@@ -17,7 +18,7 @@ use std::{
     ops::ControlFlow,
     path::Path,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -25,14 +26,14 @@ use std::{
 
 use warmstart_core::{
     artifact::Artifact, envelope, journal::Event, key::Key, lru::Limits, reason::Reason, recipe::Recipe,
-    sketch::Sketch,
+    seal::Seal, sketch::Sketch,
 };
 
 use super::{Entry, Kept, Lookup, Proof, Pruned, Report, Store, Stored, Verified, recency::Recency};
 use crate::{
     cache,
     error::OpenError,
-    os::{FileFacts, reason_of, retry_sharing},
+    os::{FileFacts, disk_of_sealed, reason_of, retry_sharing},
 };
 use access::Access;
 use layout::Layout;
@@ -82,10 +83,14 @@ impl FileStore {
     /// entries there are.
     ///
     /// # Errors
-    /// The caller's own mistakes: `path` is a file or a link, belongs to somebody else, or may be written by others.
+    /// The caller's own mistakes: `path` is a file or a link; without a [seal](FileOptions::with_seal) also that it belongs to
+    /// somebody else, or may be written by others.
     /// Where the medium does not let the directory be made, the store opens, misses and refuses.
-    pub fn open(path: impl AsRef<Path>, options: FileOptions) -> Result<Self, OpenError> {
+    pub fn open(path: impl AsRef<Path>, mut options: FileOptions) -> Result<Self, OpenError> {
         let layout = Arc::new(Layout::new(path.as_ref()));
+        if options.seal.is_some() && !options.is_disk_given {
+            options.disk = disk_of_sealed(layout.root());
+        }
         let ledger = Ledger::new(
             options.limits,
             Arc::clone(&layout),
@@ -161,7 +166,7 @@ impl FileStore {
         if !facts.is_readable() {
             return Err(Reason::Untrusted);
         }
-        let found = envelope::decode(bytes, key);
+        let found = envelope::decode_with(bytes, key, self.seal());
         match &found {
             Ok(_) => self.note_use(name),
             Err(Reason::NewerVersion) => self.remember_newer(name),
@@ -169,6 +174,10 @@ impl FileStore {
             Err(_) => {}
         }
         found
+    }
+
+    fn seal(&self) -> Option<&Seal> {
+        self.options.seal.as_ref()
     }
 
     fn note_use(&self, name: Key) {
@@ -190,30 +199,6 @@ impl FileStore {
             self.recency.give_back(uses);
         }
         written
-    }
-
-    fn remember_newer(&self, name: Key) {
-        self.newer.lock().unwrap_or_else(PoisonError::into_inner).insert(name);
-        self.found_newer.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether the entry, which a look-up found to be a newer version's, still is.
-    fn is_newer(&self, name: &Key) -> bool {
-        if !self.found_newer.load(Ordering::Relaxed) {
-            return false;
-        }
-        let mut newer = self.newer.lock().unwrap_or_else(PoisonError::into_inner);
-        if !newer.contains(name) {
-            return false;
-        }
-        // Whole by its checksum: one that only says so is damaged, and may be replaced.
-        let disk = &*self.options.disk;
-        let is_still = retry_sharing(disk, || disk.read(&self.layout.entry(name), &|facts| facts.len))
-            .is_ok_and(|(bytes, _)| envelope::verify(&bytes) == Err(Reason::NewerVersion));
-        if !is_still {
-            newer.remove(name);
-        }
-        is_still
     }
 
     /// Removes a damaged entry, unless it was replaced since it was read.
@@ -242,7 +227,8 @@ impl FileStore {
         if !facts.is_readable() {
             return Ok((Err(Reason::Untrusted), facts));
         }
-        Ok((envelope::Layout::parse(&head, facts.len).map(drop), facts))
+        let layout = envelope::Layout::parse(&head, facts.len);
+        Ok((layout.and_then(|layout| layout.matching(self.seal())).map(drop), facts))
     }
 
     fn names(&self) -> Result<Vec<Key>, Reason> {
@@ -279,8 +265,11 @@ impl Store for FileStore {
 
     fn put(&self, key: &[u8], artifact: &Artifact) -> Result<Stored, Reason> {
         self.check_writable()?;
-        let encoded = envelope::encode(key, artifact)?;
+        let encoded = envelope::encode_with(key, artifact, self.seal())?;
         self.options.limits.admit(encoded.len())?;
+        if encoded.len() > self.options.disk.max_file() {
+            return Err(Reason::Oversize);
+        }
         let sketch = Sketch::of_metadata(artifact.encoded_metadata());
         self.publish(Key::digest(key), &encoded, sketch.as_ref())
     }
@@ -307,7 +296,7 @@ impl Store for FileStore {
         self.check_readable()?;
         match self.is_whole(&self.layout.entry(&Key::digest(key))) {
             Ok((whole, _)) => Ok(whole.is_ok()),
-            Err(Reason::Absent | Reason::Untrusted) => Ok(false),
+            Err(Reason::Absent | Reason::Untrusted | Reason::Oversize) => Ok(false),
             Err(reason) => Err(reason),
         }
     }
@@ -401,6 +390,9 @@ impl Drop for FileStore {
 }
 
 fn reason_of_read(error: &io::Error) -> Reason {
+    if error.kind() == io::ErrorKind::FileTooLarge {
+        return Reason::Oversize;
+    }
     match reason_of(error) {
         // No permission to read is not a medium that cannot be written.
         Reason::ReadOnly | Reason::NoSpace => Reason::Unavailable,

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use warmstart_core::lru::Limits;
+use warmstart_core::{lru::Limits, seal::Seal};
 
 use crate::{
     clock::{Clock, SystemClock},
@@ -24,7 +24,9 @@ pub struct FileOptions {
     pub(super) read_only: bool,
     pub(super) patience: Duration,
     pub(super) clock: Arc<dyn Clock>,
+    pub(super) seal: Option<Seal>,
     pub(super) disk: Arc<dyn Disk>,
+    pub(super) is_disk_given: bool,
 }
 
 impl FileOptions {
@@ -84,10 +86,38 @@ impl FileOptions {
         self
     }
 
+    /// Seals every entry, and takes none that this secret has not sealed: whoever has the secret wrote it, under this key.
+    ///
+    /// Then others may write to the directory, and own it. What is made in it gets the permissions that group and others
+    /// have on it. An entry there is at most 1 GiB long. SECURITY.md of the repository says what is protected and what is
+    /// not, and how such a directory is made.
+    ///
+    /// ```
+    /// use warmstart::{Artifact, Reason, Seal, Store, store::{FileOptions, FileStore}};
+    ///
+    /// let directory = tempfile::tempdir()?;
+    /// // 32 bytes of /dev/urandom, from a file that only those who are to share the cache can read.
+    /// let secret = [7; 32];
+    /// let sealed = FileOptions::default().with_seal(Seal::new(&secret));
+    /// let store = FileStore::open(directory.path(), sealed)?;
+    /// store.put(b"k", &Artifact::new(vec![1, 2, 3]))?;
+    /// assert_eq!(store.get(b"k").hit().unwrap().payload(), [1, 2, 3]);
+    ///
+    /// let another = FileOptions::default().with_seal(Seal::new(&[8; 32]));
+    /// let stranger = FileStore::open(directory.path(), another)?;
+    /// assert_eq!(stranger.get(b"k").miss(), Some(Reason::Forged));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_seal(mut self, seal: Seal) -> Self {
+        self.seal = Some(seal);
+        self
+    }
+
     /// Goes through `disk` instead of the real file system.
     #[must_use]
     pub fn with_disk(mut self, disk: Arc<dyn Disk>) -> Self {
-        self.disk = disk;
+        (self.disk, self.is_disk_given) = (disk, true);
         self
     }
 }
@@ -100,7 +130,9 @@ impl Default for FileOptions {
             read_only: false,
             patience: Duration::from_secs(2),
             clock: Arc::new(SystemClock),
+            seal: None,
             disk: Arc::new(LocalDisk::new()),
+            is_disk_given: false,
         }
     }
 }

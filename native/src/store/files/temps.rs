@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use crate::os::{Disk, FileKind};
+use crate::os::{Disk, FileKind, private_options};
 
 /// Where locks are not to be had, a temp file this old belongs to nobody.
 const STALE_AFTER: Duration = Duration::from_secs(3600);
@@ -115,11 +115,11 @@ impl Temps {
     /// Whether the process of a handle lives: then it holds the lock on the handle's file.
     fn life_of(&self, disk: &dyn Disk, handle: &str) -> Life {
         let path = self.alive_path(handle);
-        // Opening a pipe would wait for whoever is at its other end.
         if !disk.facts(&path).is_ok_and(|facts| facts.is_readable()) {
             return Life::Unknown;
         }
-        match File::open(path).map(|file| file.try_lock()) {
+        // It may have become a pipe by now, which is not waited for.
+        match private_options().read(true).open(path).map(|file| file.try_lock()) {
             Ok(Ok(())) => Life::Dead,
             Ok(Err(fs::TryLockError::WouldBlock)) => Life::Alive,
             Ok(Err(fs::TryLockError::Error(_))) | Err(_) => Life::Unknown,

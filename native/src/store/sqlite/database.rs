@@ -6,7 +6,7 @@ use std::{
 };
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
-use warmstart_core::{envelope, reason::Reason};
+use warmstart_core::{envelope, reason::Reason, seal::Seal};
 
 use super::{
     connect::{self, Opened},
@@ -138,7 +138,8 @@ impl Database {
     pub(super) fn remove_damaged(&self, key: &[u8]) -> Result<(), Fault> {
         self.write(|transaction, _| {
             if let Some((id, stored)) = find(transaction, key)?
-                && envelope::decode(stored, key).is_err_and(Reason::is_damage)
+                && envelope::decode_with(stored, key, self.options.seal.as_ref())
+                    .is_err_and(Reason::is_damage)
             {
                 transaction.prepare_cached(REMOVE_ID)?.execute([id])?;
             }
@@ -150,7 +151,7 @@ impl Database {
     pub(super) fn contains(&self, key: &[u8]) -> Result<bool, Fault> {
         let transaction = self.opened.connection.unchecked_transaction()?;
         match find_id(&transaction, key)? {
-            Some(id) => Ok(space::look_at(&transaction, id)?.is_ok()),
+            Some(id) => Ok(space::look_at(&transaction, id, self.options.seal.as_ref())?.is_ok()),
             None => Ok(false),
         }
     }
@@ -158,13 +159,13 @@ impl Database {
     /// The number of entries that are whole by header and length; the others are removed.
     pub(super) fn len(&self) -> Result<u64, Fault> {
         let transaction = self.opened.connection.unchecked_transaction()?;
-        let (whole, damaged) = survey(&transaction)?;
+        let (whole, damaged) = survey(&transaction, self.options.seal.as_ref())?;
         drop(transaction);
         if !damaged.is_empty() && self.opened.writable {
             self.write(|transaction, _| {
                 for id in &damaged {
                     // It may have been replaced meanwhile.
-                    if space::look_at(transaction, *id)?.is_err_and(Reason::is_damage) {
+                    if space::look_at(transaction, *id, None)?.is_err_and(Reason::is_damage) {
                         transaction.prepare_cached(REMOVE_ID)?.execute([id])?;
                     }
                 }
@@ -311,7 +312,7 @@ fn find_id(connection: &Connection, key: &[u8]) -> Result<Option<i64>, Fault> {
 
 /// Whether an entry is a newer version's, and whole. Only one that says it is newer is read to its end.
 fn is_newer(connection: &Connection, id: i64) -> Result<bool, Fault> {
-    if space::look_at(connection, id)? != Err(Reason::NewerVersion) {
+    if space::look_at(connection, id, None)? != Err(Reason::NewerVersion) {
         return Ok(false);
     }
     Ok(envelope::verify(&read(connection, id)?) == Err(Reason::NewerVersion))
@@ -338,15 +339,16 @@ fn write_uses(connection: &Connection, used: &Batch<i64>, now: u64) -> Result<i6
     Ok(at)
 }
 
-/// The number of entries that are whole by header and length, and the ids of those that are damaged.
-fn survey(connection: &Connection) -> Result<(u64, Vec<i64>), Fault> {
+/// The number of entries that are whole by header and length and sealed as they are to be, and the ids of those that are
+/// damaged.
+fn survey(connection: &Connection, seal: Option<&Seal>) -> Result<(u64, Vec<i64>), Fault> {
     let mut statement = connection.prepare_cached(IDS)?;
     let mut rows = statement.query([])?;
     let (mut whole, mut damaged) = (0, Vec::new());
     let mut headers = space::Headers::new(connection);
     while let Some(row) = rows.next()? {
         let id = row.get(0)?;
-        match headers.look_at(id)? {
+        match headers.look_at(id, seal)? {
             Ok(()) => whole += 1,
             Err(reason) if reason.is_damage() => damaged.push(id),
             Err(_) => {}

@@ -258,7 +258,7 @@ impl Store for SqliteStore {
             Err(reason) => return Lookup::Miss(reason),
         };
         // Without the lock: others look up while this thread proves its hit.
-        let found = envelope::decode(stored, key);
+        let found = envelope::decode_with(stored, key, self.options.seal.as_ref());
         if found.as_ref().is_err_and(|reason| reason.is_damage()) {
             let _ = self.with(|database| database.remove_damaged(key));
         }
@@ -266,7 +266,7 @@ impl Store for SqliteStore {
     }
 
     fn put(&self, key: &[u8], artifact: &Artifact) -> Result<Stored, Reason> {
-        let encoded = envelope::encode(key, artifact)?;
+        let encoded = envelope::encode_with(key, artifact, self.options.seal.as_ref())?;
         let size = space::size_of(key, encoded.len());
         if let closed @ Err(Reason::Closed | Reason::NewerVersion) = self.with(|_| Ok(())) {
             return closed.map(|()| Stored::default());
@@ -294,7 +294,7 @@ impl Store for SqliteStore {
         for key in keys {
             // Gone since it was listed, or busy: neither whole nor damaged.
             let Ok(Some(stored)) = self.with(|database| database.read(&key)) else { continue };
-            match envelope::decode(stored, &key) {
+            match envelope::decode_with(stored, &key, self.options.seal.as_ref()) {
                 Ok(_) => found.whole += 1,
                 Err(reason) if reason.is_damage() => {
                     found.damaged += 1;

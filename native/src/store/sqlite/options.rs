@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use warmstart_core::lru::Limits;
+use warmstart_core::{lru::Limits, seal::Seal};
 
 use crate::clock::{Clock, SystemClock};
 
@@ -24,6 +24,7 @@ pub struct SqliteOptions {
     pub(super) durable: bool,
     pub(super) patience: Duration,
     pub(super) clock: Arc<dyn Clock>,
+    pub(super) seal: Option<Seal>,
 }
 
 impl SqliteOptions {
@@ -62,6 +63,27 @@ impl SqliteOptions {
         self.clock = clock;
         self
     }
+
+    /// Seals every entry, and takes none that this secret has not sealed: whoever has the secret wrote it, under this key.
+    ///
+    /// The database must still be this user's own, in a directory that no other may write to: SQLite was not made to read a
+    /// file that an enemy writes to. A [`FileStore`](super::super::FileStore) may be shared.
+    ///
+    /// ```
+    /// use warmstart::{Artifact, Seal, Store, store::{SqliteOptions, SqliteStore}};
+    ///
+    /// let directory = tempfile::tempdir()?;
+    /// let sealed = SqliteOptions::default().with_seal(Seal::new(&[7; 32]));
+    /// let store = SqliteStore::open(directory.path().join("kernels.db"), sealed)?;
+    /// store.put(b"k", &Artifact::new(vec![1, 2, 3]))?;
+    /// assert_eq!(store.get(b"k").hit().unwrap().payload(), [1, 2, 3]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_seal(mut self, seal: Seal) -> Self {
+        self.seal = Some(seal);
+        self
+    }
 }
 
 impl Default for SqliteOptions {
@@ -71,6 +93,7 @@ impl Default for SqliteOptions {
             durable: false,
             patience: Duration::from_secs(2),
             clock: Arc::new(SystemClock),
+            seal: None,
         }
     }
 }

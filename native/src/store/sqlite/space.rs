@@ -5,6 +5,7 @@ use warmstart_core::{
     envelope::{HEADER_LEN, Layout},
     lru::Limits,
     reason::Reason,
+    seal::Seal,
 };
 
 use super::{fault::Fault, place::Place, schema::PAGE};
@@ -142,9 +143,13 @@ pub(super) fn empty(connection: &Connection) -> Result<(), Fault> {
     vacuum_at_commit(connection)
 }
 
-/// Whether the entry is whole by header and length.
-pub(super) fn look_at(connection: &Connection, id: i64) -> Result<Result<(), Reason>, Fault> {
-    Headers::new(connection).look_at(id)
+/// Whether the entry is whole by header and length, and has a seal just if there is one.
+pub(super) fn look_at(
+    connection: &Connection,
+    id: i64,
+    seal: Option<&Seal>,
+) -> Result<Result<(), Reason>, Fault> {
+    Headers::new(connection).look_at(id, seal)
 }
 
 /// Reads headers, and nothing but headers, however large the envelopes are.
@@ -158,8 +163,8 @@ impl<'a> Headers<'a> {
         Self { connection, blob: None }
     }
 
-    /// Whether the entry is whole by header and length.
-    pub(super) fn look_at(&mut self, id: i64) -> Result<Result<(), Reason>, Fault> {
+    /// Whether the entry is whole by header and length, and has a seal just if there is one.
+    pub(super) fn look_at(&mut self, id: i64, seal: Option<&Seal>) -> Result<Result<(), Reason>, Fault> {
         let opened = match self.blob.take() {
             Some(mut blob) => blob.reopen(id).map(|()| blob),
             None => self.connection.blob_open("main", "content", "envelope", id, true),
@@ -176,7 +181,7 @@ impl<'a> Headers<'a> {
         let read = blob.read_at(&mut header, 0)?;
         let layout = Layout::parse(header.get(..read).unwrap_or_default(), blob.len() as u64);
         self.blob = Some(blob);
-        Ok(layout.map(drop))
+        Ok(layout.and_then(|layout| layout.matching(seal)).map(drop))
     }
 }
 

@@ -6,6 +6,7 @@ mod key;
 mod main_job;
 mod medium;
 mod memory;
+mod sealed;
 mod sqlite;
 
 use crate::{Rows, measure::Plan};
@@ -20,6 +21,7 @@ pub(crate) fn run(plan: &Plan) -> Rows {
     rows.extend(files::rows(plan)?);
     rows.extend(sqlite::rows(plan)?);
     rows.extend(explain::rows()?);
+    rows.extend(sealed::rows(plan)?);
     rows.extend(key::rows(plan)?);
     rows.extend(main_job::rows()?);
     Ok(rows)

@@ -1,0 +1,246 @@
+//! Seals: what only who holds a secret can put on an entry, and check.
+
+use core::fmt;
+
+use blake2::{
+    Blake2bMac,
+    digest::{Mac, consts::U32},
+};
+
+use crate::envelope::MAGIC;
+
+/// The length of the tag that seals an envelope, in bytes.
+pub const TAG_LEN: usize = 32;
+
+/// Tells these tags from all other uses of the same secret with BLAKE2b.
+const PERSONAL: &[u8; 16] = b"warmstart seal 1";
+
+/// A secret that seals entries: keyed BLAKE2b-256 over everything in them.
+///
+/// Whoever has the secret can seal and check; nobody else can do either. The secret is 32 bytes that nobody can guess, such as
+/// 32 bytes of `/dev/urandom`. A password is not.
+///
+/// ```
+/// use warmstart_core::{artifact::Artifact, envelope, reason::Reason, seal::Seal};
+///
+/// let (ours, theirs) = (Seal::new(&[1; 32]), Seal::new(&[2; 32]));
+/// let stored = envelope::encode_with(b"key", &Artifact::new(vec![7]), Some(&ours))?.to_vec();
+/// assert_eq!(envelope::decode_with(stored.clone(), b"key", Some(&theirs)).unwrap_err(), Reason::Forged);
+/// assert_eq!(envelope::decode_with(stored, b"key", Some(&ours))?.payload(), [7]);
+/// # Ok::<(), Reason>(())
+/// ```
+#[derive(Clone)]
+pub struct Seal {
+    /// The state after the secret and the magic, with which all that is sealed begins: of the block that the secret fills,
+    /// nothing is left to be computed.
+    begun: Blake2bMac<U32>,
+}
+
+impl Seal {
+    /// The seal of this secret.
+    #[must_use]
+    pub fn new(secret: &[u8; 32]) -> Self {
+        let keyed = Blake2bMac::new_with_salt_and_personal(Some(secret), &[], PERSONAL);
+        let keyed = keyed.expect("a key of 32 bytes and a personalisation of 16 are within BLAKE2b's limits");
+        Self { begun: keyed.chain_update(MAGIC) }
+    }
+
+    /// The tag of the magic and these parts, one after the other.
+    pub(crate) fn tag(&self, parts: [&[u8]; 3]) -> [u8; TAG_LEN] {
+        self.over(parts).finalize().into_bytes().into()
+    }
+
+    /// Whether `tag` is the tag of the magic and these parts. Takes as long whichever byte of it is wrong.
+    pub(crate) fn holds(&self, parts: [&[u8]; 3], tag: &[u8]) -> bool {
+        self.over(parts).verify_slice(tag).is_ok()
+    }
+
+    fn over(&self, parts: [&[u8]; 3]) -> Blake2bMac<U32> {
+        parts.into_iter().fold(self.begun.clone(), Mac::chain_update)
+    }
+}
+
+/// Shows nothing of the secret.
+impl fmt::Debug for Seal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Seal(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::{format, vec::Vec};
+
+    use super::*;
+    use crate::{
+        artifact::{Artifact, Provenance},
+        envelope::{self, HEADER_LEN, Layout, PAYLOAD_ALIGN},
+        metadata::Metadata,
+        reason::Reason,
+    };
+
+    fn seal() -> Seal {
+        Seal::new(&core::array::from_fn(|n| n as u8))
+    }
+
+    fn artifact(payload: &[u8]) -> Artifact {
+        Artifact::new(payload.to_vec())
+            .with_metadata(&Metadata::new().with_attribute("name", b"value"))
+            .with_provenance(Provenance { created_unix_ms: 12, build_nanos: 34 })
+    }
+
+    fn sealed(key: &[u8], payload: &[u8]) -> Vec<u8> {
+        envelope::encode_with(key, &artifact(payload), Some(&seal())).unwrap().to_vec()
+    }
+
+    fn decode(stored: &[u8], seal: Option<&Seal>) -> Result<Artifact, Reason> {
+        envelope::decode_with(stored.to_vec(), b"key", seal)
+    }
+
+    /// As whoever has no secret would do it: so that only the seal can tell.
+    fn with_right_checksum(mut stored: Vec<u8>) -> Vec<u8> {
+        let sum = xxhash_rust::xxh3::xxh3_64(&stored[16..]);
+        stored[8..16].copy_from_slice(&sum.to_le_bytes());
+        stored
+    }
+
+    /// Computed with other implementations: Python's `hashlib.blake2b(key=, person=, digest_size=32)` and `xxhash`.
+    #[test]
+    fn a_sealed_envelope_is_these_bytes() {
+        let artifact = Artifact::new(b"payload".to_vec())
+            .with_provenance(Provenance { created_unix_ms: 12, build_nanos: 34 });
+        let stored = envelope::encode_with(b"key", &artifact, Some(&seal())).unwrap().to_vec();
+        let hex: alloc::string::String = stored.iter().map(|byte| format!("{byte:02x}")).collect();
+        let zeros = |n: usize| "00".repeat(n);
+        let header = [
+            "895753410d0a1a0a4ef4c643614569ac01000100030000000000000000000000",
+            "07000000000000000c0000000000000022000000000000000000000000000000",
+        ];
+        let tag = "b8ee15db3f6d9cb1450b957add011bbdf189a003d83f310bc86a1497653e4c62";
+        let rest = ["6b6579", &zeros(29), "7061796c6f6164"];
+        assert_eq!(hex, header.concat() + tag + &rest.concat());
+    }
+
+    #[test]
+    fn what_is_sealed_is_found_and_aligned() {
+        for (key, payload) in [(&b""[..], &b""[..]), (b"k", b"p"), (&[7; 1000], &[9; 5000])] {
+            let stored = sealed(key, payload);
+            let layout = envelope::verify_with(&stored, Some(&seal())).unwrap();
+            assert_eq!(layout.payload().start % PAYLOAD_ALIGN, 0);
+            assert_eq!(&stored[layout.key()], key);
+            let found = envelope::decode_with(stored, key, Some(&seal())).unwrap();
+            assert_eq!(found.payload(), payload);
+            assert_eq!(found.metadata().unwrap().attribute("name"), Some(&b"value"[..]));
+            assert_eq!(found.provenance(), Provenance { created_unix_ms: 12, build_nanos: 34 });
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_is_refused_as_damage_with_the_secret_and_without() {
+        let stored = sealed(b"key", b"payload");
+        for at in 0..stored.len() {
+            for bit in 0..8 {
+                let mut damaged = stored.clone();
+                damaged[at] ^= 1 << bit;
+                for seal in [Some(&seal()), None] {
+                    let reason = decode(&damaged, seal).expect_err("a flipped bit was handed out");
+                    assert!(reason.is_damage(), "byte {at}, bit {bit}: {reason:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_whose_checksum_was_made_right_is_refused() {
+        let stored = sealed(b"key", b"payload");
+        for at in (0..8).chain(16..stored.len()) {
+            for bit in 0..8 {
+                let mut forged = stored.clone();
+                forged[at] ^= 1 << bit;
+                let reason = decode(&with_right_checksum(forged), Some(&seal()));
+                let reason = reason.expect_err("a forged entry was handed out");
+                // The rest of the header is told to be wrong before the seal is looked at.
+                if (40..56).contains(&at) || at >= HEADER_LEN {
+                    assert_eq!(reason, Reason::Forged, "byte {at}, bit {bit}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_truncation_and_every_extension_is_refused_as_damage() {
+        let stored = sealed(b"key", b"payload");
+        for end in 0..stored.len() {
+            assert_eq!(decode(&stored[..end], Some(&seal())).unwrap_err(), Reason::Truncated, "{end}");
+        }
+        let longer = [&stored[..], &[0]].concat();
+        assert_eq!(decode(&longer, Some(&seal())).unwrap_err(), Reason::Malformed);
+    }
+
+    #[test]
+    fn an_entry_of_another_secret_is_forged() {
+        let other = Seal::new(&[9; 32]);
+        assert_eq!(decode(&sealed(b"key", b"payload"), Some(&other)).unwrap_err(), Reason::Forged);
+    }
+
+    #[test]
+    fn an_entry_without_a_seal_and_a_store_without_a_secret_are_told() {
+        let plain = envelope::encode(b"key", &artifact(b"payload")).unwrap().to_vec();
+        assert_eq!(decode(&plain, Some(&seal())).unwrap_err(), Reason::Unsealed);
+        assert_eq!(decode(&sealed(b"key", b"payload"), None).unwrap_err(), Reason::Sealed);
+    }
+
+    #[test]
+    fn an_entry_of_another_key_is_told_by_its_key() {
+        assert_eq!(decode(&sealed(b"kez", b"payload"), Some(&seal())).unwrap_err(), Reason::KeyMismatch);
+    }
+
+    /// Two users with different secrets must not remove each other's entries.
+    #[test]
+    fn what_cannot_be_proved_is_no_damage() {
+        for reason in [Reason::Forged, Reason::Unsealed, Reason::Sealed] {
+            assert!(!reason.is_damage(), "{reason:?}");
+        }
+    }
+
+    #[test]
+    fn a_flag_that_is_not_known_is_refused() {
+        for flags in [2u16, 3, 0x8001] {
+            let mut stored = sealed(b"key", b"payload");
+            stored[18..20].copy_from_slice(&flags.to_le_bytes());
+            let stored = with_right_checksum(stored);
+            assert_eq!(decode(&stored, Some(&seal())).unwrap_err(), Reason::Malformed);
+        }
+    }
+
+    #[test]
+    fn a_header_tells_whether_there_is_a_seal() {
+        let stored = sealed(b"key", b"payload");
+        let layout = Layout::parse(&stored[..HEADER_LEN], stored.len() as u64).unwrap();
+        assert!(layout.clone().matching(Some(&Seal::new(&[9; 32]))).is_ok(), "it is by the header alone");
+        assert_eq!(layout.matching(None), Err(Reason::Sealed));
+        let stored = envelope::encode(b"key", &artifact(b"payload")).unwrap().to_vec();
+        let layout = Layout::parse(&stored[..HEADER_LEN], stored.len() as u64).unwrap();
+        assert!(layout.clone().matching(None).is_ok());
+        assert_eq!(layout.matching(Some(&seal())), Err(Reason::Unsealed));
+    }
+
+    #[test]
+    fn a_tag_is_compared_whole() {
+        let parts: [&[u8]; 3] = [b"a", b"b", b"c"];
+        let tag = seal().tag(parts);
+        assert!(seal().holds(parts, &tag));
+        for at in 0..TAG_LEN {
+            let mut other = tag;
+            other[at] ^= 0x80;
+            assert!(!seal().holds(parts, &other), "{at}");
+        }
+        assert!(!seal().holds(parts, &tag[..TAG_LEN - 1]));
+        assert!(!seal().holds(parts, &[]));
+    }
+
+    #[test]
+    fn the_secret_is_not_shown() {
+        assert_eq!(format!("{:?}", Seal::new(&[77; 32])), "Seal(..)");
+    }
+}
