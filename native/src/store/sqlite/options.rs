@@ -22,6 +22,7 @@ use crate::clock::{Clock, SystemClock};
 pub struct SqliteOptions {
     pub(super) limits: Limits,
     pub(super) durable: bool,
+    pub(super) read_only: bool,
     pub(super) patience: Duration,
     pub(super) clock: Arc<dyn Clock>,
 }
@@ -48,6 +49,32 @@ impl SqliteOptions {
         self
     }
 
+    /// Whether the database is only looked at: nothing is made, changed, removed, set aside or recovered, no use is written
+    /// down, and what would change something is refused as
+    /// [read-only](warmstart_core::reason::Reason::ReadOnly). Where there is no database, everything is a miss, because of
+    /// [`Unavailable`](warmstart_core::reason::Reason::Unavailable).
+    ///
+    /// Others may write meanwhile. The last of them to close leaves its log and the log's index where they are while they
+    /// are read here; who opens the database next empties them.
+    ///
+    /// ```
+    /// use warmstart::{Artifact, Reason, Store, store::{SqliteOptions, SqliteStore}};
+    ///
+    /// let directory = tempfile::tempdir()?;
+    /// let path = directory.path().join("kernels.db");
+    /// let options = SqliteOptions::default().with_read_only(true);
+    /// let store = SqliteStore::open(&path, options)?;
+    /// assert_eq!(store.get(b"k").miss(), Some(Reason::Unavailable));
+    /// assert_eq!(store.put(b"k", &Artifact::new(vec![1])), Err(Reason::ReadOnly));
+    /// assert!(!path.exists());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub const fn with_read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
+        self
+    }
+
     /// How long a call that writes waits for a lock that another connection holds before it is refused as
     /// [busy](warmstart_core::reason::Reason::Busy). A look-up waits 50 ms at most.
     #[must_use]
@@ -69,6 +96,7 @@ impl Default for SqliteOptions {
         Self {
             limits: Limits::NONE,
             durable: false,
+            read_only: false,
             patience: Duration::from_secs(2),
             clock: Arc::new(SystemClock),
         }
