@@ -221,7 +221,7 @@ fn a_directory_of_a_newer_version_is_left_alone() {
     let root = directory.path().join("cache");
     open(&root).put(b"k", &artifact(1, 100)).unwrap();
     let mut journal = fs::read(root.join("journal")).unwrap();
-    journal[8] = 2;
+    journal[8] = 3;
     fs::write(root.join("journal"), &journal).unwrap();
     let cache = Cache::new(open(&root));
     assert_eq!(cache.get("k").miss(), Some(Reason::NewerVersion));
@@ -430,7 +430,7 @@ fn nothing_is_added_to_what_a_newer_version_keeps() {
     let reader = open(directory.path());
     let path = directory.path().join("journal");
     let mut journal = fs::read(&path).unwrap();
-    journal[8] = 2;
+    journal[8] = 3;
     fs::write(&path, &journal).unwrap();
     assert!(reader.get(b"k").hit().is_some());
     assert_eq!(reader.put(b"l", &artifact(1, 100)), Err(Reason::NewerVersion));

@@ -409,6 +409,7 @@ fn a_lock_is_busy_and_the_database_is_left_alone() {
     assert_eq!((built.artifact().payload(), built.refusal()), (&[1][..], Some(Reason::Busy)));
     assert!(before == image_without_index(&path));
     other.execute_batch("ROLLBACK").unwrap();
+    drop(cache);
     drop((other, open_before));
 
     // Somebody who wants it for himself.

@@ -1,10 +1,13 @@
 //! The one call: look up, else build, store and return.
 
 mod counters;
+mod explain;
 mod fetched;
+mod reports;
 mod request;
 mod threads;
 
+pub use explain::Explanation;
 pub use fetched::{Fetched, How};
 pub use request::Request;
 
@@ -30,6 +33,7 @@ use crate::{
     store::{Lookup, Store, Stored},
 };
 use counters::Counters;
+use reports::Reports;
 use threads::{CacheNumber, Scope, Seat};
 
 /// How long a caller waits for somebody else's build before it builds for itself.
@@ -43,12 +47,17 @@ pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(60);
 /// A builder may ask any cache for what it needs. A circle of builds that wait for each other is found, and one of them
 /// builds for itself; only a circle through several processes *and* several directories is left to
 /// [patience](Self::with_patience).
+/// What it counted is kept with the store: reported at most ten times a second, after something was built or stored, and
+/// when the cache is [flushed](Self::flush), [closed](Self::close) or dropped. A hit writes nothing. A process that is
+/// killed loses what it counted since the last report.
+///
 /// See the [crate documentation](crate) for an example of the one call, [`get_or_build`](Self::get_or_build).
 #[derive(Debug)]
-pub struct Cache<S = Box<dyn Store>> {
+pub struct Cache<S: Store = Box<dyn Store>> {
     store: S,
     number: CacheNumber,
     counters: Counters,
+    reports: Reports,
     clock: Arc<dyn Clock>,
     patience: Duration,
 }
@@ -60,6 +69,7 @@ impl<S: Store> Cache<S> {
             store,
             number: CacheNumber::next(),
             counters: Counters::default(),
+            reports: Reports::default(),
             clock: Arc::new(SystemClock),
             patience: DEFAULT_PATIENCE,
         }
@@ -99,8 +109,12 @@ impl<S: Store> Cache<S> {
     /// # Ok::<(), Reason>(())
     /// ```
     pub fn get<'a>(&self, request: impl Into<Request<'a>>) -> Lookup {
-        let found = self.store.get(request.into().key());
+        let request = request.into();
+        let found = self.store.get(request.key());
         self.count(&found);
+        if let (Lookup::Miss(reason), Some(key)) = (&found, request.key_of_fields()) {
+            self.reports.looked_up(key, *reason);
+        }
         found
     }
 
@@ -114,6 +128,10 @@ impl<S: Store> Cache<S> {
         let artifact = request.describe(artifact.clone());
         let stored = self.store.put(request.key(), &artifact);
         self.counters.stored(&artifact, stored);
+        if let Some(key) = request.key_of_fields() {
+            self.reports.stored(key, &artifact, stored, self.clock.unix_ms());
+        }
+        self.report_if_due(stored);
         stored
     }
 
@@ -172,12 +190,23 @@ impl<S: Store> Cache<S> {
         self.store.clear()
     }
 
-    /// Closes the store, as [`Store::close`] does. From then on the one call builds every time.
+    /// Writes down what is still to be written: what was counted, and the order of use. A program that ends without
+    /// dropping its cache, because the cache is in a static or because of [`std::process::exit`], calls this before.
+    ///
+    /// # Errors
+    /// The reason why something could not be written down.
+    pub fn flush(&self) -> Result<(), Reason> {
+        let reported = self.report();
+        self.store.flush().and(reported)
+    }
+
+    /// [Flushes](Self::flush) and closes the store, as [`Store::close`] does. From then on the one call builds every time.
     ///
     /// # Errors
     /// The reason why something could not be written down.
     pub fn close(&self) -> Result<(), Reason> {
-        self.store.close()
+        let reported = self.report();
+        self.store.close().and(reported)
     }
 
     /// Looks the request's key up, else builds the artifact, stores it and returns it.
@@ -276,6 +305,9 @@ impl<S: Store> Cache<S> {
         if let Some(seat) = &seat {
             seat.land(&artifact);
         }
+        // After the lock: those who wait need not wait for this.
+        self.reports.built(flight_key, miss, &artifact, stored);
+        self.report_if_due(stored);
         Ok(Fetched::new(artifact, How::Built { miss, stored }))
     }
 
@@ -286,11 +318,29 @@ impl<S: Store> Cache<S> {
         self.counters.snapshot()
     }
 
+    /// Hands what was counted since the last time to the store.
+    fn report(&self) -> Result<(), Reason> {
+        self.reports.hand_over(&self.store, &self.counters)
+    }
+
+    /// A store that has just refused something has other troubles.
+    fn report_if_due(&self, stored: Result<Stored, Reason>) {
+        if stored.is_ok() && self.reports.is_due() {
+            let _ = self.report();
+        }
+    }
+
     fn count(&self, found: &Lookup) {
         match found {
             Lookup::Hit(artifact) => self.counters.hit(artifact),
             Lookup::Miss(reason) => self.counters.missed(*reason),
         }
+    }
+}
+
+impl<S: Store> Drop for Cache<S> {
+    fn drop(&mut self) {
+        let _ = self.report();
     }
 }
 

@@ -46,6 +46,14 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// The key, if it was made of fields that are known.
+    pub(super) const fn key_of_fields(&self) -> Option<Key> {
+        match (&self.key, self.fields) {
+            (Bytes::Key(key), Some(_)) => Some(*key),
+            _ => None,
+        }
+    }
+
     /// Adds the recipe to an artifact, unless it has one. A hit never gets here.
     pub(super) fn describe(&self, artifact: Artifact) -> Artifact {
         let Some(fields) = self.fields else { return artifact };

@@ -147,15 +147,14 @@ impl Store for MemoryStore {
     fn nearest(&self, recipe: &Recipe) -> Result<Option<Entry>, Reason> {
         self.check_open()?;
         let held = self.held();
-        let propose = |proposals: &mut warmstart_core::sketch::Nearest<Box<[u8]>>| {
+        let propose = |proposals: &mut warmstart_core::sketch::Nearest<Vec<u8>>| {
             for (key, held, _) in held.iter() {
                 if let Some(sketch) = &held.sketch {
-                    proposals.offer_with(sketch, || key.clone());
+                    proposals.offer_with(sketch, || key.to_vec());
                 }
             }
         };
-        let look =
-            |key: &Box<[u8]>| held.peek(&**key).map(|(held, size)| describe(key, &held.artifact, size));
+        let look = |key: &Vec<u8>| held.peek(&**key).map(|(held, size)| describe(key, &held.artifact, size));
         Ok(nearest(recipe, propose, look))
     }
 

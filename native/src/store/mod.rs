@@ -25,7 +25,7 @@ pub use memory::MemoryStore;
 pub use sqlite::{SqliteOptions, SqliteStore};
 pub use tiered::TieredStore;
 
-use std::{fmt::Debug, ops::ControlFlow, path::Path, sync::Arc};
+use std::{fmt::Debug, ops::ControlFlow, path::Path, sync::Arc, time::Duration};
 
 use warmstart_core::{artifact::Artifact, lru::Limits, reason::Reason, recipe::Recipe};
 
@@ -139,7 +139,8 @@ pub trait Store: Debug + Send + Sync {
         Err(Reason::Unavailable)
     }
 
-    /// Adds to what is [kept](Self::kept). A [`Cache`](crate::Cache) reports what it counted.
+    /// Adds to what is [kept](Self::kept). A [`Cache`](crate::Cache) reports what it counted. Waits for others
+    /// [as long as a look-up may](REPORT_PATIENCE), and not for as long as a put.
     ///
     /// # Errors
     /// The reason why it is not kept now: report it again later, together with what comes.
@@ -185,6 +186,9 @@ pub trait Store: Debug + Send + Sync {
         None
     }
 }
+
+/// The longest that [`Store::report`] waits for a lock: numbers are not worth more.
+pub const REPORT_PATIENCE: Duration = Duration::from_millis(50);
 
 /// What a look-up found.
 #[derive(Clone, Debug)]

@@ -39,6 +39,17 @@ impl Gate {
 impl FileStore {
     /// Makes the directory if it must, and looks at what is in it.
     pub(super) fn find_out_access(&self) -> Result<(), OpenError> {
+        if self.options.read_only {
+            self.layout.check(&*self.options.disk)?;
+            let reads = match self.ledger.is_newer() {
+                true => Some(Reason::NewerVersion),
+                false if !self.has_entries() => Some(Reason::Unavailable),
+                false => None,
+            };
+            self.access.writes.set(Some(Reason::ReadOnly));
+            self.access.reads.set(reads);
+            return Ok(());
+        }
         let missing = self.layout.prepare(&*self.options.disk, self.options.durable)?;
         self.layout.temps.begin_anew();
         let writes = missing.or_else(|| self.ledger.probe().err());
@@ -65,7 +76,8 @@ impl FileStore {
     /// Why nothing can be stored. What kept the directory from being used may have passed by now.
     pub(super) fn access_to_writes(&self) -> Option<Reason> {
         let reason = self.access.writes.reason()?;
-        if reason != Reason::NewerVersion && self.find_out_access().is_err() {
+        let is_final = reason == Reason::NewerVersion || self.options.read_only;
+        if !is_final && self.find_out_access().is_err() {
             // What is there now is not what was opened: see `OpenError`.
             self.access.writes.set(Some(Reason::Untrusted));
         }

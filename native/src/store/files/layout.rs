@@ -25,6 +25,8 @@ pub(super) struct Layout {
     entries: PathBuf,
     locks: PathBuf,
     journal: PathBuf,
+    statistics: PathBuf,
+    last_miss: PathBuf,
     pub(super) temps: Temps,
 }
 
@@ -36,6 +38,8 @@ impl Layout {
             entries: root.join("entries"),
             locks: root.join("locks"),
             journal: root.join("journal"),
+            statistics: root.join("statistics"),
+            last_miss: root.join("last-miss"),
             temps: Temps::new(root.join("tmp")),
             root,
         }
@@ -95,6 +99,16 @@ impl Layout {
         Ok(missing)
     }
 
+    /// Checks the directories that are there, and makes none.
+    pub(super) fn check(&self, disk: &dyn Disk) -> Result<(), OpenError> {
+        for path in [&self.root, &self.entries] {
+            if let Ok(facts) = disk.facts(path) {
+                check_directory(path, &facts)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Moves what is neither a file nor a link, and so cannot be removed or replaced, out of the way.
     pub(super) fn set_aside(&self, disk: &dyn Disk, path: &Path) -> io::Result<()> {
         disk.rename(path, &self.temps.new_path(disk))
@@ -125,6 +139,14 @@ impl Layout {
 
     pub(super) fn journal(&self) -> &Path {
         &self.journal
+    }
+
+    pub(super) fn statistics(&self) -> &Path {
+        &self.statistics
+    }
+
+    pub(super) fn last_miss(&self) -> &Path {
+        &self.last_miss
     }
 }
 

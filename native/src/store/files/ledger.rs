@@ -3,8 +3,9 @@
 //! The journal file is also the lock. Whoever makes a journal anew locks the new file before it takes the old one's
 //! name, and whoever gets the lock of a file that has lost its name opens the new one. See docs/format.md.
 
+mod rebuild;
+
 use std::{
-    collections::HashMap,
     fs::File,
     io, process,
     sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError},
@@ -28,9 +29,6 @@ use crate::{
 
 /// A journal this long, in bytes, is loaded, and made anew if it is worth it, even by one who only reads entries.
 const LONG: u64 = 4 << 20;
-
-/// No more of a journal than this, in bytes, is searched for sketches, whatever its length claims.
-const LONGEST: u64 = 256 << 20;
 
 /// How much of a journal is read at once, in bytes: a whole number of records. A damaged one ends the reading at its
 /// first bad record, however long it claims to be.
@@ -107,6 +105,11 @@ impl Ledger {
             // Whatever else is wrong with it, whoever locks it makes it anew.
             _ => Ok(()),
         }
+    }
+
+    /// Locks the accounting without reading it.
+    pub(super) fn hold(&self, patience: Duration) -> Result<LockedLedger<'_>, Reason> {
+        self.lock_only(patience).map(|(locked, _)| locked)
     }
 
     /// Locks the accounting and brings it up to date.
@@ -335,83 +338,6 @@ impl LockedLedger<'_> {
         }
         // An empty journal has no header yet.
         if len == 0 { Err(Reason::Truncated) } else { Ok(()) }
-    }
-
-    /// Counts the entries themselves and makes the journal anew. The order of use is kept as far as this handle knows
-    /// it; of the other entries the time of their storing tells.
-    pub(super) fn rebuild(&mut self) -> Result<(), Reason> {
-        let Ledger { layout, disk, limits, .. } = self.ledger;
-        let known: HashMap<Key, (usize, u64), RandomState> = self
-            .state
-            .accounts
-            .iter()
-            .flat_map(Accounts::iter)
-            .zip(0..)
-            .map(|(account, place)| (account.name, (place, account.used_unix_ms)))
-            .collect();
-        let sketches = self.sketches();
-        let mut entries = Vec::new();
-        let listed = disk.list(layout.entries(), &mut |name| {
-            let Some(name) = name.to_str().and_then(Key::from_hex) else { return };
-            match disk.facts(&layout.entry(&name)) {
-                Ok(facts) if facts.kind == FileKind::File => {
-                    // Those whose use is not known were stored since: they are the newer ones.
-                    let stored_ms = u64::try_from(facts.modified_ns / 1_000_000).unwrap_or(0);
-                    let (place, used_ms) = known.get(&name).copied().unwrap_or((usize::MAX, stored_ms));
-                    entries.push((place, facts.modified_ns, name, facts.len, used_ms));
-                }
-                _ => {}
-            }
-        });
-        match listed {
-            // The directory is gone, and all entries with it.
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(reason_of_write(&error)),
-            _ => entries.sort_unstable(),
-        }
-
-        let mut accounts = Accounts::new(*limits, RandomState::default());
-        let mut bytes = journal::header().to_vec();
-        for (.., name, size, unix_ms) in entries {
-            let record = Record { name, event: Event::Stored { size }, unix_ms };
-            bytes.extend_from_slice(&record.encode());
-            accounts.apply(&record);
-            if let Some(sketch) = sketches.get(&name) {
-                bytes.extend_from_slice(&journal::encode_sketch(sketch));
-                accounts.apply_sketch();
-            }
-        }
-
-        let temp = layout.temps.new_path(&**disk);
-        // Locked before it takes the journal's name: nobody gets in between.
-        let replaced = disk.open_log(&temp).and_then(|log| {
-            disk.lock(&log, Duration::ZERO)
-                .and_then(|()| disk.append(&log, &bytes))
-                .and_then(|()| retry_sharing(&**disk, || disk.rename(&temp, layout.journal())))
-                .inspect_err(|_| _ = disk.remove(&temp))
-                .map(|()| log)
-        });
-        let log = match replaced {
-            Ok(log) => log,
-            Err(error) => {
-                self.forget();
-                return Err(reason_of_write(&error));
-            }
-        };
-        // Dropping the old journal lets its lock go; whoever gets it finds that it has lost its name.
-        self.state.identity = disk.log_state(&log).map_or((0, 0), |state| state.identity);
-        self.state.log = Some(log);
-        self.state.accounts = Some(accounts);
-        self.state.replayed = bytes.len() as u64;
-        self.state.was_moved = false;
-        Ok(())
-    }
-
-    /// The sketches in the journal, as far as it can be read.
-    fn sketches(&self) -> HashMap<Key, Sketch, RandomState> {
-        let Some(log) = &self.state.log else { return HashMap::default() };
-        let Ledger { disk, .. } = self.ledger;
-        let len = disk.log_state(log).map_or(0, |state| state.len.min(LONGEST));
-        disk.read_log(log, 0..len).map(|journal| journal::sketches(&journal).collect()).unwrap_or_default()
     }
 
     /// Drops what this handle believes, so that the next lock begins anew.

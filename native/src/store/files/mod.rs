@@ -1,6 +1,8 @@
 //! The file store: one file an entry, shared by any number of processes.
 
 mod access;
+mod inspect;
+mod kept;
 mod layout;
 mod ledger;
 mod options;
@@ -12,6 +14,7 @@ pub use options::FileOptions;
 use std::{
     collections::HashSet,
     io,
+    ops::ControlFlow,
     path::Path,
     sync::{
         Arc, Mutex, PoisonError,
@@ -20,9 +23,12 @@ use std::{
     time::Duration,
 };
 
-use warmstart_core::{artifact::Artifact, envelope, journal::Event, key::Key, reason::Reason};
+use warmstart_core::{
+    artifact::Artifact, envelope, journal::Event, key::Key, lru::Limits, reason::Reason, recipe::Recipe,
+    sketch::Sketch,
+};
 
-use super::{Lookup, Store, Stored, Verified, recency::Recency};
+use super::{Entry, Kept, Lookup, Proof, Pruned, Report, Store, Stored, Verified, recency::Recency};
 use crate::{
     cache,
     error::OpenError,
@@ -275,7 +281,8 @@ impl Store for FileStore {
         self.check_writable()?;
         let encoded = envelope::encode(key, artifact)?;
         self.options.limits.admit(encoded.len())?;
-        self.publish(Key::digest(key), &encoded)
+        let sketch = Sketch::of_metadata(artifact.encoded_metadata());
+        self.publish(Key::digest(key), &encoded, sketch.as_ref())
     }
 
     fn remove(&self, key: &[u8]) -> Result<bool, Reason> {
@@ -320,33 +327,33 @@ impl Store for FileStore {
         Ok(len)
     }
 
-    fn verify(&self) -> Result<Verified, Reason> {
-        self.check_readable()?;
-        let disk = &*self.options.disk;
-        let mut found = Verified::default();
-        for name in self.names()? {
-            let path = self.layout.entry(&name);
-            // Gone since it was listed, or not ours to read: neither whole nor damaged.
-            let Ok((bytes, facts)) = retry_sharing(disk, || disk.read(&path, &|facts| facts.len)) else {
-                continue;
-            };
-            if !facts.is_readable() {
-                continue;
-            }
-            let proved = envelope::verify(&bytes).and_then(|layout| {
-                let key = bytes.get(layout.key()).unwrap_or_default();
-                if Key::digest(key) == name { Ok(()) } else { Err(Reason::KeyMismatch) }
-            });
-            match proved {
-                Ok(()) => found.whole += 1,
-                Err(reason) if reason.is_damage() => {
-                    found.damaged += 1;
-                    self.discard(name, &path, &facts);
-                }
-                Err(_) => {}
-            }
-        }
-        Ok(found)
+    fn verify_each(&self, visit: &mut dyn FnMut(&Proof)) -> Result<Verified, Reason> {
+        self.prove_entries(visit)
+    }
+
+    fn entries(&self, visit: &mut dyn FnMut(Entry) -> ControlFlow<()>) -> Result<(), Reason> {
+        self.visit_entries(visit)
+    }
+
+    fn nearest(&self, recipe: &Recipe) -> Result<Option<Entry>, Reason> {
+        self.find_nearest(recipe)
+    }
+
+    fn prune(&self, limits: Limits) -> Result<Pruned, Reason> {
+        self.prune_to(limits)
+    }
+
+    fn report(&self, report: &Report) -> Result<(), Reason> {
+        self.keep_report(report)
+    }
+
+    fn kept(&self) -> Result<Kept, Reason> {
+        self.read_kept()
+    }
+
+    fn flush(&self) -> Result<(), Reason> {
+        self.check_writable()?;
+        self.write_uses(self.options.patience)
     }
 
     fn clear(&self) -> Result<(), Reason> {

@@ -21,6 +21,7 @@ use crate::{
 pub struct FileOptions {
     pub(super) limits: Limits,
     pub(super) durable: bool,
+    pub(super) read_only: bool,
     pub(super) patience: Duration,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) disk: Arc<dyn Disk>,
@@ -56,6 +57,26 @@ impl FileOptions {
         self
     }
 
+    /// Whether nothing is ever changed: hits are served without recency, puts are refused as
+    /// [read-only](warmstart_core::reason::Reason::ReadOnly), nothing is made where there is nothing, and what is damaged
+    /// stays where it is. For looking into a directory, and for one that was installed.
+    ///
+    /// ```
+    /// use warmstart::{Artifact, Reason, Store, store::{FileOptions, FileStore}};
+    ///
+    /// let directory = tempfile::tempdir()?;
+    /// let path = directory.path().join("cache");
+    /// let store = FileStore::open(&path, FileOptions::default().with_read_only(true))?;
+    /// assert_eq!(store.put(b"k", &Artifact::new(vec![1])), Err(Reason::ReadOnly));
+    /// assert!(!path.exists());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub const fn with_read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
+        self
+    }
+
     /// Takes the time from `clock`. It informs, and decides nothing.
     #[must_use]
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
@@ -76,6 +97,7 @@ impl Default for FileOptions {
         Self {
             limits: Limits::NONE,
             durable: false,
+            read_only: false,
             patience: Duration::from_secs(2),
             clock: Arc::new(SystemClock),
             disk: Arc::new(LocalDisk::new()),

@@ -6,16 +6,21 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use warmstart_core::{envelope::Encoded, journal::Event, key::Key, reason::Reason};
+use warmstart_core::{
+    envelope::Encoded, journal::Event, key::Key, lru::Limits, reason::Reason, sketch::Sketch,
+};
 
 use super::{
-    FileStore, Stored,
+    FileStore, Pruned, Stored,
     ledger::{LockedLedger, reason_of_write},
 };
 use crate::os::{FileKind, retry_sharing};
 
 /// How often a put is begun again when somebody removes the directory, or a part of it, under its feet.
 const ATTEMPTS: usize = 4;
+
+/// How many entries are pruned before others get the lock.
+const PRUNED_AT_ONCE: usize = 1024;
 
 /// What became of an entry that was to be published.
 enum Outcome {
@@ -35,16 +40,52 @@ enum Evicted {
     },
 }
 
+/// One step of making room.
+enum Step {
+    /// So many bytes are free now.
+    Freed(u64),
+    /// Nothing is freed, but another entry is the oldest now, or another size is known.
+    Passed,
+    /// No entry is left.
+    Empty,
+}
+
+/// How often an entry may still be passed over. Twice each, because it may first turn out to be another one than was
+/// accounted for.
+struct Passes {
+    left: usize,
+    refusal: Option<Reason>,
+}
+
+impl Passes {
+    fn over(ledger: &mut LockedLedger<'_>) -> Self {
+        Self { left: 2 * ledger.accounts().len(), refusal: None }
+    }
+
+    fn count(&mut self) -> Result<(), Reason> {
+        let Some(left) = self.left.checked_sub(1) else {
+            return Err(self.refusal.unwrap_or(Reason::Unavailable));
+        };
+        self.left = left;
+        Ok(())
+    }
+}
+
 impl FileStore {
     /// Stores an envelope under the entry's name.
-    pub(super) fn publish(&self, name: Key, encoded: &Encoded<'_>) -> Result<Stored, Reason> {
+    pub(super) fn publish(
+        &self,
+        name: Key,
+        encoded: &Encoded<'_>,
+        sketch: Option<&Sketch>,
+    ) -> Result<Stored, Reason> {
         if self.is_newer(&name) {
             return Err(Reason::NewerVersion);
         }
         let disk = &*self.options.disk;
         for _ in 0..ATTEMPTS {
             let (temp, file) = self.write_temp(encoded)?;
-            let outcome = self.give_name(name, encoded.len(), &temp);
+            let outcome = self.give_name(name, encoded.len(), sketch, &temp);
             drop(file);
             if let Ok(Outcome::Published(stored)) = outcome {
                 self.keeps_quiet.store(false, std::sync::atomic::Ordering::Relaxed);
@@ -87,7 +128,13 @@ impl FileStore {
     }
 
     /// Makes room, accounts for the entry and gives the temp file its name.
-    fn give_name(&self, name: Key, size: u64, temp: &Path) -> Result<Outcome, Reason> {
+    fn give_name(
+        &self,
+        name: Key,
+        size: u64,
+        sketch: Option<&Sketch>,
+        temp: &Path,
+    ) -> Result<Outcome, Reason> {
         let disk = &*self.options.disk;
         let mut ledger = self.ledger.lock(self.options.patience)?;
         for used in self.recency.take().names() {
@@ -97,6 +144,9 @@ impl FileStore {
         let before = ledger.accounts().size_of(&name);
         // Accounted for before it is there: if this process dies in between, the accounts say too much, never too little.
         ledger.record(name, Event::Stored { size: size.max(before.unwrap_or(0)) });
+        if let Some(sketch) = sketch {
+            ledger.record_sketch(sketch);
+        }
         ledger.write()?;
         let entry = self.layout.entry(&name);
         let renamed = retry_sharing(disk, || disk.rename(temp, &entry)).or_else(|error| {
@@ -137,31 +187,71 @@ impl FileStore {
             return Ok(0);
         }
         let reserved = self.layout.temps.bytes_being_written(disk, temp, self.options.clock.unix_ms());
-        // What cannot be removed is passed over: one such entry must not stop all writing. Twice each, because an entry may first turn out to be another one than was accounted for.
-        let mut left = 2 * ledger.accounts().len();
-        let mut refusal = None;
+        let mut passes = Passes::over(ledger);
         while ledger.accounts().must_evict(&name, size, reserved) {
-            let Some((victim, accounted)) = ledger.accounts().oldest() else { break };
-            if left == 0 {
-                return Err(refusal.unwrap_or(Reason::Unavailable));
+            match self.evict_oldest(ledger, &mut passes)? {
+                Step::Freed(_) => evicted += 1,
+                Step::Passed => {}
+                Step::Empty => break,
             }
-            left -= 1;
-            match self.evict(&victim, accounted) {
-                Ok(Evicted::Removed) => evicted += 1,
-                Ok(Evicted::Gone) => {}
-                Ok(Evicted::Replaced { size }) => {
-                    ledger.record(victim, Event::Stored { size });
-                    continue;
-                }
-                Err(error) => {
-                    refusal = Some(reason_of_write(&error));
-                    ledger.record(victim, Event::Used);
-                    continue;
-                }
-            }
-            ledger.record(victim, Event::Removed);
         }
         Ok(evicted)
+    }
+
+    /// Removes what was not used for longest, until the rest is within `limits`.
+    pub(super) fn prune_to(&self, limits: Limits) -> Result<Pruned, Reason> {
+        self.check_writable()?;
+        let mut pruned = Pruned::default();
+        loop {
+            let mut ledger = self.ledger.lock(self.options.patience)?;
+            for used in self.recency.take().names() {
+                ledger.record(*used, Event::Used);
+            }
+            let mut passes = Passes::over(&mut ledger);
+            let mut is_done = false;
+            // Others get the lock in between.
+            for _ in 0..PRUNED_AT_ONCE {
+                let accounts = ledger.accounts();
+                is_done = !limits.exceeded_by(accounts.len() as u64, accounts.total_bytes());
+                if is_done {
+                    break;
+                }
+                match self.evict_oldest(&mut ledger, &mut passes)? {
+                    Step::Freed(bytes) => {
+                        pruned.entries += 1;
+                        pruned.bytes += bytes;
+                    }
+                    Step::Passed => {}
+                    Step::Empty => is_done = true,
+                }
+            }
+            ledger.finish()?;
+            if is_done {
+                return Ok(pruned);
+            }
+        }
+    }
+
+    /// Evicts the entry whose last use is longest ago. What cannot be removed is passed over: one such entry must not stop
+    /// all writing.
+    fn evict_oldest(&self, ledger: &mut LockedLedger<'_>, passes: &mut Passes) -> Result<Step, Reason> {
+        let Some((victim, accounted)) = ledger.accounts().oldest() else { return Ok(Step::Empty) };
+        passes.count()?;
+        let step = match self.evict(&victim, accounted) {
+            Ok(Evicted::Removed) => Step::Freed(accounted),
+            Ok(Evicted::Gone) => Step::Passed,
+            Ok(Evicted::Replaced { size }) => {
+                ledger.record(victim, Event::Stored { size });
+                return Ok(Step::Passed);
+            }
+            Err(error) => {
+                passes.refusal = Some(reason_of_write(&error));
+                ledger.record(victim, Event::Used);
+                return Ok(Step::Passed);
+            }
+        };
+        ledger.record(victim, Event::Removed);
+        Ok(step)
     }
 
     fn evict(&self, victim: &Key, accounted: u64) -> io::Result<Evicted> {
