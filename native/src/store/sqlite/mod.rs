@@ -46,7 +46,7 @@ use self::{
     place::Place,
     state::{State, patiently},
 };
-use super::{Entry, Kept, Lookup, Proof, Pruned, Report, Store, Stored, Verified};
+use super::{Entry, Kept, Lookup, Proof, Pruned, REPORT_PATIENCE, Report, Store, Stored, Verified};
 use crate::error::OpenError;
 
 /// So many heads are read at once for whoever looks at the entries.
@@ -271,7 +271,8 @@ impl Store for SqliteStore {
 
     fn report(&self, report: &Report) -> Result<(), Reason> {
         self.check_writable()?;
-        self.with_patience(|database| database.report(report))
+        let patience = self.options.patience.min(REPORT_PATIENCE);
+        patiently(Instant::now().checked_add(patience), || self.with(|database| database.report(report)))
     }
 
     fn kept(&self) -> Result<Kept, Reason> {
