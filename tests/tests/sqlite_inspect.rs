@@ -128,6 +128,9 @@ fn a_sketch_goes_with_its_entry() {
     // The largest id is given again, here to an entry without a recipe.
     put(&store, &fields(0, "-O2"));
     assert_eq!((rows(), sketches()), (1, 1));
+    let envelope = number(&path, "SELECT length(envelope) FROM content") as u64;
+    // Its key twice, its sketch, and 1/256 of all that.
+    assert_eq!(store.total_bytes(), Ok((envelope + 64 + 64) * 257 / 256));
     assert_eq!(store.remove(fields(0, "-O2").key().as_bytes()), Ok(true));
     assert_eq!((rows(), sketches()), (0, 0));
     put(&store, &fields(1, "-O2"));

@@ -65,7 +65,7 @@ pub(super) fn open(place: &Place, options: &SqliteOptions, patience: Duration) -
             Err(Fault::Refused(Reason::Busy)) if deadline.is_none_or(|at| Instant::now() < at) => {
                 thread::sleep(PAUSE);
             }
-            Err(Fault::Damaged(_)) if !set_aside && !options.read_only => set_aside = true,
+            Err(Fault::Damaged(_)) if !set_aside => set_aside = true,
             result => return result,
         }
     }
