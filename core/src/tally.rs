@@ -4,10 +4,15 @@
 //!  0  magic     89 57 53 53 0D 0A 1A 0A  ("\x89WSS\r\n\x1A\n")
 //!  8  checksum  u64  XXH3-64 of every byte from 16 to the end
 //! 16  version   u16  1
-//! 18  reserved  zeros to 24
+//! 18  reserved  u16  0
+//! 20  length    u32  of the whole
 //! 24  since     u64  milliseconds since 1970 UTC of the first count
-//! 32  counters, sorted by name, to the end; each: length of the name u8, name, count u64
+//! 32  number    u64  of reports that were added
+//! 40  counters, sorted by name, to the end; each: length of the name u8, name, count u64
 //! ```
+//!
+//! In a file there are two slots of 4096 bytes, which are written in turn: whoever dies while it writes one leaves the
+//! other.
 //!
 //! A counter goes by its name, so that reasons may be added. What a newer version counts, under names that are not
 //! known here, is kept as it is.
@@ -21,7 +26,7 @@ use alloc::{
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    bytes::{array, u16_at, u64_at},
+    bytes::{u16_at, u32_at, u64_at},
     reason::Reason,
     statistics::Statistics,
 };
@@ -29,7 +34,10 @@ use crate::{
 const MAGIC: [u8; 8] = *b"\x89WSS\r\n\x1a\n";
 const VERSION: u16 = 1;
 const CHECKED: usize = 16;
-const HEADER_LEN: usize = 32;
+const HEADER_LEN: usize = 40;
+
+/// The length of a slot in bytes.
+pub const SLOT_LEN: usize = 4096;
 
 /// The counter of the times that a tally was lost to damage.
 const RESETS: &str = "resets";
@@ -51,6 +59,7 @@ const RESETS: &str = "resets";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     since_unix_ms: u64,
+    number: u64,
     statistics: Statistics,
     resets: u64,
     /// Counters of a newer version.
@@ -91,6 +100,35 @@ impl Tally {
     /// Adds what was counted.
     pub fn add(&mut self, counted: &Statistics) {
         self.statistics.add(counted);
+        self.number = self.number.wrapping_add(1);
+    }
+
+    /// Where the tally goes in a file of two slots, in bytes: not where the one before it is.
+    #[must_use]
+    pub const fn slot(&self) -> u64 {
+        self.number % 2 * SLOT_LEN as u64
+    }
+
+    /// The newer of the tallies in two slots. One that is damaged, because its writer died or otherwise, is counted among
+    /// the [resets](Self::resets): what was added last is lost.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode), if there is none.
+    pub fn decode_slots(bytes: &[u8]) -> Result<Self, Reason> {
+        let (mut newest, mut refused): (Option<Self>, _) = (None, None);
+        for slot in bytes.chunks(SLOT_LEN).take(2).filter(|slot| slot.iter().any(|byte| *byte != 0)) {
+            match Self::decode(slot) {
+                Err(Reason::NewerVersion) => return Err(Reason::NewerVersion),
+                Err(reason) => refused = Some(reason),
+                Ok(tally) if newest.as_ref().is_none_or(|other| other.number < tally.number) => {
+                    newest = Some(tally);
+                }
+                Ok(_) => {}
+            }
+        }
+        let mut tally = newest.ok_or(refused.unwrap_or(Reason::Truncated))?;
+        tally.resets = tally.resets.saturating_add(u64::from(refused.is_some()));
+        Ok(tally)
     }
 
     /// The bytes of the tally. What is 0 takes none.
@@ -106,6 +144,7 @@ impl Tally {
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         bytes.extend_from_slice(&[0; 6]);
         bytes.extend_from_slice(&self.since_unix_ms.to_le_bytes());
+        bytes.extend_from_slice(&self.number.to_le_bytes());
         for (name, n) in counters {
             // A name of ours is short, and one that was read had its length in a byte.
             let Ok(len) = u8::try_from(name.len()) else { continue };
@@ -115,12 +154,15 @@ impl Tally {
                 bytes.extend_from_slice(&n.to_le_bytes());
             }
         }
+        // Some hundred names of at most 255 bytes each.
+        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        bytes[20..24].copy_from_slice(&len.to_le_bytes());
         let sum = xxh3_64(&bytes[CHECKED..]);
         bytes[8..CHECKED].copy_from_slice(&sum.to_le_bytes());
         bytes
     }
 
-    /// Reads what [`encode`](Self::encode) wrote.
+    /// Reads what [`encode`](Self::encode) wrote. What is behind it is passed over.
     ///
     /// # Errors
     /// [`Reason::NewerVersion`] if it is whole and a newer version's, else why it is damaged.
@@ -129,6 +171,8 @@ impl Tally {
             return Err(if MAGIC.starts_with(bytes) { Reason::Truncated } else { Reason::Foreign });
         }
         let sum = u64_at(bytes, 8).ok_or(Reason::Truncated)?;
+        let len = u32_at(bytes, 20).and_then(|len| usize::try_from(len).ok()).ok_or(Reason::Truncated)?;
+        let bytes = bytes.get(..len).ok_or(Reason::Truncated)?;
         let checked = bytes.get(CHECKED..).ok_or(Reason::Truncated)?;
         if xxh3_64(checked) != sum {
             return Err(Reason::ChecksumMismatch);
@@ -138,10 +182,11 @@ impl Tally {
             0 => return Err(Reason::Malformed),
             _ => return Err(Reason::NewerVersion),
         }
-        if array(bytes, 18) != Some([0; 6]) {
+        if u16_at(bytes, 18) != Some(0) {
             return Err(Reason::Malformed);
         }
         let mut tally = Self::new(u64_at(bytes, 24).ok_or(Reason::Truncated)?);
+        tally.number = u64_at(bytes, 32).ok_or(Reason::Truncated)?;
         let mut counters = take_counters(bytes.get(HEADER_LEN..).unwrap_or_default())?;
         tally.statistics = Statistics::from_counters(&mut |name| counters.remove(name).unwrap_or(0));
         tally.resets = counters.remove(RESETS).unwrap_or(0);
@@ -220,9 +265,46 @@ mod tests {
     }
 
     fn sealed_again(mut bytes: Vec<u8>) -> Vec<u8> {
+        let len = u32::try_from(bytes.len()).unwrap();
+        bytes[20..24].copy_from_slice(&len.to_le_bytes());
         let sum = xxh3_64(&bytes[CHECKED..]);
         bytes[8..CHECKED].copy_from_slice(&sum.to_le_bytes());
         bytes
+    }
+
+    /// A file to which each of these tallies was written in its turn.
+    fn slots<const N: usize>(tallies: [&Tally; N]) -> Vec<u8> {
+        let mut file = alloc::vec![0; 2 * SLOT_LEN];
+        for tally in tallies {
+            let (at, bytes) = (tally.slot() as usize, tally.encode());
+            file[at..at + bytes.len()].copy_from_slice(&bytes);
+        }
+        file
+    }
+
+    #[test]
+    fn of_two_slots_the_newer_counts_and_a_damaged_one_is_passed_over_and_counted() {
+        let first = {
+            let mut first = Tally::new(1);
+            first.add(&counted());
+            first
+        };
+        let mut second = first.clone();
+        second.add(&counted());
+        let mut third = second.clone();
+        third.add(&Statistics::default());
+        assert_eq!(Tally::decode_slots(&slots([&first])), Ok(first.clone()));
+        assert_eq!(Tally::decode_slots(&slots([&first, &second])), Ok(second.clone()));
+        assert_eq!(Tally::decode_slots(&slots([&first, &second, &third])), Ok(third.clone()));
+
+        let mut torn = slots([&first, &second, &third]);
+        torn[third.slot() as usize + 30] ^= 1;
+        let left = Tally::decode_slots(&torn).unwrap();
+        assert_eq!((left.statistics(), left.resets()), (second.statistics(), 1));
+        torn[second.slot() as usize + 30] ^= 1;
+        assert_eq!(Tally::decode_slots(&torn), Err(Reason::ChecksumMismatch));
+        assert!(Tally::decode_slots(b"").unwrap_err().is_damage());
+        assert!(Tally::decode_slots(&[0; 9000]).unwrap_err().is_damage());
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub struct FaultyDisk {
     first: AtomicU64,
     last: AtomicU64,
     code: AtomicI32,
+    failures: AtomicU64,
     /// Whether errors 5, 32 and 33 mean what they mean on Windows.
     windows: bool,
     before_rename: BeforeRename,
@@ -79,9 +80,16 @@ impl FaultyDisk {
         self.calls.load(SeqCst)
     }
 
+    /// How many calls have failed because they were told to.
+    #[must_use]
+    pub fn failures(&self) -> u64 {
+        self.failures.load(SeqCst)
+    }
+
     fn check(&self) -> io::Result<()> {
         let call = self.calls.fetch_add(1, SeqCst);
         if (self.first.load(SeqCst)..self.last.load(SeqCst)).contains(&call) {
+            self.failures.fetch_add(1, SeqCst);
             return Err(io::Error::from_raw_os_error(self.code.load(SeqCst)));
         }
         Ok(())
@@ -97,6 +105,11 @@ impl Disk for FaultyDisk {
     fn create(&self, path: &Path, parts: &[&[u8]], durable: bool) -> io::Result<File> {
         self.check()?;
         self.inner.create(path, parts, durable)
+    }
+
+    fn write_at(&self, path: &Path, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.check()?;
+        self.inner.write_at(path, at, bytes)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -116,6 +129,7 @@ impl Disk for FaultyDisk {
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.check()?;
         if self.removals.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok() {
+            self.failures.fetch_add(1, SeqCst);
             return Err(io::Error::from_raw_os_error(self.code.load(SeqCst)));
         }
         self.inner.remove(path)

@@ -5,6 +5,7 @@
 //! | [`mod@conformance`] | the suite that every store passes |
 //! | `cpu` | kernels, targets and what they are asked to be (Unix only) |
 //! | [`faulty`] | a disk that fails when it is told to |
+//! | [`model`] | any program of operations, run on a store and on a model |
 //! | [`mount`] | media that are full or read-only |
 //! | [`proof`] | artifacts that prove under which key they were written, and a clock that tells what it is told |
 
@@ -14,5 +15,6 @@ pub mod conformance;
 #[expect(clippy::unwrap_used, reason = "what it holds are parts of tests")]
 pub mod cpu;
 pub mod faulty;
+pub mod model;
 pub mod mount;
 pub mod proof;

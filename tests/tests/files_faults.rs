@@ -110,6 +110,31 @@ fn whichever_call_fails_the_host_goes_on_and_nothing_is_handed_back_wrong() {
     }
 }
 
+/// The accounts are made anew from the entries. One that cannot be looked at just then is there all the same.
+#[test]
+fn an_entry_that_cannot_be_looked_at_is_not_forgotten_by_the_accounts() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Arc::new(FaultyDisk::new());
+    for skip in 0.. {
+        let root = directory.path().join(skip.to_string());
+        let open =
+            || FileStore::open(&root, FileOptions::default().with_disk(Arc::clone(&disk) as _)).unwrap();
+        for n in 0..3 {
+            open().put(&[n], &artifact(n, 1000)).unwrap();
+        }
+        fs::remove_file(root.join("journal")).unwrap();
+        let store = open();
+        disk.fail(skip, 1, EIO);
+        let _ = store.total_bytes();
+        let is_over = disk.calls() <= skip;
+        disk.fail(u64::MAX, 0, 0);
+        assert_eq!(store.total_bytes(), Ok(bytes_of_entries(&root)), "call {skip} failed");
+        if is_over {
+            return;
+        }
+    }
+}
+
 #[test]
 fn a_sharing_violation_is_retried_and_then_a_miss() {
     const SHARING_VIOLATION: i32 = 32;

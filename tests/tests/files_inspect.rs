@@ -15,6 +15,7 @@ use warmstart::{
     Artifact, Cache, Key, KeyFields, Limits, Metadata, Reason, Recipe, Store,
     store::{Entry, FileOptions, FileStore, Verified},
 };
+use warmstart_core::tally::SLOT_LEN;
 use warmstart_tests::proof::SetClock;
 
 fn open(path: &Path) -> FileStore {
@@ -48,6 +49,14 @@ fn entries(store: &impl Store) -> Vec<Entry> {
 fn nearest(store: &impl Store, recipe: &Recipe) -> Option<Recipe> {
     let entry = store.nearest(recipe).unwrap()?;
     entry.content.unwrap().metadata.recipe().cloned()
+}
+
+/// Makes the journal so long that it is made anew.
+fn churn(store: &FileStore) {
+    for n in 0..2000u64 {
+        store.put(&n.to_le_bytes(), &Artifact::new(vec![])).unwrap();
+        store.remove(&n.to_le_bytes()).unwrap();
+    }
 }
 
 /// Every file below `root` with its bytes and the time of its last change.
@@ -94,11 +103,9 @@ fn entries_come_in_the_order_of_their_eviction_with_the_time_of_their_use() {
     assert_eq!(told, expected);
 
     // A journal made anew keeps both.
+    churn(&store);
     store.put(b"other", &Artifact::new(vec![])).unwrap();
-    for _ in 0..2000 {
-        store.put(b"other", &Artifact::new(vec![])).unwrap();
-    }
-    assert!(fs::metadata(directory.path().join("journal")).unwrap().len() < 64 * 1500);
+    assert!(fs::metadata(directory.path().join("journal")).unwrap().len() < 64 * 4000);
     let times: Vec<_> = entries(&store).iter().map(|entry| entry.used_unix_ms).collect();
     assert_eq!(times, [20, 30, 40, 40]);
 }
@@ -148,9 +155,7 @@ fn the_nearest_recipe_is_found_after_removals_compaction_and_by_another_handle()
     put(&store, &fields("kernel 7", "-O3"));
     assert_eq!(nearest(&store, &wanted), Some(near.recipe()));
 
-    for _ in 0..3000 {
-        store.put(b"other", &Artifact::new(vec![])).unwrap();
-    }
+    churn(&store);
     assert_eq!(nearest(&store, &wanted), Some(near.recipe()), "a journal made anew keeps the sketches");
 
     store.remove(near.key().as_bytes()).unwrap();
@@ -274,7 +279,7 @@ fn damaged_statistics_are_reset_and_that_is_counted() {
         |path| fs::write(path, b"something else").unwrap(),
         |path| {
             let mut bytes = fs::read(path).unwrap();
-            bytes[40] ^= 1;
+            bytes[SLOT_LEN + 50] ^= 1;
             fs::write(path, bytes).unwrap();
         },
         |path| fs::File::create(path).unwrap().set_len(1 << 40).unwrap(),
@@ -294,6 +299,37 @@ fn damaged_statistics_are_reset_and_that_is_counted() {
     }
     fs::write(directory.path().join("last-miss"), b"something else").unwrap();
     assert_eq!(kept().last_miss, None);
+}
+
+#[cfg(unix)]
+#[test]
+fn statistics_are_written_to_no_file_that_is_not_the_stores_own() {
+    use std::os::unix::fs::symlink;
+
+    let directory = tempfile::tempdir().unwrap();
+    let (root, precious) = (directory.path().join("cache"), directory.path().join("precious"));
+    let count = || {
+        let cache = Cache::new(open(&root));
+        let Ok(_) = cache.get_or_build("k", || Ok::<_, Infallible>(vec![1]));
+    };
+    count();
+    let path = root.join("statistics");
+    let plant: [&dyn Fn(); 3] =
+        [&|| symlink(&precious, &path).unwrap(), &|| fs::hard_link(&precious, &path).unwrap(), &|| {
+            let mode = rustix::fs::Mode::RUSR;
+            rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        }];
+    for plant in plant {
+        // Statistics too, so that nothing but the file itself says that it is not the store's.
+        let _ = fs::remove_file(&precious);
+        fs::copy(&path, &precious).unwrap();
+        let before = fs::read(&precious).unwrap();
+        fs::remove_file(&path).unwrap();
+        plant();
+        count();
+        assert!(fs::read(&precious).unwrap() == before);
+        assert!(open_read_only(&root).kept().unwrap().tally.statistics().hits > 0);
+    }
 }
 
 #[test]

@@ -337,6 +337,21 @@ fn a_schema_that_was_tampered_with_is_set_aside() {
 }
 
 #[test]
+fn a_schema_that_is_no_text_any_more_is_set_aside() {
+    let (_directory, path) = place();
+    filled(&path, 2);
+    let whole = fs::read(&path).unwrap();
+    let text = whole.windows(6).position(|bytes| bytes == b"CREATE").unwrap();
+    for at in (text..4096).step_by(29) {
+        let (_directory, path) = place();
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0x80;
+        fs::write(&path, damaged).unwrap();
+        expect_working(&open(&path));
+    }
+}
+
+#[test]
 fn a_database_that_was_analysed_is_still_ours() {
     let (_directory, path) = place();
     filled(&path, 5);

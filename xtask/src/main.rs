@@ -1,6 +1,7 @@
-//! What a contributor runs: `cargo xtask test`, `cargo xtask bench NAME`.
+//! What a contributor runs: `cargo xtask test`, `cargo xtask bench NAME`, `cargo xtask fuzz`.
 
 mod bench;
+mod fuzz;
 mod process;
 mod test;
 mod tools;
@@ -23,12 +24,15 @@ enum Task {
     Test(test::Arguments),
     /// Runs a benchmark.
     Bench(bench::Arguments),
+    /// Runs the fuzz targets.
+    Fuzz(fuzz::Arguments),
 }
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().task {
         Task::Test(arguments) => test::run(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
+        Task::Fuzz(arguments) => fuzz::run(&arguments),
     };
     done.unwrap_or_else(|failure| {
         eprintln!("error: {failure}");

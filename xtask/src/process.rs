@@ -71,6 +71,15 @@ impl Invocation {
         }
     }
 
+    /// Runs it to its end; its status, and what it printed on both of its outputs.
+    pub(crate) fn transcript(&self) -> Result<(ExitStatus, String), Failure> {
+        println!("$ {self}");
+        let output =
+            self.command().stdin(Stdio::null()).output().map_err(|error| self.not_started(&error))?;
+        let printed = [output.stdout, output.stderr].concat();
+        Ok((output.status, String::from_utf8_lossy(&printed).into_owned()))
+    }
+
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).current_dir(workspace_root());

@@ -1,10 +1,10 @@
-//! The targets and components that the steps need, installed where they are missing.
+//! The targets, components and programs that the steps need, installed where they are missing.
 
 use std::collections::BTreeSet;
 
 use crate::process::{Failure, Invocation};
 
-/// Something that rustup installs.
+/// Something that rustup or cargo installs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tool {
     /// A component of the toolchain in use.
@@ -13,6 +13,13 @@ pub(crate) enum Tool {
     Target(&'static str),
     /// A nightly toolchain with these components.
     Nightly(&'static [&'static str]),
+    /// A program that cargo builds from the package of this name, for the user.
+    Program {
+        /// The program.
+        name: &'static str,
+        /// The package.
+        package: &'static str,
+    },
 }
 
 /// Installs what is missing. Quick if nothing is: it asks rustup for its lists and no more.
@@ -30,11 +37,18 @@ pub(crate) fn ensure(tools: &[Tool]) -> Result<(), Failure> {
                     add_missing_components(Some("nightly"), components)?;
                 } else {
                     // Asked for together, so that rustup takes the newest nightly that has them all.
-                    Invocation::new(
-                        "rustup toolchain install nightly --profile minimal --no-self-update --component",
-                    )
-                    .argument(components.join(","))
-                    .run()?;
+                    let mut install = Invocation::new(
+                        "rustup toolchain install nightly --profile minimal --no-self-update",
+                    );
+                    if !components.is_empty() {
+                        install = install.argument("--component").argument(components.join(","));
+                    }
+                    install.run()?;
+                }
+            }
+            Tool::Program { name, package } => {
+                if Invocation::new(name).argument("--version").output().is_err() {
+                    Invocation::new("cargo install --locked").argument(package).run()?;
                 }
             }
         }

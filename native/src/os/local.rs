@@ -117,6 +117,16 @@ impl Disk for LocalDisk {
         }
     }
 
+    fn write_at(&self, path: &Path, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut file = private_options().write(true).create(true).truncate(false).open(path)?;
+        let metadata = file.metadata()?;
+        if !self.describe(&metadata).is_readable() || !super::has_one_name(&metadata) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        file.seek(SeekFrom::Start(at))?;
+        file.write_all(bytes)
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
     }

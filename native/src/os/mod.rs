@@ -49,6 +49,13 @@ pub trait Disk: Debug + Send + Sync {
     /// As the system reports; the file is then removed again.
     fn create(&self, path: &Path, parts: &[&[u8]], durable: bool) -> io::Result<File>;
 
+    /// Writes `bytes` at a place of a file, which is created, for its owner only, if there is none. Where it is no regular
+    /// file, or another name leads to it too, or somebody else could have written it, nothing is written.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] if nothing was written for that, or what the system reports.
+    fn write_at(&self, path: &Path, at: u64, bytes: &[u8]) -> io::Result<()>;
+
     /// Gives a file another name in the same file system, in place of what had that name.
     ///
     /// # Errors
@@ -217,6 +224,18 @@ pub(crate) fn lock_within(file: &File, patience: Duration) -> io::Result<()> {
 #[cfg(unix)]
 pub(crate) fn is_linked(metadata: &std::fs::Metadata) -> bool {
     std::os::unix::fs::MetadataExt::nlink(metadata) > 0
+}
+
+/// Whether an open file has one name and no other.
+#[cfg(unix)]
+pub(crate) fn has_one_name(metadata: &std::fs::Metadata) -> bool {
+    std::os::unix::fs::MetadataExt::nlink(metadata) == 1
+}
+
+/// Elsewhere the standard library does not tell.
+#[cfg(not(unix))]
+pub(crate) fn has_one_name(_: &std::fs::Metadata) -> bool {
+    true
 }
 
 /// Elsewhere a file that is open is not removed, so its name stays.

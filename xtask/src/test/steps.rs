@@ -12,6 +12,9 @@ const PLATFORMS: [&str; 3] = ["x86_64-pc-windows-gnu", "aarch64-apple-darwin", "
 /// Miri interprets any target on any host; this one is big-endian.
 const BIG_ENDIAN: &str = "s390x-unknown-linux-gnu";
 
+/// How long each fuzz target runs: long enough to see that it still finds nothing near its corpus.
+const FUZZ_SECONDS: u64 = 5;
+
 const MIRI: Tool = Tool::Nightly(&["miri", "rust-src"]);
 
 /// All steps, in the order in which they run.
@@ -22,12 +25,25 @@ pub(super) fn all() -> Vec<Step> {
             "small files only; the core says no_std and forbids unsafe code",
             hygiene::inspect,
         ),
-        step("fmt", "one formatting", &[Tool::Component("rustfmt")], [line("cargo fmt --all --check")]),
+        step(
+            "fmt",
+            "one formatting",
+            &[Tool::Component("rustfmt")],
+            [
+                line("cargo fmt --all --check"),
+                line("cargo fmt --manifest-path tests/fuzz/Cargo.toml --check"),
+            ],
+        ),
         step(
             "clippy",
             "no lint fires",
             &[Tool::Component("clippy")],
-            [line("cargo clippy --workspace --all-targets -- -D warnings")],
+            [
+                line("cargo clippy --workspace --all-targets -- -D warnings"),
+                line(
+                    "cargo clippy --manifest-path tests/fuzz/Cargo.toml --target-dir target --all-targets -- -D warnings",
+                ),
+            ],
         ),
         step(
             "tests",
@@ -71,6 +87,12 @@ pub(super) fn all() -> Vec<Step> {
             "the core passes on a big-endian target",
             &[MIRI],
             [line(&format!("cargo +nightly miri test --package warmstart-core --target {BIG_ENDIAN}"))],
+        ),
+        step(
+            "fuzz",
+            "no fuzz target finds anything in a few seconds",
+            &[],
+            [line(&format!("cargo xtask fuzz {FUZZ_SECONDS}"))],
         ),
     ]
 }

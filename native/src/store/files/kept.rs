@@ -1,16 +1,21 @@
-//! What is kept of the reports of caches: two small files, each replaced as a whole under the journal's lock.
+//! What is kept of the reports of caches: two small files, each written under the journal's lock.
 
 use std::{io, path::Path};
 
-use warmstart_core::{envelope, miss::Miss, reason::Reason, tally::Tally};
+use warmstart_core::{
+    envelope,
+    miss::Miss,
+    reason::Reason,
+    tally::{SLOT_LEN, Tally},
+};
 
 use super::{FileStore, ledger::reason_of_write, reason_of_read};
 use crate::{
-    os::{FileFacts, FileKind, retry_sharing},
+    os::{FileKind, retry_sharing},
     store::{Kept, REPORT_PATIENCE, Report},
 };
 
-/// A file that is longer, in bytes, is none of ours.
+/// A miss that is longer, in bytes, is none of ours.
 const LONGEST: u64 = 1 << 20;
 
 impl FileStore {
@@ -23,17 +28,17 @@ impl FileStore {
             Ok(tally) => tally,
             Err(Reason::Absent) => Tally::new(now),
             // Whoever could write there is not believed, and what is damaged says nothing.
-            Err(reason) if reason.is_damage() || reason == Reason::Untrusted => Tally::reset(now),
+            Err(reason) if reason.is_damage() || reason == Reason::Untrusted => {
+                self.clear_away(self.layout.statistics()).map_err(|error| reason_of_write(&error))?;
+                Tally::reset(now)
+            }
             Err(reason) => return Err(reason),
         };
         tally.add(&report.counted);
-        self.replace(self.layout.statistics(), &[&tally.encode()])?;
+        self.write_tally(&tally)?;
         if let Some(miss) = &report.last_miss {
             // It explains one miss, and is not worth counting everything else twice.
-            let artifact = miss.to_artifact();
-            if let Ok(encoded) = envelope::encode(Miss::KEY, &artifact) {
-                let _ = self.replace(self.layout.last_miss(), &encoded.parts());
-            }
+            let _ = self.write_last_miss(miss);
         }
         Ok(())
     }
@@ -46,7 +51,7 @@ impl FileStore {
             tally => tally?,
         };
         let last_miss = self
-            .read_small(self.layout.last_miss())
+            .read_small(self.layout.last_miss(), LONGEST)
             .and_then(|bytes| envelope::decode(bytes, Miss::KEY))
             .and_then(|artifact| Miss::from_artifact(&artifact))
             .ok();
@@ -54,32 +59,63 @@ impl FileStore {
     }
 
     fn read_tally(&self) -> Result<Tally, Reason> {
-        self.read_small(self.layout.statistics()).and_then(|bytes| Tally::decode(&bytes))
+        self.read_small(self.layout.statistics(), 2 * SLOT_LEN as u64)
+            .and_then(|bytes| Tally::decode_slots(&bytes))
     }
 
-    fn read_small(&self, path: &Path) -> Result<Vec<u8>, Reason> {
+    /// Writes into the slot that does not hold what is there now. Replacing the file would take a thousand times as long on
+    /// file systems that write out a file which takes another one's name.
+    fn write_tally(&self, tally: &Tally) -> Result<(), Reason> {
         let disk = &*self.options.disk;
-        let wanted = |facts: &FileFacts| if facts.len > LONGEST { 0 } else { facts.len };
-        let (bytes, facts) =
-            retry_sharing(disk, || disk.read(path, &wanted)).map_err(|error| reason_of_read(&error))?;
-        if facts.is_readable() { Ok(bytes) } else { Err(Reason::Untrusted) }
-    }
-
-    /// Writes a file apart and gives it its name.
-    fn replace(&self, path: &Path, parts: &[&[u8]]) -> Result<(), Reason> {
-        let disk = &*self.options.disk;
-        let temp = self.layout.temps.new_path(disk);
-        drop(disk.create(&temp, parts, false).map_err(|error| reason_of_write(&error))?);
-        let rename = || retry_sharing(disk, || disk.rename(&temp, path));
-        let renamed = rename().or_else(|error: io::Error| match disk.facts(path) {
-            Ok(facts) if facts.kind == FileKind::Directory => {
-                self.layout.set_aside(disk, path).and_then(|()| rename())
+        let path = self.layout.statistics();
+        let bytes = tally.encode();
+        if bytes.len() > SLOT_LEN {
+            return Err(Reason::TooLong);
+        }
+        let write = || retry_sharing(disk, || disk.write_at(path, tally.slot(), &bytes));
+        let written = write().or_else(|error| match error.kind() {
+            // What stands there by now is not ours to write to.
+            io::ErrorKind::InvalidInput | io::ErrorKind::IsADirectory => {
+                self.clear_away(path).and_then(|()| write())
             }
             _ => Err(error),
         });
-        renamed.map_err(|error| {
+        written.map_err(|error| reason_of_write(&error))
+    }
+
+    fn write_last_miss(&self, miss: &Miss) -> Result<(), Reason> {
+        let disk = &*self.options.disk;
+        let path = self.layout.last_miss();
+        let artifact = miss.to_artifact();
+        let encoded = envelope::encode(Miss::KEY, &artifact)?;
+        let temp = self.layout.temps.new_path(disk);
+        let written = disk.create(&temp, &encoded.parts(), false).map(drop).and_then(|()| {
+            // Cleared away first for the same reason.
+            self.clear_away(path)?;
+            retry_sharing(disk, || disk.rename(&temp, path))
+        });
+        written.map_err(|error| {
             let _ = disk.remove(&temp);
             reason_of_write(&error)
         })
+    }
+
+    /// Makes room for a file, whatever stands there.
+    fn clear_away(&self, path: &Path) -> io::Result<()> {
+        let disk = &*self.options.disk;
+        match disk.facts(path) {
+            Ok(facts) if facts.kind == FileKind::Directory => self.layout.set_aside(disk, path),
+            Ok(_) => retry_sharing(disk, || disk.remove(path)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads a file of which no more than its first `most` bytes matter.
+    fn read_small(&self, path: &Path, most: u64) -> Result<Vec<u8>, Reason> {
+        let disk = &*self.options.disk;
+        let (bytes, facts) = retry_sharing(disk, || disk.read(path, &|facts| facts.len.min(most)))
+            .map_err(|error| reason_of_read(&error))?;
+        if facts.is_readable() { Ok(bytes) } else { Err(Reason::Untrusted) }
     }
 }

@@ -36,6 +36,7 @@ impl From<rusqlite::Error> for Fault {
                 // The schema is ours and strict: another type, or a missing row, was not written by us.
                 rusqlite::Error::FromSqlConversionFailure(..)
                 | rusqlite::Error::InvalidColumnType(..)
+                | rusqlite::Error::Utf8Error(..)
                 | rusqlite::Error::IntegralValueOutOfRange(..)
                 | rusqlite::Error::QueryReturnedNoRows => Self::Damaged(Reason::Malformed),
                 _ => Self::Disconnected(Reason::Unavailable),

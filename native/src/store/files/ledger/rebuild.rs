@@ -72,20 +72,26 @@ impl LockedLedger<'_> {
             .map(|(account, place)| (account.name, (place, account.used_unix_ms)))
             .collect();
         sketches.extend(self.sketches());
-        let mut entries = Vec::new();
+        let (mut entries, mut unknown) = (Vec::new(), None);
         let listed = disk.list(layout.entries(), &mut |name| {
             let Some(name) = name.to_str().and_then(Key::from_hex) else { return };
-            match disk.facts(&layout.entry(&name)) {
+            match retry_sharing(&**disk, || disk.facts(&layout.entry(&name))) {
                 Ok(facts) if facts.kind == FileKind::File => {
                     // Those whose use is not known were stored since: they are the newer ones.
                     let stored_ms = u64::try_from(facts.modified_ns / 1_000_000).unwrap_or(0);
                     let (place, used_ms) = known.get(&name).copied().unwrap_or((usize::MAX, stored_ms));
                     entries.push((place, facts.modified_ns, name, facts.len, used_ms));
                 }
+                // It may be there all the same: accounts without it would let the directory grow above the cap.
+                Err(error)
+                    if error.kind() != io::ErrorKind::NotFound && !disk.is_sharing_violation(&error) =>
+                {
+                    unknown = Some(error);
+                }
                 _ => {}
             }
         });
-        match listed {
+        match listed.and_then(|()| unknown.map_or(Ok(()), Err)) {
             // The directory is gone, and all entries with it.
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(reason_of_write(&error)),
             _ => entries.sort_unstable(),

@@ -1,5 +1,6 @@
 //! `stores`: what looking up and storing cost.
 
+mod explain;
 mod files;
 mod key;
 mod main_job;
@@ -18,6 +19,7 @@ pub(crate) fn run(plan: &Plan) -> Rows {
     let mut rows = memory::rows(plan)?;
     rows.extend(files::rows(plan)?);
     rows.extend(sqlite::rows(plan)?);
+    rows.extend(explain::rows()?);
     rows.extend(key::rows(plan)?);
     rows.extend(main_job::rows()?);
     Ok(rows)

@@ -1,0 +1,77 @@
+//! What the fuzz targets share: arbitrary values of types that are not this crate's.
+
+use libfuzzer_sys::{
+    arbitrary,
+    arbitrary::{Arbitrary, Result, Unstructured},
+};
+use warmstart_core::{key::KeyFields, metadata::Metadata, recipe::Recipe};
+use warmstart_tests::model::Program;
+
+/// The fields of a key.
+#[derive(Arbitrary, Clone, Debug, PartialEq, Eq)]
+pub struct Fields {
+    /// The domain.
+    pub domain: String,
+    /// The schema.
+    pub schema: u32,
+    /// Labels and values, in order.
+    pub fields: Vec<(String, Value)>,
+}
+
+/// The value of a field.
+#[derive(Arbitrary, Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// A text.
+    Text(String),
+    /// Bytes.
+    Bytes(Vec<u8>),
+    /// A digest, and what is noted of it.
+    Digest(Vec<u8>, String),
+    /// A number.
+    Number(u64),
+    /// A list of texts.
+    List(Vec<String>),
+}
+
+/// A program for a store, of all the bytes that there are.
+#[derive(Clone, Debug)]
+pub struct AnyProgram(pub Program);
+
+impl Fields {
+    /// As the core has them.
+    #[must_use]
+    pub fn key_fields(&self) -> KeyFields<'_> {
+        self.fields.iter().fold(KeyFields::new(&self.domain, self.schema), |fields, (label, value)| {
+            let label = label.as_str();
+            match value {
+                Value::Text(text) => fields.text(label, text),
+                Value::Bytes(bytes) => fields.bytes(label, bytes),
+                Value::Digest(digest, note) => fields.digest(label, digest, note),
+                Value::Number(number) => fields.number(label, *number),
+                Value::List(items) => fields.list(label, items),
+            }
+        })
+    }
+
+    /// The recipe of the key.
+    #[must_use]
+    pub fn recipe(&self) -> Recipe {
+        self.key_fields().recipe()
+    }
+}
+
+impl<'a> Arbitrary<'a> for AnyProgram {
+    fn arbitrary(input: &mut Unstructured<'a>) -> Result<Self> {
+        let bytes = input.bytes(input.len())?;
+        Ok(Self(Program::from_bytes(bytes)))
+    }
+}
+
+/// Metadata of a recipe and attributes.
+#[must_use]
+pub fn metadata(recipe: Option<&Fields>, attributes: &[(String, Vec<u8>)]) -> Metadata {
+    let metadata = recipe.map_or_else(Metadata::new, |fields| Metadata::new().with_recipe(fields.recipe()));
+    attributes
+        .iter()
+        .fold(metadata, |metadata, (name, value)| metadata.with_attribute(name, value.as_slice()))
+}

@@ -1,0 +1,69 @@
+//! What it costs to explain a miss.
+
+use std::{error::Error, time::Instant};
+
+use warmstart::{
+    Artifact, KeyFields, Limits, Metadata, Recipe, Store,
+    store::{FileOptions, FileStore, MemoryStore, SqliteOptions, SqliteStore},
+};
+
+use super::medium::Medium;
+use crate::{
+    Rows,
+    measure::median,
+    row::{Row, Sense},
+};
+
+const ENTRIES: u64 = 50_000;
+
+/// The rows of all stores. A handle that was just opened explains one miss; the one field that differs from the nearest
+/// entry is another one each time.
+pub(super) fn rows() -> Rows {
+    let memory = MemoryStore::new(Limits::NONE);
+    fill(&memory)?;
+    let mut rows = vec![row("memory_explain/50000", || Ok(&memory))?];
+    let medium = Medium::disk()?;
+    let (files, database) = (medium.path("explain-files"), medium.path("explain-sqlite").join("db"));
+    let open_files = || Ok(FileStore::open(&files, FileOptions::default())?);
+    fill(&open_files()?)?;
+    rows.push(row("files_explain/50000", open_files)?.on(medium.name));
+    let open_sqlite = || Ok(SqliteStore::open(&database, SqliteOptions::default())?);
+    fill(&open_sqlite()?)?;
+    rows.push(row("sqlite_explain/50000", open_sqlite)?.on(medium.name));
+    Ok(rows)
+}
+
+fn fields(n: u64, flags: &'static str) -> KeyFields<'static> {
+    (0..10).fold(
+        KeyFields::new("bench", 1)
+            .digest("source", n.to_le_bytes().repeat(4), format!("kernel {n}"))
+            .text("flags", flags),
+        |fields, other| fields.number(format!("field {other}"), n % (other + 2)),
+    )
+}
+
+fn fill(store: &impl Store) -> Result<(), Box<dyn Error>> {
+    for n in 0..ENTRIES {
+        let fields = fields(n, "-O2");
+        let metadata = Metadata::new().with_recipe(fields.recipe());
+        store.put(fields.key().as_bytes(), &Artifact::new(vec![0; 1024]).with_metadata(&metadata))?;
+    }
+    Ok(())
+}
+
+fn row<S: Store>(name: &str, open: impl Fn() -> Result<S, Box<dyn Error>>) -> Result<Row, Box<dyn Error>> {
+    let mut took = Vec::new();
+    for n in 0..11 {
+        let wanted: Recipe = fields(n * 4099 % ENTRIES, "-O3").recipe();
+        let store = open()?;
+        let start = Instant::now();
+        let nearest = store.nearest(&wanted)?;
+        took.push(start.elapsed().as_secs_f64() * 1e3);
+        let content = nearest.ok_or("nothing is near")?.content?;
+        let changes = content.metadata.recipe().ok_or("the entry has no recipe")?.changes_to(&wanted);
+        if changes.iter().map(|change| &*change.label).ne(["flags"]) {
+            return Err(format!("{name}: not the nearest, but one that differs in {changes:?}").into());
+        }
+    }
+    Ok(Row::bounded(name, (median(took), "ms"), "limit", Sense::AtMost, 5.0))
+}
