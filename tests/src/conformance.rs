@@ -7,11 +7,13 @@
 //! | [`interface`] | the calls, one by one, and what they say of each other |
 //! | [`eviction`] | which entry goes when, and what the cap counts |
 //! | [`damage`] | that no damaged entry is handed out |
+//! | [`inspect`] | what a store tells about itself, and what it keeps of reports |
 //! | [`threads`] | that readers and writers at once see only what was written |
 //! | [`one_call`] | look up, else build: single flight, failing builders, nested builds |
 
 pub mod damage;
 pub mod eviction;
+pub mod inspect;
 pub mod interface;
 pub mod one_call;
 pub mod threads;
@@ -96,6 +98,16 @@ macro_rules! conformance {
             another_keys_envelope_is_not_handed_out,
             a_newer_envelope_is_a_miss_and_left_alone,
             verify_finds_and_removes_what_len_cannot_see,
+        });
+        $crate::conformance!($harness: inspect {
+            entries_come_in_the_order_of_their_eviction,
+            whoever_looks_at_entries_may_call_the_store,
+            the_nearest_recipe_is_one_that_differs_least,
+            what_went_is_nearest_no_more,
+            pruning_takes_the_oldest,
+            reports_add_up_and_outlive_what_is_cleared,
+            verifying_tells_of_each_entry,
+            a_closed_store_tells_nothing,
         });
         $crate::conformance!($harness: threads {
             every_read_is_what_was_written_under_its_key,

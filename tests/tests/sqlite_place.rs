@@ -11,8 +11,8 @@ use std::{
 };
 
 use warmstart::{
-    Cache, OpenError, Reason, Store,
-    store::{SqliteOptions, SqliteStore},
+    Cache, OpenError, Reason, Statistics, Store,
+    store::{Report, SqliteOptions, SqliteStore},
 };
 use warmstart_tests::{
     mount::Mount,
@@ -351,6 +351,9 @@ fn clear_makes_room_where_nothing_can_be_written() {
         let path = directory.path().join("small/cache.db");
         let mut store = open(&path);
         store.put(b"k", &artifact(b"k", 1, 300_000)).unwrap();
+        let mut counted = Statistics::default();
+        counted.hits = 7;
+        store.report(&Report { counted, last_miss: None }).unwrap();
         if reopened {
             store.close().unwrap();
         }
@@ -360,6 +363,7 @@ fn clear_makes_room_where_nothing_can_be_written() {
         }
         assert_eq!(store.clear(), Ok(()));
         assert_eq!((store.len(), store.contains(b"k")), (Ok(0), Ok(false)));
+        assert_eq!(store.kept().unwrap().tally.statistics().hits, 7, "what was reported outlives it");
         store.put(b"other", &artifact(b"other", 2, 50_000)).unwrap();
         assert_eq!(prove(b"other", &store.get(b"other").hit().unwrap()), 2);
         assert!(!beside(&path, ".damaged-1").exists());

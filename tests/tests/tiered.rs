@@ -43,6 +43,16 @@ warmstart_tests::conformance!(Tiered: interface {
     after_close_everything_is_refused,
     what_was_stored_is_there_when_it_is_opened_again,
 });
+warmstart_tests::conformance!(Tiered: inspect {
+    entries_come_in_the_order_of_their_eviction,
+    whoever_looks_at_entries_may_call_the_store,
+    the_nearest_recipe_is_one_that_differs_least,
+    what_went_is_nearest_no_more,
+    pruning_takes_the_oldest,
+    reports_add_up_and_outlive_what_is_cleared,
+    verifying_tells_of_each_entry,
+    a_closed_store_tells_nothing,
+});
 warmstart_tests::conformance!(Tiered: threads {
     every_read_is_what_was_written_under_its_key,
     readers_and_writers_race_with_eviction_and_clear,

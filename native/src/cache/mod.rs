@@ -366,7 +366,7 @@ mod tests {
         assert_eq!((cache.remove(&fields), cache.remove(&fields)), (Ok(true), Ok(false)));
         let file = tempfile::NamedTempFile::new().unwrap();
         cache.put_file(&fields, file.path()).unwrap();
-        assert_eq!(cache.get(fields.key()).hit().unwrap().payload(), []);
+        assert_eq!(cache.get(fields.key()).hit().unwrap().payload(), [0u8; 0]);
         cache.clear().unwrap();
         assert_eq!(cache.is_empty(), Ok(true));
         cache.close().unwrap();

@@ -58,6 +58,9 @@ enum Work {
         /// Ends without closing the store.
         #[arg(long)]
         abort: bool,
+        /// Keeps the store open until its input ends.
+        #[arg(long)]
+        wait: bool,
     },
     /// Looks artifacts up, proves those that are found, and says how many those were.
     Get {
@@ -126,7 +129,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     };
     match work {
-        Work::Put { seed, count, len, abort } => put(&*store, seed, count, len, abort)?,
+        Work::Put { seed, count, len, abort, wait } => put(&*store, seed, count, len, abort, wait)?,
         Work::Get { seed, count } => get(&*store, seed, count)?,
         Work::Churn { seed, count, len, clear_every } => churn(&*store, seed, count, len, clear_every)?,
         Work::Build { log, keys, build_ms } => build(store, &log, keys, Duration::from_millis(build_ms)),
@@ -141,12 +144,16 @@ fn put(
     count: u64,
     len: Option<usize>,
     abort: bool,
+    wait: bool,
 ) -> Result<(), Box<dyn Error>> {
     let mut out = std::io::stdout();
     for n in (seed * 1_000_000..).take(usize::try_from(count).unwrap_or(usize::MAX)) {
         let key = numbered_key(n);
         store.put(&key, &artifact(&key, n, len.unwrap_or_else(|| numbered_len(n))))?;
         writeln!(out, "{n}")?;
+    }
+    if wait {
+        std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
     }
     if abort {
         std::process::abort();

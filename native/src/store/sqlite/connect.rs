@@ -12,7 +12,7 @@ use warmstart_core::reason::Reason;
 use super::{
     fault::Fault,
     options::SqliteOptions,
-    place::{Identity, Place},
+    place::{Identity, Place, Sight},
     schema::{self, Origin},
     space::{self, WAL_LIMIT},
 };
@@ -31,6 +31,27 @@ pub(super) struct Opened {
     pub(super) writable: bool,
     /// Nobody else can open the database meanwhile: to be closed as soon as what was asked for is read.
     pub(super) alone: bool,
+    /// What was seen of a database that is only read.
+    pub(super) watched: Option<Watched>,
+}
+
+/// What is watched of a database that is only read.
+#[derive(Debug)]
+pub(super) enum Watched {
+    /// Which file it is: SQLite sees what others write.
+    Name(Identity),
+    /// All that can be seen: nobody had it open, so that it was opened without locks.
+    All(Sight),
+}
+
+impl Watched {
+    /// Whether it is what it was.
+    pub(super) fn is_still(&self, place: &Place) -> bool {
+        match self {
+            Self::Name(identity) => place.identity() == Some(*identity),
+            Self::All(sight) => place.sight() == Some(*sight),
+        }
+    }
 }
 
 /// Opens the database at `place`; makes it if it is missing, rebuilds it if an older version made it, and sets it
@@ -56,7 +77,10 @@ pub(super) fn wait(options: &SqliteOptions) -> Duration {
 }
 
 fn open_once(place: &Place, options: &SqliteOptions) -> Result<Opened, Fault> {
-    let path = place.prepare()?;
+    if options.read_only {
+        return open_to_read(place, options);
+    }
+    let path = place.prepare(true)?;
     let identity = place.identity();
     let opened = open_what_is_there(place, &path, identity, options);
     if let Err(Fault::Damaged(_)) = opened {
@@ -104,7 +128,34 @@ fn open_what_is_there(
     if writable {
         settle(&connection, options)?;
     }
-    Ok(Opened { connection, identity, writable, alone })
+    Ok(Opened { connection, identity, writable, alone, watched: None })
+}
+
+/// Opens what is there, and leaves no trace, whether others have the database open or not.
+fn open_to_read(place: &Place, options: &SqliteOptions) -> Result<Opened, Fault> {
+    let path = place.prepare(false)?;
+    let Some(sight) = place.sight().filter(|sight| sight.len > 0) else {
+        return Err(Fault::Disconnected(Reason::Unavailable));
+    };
+    let (mut connection, watched) = if sight.has_log {
+        (connect_to_read(&path, options)?, Watched::Name(sight.identity))
+    } else {
+        // SQLite would make a log, and leave it there.
+        (connect_immutable(&path)?, Watched::All(sight))
+    };
+    match examine(&mut connection) {
+        Ok(Origin::Ours) => {}
+        Ok(Origin::Newer) => return Err(Fault::Refused(Reason::NewerVersion)),
+        Ok(Origin::Foreign) => return Err(place.foreign().into()),
+        // What is to be made, to be rebuilt or to be recovered first is nothing to be read.
+        Ok(Origin::Empty | Origin::Older) | Err(Fault::Disconnected(_)) => {
+            return Err(Fault::Disconnected(Reason::Unavailable));
+        }
+        Err(fault) => return Err(fault),
+    }
+    place.check_files()?;
+    let identity = Some(sight.identity);
+    Ok(Opened { connection, identity, writable: false, alone: false, watched: Some(watched) })
 }
 
 /// Opens without making anything, and so that closing leaves no trace until [`settle`] has said otherwise.
@@ -125,8 +176,20 @@ fn connect_alone(path: &Path, options: &SqliteOptions) -> Result<Connection, Fau
     Ok(connection)
 }
 
-/// Opens a database on a read-only medium, which has no place for the locks and the index of a log.
+/// Opens a database with a log, to read it. The log's index is only read as well: where nobody alive keeps it, SQLite makes
+/// one in memory.
+fn connect_to_read(path: &Path, options: &SqliteOptions) -> Result<Connection, Fault> {
+    let connection = connect_by_uri(path, "readonly_shm=1")?;
+    connection.busy_timeout(wait(options))?;
+    Ok(connection)
+}
+
+/// Opens a database that nobody writes to, without locks and without the index of a log.
 fn connect_immutable(path: &Path) -> Result<Connection, Fault> {
+    connect_by_uri(path, "immutable=1")
+}
+
+fn connect_by_uri(path: &Path, parameter: &str) -> Result<Connection, Fault> {
     let mut uri = String::from("file:");
     for byte in path.as_os_str().as_encoded_bytes() {
         match byte {
@@ -136,7 +199,8 @@ fn connect_immutable(path: &Path) -> Result<Connection, Fault> {
             _ => uri.push_str(&format!("%{byte:02X}")),
         }
     }
-    uri.push_str("?immutable=1");
+    uri.push('?');
+    uri.push_str(parameter);
     let flags =
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
     let connection = Connection::open_with_flags(uri, flags)?;

@@ -1,35 +1,36 @@
-//! An open database: the statements, each in one transaction.
+//! An open database: the calls, each in one transaction.
 
 use std::{
+    cell::Cell,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
-use warmstart_core::{envelope, reason::Reason, seal::Seal};
+use rusqlite::{Transaction, TransactionBehavior};
+use warmstart_core::{
+    envelope,
+    lru::Limits,
+    reason::Reason,
+    recipe::Recipe,
+    sketch::{Nearest, Sketch},
+};
 
 use super::{
     connect::{self, Opened},
     fault::Fault,
+    heads::Heads,
+    notes::{self, Notes},
     options::SqliteOptions,
     place::Place,
+    rows, sketches,
     space::{self, WAL_LIMIT},
 };
-use crate::store::recency::{Batch, Recency};
+use crate::store::{Entry, Kept, Pruned, Report, nearest::nearest, recency::Recency};
 
-/// An envelope of more than 64 KiB is read by pieces into its place, so that SQLite does not put it together somewhere
-/// else first.
-const FIND: &str = "SELECT entry.id, CASE WHEN length(envelope) <= 65536 THEN envelope END \
-     FROM entry JOIN content ON content.id = entry.id WHERE key = ?1";
-const FIND_ID: &str = "SELECT id FROM entry WHERE key = ?1";
 const REMOVE: &str = "DELETE FROM entry WHERE key = ?1";
 const REMOVE_ID: &str = "DELETE FROM entry WHERE id = ?1";
 const ADD: &str = "INSERT INTO entry (key, size, accessed_at) VALUES (?1, ?2, ?3)";
 const ADD_CONTENT: &str = "INSERT OR REPLACE INTO content (id, envelope) VALUES (?1, ?2)";
-const NEWEST: &str = "SELECT max(accessed_at) FROM entry";
-const USE: &str = "UPDATE entry SET accessed_at = ?2 WHERE id = ?1";
-const KEYS: &str = "SELECT key FROM entry";
-const IDS: &str = "SELECT id FROM entry";
 
 /// An open database of this version.
 #[derive(Debug)]
@@ -66,39 +67,74 @@ impl Database {
 
     /// The envelope stored under `key`, as it is. Counts as a use.
     pub(super) fn find(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
-        let Some((id, stored)) = find(&self.opened.connection, key)? else { return Ok(None) };
+        let Some((id, stored)) = rows::find(&self.opened.connection, key)? else { return Ok(None) };
         self.note_use(id);
         Ok(Some(stored))
     }
 
     /// The envelope stored under `key`, as it is. Counts no use.
     pub(super) fn read(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
-        Ok(find(&self.opened.connection, key)?.map(|(_, stored)| stored))
+        Ok(rows::find(&self.opened.connection, key)?.map(|(_, stored)| stored))
     }
 
     /// Every key.
     pub(super) fn keys(&self) -> Result<Vec<Vec<u8>>, Fault> {
-        let mut statement = self.opened.connection.prepare_cached(KEYS)?;
-        let keys = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
-        Ok(keys)
+        rows::keys(&self.opened.connection)
+    }
+
+    /// The id of every entry, the one that would be evicted first at first.
+    pub(super) fn ids_by_use(&self) -> Result<Vec<i64>, Fault> {
+        rows::ids_by_use(&self.opened.connection)
+    }
+
+    /// What is known about these entries; what is gone is left out.
+    pub(super) fn entries(&self, ids: &[i64]) -> Result<Vec<Entry>, Fault> {
+        let transaction = self.opened.connection.unchecked_transaction()?;
+        let mut heads = Heads::new(&transaction);
+        ids.iter().filter_map(|id| heads.entry(*id).transpose()).collect()
+    }
+
+    /// The entry with the nearest other recipe.
+    pub(super) fn nearest(&self, recipe: &Recipe) -> Result<Option<Entry>, Fault> {
+        let transaction = self.opened.connection.unchecked_transaction()?;
+        let mut heads = Heads::new(&transaction);
+        let fault = Cell::new(None);
+        let note = |found| fault.set(Some(found));
+        let propose = |proposals: &mut Nearest<i64>| {
+            sketches::offer(&transaction, proposals).unwrap_or_else(note);
+        };
+        let look = |id: &i64| {
+            heads.entry(*id).unwrap_or_else(|found| {
+                note(found);
+                None
+            })
+        };
+        let found = nearest(recipe, propose, look);
+        fault.take().map_or(Ok(found), Err)
     }
 
     /// Counts a use of what is stored under `key`, if there is anything.
     pub(super) fn touch(&self, key: &[u8]) -> Result<(), Fault> {
-        if let Some(id) = find_id(&self.opened.connection, key)? {
+        if let Some(id) = rows::find_id(&self.opened.connection, key)? {
             self.note_use(id);
         }
         Ok(())
     }
 
     /// Stores `stored` under `key` and says how many entries were evicted for it.
-    pub(super) fn put(&self, key: &[u8], size: u64, stored: &[u8]) -> Result<u64, Fault> {
+    pub(super) fn put(
+        &self,
+        key: &[u8],
+        size: u64,
+        stored: &[u8],
+        sketch: Option<&Sketch>,
+    ) -> Result<u64, Fault> {
         let limits = self.options.limits;
         self.write(|transaction, at| {
             let free = self.place.free();
             space::check_free(transaction, &self.place, size, free)?;
-            if let Some(old) = find_id(transaction, key)? {
-                if is_newer(transaction, old)? {
+            if let Some(old) = rows::find_id(transaction, key)? {
+                if rows::is_newer(transaction, old)? {
                     return Err(Fault::Refused(Reason::NewerVersion));
                 }
                 transaction.prepare_cached(REMOVE_ID)?.execute([old])?;
@@ -108,6 +144,9 @@ impl Database {
             transaction.prepare_cached(ADD)?.execute((key, counted, at))?;
             let id = transaction.last_insert_rowid();
             transaction.prepare_cached(ADD_CONTENT)?.execute((id, stored))?;
+            if let Some(sketch) = sketch {
+                sketches::write(transaction, id, sketch)?;
+            }
             evicted += space::trim(transaction, limits, id)?;
             space::check_free(transaction, &self.place, size, free)?;
             Ok(evicted)
@@ -116,7 +155,7 @@ impl Database {
 
     /// Removes what is stored under `key`.
     pub(super) fn remove(&self, key: &[u8]) -> Result<bool, Fault> {
-        let (removed, mut unused) = self.write(|transaction, _| {
+        let (removed, unused) = self.write(|transaction, _| {
             let removed = transaction.prepare_cached(REMOVE)?.execute([key])? > 0;
             Ok((removed, removed && space::give_back(transaction, self.place.free())?))
         })?;
@@ -124,20 +163,53 @@ impl Database {
         if is_short {
             self.bound_log(true);
         }
-        // What could not be given back at once is, piece by piece; what cannot be is used again.
-        while unused {
-            let free = self.place.free();
-            let given = self.write(|transaction, _| space::give_back(transaction, self.place.free()));
-            self.bound_log(true);
-            unused = given.unwrap_or(false) && self.place.free() > free;
-        }
+        self.give_back_the_rest(unused);
         Ok(removed)
+    }
+
+    /// Removes some of what was not used for longest and is beyond `limits`; says what went, and whether more is to go.
+    pub(super) fn prune(&self, limits: Limits) -> Result<(Pruned, bool), Fault> {
+        let (pruned, more, unused) = self.write(|transaction, _| {
+            let (pruned, more) = space::prune(transaction, limits)?;
+            Ok((pruned, more, pruned.entries > 0 && space::give_back(transaction, self.place.free())?))
+        })?;
+        if pruned.entries > 0 {
+            self.bound_log(true);
+        }
+        self.give_back_the_rest(unused);
+        Ok((pruned, more))
+    }
+
+    /// Adds a report to what is kept.
+    pub(super) fn report(&self, report: &Report) -> Result<(), Fault> {
+        let now = self.options.clock.unix_ms();
+        self.write(|transaction, _| {
+            let free = self.place.free();
+            notes::add(transaction, report, now, self.options.seal.as_ref())?;
+            space::trim(transaction, self.options.limits, space::NONE)?;
+            space::check_free(transaction, &self.place, notes::MOST, free)
+        })
+    }
+
+    /// What is kept of all reports.
+    pub(super) fn kept(&self) -> Result<Kept, Fault> {
+        notes::kept(&*self.opened.connection.unchecked_transaction()?, self.options.seal.as_ref())
+    }
+
+    /// What was reported, as it is kept, for a database that takes the place of this one.
+    pub(super) fn notes(&self) -> Result<Notes, Fault> {
+        notes::all(&self.opened.connection)
+    }
+
+    /// Keeps what another database kept.
+    pub(super) fn restore(&self, notes: &Notes) -> Result<(), Fault> {
+        self.write(|transaction, _| notes::restore(transaction, notes))
     }
 
     /// Removes what is stored under `key` if it is still damaged; another process may have replaced it meanwhile.
     pub(super) fn remove_damaged(&self, key: &[u8]) -> Result<(), Fault> {
         self.write(|transaction, _| {
-            if let Some((id, stored)) = find(transaction, key)?
+            if let Some((id, stored)) = rows::find(transaction, key)?
                 && envelope::decode_with(stored, key, self.options.seal.as_ref())
                     .is_err_and(Reason::is_damage)
             {
@@ -150,8 +222,8 @@ impl Database {
     /// Whether something whole, by header and length, is stored under `key`.
     pub(super) fn contains(&self, key: &[u8]) -> Result<bool, Fault> {
         let transaction = self.opened.connection.unchecked_transaction()?;
-        match find_id(&transaction, key)? {
-            Some(id) => Ok(space::look_at(&transaction, id, self.options.seal.as_ref())?.is_ok()),
+        match rows::find_id(&transaction, key)? {
+            Some(id) => Ok(Heads::new(&transaction).look_at(id, self.options.seal.as_ref())?.is_ok()),
             None => Ok(false),
         }
     }
@@ -159,13 +231,13 @@ impl Database {
     /// The number of entries that are whole by header and length; the others are removed.
     pub(super) fn len(&self) -> Result<u64, Fault> {
         let transaction = self.opened.connection.unchecked_transaction()?;
-        let (whole, damaged) = survey(&transaction, self.options.seal.as_ref())?;
+        let (whole, damaged) = rows::survey(&transaction, self.options.seal.as_ref())?;
         drop(transaction);
         if !damaged.is_empty() && self.opened.writable {
             self.write(|transaction, _| {
                 for id in &damaged {
                     // It may have been replaced meanwhile.
-                    if space::look_at(transaction, *id, None)?.is_err_and(Reason::is_damage) {
+                    if Heads::new(transaction).look_at(*id, None)?.is_err_and(Reason::is_damage) {
                         transaction.prepare_cached(REMOVE_ID)?.execute([id])?;
                     }
                 }
@@ -190,6 +262,11 @@ impl Database {
     /// Writes down what was used since that was last done.
     pub(super) fn flush(&self) -> Result<(), Fault> {
         if self.uses.is_empty() { Ok(()) } else { self.write(|_, _| Ok(())) }
+    }
+
+    /// Whether what was opened to be read only is not what is there now: it is to be opened again.
+    pub(super) fn has_changed(&self) -> bool {
+        self.opened.watched.as_ref().is_some_and(|seen| !seen.is_still(&self.place))
     }
 
     /// Whether the path still leads to this database.
@@ -254,7 +331,7 @@ impl Database {
         connection.busy_timeout(wait)?;
         let transaction = begun?;
         let uses = self.uses.take();
-        let done = write_uses(&transaction, &uses, self.options.clock.unix_ms())
+        let done = rows::write_uses(&transaction, &uses, self.options.clock.unix_ms())
             .and_then(|at| work(&transaction, at))
             .and_then(|value| Ok(transaction.commit().map(|()| value)?));
         match done {
@@ -262,6 +339,16 @@ impl Database {
             Err(_) => self.uses.give_back(uses),
         }
         done
+    }
+
+    /// What could not be given back at once is, piece by piece; what cannot be is used again.
+    fn give_back_the_rest(&self, mut unused: bool) {
+        while unused {
+            let free = self.place.free();
+            let given = self.write(|transaction, _| space::give_back(transaction, self.place.free()));
+            self.bound_log(true);
+            unused = given.unwrap_or(false) && self.place.free() > free;
+        }
     }
 
     fn note_use(&self, id: i64) {
@@ -292,67 +379,4 @@ impl Database {
             .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
         self.opened.writable && busy.is_ok_and(|busy| !busy)
     }
-}
-
-fn find(connection: &Connection, key: &[u8]) -> Result<Option<(i64, Vec<u8>)>, Fault> {
-    let mut statement = connection.prepare_cached(FIND)?;
-    let mut rows = statement.query([key])?;
-    let Some(row) = rows.next()? else { return Ok(None) };
-    let id = row.get(0)?;
-    if let Some(envelope) = row.get_ref(1)?.as_blob_or_null()? {
-        return Ok(Some((id, envelope.to_vec())));
-    }
-    // In the same transaction, which lasts as long as the statement.
-    Ok(Some((id, read(connection, id)?)))
-}
-
-fn find_id(connection: &Connection, key: &[u8]) -> Result<Option<i64>, Fault> {
-    Ok(connection.prepare_cached(FIND_ID)?.query_row([key], |row| row.get(0)).optional()?)
-}
-
-/// Whether an entry is a newer version's, and whole. Only one that says it is newer is read to its end.
-fn is_newer(connection: &Connection, id: i64) -> Result<bool, Fault> {
-    if space::look_at(connection, id, None)? != Err(Reason::NewerVersion) {
-        return Ok(false);
-    }
-    Ok(envelope::verify(&read(connection, id)?) == Err(Reason::NewerVersion))
-}
-
-fn read(connection: &Connection, id: i64) -> Result<Vec<u8>, Fault> {
-    let blob = connection.blob_open("main", "content", "envelope", id, true)?;
-    let mut envelope = vec![0; blob.len()];
-    blob.read_at_exact(&mut envelope, 0)?;
-    Ok(envelope)
-}
-
-/// Writes down that the entries in `used` were used, in that order and after every use that is written down already,
-/// whatever the clock says. Returns what comes after.
-fn write_uses(connection: &Connection, used: &Batch<i64>, now: u64) -> Result<i64, Fault> {
-    let newest: Option<i64> = connection.prepare_cached(NEWEST)?.query_row([], |row| row.get(0))?;
-    let now = i64::try_from(now).unwrap_or(i64::MAX);
-    let mut at = now.max(newest.map_or(0, |newest| newest.saturating_add(1)));
-    let mut statement = connection.prepare_cached(USE)?;
-    for id in used.names() {
-        statement.execute((id, at))?;
-        at = at.saturating_add(1);
-    }
-    Ok(at)
-}
-
-/// The number of entries that are whole by header and length and sealed as they are to be, and the ids of those that are
-/// damaged.
-fn survey(connection: &Connection, seal: Option<&Seal>) -> Result<(u64, Vec<i64>), Fault> {
-    let mut statement = connection.prepare_cached(IDS)?;
-    let mut rows = statement.query([])?;
-    let (mut whole, mut damaged) = (0, Vec::new());
-    let mut headers = space::Headers::new(connection);
-    while let Some(row) = rows.next()? {
-        let id = row.get(0)?;
-        match headers.look_at(id, seal)? {
-            Ok(()) => whole += 1,
-            Err(reason) if reason.is_damage() => damaged.push(id),
-            Err(_) => {}
-        }
-    }
-    Ok((whole, damaged))
 }

@@ -6,40 +6,56 @@
 //! | `place` | the path: who may have written there, how it is made and set aside |
 //! | `schema` | the tables, and how a database is told to be ours |
 //! | `connect` | how it is opened, made and rebuilt |
-//! | `database` | the statements |
+//! | `state` | the connection: opened again when it must be, and what becomes of it after a fault |
+//! | `database` | the calls, each in one transaction |
+//! | `rows`, `heads` | the rows of entries, and what entries say of themselves |
+//! | `sketches` | the sketches of all entries |
+//! | `notes` | what was reported |
 //! | `space` | the cap |
 //! | `fault` | what can go wrong, and what is to be done about it |
 
 mod connect;
 mod database;
 mod fault;
+mod heads;
+mod notes;
 mod options;
 mod place;
+mod rows;
 mod schema;
+mod sketches;
 mod space;
+mod state;
 
 pub use options::SqliteOptions;
 
 use std::{
+    ops::ControlFlow,
     path::{Path, PathBuf},
-    sync::{Mutex, OnceLock, PoisonError},
-    thread,
-    time::{Duration, Instant},
+    sync::{Mutex, OnceLock},
+    time::Instant,
 };
 
-use warmstart_core::{artifact::Artifact, envelope, reason::Reason};
+use warmstart_core::{
+    artifact::Artifact, envelope, key::Key, lru::Limits, reason::Reason, recipe::Recipe, sketch::Sketch,
+};
 
-use self::{database::Database, fault::Fault, place::Place};
-use super::{Lookup, Store, Stored, Verified};
+use self::{
+    database::Database,
+    fault::Fault,
+    place::Place,
+    state::{State, patiently},
+};
+use super::{Entry, Kept, Lookup, Proof, Pruned, REPORT_PATIENCE, Report, Store, Stored, Verified};
 use crate::error::OpenError;
 
-/// The pause between attempts of a call that waits for a lock.
-const PAUSE: Duration = Duration::from_millis(1);
+/// So many heads are read at once for whoever looks at the entries.
+const HEADS: usize = 256;
 
 /// Keeps artifacts in one SQLite database, which any number of threads and processes share.
 ///
-/// An entry counts its envelope and twice its key against the cap, and 1/256 of that for the links between SQLite's
-/// pages. The cap bounds the bytes on disk: at rest the database is at most the cap and 64 KiB long, its log
+/// An entry counts its envelope and twice its key against the cap, 64 bytes if it has a recipe, and 1/256 of that for the
+/// links between SQLite's pages. The cap bounds the bytes on disk: at rest the database is at most the cap and 64 KiB long, its log
 /// (`-wal`) at most 4 MiB, and the log's index (`-shm`) 32 KiB for each 16 MiB of the longest log there was. While a
 /// put is at work, the log is longer by what that writes; while somebody reads without a pause, it cannot be emptied.
 ///
@@ -66,6 +82,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// | another application's | left alone; [`open`](Self::open) fails |
 /// | locked | left alone; [`Reason::Busy`] |
 /// | on a read-only medium | hits, without locks and without recency |
+/// | opened [read-only](SqliteOptions::with_read_only) | hits, without recency; nothing above is done |
 /// | on a disk too full to open it | hits, one at a time, and without recency, while no other process has it open |
 ///
 /// SQLite's locks do not work on network disks. Keep the file on a local one.
@@ -89,16 +106,6 @@ pub struct SqliteStore {
     options: SqliteOptions,
     state: Mutex<State>,
     lock_directory: OnceLock<PathBuf>,
-}
-
-#[derive(Debug)]
-enum State {
-    Open(Box<Database>),
-    /// There is no connection, and why. The next call tries again.
-    Down(Reason),
-    /// A newer version's: not even looked at again.
-    Newer,
-    Closed,
 }
 
 impl SqliteStore {
@@ -154,97 +161,14 @@ impl SqliteStore {
         self.with(Database::total_bytes)
     }
 
-    /// Runs `call` on the database, which is opened again if it must be, and does what a fault asks for.
-    fn with<T>(&self, mut call: impl FnMut(&Database) -> Result<T, Fault>) -> Result<T, Reason> {
-        self.with_state(|state| {
-            match state {
-                State::Closed => return Err(Reason::Closed),
-                State::Newer => return Err(Reason::NewerVersion),
-                State::Down(_) => self.reopen(state),
-                State::Open(_) => {}
-            }
-            for last in [false, true] {
-                let database = match state {
-                    State::Open(database) => database,
-                    State::Down(reason) => return Err(*reason),
-                    State::Newer => return Err(Reason::NewerVersion),
-                    State::Closed => return Err(Reason::Closed),
-                };
-                let called = call(database);
-                let alone = database.is_alone();
-                let fault = match called {
-                    Ok(value) => {
-                        if alone {
-                            *state = State::Down(Reason::NoSpace);
-                        }
-                        return Ok(value);
-                    }
-                    Err(fault) => fault,
-                };
-                let reason = fault.reason();
-                // Somebody removed the database or set it aside: then this call is made on the one that is there now.
-                let moved = matches!(fault, Fault::Disconnected(_)) && !database.is_current();
-                if alone || !matches!(fault, Fault::Refused(_)) {
-                    let gone = std::mem::replace(state, State::Down(reason));
-                    if let (State::Open(database), Fault::Damaged(_)) = (gone, fault) {
-                        database.set_aside();
-                    }
-                }
-                if !moved || last {
-                    return Err(reason);
-                }
-                self.reopen(state);
-            }
-            Err(Reason::Unavailable)
-        })
-    }
-
-    /// As [`with`](Self::with), for as long as others hold the lock and patience lasts. Look-ups of other threads come in
-    /// between.
-    fn with_patience<T>(&self, mut call: impl FnMut(&Database) -> Result<T, Fault>) -> Result<T, Reason> {
-        let deadline = Instant::now().checked_add(self.options.patience);
-        patiently(deadline, || self.with(&mut call))
-    }
-
-    /// Removes the database where there is no room to empty it. Only one that is known to be ours.
-    fn start_over(&self) -> Result<(), Reason> {
-        self.with_state(|state| {
-            if matches!(state, State::Down(_)) {
-                self.reopen(state);
-            }
-            match std::mem::replace(state, State::Down(Reason::NoSpace)) {
-                State::Open(database) => database.discard().map_err(|fault| fault.reason())?,
-                State::Down(reason) => return Err(reason),
-                other => {
-                    *state = other;
-                    return Err(Reason::NoSpace);
-                }
-            }
-            self.reopen(state);
-            Ok(())
-        })
-    }
-
-    fn reopen(&self, state: &mut State) {
-        *state = match Database::open(&self.place, &self.options, connect::wait(&self.options)) {
-            Ok(database) => self.opened(database),
-            Err(fault) => State::after(&fault),
-        };
-    }
-
-    fn opened(&self, database: Database) -> State {
-        if database.is_writable()
-            && let Some(directory) = self.place.lock_directory()
-        {
-            crate::cache::sweep_locks(&directory);
-            let _ = self.lock_directory.set(directory);
+    fn check_writable(&self) -> Result<(), Reason> {
+        if !self.options.read_only {
+            return Ok(());
         }
-        State::Open(Box::new(database))
-    }
-
-    /// A call that panics half way leaves no transaction behind: it is rolled back as it is dropped.
-    fn with_state<T>(&self, call: impl FnOnce(&mut State) -> T) -> T {
-        call(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+        match self.with(|_| Ok(())) {
+            Err(Reason::Closed) => Err(Reason::Closed),
+            _ => Err(Reason::ReadOnly),
+        }
     }
 }
 
@@ -267,16 +191,20 @@ impl Store for SqliteStore {
 
     fn put(&self, key: &[u8], artifact: &Artifact) -> Result<Stored, Reason> {
         let encoded = envelope::encode_with(key, artifact, self.options.seal.as_ref())?;
-        let size = space::size_of(key, encoded.len());
+        let sketch = Sketch::of_metadata(artifact.encoded_metadata());
+        let size = space::size_of(key, encoded.len(), sketch.is_some());
         if let closed @ Err(Reason::Closed | Reason::NewerVersion) = self.with(|_| Ok(())) {
             return closed.map(|()| Stored::default());
         }
+        self.check_writable()?;
         self.options.limits.admit(size)?;
         let stored = encoded.to_vec();
-        self.with_patience(|database| database.put(key, size, &stored)).map(|evicted| Stored { evicted })
+        self.with_patience(|database| database.put(key, size, &stored, sketch.as_ref()))
+            .map(|evicted| Stored { evicted })
     }
 
     fn remove(&self, key: &[u8]) -> Result<bool, Reason> {
+        self.check_writable()?;
         self.with_patience(|database| database.remove(key))
     }
 
@@ -288,25 +216,75 @@ impl Store for SqliteStore {
         self.with_patience(Database::len)
     }
 
-    fn verify(&self) -> Result<Verified, Reason> {
+    fn verify_each(&self, visit: &mut dyn FnMut(&Proof)) -> Result<Verified, Reason> {
         let keys = self.with_patience(Database::keys)?;
         let mut found = Verified::default();
         for key in keys {
             // Gone since it was listed, or busy: neither whole nor damaged.
             let Ok(Some(stored)) = self.with(|database| database.read(&key)) else { continue };
-            match envelope::decode_with(stored, &key, self.options.seal.as_ref()) {
-                Ok(_) => found.whole += 1,
+            let size = stored.len() as u64;
+            let result = envelope::decode_with(stored, &key, self.options.seal.as_ref()).map(drop);
+            match result {
+                Ok(()) => found.whole += 1,
                 Err(reason) if reason.is_damage() => {
                     found.damaged += 1;
                     let _ = self.with_patience(|database| database.remove_damaged(&key));
                 }
                 Err(_) => {}
             }
+            visit(&Proof { name: Key::digest(&key), size, result });
         }
         Ok(found)
     }
 
+    /// In the order of use as it is when this is called. What goes meanwhile is left out.
+    fn entries(&self, visit: &mut dyn FnMut(Entry) -> ControlFlow<()>) -> Result<(), Reason> {
+        // What cannot be written down now only makes the order a little older.
+        let _ = self.with(Database::flush);
+        let ids = self.with_patience(Database::ids_by_use)?;
+        for ids in ids.chunks(HEADS) {
+            for entry in self.with_patience(|database| database.entries(ids))? {
+                if visit(entry).is_break() {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn nearest(&self, recipe: &Recipe) -> Result<Option<Entry>, Reason> {
+        self.with(|database| database.nearest(recipe))
+    }
+
+    fn prune(&self, limits: Limits) -> Result<Pruned, Reason> {
+        self.check_writable()?;
+        let mut pruned = Pruned::default();
+        loop {
+            let (gone, more) = self.with_patience(|database| database.prune(limits))?;
+            pruned.entries += gone.entries;
+            pruned.bytes += gone.bytes;
+            if !more {
+                return Ok(pruned);
+            }
+        }
+    }
+
+    fn report(&self, report: &Report) -> Result<(), Reason> {
+        self.check_writable()?;
+        let patience = self.options.patience.min(REPORT_PATIENCE);
+        patiently(Instant::now().checked_add(patience), || self.with(|database| database.report(report)))
+    }
+
+    fn kept(&self) -> Result<Kept, Reason> {
+        self.with_patience(Database::kept)
+    }
+
+    fn flush(&self) -> Result<(), Reason> {
+        self.with_patience(Database::flush)
+    }
+
     fn clear(&self) -> Result<(), Reason> {
+        self.check_writable()?;
         match self.with_patience(Database::clear) {
             Err(Reason::NoSpace) => self.start_over(),
             cleared => cleared,
@@ -336,25 +314,5 @@ impl Store for SqliteStore {
 impl Drop for SqliteStore {
     fn drop(&mut self) {
         let _ = self.close();
-    }
-}
-
-/// Asks again until `deadline` while the answer is that somebody else holds the lock.
-fn patiently<T>(deadline: Option<Instant>, mut ask: impl FnMut() -> Result<T, Reason>) -> Result<T, Reason> {
-    loop {
-        match ask() {
-            Err(Reason::Busy) if deadline.is_none_or(|at| Instant::now() < at) => thread::sleep(PAUSE),
-            answer => return answer,
-        }
-    }
-}
-
-impl State {
-    /// What a database that could not be opened leaves.
-    const fn after(fault: &Fault) -> Self {
-        match fault.reason() {
-            Reason::NewerVersion => Self::Newer,
-            reason => Self::Down(reason),
-        }
     }
 }

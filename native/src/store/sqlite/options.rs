@@ -22,6 +22,7 @@ use crate::clock::{Clock, SystemClock};
 pub struct SqliteOptions {
     pub(super) limits: Limits,
     pub(super) durable: bool,
+    pub(super) read_only: bool,
     pub(super) patience: Duration,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) seal: Option<Seal>,
@@ -46,6 +47,32 @@ impl SqliteOptions {
     #[must_use]
     pub const fn with_durability(mut self, durable: bool) -> Self {
         self.durable = durable;
+        self
+    }
+
+    /// Whether the database is only looked at: nothing is made, changed, removed, set aside or recovered, no use is written
+    /// down, and what would change something is refused as
+    /// [read-only](warmstart_core::reason::Reason::ReadOnly). Where there is no database, everything is a miss, because of
+    /// [`Unavailable`](warmstart_core::reason::Reason::Unavailable).
+    ///
+    /// Others may write meanwhile. The last of them to close leaves its log and the log's index where they are while they
+    /// are read here; who opens the database next empties them.
+    ///
+    /// ```
+    /// use warmstart::{Artifact, Reason, Store, store::{SqliteOptions, SqliteStore}};
+    ///
+    /// let directory = tempfile::tempdir()?;
+    /// let path = directory.path().join("kernels.db");
+    /// let options = SqliteOptions::default().with_read_only(true);
+    /// let store = SqliteStore::open(&path, options)?;
+    /// assert_eq!(store.get(b"k").miss(), Some(Reason::Unavailable));
+    /// assert_eq!(store.put(b"k", &Artifact::new(vec![1])), Err(Reason::ReadOnly));
+    /// assert!(!path.exists());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub const fn with_read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
         self
     }
 
@@ -91,6 +118,7 @@ impl Default for SqliteOptions {
         Self {
             limits: Limits::NONE,
             durable: false,
+            read_only: false,
             patience: Duration::from_secs(2),
             clock: Arc::new(SystemClock),
             seal: None,

@@ -27,6 +27,16 @@ const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
 /// Which file a name led to. Where files have no identity, one that is open is neither renamed nor removed.
 pub(super) type Identity = (u64, u64);
 
+/// What can be seen of a database without opening it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sight {
+    pub(super) identity: Identity,
+    pub(super) len: u64,
+    modified_ns: i128,
+    /// Whether there is a log or a journal, so that somebody has it open or died.
+    pub(super) has_log: bool,
+}
+
 /// A database's path.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
@@ -59,15 +69,15 @@ impl Place {
         PathBuf::from(name)
     }
 
-    /// Makes the directory and an empty file where they are missing, and checks who could have written there.
+    /// Checks who could have written there; if `make`, makes the directory and an empty file where they are missing.
     ///
     /// SQLite is given a path without links, so that it can be told to follow none.
-    pub(super) fn prepare(&self) -> Result<PathBuf, Fault> {
+    pub(super) fn prepare(&self, make: bool) -> Result<PathBuf, Fault> {
         // Both are there: a path with no name or no parent was refused.
         let (Some(directory), Some(name)) = (self.path.parent(), self.path.file_name()) else {
             return Err(Fault::Disconnected(Reason::Unavailable));
         };
-        if !directory.exists() {
+        if make && !directory.exists() {
             os::make_private_directories(directory)?;
         }
         if !fs::metadata(directory)?.is_dir() {
@@ -82,15 +92,20 @@ impl Place {
             let remedy = "keep it in a directory of your own, of mode 0700";
             return Err(untrusted(&self.path, "in a directory", remedy).into());
         }
-        // Never opened here if it exists: closing a file lets go of all of a process's locks on it, SQLite's included.
-        match create_file(&self.path) {
-            Ok(()) => {}
-            Err(_) if fs::symlink_metadata(&self.path).is_ok() => {}
-            Err(error) => return Err(error.into()),
+        if make {
+            // Never opened here if it exists: closing a file lets go of all of a process's locks on it, SQLite's
+            // included.
+            match create_file(&self.path) {
+                Ok(()) => {}
+                Err(_) if fs::symlink_metadata(&self.path).is_ok() => {}
+                Err(error) => return Err(error.into()),
+            }
         }
         self.check_files()?;
         #[cfg(unix)]
-        self.make_private()?;
+        if make {
+            self.make_private()?;
+        }
         Ok(directory.join(name))
     }
 
@@ -134,6 +149,13 @@ impl Place {
     /// What the path leads to now.
     pub(super) fn identity(&self) -> Option<Identity> {
         self.disk.facts(&self.path).ok().map(|facts| facts.identity)
+    }
+
+    /// What can be seen of the database without opening it; nothing where there is none.
+    pub(super) fn sight(&self) -> Option<Sight> {
+        let FileFacts { identity, len, modified_ns, .. } = self.disk.facts(&self.path).ok()?;
+        let has_log = ["-wal", "-journal"].iter().any(|suffix| self.disk.facts(&self.beside(suffix)).is_ok());
+        Some(Sight { identity, len, modified_ns, has_log })
     }
 
     /// How many bytes are free where the database is, for those who are not root. Nothing where that is not known.

@@ -4,6 +4,8 @@
 //! entry     one row an entry: key, what it counts against the cap, when it was last used
 //! content   its envelope, under the same id
 //! total     one row: the number of entries and the sum of their sizes, kept by triggers in every transaction
+//! sketch    sketches of 16 entries each; a trigger empties the slot of an entry that goes
+//! note      what was reported: the tally, and the last miss
 //! ```
 //!
 //! The envelope has a table of its own because SQLite writes a whole row, megabytes of blob included, to change one
@@ -18,13 +20,13 @@ use super::fault::Fault;
 pub(super) const APPLICATION_ID: i32 = 0x5753_4341;
 
 /// What this version reads and writes.
-pub(super) const VERSION: i32 = 1;
+pub(super) const VERSION: i32 = 2;
 
 /// The size of a page in bytes.
 pub(super) const PAGE: u64 = 4096;
 
 /// Every object of the schema, as SQLite keeps it: its type, its name, the name of its table, its text.
-const OBJECTS: [[&str; 4]; 6] = [
+const OBJECTS: [[&str; 4]; 8] = [
     [
         "table",
         "entry",
@@ -45,6 +47,13 @@ const OBJECTS: [[&str; 4]; 6] = [
         "total",
         "CREATE TABLE total (id INTEGER PRIMARY KEY CHECK (id = 1), entries INTEGER NOT NULL, bytes INTEGER NOT NULL) STRICT",
     ],
+    ["table", "sketch", "sketch", "CREATE TABLE sketch (id INTEGER PRIMARY KEY, slots BLOB NOT NULL) STRICT"],
+    [
+        "table",
+        "note",
+        "note",
+        "CREATE TABLE note (id INTEGER PRIMARY KEY CHECK (id IN (1, 2)), value BLOB NOT NULL) STRICT",
+    ],
     [
         "trigger",
         "entry_added",
@@ -58,7 +67,11 @@ const OBJECTS: [[&str; 4]; 6] = [
         "entry",
         "CREATE TRIGGER entry_removed AFTER DELETE ON entry BEGIN \
          UPDATE total SET entries = entries - 1, bytes = bytes - OLD.size; \
-         DELETE FROM content WHERE id = OLD.id; END",
+         DELETE FROM content WHERE id = OLD.id; \
+         DELETE FROM sketch WHERE id = OLD.id >> 4 \
+         AND NOT EXISTS (SELECT 1 FROM entry WHERE id BETWEEN (OLD.id >> 4) * 16 AND (OLD.id >> 4) * 16 + 15); \
+         UPDATE sketch SET slots = CAST(substr(slots, 1, (OLD.id & 15) * 57) || zeroblob(57) || \
+         substr(slots, (OLD.id & 15) * 57 + 58) AS BLOB) WHERE id = OLD.id >> 4; END",
     ],
 ];
 

@@ -1,14 +1,10 @@
-//! How much there is, how much there may be, and whether an entry is whole.
+//! How much there is, and how much there may be.
 
-use rusqlite::{Connection, ErrorCode, OptionalExtension, blob::Blob};
-use warmstart_core::{
-    envelope::{HEADER_LEN, Layout},
-    lru::Limits,
-    reason::Reason,
-    seal::Seal,
-};
+use rusqlite::{Connection, OptionalExtension};
+use warmstart_core::{lru::Limits, reason::Reason};
 
-use super::{fault::Fault, place::Place, schema::PAGE};
+use super::{fault::Fault, place::Place, schema::PAGE, sketches};
+use crate::store::Pruned;
 
 /// What the file of a database may be longer than its cap: the pages of its tables and indexes, of which the last of
 /// each is never full.
@@ -19,6 +15,9 @@ pub(super) const WAL_LIMIT: u64 = 4 << 20;
 
 /// What a put leaves free, so that an entry can be removed and the database opened when nothing more can be stored.
 const RESERVE: u64 = 128 << 10;
+
+/// So many entries are pruned in one transaction.
+const PRUNED_AT_ONCE: u64 = 256;
 
 /// More pages than these (16 MiB) are given back all at once.
 const MANY_PAGES: u64 = 4096;
@@ -35,12 +34,13 @@ const EVICT: &str =
 const SWEEP: &str = "DELETE FROM content WHERE id NOT IN (SELECT id FROM entry)";
 
 /// No entry's id: SQLite numbers from 1.
-const NONE: i64 = 0;
+pub(super) const NONE: i64 = 0;
 
-/// What an entry counts against the cap: its envelope, its key in the table and in the index, and what SQLite adds to
-/// link pages (4 bytes in a page of 4096, and a 5-byte pointer elsewhere).
-pub(super) fn size_of(key: &[u8], envelope: u64) -> u64 {
-    let bytes = envelope.saturating_add((key.len() as u64).saturating_mul(2));
+/// What an entry counts against the cap: its envelope, its key in the table and in the index, its sketch if it has one,
+/// and what SQLite adds to link pages (4 bytes in a page of 4096, and a 5-byte pointer elsewhere).
+pub(super) fn size_of(key: &[u8], envelope: u64, has_sketch: bool) -> u64 {
+    let keys = (key.len() as u64).saturating_mul(2);
+    let bytes = envelope.saturating_add(keys).saturating_add(if has_sketch { sketches::COST } else { 0 });
     bytes.saturating_add(bytes / 256)
 }
 
@@ -71,9 +71,10 @@ pub(super) fn make_room(connection: &Connection, limits: Limits, size: u64) -> R
         if counted && on_disk {
             return Ok(evicted);
         }
-        if counted && !swept && is_bloated(connection, bytes)? {
+        if counted && !swept && is_bloated(connection, entries, bytes)? {
             swept = true;
             connection.prepare_cached(SWEEP)?.execute([])?;
+            sketches::sweep(connection)?;
             continue;
         }
         if !evict(connection, NONE)? {
@@ -103,13 +104,40 @@ pub(super) fn trim(connection: &Connection, limits: Limits, kept: i64) -> Result
     Ok(evicted)
 }
 
+/// Evicts until what is left is within `limits`, at most so many entries and bytes that the log stays short; says what
+/// went, and whether more is to go.
+pub(super) fn prune(connection: &Connection, limits: Limits) -> Result<(Pruned, bool), Fault> {
+    let (_, bytes) = totals(connection)?;
+    let mut pruned = Pruned::default();
+    loop {
+        let (now, bytes_now) = totals(connection)?;
+        pruned.bytes = bytes.saturating_sub(bytes_now);
+        if !limits.exceeded_by(now, bytes_now) {
+            return Ok((pruned, false));
+        }
+        if pruned.entries >= PRUNED_AT_ONCE || pruned.bytes >= WAL_LIMIT {
+            return Ok((pruned, true));
+        }
+        if !evict(connection, NONE)? {
+            // Nothing is left, so what is counted is wrong.
+            connection.prepare_cached(RECOUNT)?.execute([])?;
+            return Ok((pruned, false));
+        }
+        pruned.entries += 1;
+    }
+}
+
 /// Gives unused pages back to the file system: every one, if the log can take as many where `free` bytes are left.
 /// Says whether some remain.
 pub(super) fn give_back(connection: &Connection, free: Option<u64>) -> Result<bool, Fault> {
     let unused = number(connection, "PRAGMA freelist_count")?;
     // For each page, another one and what points to it may be written.
     let pages = free.map_or(unused, |free| unused.min(free / (4 * PAGE)));
-    vacuum(connection, pages)?;
+    if pages == unused && pages > MANY_PAGES {
+        vacuum_at_commit(connection)?;
+    } else {
+        vacuum(connection, pages)?;
+    }
     Ok(pages < unused)
 }
 
@@ -138,51 +166,10 @@ pub(super) fn log_limit(free: Option<u64>) -> u64 {
 
 /// Removes every entry, and every page that they took.
 pub(super) fn empty(connection: &Connection) -> Result<(), Fault> {
-    connection.execute_batch("DELETE FROM entry; DELETE FROM content;")?;
+    // The sketches first, so that no slot is emptied for each entry.
+    connection.execute_batch("DELETE FROM sketch; DELETE FROM entry; DELETE FROM content;")?;
     connection.prepare_cached(RECOUNT)?.execute([])?;
     vacuum_at_commit(connection)
-}
-
-/// Whether the entry is whole by header and length, and has a seal just if there is one.
-pub(super) fn look_at(
-    connection: &Connection,
-    id: i64,
-    seal: Option<&Seal>,
-) -> Result<Result<(), Reason>, Fault> {
-    Headers::new(connection).look_at(id, seal)
-}
-
-/// Reads headers, and nothing but headers, however large the envelopes are.
-pub(super) struct Headers<'a> {
-    connection: &'a Connection,
-    blob: Option<Blob<'a>>,
-}
-
-impl<'a> Headers<'a> {
-    pub(super) const fn new(connection: &'a Connection) -> Self {
-        Self { connection, blob: None }
-    }
-
-    /// Whether the entry is whole by header and length, and has a seal just if there is one.
-    pub(super) fn look_at(&mut self, id: i64, seal: Option<&Seal>) -> Result<Result<(), Reason>, Fault> {
-        let opened = match self.blob.take() {
-            Some(mut blob) => blob.reopen(id).map(|()| blob),
-            None => self.connection.blob_open("main", "content", "envelope", id, true),
-        };
-        let blob = match opened {
-            Ok(blob) => blob,
-            // SQLite's word for a row that is not there.
-            Err(rusqlite::Error::SqliteFailure(failure, _)) if failure.code == ErrorCode::Unknown => {
-                return Ok(Err(Reason::Truncated));
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let mut header = [0; HEADER_LEN];
-        let read = blob.read_at(&mut header, 0)?;
-        let layout = Layout::parse(header.get(..read).unwrap_or_default(), blob.len() as u64);
-        self.blob = Some(blob);
-        Ok(layout.and_then(|layout| layout.matching(seal)).map(drop))
-    }
 }
 
 fn evict(connection: &Connection, kept: i64) -> Result<bool, Fault> {
@@ -191,9 +178,10 @@ fn evict(connection: &Connection, kept: i64) -> Result<bool, Fault> {
 
 /// Whether the pages in use are so many more than `bytes` explain that there must be envelopes without an entry: no
 /// other transaction than a damaged database's leaves any. An entry takes at most twice what it counts, if each is
-/// a little longer than half a page.
-fn is_bloated(connection: &Connection, bytes: u64) -> Result<bool, Fault> {
-    let explained = bytes.saturating_mul(5) / 2;
+/// a little longer than half a page, and a row of sketches where it is the last of those that shared it.
+fn is_bloated(connection: &Connection, entries: u64, bytes: u64) -> Result<bool, Fault> {
+    let explained =
+        (bytes.saturating_mul(5) / 2).saturating_add(entries.saturating_mul(sketches::ROW as u64));
     Ok(!pages_fit(connection, 0, explained.saturating_add(FILE_OVERHEAD))?)
 }
 

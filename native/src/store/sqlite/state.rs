@@ -1,0 +1,160 @@
+//! The connection of a store: opened again when it must be, and what becomes of it after a fault.
+
+use std::{
+    sync::PoisonError,
+    thread,
+    time::{Duration, Instant},
+};
+
+use warmstart_core::reason::Reason;
+
+use super::{SqliteStore, connect, database::Database, fault::Fault};
+
+/// The pause between attempts of a call that waits for a lock.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Where a store stands.
+#[derive(Debug)]
+pub(super) enum State {
+    Open(Box<Database>),
+    /// There is no connection, and why. The next call tries again.
+    Down(Reason),
+    /// A newer version's: not even looked at again.
+    Newer,
+    Closed,
+}
+
+impl State {
+    /// What a database that could not be opened leaves.
+    pub(super) const fn after(fault: &Fault) -> Self {
+        match fault.reason() {
+            Reason::NewerVersion => Self::Newer,
+            reason => Self::Down(reason),
+        }
+    }
+}
+
+impl SqliteStore {
+    /// Runs `call` on the database, which is opened again if it must be, and does what a fault asks for.
+    pub(super) fn with<T>(&self, mut call: impl FnMut(&Database) -> Result<T, Fault>) -> Result<T, Reason> {
+        self.with_state(|state| {
+            match state {
+                State::Closed => return Err(Reason::Closed),
+                State::Newer => return Err(Reason::NewerVersion),
+                State::Down(_) => self.reopen(state),
+                State::Open(_) => {}
+            }
+            for last in [false, true] {
+                if matches!(state, State::Open(database) if database.has_changed()) {
+                    self.reopen(state);
+                }
+                let database = match state {
+                    State::Open(database) => database,
+                    State::Down(reason) => return Err(*reason),
+                    State::Newer => return Err(Reason::NewerVersion),
+                    State::Closed => return Err(Reason::Closed),
+                };
+                let called = call(database);
+                if !last && database.has_changed() {
+                    continue;
+                }
+                let alone = database.is_alone();
+                let fault = match called {
+                    Ok(value) => {
+                        if alone {
+                            *state = State::Down(Reason::NoSpace);
+                        }
+                        return Ok(value);
+                    }
+                    Err(fault) => fault,
+                };
+                let reason = fault.reason();
+                // Somebody removed the database or set it aside: then this call is made on the one that is there now.
+                let moved = matches!(fault, Fault::Disconnected(_)) && !database.is_current();
+                if alone || !matches!(fault, Fault::Refused(_)) {
+                    let gone = std::mem::replace(state, State::Down(reason));
+                    if let (State::Open(database), Fault::Damaged(_)) = (gone, fault) {
+                        database.set_aside();
+                    }
+                }
+                if !moved || last {
+                    return Err(reason);
+                }
+                self.reopen(state);
+            }
+            Err(Reason::Unavailable)
+        })
+    }
+
+    /// As [`with`](Self::with), for as long as others hold the lock and patience lasts. Look-ups of other threads come in
+    /// between.
+    pub(super) fn with_patience<T>(
+        &self,
+        mut call: impl FnMut(&Database) -> Result<T, Fault>,
+    ) -> Result<T, Reason> {
+        let deadline = Instant::now().checked_add(self.options.patience);
+        patiently(deadline, || self.with(&mut call))
+    }
+
+    /// Removes the database where there is no room to empty it, and keeps what was reported. Only one that is known to be
+    /// ours.
+    pub(super) fn start_over(&self) -> Result<(), Reason> {
+        self.with_state(|state| {
+            if matches!(state, State::Down(_)) {
+                self.reopen(state);
+            }
+            let notes = match std::mem::replace(state, State::Down(Reason::NoSpace)) {
+                State::Open(database) => {
+                    let notes = database.notes().unwrap_or_default();
+                    database.discard().map_err(|fault| fault.reason())?;
+                    notes
+                }
+                State::Down(reason) => return Err(reason),
+                other => {
+                    *state = other;
+                    return Err(Reason::NoSpace);
+                }
+            };
+            self.reopen(state);
+            if let State::Open(database) = state {
+                let _ = database.restore(&notes);
+            }
+            Ok(())
+        })
+    }
+
+    fn reopen(&self, state: &mut State) {
+        *state = match Database::open(&self.place, &self.options, connect::wait(&self.options)) {
+            Ok(database) => self.opened(database),
+            Err(fault) => State::after(&fault),
+        };
+    }
+
+    pub(super) fn opened(&self, database: Database) -> State {
+        if database.is_writable()
+            && let Some(directory) = self.place.lock_directory()
+        {
+            crate::cache::sweep_locks(&directory);
+            let _ = self.lock_directory.set(directory);
+        }
+        State::Open(Box::new(database))
+    }
+
+    /// A call that panics half way leaves no transaction behind: it is rolled back as it is dropped.
+    pub(super) fn with_state<T>(&self, call: impl FnOnce(&mut State) -> T) -> T {
+        call(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Asks again until `deadline` while the answer is that somebody else holds the lock.
+pub(super) fn patiently<T>(
+    deadline: Option<Instant>,
+    mut ask: impl FnMut() -> Result<T, Reason>,
+) -> Result<T, Reason> {
+    loop {
+        match ask() {
+            Err(Reason::Busy) if deadline.is_none_or(|at| Instant::now() < at) => thread::sleep(PAUSE),
+            answer => return answer,
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! A database that is only looked at.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::SystemTime,
+};
+
+use rusqlite::Connection;
+use warmstart::{
+    Cache, KeyFields, Limits, Reason, Statistics, Store,
+    store::{Report, SqliteOptions, SqliteStore, Verified},
+};
+use warmstart_tests::proof::{artifact, numbered_key, prove};
+
+fn place() -> (tempfile::TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cache.db");
+    (directory, path)
+}
+
+fn open(path: &Path) -> SqliteStore {
+    SqliteStore::open(path, SqliteOptions::default()).unwrap()
+}
+
+fn look(path: &Path) -> SqliteStore {
+    SqliteStore::open(path, SqliteOptions::default().with_read_only(true)).unwrap()
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    PathBuf::from(format!("{}{suffix}", path.display()))
+}
+
+/// Everything in the directory: what it is called, when it was changed, and its bytes.
+fn image(path: &Path) -> Vec<(PathBuf, SystemTime, Vec<u8>)> {
+    let mut files: Vec<_> = fs::read_dir(path.parent().unwrap())
+        .unwrap()
+        .map(|entry| {
+            let entry = entry.unwrap();
+            let changed = entry.metadata().unwrap().modified().unwrap();
+            (entry.path(), changed, fs::read(entry.path()).unwrap_or_default())
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+fn fill(store: &SqliteStore, entries: u64) {
+    for n in 0..entries {
+        store.put(&numbered_key(n), &artifact(&numbered_key(n), n, 5000)).unwrap();
+    }
+    let mut counted = Statistics::default();
+    counted.hits = entries;
+    store.report(&Report { counted, last_miss: None }).unwrap();
+}
+
+/// Looks at all there is, and tries to change it.
+fn look_at_everything(store: &SqliteStore, entries: u64) {
+    for n in 0..entries {
+        assert_eq!(prove(&numbered_key(n), &store.get(&numbered_key(n)).hit().unwrap()), n);
+    }
+    assert_eq!(store.get(b"none").miss(), Some(Reason::Absent));
+    assert_eq!((store.contains(&numbered_key(0)), store.len()), (Ok(true), Ok(entries)));
+    assert_eq!(store.verify(), Ok(Verified { whole: entries, damaged: 0 }));
+    let mut seen = 0;
+    store
+        .entries(&mut |entry| {
+            assert!(entry.content.is_ok());
+            seen += 1;
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    assert_eq!(seen, entries);
+    assert_eq!(store.nearest(&KeyFields::new("d", 1).recipe()), Ok(None));
+    assert_eq!(store.kept().unwrap().tally.statistics().hits, entries);
+    assert_eq!(store.put(b"k", &artifact(b"k", 1, 100)), Err(Reason::ReadOnly));
+    assert_eq!(store.remove(&numbered_key(0)), Err(Reason::ReadOnly));
+    assert_eq!(
+        (store.clear(), store.prune(Limits::bytes(0)).err()),
+        (Err(Reason::ReadOnly), Some(Reason::ReadOnly))
+    );
+    assert_eq!(store.report(&Report::default()), Err(Reason::ReadOnly));
+    assert_eq!((store.flush(), store.lock_directory()), (Ok(()), None));
+    let built = Cache::new(store).get_or_build(b"k", || Ok::<_, ()>(vec![1])).unwrap();
+    assert_eq!(built.refusal(), Some(Reason::ReadOnly));
+}
+
+#[test]
+fn looking_at_a_database_that_nobody_has_open_changes_nothing() {
+    let (_directory, path) = place();
+    fill(&open(&path), 20);
+    assert!(!beside(&path, "-wal").exists());
+    let before = image(&path);
+    let store = look(&path);
+    look_at_everything(&store, 20);
+    assert!(before == image(&path), "while it was looked at");
+    store.close().unwrap();
+    assert!(before == image(&path));
+    assert_eq!(store.get(b"k").miss(), Some(Reason::Closed));
+}
+
+/// The entries are in the log alone. A live process is one that has its locks; a dead one has left its files.
+#[test]
+fn looking_at_a_database_that_another_process_has_open_or_died_with_changes_nothing() {
+    for dead in [false, true] {
+        let (_directory, path) = place();
+        drop(open(&path));
+        let mut worker = Command::new(env!("CARGO_BIN_EXE_worker"))
+            .args(["--store", "sqlite", "--path"])
+            .arg(&path)
+            .args(["put", "--count", "20", "--len", "5000", "--wait"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stored = BufReader::new(worker.stdout.take().unwrap()).lines().take(20).count();
+        assert_eq!(stored, 20);
+        if dead {
+            worker.kill().unwrap();
+            worker.wait().unwrap();
+        }
+        assert!(fs::metadata(beside(&path, "-wal")).unwrap().len() > 100_000);
+        let before = image(&path);
+        let store = look(&path);
+        for n in 0..20 {
+            assert_eq!(prove(&numbered_key(n), &store.get(&numbered_key(n)).hit().unwrap()), n, "{dead}");
+        }
+        assert_eq!((store.len(), store.kept().is_ok()), (Ok(20), true));
+        assert_eq!(store.put(b"k", &artifact(b"k", 1, 100)), Err(Reason::ReadOnly));
+        assert!(before == image(&path), "while it was looked at; dead: {dead}");
+        drop(store);
+        assert!(before == image(&path), "dead: {dead}");
+        drop(worker.stdin.take());
+        worker.wait().unwrap();
+        assert_eq!(open(&path).len(), Ok(20));
+    }
+}
+
+#[test]
+fn what_is_written_meanwhile_is_seen() {
+    let (_directory, path) = place();
+    fill(&open(&path), 3);
+    let store = look(&path);
+    assert_eq!(store.len(), Ok(3));
+    for round in 0..5 {
+        let key = [round];
+        let writer = open(&path);
+        writer.put(&key, &artifact(&key, 7, 9000)).unwrap();
+        assert_eq!(prove(&key, &store.get(&key).hit().unwrap()), 7, "with a log");
+        assert_eq!(writer.remove(&numbered_key(u64::from(round))), Ok(round < 3));
+        drop(writer);
+        assert_eq!(store.get(&numbered_key(u64::from(round))).miss(), Some(Reason::Absent));
+        assert_eq!(prove(&key, &store.get(&key).hit().unwrap()), 7, "without");
+    }
+    fs::remove_file(&path).unwrap();
+    for suffix in ["-wal", "-shm"] {
+        let _ = fs::remove_file(beside(&path, suffix));
+    }
+    assert_eq!(store.get(&[1]).miss(), Some(Reason::Unavailable), "it is gone");
+    fill(&open(&path), 2);
+    assert_eq!(prove(&numbered_key(1), &store.get(&numbered_key(1)).hit().unwrap()), 1);
+}
+
+#[test]
+fn where_there_is_no_database_nothing_is_made() {
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["cache.db", "a/b/cache.db"] {
+        let path = directory.path().join(name);
+        let store = look(&path);
+        assert_eq!(
+            (store.get(b"k").miss(), store.len()),
+            (Some(Reason::Unavailable), Err(Reason::Unavailable))
+        );
+        assert_eq!(store.put(b"k", &artifact(b"k", 1, 100)), Err(Reason::ReadOnly));
+        assert_eq!(store.kept(), Err(Reason::Unavailable));
+        drop(store);
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 0, "{name}");
+    }
+    // An empty file is no database yet, and keeps its mode.
+    let (_directory, path) = place();
+    fs::write(&path, b"").unwrap();
+    let before = image(&path);
+    assert_eq!(look(&path).len(), Err(Reason::Unavailable));
+    assert!(before == image(&path));
+}
+
+#[test]
+fn what_is_damaged_older_or_to_be_recovered_is_left_as_it_is() {
+    type Make<'a> = &'a dyn Fn(&Path);
+    let older = |path: &Path| {
+        drop(open(path));
+        Connection::open(path).unwrap().execute_batch("PRAGMA user_version = 1").unwrap();
+    };
+    let garbage = |path: &Path| fs::write(path, [0xa5; 10_000]).unwrap();
+    let no_index = |path: &Path| {
+        let store = open(path);
+        fill(&store, 3);
+        let copies = ["", "-wal"].map(|suffix| (suffix, fs::read(beside(path, suffix)).unwrap()));
+        drop(store);
+        copies.iter().for_each(|(suffix, bytes)| fs::write(beside(path, suffix), bytes).unwrap());
+    };
+    let cases: [(Make<'_>, Option<Reason>); 3] =
+        [(&older, Some(Reason::Unavailable)), (&garbage, None), (&no_index, Some(Reason::Unavailable))];
+    for (at, (make, reason)) in cases.iter().enumerate() {
+        let (_directory, path) = place();
+        make(&path);
+        let before = image(&path);
+        let store = look(&path);
+        for _ in 0..2 {
+            let found = store.get(&numbered_key(1)).miss().unwrap();
+            assert!(reason.map_or(found.is_damage(), |reason| found == reason), "case {at}: {found:?}");
+        }
+        drop(store);
+        assert!(before == image(&path), "case {at}");
+    }
+    // One damaged entry stays too.
+    let (_directory, path) = place();
+    fill(&open(&path), 3);
+    let damage = "UPDATE content SET envelope = zeroblob(length(envelope)) WHERE id = 2";
+    Connection::open(&path).unwrap().execute(damage, []).unwrap();
+    let before = image(&path);
+    let store = look(&path);
+    for _ in 0..2 {
+        assert_eq!(store.get(&numbered_key(1)).miss(), Some(Reason::Foreign));
+        assert_eq!(store.len(), Ok(2));
+        assert_eq!(store.verify(), Ok(Verified { whole: 2, damaged: 1 }));
+    }
+    drop(store);
+    assert!(before == image(&path));
+}
