@@ -1,13 +1,13 @@
 //! Sketches: recipes in 56 bytes, so that the nearest of many thousands is found without reading their entries.
 //!
-//! A sketch has a slot for each of the first fields of a recipe, and a few that the other fields share. A slot holds half
-//! a digest of what the fields' values are, and half a digest of what they look like. Two recipes that differ in few
+//! A sketch has a slot for each of the first fields of a recipe, a few that the other fields share, and one for the domain.
+//! A field's slot holds half a digest of what the fields' values are, and half a digest of what they look like. Two recipes that differ in few
 //! fields differ in few slots. A sketch only proposes: whether a recipe is near, and how it differs, the recipe itself
 //! says.
 
 use alloc::{collections::BinaryHeap, vec::Vec};
 
-use xxhash_rust::xxh3::Xxh3Default;
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
 use crate::{
     metadata::Metadata,
@@ -20,6 +20,9 @@ const SLOTS: usize = 14;
 /// as a header of many, then moves none of the others.
 const OWN: usize = 10;
 
+/// The slot of the domain.
+const DOMAIN: usize = SLOTS - 1;
+
 /// What is left of a recipe when only its likeness to others matters.
 ///
 /// ```
@@ -27,8 +30,9 @@ const OWN: usize = 10;
 ///
 /// let recipe = |flags: &'static str| KeyFields::new("cpu", 1).text("source", "int f;").text("flags", flags).recipe();
 /// let sketch = Sketch::of(&recipe("-O2"));
-/// assert_eq!(sketch.distance_to(&Sketch::of(&recipe("-O2"))), 0);
-/// assert!(sketch.distance_to(&Sketch::of(&recipe("-O3"))) > 0);
+/// assert_eq!(sketch.distance_to(&Sketch::of(&recipe("-O2"))), Some(0));
+/// assert_eq!(sketch.distance_to(&Sketch::of(&recipe("-O3"))), Some(2));
+/// assert_eq!(sketch.distance_to(&Sketch::of(&KeyFields::new("cuda", 1).recipe())), None);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sketch([u32; SLOTS]);
@@ -41,9 +45,10 @@ impl Sketch {
     #[must_use]
     pub fn of(recipe: &Recipe) -> Self {
         let mut slots = [0; SLOTS];
+        slots[DOMAIN] = (xxh3_64(recipe.domain().as_bytes()) & 0xffff_ffff) as u32;
         for (at, field) in recipe.fields().iter().enumerate() {
             let (value, look) = digest(recipe, field);
-            let slot = if at < OWN { at } else { OWN + usize::from(value.1) % (SLOTS - OWN) };
+            let slot = if at < OWN { at } else { OWN + usize::from(value.1) % (DOMAIN - OWN) };
             // Added up, so that the order does not matter where fields share a slot, and equal ones do not cancel out.
             slots[slot] = add(slots[slot], u32::from(value.0) << 16 | u32::from(look));
         }
@@ -61,12 +66,16 @@ impl Sketch {
     }
 
     /// How far apart two recipes seem: 2 for each slot that looks different, 1 for each whose value differs all the same.
+    /// Nothing if they are of different domains.
     #[must_use]
-    pub fn distance_to(&self, other: &Self) -> u32 {
-        self.0.iter().zip(other.0).fold(0, |sum, (one, other)| {
+    pub fn distance_to(&self, other: &Self) -> Option<u32> {
+        if self.0[DOMAIN] != other.0[DOMAIN] {
+            return None;
+        }
+        Some(self.0.iter().zip(other.0).fold(0, |sum, (one, other)| {
             let differing = one ^ other;
             sum + u32::from(differing != 0) + u32::from(differing & 0xffff != 0)
-        })
+        }))
     }
 
     /// The sketch as it is stored: its slots, little-endian.
@@ -94,8 +103,6 @@ impl Sketch {
 fn digest(recipe: &Recipe, field: &RecipeField) -> ((u16, u16), u16) {
     let mut hasher = Xxh3Default::new();
     hasher.update(&recipe.schema().to_le_bytes());
-    hasher.update(&(recipe.domain().len() as u64).to_le_bytes());
-    hasher.update(recipe.domain().as_bytes());
     hasher.update(field.label().as_bytes());
     let label = hasher.digest();
     let mut shown = hasher.clone();
@@ -150,7 +157,7 @@ impl<T> Nearest<T> {
         Self { wanted, most, offered: 0, found: BinaryHeap::with_capacity(most + 1) }
     }
 
-    /// One more. Of those that are equally far, the ones that are offered later are kept.
+    /// One more; of another domain it is none. Of those that are equally far, the ones that are offered later are kept.
     pub fn offer(&mut self, sketch: &Sketch, what: T) {
         self.offer_with(sketch, || what);
     }
@@ -158,7 +165,7 @@ impl<T> Nearest<T> {
     /// As [`offer`](Self::offer); `what` is only asked for if it is kept for now.
     pub fn offer_with(&mut self, sketch: &Sketch, what: impl FnOnce() -> T) {
         self.offered += 1;
-        let distance = self.wanted.distance_to(sketch);
+        let Some(distance) = self.wanted.distance_to(sketch) else { return };
         if self.found.len() >= self.most {
             if self.found.peek().is_none_or(|farthest| farthest.distance < distance) {
                 return;
@@ -214,9 +221,9 @@ mod tests {
     fn one_field_that_differs_is_one_slot_wherever_it_stands() {
         let old = Sketch::of(&recipe(40, None));
         for at in 0..40 {
-            assert_eq!(old.distance_to(&Sketch::of(&recipe(40, Some(at)))), 2, "field {at}");
+            assert_eq!(old.distance_to(&Sketch::of(&recipe(40, Some(at)))), Some(2), "field {at}");
         }
-        assert_eq!(old.distance_to(&Sketch::of(&recipe(40, None))), 0);
+        assert_eq!(old.distance_to(&Sketch::of(&recipe(40, None))), Some(0));
     }
 
     #[test]
@@ -224,17 +231,17 @@ mod tests {
         let of = |digest: u8, note: &'static str| {
             Sketch::of(&KeyFields::new("d", 1).digest("source", [digest; 32].to_vec(), note).recipe())
         };
-        assert_eq!(of(1, "softmax").distance_to(&of(2, "softmax")), 1);
-        assert_eq!(of(1, "softmax").distance_to(&of(2, "norm")), 2);
+        assert_eq!(of(1, "softmax").distance_to(&of(2, "softmax")), Some(1));
+        assert_eq!(of(1, "softmax").distance_to(&of(2, "norm")), Some(2));
     }
 
     #[test]
-    fn another_domain_or_schema_is_far_in_every_field() {
+    fn another_domain_is_no_neighbour_and_another_schema_is_far_in_every_field() {
         let of = |domain: &'static str, schema| {
             Sketch::of(&KeyFields::new(domain, schema).number("a", 1).number("b", 2).recipe())
         };
-        assert_eq!(of("d", 1).distance_to(&of("e", 1)), 4);
-        assert_eq!(of("d", 1).distance_to(&of("d", 2)), 4);
+        assert_eq!(of("d", 1).distance_to(&of("e", 1)), None);
+        assert_eq!(of("d", 1).distance_to(&of("d", 2)), Some(4));
     }
 
     #[test]
@@ -246,7 +253,7 @@ mod tests {
             });
             Sketch::of(&fields.recipe())
         };
-        assert_eq!(with(false).distance_to(&with(true)), 2);
+        assert_eq!(with(false).distance_to(&with(true)), Some(2));
     }
 
     #[test]
@@ -265,7 +272,7 @@ mod tests {
     fn the_bytes_are_those_of_the_documentation() {
         let bytes = Sketch::of(&recipe(1, None)).to_bytes();
         let mut hasher = Xxh3Default::new();
-        for part in [&1u32.to_le_bytes()[..], &1u64.to_le_bytes(), b"d", b"field 0"] {
+        for part in [&1u32.to_le_bytes()[..], b"field 0"] {
             hasher.update(part);
         }
         let mut shown = hasher.clone();
@@ -273,7 +280,8 @@ mod tests {
         hasher.update(&recipe(1, None).fields()[0].digest());
         assert_eq!(bytes[..2], shown.digest().to_le_bytes()[..2]);
         assert_eq!(bytes[2..4], hasher.digest().to_le_bytes()[..2]);
-        assert_eq!(bytes[4..], [0; Sketch::LEN - 4]);
+        assert_eq!(bytes[4..52], [0; 48]);
+        assert_eq!(bytes[52..], xxh3_64(b"d").to_le_bytes()[..4]);
     }
 
     #[test]

@@ -12,9 +12,9 @@ use super::Entry;
 const PROPOSALS: usize = 64;
 
 /// If none of those was any good, so many are.
-const MORE_PROPOSALS: usize = 4096;
+const MORE_PROPOSALS: usize = 1024;
 
-/// Finds the entry with the nearest other recipe. `propose` offers the sketch of every entry, the one stored last at
+/// Finds the entry with the nearest other recipe. `propose` offers the sketch of each entry, the one stored last at
 /// last; `look` reads an entry's head.
 pub(super) fn nearest<T>(
     recipe: &Recipe,

@@ -21,15 +21,15 @@ const ENTRIES: u64 = 50_000;
 pub(super) fn rows() -> Rows {
     let memory = MemoryStore::new(Limits::NONE);
     fill(&memory)?;
-    let mut rows = vec![row("memory_explain/50000", || Ok(&memory))?];
+    let mut rows = rows_of("memory", || Ok(&memory))?.to_vec();
     let medium = Medium::disk()?;
     let (files, database) = (medium.path("explain-files"), medium.path("explain-sqlite").join("db"));
     let open_files = || Ok(FileStore::open(&files, FileOptions::default())?);
     fill(&open_files()?)?;
-    rows.push(row("files_explain/50000", open_files)?.on(medium.name));
+    rows.extend(rows_of("files", open_files)?.map(|row| row.on(medium.name)));
     let open_sqlite = || Ok(SqliteStore::open(&database, SqliteOptions::default())?);
     fill(&open_sqlite()?)?;
-    rows.push(row("sqlite_explain/50000", open_sqlite)?.on(medium.name));
+    rows.extend(rows_of("sqlite", open_sqlite)?.map(|row| row.on(medium.name)));
     Ok(rows)
 }
 
@@ -51,19 +51,32 @@ fn fill(store: &impl Store) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn row<S: Store>(name: &str, open: impl Fn() -> Result<S, Box<dyn Error>>) -> Result<Row, Box<dyn Error>> {
-    let mut took = Vec::new();
-    for n in 0..11 {
-        let wanted: Recipe = fields(n * 4099 % ENTRIES, "-O3").recipe();
+/// How long it takes to find the nearest entry, and to find that there is none of the domain.
+fn rows_of<S: Store>(
+    name: &str,
+    open: impl Fn() -> Result<S, Box<dyn Error>>,
+) -> Result<[Row; 2], Box<dyn Error>> {
+    let time = |wanted: &Recipe| -> Result<_, Box<dyn Error>> {
         let store = open()?;
         let start = Instant::now();
-        let nearest = store.nearest(&wanted)?;
-        took.push(start.elapsed().as_secs_f64() * 1e3);
+        let nearest = store.nearest(wanted)?;
+        Ok((nearest, start.elapsed().as_secs_f64() * 1e3))
+    };
+    let (mut found, mut unknown) = (Vec::new(), Vec::new());
+    for n in 0..11 {
+        let wanted: Recipe = fields(n * 4099 % ENTRIES, "-O3").recipe();
+        let (nearest, took) = time(&wanted)?;
         let content = nearest.ok_or("nothing is near")?.content?;
         let changes = content.metadata.recipe().ok_or("the entry has no recipe")?.changes_to(&wanted);
         if changes.iter().map(|change| &*change.label).ne(["flags"]) {
             return Err(format!("{name}: not the nearest, but one that differs in {changes:?}").into());
         }
+        found.push(took);
+        unknown.push(time(&KeyFields::new("another domain", 1).number("n", n).recipe())?.1);
     }
-    Ok(Row::bounded(name, (median(took), "ms"), "limit", Sense::AtMost, 5.0))
+    let bounded = |name: String, took| Row::bounded(name, (median(took), "ms"), "limit", Sense::AtMost, 5.0);
+    Ok([
+        bounded(format!("{name}_explain/50000"), found),
+        bounded(format!("{name}_explain/50000/unknown_domain"), unknown),
+    ])
 }
