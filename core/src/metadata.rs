@@ -29,6 +29,9 @@ pub struct Metadata {
 }
 
 impl Metadata {
+    /// The attribute that tells people what an artifact is, where it has no recipe: a short text.
+    pub const LABEL: &'static str = "label";
+
     /// Nothing known.
     #[must_use]
     pub const fn new() -> Self {

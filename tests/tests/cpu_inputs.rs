@@ -93,6 +93,11 @@ fn two_states_of_absolute_paths_are_two_objects() {
     }
 }
 
+/// Manifests and probes have no recipe.
+fn is_object(artifact: &Artifact) -> bool {
+    artifact.metadata().is_ok_and(|metadata| metadata.recipe().is_some())
+}
+
 /// Answers every key of an object with the first object.
 #[derive(Debug)]
 struct Confused(MemoryStore, Mutex<Option<Artifact>>);
@@ -100,14 +105,12 @@ struct Confused(MemoryStore, Mutex<Option<Artifact>>);
 impl Store for Confused {
     fn get(&self, key: &[u8]) -> Lookup {
         match (self.0.get(key), &*self.1.lock().unwrap()) {
-            (Lookup::Hit(found), Some(first)) if !found.encoded_metadata().is_empty() => {
-                Lookup::Hit(first.clone())
-            }
+            (Lookup::Hit(found), Some(first)) if is_object(&found) => Lookup::Hit(first.clone()),
             (found, _) => found,
         }
     }
     fn put(&self, key: &[u8], artifact: &Artifact) -> Result<Stored, Reason> {
-        if !artifact.encoded_metadata().is_empty() {
+        if is_object(artifact) {
             self.1.lock().unwrap().get_or_insert_with(|| artifact.clone());
         }
         self.0.put(key, artifact)

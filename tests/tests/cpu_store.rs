@@ -99,8 +99,8 @@ fn entries_that_are_sound_and_hold_something_else_are_misses() {
     impl Store for Scrambled {
         fn get(&self, key: &[u8]) -> Lookup {
             match self.0.get(key) {
-                // Manifests and probes have no metadata.
-                Lookup::Hit(artifact) if artifact.encoded_metadata().is_empty() => {
+                // Manifests and probes have no recipe.
+                Lookup::Hit(artifact) if artifact.metadata().is_ok_and(|known| known.recipe().is_none()) => {
                     Lookup::Hit(Artifact::new(artifact.payload().iter().map(|byte| byte ^ 0x55).collect()))
                 }
                 found => found,

@@ -13,6 +13,7 @@ use std::{
 use warmstart_core::{
     artifact::Artifact,
     key::{Key, KeyFields},
+    metadata::Metadata,
 };
 
 use super::{
@@ -142,8 +143,9 @@ impl Compiler {
         if probe.is_settled()
             && let Some(bytes) = probe.encode()
         {
+            let label = Metadata::new().with_attribute(Metadata::LABEL, probe.version.as_str());
             // Not kept means asked again, nothing worse.
-            let _ = store.put(key.as_bytes(), &Artifact::new(bytes));
+            let _ = store.put(key.as_bytes(), &Artifact::new(bytes).with_metadata(&label));
         }
         Ok(keep(probe))
     }

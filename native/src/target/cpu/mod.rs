@@ -48,7 +48,7 @@ use std::{
 };
 
 use warmstart_core::{
-    artifact::Artifact,
+    artifact::{Artifact, Provenance},
     key::{Key, KeyFields},
     metadata::Metadata,
     reason::Reason,
@@ -159,7 +159,7 @@ impl CpuTarget {
                 flight_key,
                 |store| self.find(store, &first, &fields, roots),
                 || self.build(&probe, &options, kernel, &fields, roots),
-                |store, artifact, inputs| keep(store, &first, artifact, inputs),
+                |store, artifact, inputs| keep(store, &first, kernel.name(), artifact, inputs),
             )
         };
         let fetched = recall(first.as_bytes())?;
@@ -305,6 +305,7 @@ struct Inputs {
 fn keep<S: Store>(
     store: &S,
     first: &Key,
+    name: &str,
     artifact: &Artifact,
     inputs: Result<Inputs, Reason>,
 ) -> Result<Stored, Reason> {
@@ -313,7 +314,11 @@ fn keep<S: Store>(
     let manifest =
         store.get(first.as_bytes()).hit().and_then(|artifact| Manifest::decode(artifact.payload()));
     let manifest = manifest.unwrap_or_default().with(dependencies).encode().ok_or(Reason::TooLong)?;
-    let listed = store.put(first.as_bytes(), &Artifact::new(manifest))?;
+    let created_unix_ms = artifact.provenance().created_unix_ms;
+    let manifest = Artifact::new(manifest)
+        .with_metadata(&Metadata::new().with_attribute(Metadata::LABEL, format!("headers of {name}")))
+        .with_provenance(Provenance { created_unix_ms, build_nanos: 0 });
+    let listed = store.put(first.as_bytes(), &manifest)?;
     Ok(Stored { evicted: object.evicted + listed.evicted })
 }
 
