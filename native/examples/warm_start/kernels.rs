@@ -27,10 +27,14 @@ pub(crate) struct Case {
     flags: &'static [&'static str],
 }
 
+/// A flag that changes what is compiled, and not what it computes.
+const CHANGE: &str = "-O2";
+
 impl Case {
-    /// The kernel's description, as a runtime would write it.
-    pub(crate) fn describe(&self) -> Kernel {
-        Kernel::new(self.name, self.source).source_dir(SOURCE_DIR).flags(self.flags.iter().copied())
+    /// The kernel's description, as a runtime would write it. One that is changed has a flag more.
+    pub(crate) fn describe(&self, is_changed: bool) -> Kernel {
+        let flags = self.flags.iter().copied().chain(is_changed.then_some(CHANGE));
+        Kernel::new(self.name, self.source).source_dir(SOURCE_DIR).flags(flags)
     }
 }
 

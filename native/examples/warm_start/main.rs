@@ -4,6 +4,8 @@
 //! ```text
 //! cargo run --release --example warm_start            # a table and bars
 //! cargo run --release --example warm_start -- --json  # and one line for programs, the last
+//! cargo run --release --example warm_start -- --keep DIR                   # keeps the caches, and with a flag of one
+//! cargo run --release --example warm_start -- --keep DIR --change-flag 3   # kernel changed, that one misses
 //! ```
 //!
 //! A pass over files or SQLite is a process of its own: this program, started again with `--pass`. Over memory, both
@@ -30,7 +32,11 @@ use warmstart::{
     target::cpu::{CompileError, Compiler, CpuTarget, Kernel},
 };
 
-use crate::{pass::Pass, report::Outcome};
+use crate::{
+    kernels::CASES,
+    pass::Pass,
+    report::{Changed, Outcome},
+};
 
 /// Compiles, loads, runs and checks real kernels, with a cold cache and with a warm one.
 #[derive(Parser)]
@@ -48,9 +54,20 @@ struct Arguments {
     #[arg(long, value_name = "STORE")]
     store: Vec<StoreKind>,
 
+    /// Only a warm pass over the caches that --keep has kept, with a flag more for kernel N, counted from 1: it misses, and
+    /// the others hit.
+    #[arg(long, value_name = "N", requires = "keep", value_parser = parse_number)]
+    change_flag: Option<usize>,
+
     /// One pass over one store, in this process; prints what it found as JSON. This is how the program starts itself.
     #[arg(long, hide = true, requires_all = ["keep", "store"])]
     pass: Option<Temperature>,
+}
+
+fn parse_number(text: &str) -> Result<usize, String> {
+    let last = CASES.len();
+    let number = text.parse().ok().filter(|number| (1..=last).contains(number));
+    number.ok_or_else(|| format!("the kernels are numbered from 1 to {last}"))
 }
 
 /// Where the compiled kernels are kept.
@@ -70,13 +87,21 @@ impl StoreKind {
         }
     }
 
+    /// Where it is below `directory`, if it outlives its process.
+    fn path(self, directory: &Path) -> Option<PathBuf> {
+        match self {
+            Self::Files => Some(directory.join("files")),
+            Self::Sqlite => Some(directory.join("kernels.sqlite")),
+            Self::Memory => None,
+        }
+    }
+
     /// What is kept below `directory` by earlier passes, or nothing.
     fn open(self, directory: &Path) -> Result<Box<dyn Store>, Box<dyn Error>> {
+        let path = self.path(directory).unwrap_or_default();
         Ok(match self {
-            Self::Files => Box::new(FileStore::open(directory.join("files"), FileOptions::default())?),
-            Self::Sqlite => {
-                Box::new(SqliteStore::open(directory.join("kernels.sqlite"), SqliteOptions::default())?)
-            }
+            Self::Files => Box::new(FileStore::open(path, FileOptions::default())?),
+            Self::Sqlite => Box::new(SqliteStore::open(path, SqliteOptions::default())?),
             Self::Memory => Box::new(MemoryStore::new(Limits::NONE)),
         })
     }
@@ -145,18 +170,26 @@ fn run_all(arguments: &Arguments, compiler: &Path) -> Result<bool, Box<dyn Error
         None => temporary.path(),
     };
     let kinds = if arguments.store.is_empty() { StoreKind::value_variants() } else { &arguments.store };
+    if let Some(number) = arguments.change_flag {
+        let outcomes = run_changed(kinds, directory, number)?;
+        report::print_changed(&outcomes, number, arguments.json)?;
+        return Ok(outcomes.iter().all(Changed::is_good));
+    }
 
     let mut outcomes = Vec::new();
     for kind in kinds {
         let (cold, warm) = match kind {
             StoreKind::Files | StoreKind::Sqlite => (
-                spawn_pass(*kind, Temperature::Cold, directory)?,
-                spawn_pass(*kind, Temperature::Warm, directory)?,
+                spawn_pass(*kind, Temperature::Cold, directory, None)?,
+                spawn_pass(*kind, Temperature::Warm, directory, None)?,
             ),
             // Memory does not outlive its process.
             StoreKind::Memory => {
                 let store = kind.open(directory)?;
-                (run_pass(*kind, Temperature::Cold, &store)?, run_pass(*kind, Temperature::Warm, &store)?)
+                (
+                    run_pass(*kind, Temperature::Cold, &store, None)?,
+                    run_pass(*kind, Temperature::Warm, &store, None)?,
+                )
             }
         };
         outcomes.push(Outcome {
@@ -171,11 +204,37 @@ fn run_all(arguments: &Arguments, compiler: &Path) -> Result<bool, Box<dyn Error
     Ok(outcomes.iter().all(Outcome::is_good))
 }
 
+/// A warm pass over every kept store, with a flag of one kernel changed.
+fn run_changed(kinds: &[StoreKind], directory: &Path, number: usize) -> Result<Vec<Changed>, Box<dyn Error>> {
+    let mut outcomes = Vec::new();
+    for (kind, path) in kinds.iter().filter_map(|kind| Some((*kind, kind.path(directory)?))) {
+        if !path.exists() {
+            return Err(format!(
+                "{} is not there: run once with --keep alone, which leaves the caches there",
+                path.display()
+            )
+            .into());
+        }
+        let warm = spawn_pass(kind, Temperature::Warm, directory, Some(number))?;
+        outcomes.push(Changed { store: kind.name(), path, warm });
+    }
+    if outcomes.is_empty() {
+        return Err("memory keeps nothing from one run to the next; leave --store out".into());
+    }
+    Ok(outcomes)
+}
+
 /// One pass in a process of its own.
-fn spawn_pass(kind: StoreKind, temperature: Temperature, directory: &Path) -> Result<Pass, Box<dyn Error>> {
+fn spawn_pass(
+    kind: StoreKind,
+    temperature: Temperature,
+    directory: &Path,
+    changed: Option<usize>,
+) -> Result<Pass, Box<dyn Error>> {
     let child = Command::new(std::env::current_exe()?)
         .args(["--store", kind.name(), "--pass", temperature.name(), "--keep"])
         .arg(directory)
+        .args(changed.map(|number| format!("--change-flag={number}")))
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()?;
@@ -191,17 +250,22 @@ fn run_child(arguments: &Arguments, temperature: Temperature) -> Result<(), Box<
         return Err("--pass needs --keep and one --store".into());
     };
     let store = kind.open(directory)?;
-    let pass = run_pass(*kind, temperature, &store)?;
+    let pass = run_pass(*kind, temperature, &store, arguments.change_flag)?;
     store.close()?;
     println!("{}", serde_json::to_string(&pass)?);
     Ok(())
 }
 
-fn run_pass(kind: StoreKind, temperature: Temperature, store: &dyn Store) -> Result<Pass, Box<dyn Error>> {
+fn run_pass(
+    kind: StoreKind,
+    temperature: Temperature,
+    store: &dyn Store,
+    changed: Option<usize>,
+) -> Result<Pass, Box<dyn Error>> {
     if temperature == Temperature::Cold {
         store.clear().map_err(|reason| {
             format!("the {} store cannot be emptied: {reason}; --keep names another directory", kind.name())
         })?;
     }
-    pass::run(&Cache::new(store), &format!("{} {}", kind.name(), temperature.name()))
+    pass::run(&Cache::new(store), &format!("{} {}", kind.name(), temperature.name()), changed)
 }

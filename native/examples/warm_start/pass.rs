@@ -32,17 +32,22 @@ pub(crate) struct Pass {
     pub(crate) failures: Vec<(String, String)>,
 }
 
-/// Runs a pass, with a progress bar if standard error is a terminal.
-pub(crate) fn run<S: Store>(cache: &Cache<S>, title: &str) -> Result<Pass, Box<dyn Error>> {
+/// Runs a pass, with a progress bar if standard error is a terminal. The kernel numbered `changed`, from 1 on, has a flag
+/// more than it usually has.
+pub(crate) fn run<S: Store>(
+    cache: &Cache<S>,
+    title: &str,
+    changed: Option<usize>,
+) -> Result<Pass, Box<dyn Error>> {
     let progress = progress_bar(title);
     let mut failures = Vec::new();
 
     let started = Instant::now();
     let target = CpuTarget::new(Compiler::find()?);
     let mut elapsed = started.elapsed();
-    for case in CASES {
+    for (number, case) in (1..).zip(CASES) {
         progress.set_message(case.name);
-        let (loaded, took) = load(&target, cache, case);
+        let (loaded, took) = load(&target, cache, case, changed == Some(number));
         elapsed += took;
         if let Err(problem) = loaded.and_then(|loaded| (case.check)(loaded.library())) {
             failures.push((case.name.to_owned(), problem));
@@ -64,14 +69,21 @@ pub(crate) fn run<S: Store>(cache: &Cache<S>, title: &str) -> Result<Pass, Box<d
 }
 
 /// From the description to the callable function, and how long that took.
-fn load<S: Store>(target: &CpuTarget, cache: &Cache<S>, case: &Case) -> (Result<Loaded, String>, Duration) {
+fn load<S: Store>(
+    target: &CpuTarget,
+    cache: &Cache<S>,
+    case: &Case,
+    is_changed: bool,
+) -> (Result<Loaded, String>, Duration) {
     let started = Instant::now();
-    let loaded = target.load(cache, &case.describe()).map_err(|error| error.to_string()).and_then(|loaded| {
-        // SAFETY: the address is not called; the check looks the function up again with its type.
-        let found = unsafe { loaded.library().symbol::<*const c_void>(case.entry) };
-        found.map(drop).map_err(|error| error.to_string())?;
-        Ok(loaded)
-    });
+    let loaded = target.load(cache, &case.describe(is_changed)).map_err(|error| error.to_string()).and_then(
+        |loaded| {
+            // SAFETY: the address is not called; the check looks the function up again with its type.
+            let found = unsafe { loaded.library().symbol::<*const c_void>(case.entry) };
+            found.map(drop).map_err(|error| error.to_string())?;
+            Ok(loaded)
+        },
+    );
     (loaded, started.elapsed())
 }
 
