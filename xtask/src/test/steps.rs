@@ -61,7 +61,8 @@ pub(super) fn all() -> Vec<Step> {
             "features",
             "each feature compiles without the others",
             &[Tool::Component("clippy")],
-            ["", " --features cpu", " --features sqlite"].map(|features| native(features, "")),
+            ["", " --features cpu", " --features sqlite", " --features cli"]
+                .map(|features| native(features, "")),
         ),
         step(
             "core",
@@ -74,7 +75,7 @@ pub(super) fn all() -> Vec<Step> {
             "platforms",
             "Windows, macOS and 64-bit Arm type-check",
             &[&[Tool::Component("clippy")][..], &PLATFORMS.map(Tool::Target)].concat(),
-            PLATFORMS.map(|target| native(" --features cpu,sqlite", &format!(" --target {target}"))),
+            PLATFORMS.map(|target| native(" --features cpu,sqlite,cli", &format!(" --target {target}"))),
         ),
         step(
             "miri",

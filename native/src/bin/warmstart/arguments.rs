@@ -1,0 +1,197 @@
+//! What the command line says.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::units;
+
+/// What is said below the help of every sub-command.
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done, and nothing is wrong
+  1  damage was found, or nothing was found: no store, no such entry, no miss
+  2  the command line is wrong";
+
+/// Looks into a warmstart cache: a directory, or an SQLite file.
+///
+/// Looking changes nothing: only `prune`, `clear` and `verify --remove` write to a store.
+#[derive(Debug, Parser)]
+#[command(name = "warmstart", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What every sub-command takes.
+#[derive(Debug, Args)]
+pub(crate) struct Global {
+    /// Print one line of JSON, for programs.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    /// When to use colours. `auto` is on a terminal, and heeds NO_COLOR and CLICOLOR_FORCE.
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: ColorChoice,
+
+    /// The secret of a sealed store: a file of 32 bytes, or of 64 hexadecimal digits.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) seal_key: Option<PathBuf>,
+
+    /// The time to count ages from, in milliseconds since 1970 UTC, so that a test gives the same at any time.
+    #[arg(long, global = true, hide = true, value_name = "UNIX_MS")]
+    pub(crate) now: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ColorChoice {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Lists the entries.
+    #[command(after_help = EXIT_CODES)]
+    Ls(List),
+    /// Shows everything about one entry, and proves it.
+    #[command(after_help = EXIT_CODES)]
+    Inspect(Inspect),
+    /// Reads every entry to its end, and names those that are damaged.
+    #[command(after_help = EXIT_CODES)]
+    Verify(Verify),
+    /// Shows what is stored, and what all processes have counted: hits, misses by reason, time saved.
+    #[command(after_help = EXIT_CODES)]
+    Stats(Stats),
+    /// Removes what was not used for longest, until the rest fits.
+    #[command(after_help = EXIT_CODES)]
+    Prune(Prune),
+    /// Removes every entry, without asking: a cache costs time only. What was counted stays.
+    #[command(after_help = EXIT_CODES)]
+    Clear(Clear),
+    /// Explains a miss: finds the stored entry that is nearest to what was wanted, and names what differs.
+    #[command(after_help = EXIT_CODES)]
+    Explain(Explain),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// A cache directory, or an SQLite file.
+    pub(crate) store: PathBuf,
+    /// What comes first: what was used last, is newest, is largest, or took longest to build.
+    #[arg(long, value_name = "BY", default_value = "used")]
+    pub(crate) sort: Order,
+    /// The other way around.
+    #[arg(long)]
+    pub(crate) reverse: bool,
+    /// Names with all of their 64 digits.
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// Sizes in bytes.
+    #[arg(long)]
+    pub(crate) bytes: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Order {
+    Used,
+    Age,
+    Size,
+    Build,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Inspect {
+    /// A cache directory, or an SQLite file.
+    pub(crate) store: PathBuf,
+    /// The entry's name, as `ls` shows it, or its first digits, at least 4.
+    #[arg(value_parser = prefix)]
+    pub(crate) name: String,
+    /// Writes the payload, once it is proved, to this file; `-` is standard output, and prints nothing else there.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) payload: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Verify {
+    /// A cache directory, or an SQLite file.
+    pub(crate) store: PathBuf,
+    /// Removes what is damaged.
+    #[arg(long)]
+    pub(crate) remove: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Stats {
+    /// A cache directory, or an SQLite file.
+    pub(crate) store: PathBuf,
+    /// Print Prometheus' text format.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) prometheus: bool,
+    /// Give every sample of the Prometheus text the label `store` with this value.
+    #[arg(long, value_name = "VALUE", requires = "prometheus")]
+    pub(crate) label: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Prune {
+    /// A cache directory, or an SQLite file.
+    pub(crate) store: PathBuf,
+    /// Keep at most so many bytes: 1000000, 500K, 64MiB, 2G (of 1024), 2GB (of 1000).
+    #[arg(long, value_name = "N", value_parser = units::parse_bytes, required_unless_present = "max_entries")]
+    pub(crate) max_bytes: Option<u64>,
+    /// Keep at most so many entries.
+    #[arg(long, value_name = "N")]
+    pub(crate) max_entries: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Clear {
+    /// A cache directory, or an SQLite file.
+    pub(crate) store: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Explain {
+    /// A cache directory, or an SQLite file.
+    pub(crate) store: PathBuf,
+    /// Explain the last miss, whichever process had it.
+    #[arg(long, required_unless_present = "recipe", conflicts_with = "recipe")]
+    pub(crate) last_miss: bool,
+    /// Explain why nothing of this recipe is found: a JSON file with what `inspect --json` prints as "recipe", or all of
+    /// what it prints; `-` is standard input.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) recipe: Option<PathBuf>,
+}
+
+fn prefix(text: &str) -> Result<String, String> {
+    let is_name = (4..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if is_name {
+        Ok(text.to_ascii_lowercase())
+    } else {
+        Err("a name is 4 to 64 hexadecimal digits; `warmstart ls` shows them".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn a_name_is_digits() {
+        assert_eq!(prefix("00FF"), Ok("00ff".to_owned()));
+        for wrong in ["", "00f", "00fg", &"0".repeat(65)] {
+            assert!(prefix(wrong).is_err(), "{wrong}");
+        }
+    }
+}

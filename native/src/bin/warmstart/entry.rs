@@ -1,0 +1,67 @@
+//! An entry, as it is shown to people and to programs.
+
+use serde::Serialize;
+use warmstart::{Metadata, Recipe, store::Entry};
+
+/// The fields that a person would call an artifact by, if a recipe has one of them.
+const NAMES: [&str; 3] = ["name", "kernel", "label"];
+
+/// What `ls`, `inspect` and `explain` tell programs about an entry. Nothing is what is not known.
+#[derive(Debug, Serialize)]
+pub(crate) struct Summary {
+    name: String,
+    pub(crate) size: u64,
+    payload_bytes: Option<u64>,
+    pub(crate) created_unix_ms: Option<u64>,
+    pub(crate) used_unix_ms: Option<u64>,
+    pub(crate) build_nanos: Option<u64>,
+    pub(crate) domain: Option<String>,
+    pub(crate) label: Option<String>,
+    is_sealed: Option<bool>,
+    /// The reason why the head says nothing.
+    pub(crate) problem: Option<&'static str>,
+}
+
+impl Summary {
+    pub(crate) fn new(entry: &Entry) -> Self {
+        let known = |n: u64| (n > 0).then_some(n);
+        let content = entry.content.as_ref().ok();
+        let recipe = content.and_then(|content| content.metadata.recipe());
+        let attribute = || {
+            let value = content?.metadata.attribute(Metadata::LABEL)?;
+            Some(String::from_utf8_lossy(value).into_owned())
+        };
+        Self {
+            name: entry.name.to_string(),
+            size: entry.size,
+            payload_bytes: content.map(|content| content.payload_len),
+            created_unix_ms: content.and_then(|content| known(content.provenance.created_unix_ms)),
+            used_unix_ms: known(entry.used_unix_ms),
+            build_nanos: content.and_then(|content| known(content.provenance.build_nanos)),
+            domain: recipe.map(|recipe| recipe.domain().to_owned()),
+            label: attribute().or_else(|| label(recipe?).map(ToOwned::to_owned)),
+            is_sealed: content.map(|content| content.is_sealed),
+            problem: entry.content.as_ref().err().map(|reason| reason.as_str()),
+        }
+    }
+
+    /// The name as `ls` shows it.
+    pub(crate) fn short_name(&self) -> &str {
+        &self.name[..SHORT]
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// So many digits tell the entries of any store apart that a person looks at.
+const SHORT: usize = 12;
+
+/// What a person would call what the recipe is of: the field that names it, else the first that has a text.
+pub(crate) fn label(recipe: &Recipe) -> Option<&str> {
+    let text =
+        |field: &'_ warmstart_core::recipe::RecipeField| field.value().is_some_and(|value| !value.is_empty());
+    let named = recipe.fields().iter().find(|field| NAMES.contains(&field.label()) && text(field));
+    named.or_else(|| recipe.fields().iter().find(|field| text(field)))?.value()
+}
