@@ -3,9 +3,10 @@
 mod files;
 mod key;
 mod main_job;
-mod medium;
 mod memory;
 mod sqlite;
+
+use warmstart_tests::medium;
 
 use crate::{Rows, measure::Plan};
 
