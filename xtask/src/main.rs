@@ -2,6 +2,7 @@
 
 mod bench;
 mod process;
+mod runtimes;
 mod test;
 mod tools;
 
@@ -23,12 +24,15 @@ enum Task {
     Test(test::Arguments),
     /// Runs a benchmark.
     Bench(bench::Arguments),
+    /// Installs what some benchmarks compare with, under target/.
+    Runtimes(runtimes::Arguments),
 }
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().task {
         Task::Test(arguments) => test::run(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
+        Task::Runtimes(arguments) => runtimes::run(&arguments),
     };
     done.unwrap_or_else(|failure| {
         eprintln!("error: {failure}");

@@ -22,7 +22,12 @@ pub(super) fn all() -> Vec<Step> {
             "small files only; the core says no_std and forbids unsafe code",
             hygiene::inspect,
         ),
-        step("fmt", "one formatting", &[Tool::Component("rustfmt")], [line("cargo fmt --all --check")]),
+        step(
+            "fmt",
+            "one formatting",
+            &[Tool::Component("rustfmt")],
+            [line("cargo fmt --all --check"), peers("fmt", "--check")],
+        ),
         step(
             "clippy",
             "no lint fires",
@@ -46,6 +51,12 @@ pub(super) fn all() -> Vec<Step> {
             "each feature compiles without the others",
             &[Tool::Component("clippy")],
             ["", " --features cpu", " --features sqlite"].map(|features| native(features, "")),
+        ),
+        step(
+            "peers",
+            "the benchmark of the peers type-checks",
+            &[Tool::Component("clippy")],
+            [peers("clippy", "--target-dir target --all-targets -- -D warnings")],
         ),
         step(
             "core",
@@ -83,6 +94,11 @@ fn native(features: &str, target: &str) -> Invocation {
     // Nothing is linked, so any folder will do. Named, it stops the build script of libsqlite3-sys, which would
     // otherwise ask the host for a library of the target.
     line(&command).variable("SQLITE3_LIB_DIR", ".")
+}
+
+/// A command of cargo in the workspace that the peers have.
+fn peers(command: &str, rest: &str) -> Invocation {
+    line(&format!("cargo {command} --manifest-path tests/peers/Cargo.toml {rest}"))
 }
 
 fn line(command: &str) -> Invocation {
