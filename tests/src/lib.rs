@@ -5,6 +5,8 @@
 //! | [`mod@conformance`] | the suite that every store passes |
 //! | `cpu` | kernels, targets and what they are asked to be (Unix only) |
 //! | [`faulty`] | a disk that fails when it is told to |
+//! | [`measure`] | timing two operations against each other |
+//! | [`medium`] | where the files of a benchmark are: a tmpfs or a disk |
 //! | [`model`] | any program of operations, run on a store and on a model |
 //! | [`mount`] | media that are full or read-only |
 //! | [`proof`] | artifacts that prove under which key they were written, and a clock that tells what it is told |
@@ -15,6 +17,8 @@ pub mod conformance;
 #[expect(clippy::unwrap_used, reason = "what it holds are parts of tests")]
 pub mod cpu;
 pub mod faulty;
+pub mod measure;
+pub mod medium;
 pub mod model;
 pub mod mount;
 pub mod proof;

@@ -10,7 +10,7 @@ use crate::process::{Failure, Invocation};
 /// What `cargo xtask bench` is asked for.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Which benchmark. One that does not exist is answered with the names of those that do.
+    /// Which benchmark: `peers`, or another. One that does not exist is answered with the names of those that do.
     name: String,
     /// Writes the rows to this file too.
     #[arg(long, value_name = "FILE")]
@@ -21,7 +21,16 @@ pub(crate) struct Arguments {
     /// Fails if a bound does not hold.
     #[arg(long)]
     strict: bool,
+    /// Of `peers`: writes docs/compare.md, its plot and its figures too.
+    #[arg(long)]
+    doc: bool,
+    /// Of `peers`: takes the rows from a file that --json wrote instead of measuring them.
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
 }
+
+/// The benchmark with a workspace of its own. Its dependencies are built where all else is.
+const PEERS: &str = "cargo run --release --manifest-path tests/peers/Cargo.toml --target-dir target --";
 
 /// Runs the benchmark; the exit status is its own.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
@@ -33,15 +42,23 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
 }
 
 fn command(arguments: &Arguments) -> Result<Invocation, Failure> {
-    let mut command = Invocation::new("cargo run --release --package warmstart-tests --bin bench --");
-    command = command.argument(&arguments.name);
-    if let Some(file) = &arguments.json {
-        // The benchmark runs in the root of the workspace; the name is meant where the caller is.
-        let file = path::absolute(file)
-            .map_err(|error| Failure::new(format!("{} is no name for a file: {error}", file.display())))?;
-        command = command.argument("--json").argument(file);
+    let mut command = if arguments.name == "peers" {
+        Invocation::new(PEERS)
+    } else {
+        Invocation::new("cargo run --release --package warmstart-tests --bin bench --")
+            .argument(&arguments.name)
+    };
+    for (file, flag) in [(&arguments.json, "--json"), (&arguments.from, "--from")] {
+        if let Some(file) = file {
+            // The benchmark runs in the root of the workspace; the name is meant where the caller is.
+            let file = path::absolute(file).map_err(|error| {
+                Failure::new(format!("{} is no name for a file: {error}", file.display()))
+            })?;
+            command = command.argument(flag).argument(file);
+        }
     }
-    for (asked, flag) in [(arguments.quick, "--quick"), (arguments.strict, "--strict")] {
+    let flags = [(arguments.quick, "--quick"), (arguments.strict, "--strict"), (arguments.doc, "--doc")];
+    for (asked, flag) in flags {
         if asked {
             command = command.argument(flag);
         }
@@ -61,6 +78,8 @@ mod tests {
             json: Some("rows.json".into()),
             quick: false,
             strict: true,
+            doc: false,
+            from: None,
         };
         let here = env::current_dir().unwrap().join("rows.json");
         let expected = format!(" --bin bench -- stores --json {} --strict", here.display());

@@ -1,8 +1,9 @@
-//! What a contributor runs: `cargo xtask test`, `cargo xtask bench NAME`, `cargo xtask fuzz`.
+//! What a contributor runs: `cargo xtask test`, `cargo xtask bench NAME`, `cargo xtask fuzz`, `cargo xtask runtimes`.
 
 mod bench;
 mod fuzz;
 mod process;
+mod runtimes;
 mod test;
 mod tools;
 
@@ -26,6 +27,8 @@ enum Task {
     Bench(bench::Arguments),
     /// Runs the fuzz targets.
     Fuzz(fuzz::Arguments),
+    /// Installs what some benchmarks compare with, under target/.
+    Runtimes(runtimes::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
         Task::Test(arguments) => test::run(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
+        Task::Runtimes(arguments) => runtimes::run(&arguments),
     };
     done.unwrap_or_else(|failure| {
         eprintln!("error: {failure}");

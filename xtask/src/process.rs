@@ -24,12 +24,19 @@ pub(crate) struct Failure(String);
 impl Invocation {
     /// The program and the arguments of `line`, which are parted by blanks.
     pub(crate) fn new(line: &str) -> Self {
-        let mut words = line.split_whitespace();
-        Self {
-            variables: Vec::new(),
-            program: words.next().unwrap_or_default().to_owned(),
-            arguments: words.map(OsString::from).collect(),
-        }
+        let (program, arguments) = line.split_once(' ').unwrap_or((line, ""));
+        Self::program(program).arguments(arguments)
+    }
+
+    /// A program whose name may hold blanks.
+    pub(crate) fn program(name: impl Into<String>) -> Self {
+        Self { variables: Vec::new(), program: name.into(), arguments: Vec::new() }
+    }
+
+    /// With the arguments of `line`, which are parted by blanks.
+    pub(crate) fn arguments(mut self, line: &str) -> Self {
+        self.arguments.extend(line.split_whitespace().map(OsString::from));
+        self
     }
 
     /// With one argument more, which may hold blanks.

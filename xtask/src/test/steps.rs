@@ -32,6 +32,7 @@ pub(super) fn all() -> Vec<Step> {
             [
                 line("cargo fmt --all --check"),
                 line("cargo fmt --manifest-path tests/fuzz/Cargo.toml --check"),
+                peers("fmt", "--check"),
             ],
         ),
         step(
@@ -63,6 +64,12 @@ pub(super) fn all() -> Vec<Step> {
             &[Tool::Component("clippy")],
             ["", " --features cpu", " --features sqlite", " --features cli"]
                 .map(|features| native(features, "")),
+        ),
+        step(
+            "peers",
+            "the benchmark of the peers type-checks",
+            &[Tool::Component("clippy")],
+            [peers("clippy", "--target-dir target --all-targets -- -D warnings")],
         ),
         step(
             "core",
@@ -106,6 +113,11 @@ fn native(features: &str, target: &str) -> Invocation {
     // Nothing is linked, so any folder will do. Named, it stops the build script of libsqlite3-sys, which would
     // otherwise ask the host for a library of the target.
     line(&command).variable("SQLITE3_LIB_DIR", ".")
+}
+
+/// A command of cargo in the workspace that the peers have.
+fn peers(command: &str, rest: &str) -> Invocation {
+    line(&format!("cargo {command} --manifest-path tests/peers/Cargo.toml {rest}"))
 }
 
 fn line(command: &str) -> Invocation {

@@ -3,7 +3,6 @@
 //! A row compares what warmstart does with a floor that does the least that the job needs, or with a peer that does the
 //! same job. Both are timed in turns in one run, so that a busy or slow machine moves both.
 
-mod measure;
 mod row;
 mod stores;
 
@@ -11,8 +10,8 @@ use std::{error::Error, fs, io, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, builder::PossibleValuesParser};
 
-use measure::Plan;
 use row::Row;
+use warmstart_tests::measure::{self, Plan};
 
 /// Runs a benchmark of warmstart.
 #[derive(Debug, Parser)]

@@ -2,6 +2,7 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
+use warmstart_tests::measure::Comparison;
 
 /// One number, what it is compared with, and whether it is good enough.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -90,6 +91,23 @@ impl Sense {
             Self::AtMost => "<=",
             Self::AtLeast => ">=",
         }
+    }
+}
+
+/// A comparison as rows.
+pub(crate) trait Compared {
+    /// The ratio against its bound, and what it was made of.
+    fn rows(&self, name: &str, against: &'static str, bound: f64) -> [Row; 4];
+}
+
+impl Compared for Comparison {
+    fn rows(&self, name: &str, against: &'static str, bound: f64) -> [Row; 4] {
+        [
+            Row::bounded(name, (self.ratio(), "ratio"), against, Sense::AtMost, bound),
+            Row::note(format!("{name}/of_medians"), (self.subject_ns / self.floor_ns, "ratio"), against),
+            Row::note(format!("{name}/warmstart"), (self.subject_ns, "ns"), "none"),
+            Row::note(format!("{name}/{against}"), (self.floor_ns, "ns"), "none"),
+        ]
     }
 }
 

@@ -21,7 +21,7 @@ use super::{SIZES, medium::Medium};
 use crate::{
     Rows,
     measure::{Plan, median},
-    row::{Row, Sense},
+    row::{Compared, Row, Sense},
 };
 
 /// Bytes of payload in a directory that is read, so that all sizes fit in memory alike.

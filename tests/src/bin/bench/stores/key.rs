@@ -2,7 +2,7 @@
 
 use warmstart::{Key, KeyFields};
 
-use crate::{Rows, measure::Plan};
+use crate::{Rows, measure::Plan, row::Compared};
 
 /// The rows of key derivation.
 pub(super) fn rows(plan: &Plan) -> Rows {

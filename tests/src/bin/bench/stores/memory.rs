@@ -8,7 +8,7 @@ use warmstart::{Artifact, Cache, Key, Limits, Store, store::MemoryStore};
 use crate::{
     Rows,
     measure::Plan,
-    row::{Row, Sense},
+    row::{Compared, Row, Sense},
 };
 
 const ENTRIES: usize = 1000;

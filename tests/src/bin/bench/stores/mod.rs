@@ -4,10 +4,11 @@ mod explain;
 mod files;
 mod key;
 mod main_job;
-mod medium;
 mod memory;
 mod sealed;
 mod sqlite;
+
+use warmstart_tests::medium;
 
 use crate::{Rows, measure::Plan};
 

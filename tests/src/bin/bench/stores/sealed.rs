@@ -17,6 +17,7 @@ use super::{SIZES, medium::Medium};
 use crate::{
     Rows,
     measure::{Comparison, Plan},
+    row::Compared,
 };
 
 const SECRET: [u8; 32] = [7; 32];

@@ -12,7 +12,7 @@ use warmstart_tests::proof::artifact;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{SIZES, medium::Medium};
-use crate::{Rows, measure::Plan};
+use crate::{Rows, measure::Plan, row::Compared};
 
 /// Bytes of payload in a database, so that all sizes fit in memory alike.
 const BYTES: usize = 32 << 20;

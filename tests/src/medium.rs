@@ -7,15 +7,18 @@ use std::{
 
 /// A place for files, gone when dropped.
 #[derive(Debug)]
-pub(super) struct Medium {
+pub struct Medium {
     /// As rows name it.
-    pub(super) name: &'static str,
+    pub name: &'static str,
     directory: tempfile::TempDir,
 }
 
 impl Medium {
     /// On a tmpfs, if this machine has one.
-    pub(super) fn tmpfs() -> io::Result<Option<Self>> {
+    ///
+    /// # Errors
+    /// If no directory can be made in it.
+    pub fn tmpfs() -> io::Result<Option<Self>> {
         let shared = Path::new("/dev/shm");
         if !is_tmpfs(shared) {
             eprintln!("there is no tmpfs at /dev/shm: its rows are missing");
@@ -25,7 +28,10 @@ impl Medium {
     }
 
     /// On the disk that holds the build.
-    pub(super) fn disk() -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// If no directory can be made in it.
+    pub fn disk() -> io::Result<Self> {
         let target = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../target"));
         if is_tmpfs(target) {
             eprintln!("the build is on a tmpfs: so are the rows that say disk");
@@ -34,7 +40,8 @@ impl Medium {
     }
 
     /// A directory in it.
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 }

@@ -5,11 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::row::{Row, Sense};
-
 /// How many samples are taken, and how large they are.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Plan {
+pub struct Plan {
     /// Batches of each side.
     rounds: usize,
     /// How long a batch takes at least: far more than reading the clock does.
@@ -20,37 +18,47 @@ pub(crate) struct Plan {
 
 /// What two operations cost. Times are of one operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Comparison {
+pub struct Comparison {
     /// The median of the subject's batches, in nanoseconds.
-    pub(crate) subject_ns: f64,
+    pub subject_ns: f64,
     /// The median of the floor's batches, in nanoseconds.
-    pub(crate) floor_ns: f64,
+    pub floor_ns: f64,
     /// The median of the ratios of two batches that ran one after the other.
-    pub(crate) pairwise: f64,
+    pub pairwise: f64,
 }
 
 impl Plan {
     /// For numbers that are kept.
-    pub(crate) const FULL: Self =
+    pub const FULL: Self =
         Self { rounds: 61, batch: Duration::from_millis(2), warm_up: Duration::from_millis(300) };
 
     /// For trying a benchmark out.
-    pub(crate) const QUICK: Self =
+    pub const QUICK: Self =
         Self { rounds: 15, batch: Duration::from_millis(1), warm_up: Duration::from_millis(20) };
+
+    /// The same with so many batches of each side, for operations that take long.
+    #[must_use]
+    pub const fn with_rounds(mut self, rounds: usize) -> Self {
+        self.rounds = rounds;
+        self
+    }
+
+    /// The same with a warm-up so long, for operations that leave something behind.
+    #[must_use]
+    pub const fn with_warm_up(mut self, warm_up: Duration) -> Self {
+        self.warm_up = warm_up;
+        self
+    }
 
     /// Times `subject` and `floor` in turns. Each is called with the number of its call, from 0 on; what it returns is
     /// dropped within the time measured.
-    pub(crate) fn compare<A, B>(
-        &self,
-        subject: impl FnMut(u64) -> A,
-        floor: impl FnMut(u64) -> B,
-    ) -> Comparison {
+    pub fn compare<A, B>(&self, subject: impl FnMut(u64) -> A, floor: impl FnMut(u64) -> B) -> Comparison {
         self.compare_with(subject, floor, |_| {})
     }
 
     /// As [`compare`](Self::compare), with `between` called after every batch, outside the time measured, with the
     /// number of calls in it: to undo what piles up.
-    pub(crate) fn compare_with<A, B>(
+    pub fn compare_with<A, B>(
         &self,
         subject: impl FnMut(u64) -> A,
         floor: impl FnMut(u64) -> B,
@@ -58,6 +66,28 @@ impl Plan {
     ) -> Comparison {
         let start = Instant::now();
         self.compare_by(|| start.elapsed(), subject, floor, between)
+    }
+
+    /// Runs `subject` and `floor` in turns, one call a batch, where each says how long what counts of it took.
+    pub fn compare_timed(
+        &self,
+        mut subject: impl FnMut(u64) -> Duration,
+        mut floor: impl FnMut(u64) -> Duration,
+    ) -> Comparison {
+        let nanos = |took: Duration| took.as_secs_f64() * 1e9;
+        let (mut subjects, mut floors) = (Vec::new(), Vec::new());
+        subject(0);
+        floor(0);
+        for round in 1..=self.rounds as u64 {
+            if round % 2 == 1 {
+                subjects.push(nanos(subject(round)));
+                floors.push(nanos(floor(round)));
+            } else {
+                floors.push(nanos(floor(round)));
+                subjects.push(nanos(subject(round)));
+            }
+        }
+        Comparison::of(subjects, floors)
     }
 
     fn compare_by<A, B>(
@@ -80,30 +110,22 @@ impl Plan {
                 subject.sample(&clock, &mut between);
             }
         }
-        let ratios = subject.samples.iter().zip(&floor.samples).map(|(subject, floor)| subject / floor);
-        Comparison {
-            pairwise: median(ratios.collect()),
-            subject_ns: median(subject.samples),
-            floor_ns: median(floor.samples),
-        }
+        Comparison::of(subject.samples, floor.samples)
     }
 }
 
 impl Comparison {
-    /// How much the subject costs in floors: of two batches that ran one after the other, because a busy disk or
-    /// machine changes from one moment to the next.
-    pub(crate) const fn ratio(&self) -> f64 {
-        self.pairwise
+    /// Of the times of batches, in the order in which they ran.
+    fn of(subject: Vec<f64>, floor: Vec<f64>) -> Self {
+        let ratios = subject.iter().zip(&floor).map(|(subject, floor)| subject / floor);
+        Self { pairwise: median(ratios.collect()), subject_ns: median(subject), floor_ns: median(floor) }
     }
 
-    /// The ratio against its bound, and what it was made of.
-    pub(crate) fn rows(&self, name: &str, against: &'static str, bound: f64) -> [Row; 4] {
-        [
-            Row::bounded(name, (self.ratio(), "ratio"), against, Sense::AtMost, bound),
-            Row::note(format!("{name}/of_medians"), (self.subject_ns / self.floor_ns, "ratio"), against),
-            Row::note(format!("{name}/warmstart"), (self.subject_ns, "ns"), "none"),
-            Row::note(format!("{name}/{against}"), (self.floor_ns, "ns"), "none"),
-        ]
+    /// How much the subject costs in floors: of two batches that ran one after the other, because a busy disk or
+    /// machine changes from one moment to the next.
+    #[must_use]
+    pub const fn ratio(&self) -> f64 {
+        self.pairwise
     }
 }
 
@@ -155,7 +177,8 @@ impl<T, F: FnMut(u64) -> T> Side<F> {
 }
 
 /// The middle value; of an even number the mean of the two in the middle; no number of none.
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+#[must_use]
+pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     match values.get(middle) {
@@ -232,6 +255,21 @@ mod tests {
         );
         let seen = seen.into_inner();
         assert!(!seen.is_empty() && seen.iter().copied().eq(0..seen.len() as u64));
+    }
+
+    #[test]
+    fn what_is_not_said_to_count_does_not() {
+        let mut calls = Vec::new();
+        let found = PLAN.with_rounds(4).compare_timed(
+            |call| {
+                calls.push(call);
+                std::thread::sleep(Duration::from_millis(1));
+                Duration::from_nanos(300)
+            },
+            |_| Duration::from_nanos(100),
+        );
+        assert!((found.ratio() - 3.0).abs() < 1e-6, "{found:?}");
+        assert_eq!(calls, [0, 1, 2, 3, 4]);
     }
 
     #[test]

@@ -1,0 +1,55 @@
+//! Eight processes at one store.
+
+use crate::{
+    Bench, Duels,
+    crew::{Crew, Task, Verb},
+    duel::{Duel, Outcome},
+    persistent::{pairs, remove},
+};
+
+pub(crate) const PROCESSES: usize = 8;
+
+/// What each process does before the others are asked again.
+const AT_ONCE: u64 = 64;
+
+pub(crate) fn rows(bench: &Bench) -> Duels {
+    let entries: u64 = if bench.quick { 1000 } else { 10_000 };
+    let mut duels = Vec::new();
+    for (ours, peer) in pairs() {
+        let jobs = ["hit", "put"].map(|job| format!("{job} by 8 processes/1KiB/{entries}"));
+        if let Some(why) = peer.missing.or(peer.no_shared) {
+            duels.extend(jobs.iter().map(|job| Duel::missing(job, bench.quiet.name, (ours, peer), why)));
+            continue;
+        }
+        let task = |kind: &crate::peer::Kind, path| Task {
+            kind: kind.name.to_owned(),
+            path,
+            size: 1 << 10,
+            durable: false,
+            shared: true,
+            max_bytes: None,
+        };
+        let roots = (bench.quiet.path("ours"), bench.quiet.path("peer"));
+        let (our_task, peer_task) = (task(ours, roots.0.clone()), task(peer, roots.1.clone()));
+        // One process makes the store, so that eight do not make it at once.
+        for task in [&our_task, &peer_task] {
+            Crew::of_ours(1, task)?.work(Verb::Fill, 0, entries);
+        }
+        let mut our = Crew::of_ours(PROCESSES, &our_task)?;
+        let mut their = Crew::of_ours(PROCESSES, &peer_task)?;
+        for (job, verb) in jobs.iter().zip([Verb::Hit, Verb::Put]) {
+            let start = |call: u64| call * AT_ONCE % (entries - AT_ONCE);
+            let found = bench.plan.compare(
+                |call| our.work(verb, start(call), AT_ONCE),
+                |call| their.work(verb, start(call), AT_ONCE),
+            );
+            let outcome = Outcome::of_many(found, AT_ONCE * PROCESSES as u64);
+            let both = (ours.name, peer.name);
+            duels.push(Duel::with(job, bench.quiet.name, both, peer.leaves_out, outcome));
+        }
+        drop((our, their));
+        remove(&roots.0)?;
+        remove(&roots.1)?;
+    }
+    Ok(duels)
+}

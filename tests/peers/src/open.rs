@@ -1,0 +1,43 @@
+//! From nothing to the first hit, in a store of many entries.
+
+use std::time::Instant;
+
+use crate::{
+    Bench, Duels,
+    duel::Duel,
+    peer::Wanted,
+    persistent::{pairs, remove},
+    value::{Values, key},
+};
+
+pub(crate) fn rows(bench: &Bench) -> Duels {
+    let entries: u64 = if bench.quick { 2000 } else { 50_000 };
+    let values = Values::new(1 << 10);
+    let mut duels = Vec::new();
+    for (ours, peer) in pairs() {
+        let job = format!("open and hit/1KiB/{entries}");
+        if let Some(why) = peer.missing {
+            duels.push(Duel::missing(&job, bench.quiet.name, (ours, peer), why));
+            continue;
+        }
+        let roots = (bench.quiet.path("ours"), bench.quiet.path("peer"));
+        let wanted = Wanted::default();
+        (ours.open)(&roots.0, wanted).fill(entries, &values);
+        (peer.open)(&roots.1, wanted).fill(entries, &values);
+        let first_hit = |kind: &crate::peer::Kind, root, call: u64| {
+            let wanted_key = key(call * 619 % entries);
+            let start = Instant::now();
+            let store = (kind.open)(root, wanted);
+            assert!(store.get(&wanted_key, &mut |_| {}), "{}: an entry was not kept", kind.name);
+            // What closing costs is not measured.
+            start.elapsed()
+        };
+        let found = bench
+            .plan
+            .compare_timed(|call| first_hit(ours, &roots.0, call), |call| first_hit(peer, &roots.1, call));
+        remove(&roots.0)?;
+        remove(&roots.1)?;
+        duels.push(Duel::measured(&job, bench.quiet.name, (ours, peer), found));
+    }
+    Ok(duels)
+}

@@ -1,0 +1,42 @@
+//! moka: a concurrent cache in memory.
+
+use std::path::Path;
+
+use moka::{policy::EvictionPolicy, sync::Cache};
+use warmstart::Artifact;
+
+use super::{Peer, Wanted};
+use crate::value::{Key, Value};
+
+/// Values are shared, as our memory store shares them.
+struct Moka(Cache<Key, Artifact>);
+
+impl Peer for Moka {
+    fn put(&self, key: &Key, value: &Value) {
+        self.0.insert(*key, value.artifact.clone());
+    }
+
+    fn get(&self, key: &Key, show: &mut dyn FnMut(&[u8])) -> bool {
+        let found = self.0.get(key);
+        if let Some(artifact) = &found {
+            show(artifact.payload());
+        }
+        found.is_some()
+    }
+}
+
+fn cache(wanted: Wanted, policy: EvictionPolicy) -> Box<dyn Peer> {
+    let weigh = |key: &Key, artifact: &Artifact| (key.len() + artifact.payload().len()) as u32;
+    let builder = Cache::builder().weigher(weigh).eviction_policy(policy);
+    Box::new(Moka(builder.max_capacity(wanted.max_bytes.unwrap_or(u64::MAX)).build()))
+}
+
+/// Its own policy, which weighs how often something is used.
+pub(super) fn open(_: &Path, wanted: Wanted) -> Box<dyn Peer> {
+    cache(wanted, EvictionPolicy::tiny_lfu())
+}
+
+/// Ours, least recently used.
+pub(super) fn open_lru(_: &Path, wanted: Wanted) -> Box<dyn Peer> {
+    cache(wanted, EvictionPolicy::lru())
+}

@@ -1,0 +1,159 @@
+//! Hits, misses and puts of stores that persist, one process on each side.
+
+use std::{fs, time::Duration};
+
+use crate::{
+    Bench, Duels,
+    duel::Duel,
+    peer::{self, Kind, Wanted},
+    value::{Key, Values, key},
+};
+
+/// The sizes of payload and the numbers of entries that are measured, by name.
+pub(crate) const SHAPES: [Shape; 6] = [
+    Shape { label: "1KiB/100", size: 1 << 10, entries: 100 },
+    Shape { label: "1KiB/10000", size: 1 << 10, entries: 10_000 },
+    Shape { label: "16KiB/100", size: 16 << 10, entries: 100 },
+    Shape { label: "16KiB/10000", size: 16 << 10, entries: 10_000 },
+    Shape { label: "256KiB/100", size: 256 << 10, entries: 100 },
+    Shape { label: "4MiB/100", size: 4 << 20, entries: 100 },
+];
+
+/// After so many bytes the keys of a put come round: what was stored first is then replaced.
+const PUT_BYTES: usize = 256 << 20;
+
+#[derive(Clone, Copy)]
+pub(crate) struct Shape {
+    pub(crate) label: &'static str,
+    pub(crate) size: usize,
+    pub(crate) entries: u64,
+}
+
+impl Shape {
+    /// How many keys puts go through before they come round.
+    pub(crate) const fn put_keys(&self) -> u64 {
+        (PUT_BYTES / self.size) as u64
+    }
+}
+
+pub(crate) fn rows(bench: &Bench) -> Duels {
+    let mut duels = Vec::new();
+    for shape in SHAPES.into_iter().filter(|shape| !bench.quick || shape.entries == 100) {
+        for (ours, peer) in pairs() {
+            duels.extend(reads_and_puts(bench, shape, ours, peer)?);
+        }
+    }
+    for shape in SHAPES.into_iter().filter(|shape| shape.entries == 100) {
+        for (ours, peer) in pairs() {
+            duels.push(durable_put(bench, shape, ours, peer)?);
+        }
+    }
+    Ok(duels)
+}
+
+/// Our file store against all, and our SQLite store against what is SQL too.
+pub(crate) fn pairs() -> impl Iterator<Item = (&'static Kind, &'static Kind)> {
+    let sql = |peer: &Kind| peer.name.starts_with("rusqlite") || peer.name.starts_with("cubecl");
+    let files = peer::PEERS.iter().map(|peer| (&peer::OURS[0], peer));
+    files.chain(peer::PEERS.iter().filter(move |peer| sql(peer)).map(|peer| (&peer::OURS[1], peer)))
+}
+
+/// The number of an entry, far from the order in which they were stored. The stride has no factor in common with the
+/// numbers of entries, so all of them take their turn.
+pub(crate) const fn rotate(call: u64, entries: u64) -> usize {
+    (call.wrapping_mul(619) % entries) as usize
+}
+
+/// Keys that no entry of [`Peer::fill`](peer::Peer::fill) has.
+pub(crate) fn other_keys(many: u64) -> Vec<Key> {
+    (0..many).map(|n| key(n + (1 << 40))).collect()
+}
+
+fn reads_and_puts(bench: &Bench, shape: Shape, ours: &'static Kind, peer: &'static Kind) -> Duels {
+    if let Some(why) = peer.missing {
+        let job = |job| Duel::missing(&format!("{job}/{}", shape.label), bench.quiet.name, (ours, peer), why);
+        return Ok(["hit", "miss", "put"].map(job).into());
+    }
+    let (our_root, peer_root) = (bench.quiet.path("ours"), bench.quiet.path("peer"));
+    let values = Values::new(shape.size);
+    let (our, their) =
+        ((ours.open)(&our_root, Wanted::default()), (peer.open)(&peer_root, Wanted::default()));
+    our.fill(shape.entries, &values);
+    their.fill(shape.entries, &values);
+
+    let keys: Vec<Key> = (0..shape.entries).map(key).collect();
+    for key in &keys {
+        if !our.get(key, &mut |_| {}) || !their.get(key, &mut |_| {}) {
+            return Err(
+                format!("{}: an entry was not kept by {} or {}", shape.label, ours.name, peer.name).into()
+            );
+        }
+    }
+    let at = |call| &keys[rotate(call, shape.entries)];
+    let look = |bytes: &[u8]| {
+        std::hint::black_box(bytes.len());
+    };
+    let hit = bench
+        .plan
+        .compare(|call| our.get(at(call), &mut { look }), |call| their.get(at(call), &mut { look }));
+
+    let others = other_keys(shape.put_keys());
+    let other = |call: u64| &others[(call % others.len() as u64) as usize];
+    let miss = bench
+        .plan
+        .compare(|call| our.get(other(call), &mut { look }), |call| their.get(other(call), &mut { look }));
+    let put = bench.plan.with_warm_up(Duration::from_millis(50)).compare(
+        |call| our.put(other(call), values.of(call)),
+        |call| their.put(other(call), values.of(call)),
+    );
+    drop((our, their));
+    remove(&our_root)?;
+    remove(&peer_root)?;
+
+    let both = (ours, peer);
+    Ok([("hit", hit), ("miss", miss), ("put", put)]
+        .map(|(job, found)| Duel::measured(&format!("{job}/{}", shape.label), bench.quiet.name, both, found))
+        .into())
+}
+
+/// A put that survives a loss of power.
+fn durable_put(
+    bench: &Bench,
+    shape: Shape,
+    ours: &'static Kind,
+    peer: &'static Kind,
+) -> Result<Duel, Box<dyn std::error::Error>> {
+    let job = format!("durable put/{}", shape.label);
+    if let Some(why) = peer.missing.or(peer.no_durable) {
+        return Ok(Duel::missing(&job, bench.disk.name, (ours, peer), why));
+    }
+    let (our_root, peer_root) = (bench.disk.path("ours"), bench.disk.path("peer"));
+    let values = Values::new(shape.size);
+    let wanted = Wanted { durable: true, ..Wanted::default() };
+    let (our, their) = ((ours.open)(&our_root, wanted), (peer.open)(&peer_root, wanted));
+    let others = other_keys(shape.put_keys());
+    let other = |call: u64| &others[(call % others.len() as u64) as usize];
+    let rounds = if bench.quick { 7 } else { 41 };
+    let put = bench.plan.with_rounds(rounds).with_warm_up(Duration::from_millis(20)).compare(
+        |call| our.put(other(call), values.of(call)),
+        |call| their.put(other(call), values.of(call)),
+    );
+    drop((our, their));
+    remove(&our_root)?;
+    remove(&peer_root)?;
+    Ok(Duel::measured(&job, bench.disk.name, (ours, peer), put))
+}
+
+/// Removes what a side kept, which is a file, a directory, or files beside one.
+pub(crate) fn remove(path: &std::path::Path) -> std::io::Result<()> {
+    if path.is_dir() {
+        return fs::remove_dir_all(path);
+    }
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+    for entry in fs::read_dir(folder)?.flatten() {
+        if entry.file_name().to_string_lossy().starts_with(&*name.to_string_lossy()) {
+            fs::remove_file(entry.path()).or_else(|_| fs::remove_dir_all(entry.path()))?;
+        }
+    }
+    Ok(())
+}
