@@ -30,6 +30,9 @@ use crate::{
 /// A journal this long, in bytes, is loaded, and made anew if it is worth it, even by one who only reads entries.
 const LONG: u64 = 4 << 20;
 
+/// Only one this long is by a hit, which has no time for it.
+const TOO_LONG: u64 = 64 << 20;
+
 /// How much of a journal is read at once, in bytes: a whole number of records. A damaged one ends the reading at its
 /// first bad record, however long it claims to be.
 const CHUNK: u64 = 1 << 20;
@@ -126,13 +129,14 @@ impl Ledger {
         patience: Duration,
     ) -> Result<(), Reason> {
         let (mut locked, len) = self.lock_only(patience)?;
-        if locked.state.accounts.is_some() || len >= LONG || locked.check_header().is_err() {
+        let long = if patience.is_zero() { TOO_LONG } else { LONG };
+        if locked.state.accounts.is_some() || len >= long || locked.check_header().is_err() {
             locked.catch_up(len)?;
         }
         for name in names {
             locked.record(*name, Event::Used);
         }
-        locked.finish()
+        if len >= long || !patience.is_zero() { locked.finish() } else { locked.finish_as_it_is() }
     }
 
     /// Locks the file that is the journal now, and says how long it is.
@@ -262,6 +266,12 @@ impl LockedLedger<'_> {
             // It is only long. If it cannot be made anew now, the next one tries.
             let _ = self.rebuild();
         }
+        self.finish_as_it_is()
+    }
+
+    /// As [`finish`](Self::finish), and leaves the journal as long as it is.
+    fn finish_as_it_is(mut self) -> Result<(), Reason> {
+        self.write()?;
         if self.is_current() {
             return Ok(());
         }
