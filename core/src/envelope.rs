@@ -28,6 +28,7 @@ use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 use crate::{
     artifact::{Artifact, Provenance},
     bytes::{u16_at, u32_at, u64_at},
+    head::MAX_HEAD_LEN,
     reason::Reason,
     seal::{Seal, TAG_LEN},
 };
@@ -67,7 +68,7 @@ pub struct Layout {
 /// Encodes `artifact` under the full `key`, without a seal.
 ///
 /// # Errors
-/// [`Reason::TooLong`] if the key or the metadata does not fit in 32 bits of length.
+/// [`Reason::TooLong`] if key and metadata are longer than [`MAX_HEAD_LEN`], with the header.
 pub fn encode<'a>(key: &[u8], artifact: &'a Artifact) -> Result<Encoded<'a>, Reason> {
     encode_with(key, artifact, None)
 }
@@ -87,6 +88,9 @@ pub fn encode_with<'a>(
     let metadata_len = u32::try_from(metadata.len()).map_err(|_| Reason::TooLong)?;
     let key_start = key_offset(seal.is_some());
     let head_len = payload_offset(key_start, key.len(), metadata.len()).ok_or(Reason::TooLong)?;
+    if head_len > MAX_HEAD_LEN {
+        return Err(Reason::TooLong);
+    }
     let flags = if seal.is_some() { SEALED } else { 0 };
 
     let mut head = Vec::with_capacity(head_len);
@@ -260,6 +264,12 @@ impl Layout {
     #[must_use]
     pub const fn is_sealed(&self) -> bool {
         self.is_sealed
+    }
+
+    /// How long the head is in bytes: all that is before the payload, without the zeros that align it.
+    #[must_use]
+    pub const fn head_len(&self) -> usize {
+        self.metadata.end
     }
 
     /// Where the full key is.

@@ -3,12 +3,14 @@
 //! Every process that stores into a directory replays the journal into a policy of its own ([`Accounts`]) and appends
 //! what it does. So all of them agree on the sizes and on the order of use, a store costs one appended record however
 //! many entries there are, and nothing has to be scanned. The journal is derived data: if it is lost or damaged it is
-//! made again from the entries themselves, and the only thing lost is the exact order of use.
+//! made again from the entries themselves; what is lost is the exact order and the times of use, and the sketches that cannot
+//! be read.
 //!
 //! ```text
 //! header   0  magic     89 57 53 4A 0D 0A 1A 0A  ("\x89WSJ\r\n\x1A\n")
 //!          8  version   u16  2
-//!         10  reserved  zeros to 64
+//!         10  reserved  zeros to 60
+//!         60  checksum  u32  low half of XXH3-64 of bytes 0..60
 //! record   0  checksum  u32  low half of XXH3-64 of bytes 4..64
 //!          4  kind      u8   1 stored, 2 used, 3 removed
 //!          5  reserved  zeros to 8
@@ -48,6 +50,9 @@ const VERSION: u16 = 2;
 /// The kind of what is no record, but a sketch.
 const SKETCH: u8 = 4;
 
+/// Where the header's checksum is. It means the same in every version, as do magic and version.
+const HEADER_SUM: usize = 60;
+
 /// Fewer records than this are never worth compacting.
 const COMPACT_FLOOR: u64 = 1024;
 
@@ -83,6 +88,8 @@ pub fn header() -> [u8; HEADER_LEN] {
     let mut bytes = [0; HEADER_LEN];
     bytes[..8].copy_from_slice(&MAGIC);
     bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
+    let sum = low_half(&bytes[..HEADER_SUM]);
+    bytes[HEADER_SUM..].copy_from_slice(&sum.to_le_bytes());
     bytes
 }
 
@@ -95,8 +102,12 @@ pub fn check_header(bytes: &[u8]) -> Result<(), Reason> {
     if !header.starts_with(&MAGIC) {
         return Err(Reason::Foreign);
     }
+    // A version that was damaged must not pass for a newer one, which would be left alone for ever.
+    if u32_at(&header, HEADER_SUM) != Some(low_half(&header[..HEADER_SUM])) {
+        return Err(Reason::ChecksumMismatch);
+    }
     match u16_at(&header, 8) {
-        Some(VERSION) if header[10..].iter().all(|byte| *byte == 0) => Ok(()),
+        Some(VERSION) if header[10..HEADER_SUM].iter().all(|byte| *byte == 0) => Ok(()),
         Some(version) if version > VERSION => Err(Reason::NewerVersion),
         _ => Err(Reason::Malformed),
     }
@@ -184,9 +195,21 @@ pub fn sketches(journal: &[u8]) -> impl Iterator<Item = (Key, Sketch)> {
     })
 }
 
-/// The low half of XXH3-64 of everything behind the checksum.
+/// When the journal last says that an entry was stored or used, in milliseconds since 1970 UTC.
+#[must_use]
+pub fn last_use(journal: &[u8], name: &Key) -> Option<u64> {
+    let (records, _) = journal.as_chunks::<RECORD_LEN>();
+    let of_name = |record: &&[u8; RECORD_LEN]| record[24..56] == *name.as_bytes();
+    records.iter().rev().filter(of_name).find_map(|record| Some(Record::decode(record).ok()?.unix_ms))
+}
+
+/// The checksum of a record: of everything behind it.
 fn checksum(bytes: &[u8; RECORD_LEN]) -> u32 {
-    (xxh3_64(&bytes[4..]) & 0xffff_ffff) as u32
+    low_half(&bytes[4..])
+}
+
+fn low_half(bytes: &[u8]) -> u32 {
+    (xxh3_64(bytes) & 0xffff_ffff) as u32
 }
 
 /// A directory's entries, sizes and order of use, as a replayed journal tells them.
@@ -365,10 +388,17 @@ mod tests {
     fn a_header_is_checked_and_a_newer_one_is_left_alone() {
         assert_eq!(check_header(&header()), Ok(()));
         assert_eq!(check_header(&header()[..63]), Err(Reason::Truncated));
+        assert_eq!(check_header(&[0; 64]), Err(Reason::Foreign));
+        for bit in 64..8 * HEADER_LEN {
+            let mut damaged = header();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(check_header(&damaged), Err(Reason::ChecksumMismatch), "bit {bit}");
+        }
         let mut newer = header();
         newer[8] = 3;
+        let sum = low_half(&newer[..HEADER_SUM]);
+        newer[HEADER_SUM..].copy_from_slice(&sum.to_le_bytes());
         assert_eq!(check_header(&newer), Err(Reason::NewerVersion));
-        assert_eq!(check_header(&[0; 64]), Err(Reason::Foreign));
     }
 
     #[test]

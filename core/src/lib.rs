@@ -6,7 +6,7 @@
 //! | [`recipe`], [`sketch`] | what a key was made of, kept beside the artifact so that a miss can be explained |
 //! | [`miss`] | the last miss, as it is kept with a store |
 //! | [`artifact`], [`metadata`] | what is cached: a payload, and what is known about it |
-//! | [`envelope`] | the bytes of a stored artifact |
+//! | [`envelope`], [`head`] | the bytes of a stored artifact, and what the first of them say |
 //! | [`seal`] | a secret that proves who wrote them |
 //! | [`lru`] | which entry goes when the cap is reached |
 //! | [`journal`] | the bytes of the shared accounting of a cache directory |
@@ -37,6 +37,7 @@ extern crate alloc;
 pub mod artifact;
 pub mod envelope;
 pub mod flight;
+pub mod head;
 pub mod journal;
 pub mod key;
 pub mod lru;

@@ -234,10 +234,21 @@ impl<K: Hash + Eq, V, S: BuildHasher> Lru<K, V, S> {
     }
 
     /// Removes every entry and gives the memory back.
-    pub fn clear(&mut self) {
-        self.table = HashTable::new();
-        self.nodes = Vec::new();
-        (self.newest, self.oldest, self.free, self.total_bytes) = (NIL, NIL, NIL, 0);
+    pub fn clear(&mut self)
+    where
+        S: Clone,
+    {
+        drop(self.take());
+    }
+
+    /// Takes every entry out, to be dropped when nobody waits for it.
+    #[must_use]
+    pub fn take(&mut self) -> Self
+    where
+        S: Clone,
+    {
+        let empty = Self::new(self.limits, self.hasher.clone());
+        core::mem::replace(self, empty)
     }
 
     /// Every entry with its size, the one longest unused first.

@@ -9,6 +9,10 @@ use crate::{
     recipe::{Recipe, RecipeField},
 };
 
+/// A recipe has at most so many fields, and an artifact so many attributes: more are refused as they are read, so that a
+/// forged head takes little more memory than it is long.
+pub const MAX_ITEMS: u64 = 1 << 16;
+
 /// The recipe of an artifact's key and the attributes that a target keeps with it (lowered names, dependencies).
 ///
 /// ```
@@ -120,6 +124,9 @@ fn take_recipe(rest: &mut &[u8]) -> Result<Recipe, Reason> {
 
 fn take_list<T: DeserializeOwned>(rest: &mut &[u8]) -> Result<Vec<T>, Reason> {
     let count: u64 = take(rest)?;
+    if count > MAX_ITEMS {
+        return Err(Reason::Malformed);
+    }
     let mut items = Vec::new();
     for _ in 0..count {
         items.push(take(rest)?);

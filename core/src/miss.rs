@@ -4,10 +4,15 @@ use alloc::vec::Vec;
 
 use crate::{
     artifact::{Artifact, Provenance},
+    envelope,
     metadata::Metadata,
     reason::Reason,
     recipe::Recipe,
+    seal::Seal,
 };
+
+/// A miss whose envelope would be longer, in bytes, is kept without its recipe.
+pub const MAX_LEN: usize = 16 << 10;
 
 /// The attributes that a miss is kept in.
 const KEY: &str = "miss.key";
@@ -16,8 +21,7 @@ const REFUSAL: &str = "miss.refusal";
 
 /// A look-up that missed, and whose artifact was then built.
 ///
-/// It is kept as an [`Artifact`] without payload, in an envelope like any other: so it is checked, and sealed where
-/// entries are.
+/// It is kept in an envelope like any artifact, without payload: so it is checked, and sealed where entries are.
 ///
 /// ```
 /// use warmstart_core::{key::KeyFields, miss::Miss, reason::Reason};
@@ -30,7 +34,8 @@ const REFUSAL: &str = "miss.refusal";
 ///     recipe: Some(fields.recipe()),
 ///     unix_ms: 1_700_000_000_000,
 /// };
-/// assert_eq!(Miss::from_artifact(&miss.to_artifact()), Ok(miss));
+/// let encoded = miss.encode(None).unwrap();
+/// assert_eq!(Miss::decode(encoded, None), Ok(miss));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Miss {
@@ -50,9 +55,28 @@ impl Miss {
     /// The key that envelopes of misses have.
     pub const KEY: &'static [u8] = b"warmstart last miss";
 
-    /// The miss as it is kept.
+    /// The envelope of the miss, of at most [`MAX_LEN`] bytes: without the recipe if that is too long, and nothing if the
+    /// key is.
     #[must_use]
-    pub fn to_artifact(&self) -> Artifact {
+    pub fn encode(&self, seal: Option<&Seal>) -> Option<Vec<u8>> {
+        let encode = |miss: &Self| {
+            let artifact = miss.to_artifact();
+            let encoded = envelope::encode_with(Self::KEY, &artifact, seal).ok()?;
+            (encoded.len() <= MAX_LEN as u64).then(|| encoded.to_vec())
+        };
+        encode(self).or_else(|| encode(&Self { recipe: None, ..self.clone() }))
+    }
+
+    /// Reads what [`encode`](Self::encode) wrote.
+    ///
+    /// # Errors
+    /// Why the envelope is none of a miss, as [`envelope::decode_with`] has it; [`Reason::NewerVersion`] also if the miss
+    /// has a reason that is not known here.
+    pub fn decode(stored: Vec<u8>, seal: Option<&Seal>) -> Result<Self, Reason> {
+        Self::from_artifact(&envelope::decode_with(stored, Self::KEY, seal)?)
+    }
+
+    fn to_artifact(&self) -> Artifact {
         let mut metadata =
             Metadata::new().with_attribute(KEY, &*self.key).with_attribute(REASON, self.reason.as_str());
         if let Some(refusal) = self.refusal {
@@ -66,11 +90,7 @@ impl Miss {
             .with_provenance(Provenance { created_unix_ms: self.unix_ms, build_nanos: 0 })
     }
 
-    /// Reads what [`to_artifact`](Self::to_artifact) made.
-    ///
-    /// # Errors
-    /// [`Reason::Malformed`] if it was made by something else, [`Reason::NewerVersion`] if its reason is not known here.
-    pub fn from_artifact(artifact: &Artifact) -> Result<Self, Reason> {
+    fn from_artifact(artifact: &Artifact) -> Result<Self, Reason> {
         let metadata = artifact.metadata()?;
         let reason = |name: &[u8]| {
             let name = core::str::from_utf8(name).map_err(|_| Reason::Malformed)?;
@@ -97,6 +117,22 @@ mod tests {
         assert_eq!(Miss::from_artifact(&miss.to_artifact()), Ok(miss.clone()));
         miss.refusal = Some(Reason::NoSpace);
         assert_eq!(Miss::from_artifact(&miss.to_artifact()), Ok(miss));
+    }
+
+    #[test]
+    fn one_that_is_long_is_kept_without_its_recipe() {
+        let recipe = crate::key::KeyFields::new("d", 1).text("t".repeat(MAX_LEN), "").recipe();
+        let mut miss = Miss {
+            key: b"k".to_vec(),
+            reason: Reason::Absent,
+            refusal: None,
+            recipe: Some(recipe),
+            unix_ms: 1,
+        };
+        let kept = Miss::decode(miss.encode(None).unwrap(), None).unwrap();
+        assert_eq!(kept, Miss { recipe: None, ..miss.clone() });
+        miss.key = alloc::vec![0; MAX_LEN];
+        assert_eq!(miss.encode(None), None);
     }
 
     #[test]

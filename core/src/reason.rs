@@ -39,7 +39,7 @@ macro_rules! reasons {
     };
 }
 
-// New ones are added at the end, and none is moved: the index of a reason is written to disk.
+// New ones are added at the end. Names are written to disk: none is changed, or given to another reason.
 reasons! {
     /// Nothing is stored under this key.
     Absent = "absent", "nothing is stored under this key";

@@ -1,6 +1,10 @@
 //! Recipes: what a key was made of, kept beside the artifact so that a miss can be explained.
 
-use alloc::{string::String, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    string::String,
+    vec::Vec,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -114,16 +118,22 @@ impl Recipe {
 
     /// The fields that differ: those of this recipe, each with its partner, and then those that only `newer` has.
     fn differing<'a>(&'a self, newer: &'a Self) -> Vec<(Option<&'a RecipeField>, Option<&'a RecipeField>)> {
-        let mut unpaired: Vec<&RecipeField> = newer.fields.iter().collect();
+        // By label, so that thousands of fields take no quadratic time: what a stored head says is not proved.
+        let mut unpaired: BTreeMap<&str, VecDeque<usize>> = BTreeMap::new();
+        for (place, new) in newer.fields.iter().enumerate() {
+            unpaired.entry(&new.label).or_default().push_back(place);
+        }
         let mut differing = Vec::new();
         for old in &self.fields {
-            let partner = unpaired.iter().position(|new| new.label == old.label);
-            let new = partner.map(|place| unpaired.remove(place));
+            let partner = unpaired.get_mut(&*old.label).and_then(VecDeque::pop_front);
+            let new = partner.and_then(|place| newer.fields.get(place));
             if new.is_none_or(|new| new.digest != old.digest) {
                 differing.push((Some(old), new));
             }
         }
-        differing.extend(unpaired.into_iter().map(|new| (None, Some(new))));
+        let mut left: Vec<usize> = unpaired.into_values().flatten().collect();
+        left.sort_unstable();
+        differing.extend(left.into_iter().map(|place| (None, newer.fields.get(place))));
         differing
     }
 }

@@ -154,7 +154,7 @@ impl<T> Nearest<T> {
     /// To be told of many, keeps at most so many.
     #[must_use]
     pub fn new(wanted: Sketch, most: usize) -> Self {
-        Self { wanted, most, offered: 0, found: BinaryHeap::with_capacity(most + 1) }
+        Self { wanted, most, offered: 0, found: BinaryHeap::new() }
     }
 
     /// One more; of another domain it is none. Of those that are equally far, the ones that are offered later are kept.

@@ -109,26 +109,42 @@ impl Tally {
         self.number % 2 * SLOT_LEN as u64
     }
 
-    /// The newer of the tallies in two slots. One that is damaged, because its writer died or otherwise, is counted among
-    /// the [resets](Self::resets): what was added last is lost.
+    /// The newer of the tallies in two slots. One that is damaged, as by the death of its writer, is passed over, and the
+    /// last report is lost with it.
     ///
     /// # Errors
     /// As [`decode`](Self::decode), if there is none.
     pub fn decode_slots(bytes: &[u8]) -> Result<Self, Reason> {
-        let (mut newest, mut refused): (Option<Self>, _) = (None, None);
+        let (mut newest, mut refused): (Option<Self>, _) = (None, Reason::Truncated);
         for slot in bytes.chunks(SLOT_LEN).take(2).filter(|slot| slot.iter().any(|byte| *byte != 0)) {
             match Self::decode(slot) {
                 Err(Reason::NewerVersion) => return Err(Reason::NewerVersion),
-                Err(reason) => refused = Some(reason),
-                Ok(tally) if newest.as_ref().is_none_or(|other| other.number < tally.number) => {
+                Err(reason) => refused = reason,
+                Ok(tally) if newest.as_ref().is_none_or(|other| tally.is_newer_than(other)) => {
                     newest = Some(tally);
                 }
                 Ok(_) => {}
             }
         }
-        let mut tally = newest.ok_or(refused.unwrap_or(Reason::Truncated))?;
-        tally.resets = tally.resets.saturating_add(u64::from(refused.is_some()));
-        Ok(tally)
+        newest.ok_or(refused)
+    }
+
+    /// What counting goes on from: what is stored, or nothing yet, or anew, and counting that, if what is stored is damaged.
+    ///
+    /// # Errors
+    /// Why what is stored can neither be added to nor replaced, such as [`Reason::NewerVersion`].
+    pub fn resume(stored: Result<Self, Reason>, now_unix_ms: u64) -> Result<Self, Reason> {
+        match stored {
+            Err(Reason::Absent) => Ok(Self::new(now_unix_ms)),
+            // Whoever could write there is not believed either.
+            Err(reason) if reason.is_damage() || reason == Reason::Untrusted => Ok(Self::reset(now_unix_ms)),
+            stored => stored,
+        }
+    }
+
+    /// Numbers come round.
+    const fn is_newer_than(&self, other: &Self) -> bool {
+        self.number.wrapping_sub(other.number).cast_signed() > 0
     }
 
     /// The bytes of the tally. What is 0 takes none.
@@ -283,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_slots_the_newer_counts_and_a_damaged_one_is_passed_over_and_counted() {
+    fn of_two_slots_the_newer_counts_and_a_damaged_one_is_passed_over() {
         let first = {
             let mut first = Tally::new(1);
             first.add(&counted());
@@ -299,12 +315,29 @@ mod tests {
 
         let mut torn = slots([&first, &second, &third]);
         torn[third.slot() as usize + 30] ^= 1;
-        let left = Tally::decode_slots(&torn).unwrap();
-        assert_eq!((left.statistics(), left.resets()), (second.statistics(), 1));
+        assert_eq!(Tally::decode_slots(&torn), Ok(second.clone()));
         torn[second.slot() as usize + 30] ^= 1;
         assert_eq!(Tally::decode_slots(&torn), Err(Reason::ChecksumMismatch));
         assert!(Tally::decode_slots(b"").unwrap_err().is_damage());
         assert!(Tally::decode_slots(&[0; 9000]).unwrap_err().is_damage());
+    }
+
+    #[test]
+    fn a_number_that_has_come_round_is_newer() {
+        let mut last = Tally::new(1);
+        last.number = u64::MAX;
+        let mut next = last.clone();
+        next.add(&counted());
+        assert_eq!(Tally::decode_slots(&slots([&last, &next])), Ok(next));
+    }
+
+    #[test]
+    fn counting_goes_on_from_what_is_stored_or_anew() {
+        assert_eq!(Tally::resume(Ok(tally()), 5), Ok(tally()));
+        assert_eq!(Tally::resume(Err(Reason::Absent), 5), Ok(Tally::new(5)));
+        assert_eq!(Tally::resume(Err(Reason::ChecksumMismatch), 5), Ok(Tally::reset(5)));
+        assert_eq!(Tally::resume(Err(Reason::NewerVersion), 5), Err(Reason::NewerVersion));
+        assert_eq!(Tally::resume(Err(Reason::Unavailable), 5), Err(Reason::Unavailable));
     }
 
     #[test]

@@ -41,11 +41,14 @@ pub use error::OpenError;
 pub use store::{Lookup, Store};
 pub use warmstart_core::{
     artifact::{Artifact, Provenance},
+    head::Head,
     key::{Key, KeyFields},
     lru::Limits,
     metadata::Metadata,
+    miss::Miss,
     reason::Reason,
-    recipe::{FieldChange, Recipe},
+    recipe::{FieldChange, Recipe, RecipeField},
     seal::Seal,
     statistics::{ReasonCounts, Statistics},
+    tally::Tally,
 };

@@ -16,11 +16,11 @@ use warmstart::{
 };
 use warmstart_tests::cpu::{call, target, write};
 
-/// The other process of the tests below: compiles what the environment says, and says what it found.
+/// The other process of the tests below: compiles what the environment says, and says what it found. Anywhere else it does
+/// nothing.
 #[test]
-#[ignore = "a child of another test"]
 fn child() {
-    let directory = PathBuf::from(std::env::var_os("WARMSTART_STORE").unwrap());
+    let Some(directory) = std::env::var_os("WARMSTART_STORE").map(PathBuf::from) else { return };
     let include = std::env::var_os("WARMSTART_INCLUDE").unwrap();
     let cache = Cache::new(FileStore::open(directory, FileOptions::default()).unwrap());
     let kernel = Kernel::new("f", "#include <math.h>\n#include <value.h>\nint f(void) { return VALUE; }")
@@ -41,7 +41,7 @@ fn child() {
 
 fn child_with(variables: &[(&str, &Path)], current: &Path) -> String {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "child", "--ignored", "--nocapture"]).current_dir(current);
+    command.args(["--exact", "child", "--nocapture"]).current_dir(current);
     command.envs(variables.iter().copied());
     let output = String::from_utf8(command.output().unwrap().stdout).unwrap();
     let start = output.find("value ").or_else(|| output.find("error ")).expect(&output);

@@ -241,21 +241,6 @@ fn an_entry_of_many_mebibytes_is_served_and_a_damaged_one_is_not() {
 }
 
 #[test]
-fn a_directory_of_a_newer_version_is_left_alone() {
-    let directory = tempfile::tempdir().unwrap();
-    let root = directory.path().join("cache");
-    open(&root).put(b"k", &artifact(1, 100)).unwrap();
-    let mut journal = fs::read(root.join("journal")).unwrap();
-    journal[8] = 3;
-    fs::write(root.join("journal"), &journal).unwrap();
-    let cache = Cache::new(open(&root));
-    assert_eq!(cache.get("k").miss(), Some(Reason::NewerVersion));
-    assert_eq!(builds_anyway(&cache, "k"), Some(Reason::NewerVersion));
-    drop(cache);
-    assert_eq!(fs::read(root.join("journal")).unwrap(), journal);
-}
-
-#[test]
 fn accounts_that_are_lost_or_damaged_are_made_again_from_the_entries() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().join("cache");
@@ -445,22 +430,6 @@ fn a_stray_temp_file_evicts_nothing_and_a_pipe_stops_nothing() {
     }
     assert_eq!(store.put(b"more", &artifact(9, 1000)).unwrap().evicted, 1);
     assert!(open(directory.path()).get(b"more").hit().is_some());
-}
-
-/// A reader that was opened before the upgrade.
-#[test]
-fn nothing_is_added_to_what_a_newer_version_keeps() {
-    let directory = tempfile::tempdir().unwrap();
-    open(directory.path()).put(b"k", &artifact(1, 100)).unwrap();
-    let reader = open(directory.path());
-    let path = directory.path().join("journal");
-    let mut journal = fs::read(&path).unwrap();
-    journal[8] = 3;
-    fs::write(&path, &journal).unwrap();
-    assert!(reader.get(b"k").hit().is_some());
-    assert_eq!(reader.put(b"l", &artifact(1, 100)), Err(Reason::NewerVersion));
-    let _ = reader.close();
-    assert_eq!(fs::read(&path).unwrap(), journal);
 }
 
 #[test]

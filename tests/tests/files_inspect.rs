@@ -48,7 +48,7 @@ fn entries(store: &impl Store) -> Vec<Entry> {
 
 fn nearest(store: &impl Store, recipe: &Recipe) -> Option<Recipe> {
     let entry = store.nearest(recipe).unwrap()?;
-    entry.content.unwrap().metadata.recipe().cloned()
+    entry.head.unwrap().metadata.recipe().cloned()
 }
 
 /// Makes the journal so long that it is made anew.
@@ -93,7 +93,7 @@ fn entries_come_in_the_order_of_their_eviction_with_the_time_of_their_use() {
     let told: Vec<_> = entries(&store)
         .into_iter()
         .map(|entry| {
-            let content = entry.content.unwrap();
+            let content = entry.head.unwrap();
             assert_eq!(entry.name, Key::digest(&content.key));
             assert_eq!((entry.size, content.payload_len), (256 + 100, 100));
             (content.metadata.recipe().unwrap().fields()[0].value().unwrap().to_owned(), entry.used_unix_ms)
@@ -124,7 +124,7 @@ fn a_head_that_is_not_whole_is_told_with_its_reason_and_left_where_it_is() {
     let before = image(&folder);
 
     let reasons: BTreeMap<_, _> =
-        entries(&store).into_iter().map(|entry| (entry.name.to_string(), entry.content.err())).collect();
+        entries(&store).into_iter().map(|entry| (entry.name.to_string(), entry.head.err())).collect();
     assert_eq!(reasons[&names[0]], None);
     assert_eq!(reasons[&names[1]], Some(Reason::Truncated));
     assert_eq!(reasons[&Key::digest(b"c").to_string()], Some(Reason::KeyMismatch));

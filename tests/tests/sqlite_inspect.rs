@@ -54,7 +54,7 @@ fn entries(store: &SqliteStore) -> Vec<Entry> {
 
 fn nearest(store: &SqliteStore, recipe: &Recipe) -> Option<Recipe> {
     let entry = store.nearest(recipe).unwrap()?;
-    entry.content.unwrap().metadata.recipe().cloned()
+    entry.head.unwrap().metadata.recipe().cloned()
 }
 
 fn number(path: &Path, sql: &str) -> i64 {
@@ -81,7 +81,7 @@ fn a_head_is_read_without_its_payload_however_long_it_is() {
         drop(file);
         let store = open(&path);
         let [entry] = &entries(&store)[..] else { panic!("there is one entry") };
-        let content = entry.content.as_ref().unwrap();
+        let content = entry.head.as_ref().unwrap();
         assert_eq!((&content.metadata, content.payload_len), (&metadata, 4 << 20));
         assert!(content.key == key);
         assert!(store.get(&key).miss().unwrap().is_damage(), "the payload was not damaged");
@@ -105,7 +105,7 @@ fn a_head_that_is_not_whole_is_told_with_its_reason_and_left_where_it_is() {
     for (id, (damage, _)) in (2..).zip(damages) {
         Connection::open(&path).unwrap().execute(&format!("{damage} WHERE id = {id}"), []).unwrap();
     }
-    let reasons = || entries(&store).into_iter().map(|entry| entry.content.err()).collect::<Vec<_>>();
+    let reasons = || entries(&store).into_iter().map(|entry| entry.head.err()).collect::<Vec<_>>();
     let expected: Vec<_> = [None].into_iter().chain(damages.map(|(_, reason)| Some(reason))).collect();
     assert_eq!(reasons(), expected);
     assert_eq!(reasons(), expected, "to look is not to remove");
@@ -288,4 +288,34 @@ fn flushing_writes_the_uses_down_and_the_store_stays_open() {
     store.flush().unwrap();
     assert_eq!(number(&path, "SELECT id FROM entry ORDER BY accessed_at LIMIT 1"), 2);
     assert!(store.get(fields(1, "").key().as_bytes()).hit().is_some());
+}
+
+#[test]
+fn verifying_tells_of_an_entry_without_an_envelope_and_of_what_goes_with_a_damaged_page() {
+    let (_directory, path) = place();
+    let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
+    for n in 0..200u64 {
+        store.put(&n.to_le_bytes(), &Artifact::new(vec![7; 3000])).unwrap();
+    }
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute("DELETE FROM content WHERE id = 7", []).unwrap();
+    drop(other);
+    let mut damaged = Vec::new();
+    let found = store.verify_each(&mut |proof| damaged.extend(proof.result.err().map(|_| *proof))).unwrap();
+    assert_eq!((found.whole, found.damaged), (199, 1));
+    assert_eq!((damaged[0].result, damaged[0].is_removed), (Err(Reason::Truncated), true));
+    assert_eq!(store.len(), Ok(199));
+    drop(store);
+
+    // A page in the middle: whatever was on it, and what is behind it, is lost with the database.
+    let mut bytes = std::fs::read(&path).unwrap();
+    let middle = bytes.len() / 2 / 4096 * 4096;
+    bytes[middle..middle + 4096].fill(0xa5);
+    std::fs::write(&path, bytes).unwrap();
+    for read_only in [true, false] {
+        let options = SqliteOptions::default().with_read_only(read_only);
+        let store = SqliteStore::open(&path, options).unwrap();
+        let found = store.verify().unwrap();
+        assert!(found.damaged > 0, "read-only {read_only}: {found:?}");
+    }
 }

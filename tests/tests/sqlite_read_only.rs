@@ -70,7 +70,7 @@ fn look_at_everything(store: &SqliteStore, entries: u64) {
     let mut seen = 0;
     store
         .entries(&mut |entry| {
-            assert!(entry.content.is_ok());
+            assert!(entry.head.is_ok());
             seen += 1;
             ControlFlow::Continue(())
         })

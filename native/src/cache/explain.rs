@@ -55,7 +55,7 @@ impl Explanation {
     /// How `recipe` differs from that of an entry. Nothing if the entry has none.
     #[must_use]
     pub fn new(nearest: Entry, recipe: &Recipe) -> Option<Self> {
-        let changes = nearest.content.as_ref().ok()?.metadata.recipe()?.changes_to(recipe);
+        let changes = nearest.recipe()?.changes_to(recipe);
         Some(Self { nearest, changes })
     }
 }

@@ -11,8 +11,6 @@ pub use explain::Explanation;
 pub use fetched::{Fetched, How};
 pub use request::Request;
 
-pub(crate) use crate::os::process_lock::sweep as sweep_locks;
-
 use std::{
     io,
     path::Path,
@@ -47,8 +45,9 @@ pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(60);
 /// A builder may ask any cache for what it needs. A circle of builds that wait for each other is found, and one of them
 /// builds for itself; only a circle through several processes *and* several directories is left to
 /// [patience](Self::with_patience).
+///
 /// What it counted is kept with the store: reported at most ten times a second, after something was built or stored, and
-/// when the cache is [flushed](Self::flush), [closed](Self::close) or dropped. A hit writes nothing. A process that is
+/// when the cache is [flushed](Self::flush), [closed](Self::close) or dropped. A hit reports nothing. A process that is
 /// killed loses what it counted since the last report.
 ///
 /// See the [crate documentation](crate) for an example of the one call, [`get_or_build`](Self::get_or_build).
@@ -131,7 +130,7 @@ impl<S: Store> Cache<S> {
         if let Some(key) = request.key_of_fields() {
             self.reports.stored(key, &artifact, stored, self.clock.unix_ms());
         }
-        self.report_if_due(stored);
+        self.report_if_due();
         stored
     }
 
@@ -307,7 +306,7 @@ impl<S: Store> Cache<S> {
         }
         // After the lock: those who wait need not wait for this.
         self.reports.built(flight_key, miss, &artifact, stored);
-        self.report_if_due(stored);
+        self.report_if_due();
         Ok(Fetched::new(artifact, How::Built { miss, stored }))
     }
 
@@ -323,9 +322,8 @@ impl<S: Store> Cache<S> {
         self.reports.hand_over(&self.store, &self.counters)
     }
 
-    /// A store that has just refused something has other troubles.
-    fn report_if_due(&self, stored: Result<Stored, Reason>) {
-        if stored.is_ok() && self.reports.is_due() {
+    fn report_if_due(&self) {
+        if self.reports.is_due() {
             let _ = self.report();
         }
     }

@@ -91,7 +91,8 @@ impl Reports {
             return Ok(());
         }
         match store.report(&report) {
-            Ok(()) => *reported = now,
+            // A store that is never changed has nothing to be told.
+            Ok(()) | Err(Reason::ReadOnly) => *reported = now,
             Err(reason) => {
                 let mut state = self.state();
                 state.last_miss = state.last_miss.take().or(report.last_miss);

@@ -227,8 +227,8 @@ pub(crate) fn lock_within(file: &File, patience: Duration) -> io::Result<()> {
             Err(std::fs::TryLockError::Error(error)) => return Err(error),
             Err(std::fs::TryLockError::WouldBlock) => {}
         }
-        let deadline = *deadline.get_or_insert_with(|| Instant::now() + patience);
-        if Instant::now() >= deadline {
+        let deadline = *deadline.get_or_insert_with(|| Instant::now().checked_add(patience));
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             break;
         }
         // What is done under such a lock takes microseconds: it is worth asking again at once, for a while.

@@ -1,8 +1,7 @@
 //! What a store tells about itself to whoever looks into it.
 
 use warmstart_core::{
-    artifact::Provenance, key::Key, metadata::Metadata, miss::Miss, reason::Reason, statistics::Statistics,
-    tally::Tally,
+    head::Head, key::Key, miss::Miss, reason::Reason, recipe::Recipe, statistics::Statistics, tally::Tally,
 };
 
 /// What is known about an entry without reading its payload.
@@ -17,8 +16,7 @@ use warmstart_core::{
 /// store.put(fields.key().as_bytes(), &artifact)?;
 ///
 /// store.entries(&mut |entry| {
-///     let content = entry.content.unwrap();
-///     assert_eq!((content.payload_len, content.metadata.recipe()), (100, Some(&fields.recipe())));
+///     assert_eq!((entry.recipe(), entry.head.as_ref().unwrap().payload_len), (Some(&fields.recipe()), 100));
 ///     ControlFlow::Continue(())
 /// })?;
 /// # Ok::<(), warmstart::Reason>(())
@@ -32,24 +30,22 @@ pub struct Entry {
     pub size: u64,
     /// When it was last stored or used, in milliseconds since 1970 UTC; 0 if unknown.
     pub used_unix_ms: u64,
-    /// What its head says, or why it says nothing. The payload is not looked at, so nothing is proved.
-    pub content: Result<Content, Reason>,
+    /// What its head says, or why it cannot be read. The payload is not looked at, so nothing is proved.
+    pub head: Result<Head, Reason>,
 }
 
-/// What the head of an entry says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Content {
-    /// The full key.
-    pub key: Vec<u8>,
-    /// What is known about the artifact.
-    pub metadata: Metadata,
-    /// The length of the payload in bytes.
-    pub payload_len: u64,
-    /// When the artifact was made and what that cost.
-    pub provenance: Provenance,
-    /// Whether the entry bears a seal.
-    pub is_sealed: bool,
+impl Entry {
+    /// An entry of this name and size, in bytes, of which the time of the last use is not known.
+    #[must_use]
+    pub const fn new(name: Key, size: u64, head: Result<Head, Reason>) -> Self {
+        Self { name, size, used_unix_ms: 0, head }
+    }
+
+    /// The recipe that its head tells, if it tells one.
+    #[must_use]
+    pub fn recipe(&self) -> Option<&Recipe> {
+        self.head.as_ref().ok()?.metadata.recipe()
+    }
 }
 
 /// What reading one entry to its end found.
@@ -60,8 +56,18 @@ pub struct Proof {
     pub name: Key,
     /// Its length in bytes, as it was read.
     pub size: u64,
-    /// Whether it is whole and under the name of its key, and why not.
+    /// `Ok` if it is whole and stored under the name of its key; else why not.
     pub result: Result<(), Reason>,
+    /// Whether it was removed, because it is damaged.
+    pub is_removed: bool,
+}
+
+impl Proof {
+    /// Of an entry that is still there.
+    #[must_use]
+    pub const fn new(name: Key, size: u64, result: Result<(), Reason>) -> Self {
+        Self { name, size, result, is_removed: false }
+    }
 }
 
 /// What [`Store::prune`](super::Store::prune) did.

@@ -11,14 +11,15 @@ use std::{
 use foldhash::fast::RandomState;
 use warmstart_core::{
     artifact::Artifact,
+    head::Head,
     key::Key,
     lru::{Limits, Lru},
     reason::Reason,
     recipe::Recipe,
-    sketch::Sketch,
+    sketch::{Nearest, Sketch},
 };
 
-use super::{Content, Entry, Kept, Lookup, Pruned, Report, Store, Stored, nearest::nearest};
+use super::{Entry, Kept, Lookup, Pruned, Report, Store, Stored, nearest::nearest};
 
 /// Keeps artifacts in memory, shared with whoever looks them up. A hit allocates nothing.
 ///
@@ -146,16 +147,15 @@ impl Store for MemoryStore {
 
     fn nearest(&self, recipe: &Recipe) -> Result<Option<Entry>, Reason> {
         self.check_open()?;
-        let held = self.held();
-        let propose = |proposals: &mut warmstart_core::sketch::Nearest<Vec<u8>>| {
-            for (key, held, _) in held.iter() {
+        let propose = |proposals: &mut Nearest<(Box<[u8]>, Artifact, u64)>| {
+            for (key, held, size) in self.held().iter() {
                 if let Some(sketch) = &held.sketch {
-                    proposals.offer_with(sketch, || key.to_vec());
+                    // By reference, and looked at without the lock.
+                    proposals.offer_with(sketch, || (key.clone(), held.artifact.clone(), size));
                 }
             }
         };
-        let look = |key: &Vec<u8>| held.peek(&**key).map(|(held, size)| describe(key, &held.artifact, size));
-        Ok(nearest(recipe, propose, look))
+        Ok(nearest(recipe, propose, |(key, artifact, size)| Some(describe(key, artifact, *size))))
     }
 
     fn prune(&self, limits: Limits) -> Result<Pruned, Reason> {
@@ -189,7 +189,9 @@ impl Store for MemoryStore {
 
     fn clear(&self) -> Result<(), Reason> {
         self.check_open()?;
-        self.held().clear();
+        let gone = self.held().take();
+        // What is dropped here may be gigabytes: not while others wait for the lock.
+        drop(gone);
         Ok(())
     }
 
@@ -209,12 +211,5 @@ impl Store for MemoryStore {
 }
 
 fn describe(key: &[u8], artifact: &Artifact, size: u64) -> Entry {
-    let content = artifact.metadata().map(|metadata| Content {
-        key: key.to_vec(),
-        metadata,
-        payload_len: artifact.payload().len() as u64,
-        provenance: artifact.provenance(),
-        is_sealed: false,
-    });
-    Entry { name: Key::digest(key), size, used_unix_ms: 0, content }
+    Entry::new(Key::digest(key), size, Head::of(key, artifact))
 }

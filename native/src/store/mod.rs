@@ -19,7 +19,7 @@ mod sqlite;
 mod tiered;
 
 pub use files::{FileOptions, FileStore};
-pub use inspect::{Content, Entry, Kept, Proof, Pruned, Report};
+pub use inspect::{Entry, Kept, Proof, Pruned, Report};
 pub use memory::MemoryStore;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteOptions, SqliteStore};
@@ -34,7 +34,8 @@ use warmstart_core::{artifact::Artifact, lru::Limits, reason::Reason, recipe::Re
 /// Nothing here fails because of a medium: a look-up that cannot be answered is a miss, and an artifact that cannot be
 /// kept is refused, each with its [`Reason`]. A key is any bytes, the empty ones included.
 ///
-/// Methods with a default are those that a store can do without: it then tells nothing about itself.
+/// A store can do without the methods that have a default. It then tells nothing about itself: it knows no entries and none
+/// that is nearest, keeps no statistics, and cannot be pruned.
 ///
 /// ```
 /// use warmstart::{Artifact, Limits, Lookup, Reason, Store, store::MemoryStore};
@@ -83,7 +84,8 @@ pub trait Store: Debug + Send + Sync {
         self.len().map(|len| len == 0)
     }
 
-    /// Reads every entry to its end, counts what is whole, and removes what is not. Counts no uses.
+    /// Reads every entry to its end, counts what is whole, and removes what is damaged. What is sealed with another secret, a
+    /// newer version's or unreadable is neither counted nor removed. Counts no uses.
     ///
     /// # Errors
     /// The reason why that is not known.
@@ -102,8 +104,8 @@ pub trait Store: Debug + Send + Sync {
         self.len().map(|whole| Verified { whole, damaged: 0 })
     }
 
-    /// Calls `visit` with each entry, the one that would be evicted first at first, until that breaks. Reads no payload,
-    /// counts no use, and removes nothing.
+    /// Calls `visit` with each entry, the next to be evicted first, until `visit` breaks. Reads no payload, counts no use,
+    /// and removes nothing.
     ///
     /// # Errors
     /// The reason why the entries are not known: [`Reason::Unavailable`] from a store that cannot tell.
@@ -113,7 +115,7 @@ pub trait Store: Debug + Send + Sync {
     }
 
     /// The entry whose recipe is of the same domain as `recipe`, is another one and differs least: what explains a miss
-    /// best. Of those that differ equally little, one that was stored late. Takes milliseconds for 50,000 entries.
+    /// best. Of equally near ones, a recently stored one. Takes milliseconds for 50,000 entries.
     ///
     /// What an entry says of itself is not proved here.
     ///
@@ -140,8 +142,8 @@ pub trait Store: Debug + Send + Sync {
         Err(Reason::Unavailable)
     }
 
-    /// Adds to what is [kept](Self::kept). A [`Cache`](crate::Cache) reports what it counted. Waits for others
-    /// [as long as a look-up may](REPORT_PATIENCE), and not for as long as a put.
+    /// Adds to what is [kept](Self::kept). A [`Cache`](crate::Cache) reports what it counted. Waits at most
+    /// [`REPORT_PATIENCE`] for others.
     ///
     /// # Errors
     /// The reason why it is not kept now: report it again later, together with what comes.
@@ -230,13 +232,24 @@ impl From<Result<Artifact, Reason>> for Lookup {
     }
 }
 
-/// What [`Store::verify`] found.
+/// What [`Store::verify`] found. What is sealed with another secret, a newer version's or unreadable is neither.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Entries whose checksum holds, under the key that they were stored under.
     pub whole: u64,
-    /// Entries of which that was not true. They are gone now, if they could be removed.
+    /// Entries that are damaged. They are gone now, if they could be removed.
     pub damaged: u64,
+}
+
+impl Verified {
+    /// Counts what reading one more entry found.
+    pub const fn count(&mut self, proof: &Proof) {
+        match proof.result {
+            Ok(()) => self.whole += 1,
+            Err(reason) if reason.is_damage() => self.damaged += 1,
+            Err(_) => {}
+        }
+    }
 }
 
 /// What storing an artifact did.

@@ -29,7 +29,7 @@ pub(super) fn nearest<T>(
         let is_all = proposals.len() < most;
         let mut best: Option<(u64, Entry)> = None;
         for entry in proposals.iter().filter_map(&mut look) {
-            let Some(other) = recipe_of(&entry).filter(|other| other.domain() == recipe.domain()) else {
+            let Some(other) = entry.recipe().filter(|other| other.domain() == recipe.domain()) else {
                 continue;
             };
             let distance = other.distance_to(recipe);
@@ -43,8 +43,4 @@ pub(super) fn nearest<T>(
         }
     }
     None
-}
-
-fn recipe_of(entry: &Entry) -> Option<&Recipe> {
-    entry.content.as_ref().ok()?.metadata.recipe()
 }

@@ -117,7 +117,7 @@ mod tests {
             assert!(!note(&recency, n));
         }
         assert_eq!(taken(&recency), [2, 3, 1]);
-        assert_eq!(taken(&recency), []);
+        assert!(taken(&recency).is_empty());
     }
 
     #[test]

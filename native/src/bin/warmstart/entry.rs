@@ -25,7 +25,7 @@ pub(crate) struct Summary {
 impl Summary {
     pub(crate) fn new(entry: &Entry) -> Self {
         let known = |n: u64| (n > 0).then_some(n);
-        let content = entry.content.as_ref().ok();
+        let content = entry.head.as_ref().ok();
         let recipe = content.and_then(|content| content.metadata.recipe());
         let attribute = || {
             let value = content?.metadata.attribute(Metadata::LABEL)?;
@@ -41,7 +41,7 @@ impl Summary {
             domain: recipe.map(|recipe| recipe.domain().to_owned()),
             label: attribute().or_else(|| label(recipe?).map(ToOwned::to_owned)),
             is_sealed: content.map(|content| content.is_sealed),
-            problem: entry.content.as_ref().err().map(|reason| reason.as_str()),
+            problem: entry.head.as_ref().err().map(|reason| reason.as_str()),
         }
     }
 

@@ -127,7 +127,7 @@ fn find(opened: &Opened, recipe: &Recipe, is_quick: bool) -> Result<Found, Failu
 }
 
 fn recipe_of(entry: &Entry) -> Option<&Recipe> {
-    entry.content.as_ref().ok()?.metadata.recipe()
+    entry.head.as_ref().ok()?.metadata.recipe()
 }
 
 fn changes(nearest: Option<&Entry>, wanted: Option<&Recipe>) -> Vec<FieldChange> {

@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &Inspect, opener: &Opener, screen: &mut Screen) -> 
     }
     let reason = proof.as_ref().err().copied();
     let summary = Summary::new(&entry);
-    let content = entry.content.as_ref().ok();
+    let content = entry.head.as_ref().ok();
     if screen.json {
         let metadata = content.map(|content| &content.metadata);
         screen.json(&Answer {
@@ -104,7 +104,7 @@ fn find(opened: &Opened, prefix: &str) -> Result<Entry, Failure> {
 
 /// Reads the entry to its end.
 fn prove(opened: &Opened, entry: &Entry) -> Result<Artifact, Reason> {
-    let content = entry.content.as_ref().map_err(|reason| *reason)?;
+    let content = entry.head.as_ref().map_err(|reason| *reason)?;
     // Whoever asks for this key is given what stands under its digest.
     if Key::digest(&content.key) != entry.name {
         return Err(Reason::KeyMismatch);
@@ -149,14 +149,14 @@ fn show(
     }
     let size = format!("{} ({} bytes)", bytes(entry.size), entry.size);
     table.row([label("size"), size.into()]);
-    if let Ok(content) = &entry.content {
+    if let Ok(content) = &entry.head {
         let payload = format!("{} ({} bytes)", bytes(content.payload_len), content.payload_len);
         table.row([label("payload"), payload.into()]);
         table.row([label("key"), shown(&content.key).into()]);
         table.row([label("made"), Cell::known(when(summary.created_unix_ms, screen.now))]);
     }
     table.row([label("used"), Cell::known(when(summary.used_unix_ms, screen.now))]);
-    if let Ok(content) = &entry.content {
+    if let Ok(content) = &entry.head {
         table.row([label("build"), Cell::known(summary.build_nanos.map(nanos))]);
         if content.is_sealed {
             table.row([label("seal"), "sealed".into()]);
@@ -171,7 +171,7 @@ fn show(
     ]);
     table.write(screen)?;
 
-    let Ok(content) = &entry.content else { return Ok(()) };
+    let Ok(content) = &entry.head else { return Ok(()) };
     if let Some(recipe) = content.metadata.recipe() {
         let title = format!("{}, schema {}", visible(recipe.domain()), recipe.schema());
         writeln!(screen, "\n{}", screen.paint.apply(Tone::Heading, title))?;

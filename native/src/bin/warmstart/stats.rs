@@ -97,7 +97,7 @@ pub(crate) fn run(arguments: &Stats, opener: &Opener, screen: &mut Screen) -> Re
     opened.entries(|entry| {
         held.entries += 1;
         held.bytes = held.bytes.saturating_add(entry.size);
-        held.unreadable += u64::from(entry.content.is_err());
+        held.unreadable += u64::from(entry.head.is_err());
     })?;
 
     if arguments.prometheus {

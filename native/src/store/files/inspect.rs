@@ -1,29 +1,26 @@
-//! What the directory tells about its entries: read without the lock, and without a change to anything.
+//! What the directory tells about its entries, read without the lock.
 
 use std::{collections::HashMap, ops::ControlFlow};
 
 use foldhash::fast::RandomState;
 use warmstart_core::{
-    envelope::{self, Layout},
+    envelope::Layout,
+    head::{Head, MAX_HEAD_LEN},
     journal::{self, Account},
     key::Key,
-    metadata::Metadata,
     reason::Reason,
     recipe::Recipe,
-    sketch::{self, Sketch},
+    sketch,
 };
 
 use super::{FileStore, reason_of_read};
 use crate::{
     os::retry_sharing,
-    store::{Content, Entry, Proof, Verified, nearest::nearest},
+    store::{Entry, nearest::nearest},
 };
 
-/// So much of an entry is read at once to learn what its head says, in bytes.
-const HEAD: u64 = 4096;
-
-/// A head that is longer, in bytes, is none of ours, and no memory is taken for it.
-const LONGEST_HEAD: usize = 16 << 20;
+/// So much of an entry is read at once, in bytes: the whole head of most.
+const FIRST: u64 = 4096;
 
 impl FileStore {
     pub(super) fn visit_entries(
@@ -63,7 +60,12 @@ impl FileStore {
         let propose = |proposals: &mut sketch::Nearest<Key>| {
             journal::sketches(&journal).for_each(|(name, sketch)| proposals.offer(&sketch, name));
         };
-        Ok(nearest(recipe, propose, |name| self.describe(*name, 0)))
+        let found = nearest(recipe, propose, |name| self.describe(*name, 0));
+        // When it was used, the journal tells as well.
+        Ok(found.map(|entry| {
+            let used_unix_ms = journal::last_use(&journal, &entry.name).unwrap_or(0);
+            Entry { used_unix_ms, ..entry }
+        }))
     }
 
     /// What the head of an entry says. Nothing if it is gone.
@@ -71,89 +73,29 @@ impl FileStore {
         let disk = &*self.options.disk;
         let path = self.layout.entry(&name);
         let read = |most: u64| retry_sharing(disk, || disk.read(&path, &|facts| facts.len.min(most)));
-        let (size, content) = match read(HEAD) {
+        let (size, head) = match read(FIRST) {
             Err(error) => match reason_of_read(&error) {
                 Reason::Absent => return None,
                 reason => (0, Err(reason)),
             },
             Ok((_, facts)) if !facts.is_readable() => (facts.len, Err(Reason::Untrusted)),
-            Ok((mut bytes, facts)) => {
-                let layout = Layout::parse(&bytes, facts.len).and_then(|layout| {
-                    let end = layout.metadata().end;
-                    if end > LONGEST_HEAD {
-                        return Err(Reason::TooLong);
+            Ok((bytes, facts)) => {
+                let head = Layout::parse(&bytes, facts.len).and_then(|layout| {
+                    if layout.head_len() <= bytes.len() || layout.head_len() > MAX_HEAD_LEN {
+                        return Head::parse(&bytes, &layout);
                     }
-                    if end > bytes.len() {
-                        // It may have been replaced since: then the new one's head is not where the old one's was.
-                        bytes = read(end as u64).map_err(|error| reason_of_read(&error))?.0;
-                    }
-                    Ok(layout)
+                    // It may have been replaced since: what is read now says itself what it is.
+                    let (bytes, facts) =
+                        read(layout.head_len() as u64).map_err(|error| reason_of_read(&error))?;
+                    Head::parse(&bytes, &Layout::parse(&bytes, facts.len)?)
                 });
-                (facts.len, layout.and_then(|layout| content_of(name, &bytes, &layout)))
+                (facts.len, head)
             }
         };
-        Some(Entry { name, size, used_unix_ms, content })
+        let head =
+            head.and_then(
+                |head| if Key::digest(&head.key) == name { Ok(head) } else { Err(Reason::KeyMismatch) },
+            );
+        Some(Entry { used_unix_ms, ..Entry::new(name, size, head) })
     }
-
-    pub(super) fn prove_entries(&self, visit: &mut dyn FnMut(&Proof)) -> Result<Verified, Reason> {
-        self.check_readable()?;
-        let disk = &*self.options.disk;
-        let mut found = Verified::default();
-        let mut sketches: HashMap<Key, Sketch, RandomState> = HashMap::default();
-        for name in self.names()? {
-            let path = self.layout.entry(&name);
-            let (size, result) = match retry_sharing(disk, || disk.read(&path, &|facts| facts.len)) {
-                Err(error) => match reason_of_read(&error) {
-                    // Gone since it was listed.
-                    Reason::Absent => continue,
-                    reason => (0, Err(reason)),
-                },
-                // Not ours to read: neither whole nor damaged.
-                Ok((_, facts)) if !facts.is_readable() => (facts.len, Err(Reason::Untrusted)),
-                Ok((bytes, facts)) => {
-                    let proved = envelope::verify_with(&bytes, self.seal()).and_then(|layout| {
-                        let key = bytes.get(layout.key()).unwrap_or_default();
-                        if Key::digest(key) != name {
-                            return Err(Reason::KeyMismatch);
-                        }
-                        let metadata = bytes.get(layout.metadata()).unwrap_or_default();
-                        sketches.extend(Sketch::of_metadata(metadata).map(|sketch| (name, sketch)));
-                        Ok(())
-                    });
-                    if proved.is_err_and(Reason::is_damage) {
-                        self.discard(name, &path, &facts);
-                    }
-                    (facts.len, proved)
-                }
-            };
-            match result {
-                Ok(()) => found.whole += 1,
-                Err(reason) => found.damaged += u64::from(reason.is_damage()),
-            }
-            visit(&Proof { name, size, result });
-        }
-        if self.access.to_writes().is_none()
-            && let Ok(mut ledger) = self.ledger.lock(self.options.patience)
-        {
-            // A journal that was lost took the sketches along. Without them a miss is not explained, nothing worse.
-            let _ = ledger.add_sketches(sketches);
-            let _ = ledger.finish();
-        }
-        Ok(found)
-    }
-}
-
-fn content_of(name: Key, bytes: &[u8], layout: &Layout) -> Result<Content, Reason> {
-    let key = bytes.get(layout.key()).ok_or(Reason::Truncated)?;
-    if Key::digest(key) != name {
-        return Err(Reason::KeyMismatch);
-    }
-    let metadata = bytes.get(layout.metadata()).ok_or(Reason::Truncated)?;
-    Ok(Content {
-        key: key.to_vec(),
-        metadata: Metadata::decode(metadata)?,
-        payload_len: layout.payload().len() as u64,
-        provenance: layout.provenance(),
-        is_sealed: layout.is_sealed(),
-    })
 }

@@ -3,8 +3,7 @@
 use std::{io, path::Path};
 
 use warmstart_core::{
-    envelope,
-    miss::Miss,
+    miss::{self, Miss},
     reason::Reason,
     tally::{SLOT_LEN, Tally},
 };
@@ -15,25 +14,18 @@ use crate::{
     store::{Kept, REPORT_PATIENCE, Report},
 };
 
-/// A miss that is longer, in bytes, is none of ours.
-const LONGEST: u64 = 1 << 20;
-
 impl FileStore {
     pub(super) fn keep_report(&self, report: &Report) -> Result<(), Reason> {
         self.check_writable()?;
         let now = self.options.clock.unix_ms();
         // The journal itself is not read: a process that only hits need not know what is in it.
         let _held = self.ledger.hold(self.options.patience.min(REPORT_PATIENCE))?;
-        let mut tally = match self.read_tally() {
-            Ok(tally) => tally,
-            Err(Reason::Absent) => Tally::new(now),
-            // Whoever could write there is not believed, and what is damaged says nothing.
-            Err(reason) if reason.is_damage() || reason == Reason::Untrusted => {
-                self.clear_away(self.layout.statistics()).map_err(|error| reason_of_write(&error))?;
-                Tally::reset(now)
-            }
-            Err(reason) => return Err(reason),
-        };
+        let stored = self.read_tally();
+        let is_known = matches!(stored, Ok(_) | Err(Reason::Absent));
+        let mut tally = Tally::resume(stored, now)?;
+        if !is_known {
+            self.clear_away(self.layout.statistics()).map_err(|error| reason_of_write(&error))?;
+        }
         tally.add(&report.counted);
         self.write_tally(&tally)?;
         if let Some(miss) = &report.last_miss {
@@ -45,15 +37,12 @@ impl FileStore {
 
     pub(super) fn read_kept(&self) -> Result<Kept, Reason> {
         self.check_readable()?;
-        let tally = match self.read_tally() {
-            Err(Reason::Absent) => Tally::default(),
-            Err(reason) if reason.is_damage() || reason == Reason::Untrusted => Tally::reset(0),
-            tally => tally?,
-        };
+        // Somebody may be writing just now: what is damaged is read again.
+        let tally = self.read_tally().or_else(|_| self.read_tally());
+        let tally = Tally::resume(tally, 0)?;
         let last_miss = self
-            .read_small(self.layout.last_miss(), LONGEST)
-            .and_then(|bytes| envelope::decode_with(bytes, Miss::KEY, self.seal()))
-            .and_then(|artifact| Miss::from_artifact(&artifact))
+            .read_small(self.layout.last_miss(), miss::MAX_LEN as u64)
+            .and_then(|bytes| Miss::decode(bytes, self.seal()))
             .ok();
         Ok(Kept { tally, last_miss })
     }
@@ -86,10 +75,9 @@ impl FileStore {
     fn write_last_miss(&self, miss: &Miss) -> Result<(), Reason> {
         let disk = &*self.options.disk;
         let path = self.layout.last_miss();
-        let artifact = miss.to_artifact();
-        let encoded = envelope::encode_with(Miss::KEY, &artifact, self.seal())?;
+        let encoded = miss.encode(self.seal()).ok_or(Reason::TooLong)?;
         let temp = self.layout.temps.new_path(disk);
-        let written = disk.create(&temp, &encoded.parts(), false).map(drop).and_then(|()| {
+        let written = disk.create(&temp, &[&encoded], false).map(drop).and_then(|()| {
             // Cleared away first for the same reason.
             self.clear_away(path)?;
             retry_sharing(disk, || disk.rename(&temp, path))

@@ -9,6 +9,7 @@ use std::{
     fs::File,
     io, process,
     sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -39,6 +40,9 @@ const CHUNK: u64 = 1 << 20;
 
 /// How often it is asked whether the name still leads to the journal, which costs more than asking whether any does.
 const NAME_CHECK: Duration = Duration::from_millis(10);
+
+/// The pause between attempts of one who does not wait for other threads as long as they take.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// How often a journal that somebody else replaces under way is opened again.
 const ATTEMPTS: usize = 16;
@@ -112,7 +116,19 @@ impl Ledger {
 
     /// Locks the accounting without reading it.
     pub(super) fn hold(&self, patience: Duration) -> Result<LockedLedger<'_>, Reason> {
-        self.lock_only(patience).map(|(locked, _)| locked)
+        let deadline = Instant::now().checked_add(patience);
+        // Another thread may be about something long, such as pruning.
+        let state = loop {
+            match self.state.try_lock() {
+                Ok(state) => break state,
+                Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) if deadline.is_some_and(|at| Instant::now() >= at) => {
+                    return Err(Reason::Busy);
+                }
+                Err(TryLockError::WouldBlock) => thread::sleep(PAUSE),
+            }
+        };
+        self.lock_file(state, patience).map(|(locked, _)| locked)
     }
 
     /// Locks the accounting and brings it up to date.
@@ -141,7 +157,15 @@ impl Ledger {
 
     /// Locks the file that is the journal now, and says how long it is.
     fn lock_only(&self, patience: Duration) -> Result<(LockedLedger<'_>, u64), Reason> {
-        let (mut state, patience) = self.lock_state(patience)?;
+        let (state, patience) = self.lock_state(patience)?;
+        self.lock_file(state, patience)
+    }
+
+    fn lock_file<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        patience: Duration,
+    ) -> Result<(LockedLedger<'a>, u64), Reason> {
         if state.process != process::id() {
             // Closing the parent's file leaves the parent's lock alone; unlocking it would not.
             (state.log, state.process) = (None, process::id());

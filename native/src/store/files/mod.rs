@@ -5,10 +5,12 @@ mod inspect;
 mod kept;
 mod layout;
 mod ledger;
+mod lookup;
 mod newer;
 mod options;
 mod publish;
 mod temps;
+mod verify;
 
 pub use options::FileOptions;
 
@@ -31,16 +33,12 @@ use warmstart_core::{
 
 use super::{Entry, Kept, Lookup, Proof, Pruned, Report, Store, Stored, Verified, recency::Recency};
 use crate::{
-    cache,
     error::OpenError,
-    os::{FileFacts, disk_of_sealed, reason_of, retry_sharing},
+    os::{disk_of_sealed, process_lock, reason_of, retry_sharing},
 };
 use access::Access;
 use layout::Layout;
 use ledger::{Ledger, reason_of_write};
-
-/// The header of a file longer than this, in bytes, is looked at before the rest is read.
-const LARGE: u64 = 16 << 20;
 
 /// Keeps each artifact in a file of its own, named by the digest of its key, in a directory that any number of
 /// processes share.
@@ -111,7 +109,7 @@ impl FileStore {
         store.find_out_access()?;
         if store.access.to_writes().is_none() {
             store.layout.temps.sweep(&*store.options.disk, store.options.clock.unix_ms());
-            cache::sweep_locks(store.layout.locks());
+            process_lock::sweep(store.layout.locks());
         }
         Ok(store)
     }
@@ -141,41 +139,6 @@ impl FileStore {
         Ok(ledger.accounts().total_bytes())
     }
 
-    fn find(&self, key: &[u8]) -> Result<Artifact, Reason> {
-        self.check_readable()?;
-        let name = Key::digest(key);
-        let path = self.layout.entry(&name);
-        let disk = &*self.options.disk;
-        let read = |wanted: &dyn Fn(&FileFacts) -> u64| {
-            retry_sharing(disk, || disk.read(&path, wanted)).map_err(|error| {
-                if disk.is_sharing_violation(&error) { Reason::Busy } else { reason_of_read(&error) }
-            })
-        };
-        let header_of_large = |facts: &FileFacts| match facts.len {
-            ..=LARGE => facts.len,
-            _ => envelope::HEADER_LEN as u64,
-        };
-        let (mut bytes, mut facts) = read(&header_of_large)?;
-        // Memory for a large file is only taken once its header says that it is an entry of this length.
-        if facts.len > LARGE {
-            match envelope::Layout::parse(&bytes, facts.len) {
-                Ok(_) | Err(Reason::NewerVersion) => (bytes, facts) = read(&|facts| facts.len)?,
-                Err(_) => {}
-            }
-        }
-        if !facts.is_readable() {
-            return Err(Reason::Untrusted);
-        }
-        let found = envelope::decode_with(bytes, key, self.seal());
-        match &found {
-            Ok(_) => self.note_use(name),
-            Err(Reason::NewerVersion) => self.remember_newer(name),
-            Err(reason) if reason.is_damage() => self.discard(name, &path, &facts),
-            Err(_) => {}
-        }
-        found
-    }
-
     fn seal(&self) -> Option<&Seal> {
         self.options.seal.as_ref()
     }
@@ -199,48 +162,6 @@ impl FileStore {
             self.recency.give_back(uses);
         }
         written
-    }
-
-    /// Removes a damaged entry, unless it was replaced since it was read.
-    fn discard(&self, name: Key, path: &Path, seen: &FileFacts) {
-        if self.access.to_writes().is_some() {
-            return;
-        }
-        let Ok(mut ledger) = self.ledger.lock(self.options.patience) else { return };
-        let disk = &*self.options.disk;
-        let is_gone = match disk.facts(path) {
-            Ok(now) if now == *seen => retry_sharing(disk, || disk.remove(path)).is_ok(),
-            Ok(_) => false,
-            Err(error) => error.kind() == io::ErrorKind::NotFound,
-        };
-        if is_gone && ledger.accounts().size_of(&name).is_some() {
-            ledger.record(name, Event::Removed);
-        }
-        let _ = ledger.finish();
-    }
-
-    /// Whether the entry at `path` is whole by header and length.
-    fn is_whole(&self, path: &Path) -> Result<(Result<(), Reason>, FileFacts), Reason> {
-        let disk = &*self.options.disk;
-        let (head, facts) = retry_sharing(disk, || disk.read(path, &|_| envelope::HEADER_LEN as u64))
-            .map_err(|error| reason_of_read(&error))?;
-        if !facts.is_readable() {
-            return Ok((Err(Reason::Untrusted), facts));
-        }
-        let layout = envelope::Layout::parse(&head, facts.len);
-        Ok((layout.and_then(|layout| layout.matching(self.seal())).map(drop), facts))
-    }
-
-    fn names(&self) -> Result<Vec<Key>, Reason> {
-        let mut names = Vec::new();
-        let listed = self.options.disk.list(self.layout.entries(), &mut |name| {
-            names.extend(name.to_str().and_then(Key::from_hex));
-        });
-        match listed {
-            Ok(()) => Ok(names),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(error) => Err(reason_of(&error)),
-        }
     }
 
     fn check_readable(&self) -> Result<(), Reason> {
@@ -308,7 +229,7 @@ impl Store for FileStore {
             let path = self.layout.entry(&name);
             match self.is_whole(&path) {
                 Ok((Ok(()), _)) => len += 1,
-                Ok((Err(reason), facts)) if reason.is_damage() => self.discard(name, &path, &facts),
+                Ok((Err(reason), facts)) if reason.is_damage() => _ = self.discard(name, &path, &facts),
                 // Somebody else's, or gone since it was listed.
                 Ok(_) | Err(_) => {}
             }
@@ -341,7 +262,9 @@ impl Store for FileStore {
     }
 
     fn flush(&self) -> Result<(), Reason> {
-        self.check_writable()?;
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(Reason::Closed);
+        }
         self.write_uses(self.options.patience)
     }
 

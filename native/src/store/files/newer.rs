@@ -1,15 +1,17 @@
 //! Entries that a newer version of warmstart wrote, as look-ups have found: a put leaves them alone.
 
-use std::sync::{PoisonError, atomic::Ordering};
+use std::{
+    collections::HashSet,
+    sync::{MutexGuard, PoisonError, atomic::Ordering},
+};
 
 use warmstart_core::{envelope, key::Key, reason::Reason};
 
 use super::FileStore;
-use crate::os::retry_sharing;
 
 impl FileStore {
     pub(super) fn remember_newer(&self, name: Key) {
-        self.newer.lock().unwrap_or_else(PoisonError::into_inner).insert(name);
+        self.newer().insert(name);
         self.found_newer.store(true, Ordering::Relaxed);
     }
 
@@ -18,17 +20,21 @@ impl FileStore {
         if !self.found_newer.load(Ordering::Relaxed) {
             return false;
         }
-        let mut newer = self.newer.lock().unwrap_or_else(PoisonError::into_inner);
-        if !newer.contains(name) {
+        if !self.newer().contains(name) {
             return false;
         }
-        // Whole by its checksum: one that only says so is damaged, and may be replaced.
-        let disk = &*self.options.disk;
-        let is_still = retry_sharing(disk, || disk.read(&self.layout.entry(name), &|facts| facts.len))
+        // Whole by its checksum: one that only says so is damaged, and may be replaced. Read without the lock: others that
+        // are found meanwhile do not wait.
+        let is_still = self
+            .read_entry(&self.layout.entry(name))
             .is_ok_and(|(bytes, _)| envelope::verify(&bytes) == Err(Reason::NewerVersion));
         if !is_still {
-            newer.remove(name);
+            self.newer().remove(name);
         }
         is_still
+    }
+
+    fn newer(&self) -> MutexGuard<'_, HashSet<Key>> {
+        self.newer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

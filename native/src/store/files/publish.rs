@@ -201,13 +201,13 @@ impl FileStore {
     /// Removes what was not used for longest, until the rest is within `limits`.
     pub(super) fn prune_to(&self, limits: Limits) -> Result<Pruned, Reason> {
         self.check_writable()?;
-        let mut pruned = Pruned::default();
+        let (mut pruned, mut passes) = (Pruned::default(), None);
         loop {
             let mut ledger = self.ledger.lock(self.options.patience)?;
             for used in self.recency.take().names() {
                 ledger.record(*used, Event::Used);
             }
-            let mut passes = Passes::over(&mut ledger);
+            let passes = passes.get_or_insert_with(|| Passes::over(&mut ledger));
             let mut is_done = false;
             // Others get the lock in between.
             for _ in 0..PRUNED_AT_ONCE {
@@ -216,7 +216,7 @@ impl FileStore {
                 if is_done {
                     break;
                 }
-                match self.evict_oldest(&mut ledger, &mut passes)? {
+                match self.evict_oldest(&mut ledger, passes)? {
                     Step::Freed(bytes) => {
                         pruned.entries += 1;
                         pruned.bytes += bytes;

@@ -74,7 +74,12 @@ impl Database {
 
     /// The envelope stored under `key`, as it is. Counts no use.
     pub(super) fn read(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
-        Ok(rows::find(&self.opened.connection, key)?.map(|(_, stored)| stored))
+        let connection = &self.opened.connection;
+        match rows::find(connection, key)? {
+            Some((_, stored)) => Ok(Some(stored)),
+            // One without an envelope, as only a damaged database has it, is cut to nothing.
+            None => Ok(rows::find_id(connection, key)?.map(|_| Vec::new())),
+        }
     }
 
     /// Every key.
@@ -209,10 +214,14 @@ impl Database {
     /// Removes what is stored under `key` if it is still damaged; another process may have replaced it meanwhile.
     pub(super) fn remove_damaged(&self, key: &[u8]) -> Result<(), Fault> {
         self.write(|transaction, _| {
-            if let Some((id, stored)) = rows::find(transaction, key)?
-                && envelope::decode_with(stored, key, self.options.seal.as_ref())
-                    .is_err_and(Reason::is_damage)
-            {
+            let damaged = match rows::find(transaction, key)? {
+                Some((id, stored)) => {
+                    let found = envelope::decode_with(stored, key, self.options.seal.as_ref());
+                    found.is_err_and(Reason::is_damage).then_some(id)
+                }
+                None => rows::find_id(transaction, key)?,
+            };
+            if let Some(id) = damaged {
                 transaction.prepare_cached(REMOVE_ID)?.execute([id])?;
             }
             Ok(())

@@ -3,14 +3,14 @@
 use rusqlite::{Connection, ErrorCode, OptionalExtension, blob::Blob};
 use warmstart_core::{
     envelope::{HEADER_LEN, Layout},
+    head::{Head, MAX_HEAD_LEN},
     key::Key,
-    metadata::Metadata,
     reason::Reason,
     seal::Seal,
 };
 
 use super::fault::Fault;
-use crate::store::{Content, Entry};
+use crate::store::Entry;
 
 /// So much of an envelope is read at once: the whole head of most.
 const FIRST: usize = 4096;
@@ -43,39 +43,29 @@ impl<'a> Heads<'a> {
             Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
         });
         let Some((key, size, used)) = row.optional()? else { return Ok(None) };
-        let name = Key::digest(&key);
-        let content = self.content(id, key)?;
+        let head = self.head(id, &key)?;
         // Damage can make them negative.
         let [size, used_unix_ms] = [size, used].map(|number| u64::try_from(number).unwrap_or(0));
-        Ok(Some(Entry { name, size, used_unix_ms, content }))
+        Ok(Some(Entry { used_unix_ms, ..Entry::new(Key::digest(&key), size, head) }))
     }
 
-    fn content(&mut self, id: i64, key: Vec<u8>) -> Result<Result<Content, Reason>, Fault> {
+    fn head(&mut self, id: i64, key: &[u8]) -> Result<Result<Head, Reason>, Fault> {
         let Some(blob) = self.open(id)? else { return Ok(Err(Reason::Truncated)) };
-        let mut head = vec![0; blob.len().min(FIRST)];
-        blob.read_at_exact(&mut head, 0)?;
-        let layout = match Layout::parse(&head, blob.len() as u64) {
+        let mut bytes = vec![0; blob.len().min(FIRST)];
+        blob.read_at_exact(&mut bytes, 0)?;
+        let layout = match Layout::parse(&bytes, blob.len() as u64) {
             Ok(layout) => layout,
             Err(reason) => return Ok(Err(reason)),
         };
-        // Within the envelope: the layout was checked against its length.
-        let end = layout.metadata().end;
-        if end > head.len() {
-            let read = head.len();
-            head.resize(end, 0);
-            blob.read_at_exact(head.get_mut(read..).unwrap_or_default(), read)?;
+        // Within the envelope: the layout was checked against its length. One that is too long is not read.
+        let len = layout.head_len();
+        if len > bytes.len() && len <= MAX_HEAD_LEN {
+            let read = bytes.len();
+            bytes.resize(len, 0);
+            blob.read_at_exact(bytes.get_mut(read..).unwrap_or_default(), read)?;
         }
-        if head.get(layout.key()) != Some(&key) {
-            return Ok(Err(Reason::KeyMismatch));
-        }
-        let metadata = Metadata::decode(head.get(layout.metadata()).unwrap_or_default());
-        Ok(metadata.map(|metadata| Content {
-            key,
-            metadata,
-            payload_len: layout.payload().len() as u64,
-            provenance: layout.provenance(),
-            is_sealed: layout.is_sealed(),
-        }))
+        let head = Head::parse(&bytes, &layout);
+        Ok(head.and_then(|head| if head.key == key { Ok(head) } else { Err(Reason::KeyMismatch) }))
     }
 
     /// The envelope of the entry, if it has one.

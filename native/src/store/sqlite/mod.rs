@@ -218,21 +218,29 @@ impl Store for SqliteStore {
 
     fn verify_each(&self, visit: &mut dyn FnMut(&Proof)) -> Result<Verified, Reason> {
         let keys = self.with_patience(Database::keys)?;
-        let mut found = Verified::default();
+        let (mut found, mut lost) = (Verified::default(), None);
         for key in keys {
-            // Gone since it was listed, or busy: neither whole nor damaged.
-            let Ok(Some(stored)) = self.with(|database| database.read(&key)) else { continue };
-            let size = stored.len() as u64;
-            let result = envelope::decode_with(stored, &key, self.options.seal.as_ref()).map(drop);
-            match result {
-                Ok(()) => found.whole += 1,
-                Err(reason) if reason.is_damage() => {
-                    found.damaged += 1;
-                    let _ = self.with_patience(|database| database.remove_damaged(&key));
+            let name = Key::digest(&key);
+            let proof = match (self.with(|database| database.read(&key)), lost) {
+                (Err(Reason::Closed), _) => return Err(Reason::Closed),
+                (Err(reason), _) => {
+                    // A damaged database is set aside, and what it held is gone with it.
+                    lost = lost.or(Some(reason).filter(|reason| reason.is_damage()));
+                    Proof { is_removed: lost.is_some(), ..Proof::new(name, 0, Err(reason)) }
                 }
-                Err(_) => {}
-            }
-            visit(&Proof { name: Key::digest(&key), size, result });
+                (Ok(None), Some(reason)) => Proof { is_removed: true, ..Proof::new(name, 0, Err(reason)) },
+                // Gone since it was listed.
+                (Ok(None), None) => continue,
+                (Ok(Some(stored)), _) => {
+                    let size = stored.len() as u64;
+                    let result = envelope::decode_with(stored, &key, self.options.seal.as_ref()).map(drop);
+                    let is_removed = result.is_err_and(Reason::is_damage)
+                        && self.with_patience(|database| database.remove_damaged(&key)).is_ok();
+                    Proof { is_removed, ..Proof::new(name, size, result) }
+                }
+            };
+            found.count(&proof);
+            visit(&proof);
         }
         Ok(found)
     }

@@ -1,16 +1,18 @@
 //! What was reported: the tally of all processes, and the last miss.
 
 use rusqlite::{Connection, OptionalExtension};
-use warmstart_core::{envelope, miss::Miss, seal::Seal, tally::Tally};
+use warmstart_core::{
+    miss::{self, Miss},
+    reason::Reason,
+    seal::Seal,
+    tally::Tally,
+};
 
 use super::fault::Fault;
 use crate::store::{Kept, Report};
 
-/// A miss that takes more is kept without its recipe, or not at all: notes count against no cap.
-const LONGEST_MISS: u64 = 16 << 10;
-
 /// What both notes take at most, in bytes: names of counters are short.
-pub(super) const MOST: u64 = 2 * LONGEST_MISS;
+pub(super) const MOST: u64 = 2 * miss::MAX_LEN as u64;
 
 /// The tally and the last miss, as they are kept.
 pub(super) type Notes = [Option<Vec<u8>>; 2];
@@ -28,15 +30,10 @@ pub(super) fn add(
     now: u64,
     seal: Option<&Seal>,
 ) -> Result<(), Fault> {
-    let mut tally = match read(connection, TALLY)?.map(|bytes| Tally::decode(&bytes)) {
-        None => Tally::new(now),
-        Some(Ok(tally)) => tally,
-        Some(Err(reason)) if reason.is_damage() => Tally::reset(now),
-        Some(Err(reason)) => return Err(Fault::Refused(reason)),
-    };
+    let mut tally = Tally::resume(read_tally(connection)?, now).map_err(Fault::Refused)?;
     tally.add(&report.counted);
     write(connection, TALLY, &tally.encode())?;
-    if let Some(envelope) = report.last_miss.as_ref().and_then(|miss| envelope_of(miss, seal)) {
+    if let Some(envelope) = report.last_miss.as_ref().and_then(|miss| miss.encode(seal)) {
         write(connection, MISS, &envelope)?;
     }
     Ok(())
@@ -44,15 +41,8 @@ pub(super) fn add(
 
 /// What is kept. Damage is not mended here.
 pub(super) fn kept(connection: &Connection, seal: Option<&Seal>) -> Result<Kept, Fault> {
-    let tally = match read(connection, TALLY)?.map(|bytes| Tally::decode(&bytes)) {
-        None => Tally::default(),
-        Some(Ok(tally)) => tally,
-        Some(Err(reason)) if reason.is_damage() => Tally::reset(0),
-        Some(Err(reason)) => return Err(Fault::Refused(reason)),
-    };
-    let last_miss = read(connection, MISS)?
-        .and_then(|stored| envelope::decode_with(stored, Miss::KEY, seal).ok())
-        .and_then(|artifact| Miss::from_artifact(&artifact).ok());
+    let tally = Tally::resume(read_tally(connection)?, 0).map_err(Fault::Refused)?;
+    let last_miss = read(connection, MISS)?.and_then(|stored| Miss::decode(stored, seal).ok());
     Ok(Kept { tally, last_miss })
 }
 
@@ -71,13 +61,8 @@ pub(super) fn restore(connection: &Connection, notes: &Notes) -> Result<(), Faul
     Ok(())
 }
 
-fn envelope_of(miss: &Miss, seal: Option<&Seal>) -> Option<Vec<u8>> {
-    let encode = |miss: &Miss| {
-        let artifact = miss.to_artifact();
-        let encoded = envelope::encode_with(Miss::KEY, &artifact, seal).ok()?;
-        (encoded.len() <= LONGEST_MISS).then(|| encoded.to_vec())
-    };
-    encode(miss).or_else(|| encode(&Miss { recipe: None, ..miss.clone() }))
+fn read_tally(connection: &Connection) -> Result<Result<Tally, Reason>, Fault> {
+    Ok(read(connection, TALLY)?.map_or(Err(Reason::Absent), |bytes| Tally::decode(&bytes)))
 }
 
 fn read(connection: &Connection, id: i64) -> Result<Option<Vec<u8>>, Fault> {

@@ -50,7 +50,7 @@ pub(super) fn offer(connection: &Connection, proposals: &mut Nearest<i64>) -> Re
         if slots.len() != ROW {
             continue;
         }
-        for (slot, id) in slots.as_chunks::<SLOT>().0.iter().zip(first..) {
+        for (slot, id) in slots.as_chunks::<SLOT>().0.iter().zip((0..16).map(|n| first | n)) {
             if let [1, sketch @ ..] = slot {
                 proposals.offer(&Sketch::from_bytes(sketch), id);
             }

@@ -134,7 +134,7 @@ impl SqliteStore {
         if database.is_writable()
             && let Some(directory) = self.place.lock_directory()
         {
-            crate::cache::sweep_locks(&directory);
+            crate::os::process_lock::sweep(&directory);
             let _ = self.lock_directory.set(directory);
         }
         State::Open(Box::new(database))

@@ -66,7 +66,7 @@ fn rows_of<S: Store>(
     for n in 0..11 {
         let wanted: Recipe = fields(n * 4099 % ENTRIES, "-O3").recipe();
         let (nearest, took) = time(&wanted)?;
-        let content = nearest.ok_or("nothing is near")?.content?;
+        let content = nearest.ok_or("nothing is near")?.head?;
         let changes = content.metadata.recipe().ok_or("the entry has no recipe")?.changes_to(&wanted);
         if changes.iter().map(|change| &*change.label).ne(["flags"]) {
             return Err(format!("{name}: not the nearest, but one that differs in {changes:?}").into());
