@@ -60,10 +60,18 @@ impl FileStore {
     pub(super) fn find_nearest(&self, recipe: &Recipe) -> Result<Option<Entry>, Reason> {
         self.check_readable()?;
         let journal = self.ledger.read();
-        let propose = |proposals: &mut sketch::Nearest<Key>| {
-            journal::sketches(&journal).for_each(|(name, sketch)| proposals.offer(&sketch, name));
+        let propose = |proposals: &mut sketch::Nearest<(Key, Sketch)>| {
+            journal::sketches(&journal).for_each(|(name, sketch)| proposals.offer(&sketch, (name, sketch)));
         };
-        Ok(nearest(recipe, propose, |name| self.describe(*name, 0)))
+        // The journal also has what an entry was before it was replaced: that would hide entries that are nearer than it
+        // is now.
+        let look = |(name, sketch): &(Key, Sketch)| {
+            self.describe(*name, 0).filter(|entry| {
+                let content = entry.content.as_ref().ok();
+                content.and_then(|content| content.metadata.recipe()).map(Sketch::of) == Some(*sketch)
+            })
+        };
+        Ok(nearest(recipe, propose, look))
     }
 
     /// What the head of an entry says. Nothing if it is gone.
