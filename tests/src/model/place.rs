@@ -45,11 +45,11 @@ pub enum Kind {
 #[derive(Debug)]
 pub enum Opened {
     /// Memory.
-    Memory(MemoryStore),
+    Memory(Box<MemoryStore>),
     /// Files.
     Files(Box<FileStore>),
     /// A database.
-    Sqlite(SqliteStore),
+    Sqlite(Box<SqliteStore>),
     /// Memory in front of files.
     Tiered(Box<TieredStore<FileStore>>),
 }
@@ -128,9 +128,9 @@ impl Opened {
     #[must_use]
     pub fn store(&self) -> &dyn Store {
         match self {
-            Self::Memory(store) => store,
+            Self::Memory(store) => &**store,
             Self::Files(store) => &**store,
-            Self::Sqlite(store) => store,
+            Self::Sqlite(store) => &**store,
             Self::Tiered(store) => &**store,
         }
     }
@@ -191,7 +191,7 @@ impl Place {
             FileStore::open(self.root(), options).expect("the place is our own")
         };
         match self.kind {
-            Kind::Memory => Opened::Memory(MemoryStore::new(limits)),
+            Kind::Memory => Opened::Memory(Box::new(MemoryStore::new(limits))),
             Kind::Files | Kind::SealedFiles => Opened::Files(Box::new(files())),
             Kind::Tiered => Opened::Tiered(Box::new(TieredStore::new(FRONT, files()))),
             Kind::Sqlite | Kind::SealedSqlite => {
@@ -202,7 +202,9 @@ impl Place {
                 if let Some(seal) = self.kind.seal() {
                     options = options.with_seal(seal);
                 }
-                Opened::Sqlite(SqliteStore::open(self.database(), options).expect("the place is our own"))
+                Opened::Sqlite(Box::new(
+                    SqliteStore::open(self.database(), options).expect("the place is our own"),
+                ))
             }
         }
     }
