@@ -138,6 +138,22 @@ fn a_head_that_is_not_whole_is_told_with_its_reason_and_left_where_it_is() {
     assert_eq!(entries(&store).len(), 1, "what was damaged is gone");
 }
 
+/// The journal has what an entry once was, as often as it was stored.
+#[test]
+fn an_entry_that_was_once_near_does_not_hide_one_that_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let wanted = fields("a", "-O2").recipe();
+    put(&store, &fields("a", "-O3"));
+    let put_as = |recipe: Recipe| {
+        let artifact = Artifact::new(vec![]).with_metadata(&Metadata::new().with_recipe(recipe));
+        store.put(b"changing", &artifact).unwrap();
+    };
+    (0..100).for_each(|_| put_as(wanted.clone()));
+    put_as(fields("b", "-O1").recipe());
+    assert_eq!(nearest(&store, &wanted), Some(fields("a", "-O3").recipe()));
+}
+
 #[test]
 fn the_nearest_recipe_is_found_after_removals_compaction_and_by_another_handle() {
     let directory = tempfile::tempdir().unwrap();

@@ -62,3 +62,13 @@ fn sqlite_agrees_with_the_model() {
 fn memory_in_front_of_files_agrees_with_the_model() {
     agrees_with_the_model(Kind::Tiered);
 }
+
+#[test]
+fn sealed_files_agree_with_the_model() {
+    agrees_with_the_model(Kind::SealedFiles);
+}
+
+#[test]
+fn sealed_sqlite_agrees_with_the_model() {
+    agrees_with_the_model(Kind::SealedSqlite);
+}

@@ -7,7 +7,7 @@ use warmstart_core::{
     envelope::{self, Encoded, HEADER_LEN, Layout, PAYLOAD_ALIGN},
     reason::Reason,
 };
-use xxhash_rust::xxh3::xxh3_64;
+use warmstart_fuzz::with_sum;
 
 #[derive(Arbitrary, Debug)]
 enum Input<'a> {
@@ -21,8 +21,7 @@ fuzz_target!(|input: Input<'_>| match input {
     Input::Bytes { stored, key, makes_sum } => {
         let mut stored = stored.to_vec();
         if makes_sum && stored.len() >= HEADER_LEN {
-            let sum = xxh3_64(&stored[16..]);
-            stored[8..16].copy_from_slice(&sum.to_le_bytes());
+            stored = with_sum(stored);
         }
         any_bytes(&stored, key);
     }

@@ -6,6 +6,7 @@ use libfuzzer_sys::{
 };
 use warmstart_core::{key::KeyFields, metadata::Metadata, recipe::Recipe};
 use warmstart_tests::model::Program;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// The fields of a key.
 #[derive(Arbitrary, Clone, Debug, PartialEq, Eq)]
@@ -74,4 +75,12 @@ pub fn metadata(recipe: Option<&Fields>, attributes: &[(String, Vec<u8>)]) -> Me
     attributes
         .iter()
         .fold(metadata, |metadata, (name, value)| metadata.with_attribute(name, value.as_slice()))
+}
+
+/// An envelope or a tally of at least 16 bytes, with the checksum that the rest of it has.
+#[must_use]
+pub fn with_sum(mut bytes: Vec<u8>) -> Vec<u8> {
+    let sum = xxh3_64(&bytes[16..]);
+    bytes[8..16].copy_from_slice(&sum.to_le_bytes());
+    bytes
 }

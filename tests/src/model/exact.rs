@@ -1,9 +1,12 @@
 //! What each call must answer, to the entry, as long as no call of the disk failed.
 
-use warmstart::{Limits, Reason, store::Verified};
+use warmstart::{
+    Limits, Reason,
+    store::{Pruned, Verified},
+};
 
 use super::{
-    lru::{NaiveLru, State},
+    lru::{Entry, NaiveLru, State},
     place::{FRONT, Kind},
 };
 
@@ -23,10 +26,8 @@ pub struct Exact {
 pub enum Answer {
     /// What this put stored.
     Hit(u64),
-    /// There is nothing.
-    Absent,
-    /// There is something that must not be handed out.
-    Damaged,
+    /// There is nothing, or something that must not be handed out.
+    Miss(Reason),
 }
 
 /// What a put stores.
@@ -58,9 +59,9 @@ impl Exact {
             self.unseen.push(key);
             return Answer::Hit(version);
         }
-        let Some(entry) = self.back.find(key) else { return Answer::Absent };
+        let Some(entry) = self.back.find(key) else { return Answer::Miss(Reason::Absent) };
         let version = entry.version;
-        match entry.state {
+        match &entry.state {
             State::Whole => {
                 self.back.touch(key);
                 if self.kind == Kind::Tiered {
@@ -68,11 +69,17 @@ impl Exact {
                 }
                 Answer::Hit(version)
             }
-            State::Damaged { .. } => {
-                self.back.remove(key);
-                Answer::Damaged
+            State::Bad(bad) => {
+                let reason = bad.reason;
+                if reason.is_damage() {
+                    self.back.remove(key);
+                } else if self.kind.has_database() {
+                    // It counts the use before it looks at what it has read.
+                    self.back.touch(key);
+                }
+                Answer::Miss(reason)
             }
-            State::Gone => Answer::Absent,
+            State::Gone => Answer::Miss(Reason::Absent),
         }
     }
 
@@ -100,25 +107,41 @@ impl Exact {
     /// Whether there is something whole by header and length.
     #[must_use]
     pub fn contains(&self, key: usize) -> bool {
-        self.front.find(key).is_some() || self.back.find(key).is_some_and(|entry| seen(entry.state).is_ok())
+        self.front.find(key).is_some() || self.back.find(key).is_some_and(|entry| entry.state.seen().is_ok())
     }
 
     /// How many are whole by header and length; those that are damaged are removed.
     pub fn count(&mut self) -> u64 {
-        self.back.entries.retain(|entry| !seen(entry.state).is_err_and(Reason::is_damage));
-        self.back.entries.iter().filter(|entry| seen(entry.state).is_ok()).count() as u64
+        self.back.entries.retain(|entry| !entry.state.seen().is_err_and(Reason::is_damage));
+        self.back.entries.iter().filter(|entry| entry.state.seen().is_ok()).count() as u64
     }
 
     /// How many are whole, and how many are not and are removed.
     pub fn verify(&mut self) -> Verified {
-        let is_damaged = |state| matches!(state, State::Damaged { .. });
-        let count = |is: &dyn Fn(State) -> bool| {
-            self.back.entries.iter().filter(|entry| is(entry.state)).count() as u64
-        };
+        let count =
+            |is: fn(&State) -> bool| self.back.entries.iter().filter(|entry| is(&entry.state)).count() as u64;
         let found =
-            Verified { whole: count(&|state| state == State::Whole), damaged: count(&|s| is_damaged(s)) };
-        self.back.entries.retain(|entry| !is_damaged(entry.state));
+            Verified { whole: count(|state| *state == State::Whole), damaged: count(State::is_damage) };
+        self.back.entries.retain(|entry| !entry.state.is_damage());
         found
+    }
+
+    /// Every entry that is there, the one that would be evicted first at first.
+    pub fn entries(&mut self) -> impl Iterator<Item = &Entry> {
+        self.pass_uses_on();
+        self.back.entries.iter().filter(|entry| entry.state != State::Gone)
+    }
+
+    /// Removes what is beyond these limits.
+    pub fn prune(&mut self, limits: Limits) -> Pruned {
+        self.pass_uses_on();
+        self.front.entries.clear();
+        self.back.prune(limits)
+    }
+
+    /// Writes the uses down.
+    pub fn flush(&mut self) {
+        self.pass_uses_on();
     }
 
     /// Removes every entry.
@@ -161,14 +184,5 @@ impl Exact {
         for key in self.unseen.drain(..) {
             self.back.touch(key);
         }
-    }
-}
-
-/// What header and length say.
-fn seen(state: State) -> Result<(), Reason> {
-    match state {
-        State::Whole => Ok(()),
-        State::Damaged { seen, .. } => seen,
-        State::Gone => Err(Reason::Absent),
     }
 }

@@ -1,6 +1,6 @@
 //! A store as it should be: a list in the order of use, searched from one end to the other.
 
-use warmstart::{Limits, Reason};
+use warmstart::{Limits, Metadata, Reason, store::Pruned};
 
 /// The entries, the one longest unused first.
 #[derive(Clone, Debug)]
@@ -25,19 +25,60 @@ pub struct Entry {
 }
 
 /// What is there of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// All that was stored.
     Whole,
     /// Something that must not be handed out.
-    Damaged {
-        /// What its header and its length say of it.
-        seen: Result<(), Reason>,
-        /// Its length now, where whoever keeps the accounts looks at it before it is removed.
-        size: Option<u64>,
-    },
+    Bad(Box<Bad>),
     /// Nothing, but whoever keeps the accounts has not heard.
     Gone,
+}
+
+/// Something that must not be handed out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bad {
+    /// Why not.
+    pub reason: Reason,
+    /// What its header and its length say of it.
+    pub seen: Result<(), Reason>,
+    /// What its head says, or why it says nothing.
+    pub told: Result<Head, Reason>,
+    /// Its length now, where whoever keeps the accounts looks at it before it is removed.
+    pub size: Option<u64>,
+}
+
+/// What the head of an entry says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The full key.
+    pub key: Vec<u8>,
+    /// What is known about the artifact.
+    pub metadata: Metadata,
+    /// Bytes of the payload.
+    pub payload_len: u64,
+    /// Whether it bears a seal.
+    pub is_sealed: bool,
+}
+
+impl State {
+    /// What header and length say.
+    ///
+    /// # Errors
+    /// The reason why it is not counted.
+    pub fn seen(&self) -> Result<(), Reason> {
+        match self {
+            Self::Whole => Ok(()),
+            Self::Bad(bad) => bad.seen,
+            Self::Gone => Err(Reason::Absent),
+        }
+    }
+
+    /// Whether whoever reads it to its end removes it.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Bad(bad) if bad.reason.is_damage())
+    }
 }
 
 impl NaiveLru {
@@ -80,19 +121,39 @@ impl NaiveLru {
         while max_entries.is_some_and(|max| self.entries.len() as u64 >= max)
             || max_bytes.is_some_and(|max| self.total() + size > max)
         {
-            let mut oldest = self.entries.remove(0);
-            match oldest.state {
-                // It is not the entry that was to go, but another one of this size, and of unknown age.
-                State::Damaged { size: Some(now), .. } if now != oldest.size => {
-                    oldest.size = now;
-                    self.entries.push(oldest);
-                }
-                State::Gone => {}
-                State::Whole | State::Damaged { .. } => evicted += 1,
-            }
+            evicted += u64::from(self.evict().is_some());
         }
         self.entries.push(Entry { key, version, size, state: State::Whole });
         Ok(evicted)
+    }
+
+    /// Removes what is beyond these limits.
+    pub fn prune(&mut self, limits: Limits) -> Pruned {
+        let mut pruned = Pruned::default();
+        while limits.max_entries.is_some_and(|max| self.entries.len() as u64 > max)
+            || limits.max_bytes.is_some_and(|max| self.total() > max)
+        {
+            if let Some(size) = self.evict() {
+                pruned.entries += 1;
+                pruned.bytes += size;
+            }
+        }
+        pruned
+    }
+
+    /// Removes the entry longest unused, and says what it counted if it was there.
+    fn evict(&mut self) -> Option<u64> {
+        let mut oldest = self.entries.remove(0);
+        match &oldest.state {
+            // It is not the entry that was to go, but another one of this size, and of unknown age.
+            State::Bad(bad) if bad.size.is_some_and(|now| now != oldest.size) => {
+                oldest.size = bad.size.unwrap_or(oldest.size);
+                self.entries.push(oldest);
+                None
+            }
+            State::Gone => None,
+            State::Whole | State::Bad(_) => Some(oldest.size),
+        }
     }
 
     /// What all entries count, added up.

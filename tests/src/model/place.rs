@@ -1,23 +1,21 @@
-//! The kinds of store, where one is kept, and how it is damaged.
+//! The kinds of store, and where one is kept.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     sync::Arc,
+    time::SystemTime,
 };
 
-use rusqlite::{Connection, OptionalExtension as _};
 use tempfile::TempDir;
 use warmstart::{
-    Artifact, Key, Limits, Reason, Store,
+    Artifact, Key, Limits, Reason, Seal, Store,
     store::{FileOptions, FileStore, MemoryStore, SqliteOptions, SqliteStore, TieredStore},
 };
 use warmstart_core::envelope;
 
-use super::{
-    lru::State,
-    program::{Damage, Program},
-};
+use super::program::Program;
 use crate::{faulty::FaultyDisk, proof::SetClock};
 
 /// What a tiered store keeps in memory.
@@ -37,6 +35,10 @@ pub enum Kind {
     Sqlite,
     /// Memory of the limits [`FRONT`] in front of files.
     Tiered,
+    /// Files that are sealed.
+    SealedFiles,
+    /// A database of sealed entries.
+    SealedSqlite,
 }
 
 /// A store that is open.
@@ -55,7 +57,7 @@ pub enum Opened {
 /// Where a store is kept.
 #[derive(Debug)]
 pub struct Place {
-    kind: Kind,
+    pub(super) kind: Kind,
     directory: TempDir,
     durable: bool,
     /// The disk that files are on.
@@ -64,7 +66,8 @@ pub struct Place {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Memory, Self::Files, Self::Sqlite, Self::Tiered];
+    pub const ALL: [Self; 6] =
+        [Self::Memory, Self::Files, Self::Sqlite, Self::Tiered, Self::SealedFiles, Self::SealedSqlite];
 
     /// Whether a store that is opened anew holds what the one before it held.
     #[must_use]
@@ -75,7 +78,19 @@ impl Kind {
     /// Whether files hold the entries.
     #[must_use]
     pub const fn has_files(self) -> bool {
-        matches!(self, Self::Files | Self::Tiered)
+        matches!(self, Self::Files | Self::Tiered | Self::SealedFiles)
+    }
+
+    /// Whether entries are in a database.
+    #[must_use]
+    pub const fn has_database(self) -> bool {
+        matches!(self, Self::Sqlite | Self::SealedSqlite)
+    }
+
+    /// What entries are sealed with.
+    #[must_use]
+    pub fn seal(self) -> Option<Seal> {
+        matches!(self, Self::SealedFiles | Self::SealedSqlite).then(|| Seal::new(&[7; 32]))
     }
 
     /// What an artifact counts against the cap, as documented.
@@ -86,12 +101,19 @@ impl Kind {
     pub fn size(self, key: &[u8], artifact: &Artifact) -> u64 {
         match self {
             Self::Memory => memory_size(key, artifact),
-            Self::Files | Self::Tiered => envelope_len(key, artifact),
-            Self::Sqlite => {
-                let bytes = envelope_len(key, artifact) + 2 * key.len() as u64;
+            Self::Files | Self::Tiered | Self::SealedFiles => self.envelope_len(key, artifact),
+            Self::Sqlite | Self::SealedSqlite => {
+                let has_recipe = artifact.metadata().is_ok_and(|metadata| metadata.recipe().is_some());
+                let bytes =
+                    self.envelope_len(key, artifact) + 2 * key.len() as u64 + if has_recipe { 64 } else { 0 };
                 bytes + bytes / 256
             }
         }
+    }
+
+    fn envelope_len(self, key: &[u8], artifact: &Artifact) -> u64 {
+        let encoded = envelope::encode_with(key, artifact, self.seal().as_ref());
+        encoded.expect("what the model stores is short").len()
     }
 }
 
@@ -99,10 +121,6 @@ impl Kind {
 #[must_use]
 pub fn memory_size(key: &[u8], artifact: &Artifact) -> u64 {
     (key.len() + artifact.payload().len() + artifact.encoded_metadata().len()) as u64
-}
-
-fn envelope_len(key: &[u8], artifact: &Artifact) -> u64 {
-    envelope::encode(key, artifact).expect("what the model stores is short").len()
 }
 
 impl Opened {
@@ -149,24 +167,44 @@ impl Place {
     /// If it cannot be: only mistakes of the caller are errors.
     #[must_use]
     pub fn open(&self, limits: Limits) -> Opened {
+        self.open_as(limits, false)
+    }
+
+    /// Opens the store, also to be read only.
+    ///
+    /// # Panics
+    /// If it cannot be: only mistakes of the caller are errors.
+    #[must_use]
+    pub fn open_as(&self, limits: Limits, read_only: bool) -> Opened {
         // A clock that stands still: nothing depends on it.
         let clock = Arc::new(SetClock::at(1_700_000_000_000));
         let files = || {
-            let options = FileOptions::default()
+            let mut options = FileOptions::default()
                 .with_limits(limits)
                 .with_durability(self.durable)
+                .with_read_only(read_only)
                 .with_clock(clock.clone())
                 .with_disk(Arc::clone(&self.disk) as _);
+            if let Some(seal) = self.kind.seal() {
+                options = options.with_seal(seal);
+            }
             FileStore::open(self.root(), options).expect("the place is our own")
         };
         match self.kind {
             Kind::Memory => Opened::Memory(Box::new(MemoryStore::new(limits))),
-            Kind::Files => Opened::Files(Box::new(files())),
+            Kind::Files | Kind::SealedFiles => Opened::Files(Box::new(files())),
             Kind::Tiered => Opened::Tiered(Box::new(TieredStore::new(FRONT, files()))),
-            Kind::Sqlite => {
-                let options = SqliteOptions::default().with_limits(limits).with_clock(clock.clone());
-                let store = SqliteStore::open(self.database(), options).expect("the place is our own");
-                Opened::Sqlite(Box::new(store))
+            Kind::Sqlite | Kind::SealedSqlite => {
+                let mut options = SqliteOptions::default()
+                    .with_limits(limits)
+                    .with_read_only(read_only)
+                    .with_clock(clock.clone());
+                if let Some(seal) = self.kind.seal() {
+                    options = options.with_seal(seal);
+                }
+                Opened::Sqlite(Box::new(
+                    SqliteStore::open(self.database(), options).expect("the place is our own"),
+                ))
             }
         }
     }
@@ -179,8 +217,10 @@ impl Place {
     pub fn on_disk(&self) -> Option<(u64, u64)> {
         match self.kind {
             Kind::Memory => None,
-            Kind::Sqlite => fs::metadata(self.database()).ok().map(|found| (found.len(), DATABASE_OVERHEAD)),
-            Kind::Files | Kind::Tiered => {
+            Kind::Sqlite | Kind::SealedSqlite => {
+                fs::metadata(self.database()).ok().map(|found| (found.len(), DATABASE_OVERHEAD))
+            }
+            Kind::Files | Kind::Tiered | Kind::SealedFiles => {
                 let entries = fs::read_dir(self.entries()).into_iter().flatten();
                 let lens =
                     entries.map(|entry| entry.and_then(|entry| entry.metadata()).expect("an entry").len());
@@ -189,80 +229,32 @@ impl Place {
         }
     }
 
-    /// Damages the entry of `key`, behind the store's back, and says what that made of it. Nothing if there is none.
+    /// All that is there: of each file its length, a digest of its bytes, and when it was last written.
     ///
     /// # Panics
-    /// If the directory is not as the store left it.
-    pub fn damage(&self, key: &[u8], damage: Damage) -> Option<State> {
-        let mut stored = self.read(key)?;
-        let last = stored.len().checked_sub(1)?;
-        match damage {
-            // Of a database only the store itself takes entries away.
-            Damage::Gone if !self.kind.has_files() => return None,
-            Damage::Gone => return fs::remove_file(self.entry(key)).ok().map(|()| State::Gone),
-            Damage::Flip { at, mask } => stored[last - at % (last + 1)] ^= mask,
-            Damage::Cut { len } => stored.truncate(len.min(last)),
-        }
-        self.write(key, &stored)?;
-        let len = stored.len() as u64;
-        let seen = envelope::Layout::parse(&stored, len).map(drop);
-        // What is flipped twice is whole again.
-        let is_whole = envelope::decode(stored, key).is_ok();
-        let size = self.kind.has_files().then_some(len);
-        Some(if is_whole { State::Whole } else { State::Damaged { seen, size } })
-    }
-
-    /// Flips bits of what is not entries, while no store is open. Says whether there was anything.
-    ///
-    /// # Panics
-    /// If it cannot be.
+    /// If it cannot be read.
     #[must_use]
-    pub fn vandalise(&self, at: usize, mask: u8) -> bool {
-        // The first bytes say whose it is, and of which version: what is not ours is left alone.
-        let (path, begin) = match self.kind {
-            Kind::Memory => return false,
-            Kind::Sqlite => (self.database(), 100),
-            Kind::Files | Kind::Tiered => (self.root().join("journal"), 16),
-        };
-        let Ok(mut bytes) = fs::read(&path) else { return false };
-        let Some(rest) = bytes.get_mut(begin..).filter(|rest| !rest.is_empty()) else { return false };
-        rest[at % rest.len()] ^= mask;
-        fs::write(path, bytes).expect("the place is our own");
-        true
-    }
-
-    fn read(&self, key: &[u8]) -> Option<Vec<u8>> {
-        match self.kind {
-            Kind::Memory => None,
-            Kind::Files | Kind::Tiered => fs::read(self.entry(key)).ok(),
-            Kind::Sqlite => self
-                .connect()
-                .query_row(
-                    "SELECT envelope FROM entry JOIN content USING (id) WHERE key = ?1",
-                    [key],
-                    |row| row.get(0),
-                )
-                .optional()
-                .ok()?,
-        }
-    }
-
-    fn write(&self, key: &[u8], stored: &[u8]) -> Option<()> {
-        match self.kind {
-            Kind::Memory => None,
-            Kind::Files | Kind::Tiered => fs::write(self.entry(key), stored).ok(),
-            Kind::Sqlite => {
-                let sql = "UPDATE content SET envelope = ?2 WHERE id = (SELECT id FROM entry WHERE key = ?1)";
-                self.connect().execute(sql, (key, stored)).ok().map(drop)
+    pub fn contents(&self) -> BTreeMap<PathBuf, (usize, Key, SystemTime)> {
+        let mut contents = BTreeMap::new();
+        let mut directories = vec![self.root().to_owned()];
+        while let Some(directory) = directories.pop() {
+            for found in fs::read_dir(directory).expect("the place is our own") {
+                let path = found.expect("the place is our own").path();
+                let facts = fs::metadata(&path).expect("nobody else is here");
+                let bytes = if facts.is_dir() {
+                    directories.push(path.clone());
+                    Vec::new()
+                } else {
+                    fs::read(&path).expect("nobody else is here")
+                };
+                let modified = facts.modified().expect("there is a time");
+                contents.insert(path, (bytes.len(), Key::digest(&bytes), modified));
             }
         }
+        contents
     }
 
-    fn connect(&self) -> Connection {
-        Connection::open(self.database()).expect("the place is our own")
-    }
-
-    fn entry(&self, key: &[u8]) -> PathBuf {
+    pub(super) fn entry(&self, key: &[u8]) -> PathBuf {
         self.entries().join(Key::digest(key).to_string())
     }
 
@@ -270,11 +262,11 @@ impl Place {
         self.root().join("entries")
     }
 
-    fn database(&self) -> PathBuf {
+    pub(super) fn database(&self) -> PathBuf {
         self.root().join("cache.db")
     }
 
-    fn root(&self) -> &Path {
+    pub(super) fn root(&self) -> &Path {
         self.directory.path()
     }
 }

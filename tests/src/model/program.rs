@@ -1,6 +1,6 @@
 //! The operations, and how bytes become a list of them.
 
-use warmstart::Limits;
+use warmstart::{KeyFields, Limits, Recipe};
 
 use crate::proof::SHORTEST;
 
@@ -61,8 +61,31 @@ pub enum Operation {
         /// What becomes of it.
         damage: Damage,
     },
-    /// Closes the store, flips a bit of what is not entries (the journal, the database), and opens it again.
+    /// Removes what is beyond these limits.
+    Prune(Limits),
+    /// Lists the entries.
+    Entries,
+    /// Asks for the entry with the nearest recipe to that of this number.
+    Nearest(u16),
+    /// Reports so many hits and so many misses because of a lock, and a last miss of this number if it is not 0.
+    Report {
+        /// How many hits.
+        hits: u8,
+        /// How many misses.
+        busy: u8,
+        /// Which miss was the last.
+        miss: u8,
+    },
+    /// Asks what is kept of the reports.
+    Kept,
+    /// Writes down what is still to be written.
+    Flush,
+    /// Opens the store to be read only, asks it everything, and opens it again.
+    ReadOnly,
+    /// Closes the store, flips a bit of what is not entries, and opens it again.
     Vandalise {
+        /// Of what, where they are files of their own.
+        what: Beside,
         /// At which byte, counted from the beginning and again from there at the end.
         at: usize,
         /// Which bits are flipped.
@@ -98,6 +121,27 @@ pub enum Damage {
     },
     /// It is gone.
     Gone,
+    /// It is another artifact, under the seal of another secret, or without one where there is to be one.
+    Planted {
+        /// Whether it is sealed where all are.
+        is_sealed: bool,
+    },
+    /// It is the entry of another key.
+    Copied {
+        /// Of which one.
+        from: usize,
+    },
+}
+
+/// What is not entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// The journal, or the database.
+    Accounts,
+    /// What was reported.
+    Statistics,
+    /// The last miss.
+    LastMiss,
 }
 
 impl Program {
@@ -121,7 +165,7 @@ impl Operation {
         let key = usize::from(a) % KEYS;
         let number = u16::from_le_bytes([low, high]);
         let (wide, mask) = (usize::from(number), 1 << (a >> 5));
-        match operation % 32 {
+        match operation % 48 {
             0..=8 => Self::Put { key, len: SHORTEST + length(number) },
             9..=14 => Self::Get(key),
             15 => Self::Contains(key),
@@ -136,14 +180,60 @@ impl Operation {
             25 => Self::Damage { key, damage: Damage::Flip { at: wide, mask } },
             26 => Self::Damage { key, damage: Damage::Cut { len: wide } },
             27 => Self::Damage { key, damage: Damage::Gone },
-            28 => Self::Vandalise { at: wide, mask },
+            28 => {
+                let what = match a & 7 {
+                    0..=3 => Beside::Accounts,
+                    4 | 5 => Beside::Statistics,
+                    _ => Beside::LastMiss,
+                };
+                Self::Vandalise { what, at: wide, mask }
+            }
             29 | 30 => {
                 let count = [1, 2, 5, u64::MAX][usize::from(high) % 4];
                 Self::Fail { skip: u64::from(low), count, code: CODES[usize::from(a) % CODES.len()] }
             }
-            _ => Self::Heal,
+            31 => Self::Heal,
+            32 => Self::Prune(limits(a, number)),
+            33 | 34 => Self::Entries,
+            35..=37 => Self::Nearest(number),
+            38 | 39 => Self::Report { hits: low, busy: a, miss: high },
+            40 => Self::Kept,
+            41 => Self::Flush,
+            42 => Self::ReadOnly,
+            43 => Self::Damage { key, damage: Damage::Planted { is_sealed: low & 1 == 1 } },
+            44 => Self::Damage { key, damage: Damage::Copied { from: usize::from(low) % KEYS } },
+            45 | 46 => Self::Put { key, len: SHORTEST + length(number) },
+            _ => Self::Get(key),
         }
     }
+}
+
+/// Keys that are empty, that begin alike, and that are longer than some payloads.
+#[must_use]
+pub fn key_of(key: usize) -> Vec<u8> {
+    match key {
+        0 => b"key".to_vec(),
+        1 => Vec::new(),
+        2 => b"key\0".to_vec(),
+        3 => b"kez".to_vec(),
+        4 => vec![0; 300],
+        5 => vec![0; 301],
+        6 => vec![0xff; 32],
+        _ => b"key".repeat(500),
+    }
+}
+
+/// Recipes of few domains and values: some are the same, and many are near.
+#[must_use]
+pub fn recipe_of(number: u16) -> Recipe {
+    let digit = |at: u32| number / 3u16.pow(at) % 3;
+    let source = [u8::try_from(digit(2)).unwrap_or(0); 32];
+    KeyFields::new(["one", "two"][usize::from(number >> 15)], 1)
+        .number("a", digit(0).into())
+        .number("b", digit(1).into())
+        .digest("source", source.to_vec(), "a name")
+        .number("c", digit(3).into())
+        .recipe()
 }
 
 /// Mostly short, sometimes as long as the limits.
@@ -166,9 +256,9 @@ mod tests {
 
     #[test]
     fn any_bytes_are_a_program_and_every_operation_has_bytes() {
-        let all: Vec<u8> = (0..32u8).flat_map(|operation| [operation, 3, 1, 0xc0]).collect();
+        let all: Vec<u8> = (0..48u8).flat_map(|operation| [operation, 3, 1, 0xc0]).collect();
         let program = Program::from_bytes(&[&[0, 0, 0, 0], &all[..], &[1, 2, 3]].concat());
-        assert_eq!(program.operations.len(), 32);
+        assert_eq!(program.operations.len(), 48);
         assert_eq!(program.operations[0], Operation::Put { key: 3, len: SHORTEST + 4 });
         assert_eq!(program.operations[31], Operation::Heal);
         assert_eq!(Program::from_bytes(b"").operations, []);

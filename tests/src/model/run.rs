@@ -1,14 +1,19 @@
 //! The calls, and the comparison.
 
+mod change;
+mod tell;
+
 use warmstart::{Artifact, Limits, Lookup, Metadata, Reason};
 
 use super::{
     exact::{Answer, Exact, Put},
+    kept::Reported,
     known::Known,
     place::{Kind, Opened, Place, memory_size},
-    program::{Damage, KEYS, Operation, Program},
+    program::{Beside, Damage, KEYS, Operation, Program, key_of, recipe_of},
 };
 use crate::proof::payload;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// Runs a program on a store of this kind.
 ///
@@ -32,6 +37,7 @@ struct Run {
     /// What every put was to store, in order; the first is number 1.
     puts: Vec<Artifact>,
     known: Known,
+    reported: Reported,
     /// Until a call of the disk fails or the order of use is lost.
     exact: Option<Exact>,
     /// Whether the cap holds: a store that is opened with a smaller one is brought down by the next put.
@@ -54,6 +60,7 @@ impl Run {
             limits: program.limits,
             puts: Vec::new(),
             known: Known::default(),
+            reported: Reported::default(),
             exact: Some(Exact::new(kind, program.limits)),
             is_capped: true,
             is_tampered: false,
@@ -76,7 +83,14 @@ impl Run {
             Operation::Reopen => self.reopen(self.limits, |_| false),
             Operation::Resize(limits) => self.reopen(limits, |_| false),
             Operation::Damage { key, damage } => self.damage(key, damage),
-            Operation::Vandalise { at, mask } => self.vandalise(at, mask),
+            Operation::Prune(limits) => self.prune(limits),
+            Operation::Entries => self.entries(),
+            Operation::Nearest(number) => self.nearest(number),
+            Operation::Report { hits, busy, miss } => self.report(hits, busy, miss),
+            Operation::Kept => self.kept(),
+            Operation::Flush => self.flush(),
+            Operation::ReadOnly => self.read_only(),
+            Operation::Vandalise { what, at, mask } => self.vandalise(what, at, mask),
             Operation::Fail { skip, count, code } => self.place.disk.fail(skip, count, code),
             Operation::Heal => self.heal(),
         }
@@ -92,10 +106,14 @@ impl Run {
         assert_eq!(is_kept, admits, "the store works again");
         self.get(0);
         self.len();
+        self.entries();
+        self.kept();
         self.total();
         self.reopen(self.limits, |_| false);
         (0..KEYS).for_each(|key| self.get(key));
         self.verify();
+        self.nearest(0);
+        self.kept();
         self.check_cap();
     }
 
@@ -120,10 +138,15 @@ impl Run {
         let version = self.puts.len() as u64 + 1;
         let name = key_of(key);
         let mut artifact = Artifact::new(payload(&name, version, len));
-        if version.is_multiple_of(4) {
-            artifact =
-                artifact.with_metadata(&Metadata::new().with_attribute("version", version.to_le_bytes()));
-        }
+        let number = version.to_le_bytes();
+        artifact = match version % 4 {
+            0 => artifact.with_metadata(&Metadata::new().with_attribute("version", number)),
+            1 => artifact,
+            _ => {
+                let recipe = recipe_of((xxh3_64(&number) & 0xffff) as u16);
+                artifact.with_metadata(&Metadata::new().with_recipe(recipe))
+            }
+        };
         self.puts.push(artifact.clone());
         let size = self.kind.size(&name, &artifact);
         let expected = self
@@ -187,25 +210,20 @@ impl Run {
                 let known = self.known.of(key);
                 assert!(failed || !known.must_be_found, "key {key} was put, and is not found: {reason:?}");
                 match reason {
-                    Reason::Absent if failed => Answer::Absent,
-                    Reason::Absent => {
-                        self.known.absent(key);
-                        Answer::Absent
+                    Reason::Absent if failed => {}
+                    Reason::Absent => self.known.absent(key),
+                    Reason::Forged | Reason::Unsealed | Reason::Sealed => {
+                        assert!(known.is_damaged, "nobody planted anything under key {key}: {reason:?}");
                     }
                     reason if reason.is_damage() => {
-                        assert!(
-                            known.is_damaged || self.is_vandalised,
-                            "nobody damaged key {key}: {reason:?}"
-                        );
-                        Answer::Damaged
+                        let is_damaged = known.is_damaged || self.is_vandalised;
+                        assert!(is_damaged, "nobody damaged key {key}: {reason:?}");
                     }
                     // The directory could not be made yet, and so nothing is in it.
-                    Reason::Unavailable => Answer::Absent,
-                    reason => {
-                        self.check_excuse(reason, failed);
-                        Answer::Absent
-                    }
+                    Reason::Unavailable => {}
+                    reason => self.check_excuse(reason, failed),
                 }
+                Answer::Miss(reason)
             }
         };
         if self.exact.is_some() {
@@ -323,46 +341,6 @@ impl Run {
         }
     }
 
-    /// Closes the store, does something to it, and opens it again. If `meanwhile` says
-    /// that the order of use is lost, it is.
-    fn reopen(&mut self, limits: Limits, meanwhile: impl FnOnce(&Place) -> bool) {
-        let before = self.place.disk.failures();
-        self.opened = None;
-        let is_lost = meanwhile(&self.place);
-        self.opened = Some(self.place.open(limits));
-        match &mut self.exact {
-            Some(exact) if !is_lost && before == self.place.disk.failures() => exact.reopen(limits),
-            _ => self.exact = None,
-        }
-        if !self.kind.is_persistent() {
-            self.known.cleared();
-        }
-        self.is_capped &= limits == self.limits;
-        self.limits = limits;
-    }
-
-    fn damage(&mut self, key: usize, damage: Damage) {
-        let Some(state) = self.place.damage(&key_of(key), damage) else { return };
-        self.is_tampered = true;
-        let known = self.known.of(key);
-        (known.is_damaged, known.must_be_found) = (true, false);
-        if let Some(exact) = &mut self.exact {
-            exact.damage(key, state);
-        }
-    }
-
-    fn vandalise(&mut self, at: usize, mask: u8) {
-        let mut is_done = false;
-        self.reopen(self.limits, |place| {
-            is_done = place.vandalise(at, mask);
-            is_done
-        });
-        if is_done && self.kind == Kind::Sqlite {
-            self.is_vandalised = true;
-            self.known.damaged();
-        }
-    }
-
     fn heal(&self) {
         self.place.disk.fail(u64::MAX, 0, 0);
     }
@@ -377,19 +355,5 @@ impl Run {
 
     fn newest(&self) -> &Artifact {
         self.puts.last().expect("there was a put")
-    }
-}
-
-/// Keys that are empty, that begin alike, and that are longer than some payloads.
-fn key_of(key: usize) -> Vec<u8> {
-    match key {
-        0 => b"key".to_vec(),
-        1 => Vec::new(),
-        2 => b"key\0".to_vec(),
-        3 => b"kez".to_vec(),
-        4 => vec![0; 300],
-        5 => vec![0; 301],
-        6 => vec![0xff; 32],
-        _ => b"key".repeat(500),
     }
 }

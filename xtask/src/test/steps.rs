@@ -13,7 +13,7 @@ const PLATFORMS: [&str; 3] = ["x86_64-pc-windows-gnu", "aarch64-apple-darwin", "
 const BIG_ENDIAN: &str = "s390x-unknown-linux-gnu";
 
 /// How long each fuzz target runs: long enough to see that it still finds nothing near its corpus.
-const FUZZ_SECONDS: u64 = 5;
+const FUZZ_SECONDS: u64 = 3;
 
 const MIRI: Tool = Tool::Nightly(&["miri", "rust-src"]);
 

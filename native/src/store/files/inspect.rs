@@ -10,7 +10,7 @@ use warmstart_core::{
     key::Key,
     reason::Reason,
     recipe::Recipe,
-    sketch,
+    sketch::{self, Sketch},
 };
 
 use super::{FileStore, reason_of_read};
@@ -57,10 +57,15 @@ impl FileStore {
     pub(super) fn find_nearest(&self, recipe: &Recipe) -> Result<Option<Entry>, Reason> {
         self.check_readable()?;
         let journal = self.ledger.read();
-        let propose = |proposals: &mut sketch::Nearest<Key>| {
-            journal::sketches(&journal).for_each(|(name, sketch)| proposals.offer(&sketch, name));
+        let propose = |proposals: &mut sketch::Nearest<(Key, Sketch)>| {
+            journal::sketches(&journal).for_each(|(name, sketch)| proposals.offer(&sketch, (name, sketch)));
         };
-        let found = nearest(recipe, propose, |name| self.describe(*name, 0));
+        // The journal also has what an entry was before it was replaced: that would hide entries that are nearer than it
+        // is now.
+        let look = |(name, sketch): &(Key, Sketch)| {
+            self.describe(*name, 0).filter(|entry| entry.recipe().map(Sketch::of) == Some(*sketch))
+        };
+        let found = nearest(recipe, propose, look);
         // When it was used, the journal tells as well.
         Ok(found.map(|entry| {
             let used_unix_ms = journal::last_use(&journal, &entry.name).unwrap_or(0);

@@ -1,0 +1,141 @@
+//! Whatever is made of a sealed entry without its secret is refused, and for the reason that docs/format.md names.
+#![no_main]
+
+use libfuzzer_sys::{arbitrary, arbitrary::Arbitrary, fuzz_target};
+use warmstart_core::{
+    artifact::{Artifact, Provenance},
+    envelope::{self, Encoded, HEADER_LEN, Layout, PAYLOAD_ALIGN},
+    metadata::Metadata,
+    reason::Reason,
+    seal::{Seal, TAG_LEN},
+};
+use warmstart_fuzz::with_sum;
+
+#[derive(Arbitrary, Debug)]
+enum Input<'a> {
+    /// Any bytes, also with the checksum that they should have.
+    Bytes { stored: &'a [u8], key: &'a [u8], makes_sum: bool },
+    /// A sealed entry, and what others make of it.
+    Entry { one: Entry<'a>, other: Entry<'a>, at: usize, mask: u8, end: usize },
+}
+
+#[derive(Arbitrary, Debug)]
+struct Entry<'a> {
+    key: &'a [u8],
+    attribute: Option<&'a [u8]>,
+    payload: &'a [u8],
+    created: u64,
+}
+
+impl Entry<'_> {
+    fn artifact(&self) -> Artifact {
+        let metadata = Metadata::new();
+        let metadata = match self.attribute {
+            Some(value) => metadata.with_attribute("attribute", value),
+            None => metadata,
+        };
+        Artifact::new(self.payload.to_vec())
+            .with_metadata(&metadata)
+            .with_provenance(Provenance { created_unix_ms: self.created, build_nanos: 7 })
+    }
+
+    fn stored(&self, seal: Option<&Seal>) -> Vec<u8> {
+        let artifact = self.artifact();
+        let encoded = envelope::encode_with(self.key, &artifact, seal);
+        encoded.as_ref().map(Encoded::to_vec).expect("it is short")
+    }
+}
+
+fuzz_target!(|input: Input<'_>| {
+    let seal = Seal::new(&[7; 32]);
+    match input {
+        Input::Bytes { stored, key, makes_sum } => {
+            any_bytes(stored, key, &seal);
+            if makes_sum && stored.len() >= HEADER_LEN {
+                any_bytes(&with_sum(stored.to_vec()), key, &seal);
+            }
+        }
+        Input::Entry { one, other, at, mask, end } => {
+            round_trip(&one, &seal);
+            others(&one, &other, &seal);
+            altered(&one, at, mask, end, &seal);
+        }
+    }
+});
+
+/// What is damaged is so with the secret and without.
+fn any_bytes(stored: &[u8], key: &[u8], seal: &Seal) {
+    let sealed = envelope::verify_with(stored, Some(seal));
+    match envelope::verify(stored) {
+        Ok(layout) => {
+            assert!(!layout.is_sealed());
+            assert_eq!(sealed, Err(Reason::Unsealed));
+        }
+        Err(Reason::Sealed) => {
+            assert!(Layout::parse(stored, stored.len() as u64).is_ok_and(|layout| layout.is_sealed()));
+            // Nobody has put this secret's tag on it.
+            assert_eq!(sealed, Err(Reason::Forged));
+        }
+        Err(reason) => {
+            assert!(reason.is_damage() || reason == Reason::NewerVersion, "{reason:?}");
+            assert_eq!(sealed, Err(reason));
+        }
+    }
+    let decoded = envelope::decode_with(stored.to_vec(), key, Some(seal));
+    assert_eq!(decoded.err(), sealed.err());
+}
+
+fn round_trip(entry: &Entry<'_>, seal: &Seal) {
+    let stored = entry.stored(Some(seal));
+    let layout = envelope::verify_with(&stored, Some(seal)).expect("what is sealed is whole");
+    assert!(layout.is_sealed());
+    assert_eq!(layout.key().start, HEADER_LEN + TAG_LEN);
+    assert_eq!(layout.payload().start % PAYLOAD_ALIGN, 0);
+    let found = envelope::decode_with(stored, entry.key, Some(seal)).expect("what is sealed is decoded");
+    let artifact = entry.artifact();
+    assert_eq!((found.payload(), found.provenance()), (artifact.payload(), artifact.provenance()));
+    assert_eq!(found.encoded_metadata(), artifact.encoded_metadata());
+}
+
+/// Another secret, none, another key, another entry's tag.
+fn others(one: &Entry<'_>, other: &Entry<'_>, seal: &Seal) {
+    let reason = |stored: Vec<u8>, key, seal| envelope::decode_with(stored, key, seal).err();
+    let theirs = Seal::new(&[8; 32]);
+    let stored = one.stored(Some(seal));
+    assert_eq!(reason(stored.clone(), one.key, Some(&theirs)), Some(Reason::Forged));
+    assert_eq!(reason(stored.clone(), one.key, None), Some(Reason::Sealed));
+    assert_eq!(reason(one.stored(None), one.key, Some(seal)), Some(Reason::Unsealed));
+    let mismatch = (one.key != other.key).then_some(Reason::KeyMismatch);
+    assert_eq!(reason(stored.clone(), other.key, Some(seal)), mismatch);
+
+    let others_tag = &other.stored(Some(seal))[HEADER_LEN..HEADER_LEN + TAG_LEN];
+    let mut spliced = stored.clone();
+    spliced[HEADER_LEN..HEADER_LEN + TAG_LEN].copy_from_slice(others_tag);
+    let is_another = spliced != stored;
+    assert_eq!(reason(with_sum(spliced), one.key, Some(seal)), is_another.then_some(Reason::Forged));
+}
+
+fn altered(entry: &Entry<'_>, at: usize, mask: u8, end: usize, seal: &Seal) {
+    let stored = entry.stored(Some(seal));
+    let decode = |stored: Vec<u8>| envelope::decode_with(stored, entry.key, Some(seal));
+    let cut = stored[..end % stored.len()].to_vec();
+    assert_eq!(decode(cut).err(), Some(Reason::Truncated));
+    let mut longer = stored.clone();
+    longer.push(mask);
+    assert_eq!(decode(longer).err(), Some(Reason::Malformed));
+
+    let at = at % stored.len();
+    let mut flipped = stored.clone();
+    flipped[at] ^= mask.max(1);
+    let refused = decode(flipped.clone()).expect_err("an altered byte was handed out");
+    assert!(refused.is_damage(), "{refused:?}");
+    let summed = with_sum(flipped);
+    if summed == stored {
+        return;
+    }
+    let refused = decode(summed).expect_err("an altered byte was handed out under a checksum made anew");
+    // Version, flags, lengths and what is reserved say something else first.
+    if (40..56).contains(&at) || at >= HEADER_LEN {
+        assert_eq!(refused, Reason::Forged);
+    }
+}

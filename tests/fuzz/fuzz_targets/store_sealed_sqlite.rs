@@ -1,0 +1,8 @@
+//! Any program of operations, damage and faults: the store does what the model does.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use warmstart_fuzz::AnyProgram;
+use warmstart_tests::model::{Kind, run};
+
+fuzz_target!(|program: AnyProgram| run(Kind::SealedSqlite, &program.0));
