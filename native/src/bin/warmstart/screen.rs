@@ -22,7 +22,7 @@ pub(crate) struct Screen {
     pub(crate) json: bool,
     pub(crate) paint: Paint,
     /// The columns of the terminal; nothing if there is none.
-    pub(crate) width: Option<usize>,
+    pub(crate) width: Option<u16>,
     /// Milliseconds since 1970 UTC.
     pub(crate) now: u64,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Screen {
 impl Screen {
     pub(crate) fn new(global: &Global) -> Self {
         let is_terminal = io::stdout().is_terminal();
-        let columns = || Term::stdout().size_checked().map(|(_, columns)| usize::from(columns));
+        let columns = || Term::stdout().size_checked().map(|(_, columns)| columns);
         let clock = || {
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
@@ -96,9 +96,10 @@ pub(crate) struct Paint {
 
 impl Paint {
     pub(crate) fn apply(self, tone: Tone, text: impl Display) -> String {
+        let text = text.to_string();
         let style = match tone {
-            _ if !self.is_on => return text.to_string(),
-            Tone::Plain => return text.to_string(),
+            _ if !self.is_on || text.is_empty() => return text,
+            Tone::Plain => return text,
             Tone::Heading => Style::new().bold(),
             Tone::Name => Style::new().yellow(),
             Tone::Faint => Style::new().dim(),
