@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 /// The longest text of a field's value that a recipe keeps, in bytes; more is cut and marked with "...".
 pub const MAX_TEXT: usize = 256;
 
+/// The fields that a person would call an artifact by, if a recipe has one of them.
+const NAMES: [&str; 3] = ["name", "kernel", "label"];
+
 /// Labels, short digests and short values of the fields of a key.
 ///
 /// See [`KeyFields::recipe`](crate::key::KeyFields::recipe) for how one is made, and
@@ -64,6 +67,44 @@ impl Recipe {
     #[must_use]
     pub fn fields(&self) -> &[RecipeField] {
         &self.fields
+    }
+
+    /// What a person would call what was made of this: the text of the field `name`, `kernel` or `label`, else the first text
+    /// there is.
+    ///
+    /// ```
+    /// use warmstart_core::key::KeyFields;
+    ///
+    /// let recipe = KeyFields::new("cpu", 1).text("flags", "-O2").text("kernel", "softmax").recipe();
+    /// assert_eq!(recipe.name(), Some("softmax"));
+    /// ```
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.fields.get(self.name_at()?)?.value()
+    }
+
+    /// Which field the name is of.
+    pub(crate) fn name_at(&self) -> Option<usize> {
+        let has_text = |field: &RecipeField| field.value().is_some_and(|value| !value.is_empty());
+        let is_name = |field: &RecipeField| NAMES.contains(&field.label()) && has_text(field);
+        self.fields.iter().position(is_name).or_else(|| self.fields.iter().position(has_text))
+    }
+
+    /// How far `other` is, to be compared: what [differs less](Self::distance_to) is nearer, and of those that differ equally
+    /// little, one that has the same [name](Self::name).
+    ///
+    /// ```
+    /// use warmstart_core::key::KeyFields;
+    ///
+    /// let of = |name: &'static str, flags: &'static str| {
+    ///     KeyFields::new("cpu", 1).text("name", name).text("flags", flags).recipe()
+    /// };
+    /// let wanted = of("softmax", "-O3");
+    /// assert!(wanted.remoteness_of(&of("softmax", "-O2")) < wanted.remoteness_of(&of("layer norm", "-O3")));
+    /// ```
+    #[must_use]
+    pub fn remoteness_of(&self, other: &Self) -> (u64, bool) {
+        (self.distance_to(other), self.name() != other.name())
     }
 
     /// How much `other` differs: for each label 2, or 1 where the values differ and look the same all the same, as the

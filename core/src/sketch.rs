@@ -78,6 +78,11 @@ impl Sketch {
         }))
     }
 
+    /// Whether the field `at` seems to look the same. Of fields that share a slot that is not known.
+    fn looks_alike_at(&self, other: &Self, at: usize) -> bool {
+        at < OWN && (self.0[at] ^ other.0[at]) & 0xffff == 0
+    }
+
     /// The sketch as it is stored: its slots, little-endian.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; Self::LEN] {
@@ -128,7 +133,7 @@ const fn add(one: u32, other: u32) -> u32 {
 /// use warmstart_core::{key::KeyFields, sketch::{Nearest, Sketch}};
 ///
 /// let recipe = |n| KeyFields::new("example", 1).number("n", n).text("of", "example").recipe();
-/// let mut nearest = Nearest::new(Sketch::of(&recipe(7)), 2);
+/// let mut nearest = Nearest::new(&recipe(7), 2);
 /// for n in 0..100 {
 ///     nearest.offer(&Sketch::of(&recipe(n)), n);
 /// }
@@ -137,6 +142,8 @@ const fn add(one: u32, other: u32) -> u32 {
 #[derive(Debug)]
 pub struct Nearest<T> {
     wanted: Sketch,
+    /// Which field has the name of what is wanted.
+    name_at: Option<usize>,
     most: usize,
     offered: u64,
     /// The farthest on top.
@@ -145,7 +152,8 @@ pub struct Nearest<T> {
 
 #[derive(Debug)]
 struct Proposal<T> {
-    distance: u32,
+    /// As [`Recipe::remoteness_of`] has it.
+    remoteness: (u32, bool),
     number: u64,
     what: T,
 }
@@ -153,11 +161,13 @@ struct Proposal<T> {
 impl<T> Nearest<T> {
     /// To be told of many, keeps at most so many.
     #[must_use]
-    pub fn new(wanted: Sketch, most: usize) -> Self {
-        Self { wanted, most, offered: 0, found: BinaryHeap::new() }
+    pub fn new(wanted: &Recipe, most: usize) -> Self {
+        let name_at = wanted.name_at();
+        Self { wanted: Sketch::of(wanted), name_at, most, offered: 0, found: BinaryHeap::new() }
     }
 
-    /// One more; of another domain it is none. Of those that are equally far, the ones that are offered later are kept.
+    /// One more; of another domain it is none. Of those that are equally far, the ones that seem to have the
+    /// same name are kept, and then the ones that are offered later.
     pub fn offer(&mut self, sketch: &Sketch, what: T) {
         self.offer_with(sketch, || what);
     }
@@ -166,16 +176,18 @@ impl<T> Nearest<T> {
     pub fn offer_with(&mut self, sketch: &Sketch, what: impl FnOnce() -> T) {
         self.offered += 1;
         let Some(distance) = self.wanted.distance_to(sketch) else { return };
+        let is_other = self.name_at.is_some_and(|at| !self.wanted.looks_alike_at(sketch, at));
+        let remoteness = (distance, is_other);
         if self.found.len() >= self.most {
-            if self.found.peek().is_none_or(|farthest| farthest.distance < distance) {
+            if self.found.peek().is_none_or(|farthest| farthest.remoteness < remoteness) {
                 return;
             }
             self.found.pop();
         }
-        self.found.push(Proposal { distance, number: self.offered, what: what() });
+        self.found.push(Proposal { remoteness, number: self.offered, what: what() });
     }
 
-    /// What was kept, the nearest first, and of those that are equally far the last one offered.
+    /// What was kept, the nearest first, and of those that are equally far and alike in name the last one offered.
     #[must_use]
     pub fn into_vec(self) -> Vec<T> {
         self.found.into_sorted_vec().into_iter().map(|proposal| proposal.what).collect()
@@ -184,7 +196,7 @@ impl<T> Nearest<T> {
 
 impl<T> Ord for Proposal<T> {
     fn cmp(&self, other: &Self) -> core::cmp::Ordering {
-        self.distance.cmp(&other.distance).then(other.number.cmp(&self.number))
+        self.remoteness.cmp(&other.remoteness).then(other.number.cmp(&self.number))
     }
 }
 
@@ -287,7 +299,7 @@ mod tests {
     #[test]
     fn of_many_the_nearest_are_kept_and_of_equals_the_last() {
         let wanted = recipe(3, None);
-        let mut nearest = Nearest::new(Sketch::of(&wanted), 3);
+        let mut nearest = Nearest::new(&wanted, 3);
         for number in 0..100 {
             nearest.offer(&Sketch::of(&recipe(3, Some(1))), number);
         }
@@ -295,5 +307,15 @@ mod tests {
         nearest.offer(&Sketch::of(&wanted), 100);
         nearest.offer(&Sketch::of(&recipe(2, Some(1))), 300);
         assert_eq!(nearest.into_vec(), [100, 200, 99]);
+    }
+    #[test]
+    fn of_equally_far_recipes_one_of_the_same_name_is_kept() {
+        let of = |name: u64, flags: u64| {
+            KeyFields::new("d", 1).number("name", name).number("flags", flags).recipe()
+        };
+        let mut nearest = Nearest::new(&of(1, 0), 2);
+        nearest.offer(&Sketch::of(&of(1, 7)), 1);
+        (2..100).for_each(|name| nearest.offer(&Sketch::of(&of(name, 0)), name));
+        assert_eq!(nearest.into_vec(), [1, 99]);
     }
 }

@@ -48,6 +48,15 @@ impl Entry {
     }
 }
 
+/// How much a store holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// How many entries there are.
+    pub entries: u64,
+    /// What they count against the cap, in bytes.
+    pub bytes: u64,
+}
+
 /// What reading one entry to its end found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -1,9 +1,6 @@
 //! How the nearest recipe is found: sketches propose, the entries decide.
 
-use warmstart_core::{
-    recipe::Recipe,
-    sketch::{Nearest, Sketch},
-};
+use warmstart_core::{recipe::Recipe, sketch::Nearest};
 
 use super::Entry;
 
@@ -21,21 +18,20 @@ pub(super) fn nearest<T>(
     mut propose: impl FnMut(&mut Nearest<T>),
     mut look: impl FnMut(&T) -> Option<Entry>,
 ) -> Option<Entry> {
-    let sketch = Sketch::of(recipe);
     for most in [PROPOSALS, MORE_PROPOSALS] {
-        let mut proposals = Nearest::new(sketch, most);
+        let mut proposals = Nearest::new(recipe, most);
         propose(&mut proposals);
         let proposals = proposals.into_vec();
         let is_all = proposals.len() < most;
-        let mut best: Option<(u64, Entry)> = None;
+        let mut best: Option<((u64, bool), Entry)> = None;
         for entry in proposals.iter().filter_map(&mut look) {
             let Some(other) = entry.recipe().filter(|other| other.domain() == recipe.domain()) else {
                 continue;
             };
-            let distance = other.distance_to(recipe);
+            let remoteness = recipe.remoteness_of(other);
             // The first of equals is the one stored last.
-            if distance > 0 && best.as_ref().is_none_or(|(nearest, _)| distance < *nearest) {
-                best = Some((distance, entry));
+            if remoteness.0 > 0 && best.as_ref().is_none_or(|(nearest, _)| remoteness < *nearest) {
+                best = Some((remoteness, entry));
             }
         }
         if best.is_some() || is_all {

@@ -26,10 +26,10 @@ fn the_last_miss_is_explained_by_the_field_that_differs() {
         assert_eq!(
             text,
             "\
-missed   2024-03-01T12:00:00.000Z (1h ago)
+missed   2024-03-01T12:00:00.000Z (2h ago)
 reason   absent: nothing is stored under this key
 wanted   softmax (example, schema 1)
-nearest  8b411f8cdf8a  softmax  (made 1h ago)
+nearest  8b411f8cdf8a  softmax  (made 2h ago)
 
 flags
   stored  -O2 -g

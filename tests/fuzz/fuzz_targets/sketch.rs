@@ -17,7 +17,7 @@ enum Input<'a> {
     Any([u8; 28], [u8; 28]),
     /// Sketches that differ from the one that is looked for in these bytes.
     Nearest {
-        wanted: u8,
+        wanted: Fields,
         most: u8,
         offered: Vec<Vec<(u8, u8)>>,
     },
@@ -42,7 +42,8 @@ fuzz_target!(|input: Input<'_>| match input {
         compare(sketch(one), sketch(other));
     }
     Input::Nearest { wanted, most, offered } => {
-        let wanted = [wanted; Sketch::LEN];
+        let recipe = wanted.recipe();
+        let wanted = plain_sketch(&recipe);
         let offered: Vec<Sketch> = offered
             .into_iter()
             .map(|changes| {
@@ -51,7 +52,7 @@ fuzz_target!(|input: Input<'_>| match input {
                 Sketch::from_bytes(&bytes)
             })
             .collect();
-        nearest(Sketch::from_bytes(&wanted), most.into(), &offered);
+        nearest(&recipe, most.into(), &offered);
     }
 });
 
@@ -62,15 +63,16 @@ fn compare(one: Sketch, other: Sketch) {
     assert_eq!(one.distance_to(&other) == Some(0), one == other);
 }
 
-fn nearest(wanted: Sketch, most: usize, offered: &[Sketch]) {
-    let mut found = Nearest::new(wanted, most);
-    offered.iter().zip(0..).for_each(|(sketch, number)| found.offer(sketch, number));
-    let mut sorted: Vec<usize> = (0..offered.len()).rev().collect();
-    sorted.retain(|number| plain_distance(wanted, offered[*number]).is_some());
-    // Stable: of equals the last one offered stays first.
-    sorted.sort_by_key(|number| plain_distance(wanted, offered[*number]));
+/// Of those that are equally far any are right: what they seem to be called decides, and then which came last.
+fn nearest(recipe: &Recipe, most: usize, offered: &[Sketch]) {
+    let mut found = Nearest::new(recipe, most);
+    offered.iter().zip(0usize..).for_each(|(sketch, number)| found.offer(sketch, number));
+    let distance = |sketch: &Sketch| plain_distance(Sketch::of(recipe), *sketch);
+    let mut sorted: Vec<u32> = offered.iter().filter_map(distance).collect();
+    sorted.sort_unstable();
     sorted.truncate(most);
-    assert_eq!(found.into_vec(), sorted);
+    let found = found.into_vec();
+    assert!(found.iter().filter_map(|number| distance(&offered[*number])).eq(sorted));
 }
 
 /// Nothing if the last slot, the domain's, differs. Else 2 for each slot whose low half differs, and 1 for each of which

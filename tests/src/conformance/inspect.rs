@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use warmstart::{
     Artifact, Key, KeyFields, Limits, Metadata, Provenance, Reason, Recipe, Statistics, Store,
-    store::{Entry, Report, Verified},
+    store::{Entry, Report, Totals, Verified},
 };
 use warmstart_core::miss::Miss;
 
@@ -27,6 +27,8 @@ fn entries(store: &dyn Store) -> Vec<Entry> {
         ControlFlow::Continue(())
     };
     store.entries(collect).unwrap();
+    let bytes = entries.iter().map(|entry: &Entry| entry.size).sum();
+    assert_eq!(store.totals(), Ok(Totals { entries: entries.len() as u64, bytes }));
     entries
 }
 
@@ -103,10 +105,11 @@ pub fn the_nearest_recipe_is_one_that_differs_least(harness: &dyn Harness) {
     for _ in 0..100 {
         let wanted = some().recipe();
         let others = stored.iter().map(KeyFields::recipe).filter(|other| other.domain() == wanted.domain());
-        let least = others.map(|other| other.distance_to(&wanted)).filter(|distance| *distance > 0).min();
+        let least =
+            others.map(|other| wanted.remoteness_of(&other)).filter(|remoteness| remoteness.0 > 0).min();
         let found = nearest(&store, &wanted).unwrap();
         assert_eq!(found.domain(), wanted.domain());
-        assert_eq!(Some(found.distance_to(&wanted)), least, "{wanted:?}: {found:?}");
+        assert_eq!(Some(wanted.remoteness_of(&found)), least, "{wanted:?}: {found:?}");
     }
     assert_eq!(nearest(&store, &fields("another", &[1, 2, 3]).recipe()), None);
 }

@@ -140,7 +140,7 @@ pub(crate) struct Stats {
 pub(crate) struct Prune {
     /// A cache directory, or an SQLite file.
     pub(crate) store: PathBuf,
-    /// Keep at most so many bytes: 1000000, 500K, 64MiB, 2G (of 1024), 2GB (of 1000).
+    /// Keep at most so many bytes: 1000000, 500M, 2GB (of 1000), 64MiB, 1.5GiB (of 1024).
     #[arg(long, value_name = "N", value_parser = units::parse_bytes, required_unless_present = "max_entries")]
     pub(crate) max_bytes: Option<u64>,
     /// Keep at most so many entries.

@@ -1,10 +1,7 @@
 //! An entry, as it is shown to people and to programs.
 
 use serde::Serialize;
-use warmstart::{Metadata, Recipe, store::Entry};
-
-/// The fields that a person would call an artifact by, if a recipe has one of them.
-const NAMES: [&str; 3] = ["name", "kernel", "label"];
+use warmstart::{Metadata, store::Entry};
 
 /// What `ls`, `inspect` and `explain` tell programs about an entry. Nothing is what is not known.
 #[derive(Debug, Serialize)]
@@ -39,7 +36,7 @@ impl Summary {
             used_unix_ms: known(entry.used_unix_ms),
             build_nanos: content.and_then(|content| known(content.provenance.build_nanos)),
             domain: recipe.map(|recipe| recipe.domain().to_owned()),
-            label: attribute().or_else(|| label(recipe?).map(ToOwned::to_owned)),
+            label: attribute().or_else(|| recipe?.name().map(ToOwned::to_owned)),
             is_sealed: content.map(|content| content.is_sealed),
             problem: entry.head.as_ref().err().map(|reason| reason.as_str()),
         }
@@ -57,11 +54,3 @@ impl Summary {
 
 /// So many digits tell the entries of any store apart that a person looks at.
 const SHORT: usize = 12;
-
-/// What a person would call what the recipe is of: the field that names it, else the first that has a text.
-pub(crate) fn label(recipe: &Recipe) -> Option<&str> {
-    let text =
-        |field: &'_ warmstart_core::recipe::RecipeField| field.value().is_some_and(|value| !value.is_empty());
-    let named = recipe.fields().iter().find(|field| NAMES.contains(&field.label()) && text(field));
-    named.or_else(|| recipe.fields().iter().find(|field| text(field)))?.value()
-}

@@ -16,7 +16,7 @@ use warmstart_core::miss::Miss;
 use crate::{
     Verdict,
     arguments::Explain,
-    entry::{Summary, label},
+    entry::Summary,
     failure::Failure,
     screen::{Screen, Tone},
     store::{Access, Head, Opened, Opener},
@@ -110,16 +110,15 @@ fn find(opened: &Opened, recipe: &Recipe, is_quick: bool) -> Result<Found, Failu
         }
     }
     let mut found = Found::default();
-    let name = label(recipe);
     let mut least = (u64::MAX, true);
     opened.entries(|entry| {
         let Some(other) = recipe_of(&entry).filter(|other| other.domain() == recipe.domain()) else { return };
-        // Of those that differ equally little, one that is called the same; of these, the one used last.
-        let distance = (other.distance_to(recipe), label(other) != name);
-        if distance.0 == 0 {
+        let remoteness = recipe.remoteness_of(other);
+        if remoteness.0 == 0 {
             found.same = Some(entry);
-        } else if distance <= least {
-            least = distance;
+        } else if remoteness <= least {
+            // Of equals, the one used last.
+            least = remoteness;
             found.nearest = Some(entry);
         }
     })?;
@@ -179,7 +178,7 @@ fn show(
     }
     match recipe {
         Some(recipe) => {
-            let name = label(recipe).map_or_else(String::new, |name| format!("{} ", visible(name)));
+            let name = recipe.name().map_or_else(String::new, |name| format!("{} ", visible(name)));
             let wanted = format!("{name}({}, schema {})", visible(recipe.domain()), recipe.schema());
             table.row([title("wanted"), Cell::new(Tone::Heading, wanted)]);
         }

@@ -2,19 +2,19 @@
 
 use std::fmt::{Display, Write};
 
-use warmstart::{Reason, ReasonCounts, store::Kept};
-
-use crate::stats::Held;
+use warmstart::{
+    Reason, ReasonCounts,
+    store::{Kept, Totals},
+};
 
 /// What is held and what was counted. Every reason has its sample from the start, so that rates are known from the first
 /// occurrence on.
-pub(crate) fn text(held: Held, kept: &Kept, label: Option<&str>) -> String {
+pub(crate) fn text(held: Totals, kept: &Kept, label: Option<&str>) -> String {
     let (tally, statistics) = (&kept.tally, kept.tally.statistics());
     let mut text =
         Text { text: String::new(), label: label.map(|label| format!("store=\"{}\"", escaped(label))) };
     text.one("entries", "gauge", "Entries that are stored.", held.entries);
     text.one("stored_bytes", "gauge", "What the entries count against the cap.", held.bytes);
-    text.one("unreadable_entries", "gauge", "Entries whose head says nothing.", held.unreadable);
     text.one("hits_total", "counter", "Look-ups that found an artifact.", statistics.hits);
     text.reasons("misses_total", "Look-ups that found none, by reason.", &statistics.misses);
     text.reasons("refusals_total", "Artifacts that were not stored, by reason.", &statistics.refusals);
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_label_is_escaped_and_stands_in_every_sample() {
-        let text = text(Held::default(), &Kept::default(), Some("a\"b\\c\nd"));
+        let text = text(Totals::default(), &Kept::default(), Some("a\"b\\c\nd"));
         let samples: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
         assert!(samples.len() > 2 * Reason::COUNT);
         for sample in samples {

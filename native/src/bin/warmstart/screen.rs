@@ -4,11 +4,11 @@ use std::{
     env,
     fmt::Display,
     io::{self, BufWriter, IsTerminal, Stdout, Write},
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use console::{Style, Term};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
 use crate::{
@@ -22,7 +22,7 @@ pub(crate) struct Screen {
     pub(crate) json: bool,
     pub(crate) paint: Paint,
     /// The columns of the terminal; nothing if there is none.
-    pub(crate) width: Option<usize>,
+    pub(crate) width: Option<u16>,
     /// Milliseconds since 1970 UTC.
     pub(crate) now: u64,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Screen {
 impl Screen {
     pub(crate) fn new(global: &Global) -> Self {
         let is_terminal = io::stdout().is_terminal();
-        let columns = || Term::stdout().size_checked().map(|(_, columns)| usize::from(columns));
+        let columns = || Term::stdout().size_checked().map(|(_, columns)| columns);
         let clock = || {
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
@@ -96,9 +96,10 @@ pub(crate) struct Paint {
 
 impl Paint {
     pub(crate) fn apply(self, tone: Tone, text: impl Display) -> String {
+        let text = text.to_string();
         let style = match tone {
-            _ if !self.is_on => return text.to_string(),
-            Tone::Plain => return text.to_string(),
+            _ if !self.is_on || text.is_empty() => return text,
+            Tone::Plain => return text,
             Tone::Heading => Style::new().bold(),
             Tone::Name => Style::new().yellow(),
             Tone::Faint => Style::new().dim(),
@@ -111,11 +112,8 @@ impl Paint {
 
 /// A bar on standard error, if that is a terminal, from when something has taken a second.
 pub(crate) struct Progress {
-    what: &'static str,
-    total: Option<u64>,
-    done: u64,
-    started: Instant,
-    bar: Option<ProgressBar>,
+    /// Hidden at first, so that it knows from the beginning how fast it goes.
+    bar: ProgressBar,
 }
 
 impl Progress {
@@ -123,35 +121,27 @@ impl Progress {
 
     /// Of `total` steps, if their number is known.
     pub(crate) fn new(what: &'static str, total: Option<u64>) -> Self {
-        Self { what, total, done: 0, started: Instant::now(), bar: None }
+        let template = match total {
+            Some(_) => "{msg} {bar:32.cyan/dim} {human_pos}/{human_len} {eta}",
+            None => "{msg} {spinner} {human_pos}",
+        };
+        let style = ProgressStyle::with_template(template).expect("the template is well formed");
+        let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
+        Self { bar: bar.with_style(style.progress_chars("━╸─")).with_message(what) }
     }
 
     /// One more is done.
     pub(crate) fn step(&mut self) {
-        self.done += 1;
-        if self.bar.is_none() && self.started.elapsed() >= Self::DELAY {
-            self.bar = Some(self.new_bar());
+        self.bar.inc(1);
+        if self.bar.is_hidden() && self.bar.elapsed() >= Self::DELAY && io::stderr().is_terminal() {
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
-        if let Some(bar) = &self.bar {
-            bar.set_position(self.done);
-        }
-    }
-
-    fn new_bar(&self) -> ProgressBar {
-        let (bar, template) = match self.total {
-            Some(total) => (ProgressBar::new(total), "{msg} {bar:32.cyan/dim} {human_pos}/{human_len} {eta}"),
-            None => (ProgressBar::new_spinner(), "{msg} {spinner} {human_pos}"),
-        };
-        let style = ProgressStyle::with_template(template).expect("the template is well formed");
-        bar.with_style(style.progress_chars("━╸─")).with_message(self.what)
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
+        self.bar.finish_and_clear();
     }
 }
 

@@ -45,12 +45,8 @@ pub(crate) fn clear(arguments: &Clear, opener: &Opener, screen: &mut Screen) -> 
 }
 
 fn amount(opened: &Opened) -> Result<Amount, Failure> {
-    let mut amount = Amount::default();
-    opened.entries(|entry| {
-        amount.entries += 1;
-        amount.bytes = amount.bytes.saturating_add(entry.size);
-    })?;
-    Ok(amount)
+    let totals = opened.store.totals().map_err(|reason| opened.cannot("read", reason))?;
+    Ok(Amount { entries: totals.entries, bytes: totals.bytes })
 }
 
 fn answer(opened: &Opened, removed: Pruned, screen: &mut Screen) -> Result<Verdict, Failure> {

@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, io::Write};
 
 use serde::Serialize;
-use warmstart::{ReasonCounts, store::Kept};
+use warmstart::{
+    ReasonCounts,
+    store::{Kept, Totals},
+};
 
 use crate::{
     Verdict,
@@ -16,21 +19,12 @@ use crate::{
     units::{ago, bytes, counted, nanos, percent, time},
 };
 
-/// What the store holds now.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct Held {
-    pub(crate) entries: u64,
-    pub(crate) bytes: u64,
-    /// Entries whose head says nothing.
-    pub(crate) unreadable: u64,
-}
-
 #[derive(Serialize)]
 struct Answer {
     #[serde(flatten)]
     head: Head,
-    #[serde(flatten)]
-    held: Held,
+    entries: u64,
+    bytes: u64,
     #[serde(flatten)]
     counted: Counted,
 }
@@ -93,36 +87,27 @@ impl Counted {
 pub(crate) fn run(arguments: &Stats, opener: &Opener, screen: &mut Screen) -> Result<Verdict, Failure> {
     let opened = opener.open(&arguments.store, Access::Look)?;
     let kept = opened.store.kept().map_err(|reason| opened.cannot("read the statistics of", reason))?;
-    let mut held = Held::default();
-    opened.entries(|entry| {
-        held.entries += 1;
-        held.bytes = held.bytes.saturating_add(entry.size);
-        held.unreadable += u64::from(entry.head.is_err());
-    })?;
+    let held = opened.store.totals().map_err(|reason| opened.cannot("read", reason))?;
 
     if arguments.prometheus {
         screen.write_all(prometheus::text(held, &kept, arguments.label.as_deref()).as_bytes())?;
     } else if screen.json {
-        screen.json(&Answer { head: opened.head(), held, counted: Counted::new(&kept) })?;
+        let Totals { entries, bytes } = held;
+        screen.json(&Answer { head: opened.head(), entries, bytes, counted: Counted::new(&kept) })?;
     } else {
         show(&opened, held, &kept, screen)?;
     }
     Ok(Verdict::Good)
 }
 
-fn show(opened: &Opened, held: Held, kept: &Kept, screen: &mut Screen) -> Result<(), Failure> {
+fn show(opened: &Opened, held: Totals, kept: &Kept, screen: &mut Screen) -> Result<(), Failure> {
     writeln!(
         screen,
         "{} {}",
         screen.paint.apply(Tone::Heading, opened.path()),
         screen.paint.apply(Tone::Faint, format!("({})", opened.kind.noun()))
     )?;
-    write!(screen, "{}, {}", counted(held.entries, "entry", "entries"), bytes(held.bytes))?;
-    if held.unreadable > 0 {
-        let unreadable = format!("{} unreadable", held.unreadable);
-        write!(screen, ", {}", screen.paint.apply(Tone::Bad, unreadable))?;
-    }
-    writeln!(screen)?;
+    writeln!(screen, "{}, {}", counted(held.entries, "entry", "entries"), bytes(held.bytes))?;
 
     let (tally, statistics) = (&kept.tally, kept.tally.statistics());
     if tally.resets() > 0 {

@@ -1,34 +1,19 @@
-//! Columns that stand below each other.
+//! Columns that stand below each other: `comfy-table` lays them out, and what is ours is the colours.
 
 use std::io::{self, Write};
 
-use console::measure_text_width;
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, presets};
+use console::truncate_str;
 
-use crate::{
-    screen::{Screen, Tone},
-    text::cut,
-};
+use crate::screen::{Screen, Tone};
 
 /// The columns and rows of a table. Only the last column is cut, or goes on in the next line, where a terminal is too
 /// narrow for it.
 #[derive(Debug)]
 pub(crate) struct Table {
-    columns: Vec<Column>,
-    rows: Vec<Vec<Cell>>,
-    has_header: bool,
+    layout: comfy_table::Table,
+    titles: Vec<&'static str>,
     wraps: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Side {
-    Left,
-    Right,
-}
-
-#[derive(Debug)]
-struct Column {
-    title: &'static str,
-    side: Side,
 }
 
 /// A piece of text that stands in a table.
@@ -62,135 +47,106 @@ impl From<&str> for Cell {
 }
 
 /// What stands between two columns.
-const GAP: usize = 2;
+const GAP: u16 = 2;
 
-/// A label that is cut to fewer columns than this tells nothing: the line wraps instead.
-const LEAST: usize = 8;
+/// A last column that is narrower tells nothing: the terminal breaks the lines instead.
+const LEAST: u16 = 8;
+
+/// In columns. All rows are laid out as wide as the widest: a longer text would take that much memory for each of them.
+const LONGEST: usize = 1000;
+
+/// What stands before a text of a tone while it is laid out, and, for [`Tone::Plain`], after it. They take no room, and no
+/// text has them: [`visible`](crate::text::visible) writes them out. With escape sequences of its own, `comfy-table`
+/// brings a terminal library along.
+const MARKS: [(char, Tone); 6] = [
+    ('\u{206a}', Tone::Plain),
+    ('\u{206b}', Tone::Heading),
+    ('\u{206c}', Tone::Name),
+    ('\u{206d}', Tone::Faint),
+    ('\u{206e}', Tone::Good),
+    ('\u{206f}', Tone::Bad),
+];
 
 impl Table {
     /// A table with these titles; one that begins with `>` is that of a column that ends at its right side.
     pub(crate) fn new(titles: &[&'static str]) -> Self {
-        let columns = titles.iter().map(|title| match title.strip_prefix('>') {
-            Some(title) => Column { title, side: Side::Right },
-            None => Column { title, side: Side::Left },
-        });
-        Self { columns: columns.collect(), rows: Vec::new(), has_header: true, wraps: false }
+        let mut table = Self::without_header(titles);
+        let header = titles.iter().map(|title| Cell::new(Tone::Heading, title.trim_start_matches('>')));
+        table.layout.set_header(header.map(|cell| cell.marked()).collect::<Vec<_>>());
+        table
     }
 
     /// A table of which the columns have no titles, only their sides.
     pub(crate) fn without_header(titles: &[&'static str]) -> Self {
-        Self { has_header: false, ..Self::new(titles) }
+        let mut layout = comfy_table::Table::new();
+        layout.load_style(presets::NOTHING);
+        Self { layout, titles: titles.to_vec(), wraps: false }
     }
 
-    /// Nothing is cut: what does not fit goes on in the next line.
+    /// What does not fit is not cut: it goes on in the next line.
     pub(crate) fn wrapped(self) -> Self {
         Self { wraps: true, ..self }
     }
 
     pub(crate) fn row<const N: usize>(&mut self, cells: [Cell; N]) {
-        debug_assert_eq!(cells.len(), self.columns.len(), "a row has a cell for each column");
-        self.rows.push(cells.into());
+        self.layout.add_row(cells.map(|cell| cell.marked()));
     }
 
-    pub(crate) fn write(&self, screen: &mut Screen) -> io::Result<()> {
-        let mut widths: Vec<usize> = self
-            .columns
-            .iter()
-            .map(|column| if self.has_header { measure_text_width(column.title) } else { 0 })
-            .collect();
-        for row in &self.rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = measure_text_width(&cell.text).max(*width);
+    pub(crate) fn write(mut self, screen: &mut Screen) -> io::Result<()> {
+        let last = self.titles.len().saturating_sub(1);
+        for (at, (column, title)) in self.layout.column_iter_mut().zip(&self.titles).enumerate() {
+            if title.starts_with('>') {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+            if at == last {
+                column.set_padding((0, 0));
+            } else {
+                column.set_padding((0, GAP)).set_constraint(ColumnConstraint::ContentWidth);
             }
         }
-        let last = widths.len().saturating_sub(1);
-        let before: usize = widths[..last].iter().map(|width| width + GAP).sum();
-        let room = screen.width.map(|width| width.saturating_sub(before)).filter(|room| *room >= LEAST);
-        let room = room.unwrap_or(usize::MAX);
-
-        if self.has_header {
-            let header: Vec<Cell> =
-                self.columns.iter().map(|column| Cell::new(Tone::Heading, column.title)).collect();
-            self.write_row(screen, &header, &widths, room)?;
-        }
-        for row in &self.rows {
-            self.write_row(screen, row, &widths, room)?;
-            if self.wraps
-                && let Some(cell) = row.last()
-            {
-                for line in wrap(&cell.text, room).iter().skip(1) {
-                    writeln!(screen, "{:before$}{}", "", screen.paint.apply(cell.tone, line))?;
-                }
+        let widths = self.layout.column_max_content_widths();
+        let before = widths.split_last().map_or(0, |(_, before)| {
+            before.iter().fold(0, |sum: u16, width| sum.saturating_add(*width).saturating_add(GAP))
+        });
+        if let Some(width) = screen.width.filter(|width| *width >= before.saturating_add(LEAST)) {
+            self.layout.set_width(width).set_content_arrangement(ContentArrangement::Dynamic);
+            if !self.wraps {
+                self.layout.row_iter_mut().for_each(|row| _ = row.max_height(1));
             }
+        }
+        let mut tone = Tone::Plain;
+        for line in self.layout.lines() {
+            // Of a text that was cut, the end is missing.
+            if !self.wraps {
+                tone = Tone::Plain;
+            }
+            let mut rest = line.trim_end();
+            while let Some(at) = rest.find(|char| tone_of(char).is_some()) {
+                let (text, marked) = rest.split_at(at);
+                write!(screen, "{}", screen.paint.apply(tone, text))?;
+                let mut chars = marked.chars();
+                tone = chars.next().and_then(tone_of).unwrap_or_default();
+                rest = chars.as_str();
+            }
+            writeln!(screen, "{}", screen.paint.apply(tone, rest))?;
         }
         Ok(())
     }
+}
 
-    fn write_row(&self, screen: &mut Screen, row: &[Cell], widths: &[usize], room: usize) -> io::Result<()> {
-        let mut line = String::new();
-        let mut pending = 0;
-        for (at, ((cell, width), column)) in row.iter().zip(widths).zip(&self.columns).enumerate() {
-            let is_last = at + 1 == widths.len();
-            let text = match is_last {
-                true if self.wraps => wrap(&cell.text, room).swap_remove(0).into(),
-                true => cut(&cell.text, room),
-                false => cell.text.as_str().into(),
-            };
-            let padding = width.saturating_sub(measure_text_width(&text));
-            let (left, right) = match column.side {
-                Side::Left => (0, padding),
-                Side::Right if is_last => (padding.min(room.saturating_sub(1)), 0),
-                Side::Right => (padding, 0),
-            };
-            if !text.is_empty() {
-                line.extend(std::iter::repeat_n(' ', pending + left));
-                line.push_str(&screen.paint.apply(cell.tone, &text));
-                pending = right + GAP;
-            } else {
-                pending += left + right + GAP;
-            }
-        }
-        writeln!(screen, "{line}")
+impl Cell {
+    fn marked(&self) -> comfy_table::Cell {
+        let is_longer = self.text.len() > LONGEST;
+        let text =
+            if is_longer { truncate_str(&self.text, LONGEST, "…") } else { self.text.as_str().into() };
+        let mark = MARKS.iter().find(|(_, tone)| *tone == self.tone && *tone != Tone::Plain);
+        comfy_table::Cell::new(match mark {
+            Some((mark, _)) => format!("{mark}{text}{}", MARKS[0].0),
+            None => text.into_owned(),
+        })
     }
 }
 
-/// The text in lines of at most so many columns, broken at blanks where there are any. There is one line at least.
-fn wrap(text: &str, columns: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    let mut left = columns;
-    for word in text.split_inclusive(' ') {
-        let width = measure_text_width(word.trim_end());
-        if width > left && left < columns {
-            lines.push(String::new());
-            left = columns;
-        }
-        for char in word.chars() {
-            let width = measure_text_width(char.encode_utf8(&mut [0; 4]));
-            if width > left {
-                lines.push(String::new());
-                left = columns;
-                if char == ' ' {
-                    continue;
-                }
-            }
-            left = left.saturating_sub(width);
-            lines.last_mut().expect("there is one line at least").push(char);
-        }
-    }
-    lines.iter_mut().for_each(|line| line.truncate(line.trim_end().len()));
-    lines
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_does_not_fit_goes_on_in_the_next_line() {
-        assert_eq!(wrap("adx aes avx", 7), ["adx aes", "avx"]);
-        assert_eq!(wrap("adx aes avx", 8), ["adx aes", "avx"]);
-        assert_eq!(wrap("a abcdefgh b", 4), ["a", "abcd", "efgh", "b"]);
-        assert_eq!(wrap("", 4), [""]);
-        assert_eq!(wrap("one line", usize::MAX), ["one line"]);
-    }
+fn tone_of(char: char) -> Option<Tone> {
+    MARKS.iter().find(|(mark, _)| *mark == char).map(|(_, tone)| *tone)
 }

@@ -2,7 +2,6 @@
 
 use std::{borrow::Cow, fmt::Write as _, io, path::Path};
 
-use console::measure_text_width;
 use serde_json::ser::{CompactFormatter, Formatter};
 
 /// The text with everything written out that a terminal would obey and not show: control characters, and those that
@@ -42,24 +41,6 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
         let _ = write!(hex, "{byte:02x}");
         hex
     })
-}
-
-/// The text cut to so many columns of a terminal, the last of which says that it was.
-pub(crate) fn cut(text: &str, columns: usize) -> Cow<'_, str> {
-    if measure_text_width(text) <= columns {
-        return Cow::Borrowed(text);
-    }
-    let mut left = columns.saturating_sub(1);
-    let mut end = 0;
-    for (at, char) in text.char_indices() {
-        let width = measure_text_width(char.encode_utf8(&mut [0; 4]));
-        if width > left {
-            break;
-        }
-        left -= width;
-        end = at + char.len_utf8();
-    }
-    Cow::Owned(format!("{}…", text[..end].trim_end()))
 }
 
 fn is_hidden(char: char) -> bool {
@@ -125,14 +106,5 @@ mod tests {
         let json = String::from_utf8(json).unwrap();
         assert!(!json.chars().any(is_hidden), "{json}");
         assert_eq!(serde_json::from_str::<String>(&json).unwrap(), HOSTILE);
-    }
-
-    #[test]
-    fn what_is_cut_fits_and_says_so() {
-        assert_eq!(cut("softmax", 7), "softmax");
-        assert_eq!(cut("softmax", 6), "softm…");
-        assert_eq!(cut("two words", 5), "two…");
-        assert_eq!(cut("漢字漢字", 6), "漢字…");
-        assert_eq!(cut("softmax", 1), "…");
     }
 }

@@ -16,7 +16,7 @@ use warmstart_core::{
 use super::{FileStore, reason_of_read};
 use crate::{
     os::retry_sharing,
-    store::{Entry, nearest::nearest},
+    store::{Entry, Totals, nearest::nearest},
 };
 
 /// So much of an entry is read at once, in bytes: the whole head of most.
@@ -52,6 +52,44 @@ impl FileStore {
             }
         }
         Ok(())
+    }
+
+    /// The entries are those that are there. Their sizes are those of the journal; of what it does not name, the file tells.
+    pub(super) fn add_up(&self) -> Result<Totals, Reason> {
+        self.check_readable()?;
+        let accounts = self.ledger.look().into_iter();
+        let sizes: HashMap<Key, u64, RandomState> =
+            accounts.map(|Account { name, size, .. }| (name, size)).collect();
+        let mut totals = Totals::default();
+        for name in self.names()? {
+            let size = match sizes.get(&name) {
+                Some(size) => *size,
+                None => match self.options.disk.facts(&self.layout.entry(&name)) {
+                    Ok(facts) => facts.len,
+                    // Gone since it was listed; of others, `entries` does not know the size either.
+                    Err(error) if reason_of_read(&error) == Reason::Absent => continue,
+                    Err(_) => 0,
+                },
+            };
+            totals.entries += 1;
+            totals.bytes = totals.bytes.saturating_add(size);
+        }
+        Ok(totals)
+    }
+
+    pub(super) fn count_whole(&self) -> Result<u64, Reason> {
+        self.check_readable()?;
+        let mut len = 0;
+        for name in self.names()? {
+            let path = self.layout.entry(&name);
+            match self.is_whole(&path) {
+                Ok((Ok(()), _)) => len += 1,
+                Ok((Err(reason), facts)) if reason.is_damage() => _ = self.discard(name, &path, &facts),
+                // Somebody else's, or gone since it was listed.
+                Ok(_) | Err(_) => {}
+            }
+        }
+        Ok(len)
     }
 
     pub(super) fn find_nearest(&self, recipe: &Recipe) -> Result<Option<Entry>, Reason> {

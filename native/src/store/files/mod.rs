@@ -31,7 +31,7 @@ use warmstart_core::{
     seal::Seal, sketch::Sketch,
 };
 
-use super::{Entry, Kept, Lookup, Proof, Pruned, Report, Store, Stored, Verified, recency::Recency};
+use super::{Entry, Kept, Lookup, Proof, Pruned, Report, Store, Stored, Totals, Verified, recency::Recency};
 use crate::{
     error::OpenError,
     os::{disk_of_sealed, process_lock, reason_of, retry_sharing},
@@ -223,18 +223,7 @@ impl Store for FileStore {
     }
 
     fn len(&self) -> Result<u64, Reason> {
-        self.check_readable()?;
-        let mut len = 0;
-        for name in self.names()? {
-            let path = self.layout.entry(&name);
-            match self.is_whole(&path) {
-                Ok((Ok(()), _)) => len += 1,
-                Ok((Err(reason), facts)) if reason.is_damage() => _ = self.discard(name, &path, &facts),
-                // Somebody else's, or gone since it was listed.
-                Ok(_) | Err(_) => {}
-            }
-        }
-        Ok(len)
+        self.count_whole()
     }
 
     fn verify_each(&self, visit: &mut dyn FnMut(&Proof)) -> Result<Verified, Reason> {
@@ -243,6 +232,10 @@ impl Store for FileStore {
 
     fn entries(&self, visit: &mut dyn FnMut(Entry) -> ControlFlow<()>) -> Result<(), Reason> {
         self.visit_entries(visit)
+    }
+
+    fn totals(&self) -> Result<Totals, Reason> {
+        self.add_up()
     }
 
     fn nearest(&self, recipe: &Recipe) -> Result<Option<Entry>, Reason> {

@@ -25,7 +25,7 @@ use super::{
     rows, sketches,
     space::{self, WAL_LIMIT},
 };
-use crate::store::{Entry, Kept, Pruned, Report, nearest::nearest, recency::Recency};
+use crate::store::{Entry, Kept, Pruned, Report, Totals, nearest::nearest, recency::Recency};
 
 const REMOVE: &str = "DELETE FROM entry WHERE key = ?1";
 const REMOVE_ID: &str = "DELETE FROM entry WHERE id = ?1";
@@ -256,9 +256,10 @@ impl Database {
         Ok(whole)
     }
 
-    /// What all entries count, added up.
-    pub(super) fn total_bytes(&self) -> Result<u64, Fault> {
-        Ok(space::totals(&self.opened.connection)?.1)
+    /// The number of entries, and what they count, added up.
+    pub(super) fn totals(&self) -> Result<Totals, Fault> {
+        let (entries, bytes) = space::totals(&self.opened.connection)?;
+        Ok(Totals { entries, bytes })
     }
 
     /// Removes every entry and gives their space back.

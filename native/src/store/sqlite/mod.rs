@@ -46,7 +46,7 @@ use self::{
     place::Place,
     state::{State, patiently},
 };
-use super::{Entry, Kept, Lookup, Proof, Pruned, REPORT_PATIENCE, Report, Store, Stored, Verified};
+use super::{Entry, Kept, Lookup, Proof, Pruned, REPORT_PATIENCE, Report, Store, Stored, Totals, Verified};
 use crate::error::OpenError;
 
 /// So many heads are read at once for whoever looks at the entries.
@@ -158,7 +158,7 @@ impl SqliteStore {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn total_bytes(&self) -> Result<u64, Reason> {
-        self.with(Database::total_bytes)
+        self.with(Database::totals).map(|totals| totals.bytes)
     }
 
     fn check_writable(&self) -> Result<(), Reason> {
@@ -258,6 +258,10 @@ impl Store for SqliteStore {
             }
         }
         Ok(())
+    }
+
+    fn totals(&self) -> Result<Totals, Reason> {
+        self.with_patience(Database::totals)
     }
 
     fn nearest(&self, recipe: &Recipe) -> Result<Option<Entry>, Reason> {
