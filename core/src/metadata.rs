@@ -189,6 +189,22 @@ mod tests {
     }
 
     #[test]
+    fn a_text_that_no_recipe_has_is_refused() {
+        let bytes = |len: usize| {
+            let mut bytes = Vec::new();
+            put(&mut bytes, &true);
+            put(&mut bytes, "d");
+            put(&mut bytes, &1u32);
+            put(&mut bytes, &1u64);
+            put(&mut bytes, &("label", [0u8; 8], Some("t".repeat(len))));
+            put(&mut bytes, &0u64);
+            bytes
+        };
+        assert!(Metadata::decode(&bytes(256)).is_ok());
+        assert_eq!(Metadata::decode(&bytes(257)), Err(Reason::Malformed));
+    }
+
+    #[test]
     fn an_attribute_of_the_same_name_is_replaced() {
         let metadata = Metadata::new().with_attribute("a", b"1").with_attribute("a", b"2");
         assert_eq!(metadata.attributes().count(), 1);

@@ -59,9 +59,10 @@ impl Miss {
     /// key is.
     #[must_use]
     pub fn encode(&self, seal: Option<&Seal>) -> Option<Vec<u8>> {
+        let seal = seal.map(Seal::of_notes);
         let encode = |miss: &Self| {
             let artifact = miss.to_artifact();
-            let encoded = envelope::encode_with(Self::KEY, &artifact, seal).ok()?;
+            let encoded = envelope::encode_with(Self::KEY, &artifact, seal.as_ref()).ok()?;
             (encoded.len() <= MAX_LEN as u64).then(|| encoded.to_vec())
         };
         encode(self).or_else(|| encode(&Self { recipe: None, ..self.clone() }))
@@ -73,7 +74,8 @@ impl Miss {
     /// Why the envelope is none of a miss, as [`envelope::decode_with`] has it; [`Reason::NewerVersion`] also if the miss
     /// has a reason that is not known here.
     pub fn decode(stored: Vec<u8>, seal: Option<&Seal>) -> Result<Self, Reason> {
-        Self::from_artifact(&envelope::decode_with(stored, Self::KEY, seal)?)
+        let seal = seal.map(Seal::of_notes);
+        Self::from_artifact(&envelope::decode_with(stored, Self::KEY, seal.as_ref())?)
     }
 
     fn to_artifact(&self) -> Artifact {
@@ -133,6 +135,17 @@ mod tests {
         assert_eq!(kept, Miss { recipe: None, ..miss.clone() });
         miss.key = alloc::vec![0; MAX_LEN];
         assert_eq!(miss.encode(None), None);
+    }
+
+    #[test]
+    fn a_sealed_miss_is_no_entry_and_a_sealed_entry_no_miss() {
+        let seal = Seal::new(&[7; 32]);
+        let miss = Miss { key: Vec::new(), reason: Reason::Busy, refusal: None, recipe: None, unix_ms: 0 };
+        let kept = miss.encode(Some(&seal)).unwrap();
+        assert_eq!(envelope::decode_with(kept.clone(), Miss::KEY, Some(&seal)).unwrap_err(), Reason::Forged);
+        assert_eq!(Miss::decode(kept, Some(&seal)), Ok(miss.clone()));
+        let entry = envelope::encode_with(Miss::KEY, &miss.to_artifact(), Some(&seal)).unwrap().to_vec();
+        assert_eq!(Miss::decode(entry, Some(&seal)), Err(Reason::Forged));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use alloc::{
     vec::Vec,
 };
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
 /// The longest text of a field's value that a recipe keeps, in bytes; more is cut and marked with "...".
 pub const MAX_TEXT: usize = 256;
@@ -32,6 +32,7 @@ pub struct RecipeField {
     label: String,
     #[serde(with = "digest")]
     digest: [u8; 8],
+    #[serde(deserialize_with = "short_text")]
     text: Option<String>,
 }
 
@@ -125,13 +126,15 @@ impl Recipe {
             (Some(old), Some(new)) if old.looks_like(new) => 1,
             _ => 2,
         });
-        fields.sum::<u64>() + 2 * u64::from(self.schema != other.schema)
+        let distance = fields.sum::<u64>() + 2 * u64::from(self.schema != other.schema);
+        if distance == 0 { u64::from(self.is_reordered(other)) } else { distance }
     }
 
     /// The labels under which `newer` differs from this recipe, each with its old and its new value.
     ///
     /// Fields of one label are paired in order. A schema that differs is reported under the label `schema`. Values that
-    /// look the same are shown with their short digests.
+    /// look the same are shown with their short digests. If nothing differs but the order of the fields, which counts in a
+    /// key, that is reported under the label `order of the fields`.
     #[must_use]
     pub fn changes_to(&self, newer: &Self) -> Vec<FieldChange> {
         let mut changes = Vec::new();
@@ -140,6 +143,13 @@ impl Recipe {
                 label: String::from("schema"),
                 old: Some(alloc::format!("{}", self.schema)),
                 new: Some(alloc::format!("{}", newer.schema)),
+            });
+        }
+        if self.is_reordered(newer) {
+            changes.push(FieldChange {
+                label: String::from("order of the fields"),
+                old: Some(self.labels()),
+                new: Some(newer.labels()),
             });
         }
         changes.extend(self.differing(newer).into_iter().map(|(old, new)| {
@@ -155,6 +165,18 @@ impl Recipe {
             }
         }));
         changes
+    }
+
+    /// Whether both have the same fields, and in another order.
+    fn is_reordered(&self, other: &Self) -> bool {
+        let same = |(one, other): (&RecipeField, &RecipeField)| {
+            one.label == other.label && one.digest == other.digest
+        };
+        !self.fields.iter().zip(&other.fields).all(same) && self.differing(other).is_empty()
+    }
+
+    fn labels(&self) -> String {
+        shorten(self.fields.iter().map(RecipeField::label).collect::<Vec<_>>().join(", "))
     }
 
     /// The fields that differ: those of this recipe, each with its partner, and then those that only `newer` has.
@@ -223,6 +245,15 @@ impl RecipeField {
             None => self.shown_with_digest(),
         }
     }
+}
+
+/// A text that is longer than any that a recipe keeps was not written by this crate.
+fn short_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    if text.as_ref().is_some_and(|text| text.len() > MAX_TEXT) {
+        return Err(D::Error::custom("the text of a field is longer than 256 bytes"));
+    }
+    Ok(text)
 }
 
 /// A short digest as text where a person may read it, else as its bytes.
@@ -303,6 +334,16 @@ mod tests {
         let old = KeyFields::new("d", 1).text("h", "a").text("h", "b").recipe();
         let new = KeyFields::new("d", 1).text("h", "a").text("h", "c").recipe();
         assert_eq!(old.changes_to(&new), [change("h", Some("b"), Some("c"))]);
+    }
+
+    #[test]
+    fn the_order_of_the_fields_is_a_change_if_nothing_else_is() {
+        let one = KeyFields::new("d", 1).text("a", "1").text("b", "2").recipe();
+        let other = KeyFields::new("d", 1).text("b", "2").text("a", "1").recipe();
+        assert_eq!((one.distance_to(&other), one.distance_to(&one)), (1, 0));
+        assert_eq!(one.changes_to(&other), [change("order of the fields", Some("a, b"), Some("b, a"))]);
+        let third = KeyFields::new("d", 1).text("b", "3").text("a", "1").recipe();
+        assert_eq!(one.changes_to(&third), [change("b", Some("2"), Some("3"))]);
     }
 
     #[test]

@@ -15,6 +15,9 @@ pub const TAG_LEN: usize = 32;
 /// Tells these tags from all other uses of the same secret with BLAKE2b.
 const PERSONAL: &[u8; 16] = b"warmstart seal 1";
 
+/// The same for what a store notes for itself, which must not pass for an entry that somebody put.
+const PERSONAL_OF_NOTES: &[u8; 16] = b"warmstart note 1";
+
 /// A secret that seals entries: keyed BLAKE2b-256 over everything in them.
 ///
 /// Whoever has the secret can seal and check; nobody else can do either. The secret is 32 bytes that nobody can guess, such as
@@ -34,15 +37,26 @@ pub struct Seal {
     /// The state after the secret and the magic, with which all that is sealed begins: of the block that the secret fills,
     /// nothing is left to be computed.
     begun: Blake2bMac<U32>,
+    /// The same for notes.
+    begun_notes: Blake2bMac<U32>,
 }
 
 impl Seal {
     /// The seal of this secret.
     #[must_use]
     pub fn new(secret: &[u8; 32]) -> Self {
-        let keyed = Blake2bMac::new_with_salt_and_personal(Some(secret), &[], PERSONAL);
-        let keyed = keyed.expect("a key of 32 bytes and a personalisation of 16 are within BLAKE2b's limits");
-        Self { begun: keyed.chain_update(MAGIC) }
+        let begin = |personal: &[u8; 16]| {
+            let keyed = Blake2bMac::new_with_salt_and_personal(Some(secret), &[], personal);
+            let keyed =
+                keyed.expect("a key of 32 bytes and a personalisation of 16 are within BLAKE2b's limits");
+            keyed.chain_update(MAGIC)
+        };
+        Self { begun: begin(PERSONAL), begun_notes: begin(PERSONAL_OF_NOTES) }
+    }
+
+    /// The seal of the same secret for what a store notes for itself.
+    pub(crate) fn of_notes(&self) -> Self {
+        Self { begun: self.begun_notes.clone(), begun_notes: self.begun.clone() }
     }
 
     /// The tag of the magic and these parts, one after the other.

@@ -29,7 +29,7 @@ impl Counters {
     pub(super) fn hit(&self, artifact: &Artifact) {
         self.hits.fetch_add(1, Relaxed);
         self.bytes_read.fetch_add(artifact.payload().len() as u64, Relaxed);
-        self.saved_nanos.fetch_add(artifact.provenance().build_nanos, Relaxed);
+        add(&self.saved_nanos, artifact.provenance().build_nanos);
     }
 
     pub(super) fn missed(&self, reason: Reason) {
@@ -42,7 +42,7 @@ impl Counters {
 
     pub(super) fn built(&self, nanos: u64) {
         self.builds.fetch_add(1, Relaxed);
-        self.build_nanos.fetch_add(nanos, Relaxed);
+        add(&self.build_nanos, nanos);
     }
 
     pub(super) fn stored(&self, artifact: &Artifact, stored: Result<Stored, Reason>) {
@@ -79,4 +79,11 @@ fn reasons(counts: &[AtomicU64; Reason::COUNT]) -> ReasonCounts {
         snapshot.add(*reason, count.load(Relaxed));
     }
     snapshot
+}
+
+/// Adds what an entry claims, which can be anything. What would overflow stays at the largest number.
+fn add(counter: &AtomicU64, n: u64) {
+    if counter.fetch_add(n, Relaxed).checked_add(n).is_none() {
+        counter.store(u64::MAX, Relaxed);
+    }
 }

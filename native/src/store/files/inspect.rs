@@ -1,6 +1,6 @@
 //! What the directory tells about its entries, read without the lock.
 
-use std::{collections::HashMap, ops::ControlFlow};
+use std::{collections::HashMap, ops::ControlFlow, time::Duration};
 
 use foldhash::fast::RandomState;
 use warmstart_core::{
@@ -29,7 +29,7 @@ impl FileStore {
     ) -> Result<(), Reason> {
         self.check_readable()?;
         // So that the order is that of the last use. If it cannot be written down now, it is what is written down.
-        let _ = self.write_uses(self.options.patience);
+        let _ = self.write_uses(Duration::ZERO);
         let known: HashMap<Key, (usize, u64), RandomState> = self
             .ledger
             .look()
@@ -101,7 +101,10 @@ impl FileStore {
         // The journal also has what an entry was before it was replaced: that would hide entries that are nearer than it
         // is now.
         let look = |(name, sketch): &(Key, Sketch)| {
-            self.describe(*name, 0).filter(|entry| entry.recipe().map(Sketch::of) == Some(*sketch))
+            let entry = self.describe(*name, 0)?;
+            // Where entries are sealed, one that is not is none, and anybody may have put it there.
+            let is_ours = self.seal().is_none() || entry.head.as_ref().is_ok_and(|head| head.is_sealed);
+            (is_ours && entry.recipe().map(Sketch::of) == Some(*sketch)).then_some(entry)
         };
         let found = nearest(recipe, propose, look);
         // When it was used, the journal tells as well.

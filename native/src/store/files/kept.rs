@@ -20,6 +20,9 @@ impl FileStore {
         let now = self.options.clock.unix_ms();
         // The journal itself is not read: a process that only hits need not know what is in it.
         let _held = self.ledger.hold(self.options.patience.min(REPORT_PATIENCE))?;
+        if self.ledger.is_newer() {
+            return Err(Reason::NewerVersion);
+        }
         let stored = self.read_tally();
         let is_known = matches!(stored, Ok(_) | Err(Reason::Absent));
         let mut tally = Tally::resume(stored, now)?;
@@ -102,6 +105,11 @@ impl FileStore {
     /// Reads a file of which no more than its first `most` bytes matter.
     fn read_small(&self, path: &Path, most: u64) -> Result<Vec<u8>, Reason> {
         let disk = &*self.options.disk;
+        let facts = disk.facts(path).map_err(|error| reason_of_read(&error))?;
+        // Asked first, because what is no file may not even be opened, and one of absurd length may not be read.
+        if !facts.is_readable() || facts.len > 2 * most {
+            return Err(Reason::Untrusted);
+        }
         let (bytes, facts) = retry_sharing(disk, || disk.read(path, &|facts| facts.len.min(most)))
             .map_err(|error| reason_of_read(&error))?;
         if facts.is_readable() { Ok(bytes) } else { Err(Reason::Untrusted) }

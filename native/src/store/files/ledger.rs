@@ -106,7 +106,8 @@ impl Ledger {
     /// of warmstart keeps this directory.
     pub(super) fn probe(&self) -> Result<(), Reason> {
         let log = self.open_log()?;
-        let head = self.disk.read_log(&log, 0..journal::HEADER_LEN as u64);
+        // Where locks are mandatory, who holds this one keeps others from reading.
+        let head = retry_sharing(&*self.disk, || self.disk.read_log(&log, 0..journal::HEADER_LEN as u64));
         match journal::check_header(&head.map_err(|error| reason_of(&error))?) {
             Err(Reason::NewerVersion) => Err(Reason::NewerVersion),
             // Whatever else is wrong with it, whoever locks it makes it anew.
