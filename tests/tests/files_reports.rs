@@ -5,7 +5,7 @@
 use std::{
     convert::Infallible,
     fs,
-    os::unix::net::UnixListener,
+    os::unix::{fs::PermissionsExt, net::UnixListener},
     path::Path,
     sync::Arc,
     time::{Duration, Instant},
@@ -89,7 +89,10 @@ fn a_directory_that_became_a_newer_versions_gets_no_statistics() {
     journal[8] = 200;
     let sum = xxh3_64(&journal[..60]).to_le_bytes();
     journal[60..64].copy_from_slice(&sum[..4]);
+    // As a newer version does it: in a file of its own.
+    fs::remove_file(&path).unwrap();
     fs::write(&path, &journal).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     let before = fs::read(directory.path().join("statistics")).unwrap();
     assert!(cache.get(b"k").hit().is_some());
     assert_eq!(cache.flush(), Err(Reason::NewerVersion));
