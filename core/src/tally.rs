@@ -91,7 +91,7 @@ impl Tally {
         self.since_unix_ms
     }
 
-    /// How often the counts before were lost to damage.
+    /// How often counting began anew because what was counted before was damaged.
     #[must_use]
     pub const fn resets(&self) -> u64 {
         self.resets
