@@ -268,6 +268,11 @@ impl Database {
         if self.uses.is_empty() { Ok(()) } else { self.write(|_, _| Ok(())) }
     }
 
+    /// Whether it was opened to be read only.
+    pub(super) fn is_only_read(&self) -> bool {
+        self.opened.watched.is_some()
+    }
+
     /// Whether what was opened to be read only is not what is there now: it is to be opened again.
     pub(super) fn has_changed(&self) -> bool {
         self.opened.watched.as_ref().is_some_and(|seen| !seen.is_still(&self.place))

@@ -79,7 +79,9 @@ impl SqliteStore {
                 };
                 let reason = fault.reason();
                 // Somebody removed the database or set it aside: then this call is made on the one that is there now.
-                let moved = matches!(fault, Fault::Disconnected(_)) && !database.is_current();
+                // One that is only read may have lost the index of its log to who was the last to write.
+                let moved = matches!(fault, Fault::Disconnected(_))
+                    && (!database.is_current() || database.is_only_read());
                 if alone || !matches!(fault, Fault::Refused(_)) {
                     let gone = std::mem::replace(state, State::Down(reason));
                     if let (State::Open(database), Fault::Damaged(_)) = (gone, fault) {
