@@ -255,6 +255,25 @@ fn who_only_reads_a_database_beside_an_empty_log_or_journal_makes_no_log() {
     }
 }
 
+/// The index of the log goes a moment before the log, and that is what is seen here.
+#[test]
+fn a_look_waits_for_who_is_just_closing_the_database() {
+    let (_directory, path) = place();
+    let store = open(&path);
+    fill(&store, 3);
+    let log = fs::read(beside(&path, "-wal")).unwrap();
+    store.close().unwrap();
+    fs::write(beside(&path, "-wal"), log).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(10));
+            fs::remove_file(beside(&path, "-wal")).unwrap();
+        });
+        assert_eq!(prove(&numbered_key(1), &look(&path).get(&numbered_key(1)).hit().unwrap()), 1);
+    });
+    assert!(!beside(&path, "-wal").exists());
+}
+
 /// The writers, one process after the other, make a log and remove it again, and whoever looks sees any of that.
 #[test]
 fn no_look_fails_while_writers_come_and_go() {
