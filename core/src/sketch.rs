@@ -139,7 +139,7 @@ const fn add(one: u32, other: u32) -> u32 {
 /// }
 /// assert_eq!(nearest.into_vec(), [7, 99]);
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Nearest<T> {
     wanted: Sketch,
     /// Which field has the name of what is wanted.
@@ -150,7 +150,7 @@ pub struct Nearest<T> {
     found: BinaryHeap<Proposal<T>>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Proposal<T> {
     /// As [`Recipe::remoteness_of`] has it.
     remoteness: (u32, bool),

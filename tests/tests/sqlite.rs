@@ -82,3 +82,13 @@ fn the_schema_and_the_order_of_use_are_what_is_documented() {
     // 128 bytes of head and 500 of payload, twice the key, and 1/256 of all that.
     assert_eq!(entries, ["a 632 1000", "bc 634 1003", "d 632 1002"]);
 }
+
+/// `application_id`, where the format of SQLite has it, while the store is open and the entry in its log.
+#[test]
+fn the_file_says_whose_it_is_while_it_is_in_use() {
+    let harness = Sqlite::new();
+    let store = harness.open(Limits::NONE, Arc::new(Stopped));
+    store.put(b"k", &warmstart::Artifact::new(vec![7; 500])).unwrap();
+    assert_eq!(std::fs::read(harness.path()).unwrap().get(68..72), Some(&b"WSCA"[..]));
+    store.close().unwrap();
+}

@@ -7,14 +7,16 @@ use std::{
 };
 
 use warmstart::{
-    Limits, Store,
-    store::{SqliteOptions, SqliteStore},
+    Limits, Reason, Statistics, Store,
+    store::{Report, SqliteOptions, SqliteStore},
 };
+use warmstart_core::miss::Miss;
 use warmstart_tests::proof::{artifact, numbered_key, numbered_len, prove};
 
 const CAP: u64 = 8 << 20;
 /// What `SqliteStore` documents.
 const FILE_OVERHEAD: u64 = 64 << 10;
+const REPORTED: u64 = 48 << 10;
 const LOG: u64 = 4 << 20;
 const LOG_INDEX: u64 = 64 << 10;
 
@@ -162,4 +164,42 @@ fn removing_what_is_damaged_keeps_the_log_short() {
         }
         check(&path, 2 * LEN);
     }
+}
+
+/// What a put does not do, nobody would count.
+#[test]
+fn a_report_evicts_nothing_under_a_smaller_cap() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cache.db");
+    let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
+    for n in 0..20 {
+        store.put(&numbered_key(n), &artifact(&numbered_key(n), n, 20_000)).unwrap();
+    }
+    store.close().unwrap();
+    let store = SqliteStore::open(&path, SqliteOptions::default().with_max_bytes(100_000)).unwrap();
+    let mut counted = Statistics::default();
+    counted.hits = 3;
+    store.report(&Report { counted, last_miss: None }).unwrap();
+    assert_eq!((store.len(), store.kept().unwrap().tally.statistics().hits), (Ok(20), 3));
+    let evicted = store.put(b"k", &artifact(b"k", 1, 1000)).unwrap().evicted;
+    assert_eq!(store.len(), Ok(21 - evicted));
+    check(&path, 100_000);
+}
+
+/// A database at its cap that keeps its first report, with the longest miss there is, is longer until the next put.
+#[test]
+fn a_report_makes_the_database_little_longer() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cache.db");
+    let store = SqliteStore::open(&path, SqliteOptions::default().with_max_bytes(CAP / 8)).unwrap();
+    let put = |n: u64| store.put(&numbered_key(n), &artifact(&numbered_key(n), n, 1950)).unwrap();
+    (0..1500).for_each(|n| _ = put(n));
+    let key = vec![7; 16_000];
+    let last_miss = Some(Miss { key, reason: Reason::Absent, refusal: None, recipe: None, unix_ms: 3 });
+    store.report(&Report { counted: Statistics::default(), last_miss }).unwrap();
+    assert!(store.kept().unwrap().last_miss.is_some());
+    check(&path, CAP / 8 + REPORTED);
+    put(2000);
+    store.close().unwrap();
+    check(&path, CAP / 8);
 }

@@ -10,11 +10,11 @@ use std::{
 
 use rusqlite::Connection;
 use warmstart::{
-    Artifact, KeyFields, Limits, Metadata, Reason, Recipe, Store,
+    Artifact, KeyFields, Limits, Metadata, Reason, Recipe, Seal, Store,
     store::{Entry, SqliteOptions, SqliteStore},
 };
 use warmstart_core::sketch::Sketch;
-use warmstart_tests::proof::numbered_len;
+use warmstart_tests::proof::{artifact, numbered_key, numbered_len};
 
 const CAP: u64 = 2 << 20;
 const FILE_OVERHEAD: u64 = 64 << 10;
@@ -318,4 +318,149 @@ fn verifying_tells_of_an_entry_without_an_envelope_and_of_what_goes_with_a_damag
         let found = store.verify().unwrap();
         assert!(found.damaged > 0, "read-only {read_only}: {found:?}");
     }
+}
+
+/// Whatever page it is: what cannot be read is told, and nothing is removed by who only looks.
+#[test]
+fn verifying_a_database_with_a_damaged_page_finds_damage() {
+    let (_directory, path) = place();
+    let store = open(&path);
+    for n in 0..60 {
+        store.put(&numbered_key(n), &artifact(&numbered_key(n), n, 20_000)).unwrap();
+    }
+    store.close().unwrap();
+    let whole = fs::read(&path).unwrap();
+    let mut damaged = 0;
+    for page in 1..whole.len() / 4096 {
+        let mut bytes = whole.clone();
+        bytes[page * 4096..][..4096].fill(0x5a);
+        fs::write(&path, &bytes).unwrap();
+        let store = SqliteStore::open(&path, SqliteOptions::default().with_read_only(true)).unwrap();
+        let mut problems = 0;
+        let verified = store.verify_each(&mut |proof| {
+            assert!(!proof.is_removed, "page {page}");
+            problems += u64::from(proof.result.is_err());
+        });
+        match verified {
+            Ok(found) => {
+                assert_eq!((found.whole + found.damaged, found.damaged), (60, problems), "page {page}");
+                damaged += u64::from(problems > 0);
+            }
+            Err(reason) => assert!(reason.is_damage(), "page {page}: {reason:?}"),
+        }
+    }
+    assert!(damaged > 200, "{damaged} of {} pages", whole.len() / 4096);
+}
+
+/// A page that SQLite cannot read costs the whole database, and verifying says so.
+#[test]
+fn verifying_a_writable_database_with_a_damaged_page_says_so() {
+    let (_directory, path) = place();
+    let store = open(&path);
+    for n in 0..60 {
+        store.put(&numbered_key(n), &artifact(&numbered_key(n), n, 20_000)).unwrap();
+    }
+    store.close().unwrap();
+    let whole = fs::read(&path).unwrap();
+    let mut lost = 0;
+    // The tables begin on the first pages; on most others is content.
+    for page in (1..20).chain((20..whole.len() / 4096).step_by(7)) {
+        let (_directory, path) = place();
+        let mut bytes = whole.clone();
+        bytes[page * 4096..][..4096].fill(0x5a);
+        fs::write(&path, &bytes).unwrap();
+        let store = open(&path);
+        let found = store.verify();
+        let left = store.len().unwrap();
+        match found {
+            Ok(found) => {
+                assert_eq!((found.whole, found.whole + found.damaged), (left, 60), "page {page}");
+                assert_eq!(entries(&store).len() as u64, left, "page {page}");
+                lost += u64::from(left == 0);
+            }
+            Err(reason) => {
+                assert!(reason.is_damage() && left == 0, "page {page}: {reason:?}, {left} are left");
+            }
+        }
+    }
+    assert!(lost > 0);
+}
+
+/// Somebody else set the database aside, and the same entries were stored anew.
+#[test]
+fn verifying_a_database_that_is_replaced_meanwhile_does_not_call_it_whole() {
+    let (_directory, path) = place();
+    let store = open(&path);
+    for n in 0..10 {
+        store.put(&numbered_key(n), &artifact(&numbered_key(n), n, 100)).unwrap();
+    }
+    let mut seen = 0;
+    let found = store.verify_each(&mut |_| {
+        seen += 1;
+        if seen == 5 {
+            for suffix in ["", "-wal", "-shm"] {
+                let _ = fs::rename(
+                    format!("{}{suffix}", path.display()),
+                    format!("{}-gone{suffix}", path.display()),
+                );
+            }
+            for n in 0..10 {
+                store.put(&numbered_key(n), &artifact(&numbered_key(n), n, 100)).unwrap();
+            }
+        }
+    });
+    assert_eq!((found, seen), (Err(Reason::Unavailable), 5));
+}
+
+/// A look-up waits for nobody: recipes are compared without the lock.
+#[test]
+fn a_look_up_does_not_wait_for_an_explanation() {
+    let (_directory, path) = place();
+    let store = open(&path);
+    let fields = |n: u64| {
+        (0..2000).fold(KeyFields::new("d", 1), |fields, at| {
+            fields.text(format!("header /a/rather/long/prefix/{n}/{at}"), "x")
+        })
+    };
+    for n in 0..64 {
+        put(&store, &fields(n));
+    }
+    store.put(b"k", &Artifact::new(vec![1])).unwrap();
+    let recipe = fields(1000).recipe();
+    std::thread::scope(|scope| {
+        let explaining = scope.spawn(|| {
+            let begun = Instant::now();
+            assert!(store.nearest(&recipe).unwrap().is_some());
+            begun.elapsed()
+        });
+        let (mut longest, mut found) = (Duration::ZERO, 0);
+        while !explaining.is_finished() {
+            let begun = Instant::now();
+            assert!(store.get(b"k").hit().is_some());
+            longest = longest.max(begun.elapsed());
+            found += 1;
+        }
+        let explained = explaining.join().unwrap();
+        println!("explained in {explained:?}; of {found} look-ups meanwhile the longest took {longest:?}");
+        assert!(longest < explained / 3, "{longest:?} of {explained:?}");
+    });
+}
+
+/// What is not sealed cannot be a hit of a store with a secret, and so is no explanation.
+#[test]
+fn a_store_with_a_seal_passes_over_entries_without_one() {
+    let (_directory, path) = place();
+    put(&open(&path), &fields(1, "-O2"));
+    let sealed = SqliteStore::open(&path, SqliteOptions::default().with_seal(Seal::new(&[7; 32]))).unwrap();
+    assert_eq!(nearest(&sealed, &fields(1, "-O3").recipe()), None);
+    put(&sealed, &fields(2, "-O2"));
+    assert_eq!(nearest(&sealed, &fields(1, "-O3").recipe()), Some(fields(2, "-O2").recipe()));
+    drop(sealed);
+    let store = open(&path);
+    assert_eq!(
+        nearest(&store, &fields(2, "-O3").recipe()),
+        Some(fields(2, "-O2").recipe()),
+        "it tells of all"
+    );
+    assert_eq!(nearest(&store, &fields(1, "-O3").recipe()), Some(fields(1, "-O2").recipe()));
 }

@@ -8,12 +8,13 @@ use std::{
     ops::ControlFlow,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    time::SystemTime,
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant, SystemTime},
 };
 
 use rusqlite::Connection;
 use warmstart::{
-    Cache, KeyFields, Limits, Reason, Statistics, Store,
+    Cache, KeyFields, Limits, Lookup, Reason, Statistics, Store,
     store::{Report, SqliteOptions, SqliteStore, Verified},
 };
 use warmstart_tests::proof::{artifact, numbered_key, prove};
@@ -232,4 +233,124 @@ fn what_is_damaged_older_or_to_be_recovered_is_left_as_it_is() {
     }
     drop(store);
     assert!(before == image(&path));
+}
+
+/// As a process leaves them that was killed at the wrong time: there is nothing in them to be read or played back.
+#[test]
+fn who_only_reads_a_database_beside_an_empty_log_or_journal_makes_no_log() {
+    for (suffix, bytes) in [("-journal", &b""[..]), ("-journal", &[0; 512]), ("-wal", b"")] {
+        let (_directory, path) = place();
+        fill(&open(&path), 2);
+        fs::write(beside(&path, suffix), bytes).unwrap();
+        fs::set_permissions(beside(&path, suffix), std::os::unix::fs::PermissionsExt::from_mode(0o600))
+            .unwrap();
+        let before = image(&path);
+        let store = look(&path);
+        assert_eq!(prove(&numbered_key(1), &store.get(&numbered_key(1)).hit().unwrap()), 1, "{suffix}");
+        assert!(before == image(&path), "{suffix}");
+        drop(store);
+        assert!(before == image(&path), "{suffix}");
+        fill(&open(&path), 2);
+        assert!(!beside(&path, "-wal").exists());
+    }
+}
+
+/// The index of the log goes a moment before the log, and that is what is seen here.
+#[test]
+fn a_look_waits_for_who_is_just_closing_the_database() {
+    let (_directory, path) = place();
+    let store = open(&path);
+    fill(&store, 3);
+    let log = fs::read(beside(&path, "-wal")).unwrap();
+    store.close().unwrap();
+    fs::write(beside(&path, "-wal"), log).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(10));
+            fs::remove_file(beside(&path, "-wal")).unwrap();
+        });
+        assert_eq!(prove(&numbered_key(1), &look(&path).get(&numbered_key(1)).hit().unwrap()), 1);
+    });
+    assert!(!beside(&path, "-wal").exists());
+}
+
+/// The writers, one process after the other, make a log and remove it again, and whoever looks sees any of that.
+#[test]
+fn no_look_fails_while_writers_come_and_go() {
+    let (_directory, path) = place();
+    fill(&open(&path), 3);
+    let write = || {
+        let worker = Command::new(env!("CARGO_BIN_EXE_worker"))
+            .args(["--store", "sqlite", "--path"])
+            .arg(&path)
+            .args(["put", "--count", "3", "--len", "5000"])
+            .stdout(Stdio::null())
+            .status();
+        assert!(worker.unwrap().success());
+    };
+    let is_over = AtomicBool::new(false);
+    let begun = Instant::now();
+    let (rounds, looks) = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut rounds = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                write();
+                rounds += 1;
+            }
+            rounds
+        });
+        let look_on = || {
+            let (mut looks, mut busy) = (0, 0);
+            while begun.elapsed() < Duration::from_secs(2) {
+                let store = look(&path);
+                for n in 0..3 {
+                    match store.get(&numbered_key(n)) {
+                        Lookup::Hit(found) => assert_eq!(prove(&numbered_key(n), &found), n),
+                        // Where the machine is slow, 50 ms may not do.
+                        Lookup::Miss(Reason::Busy) => busy += 1,
+                        Lookup::Miss(reason) => panic!("look {looks}: {reason:?}"),
+                    }
+                }
+                looks += 1;
+            }
+            assert!(busy * 20 <= looks, "{busy} of {looks} were busy");
+            looks
+        };
+        let readers = [scope.spawn(look_on), scope.spawn(look_on)];
+        let looks: Vec<u64> = readers.into_iter().map(|reader| reader.join().unwrap_or(0)).collect();
+        is_over.store(true, Ordering::Relaxed);
+        (writer.join().unwrap(), looks)
+    });
+    println!("{rounds} rounds, {looks:?} looks");
+    assert!(looks.iter().all(|looks| *looks > 0), "a look failed");
+    // The last one closed, perhaps, while somebody looked.
+    write();
+    let left = fs::metadata(beside(&path, "-wal")).map(|metadata| metadata.len());
+    assert!(left.is_err(), "a log is left: {left:?}");
+    assert_eq!(look(&path).len(), Ok(3));
+}
+
+/// SQLite shares the index of the log within a process, and here it was opened to be read first.
+#[test]
+fn beside_a_look_at_a_database_in_use_a_store_of_this_process_may_be_refused_to_write() {
+    let (_directory, path) = place();
+    let mut worker = Command::new(env!("CARGO_BIN_EXE_worker"))
+        .args(["--store", "sqlite", "--path"])
+        .arg(&path)
+        .args(["put", "--count", "2", "--len", "5000", "--wait"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    assert_eq!(BufReader::new(worker.stdout.take().unwrap()).lines().take(2).count(), 2);
+    let reader = look(&path);
+    assert_eq!(reader.len(), Ok(2));
+    let writer = open(&path);
+    assert_eq!(writer.put(b"k", &artifact(b"k", 1, 100)), Err(Reason::ReadOnly));
+    assert_eq!(prove(&numbered_key(1), &writer.get(&numbered_key(1)).hit().unwrap()), 1);
+    drop((reader, writer));
+    let writer = open(&path);
+    assert!(writer.put(b"k", &artifact(b"k", 1, 100)).is_ok());
+    drop(worker.stdin.take());
+    worker.wait().unwrap();
 }

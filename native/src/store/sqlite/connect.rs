@@ -61,7 +61,7 @@ pub(super) fn open(place: &Place, options: &SqliteOptions, patience: Duration) -
     let mut set_aside = false;
     loop {
         match open_once(place, options) {
-            // Somebody else is making it.
+            // Somebody else is making it, or has changed it while it was opened.
             Err(Fault::Refused(Reason::Busy)) if deadline.is_none_or(|at| Instant::now() < at) => {
                 thread::sleep(PAUSE);
             }
@@ -132,27 +132,45 @@ fn open_what_is_there(
 }
 
 /// Opens what is there, and leaves no trace, whether others have the database open or not.
+///
+/// Who closes a database last removes the index of the log a moment before the log. Only if the log stays, somebody died.
 fn open_to_read(place: &Place, options: &SqliteOptions) -> Result<Opened, Fault> {
+    let deadline = Instant::now().checked_add(wait(options));
     let path = place.prepare(false)?;
-    let Some(sight) = place.sight().filter(|sight| sight.len > 0) else {
-        return Err(Fault::Disconnected(Reason::Unavailable));
-    };
-    let (mut connection, watched) = if sight.has_log {
-        (connect_to_read(&path, options)?, Watched::Name(sight.identity))
-    } else {
-        // SQLite would make a log, and leave it there.
-        (connect_immutable(&path)?, Watched::All(sight))
-    };
-    match examine(&mut connection) {
-        Ok(Origin::Ours) => {}
-        Ok(Origin::Newer) => return Err(Fault::Refused(Reason::NewerVersion)),
-        Ok(Origin::Foreign) => return Err(place.foreign().into()),
-        // What is to be made, to be rebuilt or to be recovered first is nothing to be read.
-        Ok(Origin::Empty | Origin::Older) | Err(Fault::Disconnected(_)) => {
+    let (connection, sight) = loop {
+        let Some(sight) = place.sight().filter(|sight| sight.len > 0) else {
             return Err(Fault::Disconnected(Reason::Unavailable));
+        };
+        let found = if sight.has_log {
+            connect_to_read(&path, options)
+        } else {
+            // SQLite would make a log, and leave it there.
+            connect_immutable(&path)
+        };
+        let found =
+            found.and_then(|mut connection| examine(&mut connection).map(|origin| (connection, origin)));
+        // Once more: others may have begun, or may have been done, before it was open. With a log, SQLite sees what they write.
+        let is_sound = sight.has_log
+            && matches!(found, Ok((_, Origin::Ours)))
+            && place.identity() == Some(sight.identity);
+        if !is_sound && place.sight() != Some(sight) {
+            return Err(Fault::Refused(Reason::Busy));
         }
-        Err(fault) => return Err(fault),
-    }
+        match found {
+            Ok((connection, Origin::Ours)) => break (connection, sight),
+            Err(Fault::Disconnected(_)) if sight.has_log && deadline.is_none_or(|at| Instant::now() < at) => {
+                thread::sleep(PAUSE);
+            }
+            Ok((_, Origin::Newer)) => return Err(Fault::Refused(Reason::NewerVersion)),
+            Ok((_, Origin::Foreign)) => return Err(place.foreign().into()),
+            // What is to be made, to be rebuilt or to be recovered first is nothing to be read.
+            Ok((_, Origin::Empty | Origin::Older)) | Err(Fault::Disconnected(_)) => {
+                return Err(Fault::Disconnected(Reason::Unavailable));
+            }
+            Err(fault) => return Err(fault),
+        }
+    };
+    let watched = if sight.has_log { Watched::Name(sight.identity) } else { Watched::All(sight) };
     place.check_files()?;
     let identity = Some(sight.identity);
     Ok(Opened { connection, identity, writable: false, alone: false, watched: Some(watched) })

@@ -1,7 +1,6 @@
 //! An open database: the calls, each in one transaction.
 
 use std::{
-    cell::Cell,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -11,7 +10,6 @@ use warmstart_core::{
     envelope,
     lru::Limits,
     reason::Reason,
-    recipe::Recipe,
     sketch::{Nearest, Sketch},
 };
 
@@ -21,11 +19,11 @@ use super::{
     heads::Heads,
     notes::{self, Notes},
     options::SqliteOptions,
-    place::Place,
+    place::{Identity, Place},
     rows, sketches,
     space::{self, WAL_LIMIT},
 };
-use crate::store::{Entry, Kept, Pruned, Report, Totals, nearest::nearest, recency::Recency};
+use crate::store::{Entry, Kept, Pruned, Report, Totals, recency::Recency};
 
 const REMOVE: &str = "DELETE FROM entry WHERE key = ?1";
 const REMOVE_ID: &str = "DELETE FROM entry WHERE id = ?1";
@@ -82,9 +80,12 @@ impl Database {
         }
     }
 
-    /// Every key.
+    /// Every key, once the table and the index of the order of use were read to their ends. The index of keys is read as each
+    /// is looked up.
     pub(super) fn keys(&self) -> Result<Vec<Vec<u8>>, Fault> {
-        rows::keys(&self.opened.connection)
+        let transaction = self.opened.connection.unchecked_transaction()?;
+        rows::ids_by_use(&transaction)?;
+        rows::keys(&transaction)
     }
 
     /// The id of every entry, the one that would be evicted first at first.
@@ -99,23 +100,16 @@ impl Database {
         ids.iter().filter_map(|id| heads.entry(*id).transpose()).collect()
     }
 
-    /// The entry with the nearest other recipe.
-    pub(super) fn nearest(&self, recipe: &Recipe) -> Result<Option<Entry>, Fault> {
+    /// What is known about an entry, if it is there.
+    pub(super) fn entry(&self, id: i64) -> Result<Option<Entry>, Fault> {
         let transaction = self.opened.connection.unchecked_transaction()?;
-        let mut heads = Heads::new(&transaction);
-        let fault = Cell::new(None);
-        let note = |found| fault.set(Some(found));
-        let propose = |proposals: &mut Nearest<i64>| {
-            sketches::offer(&transaction, proposals).unwrap_or_else(note);
-        };
-        let look = |id: &i64| {
-            heads.entry(*id).unwrap_or_else(|found| {
-                note(found);
-                None
-            })
-        };
-        let found = nearest(recipe, propose, look);
-        fault.take().map_or(Ok(found), Err)
+        Heads::new(&transaction).entry(id)
+    }
+
+    /// Offers the sketch of every entry.
+    pub(super) fn offer(&self, mut proposals: Nearest<i64>) -> Result<Nearest<i64>, Fault> {
+        sketches::offer(&self.opened.connection, &mut proposals)?;
+        Ok(proposals)
     }
 
     /// Counts a use of what is stored under `key`, if there is anything.
@@ -190,8 +184,8 @@ impl Database {
         let now = self.options.clock.unix_ms();
         self.write(|transaction, _| {
             let free = self.place.free();
+            // What it takes beyond the cap, the next put gives back: what a report evicted, nobody would count.
             notes::add(transaction, report, now, self.options.seal.as_ref())?;
-            space::trim(transaction, self.options.limits, space::NONE)?;
             space::check_free(transaction, &self.place, notes::MOST, free)
         })
     }
@@ -274,9 +268,19 @@ impl Database {
         if self.uses.is_empty() { Ok(()) } else { self.write(|_, _| Ok(())) }
     }
 
+    /// Whether it was opened to be read only.
+    pub(super) fn is_only_read(&self) -> bool {
+        self.opened.watched.is_some()
+    }
+
     /// Whether what was opened to be read only is not what is there now: it is to be opened again.
     pub(super) fn has_changed(&self) -> bool {
         self.opened.watched.as_ref().is_some_and(|seen| !seen.is_still(&self.place))
+    }
+
+    /// Which file it is.
+    pub(super) fn identity(&self) -> Option<Identity> {
+        self.opened.identity
     }
 
     /// Whether the path still leads to this database.

@@ -30,6 +30,7 @@ mod state;
 pub use options::SqliteOptions;
 
 use std::{
+    cell::Cell,
     ops::ControlFlow,
     path::{Path, PathBuf},
     sync::{Mutex, OnceLock},
@@ -37,7 +38,13 @@ use std::{
 };
 
 use warmstart_core::{
-    artifact::Artifact, envelope, key::Key, lru::Limits, reason::Reason, recipe::Recipe, sketch::Sketch,
+    artifact::Artifact,
+    envelope,
+    key::Key,
+    lru::Limits,
+    reason::Reason,
+    recipe::Recipe,
+    sketch::{Nearest, Sketch},
 };
 
 use self::{
@@ -46,7 +53,10 @@ use self::{
     place::Place,
     state::{State, patiently},
 };
-use super::{Entry, Kept, Lookup, Proof, Pruned, REPORT_PATIENCE, Report, Store, Stored, Totals, Verified};
+use super::{
+    Entry, Kept, Lookup, Proof, Pruned, REPORT_PATIENCE, Report, Store, Stored, Totals, Verified,
+    nearest::nearest,
+};
 use crate::error::OpenError;
 
 /// So many heads are read at once for whoever looks at the entries.
@@ -55,9 +65,10 @@ const HEADS: usize = 256;
 /// Keeps artifacts in one SQLite database, which any number of threads and processes share.
 ///
 /// An entry counts its envelope and twice its key against the cap, 64 bytes if it has a recipe, and 1/256 of that for the
-/// links between SQLite's pages. The cap bounds the bytes on disk: at rest the database is at most the cap and 64 KiB long, its log
-/// (`-wal`) at most 4 MiB, and the log's index (`-shm`) 32 KiB for each 16 MiB of the longest log there was. While a
-/// put is at work, the log is longer by what that writes; while somebody reads without a pause, it cannot be emptied.
+/// links between SQLite's pages. The cap bounds the bytes on disk: at rest the database is at most the cap and 64 KiB long, and
+/// after a [report](Store::report), until the next put, 48 KiB longer; its log (`-wal`) is at most 4 MiB long, and the log's
+/// index (`-shm`) 32 KiB for each 16 MiB of the longest log there was. While a put is at work, the log is longer by what that
+/// writes; while somebody reads without a pause, it cannot be emptied.
 ///
 /// On a medium with little space left the log is kept shorter, and a put is refused that would leave no room to move
 /// the log into the database, or less than 128 KiB: so [`remove`](Store::remove) frees space at once. Where others have
@@ -216,31 +227,48 @@ impl Store for SqliteStore {
         self.with_patience(Database::len)
     }
 
+    /// A database that is found damaged is set aside with all that it held. Then everything in it counts as damaged, what was
+    /// told to be whole before as well.
     fn verify_each(&self, visit: &mut dyn FnMut(&Proof)) -> Result<Verified, Reason> {
-        let keys = self.with_patience(Database::keys)?;
-        let (mut found, mut lost) = (Verified::default(), None);
+        let (listed, keys) = self.with_patience(|database| Ok((database.identity(), database.keys()?)))?;
+        let (mut found, mut damage) = (Verified::default(), None);
         for key in keys {
             let name = Key::digest(&key);
-            let proof = match (self.with(|database| database.read(&key)), lost) {
-                (Err(Reason::Closed), _) => return Err(Reason::Closed),
-                (Err(reason), _) => {
-                    // A damaged database is set aside, and what it held is gone with it.
-                    lost = lost.or(Some(reason).filter(|reason| reason.is_damage()));
-                    Proof { is_removed: lost.is_some(), ..Proof::new(name, 0, Err(reason)) }
+            let lost = |reason| Proof { is_removed: true, ..Proof::new(name, 0, Err(reason)) };
+            let proof = match self.with(|database| Ok((database.identity(), database.read(&key)?))) {
+                Err(Reason::Closed) => return Err(Reason::Closed),
+                Err(reason) => {
+                    damage = damage.or(Some(reason).filter(|reason| reason.is_damage()));
+                    let is_removed = damage.is_some() && self.place.identity() != listed;
+                    Proof { is_removed, ..Proof::new(name, 0, Err(reason)) }
                 }
-                (Ok(None), Some(reason)) => Proof { is_removed: true, ..Proof::new(name, 0, Err(reason)) },
-                // Gone since it was listed.
-                (Ok(None), None) => continue,
-                (Ok(Some(stored)), _) => {
+                Ok((identity, stored)) if identity != listed || stored.is_none() => match damage {
+                    Some(reason) => lost(reason),
+                    // Gone since it was listed.
+                    None if identity == listed => continue,
+                    // Somebody else found it damaged, or made another.
+                    None => return Err(Reason::Unavailable),
+                },
+                Ok((_, stored)) => {
+                    let stored = stored.unwrap_or_default();
                     let size = stored.len() as u64;
                     let result = envelope::decode_with(stored, &key, self.options.seal.as_ref()).map(drop);
-                    let is_removed = result.is_err_and(Reason::is_damage)
-                        && self.with_patience(|database| database.remove_damaged(&key)).is_ok();
+                    let removed = match result {
+                        Err(reason) if reason.is_damage() => {
+                            self.with_patience(|database| database.remove_damaged(&key))
+                        }
+                        result => result,
+                    };
+                    let is_removed = result.is_err() && removed.is_ok();
+                    damage = damage.or(removed.err().filter(|reason| reason.is_damage()));
                     Proof { is_removed, ..Proof::new(name, size, result) }
                 }
             };
             found.count(&proof);
             visit(&proof);
+        }
+        if damage.is_some() && self.place.identity() != listed {
+            found = Verified { whole: 0, damaged: found.damaged + found.whole };
         }
         Ok(found)
     }
@@ -264,8 +292,30 @@ impl Store for SqliteStore {
         self.with_patience(Database::totals)
     }
 
+    /// Recipes are compared without the lock: others look up meanwhile.
     fn nearest(&self, recipe: &Recipe) -> Result<Option<Entry>, Reason> {
-        self.with(|database| database.nearest(recipe))
+        let failed = Cell::new(None);
+        let note = |reason| failed.set(Some(reason));
+        let propose =
+            |proposals: &mut Nearest<i64>| match self.with(|database| database.offer(proposals.clone())) {
+                Ok(offered) => *proposals = offered,
+                Err(reason) => note(reason),
+            };
+        let look = |id: &i64| {
+            if failed.get().is_some() {
+                return None;
+            }
+            let entry = self.with(|database| database.entry(*id)).unwrap_or_else(|reason| {
+                note(reason);
+                None
+            })?;
+            // What is not sealed cannot be a hit.
+            let could_be_hit =
+                self.options.seal.is_none() || entry.head.as_ref().is_ok_and(|head| head.is_sealed);
+            could_be_hit.then_some(entry)
+        };
+        let found = nearest(recipe, propose, look);
+        failed.get().map_or(Ok(found), Err)
     }
 
     fn prune(&self, limits: Limits) -> Result<Pruned, Reason> {

@@ -56,7 +56,9 @@ impl SqliteOptions {
     /// [`Unavailable`](warmstart_core::reason::Reason::Unavailable).
     ///
     /// Others may write meanwhile. The last of them to close leaves its log and the log's index where they are while they
-    /// are read here; who opens the database next empties them.
+    /// are read here; who opens the database next empties them. While a read-only store of a database in use lives in a
+    /// process, another store of that process opened for writing may find the database read-only, because SQLite shares the
+    /// index of the log within a process.
     ///
     /// ```
     /// use warmstart::{Artifact, Reason, Store, store::{SqliteOptions, SqliteStore}};

@@ -33,7 +33,7 @@ pub(super) struct Sight {
     pub(super) identity: Identity,
     pub(super) len: u64,
     modified_ns: i128,
-    /// Whether there is a log or a journal, so that somebody has it open or died.
+    /// Whether there is something in a log or to be played back from a journal, so that somebody has it open or died.
     pub(super) has_log: bool,
 }
 
@@ -154,8 +154,26 @@ impl Place {
     /// What can be seen of the database without opening it; nothing where there is none.
     pub(super) fn sight(&self) -> Option<Sight> {
         let FileFacts { identity, len, modified_ns, .. } = self.disk.facts(&self.path).ok()?;
-        let has_log = ["-wal", "-journal"].iter().any(|suffix| self.disk.facts(&self.beside(suffix)).is_ok());
-        Some(Sight { identity, len, modified_ns, has_log })
+        Some(Sight { identity, len, modified_ns, has_log: self.has_log() || self.has_journal() })
+    }
+
+    fn has_log(&self) -> bool {
+        self.disk.facts(&self.beside("-wal")).is_ok_and(|facts| facts.len > 0)
+    }
+
+    /// SQLite plays no journal back that is empty or begins with a zero. It holds no lock on it that reading it here could
+    /// let go of.
+    fn has_journal(&self) -> bool {
+        let path = self.beside("-journal");
+        if !self.disk.facts(&path).is_ok_and(|facts| facts.len > 0) {
+            return false;
+        }
+        let mut first = [0];
+        match os::private_options().read(true).open(path).and_then(|mut file| file.read_exact(&mut first)) {
+            Ok(()) => first != [0],
+            // It went meanwhile, or was emptied.
+            Err(error) => !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof),
+        }
     }
 
     /// How many bytes are free where the database is, for those who are not root. Nothing where that is not known.

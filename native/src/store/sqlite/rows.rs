@@ -14,7 +14,7 @@ const FIND: &str = "SELECT entry.id, CASE WHEN length(envelope) <= 65536 THEN en
 const FIND_ID: &str = "SELECT id FROM entry WHERE key = ?1";
 const NEWEST: &str = "SELECT max(accessed_at) FROM entry";
 const USE: &str = "UPDATE entry SET accessed_at = ?2 WHERE id = ?1";
-const KEYS: &str = "SELECT key FROM entry";
+const KEYS: &str = "SELECT key FROM entry NOT INDEXED";
 const IDS: &str = "SELECT id FROM entry";
 const IDS_BY_USE: &str = "SELECT id FROM entry ORDER BY accessed_at, id";
 

@@ -159,6 +159,8 @@ pub(super) fn create(connection: &mut Connection) -> Result<(), Fault> {
         // An older version had it otherwise; only this rewrites the (empty) file.
         connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL; VACUUM;")?;
     }
+    // So that the file says whose it is while it is in use, and if its log is lost. Who reads just now keeps it from that.
+    let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
     Ok(())
 }
 

@@ -13,6 +13,9 @@ use super::{SqliteStore, connect, database::Database, fault::Fault};
 /// The pause between attempts of a call that waits for a lock.
 const PAUSE: Duration = Duration::from_millis(1);
 
+/// So often, at least, a call is made on a database that others change while it is read without locks.
+const ATTEMPTS: u32 = 2;
+
 /// Where a store stands.
 #[derive(Debug)]
 pub(super) enum State {
@@ -44,7 +47,9 @@ impl SqliteStore {
                 State::Down(_) => self.reopen(state),
                 State::Open(_) => {}
             }
-            for last in [false, true] {
+            let deadline = Instant::now().checked_add(connect::wait(&self.options));
+            let (mut has_moved, mut attempts) = (false, 0);
+            loop {
                 if matches!(state, State::Open(database) if database.has_changed()) {
                     self.reopen(state);
                 }
@@ -55,11 +60,15 @@ impl SqliteStore {
                     State::Closed => return Err(Reason::Closed),
                 };
                 let called = call(database);
-                if !last && database.has_changed() {
+                attempts += 1;
+                let has_changed = database.has_changed();
+                if has_changed && (attempts < ATTEMPTS || deadline.is_none_or(|at| Instant::now() < at)) {
                     continue;
                 }
                 let alone = database.is_alone();
                 let fault = match called {
+                    // Some of it was read before it was changed, and some after.
+                    Err(Fault::Damaged(_)) if has_changed => return Err(Reason::Busy),
                     Ok(value) => {
                         if alone {
                             *state = State::Down(Reason::NoSpace);
@@ -70,19 +79,21 @@ impl SqliteStore {
                 };
                 let reason = fault.reason();
                 // Somebody removed the database or set it aside: then this call is made on the one that is there now.
-                let moved = matches!(fault, Fault::Disconnected(_)) && !database.is_current();
+                // One that is only read may have lost the index of its log to who was the last to write.
+                let moved = matches!(fault, Fault::Disconnected(_))
+                    && (!database.is_current() || database.is_only_read());
                 if alone || !matches!(fault, Fault::Refused(_)) {
                     let gone = std::mem::replace(state, State::Down(reason));
                     if let (State::Open(database), Fault::Damaged(_)) = (gone, fault) {
                         database.set_aside();
                     }
                 }
-                if !moved || last {
+                if !moved || has_moved {
                     return Err(reason);
                 }
+                has_moved = true;
                 self.reopen(state);
             }
-            Err(Reason::Unavailable)
         })
     }
 
