@@ -124,6 +124,8 @@ impl Run {
         let failed = self.place.disk.failures() != before;
         if failed {
             self.exact = None;
+            // An entry may have gone, and neither could that be noted nor the journal be removed.
+            self.is_overcounted = true;
         }
         (answer, failed)
     }
