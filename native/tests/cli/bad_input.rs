@@ -7,6 +7,8 @@ use std::{
 };
 
 use serde_json::json;
+#[cfg(feature = "sqlite")]
+use warmstart::store::{SqliteOptions, SqliteStore};
 use warmstart::{
     Artifact, Statistics, Store,
     store::{FileOptions, FileStore, Report},
@@ -91,6 +93,46 @@ fn what_would_block_is_never_opened() {
     let device = directory.path().join("device");
     std::os::unix::fs::symlink("/dev/null", &device).unwrap();
     is_refused(&device, "not_a_store", "a device");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_to_a_store_is_no_store_and_what_to_name_is_told() {
+    use std::os::unix::fs::symlink;
+
+    let (directory, paths) = filled();
+    for (n, path) in paths.iter().enumerate() {
+        let place = directory.path().join(format!("place {n}"));
+        fs::create_dir(&place).unwrap();
+        symlink(path, place.join("it")).unwrap();
+        is_refused(&place.join("it"), "not_a_store", "that it leads to");
+        // What is in it is followed nowhere.
+        let foreign = place.join("foreign");
+        fs::create_dir(&foreign).unwrap();
+        symlink(paths[0].join("journal"), foreign.join("journal")).unwrap();
+        is_refused(&foreign, "not_a_store", "a directory of something else");
+    }
+}
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn a_database_in_use_is_known_though_its_number_is_in_the_log_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("it");
+    let ours = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
+    ours.put(b"k", &Artifact::new(vec![1])).unwrap();
+    assert_eq!(run(&["ls", "--json"], &path).json()["count"], json!(1));
+    assert_eq!(run(&["clear", "--json"], &path).json()["removed"]["entries"], json!(1));
+
+    // Others leave it there likewise.
+    let path = directory.path().join("other");
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute_batch("PRAGMA journal_mode = wal; CREATE TABLE t (x); INSERT INTO t VALUES (1)").unwrap();
+    for arguments in COMMANDS {
+        let ran = run(arguments, &path);
+        assert!(ran.errors.contains("another application's SQLite database"), "{arguments:?}: {ran:?}");
+    }
+    assert_eq!(other.query_row("SELECT x FROM t", [], |row| row.get::<_, i32>(0)), Ok(1));
 }
 
 #[cfg(unix)]
