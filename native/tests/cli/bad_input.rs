@@ -188,11 +188,11 @@ fn damage_is_listed_and_goes_only_when_it_is_asked_to() {
     assert!(text.out.contains("cc4d960c85be  49.1 KiB  checksum_mismatch"), "{}", text.out);
     assert!(text.out.contains("1 entry whole, 2 damaged"), "{}", text.out);
     let json = run(&["verify", "--json"], store).json();
-    assert_eq!((&json["whole"], &json["damaged"], &json["removed"]), (&json!(1), &json!(2), &json!(false)));
+    assert_eq!((&json["whole"], &json["damaged"], &json["removed"]), (&json!(1), &json!(2), &json!(0)));
 
     let listed = run(&["ls"], store);
     assert_eq!(listed.code, Some(0));
-    assert!(listed.out.contains("1 entry says nothing about itself"), "{}", listed.out);
+    assert!(listed.out.contains("1 head could not be read"), "{}", listed.out);
     let shown = run(&["inspect", "STORE", "cc4d"], store);
     assert_eq!(shown.code, Some(1));
     assert!(shown.out.contains("checksum_mismatch"), "{}", shown.out);
@@ -206,11 +206,35 @@ fn damage_is_listed_and_goes_only_when_it_is_asked_to() {
     );
     is_unchanged(&before, store, "looking");
 
+    assert!(
+        text.out
+            .ends_with("damaged entries are misses; the next look-up removes them, or `verify --remove`\n")
+    );
     let removed = run(&["verify", "--remove"], store);
     assert_eq!(removed.code, Some(1));
-    assert!(removed.out.contains("2 damaged, now removed"), "{}", removed.out);
+    assert!(removed.out.contains("1 entry whole, 2 damaged, 2 removed; "), "{}", removed.out);
     assert_eq!(run(&["verify"], store).code, Some(0));
     assert_eq!(run(&["ls", "--json"], store).json()["count"], json!(1));
+}
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn what_could_not_be_removed_is_told() {
+    let (_directory, paths) = filled();
+    let other = rusqlite::Connection::open(&paths[1]).unwrap();
+    let damage = "UPDATE content SET envelope = zeroblob(length(envelope)) WHERE id = 1";
+    assert_eq!(other.execute(damage, []), Ok(1));
+    // Nobody else can write meanwhile.
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let text = run(&["verify", "--remove"], &paths[1]);
+    assert_eq!(text.code, Some(1));
+    assert!(text.out.contains("2 entries whole, 1 damaged, 1 could not be removed; "), "{text:?}");
+    let json = run(&["verify", "--remove", "--json"], &paths[1]).json();
+    assert_eq!((&json["damaged"], &json["removed"]), (&json!(1), &json!(0)));
+
+    other.execute_batch("ROLLBACK").unwrap();
+    let json = run(&["verify", "--remove", "--json"], &paths[1]).json();
+    assert_eq!((&json["damaged"], &json["removed"]), (&json!(1), &json!(1)));
 }
 
 #[test]
