@@ -220,6 +220,12 @@ impl RecipeField {
         self.digest
     }
 
+    /// The [digest](Self::digest) as 16 hexadecimal digits.
+    #[must_use]
+    pub fn digest_hex(&self) -> String {
+        digest::hex(self.digest)
+    }
+
     /// The value as text, cut to [`MAX_TEXT`] bytes; nothing for bytes.
     #[must_use]
     pub fn value(&self) -> Option<&str> {
@@ -231,10 +237,10 @@ impl RecipeField {
     }
 
     fn shown_with_digest(&self) -> String {
-        let digest = u64::from_le_bytes(self.digest).swap_bytes();
+        let digest = self.digest_hex();
         match &self.text {
-            Some(text) => alloc::format!("{text} ({digest:016x})"),
-            None => alloc::format!("{digest:016x}"),
+            Some(text) => alloc::format!("{text} ({digest})"),
+            None => digest,
         }
     }
 
@@ -258,13 +264,17 @@ fn short_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Strin
 
 /// A short digest as text where a person may read it, else as its bytes.
 mod digest {
-    use alloc::string::String;
+    use alloc::{format, string::String};
 
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
+    pub(super) fn hex(digest: [u8; 8]) -> String {
+        format!("{:016x}", u64::from_le_bytes(digest).swap_bytes())
+    }
+
     pub(super) fn serialize<S: Serializer>(digest: &[u8; 8], serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {
-            serializer.collect_str(&format_args!("{:016x}", u64::from_le_bytes(*digest).swap_bytes()))
+            serializer.serialize_str(&hex(*digest))
         } else {
             digest.serialize(serializer)
         }

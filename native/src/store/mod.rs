@@ -14,6 +14,7 @@ mod inspect;
 mod memory;
 mod nearest;
 mod recency;
+mod recognise;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod tiered;
@@ -21,6 +22,7 @@ mod tiered;
 pub use files::{FileOptions, FileStore};
 pub use inspect::{Entry, Kept, Proof, Pruned, Report, Totals};
 pub use memory::MemoryStore;
+pub use recognise::{Recognised, recognise};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteOptions, SqliteStore};
 pub use tiered::TieredStore;

@@ -7,6 +7,8 @@ use std::{
 };
 
 use serde_json::json;
+#[cfg(feature = "sqlite")]
+use warmstart::store::{SqliteOptions, SqliteStore};
 use warmstart::{
     Artifact, Statistics, Store,
     store::{FileOptions, FileStore, Report},
@@ -95,6 +97,46 @@ fn what_would_block_is_never_opened() {
 
 #[cfg(unix)]
 #[test]
+fn a_link_to_a_store_is_no_store_and_what_to_name_is_told() {
+    use std::os::unix::fs::symlink;
+
+    let (directory, paths) = filled();
+    for (n, path) in paths.iter().enumerate() {
+        let place = directory.path().join(format!("place {n}"));
+        fs::create_dir(&place).unwrap();
+        symlink(path, place.join("it")).unwrap();
+        is_refused(&place.join("it"), "not_a_store", "that it leads to");
+        // What is in it is followed nowhere.
+        let foreign = place.join("foreign");
+        fs::create_dir(&foreign).unwrap();
+        symlink(paths[0].join("journal"), foreign.join("journal")).unwrap();
+        is_refused(&foreign, "not_a_store", "a directory of something else");
+    }
+}
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn a_database_in_use_is_known_though_its_number_is_in_the_log_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("it");
+    let ours = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
+    ours.put(b"k", &Artifact::new(vec![1])).unwrap();
+    assert_eq!(run(&["ls", "--json"], &path).json()["count"], json!(1));
+    assert_eq!(run(&["clear", "--json"], &path).json()["removed"]["entries"], json!(1));
+
+    // Others leave it there likewise.
+    let path = directory.path().join("other");
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute_batch("PRAGMA journal_mode = wal; CREATE TABLE t (x); INSERT INTO t VALUES (1)").unwrap();
+    for arguments in COMMANDS {
+        let ran = run(arguments, &path);
+        assert!(ran.errors.contains("another application's SQLite database"), "{arguments:?}: {ran:?}");
+    }
+    assert_eq!(other.query_row("SELECT x FROM t", [], |row| row.get::<_, i32>(0)), Ok(1));
+}
+
+#[cfg(unix)]
+#[test]
 fn a_directory_that_others_may_write_to_is_not_read() {
     use std::os::unix::fs::PermissionsExt;
 
@@ -146,11 +188,11 @@ fn damage_is_listed_and_goes_only_when_it_is_asked_to() {
     assert!(text.out.contains("cc4d960c85be  49.1 KiB  checksum_mismatch"), "{}", text.out);
     assert!(text.out.contains("1 entry whole, 2 damaged"), "{}", text.out);
     let json = run(&["verify", "--json"], store).json();
-    assert_eq!((&json["whole"], &json["damaged"], &json["removed"]), (&json!(1), &json!(2), &json!(false)));
+    assert_eq!((&json["whole"], &json["damaged"], &json["removed"]), (&json!(1), &json!(2), &json!(0)));
 
     let listed = run(&["ls"], store);
     assert_eq!(listed.code, Some(0));
-    assert!(listed.out.contains("1 entry says nothing about itself"), "{}", listed.out);
+    assert!(listed.out.contains("1 head could not be read"), "{}", listed.out);
     let shown = run(&["inspect", "STORE", "cc4d"], store);
     assert_eq!(shown.code, Some(1));
     assert!(shown.out.contains("checksum_mismatch"), "{}", shown.out);
@@ -164,11 +206,35 @@ fn damage_is_listed_and_goes_only_when_it_is_asked_to() {
     );
     is_unchanged(&before, store, "looking");
 
+    assert!(
+        text.out
+            .ends_with("damaged entries are misses; the next look-up removes them, or `verify --remove`\n")
+    );
     let removed = run(&["verify", "--remove"], store);
     assert_eq!(removed.code, Some(1));
-    assert!(removed.out.contains("2 damaged, now removed"), "{}", removed.out);
+    assert!(removed.out.contains("1 entry whole, 2 damaged, 2 removed; "), "{}", removed.out);
     assert_eq!(run(&["verify"], store).code, Some(0));
     assert_eq!(run(&["ls", "--json"], store).json()["count"], json!(1));
+}
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn what_could_not_be_removed_is_told() {
+    let (_directory, paths) = filled();
+    let other = rusqlite::Connection::open(&paths[1]).unwrap();
+    let damage = "UPDATE content SET envelope = zeroblob(length(envelope)) WHERE id = 1";
+    assert_eq!(other.execute(damage, []), Ok(1));
+    // Nobody else can write meanwhile.
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let text = run(&["verify", "--remove"], &paths[1]);
+    assert_eq!(text.code, Some(1));
+    assert!(text.out.contains("2 entries whole, 1 damaged, 1 could not be removed; "), "{text:?}");
+    let json = run(&["verify", "--remove", "--json"], &paths[1]).json();
+    assert_eq!((&json["damaged"], &json["removed"]), (&json!(1), &json!(0)));
+
+    other.execute_batch("ROLLBACK").unwrap();
+    let json = run(&["verify", "--remove", "--json"], &paths[1]).json();
+    assert_eq!((&json["damaged"], &json["removed"]), (&json!(1), &json!(1)));
 }
 
 #[test]

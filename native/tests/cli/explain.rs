@@ -61,6 +61,17 @@ fn a_recipe_is_explained_from_a_file_and_from_standard_input() {
 }
 
 #[test]
+fn a_schema_that_differs_is_no_field() {
+    let (directory, paths) = filled();
+    let mut recipe = serde_json::to_value(fields("softmax", "-O2 -g").recipe()).unwrap();
+    recipe["schema"] = json!(2);
+    let file = directory.path().join("recipe.json");
+    fs::write(&file, recipe.to_string()).unwrap();
+    let text = run(&["explain", "STORE", "--recipe", file.to_str().unwrap()], &paths[0]).out;
+    assert!(text.ends_with("\nschema\n  stored  1\n  wanted  2\n\n2 other fields are the same\n"), "{text}");
+}
+
+#[test]
 fn what_inspect_prints_is_a_recipe_and_is_found_stored() {
     let (directory, paths) = filled();
     let file = directory.path().join("recipe.json");

@@ -6,7 +6,7 @@ use serde_json::json;
 use warmstart::store::{FileOptions, FileStore};
 use warmstart_core::seal::Seal;
 
-use crate::support::{fill, run};
+use crate::support::{fill, miss, run};
 
 #[test]
 fn a_seal_is_checked_with_its_secret_only() {
@@ -44,4 +44,45 @@ fn a_seal_is_checked_with_its_secret_only() {
         let ran = run(&["ls", "--json", "--seal-key", &wrong], &path);
         assert_eq!((ran.code, &ran.json()["error"]["code"]), (Some(1), &json!("bad_seal_key")), "{wrong}");
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_secret_is_not_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let fifo = directory.path().join("fifo");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let directory_of_secrets = directory.path().join("directory");
+    fs::create_dir(&directory_of_secrets).unwrap();
+    for wrong in [fifo, directory_of_secrets] {
+        let ran = run(&["ls", "--seal-key", wrong.to_str().unwrap()], directory.path());
+        assert_eq!(ran.code, Some(1));
+        assert!(ran.errors.contains("is no regular file"), "{}", ran.errors);
+    }
+}
+
+#[test]
+fn a_miss_that_may_be_sealed_asks_for_the_secret() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("sealed");
+    let store = FileStore::open(&path, FileOptions::default().with_seal(Seal::new(&[7; 32]))).unwrap();
+    fill(&store);
+    miss(&store, "softmax", "-O3");
+    drop(store);
+    let secret = directory.path().join("secret");
+    fs::write(&secret, [7; 32]).unwrap();
+    let with = run(&["explain", "STORE", "--last-miss", "--seal-key", secret.to_str().unwrap()], &path);
+    assert_eq!(with.code, Some(0), "{with:?}");
+    let without = run(&["explain", "STORE", "--last-miss"], &path);
+    assert_eq!(without.code, Some(1));
+    assert!(
+        without.errors.contains("may be sealed: name the secret with `--seal-key`"),
+        "{}",
+        without.errors
+    );
+
+    let plain = directory.path().join("plain");
+    fill(&FileStore::open(&plain, FileOptions::default()).unwrap());
+    let none = run(&["explain", "STORE", "--last-miss"], &plain);
+    assert!(none.errors.contains("no miss is recorded"), "{}", none.errors);
 }

@@ -42,7 +42,7 @@ pub struct Bad {
     pub reason: Reason,
     /// What its header and its length say of it.
     pub seen: Result<(), Reason>,
-    /// What its head says, or why it says nothing.
+    /// What its head says, or why it could not be read.
     pub told: Result<Head, Reason>,
     /// Its length now, where whoever keeps the accounts looks at it before it is removed.
     pub size: Option<u64>,

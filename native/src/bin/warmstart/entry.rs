@@ -15,7 +15,7 @@ pub(crate) struct Summary {
     pub(crate) domain: Option<String>,
     pub(crate) label: Option<String>,
     is_sealed: Option<bool>,
-    /// The reason why the head says nothing.
+    /// The reason why the head could not be read.
     pub(crate) problem: Option<&'static str>,
 }
 

@@ -95,10 +95,15 @@ pub(crate) fn run(arguments: &Explain, opener: &Opener, screen: &mut Screen) -> 
 
 fn last_miss(opened: &Opened) -> Result<Miss, Failure> {
     let kept = opened.store.kept().map_err(|reason| opened.cannot("read the statistics of", reason))?;
-    kept.last_miss.ok_or_else(|| {
-        let message = format!("{}: no miss is recorded; `--recipe FILE` explains without one", opened.path());
-        Failure::new("no_miss", message)
-    })
+    if let Some(miss) = kept.last_miss {
+        return Ok(miss);
+    }
+    let found = if opened.may_hide_seals()? {
+        "the last miss may be sealed: name the secret with `--seal-key`"
+    } else {
+        "no miss is recorded; `--recipe FILE` explains without one"
+    };
+    Err(Failure::new("no_miss", format!("{}: {found}", opened.path())))
 }
 
 /// The nearest entry; and, unless the store proposed one quickly for a miss that was, whether there is the very same.
@@ -196,10 +201,10 @@ fn show(
         for change in changes {
             words::show(change, screen)?;
         }
-        let same = nearest
-            .fields()
-            .len()
-            .saturating_sub(changes.iter().filter(|change| change.old.is_some()).count());
+        // The schema, which comes first, is no field.
+        let fields = changes.iter().skip(usize::from(nearest.schema() != recipe.schema()));
+        let differing = fields.filter(|change| change.old.is_some()).count();
+        let same = nearest.fields().len().saturating_sub(differing);
         if same > 0 {
             let line = format!("{} the same", counted(same as u64, "other field is", "other fields are"));
             writeln!(screen, "\n{}", screen.paint.apply(Tone::Faint, line))?;

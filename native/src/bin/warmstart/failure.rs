@@ -26,6 +26,10 @@ impl Failure {
             Reason::NewerVersion => "; use that version's command",
             Reason::Busy => "; try again",
             Reason::ReadOnly => "; remount it, or copy it to where it can be written",
+            Reason::Unavailable => "; see that its disk is there and works, and that you may read it",
+            Reason::Untrusted => "; make it yours with chown and chmod go-w, or use one of your own",
+            Reason::NoSpace => "; make room on its disk",
+            Reason::Closed => "; run this again",
             _ => "",
         };
         Self::new(reason.as_str(), format!("{what} {path}: {reason}{remedy}"))
@@ -58,5 +62,26 @@ impl fmt::Display for Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Self::Output(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_happens_to_a_store_there_is_something_to_do() {
+        for reason in [
+            Reason::Busy,
+            Reason::Closed,
+            Reason::NewerVersion,
+            Reason::NoSpace,
+            Reason::ReadOnly,
+            Reason::Unavailable,
+            Reason::Untrusted,
+        ] {
+            let message = Failure::of_store("cannot read", "it", reason).to_string();
+            assert!(message.starts_with(&format!("cannot read it: {reason}; ")), "{message}");
+        }
     }
 }

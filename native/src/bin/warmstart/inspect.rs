@@ -179,7 +179,7 @@ fn show(
         for field in recipe.fields() {
             table.row([
                 visible(field.label()).into_owned().into(),
-                Cell::new(Tone::Faint, hex(&field.digest())),
+                Cell::new(Tone::Faint, field.digest_hex()),
                 Cell::known(field.value().map(|value| visible(value).into_owned())),
             ]);
         }

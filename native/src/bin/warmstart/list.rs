@@ -52,9 +52,8 @@ pub(crate) fn run(arguments: &List, opener: &Opener, screen: &mut Screen) -> Res
     writeln!(screen)?;
     let unread = entries.iter().filter(|entry| entry.problem.is_some()).count();
     if unread > 0 {
-        let unread = counted(unread as u64, "entry says", "entries say");
-        let line = format!("{unread} nothing about themselves; `warmstart verify` tells what is damaged");
-        let line = line.replacen("says nothing about themselves", "says nothing about itself", 1);
+        let unread = counted(unread as u64, "head", "heads");
+        let line = format!("{unread} could not be read; `warmstart verify` tells what is damaged");
         writeln!(screen, "{}", screen.paint.apply(Tone::Bad, line))?;
     }
     Ok(Verdict::Good)

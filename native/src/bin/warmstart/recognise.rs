@@ -1,23 +1,14 @@
-//! What a path leads to, found out without opening anything that could block or that belongs to somebody else.
+//! What is said of a path that leads to no store.
 
 use std::{
-    fs::{self, File, FileType},
-    io::{self, Read},
+    fs::{self, FileType},
+    io,
     path::Path,
 };
 
-use warmstart::Key;
+use warmstart::store::{self, Recognised};
 
 use crate::{failure::Failure, text::visible_path};
-
-/// How the journal of a cache directory begins, and its tag: docs/format.md has both.
-const JOURNAL: &[u8] = b"\x89WSJ\r\n\x1a\n";
-const TAG: &[u8] = b"made by warmstart";
-
-/// How an SQLite database begins, and the number by which ours are known, which is at byte 68.
-const SQLITE: &[u8] = b"SQLite format 3\0";
-const APPLICATION: &[u8] = b"WSCA";
-const APPLICATION_AT: usize = 68;
 
 /// What a store is kept as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,52 +40,40 @@ pub(crate) fn recognise(path: &Path) -> Result<Kind, Failure> {
     let shown = visible_path(path);
     let foreign =
         |found: &str| Failure::new("not_a_store", format!("{shown} is {found}, not a warmstart store"));
-    let unreadable = |error: &io::Error| Failure::new("unreadable", format!("cannot read {shown}: {error}"));
-    let metadata = fs::metadata(path).map_err(|error| match error.kind() {
+    let unreadable = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => Failure::new("missing", format!("there is nothing at {shown}")),
-        _ => unreadable(&error),
-    })?;
-    if metadata.is_dir() {
-        return match directory(path).map_err(|error| unreadable(&error))? {
-            Directory::Ours => Ok(Kind::Files),
-            Directory::Empty => Err(Failure::new(
+        _ => Failure::new("unreadable", format!("cannot read {shown}: {error}")),
+    };
+    match store::recognise(path).map_err(unreadable)? {
+        Recognised::Files => return Ok(Kind::Files),
+        Recognised::Sqlite => return Ok(Kind::Sqlite),
+        Recognised::OtherDatabase => return Err(foreign("another application's SQLite database")),
+        _ => {}
+    }
+    let metadata = fs::metadata(path).map_err(unreadable)?;
+    Err(if metadata.is_dir() {
+        match stores_in(path).map_err(unreadable)? {
+            None => Failure::new(
                 "not_a_store",
                 format!("{shown} is an empty directory: nothing was stored there"),
-            )),
-            Directory::Foreign(stores) if stores.is_empty() => Err(foreign("a directory of something else")),
-            Directory::Foreign(stores) => Err(Failure::new(
+            ),
+            Some(stores) if stores.is_empty() => foreign("a directory of something else"),
+            Some(stores) => Failure::new(
                 "not_a_store",
                 format!("{shown} is not a warmstart store itself; name one in it: {}", stores.join(", ")),
-            )),
-        };
-    }
-    if !metadata.is_file() {
-        return Err(foreign(special(metadata.file_type())));
-    }
-    let head = head(path, APPLICATION_AT + APPLICATION.len()).map_err(|error| unreadable(&error))?;
-    if head.is_empty() {
-        Err(foreign("an empty file"))
-    } else if !head.starts_with(SQLITE) {
-        Err(foreign("a file of something else"))
-    } else if head.get(APPLICATION_AT..) != Some(APPLICATION) {
-        Err(foreign("another application's SQLite database"))
+            ),
+        }
+    } else if !metadata.is_file() {
+        foreign(special(metadata.file_type()))
+    } else if metadata.len() == 0 {
+        foreign("an empty file")
     } else {
-        Ok(Kind::Sqlite)
-    }
+        foreign("a file of something else")
+    })
 }
 
-enum Directory {
-    Ours,
-    Empty,
-    /// The names of the stores in it.
-    Foreign(Vec<String>),
-}
-
-/// One sign is enough, so that a store is known however damaged it is.
-fn directory(path: &Path) -> io::Result<Directory> {
-    if is_cache(path) {
-        return Ok(Directory::Ours);
-    }
+/// The names of the stores in a directory; nothing if it is empty.
+fn stores_in(path: &Path) -> io::Result<Option<Vec<String>>> {
     let mut names = Vec::new();
     let mut is_empty = true;
     // Somebody may have named the root of everything.
@@ -102,38 +81,12 @@ fn directory(path: &Path) -> io::Result<Directory> {
     for entry in fs::read_dir(path)?.take(ENOUGH) {
         is_empty = false;
         let path = entry?.path();
-        if path.is_dir() && is_cache(&path) || is_database(&path) {
+        if matches!(store::recognise(&path), Ok(Recognised::Files | Recognised::Sqlite)) {
             names.push(visible_path(&path));
         }
     }
     names.sort();
-    Ok(if is_empty { Directory::Empty } else { Directory::Foreign(names) })
-}
-
-fn is_cache(path: &Path) -> bool {
-    let begins = |name: &str, len: usize| regular_head(&path.join(name), len).unwrap_or_default();
-    let is_tagged = || begins("CACHEDIR.TAG", 256).windows(TAG.len()).any(|part| part == TAG);
-    let has_entries = || {
-        let entries = fs::read_dir(path.join("entries")).into_iter().flatten().flatten();
-        entries.take(16).any(|entry| entry.file_name().to_str().and_then(Key::from_hex).is_some())
-    };
-    begins("journal", JOURNAL.len()) == JOURNAL || is_tagged() || has_entries()
-}
-
-fn is_database(path: &Path) -> bool {
-    let head = regular_head(path, APPLICATION_AT + APPLICATION.len()).unwrap_or_default();
-    head.starts_with(SQLITE) && head.ends_with(APPLICATION)
-}
-
-/// The first bytes of a regular file; nothing of anything else, which could block.
-fn regular_head(path: &Path, len: usize) -> Option<Vec<u8>> {
-    if fs::metadata(path).ok()?.is_file() { head(path, len).ok() } else { None }
-}
-
-fn head(path: &Path, len: usize) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(len);
-    File::open(path)?.take(len as u64).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    Ok(if is_empty { None } else { Some(names) })
 }
 
 #[cfg(unix)]

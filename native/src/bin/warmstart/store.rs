@@ -1,8 +1,8 @@
 //! A store, opened to be looked into or to be changed.
 
 use std::{
-    fs::File,
-    io::Read,
+    fs::{self, File},
+    io::{self, Read},
     ops::ControlFlow,
     path::{Path, PathBuf},
 };
@@ -34,6 +34,7 @@ pub(crate) struct Opened {
     pub(crate) store: Box<dyn Store>,
     pub(crate) kind: Kind,
     path: PathBuf,
+    has_secret: bool,
 }
 
 /// How every answer for programs begins.
@@ -74,7 +75,7 @@ impl Opener {
             Kind::Files => self.files(path, access)?,
             Kind::Sqlite => self.sqlite(path, access)?,
         };
-        Ok(Opened { store, kind, path: path.to_path_buf() })
+        Ok(Opened { store, kind, path: path.to_path_buf(), has_secret: self.seal.is_some() })
     }
 
     fn files(&self, path: &Path, access: Access) -> Result<Box<dyn Store>, Failure> {
@@ -128,6 +129,22 @@ impl Opened {
         read.map_err(|reason| self.cannot("read", reason))
     }
 
+    /// Whether entries are sealed, as the first head that can be read says, and no secret was named to check seals with.
+    pub(crate) fn may_hide_seals(&self) -> Result<bool, Failure> {
+        let mut is_sealed = false;
+        if !self.has_secret {
+            let read = self.store.entries(&mut |entry| match entry.head {
+                Ok(head) => {
+                    is_sealed = head.is_sealed;
+                    ControlFlow::Break(())
+                }
+                Err(_) => ControlFlow::Continue(()),
+            });
+            read.map_err(|reason| self.cannot("read", reason))?;
+        }
+        Ok(is_sealed)
+    }
+
     /// That the store does not let itself be read, or changed.
     pub(crate) fn cannot(&self, verb: &str, reason: Reason) -> Failure {
         Failure::of_store(&format!("cannot {verb}"), &self.path(), reason)
@@ -150,10 +167,13 @@ fn read_seal(path: &Path) -> Result<Seal, Failure> {
     // More than any form of it has, so that a longer file is not taken for a secret.
     const ENOUGH: u64 = 128;
     let wrong = |what: String| Failure::new("bad_seal_key", format!("{}: {what}", visible_path(path)));
+    let unread = |error: io::Error| wrong(format!("cannot read the secret: {error}"));
+    // A pipe would be waited for.
+    if !fs::metadata(path).map_err(unread)?.is_file() {
+        return Err(wrong("is no regular file; write the secret into one".to_owned()));
+    }
     let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(ENOUGH).read_to_end(&mut bytes))
-        .map_err(|error| wrong(format!("cannot read the secret: {error}")))?;
+    File::open(path).and_then(|file| file.take(ENOUGH).read_to_end(&mut bytes)).map_err(unread)?;
     let of_digits = || Key::from_hex(std::str::from_utf8(&bytes).ok()?.trim()).map(|key| *key.as_bytes());
     let secret = <[u8; 32]>::try_from(bytes.as_slice()).ok().or_else(of_digits);
     let secret = secret.ok_or_else(|| wrong("a secret is 32 bytes, or 64 hexadecimal digits".to_owned()))?;

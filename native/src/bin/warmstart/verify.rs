@@ -25,8 +25,8 @@ struct Answer<'a> {
     sealed: u64,
     newer: u64,
     unreadable: u64,
-    /// Whether what is damaged was to be removed.
-    removed: bool,
+    /// How many of the damaged ones are gone now.
+    removed: u64,
     problems: &'a [Problem],
 }
 
@@ -45,11 +45,12 @@ pub(crate) fn run(arguments: &Verify, opener: &Opener, screen: &mut Screen) -> R
     // Counting would remove some of what is damaged, where that is allowed: then how much is left is not known.
     let total = if arguments.remove { None } else { opened.store.len().ok() };
     let mut progress = Progress::new("verifying", total);
-    let (mut whole, mut read) = (0, 0_u64);
+    let (mut whole, mut removed, mut read) = (0, 0, 0_u64);
     let mut problems = Vec::new();
     let verified = opened.store.verify_each(&mut |proof| {
         progress.step();
         read = read.saturating_add(proof.size);
+        removed += u64::from(arguments.remove && proof.is_removed);
         match proof.result {
             Ok(()) => whole += 1,
             Err(of) => {
@@ -71,7 +72,6 @@ pub(crate) fn run(arguments: &Verify, opener: &Opener, screen: &mut Screen) -> R
     // What could not be proved is not right, either.
     let is_good = problems.len() as u64 == newer;
     if screen.json {
-        let removed = arguments.remove;
         let head = opened.head();
         screen.json(&Answer {
             head,
@@ -88,13 +88,15 @@ pub(crate) fn run(arguments: &Verify, opener: &Opener, screen: &mut Screen) -> R
         show(&problems, screen)?;
         let tone = if is_good { Tone::Good } else { Tone::Bad };
         let mut line = format!("{} whole", counted(whole, "entry", "entries"));
-        let gone = if arguments.remove { ", now removed" } else { "" };
+        let left = if arguments.remove { damaged.saturating_sub(removed) } else { 0 };
         let counts = [
-            (damaged, format!("damaged{gone}")),
-            (forged, "not sealed with this secret".to_owned()),
-            (sealed, "sealed, which `--seal-key` can check".to_owned()),
-            (newer, "of a newer version".to_owned()),
-            (unreadable, "not read".to_owned()),
+            (damaged, "damaged"),
+            (removed, "removed"),
+            (left, "could not be removed"),
+            (forged, "not sealed with this secret"),
+            (sealed, "sealed, which `--seal-key` can check"),
+            (newer, "of a newer version"),
+            (unreadable, "not read"),
         ];
         for (n, what) in counts.iter().filter(|(n, _)| *n > 0) {
             line += &format!(", {n} {what}");
@@ -103,7 +105,7 @@ pub(crate) fn run(arguments: &Verify, opener: &Opener, screen: &mut Screen) -> R
         if damaged > 0 && !arguments.remove {
             writeln!(
                 screen,
-                "what is damaged is a miss, and goes when it is looked up, or with `verify --remove`"
+                "damaged entries are misses; the next look-up removes them, or `verify --remove`"
             )?;
         }
     }

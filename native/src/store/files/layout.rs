@@ -14,9 +14,13 @@ use crate::{
 };
 
 /// Tells backup programs to pass the directory over. See the Cache Directory Tagging Specification.
-const TAG_FILE: &str = "CACHEDIR.TAG";
-const TAG: &[u8] =
+pub(in crate::store) const TAG_FILE: &str = "CACHEDIR.TAG";
+pub(in crate::store) const TAG: &[u8] =
     b"Signature: 8a477f597d28d172789f06886806bc55\n# A cache made by warmstart. Removing it costs time only.\n";
+
+/// The names of what a cache directory is known by besides.
+pub(in crate::store) const ENTRIES: &str = "entries";
+pub(in crate::store) const JOURNAL: &str = "journal";
 
 /// The paths of a cache directory.
 #[derive(Debug)]
@@ -35,9 +39,9 @@ impl Layout {
     pub(super) fn new(root: &Path) -> Self {
         let root = std::path::absolute(root).unwrap_or_else(|_| root.to_path_buf());
         Self {
-            entries: root.join("entries"),
+            entries: root.join(ENTRIES),
             locks: root.join("locks"),
-            journal: root.join("journal"),
+            journal: root.join(JOURNAL),
             statistics: root.join("statistics"),
             last_miss: root.join("last-miss"),
             temps: Temps::new(root.join("tmp")),

@@ -12,6 +12,7 @@ mod publish;
 mod temps;
 mod verify;
 
+pub(super) use layout::{ENTRIES, JOURNAL, TAG, TAG_FILE};
 pub use options::FileOptions;
 
 use std::{

@@ -13,13 +13,11 @@ use super::fault::Fault;
 use crate::{
     error::{OpenError, Problem},
     os::{self, Disk, FileFacts, FileKind, LocalDisk},
+    store::recognise::DATABASE,
 };
 
 /// Databases set aside that are kept, the latest first. What is no database is kept besides.
 const KEPT_ASIDE: u32 = 2;
-
-/// How every SQLite database begins.
-const DATABASE: &[u8; 16] = b"SQLite format 3\0";
 
 /// What SQLite keeps beside a database.
 const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];

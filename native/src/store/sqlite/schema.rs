@@ -15,9 +15,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use warmstart_core::reason::Reason;
 
 use super::fault::Fault;
-
-/// "WSCA", in the header of every database of ours.
-pub(super) const APPLICATION_ID: i32 = 0x5753_4341;
+use crate::store::recognise::APPLICATION_ID;
 
 /// What this version reads and writes.
 pub(super) const VERSION: i32 = 2;

@@ -10,14 +10,14 @@ use crate::{
     text::visible,
 };
 
+/// A longer value is not compared word by word, in bytes: that takes the square of the time.
+const LONGEST: usize = 2048;
+
 /// Shows the field, its value in what is stored and its value in what was wanted.
 pub(super) fn show(change: &FieldChange, screen: &mut Screen) -> Result<(), Failure> {
     writeln!(screen, "\n{}", screen.paint.apply(Tone::Heading, visible(&change.label)))?;
     let (old, new) = (change.old.as_deref(), change.new.as_deref());
-    let [old_only, new_only] = match old.zip(new) {
-        Some((old, new)) => [without(old, new), without(new, old)],
-        None => [Vec::new(), Vec::new()],
-    };
+    let [old_only, new_only] = old.zip(new).map_or_else(Default::default, differing);
     let stored = painted(old, &old_only, Tone::Bad, screen.paint);
     let wanted = painted(new, &new_only, Tone::Good, screen.paint);
     writeln!(screen, "  stored  {stored}\n  wanted  {wanted}")?;
@@ -33,6 +33,15 @@ pub(super) fn show(change: &FieldChange, screen: &mut Screen) -> Result<(), Fail
         writeln!(screen, "          {}", words.join("   "))?;
     }
     Ok(())
+}
+
+/// The words that only one of the two has; none of longer values, which take long to compare.
+fn differing<'a>((old, new): (&'a str, &'a str)) -> [Vec<&'a str>; 2] {
+    if old.len().max(new.len()) > LONGEST {
+        Default::default()
+    } else {
+        [without(old, new), without(new, old)]
+    }
 }
 
 /// The words of `text` that `other` has not, or not so often.
@@ -68,6 +77,14 @@ fn painted(value: Option<&str>, differing: &[&str], tone: Tone, paint: Paint) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_values_are_not_compared_word_by_word() {
+        let [old, new] = ["a ", "b "].map(|word| word.repeat(LONGEST / 2));
+        assert_eq!(differing((&old, &new)).map(|words| words.len()), [LONGEST / 2; 2]);
+        let longer = format!("{new}b");
+        assert_eq!(differing((&old, &longer)), [[""; 0]; 2]);
+    }
 
     #[test]
     fn words_that_only_one_side_has_are_found_however_they_are_ordered() {
