@@ -1,5 +1,4 @@
-//! warmstart keeps what an ML runtime computed once, so that the next start, the next process and the next machine
-//! begin warm.
+//! warmstart keeps what an ML runtime computed once, so that the next start and the next process begin warm.
 //!
 //! One call does the usual thing: look up, else build, store and return.
 //!

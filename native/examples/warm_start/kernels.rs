@@ -31,7 +31,7 @@ pub(crate) struct Case {
 const CHANGE: &str = "-O2";
 
 impl Case {
-    /// The kernel's description, as a runtime would write it. One that is changed has a flag more.
+    /// The kernel's description, as a runtime would write it. One that is changed has one more flag.
     pub(crate) fn describe(&self, is_changed: bool) -> Kernel {
         let flags = self.flags.iter().copied().chain(is_changed.then_some(CHANGE));
         Kernel::new(self.name, self.source).source_dir(SOURCE_DIR).flags(flags)

@@ -54,7 +54,7 @@ struct Arguments {
     #[arg(long, value_name = "STORE")]
     store: Vec<StoreKind>,
 
-    /// Only a warm pass over the caches that --keep has kept, with a flag more for kernel N, counted from 1: it misses, and
+    /// Only a warm pass over the caches that --keep has kept, with one more flag for kernel N, counted from 1: it misses, and
     /// the others hit.
     #[arg(long, value_name = "N", requires = "keep", value_parser = parse_number)]
     change_flag: Option<usize>,

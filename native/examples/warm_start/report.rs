@@ -53,9 +53,9 @@ impl Changed {
 
 /// Prints what the change did, and what to type to have the miss explained.
 pub(crate) fn print_changed(outcomes: &[Changed], number: usize, json: bool) -> Result<(), Box<dyn Error>> {
-    let mut text = format!("Kernel {number}, {}, has a flag more.\n\n", CASES[number - 1].name);
+    let mut text = format!("Kernel {number}, {}, has one more flag.\n\n", CASES[number - 1].name);
     for Changed { store, path, warm } in outcomes {
-        writeln!(text, "{store}: {} hit and {} missed.", warm.hits, warm.misses)?;
+        writeln!(text, "{store}: {} hits, {} misses.", warm.hits, warm.misses)?;
         match warm.misses {
             0 => writeln!(text, "  It was changed so before; run once with --keep alone to begin anew.")?,
             _ => writeln!(text, "  warmstart explain {} --last-miss", path.display())?,

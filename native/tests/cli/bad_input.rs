@@ -207,8 +207,9 @@ fn damage_is_listed_and_goes_only_when_it_is_asked_to() {
     is_unchanged(&before, store, "looking");
 
     assert!(
-        text.out
-            .ends_with("damaged entries are misses; the next look-up removes them, or `verify --remove`\n")
+        text.out.ends_with(
+            "what is damaged is a miss, and goes when it is looked up, or with `verify --remove`\n"
+        )
     );
     let removed = run(&["verify", "--remove"], store);
     assert_eq!(removed.code, Some(1));

@@ -10,7 +10,7 @@ use crate::units;
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done, and nothing is wrong
-  1  damage was found, or nothing was found: no store, no such entry, no miss
+  1  damage was found, or nothing was found (no store, no such entry, no miss), or the store could not be read or changed
   2  the command line is wrong";
 
 /// Looks into a warmstart cache: a directory, or an SQLite file.
@@ -28,11 +28,11 @@ pub(crate) struct Arguments {
 /// What every sub-command takes.
 #[derive(Debug, Args)]
 pub(crate) struct Global {
-    /// Print one line of JSON, for programs.
+    /// Prints one line of JSON, for programs.
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
-    /// When to use colours. `auto` is on a terminal, and heeds NO_COLOR and CLICOLOR_FORCE.
+    /// When to use colours. `auto` is on a terminal, and heeds NO_COLOR, CLICOLOR, CLICOLOR_FORCE and TERM=dumb.
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub(crate) color: ColorChoice,
 
@@ -140,10 +140,10 @@ pub(crate) struct Stats {
 pub(crate) struct Prune {
     /// A cache directory, or an SQLite file.
     pub(crate) store: PathBuf,
-    /// Keep at most so many bytes: 1000000, 500M, 2GB (of 1000), 64MiB, 1.5GiB (of 1024).
+    /// Keeps at most this many bytes: 1000000, 500M, 2GB (of 1000), 64MiB, 1.5GiB (of 1024).
     #[arg(long, value_name = "N", value_parser = units::parse_bytes, required_unless_present = "max_entries")]
     pub(crate) max_bytes: Option<u64>,
-    /// Keep at most so many entries.
+    /// Keeps at most this many entries.
     #[arg(long, value_name = "N")]
     pub(crate) max_entries: Option<u64>,
 }

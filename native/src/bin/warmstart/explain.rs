@@ -189,7 +189,7 @@ fn show(
         }
         None => table.row([title("wanted"), "a key without a recipe, so that nothing is near it".into()]),
     }
-    for (what, entry) in [("stored", &found.same), ("nearest", &found.nearest)] {
+    for (what, entry) in [("now stored", &found.same), ("nearest", &found.nearest)] {
         if let Some(entry) = entry {
             table.row([title(what), described(entry, screen.now).into()]);
         }

@@ -105,7 +105,7 @@ pub(crate) fn run(arguments: &Verify, opener: &Opener, screen: &mut Screen) -> R
         if damaged > 0 && !arguments.remove {
             writeln!(
                 screen,
-                "damaged entries are misses; the next look-up removes them, or `verify --remove`"
+                "what is damaged is a miss, and goes when it is looked up, or with `verify --remove`"
             )?;
         }
     }

@@ -177,7 +177,8 @@ fn check_directory(path: &Path, facts: &FileFacts) -> Result<(), OpenError> {
             Problem::Untrusted {
                 found: "owned by another user, or writable by group or others, who could put code into it"
                     .to_owned(),
-                remedy: "use a directory of your own, or take it over: chown it to yourself and chmod go-w",
+                remedy: "if it is a sealed store that is shared, give its secret (`with_seal`, or `--seal-key FILE`); else use \
+                         a directory of your own, or chown it to yourself and chmod go-w",
             },
         )),
         FileKind::File => wrong("a file"),
