@@ -10,6 +10,7 @@
 //! | [`seal`] | a secret that proves who wrote them |
 //! | [`lru`] | which entry goes when the cap is reached |
 //! | [`journal`] | the bytes of the shared accounting of a cache directory |
+//! | [`trailer`] | the bytes of a file of packed weights |
 //! | [`flight`] | who builds and who waits, without deadlock |
 //! | [`reason`], [`statistics`], [`tally`] | why something missed or was refused, how often, and how that is kept |
 //!
@@ -49,5 +50,6 @@ pub mod seal;
 pub mod sketch;
 pub mod statistics;
 pub mod tally;
+pub mod trailer;
 
 mod bytes;

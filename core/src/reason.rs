@@ -83,6 +83,16 @@ reasons! {
     Unsealed = "unsealed", "the entry has no seal";
     /// The entry has a seal, and the store has no secret to check it with.
     Sealed = "sealed", "the entry has a seal, and this store has no secret";
+    /// The same weight of another model is stored.
+    OtherModel = "other_model", "the weight is stored, but as another model's";
+    /// The weight was packed for another micro-kernel.
+    OtherSeed = "other_seed", "the weight is stored, but packed for another micro-kernel";
+    /// The weight was packed by another version of the packing algorithm.
+    OtherFingerprint = "other_fingerprint", "the weight is stored, but packed by another algorithm";
+    /// Nobody said which weight this is, so that it could never be found again.
+    Unnamed = "unnamed", "the weight has no name";
+    /// Written in a version that lacks what a look-up must check.
+    OldVersion = "old_version", "written in a version that is too old to be trusted";
 }
 
 impl Reason {

@@ -1,0 +1,112 @@
+//! The bytes of a file of packed weights, "XPWC": which weights it holds, where, and how they were packed.
+//!
+//! A runtime such as XNNPACK packs every weight of a model into the layout of a micro-kernel. A file keeps the packed
+//! bytes and, behind them, a trailer that says what they are: an index and a footer of 20 bytes. Version 2 is
+//! ExecuTorch's and is here for exchange. Version 3 is our own: it tells models and packings apart, proves its index and
+//! its payloads by checksums, and is looked up in place.
+
+use core::fmt;
+
+/// What a packed weight is called: the name of the weight and, if it was packed with a bias, that of the bias.
+///
+/// The two are kept apart, so that `"ab"` with `"c"` is another weight than `"a"` with `"bc"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name<'a> {
+    /// The weight's name.
+    pub weight: &'a str,
+    /// The bias's name, if it has one.
+    pub bias: Option<&'a str>,
+}
+
+impl<'a> Name<'a> {
+    /// The name of a weight without a bias.
+    #[must_use]
+    pub const fn new(weight: &'a str) -> Self {
+        Self { weight, bias: None }
+    }
+
+    /// The same weight with a bias.
+    #[must_use]
+    pub const fn with_bias(self, bias: &'a str) -> Self {
+        Self { bias: Some(bias), ..self }
+    }
+}
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.weight)?;
+        self.bias.map_or(Ok(()), |bias| write!(f, " + {bias}"))
+    }
+}
+
+/// Which model a weight belongs to: a digest that changes when the weights do.
+///
+/// Names alone do not tell: a model that was trained on keeps the names of its weights.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ModelId([u8; 32]);
+
+impl ModelId {
+    /// The length in bytes.
+    pub const LEN: usize = 32;
+
+    /// A model of this digest.
+    #[must_use]
+    pub const fn from_bytes(digest: [u8; Self::LEN]) -> Self {
+        Self(digest)
+    }
+
+    /// The digest.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; Self::LEN] {
+        &self.0
+    }
+}
+
+impl fmt::Display for ModelId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for ModelId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ModelId({self})")
+    }
+}
+
+/// How a weight was packed, as far as the runtime tells. A packing that differs in any part cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Packing {
+    /// XNNPACK's seed: the shape of the weight and of the micro-kernel.
+    pub seed: u32,
+    /// The packing algorithm, where the runtime names it.
+    pub fingerprint: Option<Fingerprint>,
+}
+
+impl Packing {
+    /// A packing of which nothing but the seed is known.
+    #[must_use]
+    pub const fn of_seed(seed: u32) -> Self {
+        Self { seed, fingerprint: None }
+    }
+}
+
+/// XNNPACK's fingerprint of a packing algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fingerprint {
+    /// Which configuration: operator, types, flags.
+    pub id: u32,
+    /// The hash of what the algorithm makes of known weights, where the runtime was asked for it.
+    pub value: Option<u32>,
+}
+
+/// What a look-up asks for. All of it must be the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Wanted<'a> {
+    /// Which weight.
+    pub name: Name<'a>,
+    /// Of which model.
+    pub model: ModelId,
+    /// Packed how.
+    pub packing: Packing,
+}
