@@ -20,6 +20,7 @@
 //! |---|---|
 //! | [`cache`] | the one call, single flight, statistics |
 //! | [`store`] | where artifacts are kept: memory, files, SQLite, memory in front of either |
+//! | `pack` | files of packed weights, mapped |
 //! | [`target`] | what makes artifacts: C kernels for the CPU |
 //! | [`os`] | the one seam between the file store and the operating system |
 //!
@@ -28,6 +29,8 @@
 
 pub mod cache;
 pub mod os;
+#[cfg(feature = "packs")]
+pub mod pack;
 pub mod store;
 pub mod target;
 

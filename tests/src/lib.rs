@@ -5,10 +5,12 @@
 //! | [`mod@conformance`] | the suite that every store passes |
 //! | `cpu` | kernels, targets and what they are asked to be (Unix only) |
 //! | [`faulty`] | a disk that fails when it is told to |
+//! | [`map_disk`] | disks for packs that stop, are full, or have no mappings |
 //! | [`measure`] | timing two operations against each other |
 //! | [`medium`] | where the files of a benchmark are: a tmpfs or a disk |
 //! | [`model`] | any program of operations, run on a store and on a model |
 //! | [`mount`] | media that are full or read-only |
+//! | [`packed`] | packed weights that prove which they are |
 //! | [`proof`] | artifacts that prove under which key they were written, and a clock that tells what it is told |
 
 #[expect(clippy::unwrap_used, reason = "what it holds are tests, which clippy cannot tell")]
@@ -17,8 +19,10 @@ pub mod conformance;
 #[expect(clippy::unwrap_used, reason = "what it holds are parts of tests")]
 pub mod cpu;
 pub mod faulty;
+pub mod map_disk;
 pub mod measure;
 pub mod medium;
 pub mod model;
 pub mod mount;
+pub mod packed;
 pub mod proof;

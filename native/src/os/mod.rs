@@ -7,6 +7,8 @@
 #[cfg(unix)]
 mod at;
 mod local;
+#[cfg(feature = "packs")]
+mod mapped;
 mod private;
 pub(crate) mod process_lock;
 #[cfg(unix)]
@@ -14,6 +16,8 @@ mod shared;
 mod sharing;
 
 pub use local::LocalDisk;
+#[cfg(feature = "packs")]
+pub use mapped::{Access, LocalMapDisk, MapDisk, Mapping};
 #[cfg(feature = "sqlite")]
 pub(crate) use private::make_private_directories;
 pub(crate) use private::{make_private_directory, private_options};

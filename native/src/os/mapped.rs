@@ -1,0 +1,383 @@
+//! What a file of packed weights asks of the operating system: blocks that are really there, shared mappings, write-back.
+//!
+//! [`MapDisk`] is the one seam. [`LocalMapDisk`] asks the real system; a test puts a disk of its own in between, which fails
+//! or stops when it is told to, or which has no mappings.
+
+use std::{
+    alloc::{Layout, alloc_zeroed, dealloc},
+    fmt,
+    fs::{self, File},
+    io::{self, Write},
+    ops::Range,
+    path::Path,
+    ptr::NonNull,
+    time::Duration,
+};
+
+use memmap2::{MmapOptions, MmapRaw};
+
+use super::{FileFacts, LocalDisk, lock_within, private_options};
+
+/// Every payload begins at a multiple of this many bytes, in a file and in memory.
+pub const ALIGNMENT: usize = warmstart_core::trailer::ALIGNMENT as usize;
+
+/// What a pack asks of a file system. No call follows a link in the last part of a path, and none truncates or rewrites what
+/// was committed: that is the caller's to keep.
+pub trait MapDisk: fmt::Debug + Send + Sync {
+    /// Opens a regular file for reading.
+    ///
+    /// # Errors
+    /// As the system reports.
+    fn open(&self, path: &Path) -> io::Result<File>;
+
+    /// Opens a file for reading and writing, and creates it, for its owner only, if there is none.
+    ///
+    /// # Errors
+    /// As the system reports.
+    fn open_to_write(&self, path: &Path) -> io::Result<File>;
+
+    /// Creates a file that must not exist, for its owner only.
+    ///
+    /// # Errors
+    /// As the system reports.
+    fn create(&self, path: &Path) -> io::Result<File>;
+
+    /// What is known about an open file.
+    ///
+    /// # Errors
+    /// As the system reports.
+    fn facts(&self, file: &File) -> io::Result<FileFacts>;
+
+    /// What is known about a path without opening it.
+    ///
+    /// # Errors
+    /// As the system reports.
+    fn facts_at(&self, path: &Path) -> io::Result<FileFacts>;
+
+    /// Waits for the OS lock on a file, at most for `patience`. Death releases such a lock.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] if it did not come in time, or what the system reports.
+    fn lock(&self, file: &File, patience: Duration) -> io::Result<()>;
+
+    /// Gives a range of a file real blocks, so that writing to a mapping of it cannot fail, and makes the file that long.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::StorageFull`] and its like, or [`io::ErrorKind::Unsupported`] where a file system cannot promise it.
+    fn allocate(&self, file: &File, range: Range<u64>) -> io::Result<()>;
+
+    /// Maps a range of a file, shared with everybody who maps it.
+    ///
+    /// # Errors
+    /// As the system reports; [`io::ErrorKind::Unsupported`] where mapping is not to be had.
+    fn map(&self, file: &File, range: Range<u64>, access: Access) -> io::Result<Mapping>;
+
+    /// Reads exactly as many bytes as `into` has, from `at`.
+    ///
+    /// # Errors
+    /// As the system reports.
+    fn read_at(&self, file: &File, at: u64, into: &mut [u8]) -> io::Result<()>;
+
+    /// Writes all of `bytes` at `at`.
+    ///
+    /// # Errors
+    /// As the system reports.
+    fn write_at(&self, file: &File, at: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Asks the system to begin writing a range to the medium, and does not wait. What cannot be asked is not.
+    fn start_write_back(&self, file: &File, range: Range<u64>);
+
+    /// Waits until what a file holds, and its length, is on the medium.
+    ///
+    /// # Errors
+    /// As the system reports.
+    fn sync(&self, file: &File) -> io::Result<()>;
+
+    /// Makes a file this long.
+    ///
+    /// # Errors
+    /// As the system reports.
+    fn set_len(&self, file: &File, len: u64) -> io::Result<()>;
+
+    /// Gives a file another name in the same directory, in place of what had that name, and waits until that is on the
+    /// medium.
+    ///
+    /// # Errors
+    /// As the system reports.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// As the system reports.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+}
+
+/// What a mapping is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reading.
+    Read,
+    /// Reading and writing.
+    Write,
+}
+
+/// Bytes of a file in memory, or bytes of the heap in their place. They do not move.
+pub struct Mapping {
+    kind: Kind,
+}
+
+enum Kind {
+    Mapped(MmapRaw),
+    Heap { start: NonNull<u8>, layout: Layout, len: usize },
+}
+
+// SAFETY: a mapping owns its bytes as a boxed slice does; whoever writes to them through `start` says why that is sound.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; `Mapping` itself only hands out addresses.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Zeroed bytes of the heap, aligned as payloads are.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::OutOfMemory`].
+    pub fn heap(len: usize) -> io::Result<Self> {
+        let out_of_memory = || io::Error::from(io::ErrorKind::OutOfMemory);
+        let layout = Layout::from_size_align(len.max(1), ALIGNMENT).map_err(|_| out_of_memory())?;
+        // SAFETY: the layout's size is not zero.
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(out_of_memory)?;
+        Ok(Self { kind: Kind::Heap { start, layout, len } })
+    }
+
+    /// The first byte.
+    #[must_use]
+    pub fn start(&self) -> NonNull<u8> {
+        match &self.kind {
+            Kind::Mapped(map) => NonNull::new(map.as_mut_ptr()).unwrap_or(NonNull::dangling()),
+            Kind::Heap { start, .. } => *start,
+        }
+    }
+
+    /// The length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match &self.kind {
+            Kind::Mapped(map) => map.len(),
+            Kind::Heap { len, .. } => *len,
+        }
+    }
+
+    /// Whether there are no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether these are pages of a file, rather than of the heap.
+    #[must_use]
+    pub const fn is_mapped(&self) -> bool {
+        matches!(self.kind, Kind::Mapped(_))
+    }
+
+    /// The bytes of a range, or nothing if they are not all there.
+    ///
+    /// # Safety
+    /// Nobody writes to the range while what is returned lives.
+    #[must_use]
+    pub unsafe fn bytes(&self, range: Range<usize>) -> Option<&[u8]> {
+        if range.start > range.end || range.end > self.len() {
+            return None;
+        }
+        // SAFETY: the range is within the bytes, which live as long as `self`; the caller says that nobody writes to them.
+        Some(unsafe { std::slice::from_raw_parts(self.start().as_ptr().add(range.start), range.len()) })
+    }
+
+    /// Asks for the pages to be read from the medium ahead of their use, and does not wait.
+    pub fn prefetch(&self) {
+        #[cfg(unix)]
+        if let Kind::Mapped(map) = &self.kind {
+            // Advice that is not taken costs nothing but what it would have saved.
+            let _ = map.advise(memmap2::Advice::WillNeed);
+        }
+    }
+
+    /// Gives the pages back to the system, which still has the file's. They come again when they are touched.
+    pub fn release(&self) {
+        #[cfg(target_os = "linux")]
+        if let Kind::Mapped(map) = &self.kind {
+            // SAFETY: the mapping is shared and of a file, so what was written to its pages stays in the file's.
+            let _ = unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        if let Kind::Heap { start, layout, .. } = self.kind {
+            // SAFETY: `start` was allocated with this layout, and is not freed elsewhere.
+            unsafe { dealloc(start.as_ptr(), layout) };
+        }
+    }
+}
+
+impl fmt::Debug for Mapping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mapping").field("len", &self.len()).field("is_mapped", &self.is_mapped()).finish()
+    }
+}
+
+/// The file system of this machine.
+#[derive(Clone, Copy, Debug)]
+pub struct LocalMapDisk {
+    disk: LocalDisk,
+}
+
+impl LocalMapDisk {
+    /// The file system as the current user sees it.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { disk: LocalDisk::new() }
+    }
+}
+
+impl Default for LocalMapDisk {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl MapDisk for LocalMapDisk {
+    fn open(&self, path: &Path) -> io::Result<File> {
+        private_options().read(true).open(path)
+    }
+
+    fn open_to_write(&self, path: &Path) -> io::Result<File> {
+        private_options().read(true).write(true).create(true).truncate(false).open(path)
+    }
+
+    fn create(&self, path: &Path) -> io::Result<File> {
+        private_options().read(true).write(true).create_new(true).open(path)
+    }
+
+    fn facts(&self, file: &File) -> io::Result<FileFacts> {
+        Ok(self.disk.describe(&file.metadata()?))
+    }
+
+    fn facts_at(&self, path: &Path) -> io::Result<FileFacts> {
+        Ok(self.disk.describe(&fs::symlink_metadata(path)?))
+    }
+
+    fn lock(&self, file: &File, patience: Duration) -> io::Result<()> {
+        lock_within(file, patience)
+    }
+
+    fn allocate(&self, file: &File, range: Range<u64>) -> io::Result<()> {
+        #[cfg(all(unix, not(target_vendor = "apple")))]
+        {
+            use rustix::{fs::FallocateFlags, io::Errno};
+
+            let len = range.end.saturating_sub(range.start);
+            loop {
+                match rustix::fs::fallocate(file, FallocateFlags::empty(), range.start, len) {
+                    Err(Errno::INTR) => {}
+                    Err(Errno::NOSYS | Errno::OPNOTSUPP) => return write_zeros(self, file, range),
+                    result => return Ok(result?),
+                }
+            }
+        }
+        #[cfg(not(all(unix, not(target_vendor = "apple"))))]
+        write_zeros(self, file, range)
+    }
+
+    fn map(&self, file: &File, range: Range<u64>, access: Access) -> io::Result<Mapping> {
+        let too_long = |_| io::Error::from(io::ErrorKind::Unsupported);
+        let len = usize::try_from(range.end.saturating_sub(range.start)).map_err(too_long)?;
+        let mut options = MmapOptions::new();
+        options.offset(range.start).len(len);
+        let map = match access {
+            Access::Read => options.map_raw_read_only(file)?,
+            Access::Write => options.map_raw(file)?,
+        };
+        Ok(Mapping { kind: Kind::Mapped(map) })
+    }
+
+    #[cfg(unix)]
+    fn read_at(&self, file: &File, at: u64, into: &mut [u8]) -> io::Result<()> {
+        std::os::unix::fs::FileExt::read_exact_at(file, into, at)
+    }
+
+    #[cfg(not(unix))]
+    fn read_at(&self, mut file: &File, at: u64, into: &mut [u8]) -> io::Result<()> {
+        use io::{Read, Seek};
+
+        file.seek(io::SeekFrom::Start(at))?;
+        file.read_exact(into)
+    }
+
+    #[cfg(unix)]
+    fn write_at(&self, file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
+        std::os::unix::fs::FileExt::write_all_at(file, bytes, at)
+    }
+
+    #[cfg(not(unix))]
+    fn write_at(&self, mut file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
+        use io::Seek;
+
+        file.seek(io::SeekFrom::Start(at))?;
+        file.write_all(bytes)
+    }
+
+    fn start_write_back(&self, file: &File, range: Range<u64>) {
+        #[cfg(target_os = "linux")]
+        if let (Ok(start), Ok(len)) =
+            (i64::try_from(range.start), i64::try_from(range.end.saturating_sub(range.start)))
+        {
+            use std::os::fd::AsRawFd;
+
+            // SAFETY: a call about an open file, with nothing but numbers.
+            unsafe {
+                libc::sync_file_range(file.as_raw_fd(), start, len, libc::SYNC_FILE_RANGE_WRITE);
+            }
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = (file, range);
+    }
+
+    fn sync(&self, file: &File) -> io::Result<()> {
+        file.sync_data()
+    }
+
+    fn set_len(&self, file: &File, len: u64) -> io::Result<()> {
+        file.set_len(len)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)?;
+        #[cfg(unix)]
+        if let Some(directory) = to.parent() {
+            let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+            // The rename itself happened; that it may be undone by power loss loses nothing that was promised.
+            let _ = File::open(directory).and_then(|directory| directory.sync_all());
+        }
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+}
+
+/// Where a file system cannot allocate: what was written has blocks.
+fn write_zeros(disk: &dyn MapDisk, file: &File, range: Range<u64>) -> io::Result<()> {
+    const ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+    let len = disk.facts(file)?.len;
+    // Bytes that are there already are somebody's.
+    let mut at = range.start.max(len);
+    while at < range.end {
+        let part = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(ZEROS.len());
+        disk.write_at(file, at, &ZEROS[..part])?;
+        at += part as u64;
+    }
+    (&*file).flush()
+}

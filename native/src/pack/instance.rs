@@ -1,0 +1,320 @@
+//! An open pack, which all handles on one path in a process share.
+
+use std::{
+    collections::HashSet,
+    io,
+    path::{Path, PathBuf},
+    ptr::NonNull,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+};
+
+use warmstart_core::{
+    reason::Reason,
+    trailer::{HEADER_LEN, Refusal, Wanted},
+};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{
+    base::{self, Base, Found, NotFound},
+    options::{Checks, PackOptions},
+    segments::{FileNumber, Handle},
+    state::{Fresh, Key, Space, State},
+    statistics::{Counters, add},
+    writer::Writer,
+};
+use crate::os::{FileFacts, Mapping, reason_of};
+
+/// An open pack.
+#[derive(Debug)]
+pub(super) struct Instance {
+    /// Nothing if the pack is of the heap alone.
+    pub(super) path: Option<PathBuf>,
+    pub(super) options: PackOptions,
+    pub(super) counters: Counters,
+    /// Locked before `state`, never after.
+    pub(super) writer: Mutex<Option<Writer>>,
+    pub(super) state: RwLock<State>,
+    /// The payloads whose checksums held.
+    proved: Mutex<HashSet<(u32, u64)>>,
+    pub(super) seen: Mutex<Seen>,
+}
+
+/// What was seen of the file when it was looked at last.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// Which file it was, and its first page.
+    pub(super) page: Option<((u64, u64), Vec<u8>)>,
+    pub(super) refusal: Option<Refusal>,
+}
+
+/// A weight that was found.
+#[derive(Clone, Debug)]
+pub(super) struct Hit {
+    pub(super) handle: Handle,
+    pub(super) mapping: Arc<Mapping>,
+    pub(super) at: usize,
+    pub(super) len: usize,
+    pub(super) is_verified: bool,
+}
+
+impl Instance {
+    pub(super) fn new(path: Option<PathBuf>, options: PackOptions) -> Self {
+        Self {
+            path,
+            options,
+            counters: Counters::default(),
+            writer: Mutex::new(None),
+            state: RwLock::default(),
+            proved: Mutex::default(),
+            seen: Mutex::default(),
+        }
+    }
+
+    /// Looks at the file again, and takes what it holds now. What was found before stays good.
+    pub(super) fn refresh(&self) -> Result<(), NotFound> {
+        let Some(path) = &self.path else { return Ok(()) };
+        let disk = &*self.options.disk;
+        let mut seen = lock(&self.seen);
+        let file = match disk.open(path) {
+            Ok(file) => file,
+            // Nothing was saved yet, or somebody removed the file: what is mapped stays.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(NotFound::Io(error)),
+        };
+        let facts = disk.facts(&file).map_err(NotFound::Io)?;
+        let page = first_page(disk, &file, &facts);
+        if page.is_some() && page == seen.page {
+            return Ok(());
+        }
+        let mapped = |identity: &[u8; 16]| self.read().mapped(identity);
+        let found = base::look_into(disk, &file, &mapped)?;
+        seen.refusal.clone_from(&found.refusal);
+        seen.page = page;
+        drop(seen);
+        self.adopt(found);
+        Ok(())
+    }
+
+    /// Takes what was found in a file as what look-ups ask, and returns the file's number.
+    pub(super) fn adopt(&self, found: Found) -> FileNumber {
+        let mut state = self.write();
+        let file = state.number(found.identity());
+        if let Some((mapping, start)) = &found.mapping {
+            if self.options.prefetch {
+                mapping.prefetch();
+            }
+            let end = start.saturating_add(mapping.len() as u64);
+            if state.segments.add(Arc::clone(mapping), Some((file, *start))).is_some() {
+                state.set_mapped(file, end);
+            }
+        }
+        state.base = found.into_base(file);
+        drop(state);
+        if self.options.checks == Checks::All {
+            self.prove_all();
+        }
+        file
+    }
+
+    /// Finds a weight, and counts that.
+    pub(super) fn find(&self, wanted: &Wanted<'_>) -> Result<Hit, Reason> {
+        let found = self.find_uncounted(wanted);
+        match &found {
+            Ok(hit) => {
+                add(&self.counters.hits, 1);
+                add(&self.counters.unverified_hits, u64::from(!hit.is_verified));
+            }
+            Err(reason) => self.counters.miss(*reason),
+        }
+        found
+    }
+
+    fn find_uncounted(&self, wanted: &Wanted<'_>) -> Result<Hit, Reason> {
+        let state = self.read();
+        if !state.fresh.is_empty()
+            && let Some(fresh) = state.fresh.get(&Key::from(wanted))
+        {
+            return Ok(fresh.hit());
+        }
+        let saved = state.base.look_up(wanted, self.options.unverified)?;
+        let handle = state.segments.handle(saved.file, &saved.range).ok_or(Reason::Malformed)?;
+        let found = state.segments.find(handle).ok_or(Reason::Malformed)?;
+        let len = usize::try_from(saved.range.end - saved.range.start).map_err(|_| Reason::Malformed)?;
+        let payload = (saved.file.0, saved.range.start);
+        if !state.damaged.is_empty() && state.damaged.contains(&payload) {
+            return Err(Reason::ChecksumMismatch);
+        }
+        let hit = Hit { handle, mapping: found.mapping, at: found.at, len, is_verified: saved.is_verified };
+        drop(state);
+        if self.options.checks == Checks::FirstUse
+            && let Some(checksum) = saved.checksum
+            && !lock(&self.proved).contains(&payload)
+        {
+            self.prove(&hit, payload, checksum)?;
+        }
+        Ok(hit)
+    }
+
+    fn prove(&self, hit: &Hit, payload: (u32, u64), checksum: u64) -> Result<(), Reason> {
+        // SAFETY: a payload is looked up once it is committed, and nobody writes to what is committed.
+        let bytes = unsafe { hit.mapping.bytes(hit.at..hit.at + hit.len) }.ok_or(Reason::Malformed)?;
+        if xxh3_64(bytes) != checksum {
+            self.write().damaged.insert(payload);
+            return Err(Reason::ChecksumMismatch);
+        }
+        add(&self.counters.proved, 1);
+        lock(&self.proved).insert(payload);
+        Ok(())
+    }
+
+    fn prove_all(&self) {
+        let hits: Vec<_> = {
+            let state = self.read();
+            let Some(committed) = state.base.committed() else { return };
+            let hit_of = |entry: warmstart_core::trailer::Entry<'_>| {
+                let range = entry.offset..entry.offset.saturating_add(entry.size);
+                let handle = state.segments.handle(committed.file, &range)?;
+                let found = state.segments.find(handle)?;
+                let len = usize::try_from(entry.size).ok()?;
+                let hit = Hit { handle, mapping: found.mapping, at: found.at, len, is_verified: true };
+                Some((hit, (committed.file.0, entry.offset), entry.checksum?))
+            };
+            committed.index().entries().filter_map(hit_of).collect()
+        };
+        for (hit, payload, checksum) in hits {
+            if !lock(&self.proved).contains(&payload) {
+                // Damage is noted, and a miss when it is looked up.
+                let _ = self.prove(&hit, payload, checksum);
+            }
+        }
+    }
+
+    /// Reserves zeroed bytes to pack into, in the file if `in_file`, else or if the file takes none, in the heap.
+    pub(super) fn reserve(&self, len: usize, in_file: bool) -> io::Result<Space> {
+        add(&self.counters.reservations, 1);
+        add(&self.counters.reserved_bytes, len as u64);
+        if in_file && self.path.is_some() {
+            match self.reserve_in_file(len) {
+                Ok(space) => {
+                    self.write().keep_space(space.clone());
+                    return Ok(space);
+                }
+                Err(reason) => self.counters.refuse(reason),
+            }
+        }
+        let mapping = Arc::new(Mapping::heap(len)?);
+        add(&self.counters.heap_entries, 1);
+        add(&self.counters.heap_bytes, len as u64);
+        let mut state = self.write();
+        let handle = state.segments.add(Arc::clone(&mapping), None).ok_or(io::ErrorKind::OutOfMemory)?;
+        let space = Space { handle, len, mapping, at: 0, place: None };
+        state.keep_space(space.clone());
+        Ok(space)
+    }
+
+    /// Takes the first `len` bytes of a space as the weight that was wanted. If that is there already, with the same bytes,
+    /// the one that is there is it. Nothing if there is no such space.
+    pub(super) fn insert(&self, wanted: &Wanted<'_>, address: NonNull<u8>, len: usize) -> Option<Hit> {
+        let mut state = self.write();
+        let space = state.take_space(address.as_ptr())?;
+        if len > space.len {
+            state.keep_space(space);
+            return None;
+        }
+        let key = Key::from(wanted);
+        let fresh =
+            Fresh { handle: space.handle, len, mapping: space.mapping, at: space.at, place: space.place };
+        if let Some(there) = state.fresh.get(&key)
+            && there.bytes() == fresh.bytes()
+        {
+            return Some(there.hit());
+        }
+        add(&self.counters.packed, 1);
+        let hit = fresh.hit();
+        state.fresh.insert(key, fresh);
+        Some(hit)
+    }
+
+    /// Leaves a space to whoever packed into it, under no name.
+    pub(super) fn keep_unnamed(&self, address: NonNull<u8>, len: usize) -> Option<Handle> {
+        let mut state = self.write();
+        let space = state.take_space(address.as_ptr())?;
+        self.counters.refuse(Reason::Unnamed);
+        (len <= space.len).then_some(space.handle)
+    }
+
+    /// Gives a space back that nothing was packed into.
+    pub(super) fn give_back(&self, address: NonNull<u8>) {
+        let space = self.write().take_space(address.as_ptr());
+        if let Some((file, range)) = space.and_then(|space| space.range())
+            && let Some(writer) = &mut *lock(&self.writer)
+        {
+            writer.give_back(file, &range);
+        }
+    }
+
+    pub(super) fn address(&self, handle: Handle) -> Option<NonNull<u8>> {
+        self.read().segments.address(handle)
+    }
+
+    pub(super) fn read(&self) -> std::sync::RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn write(&self) -> std::sync::RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        if let Some(writer) = self.writer.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+            writer.abandon(&*self.options.disk);
+        }
+    }
+}
+
+impl Fresh {
+    pub(super) fn hit(&self) -> Hit {
+        let mapping = Arc::clone(&self.mapping);
+        Hit { handle: self.handle, mapping, at: self.at, len: self.len, is_verified: true }
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        // SAFETY: what was inserted was packed before, and is not written to again.
+        unsafe { self.mapping.bytes(self.at..self.at + self.len) }.unwrap_or_default()
+    }
+}
+
+/// Which file it is, and its first page.
+pub(super) fn first_page(
+    disk: &dyn crate::os::MapDisk,
+    file: &std::fs::File,
+    facts: &FileFacts,
+) -> Option<((u64, u64), Vec<u8>)> {
+    let mut page = vec![0; usize::try_from(facts.len.min(HEADER_LEN as u64)).ok()?];
+    disk.read_at(file, 0, &mut page).ok()?;
+    Some((facts.identity, page))
+}
+
+/// Why a file could not be used.
+pub(super) fn reason_not_found(not_found: &NotFound) -> Reason {
+    match not_found {
+        NotFound::Io(error) => reason_of(error),
+        NotFound::WrongKind(_) | NotFound::Untrusted => Reason::Untrusted,
+        NotFound::Foreign => Reason::Foreign,
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The path under which a pack is known in this process.
+pub(super) fn canonical(path: &Path) -> io::Result<PathBuf> {
+    let path = std::path::absolute(path)?;
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => Ok(parent.canonicalize()?.join(name)),
+        _ => Err(io::ErrorKind::IsADirectory.into()),
+    }
+}

@@ -1,0 +1,340 @@
+//! Files of packed weights: mapped once, shared by every process that maps them, never wrong.
+//!
+//! A runtime packs every weight of a model into the layout of a micro-kernel, at each start. A [`Pack`] keeps what was packed
+//! in a file, and the next process maps it and packs nothing.
+//!
+//! ```
+//! use warmstart::pack::{ModelId, Name, Pack, PackOptions, Packing, Wanted};
+//!
+//! # let directory = tempfile::tempdir()?;
+//! # let path = directory.path().join("weights.xpwc");
+//! let wanted = Wanted {
+//!     name: Name::new("encoder.0.weight").with_bias("encoder.0.bias"),
+//!     model: ModelId::from_bytes([7; 32]),
+//!     packing: Packing::of_seed(1),
+//! };
+//! let pack = Pack::open(&path, PackOptions::default())?;
+//! assert!(pack.look_up(&wanted).is_err());
+//! let mut space = pack.reserve(512)?;
+//! space.bytes_mut().fill(42); // Pack the weight.
+//! pack.insert(&wanted, space);
+//! pack.save()?;
+//! drop(pack);
+//!
+//! let pack = Pack::open(&path, PackOptions::default())?;
+//! let weights = pack.look_up(&wanted)?;
+//! assert!(weights.iter().all(|byte| *byte == 42));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! What is read is in the page cache once, however many processes map it. One writes at a time; readers never wait for it.
+//! Whatever instant a process dies at, the next one finds what was saved last, whole. The bytes of the file are described
+//! in [`warmstart_core::trailer`].
+//!
+//! # What is assumed of the file
+//! Nobody but this library writes to it, and nobody truncates it: the pages of a mapping that are cut off kill whoever
+//! touches them. So the file must belong to this user, and no group or others may write to it. Where something is in its
+//! place that is not such a file, it is left alone.
+
+mod base;
+mod instance;
+mod options;
+mod save;
+mod segments;
+mod state;
+mod statistics;
+mod writer;
+
+pub use options::{Checks, PackOptions};
+pub use save::Saved;
+pub use segments::Handle;
+pub use statistics::PackStatistics;
+pub use warmstart_core::trailer::{Fingerprint, ModelId, Name, Packing, Refusal, Wanted};
+
+use std::{
+    collections::HashMap,
+    fmt, io,
+    ops::Deref,
+    path::{Path, PathBuf},
+    ptr::NonNull,
+    sync::{Arc, Mutex, Weak},
+};
+
+use instance::{Hit, Instance, lock};
+
+use crate::{OpenError, Reason, error::Problem, os::{FileKind, Mapping}};
+use base::NotFound;
+
+/// The packs that are open in this process.
+static OPEN: Mutex<Option<HashMap<PathBuf, Weak<Instance>>>> = Mutex::new(None);
+
+/// A file of packed weights that is open. Clones, and packs that are opened under the same path, are the same.
+///
+/// All methods can be called by any number of threads. The file is closed when the last handle is dropped, without what was
+/// not [saved](Self::save).
+#[derive(Clone, Debug)]
+pub struct Pack {
+    instance: Arc<Instance>,
+}
+
+impl Pack {
+    /// Opens the pack under `path`, which is made when something is first packed into it.
+    ///
+    /// If a handle on the path is open in this process, this is another on the same pack, and `options` are not used. What
+    /// other processes saved since is found from then on.
+    ///
+    /// # Errors
+    /// If something else than a file of packed weights is under the path, or somebody else could have written it. What is
+    /// damaged, full, busy or read-only is no error: then there are misses, and what is packed is kept in the heap.
+    pub fn open(path: impl AsRef<Path>, options: PackOptions) -> Result<Self, OpenError> {
+        let path = path.as_ref();
+        let io = |error| OpenError::new(path, Problem::Io(error));
+        if path.as_os_str().as_encoded_bytes().contains(&0) {
+            return Err(io(io::Error::new(io::ErrorKind::InvalidInput, "a path has no NUL in it")));
+        }
+        let place = match instance::canonical(path) {
+            Ok(place) => place,
+            // The directory is missing: nothing is found there, and nothing can be written.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => std::path::absolute(path).map_err(io)?,
+            Err(error) => return Err(io(error)),
+        };
+        let mut open = lock(&OPEN);
+        let open = open.get_or_insert_default();
+        let known = open.get(&place).and_then(Weak::upgrade);
+        let instance = known.unwrap_or_else(|| {
+            open.retain(|_, instance| instance.strong_count() > 0);
+            let instance = Arc::new(Instance::new(Some(place.clone()), options));
+            open.insert(place, Arc::downgrade(&instance));
+            instance
+        });
+        match instance.refresh() {
+            Ok(()) => Ok(Self { instance }),
+            Err(NotFound::Io(error)) if error.kind() == io::ErrorKind::InvalidInput => Err(io(error)),
+            Err(NotFound::Io(error)) if is_link(&error) => Err(OpenError::new(path, wrong_kind("a link"))),
+            Err(NotFound::Io(error)) => {
+                instance.counters.refuse(crate::os::reason_of(&error));
+                Ok(Self { instance })
+            }
+            Err(NotFound::WrongKind(FileKind::Directory)) => {
+                Err(OpenError::new(path, wrong_kind("a directory")))
+            }
+            Err(NotFound::WrongKind(_)) => Err(OpenError::new(path, wrong_kind("no regular file"))),
+            Err(NotFound::Foreign) => {
+                Err(OpenError::new(path, wrong_kind("a file, but not one of packed weights")))
+            }
+            Err(NotFound::Untrusted) => Err(OpenError::new(
+                path,
+                Problem::Untrusted {
+                    found: "a file that somebody else owns or may write to".to_owned(),
+                    remedy: "packed weights are run by kernels: give the file to this user, with mode 0600",
+                },
+            )),
+        }
+    }
+
+    /// A pack that has no file: all is kept in the heap, and nothing is saved.
+    #[must_use]
+    pub fn in_memory() -> Self {
+        Self { instance: Arc::new(Instance::new(None, PackOptions::default())) }
+    }
+
+    /// Finds a packed weight.
+    ///
+    /// # Errors
+    /// Why there is none: nothing is stored under the name, or the weight is another model's, or was packed for another
+    /// micro-kernel or by another algorithm, or is damaged.
+    pub fn look_up(&self, wanted: &Wanted<'_>) -> Result<Weights, Reason> {
+        let hit = self.instance.find(wanted)?;
+        Ok(Weights::new(hit, &self.instance))
+    }
+
+    /// Reserves zeroed bytes to pack into: in the file, so that packing writes to the page cache and to no heap, or in the heap
+    /// where the file takes none just now. Dropped, they are given back.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::OutOfMemory`] if not even the heap has room.
+    pub fn reserve(&self, len: usize) -> io::Result<Space> {
+        let space = self.instance.reserve(len, true)?;
+        Ok(Space { address: space.address(), len, instance: Some(Arc::clone(&self.instance)) })
+    }
+
+    /// Takes what was packed into a space as this weight, and returns it. It can be looked up from now on, and
+    /// [`save`](Self::save) keeps it. A weight that is there already, with the same bytes, stays.
+    ///
+    /// # Panics
+    /// If the space was reserved in another pack.
+    pub fn insert(&self, wanted: &Wanted<'_>, mut space: Space) -> Weights {
+        let instance = space.instance.take();
+        assert!(
+            instance.is_some_and(|instance| Arc::ptr_eq(&instance, &self.instance)),
+            "the space is of another pack"
+        );
+        let hit = self.instance.insert(wanted, space.address, space.len);
+        Weights::new(hit.expect("the space was reserved and not taken yet"), &self.instance)
+    }
+
+    /// Asks the system to begin writing what was packed since the last time to the medium, and nothing else. Does not wait.
+    pub fn finalize(&self) {
+        self.instance.start_write_back();
+    }
+
+    /// Makes what was inserted since the last save what the next process finds, and waits until it is on the medium. Where
+    /// nothing was inserted, nothing is written.
+    ///
+    /// # Errors
+    /// Why it was not saved. What was inserted is found as before, and the next save tries again.
+    pub fn save(&self) -> Result<Saved, Reason> {
+        self.instance.save()
+    }
+
+    /// Looks at the file again: what other processes saved since it was opened is found from now on. What was found before
+    /// stays good.
+    pub fn refresh(&self) {
+        if let Err(not_found) = self.instance.refresh() {
+            self.instance.counters.refuse(instance::reason_not_found(&not_found));
+        }
+    }
+
+    /// Has the system read all of the file ahead, and does not wait for it.
+    pub fn prefetch(&self) {
+        self.instance.read().segments.mapped().for_each(Mapping::prefetch);
+    }
+
+    /// Gives the pages of the file back to the system, until they are touched again.
+    pub fn release(&self) {
+        self.instance.read().segments.mapped().for_each(Mapping::release);
+    }
+
+    /// What happened with the pack since it was opened.
+    #[must_use]
+    pub fn statistics(&self) -> PackStatistics {
+        self.instance.counters.snapshot()
+    }
+
+    /// How many weights are saved in the file, as far as this process has looked.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.instance.read().base.len()
+    }
+
+    /// Whether no weights are saved in the file.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Why what the file holds, or the newest part of it, is not used; nothing if all is well.
+    #[must_use]
+    pub fn refusal(&self) -> Option<Refusal> {
+        lock(&self.instance.seen).refusal
+    }
+
+    /// The path of the file, if there is one.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.instance.path.as_deref()
+    }
+
+    #[cfg_attr(not(feature = "packs"), expect(dead_code, reason = "only providers of runtimes ask"))]
+    pub(crate) fn raw(&self) -> &Arc<Instance> {
+        &self.instance
+    }
+}
+
+/// Packed weights: bytes of the file, or of the heap. They stay where they are while this lives.
+#[derive(Clone)]
+pub struct Weights {
+    hit: Hit,
+    /// Keeps the segments, and with them the handle.
+    instance: Arc<Instance>,
+}
+
+impl Weights {
+    fn new(hit: Hit, instance: &Arc<Instance>) -> Self {
+        Self { hit, instance: Arc::clone(instance) }
+    }
+
+    /// The handle, which is good as long as the pack is open.
+    #[must_use]
+    pub const fn handle(&self) -> Handle {
+        self.hit.handle
+    }
+
+    /// Whether the file proves that these are the weights of the model that was asked for, packed as was asked: not so with
+    /// files of version 2.
+    #[must_use]
+    pub const fn is_verified(&self) -> bool {
+        self.hit.is_verified
+    }
+
+    /// Whether the bytes are pages of the file, rather than of the heap.
+    #[must_use]
+    pub fn is_mapped(&self) -> bool {
+        self.hit.mapping.is_mapped()
+    }
+}
+
+impl Deref for Weights {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: what was inserted or committed is not written to again.
+        unsafe { self.hit.mapping.bytes(self.hit.at..self.hit.at + self.hit.len) }.unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Weights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Weights")
+            .field("len", &self.hit.len)
+            .field("is_mapped", &self.is_mapped())
+            .field("pack", &self.instance.path)
+            .finish()
+    }
+}
+
+/// Reserved bytes, aligned to [`ALIGNMENT`](crate::os::ALIGNMENT), that belong to whoever packs into them.
+#[derive(Debug)]
+pub struct Space {
+    address: NonNull<u8>,
+    len: usize,
+    /// Nothing once it was inserted.
+    instance: Option<Arc<Instance>>,
+}
+
+// SAFETY: a space is the only way to its bytes until it is inserted, as a boxed slice is.
+unsafe impl Send for Space {}
+// SAFETY: as above: to write through it takes it for oneself.
+unsafe impl Sync for Space {}
+
+impl Space {
+    /// The bytes to pack into.
+    #[must_use]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the bytes were reserved for this space alone, are initialised, and live as long as the instance.
+        unsafe { std::slice::from_raw_parts_mut(self.address.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Space {
+    fn drop(&mut self) {
+        if let Some(instance) = &self.instance {
+            instance.give_back(self.address);
+        }
+    }
+}
+
+fn wrong_kind(found: &'static str) -> Problem {
+    Problem::WrongKind { found, remedy: "name a file of packed weights, or one that does not exist yet" }
+}
+
+/// Whether opening failed because the name is a link.
+fn is_link(error: &io::Error) -> bool {
+    #[cfg(unix)]
+    return error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
+    #[cfg(not(unix))]
+    {
+        let _ = error;
+        false
+    }
+}

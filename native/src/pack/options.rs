@@ -1,0 +1,83 @@
+//! How a pack is opened.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::os::{LocalMapDisk, MapDisk};
+
+/// How a pack is opened. The [default](Self::default) proves the index and no payloads, gives no advice to the system, and
+/// never waits for another writer.
+#[derive(Clone, Debug)]
+pub struct PackOptions {
+    pub(super) checks: Checks,
+    pub(super) prefetch: bool,
+    pub(super) patience: Duration,
+    pub(super) read_only: bool,
+    pub(super) unverified: bool,
+    pub(super) disk: Arc<dyn MapDisk>,
+}
+
+/// Which payloads are proved by their checksums. The index always is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Checks {
+    /// None: to read 600 MB at every start would defeat mapping it.
+    #[default]
+    None,
+    /// Each at the first look-up that finds it.
+    FirstUse,
+    /// All when the pack is opened.
+    All,
+}
+
+impl Default for PackOptions {
+    fn default() -> Self {
+        Self {
+            checks: Checks::None,
+            prefetch: false,
+            patience: Duration::ZERO,
+            read_only: false,
+            unverified: false,
+            disk: Arc::new(LocalMapDisk::new()),
+        }
+    }
+}
+
+impl PackOptions {
+    /// Says which payloads are proved by their checksums.
+    #[must_use]
+    pub fn with_checks(self, checks: Checks) -> Self {
+        Self { checks, ..self }
+    }
+
+    /// Has the system read the whole file ahead when it is opened: for a file that is not in the page cache and will all be
+    /// used. See also [`Pack::prefetch`](super::Pack::prefetch).
+    #[must_use]
+    pub fn with_prefetch(self, prefetch: bool) -> Self {
+        Self { prefetch, ..self }
+    }
+
+    /// Waits this long for another writer, of this or another process, before weights go to the heap instead.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// Never writes to the file: what is packed goes to the heap.
+    #[must_use]
+    pub fn with_read_only(self, read_only: bool) -> Self {
+        Self { read_only, ..self }
+    }
+
+    /// Takes entries of a file of ExecuTorch's (version 2) for look-ups that name a model too. Such a file does not say which
+    /// model its weights are of, so that a model that was changed under the same names gets the old ones.
+    #[must_use]
+    pub fn with_unverified(self, unverified: bool) -> Self {
+        Self { unverified, ..self }
+    }
+
+    /// Asks another file system than the machine's: for tests.
+    #[must_use]
+    pub fn with_disk(self, disk: Arc<dyn MapDisk>) -> Self {
+        Self { disk, ..self }
+    }
+}

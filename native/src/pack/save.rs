@@ -1,0 +1,254 @@
+//! Saving: what was packed becomes what the next process finds, in one step.
+
+use std::{collections::HashMap, io};
+
+use warmstart_core::{
+    reason::Reason,
+    trailer::{
+        ModelId, Name,
+        build::{IndexBuilder, NewEntry},
+        header::{Commits, Slot},
+    },
+};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{
+    base::{Base, Committed},
+    instance::{Instance, first_page, lock},
+    segments::FileNumber,
+    state::{Fresh, Key, State},
+    statistics::add,
+    writer::Writer,
+};
+use crate::os::{ALIGNMENT, MapDisk, reason_of};
+
+/// How many packings of one weight of one model are kept: more than machines, or versions of a runtime, that take turns with
+/// one file. Of more, the newest stay.
+const MAX_PACKINGS: usize = 4;
+
+/// What a save did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Saved {
+    /// Entries that are in the file now and were not before.
+    pub entries: usize,
+    /// Bytes that the file grew by: payloads, index and padding.
+    pub bytes: u64,
+}
+
+/// A weight that is to be saved, and what is known of it.
+struct Packed {
+    key: Key,
+    fresh: Fresh,
+    offset: u64,
+    checksum: u64,
+}
+
+impl Instance {
+    /// Saves what was inserted since the last save. Where there is nothing, nothing is written.
+    pub(super) fn save(&self) -> Result<Saved, Reason> {
+        let mut writer = lock(&self.writer);
+        let saved = self.save_as(&mut writer);
+        match &saved {
+            Ok(Saved { entries: 0, .. }) => add(&self.counters.empty_saves, 1),
+            Ok(saved) => {
+                add(&self.counters.saves, 1);
+                add(&self.counters.saved_entries, saved.entries as u64);
+                add(&self.counters.written_bytes, saved.bytes);
+            }
+            Err(reason) => self.counters.refuse(*reason),
+        }
+        let state = self.read();
+        let is_idle = |writer: &Writer| state.fresh.is_empty() && !state.has_spaces_in(writer.number);
+        if let Some(idle) = writer.take_if(|writer| is_idle(writer)) {
+            drop(state);
+            idle.abandon(&*self.options.disk);
+        }
+        saved
+    }
+
+    fn save_as(&self, writer: &mut Option<Writer>) -> Result<Saved, Reason> {
+        if self.path.is_none() || self.read().fresh.is_empty() {
+            return Ok(Saved::default());
+        }
+        let writer = match writer {
+            Some(writer) => writer,
+            none => none.insert(self.acquire()?),
+        };
+        let mut fresh: Vec<(Key, Fresh)> =
+            self.read().fresh.iter().map(|(key, fresh)| (key.clone(), fresh.clone())).collect();
+        // In the order of the file, and what is in the heap behind.
+        fresh.sort_by_key(|(_, fresh)| (fresh.place.map_or(u64::MAX, |(_, at)| at), fresh.handle));
+        let before = writer.committed;
+        let packed = self.place(writer, fresh)?;
+        if packed.is_empty() {
+            return Ok(Saved::default());
+        }
+        self.commit(writer, &packed)?;
+        Ok(Saved { entries: packed.len(), bytes: writer.committed - before })
+    }
+
+    /// Gives each weight its place in the file: what is in the heap is written there, where there is room.
+    fn place(&self, writer: &mut Writer, fresh: Vec<(Key, Fresh)>) -> Result<Vec<Packed>, Reason> {
+        let disk = &*self.options.disk;
+        let mut packed = Vec::with_capacity(fresh.len());
+        let mut known = Vec::new();
+        let mut full = None;
+        for (key, fresh) in fresh {
+            let bytes = fresh.bytes();
+            let checksum = xxh3_64(bytes);
+            if self.read().has_saved(&key, checksum) {
+                known.push((key, fresh.handle));
+                continue;
+            }
+            let offset = match fresh.place {
+                Some((file, offset)) if file == writer.number => offset,
+                _ if full.is_some() => continue,
+                _ => match writer.append(disk, bytes) {
+                    Ok(offset) => offset,
+                    Err(error) => {
+                        full = Some(reason_of(&error));
+                        continue;
+                    }
+                },
+            };
+            packed.push(Packed { key, fresh, offset, checksum });
+        }
+        if let Some(reason) = full {
+            if packed.is_empty() {
+                return Err(reason);
+            }
+            self.counters.refuse(reason);
+        }
+        let mut state = self.write();
+        known.into_iter().for_each(|(key, handle)| state.settle(&key, handle));
+        Ok(packed)
+    }
+
+    /// Writes the index behind the payloads, waits until both are on the medium, and then says that it counts.
+    fn commit(&self, writer: &mut Writer, packed: &[Packed]) -> Result<(), Reason> {
+        let disk = &*self.options.disk;
+        let generation = writer.commits.next_generation();
+        let start = writer.close_chunk();
+        let block = {
+            let state = self.read();
+            index(&state, writer.number, packed, start, generation).ok_or(Reason::Malformed)?
+        };
+        let slot = Slot::of(generation, start, &block);
+        let page = write_commit(disk, writer, &slot, &block).map_err(|error| reason_of(&error))?;
+        let commits = Commits::read(&page).map_err(|refusal| refusal.reason())?;
+        let committed = Committed::written(writer.number, slot, block).map_err(|refusal| refusal.reason())?;
+        let counting = writer.commits.place_beside(writer.counting);
+        writer.continue_at(commits, counting, slot.end());
+        let mut state = self.write();
+        state.set_mapped(writer.number, slot.end());
+        state.base = Base::Committed(committed);
+        packed.iter().for_each(|packed| state.settle(&packed.key, packed.fresh.handle));
+        drop(state);
+        let mut seen = lock(&self.seen);
+        seen.refusal = None;
+        seen.page = disk.facts(&writer.file).ok().and_then(|facts| first_page(disk, &writer.file, &facts));
+        Ok(())
+    }
+
+    /// Asks the system to begin writing what was packed since the last time, and nothing else.
+    pub(super) fn start_write_back(&self) {
+        if let Some(writer) = &mut *lock(&self.writer) {
+            writer.start_write_back(&*self.options.disk);
+        }
+    }
+}
+
+impl State {
+    /// Whether the file has this weight with this payload.
+    fn has_saved(&self, key: &Key, checksum: u64) -> bool {
+        let saved = self.base.committed().and_then(|base| Some((base, base.index().look_up(&key.wanted()).ok()?)));
+        saved.is_some_and(|(base, entry)| {
+            entry.checksum == Some(checksum) && !self.damaged.contains(&(base.file.0, entry.offset))
+        })
+    }
+
+    /// Forgets that a weight is to be saved, unless it was packed anew meanwhile.
+    fn settle(&mut self, key: &Key, handle: super::Handle) {
+        if self.fresh.get(key).is_some_and(|fresh| fresh.handle == handle) {
+            self.fresh.remove(key);
+        }
+    }
+}
+
+/// The index of what is saved and is still wanted, and of what was packed.
+fn index(state: &State, file: FileNumber, packed: &[Packed], start: u64, generation: u64) -> Option<Vec<u8>> {
+    let mut builder = IndexBuilder::new();
+    if let Some(base) = state.base.committed().filter(|base| base.file == file) {
+        // How many packings of each weight there are, the new ones first.
+        let mut packings: HashMap<(Name<'_>, ModelId), Vec<&Key>> = HashMap::new();
+        for packed in packed {
+            packings.entry((packed.key.name(), packed.key.model)).or_default().push(&packed.key);
+        }
+        let mut saved: Vec<_> = base.index().entries().collect();
+        saved.sort_by_key(|entry| std::cmp::Reverse(entry.generation));
+        let mut kept: HashMap<(Name<'_>, ModelId), usize> = HashMap::new();
+        for entry in saved {
+            if let Some(new) = packings.get(&(entry.name, entry.model)) {
+                if new.iter().any(|key| key.packing == entry.packing) {
+                    continue;
+                }
+                let kept = kept.entry((entry.name, entry.model)).or_insert(new.len());
+                *kept += 1;
+                if *kept > MAX_PACKINGS {
+                    continue;
+                }
+            }
+            let Some(checksum) = entry.checksum else { continue };
+            builder.push(NewEntry {
+                name: entry.name,
+                model: entry.model,
+                packing: entry.packing,
+                offset: entry.offset,
+                size: entry.size,
+                checksum,
+                generation: entry.generation,
+            });
+        }
+    }
+    for packed in packed {
+        builder.push(NewEntry {
+            name: packed.key.name(),
+            model: packed.key.model,
+            packing: packed.key.packing,
+            offset: packed.offset,
+            size: packed.fresh.len as u64,
+            checksum: packed.checksum,
+            generation,
+        });
+    }
+    builder.finish(start, generation).ok()
+}
+
+/// Writes an index and the slot that makes it count, and returns the file's first page.
+fn write_commit(disk: &dyn MapDisk, writer: &Writer, slot: &Slot, block: &[u8]) -> io::Result<Vec<u8>> {
+    let end = slot.end();
+    disk.allocate(&writer.file, slot.index_start..end)?;
+    disk.write_at(&writer.file, slot.index_start, block)?;
+    // What is left of the last chunk. Where it cannot be cut off, because it is mapped, it stays.
+    let _ = disk.set_len(&writer.file, end);
+    disk.sync(&writer.file)?;
+    let place = writer.commits.place_beside(writer.counting);
+    disk.write_at(&writer.file, place.offset(), &slot.encode(&writer.header.file))?;
+    disk.sync(&writer.file)?;
+    let mut page = vec![0; warmstart_core::trailer::HEADER_LEN];
+    disk.read_at(&writer.file, 0, &mut page)?;
+    Ok(page)
+}
+
+impl Writer {
+    /// Writes a payload behind everything else, and returns where.
+    fn append(&mut self, disk: &dyn MapDisk, bytes: &[u8]) -> io::Result<u64> {
+        let start = self.close_chunk();
+        let end = start.checked_add(bytes.len() as u64).ok_or(io::ErrorKind::StorageFull)?;
+        disk.allocate(&self.file, start..end)?;
+        disk.write_at(&self.file, start, bytes)?;
+        self.end = end.next_multiple_of(ALIGNMENT as u64);
+        Ok(start)
+    }
+}

@@ -1,0 +1,141 @@
+//! What an open pack has in memory, apart from the file that it writes to.
+
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Range,
+    ptr::NonNull,
+    sync::Arc,
+};
+
+use warmstart_core::trailer::{ModelId, Name, Packing, Wanted};
+
+use super::{
+    base::Base,
+    segments::{FileNumber, Handle, Segments},
+};
+use crate::os::Mapping;
+
+/// What an open pack has in memory.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) segments: Segments,
+    /// What look-ups find that was saved.
+    pub(super) base: Base,
+    /// What was inserted and is not saved yet.
+    pub(super) fresh: HashMap<Key, Fresh, foldhash::fast::RandomState>,
+    /// Reserved and not yet inserted, by address.
+    spaces: HashMap<usize, Space, foldhash::fast::RandomState>,
+    /// Where in which file a payload is that its checksum disproves.
+    pub(super) damaged: HashSet<(u32, u64)>,
+    files: Vec<KnownFile>,
+}
+
+/// A file that the path has led to.
+#[derive(Debug)]
+struct KnownFile {
+    /// What tells it from every other.
+    identity: [u8; 16],
+    /// Up to where what it holds has handles.
+    mapped: u64,
+}
+
+/// A key that owns its names.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    weight: Box<str>,
+    bias: Option<Box<str>>,
+    pub(super) model: ModelId,
+    pub(super) packing: Packing,
+}
+
+/// A packed weight that is not saved yet.
+#[derive(Clone, Debug)]
+pub(super) struct Fresh {
+    pub(super) handle: Handle,
+    pub(super) len: usize,
+    pub(super) mapping: Arc<Mapping>,
+    pub(super) at: usize,
+    /// Where in which file it is already; nowhere if it is in the heap.
+    pub(super) place: Option<(FileNumber, u64)>,
+}
+
+/// Bytes to pack into.
+#[derive(Clone, Debug)]
+pub(super) struct Space {
+    pub(super) handle: Handle,
+    /// At least what was asked for.
+    pub(super) len: usize,
+    pub(super) mapping: Arc<Mapping>,
+    pub(super) at: usize,
+    pub(super) place: Option<(FileNumber, u64)>,
+}
+
+impl Space {
+    pub(super) fn address(&self) -> NonNull<u8> {
+        let address = self.mapping.start().as_ptr().wrapping_add(self.at);
+        NonNull::new(address).unwrap_or(NonNull::dangling())
+    }
+
+    /// Where in the file it is.
+    pub(super) fn range(&self) -> Option<(FileNumber, Range<u64>)> {
+        self.place.map(|(file, start)| (file, start..start + self.len as u64))
+    }
+}
+
+impl State {
+    /// The number of the file with this identity.
+    pub(super) fn number(&mut self, identity: [u8; 16]) -> FileNumber {
+        let known = self.files.iter().position(|file| file.identity == identity);
+        let at = known.unwrap_or_else(|| {
+            self.files.push(KnownFile { identity, mapped: 0 });
+            self.files.len() - 1
+        });
+        FileNumber(u32::try_from(at).unwrap_or(u32::MAX))
+    }
+
+    /// Up to where the file with this identity has handles.
+    pub(super) fn mapped(&self, identity: &[u8; 16]) -> u64 {
+        self.files.iter().find(|file| file.identity == *identity).map_or(0, |file| file.mapped)
+    }
+
+    /// Notes that the file has handles up to `end`.
+    pub(super) fn set_mapped(&mut self, file: FileNumber, end: u64) {
+        if let Some(known) = self.files.get_mut(file.0 as usize) {
+            known.mapped = known.mapped.max(end);
+        }
+    }
+
+    pub(super) fn keep_space(&mut self, space: Space) {
+        self.spaces.insert(space.address().as_ptr() as usize, space);
+    }
+
+    pub(super) fn take_space(&mut self, address: *const u8) -> Option<Space> {
+        self.spaces.remove(&(address as usize))
+    }
+
+    /// Whether a packer may still be writing to this file.
+    pub(super) fn has_spaces_in(&self, file: FileNumber) -> bool {
+        self.spaces.values().any(|space| space.place.is_some_and(|(number, _)| number == file))
+    }
+}
+
+impl Key {
+    pub(super) fn name(&self) -> Name<'_> {
+        Name { weight: &self.weight, bias: self.bias.as_deref() }
+    }
+
+    pub(super) fn wanted(&self) -> Wanted<'_> {
+        Wanted { name: self.name(), model: self.model, packing: self.packing }
+    }
+}
+
+impl From<&Wanted<'_>> for Key {
+    fn from(wanted: &Wanted<'_>) -> Self {
+        Self {
+            weight: wanted.name.weight.into(),
+            bias: wanted.name.bias.map(Into::into),
+            model: wanted.model,
+            packing: wanted.packing,
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! The one writer of a file: its lock, and the chunks that are packed into.
+
+use std::{
+    fs::File,
+    hash::{BuildHasher, Hasher, RandomState},
+    io,
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use warmstart_core::{
+    reason::Reason,
+    trailer::{HEADER_LEN, header::{Commits, Header, Place}},
+};
+
+use super::{
+    base::{self, Content},
+    instance::{Instance, first_page, lock, reason_not_found},
+    segments::{FileNumber, Handle},
+    state::Space,
+};
+use crate::os::{ALIGNMENT, Access, FileKind, MapDisk, Mapping, reason_of};
+
+/// The smallest chunk that a file grows by, in bytes.
+const SMALLEST_CHUNK: u64 = 4 << 20;
+
+/// How often a lock is asked for anew because the file that was locked is no longer the one under the path.
+const ATTEMPTS: u32 = 16;
+
+/// Holds the lock of a file and gives out space in it.
+#[derive(Debug)]
+pub(super) struct Writer {
+    pub(super) file: File,
+    pub(super) number: FileNumber,
+    pub(super) header: Header,
+    pub(super) commits: Commits,
+    /// Where the slot of the index is that counts.
+    pub(super) counting: Option<Place>,
+    /// Up to where the file holds what was committed.
+    pub(super) committed: u64,
+    /// Where the next chunk or index begins.
+    pub(super) end: u64,
+    /// Up to where the system was asked to begin writing.
+    written_back: u64,
+    chunk: Option<Chunk>,
+}
+
+/// A mapped part of the file that spaces are given out of.
+#[derive(Debug)]
+struct Chunk {
+    mapping: Arc<Mapping>,
+    handle: Handle,
+    start: u64,
+    used: u64,
+}
+
+impl Instance {
+    /// Reserves bytes in the file: takes its lock if need be, allocates, maps.
+    pub(super) fn reserve_in_file(&self, len: usize) -> Result<Space, Reason> {
+        let mut writer = lock(&self.writer);
+        let writer = match &mut *writer {
+            Some(writer) => writer,
+            none => none.insert(self.acquire()?),
+        };
+        writer.reserve(self, len)
+    }
+
+    /// Takes the lock of the file under the path, makes the file if there is none, and takes what another writer saved.
+    pub(super) fn acquire(&self) -> Result<Writer, Reason> {
+        let path = self.path.as_deref().ok_or(Reason::Unavailable)?;
+        if self.options.read_only {
+            return Err(Reason::ReadOnly);
+        }
+        let disk = &*self.options.disk;
+        let failed = |error: io::Error| reason_of(&error);
+        for _ in 0..ATTEMPTS {
+            let file = disk.open_to_write(path).map_err(failed)?;
+            let facts = disk.facts(&file).map_err(failed)?;
+            if facts.kind != FileKind::File || !facts.is_trusted {
+                return Err(Reason::Untrusted);
+            }
+            disk.lock(&file, self.options.patience).map_err(failed)?;
+            // Whoever compacts a file puts another in its place.
+            if disk.facts_at(path).map_err(failed)?.identity != facts.identity {
+                continue;
+            }
+            match self.begin(disk, path, file)? {
+                Some(writer) => return Ok(writer),
+                None => continue,
+            }
+        }
+        Err(Reason::Busy)
+    }
+
+    /// Begins to write to a locked file. Nothing if it was replaced by an empty one, which is to be locked instead.
+    fn begin(&self, disk: &dyn MapDisk, path: &Path, file: File) -> Result<Option<Writer>, Reason> {
+        let failed = |error: io::Error| reason_of(&error);
+        let facts = disk.facts(&file).map_err(failed)?;
+        let mapped = |identity: &[u8; 16]| self.read().mapped(identity);
+        let look = || {
+            base::look_into(disk, &file, &mapped).map_err(|not_found| reason_not_found(&not_found))
+        };
+        let mut seen = lock(&self.seen);
+        let page = first_page(disk, &file, &facts);
+        let is_known = page.is_some() && page == seen.page;
+        let known = page.filter(|_| is_known).and_then(|(_, page)| self.read().base.known(&page));
+        let (number, header, commits, counting) = if let Some(known) = known {
+            known
+        } else {
+            let mut found = look()?;
+            if found.head.is_none() {
+                match found.content {
+                    Content::Empty => {
+                        begin_file(disk, &file).map_err(failed)?;
+                        found = look()?;
+                    }
+                    // Readers keep what they have mapped.
+                    Content::Damaged => {
+                        replace(disk, path).map_err(failed)?;
+                        return Ok(None);
+                    }
+                    _ => return Err(found.refusal.map_or(Reason::OldVersion, |refusal| refusal.reason())),
+                }
+            }
+            seen.refusal.clone_from(&found.refusal);
+            seen.page = first_page(disk, &file, &found.facts);
+            let (header, commits) = found.head.ok_or(Reason::Malformed)?;
+            let counting = found.counting();
+            (self.adopt(found), header, commits, counting)
+        };
+        drop(seen);
+        let len = disk.facts(&file).map_err(failed)?.len;
+        // The end of everything that was ever committed, also of an index that is refused now: others may have it mapped.
+        let ends = commits.iter().map(|(_, slot)| slot.end());
+        let committed = ends.max().unwrap_or(0).min(len).max(HEADER_LEN as u64);
+        // What a writer left behind that died before it saved. Nobody else has it mapped. What cannot be cut off stays, as
+        // dead bytes.
+        let is_cut = len <= committed || disk.set_len(&file, committed).is_ok();
+        let end = align(if is_cut { committed } else { len });
+        let writer =
+            Writer { file, number, header, commits, counting, committed, end, written_back: end, chunk: None };
+        Ok(Some(writer))
+    }
+}
+
+impl Writer {
+    fn reserve(&mut self, pack: &Instance, len: usize) -> Result<Space, Reason> {
+        let wanted = (len.max(1) as u64).checked_next_multiple_of(ALIGNMENT as u64).ok_or(Reason::NoSpace)?;
+        if self.chunk.as_ref().is_none_or(|chunk| chunk.left() < wanted) {
+            self.chunk = Some(self.grow(pack, wanted)?);
+        }
+        let chunk = self.chunk.as_mut().ok_or(Reason::Unavailable)?;
+        let at = chunk.used;
+        chunk.used += wanted;
+        self.end = chunk.start + chunk.used;
+        let at = usize::try_from(at).map_err(|_| Reason::NoSpace)?;
+        Ok(Space {
+            handle: Handle::from_number(chunk.handle.get() + at),
+            len,
+            mapping: Arc::clone(&chunk.mapping),
+            at,
+            place: Some((self.number, chunk.start + at as u64)),
+        })
+    }
+
+    /// Allocates and maps a chunk: as large as half of what there is, so that there are few, or just as large as it must be.
+    fn grow(&self, pack: &Instance, wanted: u64) -> Result<Chunk, Reason> {
+        let disk = &*pack.options.disk;
+        let start = self.end;
+        let generous = wanted.max((start / 2).max(SMALLEST_CHUNK).next_multiple_of(ALIGNMENT as u64));
+        let end = |len: u64| start.checked_add(len).ok_or(Reason::NoSpace);
+        let len = match disk.allocate(&self.file, start..end(generous)?) {
+            Ok(()) => generous,
+            Err(_) => {
+                // What was allocated of it is given back first.
+                let _ = disk.set_len(&self.file, start.max(self.committed));
+                disk.allocate(&self.file, start..end(wanted)?).map_err(|error| {
+                    let _ = disk.set_len(&self.file, start.max(self.committed));
+                    reason_of(&error)
+                })?;
+                wanted
+            }
+        };
+        let mapping = disk.map(&self.file, start..end(len)?, Access::Write).map_err(|error| reason_of(&error))?;
+        let mapping = Arc::new(mapping);
+        let place = Some((self.number, start));
+        let handle = pack.write().segments.add(Arc::clone(&mapping), place).ok_or(Reason::NoSpace)?;
+        Ok(Chunk { mapping, handle, start, used: 0 })
+    }
+
+    /// Takes a space back if it was the last that was given out.
+    pub(super) fn give_back(&mut self, file: FileNumber, range: &Range<u64>) {
+        let Some(chunk) = &mut self.chunk else { return };
+        let end = align(range.end);
+        if file == self.number && end == self.end && range.start >= chunk.start {
+            chunk.used = range.start - chunk.start;
+            self.end = range.start;
+        }
+    }
+
+    /// Asks the system to begin writing what was packed since it was asked last.
+    pub(super) fn start_write_back(&mut self, disk: &dyn MapDisk) {
+        if self.end > self.written_back {
+            disk.start_write_back(&self.file, self.written_back..self.end);
+            self.written_back = self.end;
+        }
+    }
+
+    /// Closes the chunk: what comes next begins behind it. Returns where that is.
+    pub(super) fn close_chunk(&mut self) -> u64 {
+        self.chunk = None;
+        self.end
+    }
+
+    /// Continues behind an index that was committed.
+    pub(super) fn continue_at(&mut self, commits: Commits, counting: Place, end: u64) {
+        self.commits = commits;
+        self.counting = Some(counting);
+        self.committed = end;
+        self.end = align(end);
+        self.written_back = self.end;
+    }
+
+    /// Lets the file go, without what was not saved.
+    pub(super) fn abandon(self, disk: &dyn MapDisk) {
+        // A mapping of what is cut off may live on, and touching it would kill the process. Nobody does: what was not saved is
+        // not handed out by anybody but the pack, which is gone.
+        let _ = disk.set_len(&self.file, self.committed);
+    }
+}
+
+impl Chunk {
+    fn left(&self) -> u64 {
+        (self.mapping.len() as u64).saturating_sub(self.used)
+    }
+}
+
+/// Makes an empty file a pack.
+fn begin_file(disk: &dyn MapDisk, file: &File) -> io::Result<()> {
+    disk.write_at(file, 0, &Header::encode(random()))?;
+    // A header that power loss took away would make the file nobody's.
+    disk.sync(file)
+}
+
+/// Puts an empty pack in the place of a file.
+fn replace(disk: &dyn MapDisk, path: &Path) -> io::Result<()> {
+    let new = beside(path);
+    let made = disk.create(&new).and_then(|file| {
+        begin_file(disk, &file)?;
+        disk.rename(&new, path)
+    });
+    made.inspect_err(|_| {
+        let _ = disk.remove(&new);
+    })
+}
+
+/// A name in the same directory that no other file has.
+pub(super) fn beside(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(format!(".{:016x}.tmp", u64::from_le_bytes(random()[..8].try_into().unwrap_or_default())));
+    path.with_file_name(name)
+}
+
+/// Bytes that nobody else draws: the standard library seeds its hashers from the system.
+pub(super) fn random() -> [u8; 16] {
+    let draw = || RandomState::new().build_hasher().finish();
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&draw().to_le_bytes());
+    bytes[8..].copy_from_slice(&draw().to_le_bytes());
+    bytes
+}
+
+fn align(end: u64) -> u64 {
+    end.next_multiple_of(ALIGNMENT as u64)
+}

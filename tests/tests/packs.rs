@@ -1,0 +1,272 @@
+//! Files of packed weights: what is saved is found, whatever happened.
+
+use std::{fs, path::PathBuf, sync::Arc, time::Duration};
+
+use tempfile::TempDir;
+use warmstart::{
+    Reason,
+    pack::{Checks, Pack, PackOptions},
+};
+use warmstart_tests::{
+    map_disk::{Mortal, Poor},
+    packed::{Weight, image, saved, use_all},
+};
+
+fn place() -> (TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("weights.xpwc");
+    (directory, path)
+}
+
+fn weights(numbers: std::ops::Range<u32>) -> impl Iterator<Item = Weight> + Clone {
+    numbers.map(Weight::number)
+}
+
+fn open(path: &std::path::Path) -> Pack {
+    Pack::open(path, PackOptions::default()).unwrap()
+}
+
+#[test]
+fn what_was_saved_is_found_by_the_next_that_opens() {
+    let (_directory, path) = place();
+    for options in [
+        PackOptions::default(),
+        PackOptions::default().with_checks(Checks::FirstUse),
+        PackOptions::default().with_checks(Checks::All),
+        PackOptions::default().with_prefetch(true),
+    ] {
+        let pack = saved(&path, options.clone(), weights(0..40)).unwrap();
+        drop(pack);
+        let pack = Pack::open(&path, options).unwrap();
+        assert_eq!((pack.len(), use_all(&pack, weights(0..40)).unwrap()), (40, 0));
+        let statistics = pack.statistics();
+        assert_eq!((statistics.hits, statistics.reservations), (40, 0));
+    }
+}
+
+#[test]
+fn without_mappings_all_is_the_same() {
+    let (_directory, path) = place();
+    let poor = || PackOptions::default().with_disk(Arc::new(Poor::without_mappings()));
+    drop(saved(&path, poor(), weights(0..20)).unwrap());
+    let pack = Pack::open(&path, poor()).unwrap();
+    assert_eq!(use_all(&pack, weights(0..30)).unwrap(), 10);
+    assert_eq!(pack.save().unwrap().entries, 10);
+    drop(pack);
+    assert_eq!(use_all(&open(&path), weights(0..30)).unwrap(), 0);
+}
+
+#[test]
+fn two_handles_on_one_path_share_one_pack_and_others_none() {
+    let (directory, path) = place();
+    let (one, other) = (open(&path), open(&directory.path().join("other.xpwc")));
+    Weight::number(1).pack(&one).unwrap();
+    assert_eq!(Weight::number(1).find(&open(&path)), Ok(()));
+    assert_eq!(Weight::number(1).find(&other), Err(Reason::Absent));
+    assert_eq!(Weight::number(1).find(&Pack::in_memory()), Err(Reason::Absent));
+}
+
+#[test]
+fn opening_and_closing_changes_no_byte_and_no_time() {
+    let (_directory, path) = place();
+    drop(saved(&path, PackOptions::default(), weights(0..30)).unwrap());
+    let before = image(&path).unwrap();
+    for _ in 0..10 {
+        let pack = open(&path);
+        assert_eq!(use_all(&pack, weights(0..30)).unwrap(), 0);
+        pack.finalize();
+        assert_eq!(pack.save().unwrap().entries, 0);
+        drop(pack);
+        assert_eq!(image(&path).unwrap(), before);
+    }
+}
+
+#[test]
+fn a_save_without_anything_new_writes_nothing() {
+    let (_directory, path) = place();
+    let pack = saved(&path, PackOptions::default(), weights(0..30)).unwrap();
+    let before = image(&path).unwrap();
+    assert_eq!(use_all(&pack, weights(0..30)).unwrap(), 0);
+    pack.finalize();
+    assert_eq!(pack.save().unwrap(), warmstart::pack::Saved::default());
+    assert_eq!(image(&path).unwrap(), before);
+    assert_eq!(pack.statistics().empty_saves, 1);
+}
+
+#[test]
+fn what_was_not_saved_leaves_nothing_behind() {
+    let (_directory, path) = place();
+    drop(saved(&path, PackOptions::default(), weights(0..5)).unwrap());
+    let before = fs::read(&path).unwrap();
+    let pack = open(&path);
+    use_all(&pack, weights(5..10)).unwrap();
+    drop(pack);
+    assert_eq!(fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn several_models_and_packings_share_a_file_and_each_finds_its_own() {
+    let (_directory, path) = place();
+    let one = Weight::number(3);
+    let others = [
+        (Weight { model: 2, ..one }, Reason::OtherModel),
+        (Weight { seed: 8, ..one }, Reason::OtherSeed),
+        (Weight { fingerprint: 10, ..one }, Reason::OtherFingerprint),
+    ];
+    drop(saved(&path, PackOptions::default(), [one]).unwrap());
+    for (other, reason) in others {
+        let pack = open(&path);
+        assert_eq!(other.find(&pack), Err(reason));
+        assert_eq!(pack.statistics().misses.of(reason), 1);
+        other.pack(&pack).unwrap();
+        pack.save().unwrap();
+    }
+    let pack = open(&path);
+    for (weight, _) in [(one, Reason::Absent)].into_iter().chain(others) {
+        assert_eq!(weight.find(&pack), Ok(()));
+    }
+}
+
+#[test]
+fn of_many_packings_of_a_weight_the_newest_stay() {
+    let (_directory, path) = place();
+    let packing = |seed| Weight { seed, ..Weight::number(3) };
+    for seed in 0..9 {
+        let pack = open(&path);
+        packing(seed).pack(&pack).unwrap();
+        pack.save().unwrap();
+    }
+    let pack = open(&path);
+    let found: Vec<u32> = (0..9).filter(|seed| packing(*seed).find(&pack).is_ok()).collect();
+    assert_eq!(found, [5, 6, 7, 8]);
+}
+
+#[test]
+fn a_full_disk_sends_weights_to_the_heap_and_is_counted() {
+    let (_directory, path) = place();
+    let full = PackOptions::default().with_disk(Arc::new(Poor::with_room(100_000)));
+    let pack = Pack::open(&path, full).unwrap();
+    use_all(&pack, weights(0..10)).unwrap();
+    assert!(pack.statistics().heap_entries > 0 && pack.statistics().refusals.of(Reason::NoSpace) > 0);
+    assert_eq!(use_all(&pack, weights(0..10)).unwrap(), 0);
+    // What has room is saved.
+    let kept = pack.save().unwrap().entries;
+    assert!((1..10).contains(&kept), "{kept}");
+    drop(pack);
+    assert_eq!(use_all(&open(&path), weights(0..10)).unwrap(), 10 - kept);
+}
+
+#[test]
+fn whatever_operation_a_process_dies_at_what_was_saved_before_is_found() {
+    for (before, after) in [(0, 6), (6, 12)] {
+        for deadly in 1.. {
+            let (_directory, path) = place();
+            if before > 0 {
+                drop(saved(&path, PackOptions::default(), weights(0..before)).unwrap());
+            }
+            let disk = Arc::new(Mortal::after(deadly));
+            let options = PackOptions::default().with_disk(disk.clone());
+            if let Ok(pack) = Pack::open(&path, options) {
+                use_all(&pack, weights(before..after)).unwrap();
+                pack.finalize();
+                let _ = pack.save();
+                // A process that dies drops nothing, and its locks are gone.
+                drop(pack);
+            }
+            let pack = Pack::open(&path, PackOptions::default().with_checks(Checks::All)).unwrap();
+            assert_eq!(use_all(&pack, weights(0..before)).unwrap(), 0, "at operation {deadly}");
+            let lost = use_all(&pack, weights(before..after)).unwrap();
+            assert!(lost == 0 || lost == (after - before) as usize, "at operation {deadly}: {lost}");
+            pack.save().unwrap();
+            drop(pack);
+            assert_eq!(use_all(&open(&path), weights(0..after)).unwrap(), 0, "at operation {deadly}");
+            if !disk.is_dead() {
+                assert!(deadly > 20, "{deadly}");
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_damaged_index_leads_to_the_one_before_and_the_next_save_heals() {
+    let (_directory, path) = place();
+    drop(saved(&path, PackOptions::default(), weights(0..5)).unwrap());
+    drop(saved(&path, PackOptions::default(), weights(5..9)).unwrap());
+    let mut bytes = fs::read(&path).unwrap();
+    let last = bytes.len() - 30;
+    bytes[last] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    let pack = open(&path);
+    assert!(pack.refusal().is_some());
+    assert_eq!(use_all(&pack, weights(0..9)).unwrap(), 4);
+    pack.save().unwrap();
+    assert_eq!(pack.refusal(), None);
+    drop(pack);
+    assert_eq!(use_all(&open(&path), weights(0..9)).unwrap(), 0);
+}
+
+#[test]
+fn a_damaged_payload_is_a_miss_and_packed_again() {
+    let (_directory, path) = place();
+    drop(saved(&path, PackOptions::default(), weights(0..5)).unwrap());
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[4096] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    for checks in [Checks::FirstUse, Checks::All] {
+        fs::write(&path, &bytes).unwrap();
+        let pack = Pack::open(&path, PackOptions::default().with_checks(checks)).unwrap();
+        assert_eq!(Weight::number(0).find(&pack), Err(Reason::ChecksumMismatch));
+        assert_eq!(use_all(&pack, weights(0..5)).unwrap(), 1);
+        pack.save().unwrap();
+        drop(pack);
+        let pack = Pack::open(&path, PackOptions::default().with_checks(checks)).unwrap();
+        assert_eq!(use_all(&pack, weights(0..5)).unwrap(), 0);
+    }
+}
+
+#[test]
+fn what_is_no_pack_is_left_alone() {
+    let (directory, path) = place();
+    for foreign in [&b"x"[..], b"#!/bin/sh\nexit 0\n", &[7; 10_000], &[0; 10_000]] {
+        fs::write(&path, foreign).unwrap();
+        assert!(Pack::open(&path, PackOptions::default()).unwrap_err().is_wrong_kind());
+        assert_eq!(fs::read(&path).unwrap(), foreign);
+    }
+    assert!(Pack::open(directory.path(), PackOptions::default()).unwrap_err().is_wrong_kind());
+}
+
+#[test]
+fn a_file_replaced_under_a_live_mapping_leaves_its_readers_their_bytes() {
+    let (directory, path) = place();
+    let other = directory.path().join("other.xpwc");
+    drop(saved(&path, PackOptions::default(), weights(0..5)).unwrap());
+    drop(saved(&other, PackOptions::default(), weights(3..8)).unwrap());
+    let pack = open(&path);
+    let held = Weight::number(0).wanted(|wanted| pack.look_up(wanted)).unwrap();
+    fs::rename(&other, &path).unwrap();
+    pack.refresh();
+    assert_eq!(use_all(&pack, weights(3..8)).unwrap(), 0);
+    assert_eq!(held[..], [Weight::number(0).byte(0)]);
+    // What is packed now goes to the file that is there now.
+    assert_eq!(use_all(&pack, weights(0..8)).unwrap(), 3);
+    pack.save().unwrap();
+    drop((pack, held));
+    assert_eq!(use_all(&open(&path), weights(0..8)).unwrap(), 0);
+}
+
+#[test]
+fn a_writer_that_waits_in_vain_packs_into_the_heap_and_saves_later() {
+    let (_directory, path) = place();
+    drop(saved(&path, PackOptions::default(), weights(0..5)).unwrap());
+    let holder = fs::File::options().read(true).write(true).open(&path).unwrap();
+    holder.lock().unwrap();
+    let pack = Pack::open(&path, PackOptions::default().with_patience(Duration::from_millis(20))).unwrap();
+    assert_eq!(use_all(&pack, weights(0..8)).unwrap(), 3);
+    assert_eq!(pack.statistics().refusals.of(Reason::Busy), 3);
+    assert_eq!(pack.save(), Err(Reason::Busy));
+    drop(holder);
+    assert_eq!(pack.save().unwrap().entries, 3);
+    drop(pack);
+    assert_eq!(use_all(&open(&path), weights(0..8)).unwrap(), 0);
+}
