@@ -7,9 +7,12 @@
 //! | [`faulty`] | a disk that fails when it is told to |
 //! | [`measure`] | timing two operations against each other |
 //! | [`medium`] | where the files of a benchmark are: a tmpfs or a disk |
+//! | `minilm` | the fully-connected layers of a real model (feature `xnnpack`) |
 //! | [`model`] | any program of operations, run on a store and on a model |
 //! | [`mount`] | media that are full or read-only |
 //! | [`proof`] | artifacts that prove under which key they were written, and a clock that tells what it is told |
+//! | [`runtimes`] | what `cargo xtask runtimes` fetches |
+//! | `xnnpack` | the real XNNPACK, loaded (feature `xnnpack`) |
 
 #[expect(clippy::unwrap_used, reason = "what it holds are tests, which clippy cannot tell")]
 pub mod conformance;
@@ -19,6 +22,11 @@ pub mod cpu;
 pub mod faulty;
 pub mod measure;
 pub mod medium;
+#[cfg(feature = "xnnpack")]
+pub mod minilm;
 pub mod model;
 pub mod mount;
 pub mod proof;
+pub mod runtimes;
+#[cfg(feature = "xnnpack")]
+pub mod xnnpack;
