@@ -11,7 +11,10 @@ use std::{
 
 use warmstart_core::{
     reason::Reason,
-    trailer::{HEADER_LEN, header::{Commits, Header, Place}},
+    trailer::{
+        HEADER_LEN,
+        header::{Commits, Header, Place},
+    },
 };
 
 use super::{
@@ -98,9 +101,7 @@ impl Instance {
         let failed = |error: io::Error| reason_of(&error);
         let facts = disk.facts(&file).map_err(failed)?;
         let mapped = |identity: &[u8; 16]| self.read().mapped(identity);
-        let look = || {
-            base::look_into(disk, &file, &mapped).map_err(|not_found| reason_not_found(&not_found))
-        };
+        let look = || base::look_into(disk, &file, &mapped).map_err(|not_found| reason_not_found(&not_found));
         let mut seen = lock(&self.seen);
         let page = first_page(disk, &file, &facts);
         let is_known = page.is_some() && page == seen.page;
@@ -138,8 +139,17 @@ impl Instance {
         // dead bytes.
         let is_cut = len <= committed || disk.set_len(&file, committed).is_ok();
         let end = align(if is_cut { committed } else { len });
-        let writer =
-            Writer { file, number, header, commits, counting, committed, end, written_back: end, chunk: None };
+        let writer = Writer {
+            file,
+            number,
+            header,
+            commits,
+            counting,
+            committed,
+            end,
+            written_back: end,
+            chunk: None,
+        };
         Ok(Some(writer))
     }
 }
@@ -182,7 +192,8 @@ impl Writer {
                 wanted
             }
         };
-        let mapping = disk.map(&self.file, start..end(len)?, Access::Write).map_err(|error| reason_of(&error))?;
+        let mapping =
+            disk.map(&self.file, start..end(len)?, Access::Write).map_err(|error| reason_of(&error))?;
         let mapping = Arc::new(mapping);
         let place = Some((self.number, start));
         let handle = pack.write().segments.add(Arc::clone(&mapping), place).ok_or(Reason::NoSpace)?;
