@@ -56,6 +56,8 @@ struct Chunk {
     handle: Handle,
     start: u64,
     used: u64,
+    /// Up to where bytes may have been written to that were given back.
+    touched: u64,
 }
 
 impl Instance {
@@ -165,6 +167,10 @@ impl Writer {
         chunk.used += wanted;
         self.end = chunk.start + chunk.used;
         let at = usize::try_from(at).map_err(|_| Reason::NoSpace)?;
+        if chunk.touched > at as u64 {
+            chunk.zero(at, usize::try_from(wanted).map_err(|_| Reason::NoSpace)?);
+        }
+        chunk.touched = chunk.touched.max(chunk.used);
         Ok(Space {
             handle: Handle::from_number(chunk.handle.get() + at),
             len,
@@ -197,7 +203,7 @@ impl Writer {
         let mapping = Arc::new(mapping);
         let place = Some((self.number, start));
         let handle = pack.write().segments.add(Arc::clone(&mapping), place).ok_or(Reason::NoSpace)?;
-        Ok(Chunk { mapping, handle, start, used: 0 })
+        Ok(Chunk { mapping, handle, start, used: 0, touched: 0 })
     }
 
     /// Takes a space back if it was the last that was given out.
@@ -242,6 +248,13 @@ impl Writer {
 }
 
 impl Chunk {
+    /// Makes bytes of a space that was given back what new ones are.
+    fn zero(&self, at: usize, len: usize) {
+        let len = len.min(self.mapping.len().saturating_sub(at));
+        // SAFETY: the range is within the mapping, and whoever it was given out to has given it back.
+        unsafe { self.mapping.start().as_ptr().wrapping_add(at).write_bytes(0, len) };
+    }
+
     fn left(&self) -> u64 {
         (self.mapping.len() as u64).saturating_sub(self.used)
     }
