@@ -94,11 +94,11 @@ impl<'a> IndexBuilder<'a> {
     /// [`Refusal::OutOfBounds`], [`Refusal::Overlap`] or [`Refusal::Duplicate`] with the place of an entry among all in
     /// ascending order of offset; [`Refusal::TooLong`].
     pub fn finish(mut self, index_start: u64, generation: u64) -> Result<Vec<u8>, Refusal> {
+        let count = u32::try_from(self.entries.len()).map_err(|_| Refusal::TooLong)?;
         // What takes no room is before what begins where it does.
         self.entries.sort_by_key(|entry| (entry.offset, entry.size));
         check_places(&self.entries, index_start)?;
         let models = models(&self.entries);
-        let count = u32::try_from(self.entries.len()).map_err(|_| Refusal::TooLong)?;
         let bucket_bits = count.max(1).checked_next_power_of_two().map_or(31, u32::trailing_zeros).min(31);
         let order = order(&self.entries, bucket_bits)?;
         let mut slot_of = alloc::vec![0; self.entries.len()];
