@@ -8,10 +8,13 @@
 //! | [`map_disk`] | disks for packs that stop, are full, or have no mappings |
 //! | [`measure`] | timing two operations against each other |
 //! | [`medium`] | where the files of a benchmark are: a tmpfs or a disk |
+//! | `minilm` | the fully-connected layers of a real model (feature `xnnpack`) |
 //! | [`model`] | any program of operations, run on a store and on a model |
 //! | [`mount`] | media that are full or read-only |
 //! | [`packed`] | packed weights that prove which they are |
 //! | [`proof`] | artifacts that prove under which key they were written, and a clock that tells what it is told |
+//! | [`runtimes`] | what `cargo xtask runtimes` fetches |
+//! | `xnnpack` | the real XNNPACK, loaded (feature `xnnpack`) |
 
 #[expect(clippy::unwrap_used, reason = "what it holds are tests, which clippy cannot tell")]
 pub mod conformance;
@@ -22,7 +25,12 @@ pub mod faulty;
 pub mod map_disk;
 pub mod measure;
 pub mod medium;
+#[cfg(feature = "xnnpack")]
+pub mod minilm;
 pub mod model;
 pub mod mount;
 pub mod packed;
 pub mod proof;
+pub mod runtimes;
+#[cfg(feature = "xnnpack")]
+pub mod xnnpack;

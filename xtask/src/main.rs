@@ -27,7 +27,7 @@ enum Task {
     Bench(bench::Arguments),
     /// Runs the fuzz targets.
     Fuzz(fuzz::Arguments),
-    /// Installs what some benchmarks compare with, under target/.
+    /// Installs what tests and benchmarks run against, under target/.
     Runtimes(runtimes::Arguments),
 }
 

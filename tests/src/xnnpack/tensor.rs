@@ -1,0 +1,85 @@
+//! Numbers where XNNPACK may read them.
+
+use std::ops::{Deref, DerefMut};
+
+use super::abi;
+
+/// Numbers that may be handed to XNNPACK: it reads up to 16 bytes behind any tensor, and those are there.
+#[derive(Clone, Debug)]
+pub struct Tensor<T: Element = f32> {
+    /// With as many more behind them as XNNPACK may read.
+    padded: Vec<T>,
+    len: usize,
+}
+
+/// The upper half of the bits of a 32-bit number.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bf16(u16);
+
+/// A type of numbers that XNNPACK knows.
+pub trait Element: Copy + Default + sealed::Sealed {
+    /// Its number in XNNPACK's enumeration.
+    #[doc(hidden)]
+    const DATATYPE: i32;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for f32 {}
+    impl Sealed for super::Bf16 {}
+}
+
+impl<T: Element> Tensor<T> {
+    /// So many zeros.
+    #[must_use]
+    pub fn zeros(len: usize) -> Self {
+        let padding = abi::EXTRA_BYTES.div_ceil(size_of::<T>());
+        Self { padded: vec![T::default(); len + padding], len }
+    }
+}
+
+impl<T: Element> FromIterator<T> for Tensor<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(numbers: I) -> Self {
+        let mut padded: Vec<T> = numbers.into_iter().collect();
+        let len = padded.len();
+        padded.resize(len + abi::EXTRA_BYTES.div_ceil(size_of::<T>()), T::default());
+        Self { padded, len }
+    }
+}
+
+impl<T: Element> Deref for Tensor<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.padded[..self.len]
+    }
+}
+
+impl<T: Element> DerefMut for Tensor<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut self.padded[..self.len]
+    }
+}
+
+impl Bf16 {
+    /// What is left of a number if the lower half of its bits is cut off.
+    #[must_use]
+    pub const fn truncated(number: f32) -> Self {
+        Self((number.to_bits() >> 16) as u16)
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn to_f32(self) -> f32 {
+        f32::from_bits((self.0 as u32) << 16)
+    }
+}
+
+impl Element for f32 {
+    const DATATYPE: i32 = abi::FP32;
+}
+
+impl Element for Bf16 {
+    const DATATYPE: i32 = abi::BF16;
+}
