@@ -52,6 +52,16 @@ pub const HEADER_LEN: usize = 4096;
 /// The version that is ours.
 pub const VERSION: u32 = 3;
 
+/// The checksum of a payload: XXH3-64.
+///
+/// ```
+/// assert_eq!(warmstart_core::trailer::checksum(b""), 0x2d06_8005_38d3_94c2);
+/// ```
+#[must_use]
+pub fn checksum(payload: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(payload)
+}
+
 /// A packed weight that a file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
