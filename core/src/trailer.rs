@@ -4,8 +4,97 @@
 //! bytes and, behind them, a trailer that says what they are: an index and a footer of 20 bytes. Version 2 is
 //! ExecuTorch's and is here for exchange. Version 3 is our own: it tells models and packings apart, proves its index and
 //! its payloads by checksums, and is looked up in place.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`header`] | the first page of version 3: which file it is, and the two slots that commits are written to |
+//! | [`index`] | the index of version 3, looked up in place |
+//! | [`build`] | how an index is made |
+//! | [`pick`] | which index of a file counts |
+//! | [`version2`] | ExecuTorch's trailer, decoded and encoded |
+//! | [`footer`] | the 20 bytes that both versions end with |
+//! | [`space`] | how many bytes of a file nobody can reach any more |
+//!
+//! ```text
+//! version 3    header page (4096 bytes) | payloads and index blocks, each at a multiple of 128
+//! index block  header | models | buckets | slots | records | footer
+//! version 2    payloads | entries | footer
+//! ```
+//!
+//! A commit of version 3 appends payloads and an index of all entries, then writes the commit slot that does not hold the
+//! index that counts. What was committed is never written again, so that a process may die at any instant: the slot that
+//! was there before still names an index that is whole. All numbers are little-endian.
 
 use core::fmt;
+
+pub mod build;
+pub mod footer;
+pub mod header;
+pub mod index;
+pub mod pick;
+pub mod space;
+pub mod version2;
+
+mod check;
+mod record;
+mod refusal;
+
+pub use footer::FOOTER_LEN;
+pub use refusal::Refusal;
+
+/// Payloads and index blocks of version 3 begin at multiples of this, in bytes: two cache lines, and what XNNPACK asks
+/// for.
+pub const ALIGNMENT: u64 = 128;
+
+/// The length of the first page of version 3 in bytes.
+pub const HEADER_LEN: usize = 4096;
+
+/// The version that is ours.
+pub const VERSION: u32 = 3;
+
+/// The checksum of a payload: XXH3-64.
+///
+/// ```
+/// assert_eq!(warmstart_core::trailer::checksum(b""), 0x2d06_8005_38d3_94c2);
+/// ```
+#[must_use]
+pub fn checksum(payload: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(payload)
+}
+
+/// A packed weight that a file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// Which weight. Version 2 does not say where the name of the weight ends and that of the bias begins: there, it is
+    /// all in the first.
+    pub name: Name<'a>,
+    /// Of which model: of all zeros in version 2, which does not say.
+    pub model: ModelId,
+    /// Packed how.
+    pub packing: Packing,
+    /// Where the payload begins, in bytes from the start of the file.
+    pub offset: u64,
+    /// Bytes of the payload.
+    pub size: u64,
+    /// XXH3-64 of the payload; version 2 has none.
+    pub checksum: Option<u64>,
+    /// The commit that added it; 0 in version 2.
+    pub generation: u64,
+}
+
+impl<'a> Entry<'a> {
+    /// What finds the entry.
+    #[must_use]
+    pub const fn wanted(&self) -> Wanted<'a> {
+        Wanted { name: self.name, model: self.model, packing: self.packing }
+    }
+
+    /// Where the payload ends; [`u64::MAX`] if no number says.
+    #[must_use]
+    pub const fn end(&self) -> u64 {
+        self.offset.saturating_add(self.size)
+    }
+}
 
 /// What a packed weight is called: the name of the weight and, if it was packed with a bias, that of the bias.
 ///

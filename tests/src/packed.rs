@@ -112,7 +112,11 @@ pub fn use_all(pack: &Pack, weights: impl IntoIterator<Item = Weight>) -> io::Re
 ///
 /// # Errors
 /// If it could not be opened, or nothing saved.
-pub fn saved(path: &Path, options: PackOptions, weights: impl IntoIterator<Item = Weight>) -> io::Result<Pack> {
+pub fn saved(
+    path: &Path,
+    options: PackOptions,
+    weights: impl IntoIterator<Item = Weight>,
+) -> io::Result<Pack> {
     let pack = Pack::open(path, options).map_err(io::Error::other)?;
     use_all(&pack, weights)?;
     pack.save().map_err(io::Error::other)?;

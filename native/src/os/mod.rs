@@ -17,7 +17,7 @@ mod sharing;
 
 pub use local::LocalDisk;
 #[cfg(feature = "packs")]
-pub use mapped::{Access, LocalMapDisk, MapDisk, Mapping};
+pub use mapped::{ALIGNMENT, Access, LocalMapDisk, MapDisk, Mapping};
 #[cfg(feature = "sqlite")]
 pub(crate) use private::make_private_directories;
 pub(crate) use private::{make_private_directory, private_options};

@@ -5,7 +5,7 @@ use std::{collections::HashMap, fs::File, io, ops::Range, sync::Arc};
 use warmstart_core::{
     reason::Reason,
     trailer::{
-        self, FOOTER_LEN, HEADER_LEN, ModelId, Refusal, Wanted,
+        FOOTER_LEN, HEADER_LEN, ModelId, Refusal, Wanted,
         header::{Commits, Header, Place, Slot},
         index::{Index, Layout},
         version2,
@@ -326,10 +326,16 @@ fn import(disk: &dyn MapDisk, file: &File, len: u64) -> Result<(Arc<Mapping>, Im
     let trailer = to_usize(footer.index_start)?..to_usize(len)?;
     // SAFETY: nobody writes to a file that ExecuTorch saved while it is in use: it locks it.
     let bytes = unsafe { mapping.bytes(trailer) }.unwrap_or_default();
-    let decoded = version2::decode(bytes, &footer)?;
+    let decoded = version2::decode(bytes, len)?;
     let entries = decoded
         .entries()
-        .map(|entry| (entry.name.into(), entry.offset..entry.offset.saturating_add(entry.size), entry.seed))
+        .map(|entry| {
+            (
+                entry.name.weight.into(),
+                entry.offset..entry.offset.saturating_add(entry.size),
+                entry.packing.seed,
+            )
+        })
         .collect();
     Ok((Arc::new(mapping), entries))
 }

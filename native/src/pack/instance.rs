@@ -10,12 +10,11 @@ use std::{
 
 use warmstart_core::{
     reason::Reason,
-    trailer::{HEADER_LEN, Refusal, Wanted},
+    trailer::{self, HEADER_LEN, Refusal, Wanted},
 };
-use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    base::{self, Base, Found, NotFound},
+    base::{self, Found, NotFound},
     options::{Checks, PackOptions},
     segments::{FileNumber, Handle},
     state::{Fresh, Key, Space, State},
@@ -26,7 +25,7 @@ use crate::os::{FileFacts, Mapping, reason_of};
 
 /// An open pack.
 #[derive(Debug)]
-pub(super) struct Instance {
+pub(crate) struct Instance {
     /// Nothing if the pack is of the heap alone.
     pub(super) path: Option<PathBuf>,
     pub(super) options: PackOptions,
@@ -49,8 +48,8 @@ pub(super) struct Seen {
 
 /// A weight that was found.
 #[derive(Clone, Debug)]
-pub(super) struct Hit {
-    pub(super) handle: Handle,
+pub(crate) struct Hit {
+    pub(crate) handle: Handle,
     pub(super) mapping: Arc<Mapping>,
     pub(super) at: usize,
     pub(super) len: usize,
@@ -117,7 +116,7 @@ impl Instance {
     }
 
     /// Finds a weight, and counts that.
-    pub(super) fn find(&self, wanted: &Wanted<'_>) -> Result<Hit, Reason> {
+    pub(crate) fn find(&self, wanted: &Wanted<'_>) -> Result<Hit, Reason> {
         let found = self.find_uncounted(wanted);
         match &found {
             Ok(hit) => {
@@ -136,6 +135,19 @@ impl Instance {
         {
             return Ok(fresh.hit());
         }
+        let (hit, payload, checksum) = self.saved(&state, wanted)?;
+        drop(state);
+        if self.options.checks == Checks::FirstUse
+            && let Some(checksum) = checksum
+            && !lock(&self.proved).contains(&payload)
+        {
+            self.prove(&hit, payload, checksum)?;
+        }
+        Ok(hit)
+    }
+
+    /// What is saved of a weight, where its payload is in which file, and the checksum of that.
+    fn saved(&self, state: &State, wanted: &Wanted<'_>) -> Result<(Hit, (u32, u64), Option<u64>), Reason> {
         let saved = state.base.look_up(wanted, self.options.unverified)?;
         let handle = state.segments.handle(saved.file, &saved.range).ok_or(Reason::Malformed)?;
         let found = state.segments.find(handle).ok_or(Reason::Malformed)?;
@@ -145,20 +157,11 @@ impl Instance {
             return Err(Reason::ChecksumMismatch);
         }
         let hit = Hit { handle, mapping: found.mapping, at: found.at, len, is_verified: saved.is_verified };
-        drop(state);
-        if self.options.checks == Checks::FirstUse
-            && let Some(checksum) = saved.checksum
-            && !lock(&self.proved).contains(&payload)
-        {
-            self.prove(&hit, payload, checksum)?;
-        }
-        Ok(hit)
+        Ok((hit, payload, saved.checksum))
     }
 
     fn prove(&self, hit: &Hit, payload: (u32, u64), checksum: u64) -> Result<(), Reason> {
-        // SAFETY: a payload is looked up once it is committed, and nobody writes to what is committed.
-        let bytes = unsafe { hit.mapping.bytes(hit.at..hit.at + hit.len) }.ok_or(Reason::Malformed)?;
-        if xxh3_64(bytes) != checksum {
+        if trailer::checksum(hit.bytes()) != checksum {
             self.write().damaged.insert(payload);
             return Err(Reason::ChecksumMismatch);
         }
@@ -190,7 +193,7 @@ impl Instance {
     }
 
     /// Reserves zeroed bytes to pack into, in the file if `in_file`, else or if the file takes none, in the heap.
-    pub(super) fn reserve(&self, len: usize, in_file: bool) -> io::Result<Space> {
+    pub(crate) fn reserve(&self, len: usize, in_file: bool) -> io::Result<Space> {
         add(&self.counters.reservations, 1);
         add(&self.counters.reserved_bytes, len as u64);
         if in_file && self.path.is_some() {
@@ -213,8 +216,9 @@ impl Instance {
     }
 
     /// Takes the first `len` bytes of a space as the weight that was wanted. If that is there already, with the same bytes,
-    /// the one that is there is it. Nothing if there is no such space.
-    pub(super) fn insert(&self, wanted: &Wanted<'_>, address: NonNull<u8>, len: usize) -> Option<Hit> {
+    /// the one that is there is it, and the space is given back: some operators of XNNPACK pack before they look. Nothing if
+    /// there is no such space.
+    pub(crate) fn insert(&self, wanted: &Wanted<'_>, address: NonNull<u8>, len: usize) -> Option<Hit> {
         let mut state = self.write();
         let space = state.take_space(address.as_ptr())?;
         if len > space.len {
@@ -222,12 +226,22 @@ impl Instance {
             return None;
         }
         let key = Key::from(wanted);
-        let fresh =
-            Fresh { handle: space.handle, len, mapping: space.mapping, at: space.at, place: space.place };
-        if let Some(there) = state.fresh.get(&key)
-            && there.bytes() == fresh.bytes()
-        {
-            return Some(there.hit());
+        let fresh = Fresh {
+            handle: space.handle,
+            len,
+            mapping: Arc::clone(&space.mapping),
+            at: space.at,
+            place: space.place,
+        };
+        let there = state
+            .fresh
+            .get(&key)
+            .map(Fresh::hit)
+            .or_else(|| self.saved(&state, wanted).ok().map(|(hit, ..)| hit));
+        if let Some(there) = there.filter(|there| there.is_verified && there.bytes() == fresh.bytes()) {
+            drop(state);
+            self.put_back(&space);
+            return Some(there);
         }
         add(&self.counters.packed, 1);
         let hit = fresh.hit();
@@ -236,7 +250,7 @@ impl Instance {
     }
 
     /// Leaves a space to whoever packed into it, under no name.
-    pub(super) fn keep_unnamed(&self, address: NonNull<u8>, len: usize) -> Option<Handle> {
+    pub(crate) fn keep_unnamed(&self, address: NonNull<u8>, len: usize) -> Option<Handle> {
         let mut state = self.write();
         let space = state.take_space(address.as_ptr())?;
         self.counters.refuse(Reason::Unnamed);
@@ -244,16 +258,25 @@ impl Instance {
     }
 
     /// Gives a space back that nothing was packed into.
-    pub(super) fn give_back(&self, address: NonNull<u8>) {
+    pub(crate) fn give_back(&self, address: NonNull<u8>) {
         let space = self.write().take_space(address.as_ptr());
-        if let Some((file, range)) = space.and_then(|space| space.range())
-            && let Some(writer) = &mut *lock(&self.writer)
-        {
-            writer.give_back(file, &range);
+        if let Some(space) = space {
+            self.put_back(&space);
         }
     }
 
-    pub(super) fn address(&self, handle: Handle) -> Option<NonNull<u8>> {
+    fn put_back(&self, space: &Space) {
+        match space.range() {
+            Some((file, range)) => {
+                if let Some(writer) = &mut *lock(&self.writer) {
+                    writer.give_back(file, &range);
+                }
+            }
+            None => self.write().segments.forget(space.handle),
+        }
+    }
+
+    pub(crate) fn address(&self, handle: Handle) -> Option<NonNull<u8>> {
         self.read().segments.address(handle)
     }
 
@@ -271,6 +294,13 @@ impl Drop for Instance {
         if let Some(writer) = self.writer.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
             writer.abandon(&*self.options.disk);
         }
+    }
+}
+
+impl Hit {
+    pub(super) fn bytes(&self) -> &[u8] {
+        // SAFETY: what was inserted or committed is not written to again.
+        unsafe { self.mapping.bytes(self.at..self.at + self.len) }.unwrap_or_default()
     }
 }
 

@@ -45,6 +45,7 @@ mod state;
 mod statistics;
 mod writer;
 
+pub(crate) use instance::Instance;
 pub use options::{Checks, PackOptions};
 pub use save::Saved;
 pub use segments::Handle;
@@ -60,9 +61,13 @@ use std::{
     sync::{Arc, Mutex, Weak},
 };
 
-use instance::{Hit, Instance, lock};
+use instance::{Hit, lock};
 
-use crate::{OpenError, Reason, error::Problem, os::{FileKind, Mapping}};
+use crate::{
+    OpenError, Reason,
+    error::Problem,
+    os::{FileKind, Mapping},
+};
 use base::NotFound;
 
 /// The packs that are open in this process.
@@ -235,7 +240,7 @@ impl Pack {
         self.instance.path.as_deref()
     }
 
-    #[cfg_attr(not(feature = "packs"), expect(dead_code, reason = "only providers of runtimes ask"))]
+    /// For the providers of runtimes, which have addresses and handles and no borrows.
     pub(crate) fn raw(&self) -> &Arc<Instance> {
         &self.instance
     }
@@ -278,8 +283,7 @@ impl Deref for Weights {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: what was inserted or committed is not written to again.
-        unsafe { self.hit.mapping.bytes(self.hit.at..self.hit.at + self.hit.len) }.unwrap_or_default()
+        self.hit.bytes()
     }
 }
 

@@ -7,10 +7,10 @@ use warmstart_core::{
     trailer::{
         ModelId, Name,
         build::{IndexBuilder, NewEntry},
+        checksum,
         header::{Commits, Slot},
     },
 };
-use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     base::{Base, Committed},
@@ -96,7 +96,7 @@ impl Instance {
         let mut full = None;
         for (key, fresh) in fresh {
             let bytes = fresh.bytes();
-            let checksum = xxh3_64(bytes);
+            let checksum = checksum(bytes);
             if self.read().has_saved(&key, checksum) {
                 known.push((key, fresh.handle));
                 continue;
@@ -162,7 +162,8 @@ impl Instance {
 impl State {
     /// Whether the file has this weight with this payload.
     fn has_saved(&self, key: &Key, checksum: u64) -> bool {
-        let saved = self.base.committed().and_then(|base| Some((base, base.index().look_up(&key.wanted()).ok()?)));
+        let saved =
+            self.base.committed().and_then(|base| Some((base, base.index().look_up(&key.wanted()).ok()?)));
         saved.is_some_and(|(base, entry)| {
             entry.checksum == Some(checksum) && !self.damaged.contains(&(base.file.0, entry.offset))
         })

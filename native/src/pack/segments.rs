@@ -61,6 +61,13 @@ impl Segments {
         Some(Handle(first))
     }
 
+    /// Takes the handles of a whole segment back. None of them may be used any more.
+    pub(super) fn forget(&mut self, first: Handle) {
+        if let Ok(at) = self.all.binary_search_by_key(&first.0, |segment| segment.first) {
+            self.all.remove(at);
+        }
+    }
+
     /// The handle of a range of a file, if it lies within one of the segments.
     pub(super) fn handle(&self, file: FileNumber, range: &Range<u64>) -> Option<Handle> {
         self.all.iter().rev().find_map(|segment| {

@@ -61,7 +61,7 @@ pub(super) struct Fresh {
 
 /// Bytes to pack into.
 #[derive(Clone, Debug)]
-pub(super) struct Space {
+pub(crate) struct Space {
     pub(super) handle: Handle,
     /// At least what was asked for.
     pub(super) len: usize,
@@ -71,7 +71,7 @@ pub(super) struct Space {
 }
 
 impl Space {
-    pub(super) fn address(&self) -> NonNull<u8> {
+    pub(crate) fn address(&self) -> NonNull<u8> {
         let address = self.mapping.start().as_ptr().wrapping_add(self.at);
         NonNull::new(address).unwrap_or(NonNull::dangling())
     }

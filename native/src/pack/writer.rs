@@ -11,7 +11,10 @@ use std::{
 
 use warmstart_core::{
     reason::Reason,
-    trailer::{HEADER_LEN, header::{Commits, Header, Place}},
+    trailer::{
+        HEADER_LEN,
+        header::{Commits, Header, Place},
+    },
 };
 
 use super::{
@@ -53,6 +56,8 @@ struct Chunk {
     handle: Handle,
     start: u64,
     used: u64,
+    /// Up to where bytes may have been written to that were given back.
+    touched: u64,
 }
 
 impl Instance {
@@ -98,9 +103,7 @@ impl Instance {
         let failed = |error: io::Error| reason_of(&error);
         let facts = disk.facts(&file).map_err(failed)?;
         let mapped = |identity: &[u8; 16]| self.read().mapped(identity);
-        let look = || {
-            base::look_into(disk, &file, &mapped).map_err(|not_found| reason_not_found(&not_found))
-        };
+        let look = || base::look_into(disk, &file, &mapped).map_err(|not_found| reason_not_found(&not_found));
         let mut seen = lock(&self.seen);
         let page = first_page(disk, &file, &facts);
         let is_known = page.is_some() && page == seen.page;
@@ -138,8 +141,17 @@ impl Instance {
         // dead bytes.
         let is_cut = len <= committed || disk.set_len(&file, committed).is_ok();
         let end = align(if is_cut { committed } else { len });
-        let writer =
-            Writer { file, number, header, commits, counting, committed, end, written_back: end, chunk: None };
+        let writer = Writer {
+            file,
+            number,
+            header,
+            commits,
+            counting,
+            committed,
+            end,
+            written_back: end,
+            chunk: None,
+        };
         Ok(Some(writer))
     }
 }
@@ -155,6 +167,10 @@ impl Writer {
         chunk.used += wanted;
         self.end = chunk.start + chunk.used;
         let at = usize::try_from(at).map_err(|_| Reason::NoSpace)?;
+        if chunk.touched > at as u64 {
+            chunk.zero(at, usize::try_from(wanted).map_err(|_| Reason::NoSpace)?);
+        }
+        chunk.touched = chunk.touched.max(chunk.used);
         Ok(Space {
             handle: Handle::from_number(chunk.handle.get() + at),
             len,
@@ -182,11 +198,12 @@ impl Writer {
                 wanted
             }
         };
-        let mapping = disk.map(&self.file, start..end(len)?, Access::Write).map_err(|error| reason_of(&error))?;
+        let mapping =
+            disk.map(&self.file, start..end(len)?, Access::Write).map_err(|error| reason_of(&error))?;
         let mapping = Arc::new(mapping);
         let place = Some((self.number, start));
         let handle = pack.write().segments.add(Arc::clone(&mapping), place).ok_or(Reason::NoSpace)?;
-        Ok(Chunk { mapping, handle, start, used: 0 })
+        Ok(Chunk { mapping, handle, start, used: 0, touched: 0 })
     }
 
     /// Takes a space back if it was the last that was given out.
@@ -231,6 +248,13 @@ impl Writer {
 }
 
 impl Chunk {
+    /// Makes bytes of a space that was given back what new ones are.
+    fn zero(&self, at: usize, len: usize) {
+        let len = len.min(self.mapping.len().saturating_sub(at));
+        // SAFETY: the range is within the mapping, and whoever it was given out to has given it back.
+        unsafe { self.mapping.start().as_ptr().wrapping_add(at).write_bytes(0, len) };
+    }
+
     fn left(&self) -> u64 {
         (self.mapping.len() as u64).saturating_sub(self.used)
     }

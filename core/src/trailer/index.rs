@@ -1,0 +1,378 @@
+//! The index of version 3: which weights a pack holds, and where. It is looked up in place.
+//!
+//! ```text
+//!   0  magic          "XPWCIDX3"
+//!   8  generation     u64  that of the commit slot
+//!  16  entry_count    u32
+//!  20  model_count    u32
+//!  24  bucket_bits    u32  at most 31; so many that there is about one entry in a bucket
+//!  28  zeros to 32
+//!  32  records_len    u64  bytes of all records
+//!  40  zeros to 64
+//!  64  models         32 bytes each, ascending
+//!      buckets        u32 x (2^bucket_bits + 1): where each bucket begins among the slots, and where the last one ends;
+//!                     zeros to a multiple of 8
+//!      slots          8 bytes each: tag u32, the low half of the name's hash; at u32, where the record is, in units of
+//!                     8 bytes from the first. Strictly ascending by bucket (the hash's top bits), tag, and key
+//!      records        in ascending order of offset, which are multiples of 128, without overlap
+//!      footer         20 bytes, version 3
+//! ```
+//!
+//! The hash of a name is XXH3-64 of the weight's name; with a bias, XXH3-64 of the bias's name seeded with that. The key is
+//! (weight, bias, model, packing); a bias, a fingerprint, or its value that is absent is before any that is not. Model
+//! and packing are not hashed, so that all packings of a weight are neighbours, and a miss can say what else is there.
+
+use core::{cmp::Ordering, iter::FusedIterator};
+
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use super::{
+    Entry, ModelId, Name, Refusal, Wanted,
+    header::Slot,
+    record::{Record, UNIT},
+};
+use crate::reason::Reason;
+
+pub(super) const MAGIC: [u8; 8] = *b"XPWCIDX3";
+
+/// The length of what is before the models, in bytes.
+pub(super) const FIXED_LEN: usize = 64;
+
+/// The length of a slot in bytes.
+pub(super) const SLOT_LEN: usize = 8;
+
+/// Where the parts of an index are, as a check has found them to be right: plain numbers, to be kept beside the bytes.
+///
+/// ```
+/// # use warmstart_core::trailer::{ModelId, Name, Packing, Wanted, build::{IndexBuilder, NewEntry}, header::Slot};
+/// use warmstart_core::{reason::Reason, trailer::index::Layout};
+///
+/// # let (name, model) = (Name::new("layer.0.weight"), ModelId::default());
+/// # let packing = Packing::of_seed(7);
+/// # let mut builder = IndexBuilder::new();
+/// # builder.push(NewEntry { name, model, packing, offset: 4096, size: 100, checksum: 0, generation: 1 });
+/// # let block = builder.finish(4224, 1)?;
+/// # let slot = Slot::of(1, 4224, &block);
+/// let layout = Layout::check(&block, &slot)?;
+/// let index = layout.view(&block);
+/// let wanted = Wanted { name, model, packing };
+/// assert_eq!(index.look_up(&wanted)?.offset, 4096);
+/// assert_eq!(index.look_up(&Wanted { packing: Packing::of_seed(8), ..wanted }), Err(Reason::OtherSeed));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    pub(super) generation: u64,
+    pub(super) index_start: u64,
+    pub(super) entry_count: u32,
+    pub(super) model_count: u32,
+    pub(super) bucket_bits: u32,
+    /// Where each part begins; what is before it ends there, but for the padding of the buckets.
+    pub(super) buckets: usize,
+    pub(super) slots: usize,
+    pub(super) records: usize,
+    pub(super) records_end: usize,
+}
+
+/// An index that was checked, and the bytes that it is in.
+///
+/// If the bytes change after the check, as those of a mapped file can, answers may be wrong; nothing panics.
+#[derive(Clone, Copy, Debug)]
+pub struct Index<'a> {
+    layout: Layout,
+    models: &'a [[u8; ModelId::LEN]],
+    buckets: &'a [[u8; 4]],
+    slots: &'a [[u8; SLOT_LEN]],
+    records: &'a [u8],
+}
+
+/// The entries of an index, in ascending order of offset.
+#[derive(Clone, Debug)]
+pub struct Entries<'a> {
+    index: Index<'a>,
+    /// Where the next record is.
+    at: usize,
+    left: usize,
+}
+
+/// A slot of the index: not a commit slot.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct IndexSlot {
+    pub(super) tag: u32,
+    /// Where the record is, in units of 8 bytes.
+    pub(super) at: u32,
+}
+
+/// The hash that a name is filed under.
+#[inline]
+pub(super) fn hash(name: &Name<'_>) -> u64 {
+    let weight = xxh3_64(name.weight.as_bytes());
+    name.bias.map_or(weight, |bias| xxh3_64_with_seed(bias.as_bytes(), weight))
+}
+
+/// The bucket that a hash belongs to.
+#[inline]
+pub(super) const fn bucket(hash: u64, bucket_bits: u32) -> u64 {
+    // Of no bits, that is a shift by all 64.
+    match hash.checked_shr(u64::BITS - bucket_bits) {
+        Some(bucket) => bucket,
+        None => 0,
+    }
+}
+
+/// The tag that a hash has in its slot.
+#[inline]
+pub(super) const fn tag(hash: u64) -> u32 {
+    (hash & 0xffff_ffff) as u32
+}
+
+impl Layout {
+    /// Proves an index block: by the checksum that its commit slot gives, and by checking every number in it. Takes one
+    /// pass over the bytes besides the checksum's, and no memory.
+    ///
+    /// That every entry is in the slot where it is looked for is left to [`Index::verify`].
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check(block: &[u8], slot: &Slot) -> Result<Self, Refusal> {
+        super::check::check(block, slot)
+    }
+
+    /// The index in the bytes that were checked. In others, nothing is found.
+    #[inline]
+    #[must_use]
+    pub fn view<'a>(&self, block: &'a [u8]) -> Index<'a> {
+        let part = |from, to| block.get(from..to).unwrap_or_default();
+        Index {
+            layout: *self,
+            models: part(FIXED_LEN, self.buckets).as_chunks().0,
+            buckets: part(self.buckets, self.slots).as_chunks().0,
+            slots: part(self.slots, self.records).as_chunks().0,
+            records: part(self.records, self.records_end),
+        }
+    }
+
+    /// The commit that wrote the index.
+    #[must_use]
+    pub const fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Where the index begins in its file, in bytes. All payloads are before it.
+    #[must_use]
+    pub const fn index_start(&self) -> u64 {
+        self.index_start
+    }
+
+    /// The number of entries.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.entry_count as usize
+    }
+
+    /// Whether there is no entry.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.entry_count == 0
+    }
+}
+
+impl<'a> Index<'a> {
+    /// Where the parts are.
+    #[must_use]
+    pub const fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The number of entries.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.layout.len()
+    }
+
+    /// Whether there is no entry.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.layout.is_empty()
+    }
+
+    /// The models that the pack has entries of, ascending.
+    pub fn models(&self) -> impl ExactSizeIterator<Item = ModelId> + use<'a> {
+        self.models.iter().copied().map(ModelId::from_bytes)
+    }
+
+    /// The entry of this name, model and packing. The entry borrows its name from what is asked for.
+    ///
+    /// # Errors
+    /// [`Reason::Absent`], or what the nearest entry of that name differs in: [`Reason::OtherModel`] if none is of the
+    /// model, [`Reason::OtherSeed`] if none of the model has the seed, else [`Reason::OtherFingerprint`].
+    #[inline]
+    pub fn look_up<'w>(&self, wanted: &Wanted<'w>) -> Result<Entry<'w>, Reason> {
+        let hash = hash(&wanted.name);
+        let tag = tag(hash);
+        let slots = self.bucket(bucket(hash, self.layout.bucket_bits)).unwrap_or_default();
+        let found = slots.binary_search_by(|slot| self.compare(IndexSlot::decode(*slot), tag, wanted));
+        let at = found.map_err(|at| self.nearest(slots, at, tag, wanted))?;
+        let record = slots.get(at).and_then(|slot| self.record(IndexSlot::decode(*slot)));
+        let (record, _) = record.ok_or(Reason::Absent)?;
+        Ok(entry_of(&record, wanted.name, wanted.model))
+    }
+
+    /// All entries, in ascending order of offset.
+    #[must_use]
+    pub const fn entries(&self) -> Entries<'a> {
+        Entries { index: *self, at: 0, left: self.len() }
+    }
+
+    /// Proves what [`Layout::check`] leaves out: that every entry is where it is looked for. This hashes every name.
+    ///
+    /// # Errors
+    /// [`Refusal::Misfiled`] with the first entry that is not.
+    pub fn verify(&self) -> Result<(), Refusal> {
+        let mut ordinal = 0;
+        for entry in self.entries() {
+            if self.look_up(&entry.wanted()) != Ok(entry) {
+                return Err(Refusal::Misfiled(ordinal));
+            }
+            ordinal += 1;
+        }
+        if ordinal == self.layout.entry_count { Ok(()) } else { Err(Refusal::Misfiled(ordinal)) }
+    }
+
+    /// The slots of a bucket.
+    #[inline]
+    fn bucket(&self, bucket: u64) -> Option<&'a [[u8; SLOT_LEN]]> {
+        let at = usize::try_from(bucket).ok()?;
+        let [from, to] = self.buckets.get(at..)?.first_chunk::<2>()?.map(u32::from_le_bytes);
+        self.slots.get(from as usize..to as usize)
+    }
+
+    /// The record that a slot points to, and the bytes from there on.
+    #[inline]
+    pub(super) fn record(&self, slot: IndexSlot) -> Option<(Record, &'a [u8])> {
+        let bytes = self.records.get((slot.at as usize).checked_mul(UNIT)?..)?;
+        Some((Record::decode(bytes)?, bytes))
+    }
+
+    /// How a slot of the right bucket stands to what is wanted.
+    #[inline]
+    fn compare(&self, slot: IndexSlot, tag: u32, wanted: &Wanted<'_>) -> Ordering {
+        slot.tag.cmp(&tag).then_with(|| {
+            let found = self.record(slot).and_then(|(record, bytes)| {
+                let (weight, bias) = record.names(bytes)?;
+                let model = self.models.get(record.model as usize)?;
+                let name = (wanted.name.weight.as_bytes(), wanted.name.bias.map(str::as_bytes));
+                Some(
+                    (weight, bias)
+                        .cmp(&name)
+                        .then_with(|| model.cmp(wanted.model.as_bytes()))
+                        .then_with(|| record.packing().cmp(&wanted.packing)),
+                )
+            });
+            // Only where the bytes have changed since they were checked.
+            found.unwrap_or(Ordering::Less)
+        })
+    }
+
+    /// Why there is nothing between the slots before and at this place. Slots are sorted by name, model and seed in this
+    /// order, so that no other has more in common with what is wanted.
+    #[cold]
+    fn nearest(&self, slots: &[[u8; SLOT_LEN]], at: usize, tag: u32, wanted: &Wanted<'_>) -> Reason {
+        let common = |at: Option<usize>| {
+            let slot = IndexSlot::decode(*slots.get(at?)?);
+            let (record, bytes) = self.record(slot)?;
+            let (weight, bias) = record.names(bytes)?;
+            let is_name =
+                weight == wanted.name.weight.as_bytes() && bias == wanted.name.bias.map(str::as_bytes);
+            if slot.tag != tag || !is_name {
+                return None;
+            }
+            let is_model = self.models.get(record.model as usize) == Some(wanted.model.as_bytes());
+            Some(match (is_model, record.seed == wanted.packing.seed) {
+                (false, _) => Nearness::Name,
+                (true, false) => Nearness::Model,
+                (true, true) => Nearness::Seed,
+            })
+        };
+        match common(at.checked_sub(1)).max(common(Some(at))) {
+            None => Reason::Absent,
+            Some(Nearness::Name) => Reason::OtherModel,
+            Some(Nearness::Model) => Reason::OtherSeed,
+            Some(Nearness::Seed) => Reason::OtherFingerprint,
+        }
+    }
+}
+
+/// What an entry has in common with what is wanted, besides what stands before it here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Nearness {
+    Name,
+    Model,
+    Seed,
+}
+
+impl IndexSlot {
+    #[inline]
+    pub(super) fn decode(bytes: [u8; SLOT_LEN]) -> Self {
+        let number = u64::from_le_bytes(bytes);
+        Self { tag: tag(number), at: (number >> 32) as u32 }
+    }
+
+    pub(super) fn encode(self) -> [u8; SLOT_LEN] {
+        (u64::from(self.at) << 32 | u64::from(self.tag)).to_le_bytes()
+    }
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Entry<'a>;
+
+    fn next(&mut self) -> Option<Entry<'a>> {
+        self.left = self.left.checked_sub(1)?;
+        let bytes = self.index.records.get(self.at..)?;
+        let entry = Record::decode(bytes).and_then(|record| {
+            self.at = self.at.checked_add(record.len()?)?;
+            let (weight, bias) = record.names(bytes)?;
+            let text = |bytes| core::str::from_utf8(bytes).ok();
+            let bias = match bias {
+                Some(bias) => Some(text(bias)?),
+                None => None,
+            };
+            let model = self.index.models.get(record.model as usize)?;
+            Some(entry_of(&record, Name { weight: text(weight)?, bias }, ModelId::from_bytes(*model)))
+        });
+        if entry.is_none() {
+            self.left = 0;
+        }
+        entry
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for Entries<'_> {}
+
+impl FusedIterator for Entries<'_> {}
+
+impl<'a> IntoIterator for Index<'a> {
+    type Item = Entry<'a>;
+    type IntoIter = Entries<'a>;
+
+    fn into_iter(self) -> Entries<'a> {
+        self.entries()
+    }
+}
+
+#[inline]
+fn entry_of<'a>(record: &Record, name: Name<'a>, model: ModelId) -> Entry<'a> {
+    Entry {
+        name,
+        model,
+        packing: record.packing(),
+        offset: record.offset,
+        size: record.size,
+        checksum: Some(record.checksum),
+        generation: record.generation,
+    }
+}

@@ -1,0 +1,74 @@
+//! How many bytes of a file of packed weights nobody can reach any more.
+//!
+//! Dead is what is neither header, entry, padding, index nor footer. In version 3 that follows from the index: between the
+//! end of a payload, rounded up, and the next is nothing that is needed, such as indexes that were current once. In
+//! version 2 nothing says how much of what follows a payload is padding: there, an old trailer is known by its footer.
+
+use core::ops::Range;
+
+use super::{ALIGNMENT, HEADER_LEN, index::Index, version2};
+
+/// ExecuTorch puts payloads at multiples of this, in bytes.
+pub(super) const PAGE: u64 = 4096;
+
+/// The dead bytes of a pack of version 3, up to its index. What follows that was not committed, and is written over.
+///
+/// ```
+/// use warmstart_core::trailer::{build::IndexBuilder, header::Slot, index::Layout, space};
+///
+/// let block = IndexBuilder::new().finish(8192, 1)?;
+/// let index = Layout::check(&block, &Slot::of(1, 8192, &block))?.view(&block);
+/// assert_eq!(space::dead_bytes(&index), 4096);
+/// # Ok::<(), warmstart_core::trailer::Refusal>(())
+/// ```
+#[must_use]
+pub fn dead_bytes(index: &Index<'_>) -> u64 {
+    let spans = index.entries().map(|entry| (entry.offset, entry.end()));
+    let dead = gaps(spans, HEADER_LEN as u64, index.layout().index_start(), ALIGNMENT);
+    dead.map(|gap| gap.end - gap.start).sum()
+}
+
+/// The dead bytes of a file of version 2, of which at least all before the trailer is given: only its
+/// [gaps](version2::Version2::gaps) are read.
+#[must_use]
+pub fn dead_bytes_of_version2(trailer: &version2::Version2<'_>, file: &[u8]) -> u64 {
+    let dead = trailer.gaps().map(|gap| {
+        let place = |at| usize::try_from(at).unwrap_or(usize::MAX);
+        dead_in_gap(file.get(place(gap.start)..place(gap.end)).unwrap_or_default(), gap.start)
+    });
+    dead.sum()
+}
+
+/// The dead bytes of a gap in a file of version 2 that begins at byte `start`.
+///
+/// Old trailers are dead, and what follows one up to the next page is padding. Of all else, zeros at the end are padding if
+/// they are less than a page, and the rest is dead.
+#[must_use]
+pub fn dead_in_gap(gap: &[u8], start: u64) -> u64 {
+    let (mut rest, mut start, mut dead) = (gap, start, 0);
+    while let Some(len) = version2::old_trailer(rest, start) {
+        dead += len as u64;
+        let end = start.saturating_add(len as u64);
+        let next = end.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX);
+        rest = usize::try_from(next - start).ok().and_then(|skipped| rest.get(skipped..)).unwrap_or_default();
+        start = next;
+    }
+    let zeros = rest.iter().rev().take(PAGE as usize - 1).take_while(|byte| **byte == 0).count();
+    dead + (rest.len() - zeros) as u64
+}
+
+/// What is between spans that ascend, from `start` to `end`: each from the end of a span, rounded up, to where the next
+/// begins.
+pub(super) fn gaps(
+    spans: impl Iterator<Item = (u64, u64)>,
+    start: u64,
+    end: u64,
+    alignment: u64,
+) -> impl Iterator<Item = Range<u64>> {
+    let mut from = start;
+    spans.chain([(end, end)]).filter_map(move |(begins, ends)| {
+        let gap = from..begins;
+        from = ends.checked_next_multiple_of(alignment).unwrap_or(u64::MAX);
+        (!gap.is_empty()).then_some(gap)
+    })
+}
