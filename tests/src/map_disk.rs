@@ -82,6 +82,11 @@ impl MapDisk for Mortal {
         self.disk.lock(file, patience)
     }
 
+    fn unlock(&self, file: &File) {
+        // Death releases locks too.
+        self.disk.unlock(file);
+    }
+
     fn allocate(&self, file: &File, range: Range<u64>) -> io::Result<()> {
         self.lives()?;
         self.disk.allocate(file, range)
@@ -185,6 +190,10 @@ impl MapDisk for Poor {
 
     fn lock(&self, file: &File, patience: Duration) -> io::Result<()> {
         self.disk.lock(file, patience)
+    }
+
+    fn unlock(&self, file: &File) {
+        self.disk.unlock(file);
     }
 
     fn allocate(&self, file: &File, range: Range<u64>) -> io::Result<()> {

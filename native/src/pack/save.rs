@@ -71,6 +71,10 @@ impl Instance {
         if self.path.is_none() || self.read().fresh.is_empty() {
             return Ok(Saved::default());
         }
+        // Into a file that was put in another's place, rather than into one that nobody finds any more.
+        if let Some(replaced) = writer.take_if(|writer| !self.is_in_place(writer)) {
+            replaced.abandon(&*self.options.disk);
+        }
         let writer = match writer {
             Some(writer) => writer,
             none => none.insert(self.acquire()?),
@@ -86,6 +90,14 @@ impl Instance {
         }
         self.commit(writer, &packed)?;
         Ok(Saved { entries: packed.len(), bytes: writer.committed - before })
+    }
+
+    /// Whether the path still leads to the file that is written to.
+    fn is_in_place(&self, writer: &Writer) -> bool {
+        let disk = &*self.options.disk;
+        let there = self.path.as_deref().and_then(|path| disk.facts_at(path).ok());
+        let ours = disk.facts(&writer.file).ok();
+        there.zip(ours).is_some_and(|(there, ours)| there.identity == ours.identity)
     }
 
     /// Gives each weight its place in the file: what is in the heap is written there, where there is room.
