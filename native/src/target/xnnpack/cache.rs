@@ -213,7 +213,7 @@ impl Cache {
         let handle = self.pack.raw().find(wanted)?.handle;
         // A file of version 2 may place its entries anywhere.
         let address = self.address(handle).ok_or(Reason::Malformed)?;
-        if address.as_ptr().addr() % ALIGNMENT == 0 { Ok(handle) } else { Err(Reason::Malformed) }
+        if address.as_ptr().addr().is_multiple_of(ALIGNMENT) { Ok(handle) } else { Err(Reason::Malformed) }
     }
 }
 

@@ -67,9 +67,8 @@ impl Provider {
     fn insert(&self, key: &KeyV2025, packed: *mut u8, len: usize) -> Option<usize> {
         let table = self.table();
         // SAFETY: the context is the provider's, and the key can be read.
-        let offset = unsafe {
-            (table.look_up_or_insert)(table.context, (&raw const *key).cast(), packed.cast(), len)
-        };
+        let offset =
+            unsafe { (table.look_up_or_insert)(table.context, (&raw const *key).cast(), packed.cast(), len) };
         (offset != NOT_FOUND).then_some(offset)
     }
 
@@ -96,7 +95,7 @@ impl Provider {
     /// As an operator is created that does not look before it packs.
     fn pack_anew(&self, key: &KeyV2025, fill: u8) -> *mut u8 {
         let packed = self.reserve(256);
-        assert!(packed.addr() % abi::ALIGNMENT == 0 && !packed.is_null());
+        assert!(packed.addr().is_multiple_of(abi::ALIGNMENT) && !packed.is_null());
         // SAFETY: so much was reserved.
         unsafe { packed.write_bytes(fill, 256) };
         self.address(self.insert(key, packed, 256).unwrap())
