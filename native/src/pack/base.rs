@@ -12,7 +12,7 @@ use warmstart_core::{
     },
 };
 
-use super::segments::FileNumber;
+use super::segments::{FileNumber, PayloadPlace};
 use crate::os::{Access, FileFacts, FileKind, MapDisk, Mapping};
 
 /// What look-ups find in a file.
@@ -65,6 +65,12 @@ pub(super) struct Saved {
     pub(super) checksum: Option<u64>,
     /// Whether the file proves that it is of this model and packed like this.
     pub(super) is_verified: bool,
+}
+
+impl Saved {
+    pub(super) const fn place(&self) -> PayloadPlace {
+        (self.file, self.range.start)
+    }
 }
 
 impl Base {

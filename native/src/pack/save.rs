@@ -5,7 +5,7 @@ use std::{collections::HashMap, io};
 use warmstart_core::{
     reason::Reason,
     trailer::{
-        ModelId, Name,
+        ModelId, Name, Refusal,
         build::{IndexBuilder, NewEntry},
         checksum,
         header::{Commits, Slot},
@@ -148,8 +148,8 @@ impl Instance {
         };
         let slot = Slot::of(generation, start, &block);
         let page = write_commit(disk, writer, &slot, &block).map_err(|error| reason_of(&error))?;
-        let commits = Commits::read(&page).map_err(|refusal| refusal.reason())?;
-        let committed = Committed::written(writer.number, slot, block).map_err(|refusal| refusal.reason())?;
+        let commits = Commits::read(&page).map_err(Refusal::reason)?;
+        let committed = Committed::written(writer.number, slot, block).map_err(Refusal::reason)?;
         let counting = writer.commits.place_beside(writer.counting);
         writer.continue_at(commits, counting, slot.end());
         let mut state = self.write();
@@ -177,7 +177,7 @@ impl State {
         let saved =
             self.base.committed().and_then(|base| Some((base, base.index().look_up(&key.wanted()).ok()?)));
         saved.is_some_and(|(base, entry)| {
-            entry.checksum == Some(checksum) && !self.damaged.contains(&(base.file.0, entry.offset))
+            entry.checksum == Some(checksum) && !self.damaged.contains(&(base.file, entry.offset))
         })
     }
 

@@ -25,8 +25,11 @@ impl Handle {
 }
 
 /// One of the files that a pack has had under its path since it was opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FileNumber(pub(super) u32);
+
+/// Where a payload is: in which file, and from which byte on.
+pub(super) type PayloadPlace = (FileNumber, u64);
 
 /// Bytes in memory that have handles, in the order of these.
 #[derive(Debug, Default)]
@@ -40,19 +43,12 @@ struct Segment {
     first: usize,
     mapping: Arc<Mapping>,
     /// Which file's bytes they are, and where in it they begin.
-    file: Option<(FileNumber, u64)>,
-}
-
-/// Bytes that a handle leads to.
-#[derive(Clone, Debug)]
-pub(super) struct Found {
-    pub(super) mapping: Arc<Mapping>,
-    pub(super) at: usize,
+    file: Option<PayloadPlace>,
 }
 
 impl Segments {
     /// Gives bytes handles, of which that of the first is returned. Nothing if there are no more handles to give.
-    pub(super) fn add(&mut self, mapping: Arc<Mapping>, file: Option<(FileNumber, u64)>) -> Option<Handle> {
+    pub(super) fn add(&mut self, mapping: Arc<Mapping>, file: Option<PayloadPlace>) -> Option<Handle> {
         let first = self.next;
         // One byte at least lies between two segments, so that the end of one is not the begin of another.
         let next = first.checked_add(mapping.len())?.checked_add(1)?.checked_next_multiple_of(ALIGNMENT)?;
@@ -77,12 +73,6 @@ impl Segments {
             let fits = number == file && at.checked_add(len)? <= segment.mapping.len();
             fits.then(|| Handle(segment.first + at))
         })
-    }
-
-    /// The bytes from a handle on.
-    pub(super) fn find(&self, handle: Handle) -> Option<Found> {
-        let (segment, at) = self.locate(handle)?;
-        Some(Found { mapping: Arc::clone(&segment.mapping), at })
     }
 
     /// The address of a handle.

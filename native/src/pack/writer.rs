@@ -12,7 +12,7 @@ use std::{
 use warmstart_core::{
     reason::Reason,
     trailer::{
-        HEADER_LEN,
+        HEADER_LEN, Refusal,
         header::{Commits, Header, Place},
     },
 };
@@ -133,7 +133,7 @@ impl Instance {
                         replace(disk, path).map_err(failed)?;
                         return Ok(None);
                     }
-                    _ => return Err(found.refusal.map_or(Reason::OldVersion, |refusal| refusal.reason())),
+                    _ => return Err(found.refusal.map_or(Reason::OldVersion, Refusal::reason)),
                 }
             }
             seen.refusal.clone_from(&found.refusal);
