@@ -16,6 +16,7 @@ use warmstart_core::{
 use super::{
     base::{self, Found, NotFound, Saved},
     options::{Checks, PackOptions},
+    published::{Published, Snapshot},
     segments::{FileNumber, Handle, PayloadPlace},
     state::{Fresh, Key, Space, State},
     statistics::{Counters, add},
@@ -33,6 +34,8 @@ pub(crate) struct Instance {
     /// Locked before `state`, never after.
     pub(super) writer: Mutex<Option<Writer>>,
     pub(super) state: RwLock<State>,
+    /// Of `state`, and changed only by who may write to it.
+    published: Published,
     /// The payloads whose checksums held.
     proved: Mutex<HashSet<PayloadPlace>>,
     pub(super) seen: Mutex<Seen>,
@@ -63,6 +66,7 @@ impl Instance {
             counters: Counters::default(),
             writer: Mutex::new(None),
             state: RwLock::default(),
+            published: Published::default(),
             proved: Mutex::default(),
             seen: Mutex::default(),
         }
@@ -107,6 +111,7 @@ impl Instance {
             }
         }
         state.base = found.into_base(file);
+        self.publish(&state);
         drop(state);
         if self.options.checks == Checks::All {
             self.prove_all();
@@ -117,7 +122,10 @@ impl Instance {
     /// Finds a weight, and counts that.
     #[inline]
     pub(crate) fn find(&self, wanted: &Wanted<'_>) -> Result<Hit, Reason> {
-        let found = self.find_uncounted(wanted);
+        let found = match self.published.get() {
+            Some(snapshot) => snapshot.find(wanted),
+            None => self.find_in_state(wanted),
+        };
         match &found {
             Ok(hit) => {
                 add(&self.counters.hits, 1);
@@ -130,7 +138,7 @@ impl Instance {
         found
     }
 
-    fn find_uncounted(&self, wanted: &Wanted<'_>) -> Result<Hit, Reason> {
+    fn find_in_state(&self, wanted: &Wanted<'_>) -> Result<Hit, Reason> {
         let state = self.read();
         if !state.fresh.is_empty()
             && let Some(fresh) = state.fresh.get(&Key::from(wanted))
@@ -148,6 +156,20 @@ impl Instance {
         Ok(hit)
     }
 
+    /// Lets look-ups do without the lock, if all that they could find is saved and is not to be proved.
+    pub(super) fn publish(&self, state: &State) {
+        let is_plain =
+            state.fresh.is_empty() && state.damaged.is_empty() && self.options.checks != Checks::FirstUse;
+        match state.base.committed().filter(|_| is_plain) {
+            Some(committed) => {
+                let index = committed.share();
+                let views = state.segments.views(index.file());
+                self.published.set(Snapshot { index, views });
+            }
+            None => self.published.clear(),
+        }
+    }
+
     /// What is saved of a weight.
     fn saved(&self, state: &State, wanted: &Wanted<'_>) -> Result<(Hit, Saved), Reason> {
         let saved = state.base.look_up(wanted, self.options.unverified)?;
@@ -163,7 +185,9 @@ impl Instance {
     fn prove(&self, hit: &Hit, place: PayloadPlace, checksum: u64) -> Result<(), Reason> {
         // SAFETY: what was committed is not written to again, and `self` lives.
         if trailer::checksum(unsafe { hit.bytes() }) != checksum {
-            self.write().damaged.insert(place);
+            let mut state = self.write();
+            state.damaged.insert(place);
+            self.publish(&state);
             return Err(Reason::ChecksumMismatch);
         }
         add(&self.counters.proved, 1);
@@ -249,6 +273,7 @@ impl Instance {
         add(&self.counters.packed, 1);
         let hit = fresh.hit();
         state.fresh.insert(key, fresh);
+        self.published.clear();
         Some(hit)
     }
 

@@ -39,6 +39,7 @@
 mod base;
 mod instance;
 mod options;
+mod published;
 mod save;
 mod segments;
 mod state;

@@ -1,6 +1,6 @@
 //! Saving: what was packed becomes what the next process finds, in one step.
 
-use std::{collections::HashMap, io};
+use std::{collections::HashMap, io, sync::Arc};
 
 use warmstart_core::{
     reason::Reason,
@@ -20,7 +20,7 @@ use super::{
     statistics::add,
     writer::Writer,
 };
-use crate::os::{ALIGNMENT, MapDisk, reason_of};
+use crate::os::{ALIGNMENT, Access, MapDisk, Mapping, reason_of};
 
 /// How many packings of one weight of one model are kept: more than machines, or versions of a runtime, that take turns with
 /// one file. Of more, the newest stay.
@@ -134,6 +134,7 @@ impl Instance {
         }
         let mut state = self.write();
         known.into_iter().for_each(|(key, handle)| state.settle(&key, handle));
+        self.publish(&state);
         Ok(packed)
     }
 
@@ -141,7 +142,7 @@ impl Instance {
     fn commit(&self, writer: &mut Writer, packed: &[Packed]) -> Result<(), Reason> {
         let disk = &*self.options.disk;
         let generation = writer.commits.next_generation();
-        let start = writer.close_chunk();
+        let start = writer.end;
         let block = {
             let state = self.read();
             index(&state, writer.number, packed, start, generation).ok_or(Reason::Malformed)?
@@ -149,13 +150,15 @@ impl Instance {
         let slot = Slot::of(generation, start, &block);
         let page = write_commit(disk, writer, &slot, &block).map_err(|error| reason_of(&error))?;
         let commits = Commits::read(&page).map_err(Refusal::reason)?;
-        let committed = Committed::written(writer.number, slot, block).map_err(Refusal::reason)?;
+        let mapped = writer.map_index(disk, &slot);
+        let committed = Committed::written(writer.number, slot, block, mapped).map_err(Refusal::reason)?;
         let counting = writer.commits.place_beside(writer.counting);
         writer.continue_at(commits, counting, slot.end());
         let mut state = self.write();
         state.set_mapped(writer.number, slot.end());
         state.base = Base::Committed(committed);
         packed.iter().for_each(|packed| state.settle(&packed.key, packed.fresh.handle));
+        self.publish(&state);
         drop(state);
         let mut seen = lock(&self.seen);
         seen.refusal = None;
@@ -255,6 +258,14 @@ fn write_commit(disk: &dyn MapDisk, writer: &Writer, slot: &Slot, block: &[u8]) 
 }
 
 impl Writer {
+    /// Where an index that was just written is mapped: in the chunk that it was written behind the payloads of, if it fitted.
+    fn map_index(&mut self, disk: &dyn MapDisk, slot: &Slot) -> Option<(Arc<Mapping>, usize)> {
+        self.in_chunk(slot.index_start..slot.end()).or_else(|| {
+            let mapping = disk.map(&self.file, slot.index_start..slot.end(), Access::Read).ok()?;
+            Some((Arc::new(mapping), 0))
+        })
+    }
+
     /// Writes a payload behind everything else, and returns where.
     fn append(&mut self, disk: &dyn MapDisk, bytes: &[u8]) -> io::Result<u64> {
         let start = self.close_chunk();

@@ -31,6 +31,35 @@ pub(super) struct FileNumber(pub(super) u32);
 /// Where a payload is: in which file, and from which byte on.
 pub(super) type PayloadPlace = (FileNumber, u64);
 
+/// A mapped part of a file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct View {
+    /// Where in the file it begins.
+    start: u64,
+    len: u64,
+    first: usize,
+    address: *const u8,
+}
+
+// SAFETY: only an address, of bytes that are shared anyway.
+unsafe impl Send for View {}
+// SAFETY: as above.
+unsafe impl Sync for View {}
+
+impl View {
+    /// The handle, the address and the length of a payload, if all of it is here.
+    #[inline]
+    pub(super) fn find(&self, offset: u64, size: u64) -> Option<(Handle, NonNull<u8>, usize)> {
+        let at = offset.wrapping_sub(self.start);
+        if at > self.len || size > self.len - at {
+            return None;
+        }
+        // Both are at most the length of a mapping.
+        let (at, size) = (at as usize, size as usize);
+        Some((Handle(self.first + at), NonNull::new(self.address.wrapping_add(at).cast_mut())?, size))
+    }
+}
+
 /// Bytes in memory that have handles, in the order of these.
 #[derive(Debug, Default)]
 pub(super) struct Segments {
@@ -87,6 +116,17 @@ impl Segments {
         let segment = self.all.get(behind.checked_sub(1)?)?;
         let at = handle.0 - segment.first;
         (at < segment.mapping.len()).then_some((segment, at))
+    }
+
+    /// Where a file is mapped.
+    pub(super) fn views(&self, file: FileNumber) -> Vec<View> {
+        let of_file = |segment: &Segment| {
+            let (number, start) = segment.file?;
+            let len = segment.mapping.len() as u64;
+            let address = segment.mapping.start().as_ptr().cast_const();
+            (number == file).then_some(View { start, len, first: segment.first, address })
+        };
+        self.all.iter().filter_map(of_file).collect()
     }
 
     /// The mappings of files.
