@@ -251,7 +251,7 @@ fn a_file_replaced_under_a_live_mapping_leaves_its_readers_their_bytes() {
     // What is packed now goes to the file that is there now.
     assert_eq!(use_all(&pack, weights(0..8)).unwrap(), 3);
     pack.save().unwrap();
-    drop((pack, held));
+    drop(pack);
     assert_eq!(use_all(&open(&path), weights(0..8)).unwrap(), 0);
 }
 

@@ -386,7 +386,7 @@ impl MapDisk for LocalMapDisk {
 
 /// Where a file system cannot allocate: what was written has blocks.
 fn write_zeros(disk: &dyn MapDisk, file: &File, range: Range<u64>) -> io::Result<()> {
-    const ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+    static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
     let len = disk.facts(file)?.len;
     // Bytes that are there already are somebody's.
     let mut at = range.start.max(len);

@@ -12,7 +12,7 @@ use warmstart_core::{
     },
 };
 
-use super::segments::FileNumber;
+use super::segments::{FileNumber, PayloadPlace};
 use crate::os::{Access, FileFacts, FileKind, MapDisk, Mapping};
 
 /// What look-ups find in a file.
@@ -37,10 +37,30 @@ pub(super) struct Committed {
 }
 
 /// Where the bytes of an index are. Nobody writes to them: what is committed is never written again.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Block {
     Mapped(Arc<Mapping>, Range<usize>),
-    Owned(Vec<u8>),
+    Owned(Arc<Vec<u8>>),
+}
+
+/// An index, and what keeps its bytes.
+#[derive(Debug)]
+pub(super) struct SharedIndex {
+    /// In truth it lives no longer than `_block`.
+    index: Index<'static>,
+    file: FileNumber,
+    _block: Block,
+}
+
+impl SharedIndex {
+    pub(super) const fn file(&self) -> FileNumber {
+        self.file
+    }
+
+    #[inline]
+    pub(super) const fn index(&self) -> &Index<'_> {
+        &self.index
+    }
 }
 
 /// The entries of a file of version 2, by joined name.
@@ -65,6 +85,12 @@ pub(super) struct Saved {
     pub(super) checksum: Option<u64>,
     /// Whether the file proves that it is of this model and packed like this.
     pub(super) is_verified: bool,
+}
+
+impl Saved {
+    pub(super) const fn place(&self) -> PayloadPlace {
+        (self.file, self.range.start)
+    }
 }
 
 impl Base {
@@ -110,13 +136,31 @@ impl Base {
 }
 
 impl Committed {
-    /// The index that was just written.
-    pub(super) fn written(file: FileNumber, slot: Slot, block: Vec<u8>) -> Result<Self, Refusal> {
-        Ok(Self { file, slot, layout: Layout::check(&block, &slot)?, block: Block::Owned(block) })
+    /// The index that was just written, and where it is mapped, if it is.
+    pub(super) fn written(
+        file: FileNumber,
+        slot: Slot,
+        block: Vec<u8>,
+        mapped: Option<(Arc<Mapping>, usize)>,
+    ) -> Result<Self, Refusal> {
+        let layout = Layout::check(&block, &slot)?;
+        let block = match mapped {
+            Some((mapping, at)) => Block::Mapped(mapping, at..at + block.len()),
+            None => Block::Owned(Arc::new(block)),
+        };
+        Ok(Self { file, slot, layout, block })
     }
 
     pub(super) fn index(&self) -> Index<'_> {
         self.layout.view(self.block.bytes())
+    }
+
+    /// The index, for as long as the bytes that it is in are kept.
+    pub(super) fn share(&self) -> SharedIndex {
+        let block = self.block.clone();
+        // SAFETY: the bytes do not move and are freed with `block`, which is kept beside the index and outlives it.
+        let bytes: &'static [u8] = unsafe { &*std::ptr::from_ref(block.bytes()) };
+        SharedIndex { index: self.layout.view(bytes), file: self.file, _block: block }
     }
 }
 

@@ -14,9 +14,10 @@ use warmstart_core::{
 };
 
 use super::{
-    base::{self, Found, NotFound},
+    base::{self, Found, NotFound, Saved},
     options::{Checks, PackOptions},
-    segments::{FileNumber, Handle},
+    published::{Published, Snapshot},
+    segments::{FileNumber, Handle, PayloadPlace},
     state::{Fresh, Key, Space, State},
     statistics::{Counters, add},
     writer::Writer,
@@ -33,8 +34,10 @@ pub(crate) struct Instance {
     /// Locked before `state`, never after.
     pub(super) writer: Mutex<Option<Writer>>,
     pub(super) state: RwLock<State>,
+    /// Of `state`, and changed only by who may write to it.
+    published: Published,
     /// The payloads whose checksums held.
-    proved: Mutex<HashSet<(u32, u64)>>,
+    proved: Mutex<HashSet<PayloadPlace>>,
     pub(super) seen: Mutex<Seen>,
 }
 
@@ -46,14 +49,13 @@ pub(super) struct Seen {
     pub(super) refusal: Option<Refusal>,
 }
 
-/// A weight that was found.
-#[derive(Clone, Debug)]
+/// A weight that was found. It stays where it is until the instance is dropped.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Hit {
     pub(crate) handle: Handle,
-    pub(super) mapping: Arc<Mapping>,
-    pub(super) at: usize,
-    pub(super) len: usize,
-    pub(super) is_verified: bool,
+    pub(crate) address: NonNull<u8>,
+    pub(crate) len: usize,
+    pub(crate) is_verified: bool,
 }
 
 impl Instance {
@@ -64,6 +66,7 @@ impl Instance {
             counters: Counters::default(),
             writer: Mutex::new(None),
             state: RwLock::default(),
+            published: Published::default(),
             proved: Mutex::default(),
             seen: Mutex::default(),
         }
@@ -108,6 +111,7 @@ impl Instance {
             }
         }
         state.base = found.into_base(file);
+        self.publish(&state);
         drop(state);
         if self.options.checks == Checks::All {
             self.prove_all();
@@ -116,57 +120,78 @@ impl Instance {
     }
 
     /// Finds a weight, and counts that.
+    #[inline]
     pub(crate) fn find(&self, wanted: &Wanted<'_>) -> Result<Hit, Reason> {
-        let found = self.find_uncounted(wanted);
+        let found = match self.published.get() {
+            Some(snapshot) => snapshot.find(wanted),
+            None => self.find_in_state(wanted),
+        };
         match &found {
             Ok(hit) => {
                 add(&self.counters.hits, 1);
-                add(&self.counters.unverified_hits, u64::from(!hit.is_verified));
+                if !hit.is_verified {
+                    add(&self.counters.unverified_hits, 1);
+                }
             }
             Err(reason) => self.counters.miss(*reason),
         }
         found
     }
 
-    fn find_uncounted(&self, wanted: &Wanted<'_>) -> Result<Hit, Reason> {
+    fn find_in_state(&self, wanted: &Wanted<'_>) -> Result<Hit, Reason> {
         let state = self.read();
         if !state.fresh.is_empty()
             && let Some(fresh) = state.fresh.get(&Key::from(wanted))
         {
             return Ok(fresh.hit());
         }
-        let (hit, payload, checksum) = self.saved(&state, wanted)?;
+        let (hit, saved) = self.saved(&state, wanted)?;
         drop(state);
         if self.options.checks == Checks::FirstUse
-            && let Some(checksum) = checksum
-            && !lock(&self.proved).contains(&payload)
+            && let Some(checksum) = saved.checksum
+            && !lock(&self.proved).contains(&saved.place())
         {
-            self.prove(&hit, payload, checksum)?;
+            self.prove(&hit, saved.place(), checksum)?;
         }
         Ok(hit)
     }
 
-    /// What is saved of a weight, where its payload is in which file, and the checksum of that.
-    fn saved(&self, state: &State, wanted: &Wanted<'_>) -> Result<(Hit, (u32, u64), Option<u64>), Reason> {
-        let saved = state.base.look_up(wanted, self.options.unverified)?;
-        let handle = state.segments.handle(saved.file, &saved.range).ok_or(Reason::Malformed)?;
-        let found = state.segments.find(handle).ok_or(Reason::Malformed)?;
-        let len = usize::try_from(saved.range.end - saved.range.start).map_err(|_| Reason::Malformed)?;
-        let payload = (saved.file.0, saved.range.start);
-        if !state.damaged.is_empty() && state.damaged.contains(&payload) {
-            return Err(Reason::ChecksumMismatch);
+    /// Lets look-ups do without the lock, if all that they could find is saved and is not to be proved.
+    pub(super) fn publish(&self, state: &State) {
+        let is_plain =
+            state.fresh.is_empty() && state.damaged.is_empty() && self.options.checks != Checks::FirstUse;
+        match state.base.committed().filter(|_| is_plain) {
+            Some(committed) => {
+                let index = committed.share();
+                let views = state.segments.views(index.file());
+                self.published.set(Snapshot { index, views });
+            }
+            None => self.published.clear(),
         }
-        let hit = Hit { handle, mapping: found.mapping, at: found.at, len, is_verified: saved.is_verified };
-        Ok((hit, payload, saved.checksum))
     }
 
-    fn prove(&self, hit: &Hit, payload: (u32, u64), checksum: u64) -> Result<(), Reason> {
-        if trailer::checksum(hit.bytes()) != checksum {
-            self.write().damaged.insert(payload);
+    /// What is saved of a weight.
+    fn saved(&self, state: &State, wanted: &Wanted<'_>) -> Result<(Hit, Saved), Reason> {
+        let saved = state.base.look_up(wanted, self.options.unverified)?;
+        let handle = state.segments.handle(saved.file, &saved.range).ok_or(Reason::Malformed)?;
+        let address = state.segments.address(handle).ok_or(Reason::Malformed)?;
+        let len = usize::try_from(saved.range.end - saved.range.start).map_err(|_| Reason::Malformed)?;
+        if !state.damaged.is_empty() && state.damaged.contains(&saved.place()) {
+            return Err(Reason::ChecksumMismatch);
+        }
+        Ok((Hit { handle, address, len, is_verified: saved.is_verified }, saved))
+    }
+
+    fn prove(&self, hit: &Hit, place: PayloadPlace, checksum: u64) -> Result<(), Reason> {
+        // SAFETY: what was committed is not written to again, and `self` lives.
+        if trailer::checksum(unsafe { hit.bytes() }) != checksum {
+            let mut state = self.write();
+            state.damaged.insert(place);
+            self.publish(&state);
             return Err(Reason::ChecksumMismatch);
         }
         add(&self.counters.proved, 1);
-        lock(&self.proved).insert(payload);
+        lock(&self.proved).insert(place);
         Ok(())
     }
 
@@ -177,17 +202,17 @@ impl Instance {
             let hit_of = |entry: warmstart_core::trailer::Entry<'_>| {
                 let range = entry.offset..entry.offset.saturating_add(entry.size);
                 let handle = state.segments.handle(committed.file, &range)?;
-                let found = state.segments.find(handle)?;
+                let address = state.segments.address(handle)?;
                 let len = usize::try_from(entry.size).ok()?;
-                let hit = Hit { handle, mapping: found.mapping, at: found.at, len, is_verified: true };
-                Some((hit, (committed.file.0, entry.offset), entry.checksum?))
+                let hit = Hit { handle, address, len, is_verified: true };
+                Some((hit, (committed.file, entry.offset), entry.checksum?))
             };
             committed.index().entries().filter_map(hit_of).collect()
         };
-        for (hit, payload, checksum) in hits {
-            if !lock(&self.proved).contains(&payload) {
+        for (hit, place, checksum) in hits {
+            if !lock(&self.proved).contains(&place) {
                 // Damage is noted, and a miss when it is looked up.
-                let _ = self.prove(&hit, payload, checksum);
+                let _ = self.prove(&hit, place, checksum);
             }
         }
     }
@@ -237,8 +262,10 @@ impl Instance {
             .fresh
             .get(&key)
             .map(Fresh::hit)
-            .or_else(|| self.saved(&state, wanted).ok().map(|(hit, ..)| hit));
-        if let Some(there) = there.filter(|there| there.is_verified && there.bytes() == fresh.bytes()) {
+            .or_else(|| self.saved(&state, wanted).ok().map(|(hit, _)| hit));
+        // SAFETY: what was inserted or committed is not written to again, and `self` lives.
+        let is_same = |there: &Hit| there.is_verified && unsafe { there.bytes() } == fresh.bytes();
+        if let Some(there) = there.filter(is_same) {
             drop(state);
             self.put_back(&space);
             return Some(there);
@@ -246,6 +273,7 @@ impl Instance {
         add(&self.counters.packed, 1);
         let hit = fresh.hit();
         state.fresh.insert(key, fresh);
+        self.published.clear();
         Some(hit)
     }
 
@@ -307,16 +335,21 @@ impl Drop for Instance {
 }
 
 impl Hit {
-    pub(super) fn bytes(&self) -> &[u8] {
-        // SAFETY: what was inserted or committed is not written to again.
-        unsafe { self.mapping.bytes(self.at..self.at + self.len) }.unwrap_or_default()
+    /// The bytes.
+    ///
+    /// # Safety
+    /// The instance that found them lives, and nobody writes to them.
+    pub(super) unsafe fn bytes<'a>(self) -> &'a [u8] {
+        // SAFETY: the range was within a segment when it was found, and segments of what was inserted or committed stay.
+        unsafe { std::slice::from_raw_parts(self.address.as_ptr(), self.len) }
     }
 }
 
 impl Fresh {
     pub(super) fn hit(&self) -> Hit {
-        let mapping = Arc::clone(&self.mapping);
-        Hit { handle: self.handle, mapping, at: self.at, len: self.len, is_verified: true }
+        let address = self.mapping.start().as_ptr().wrapping_add(self.at);
+        let address = NonNull::new(address).unwrap_or(NonNull::dangling());
+        Hit { handle: self.handle, address, len: self.len, is_verified: true }
     }
 
     pub(super) fn bytes(&self) -> &[u8] {

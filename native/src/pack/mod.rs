@@ -39,6 +39,7 @@
 mod base;
 mod instance;
 mod options;
+mod published;
 mod save;
 mod segments;
 mod state;
@@ -55,6 +56,7 @@ pub use warmstart_core::trailer::{Fingerprint, ModelId, Name, Packing, Refusal, 
 use std::{
     collections::HashMap,
     fmt, io,
+    marker::PhantomData,
     ops::Deref,
     path::{Path, PathBuf},
     ptr::NonNull,
@@ -148,9 +150,9 @@ impl Pack {
     /// # Errors
     /// Why there is none: nothing is stored under the name, or the weight is another model's, or was packed for another
     /// micro-kernel or by another algorithm, or is damaged.
-    pub fn look_up(&self, wanted: &Wanted<'_>) -> Result<Weights, Reason> {
-        let hit = self.instance.find(wanted)?;
-        Ok(Weights::new(hit, &self.instance))
+    #[inline]
+    pub fn look_up(&self, wanted: &Wanted<'_>) -> Result<Weights<'_>, Reason> {
+        self.instance.find(wanted).map(|hit| Weights { hit, pack: PhantomData })
     }
 
     /// Reserves zeroed bytes to pack into: in the file, so that packing writes to the page cache and to no heap, or in the heap
@@ -168,14 +170,14 @@ impl Pack {
     ///
     /// # Panics
     /// If the space was reserved in another pack.
-    pub fn insert(&self, wanted: &Wanted<'_>, mut space: Space) -> Weights {
+    pub fn insert(&self, wanted: &Wanted<'_>, mut space: Space) -> Weights<'_> {
         let instance = space.instance.take();
         assert!(
             instance.is_some_and(|instance| Arc::ptr_eq(&instance, &self.instance)),
             "the space is of another pack"
         );
         let hit = self.instance.insert(wanted, space.address, space.len);
-        Weights::new(hit.expect("the space was reserved and not taken yet"), &self.instance)
+        Weights { hit: hit.expect("the space was reserved and not taken yet"), pack: PhantomData }
     }
 
     /// Asks the system to begin writing what was packed since the last time to the medium, and nothing else. Does not wait.
@@ -246,17 +248,20 @@ impl Pack {
     }
 }
 
-/// Packed weights: bytes of the file, or of the heap. They stay where they are while this lives.
-#[derive(Clone)]
-pub struct Weights {
+/// Packed weights: bytes of the file, or of the heap. They stay where they are while the pack is open.
+#[derive(Clone, Copy)]
+pub struct Weights<'a> {
     hit: Hit,
-    /// Keeps the segments, and with them the handle.
-    instance: Arc<Instance>,
+    pack: PhantomData<&'a Pack>,
 }
 
-impl Weights {
-    fn new(hit: Hit, instance: &Arc<Instance>) -> Self {
-        Self { hit, instance: Arc::clone(instance) }
+impl<'a> Weights<'a> {
+    /// The bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &'a [u8] {
+        // SAFETY: what was inserted or committed is not written to again, and stays where it is until the pack is closed,
+        // which it is not while it is borrowed.
+        unsafe { self.hit.bytes() }
     }
 
     /// The handle, which is good as long as the pack is open.
@@ -271,28 +276,28 @@ impl Weights {
     pub const fn is_verified(&self) -> bool {
         self.hit.is_verified
     }
-
-    /// Whether the bytes are pages of the file, rather than of the heap.
-    #[must_use]
-    pub fn is_mapped(&self) -> bool {
-        self.hit.mapping.is_mapped()
-    }
 }
 
-impl Deref for Weights {
+// SAFETY: these are bytes that nobody writes to, as in a shared slice.
+unsafe impl Send for Weights<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Weights<'_> {}
+
+impl Deref for Weights<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        self.hit.bytes()
+        self.bytes()
     }
 }
 
-impl fmt::Debug for Weights {
+impl fmt::Debug for Weights<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Hit { handle, len, is_verified, .. } = self.hit;
         f.debug_struct("Weights")
-            .field("len", &self.hit.len)
-            .field("is_mapped", &self.is_mapped())
-            .field("pack", &self.instance.path)
+            .field("handle", &handle)
+            .field("len", &len)
+            .field("is_verified", &is_verified)
             .finish()
     }
 }

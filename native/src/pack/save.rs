@@ -5,7 +5,7 @@ use std::{collections::HashMap, io, sync::Arc};
 use warmstart_core::{
     reason::Reason,
     trailer::{
-        ModelId, Name,
+        ModelId, Name, Refusal,
         build::{IndexBuilder, NewEntry},
         checksum,
         header::{Commits, Slot},
@@ -20,7 +20,7 @@ use super::{
     statistics::add,
     writer::Writer,
 };
-use crate::os::{ALIGNMENT, MapDisk, Mapping, reason_of};
+use crate::os::{ALIGNMENT, Access, MapDisk, Mapping, reason_of};
 
 /// How many packings of one weight of one model are kept: more than machines, or versions of a runtime, that take turns with
 /// one file. Of more, the newest stay.
@@ -134,6 +134,7 @@ impl Instance {
         }
         let mut state = self.write();
         known.into_iter().for_each(|(key, handle)| state.settle(&key, handle));
+        self.publish(&state);
         Ok(packed)
     }
 
@@ -141,15 +142,16 @@ impl Instance {
     fn commit(&self, writer: &mut Writer, packed: &[Packed]) -> Result<(), Reason> {
         let disk = &*self.options.disk;
         let generation = writer.commits.next_generation();
-        let start = writer.close_chunk();
+        let start = writer.end;
         let block = {
             let state = self.read();
             index(&state, writer.number, packed, start, generation).ok_or(Reason::Malformed)?
         };
         let slot = Slot::of(generation, start, &block);
         let page = write_commit(disk, writer, &slot, &block).map_err(|error| reason_of(&error))?;
-        let commits = Commits::read(&page).map_err(|refusal| refusal.reason())?;
-        let committed = Committed::written(writer.number, slot, block).map_err(|refusal| refusal.reason())?;
+        let commits = Commits::read(&page).map_err(Refusal::reason)?;
+        let mapped = writer.map_index(disk, &slot);
+        let committed = Committed::written(writer.number, slot, block, mapped).map_err(Refusal::reason)?;
         let appended = map_appended(disk, writer, packed);
         let counting = writer.commits.place_beside(writer.counting);
         writer.continue_at(commits, counting, slot.end());
@@ -160,6 +162,7 @@ impl Instance {
         state.set_mapped(writer.number, slot.end());
         state.base = Base::Committed(committed);
         packed.iter().for_each(|packed| state.settle(&packed.key, packed.fresh.handle));
+        self.publish(&state);
         drop(state);
         let mut seen = lock(&self.seen);
         seen.refusal = None;
@@ -181,7 +184,7 @@ impl State {
         let saved =
             self.base.committed().and_then(|base| Some((base, base.index().look_up(&key.wanted()).ok()?)));
         saved.is_some_and(|(base, entry)| {
-            entry.checksum == Some(checksum) && !self.damaged.contains(&(base.file.0, entry.offset))
+            entry.checksum == Some(checksum) && !self.damaged.contains(&(base.file, entry.offset))
         })
     }
 
@@ -269,6 +272,14 @@ fn write_commit(disk: &dyn MapDisk, writer: &Writer, slot: &Slot, block: &[u8]) 
 }
 
 impl Writer {
+    /// Where an index that was just written is mapped: in the chunk that it was written behind the payloads of, if it fitted.
+    fn map_index(&mut self, disk: &dyn MapDisk, slot: &Slot) -> Option<(Arc<Mapping>, usize)> {
+        self.in_chunk(slot.index_start..slot.end()).or_else(|| {
+            let mapping = disk.map(&self.file, slot.index_start..slot.end(), Access::Read).ok()?;
+            Some((Arc::new(mapping), 0))
+        })
+    }
+
     /// Writes a payload behind everything else, and returns where.
     fn append(&mut self, disk: &dyn MapDisk, bytes: &[u8]) -> io::Result<u64> {
         let start = self.close_chunk();

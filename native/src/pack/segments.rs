@@ -25,8 +25,40 @@ impl Handle {
 }
 
 /// One of the files that a pack has had under its path since it was opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FileNumber(pub(super) u32);
+
+/// Where a payload is: in which file, and from which byte on.
+pub(super) type PayloadPlace = (FileNumber, u64);
+
+/// A mapped part of a file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct View {
+    /// Where in the file it begins.
+    start: u64,
+    len: u64,
+    first: usize,
+    address: *const u8,
+}
+
+// SAFETY: only an address, of bytes that are shared anyway.
+unsafe impl Send for View {}
+// SAFETY: as above.
+unsafe impl Sync for View {}
+
+impl View {
+    /// The handle, the address and the length of a payload, if all of it is here.
+    #[inline]
+    pub(super) fn find(&self, offset: u64, size: u64) -> Option<(Handle, NonNull<u8>, usize)> {
+        let at = offset.wrapping_sub(self.start);
+        if at > self.len || size > self.len - at {
+            return None;
+        }
+        // Both are at most the length of a mapping.
+        let (at, size) = (at as usize, size as usize);
+        Some((Handle(self.first + at), NonNull::new(self.address.wrapping_add(at).cast_mut())?, size))
+    }
+}
 
 /// Bytes in memory that have handles, in the order of these.
 #[derive(Debug, Default)]
@@ -40,19 +72,12 @@ struct Segment {
     first: usize,
     mapping: Arc<Mapping>,
     /// Which file's bytes they are, and where in it they begin.
-    file: Option<(FileNumber, u64)>,
-}
-
-/// Bytes that a handle leads to.
-#[derive(Clone, Debug)]
-pub(super) struct Found {
-    pub(super) mapping: Arc<Mapping>,
-    pub(super) at: usize,
+    file: Option<PayloadPlace>,
 }
 
 impl Segments {
     /// Gives bytes handles, of which that of the first is returned. Nothing if there are no more handles to give.
-    pub(super) fn add(&mut self, mapping: Arc<Mapping>, file: Option<(FileNumber, u64)>) -> Option<Handle> {
+    pub(super) fn add(&mut self, mapping: Arc<Mapping>, file: Option<PayloadPlace>) -> Option<Handle> {
         let first = self.next;
         // One byte at least lies between two segments, so that the end of one is not the begin of another.
         let next = first.checked_add(mapping.len())?.checked_add(1)?.checked_next_multiple_of(ALIGNMENT)?;
@@ -82,12 +107,6 @@ impl Segments {
         })
     }
 
-    /// The bytes from a handle on.
-    pub(super) fn find(&self, handle: Handle) -> Option<Found> {
-        let (segment, at) = self.locate(handle)?;
-        Some(Found { mapping: Arc::clone(&segment.mapping), at })
-    }
-
     /// The address of a handle.
     pub(super) fn address(&self, handle: Handle) -> Option<NonNull<u8>> {
         let (segment, at) = self.locate(handle)?;
@@ -100,6 +119,17 @@ impl Segments {
         let segment = self.all.get(behind.checked_sub(1)?)?;
         let at = handle.0 - segment.first;
         (at < segment.mapping.len()).then_some((segment, at))
+    }
+
+    /// Where a file is mapped.
+    pub(super) fn views(&self, file: FileNumber) -> Vec<View> {
+        let of_file = |segment: &Segment| {
+            let (number, start) = segment.file?;
+            let len = segment.mapping.len() as u64;
+            let address = segment.mapping.start().as_ptr().cast_const();
+            (number == file).then_some(View { start, len, first: segment.first, address })
+        };
+        self.all.iter().filter_map(of_file).collect()
     }
 
     /// The mappings of files.

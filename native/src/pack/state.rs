@@ -11,7 +11,7 @@ use warmstart_core::trailer::{ModelId, Name, Packing, Wanted};
 
 use super::{
     base::Base,
-    segments::{FileNumber, Handle, Segments},
+    segments::{FileNumber, Handle, PayloadPlace, Segments},
 };
 use crate::os::Mapping;
 
@@ -26,7 +26,7 @@ pub(super) struct State {
     /// Reserved and not yet inserted, by address.
     spaces: HashMap<usize, Space, foldhash::fast::RandomState>,
     /// Where in which file a payload is that its checksum disproves.
-    pub(super) damaged: HashSet<(u32, u64)>,
+    pub(super) damaged: HashSet<PayloadPlace>,
     files: Vec<KnownFile>,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Fresh {
     pub(super) mapping: Arc<Mapping>,
     pub(super) at: usize,
     /// Where in which file it is already; nowhere if it is in the heap.
-    pub(super) place: Option<(FileNumber, u64)>,
+    pub(super) place: Option<PayloadPlace>,
 }
 
 /// Bytes to pack into.
@@ -67,7 +67,7 @@ pub(crate) struct Space {
     pub(super) len: usize,
     pub(super) mapping: Arc<Mapping>,
     pub(super) at: usize,
-    pub(super) place: Option<(FileNumber, u64)>,
+    pub(super) place: Option<PayloadPlace>,
 }
 
 impl Space {

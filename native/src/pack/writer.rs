@@ -12,7 +12,7 @@ use std::{
 use warmstart_core::{
     reason::Reason,
     trailer::{
-        HEADER_LEN,
+        HEADER_LEN, Refusal,
         header::{Commits, Header, Place},
     },
 };
@@ -133,7 +133,7 @@ impl Instance {
                         replace(disk, path).map_err(failed)?;
                         return Ok(None);
                     }
-                    _ => return Err(found.refusal.map_or(Reason::OldVersion, |refusal| refusal.reason())),
+                    _ => return Err(found.refusal.map_or(Reason::OldVersion, Refusal::reason)),
                 }
             }
             seen.refusal.clone_from(&found.refusal);
@@ -235,6 +235,14 @@ impl Writer {
         }
     }
 
+    /// Where in the chunk's mapping a range of the file is, if all of it is there.
+    pub(super) fn in_chunk(&self, range: Range<u64>) -> Option<(Arc<Mapping>, usize)> {
+        let chunk = self.chunk.as_ref()?;
+        let at = usize::try_from(range.start.checked_sub(chunk.start)?).ok()?;
+        let fits = range.end.checked_sub(chunk.start)? <= chunk.mapping.len() as u64;
+        fits.then(|| (Arc::clone(&chunk.mapping), at))
+    }
+
     /// Closes the chunk: what comes next begins behind it. Returns where that is.
     pub(super) fn close_chunk(&mut self) -> u64 {
         self.chunk = None;
@@ -245,6 +253,7 @@ impl Writer {
     pub(super) fn continue_at(&mut self, commits: Commits, counting: Place, end: u64) {
         self.commits = commits;
         self.counting = Some(counting);
+        self.chunk = None;
         self.committed = end;
         self.end = align(end);
         self.written_back = self.end;

@@ -69,7 +69,7 @@ pub(super) fn all() -> Vec<Step> {
             "features",
             "each feature compiles without the others",
             &[Tool::Component("clippy")],
-            ["", " --features cpu", " --features sqlite", " --features cli"]
+            ["", " --features cpu", " --features packs", " --features sqlite", " --features cli"]
                 .map(|features| native(features, "")),
         ),
         step(
@@ -89,7 +89,8 @@ pub(super) fn all() -> Vec<Step> {
             "platforms",
             "Windows, macOS and 64-bit Arm type-check",
             &[&[Tool::Component("clippy")][..], &PLATFORMS.map(Tool::Target)].concat(),
-            PLATFORMS.map(|target| native(" --features cpu,sqlite,cli", &format!(" --target {target}"))),
+            PLATFORMS
+                .map(|target| native(" --features cpu,packs,sqlite,cli", &format!(" --target {target}"))),
         ),
         step(
             "miri",

@@ -1,0 +1,68 @@
+//! What look-ups ask without a lock, as long as all that they could find is saved.
+//!
+//! What is published does not change. When something else is to be found, something else is published, or nothing, and then
+//! look-ups ask the state, under its lock. Whoever still asks what was published before finds what was true before: so all
+//! that ever was published is kept until the pack is closed. That costs little, because the bytes of an index are the file's.
+
+use std::{
+    ptr,
+    sync::{
+        Mutex,
+        atomic::{AtomicPtr, Ordering},
+    },
+};
+
+use warmstart_core::{reason::Reason, trailer::Wanted};
+
+use super::{
+    base::SharedIndex,
+    instance::{Hit, lock},
+    segments::View,
+};
+
+/// What look-ups ask without a lock.
+#[derive(Debug)]
+pub(super) struct Snapshot {
+    pub(super) index: SharedIndex,
+    /// Where the file is mapped.
+    pub(super) views: Vec<View>,
+}
+
+/// The snapshot that look-ups ask, and those that they asked before.
+#[derive(Debug, Default)]
+pub(super) struct Published {
+    /// One of `all`, or null.
+    current: AtomicPtr<Snapshot>,
+    #[expect(clippy::vec_box, reason = "they must not move")]
+    all: Mutex<Vec<Box<Snapshot>>>,
+}
+
+impl Snapshot {
+    #[inline]
+    pub(super) fn find(&self, wanted: &Wanted<'_>) -> Result<Hit, Reason> {
+        let entry = self.index.index().look_up(wanted)?;
+        let found = self.views.iter().find_map(|view| view.find(entry.offset, entry.size));
+        let (handle, address, len) = found.ok_or(Reason::Malformed)?;
+        Ok(Hit { handle, address, len, is_verified: true })
+    }
+}
+
+impl Published {
+    #[inline]
+    pub(super) fn get(&self) -> Option<&Snapshot> {
+        // SAFETY: what was published is kept, where it is, until `self` is dropped.
+        unsafe { self.current.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Publishes nothing.
+    pub(super) fn clear(&self) {
+        self.current.store(ptr::null_mut(), Ordering::Release);
+    }
+
+    pub(super) fn set(&self, snapshot: Snapshot) {
+        let mut snapshot = Box::new(snapshot);
+        let current = ptr::from_mut(&mut *snapshot);
+        lock(&self.all).push(snapshot);
+        self.current.store(current, Ordering::Release);
+    }
+}
