@@ -1,6 +1,7 @@
-//! What a contributor runs: `cargo xtask test`, `cargo xtask bench NAME`, `cargo xtask fuzz`, `cargo xtask runtimes`.
+//! What a contributor runs: `cargo xtask test`, `cargo xtask bench NAME`, `cargo xtask capi` and more.
 
 mod bench;
+mod capi;
 mod fuzz;
 mod process;
 mod runtimes;
@@ -25,6 +26,8 @@ enum Task {
     Test(test::Arguments),
     /// Runs a benchmark.
     Bench(bench::Arguments),
+    /// Builds the C library under target/capi/.
+    Capi(capi::Arguments),
     /// Runs the fuzz targets.
     Fuzz(fuzz::Arguments),
     /// Installs what tests and benchmarks run against, under target/.
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().task {
         Task::Test(arguments) => test::run(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
+        Task::Capi(arguments) => capi::run(&arguments),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::Runtimes(arguments) => runtimes::run(&arguments),
     };

@@ -1,7 +1,7 @@
 //! The steps, cheap ones first.
 
 use super::{Step, Work, hygiene};
-use crate::{process::Invocation, tools::Tool};
+use crate::{capi, process::Invocation, tools::Tool};
 
 /// Targets without an operating system, and the browser's.
 const CORE_TARGETS: [&str; 2] = ["thumbv7em-none-eabihf", "wasm32-unknown-unknown"];
@@ -46,6 +46,14 @@ pub(super) fn all() -> Vec<Step> {
                 ),
             ],
         ),
+        Step {
+            tools: vec![capi::CBINDGEN],
+            ..inspection(
+                "header",
+                "the header of the C library is what its sources say",
+                capi::inspect_header,
+            )
+        },
         step(
             "runtimes",
             "what the tests run against is there",
