@@ -18,6 +18,9 @@ const MAX_BUCKET_BITS: u32 = 31;
 /// So many records are checked before their slots are.
 const BATCH: usize = 32;
 
+/// A refusal that lacks the place of the entry.
+type OfEntry = fn(u32) -> Refusal;
+
 /// The top bit of every byte: set in what is not ASCII.
 const NOT_ASCII: u64 = 0x8080_8080_8080_8080;
 
@@ -191,8 +194,8 @@ fn check_record<'a>(
     payload_end: &mut u64,
     index_start: u64,
     models: usize,
-) -> Result<(Record, &'a [u8]), fn(u32) -> Refusal> {
-    let too_short: fn(u32) -> Refusal = Refusal::EntryLength;
+) -> Result<(Record, &'a [u8]), OfEntry> {
+    let too_short: OfEntry = Refusal::EntryLength;
     let record = Record::decode(records).ok_or(too_short)?;
     if !record.offset.is_multiple_of(ALIGNMENT) {
         return Err(Refusal::Misaligned);
@@ -235,8 +238,8 @@ fn ordinal(index: &Index<'_>, slot: IndexSlot) -> u32 {
 
 /// That both names are UTF-8, and what is behind them is zeros.
 #[inline]
-fn check_names(record: &Record, bytes: &[u8]) -> Result<(), fn(u32) -> Refusal> {
-    let (_, run) = bytes.split_at_checked(record::FIXED_LEN).ok_or(Refusal::EntryLength as fn(u32) -> _)?;
+fn check_names(record: &Record, bytes: &[u8]) -> Result<(), OfEntry> {
+    let (_, run) = bytes.split_at_checked(record::FIXED_LEN).ok_or(Refusal::EntryLength as OfEntry)?;
     let (words, _) = run.as_chunks::<UNIT>();
     let any = words.iter().fold(0, |any, word| any | u64::from_le_bytes(*word));
     let used = record.names_len().unwrap_or(0) % UNIT;
@@ -247,7 +250,7 @@ fn check_names(record: &Record, bytes: &[u8]) -> Result<(), fn(u32) -> Refusal> 
     if any & NOT_ASCII == 0 {
         return Ok(());
     }
-    let (weight, bias) = record.names(bytes).ok_or(Refusal::EntryLength as fn(u32) -> _)?;
+    let (weight, bias) = record.names(bytes).ok_or(Refusal::EntryLength as OfEntry)?;
     let is_text = str::from_utf8(weight).is_ok() && bias.is_none_or(|bias| str::from_utf8(bias).is_ok());
     if is_text { Ok(()) } else { Err(Refusal::NotUtf8) }
 }
