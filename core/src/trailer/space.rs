@@ -91,10 +91,12 @@ mod tests {
 
     #[test]
     fn gaps_are_from_rounded_ends_to_the_next() {
-        let found = |spans: &[(u64, u64)]| gaps(spans.iter().copied(), 0, 9000, 4096).collect::<Vec<_>>();
-        assert_eq!(found(&[]), [0..9000]);
-        assert_eq!(found(&[(0, 1), (4096, 8192)]), [8192..9000]);
-        assert_eq!(found(&[(100, 200), (250, 4097), (8200, 9000)]), [0..100, 8192..8200]);
+        let found = |spans: &[(u64, u64)]| {
+            gaps(spans.iter().copied(), 0, 9000, 4096).map(|gap| (gap.start, gap.end)).collect::<Vec<_>>()
+        };
+        assert_eq!(found(&[]), [(0, 9000)]);
+        assert_eq!(found(&[(0, 1), (4096, 8192)]), [(8192, 9000)]);
+        assert_eq!(found(&[(100, 200), (250, 4097), (8200, 9000)]), [(0, 100), (8192, 8200)]);
         assert_eq!(found(&[(0, u64::MAX)]), []);
     }
 
@@ -130,7 +132,7 @@ mod tests {
         let trailer = version2::encode([entry("a", 0, 5), entry("b", 8192, 6)], file.len() as u64).unwrap();
         file.extend_from_slice(&trailer);
         let read = version2::decode(&trailer, file.len() as u64).unwrap();
-        assert_eq!(read.gaps().collect::<Vec<_>>(), [4096..8192]);
+        assert_eq!(read.gaps().map(|gap| (gap.start, gap.end)).collect::<Vec<_>>(), [(4096, 8192)]);
         assert_eq!(dead_bytes_of_version2(&read, &file), old.len() as u64);
     }
 }

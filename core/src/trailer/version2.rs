@@ -107,7 +107,7 @@ pub fn decode(trailer: &[u8], file_len: u64) -> Result<Version2<'_>, Refusal> {
         return Err(Refusal::EntryLength(footer.entry_count));
     }
 
-    items.sort_unstable_by_key(|item| (item.offset, item.size));
+    items.sort_unstable_by_key(|item| (item.offset, item.size, item.ordinal));
     if let Some(pair) = items.windows(2).find(|pair| pair[0].offset + pair[0].size > pair[1].offset) {
         return Err(Refusal::Overlap(pair[1].ordinal));
     }
@@ -376,7 +376,7 @@ mod tests {
             (START + 28, &long(u64::MAX), Refusal::OutOfBounds(0)),
             (START + 28, &long(u64::MAX - 9), Refusal::OutOfBounds(0)),
             (START + 20, &long(9), Refusal::Overlap(0)),
-            (START + 20, &long(0), Refusal::Overlap(0)),
+            (START + 20, &long(0), Refusal::Overlap(1)),
             (second + 13, &long(11), Refusal::Overlap(0)),
             (second + 4, &[0xff], Refusal::NotUtf8(1)),
             (footer_at, &long(19), Refusal::EntryLength(0)),
