@@ -18,13 +18,13 @@
 //!      footer         20 bytes, version 3
 //! ```
 //!
-//! The hash of a name is XXH3-64 of the weight's name; with a bias, XXH3-64 of the bias's name seeded with that. The key is
-//! (weight, bias, model, packing); a bias, a fingerprint, or its value that is absent is before any that is not. Model
-//! and packing are not hashed, so that all packings of a weight are neighbours, and a miss can say what else is there.
+//! The hash of a name is XXH3-64 of the weight's name. The key is (weight, bias, model, packing); a bias, a fingerprint, or
+//! its value that is absent is before any that is not. Bias, model and packing are not hashed: few weights are packed with
+//! more than one bias, and all packings of a weight are neighbours, so that a miss can say what else is there.
 
 use core::{cmp::Ordering, iter::FusedIterator};
 
-use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     Entry, ModelId, Name, Refusal, Wanted,
@@ -109,8 +109,7 @@ pub(super) struct IndexSlot {
 /// The hash that a name is filed under.
 #[inline]
 pub(super) fn hash(name: &Name<'_>) -> u64 {
-    let weight = xxh3_64(name.weight.as_bytes());
-    name.bias.map_or(weight, |bias| xxh3_64_with_seed(bias.as_bytes(), weight))
+    xxh3_64(name.weight.as_bytes())
 }
 
 /// The bucket that a hash belongs to.
