@@ -13,7 +13,7 @@ use warmstart_core::{
 };
 
 use super::{
-    base::{Base, Committed},
+    base::{Base, Committed, map_or_read},
     instance::{Instance, first_page, lock},
     segments::FileNumber,
     state::{Fresh, Key, State},
@@ -152,9 +152,13 @@ impl Instance {
         let commits = Commits::read(&page).map_err(Refusal::reason)?;
         let mapped = writer.map_index(disk, &slot);
         let committed = Committed::written(writer.number, slot, block, mapped).map_err(Refusal::reason)?;
+        let appended = map_appended(disk, writer, packed);
         let counting = writer.commits.place_beside(writer.counting);
         writer.continue_at(commits, counting, slot.end());
         let mut state = self.write();
+        if let Some((mapping, start)) = appended {
+            state.segments.add(Arc::new(mapping), Some((writer.number, start)));
+        }
         state.set_mapped(writer.number, slot.end());
         state.base = Base::Committed(committed);
         packed.iter().for_each(|packed| state.settle(&packed.key, packed.fresh.handle));
@@ -239,6 +243,16 @@ fn index(state: &State, file: FileNumber, packed: &[Packed], start: u64, generat
         });
     }
     builder.finish(start, generation).ok()
+}
+
+/// Maps what was not packed in the file but written to it by this save, so that it is found there. Where that fails, it is
+/// packed again.
+fn map_appended(disk: &dyn MapDisk, writer: &Writer, packed: &[Packed]) -> Option<(Mapping, u64)> {
+    let is_appended = |packed: &&Packed| packed.fresh.place.is_none_or(|(file, _)| file != writer.number);
+    // All of it is behind what was packed in the file.
+    let mut appended = packed.iter().filter(is_appended);
+    let start = appended.next()?.offset;
+    map_or_read(disk, &writer.file, start..writer.end).ok().map(|mapping| (mapping, start))
 }
 
 /// Writes an index and the slot that makes it count, and returns the file's first page.
