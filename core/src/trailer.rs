@@ -39,6 +39,8 @@ mod check;
 mod model;
 mod record;
 mod refusal;
+#[cfg(test)]
+mod tests;
 
 pub use footer::FOOTER_LEN;
 pub use refusal::Refusal;

@@ -35,7 +35,7 @@ impl Weight {
 
     /// How many bytes it is packed into: sizes around those of a line, a page and more.
     #[must_use]
-    pub const fn len(&self) -> usize {
+    pub const fn size(&self) -> usize {
         match self.number % 5 {
             0 => 1 + self.number as usize,
             1 => 128,
@@ -71,7 +71,7 @@ impl Weight {
     /// # Errors
     /// If not even the heap has room.
     pub fn pack(&self, pack: &Pack) -> io::Result<()> {
-        let mut space = pack.reserve(self.len())?;
+        let mut space = pack.reserve(self.size())?;
         space.bytes_mut().iter_mut().enumerate().for_each(|(at, byte)| *byte = self.byte(at));
         self.wanted(|wanted| pack.insert(wanted, space));
         Ok(())
@@ -86,7 +86,7 @@ impl Weight {
     /// If something else was found in its place.
     pub fn find(&self, pack: &Pack) -> Result<(), Reason> {
         let weights = self.wanted(|wanted| pack.look_up(wanted))?;
-        assert_eq!(weights.len(), self.len(), "{self:?} has another length");
+        assert_eq!(weights.len(), self.size(), "{self:?} has another length");
         let wrong = weights.iter().enumerate().position(|(at, byte)| *byte != self.byte(at));
         assert_eq!(wrong, None, "{self:?} differs from this byte on");
         Ok(())

@@ -26,7 +26,7 @@ use warmstart_tests::{
 const TASK: &str = "WARMSTART_PACK_TASK";
 
 fn place() -> (TempDir, PathBuf) {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().expect("a directory can be made");
     let path = directory.path().join("weights.xpwc");
     (directory, path)
 }
@@ -36,23 +36,23 @@ fn weights(numbers: std::ops::Range<u32>) -> impl Iterator<Item = Weight> + Clon
 }
 
 fn checked(path: &Path) -> Pack {
-    Pack::open(path, PackOptions::default().with_checks(Checks::All)).unwrap()
+    Pack::open(path, PackOptions::default().with_checks(Checks::All)).expect("it is a pack")
 }
 
 fn start(task: &str, path: &Path, numbers: &[u32]) -> Child {
     let numbers: Vec<String> = numbers.iter().map(u32::to_string).collect();
-    Command::new(std::env::current_exe().unwrap())
+    Command::new(std::env::current_exe().expect("this test runs"))
         .args(["--exact", "the_child_that_other_tests_start", "--nocapture"])
         .env(TASK, format!("{task} {} {}", path.display(), numbers.join(" ")))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .unwrap()
+        .expect("this test can be started again")
 }
 
 /// The lines that a child says.
 fn heard(child: &mut Child) -> impl Iterator<Item = String> + use<> {
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let lines = BufReader::new(child.stdout.take().expect("it was asked for")).lines().map_while(Result::ok);
     lines.filter_map(|line| line.strip_prefix("SAID ").map(str::to_owned))
 }
 

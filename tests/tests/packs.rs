@@ -13,7 +13,7 @@ use warmstart_tests::{
 };
 
 fn place() -> (TempDir, PathBuf) {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().expect("a directory can be made");
     let path = directory.path().join("weights.xpwc");
     (directory, path)
 }
@@ -23,7 +23,7 @@ fn weights(numbers: std::ops::Range<u32>) -> impl Iterator<Item = Weight> + Clon
 }
 
 fn open(path: &std::path::Path) -> Pack {
-    Pack::open(path, PackOptions::default()).unwrap()
+    Pack::open(path, PackOptions::default()).expect("it is a pack or nothing")
 }
 
 #[test]
