@@ -99,7 +99,7 @@ impl Call {
             }),
             18..=24 => Self::Insert(asked, b >> 1, c & 7, c),
             25 => Self::InsertNothing(asked, c & 1 == 0),
-            26 => Self::Address(usize::MAX - usize::from(a) * (1 + usize::from(b) << 40)),
+            26 => Self::Address(usize::MAX - usize::from(a) * ((1 + usize::from(b)) << 40)),
             27 => Self::Begin,
             28 => Self::Finalize,
             29 => Self::Save,

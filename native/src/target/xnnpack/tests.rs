@@ -373,3 +373,36 @@ fn an_older_key_is_not_read_beyond_its_end() {
     let other = KeyV2025 { fingerprint_id: 77, ..key(1, 0) };
     assert!(older.look_up(&other).is_some(), "what lies behind an older key does not count");
 }
+
+#[test]
+fn what_lost_its_name_while_it_was_packed_is_moved_to_the_heap_and_not_cut_off() {
+    let (_directory, path) = place();
+    let provider = provider(&path);
+    provider.register(weight(1), "w");
+    assert!(provider.look_up(&key(1, 0)).is_none());
+    let packed = provider.reserve(5000);
+    // SAFETY: so much was reserved.
+    unsafe { packed.write_bytes(9, 5000) };
+    provider.finalize();
+    let offset = provider.insert(&key(1, 0), packed, 5000).unwrap();
+    provider.save().unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 4096, "of the file there is the header alone");
+    assert_eq!(first_byte(provider.address(offset)), 9);
+}
+
+#[test]
+fn a_packing_that_another_took_the_place_of_is_still_there_after_a_save() {
+    let (_directory, path) = place();
+    let provider = provider(&path);
+    provider.register(weight(1), "w");
+    let pack_into_file = |fill| {
+        provider.register(weight(2), "nothing of this name");
+        assert!(provider.look_up(&key(2, 0)).is_none());
+        provider.pack_anew(&key(1, 0), fill)
+    };
+    pack_into_file(1);
+    provider.save().unwrap();
+    let (two, one) = (pack_into_file(2), pack_into_file(1));
+    assert_eq!(provider.save().unwrap().entries, 0, "it is saved with these bytes");
+    assert_eq!([two, one].map(first_byte), [2, 1]);
+}
