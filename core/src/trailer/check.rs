@@ -134,8 +134,10 @@ impl<'a> Parts<'a> {
             if !record.has_right_flags() {
                 return Err(fail(Refusal::Flags));
             }
-            if record.model as usize >= self.models.len() {
-                return Err(fail(Refusal::UnknownModel));
+            let model = self.models.get(record.model as usize).ok_or_else(|| fail(Refusal::UnknownModel))?;
+            // Version 2 does not say of which model an entry is.
+            if record.is_imported() && *model != [0; ModelId::LEN] {
+                return Err(fail(Refusal::Flags));
             }
             let at = self.slots.get(record.slot as usize).map(|slot| IndexSlot::decode(*slot).at);
             if at.map(|at| u64::from(at) * UNIT as u64) != Some((self.records.len() - rest.len()) as u64) {
@@ -196,7 +198,7 @@ impl<'a> Parts<'a> {
 fn compare(index: &Index<'_>, one: IndexSlot, next: IndexSlot) -> Ordering {
     let key = |slot| {
         let (record, bytes) = index.record(slot)?;
-        Some((record.names(bytes)?, record.model, record.packing()))
+        Some((record.names(bytes)?, record.is_imported(), record.model, record.packing()))
     };
     key(one).cmp(&key(next))
 }

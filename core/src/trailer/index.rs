@@ -19,12 +19,13 @@
 //! ```
 //!
 //! The hash of a name is XXH3-64 of the weight's name; with a bias, XXH3-64 of the bias's name seeded with that. The key is
-//! (weight, bias, model, packing); a bias, a fingerprint, or its value that is absent is before any that is not. Model
-//! and packing are not hashed, so that all packings of a weight are neighbours, and a miss can say what else is there.
+//! (weight, bias, imported, model, packing); a bias, a fingerprint, or its value that is absent is before any that is not,
+//! and what was imported from version 2 is behind what was not. Model and packing are not hashed, so that all packings of
+//! a weight are neighbours, and a miss can say what else is there.
 
 use core::{cmp::Ordering, iter::FusedIterator};
 
-use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_64_with_seed};
 
 use super::{
     Entry, ModelId, Name, Refusal, Wanted,
@@ -218,6 +219,39 @@ impl<'a> Index<'a> {
         Ok(entry_of(&record, wanted.name, wanted.model))
     }
 
+    /// The entry that was imported from version 2 whose joined name is that of weight and bias, one after the other. Nothing
+    /// proves of which model it is, and by which algorithm it was packed.
+    ///
+    /// # Errors
+    /// [`Reason::Absent`], or [`Reason::OtherSeed`] if all of that name were packed for other micro-kernels.
+    pub fn look_up_imported<'w>(&self, name: &Name<'w>, seed: u32) -> Result<Entry<'w>, Reason> {
+        // They are of the model of all zeros, which is before all others.
+        if self.models.first() != Some(&[0; ModelId::LEN]) {
+            return Err(Reason::Absent);
+        }
+        let bias = name.bias.unwrap_or_default();
+        let mut hasher = Xxh3::new();
+        hasher.update(name.weight.as_bytes());
+        hasher.update(bias.as_bytes());
+        let hash = hasher.digest();
+        let mut reason = Reason::Absent;
+        for slot in self.bucket(bucket(hash, self.layout.bucket_bits)).unwrap_or_default() {
+            let slot = IndexSlot::decode(*slot);
+            let Some((record, bytes)) = self.record(slot).filter(|_| slot.tag == tag(hash)) else { continue };
+            let joined = record.names(bytes).map(|(joined, _)| joined).unwrap_or_default();
+            let is_name =
+                joined.split_at_checked(name.weight.len()) == Some((name.weight.as_bytes(), bias.as_bytes()));
+            if !record.is_imported() || !is_name {
+                continue;
+            }
+            if record.seed == seed {
+                return Ok(entry_of(&record, *name, ModelId::default()));
+            }
+            reason = Reason::OtherSeed;
+        }
+        Err(reason)
+    }
+
     /// All entries, in ascending order of offset.
     #[must_use]
     pub const fn entries(&self) -> Entries<'a> {
@@ -231,7 +265,12 @@ impl<'a> Index<'a> {
     pub fn verify(&self) -> Result<(), Refusal> {
         let mut ordinal = 0;
         for entry in self.entries() {
-            if self.look_up(&entry.wanted()) != Ok(entry) {
+            let found = if entry.is_imported {
+                self.look_up_imported(&entry.name, entry.packing.seed)
+            } else {
+                self.look_up(&entry.wanted())
+            };
+            if found != Ok(entry) {
                 return Err(Refusal::Misfiled(ordinal));
             }
             ordinal += 1;
@@ -265,6 +304,7 @@ impl<'a> Index<'a> {
                 Some(
                     (weight, bias)
                         .cmp(&name)
+                        .then_with(|| record.is_imported().cmp(&false))
                         .then_with(|| model.cmp(wanted.model.as_bytes()))
                         .then_with(|| record.packing().cmp(&wanted.packing)),
                 )
@@ -284,7 +324,7 @@ impl<'a> Index<'a> {
             let (weight, bias) = record.names(bytes)?;
             let is_name =
                 weight == wanted.name.weight.as_bytes() && bias == wanted.name.bias.map(str::as_bytes);
-            if slot.tag != tag || !is_name {
+            if slot.tag != tag || !is_name || record.is_imported() {
                 return None;
             }
             let is_model = self.models.get(record.model as usize) == Some(wanted.model.as_bytes());
@@ -374,5 +414,6 @@ fn entry_of<'a>(record: &Record, name: Name<'a>, model: ModelId) -> Entry<'a> {
         size: record.size,
         checksum: Some(record.checksum),
         generation: record.generation,
+        is_imported: record.is_imported(),
     }
 }

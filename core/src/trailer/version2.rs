@@ -37,6 +37,7 @@ const FIXED_LEN: usize = 24;
 ///     size: 100,
 ///     checksum: None,
 ///     generation: 0,
+///     is_imported: true,
 /// };
 /// let trailer = version2::encode([entry], 4096)?;
 /// let file_len = 4096 + trailer.len() as u64;
@@ -204,6 +205,7 @@ impl<'a> Item<'a> {
             size: self.size,
             checksum: None,
             generation: 0,
+            is_imported: true,
         }
     }
 }
