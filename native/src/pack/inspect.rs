@@ -15,8 +15,8 @@ pub struct Inspection {
     pub version: u32,
     /// In ascending order of offset.
     pub entries: Vec<PackEntry>,
-    /// The models that there are entries of, ascending. That of all zeros stands for none, also for entries that were imported.
-    /// Version 2 knows none.
+    /// The models that there are entries of, ascending, apart from entries that were imported. That of all zeros is what who
+    /// names none saves. Version 2 knows none.
     pub models: Vec<ModelId>,
     /// Bytes that are neither header, entry, padding, index nor footer, such as indexes that were current once. What a writer
     /// has not saved yet counts as dead, too.
@@ -183,7 +183,9 @@ pub(super) fn inspection(disk: &dyn MapDisk, look: &Look) -> Result<Inspection, 
             inspection.refusal = *refusal;
             if let Some((layout, slot, block)) = index {
                 inspection.entries = layout.view(block).entries().map(Into::into).collect();
-                inspection.models = layout.view(block).models().collect();
+                let has =
+                    |model| inspection.entries.iter().any(|entry| !entry.is_imported && entry.model == model);
+                inspection.models = layout.view(block).models().filter(|model| has(*model)).collect();
                 inspection.generation = slot.generation;
             }
         }

@@ -232,7 +232,7 @@ fn show(path: &Path, found: &Inspection, screen: &mut Screen) -> Result<(), Fail
         )?;
     }
     if let Some(refusal) = found.refusal {
-        let line = format!("recovered: an earlier index counts, because of the newest {refusal}");
+        let line = format!("recovered: an earlier index counts, as the newest does not: {refusal}");
         writeln!(screen, "{}", screen.paint.apply(Tone::Bad, line))?;
     }
     Ok(())
