@@ -2,7 +2,9 @@
 
 use std::{fs::File, io, path::Path};
 
-use warmstart_core::trailer::{Checksum, Entry, ModelId, Name, Packing, Refusal, VERSION};
+use warmstart_core::trailer::{
+    Checksum, Entry, ModelId, Name, Packing, Refusal, VERSION, pick::Picked, version2::Version2,
+};
 
 use super::look::{FileError, IndexBytes, Look};
 use crate::os::{LocalMapDisk, MapDisk};
@@ -140,7 +142,7 @@ pub fn verify(
     let look = Look::open(&disk, path.as_ref())?;
     let inspection = inspection(&disk, &look)?;
     let misfiled = match &look.index {
-        IndexBytes::Version3 { index: Some((layout, _, block)), .. } => layout.view(block).verify().err(),
+        IndexBytes::Version3 { index: Some(picked), .. } => picked.layout.view(&picked.block).verify().err(),
         _ => None,
     };
     let has_checksums = inspection.version == VERSION;
@@ -176,12 +178,11 @@ pub(super) fn inspection(disk: &dyn MapDisk, look: &Look) -> Result<Inspection, 
     match &look.index {
         IndexBytes::Version2(_) => {
             inspection.version = 2;
-            inspection.entries =
-                look.version2().iter().flat_map(|trailer| trailer.entries()).map(Into::into).collect();
+            inspection.entries = look.version2().iter().flat_map(Version2::entries).map(Into::into).collect();
         }
-        IndexBytes::Version3 { index, refusal, .. } => {
-            inspection.refusal = *refusal;
-            if let Some((layout, slot, block)) = index {
+        IndexBytes::Version3 { index, .. } => {
+            inspection.refusal = look.refusal();
+            if let Some(Picked { layout, slot, block, .. }) = index.as_deref() {
                 inspection.entries = layout.view(block).entries().map(Into::into).collect();
                 let has =
                     |model| inspection.entries.iter().any(|entry| !entry.is_imported && entry.model == model);

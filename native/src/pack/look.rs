@@ -8,9 +8,8 @@ use std::{fmt, fs::File, io, ops::Range, path::Path, time::Duration};
 use warmstart_core::trailer::{
     FOOTER_LEN, HEADER_LEN, ModelId, Refusal,
     footer::Footer,
-    header::{Commits, Header, Slot},
-    index::Layout,
-    pick::pick,
+    header::{Commits, Header},
+    pick::{Picked, pick},
     space,
     version2::{self, Version2},
 };
@@ -123,9 +122,8 @@ pub(super) enum IndexBytes {
     Version2(Vec<u8>),
     /// Nothing was committed yet, or this.
     Version3 {
-        commits: Commits,
-        index: Option<(Layout, Slot, Vec<u8>)>,
-        refusal: Option<Refusal>,
+        commits: Box<Commits>,
+        index: Option<Box<Picked<Vec<u8>>>>,
     },
 }
 
@@ -174,18 +172,10 @@ impl Look {
                 let picked = pick(&commits, len, |slot| {
                     read(disk, &file, slot.index_start..slot.end()).map_err(|error| failed = Some(error)).ok()
                 });
-                match (picked, failed) {
-                    (Ok(Some(picked)), _) => IndexBytes::Version3 {
-                        commits,
-                        index: Some((picked.layout, picked.slot, picked.block)),
-                        refusal: picked.refused,
-                    },
-                    (_, Some(error)) => return Err(error.into()),
-                    (Ok(None), None) => {
-                        IndexBytes::Version3 { commits, index: None, refusal: commits.refused() }
-                    }
-                    (Err(refusal), None) => return Err(refusal.into()),
+                if let Some(error) = failed.filter(|_| !matches!(picked, Ok(Some(_)))) {
+                    return Err(error.into());
                 }
+                IndexBytes::Version3 { commits: Box::new(commits), index: picked?.map(Box::new) }
             }
             Err(Refusal::Foreign) => {
                 let tail = read(disk, &file, len.saturating_sub(FOOTER_LEN as u64)..len)?;
@@ -205,12 +195,23 @@ impl Look {
         version2::decode(trailer, self.len).ok()
     }
 
+    /// Why the newest index of version 3 does not count.
+    pub(super) fn refusal(&self) -> Option<Refusal> {
+        match &self.index {
+            IndexBytes::Version2(_) => None,
+            IndexBytes::Version3 { commits, index } => {
+                index.as_ref().map_or(commits.refused(), |picked| picked.refused)
+            }
+        }
+    }
+
     /// Bytes that are neither header, entry, padding, index nor footer. What an interrupted writer left behind the index is
     /// among them.
     pub(super) fn dead_bytes(&self, disk: &dyn MapDisk) -> io::Result<u64> {
         match &self.index {
             IndexBytes::Version3 { index: None, .. } => Ok(self.len.saturating_sub(HEADER_LEN as u64)),
-            IndexBytes::Version3 { index: Some((layout, slot, block)), .. } => {
+            IndexBytes::Version3 { index: Some(picked), .. } => {
+                let Picked { layout, slot, block, .. } = &**picked;
                 Ok(space::dead_bytes(&layout.view(block)) + self.len.saturating_sub(slot.end()))
             }
             IndexBytes::Version2(_) => {

@@ -105,12 +105,13 @@ impl RewriteOptions {
 pub fn compact(path: impl AsRef<Path>, options: &RewriteOptions) -> Result<Rewritten, FileError> {
     let (disk, path) = (&*options.disk, path.as_ref());
     let look = Look::lock(disk, path, options.patience, true)?;
-    let IndexBytes::Version3 { commits, refusal, .. } = &look.index else {
+    let IndexBytes::Version3 { commits, .. } = &look.index else {
         return Err(FileError::WrongVersion(2));
     };
     let all = inspection(disk, &look)?;
     let (kept, others): (Vec<_>, Vec<_>) = all.entries.into_iter().partition(|entry| options.keeps(entry));
-    if all.dead_bytes == 0 && others.is_empty() && refusal.is_none() && are_whole(disk, &look.file, &kept)? {
+    let is_tidy = all.dead_bytes == 0 && all.refusal.is_none() && others.is_empty();
+    if is_tidy && are_whole(disk, &look.file, &kept)? {
         return Ok(Rewritten {
             entries: kept.len() as u64,
             bytes_before: look.len,
@@ -238,14 +239,16 @@ fn one_of_each_name(entries: Vec<PackEntry>, takes_newest: bool) -> Result<Vec<P
     Ok(chosen)
 }
 
-/// Copies payloads to multiples of `alignment` from `start`. Returns those that are whole, with where they are and with their
-/// checksums, and where the last ends.
+/// An entry, where its payload is now, and the checksum of that.
+type Copied<'e> = (&'e PackEntry, u64, u64);
+
+/// Copies payloads to multiples of `alignment` from `start`. Returns those that are whole, and where the last ends.
 fn copy<'e>(
     new: &NewFile<'_>,
     from: &File,
     entries: &'e [PackEntry],
     (start, alignment): (u64, u64),
-) -> Result<(Vec<(&'e PackEntry, u64, u64)>, u64), FileError> {
+) -> Result<(Vec<Copied<'e>>, u64), FileError> {
     let next = |end: u64| end.checked_next_multiple_of(alignment).ok_or(Refusal::TooLong);
     let room = entries.iter().try_fold(start, |at, entry| next(at.saturating_add(entry.size)))?;
     new.allocate(room)?;
