@@ -37,6 +37,7 @@ const FIXED_LEN: usize = 24;
 ///     size: 100,
 ///     checksum: None,
 ///     generation: 0,
+///     is_imported: true,
 /// };
 /// let trailer = version2::encode([entry], 4096)?;
 /// let file_len = 4096 + trailer.len() as u64;
@@ -204,6 +205,7 @@ impl<'a> Item<'a> {
             size: self.size,
             checksum: None,
             generation: 0,
+            is_imported: true,
         }
     }
 }
@@ -282,7 +284,7 @@ mod tests {
     fn entry(name: Name<'_>, seed: u32, offset: u64, size: u64) -> Entry<'_> {
         let packing = Packing::of_seed(seed);
         let model = ModelId::default();
-        Entry { name, model, packing, offset, size, checksum: None, generation: 0 }
+        Entry { name, model, packing, offset, size, checksum: None, generation: 0, is_imported: true }
     }
 
     #[test]
