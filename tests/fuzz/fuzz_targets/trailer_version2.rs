@@ -35,7 +35,7 @@ fuzz_target!(|input: Input<'_>| match input {
             file.extend_from_slice(&footer.encode());
         }
         read(&file);
-        dead_in_gap(bytes, 0);
+        let _ = dead_in_gap(bytes, 0);
     }
     Input::Entries { entries, before, damages } => {
         let (mut offset, mut list) = (u64::from(before), Vec::new());
