@@ -38,6 +38,8 @@ pub mod version2;
 mod check;
 mod record;
 mod refusal;
+#[cfg(test)]
+mod tests;
 
 pub use footer::FOOTER_LEN;
 pub use refusal::Refusal;

@@ -6,7 +6,7 @@ use super::{
     ALIGNMENT, FOOTER_LEN, HEADER_LEN, ModelId, Name, Packing, Refusal, VERSION, Wanted,
     footer::Footer,
     index::{self, IndexSlot},
-    record::{Record, UNIT},
+    record::{Form, Record, UNIT},
 };
 
 /// An entry that an index is to hold.
@@ -227,10 +227,11 @@ fn records(
         places.push(u32::try_from(bytes.len() / UNIT).map_err(|_| Refusal::TooLong)?);
         let model = models.binary_search(&entry.model).map_or(0, |at| at as u32);
         let numbers = [entry.offset, entry.size, entry.checksum, entry.generation];
-        let record = Record::new(numbers, entry.packing, [model, *slot]);
+        let form = Form::new(&entry.name, &entry.packing).ok_or(Refusal::TooLong)?;
+        let record = Record::new(numbers, form, [model, *slot]);
         let record = if *is_imported { record.imported() } else { record };
+        record.encode(&mut bytes);
         let Name { weight, bias } = entry.name;
-        record.with_names(weight, bias).ok_or(Refusal::TooLong)?.encode(&mut bytes);
         bytes.extend_from_slice(weight.as_bytes());
         bytes.extend_from_slice(bias.unwrap_or_default().as_bytes());
         bytes.resize(bytes.len().next_multiple_of(UNIT), 0);

@@ -15,6 +15,12 @@ use crate::bytes::{u32_at, u64_at};
 
 const MAX_BUCKET_BITS: u32 = 31;
 
+/// So many records are checked before their slots are.
+const BATCH: usize = 32;
+
+/// A refusal that lacks the place of the entry.
+type OfEntry = fn(u32) -> Refusal;
+
 /// The top bit of every byte: set in what is not ASCII.
 const NOT_ASCII: u64 = 0x8080_8080_8080_8080;
 
@@ -119,36 +125,23 @@ impl<'a> Parts<'a> {
     fn check_records(&self, index_start: u64) -> Result<(), Refusal> {
         let mut rest = self.records;
         let mut payload_end = HEADER_LEN as u64;
-        for (ordinal, _) in (0u32..).zip(self.slots) {
-            let fail = |refusal: fn(u32) -> Refusal| refusal(ordinal);
-            let record = Record::decode(rest).ok_or_else(|| fail(Refusal::EntryLength))?;
-            if !record.offset.is_multiple_of(ALIGNMENT) {
-                return Err(fail(Refusal::Misaligned));
+        for (slots, first) in self.slots.chunks(BATCH).zip((0u32..).step_by(BATCH)) {
+            let mut links = [(0, 0); BATCH];
+            for (link, ordinal) in links.iter_mut().zip(first..).take(slots.len()) {
+                let at = (self.records.len() - rest.len()) as u64;
+                let (record, next) = check_record(rest, &mut payload_end, index_start, self.models)
+                    .map_err(|refusal| refusal(ordinal))?;
+                *link = (record.slot, at);
+                rest = next;
             }
-            if record.offset < payload_end {
-                let is_in_header = payload_end == HEADER_LEN as u64;
-                return Err(fail(if is_in_header { Refusal::OutOfBounds } else { Refusal::Overlap }));
+            // Apart from the rest, so that a processor waits for many slots at once: they are all over the memory.
+            let is_linked = |(slot, at): (u32, u64)| {
+                let found = self.slots.get(slot as usize).map(|slot| IndexSlot::decode(*slot).at);
+                found.map(|at| u64::from(at) * UNIT as u64) == Some(at)
+            };
+            if let Some(unlinked) = links.iter().take(slots.len()).position(|link| !is_linked(*link)) {
+                return Err(Refusal::Unlinked(first.saturating_add(unlinked as u32)));
             }
-            let end = record.offset.checked_add(record.size).filter(|end| *end <= index_start);
-            payload_end = end.ok_or_else(|| fail(Refusal::OutOfBounds))?;
-            if !record.has_right_flags() {
-                return Err(fail(Refusal::Flags));
-            }
-            let model = self.models.get(record.model as usize).ok_or_else(|| fail(Refusal::UnknownModel))?;
-            // Version 2 does not say of which model an entry is.
-            if record.is_imported() && *model != [0; ModelId::LEN] {
-                return Err(fail(Refusal::Flags));
-            }
-            let at = self.slots.get(record.slot as usize).map(|slot| IndexSlot::decode(*slot).at);
-            if at.map(|at| u64::from(at) * UNIT as u64) != Some((self.records.len() - rest.len()) as u64) {
-                return Err(fail(Refusal::Unlinked));
-            }
-            let (this, next) = record
-                .len()
-                .and_then(|len| rest.split_at_checked(len))
-                .ok_or_else(|| fail(Refusal::EntryLength))?;
-            check_names(&record, this).map_err(fail)?;
-            rest = next;
         }
         if rest.is_empty() { Ok(()) } else { Err(Refusal::Lengths) }
     }
@@ -194,6 +187,42 @@ impl<'a> Parts<'a> {
     }
 }
 
+/// Checks the first of these records, but not its slot, and gives what follows it too.
+#[inline(always)]
+fn check_record<'a>(
+    records: &'a [u8],
+    payload_end: &mut u64,
+    index_start: u64,
+    models: &[[u8; ModelId::LEN]],
+) -> Result<(Record, &'a [u8]), OfEntry> {
+    let too_short: OfEntry = Refusal::EntryLength;
+    let record = Record::decode(records).ok_or(too_short)?;
+    if !record.offset.is_multiple_of(ALIGNMENT) {
+        return Err(Refusal::Misaligned);
+    }
+    if record.offset < *payload_end {
+        let is_in_header = record.offset < HEADER_LEN as u64;
+        return Err(if is_in_header { Refusal::OutOfBounds } else { Refusal::Overlap });
+    }
+    match record.offset.checked_add(record.size) {
+        Some(end) if end <= index_start => *payload_end = end,
+        _ => return Err(Refusal::OutOfBounds),
+    }
+    if !record.has_right_flags() {
+        return Err(Refusal::Flags);
+    }
+    if record.model as usize >= models.len() {
+        return Err(Refusal::UnknownModel);
+    }
+    // Version 2 does not say of which model an entry is: it is that of all zeros, which is before all others.
+    if record.is_imported() && (record.model != 0 || models.first() != Some(&[0; ModelId::LEN])) {
+        return Err(Refusal::Flags);
+    }
+    let (this, next) = record.len().and_then(|len| records.split_at_checked(len)).ok_or(too_short)?;
+    check_names(&record, this)?;
+    Ok((record, next))
+}
+
 /// How the keys of two slots stand to each other. Models ascend, and so their places do as they do.
 fn compare(index: &Index<'_>, one: IndexSlot, next: IndexSlot) -> Ordering {
     let key = |slot| {
@@ -213,8 +242,8 @@ fn ordinal(index: &Index<'_>, slot: IndexSlot) -> u32 {
 
 /// That both names are UTF-8, and what is behind them is zeros.
 #[inline]
-fn check_names(record: &Record, bytes: &[u8]) -> Result<(), fn(u32) -> Refusal> {
-    let (_, run) = bytes.split_at_checked(record::FIXED_LEN).ok_or(Refusal::EntryLength as fn(u32) -> _)?;
+fn check_names(record: &Record, bytes: &[u8]) -> Result<(), OfEntry> {
+    let (_, run) = bytes.split_at_checked(record::FIXED_LEN).ok_or(Refusal::EntryLength as OfEntry)?;
     let (words, _) = run.as_chunks::<UNIT>();
     let any = words.iter().fold(0, |any, word| any | u64::from_le_bytes(*word));
     let used = record.names_len().unwrap_or(0) % UNIT;
@@ -225,7 +254,7 @@ fn check_names(record: &Record, bytes: &[u8]) -> Result<(), fn(u32) -> Refusal> 
     if any & NOT_ASCII == 0 {
         return Ok(());
     }
-    let (weight, bias) = record.names(bytes).ok_or(Refusal::EntryLength as fn(u32) -> _)?;
+    let (weight, bias) = record.names(bytes).ok_or(Refusal::EntryLength as OfEntry)?;
     let is_text = str::from_utf8(weight).is_ok() && bias.is_none_or(|bias| str::from_utf8(bias).is_ok());
     if is_text { Ok(()) } else { Err(Refusal::NotUtf8) }
 }

@@ -30,9 +30,9 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_64_with_seed};
 use super::{
     Entry, ModelId, Name, Refusal, Wanted,
     header::Slot,
-    record::{Record, UNIT},
+    record::{self, Form, Record, UNIT},
 };
-use crate::reason::Reason;
+use crate::{bytes::u64_at, reason::Reason};
 
 pub(super) const MAGIC: [u8; 8] = *b"XPWCIDX3";
 
@@ -41,6 +41,9 @@ pub(super) const FIXED_LEN: usize = 64;
 
 /// The length of a slot in bytes.
 pub(super) const SLOT_LEN: usize = 8;
+
+/// So many slots are looked at, without a guess at how many a bucket has. Fewer than one bucket in a hundred has more.
+const FEW: usize = 4;
 
 /// Where the parts of an index are, as a check has found them to be right: plain numbers, to be kept beside the bytes.
 ///
@@ -210,13 +213,11 @@ impl<'a> Index<'a> {
     #[inline]
     pub fn look_up<'w>(&self, wanted: &Wanted<'w>) -> Result<Entry<'w>, Reason> {
         let hash = hash(&wanted.name);
-        let tag = tag(hash);
-        let slots = self.bucket(bucket(hash, self.layout.bucket_bits)).unwrap_or_default();
-        let found = slots.binary_search_by(|slot| self.compare(IndexSlot::decode(*slot), tag, wanted));
-        let at = found.map_err(|at| self.nearest(slots, at, tag, wanted))?;
-        let record = slots.get(at).and_then(|slot| self.record(IndexSlot::decode(*slot)));
-        let (record, _) = record.ok_or(Reason::Absent)?;
-        Ok(entry_of(&record, wanted.name, wanted.model))
+        let (bucket, tag) = (bucket(hash, self.layout.bucket_bits), tag(hash));
+        match self.first_slots(bucket).and_then(|slots| self.among(slots, tag, wanted)) {
+            Some(record) => entry_of(record, wanted).ok_or(Reason::Absent),
+            None => self.search(bucket, tag, wanted),
+        }
     }
 
     /// The entry that was imported from version 2 whose joined name is that of weight and bias, one after the other. Nothing
@@ -245,7 +246,9 @@ impl<'a> Index<'a> {
                 continue;
             }
             if record.seed == seed {
-                return Ok(entry_of(&record, *name, ModelId::default()));
+                let wanted = Wanted { name: *name, model: ModelId::default(), packing: record.packing() };
+                let entry = bytes.first_chunk().and_then(|fixed| entry_of(fixed, &wanted));
+                return entry.ok_or(Reason::Absent);
             }
             reason = Reason::OtherSeed;
         }
@@ -278,6 +281,61 @@ impl<'a> Index<'a> {
         if ordinal == self.layout.entry_count { Ok(()) } else { Err(Refusal::Misfiled(ordinal)) }
     }
 
+    /// The slots from the beginning of a bucket on, if there are so many. They may be the next bucket's: where a bucket ends
+    /// is not asked, for what a processor must guess costs more than to look at a slot that is another's.
+    #[inline]
+    fn first_slots(&self, bucket: u64) -> Option<&'a [[u8; SLOT_LEN]; FEW]> {
+        let start = self.buckets.get(usize::try_from(bucket).ok()?)?;
+        self.slots.get(u32::from_le_bytes(*start) as usize..)?.first_chunk()
+    }
+
+    /// The fixed bytes of the record of what is wanted, if one of these slots points to it.
+    #[inline]
+    fn among(
+        &self,
+        slots: &[[u8; SLOT_LEN]; FEW],
+        tag: u32,
+        wanted: &Wanted<'_>,
+    ) -> Option<&'a [u8; record::FIXED_LEN]> {
+        let form = Form::new(&wanted.name, &wanted.packing)?;
+        let is_alike = slots.map(|slot| IndexSlot::decode(slot).tag == tag);
+        let mut alike = is_alike.iter().rev().fold(0u32, |bits, is_alike| bits << 1 | u32::from(*is_alike));
+        while let Some(slot) = slots.get(alike.trailing_zeros() as usize) {
+            if let Some(bytes) = self.bytes_at(IndexSlot::decode(*slot))
+                && let Some((fixed, names)) = bytes.split_first_chunk()
+                && form.is_of(fixed)
+                && self.has_model(fixed, wanted)
+                && begins_with_name(names, &wanted.name)
+            {
+                return Some(fixed);
+            }
+            alike &= alike - 1;
+        }
+        None
+    }
+
+    /// The bytes from the record on that a slot points to.
+    #[inline]
+    fn bytes_at(&self, slot: IndexSlot) -> Option<&'a [u8]> {
+        self.records.get((slot.at as usize).checked_mul(UNIT)?..)
+    }
+
+    #[inline]
+    fn has_model(&self, fixed: &[u8; record::FIXED_LEN], wanted: &Wanted<'_>) -> bool {
+        let model = record::model_of(fixed).and_then(|model| self.models.get(model as usize));
+        model == Some(wanted.model.as_bytes())
+    }
+
+    /// Looks among all slots of a bucket, however many they are, and if it is not there says what is.
+    #[inline(never)]
+    fn search<'w>(&self, bucket: u64, tag: u32, wanted: &Wanted<'w>) -> Result<Entry<'w>, Reason> {
+        let slots = self.bucket(bucket).unwrap_or_default();
+        let found = slots.binary_search_by(|slot| self.compare(IndexSlot::decode(*slot), tag, wanted));
+        let at = found.map_err(|at| self.nearest(slots, at, tag, wanted))?;
+        let bytes = slots.get(at).and_then(|slot| self.bytes_at(IndexSlot::decode(*slot)));
+        bytes.and_then(|bytes| entry_of(bytes.first_chunk()?, wanted)).ok_or(Reason::Absent)
+    }
+
     /// The slots of a bucket.
     #[inline]
     fn bucket(&self, bucket: u64) -> Option<&'a [[u8; SLOT_LEN]]> {
@@ -289,7 +347,7 @@ impl<'a> Index<'a> {
     /// The record that a slot points to, and the bytes from there on.
     #[inline]
     pub(super) fn record(&self, slot: IndexSlot) -> Option<(Record, &'a [u8])> {
-        let bytes = self.records.get((slot.at as usize).checked_mul(UNIT)?..)?;
+        let bytes = self.bytes_at(slot)?;
         Some((Record::decode(bytes)?, bytes))
     }
 
@@ -316,7 +374,6 @@ impl<'a> Index<'a> {
 
     /// Why there is nothing between the slots before and at this place. Slots are sorted by name, model and seed in this
     /// order, so that no other has more in common with what is wanted.
-    #[cold]
     fn nearest(&self, slots: &[[u8; SLOT_LEN]], at: usize, tag: u32, wanted: &Wanted<'_>) -> Reason {
         let common = |at: Option<usize>| {
             let slot = IndexSlot::decode(*slots.get(at?)?);
@@ -378,7 +435,9 @@ impl<'a> Iterator for Entries<'a> {
                 None => None,
             };
             let model = self.index.models.get(record.model as usize)?;
-            Some(entry_of(&record, Name { weight: text(weight)?, bias }, ModelId::from_bytes(*model)))
+            let name = Name { weight: text(weight)?, bias };
+            let wanted = Wanted { name, model: ModelId::from_bytes(*model), packing: record.packing() };
+            entry_of(bytes.first_chunk()?, &wanted)
         });
         if entry.is_none() {
             self.left = 0;
@@ -404,16 +463,25 @@ impl<'a> IntoIterator for Index<'a> {
     }
 }
 
+/// Whether these bytes begin with both names, whose lengths are known to be right.
 #[inline]
-fn entry_of<'a>(record: &Record, name: Name<'a>, model: ModelId) -> Entry<'a> {
-    Entry {
-        name,
-        model,
-        packing: record.packing(),
-        offset: record.offset,
-        size: record.size,
-        checksum: Some(record.checksum),
-        generation: record.generation,
-        is_imported: record.is_imported(),
-    }
+fn begins_with_name(bytes: &[u8], name: &Name<'_>) -> bool {
+    let (weight, bias) = (name.weight.as_bytes(), name.bias.unwrap_or_default().as_bytes());
+    let Some((first, rest)) = bytes.split_at_checked(weight.len()) else { return false };
+    first == weight && rest.get(..bias.len()) == Some(bias)
+}
+
+/// The entry of a record that is of this name, model and packing.
+#[inline]
+fn entry_of<'a>(fixed: &[u8; record::FIXED_LEN], wanted: &Wanted<'a>) -> Option<Entry<'a>> {
+    Some(Entry {
+        name: wanted.name,
+        model: wanted.model,
+        packing: wanted.packing,
+        offset: u64_at(fixed, 0)?,
+        size: u64_at(fixed, 8)?,
+        checksum: Some(u64_at(fixed, 16)?),
+        generation: u64_at(fixed, 24)?,
+        is_imported: record::is_imported(fixed)?,
+    })
 }

@@ -22,7 +22,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Fingerprint, Packing};
+use super::{Fingerprint, Name, Packing};
 use crate::bytes::{u32_at, u64_at};
 
 /// The length of what is before the names, in bytes.
@@ -53,40 +53,70 @@ pub(super) struct Record {
     flags: u32,
 }
 
-impl Record {
-    /// A record without what its slot and its lengths say; [`with_names`](Self::with_names) gives it names.
-    pub(super) const fn new(
-        [offset, size, checksum, generation]: [u64; 4],
-        packing: Packing,
-        [model, slot]: [u32; 2],
-    ) -> Self {
+/// What a record says of how its names are divided and how its weight was packed: equal where those are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Form {
+    seed: u32,
+    id: u32,
+    value: u32,
+    weight_len: u32,
+    bias_len: u32,
+    flags: u32,
+}
+
+impl Form {
+    /// Of what is to be found or written; nothing if a name is too long to be in a record.
+    #[inline]
+    pub(super) fn new(name: &Name<'_>, packing: &Packing) -> Option<Self> {
         let (id, value, flags) = match packing.fingerprint {
             None => (0, 0, 0),
             Some(Fingerprint { id, value: None }) => (id, 0, HAS_ID),
             Some(Fingerprint { id, value: Some(value) }) => (id, value, HAS_ID | HAS_VALUE),
         };
-        Self {
-            offset,
-            size,
-            checksum,
-            generation,
-            seed: packing.seed,
-            model,
-            id,
-            value,
-            slot,
-            weight_len: 0,
-            bias_len: 0,
-            flags,
-        }
+        let len = |name: &str| u32::try_from(name.len()).ok();
+        let (bias_len, has_bias) = match name.bias {
+            None => (0, 0),
+            Some(bias) => (len(bias)?, HAS_BIAS),
+        };
+        let weight_len = len(name.weight)?;
+        Some(Self { seed: packing.seed, id, value, weight_len, bias_len, flags: flags | has_bias })
     }
 
-    /// The record with the lengths of its names, if they fit.
-    pub(super) fn with_names(mut self, weight: &str, bias: Option<&str>) -> Option<Self> {
-        self.weight_len = u32::try_from(weight.len()).ok()?;
-        self.bias_len = u32::try_from(bias.map_or(0, str::len)).ok()?;
-        self.flags |= if bias.is_some() { HAS_BIAS } else { 0 };
-        Some(self)
+    /// Whether the record that begins with these bytes is of this form.
+    #[inline]
+    pub(super) fn is_of(&self, bytes: &[u8; FIXED_LEN]) -> bool {
+        let differs = |at, field| u32_at(bytes, at).is_none_or(|found| found != field);
+        // All of them, without a branch for each.
+        !(differs(32, self.seed)
+            | differs(40, self.id)
+            | differs(44, self.value)
+            | differs(52, self.weight_len)
+            | differs(56, self.bias_len)
+            | differs(60, self.flags))
+    }
+}
+
+/// Whether it came from version 2.
+#[inline]
+pub(super) fn is_imported(bytes: &[u8; FIXED_LEN]) -> Option<bool> {
+    Some(u32_at(bytes, 60)? & IS_IMPORTED != 0)
+}
+
+/// The place of the model in the list of models.
+#[inline]
+pub(super) fn model_of(bytes: &[u8; FIXED_LEN]) -> Option<u32> {
+    u32_at(bytes, 36)
+}
+
+impl Record {
+    /// A record of this form.
+    pub(super) const fn new(
+        [offset, size, checksum, generation]: [u64; 4],
+        form: Form,
+        [model, slot]: [u32; 2],
+    ) -> Self {
+        let Form { seed, id, value, weight_len, bias_len, flags } = form;
+        Self { offset, size, checksum, generation, seed, model, id, value, slot, weight_len, bias_len, flags }
     }
 
     /// The record as one that came from version 2.

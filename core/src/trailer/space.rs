@@ -72,3 +72,76 @@ pub(super) fn gaps(
         (!gap.is_empty()).then_some(gap)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trailer::{Entry, ModelId, Name, Packing};
+    use alloc::{vec, vec::Vec};
+
+    fn entry(name: &str, offset: u64, size: u64) -> Entry<'_> {
+        let (model, packing) = (ModelId::default(), Packing::of_seed(1));
+        Entry {
+            name: Name::new(name),
+            model,
+            packing,
+            offset,
+            size,
+            checksum: None,
+            generation: 0,
+            is_imported: true,
+        }
+    }
+
+    fn padded(mut bytes: Vec<u8>) -> Vec<u8> {
+        bytes.resize(bytes.len().next_multiple_of(PAGE as usize), 0);
+        bytes
+    }
+
+    #[test]
+    fn gaps_are_from_rounded_ends_to_the_next() {
+        let found = |spans: &[(u64, u64)]| {
+            gaps(spans.iter().copied(), 0, 9000, 4096).map(|gap| (gap.start, gap.end)).collect::<Vec<_>>()
+        };
+        assert_eq!(found(&[]), [(0, 9000)]);
+        assert_eq!(found(&[(0, 1), (4096, 8192)]), [(8192, 9000)]);
+        assert_eq!(found(&[(100, 200), (250, 4097), (8200, 9000)]), [(0, 100), (8192, 8200)]);
+        assert_eq!(found(&[(0, u64::MAX)]), []);
+    }
+
+    #[test]
+    fn old_trailers_are_dead_and_what_pads_them_is_not() {
+        let first = version2::encode([entry("a", 0, 5)], 4096).unwrap();
+        let second = version2::encode([entry("a", 0, 5), entry("bc", 5, 6)], 8192).unwrap();
+        let gap = padded([padded(first.clone()), second.clone()].concat());
+        assert_eq!(dead_in_gap(&gap, 4096), (first.len() + second.len()) as u64);
+        // One that names another place is none.
+        assert_eq!(
+            dead_in_gap(&padded(first.clone()), 8192),
+            first.len() as u64 - 3,
+            "its last zeros are padding"
+        );
+        assert_eq!(dead_in_gap(&first, 4096), first.len() as u64);
+    }
+
+    #[test]
+    fn of_what_is_no_trailer_all_is_dead_but_less_than_a_page_of_zeros() {
+        assert_eq!(dead_in_gap(&[], 0), 0);
+        assert_eq!(dead_in_gap(&[1, 2, 3, 0, 0], 0), 3);
+        assert_eq!(dead_in_gap(&[0; 4095], 0), 0);
+        assert_eq!(dead_in_gap(&vec![0; 4097], 0), 2);
+        assert_eq!(dead_in_gap(&vec![9; 5000], u64::MAX), 5000);
+    }
+
+    #[test]
+    fn a_file_of_two_saves_has_the_first_trailer_dead() {
+        let payload = padded(vec![1; 5]);
+        let old = version2::encode([entry("a", 0, 5)], 4096).unwrap();
+        let mut file = [payload, padded(old.clone()), vec![2; 6]].concat();
+        let trailer = version2::encode([entry("a", 0, 5), entry("b", 8192, 6)], file.len() as u64).unwrap();
+        file.extend_from_slice(&trailer);
+        let read = version2::decode(&trailer, file.len() as u64).unwrap();
+        assert_eq!(read.gaps().map(|gap| (gap.start, gap.end)).collect::<Vec<_>>(), [(4096, 8192)]);
+        assert_eq!(dead_bytes_of_version2(&read, &file), old.len() as u64);
+    }
+}

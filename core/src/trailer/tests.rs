@@ -1,0 +1,687 @@
+//! What crosses the modules: whole files, and what damage does to them.
+
+use alloc::{format, string::String, vec, vec::Vec};
+
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use super::{
+    build::{IndexBuilder, NewEntry},
+    header::{Commits, Header, Place, Slot},
+    index::{Index, Layout},
+    pick::{Picked, pick},
+    *,
+};
+use crate::reason::Reason;
+
+const FILE: [u8; 16] = *b"which file it is";
+
+const MODEL: ModelId = ModelId::from_bytes([7; 32]);
+
+/// The bytes of a pack of one entry, 16 of them behind where they are, without those that are all zeros.
+const GOLDEN: &str = "
+    0:895753500d0a1a0a0300000000100000
+    10:77686963682066696c65206974206973
+    30:00000000000000000a633cb4e7e518d5
+    200:01000000000000008010000000000000
+    210:d4000000000000007465e6fc5e7f28e5
+    230:000000000000000097356354e2b4e254
+    1000:676f6c64656e00000000000000000000
+    1080:58505743494458330100000000000000
+    1090:01000000010000000000000000000000
+    10a0:50000000000000000000000000000000
+    10c0:07070707070707070707070707070707
+    10d0:07070707070707070707070707070707
+    10e0:0000000001000000e751646800000000
+    10f0:00100000000000000600000000000000
+    1100:22b6fff3a93b267d0100000000000000
+    1110:0100cdab000000000200000003000000
+    1120:00000000090000000700000007000000
+    1130:66632e77656967687466632e62696173
+    1140:80100000000000000100000043575058
+    1150:03000000
+";
+
+fn entry(name: Name<'_>, seed: u32, offset: u64, size: u64) -> NewEntry<'_> {
+    let packing = Packing::of_seed(seed);
+    NewEntry { name, model: MODEL, packing, offset, size, checksum: 0, generation: 1 }
+}
+
+/// A file of version 3, and how it is grown.
+#[derive(Clone)]
+struct Pack {
+    bytes: Vec<u8>,
+    generation: u64,
+    place: Option<Place>,
+}
+
+impl Pack {
+    fn new() -> Self {
+        Self { bytes: Header::encode(FILE).to_vec(), generation: 0, place: None }
+    }
+
+    /// Appends payloads, one for each of these names, and an index of all entries.
+    fn commit(&mut self, added: &[(Name<'_>, &[u8])]) {
+        let before = self.bytes.clone();
+        let kept = picked(&before).unwrap();
+        let index = kept.as_ref().map(|picked| picked.layout.view(picked.block));
+        self.generation += 1;
+        let old = index.into_iter().flatten().map(|old| NewEntry {
+            name: old.name,
+            model: old.model,
+            packing: old.packing,
+            offset: old.offset,
+            size: old.size,
+            checksum: old.checksum.unwrap(),
+            generation: old.generation,
+        });
+        let mut builder: IndexBuilder<'_> = old.collect();
+        for (name, payload) in added {
+            let offset = self.align();
+            self.bytes.extend_from_slice(payload);
+            let new = entry(*name, 5, offset, payload.len() as u64);
+            builder.push(NewEntry { checksum: xxh3_64(payload), generation: self.generation, ..new });
+        }
+        let start = self.align();
+        let block = builder.finish(start, self.generation).unwrap();
+        self.bytes.extend_from_slice(&block);
+        let place = self.place.map_or(Place::A, Place::other);
+        self.put(place, &Slot::of(self.generation, start, &block));
+        self.place = Some(place);
+    }
+
+    fn align(&mut self) -> u64 {
+        self.bytes.resize(self.bytes.len().next_multiple_of(ALIGNMENT as usize), 0);
+        self.bytes.len() as u64
+    }
+
+    fn put(&mut self, place: Place, slot: &Slot) {
+        let at = place.offset() as usize;
+        self.bytes[at..at + header::SLOT_LEN].copy_from_slice(&slot.encode(&FILE));
+    }
+}
+
+fn picked(file: &[u8]) -> Result<Option<Picked<&[u8]>>, Refusal> {
+    let read = |slot: &Slot| file.get(slot.index_start as usize..slot.end() as usize);
+    pick(&Commits::read(file)?, file.len() as u64, read)
+}
+
+/// Three commits of two entries each.
+fn three_commits() -> Pack {
+    let mut pack = Pack::new();
+    pack.commit(&[(Name::new("a").with_bias("b"), b"one"), (Name::new("a"), b"two")]);
+    pack.commit(&[(Name::new("ab"), &[3; 200]), (Name::new("\u{e9}t\u{e9}"), b"")]);
+    pack.commit(&[(Name::new("").with_bias(""), b"five"), (Name::new("six").with_bias("6"), b"6")]);
+    pack
+}
+
+fn names<'a>(file: &Picked<&'a [u8]>) -> Vec<Name<'a>> {
+    file.layout.view(file.block).entries().map(|entry| entry.name).collect()
+}
+
+#[test]
+fn what_was_committed_is_found_and_the_newest_index_counts() {
+    let pack = three_commits();
+    let found = picked(&pack.bytes).unwrap().unwrap();
+    assert_eq!((found.place, found.slot.generation, found.refused), (Place::A, 3, None));
+    let index = found.layout.view(found.block);
+    assert_eq!(index.verify(), Ok(()));
+    assert_eq!(index.len(), 6);
+    assert_eq!(index.entries().map(|entry| entry.generation).collect::<Vec<_>>(), [1, 1, 2, 2, 3, 3]);
+    for entry in index {
+        assert_eq!(index.look_up(&entry.wanted()), Ok(entry));
+        let payload = &pack.bytes[entry.offset as usize..entry.end() as usize];
+        assert_eq!(entry.checksum, Some(xxh3_64(payload)));
+    }
+    let commits = Commits::read(&pack.bytes).unwrap();
+    assert_eq!((commits.next_generation(), commits.place_beside(Some(found.place))), (4, Place::B));
+}
+
+#[test]
+fn a_pack_without_a_commit_is_empty_and_not_refused() {
+    let page = Header::encode(FILE);
+    assert_eq!(picked(&page), Ok(None));
+    let commits = Commits::read(&page).unwrap();
+    assert_eq!(
+        (commits.is_empty(), commits.next_generation(), commits.place_beside(None)),
+        (true, 1, Place::A)
+    );
+}
+
+#[test]
+fn every_prefix_is_refused_or_is_the_commit_before() {
+    let pack = three_commits();
+    let commits = Commits::read(&pack.bytes).unwrap();
+    let ends: Vec<u64> = commits.iter().map(|(_, slot)| slot.end()).collect();
+    assert_eq!(ends[0], pack.bytes.len() as u64);
+    let step = if cfg!(miri) { 1009 } else { 1 };
+    for len in
+        (0..pack.bytes.len()).step_by(step).chain([HEADER_LEN - 1, ends[1] as usize, ends[1] as usize - 1])
+    {
+        let found = picked(&pack.bytes[..len]);
+        if len < HEADER_LEN {
+            assert_eq!(found.unwrap_err(), Refusal::Short { len: len as u64, needed: HEADER_LEN as u64 });
+        } else if (len as u64) < ends[1] {
+            // Named for the newest.
+            assert_eq!(found.unwrap_err(), Refusal::Outside { end: ends[0], len: len as u64 });
+        } else {
+            let found = found.unwrap().unwrap();
+            assert_eq!((found.slot.generation, names(&found).len()), (2, 4));
+            assert_eq!(found.refused, Some(Refusal::Outside { end: ends[0], len: len as u64 }));
+        }
+    }
+}
+
+#[test]
+fn every_flipped_byte_is_refused_or_leaves_the_commit_before() {
+    let pack = three_commits();
+    let before = Commits::read(&pack.bytes).unwrap().iter().nth(1).unwrap().1;
+    let newest = Commits::read(&pack.bytes).unwrap().iter().next().unwrap().1;
+    let page = (0..HEADER_LEN).step_by(if cfg!(miri) { 509 } else { 1 });
+    let index = (newest.index_start..newest.end()).map(|at| at as usize);
+    let index = index.step_by(if cfg!(miri) { 211 } else { 1 });
+    for at in page.chain(index) {
+        let mut damaged = pack.bytes.clone();
+        damaged[at] ^= 0x10;
+        let found = picked(&damaged);
+        match at {
+            // The older slot: nothing is lost, and the damage is told.
+            1024..1088 => {
+                let found = found.unwrap().unwrap();
+                assert_eq!((found.slot.generation, found.refused), (3, Some(Refusal::SlotChecksum)));
+            }
+            512..576 | HEADER_LEN.. => {
+                let found = found.unwrap().unwrap();
+                assert_eq!((found.slot, names(&found).len()), (before, 4), "byte {at}");
+                assert!(found.refused.is_some_and(|refusal| refusal.reason() == Reason::ChecksumMismatch));
+            }
+            0..8 => assert_eq!(found.unwrap_err(), Refusal::Foreign),
+            8..64 => assert_eq!(found.unwrap_err(), Refusal::HeaderChecksum, "byte {at}"),
+            _ => assert_eq!(found.unwrap_err(), Refusal::Reserved, "byte {at}"),
+        }
+    }
+}
+
+#[test]
+fn one_commit_whose_slot_is_damaged_is_refused_and_not_taken_for_none() {
+    let mut pack = Pack::new();
+    pack.commit(&[(Name::new("a"), b"one")]);
+    for at in (512..576).step_by(if cfg!(miri) { 9 } else { 1 }) {
+        let mut damaged = pack.bytes.clone();
+        damaged[at] ^= 1;
+        assert_eq!(picked(&damaged).unwrap_err(), Refusal::SlotChecksum);
+    }
+}
+
+#[test]
+fn a_commit_of_another_file_does_not_count() {
+    let mut pack = three_commits();
+    let (_, newest) = Commits::read(&pack.bytes).unwrap().iter().next().unwrap();
+    pack.bytes[512..576].copy_from_slice(&Slot { generation: 9, ..newest }.encode(b"another file's.."));
+    assert_eq!(picked(&pack.bytes).unwrap().unwrap().slot.generation, 2);
+}
+
+#[test]
+fn what_a_slot_says_of_impossible_places_is_refused() {
+    let pack = three_commits();
+    let (_, newest) = Commits::read(&pack.bytes).unwrap().iter().next().unwrap();
+    let len = pack.bytes.len() as u64;
+    let slots = [
+        (Slot { generation: 0, ..newest }, Refusal::SlotPlace),
+        (Slot { generation: u64::MAX, ..newest }, Refusal::SlotPlace),
+        (Slot { index_start: 0, ..newest }, Refusal::SlotPlace),
+        (Slot { index_start: 3968, ..newest }, Refusal::SlotPlace),
+        (Slot { index_start: newest.index_start + 64, ..newest }, Refusal::SlotPlace),
+        (Slot { index_start: u64::MAX - 127, ..newest }, Refusal::SlotPlace),
+        (Slot { index_len: u64::MAX, ..newest }, Refusal::SlotPlace),
+        (Slot { index_len: 19, ..newest }, Refusal::SlotPlace),
+        (
+            Slot { index_start: 1 << 63, ..newest },
+            Refusal::Outside { end: (1 << 63) + newest.index_len, len },
+        ),
+        (Slot { index_sum: 0, ..newest }, Refusal::IndexChecksum),
+    ];
+    for (slot, refusal) in slots {
+        let mut pack = pack.clone();
+        pack.put(Place::A, &slot);
+        let found = picked(&pack.bytes).unwrap().unwrap();
+        assert_eq!((found.slot.generation, found.refused), (2, Some(refusal)), "{slot:?}");
+    }
+    // A newer generation than the index has.
+    let mut pack = pack.clone();
+    pack.put(Place::A, &Slot { generation: 8, ..newest });
+    assert_eq!(picked(&pack.bytes).unwrap().unwrap().refused, Some(Refusal::Generation));
+    assert_eq!(Commits::read(&pack.bytes).unwrap().next_generation(), 9);
+}
+
+#[test]
+fn versions_of_the_header_are_told_apart() {
+    let with_version = |version: u32| {
+        let mut page = Header::encode(FILE);
+        page[8..12].copy_from_slice(&version.to_le_bytes());
+        let sum = xxh3_64(&page[..56]);
+        page[56..64].copy_from_slice(&sum.to_le_bytes());
+        Header::decode(&page).map(|header| header.file)
+    };
+    assert_eq!(with_version(3), Ok(FILE));
+    assert_eq!(with_version(3 << 24), Err(Refusal::BigEndian));
+    for version in [0, 1, 2, 4, u32::MAX] {
+        assert_eq!(with_version(version), Err(Refusal::UnknownVersion(version)));
+    }
+    assert_eq!(Refusal::UnknownVersion(4).reason(), Reason::NewerVersion);
+    assert_eq!(Refusal::UnknownVersion(0).reason(), Reason::Malformed);
+    assert_eq!(Header::decode(b""), Err(Refusal::Short { len: 0, needed: 4096 }));
+    assert_eq!(Header::decode(&[0; 4096]), Err(Refusal::Foreign));
+}
+
+/// An index of three entries at known places, to be made wrong: names are 8 bytes, so that records are 72.
+struct Crafted {
+    block: Vec<u8>,
+    start: u64,
+    records: usize,
+    slots: usize,
+}
+
+impl Crafted {
+    const COUNT: usize = 3;
+
+    fn new() -> Self {
+        let mut builder = IndexBuilder::new();
+        for (at, name) in ["weight.0", "weight.1", "weight.2"].into_iter().enumerate() {
+            builder.push(entry(Name::new(name), 5, 4096 + 256 * at as u64, 200));
+        }
+        let start = 8192;
+        let block = builder.finish(start, 1).unwrap();
+        let records = block.len() - FOOTER_LEN - 72 * Self::COUNT;
+        Self { block, start, records, slots: records - 8 * Self::COUNT }
+    }
+
+    fn check(&self) -> Result<Layout, Refusal> {
+        Layout::check(&self.block, &Slot::of(1, self.start, &self.block))
+    }
+
+    /// What is said of an index in which these bytes of it were replaced, and the checksum is right.
+    fn with(&self, at: usize, bytes: &[u8]) -> Result<Layout, Refusal> {
+        let mut block = self.block.clone();
+        block[at..at + bytes.len()].copy_from_slice(bytes);
+        Self { block, ..*self }.check()
+    }
+
+    fn record(&self, ordinal: usize) -> usize {
+        self.records + 72 * ordinal
+    }
+}
+
+#[test]
+fn an_index_with_the_right_checksum_and_wrong_contents_is_refused_by_name() {
+    let good = Crafted::new();
+    assert!(good.check().is_ok());
+    let (one, two) = (good.record(1), good.record(2));
+    let slot = |at: usize| good.block[good.slots + 8 * at..][..8].to_vec();
+    let long = u64::to_le_bytes;
+    let short = u32::to_le_bytes;
+    let cases: &[(usize, &[u8], Refusal)] = &[
+        (0, b"XPWCIDX4", Refusal::IndexMagic),
+        (8, &long(2), Refusal::Generation),
+        (16, &short(2), Refusal::Lengths),
+        (16, &short(4), Refusal::Lengths),
+        (16, &short(u32::MAX), Refusal::Lengths),
+        (20, &short(2), Refusal::Lengths),
+        (20, &short(u32::MAX), Refusal::Lengths),
+        (24, &short(3), Refusal::Lengths),
+        (24, &short(31), Refusal::Lengths),
+        (24, &short(32), Refusal::Buckets),
+        (24, &short(u32::MAX), Refusal::Buckets),
+        (28, &short(1), Refusal::Reserved),
+        (32, &long(u64::MAX), Refusal::Lengths),
+        (32, &long(0), Refusal::Lengths),
+        (40, &[1], Refusal::Reserved),
+        (63, &[1], Refusal::Reserved),
+        // Where buckets begin, there are five of four, and padding.
+        (96, &short(1), Refusal::Buckets),
+        (96 + 16, &short(2), Refusal::Buckets),
+        (96 + 16, &short(4), Refusal::Buckets),
+        (96 + 4, &short(u32::MAX), Refusal::Buckets),
+        (96 + 20, &short(1), Refusal::Lengths),
+        // Offsets and sizes.
+        (one, &long(4352 + 64), Refusal::Misaligned(1)),
+        (one, &long(4224), Refusal::Overlap(1)),
+        (one, &long(0), Refusal::OutOfBounds(1)),
+        (one, &long(u64::MAX - 127), Refusal::OutOfBounds(1)),
+        (one, &long(8192), Refusal::OutOfBounds(1)),
+        (one + 8, &long(u64::MAX), Refusal::OutOfBounds(1)),
+        (one + 8, &long(u64::MAX - 4352), Refusal::OutOfBounds(1)),
+        (one + 8, &long(257), Refusal::Overlap(2)),
+        (two + 8, &long(8192 - 4608 + 1), Refusal::OutOfBounds(2)),
+        // Names, flags, models, slots.
+        (one + 36, &short(1), Refusal::UnknownModel(1)),
+        (one + 36, &short(u32::MAX), Refusal::UnknownModel(1)),
+        (one + 40, &short(1), Refusal::Flags(1)),
+        (one + 44, &short(1), Refusal::Flags(1)),
+        (one + 60, &short(4), Refusal::Flags(1)),
+        (one + 60, &short(8), Refusal::Flags(1)),
+        (one + 56, &short(1), Refusal::Flags(1)),
+        (one + 52, &short(u32::MAX), Refusal::EntryLength(1)),
+        (two + 52, &short(9), Refusal::EntryLength(2)),
+        (one + 52, &short(7), Refusal::EntryLength(1)),
+        (one + 64, &[0xff], Refusal::NotUtf8(1)),
+        (one + 48, &good.block[two + 48..two + 52], Refusal::Unlinked(1)),
+        (one + 48, &short(3), Refusal::Unlinked(1)),
+        (one + 48, &short(u32::MAX), Refusal::Unlinked(1)),
+        // The footer.
+        (good.block.len() - 20, &long(8191), Refusal::Footer),
+        (good.block.len() - 20, &long(u64::MAX), Refusal::Footer),
+        (good.block.len() - 12, &short(4), Refusal::Footer),
+        (good.block.len() - 8, &short(1), Refusal::Foreign),
+        (good.block.len() - 4, &short(2), Refusal::Footer),
+        (good.block.len() - 4, &short(4), Refusal::UnknownVersion(4)),
+    ];
+    for (at, bytes, refusal) in cases {
+        assert_eq!(good.with(*at, bytes).map(|_| ()), Err(*refusal), "byte {at} {bytes:x?}");
+    }
+    // A slot that points nowhere, or between records.
+    for at in [u32::MAX, 1, 27, 28] {
+        let bytes = [&slot(0)[..4], &at.to_le_bytes()].concat();
+        assert!(matches!(good.with(good.slots, &bytes), Err(Refusal::Unlinked(_))), "{at}");
+    }
+}
+
+#[test]
+fn slots_that_do_not_ascend_are_refused_and_twins_are_named() {
+    let model = MODEL;
+    let packed = |seed, offset| NewEntry { model, ..entry(Name::new("twin"), seed, offset, 100) };
+    let build =
+        || [packed(5, 4096), packed(6, 4224), packed(7, 4352)].into_iter().collect::<IndexBuilder<'_>>();
+    let block = build().finish(8192, 1).unwrap();
+    let check = |block: &[u8]| Layout::check(block, &Slot::of(1, 8192, block)).map(|layout| layout.len());
+    assert_eq!(check(&block), Ok(3));
+    let records = block.len() - FOOTER_LEN - 72 * 3;
+    for (seed, refusal) in
+        [(5, Refusal::Duplicate(1)), (7, Refusal::Duplicate(2)), (8, Refusal::Order), (0, Refusal::Order)]
+    {
+        let mut block = block.clone();
+        block[records + 72 + 32..][..4].copy_from_slice(&u32::to_le_bytes(seed));
+        assert_eq!(check(&block), Err(refusal), "seed {seed}");
+    }
+    // Tags that fall within a bucket.
+    let mut block = block.clone();
+    let slots = records - 8 * 3;
+    block[slots] ^= 0xff;
+    block[slots + 3] = 0xff;
+    assert_eq!(check(&block), Err(Refusal::Order));
+}
+
+#[test]
+fn an_entry_under_another_names_hash_is_not_found_and_verify_says_so() {
+    let good = Crafted::new();
+    let layout = good.check().unwrap();
+    assert_eq!(layout.view(&good.block).verify(), Ok(()));
+    // Renamed, but in its old slot.
+    let at = good.record(1) + 64;
+    let layout = good.with(at, b"weight.9").unwrap();
+    let mut block = good.block.clone();
+    block[at..at + 8].copy_from_slice(b"weight.9");
+    let index = layout.view(&block);
+    assert_eq!(index.verify(), Err(Refusal::Misfiled(1)));
+    for name in ["weight.1", "weight.9"] {
+        assert_eq!(index.look_up(&entry(Name::new(name), 5, 0, 0).wanted()), Err(Reason::Absent));
+    }
+}
+
+#[test]
+fn a_miss_says_what_the_nearest_entry_differs_in() {
+    let fingerprint = |id, value| Packing { seed: 5, fingerprint: Some(Fingerprint { id, value }) };
+    let name = Name::new("ab").with_bias("c");
+    let other = ModelId::from_bytes([9; 32]);
+    let with = |model, packing, offset| NewEntry { model, packing, ..entry(name, 0, offset, 10) };
+    let builder: IndexBuilder<'_> = [
+        with(MODEL, fingerprint(1, Some(2)), 4096),
+        with(MODEL, Packing::of_seed(6), 4224),
+        with(other, Packing::of_seed(7), 4352),
+    ]
+    .into_iter()
+    .collect();
+    let block = builder.finish(4480, 1).unwrap();
+    let index = Layout::check(&block, &Slot::of(1, 4480, &block)).unwrap().view(&block);
+    assert_eq!(index.models().collect::<Vec<_>>(), [MODEL, other]);
+    let look_up =
+        |name, model, packing| index.look_up(&Wanted { name, model, packing }).map(|entry| entry.offset);
+
+    assert_eq!(look_up(name, MODEL, fingerprint(1, Some(2))), Ok(4096));
+    for packing in
+        [fingerprint(1, None), fingerprint(1, Some(3)), fingerprint(2, Some(2)), Packing::of_seed(5)]
+    {
+        assert_eq!(look_up(name, MODEL, packing), Err(Reason::OtherFingerprint), "{packing:?}");
+    }
+    assert_eq!(look_up(name, MODEL, Packing::of_seed(6)), Ok(4224));
+    for seed in [0, 4, 7, u32::MAX] {
+        assert_eq!(look_up(name, MODEL, Packing::of_seed(seed)), Err(Reason::OtherSeed));
+    }
+    assert_eq!(look_up(name, other, Packing::of_seed(6)), Err(Reason::OtherSeed));
+    for byte in [0, 8, 10] {
+        let model = ModelId::from_bytes([byte; 32]);
+        assert_eq!(look_up(name, model, Packing::of_seed(6)), Err(Reason::OtherModel));
+    }
+    for (weight, bias) in
+        [("a", Some("bc")), ("abc", None), ("ab", None), ("ab", Some("")), ("c", Some("ab")), ("", None)]
+    {
+        let name = Name { weight, bias };
+        assert_eq!(look_up(name, MODEL, Packing::of_seed(6)), Err(Reason::Absent), "{name:?}");
+    }
+}
+
+#[test]
+fn bytes_that_change_after_the_check_make_nothing_panic() {
+    let mut pack = three_commits();
+    let found = picked(&pack.bytes).unwrap().unwrap();
+    let (layout, slot) = (found.layout, found.slot);
+    let wanted = [Name::new("a"), Name::new("ab"), Name::new("six").with_bias("6")];
+    let use_it = |index: Index<'_>| {
+        assert!(index.entries().count() <= 6);
+        let _ = (index.verify(), space::dead_bytes(&index), index.models().len());
+        for name in wanted {
+            let _ = index.look_up(&entry(name, 5, 0, 0).wanted());
+        }
+    };
+    let mut random = Random(1);
+    for _ in 0..if cfg!(miri) { 6 } else { 20_000 } {
+        let at = slot.index_start + random.below(slot.index_len);
+        pack.bytes[at as usize] = random.below(256) as u8;
+        use_it(layout.view(&pack.bytes[slot.index_start as usize..slot.end() as usize]));
+    }
+    use_it(layout.view(&[]));
+    use_it(layout.view(&pack.bytes[..100]));
+}
+
+#[test]
+fn the_builder_refuses_what_a_reader_would() {
+    let finish = |entries: &[NewEntry<'_>], start| {
+        entries.iter().copied().collect::<IndexBuilder<'_>>().finish(start, 1).map(|_| ())
+    };
+    let at = |offset: u64, size: u64| entry(Name::new("a"), offset.wrapping_add(size) as u32, offset, size);
+    assert_eq!(finish(&[], 4096), Ok(()));
+    assert_eq!(finish(&[at(4352, 128), at(4096, 0), at(4096, 256)], 4480), Ok(()));
+    assert_eq!(finish(&[at(4096, 129), at(4224, 1)], 8192), Err(Refusal::Overlap(1)));
+    assert_eq!(finish(&[at(4097, 1)], 8192), Err(Refusal::Misaligned(0)));
+    assert_eq!(finish(&[at(0, 1)], 8192), Err(Refusal::OutOfBounds(0)));
+    assert_eq!(finish(&[at(4096, 4097)], 8192), Err(Refusal::OutOfBounds(0)));
+    assert_eq!(finish(&[at(4096, u64::MAX)], 8192), Err(Refusal::OutOfBounds(0)));
+    assert_eq!(finish(&[], 4095), Err(Refusal::SlotPlace));
+    assert_eq!(finish(&[], 0), Err(Refusal::SlotPlace));
+    assert_eq!(finish(&[at(4096, 1)], u64::MAX - 127), Err(Refusal::SlotPlace));
+    assert_eq!(IndexBuilder::new().finish(4096, 0).unwrap_err(), Refusal::SlotPlace);
+    let twins = [entry(Name::new("a"), 1, 4224, 1), entry(Name::new("a"), 1, 4096, 1)];
+    assert_eq!(finish(&twins, 8192), Err(Refusal::Duplicate(1)));
+    let apart = [
+        entry(Name::new("ab").with_bias("c"), 1, 4096, 1),
+        entry(Name::new("a").with_bias("bc"), 1, 4224, 1),
+    ];
+    assert_eq!(finish(&apart, 8192), Ok(()));
+}
+
+/// Random entries against a plain list: what was put in is found, in order, and nothing else is.
+#[test]
+fn agrees_with_a_plain_list() {
+    let mut random = Random(7);
+    for round in 0..if cfg!(miri) { 2 } else { 200 } {
+        let mut offset = HEADER_LEN as u64;
+        let mut texts: Vec<(String, Option<String>)> = Vec::new();
+        for _ in 0..random.below(if cfg!(miri) { 8 } else { 80 }) {
+            let bias = (random.below(2) == 0).then(|| format!("{}", random.below(3)));
+            texts.push((format!("{}{}", "n".repeat(random.below(12) as usize), random.below(9)), bias));
+        }
+        let mut list: Vec<NewEntry<'_>> = Vec::new();
+        for (weight, bias) in &texts {
+            let fingerprint = match random.below(3) {
+                0 => None,
+                value => Some(Fingerprint { id: random.below(2) as u32, value: (value == 1).then_some(3) }),
+            };
+            let name = Name { weight, bias: bias.as_deref() };
+            let packing = Packing { seed: random.below(2) as u32, fingerprint };
+            let model = ModelId::from_bytes([random.below(3) as u8; 32]);
+            let size = random.below(300);
+            let new = NewEntry { model, packing, generation: round, ..entry(name, 0, offset, size) };
+            if list.iter().all(|old| old.wanted() != new.wanted()) {
+                list.push(new);
+                offset = (offset + size).next_multiple_of(128) + 128 * random.below(2);
+            }
+        }
+        let mut shuffled = list.clone();
+        shuffled.sort_by_key(|entry| xxh3_64(&entry.offset.to_le_bytes()));
+        let block = shuffled.into_iter().collect::<IndexBuilder<'_>>().finish(offset, 9).unwrap();
+        let layout = Layout::check(&block, &Slot::of(9, offset, &block)).unwrap();
+        let index = layout.view(&block);
+        assert_eq!(index.verify(), Ok(()));
+        assert_eq!(index.entries().len(), list.len());
+        assert!(
+            index
+                .entries()
+                .map(|entry| (entry.wanted(), entry.offset, entry.size))
+                .eq(list.iter().map(|entry| (entry.wanted(), entry.offset, entry.size)))
+        );
+        for entry in &list {
+            assert_eq!(index.look_up(&entry.wanted()).map(|found| found.offset), Ok(entry.offset));
+            let other = Packing { seed: 2, ..entry.packing };
+            let missed = index.look_up(&Wanted { packing: other, ..entry.wanted() });
+            assert_eq!(missed, Err(Reason::OtherSeed));
+        }
+    }
+}
+
+/// A reader made from the text of the format alone.
+#[test]
+fn the_format_is_as_it_is_written_down() {
+    let pack = three_commits();
+    let u32_at = |at: usize| u32::from_le_bytes(pack.bytes[at..at + 4].try_into().unwrap()) as usize;
+    let u64_at = |at: usize| u64::from_le_bytes(pack.bytes[at..at + 8].try_into().unwrap());
+    assert_eq!(pack.bytes[..16], *b"\x89WSP\r\n\x1a\n\x03\0\0\0\0\x10\0\0");
+    assert_eq!(pack.bytes[16..32], FILE);
+    assert_eq!(u64_at(56), xxh3_64(&pack.bytes[..56]));
+    // The third commit is in slot A.
+    assert_eq!(u64_at(512), 3);
+    assert_eq!(u64_at(568), xxh3_64(&[&pack.bytes[512..568], &FILE].concat()));
+    let (start, len) = (u64_at(520) as usize, u64_at(528) as usize);
+    assert_eq!(u64_at(536), xxh3_64(&pack.bytes[start..start + len]));
+    assert_eq!(start + len, pack.bytes.len());
+    assert_eq!(pack.bytes[start..start + 8], *b"XPWCIDX3");
+    let (entries, models, bits) = (u32_at(start + 16), u32_at(start + 20), u32_at(start + 24));
+    assert_eq!((u64_at(start + 8), entries, models), (3, 6, 1));
+    assert_eq!(pack.bytes[start + 64..start + 96], *MODEL.as_bytes());
+    let buckets = start + 64 + 32 * models;
+    let slots = (buckets + 4 * ((1 << bits) + 1)).next_multiple_of(8);
+    let records = slots + 8 * entries;
+    let mut at = records;
+    for _ in 0..entries {
+        let (weight_len, bias_len, flags) = (u32_at(at + 52), u32_at(at + 56), u32_at(at + 60));
+        let weight = &pack.bytes[at + 64..at + 64 + weight_len];
+        let bias = &pack.bytes[at + 64 + weight_len..at + 64 + weight_len + bias_len];
+        let mut hash = xxh3_64(weight);
+        if flags & 1 == 1 {
+            hash = xxh3_64_with_seed(bias, hash);
+        }
+        let slot = u32_at(at + 48);
+        assert_eq!(u32_at(slots + 8 * slot) as u64, hash & 0xffff_ffff);
+        assert_eq!(u32_at(slots + 8 * slot + 4), (at - records) / 8);
+        let bucket = (hash >> (64 - bits)) as usize;
+        assert!((u32_at(buckets + 4 * bucket)..u32_at(buckets + 4 * bucket + 4)).contains(&slot));
+        at = (at + 64 + weight_len + bias_len).next_multiple_of(8);
+    }
+    assert_eq!(u64_at(start + 32) as usize, at - records);
+    assert_eq!(u64_at(at) as usize, start);
+    assert_eq!((u32_at(at + 8), u32_at(at + 12), u32_at(at + 16)), (entries, 0x5850_5743, 3));
+    assert_eq!(at + 20, pack.bytes.len());
+}
+
+#[test]
+fn old_indexes_are_dead_bytes_and_padding_is_not() {
+    let pack = three_commits();
+    let found = picked(&pack.bytes).unwrap().unwrap();
+    let index = found.layout.view(found.block);
+    // Two old indexes, each up to the next payload, which is where the padding behind it ends.
+    let commits: Vec<u64> = index.entries().map(|entry| entry.offset).collect();
+    let old = |last: usize, next: usize| {
+        commits[next] - index.entries().nth(last).unwrap().end().next_multiple_of(128)
+    };
+    assert_eq!(space::dead_bytes(&index), old(1, 2) + old(3, 4));
+    let mut fresh = Pack::new();
+    fresh.commit(&[(Name::new("a"), b"one"), (Name::new("b"), b"two")]);
+    let found = picked(&fresh.bytes).unwrap().unwrap();
+    assert_eq!(space::dead_bytes(&found.layout.view(found.block)), 0);
+}
+
+/// So that the format does not change unnoticed: the bytes of a pack, and what they say.
+#[test]
+fn the_golden_pack_is_read_and_written_as_ever() {
+    let mut pack = Pack::new();
+    let payload = b"golden";
+    let offset = pack.align();
+    pack.bytes.extend_from_slice(payload);
+    let packing = Packing { seed: 0xabcd_0001, fingerprint: Some(Fingerprint { id: 2, value: Some(3) }) };
+    let name = Name::new("fc.weight").with_bias("fc.bias");
+    let new = NewEntry { packing, checksum: xxh3_64(payload), ..entry(name, 0, offset, 6) };
+    let start = pack.align();
+    let block = [new].into_iter().collect::<IndexBuilder<'_>>().finish(start, 1).unwrap();
+    pack.bytes.extend_from_slice(&block);
+    pack.put(Place::A, &Slot::of(1, start, &block));
+    let found = picked(&pack.bytes).unwrap().unwrap();
+    let read = found.layout.view(found.block).look_up(&new.wanted()).unwrap();
+    assert_eq!((read.offset, read.size, read.checksum), (offset, 6, Some(xxh3_64(payload))));
+    assert_eq!(sparse(&pack.bytes), GOLDEN.split_whitespace().collect::<Vec<_>>().join(" "));
+}
+
+/// Every 16 bytes that are not all zeros, in hexadecimal digits behind where they are.
+fn sparse(bytes: &[u8]) -> String {
+    let lines =
+        bytes.chunks(16).zip((0..).step_by(16)).filter(|(line, _)| line.iter().any(|byte| *byte != 0));
+    let lines: Vec<String> = lines
+        .map(|(line, at)| {
+            format!("{at:x}:{}", line.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+        })
+        .collect();
+    lines.join(" ")
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+#[test]
+fn every_refusal_says_what_was_found_and_has_a_reason() {
+    let all = [
+        Refusal::Short { len: 3, needed: 20 },
+        Refusal::Outside { end: 30, len: 20 },
+        Refusal::UnknownVersion(4),
+        Refusal::Overlap(12),
+    ];
+    let said: Vec<String> = all.iter().map(|refusal| format!("{refusal}")).collect();
+    assert_eq!(said[0], "3 bytes are too few: at least 20 are needed");
+    assert_eq!(said[1], "the index ends at byte 30, but the file at byte 20");
+    assert_eq!(said[2], "version 4 is not known; versions 2 and 3 are read");
+    assert_eq!(said[3], "entry 12 begins before the one before it ends");
+    let reasons = vec![Reason::Truncated, Reason::Truncated, Reason::NewerVersion, Reason::Malformed];
+    assert_eq!(all.iter().map(|refusal| refusal.reason()).collect::<Vec<_>>(), reasons);
+}
