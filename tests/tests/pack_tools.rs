@@ -4,6 +4,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use tempfile::TempDir;
@@ -192,7 +193,12 @@ fn compacting_leaves_no_dead_bytes_and_twice_is_once() {
     let generations =
         |found: &Inspection| found.entries.iter().map(|entry| entry.generation).collect::<Vec<_>>();
     assert_eq!(generations(&after), generations(&before.1));
-    assert_ne!(fs::read(&path).unwrap()[16..32], before.0[16..32], "it is another file");
+    let number = |path: &Path| fs::read(path).unwrap()[16..32].to_vec();
+    assert_ne!(number(&path), before.0[16..32], "it is another file");
+    let (_other_directory, other) = place();
+    fs::write(&other, &before.0).unwrap();
+    compact(&other, &defaults()).unwrap();
+    assert_ne!(number(&other), number(&path));
     // Who had the old one mapped keeps it.
     assert_eq!(use_all(&reader, weights(0..10)).unwrap(), 0);
     assert_eq!(held[..], [Weight::number(0).byte(0)]);
@@ -258,6 +264,30 @@ fn who_writes_is_not_disturbed() {
     drop(writer);
     assert_eq!(compact(&path, &defaults()).unwrap().entries, 16);
     assert_eq!(names_in(directory.path()), ["out", "weights.xpwc"]);
+}
+
+#[test]
+fn a_file_that_was_replaced_while_its_lock_was_waited_for_is_not_put_back() {
+    let (directory, path) = place();
+    let other = directory.path().join("other.xpwc");
+    two_models(&path);
+    drop(saved(&other, PackOptions::default(), weights(0..3)).unwrap());
+    let disk = Arc::new(Mortal::after(u64::MAX));
+    let holder = fs::File::open(&path).unwrap();
+    holder.lock().unwrap();
+    let patient = defaults().with_patience(Duration::from_secs(60)).with_disk(disk.clone());
+    let done = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| compact(&path, &patient));
+        // It has looked at the path, opened the file, looked at that twice, and asks for the lock.
+        while disk.operations() < 5 {
+            std::thread::yield_now();
+        }
+        fs::rename(&other, &path).unwrap();
+        drop(holder);
+        waiting.join().unwrap()
+    });
+    assert_eq!(done.unwrap().entries, 3);
+    assert_eq!(inspect(&path).unwrap().entries.len(), 3);
 }
 
 /// Runs something on disks that die, until one does not: then one of the two files is there, whole, and the next run leaves

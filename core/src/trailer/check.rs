@@ -211,10 +211,11 @@ fn check_record<'a>(
     if !record.has_right_flags() {
         return Err(Refusal::Flags);
     }
-    let unknown: OfEntry = Refusal::UnknownModel;
-    let model = models.get(record.model as usize).ok_or(unknown)?;
-    // Version 2 does not say of which model an entry is.
-    if record.is_imported() && *model != [0; ModelId::LEN] {
+    if record.model as usize >= models.len() {
+        return Err(Refusal::UnknownModel);
+    }
+    // Version 2 does not say of which model an entry is: it is that of all zeros, which is before all others.
+    if record.is_imported() && (record.model != 0 || models.first() != Some(&[0; ModelId::LEN])) {
         return Err(Refusal::Flags);
     }
     let (this, next) = record.len().and_then(|len| records.split_at_checked(len)).ok_or(too_short)?;

@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn a_flipped_bit_in_lengths_counts_or_the_footer_is_refused() {
         let (len_at, footer_at) = ([START..START + 4, START + 40..START + 44], GOLDEN.len() - FOOTER_LEN);
-        for bit in 8 * START..8 * GOLDEN.len() {
+        for bit in (8 * START..8 * GOLDEN.len()).step_by(if cfg!(miri) { 7 } else { 1 }) {
             let at = bit / 8;
             let file = golden_with(at, &[GOLDEN[at] ^ 1 << (bit % 8)]);
             let read = of_file(&file);
@@ -413,7 +413,7 @@ mod tests {
     #[test]
     fn many_entries_come_back_as_they_were() {
         let names: Vec<String> =
-            (0..if cfg!(miri) { 20 } else { 2000 }).map(|i| format!("layer.{i}.w")).collect();
+            (0..if cfg!(miri) { 6 } else { 2000 }).map(|i| format!("layer.{i}.w")).collect();
         let entries: Vec<Entry<'_>> = (0u32..)
             .zip(&names)
             .map(|(i, name)| entry(Name::new(name), i, 4096 * u64::from(i), 4000))

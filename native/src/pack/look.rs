@@ -226,6 +226,13 @@ impl Look {
     }
 }
 
+impl Drop for Look {
+    fn drop(&mut self) {
+        // To close the file is not enough where a child that was just forked has it open, too.
+        let _ = self.file.unlock();
+    }
+}
+
 /// Opens a regular file, follows no link, and waits for nobody.
 fn open(disk: &dyn MapDisk, path: &Path) -> Result<File, FileError> {
     let kind = |kind| match kind {

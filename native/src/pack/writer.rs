@@ -264,6 +264,8 @@ impl Writer {
         // A mapping of what is cut off may live on, and touching it would kill the process. Nobody does: what was not saved is
         // not handed out by anybody but the pack, which is gone.
         let _ = disk.set_len(&self.file, self.committed);
+        // To close the file is not enough where a child that was just forked has it open, too, until it becomes another program.
+        let _ = self.file.unlock();
     }
 }
 

@@ -4,7 +4,7 @@ mod json;
 
 use std::{io, io::Write, path::Path, time::Duration};
 
-use warmstart::pack::{self, FileError, Inspection, ModelId, PackEntry, Refusal, RewriteOptions, Rewritten};
+use warmstart::pack::{self, FileError, Inspection, PackEntry, Refusal, RewriteOptions, Rewritten};
 
 use json::{Answer, Problem, Proved, Written};
 
