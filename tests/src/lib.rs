@@ -2,6 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`calls`] | any program of XNNPACK's calls, run on a provider and on a model |
 //! | [`mod@conformance`] | the suite that every store passes |
 //! | `cpu` | kernels, targets and what they are asked to be (Unix only) |
 //! | [`faulty`] | a disk that fails when it is told to |
@@ -16,6 +17,7 @@
 //! | [`runtimes`] | what `cargo xtask runtimes` fetches |
 //! | `xnnpack` | the real XNNPACK, loaded (feature `xnnpack`) |
 
+pub mod calls;
 #[expect(clippy::unwrap_used, reason = "what it holds are tests, which clippy cannot tell")]
 pub mod conformance;
 #[cfg(unix)]

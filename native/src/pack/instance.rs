@@ -281,7 +281,7 @@ impl Instance {
         Some(hit)
     }
 
-    /// Leaves a space to whoever packed into it, under no name.
+    /// Leaves a space to whoever packed into it, under no name. What is in the file is moved to the heap.
     pub(crate) fn keep_unnamed(&self, address: NonNull<u8>, len: usize) -> Option<Handle> {
         let mut state = self.write();
         let space = state.take_space(address.as_ptr())?;
@@ -289,8 +289,24 @@ impl Instance {
             state.keep_space(space);
             return None;
         }
+        if space.place.is_none() {
+            self.counters.refuse(Reason::Unnamed);
+            return Some(space.handle);
+        }
+        let moved = Mapping::heap(len).ok().map(Arc::new);
+        let handle = moved.as_ref().and_then(|moved| state.segments.add(Arc::clone(moved), None));
+        let (Some(moved), Some(handle)) = (moved, handle) else {
+            state.keep_space(space);
+            return None;
+        };
+        drop(state);
+        // SAFETY: the space is as long at least, and was packed into before; nobody else has the new bytes yet.
+        unsafe { moved.start().as_ptr().copy_from_nonoverlapping(address.as_ptr(), len) };
+        add(&self.counters.heap_entries, 1);
+        add(&self.counters.heap_bytes, len as u64);
         self.counters.refuse(Reason::Unnamed);
-        Some(space.handle)
+        self.put_back(&space);
+        Some(handle)
     }
 
     /// Frees what was kept without a name. Nobody may use it any more.

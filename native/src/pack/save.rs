@@ -59,7 +59,9 @@ impl Instance {
             Err(reason) => self.counters.refuse(*reason),
         }
         let state = self.read();
-        let is_idle = |writer: &Writer| state.fresh.is_empty() && !state.has_spaces_in(writer.number);
+        let is_idle = |writer: &Writer| {
+            writer.is_idle() && state.fresh.is_empty() && !state.has_spaces_in(writer.number)
+        };
         if let Some(idle) = writer.take_if(|writer| is_idle(writer)) {
             drop(state);
             idle.abandon(&*self.options.disk);
@@ -72,9 +74,8 @@ impl Instance {
             return Ok(Saved::default());
         }
         // Into a file that was put in another's place, rather than into one that nobody finds any more.
-        if let Some(replaced) = writer.take_if(|writer| !self.is_in_place(writer)) {
-            replaced.abandon(&*self.options.disk);
-        }
+        // The file is not cut: what was packed into it is in use, and is read to be saved elsewhere.
+        drop(writer.take_if(|writer| !self.is_in_place(writer)));
         let writer = match writer {
             Some(writer) => writer,
             none => none.insert(self.acquire()?),
@@ -288,7 +289,8 @@ impl Writer {
     /// Writes a payload behind everything else, and returns where.
     fn append(&mut self, disk: &dyn MapDisk, bytes: &[u8]) -> io::Result<u64> {
         let start = self.close_chunk();
-        let end = start.checked_add(bytes.len() as u64).ok_or(io::ErrorKind::StorageFull)?;
+        // Also what has no bytes has a place of its own.
+        let end = start.checked_add(bytes.len().max(1) as u64).ok_or(io::ErrorKind::StorageFull)?;
         disk.allocate(&self.file, start..end)?;
         disk.write_at(&self.file, start, bytes)?;
         self.end = end.next_multiple_of(ALIGNMENT as u64);

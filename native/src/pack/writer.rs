@@ -50,6 +50,9 @@ pub(super) struct Writer {
     /// Up to where the system was asked to begin writing.
     written_back: u64,
     chunk: Option<Chunk>,
+    /// How many spaces behind what was committed were given out and not taken back. Their addresses may be in use, whether
+    /// they will be saved or not, so they must not be cut off.
+    in_use: usize,
 }
 
 /// A file whose lock is held until this is dropped, also by mappings of the file that live on.
@@ -161,6 +164,7 @@ impl Instance {
             end,
             written_back: end,
             chunk: None,
+            in_use: 0,
         };
         Ok(Some(writer))
     }
@@ -181,6 +185,7 @@ impl Writer {
             chunk.zero(at, usize::try_from(wanted).map_err(|_| Reason::NoSpace)?);
         }
         chunk.touched = chunk.touched.max(chunk.used);
+        self.in_use += 1;
         Ok(Space {
             handle: Handle::from_number(chunk.handle.get() + at),
             len,
@@ -217,8 +222,11 @@ impl Writer {
         Ok(Chunk { mapping, handle, start, used: 0, touched: 0 })
     }
 
-    /// Takes a space back if it was the last that was given out.
+    /// Takes a space back. It can be given out again if it was the last.
     pub(super) fn give_back(&mut self, file: FileNumber, range: &Range<u64>) {
+        if file == self.number && range.start >= self.committed {
+            self.in_use = self.in_use.saturating_sub(1);
+        }
         let Some(chunk) = &mut self.chunk else { return };
         let end = align(range.end);
         if file == self.number && end == self.end && range.start >= chunk.start {
@@ -257,12 +265,18 @@ impl Writer {
         self.committed = end;
         self.end = align(end);
         self.written_back = self.end;
+        self.in_use = 0;
     }
 
-    /// Lets the file go, without what was not saved.
+    /// Whether nobody has an address behind what was committed.
+    pub(super) const fn is_idle(&self) -> bool {
+        self.in_use == 0
+    }
+
+    /// Lets the file go, without what was not saved. The pack is gone, or the writer [idle](Self::is_idle).
     pub(super) fn abandon(self, disk: &dyn MapDisk) {
-        // A mapping of what is cut off may live on, and touching it would kill the process. Nobody does: what was not saved is
-        // not handed out by anybody but the pack, which is gone.
+        // A mapping of what is cut off may live on, and touching it would kill the process. Nobody does: nobody has an address
+        // there.
         let _ = disk.set_len(&self.file, self.committed);
         // To close the file is not enough where a child that was just forked has it open, too, until it becomes another program.
         let _ = self.file.unlock();

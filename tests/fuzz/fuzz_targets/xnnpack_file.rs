@@ -1,0 +1,7 @@
+//! Any program of XNNPACK's calls, over a pack in a file: a provider does what the model does.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use warmstart_tests::calls::{Call, Medium, run};
+
+fuzz_target!(|bytes: &[u8]| run(Medium::File, Call::from_bytes(bytes)));

@@ -1,0 +1,45 @@
+//! Random programs of calls: a provider does what the model does.
+
+use std::panic::catch_unwind;
+
+use warmstart_tests::calls::{Call, Medium, run};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// How many programs each medium runs.
+const PROGRAMS: u64 = 300;
+
+/// A program that fails is made as short as it can be, and shown.
+fn agrees_with_the_model(medium: Medium) {
+    for seed in 0..PROGRAMS {
+        let words = 4 + xxh3_64_with_seed(b"length", seed) % 200;
+        let bytes: Vec<u8> =
+            (0..words).flat_map(|n| xxh3_64_with_seed(&n.to_le_bytes(), seed).to_le_bytes()).collect();
+        let mut calls: Vec<Call> = Call::from_bytes(&bytes).collect();
+        let fails = |calls: &[Call]| {
+            let calls = calls.to_vec();
+            catch_unwind(|| run(medium, calls)).is_err()
+        };
+        if fails(&calls) {
+            for at in (0..calls.len()).rev() {
+                let mut shorter = calls.clone();
+                shorter.remove(at);
+                if fails(&shorter) {
+                    calls = shorter;
+                }
+            }
+            eprintln!("{medium:?}, seed {seed}: {calls:?}");
+            run(medium, calls);
+            panic!("seed {seed} failed, and did not when it was run again");
+        }
+    }
+}
+
+#[test]
+fn a_provider_over_a_file_agrees_with_the_model() {
+    agrees_with_the_model(Medium::File);
+}
+
+#[test]
+fn a_provider_in_the_heap_agrees_with_the_model() {
+    agrees_with_the_model(Medium::Heap);
+}
