@@ -28,8 +28,9 @@ pub fn of_file(process: Option<u32>, file: &Path) -> Option<FileMappings> {
 /// The memory of this process, or of another of this user, that is of no file: heap, stacks, and copies of pages.
 #[must_use]
 pub fn anonymous(process: Option<u32>) -> Option<u64> {
-    let status = fs::read_to_string(place(process, "status")).ok()?;
-    status.lines().find_map(|line| kibibytes(line, "RssAnon:"))
+    // The numbers of `status` are out of date by up to 64 pages a processor.
+    let sums = fs::read_to_string(place(process, "smaps_rollup")).ok()?;
+    sums.lines().find_map(|line| kibibytes(line, "Anonymous:"))
 }
 
 fn place(process: Option<u32>, file: &str) -> String {
