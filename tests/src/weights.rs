@@ -158,9 +158,12 @@ impl Layers {
 }
 
 /// Reads one byte of every line of the cache, and adds them up.
+///
+/// It is never inlined, so that whoever is compared runs the same instructions.
+#[inline(never)]
 #[must_use]
 pub fn touch(bytes: &[u8]) -> u64 {
-    bytes.iter().step_by(64).map(|byte| u64::from(*byte)).sum()
+    bytes.chunks(64).map(|line| u64::from(line[0])).sum()
 }
 
 /// The checksum of many payloads, one after the other.
