@@ -36,6 +36,7 @@ pub mod space;
 pub mod version2;
 
 mod check;
+mod model;
 mod record;
 mod refusal;
 

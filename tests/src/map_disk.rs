@@ -82,6 +82,11 @@ impl MapDisk for Mortal {
         self.disk.lock(file, patience)
     }
 
+    fn unlock(&self, file: &File) {
+        // Death releases locks too.
+        self.disk.unlock(file);
+    }
+
     fn allocate(&self, file: &File, range: Range<u64>) -> io::Result<()> {
         self.lives()?;
         self.disk.allocate(file, range)
@@ -142,22 +147,30 @@ pub struct Poor {
     /// Up to where a file can grow, in bytes.
     room: u64,
     maps: bool,
+    panics: bool,
 }
 
 impl Poor {
     /// A disk on which no file grows beyond `room` bytes.
     #[must_use]
     pub fn with_room(room: u64) -> Self {
-        Self { disk: LocalMapDisk::new(), room, maps: true }
+        Self { disk: LocalMapDisk::new(), room, maps: true, panics: false }
     }
 
     /// A disk without mappings.
     #[must_use]
     pub fn without_mappings() -> Self {
-        Self { disk: LocalMapDisk::new(), room: u64::MAX, maps: false }
+        Self { disk: LocalMapDisk::new(), room: u64::MAX, maps: false, panics: false }
+    }
+
+    /// A disk that panics when a file is to grow.
+    #[must_use]
+    pub fn that_panics() -> Self {
+        Self { disk: LocalMapDisk::new(), room: u64::MAX, maps: true, panics: true }
     }
 
     fn has_room(&self, end: u64) -> io::Result<()> {
+        assert!(!self.panics, "a disk that panics");
         if end <= self.room { Ok(()) } else { Err(io::ErrorKind::StorageFull.into()) }
     }
 }
@@ -185,6 +198,10 @@ impl MapDisk for Poor {
 
     fn lock(&self, file: &File, patience: Duration) -> io::Result<()> {
         self.disk.lock(file, patience)
+    }
+
+    fn unlock(&self, file: &File) {
+        self.disk.unlock(file);
     }
 
     fn allocate(&self, file: &File, range: Range<u64>) -> io::Result<()> {

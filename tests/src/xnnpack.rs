@@ -17,11 +17,13 @@ use std::{env, fmt, marker::PhantomData, path::PathBuf, sync::OnceLock};
 
 use self::abi::Provider;
 pub use self::{
-    library::{Fingerprint, Library},
+    library::Library,
     operator::FullyConnected,
     subgraph::{Binary, Binding, Runtime, Subgraph, Unary, Value},
     tensor::{Bf16, Element, Tensor},
 };
+pub use warmstart::target::xnnpack::abi::Fingerprint;
+
 use crate::runtimes;
 
 /// The provider of a weights cache, as XNNPACK is handed it.

@@ -16,7 +16,7 @@ use std::{
 
 use memmap2::{MmapOptions, MmapRaw};
 
-use super::{FileFacts, LocalDisk, lock_within, private_options};
+use super::{FileFacts, LocalDisk, lock_within, make_private_directories, private_options};
 
 /// Every payload begins at a multiple of this many bytes, in a file and in memory.
 pub const ALIGNMENT: usize = warmstart_core::trailer::ALIGNMENT as usize;
@@ -30,7 +30,8 @@ pub trait MapDisk: fmt::Debug + Send + Sync {
     /// As the system reports.
     fn open(&self, path: &Path) -> io::Result<File>;
 
-    /// Opens a file for reading and writing, and creates it, for its owner only, if there is none.
+    /// Opens a file for reading and writing, and creates it, and the directories that lead to it, for their owner only, if
+    /// there are none.
     ///
     /// # Errors
     /// As the system reports.
@@ -59,6 +60,9 @@ pub trait MapDisk: fmt::Debug + Send + Sync {
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if it did not come in time, or what the system reports.
     fn lock(&self, file: &File, patience: Duration) -> io::Result<()>;
+
+    /// Lets go of the lock. To close the file would not do: on Linux, a mapping of it keeps the lock.
+    fn unlock(&self, file: &File);
 
     /// Gives a range of a file real blocks, so that writing to a mapping of it cannot fail, and makes the file that long.
     ///
@@ -253,7 +257,14 @@ impl MapDisk for LocalMapDisk {
     }
 
     fn open_to_write(&self, path: &Path) -> io::Result<File> {
-        private_options().read(true).write(true).create(true).truncate(false).open(path)
+        let open = || private_options().read(true).write(true).create(true).truncate(false).open(path);
+        open().or_else(|error| match path.parent() {
+            Some(parent) if error.kind() == io::ErrorKind::NotFound => {
+                make_private_directories(parent)?;
+                open()
+            }
+            _ => Err(error),
+        })
     }
 
     fn create(&self, path: &Path) -> io::Result<File> {
@@ -270,6 +281,11 @@ impl MapDisk for LocalMapDisk {
 
     fn lock(&self, file: &File, patience: Duration) -> io::Result<()> {
         lock_within(file, patience)
+    }
+
+    fn unlock(&self, file: &File) {
+        // Of a file that is open and locked, nothing but a bug could fail here.
+        let _ = file.unlock();
     }
 
     fn allocate(&self, file: &File, range: Range<u64>) -> io::Result<()> {

@@ -18,7 +18,7 @@ mod sharing;
 pub use local::LocalDisk;
 #[cfg(feature = "packs")]
 pub use mapped::{ALIGNMENT, Access, LocalMapDisk, MapDisk, Mapping};
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "packs", feature = "sqlite"))]
 pub(crate) use private::make_private_directories;
 pub(crate) use private::{make_private_directory, private_options};
 pub use sharing::RETRY_PAUSES;

@@ -23,7 +23,7 @@ pub(crate) fn private_options() -> OpenOptions {
 
 /// Makes a directory, and those that lead to it if they are missing, for the owner only. One that is there is left as
 /// it is.
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "packs", feature = "sqlite"))]
 pub(crate) fn make_private_directories(path: &Path) -> io::Result<()> {
     private_directories().recursive(true).create(path)
 }

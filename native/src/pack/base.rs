@@ -342,15 +342,12 @@ fn import(disk: &dyn MapDisk, file: &File, len: u64) -> Result<(Arc<Mapping>, Im
 
 /// Maps a range of a file, or reads it where it cannot be mapped.
 pub(super) fn map_or_read(disk: &dyn MapDisk, file: &File, range: Range<u64>) -> io::Result<Mapping> {
-    match disk.map(file, range.clone(), Access::Read) {
-        Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-            let len = usize::try_from(range.end - range.start).map_err(|_| io::ErrorKind::OutOfMemory)?;
-            let mapping = Mapping::heap(len)?;
-            read_into(disk, file, range.start, &mapping)?;
-            Ok(mapping)
-        }
-        result => result,
-    }
+    disk.map(file, range.clone(), Access::Read).or_else(|_| {
+        let len = usize::try_from(range.end - range.start).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let mapping = Mapping::heap(len)?;
+        read_into(disk, file, range.start, &mapping)?;
+        Ok(mapping)
+    })
 }
 
 /// Fills bytes of the heap that nobody has seen yet from `at` of a file.

@@ -253,8 +253,17 @@ impl Instance {
     pub(crate) fn keep_unnamed(&self, address: NonNull<u8>, len: usize) -> Option<Handle> {
         let mut state = self.write();
         let space = state.take_space(address.as_ptr())?;
+        if len > space.len {
+            state.keep_space(space);
+            return None;
+        }
         self.counters.refuse(Reason::Unnamed);
-        (len <= space.len).then_some(space.handle)
+        Some(space.handle)
+    }
+
+    /// Frees what was kept without a name. Nobody may use it any more.
+    pub(crate) fn forget_unnamed(&self, handle: Handle) {
+        self.write().segments.forget(handle);
     }
 
     /// Gives a space back that nothing was packed into.

@@ -1,6 +1,6 @@
 //! Saving: what was packed becomes what the next process finds, in one step.
 
-use std::{collections::HashMap, io};
+use std::{collections::HashMap, io, sync::Arc};
 
 use warmstart_core::{
     reason::Reason,
@@ -13,14 +13,14 @@ use warmstart_core::{
 };
 
 use super::{
-    base::{Base, Committed},
+    base::{Base, Committed, map_or_read},
     instance::{Instance, first_page, lock},
     segments::FileNumber,
     state::{Fresh, Key, State},
     statistics::add,
     writer::Writer,
 };
-use crate::os::{ALIGNMENT, MapDisk, reason_of};
+use crate::os::{ALIGNMENT, MapDisk, Mapping, reason_of};
 
 /// How many packings of one weight of one model are kept: more than machines, or versions of a runtime, that take turns with
 /// one file. Of more, the newest stay.
@@ -71,6 +71,10 @@ impl Instance {
         if self.path.is_none() || self.read().fresh.is_empty() {
             return Ok(Saved::default());
         }
+        // Into a file that was put in another's place, rather than into one that nobody finds any more.
+        if let Some(replaced) = writer.take_if(|writer| !self.is_in_place(writer)) {
+            replaced.abandon(&*self.options.disk);
+        }
         let writer = match writer {
             Some(writer) => writer,
             none => none.insert(self.acquire()?),
@@ -86,6 +90,14 @@ impl Instance {
         }
         self.commit(writer, &packed)?;
         Ok(Saved { entries: packed.len(), bytes: writer.committed - before })
+    }
+
+    /// Whether the path still leads to the file that is written to.
+    fn is_in_place(&self, writer: &Writer) -> bool {
+        let disk = &*self.options.disk;
+        let there = self.path.as_deref().and_then(|path| disk.facts_at(path).ok());
+        let ours = disk.facts(&writer.file).ok();
+        there.zip(ours).is_some_and(|(there, ours)| there.identity == ours.identity)
     }
 
     /// Gives each weight its place in the file: what is in the heap is written there, where there is room.
@@ -138,9 +150,13 @@ impl Instance {
         let page = write_commit(disk, writer, &slot, &block).map_err(|error| reason_of(&error))?;
         let commits = Commits::read(&page).map_err(|refusal| refusal.reason())?;
         let committed = Committed::written(writer.number, slot, block).map_err(|refusal| refusal.reason())?;
+        let appended = map_appended(disk, writer, packed);
         let counting = writer.commits.place_beside(writer.counting);
         writer.continue_at(commits, counting, slot.end());
         let mut state = self.write();
+        if let Some((mapping, start)) = appended {
+            state.segments.add(Arc::new(mapping), Some((writer.number, start)));
+        }
         state.set_mapped(writer.number, slot.end());
         state.base = Base::Committed(committed);
         packed.iter().for_each(|packed| state.settle(&packed.key, packed.fresh.handle));
@@ -224,6 +240,16 @@ fn index(state: &State, file: FileNumber, packed: &[Packed], start: u64, generat
         });
     }
     builder.finish(start, generation).ok()
+}
+
+/// Maps what was not packed in the file but written to it by this save, so that it is found there. Where that fails, it is
+/// packed again.
+fn map_appended(disk: &dyn MapDisk, writer: &Writer, packed: &[Packed]) -> Option<(Mapping, u64)> {
+    let is_appended = |packed: &&Packed| packed.fresh.place.is_none_or(|(file, _)| file != writer.number);
+    // All of it is behind what was packed in the file.
+    let mut appended = packed.iter().filter(is_appended);
+    let start = appended.next()?.offset;
+    map_or_read(disk, &writer.file, start..writer.end).ok().map(|mapping| (mapping, start))
 }
 
 /// Writes an index and the slot that makes it count, and returns the file's first page.

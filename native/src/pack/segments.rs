@@ -61,9 +61,12 @@ impl Segments {
         Some(Handle(first))
     }
 
-    /// Takes the handles of a whole segment back. None of them may be used any more.
+    /// Takes the handles of a whole segment of the heap back. None of them may be used any more. A handle of a file stays,
+    /// for what is mapped has others too.
     pub(super) fn forget(&mut self, first: Handle) {
-        if let Ok(at) = self.all.binary_search_by_key(&first.0, |segment| segment.first) {
+        if let Ok(at) = self.all.binary_search_by_key(&first.0, |segment| segment.first)
+            && self.all[at].file.is_none()
+        {
             self.all.remove(at);
         }
     }

@@ -4,7 +4,7 @@ use std::{
     fs::File,
     hash::{BuildHasher, Hasher, RandomState},
     io,
-    ops::Range,
+    ops::{Deref, Range},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -28,13 +28,16 @@ use crate::os::{ALIGNMENT, Access, FileKind, MapDisk, Mapping, reason_of};
 /// The smallest chunk that a file grows by, in bytes.
 const SMALLEST_CHUNK: u64 = 4 << 20;
 
+/// The largest that it grows by unasked.
+const LARGEST_CHUNK: u64 = 4 << 30;
+
 /// How often a lock is asked for anew because the file that was locked is no longer the one under the path.
 const ATTEMPTS: u32 = 16;
 
 /// Holds the lock of a file and gives out space in it.
 #[derive(Debug)]
 pub(super) struct Writer {
-    pub(super) file: File,
+    pub(super) file: LockedFile,
     pub(super) number: FileNumber,
     pub(super) header: Header,
     pub(super) commits: Commits,
@@ -47,6 +50,13 @@ pub(super) struct Writer {
     /// Up to where the system was asked to begin writing.
     written_back: u64,
     chunk: Option<Chunk>,
+}
+
+/// A file whose lock is held until this is dropped, also by mappings of the file that live on.
+#[derive(Debug)]
+pub(super) struct LockedFile {
+    file: File,
+    disk: Arc<dyn MapDisk>,
 }
 
 /// A mapped part of the file that spaces are given out of.
@@ -86,20 +96,20 @@ impl Instance {
                 return Err(Reason::Untrusted);
             }
             disk.lock(&file, self.options.patience).map_err(failed)?;
+            let file = LockedFile { file, disk: Arc::clone(&self.options.disk) };
             // Whoever compacts a file puts another in its place.
             if disk.facts_at(path).map_err(failed)?.identity != facts.identity {
                 continue;
             }
-            match self.begin(disk, path, file)? {
-                Some(writer) => return Ok(writer),
-                None => continue,
+            if let Some(writer) = self.begin(disk, path, file)? {
+                return Ok(writer);
             }
         }
         Err(Reason::Busy)
     }
 
     /// Begins to write to a locked file. Nothing if it was replaced by an empty one, which is to be locked instead.
-    fn begin(&self, disk: &dyn MapDisk, path: &Path, file: File) -> Result<Option<Writer>, Reason> {
+    fn begin(&self, disk: &dyn MapDisk, path: &Path, file: LockedFile) -> Result<Option<Writer>, Reason> {
         let failed = |error: io::Error| reason_of(&error);
         let facts = disk.facts(&file).map_err(failed)?;
         let mapped = |identity: &[u8; 16]| self.read().mapped(identity);
@@ -184,7 +194,8 @@ impl Writer {
     fn grow(&self, pack: &Instance, wanted: u64) -> Result<Chunk, Reason> {
         let disk = &*pack.options.disk;
         let start = self.end;
-        let generous = wanted.max((start / 2).max(SMALLEST_CHUNK).next_multiple_of(ALIGNMENT as u64));
+        let generous =
+            wanted.max((start / 2).clamp(SMALLEST_CHUNK, LARGEST_CHUNK).next_multiple_of(ALIGNMENT as u64));
         let end = |len: u64| start.checked_add(len).ok_or(Reason::NoSpace);
         let len = match disk.allocate(&self.file, start..end(generous)?) {
             Ok(()) => generous,
@@ -244,6 +255,20 @@ impl Writer {
         // A mapping of what is cut off may live on, and touching it would kill the process. Nobody does: what was not saved is
         // not handed out by anybody but the pack, which is gone.
         let _ = disk.set_len(&self.file, self.committed);
+    }
+}
+
+impl Deref for LockedFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Drop for LockedFile {
+    fn drop(&mut self) {
+        self.disk.unlock(&self.file);
     }
 }
 

@@ -2,3 +2,5 @@
 
 #[cfg(feature = "cpu")]
 pub mod cpu;
+#[cfg(feature = "packs")]
+pub mod xnnpack;

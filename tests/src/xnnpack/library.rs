@@ -3,6 +3,7 @@
 use std::{error::Error as _, ffi::CStr, fmt, path::Path, ptr, slice};
 
 use libloading::Library as Loaded;
+use warmstart::target::xnnpack::{FingerprintFn, abi::Fingerprint};
 
 use super::{
     Error, Status,
@@ -18,16 +19,6 @@ const NEEDED: [&str; 2] = ["libexecutorch.so", "libexecutorch_threadpool.so"];
 /// An XNNPACK that was loaded and initialised. It stays loaded.
 pub struct Library {
     pub(super) functions: Functions,
-}
-
-/// What a way of packing weights makes of the same numbers: another value says that it was changed.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fingerprint {
-    /// Which operator on which types.
-    pub id: u32,
-    /// A hash of what was packed.
-    pub value: u32,
 }
 
 impl Library {
@@ -81,6 +72,12 @@ impl Library {
         // SAFETY: any number may be asked for. The answer is null or leads into a table that stays, whose entry for a
         // fingerprint is written once, before it is found.
         unsafe { (self.functions.get_fingerprint)(id).as_ref().copied() }
+    }
+
+    /// What a weights cache asks for fingerprints.
+    #[must_use]
+    pub fn fingerprint_function(&self) -> FingerprintFn {
+        self.functions.get_fingerprint
     }
 
     /// Makes the fingerprint of a fully-connected operator known, by packing a small one.

@@ -1,0 +1,158 @@
+//! XNNPACK's C interface to a weights cache, as two releases have it.
+//!
+//! Facts of `include/xnnpack.h`. The functions of the older interface are the first ones of the newer, so that one table
+//! serves both. The older key ends before the fingerprint: to read that from an older XNNPACK is to read what is not there,
+//! and nothing in a call tells which one calls. So the host must say ([`Abi`]).
+
+use std::{ffi::c_void, ptr};
+
+/// Which interface the XNNPACK has that asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Abi {
+    /// Of November 2024 and before: keys have no `fingerprint_id`, and the provider has no `alias_data`.
+    V2024,
+    /// Since 2025: both are there.
+    V2025,
+}
+
+/// `struct xnn_weights_cache_look_up_key` up to 2024.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyV2024 {
+    /// Of the packing: shapes, tiles and the operator, mixed.
+    pub seed: u32,
+    /// The weight before it was packed.
+    pub kernel: *const c_void,
+    /// The bias before it was packed, or null.
+    pub bias: *const c_void,
+}
+
+/// `struct xnn_weights_cache_look_up_key` since 2025.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyV2025 {
+    /// What it was before.
+    pub before: KeyV2024,
+    /// Which packing algorithm.
+    pub fingerprint_id: u32,
+}
+
+/// `struct xnn_fingerprint`: what a packing algorithm makes of known weights.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fingerprint {
+    /// Which packing algorithm.
+    pub id: u32,
+    /// The hash of what it made.
+    pub value: u32,
+}
+
+/// `xnn_get_fingerprint`: the fingerprint with this identifier, or null if XNNPACK has not computed it.
+pub type FingerprintFn = unsafe extern "C" fn(id: u32) -> *const Fingerprint;
+
+/// `enum xnn_status`.
+pub type Status = i32;
+
+/// `xnn_status_success`.
+pub const SUCCESS: Status = 0;
+/// `xnn_status_invalid_parameter`.
+pub const INVALID_PARAMETER: Status = 2;
+/// `xnn_status_out_of_memory`.
+pub const OUT_OF_MEMORY: Status = 6;
+
+/// What a look-up answers that found nothing: `SIZE_MAX`.
+pub const NOT_FOUND: usize = usize::MAX;
+
+/// What XNNPACK asks of the addresses that `reserve_space` hands out, in bytes.
+pub const ALIGNMENT: usize = 64;
+
+/// `struct xnn_weights_cache_provider`. Its `context` is the first argument of each function.
+///
+/// Keys are passed as pointers to [`KeyV2024`], which is also what a [`KeyV2025`] begins with.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "XNNPACK's header says what they do")]
+pub struct WeightsCacheProvider {
+    pub context: *mut c_void,
+    pub look_up: unsafe extern "C" fn(context: *mut c_void, key: *const KeyV2024) -> usize,
+    pub reserve_space: unsafe extern "C" fn(context: *mut c_void, size: usize) -> *mut c_void,
+    pub look_up_or_insert: unsafe extern "C" fn(
+        context: *mut c_void,
+        key: *const KeyV2024,
+        packed: *mut c_void,
+        size: usize,
+    ) -> usize,
+    pub is_finalized: unsafe extern "C" fn(context: *mut c_void) -> bool,
+    pub offset_to_addr: unsafe extern "C" fn(context: *mut c_void, offset: usize) -> *mut c_void,
+    pub delete_cache: unsafe extern "C" fn(context: *mut c_void) -> Status,
+    pub alias_data:
+        unsafe extern "C" fn(context: *mut c_void, alias: *mut c_void, original: *mut c_void) -> Status,
+}
+
+/// A key of either interface. The addresses are only compared, and never followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Key {
+    pub(super) seed: u32,
+    pub(super) kernel: usize,
+    /// Zero if there is none.
+    pub(super) bias: usize,
+    pub(super) fingerprint_id: Option<u32>,
+}
+
+impl Abi {
+    /// Reads a key, no further than this interface has it. Nothing if there is none.
+    ///
+    /// # Safety
+    /// The pointer is null, or to a key of this interface.
+    pub(super) unsafe fn read(self, key: *const KeyV2024) -> Option<Key> {
+        if key.is_null() {
+            return None;
+        }
+        let (before, fingerprint_id) = match self {
+            // SAFETY: as the caller promises, it is a key of this interface.
+            Self::V2024 => (unsafe { ptr::read_unaligned(key) }, None),
+            Self::V2025 => {
+                // SAFETY: as above. The identifier is read as a number, for there is an operator that leaves it unset.
+                let key = unsafe { ptr::read_unaligned(key.cast::<KeyV2025>()) };
+                (key.before, Some(key.fingerprint_id))
+            }
+        };
+        let KeyV2024 { seed, kernel, bias } = before;
+        Some(Key { seed, kernel: kernel.addr(), bias: bias.addr(), fingerprint_id })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::{offset_of, size_of};
+
+    use super::*;
+
+    #[test]
+    fn all_is_laid_out_as_in_c() {
+        let word = size_of::<usize>();
+        assert_eq!((offset_of!(KeyV2024, kernel), offset_of!(KeyV2024, bias)), (word, 2 * word));
+        assert_eq!(size_of::<KeyV2024>(), 3 * word);
+        assert_eq!(offset_of!(KeyV2025, fingerprint_id), 3 * word);
+        assert_eq!(size_of::<KeyV2025>(), 3 * word + word.max(4));
+        assert_eq!(offset_of!(WeightsCacheProvider, look_up), word);
+        assert_eq!(offset_of!(WeightsCacheProvider, is_finalized), 4 * word);
+        assert_eq!(offset_of!(WeightsCacheProvider, alias_data), 7 * word);
+        assert_eq!(size_of::<WeightsCacheProvider>(), 8 * word);
+    }
+
+    #[test]
+    fn a_key_is_read_as_its_interface_has_it() {
+        let (weight, bias) = (ptr::without_provenance(64), ptr::without_provenance(128));
+        let key = KeyV2025 { before: KeyV2024 { seed: 1, kernel: weight, bias }, fingerprint_id: 4 };
+        let read = Key { seed: 1, kernel: 64, bias: 128, fingerprint_id: Some(4) };
+        let pointer = (&raw const key).cast();
+        // SAFETY: the pointer is to a newer key, which begins with an older one.
+        let (newer, older) = unsafe { (Abi::V2025.read(pointer), Abi::V2024.read(pointer)) };
+        assert_eq!(newer, Some(read));
+        assert_eq!(older, Some(Key { fingerprint_id: None, ..read }));
+        // SAFETY: null is allowed.
+        assert_eq!(unsafe { Abi::V2025.read(ptr::null()) }, None);
+    }
+}
