@@ -4,8 +4,10 @@
 //! of a phone.
 
 pub mod process;
+#[cfg(feature = "xnnpack")]
+pub mod xnnpack;
 
-use std::{io, iter};
+use std::{io, iter, ops::Range, path::Path};
 
 use warmstart::{
     Reason,
@@ -72,8 +74,7 @@ impl Layers {
             Some((*state >> 8) as f32 / (1 << 23) as f32 - 1.0)
         };
         let mut state = 1;
-        // XNNPACK may read a little behind a tensor.
-        let len = INPUTS * OUTPUTS + STRIDE * (count + 1) + 64;
+        let len = INPUTS * OUTPUTS + STRIDE * (count + 1);
         Self {
             noise: iter::from_fn(|| next(&mut state)).take(len).collect(),
             names: (0..count).map(names).collect(),
@@ -101,14 +102,24 @@ impl Layers {
     /// The weights of a layer, a row for each output.
     #[must_use]
     pub fn weight(&self, i: usize) -> &[f32] {
-        &self.noise[i * STRIDE..][..INPUTS * OUTPUTS]
+        &self.noise[Self::place_of_weight(i)]
     }
 
     /// The biases of a layer, one for each output.
     #[must_use]
     pub fn bias(&self, i: usize) -> &[f32] {
+        &self.noise[self.place_of_bias(i)]
+    }
+
+    fn place_of_weight(i: usize) -> Range<usize> {
+        let at = i * STRIDE;
+        at..at + INPUTS * OUTPUTS
+    }
+
+    fn place_of_bias(&self, i: usize) -> Range<usize> {
         // Never where a weight begins: XNNPACK tells tensors apart by where they are.
-        &self.noise[(self.len() - i) * STRIDE + STRIDE / 2..][..OUTPUTS]
+        let at = (self.len() - i) * STRIDE + STRIDE / 2;
+        at..at + OUTPUTS
     }
 
     /// Packs a layer as kernels of matrix multiplication want it: panels of 16 outputs, the biases in front, then the 16
@@ -178,7 +189,7 @@ pub fn digest<'a>(payloads: impl IntoIterator<Item = &'a [u8]>) -> u64 {
 ///
 /// # Errors
 /// If there is no room, or it could not be saved.
-pub fn save_zeros(path: &std::path::Path, count: usize, len: usize) -> io::Result<Saved> {
+pub fn save_zeros(path: &Path, count: usize, len: usize) -> io::Result<Saved> {
     let pack = Pack::open(path, PackOptions::default()).map_err(io::Error::other)?;
     for i in 0..count {
         let space = pack.reserve(len)?;

@@ -144,14 +144,22 @@ pub trait Model {
     /// As it says.
     fn use_all(&mut self, pack: &Pack) -> io::Result<(Self::Used, usize)>;
 
-    /// Touches all that was found.
-    fn touch(&self, used: &Self::Used) -> u64;
+    /// Says that all that was needed was looked up, and has the system begin to write what was packed.
+    fn finalize(&self, _used: &Self::Used, pack: &Pack) {
+        pack.finalize();
+    }
+
+    /// Touches all that was found, or computes something with it. What is returned depends on it.
+    ///
+    /// # Errors
+    /// As it says.
+    fn touch(&self, used: &mut Self::Used) -> io::Result<u64>;
 
     /// The checksum of what was found, or of what was computed with it.
     ///
     /// # Errors
     /// As it says.
-    fn digest(&mut self, used: &mut Self::Used) -> io::Result<u64>;
+    fn digest(&self, used: &mut Self::Used) -> io::Result<u64>;
 }
 
 impl Model for Layers {
@@ -161,11 +169,11 @@ impl Model for Layers {
         Layers::use_all(self, pack)
     }
 
-    fn touch(&self, used: &Self::Used) -> u64 {
-        used.iter().map(|weights| touch(weights)).sum()
+    fn touch(&self, used: &mut Self::Used) -> io::Result<u64> {
+        Ok(used.iter().map(|weights| touch(weights)).sum())
     }
 
-    fn digest(&mut self, used: &mut Self::Used) -> io::Result<u64> {
+    fn digest(&self, used: &mut Self::Used) -> io::Result<u64> {
         Ok(digest(used.iter().map(|weights| &**weights)))
     }
 }
@@ -184,9 +192,10 @@ pub fn run(role: Role, model: &mut impl Model, path: &Path) -> io::Result<()> {
             let opened = start.elapsed();
             let (mut used, packed) = model.use_all(&pack)?;
             let in_use = start.elapsed();
+            model.finalize(&used, &pack);
             match role {
                 Role::Cold => save(&pack)?,
-                _ => drop(std::hint::black_box(model.touch(&used))),
+                _ => drop(std::hint::black_box(model.touch(&mut used)?)),
             }
             let done = start.elapsed();
             let millis = |duration: std::time::Duration| duration.as_secs_f64() * 1e3;
@@ -222,6 +231,7 @@ pub fn run(role: Role, model: &mut impl Model, path: &Path) -> io::Result<()> {
                 let pack = open(path)?;
                 let (used, new) = model.use_all(&pack)?;
                 packed += new;
+                model.finalize(&used, &pack);
                 save(&pack)?;
                 drop(used);
             }
@@ -238,7 +248,6 @@ fn open(path: &Path) -> io::Result<Pack> {
 }
 
 fn save(pack: &Pack) -> io::Result<()> {
-    pack.finalize();
     pack.save().map_err(|reason| io::Error::other(format!("nothing was saved: {reason}")))?;
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::{marker::PhantomData, ptr};
 
-use super::{Error, Library, Tensor, WeightsCache, abi::Handle, library::check};
+use super::{Error, Library, Tensor, View, WeightsCache, abi::Handle, library::check};
 
 /// A fully-connected operator in 32-bit numbers: `output = input * transposed weight + bias`, row by row.
 #[derive(Debug)]
@@ -26,6 +26,21 @@ impl<'a> FullyConnected<'a> {
         library: &'static Library,
         weight: &'a Tensor,
         bias: Option<&'a Tensor>,
+        inputs: usize,
+        cache: Option<WeightsCache<'a>>,
+    ) -> Result<Self, Error> {
+        Self::of_views(library, weight.into(), bias.map(View::from), inputs, cache)
+    }
+
+    /// The same of numbers that lie within a tensor.
+    ///
+    /// # Errors
+    ///
+    /// As of [`new`](Self::new).
+    pub fn of_views(
+        library: &'static Library,
+        weight: View<'a>,
+        bias: Option<View<'a>>,
         inputs: usize,
         cache: Option<WeightsCache<'a>>,
     ) -> Result<Self, Error> {

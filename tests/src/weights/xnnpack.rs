@@ -1,0 +1,102 @@
+//! The layers as operators of the real XNNPACK, which packs them, or finds them packed through our weights cache.
+
+use std::io;
+
+use warmstart::{
+    pack::Pack,
+    target::xnnpack::{Abi, Provider},
+};
+
+use super::{INPUTS, Layers, OUTPUTS, digest, model, process::Model};
+use crate::xnnpack::{Error, FullyConnected, Library, Tensor, WeightsCache};
+
+/// Layers that XNNPACK computes.
+#[derive(Debug)]
+pub struct Operators<'a> {
+    library: &'static Library,
+    layers: &'a Layers,
+    /// The numbers of the layers, where XNNPACK may read them.
+    noise: &'a Tensor,
+    input: Tensor,
+}
+
+/// Operators that were created, and what they have their weights from.
+#[derive(Debug)]
+pub struct Created<'a> {
+    // Dropped in this order: operators have addresses in what the provider keeps.
+    operators: Vec<FullyConnected<'a>>,
+    provider: Provider,
+}
+
+impl<'a> Operators<'a> {
+    /// These layers, whose numbers are those of [`noise`](Self::noise).
+    #[must_use]
+    pub fn new(library: &'static Library, layers: &'a Layers, noise: &'a Tensor) -> Self {
+        Self { library, layers, noise, input: layers.weight(0)[..INPUTS].iter().copied().collect() }
+    }
+
+    /// The numbers of the layers.
+    #[must_use]
+    pub fn noise(layers: &Layers) -> Tensor {
+        layers.noise.iter().copied().collect()
+    }
+
+    /// Runs all operators, and calls `seen` with what each computed.
+    fn run(&self, used: &mut Created<'a>, mut seen: impl FnMut(&Tensor)) -> io::Result<()> {
+        let mut output = Tensor::zeros(OUTPUTS);
+        for operator in &mut used.operators {
+            operator.reshape(1).map_err(failed)?;
+            operator.run(&self.input, &mut output).map_err(failed)?;
+            seen(&output);
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Model for Operators<'a> {
+    type Used = Created<'a>;
+
+    fn use_all(&mut self, pack: &Pack) -> io::Result<(Created<'a>, usize)> {
+        let before = pack.statistics().packed;
+        let provider = Provider::new(pack.clone(), Abi::V2025).with_model(model());
+        // SAFETY: the function is XNNPACK's own.
+        let provider = unsafe { provider.with_fingerprints(self.library.fingerprint_function()) };
+        let mut created = Created { operators: Vec::with_capacity(self.layers.len()), provider };
+        for (i, (weight, bias)) in self.layers.names().iter().enumerate() {
+            let weights = self.noise.view(Layers::place_of_weight(i));
+            let biases = self.noise.view(self.layers.place_of_bias(i));
+            created.provider.register(weights.as_ptr(), weight);
+            created.provider.register(biases.as_ptr(), bias);
+            // SAFETY: what the provider hands out stays where it is as long as it lives, and it is dropped after the
+            // operators. The names are those of the numbers that lie at these addresses.
+            let cache = unsafe { WeightsCache::from_raw(created.provider.as_ptr().cast()) };
+            let operator = FullyConnected::of_views(self.library, weights, Some(biases), INPUTS, Some(cache));
+            created.operators.push(operator.map_err(failed)?);
+        }
+        let packed = pack.statistics().packed - before;
+        Ok((created, usize::try_from(packed).unwrap_or(usize::MAX)))
+    }
+
+    fn finalize(&self, used: &Created<'a>, _: &Pack) {
+        used.provider.finalize();
+    }
+
+    fn touch(&self, used: &mut Created<'a>) -> io::Result<u64> {
+        let mut sum = 0;
+        self.run(used, |output| sum ^= u64::from(output[0].to_bits()))?;
+        Ok(sum)
+    }
+
+    fn digest(&self, used: &mut Created<'a>) -> io::Result<u64> {
+        let mut sums = Vec::with_capacity(used.operators.len());
+        self.run(used, |output| {
+            let bytes: Vec<u8> = output.iter().flat_map(|number| number.to_bits().to_le_bytes()).collect();
+            sums.push(digest([&*bytes]).to_le_bytes());
+        })?;
+        Ok(digest(sums.iter().map(<[u8; 8]>::as_slice)))
+    }
+}
+
+fn failed(error: Error) -> io::Error {
+    io::Error::other(error)
+}
