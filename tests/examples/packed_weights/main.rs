@@ -1,52 +1,139 @@
+//! What packed weights are worth: 1184 layers are packed once and saved, and the processes that come after map them.
+//!
+//! ```text
+//! cargo run --release --example packed_weights            # a table and bars
+//! cargo run --release --example packed_weights -- --json  # and one line for programs, the last
+//! ```
+//!
+//! XNNPACK packs the weights where `cargo xtask runtimes --xnnpack` has fetched it, and finds them again through
+//! `warmstart::target::xnnpack`. Elsewhere a plain packer does. Every step is a process of its own: this program, started
+//! again with `--child`. The file takes 623 MB of the disk while it runs.
+
+mod report;
+mod steps;
+
 use std::{
-    hint::black_box,
-    path::Path,
-    time::{Duration, Instant},
+    error::Error,
+    fs, io,
+    path::{Path, PathBuf},
+    process::ExitCode,
 };
-use warmstart::pack::{Pack, PackOptions};
+
+use clap::{Parser, ValueEnum};
 use warmstart_tests::{
-    measure::Plan,
-    weights::{self, names, touch, wanted},
+    medium::Medium,
+    weights::{
+        COUNT, Layers,
+        process::{self, Role},
+    },
 };
-fn main() {
-    let path = std::env::args().nth(1).unwrap();
-    let path = Path::new(&path);
-    let names: Vec<_> = (0..1184).map(names).collect();
-    let places: Vec<_> = {
-        let pack = Pack::open(path, PackOptions::default()).unwrap();
-        names
-            .iter()
-            .map(|n| {
-                let w = pack.look_up(&wanted(n)).unwrap();
-                let at = w.handle().get();
-                at..at + w.len()
-            })
-            .collect()
-    };
-    let floor = |first: Option<usize>| {
-        let s = Instant::now();
-        let f = std::fs::File::open(path).unwrap();
-        let m = unsafe { memmap2::MmapOptions::new().map(&f) }.unwrap();
-        if let Some(at) = first {
-            black_box(weights::touch(&m[at..]));
+
+/// Packs 593 MB of weights once, and maps them in other processes.
+#[derive(Debug, Parser)]
+#[command(name = "packed_weights")]
+struct Arguments {
+    /// Print the result as one line of JSON, the last one; the report goes to standard error.
+    #[arg(long)]
+    json: bool,
+
+    /// Put the file into this directory for a while, instead of the one that holds the build.
+    #[arg(long, value_name = "DIR")]
+    directory: Option<PathBuf>,
+
+    /// Who packs; by default XNNPACK if it was fetched.
+    #[arg(long)]
+    packer: Option<Packer>,
+
+    /// What this program starts itself as.
+    #[arg(long, hide = true, requires_all = ["path", "packer"])]
+    child: Option<Role>,
+
+    /// Of the file, for what this program starts itself as.
+    #[arg(long, hide = true)]
+    path: Option<PathBuf>,
+}
+
+/// Who packs the weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Packer {
+    Xnnpack,
+    Plain,
+}
+
+impl Packer {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Xnnpack => "xnnpack",
+            Self::Plain => "plain",
         }
-        for p in &places {
-            black_box(touch(&m[p.clone()]));
+    }
+
+    fn default_here() -> Self {
+        #[cfg(feature = "xnnpack")]
+        if warmstart_tests::xnnpack::folder().is_some() {
+            return Self::Xnnpack;
         }
-        s.elapsed()
-    };
-    let ours = || {
-        let s = Instant::now();
-        let pack = Pack::open(path, PackOptions::default()).unwrap();
-        for n in &names {
-            black_box(touch(&pack.look_up(&wanted(n)).unwrap()));
+        Self::Plain
+    }
+}
+
+/// The file has so many bytes at most, and the chunk that is packed into.
+const NEEDED: u64 = 700 << 20;
+
+/// Success only if the warm processes packed nothing, and all weights were right.
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("packed_weights: {error}");
+            ExitCode::FAILURE
         }
-        s.elapsed()
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
+    let packer = arguments.packer.unwrap_or_else(Packer::default_here);
+    if let (Some(role), Some(path)) = (arguments.child, &arguments.path) {
+        run_child(role, packer, path)?;
+        return Ok(true);
+    }
+    let medium = match &arguments.directory {
+        Some(directory) => {
+            fs::create_dir_all(directory).map_err(|error| {
+                format!("cannot make {}: {error}; name a directory that can be written", directory.display())
+            })?;
+            Medium::below(directory)?
+        }
+        None => Medium::disk()?,
     };
-    let plan = Plan::FULL.with_rounds(31);
-    let end = places.last().unwrap().end;
-    println!("ours {:?}", plan.compare_timed(|_| ours(), |_| floor(None)));
-    println!("floor, end first {:?}", plan.compare_timed(|_| floor(Some(end)), |_| floor(None)));
-    println!("floor {:?}", plan.compare_timed(|_| floor(None), |_| floor(None)));
-    let _ = Duration::ZERO;
+    if let Some(free) = medium.free().filter(|free| *free < NEEDED) {
+        return Err(format!(
+            "there are {} MB of room and {} are needed; name another directory with --directory",
+            free >> 20,
+            NEEDED >> 20
+        )
+        .into());
+    }
+    let outcome = steps::run(packer, &medium.path("weights.xpwc"))?;
+    report::print(&outcome, arguments.json)?;
+    Ok(outcome.is_good())
+}
+
+/// What [`steps`] started.
+fn run_child(role: Role, packer: Packer, path: &Path) -> io::Result<()> {
+    let mut layers = Layers::new(COUNT);
+    match packer {
+        Packer::Plain => process::run(role, &mut layers, path),
+        #[cfg(feature = "xnnpack")]
+        Packer::Xnnpack => {
+            use warmstart_tests::{weights::xnnpack::Operators, xnnpack};
+
+            let library = xnnpack::library().ok_or(io::ErrorKind::NotFound)?;
+            let noise = Operators::noise(&layers);
+            process::run(role, &mut Operators::new(library, &layers, &noise), path)
+        }
+        #[cfg(not(feature = "xnnpack"))]
+        Packer::Xnnpack => Err(io::ErrorKind::Unsupported.into()),
+    }
 }
