@@ -43,7 +43,7 @@ pub(crate) fn print(outcome: &Outcome, json: bool) -> Result<(), Box<dyn Error>>
             cold_ms: rounded(outcome.cold.millis()),
             warm_ms: rounded(outcome.warm.millis()),
             warm_packs: outcome.warm_packs(),
-            anon_bytes: outcome.warm.anonymous(),
+            anon_bytes: outcome.in_turn.anon_bytes,
             pss_sum_ratio: shared(outcome, &outcome.at_once).map(rounded),
             growth_bytes: outcome.growth,
             verified: outcome.is_verified(),
@@ -100,6 +100,17 @@ fn text(outcome: &Outcome) -> Result<String, std::fmt::Error> {
         |step| Some(step.sum(|mapped| mapped.proportional)? as f64),
         |value| bytes(value as u64),
     )?;
+    if let Some(anonymous) = outcome.in_turn.anon_bytes {
+        writeln!(
+            text,
+            "Of its anonymous memory, a warm process needs {} to look all weights up and touch them{}.",
+            bytes(anonymous),
+            match outcome.packer {
+                Packer::Xnnpack => ";\nthe rest are XNNPACK's operators",
+                Packer::Plain => "",
+            }
+        )?;
+    }
     writeln!(
         text,
         "Ten times loaded and unloaded: {} packed, the file grew by {} bytes and was{} written to.",

@@ -25,6 +25,8 @@ pub enum Role {
     Cold,
     /// Looks all weights up and touches them.
     Warm,
+    /// Looks all weights up and touches them, one after the other, and keeps nothing of a runtime but the weights.
+    WarmInTurn,
     /// Holds the writer's lock, and a weight that is packed and not saved.
     Writer,
     /// Ten times: looks all weights up, saves, and closes the pack.
@@ -144,6 +146,16 @@ pub trait Model {
     /// As it says.
     fn use_all(&mut self, pack: &Pack) -> io::Result<(Self::Used, usize)>;
 
+    /// Looks all weights up and touches them, and keeps nothing else; says how many were packed.
+    ///
+    /// # Errors
+    /// As it says.
+    fn use_in_turn(&mut self, pack: &Pack) -> io::Result<usize> {
+        let (mut used, packed) = self.use_all(pack)?;
+        self.touch(&mut used)?;
+        Ok(packed)
+    }
+
     /// Says that all that was needed was looked up, and has the system begin to write what was packed.
     fn finalize(&self, _used: &Self::Used, pack: &Pack) {
         pack.finalize();
@@ -211,6 +223,16 @@ pub fn run(role: Role, model: &mut impl Model, path: &Path) -> io::Result<()> {
             let digest = model.digest(&mut used)?;
             drop((used, pack));
             say(&Proof { digest, proved: proved(path)? })
+        }
+        Role::WarmInTurn => {
+            let before = smaps::anonymous(None);
+            let start = Instant::now();
+            let pack = open(path)?;
+            let packed = model.use_in_turn(&pack)?;
+            let millis = start.elapsed().as_secs_f64() * 1e3;
+            say(&Report { millis, packed, anon_bytes: grown(before), ..Report::default() })?;
+            wait()?;
+            say(&Proof::default())
         }
         Role::Writer => {
             let pack = open(path)?;

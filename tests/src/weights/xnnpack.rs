@@ -41,6 +41,25 @@ impl<'a> Operators<'a> {
         layers.noise.iter().copied().collect()
     }
 
+    fn provider(&self, pack: &Pack) -> Provider {
+        let provider = Provider::new(pack.clone(), Abi::V2025).with_model(model());
+        // SAFETY: the function is XNNPACK's own.
+        unsafe { provider.with_fingerprints(self.library.fingerprint_function()) }
+    }
+
+    /// Creates the operator of a layer, which is dropped before the provider.
+    fn create(&self, i: usize, provider: &Provider) -> io::Result<FullyConnected<'a>> {
+        let weights = self.noise.view(Layers::place_of_weight(i));
+        let biases = self.noise.view(self.layers.place_of_bias(i));
+        let (weight, bias) = &self.layers.names()[i];
+        provider.register(weights.as_ptr(), weight);
+        provider.register(biases.as_ptr(), bias);
+        // SAFETY: what the provider hands out stays where it is as long as it lives, and whoever calls this drops it after
+        // the operator. The names are those of the numbers that lie at these addresses.
+        let cache = unsafe { WeightsCache::from_raw(provider.as_ptr().cast()) };
+        FullyConnected::of_views(self.library, weights, Some(biases), INPUTS, Some(cache)).map_err(failed)
+    }
+
     /// Runs all operators, and calls `seen` with what each computed.
     fn run(&self, used: &mut Created<'a>, mut seen: impl FnMut(&Tensor)) -> io::Result<()> {
         let mut output = Tensor::zeros(OUTPUTS);
@@ -58,23 +77,25 @@ impl<'a> Model for Operators<'a> {
 
     fn use_all(&mut self, pack: &Pack) -> io::Result<(Created<'a>, usize)> {
         let before = pack.statistics().packed;
-        let provider = Provider::new(pack.clone(), Abi::V2025).with_model(model());
-        // SAFETY: the function is XNNPACK's own.
-        let provider = unsafe { provider.with_fingerprints(self.library.fingerprint_function()) };
+        let provider = self.provider(pack);
         let mut created = Created { operators: Vec::with_capacity(self.layers.len()), provider };
-        for (i, (weight, bias)) in self.layers.names().iter().enumerate() {
-            let weights = self.noise.view(Layers::place_of_weight(i));
-            let biases = self.noise.view(self.layers.place_of_bias(i));
-            created.provider.register(weights.as_ptr(), weight);
-            created.provider.register(biases.as_ptr(), bias);
-            // SAFETY: what the provider hands out stays where it is as long as it lives, and it is dropped after the
-            // operators. The names are those of the numbers that lie at these addresses.
-            let cache = unsafe { WeightsCache::from_raw(created.provider.as_ptr().cast()) };
-            let operator = FullyConnected::of_views(self.library, weights, Some(biases), INPUTS, Some(cache));
-            created.operators.push(operator.map_err(failed)?);
+        for i in 0..self.layers.len() {
+            created.operators.push(self.create(i, &created.provider)?);
         }
-        let packed = pack.statistics().packed - before;
-        Ok((created, usize::try_from(packed).unwrap_or(usize::MAX)))
+        Ok((created, packed_since(pack, before)))
+    }
+
+    /// An operator takes more memory than what finds its weights, and is XNNPACK's own.
+    fn use_in_turn(&mut self, pack: &Pack) -> io::Result<usize> {
+        let before = pack.statistics().packed;
+        let mut created = Created { operators: Vec::with_capacity(1), provider: self.provider(pack) };
+        for i in 0..self.layers.len() {
+            created.operators.push(self.create(i, &created.provider)?);
+            created.provider.finalize();
+            self.touch(&mut created)?;
+            created.operators.clear();
+        }
+        Ok(packed_since(pack, before))
     }
 
     fn finalize(&self, used: &Created<'a>, _: &Pack) {
@@ -95,6 +116,11 @@ impl<'a> Model for Operators<'a> {
         })?;
         Ok(digest(sums.iter().map(<[u8; 8]>::as_slice)))
     }
+}
+
+/// How many weights were packed since there were so many.
+fn packed_since(pack: &Pack, before: u64) -> usize {
+    usize::try_from(pack.statistics().packed - before).unwrap_or(usize::MAX)
 }
 
 fn failed(error: Error) -> io::Error {

@@ -48,6 +48,8 @@ struct Child {
     path: PathBuf,
     #[arg(long, hide = true, required = false)]
     layers: usize,
+    #[arg(long, hide = true)]
+    xnnpack: bool,
 }
 
 /// A benchmark: a name and what finds its rows.

@@ -2,7 +2,11 @@
 
 use std::{env, io, path::Path, process::Command};
 
-use warmstart_tests::weights::process::{Process, Report, Role, stamp};
+use warmstart_tests::{
+    measure::median,
+    smaps::FileMappings,
+    weights::process::{Process, Report, Role, stamp},
+};
 
 use super::{Sizes, failed};
 use crate::{
@@ -93,8 +97,7 @@ fn shared(name: &str, path: &Path, saved: u64, sizes: Sizes) -> Rows {
     let mut rows = Vec::new();
     if mapped.len() == AT_ONCE {
         let len = saved as f64;
-        let sum =
-            |of: fn(&warmstart_tests::smaps::FileMappings) -> u64| mapped.iter().map(of).sum::<u64>() as f64;
+        let sum = |of: fn(&FileMappings) -> u64| mapped.iter().map(of).sum::<u64>() as f64;
         let ratio = (sum(|mapped| mapped.proportional) / len, "ratio");
         rows.push(Row::bounded(name, ratio, "size of the file", Sense::AtMost, 1.05));
         let resident = (sum(|mapped| mapped.resident) / len, "ratio");
@@ -114,9 +117,54 @@ fn anonymous(name: &str, report: &Report, bound: Option<f64>) -> Option<Row> {
     })
 }
 
+/// The rows of the real XNNPACK, where it was fetched: a cold and a warm start, and what the warm one needs of memory.
+pub(super) fn xnnpack(path: &Path, sizes: Sizes) -> Rows {
+    if !super::has_xnnpack() {
+        eprintln!("XNNPACK is not there: its rows are missing (cargo xtask runtimes --xnnpack)");
+        return Ok(Vec::new());
+    }
+    let run = |role| -> io::Result<(Report, _)> {
+        let mut process = start_with(role, path, sizes, true)?;
+        process.go()?;
+        let report = process.report()?;
+        Ok((report, process.end()?))
+    };
+    let (cold, computed_cold) = run(Role::Cold)?;
+    let mut warm = Vec::new();
+    for _ in 0..sizes.slow_rounds {
+        let (report, computed_warm) = run(Role::Warm)?;
+        if computed_warm != computed_cold || computed_warm.proved != sizes.layers as u64 {
+            return Err(
+                failed("xnnpack", "an operator computed something else than in the cold start").into()
+            );
+        }
+        warm.push(report);
+    }
+    let (in_turn, _) = run(Role::WarmInTurn)?;
+    let packed = warm.iter().chain([&in_turn]).map(|report| report.packed).sum::<usize>();
+    if cold.packed != sizes.layers {
+        return Err(failed("xnnpack", "not every weight was packed").into());
+    }
+    let millis = |of: fn(&Report) -> f64| (median(warm.iter().map(of).collect()), "ms");
+    let mut rows = vec![
+        Row::note("xnnpack/cold", (cold.millis, "ms"), "none"),
+        Row::note("xnnpack/warm", millis(|report| report.millis), "none"),
+        Row::note("xnnpack/warm/create_operators", millis(|report| report.use_millis), "none"),
+        Row::note("xnnpack/warm/first_run", millis(|report| report.last_millis), "none"),
+        Row::bounded("xnnpack/warm_packs", (packed as f64, "weights"), "limit", Sense::AtMost, 0.0),
+    ];
+    rows.extend(anonymous("xnnpack/warm/anon_bytes_with_operators", &warm[0], None));
+    rows.extend(anonymous("anon_bytes/xnnpack", &in_turn, Some(2e6)));
+    Ok(rows)
+}
+
 fn start(role: Role, path: &Path, sizes: Sizes) -> io::Result<Process> {
+    start_with(role, path, sizes, false)
+}
+
+fn start_with(role: Role, path: &Path, sizes: Sizes, xnnpack: bool) -> io::Result<Process> {
     let role = clap::ValueEnum::to_possible_value(&role).ok_or(io::ErrorKind::InvalidInput)?;
     let mut command = Command::new(env::current_exe()?);
     command.args(["weights", "--child", role.get_name(), "--layers", &sizes.layers.to_string(), "--path"]);
-    Process::start(command.arg(path))
+    Process::start(command.arg(path).args(xnnpack.then_some("--xnnpack")))
 }

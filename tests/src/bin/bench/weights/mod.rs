@@ -62,13 +62,32 @@ pub(crate) fn run(plan: &Plan) -> Rows {
     rows.extend(memory::warm(&packed, sizes)?);
     rows.extend(cold_cache::rows(&packed, sizes)?);
     fs::remove_file(&packed)?;
+    rows.extend(memory::xnnpack(&packed, sizes)?);
+    let _ = fs::remove_file(&packed);
     rows.extend(save::rows(plan, &disk, sizes)?);
     Ok(rows.into_iter().map(|row: Row| row.on(disk.name)).collect())
 }
 
 /// What a process does that this program starts itself as.
 pub(crate) fn child(child: &Child) -> io::Result<()> {
-    process::run(child.role, &mut Layers::new(child.layers), &child.path)
+    let mut layers = Layers::new(child.layers);
+    #[cfg(feature = "xnnpack")]
+    if child.xnnpack {
+        use warmstart_tests::{weights::xnnpack::Operators, xnnpack};
+
+        let library = xnnpack::library().ok_or(io::ErrorKind::NotFound)?;
+        let noise = Operators::noise(&layers);
+        return process::run(child.role, &mut Operators::new(library, &layers, &noise), &child.path);
+    }
+    process::run(child.role, &mut layers, &child.path)
+}
+
+/// Whether the real XNNPACK can be measured.
+fn has_xnnpack() -> bool {
+    #[cfg(feature = "xnnpack")]
+    return warmstart_tests::xnnpack::folder().is_some();
+    #[cfg(not(feature = "xnnpack"))]
+    false
 }
 
 /// The names of so many weights.
