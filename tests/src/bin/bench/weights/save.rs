@@ -49,6 +49,10 @@ pub(super) fn rows(plan: &Plan, disk: &Medium, sizes: Sizes) -> Rows {
         let millis = median(parts.iter().map(|parts| parts[at].as_secs_f64() * 1e3).collect());
         rows.push(Row::note(format!("cold_save/593MB/{name}"), (millis, "ms"), "none"));
     }
+    let whole =
+        median(parts.iter().map(|parts| parts.iter().sum::<Duration>().as_secs_f64() * 1e9).collect());
+    let whole = (whole / compared.floor_ns, "ratio");
+    rows.push(Row::note("cold_save/593MB/with_copying", whole, "write and fdatasync"));
     Ok(rows)
 }
 
