@@ -44,7 +44,7 @@ impl<'a> FullyConnected<'a> {
         inputs: usize,
         cache: Option<WeightsCache<'a>>,
     ) -> Result<Self, Error> {
-        if inputs == 0 || weight.is_empty() || weight.len() % inputs != 0 {
+        if inputs == 0 || weight.is_empty() || !weight.len().is_multiple_of(inputs) {
             return Err(Error::Unsound(format!("{} numbers are no rows of {inputs}", weight.len())));
         }
         let outputs = weight.len() / inputs;
