@@ -149,7 +149,7 @@ impl Layers {
     ///
     /// # Errors
     /// If not even the heap has room.
-    pub fn use_all(&self, pack: &Pack) -> io::Result<(Vec<Weights>, usize)> {
+    pub fn use_all<'p>(&self, pack: &'p Pack) -> io::Result<(Vec<Weights<'p>>, usize)> {
         let mut packed = 0;
         let mut all = Vec::with_capacity(self.len());
         for (i, names) in self.names.iter().enumerate() {
@@ -193,7 +193,7 @@ pub fn save_zeros(path: &Path, count: usize, len: usize) -> io::Result<Saved> {
     let pack = Pack::open(path, PackOptions::default()).map_err(io::Error::other)?;
     for i in 0..count {
         let space = pack.reserve(len)?;
-        let _: Weights = pack.insert(&wanted(&names(i)), space);
+        pack.insert(&wanted(&names(i)), space);
     }
     let saved = pack.save().map_err(|reason: Reason| io::Error::other(reason.to_string()))?;
     if saved.entries == count { Ok(saved) } else { Err(io::Error::other("not all weights were saved")) }

@@ -138,13 +138,13 @@ impl Drop for Process {
 /// What is looked up, packed and proved in a process.
 pub trait Model {
     /// What was found, which keeps it mapped.
-    type Used;
+    type Used<'p>;
 
     /// Looks all weights up and packs those that are not found; says how many these were.
     ///
     /// # Errors
     /// As it says.
-    fn use_all(&mut self, pack: &Pack) -> io::Result<(Self::Used, usize)>;
+    fn use_all<'p>(&mut self, pack: &'p Pack) -> io::Result<(Self::Used<'p>, usize)>;
 
     /// Looks all weights up and touches them, and keeps nothing else; says how many were packed.
     ///
@@ -157,7 +157,7 @@ pub trait Model {
     }
 
     /// Says that all that was needed was looked up, and has the system begin to write what was packed.
-    fn finalize(&self, _used: &Self::Used, pack: &Pack) {
+    fn finalize(&self, _used: &Self::Used<'_>, pack: &Pack) {
         pack.finalize();
     }
 
@@ -165,27 +165,27 @@ pub trait Model {
     ///
     /// # Errors
     /// As it says.
-    fn touch(&self, used: &mut Self::Used) -> io::Result<u64>;
+    fn touch(&self, used: &mut Self::Used<'_>) -> io::Result<u64>;
 
     /// The checksum of what was found, or of what was computed with it.
     ///
     /// # Errors
     /// As it says.
-    fn digest(&self, used: &mut Self::Used) -> io::Result<u64>;
+    fn digest(&self, used: &mut Self::Used<'_>) -> io::Result<u64>;
 }
 
 impl Model for Layers {
-    type Used = Vec<warmstart::pack::Weights>;
+    type Used<'p> = Vec<warmstart::pack::Weights<'p>>;
 
-    fn use_all(&mut self, pack: &Pack) -> io::Result<(Self::Used, usize)> {
+    fn use_all<'p>(&mut self, pack: &'p Pack) -> io::Result<(Self::Used<'p>, usize)> {
         Layers::use_all(self, pack)
     }
 
-    fn touch(&self, used: &mut Self::Used) -> io::Result<u64> {
+    fn touch(&self, used: &mut Self::Used<'_>) -> io::Result<u64> {
         Ok(used.iter().map(|weights| touch(weights)).sum())
     }
 
-    fn digest(&self, used: &mut Self::Used) -> io::Result<u64> {
+    fn digest(&self, used: &mut Self::Used<'_>) -> io::Result<u64> {
         Ok(digest(used.iter().map(|weights| &**weights)))
     }
 }
@@ -221,7 +221,8 @@ pub fn run(role: Role, model: &mut impl Model, path: &Path) -> io::Result<()> {
             })?;
             wait()?;
             let digest = model.digest(&mut used)?;
-            drop((used, pack));
+            drop(used);
+            drop(pack);
             say(&Proof { digest, proved: proved(path)? })
         }
         Role::WarmInTurn => {
@@ -239,8 +240,8 @@ pub fn run(role: Role, model: &mut impl Model, path: &Path) -> io::Result<()> {
             let mut space = pack.reserve(PACKED_LEN)?;
             space.bytes_mut().fill(1);
             let names = ("writer.weight".to_owned(), "writer.bias".to_owned());
-            let weights = pack.insert(&super::wanted(&names), space);
-            let is_in_file = weights.is_mapped();
+            pack.insert(&super::wanted(&names), space);
+            let is_in_file = pack.statistics().heap_entries == 0;
             say(&Report { packed: usize::from(is_in_file), ..Report::default() })?;
             wait()?;
             say(&Proof::default())

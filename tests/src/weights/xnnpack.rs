@@ -73,9 +73,9 @@ impl<'a> Operators<'a> {
 }
 
 impl<'a> Model for Operators<'a> {
-    type Used = Created<'a>;
+    type Used<'p> = Created<'a>;
 
-    fn use_all(&mut self, pack: &Pack) -> io::Result<(Created<'a>, usize)> {
+    fn use_all<'p>(&mut self, pack: &'p Pack) -> io::Result<(Created<'a>, usize)> {
         let before = pack.statistics().packed;
         let provider = self.provider(pack);
         let mut created = Created { operators: Vec::with_capacity(self.layers.len()), provider };
