@@ -65,6 +65,44 @@ pub fn checksum(payload: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(payload)
 }
 
+/// The [`checksum`] of a payload that is given in parts.
+///
+/// ```
+/// use warmstart_core::trailer::{Checksum, checksum};
+///
+/// let mut sum = Checksum::new();
+/// sum.update(b"packed ");
+/// sum.update(b"weights");
+/// assert_eq!(sum.finish(), checksum(b"packed weights"));
+/// ```
+#[derive(Clone, Default)]
+pub struct Checksum(xxhash_rust::xxh3::Xxh3);
+
+impl Checksum {
+    /// Of no bytes.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds the next bytes.
+    pub fn update(&mut self, part: &[u8]) {
+        self.0.update(part);
+    }
+
+    /// The checksum of all that was added.
+    #[must_use]
+    pub fn finish(&self) -> u64 {
+        self.0.digest()
+    }
+}
+
+impl fmt::Debug for Checksum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Checksum").field(&self.finish()).finish()
+    }
+}
+
 /// A packed weight that a file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
@@ -83,6 +121,9 @@ pub struct Entry<'a> {
     pub checksum: Option<u64>,
     /// The commit that added it; 0 in version 2.
     pub generation: u64,
+    /// Whether version 3 has it from a file of version 2: then nothing proves its model and its packing, and only
+    /// [`look_up_imported`](index::Index::look_up_imported) finds it. Always so in version 2.
+    pub is_imported: bool,
 }
 
 impl<'a> Entry<'a> {

@@ -15,6 +15,8 @@
 //! | [`packed`] | packed weights that prove which they are |
 //! | [`proof`] | artifacts that prove under which key they were written, and a clock that tells what it is told |
 //! | [`runtimes`] | what `cargo xtask runtimes` fetches |
+//! | [`smaps`] | what of a process is in memory |
+//! | `weights` | the weights of a large model, and what is done with them in other processes (feature `programs`) |
 //! | `xnnpack` | the real XNNPACK, loaded (feature `xnnpack`) |
 
 pub mod calls;
@@ -34,5 +36,8 @@ pub mod mount;
 pub mod packed;
 pub mod proof;
 pub mod runtimes;
+pub mod smaps;
+#[cfg(feature = "programs")]
+pub mod weights;
 #[cfg(feature = "xnnpack")]
 pub mod xnnpack;

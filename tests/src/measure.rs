@@ -36,6 +36,12 @@ impl Plan {
     pub const QUICK: Self =
         Self { rounds: 15, batch: Duration::from_millis(1), warm_up: Duration::from_millis(20) };
 
+    /// Whether fewer samples are taken than for numbers that are kept.
+    #[must_use]
+    pub const fn is_quick(&self) -> bool {
+        self.rounds < Self::FULL.rounds
+    }
+
     /// The same with so many batches of each side, for operations that take long.
     #[must_use]
     pub const fn with_rounds(mut self, rounds: usize) -> Self {

@@ -39,6 +39,26 @@ impl Medium {
         Ok(Self { name: "disk", directory: tempfile::tempdir_in(target)? })
     }
 
+    /// In this directory.
+    ///
+    /// # Errors
+    /// If no directory can be made in it.
+    pub fn below(directory: &Path) -> io::Result<Self> {
+        let name = if is_tmpfs(directory) { "tmpfs" } else { "disk" };
+        Ok(Self { name, directory: tempfile::tempdir_in(directory)? })
+    }
+
+    /// How many bytes more it has room for, where the system tells.
+    #[must_use]
+    pub fn free(&self) -> Option<u64> {
+        #[cfg(unix)]
+        return rustix::fs::statvfs(self.directory.path())
+            .ok()
+            .map(|facts| facts.f_bavail.saturating_mul(facts.f_frsize));
+        #[cfg(not(unix))]
+        None
+    }
+
     /// A directory in it.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {

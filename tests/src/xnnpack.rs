@@ -20,7 +20,7 @@ pub use self::{
     library::Library,
     operator::FullyConnected,
     subgraph::{Binary, Binding, Runtime, Subgraph, Unary, Value},
-    tensor::{Bf16, Element, Tensor},
+    tensor::{Bf16, Element, Tensor, View},
 };
 pub use warmstart::target::xnnpack::abi::Fingerprint;
 

@@ -52,7 +52,14 @@ pub struct NewEntry<'a> {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct IndexBuilder<'a> {
-    entries: Vec<NewEntry<'a>>,
+    entries: Vec<Given<'a>>,
+}
+
+/// An entry, and whether it came from version 2.
+#[derive(Clone, Copy, Debug)]
+struct Given<'a> {
+    entry: NewEntry<'a>,
+    is_imported: bool,
 }
 
 impl<'a> NewEntry<'a> {
@@ -72,7 +79,15 @@ impl<'a> IndexBuilder<'a> {
 
     /// Adds an entry. It is checked when the index is finished.
     pub fn push(&mut self, entry: NewEntry<'a>) {
-        self.entries.push(entry);
+        self.entries.push(Given { entry, is_imported: false });
+    }
+
+    /// Adds an entry of a file of version 2, under its joined name. Of model and packing only the seed counts: version 2
+    /// says no more. It is found by [`look_up_imported`](index::Index::look_up_imported) alone.
+    pub fn push_imported(&mut self, entry: NewEntry<'a>) {
+        let packing = Packing::of_seed(entry.packing.seed);
+        let entry = NewEntry { model: ModelId::default(), packing, ..entry };
+        self.entries.push(Given { entry, is_imported: true });
     }
 
     /// The number of entries.
@@ -90,13 +105,14 @@ impl<'a> IndexBuilder<'a> {
     /// The index block of these entries, to be written at `index_start` by the commit of this generation.
     ///
     /// # Errors
-    /// [`Refusal::SlotPlace`] if no index can be there, or of this generation; [`Refusal::Misaligned`],
+    /// [`Refusal::Flags`] if an imported entry has a bias of its own; [`Refusal::SlotPlace`] if no index can be there, or of
+    /// this generation; [`Refusal::Misaligned`],
     /// [`Refusal::OutOfBounds`], [`Refusal::Overlap`] or [`Refusal::Duplicate`] with the place of an entry among all in
     /// ascending order of offset; [`Refusal::TooLong`].
     pub fn finish(mut self, index_start: u64, generation: u64) -> Result<Vec<u8>, Refusal> {
         let count = u32::try_from(self.entries.len()).map_err(|_| Refusal::TooLong)?;
         // What takes no room is before what begins where it does.
-        self.entries.sort_by_key(|entry| (entry.offset, entry.size));
+        self.entries.sort_by_key(|given| (given.entry.offset, given.entry.size));
         check_places(&self.entries, index_start)?;
         let models = models(&self.entries);
         let bucket_bits = count.max(1).checked_next_power_of_two().map_or(31, u32::trailing_zeros).min(31);
@@ -124,13 +140,15 @@ impl<'a> IndexBuilder<'a> {
 
 impl<'a> Extend<NewEntry<'a>> for IndexBuilder<'a> {
     fn extend<I: IntoIterator<Item = NewEntry<'a>>>(&mut self, entries: I) {
-        self.entries.extend(entries);
+        self.entries.extend(entries.into_iter().map(|entry| Given { entry, is_imported: false }));
     }
 }
 
 impl<'a> FromIterator<NewEntry<'a>> for IndexBuilder<'a> {
     fn from_iter<I: IntoIterator<Item = NewEntry<'a>>>(entries: I) -> Self {
-        Self { entries: entries.into_iter().collect() }
+        let mut builder = Self::new();
+        builder.extend(entries);
+        builder
     }
 }
 
@@ -143,9 +161,12 @@ struct Filed {
 }
 
 /// That payloads are aligned, behind the header, before the index, and behind each other.
-fn check_places(entries: &[NewEntry<'_>], index_start: u64) -> Result<(), Refusal> {
+fn check_places(entries: &[Given<'_>], index_start: u64) -> Result<(), Refusal> {
     let mut before = HEADER_LEN as u64;
-    for (ordinal, entry) in (0u32..).zip(entries) {
+    for (ordinal, Given { entry, is_imported }) in (0u32..).zip(entries) {
+        if *is_imported && entry.name.bias.is_some() {
+            return Err(Refusal::Flags(ordinal));
+        }
         if !entry.offset.is_multiple_of(ALIGNMENT) {
             return Err(Refusal::Misaligned(ordinal));
         }
@@ -162,9 +183,9 @@ fn check_places(entries: &[NewEntry<'_>], index_start: u64) -> Result<(), Refusa
 }
 
 /// Every model once, ascending.
-fn models(entries: &[NewEntry<'_>]) -> Vec<ModelId> {
+fn models(entries: &[Given<'_>]) -> Vec<ModelId> {
     let mut models: Vec<ModelId> = Vec::new();
-    for entry in entries {
+    for Given { entry, .. } in entries {
         // Entries of a model mostly follow each other, and there are few models.
         if models.last() != Some(&entry.model) {
             models.push(entry.model);
@@ -176,13 +197,16 @@ fn models(entries: &[NewEntry<'_>]) -> Vec<ModelId> {
 }
 
 /// The entries in the order of their slots.
-fn order(entries: &[NewEntry<'_>], bucket_bits: u32) -> Result<Vec<Filed>, Refusal> {
-    let filed = |(ordinal, entry): (u32, &NewEntry<'_>)| {
+fn order(entries: &[Given<'_>], bucket_bits: u32) -> Result<Vec<Filed>, Refusal> {
+    let filed = |(ordinal, Given { entry, .. }): (u32, &Given<'_>)| {
         let hash = index::hash(&entry.name);
         Filed { bucket: index::bucket(hash, bucket_bits), hash, entry: ordinal }
     };
     let mut order: Vec<Filed> = (0u32..).zip(entries).map(filed).collect();
-    let key = |filed: &Filed| entries[filed.entry as usize].wanted();
+    let key = |filed: &Filed| {
+        let Given { entry, is_imported } = &entries[filed.entry as usize];
+        (entry.name, *is_imported, entry.model, entry.packing)
+    };
     order.sort_unstable_by(|one, next| {
         let place = |filed: &Filed| (filed.bucket, index::tag(filed.hash));
         place(one).cmp(&place(next)).then_with(|| key(one).cmp(&key(next)))
@@ -195,17 +219,19 @@ fn order(entries: &[NewEntry<'_>], bucket_bits: u32) -> Result<Vec<Filed>, Refus
 
 /// The records, and where each begins.
 fn records(
-    entries: &[NewEntry<'_>],
+    entries: &[Given<'_>],
     models: &[ModelId],
     slot_of: &[u32],
 ) -> Result<(Vec<u8>, Vec<u32>), Refusal> {
     let (mut bytes, mut places) = (Vec::new(), Vec::with_capacity(entries.len()));
-    for (entry, slot) in entries.iter().zip(slot_of) {
+    for (Given { entry, is_imported }, slot) in entries.iter().zip(slot_of) {
         places.push(u32::try_from(bytes.len() / UNIT).map_err(|_| Refusal::TooLong)?);
         let model = models.binary_search(&entry.model).map_or(0, |at| at as u32);
         let numbers = [entry.offset, entry.size, entry.checksum, entry.generation];
         let form = Form::new(&entry.name, &entry.packing).ok_or(Refusal::TooLong)?;
-        Record::new(numbers, form, [model, *slot]).encode(&mut bytes);
+        let record = Record::new(numbers, form, [model, *slot]);
+        let record = if *is_imported { record.imported() } else { record };
+        record.encode(&mut bytes);
         let Name { weight, bias } = entry.name;
         bytes.extend_from_slice(weight.as_bytes());
         bytes.extend_from_slice(bias.unwrap_or_default().as_bytes());

@@ -129,7 +129,7 @@ impl<'a> Parts<'a> {
             let mut links = [(0, 0); BATCH];
             for (link, ordinal) in links.iter_mut().zip(first..).take(slots.len()) {
                 let at = (self.records.len() - rest.len()) as u64;
-                let (record, next) = check_record(rest, &mut payload_end, index_start, self.models.len())
+                let (record, next) = check_record(rest, &mut payload_end, index_start, self.models)
                     .map_err(|refusal| refusal(ordinal))?;
                 *link = (record.slot, at);
                 rest = next;
@@ -193,7 +193,7 @@ fn check_record<'a>(
     records: &'a [u8],
     payload_end: &mut u64,
     index_start: u64,
-    models: usize,
+    models: &[[u8; ModelId::LEN]],
 ) -> Result<(Record, &'a [u8]), OfEntry> {
     let too_short: OfEntry = Refusal::EntryLength;
     let record = Record::decode(records).ok_or(too_short)?;
@@ -211,8 +211,12 @@ fn check_record<'a>(
     if !record.has_right_flags() {
         return Err(Refusal::Flags);
     }
-    if record.model as usize >= models {
+    if record.model as usize >= models.len() {
         return Err(Refusal::UnknownModel);
+    }
+    // Version 2 does not say of which model an entry is: it is that of all zeros, which is before all others.
+    if record.is_imported() && (record.model != 0 || models.first() != Some(&[0; ModelId::LEN])) {
+        return Err(Refusal::Flags);
     }
     let (this, next) = record.len().and_then(|len| records.split_at_checked(len)).ok_or(too_short)?;
     check_names(&record, this)?;
@@ -223,7 +227,7 @@ fn check_record<'a>(
 fn compare(index: &Index<'_>, one: IndexSlot, next: IndexSlot) -> Ordering {
     let key = |slot| {
         let (record, bytes) = index.record(slot)?;
-        Some((record.names(bytes)?, record.model, record.packing()))
+        Some((record.names(bytes)?, record.is_imported(), record.model, record.packing()))
     };
     key(one).cmp(&key(next))
 }

@@ -304,5 +304,6 @@ fn checksum(slot: &[u8; SLOT_LEN], file: &[u8; FILE_LEN]) -> u64 {
 }
 
 fn is_zero(bytes: &[u8]) -> bool {
-    bytes.iter().all(|byte| *byte == 0)
+    let (blocks, rest) = bytes.as_chunks::<64>();
+    blocks.iter().all(|block| *block == [0; 64]) && rest.iter().all(|byte| *byte == 0)
 }

@@ -18,13 +18,14 @@
 //!      footer         20 bytes, version 3
 //! ```
 //!
-//! The hash of a name is XXH3-64 of the weight's name. The key is (weight, bias, model, packing); a bias, a fingerprint, or
-//! its value that is absent is before any that is not. Bias, model and packing are not hashed: few weights are packed with
-//! more than one bias, and all packings of a weight are neighbours, so that a miss can say what else is there.
+//! The hash of a name is XXH3-64 of the weight's name. The key is (weight, bias, imported, model, packing); a bias, a
+//! fingerprint, or its value that is absent is before any that is not, and what was imported from version 2 is behind what was
+//! not. Only the weight's name is hashed: few weights are packed with more than one bias, and all packings of a weight are
+//! neighbours, so that a miss can say what else is there.
 
 use core::{cmp::Ordering, iter::FusedIterator};
 
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::{
     Entry, ModelId, Name, Refusal, Wanted,
@@ -218,6 +219,39 @@ impl<'a> Index<'a> {
         }
     }
 
+    /// The entry that was imported from version 2 whose joined name is that of weight and bias, one after the other. Nothing
+    /// proves of which model it is, and by which algorithm it was packed.
+    ///
+    /// # Errors
+    /// [`Reason::Absent`], or [`Reason::OtherSeed`] if all of that name were packed for other micro-kernels.
+    pub fn look_up_imported<'w>(&self, name: &Name<'w>, seed: u32) -> Result<Entry<'w>, Reason> {
+        // They are of the model of all zeros, which is before all others.
+        if self.models.first() != Some(&[0; ModelId::LEN]) {
+            return Err(Reason::Absent);
+        }
+        let bias = name.bias.unwrap_or_default();
+        let mut hasher = Xxh3::new();
+        hasher.update(name.weight.as_bytes());
+        hasher.update(bias.as_bytes());
+        let hash = hasher.digest();
+        let mut reason = Reason::Absent;
+        for slot in self.bucket(bucket(hash, self.layout.bucket_bits)).unwrap_or_default() {
+            let slot = IndexSlot::decode(*slot);
+            let Some((record, bytes)) = self.record(slot).filter(|_| slot.tag == tag(hash)) else { continue };
+            let joined = record.names(bytes).map(|(joined, _)| joined).unwrap_or_default();
+            let is_name =
+                joined.split_at_checked(name.weight.len()) == Some((name.weight.as_bytes(), bias.as_bytes()));
+            if !record.is_imported() || !is_name {
+                continue;
+            }
+            if record.seed == seed {
+                return Ok(entry_of_record(&record, *name, ModelId::default()));
+            }
+            reason = Reason::OtherSeed;
+        }
+        Err(reason)
+    }
+
     /// All entries, in ascending order of offset.
     #[must_use]
     pub const fn entries(&self) -> Entries<'a> {
@@ -231,7 +265,12 @@ impl<'a> Index<'a> {
     pub fn verify(&self) -> Result<(), Refusal> {
         let mut ordinal = 0;
         for entry in self.entries() {
-            if self.look_up(&entry.wanted()) != Ok(entry) {
+            let found = if entry.is_imported {
+                self.look_up_imported(&entry.name, entry.packing.seed)
+            } else {
+                self.look_up(&entry.wanted())
+            };
+            if found != Ok(entry) {
                 return Err(Refusal::Misfiled(ordinal));
             }
             ordinal += 1;
@@ -320,6 +359,7 @@ impl<'a> Index<'a> {
                 Some(
                     (weight, bias)
                         .cmp(&name)
+                        .then_with(|| record.is_imported().cmp(&false))
                         .then_with(|| model.cmp(wanted.model.as_bytes()))
                         .then_with(|| record.packing().cmp(&wanted.packing)),
                 )
@@ -338,7 +378,7 @@ impl<'a> Index<'a> {
             let (weight, bias) = record.names(bytes)?;
             let is_name =
                 weight == wanted.name.weight.as_bytes() && bias == wanted.name.bias.map(str::as_bytes);
-            if slot.tag != tag || !is_name {
+            if slot.tag != tag || !is_name || record.is_imported() {
                 return None;
             }
             let is_model = self.models.get(record.model as usize) == Some(wanted.model.as_bytes());
@@ -393,8 +433,7 @@ impl<'a> Iterator for Entries<'a> {
             };
             let model = self.index.models.get(record.model as usize)?;
             let name = Name { weight: text(weight)?, bias };
-            let wanted = Wanted { name, model: ModelId::from_bytes(*model), packing: record.packing() };
-            entry_of(bytes.first_chunk()?, &wanted)
+            Some(entry_of_record(&record, name, ModelId::from_bytes(*model)))
         });
         if entry.is_none() {
             self.left = 0;
@@ -428,6 +467,20 @@ fn begins_with_name(bytes: &[u8], name: &Name<'_>) -> bool {
     first == weight && rest.get(..bias.len()) == Some(bias)
 }
 
+/// The entry of a record whose names and model these are.
+fn entry_of_record<'a>(record: &Record, name: Name<'a>, model: ModelId) -> Entry<'a> {
+    Entry {
+        name,
+        model,
+        packing: record.packing(),
+        offset: record.offset,
+        size: record.size,
+        checksum: Some(record.checksum),
+        generation: record.generation,
+        is_imported: record.is_imported(),
+    }
+}
+
 /// The entry of a record that is of this name, model and packing.
 #[inline]
 fn entry_of<'a>(fixed: &[u8; record::FIXED_LEN], wanted: &Wanted<'a>) -> Option<Entry<'a>> {
@@ -439,5 +492,6 @@ fn entry_of<'a>(fixed: &[u8; record::FIXED_LEN], wanted: &Wanted<'a>) -> Option<
         size: u64_at(fixed, 8)?,
         checksum: Some(u64_at(fixed, 16)?),
         generation: u64_at(fixed, 24)?,
+        is_imported: false,
     })
 }

@@ -12,7 +12,9 @@
 //!  48  slot         u32  the place of the entry's slot
 //!  52  weight_len   u32  bytes of the weight's name
 //!  56  bias_len     u32  bytes of the bias's name
-//!  60  flags        u32  bit 0: has a bias; 1: has a fingerprint id; 2: has a fingerprint value, which needs bit 1
+//!  60  flags        u32  bit 0: has a bias; 1: has a fingerprint id; 2: has a fingerprint value, which needs bit 1;
+//!                     3: imported from version 2, which excludes the others: the name is the joined one, and the model
+//!                     is of all zeros
 //!  64  weight's name, bias's name, zeros to a multiple of 8
 //! ```
 //!
@@ -32,6 +34,7 @@ pub(super) const UNIT: usize = 8;
 const HAS_BIAS: u32 = 1;
 const HAS_ID: u32 = 2;
 const HAS_VALUE: u32 = 4;
+const IS_IMPORTED: u32 = 8;
 
 /// What is before the names.
 #[derive(Clone, Copy, Debug)]
@@ -110,6 +113,12 @@ impl Record {
         Self { offset, size, checksum, generation, seed, model, id, value, slot, weight_len, bias_len, flags }
     }
 
+    /// The record as one that came from version 2.
+    pub(super) const fn imported(mut self) -> Self {
+        self.flags |= IS_IMPORTED;
+        self
+    }
+
     /// Reads the record at the beginning of these bytes.
     #[inline]
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
@@ -146,11 +155,17 @@ impl Record {
     #[inline]
     pub(super) const fn has_right_flags(&self) -> bool {
         const ALL: u32 = HAS_BIAS | HAS_ID | HAS_VALUE;
-        self.flags & !ALL == 0
+        (self.flags & !ALL == 0 || self.flags == IS_IMPORTED)
             && self.flags & (HAS_ID | HAS_VALUE) != HAS_VALUE
             && (self.flags & HAS_BIAS != 0 || self.bias_len == 0)
             && (self.flags & HAS_ID != 0 || self.id == 0)
             && (self.flags & HAS_VALUE != 0 || self.value == 0)
+    }
+
+    /// Whether it came from version 2, so that nothing proves its model and its packing.
+    #[inline]
+    pub(super) const fn is_imported(&self) -> bool {
+        self.flags & IS_IMPORTED != 0
     }
 
     /// Bytes of both names; nothing if memory cannot hold so many.

@@ -81,7 +81,16 @@ mod tests {
 
     fn entry(name: &str, offset: u64, size: u64) -> Entry<'_> {
         let (model, packing) = (ModelId::default(), Packing::of_seed(1));
-        Entry { name: Name::new(name), model, packing, offset, size, checksum: None, generation: 0 }
+        Entry {
+            name: Name::new(name),
+            model,
+            packing,
+            offset,
+            size,
+            checksum: None,
+            generation: 0,
+            is_imported: true,
+        }
     }
 
     fn padded(mut bytes: Vec<u8>) -> Vec<u8> {

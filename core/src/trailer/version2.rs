@@ -37,6 +37,7 @@ const FIXED_LEN: usize = 24;
 ///     size: 100,
 ///     checksum: None,
 ///     generation: 0,
+///     is_imported: true,
 /// };
 /// let trailer = version2::encode([entry], 4096)?;
 /// let file_len = 4096 + trailer.len() as u64;
@@ -204,6 +205,7 @@ impl<'a> Item<'a> {
             size: self.size,
             checksum: None,
             generation: 0,
+            is_imported: true,
         }
     }
 }
@@ -282,7 +284,7 @@ mod tests {
     fn entry(name: Name<'_>, seed: u32, offset: u64, size: u64) -> Entry<'_> {
         let packing = Packing::of_seed(seed);
         let model = ModelId::default();
-        Entry { name, model, packing, offset, size, checksum: None, generation: 0 }
+        Entry { name, model, packing, offset, size, checksum: None, generation: 0, is_imported: true }
     }
 
     #[test]
@@ -329,7 +331,7 @@ mod tests {
     #[test]
     fn a_flipped_bit_in_lengths_counts_or_the_footer_is_refused() {
         let (len_at, footer_at) = ([START..START + 4, START + 40..START + 44], GOLDEN.len() - FOOTER_LEN);
-        for bit in 8 * START..8 * GOLDEN.len() {
+        for bit in (8 * START..8 * GOLDEN.len()).step_by(if cfg!(miri) { 7 } else { 1 }) {
             let at = bit / 8;
             let file = golden_with(at, &[GOLDEN[at] ^ 1 << (bit % 8)]);
             let read = of_file(&file);
@@ -411,7 +413,7 @@ mod tests {
     #[test]
     fn many_entries_come_back_as_they_were() {
         let names: Vec<String> =
-            (0..if cfg!(miri) { 20 } else { 2000 }).map(|i| format!("layer.{i}.w")).collect();
+            (0..if cfg!(miri) { 6 } else { 2000 }).map(|i| format!("layer.{i}.w")).collect();
         let entries: Vec<Entry<'_>> = (0u32..)
             .zip(&names)
             .map(|(i, name)| entry(Name::new(name), i, 4096 * u64::from(i), 4000))

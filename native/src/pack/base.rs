@@ -5,7 +5,7 @@ use std::{collections::HashMap, fs::File, io, ops::Range, sync::Arc};
 use warmstart_core::{
     reason::Reason,
     trailer::{
-        FOOTER_LEN, HEADER_LEN, ModelId, Refusal, Wanted,
+        Entry, FOOTER_LEN, HEADER_LEN, ModelId, Refusal, Wanted,
         header::{Commits, Header, Place, Slot},
         index::{Index, Layout},
         version2,
@@ -98,12 +98,15 @@ impl Base {
         match self {
             Self::Nothing => Err(Reason::Absent),
             Self::Committed(committed) => {
-                let entry = committed.index().look_up(wanted)?;
+                let entry = match committed.index().look_up(wanted) {
+                    Err(Reason::Absent) => committed.look_up_imported(wanted, takes_unverified)?,
+                    found => found?,
+                };
                 Ok(Saved {
                     file: committed.file,
                     range: entry.offset..entry.offset.saturating_add(entry.size),
                     checksum: entry.checksum,
-                    is_verified: true,
+                    is_verified: !entry.is_imported,
                 })
             }
             Self::Imported(imported) => imported.look_up(wanted, takes_unverified),
@@ -149,6 +152,17 @@ impl Committed {
             None => Block::Owned(Arc::new(block)),
         };
         Ok(Self { file, slot, layout, block })
+    }
+
+    /// What was imported from version 2, where nothing else is stored under the name.
+    #[cold]
+    fn look_up_imported<'w>(&self, wanted: &Wanted<'w>, takes_unverified: bool) -> Result<Entry<'w>, Reason> {
+        let found = self.index().look_up_imported(&wanted.name, wanted.packing.seed);
+        let is_named = wanted.model != ModelId::default();
+        if found != Err(Reason::Absent) && is_named && !takes_unverified {
+            return Err(Reason::OtherModel);
+        }
+        found
     }
 
     pub(super) fn index(&self) -> Index<'_> {

@@ -10,7 +10,7 @@ use std::{
 
 use warmstart_core::{
     reason::Reason,
-    trailer::{self, HEADER_LEN, Refusal, Wanted},
+    trailer::{self, HEADER_LEN, ModelId, Refusal, Wanted},
 };
 
 use super::{
@@ -123,7 +123,10 @@ impl Instance {
     #[inline]
     pub(crate) fn find(&self, wanted: &Wanted<'_>) -> Result<Hit, Reason> {
         let found = match self.published.get() {
-            Some(snapshot) => snapshot.find(wanted),
+            Some(snapshot) => match snapshot.find(wanted) {
+                Err(Reason::Absent) if snapshot.may_have_imported => self.find_in_state(wanted),
+                found => found,
+            },
             None => self.find_in_state(wanted),
         };
         match &found {
@@ -164,7 +167,8 @@ impl Instance {
             Some(committed) => {
                 let index = committed.share();
                 let views = state.segments.views(index.file());
-                self.published.set(Snapshot { index, views });
+                let may_have_imported = index.index().models().next() == Some(ModelId::default());
+                self.published.set(Snapshot { index, views, may_have_imported });
             }
             None => self.published.clear(),
         }

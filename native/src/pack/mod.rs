@@ -37,17 +37,24 @@
 //! place that is not such a file, it is left alone.
 
 mod base;
+mod inspect;
 mod instance;
+mod look;
 mod options;
+mod publish;
 mod published;
+mod rewrite;
 mod save;
 mod segments;
 mod state;
 mod statistics;
 mod writer;
 
+pub use inspect::{Inspection, PackEntry, Verification, inspect, verify};
 pub(crate) use instance::Instance;
+pub use look::{FileError, recognise};
 pub use options::{Checks, PackOptions};
+pub use rewrite::{RewriteOptions, Rewritten, compact, export, import};
 pub use save::Saved;
 pub use segments::Handle;
 pub use statistics::PackStatistics;

@@ -26,6 +26,8 @@ pub(super) struct Snapshot {
     pub(super) index: SharedIndex,
     /// Where the file is mapped.
     pub(super) views: Vec<View>,
+    /// Whether what is not found here may be among what was imported, which only the state answers for.
+    pub(super) may_have_imported: bool,
 }
 
 /// The snapshot that look-ups ask, and those that they asked before.

@@ -210,6 +210,20 @@ fn index(state: &State, file: FileNumber, packed: &[Packed], start: u64, generat
         saved.sort_by_key(|entry| std::cmp::Reverse(entry.generation));
         let mut kept: HashMap<(Name<'_>, ModelId), usize> = HashMap::new();
         for entry in saved {
+            let Some(checksum) = entry.checksum else { continue };
+            let kept_entry = NewEntry {
+                name: entry.name,
+                model: entry.model,
+                packing: entry.packing,
+                offset: entry.offset,
+                size: entry.size,
+                checksum,
+                generation: entry.generation,
+            };
+            if entry.is_imported {
+                builder.push_imported(kept_entry);
+                continue;
+            }
             if let Some(new) = packings.get(&(entry.name, entry.model)) {
                 if new.iter().any(|key| key.packing == entry.packing) {
                     continue;
@@ -220,16 +234,7 @@ fn index(state: &State, file: FileNumber, packed: &[Packed], start: u64, generat
                     continue;
                 }
             }
-            let Some(checksum) = entry.checksum else { continue };
-            builder.push(NewEntry {
-                name: entry.name,
-                model: entry.model,
-                packing: entry.packing,
-                offset: entry.offset,
-                size: entry.size,
-                checksum,
-                generation: entry.generation,
-            });
+            builder.push(kept_entry);
         }
     }
     for packed in packed {

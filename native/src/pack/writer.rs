@@ -278,6 +278,8 @@ impl Writer {
         // A mapping of what is cut off may live on, and touching it would kill the process. Nobody does: nobody has an address
         // there.
         let _ = disk.set_len(&self.file, self.committed);
+        // To close the file is not enough where a child that was just forked has it open, too, until it becomes another program.
+        let _ = self.file.unlock();
     }
 }
 

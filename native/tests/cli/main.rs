@@ -4,6 +4,8 @@
 
 mod bad_input;
 mod explain;
+#[cfg(feature = "packs")]
+mod packs;
 mod sealed;
 mod support;
 mod texts;

@@ -35,7 +35,7 @@ fuzz_target!(|input: Input<'_>| match input {
             file.extend_from_slice(&footer.encode());
         }
         read(&file);
-        dead_in_gap(bytes, 0);
+        let _ = dead_in_gap(bytes, 0);
     }
     Input::Entries { entries, before, damages } => {
         let (mut offset, mut list) = (u64::from(before), Vec::new());
@@ -48,6 +48,7 @@ fuzz_target!(|input: Input<'_>| match input {
                 size: u64::from(*size),
                 checksum: None,
                 generation: 0,
+                is_imported: true,
             });
             offset += u64::from(*size) + u64::from(*gap);
         }

@@ -77,8 +77,13 @@ fn check(index: &Index<'_>) {
         assert!(entry.offset >= end && entry.offset.is_multiple_of(128));
         end = entry.end();
         payloads += entry.size;
-        match index.look_up(&entry.wanted()) {
-            Ok(found) => assert_eq!(found.wanted(), entry.wanted()),
+        let found = if entry.is_imported {
+            index.look_up_imported(&entry.name, entry.packing.seed)
+        } else {
+            index.look_up(&entry.wanted())
+        };
+        match found {
+            Ok(found) => assert_eq!((found.wanted(), found.is_imported), (entry.wanted(), entry.is_imported)),
             Err(_) => assert!(!is_verified),
         }
         // There may be such entries, and look-ups say of each what they find.
@@ -90,17 +95,21 @@ fn check(index: &Index<'_>) {
     assert!(space::dead_bytes(index) <= index_start - HEADER_LEN as u64 - payloads);
     if is_verified {
         // What contradicts itself nowhere can be written, and then says the same.
-        let kept = index.entries().map(|entry| NewEntry {
-            name: entry.name,
-            model: entry.model,
-            packing: entry.packing,
-            offset: entry.offset,
-            size: entry.size,
-            checksum: entry.checksum.expect("version 3 has one"),
-            generation: entry.generation,
-        });
+        let mut kept = IndexBuilder::new();
+        for entry in index.entries() {
+            let new = NewEntry {
+                name: entry.name,
+                model: entry.model,
+                packing: entry.packing,
+                offset: entry.offset,
+                size: entry.size,
+                checksum: entry.checksum.expect("version 3 has one"),
+                generation: entry.generation,
+            };
+            if entry.is_imported { kept.push_imported(new) } else { kept.push(new) }
+        }
         let generation = index.layout().generation();
-        let again = kept.collect::<IndexBuilder<'_>>().finish(index_start, generation);
+        let again = kept.finish(index_start, generation);
         // An index may be nearer to the end of all numbers than one of more buckets can be.
         let Ok(again) = again else { return };
         let layout =

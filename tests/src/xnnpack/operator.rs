@@ -2,7 +2,7 @@
 
 use std::{marker::PhantomData, ptr};
 
-use super::{Error, Library, Tensor, WeightsCache, abi::Handle, library::check};
+use super::{Error, Library, Tensor, View, WeightsCache, abi::Handle, library::check};
 
 /// A fully-connected operator in 32-bit numbers: `output = input * transposed weight + bias`, row by row.
 #[derive(Debug)]
@@ -29,7 +29,22 @@ impl<'a> FullyConnected<'a> {
         inputs: usize,
         cache: Option<WeightsCache<'a>>,
     ) -> Result<Self, Error> {
-        if inputs == 0 || weight.is_empty() || weight.len() % inputs != 0 {
+        Self::of_views(library, weight.into(), bias.map(View::from), inputs, cache)
+    }
+
+    /// The same of numbers that lie within a tensor.
+    ///
+    /// # Errors
+    ///
+    /// As of [`new`](Self::new).
+    pub fn of_views(
+        library: &'static Library,
+        weight: View<'a>,
+        bias: Option<View<'a>>,
+        inputs: usize,
+        cache: Option<WeightsCache<'a>>,
+    ) -> Result<Self, Error> {
+        if inputs == 0 || weight.is_empty() || !weight.len().is_multiple_of(inputs) {
             return Err(Error::Unsound(format!("{} numbers are no rows of {inputs}", weight.len())));
         }
         let outputs = weight.len() / inputs;

@@ -1,6 +1,6 @@
 //! Numbers where XNNPACK may read them.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 
 use super::abi;
 
@@ -10,6 +10,12 @@ pub struct Tensor<T: Element = f32> {
     /// With as many more behind them as XNNPACK may read.
     padded: Vec<T>,
     len: usize,
+}
+
+/// Some numbers of a tensor, behind which XNNPACK may read as well.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a, T: Element = f32> {
+    numbers: &'a [T],
 }
 
 /// The upper half of the bits of a 32-bit number.
@@ -36,6 +42,29 @@ impl<T: Element> Tensor<T> {
     pub fn zeros(len: usize) -> Self {
         let padding = abi::EXTRA_BYTES.div_ceil(size_of::<T>());
         Self { padded: vec![T::default(); len + padding], len }
+    }
+
+    /// Some of its numbers.
+    ///
+    /// # Panics
+    /// If it has not so many.
+    #[must_use]
+    pub fn view(&self, range: Range<usize>) -> View<'_, T> {
+        View { numbers: &self[range] }
+    }
+}
+
+impl<'a, T: Element> From<&'a Tensor<T>> for View<'a, T> {
+    fn from(tensor: &'a Tensor<T>) -> Self {
+        Self { numbers: tensor }
+    }
+}
+
+impl<T: Element> Deref for View<'_, T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        self.numbers
     }
 }
 

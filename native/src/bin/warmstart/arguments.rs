@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+#[cfg(feature = "packs")]
+use warmstart::pack::ModelId;
 
 use crate::units;
 
@@ -13,9 +15,9 @@ Exit codes:
   1  damage was found, or nothing was found (no store, no such entry, no miss), or the store could not be read or changed
   2  the command line is wrong";
 
-/// Looks into a warmstart cache: a directory, or an SQLite file.
+/// Looks into a warmstart cache, which is a directory or an SQLite file, and into files of packed weights.
 ///
-/// Looking changes nothing: only `prune`, `clear` and `verify --remove` write to a store.
+/// Looking changes nothing: only `prune`, `clear`, `verify --remove`, `compact` and `convert` write.
 #[derive(Debug, Parser)]
 #[command(name = "warmstart", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
 pub(crate) struct Arguments {
@@ -57,7 +59,7 @@ pub(crate) enum Command {
     /// Lists the entries.
     #[command(after_help = EXIT_CODES)]
     Ls(List),
-    /// Shows everything about one entry, and proves it.
+    /// Shows everything about one entry, and proves it; or what a file of packed weights holds.
     #[command(after_help = EXIT_CODES)]
     Inspect(Inspect),
     /// Reads every entry to its end, and names those that are damaged.
@@ -75,6 +77,14 @@ pub(crate) enum Command {
     /// Explains a miss: finds the stored entry that is nearest to what was wanted, and names what differs.
     #[command(after_help = EXIT_CODES)]
     Explain(Explain),
+    /// Writes a file of packed weights anew without what nobody reaches, if there is anything like that.
+    #[cfg(feature = "packs")]
+    #[command(after_help = EXIT_CODES)]
+    Compact(Compact),
+    /// Writes a file of packed weights in ExecuTorch's version 2, or such a one in version 3.
+    #[cfg(feature = "packs")]
+    #[command(after_help = EXIT_CODES)]
+    Convert(Convert),
 }
 
 #[derive(Debug, Args)]
@@ -105,19 +115,20 @@ pub(crate) enum Order {
 
 #[derive(Debug, Args)]
 pub(crate) struct Inspect {
-    /// A cache directory, or an SQLite file.
+    /// A cache directory, or an SQLite file; or a file of packed weights.
     pub(crate) store: PathBuf,
-    /// The entry's name, as `ls` shows it, or its first digits, at least 4.
+    /// The entry's name, as `ls` shows it, or its first digits, at least 4. Not for a file of packed weights, of which all
+    /// entries are shown.
     #[arg(value_parser = prefix)]
-    pub(crate) name: String,
+    pub(crate) name: Option<String>,
     /// Writes the payload, once it is proved, to this file; `-` is standard output, and prints nothing else there.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "name")]
     pub(crate) payload: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Verify {
-    /// A cache directory, or an SQLite file.
+    /// A cache directory, or an SQLite file; or a file of packed weights.
     pub(crate) store: PathBuf,
     /// Removes what is damaged.
     #[arg(long)]
@@ -165,6 +176,45 @@ pub(crate) struct Explain {
     /// what it prints; `-` is standard input.
     #[arg(long, value_name = "FILE")]
     pub(crate) recipe: Option<PathBuf>,
+}
+
+#[cfg(feature = "packs")]
+#[derive(Debug, Args)]
+pub(crate) struct Compact {
+    /// A file of packed weights, of version 3.
+    pub(crate) file: PathBuf,
+    /// Keeps the entries of this model alone, which is named by its 64 digits. May be given more than once.
+    #[arg(long, value_name = "HEX", value_parser = model)]
+    pub(crate) model: Vec<ModelId>,
+    /// Waits so many seconds for whoever writes to the file.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub(crate) wait: u32,
+}
+
+#[cfg(feature = "packs")]
+#[derive(Debug, Args)]
+pub(crate) struct Convert {
+    /// A file of packed weights.
+    pub(crate) file: PathBuf,
+    /// The version to write: 2, which is ExecuTorch's, or 3.
+    #[arg(long, value_name = "VERSION", value_parser = clap::value_parser!(u32).range(2..=3))]
+    pub(crate) to: u32,
+    /// Writes to this file, which must not exist, and leaves the other where it is.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Writes the entries of this model alone, which is named by its 64 digits: version 2 holds one model of a name.
+    #[arg(long, value_name = "HEX", value_parser = model)]
+    pub(crate) model: Option<ModelId>,
+    /// Waits so many seconds for whoever writes to the file.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub(crate) wait: u32,
+}
+
+#[cfg(feature = "packs")]
+fn model(text: &str) -> Result<ModelId, String> {
+    let key = warmstart::Key::from_hex(text);
+    key.map(|key| ModelId::from_bytes(*key.as_bytes()))
+        .ok_or_else(|| "a model is 64 hexadecimal digits; `warmstart inspect` shows them".to_owned())
 }
 
 fn prefix(text: &str) -> Result<String, String> {

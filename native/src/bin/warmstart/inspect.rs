@@ -2,12 +2,13 @@
 
 use std::{fs, io::Write, path::Path};
 
+use clap::CommandFactory;
 use serde::Serialize;
 use warmstart::{Artifact, Key, Lookup, Metadata, Reason, Recipe, store::Entry};
 
 use crate::{
     Verdict,
-    arguments::Inspect,
+    arguments::{Arguments, Inspect},
     entry::Summary,
     failure::Failure,
     screen::{Screen, Tone},
@@ -43,8 +44,9 @@ struct Attribute<'a> {
 }
 
 pub(crate) fn run(arguments: &Inspect, opener: &Opener, screen: &mut Screen) -> Result<Verdict, Failure> {
+    let Some(name) = &arguments.name else { return without_name(&arguments.store, opener, screen) };
     let opened = opener.open(&arguments.store, Access::Look)?;
-    let entry = find(&opened, &arguments.name)?;
+    let entry = find(&opened, name)?;
     let proof = prove(&opened, &entry);
     if let Some(path) = &arguments.payload {
         let artifact = proof.as_ref().map_err(|reason| {
@@ -75,6 +77,17 @@ pub(crate) fn run(arguments: &Inspect, opener: &Opener, screen: &mut Screen) -> 
         show(&entry, &summary, reason, screen)?;
     }
     Ok(if reason.is_none() { Verdict::Good } else { Verdict::Damage })
+}
+
+/// A file of packed weights is shown whole. Of a store, an entry must be named.
+fn without_name(path: &Path, opener: &Opener, screen: &mut Screen) -> Result<Verdict, Failure> {
+    #[cfg(feature = "packs")]
+    if crate::recognise::is_pack(path) {
+        return crate::pack::inspect(path, screen);
+    }
+    let _ = (opener.open(path, Access::Look)?, screen);
+    let message = "name an entry of the store, as `warmstart ls` shows them: inspect STORE NAME\n";
+    Arguments::command().error(clap::error::ErrorKind::MissingRequiredArgument, message).exit()
 }
 
 /// The one entry whose name begins so.

@@ -50,6 +50,16 @@ pub(crate) fn recognise(path: &Path) -> Result<Kind, Failure> {
         Recognised::OtherDatabase => return Err(foreign("another application's SQLite database")),
         _ => {}
     }
+    #[cfg(feature = "packs")]
+    if is_pack(path) {
+        return Err(Failure::new(
+            "not_a_store",
+            format!(
+                "{shown} is a file of packed weights, not a store: \
+                 `inspect`, `verify`, `compact` and `convert` take it, without the name of an entry"
+            ),
+        ));
+    }
     let metadata = fs::metadata(path).map_err(unreadable)?;
     Err(if metadata.is_dir() {
         match stores_in(path).map_err(unreadable)? {
@@ -70,6 +80,12 @@ pub(crate) fn recognise(path: &Path) -> Result<Kind, Failure> {
     } else {
         foreign("a file of something else")
     })
+}
+
+/// Whether `path` is, or was meant to be, a file of packed weights.
+#[cfg(feature = "packs")]
+pub(crate) fn is_pack(path: &Path) -> bool {
+    warmstart::pack::recognise(path).unwrap_or(false)
 }
 
 /// The names of the stores in a directory; nothing if it is empty.

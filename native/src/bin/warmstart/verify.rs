@@ -40,6 +40,10 @@ struct Problem {
 }
 
 pub(crate) fn run(arguments: &Verify, opener: &Opener, screen: &mut Screen) -> Result<Verdict, Failure> {
+    #[cfg(feature = "packs")]
+    if crate::recognise::is_pack(&arguments.store) {
+        return crate::pack::verify(arguments, screen);
+    }
     let access = if arguments.remove { Access::Change } else { Access::Look };
     let opened = opener.open(&arguments.store, access)?;
     // Counting would remove some of what is damaged, where that is allowed: then how much is left is not known.

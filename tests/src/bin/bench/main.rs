@@ -5,13 +5,17 @@
 
 mod row;
 mod stores;
+mod weights;
 
 use std::{error::Error, fs, io, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, builder::PossibleValuesParser};
 
 use row::Row;
-use warmstart_tests::measure::{self, Plan};
+use warmstart_tests::{
+    measure::{self, Plan},
+    weights::process::Role,
+};
 
 /// Runs a benchmark of warmstart.
 #[derive(Debug, Parser)]
@@ -29,6 +33,23 @@ struct Arguments {
     /// Fails if a bound does not hold.
     #[arg(long)]
     strict: bool,
+    /// What this program starts itself as.
+    #[command(flatten)]
+    child: Option<Child>,
+}
+
+/// What a process does that a benchmark started.
+#[derive(Clone, Debug, clap::Args)]
+#[group(requires_all = ["role", "path", "layers"])]
+struct Child {
+    #[arg(long = "child", hide = true, required = false)]
+    role: Role,
+    #[arg(long, hide = true, required = false)]
+    path: PathBuf,
+    #[arg(long, hide = true, required = false)]
+    layers: usize,
+    #[arg(long, hide = true)]
+    xnnpack: bool,
 }
 
 /// A benchmark: a name and what finds its rows.
@@ -40,7 +61,8 @@ struct Bench {
 /// What a benchmark found, or why it could not be run.
 type Rows = Result<Vec<Row>, Box<dyn Error>>;
 
-const BENCHES: [Bench; 1] = [Bench { name: "stores", run: stores::run }];
+const BENCHES: [Bench; 2] =
+    [Bench { name: "stores", run: stores::run }, Bench { name: "weights", run: weights::run }];
 
 fn main() -> ExitCode {
     match run(&Arguments::parse()) {
@@ -56,6 +78,10 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Box<dyn Error>> {
     let Some(bench) = BENCHES.into_iter().find(|bench| bench.name == arguments.name) else {
         return Err(format!("there is no benchmark {}", arguments.name).into());
     };
+    if let Some(child) = &arguments.child {
+        weights::child(child)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if cfg!(debug_assertions) {
         eprintln!("warning: built without optimisations, so the numbers mean nothing");
     }

@@ -1,0 +1,259 @@
+//! A file of packed weights that is looked into by reading: for those who show, prove and rewrite it.
+//!
+//! Nothing is mapped, so that whoever truncates the file meanwhile is an error and no SIGBUS, and so that files that others
+//! may write to can be looked into.
+
+use std::{fmt, fs::File, io, ops::Range, path::Path, time::Duration};
+
+use warmstart_core::trailer::{
+    FOOTER_LEN, HEADER_LEN, ModelId, Refusal,
+    footer::Footer,
+    header::{Commits, Header},
+    pick::{Picked, pick},
+    space,
+    version2::{self, Version2},
+};
+
+use crate::os::{FileKind, MapDisk};
+
+/// Why a file could not be looked into or rewritten. Nothing was changed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum FileError {
+    /// The system says so.
+    Io(io::Error),
+    /// It is no regular file, but this.
+    WrongKind(&'static str),
+    /// Somebody else owns the file or may write to it, so that it is not rewritten.
+    Untrusted,
+    /// It is no file of packed weights that could be used.
+    Refused(Refusal),
+    /// Somebody writes to the file, and did not end in time.
+    Busy,
+    /// A file is where the new one was to be.
+    Exists,
+    /// Two entries would have the same name in version 2: where a weight's name ends and that of its bias begins, it does
+    /// not say.
+    Clash(String, String),
+    /// There are several models, or packings, of a weight of this name, of which version 2 holds one.
+    Several(String),
+    /// The file has nothing of this model.
+    NoSuchModel(ModelId),
+    /// This cannot be done with a file of this version.
+    WrongVersion(u32),
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::WrongKind(found) => write!(f, "it is {found}; name a file of packed weights"),
+            Self::Untrusted => f.write_str(
+                "somebody else owns the file or may write to it; make it yours with chown and chmod go-w",
+            ),
+            Self::Refused(refusal) => refusal.fmt(f),
+            Self::Busy => f.write_str("somebody writes to the file; try again"),
+            Self::Exists => f.write_str("there is a file already; remove it, or name another"),
+            Self::Clash(one, other) => {
+                write!(f, "{one:?} and {other:?} would have the same name in version 2")
+            }
+            Self::Several(name) => write!(
+                f,
+                "{name:?} is there of several models or packings, of which version 2 holds one; choose a model"
+            ),
+            Self::NoSuchModel(model) => write!(f, "nothing in the file is of the model {model}"),
+            Self::WrongVersion(version) => write!(f, "the file is of version {version}"),
+        }
+    }
+}
+
+impl std::error::Error for FileError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(error) => Some(error),
+            Self::Refused(refusal) => Some(refusal),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for FileError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<Refusal> for FileError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// Whether a path leads to what is, or was meant to be, a file of packed weights, of whatever version and in whatever state.
+/// Follows no link, and waits for nobody.
+///
+/// # Errors
+/// As the system reports.
+pub fn recognise(path: impl AsRef<Path>) -> io::Result<bool> {
+    let disk = crate::os::LocalMapDisk::new();
+    let path = path.as_ref();
+    if disk.facts_at(path)?.kind != FileKind::File {
+        return Ok(false);
+    }
+    let file = disk.open(path)?;
+    let len = disk.facts(&file)?.len;
+    let begin = read(&disk, &file, 0..len.min(HEADER_LEN as u64))?;
+    let end = read(&disk, &file, len.saturating_sub(FOOTER_LEN as u64)..len)?;
+    let is_ours = !begin.is_empty() && Header::decode(&begin) != Err(Refusal::Foreign);
+    Ok(is_ours || !matches!(Footer::decode(&end, len), Err(Refusal::Foreign | Refusal::Short { .. })))
+}
+
+/// An open file, and the bytes of its index.
+#[derive(Debug)]
+pub(super) struct Look {
+    pub(super) file: File,
+    pub(super) len: u64,
+    pub(super) index: IndexBytes,
+}
+
+/// The index of a file, as far as it was proved.
+#[derive(Debug)]
+pub(super) enum IndexBytes {
+    Version2(Vec<u8>),
+    /// Nothing was committed yet, or this.
+    Version3 {
+        commits: Box<Commits>,
+        index: Option<Box<Picked<Vec<u8>>>>,
+    },
+}
+
+impl Look {
+    /// Opens a file and reads its index.
+    pub(super) fn open(disk: &dyn MapDisk, path: &Path) -> Result<Self, FileError> {
+        Self::of(disk, open(disk, path)?)
+    }
+
+    /// Opens a file, which nobody else may write to if it `must_be_ours`, takes its writer's lock, and reads its index. The lock
+    /// is held while the file is open.
+    pub(super) fn lock(
+        disk: &dyn MapDisk,
+        path: &Path,
+        patience: Duration,
+        must_be_ours: bool,
+    ) -> Result<Self, FileError> {
+        /// How often the lock is asked for anew because the file is no longer the one under the path.
+        const ATTEMPTS: u32 = 16;
+        for _ in 0..ATTEMPTS {
+            let file = open(disk, path)?;
+            let facts = disk.facts(&file)?;
+            if must_be_ours && !facts.is_trusted {
+                return Err(FileError::Untrusted);
+            }
+            disk.lock(&file, patience).map_err(|error| match error.kind() {
+                io::ErrorKind::WouldBlock => FileError::Busy,
+                _ => FileError::Io(error),
+            })?;
+            if disk.facts_at(path)?.identity == facts.identity {
+                return Self::of(disk, file);
+            }
+        }
+        Err(FileError::Busy)
+    }
+
+    fn of(disk: &dyn MapDisk, file: File) -> Result<Self, FileError> {
+        let len = disk.facts(&file)?.len;
+        let page = read(disk, &file, 0..len.min(HEADER_LEN as u64))?;
+        // An empty page is the beginning of any.
+        let header = if page.is_empty() { Err(Refusal::Foreign) } else { Header::decode(&page) };
+        let index = match header {
+            Ok(_) => {
+                let commits = Commits::read(&page)?;
+                let mut failed = None;
+                let picked = pick(&commits, len, |slot| {
+                    read(disk, &file, slot.index_start..slot.end()).map_err(|error| failed = Some(error)).ok()
+                });
+                if let Some(error) = failed.filter(|_| !matches!(picked, Ok(Some(_)))) {
+                    return Err(error.into());
+                }
+                IndexBytes::Version3 { commits: Box::new(commits), index: picked?.map(Box::new) }
+            }
+            Err(Refusal::Foreign) => {
+                let tail = read(disk, &file, len.saturating_sub(FOOTER_LEN as u64)..len)?;
+                let footer = version2::footer(&tail, len)?;
+                let trailer = read(disk, &file, footer.index_start..len)?;
+                version2::decode(&trailer, len)?;
+                IndexBytes::Version2(trailer)
+            }
+            Err(refusal) => return Err(refusal.into()),
+        };
+        Ok(Self { file, len, index })
+    }
+
+    /// The trailer of version 2, if it is one.
+    pub(super) fn version2(&self) -> Option<Version2<'_>> {
+        let IndexBytes::Version2(trailer) = &self.index else { return None };
+        version2::decode(trailer, self.len).ok()
+    }
+
+    /// Why the newest index of version 3 does not count.
+    pub(super) fn refusal(&self) -> Option<Refusal> {
+        match &self.index {
+            IndexBytes::Version2(_) => None,
+            IndexBytes::Version3 { commits, index } => {
+                index.as_ref().map_or(commits.refused(), |picked| picked.refused)
+            }
+        }
+    }
+
+    /// Bytes that are neither header, entry, padding, index nor footer. What an interrupted writer left behind the index is
+    /// among them.
+    pub(super) fn dead_bytes(&self, disk: &dyn MapDisk) -> io::Result<u64> {
+        match &self.index {
+            IndexBytes::Version3 { index: None, .. } => Ok(self.len.saturating_sub(HEADER_LEN as u64)),
+            IndexBytes::Version3 { index: Some(picked), .. } => {
+                let Picked { layout, slot, block, .. } = &**picked;
+                Ok(space::dead_bytes(&layout.view(block)) + self.len.saturating_sub(slot.end()))
+            }
+            IndexBytes::Version2(_) => {
+                let mut dead = 0;
+                for gap in self.version2().iter().flat_map(Version2::gaps) {
+                    let start = gap.start;
+                    dead += space::dead_in_gap(&read(disk, &self.file, gap)?, start);
+                }
+                Ok(dead)
+            }
+        }
+    }
+}
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        // To close the file is not enough where a child that was just forked has it open, too.
+        let _ = self.file.unlock();
+    }
+}
+
+/// Opens a regular file, follows no link, and waits for nobody.
+fn open(disk: &dyn MapDisk, path: &Path) -> Result<File, FileError> {
+    let kind = |kind| match kind {
+        FileKind::File => Ok(()),
+        FileKind::Directory => Err(FileError::WrongKind("a directory")),
+        FileKind::Link => Err(FileError::WrongKind("a link")),
+        FileKind::Other => Err(FileError::WrongKind("no regular file")),
+    };
+    kind(disk.facts_at(path)?.kind)?;
+    let file = disk.open(path)?;
+    kind(disk.facts(&file)?.kind)?;
+    Ok(file)
+}
+
+/// Reads a range of a file, which is in the file by what the file itself says is its length.
+pub(super) fn read(disk: &dyn MapDisk, file: &File, range: Range<u64>) -> io::Result<Vec<u8>> {
+    let len =
+        usize::try_from(range.end.saturating_sub(range.start)).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(len)?;
+    bytes.resize(len, 0);
+    disk.read_at(file, range.start, &mut bytes)?;
+    Ok(bytes)
+}

@@ -1,0 +1,139 @@
+//! What packed weights are worth: 1184 layers are packed once and saved, and the processes that come after map them.
+//!
+//! ```text
+//! cargo run --release --example packed_weights            # a table and bars
+//! cargo run --release --example packed_weights -- --json  # and one line for programs, the last
+//! ```
+//!
+//! XNNPACK packs the weights where `cargo xtask runtimes --xnnpack` has fetched it, and finds them again through
+//! `warmstart::target::xnnpack`. Elsewhere a plain packer does. Every step is a process of its own: this program, started
+//! again with `--child`. The file takes 623 MB of the disk while it runs.
+
+mod report;
+mod steps;
+
+use std::{
+    error::Error,
+    fs, io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use clap::{Parser, ValueEnum};
+use warmstart_tests::{
+    medium::Medium,
+    weights::{
+        COUNT, Layers,
+        process::{self, Role},
+    },
+};
+
+/// Packs 593 MB of weights once, and maps them in other processes.
+#[derive(Debug, Parser)]
+#[command(name = "packed_weights")]
+struct Arguments {
+    /// Print the result as one line of JSON, the last one; the report goes to standard error.
+    #[arg(long)]
+    json: bool,
+
+    /// Put the file into this directory for a while, instead of the one that holds the build.
+    #[arg(long, value_name = "DIR")]
+    directory: Option<PathBuf>,
+
+    /// Who packs; by default XNNPACK if it was fetched.
+    #[arg(long)]
+    packer: Option<Packer>,
+
+    /// What this program starts itself as.
+    #[arg(long, hide = true, requires_all = ["path", "packer"])]
+    child: Option<Role>,
+
+    /// Of the file, for what this program starts itself as.
+    #[arg(long, hide = true)]
+    path: Option<PathBuf>,
+}
+
+/// Who packs the weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Packer {
+    Xnnpack,
+    Plain,
+}
+
+impl Packer {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Xnnpack => "xnnpack",
+            Self::Plain => "plain",
+        }
+    }
+
+    fn default_here() -> Self {
+        #[cfg(feature = "xnnpack")]
+        if warmstart_tests::xnnpack::folder().is_some() {
+            return Self::Xnnpack;
+        }
+        Self::Plain
+    }
+}
+
+/// The file has so many bytes at most, and the chunk that is packed into.
+const NEEDED: u64 = 700 << 20;
+
+/// Success only if the warm processes packed nothing, and all weights were right.
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("packed_weights: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
+    let packer = arguments.packer.unwrap_or_else(Packer::default_here);
+    if let (Some(role), Some(path)) = (arguments.child, &arguments.path) {
+        run_child(role, packer, path)?;
+        return Ok(true);
+    }
+    let medium = match &arguments.directory {
+        Some(directory) => {
+            fs::create_dir_all(directory).map_err(|error| {
+                format!("cannot make {}: {error}; name a directory that can be written", directory.display())
+            })?;
+            Medium::below(directory)?
+        }
+        None => Medium::disk()?,
+    };
+    if let Some(free) = medium.free().filter(|free| *free < NEEDED) {
+        return Err(format!(
+            "there are {} MB of room and {} are needed; name another directory with --directory",
+            free >> 20,
+            NEEDED >> 20
+        )
+        .into());
+    }
+    let outcome = steps::run(packer, &medium.path("weights.xpwc"))?;
+    report::print(&outcome, arguments.json)?;
+    Ok(outcome.is_good())
+}
+
+/// What [`steps`] started.
+fn run_child(role: Role, packer: Packer, path: &Path) -> io::Result<()> {
+    let mut layers = Layers::new(COUNT);
+    match packer {
+        Packer::Plain => process::run(role, &mut layers, path),
+        #[cfg(feature = "xnnpack")]
+        Packer::Xnnpack => {
+            use warmstart_tests::{weights::xnnpack::Operators, xnnpack};
+
+            let library = xnnpack::library().ok_or(io::ErrorKind::NotFound)?;
+            let noise = Operators::noise(&layers);
+            process::run(role, &mut Operators::new(library, &layers, &noise), path)
+        }
+        #[cfg(not(feature = "xnnpack"))]
+        Packer::Xnnpack => Err(io::ErrorKind::Unsupported.into()),
+    }
+}
