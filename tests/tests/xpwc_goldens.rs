@@ -4,6 +4,8 @@
 //! The files are not part of the repository. They are looked for in `xpwc-goldens`, in the folder that
 //! `WARMSTART_SHARED` names, or else in `shared` beside the repository.
 
+#![expect(clippy::unwrap_used, reason = "all of it is a test, which clippy cannot tell of functions")]
+
 use std::{env, fs, path::PathBuf};
 
 use warmstart_core::trailer::{
