@@ -15,11 +15,6 @@ use warmstart::{
         RewriteOptions, Wanted, compact, export, import, inspect, recognise, verify,
     },
 };
-use warmstart_core::trailer::{
-    build::{IndexBuilder, NewEntry},
-    header::Slot,
-    index::Layout,
-};
 use warmstart_tests::{
     map_disk::Mortal,
     packed::{Weight, image, saved, use_all},
@@ -504,58 +499,6 @@ fn what_was_imported_stays_when_something_is_saved_and_compacted() {
     let done = export(&path, &defaults().with_models([imported])).unwrap();
     assert_eq!((done.entries, done.left_out), (6, 4));
     assert_eq!(read_version2(&fs::read(&path).unwrap()), read_version2(&exported));
-}
-
-#[test]
-fn no_ordinary_look_up_finds_what_was_imported() {
-    let mut builder = IndexBuilder::new();
-    let entry = |name, seed, offset| NewEntry {
-        name,
-        model: ModelId::default(),
-        packing: Packing::of_seed(seed),
-        offset,
-        size: 1,
-        checksum: 0,
-        generation: 1,
-    };
-    builder.push_imported(entry(Name::new("wb"), 5, 4096));
-    builder.push_imported(entry(Name::new("only"), 5, 4096 + 128));
-    builder.push(entry(Name::new("wb"), 5, 4096 + 256));
-    builder.push(entry(Name::new("wb"), 4, 4096 + 384));
-    let block = builder.finish(4096 + 512, 1).unwrap();
-    let slot = Slot::of(1, 4096 + 512, &block);
-    let layout = Layout::check(&block, &slot).unwrap();
-    let index = layout.view(&block);
-    index.verify().unwrap();
-    let look_up = |name, seed| {
-        index
-            .look_up(&Wanted { name, model: ModelId::default(), packing: Packing::of_seed(seed) })
-            .map(|entry| entry.offset)
-    };
-    assert_eq!(look_up(Name::new("wb"), 5), Ok(4096 + 256));
-    assert_eq!(look_up(Name::new("wb"), 6), Err(Reason::OtherSeed));
-    for seed in 4..7 {
-        assert_eq!(look_up(Name::new("only"), seed), Err(Reason::Absent));
-    }
-    let imported = |name, seed| index.look_up_imported(&name, seed).map(|entry| entry.offset);
-    assert_eq!(imported(Name::new("w").with_bias("b"), 5), Ok(4096));
-    assert_eq!(imported(Name::new("").with_bias("only"), 5), Ok(4096 + 128));
-    assert_eq!(imported(Name::new("wb"), 4), Err(Reason::OtherSeed));
-    assert_eq!(imported(Name::new("o"), 5), Err(Reason::Absent));
-
-    let mut builder = IndexBuilder::new();
-    builder.push_imported(entry(Name::new("w").with_bias("b"), 5, 4096));
-    assert_eq!(builder.finish(4096 + 128, 1), Err(Refusal::Flags(0)));
-    // Of an imported entry, a bit of the flags or a byte of its model cannot be turned unseen by whoever makes the sums right.
-    for at in 0..block.len() {
-        let mut bytes = block.clone();
-        bytes[at] ^= 8;
-        let _ = Layout::check(&bytes, &Slot::of(1, 4096 + 512, &bytes))
-            .map(|layout| layout.view(&bytes).verify());
-    }
-    let mut bytes = block.clone();
-    bytes[64] = 1;
-    assert_eq!(Layout::check(&bytes, &Slot::of(1, 4096 + 512, &bytes)), Err(Refusal::Flags(0)));
 }
 
 /// A footer, and nothing before it.
