@@ -53,7 +53,8 @@ pub fn dead_in_gap(gap: &[u8], start: u64) -> u64 {
         rest = usize::try_from(next - start).ok().and_then(|skipped| rest.get(skipped..)).unwrap_or_default();
         start = next;
     }
-    let zeros = rest.iter().rev().take(PAGE as usize - 1).take_while(|byte| **byte == 0).count();
+    let last = rest.get(rest.len().saturating_sub(PAGE as usize - 1)..).unwrap_or_default();
+    let zeros = last.len() - last.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
     dead + (rest.len() - zeros) as u64
 }
 
