@@ -25,7 +25,8 @@ pub(super) const PAGE: u64 = 4096;
 pub fn dead_bytes(index: &Index<'_>) -> u64 {
     let spans = index.entries().map(|entry| (entry.offset, entry.end()));
     let dead = gaps(spans, HEADER_LEN as u64, index.layout().index_start(), ALIGNMENT);
-    dead.map(|gap| gap.end - gap.start).sum()
+    // If the bytes changed since they were checked, no number may be large enough.
+    dead.fold(0, |dead, gap| dead.saturating_add(gap.end - gap.start))
 }
 
 /// The dead bytes of a file of version 2, of which at least all before the trailer is given: only its

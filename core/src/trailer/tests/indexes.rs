@@ -170,6 +170,31 @@ fn an_entry_under_another_names_hash_is_not_found_and_verify_says_so() {
 }
 
 #[test]
+fn a_bias_that_was_renamed_in_its_slot_is_not_found() {
+    let name = Name::new("weight").with_bias("b1");
+    let mut block =
+        [entry(name, 5, 4096, 1)].into_iter().collect::<IndexBuilder<'_>>().finish(8192, 1).unwrap();
+    let at = block.len() - FOOTER_LEN - 1;
+    assert_eq!(block[at], b'1');
+    block[at] = b'2';
+    let index = Layout::check(&block, &Slot::of(1, 8192, &block)).unwrap().view(&block);
+    for name in [name, name.with_bias("b2")] {
+        assert_eq!(index.look_up(&entry(name, 5, 0, 0).wanted()), Err(Reason::Absent));
+    }
+}
+
+#[test]
+fn dead_bytes_of_offsets_that_changed_after_the_check_are_some_number() {
+    let good = Crafted::new();
+    let layout = good.check().unwrap();
+    let mut block = good.block.clone();
+    for (ordinal, offset) in [(0, u64::MAX - 255), (1, 4096), (2, u64::MAX - 255)] {
+        block[good.record(ordinal)..][..8].copy_from_slice(&offset.to_le_bytes());
+    }
+    assert_eq!(space::dead_bytes(&layout.view(&block)), u64::MAX);
+}
+
+#[test]
 fn a_miss_says_what_the_nearest_entry_differs_in() {
     let fingerprint = |id, value| Packing { seed: 5, fingerprint: Some(Fingerprint { id, value }) };
     let name = Name::new("ab").with_bias("c");
