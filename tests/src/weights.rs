@@ -60,6 +60,7 @@ pub const fn packing() -> Packing {
 }
 
 /// What a look-up of a layer wants, packed by the plain packer.
+#[inline]
 #[must_use]
 pub fn wanted((weight, bias): &(String, String)) -> Wanted<'_> {
     Wanted { name: Name::new(weight).with_bias(bias), model: model(), packing: packing() }

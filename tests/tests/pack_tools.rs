@@ -1,5 +1,7 @@
 //! Files of packed weights that are looked into and rewritten.
 
+#![expect(clippy::unwrap_used, reason = "all of it is a test, which clippy cannot tell of functions")]
+
 use std::{
     fs,
     path::{Path, PathBuf},

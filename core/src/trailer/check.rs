@@ -15,9 +15,6 @@ use crate::bytes::{u32_at, u64_at};
 
 const MAX_BUCKET_BITS: u32 = 31;
 
-/// So many records are checked before their slots are.
-const BATCH: usize = 32;
-
 /// A refusal that lacks the place of the entry.
 type OfEntry = fn(u32) -> Refusal;
 
@@ -125,23 +122,15 @@ impl<'a> Parts<'a> {
     fn check_records(&self, index_start: u64) -> Result<(), Refusal> {
         let mut rest = self.records;
         let mut payload_end = HEADER_LEN as u64;
-        for (slots, first) in self.slots.chunks(BATCH).zip((0u32..).step_by(BATCH)) {
-            let mut links = [(0, 0); BATCH];
-            for (link, ordinal) in links.iter_mut().zip(first..).take(slots.len()) {
-                let at = (self.records.len() - rest.len()) as u64;
-                let (record, next) = check_record(rest, &mut payload_end, index_start, self.models)
-                    .map_err(|refusal| refusal(ordinal))?;
-                *link = (record.slot, at);
-                rest = next;
+        for ordinal in 0..self.slots.len() as u32 {
+            let at = (self.records.len() - rest.len()) as u64;
+            let (record, next) = check_record(rest, &mut payload_end, index_start, self.models)
+                .map_err(|refusal| refusal(ordinal))?;
+            let found = self.slots.get(record.slot as usize).map(|slot| IndexSlot::decode(*slot).at);
+            if found.map(|at| u64::from(at) * UNIT as u64) != Some(at) {
+                return Err(Refusal::Unlinked(ordinal));
             }
-            // Apart from the rest, so that a processor waits for many slots at once: they are all over the memory.
-            let is_linked = |(slot, at): (u32, u64)| {
-                let found = self.slots.get(slot as usize).map(|slot| IndexSlot::decode(*slot).at);
-                found.map(|at| u64::from(at) * UNIT as u64) == Some(at)
-            };
-            if let Some(unlinked) = links.iter().take(slots.len()).position(|link| !is_linked(*link)) {
-                return Err(Refusal::Unlinked(first.saturating_add(unlinked as u32)));
-            }
+            rest = next;
         }
         if rest.is_empty() { Ok(()) } else { Err(Refusal::Lengths) }
     }
@@ -244,17 +233,34 @@ fn ordinal(index: &Index<'_>, slot: IndexSlot) -> u32 {
 #[inline]
 fn check_names(record: &Record, bytes: &[u8]) -> Result<(), OfEntry> {
     let (_, run) = bytes.split_at_checked(record::FIXED_LEN).ok_or(Refusal::EntryLength as OfEntry)?;
-    let (words, _) = run.as_chunks::<UNIT>();
-    let any = words.iter().fold(0, |any, word| any | u64::from_le_bytes(*word));
     let used = record.names_len().unwrap_or(0) % UNIT;
-    let last = words.last().map_or(0, |word| u64::from_le_bytes(*word));
+    let last = run.last_chunk().map_or(0, |word| u64::from_le_bytes(*word));
     if used != 0 && last >> (8 * used) != 0 {
         return Err(Refusal::EntryLength);
     }
-    if any & NOT_ASCII == 0 {
+    if any_bits(run) & NOT_ASCII == 0 {
         return Ok(());
     }
     let (weight, bias) = record.names(bytes).ok_or(Refusal::EntryLength as OfEntry)?;
     let is_text = str::from_utf8(weight).is_ok() && bias.is_none_or(|bias| str::from_utf8(bias).is_ok());
     if is_text { Ok(()) } else { Err(Refusal::NotUtf8) }
+}
+
+/// The bits that are set in any word of these.
+#[inline]
+fn any_bits(run: &[u8]) -> u64 {
+    const WIDE: usize = 4 * UNIT;
+    let any_of = |bytes: &[u8]| {
+        let (words, _) = bytes.as_chunks::<UNIT>();
+        words.iter().fold(0, |any, word| any | u64::from_le_bytes(*word))
+    };
+    // Nearly all names are so long. Always four parts, which may overlap: how many there must be, no processor can
+    // predict.
+    match run.len().checked_sub(WIDE) {
+        Some(last) if last <= 3 * WIDE => (0..4).fold(0, |any, part| {
+            let at = last.min(part * WIDE);
+            any | run.get(at..at + WIDE).map_or(0, any_of)
+        }),
+        _ => any_of(run),
+    }
 }

@@ -155,11 +155,12 @@ impl Record {
     #[inline]
     pub(super) const fn has_right_flags(&self) -> bool {
         const ALL: u32 = HAS_BIAS | HAS_ID | HAS_VALUE;
-        (self.flags & !ALL == 0 || self.flags == IS_IMPORTED)
-            && self.flags & (HAS_ID | HAS_VALUE) != HAS_VALUE
-            && (self.flags & HAS_BIAS != 0 || self.bias_len == 0)
-            && (self.flags & HAS_ID != 0 || self.id == 0)
-            && (self.flags & HAS_VALUE != 0 || self.value == 0)
+        // Without a branch for each: all of them hold, nearly always.
+        ((self.flags & !ALL == 0) | (self.flags == IS_IMPORTED))
+            & (self.flags & (HAS_ID | HAS_VALUE) != HAS_VALUE)
+            & ((self.flags & HAS_BIAS != 0) | (self.bias_len == 0))
+            & ((self.flags & HAS_ID != 0) | (self.id == 0))
+            & ((self.flags & HAS_VALUE != 0) | (self.value == 0))
     }
 
     /// Whether it came from version 2, so that nothing proves its model and its packing.

@@ -25,7 +25,8 @@ pub(super) const PAGE: u64 = 4096;
 pub fn dead_bytes(index: &Index<'_>) -> u64 {
     let spans = index.entries().map(|entry| (entry.offset, entry.end()));
     let dead = gaps(spans, HEADER_LEN as u64, index.layout().index_start(), ALIGNMENT);
-    dead.map(|gap| gap.end - gap.start).sum()
+    // If the bytes changed since they were checked, no number may be large enough.
+    dead.fold(0, |dead, gap| dead.saturating_add(gap.end - gap.start))
 }
 
 /// The dead bytes of a file of version 2, of which at least all before the trailer is given: only its
@@ -53,7 +54,8 @@ pub fn dead_in_gap(gap: &[u8], start: u64) -> u64 {
         rest = usize::try_from(next - start).ok().and_then(|skipped| rest.get(skipped..)).unwrap_or_default();
         start = next;
     }
-    let zeros = rest.iter().rev().take(PAGE as usize - 1).take_while(|byte| **byte == 0).count();
+    let last = rest.get(rest.len().saturating_sub(PAGE as usize - 1)..).unwrap_or_default();
+    let zeros = last.len() - last.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
     dead + (rest.len() - zeros) as u64
 }
 
