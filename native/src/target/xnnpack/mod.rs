@@ -71,14 +71,16 @@ pub struct Provider {
 /// What XNNPACK has addresses in. It does not move, and nobody but the provider owns it.
 struct Shared {
     cache: Cache,
-    /// XNNPACK gets a pointer that it could write through. It does not.
-    table: UnsafeCell<WeightsCacheProvider>,
+    table: Table,
 }
 
-// SAFETY: a cache can be sent; the table holds its address and those of functions.
-unsafe impl Send for Shared {}
-// SAFETY: a cache can be shared; the table is not written to once it was made.
-unsafe impl Sync for Shared {}
+/// XNNPACK gets a pointer that it could write through. It does not.
+struct Table(UnsafeCell<WeightsCacheProvider>);
+
+// SAFETY: it holds the addresses of functions, and of a cache that stays where it is and may be used by any thread.
+unsafe impl Send for Table {}
+// SAFETY: it is written to once, before anybody else has it.
+unsafe impl Sync for Table {}
 
 impl Provider {
     /// A provider over a pack, for an XNNPACK with this interface. It has begun: weights can be registered.
@@ -86,10 +88,10 @@ impl Provider {
     /// The interface must be that of the XNNPACK that it is handed to: see [`Abi`].
     #[must_use]
     pub fn new(pack: Pack, abi: Abi) -> Self {
-        let table = UnsafeCell::new(callbacks::table(ptr::null()));
+        let table = Table(UnsafeCell::new(callbacks::table(ptr::null())));
         let shared = Arc::new(Shared { cache: Cache::new(pack, abi), table });
         // SAFETY: nobody else has the table yet.
-        unsafe { *shared.table.get() = callbacks::table(&raw const (*Arc::as_ptr(&shared)).cache) };
+        unsafe { *shared.table.0.get() = callbacks::table(&raw const (*Arc::as_ptr(&shared)).cache) };
         Self { shared }
     }
 
@@ -141,7 +143,7 @@ impl Provider {
     /// must not be given to `xnn_finalize_weights_cache` or `xnn_delete_weights_cache`, which are for XNNPACK's own.
     #[must_use]
     pub fn as_ptr(&self) -> *mut WeightsCacheProvider {
-        self.shared.table.get()
+        self.shared.table.0.get()
     }
 
     /// Says that the weight, or bias, at this address has this name in the model. Null has no name.
