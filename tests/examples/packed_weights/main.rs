@@ -28,7 +28,7 @@ use warmstart_tests::{
     },
 };
 
-/// Packs 593 MB of weights once, and maps them in other processes.
+/// Packs 623 MB of weights once, and maps them in other processes.
 #[derive(Debug, Parser)]
 #[command(name = "packed_weights")]
 struct Arguments {
