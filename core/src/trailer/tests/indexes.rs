@@ -171,15 +171,21 @@ fn an_entry_under_another_names_hash_is_not_found_and_verify_says_so() {
 
 #[test]
 fn a_bias_that_was_renamed_in_its_slot_is_not_found() {
-    let name = Name::new("weight").with_bias("b1");
-    let mut block =
-        [entry(name, 5, 4096, 1)].into_iter().collect::<IndexBuilder<'_>>().finish(8192, 1).unwrap();
-    let at = block.len() - FOOTER_LEN - 1;
-    assert_eq!(block[at], b'1');
-    block[at] = b'2';
-    let index = Layout::check(&block, &Slot::of(1, 8192, &block)).unwrap().view(&block);
-    for name in [name, name.with_bias("b2")] {
-        assert_eq!(index.look_up(&entry(name, 5, 0, 0).wanted()), Err(Reason::Absent));
+    let names: Vec<String> = (0..8).map(|at| format!("bias.{at}")).collect();
+    let name = |at: usize| Name::new("weight").with_bias(&names[at]);
+    let entries = (0..8).map(|at| entry(name(at), 5, 4096 + 128 * at as u64, 1));
+    let block = entries.collect::<IndexBuilder<'_>>().finish(8192, 1).unwrap();
+    // Each record is of 64 bytes, 12 of names and 4 of zeros.
+    let records = block.len() - FOOTER_LEN - 80 * 8;
+    for at in 0..8 {
+        let mut block = block.clone();
+        let last = records + 80 * at + 64 + 11;
+        assert_eq!(block[last], b'0' + at as u8);
+        block[last] = b'x';
+        let index = Layout::check(&block, &Slot::of(1, 8192, &block)).unwrap().view(&block);
+        for name in [name(at), Name::new("weight").with_bias("bias.x")] {
+            assert_eq!(index.look_up(&entry(name, 5, 0, 0).wanted()), Err(Reason::Absent));
+        }
     }
 }
 
