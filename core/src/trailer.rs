@@ -45,8 +45,7 @@ mod tests;
 pub use footer::FOOTER_LEN;
 pub use refusal::Refusal;
 
-/// Payloads and index blocks of version 3 begin at multiples of this, in bytes: two cache lines, and what XNNPACK asks
-/// for.
+/// Payloads and index blocks of version 3 begin at multiples of this, in bytes: two cache lines. XNNPACK asks for 64 at least.
 pub const ALIGNMENT: u64 = 128;
 
 /// The length of the first page of version 3 in bytes.

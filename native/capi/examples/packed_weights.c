@@ -2,8 +2,11 @@
  * XNNPACK with packed weights: the first run packs them, the next finds them.
  *
  *   cc -std=c11 packed_weights.c -I<include> -L<lib> -lwarmstart -L<XNNPACK> -lXNNPACK -o packed_weights
- *   ./packed_weights /tmp/model.xpwc      prints "cold: packed 6"
+ *   export LD_LIBRARY_PATH=<lib>:<XNNPACK>
+ *   ./packed_weights /tmp/model.xpwc      prints "cold: packed 6", and a checksum of the output
  *   ./packed_weights /tmp/model.xpwc      prints "warm: 6 hits, 0 packed", and the same checksum
+ *
+ * Section "From C" of README.md has the same with the folders of this repository.
  */
 #include <inttypes.h>
 #include <stdbool.h>

@@ -320,6 +320,9 @@ enum ws_status ws_model_digest(const struct ws_weight *weights,
  *
  * On success `*pack` is the pack, which ws_pack_close closes; else it is NULL. Fails with WS_INVALID_ARGUMENT, WS_WRONG_FILE,
  * WS_UNTRUSTED or WS_IO. A file that is damaged, or that cannot be read or written just now, is no failure.
+ *
+ * A file that ExecuTorch wrote (version 2) is read and never written to: what is packed stays in the heap, and saves are refused. The
+ * command `warmstart convert FILE --to 3` makes it one that is.
  */
 enum ws_status ws_pack_open(const char *path,
                             const struct ws_pack_options *options,

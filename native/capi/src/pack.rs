@@ -165,6 +165,9 @@ unsafe fn file_name<'a>(path: *const c_char) -> Result<&'a Path, Failure> {
 /// On success `*pack` is the pack, which ws_pack_close closes; else it is NULL. Fails with WS_INVALID_ARGUMENT, WS_WRONG_FILE,
 /// WS_UNTRUSTED or WS_IO. A file that is damaged, or that cannot be read or written just now, is no failure.
 ///
+/// A file that ExecuTorch wrote (version 2) is read and never written to: what is packed stays in the heap, and saves are refused. The
+/// command `warmstart convert FILE --to 3` makes it one that is.
+///
 /// # Safety
 /// As the header says: pointers are NULL or to what they are declared to be to.
 #[unsafe(no_mangle)]

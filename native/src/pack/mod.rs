@@ -31,6 +31,10 @@
 //! Whatever instant a process dies at, the next one finds what was saved last, whole. The bytes of the file are described
 //! in [`warmstart_core::trailer`].
 //!
+//! Files of version 2, which are ExecuTorch's, are read where they are and never written to: what is packed beside them stays in
+//! the heap, and a [save](Pack::save) is refused. [`import`], or the command `warmstart convert FILE --to 3`, makes them
+//! version 3.
+//!
 //! # What is assumed of the file
 //! Nobody but this library writes to it, and nobody truncates it: the pages of a mapping that are cut off kill whoever
 //! touches them. So the file must belong to this user, and no group or others may write to it. Where something is in its
