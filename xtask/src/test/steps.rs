@@ -97,8 +97,10 @@ pub(super) fn all() -> Vec<Step> {
             "platforms",
             "Windows, macOS and 64-bit Arm type-check",
             &[&[Tool::Component("clippy")][..], &PLATFORMS.map(Tool::Target)].concat(),
-            PLATFORMS
-                .map(|target| native(" --features cpu,packs,sqlite,cli", &format!(" --target {target}"))),
+            PLATFORMS.iter().flat_map(|target| {
+                let target = format!(" --target {target}");
+                [native(" --features cpu,packs,sqlite,cli", &target), capi(&target)]
+            }),
         ),
         step(
             "miri",
@@ -119,6 +121,11 @@ pub(super) fn all() -> Vec<Step> {
             [line(&format!("cargo xtask fuzz {FUZZ_SECONDS}"))],
         ),
     ]
+}
+
+/// Type-checks and lints the C library, of which nothing is linked.
+fn capi(target: &str) -> Invocation {
+    line(&format!("cargo clippy --package warmstart-capi{target} -- -D warnings"))
 }
 
 /// Type-checks and lints `native/` with these features alone.
