@@ -8,3 +8,5 @@ pub mod model;
 pub mod pack;
 pub mod provider;
 pub mod status;
+
+mod sized;

@@ -7,7 +7,10 @@ use native::{
     pack::{Checks, Pack, PackOptions},
 };
 
-use crate::status::{Failure, answer, call, object, place, text, ws_status};
+use crate::{
+    sized::fill,
+    status::{Failure, answer, call, object, place, text, ws_status},
+};
 
 /// No payload is proved by its checksum. The index of a file always is.
 pub const WS_CHECKS_NONE: u32 = 0;
@@ -113,31 +116,6 @@ impl ws_pack_options {
             .with_unverified(has(WS_UNVERIFIED))
             .with_patience(Duration::from_millis(read.patience_ms)))
     }
-}
-
-/// Fills a structure that begins with its size, as far as the caller knows it.
-///
-/// # Safety
-/// The pointer is null, or to so many bytes as the first field says, which may be written to.
-pub(crate) unsafe fn fill<T: Copy>(into: *mut T, counts: T) -> Result<(), Failure> {
-    let into = place(into, "counts")?;
-    // SAFETY: as the caller promises: the size is the first field.
-    let size = unsafe { into.cast::<usize>().read_unaligned() };
-    if size < size_of::<usize>() {
-        return Err(Failure::invalid(
-            "the counts say that their size is 0: set it to sizeof of the structure",
-        ));
-    }
-    // Of a longer one, what is not known here is zero.
-    // SAFETY: so much may be written, and the size stays what the caller said.
-    unsafe {
-        let rest = into.as_ptr().cast::<u8>();
-        rest.add(size_of::<usize>()).write_bytes(0, size - size_of::<usize>());
-        let known = size.min(size_of::<T>()) - size_of::<usize>();
-        let from = (&raw const counts).cast::<u8>().add(size_of::<usize>());
-        ptr::copy_nonoverlapping(from, rest.add(size_of::<usize>()), known);
-    }
-    Ok(())
 }
 
 /// The path that a pointer is to: any bytes on Unix, else UTF-8.

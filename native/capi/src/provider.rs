@@ -12,7 +12,8 @@ use native::{
 };
 
 use crate::{
-    pack::{fill, save, ws_pack},
+    pack::{save, ws_pack},
+    sized::fill,
     status::{Failure, answer, call, object, place, text, ws_status},
 };
 

@@ -41,6 +41,7 @@
 //! place that is not such a file, it is left alone.
 
 mod base;
+pub(crate) mod counters;
 mod found;
 mod inspect;
 mod instance;

@@ -104,7 +104,7 @@ impl Cache {
             return None;
         };
         add(&self.counters.reservations, 1);
-        add(&self.counters.reserved_bytes, len);
+        add(&self.counters.reserved_bytes, len as u64);
         self.own().spaces.insert(address.as_ptr().addr());
         Some(address)
     }
@@ -141,7 +141,7 @@ impl Cache {
             return known.filter(|handle| self.address(*handle) == Some(packed));
         };
         add(&self.counters.packed, 1);
-        add(&self.counters.packed_bytes, len);
+        add(&self.counters.packed_bytes, len as u64);
         Some(handle)
     }
 
@@ -149,7 +149,7 @@ impl Cache {
     fn keep(&self, packed: NonNull<u8>, len: usize) -> Option<Handle> {
         let handle = self.pack.raw().keep_unnamed(packed, len)?;
         add(&self.counters.unnamed, 1);
-        add(&self.counters.unnamed_bytes, len);
+        add(&self.counters.unnamed_bytes, len as u64);
         let mut own = self.own();
         own.spaces.remove(&packed.as_ptr().addr());
         own.unnamed.push(handle);

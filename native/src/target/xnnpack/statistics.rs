@@ -1,84 +1,55 @@
 //! What XNNPACK asked of a provider, and what it got.
 
-use std::sync::{
-    Mutex, PoisonError,
-    atomic::{AtomicU64, Ordering},
-};
-
-use crate::{Reason, ReasonCounts};
-
-macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// What XNNPACK asked of a provider since it was made, and what it got.
-        #[derive(Clone, Debug, Default, PartialEq, Eq)]
-        #[non_exhaustive]
-        pub struct ProviderStatistics {
-            $($(#[$doc])* pub $name: u64,)*
-            /// Look-ups that found nothing, by reason. Those of weights without a name are [`Reason::Unnamed`]. Those of
-            /// weights whose packing algorithm XNNPACK has no fingerprint of are [`Reason::Uncacheable`].
-            pub misses: ReasonCounts,
-        }
-
-        #[derive(Debug, Default)]
-        pub(super) struct Counters {
-            $(pub(super) $name: AtomicU64,)*
-            misses: Mutex<ReasonCounts>,
-        }
-
-        impl Counters {
-            pub(super) fn snapshot(&self) -> ProviderStatistics {
-                ProviderStatistics {
-                    $($name: self.$name.load(Ordering::Relaxed),)*
-                    misses: self.misses.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-                }
-            }
-        }
-    };
-}
+pub(super) use crate::pack::counters::add;
+use crate::{Reason, pack::counters::counters};
 
 counters! {
-    /// Look-ups that found what they wanted: weights that XNNPACK did not pack.
-    hits,
-    /// Spaces that XNNPACK got to pack into.
-    reservations,
-    /// Bytes of them.
-    reserved_bytes,
-    /// Weights that XNNPACK packed and that can be found from then on.
-    packed,
-    /// Bytes of them.
-    packed_bytes,
-    /// Weights that XNNPACK packed and that only this provider has: nobody said which they are.
-    unnamed,
-    /// Bytes of them.
-    unnamed_bytes,
-    /// Calls that could not be done: no memory, an address that is not of this provider, a size that was not reserved.
-    refused,
-    /// Calls that would have panicked. That is a bug of warmstart's; XNNPACK was told that nothing was found, or that there
-    /// is no memory.
-    panics,
-    /// Calls of `look_up`.
-    look_up_calls,
-    /// Calls of `reserve_space`.
-    reserve_space_calls,
-    /// Calls of `look_up_or_insert`.
-    look_up_or_insert_calls,
-    /// Calls of `is_finalized`.
-    is_finalized_calls,
-    /// Calls of `offset_to_addr`.
-    offset_to_addr_calls,
-    /// Calls of `delete_cache`.
-    delete_cache_calls,
-    /// Calls of `alias_data`.
-    alias_data_calls,
+    /// What XNNPACK asked of a provider since it was made, and what it got.
+    ProviderStatistics,
+    numbers: {
+        /// Look-ups that found what they wanted: weights that XNNPACK did not pack.
+        hits,
+        /// Spaces that XNNPACK got to pack into.
+        reservations,
+        /// Bytes of them.
+        reserved_bytes,
+        /// Weights that XNNPACK packed and that can be found from then on.
+        packed,
+        /// Bytes of them.
+        packed_bytes,
+        /// Weights that XNNPACK packed and that only this provider has: nobody said which they are.
+        unnamed,
+        /// Bytes of them.
+        unnamed_bytes,
+        /// Calls that could not be done: no memory, an address that is not of this provider, a size that was not reserved.
+        refused,
+        /// Calls that would have panicked. That is a bug of warmstart's; XNNPACK was told that nothing was found, or that there
+        /// is no memory.
+        panics,
+        /// Calls of `look_up`.
+        look_up_calls,
+        /// Calls of `reserve_space`.
+        reserve_space_calls,
+        /// Calls of `look_up_or_insert`.
+        look_up_or_insert_calls,
+        /// Calls of `is_finalized`.
+        is_finalized_calls,
+        /// Calls of `offset_to_addr`.
+        offset_to_addr_calls,
+        /// Calls of `delete_cache`.
+        delete_cache_calls,
+        /// Calls of `alias_data`.
+        alias_data_calls,
+    }
+    reasons: {
+        /// Look-ups that found nothing, by reason. Those of weights without a name are [`Reason::Unnamed`]. Those of
+        /// weights whose packing algorithm XNNPACK has no fingerprint of are [`Reason::Uncacheable`].
+        misses,
+    }
 }
 
 impl Counters {
     pub(super) fn miss(&self, reason: Reason) {
-        self.misses.lock().unwrap_or_else(PoisonError::into_inner).add(reason, 1);
+        self.misses.add(reason);
     }
-}
-
-/// Adds to a counter.
-pub(super) fn add(counter: &AtomicU64, n: usize) {
-    counter.fetch_add(n as u64, Ordering::Relaxed);
 }
