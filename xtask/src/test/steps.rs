@@ -42,7 +42,7 @@ pub(super) fn all() -> Vec<Step> {
             [
                 line("cargo clippy --workspace --all-targets -- -D warnings"),
                 line(
-                    "cargo clippy --manifest-path tests/fuzz/Cargo.toml --target-dir target --all-targets -- -D warnings",
+                    "cargo clippy --manifest-path tests/fuzz/Cargo.toml --locked --target-dir target --all-targets -- -D warnings",
                 ),
             ],
         ),
@@ -84,7 +84,7 @@ pub(super) fn all() -> Vec<Step> {
             "peers",
             "the benchmark of the peers type-checks",
             &[Tool::Component("clippy")],
-            [peers("clippy", "--target-dir target --all-targets -- -D warnings")],
+            [peers("clippy", "--locked --target-dir target --all-targets -- -D warnings")],
         ),
         step(
             "core",
