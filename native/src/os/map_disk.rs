@@ -57,7 +57,8 @@ pub trait MapDisk: fmt::Debug + Send + Sync {
     /// [`io::ErrorKind::WouldBlock`] if it did not come in time, or what the system reports.
     fn lock(&self, file: &File, patience: Duration) -> io::Result<()>;
 
-    /// Lets go of the lock. To close the file would not do: on Linux, a mapping of it keeps the lock.
+    /// Lets go of the lock. To close the file would not do: on Linux, a mapping of it keeps the lock, and so does a child that was
+    /// just forked, until it becomes another program.
     fn unlock(&self, file: &File);
 
     /// Gives a range of a file real blocks, so that writing to a mapping of it cannot fail, and makes the file that long.

@@ -126,7 +126,7 @@ impl Verification {
 /// If the file cannot be read, or is refused.
 pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection, FileError> {
     let disk = LocalMapDisk::new();
-    inspection(&disk, &Look::open(&disk, path.as_ref())?)
+    inspection(&Look::open(&disk, path.as_ref())?)
 }
 
 /// Proves all of a file of packed weights: every payload by its checksum, and that every entry is found. `visit` is called for
@@ -140,7 +140,7 @@ pub fn verify(
 ) -> Result<Verification, FileError> {
     let disk = LocalMapDisk::new();
     let look = Look::open(&disk, path.as_ref())?;
-    let inspection = inspection(&disk, &look)?;
+    let inspection = inspection(&look)?;
     let misfiled = match &look.index {
         IndexBytes::Version3 { index: Some(picked), .. } => picked.layout.view(&picked.block).verify().err(),
         _ => None,
@@ -165,12 +165,12 @@ pub fn verify(
     Ok(found)
 }
 
-pub(super) fn inspection(disk: &dyn MapDisk, look: &Look) -> Result<Inspection, FileError> {
+pub(super) fn inspection(look: &Look<'_>) -> Result<Inspection, FileError> {
     let mut inspection = Inspection {
         version: VERSION,
         entries: Vec::new(),
         models: Vec::new(),
-        dead_bytes: look.dead_bytes(disk)?,
+        dead_bytes: look.dead_bytes()?,
         file_bytes: look.len,
         generation: 0,
         refusal: None,

@@ -14,6 +14,7 @@ use warmstart_core::trailer::{
     version2::{self, Version2},
 };
 
+use super::writer::ATTEMPTS;
 use crate::os::{FileKind, MapDisk};
 
 /// Why a file could not be looked into or rewritten. Nothing was changed.
@@ -110,7 +111,8 @@ pub fn recognise(path: impl AsRef<Path>) -> io::Result<bool> {
 
 /// An open file, and the bytes of its index.
 #[derive(Debug)]
-pub(super) struct Look {
+pub(super) struct Look<'d> {
+    disk: &'d dyn MapDisk,
     pub(super) file: File,
     pub(super) len: u64,
     pub(super) index: IndexBytes,
@@ -127,22 +129,20 @@ pub(super) enum IndexBytes {
     },
 }
 
-impl Look {
+impl<'d> Look<'d> {
     /// Opens a file and reads its index.
-    pub(super) fn open(disk: &dyn MapDisk, path: &Path) -> Result<Self, FileError> {
+    pub(super) fn open(disk: &'d dyn MapDisk, path: &Path) -> Result<Self, FileError> {
         Self::of(disk, open(disk, path)?)
     }
 
     /// Opens a file, which nobody else may write to if it `must_be_ours`, takes its writer's lock, and reads its index. The lock
     /// is held while the file is open.
     pub(super) fn lock(
-        disk: &dyn MapDisk,
+        disk: &'d dyn MapDisk,
         path: &Path,
         patience: Duration,
         must_be_ours: bool,
     ) -> Result<Self, FileError> {
-        /// How often the lock is asked for anew because the file is no longer the one under the path.
-        const ATTEMPTS: u32 = 16;
         for _ in 0..ATTEMPTS {
             let file = open(disk, path)?;
             let facts = disk.facts(&file)?;
@@ -160,7 +160,7 @@ impl Look {
         Err(FileError::Busy)
     }
 
-    fn of(disk: &dyn MapDisk, file: File) -> Result<Self, FileError> {
+    fn of(disk: &'d dyn MapDisk, file: File) -> Result<Self, FileError> {
         let len = disk.facts(&file)?.len;
         let page = read(disk, &file, 0..len.min(HEADER_LEN as u64))?;
         // An empty page is the beginning of any.
@@ -186,7 +186,7 @@ impl Look {
             }
             Err(refusal) => return Err(refusal.into()),
         };
-        Ok(Self { file, len, index })
+        Ok(Self { disk, file, len, index })
     }
 
     /// The trailer of version 2, if it is one.
@@ -207,7 +207,7 @@ impl Look {
 
     /// Bytes that are neither header, entry, padding, index nor footer. What an interrupted writer left behind the index is
     /// among them.
-    pub(super) fn dead_bytes(&self, disk: &dyn MapDisk) -> io::Result<u64> {
+    pub(super) fn dead_bytes(&self) -> io::Result<u64> {
         match &self.index {
             IndexBytes::Version3 { index: None, .. } => Ok(self.len.saturating_sub(HEADER_LEN as u64)),
             IndexBytes::Version3 { index: Some(picked), .. } => {
@@ -218,7 +218,7 @@ impl Look {
                 let mut dead = 0;
                 for gap in self.version2().iter().flat_map(Version2::gaps) {
                     let start = gap.start;
-                    dead += space::dead_in_gap(&read(disk, &self.file, gap)?, start);
+                    dead += space::dead_in_gap(&read(self.disk, &self.file, gap)?, start);
                 }
                 Ok(dead)
             }
@@ -226,10 +226,9 @@ impl Look {
     }
 }
 
-impl Drop for Look {
+impl Drop for Look<'_> {
     fn drop(&mut self) {
-        // To close the file is not enough where a child that was just forked has it open, too.
-        let _ = self.file.unlock();
+        self.disk.unlock(&self.file);
     }
 }
 

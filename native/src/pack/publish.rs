@@ -86,8 +86,7 @@ impl<'a> NewFile<'a> {
 
 impl Drop for NewFile<'_> {
     fn drop(&mut self) {
-        // To close the file is not enough where a child that was just forked has it open, too.
-        let _ = self.file.unlock();
+        self.disk.unlock(&self.file);
         if !self.is_published {
             // What cannot be removed now, the next who writes here removes.
             let _ = self.disk.remove(&self.path);

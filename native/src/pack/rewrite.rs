@@ -108,7 +108,7 @@ pub fn compact(path: impl AsRef<Path>, options: &RewriteOptions) -> Result<Rewri
     let IndexBytes::Version3 { commits, .. } = &look.index else {
         return Err(FileError::WrongVersion(2));
     };
-    let all = inspection(disk, &look)?;
+    let all = inspection(&look)?;
     let (kept, others): (Vec<_>, Vec<_>) = all.entries.into_iter().partition(|entry| options.keeps(entry));
     let is_tidy = all.dead_bytes == 0 && all.refusal.is_none() && others.is_empty();
     if is_tidy && are_whole(disk, &look.file, &kept)? {
@@ -137,7 +137,7 @@ pub fn compact(path: impl AsRef<Path>, options: &RewriteOptions) -> Result<Rewri
 /// [`FileError::Exists`]; [`FileError::Busy`]; why the file could not be read or written. Then nothing was written.
 pub fn export(path: impl AsRef<Path>, options: &RewriteOptions) -> Result<Rewritten, FileError> {
     rewrite_as(2, path.as_ref(), options, |disk, look, place| {
-        let all = inspection(disk, look)?;
+        let all = inspection(look)?;
         let count = all.entries.len();
         let kept: Vec<_> = all.entries.into_iter().filter(|entry| options.keeps(entry)).collect();
         let one_model = options.models.as_deref().filter(|models| models.len() == 1);
@@ -159,7 +159,7 @@ pub fn export(path: impl AsRef<Path>, options: &RewriteOptions) -> Result<Rewrit
 /// [`FileError::Exists`], [`FileError::Busy`], or why the file could not be read or written. Then nothing was written.
 pub fn import(path: impl AsRef<Path>, options: &RewriteOptions) -> Result<Rewritten, FileError> {
     rewrite_as(VERSION, path.as_ref(), options, |disk, look, place| {
-        let mut entries = inspection(disk, look)?.entries;
+        let mut entries = inspection(look)?.entries;
         entries.iter_mut().for_each(|entry| entry.generation = 1);
         write_version3(disk, &look.file, place, &entries, 1)
     })
@@ -170,7 +170,7 @@ fn rewrite_as(
     version: u32,
     path: &Path,
     options: &RewriteOptions,
-    write: impl FnOnce(&dyn MapDisk, &Look, &Path) -> Result<Rewritten, FileError>,
+    write: impl FnOnce(&dyn MapDisk, &Look<'_>, &Path) -> Result<Rewritten, FileError>,
 ) -> Result<Rewritten, FileError> {
     let disk = &*options.disk;
     let look = match &options.output {
@@ -196,7 +196,7 @@ fn rewrite_as(
     } else if options.output.is_some() {
         return Err(FileError::WrongVersion(found));
     } else {
-        let entries = inspection(disk, &look)?.entries.len() as u64;
+        let entries = inspection(&look)?.entries.len() as u64;
         Rewritten { entries, bytes_after: look.len, ..Rewritten::default() }
     };
     done.bytes_before = look.len;

@@ -32,7 +32,7 @@ const SMALLEST_CHUNK: u64 = 4 << 20;
 const LARGEST_CHUNK: u64 = 4 << 30;
 
 /// How often a lock is asked for anew because the file that was locked is no longer the one under the path.
-const ATTEMPTS: u32 = 16;
+pub(super) const ATTEMPTS: u32 = 16;
 
 /// Holds the lock of a file and gives out space in it.
 #[derive(Debug)]
@@ -278,8 +278,6 @@ impl Writer {
         // A mapping of what is cut off may live on, and touching it would kill the process. Nobody does: nobody has an address
         // there.
         let _ = disk.set_len(&self.file, self.committed);
-        // To close the file is not enough where a child that was just forked has it open, too, until it becomes another program.
-        let _ = self.file.unlock();
     }
 }
 
