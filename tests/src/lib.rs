@@ -5,6 +5,7 @@
 //! | [`calls`] | any program of XNNPACK's calls, run on a provider and on a model |
 //! | [`mod@conformance`] | the suite that every store passes |
 //! | `cpu` | kernels, targets and what they are asked to be (Unix only) |
+//! | [`executorch`] | files of packed weights as ExecuTorch writes them |
 //! | [`faulty`] | a disk that fails when it is told to |
 //! | [`map_disk`] | disks for packs that stop, are full, or have no mappings |
 //! | [`measure`] | timing two operations against each other |
@@ -12,6 +13,7 @@
 //! | `minilm` | the fully-connected layers of a real model (feature `xnnpack`) |
 //! | [`model`] | any program of operations, run on a store and on a model |
 //! | [`mount`] | media that are full or read-only |
+//! | [`mod@noise`] | numbers that are the same at each call |
 //! | [`packed`] | packed weights that prove which they are |
 //! | [`proof`] | artifacts that prove under which key they were written, and a clock that tells what it is told |
 //! | [`runtimes`] | what `cargo xtask runtimes` fetches |
@@ -25,6 +27,7 @@ pub mod conformance;
 #[cfg(unix)]
 #[expect(clippy::unwrap_used, reason = "what it holds are parts of tests")]
 pub mod cpu;
+pub mod executorch;
 pub mod faulty;
 pub mod map_disk;
 pub mod measure;
@@ -33,6 +36,7 @@ pub mod medium;
 pub mod minilm;
 pub mod model;
 pub mod mount;
+pub mod noise;
 pub mod packed;
 pub mod proof;
 pub mod runtimes;

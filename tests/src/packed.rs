@@ -1,9 +1,14 @@
 //! Packed weights that prove which they are.
 
-use std::{fs, io, path::Path};
+use std::{
+    fs, io,
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
+use tempfile::TempDir;
 use warmstart::{
-    Reason,
+    OpenError, Reason,
     pack::{Fingerprint, ModelId, Name, Pack, PackOptions, Packing, Wanted},
 };
 
@@ -93,6 +98,29 @@ impl Weight {
     }
 }
 
+/// The weights of these numbers.
+pub fn weights(numbers: Range<u32>) -> impl Iterator<Item = Weight> + Clone {
+    numbers.map(Weight::number)
+}
+
+/// A path where nothing is, in a directory that goes with what is returned.
+///
+/// # Errors
+/// If no directory can be made.
+pub fn place() -> io::Result<(TempDir, PathBuf)> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("weights.xpwc");
+    Ok((directory, path))
+}
+
+/// The pack under a path, opened as by default.
+///
+/// # Errors
+/// If something else is there.
+pub fn open(path: &Path) -> Result<Pack, OpenError> {
+    Pack::open(path, PackOptions::default())
+}
+
 /// Packs weights that are not found, and says how many these were.
 ///
 /// # Errors
@@ -121,6 +149,27 @@ pub fn saved(
     use_all(&pack, weights)?;
     pack.save().map_err(io::Error::other)?;
     Ok(pack)
+}
+
+/// Saves weights 0 to 9 of model 1 and 5 to 9 of model 2, in two commits.
+///
+/// # Errors
+/// As of [`saved`].
+pub fn two_models(path: &Path) -> io::Result<()> {
+    drop(saved(path, PackOptions::default(), weights(0..10))?);
+    let other = weights(5..10).map(|weight| Weight { model: 2, ..weight });
+    saved(path, PackOptions::default(), other).map(drop)
+}
+
+/// The names in a directory, sorted.
+///
+/// # Errors
+/// As the system reports.
+pub fn names_in(directory: &Path) -> io::Result<Vec<String>> {
+    let name = |entry: io::Result<fs::DirEntry>| Ok(entry?.file_name().to_string_lossy().into_owned());
+    let mut names = fs::read_dir(directory)?.map(name).collect::<io::Result<Vec<_>>>()?;
+    names.sort();
+    Ok(names)
 }
 
 /// The bytes of a file and when it was last changed.

@@ -7,13 +7,15 @@ pub mod process;
 #[cfg(feature = "xnnpack")]
 pub mod xnnpack;
 
-use std::{io, iter, ops::Range, path::Path};
+use std::{io, ops::Range, path::Path};
 
 use warmstart::{
     Reason,
     pack::{Fingerprint, ModelId, Name, Pack, PackOptions, Packing, Saved, Wanted, Weights},
 };
-use xxhash_rust::xxh3::Xxh3Default;
+use warmstart_core::trailer::Checksum;
+
+use crate::noise::noise;
 
 /// How many there are.
 pub const COUNT: usize = 1184;
@@ -70,16 +72,8 @@ impl Layers {
     /// So many layers.
     #[must_use]
     pub fn new(count: usize) -> Self {
-        let next = |state: &mut u32| {
-            *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            Some((*state >> 8) as f32 / (1 << 23) as f32 - 1.0)
-        };
-        let mut state = 1;
         let len = INPUTS * OUTPUTS + STRIDE * (count + 1);
-        Self {
-            noise: iter::from_fn(|| next(&mut state)).take(len).collect(),
-            names: (0..count).map(names).collect(),
-        }
+        Self { noise: noise(1).take(len).collect(), names: (0..count).map(names).collect() }
     }
 
     /// How many there are.
@@ -181,9 +175,9 @@ pub fn touch(bytes: &[u8]) -> u64 {
 /// The checksum of many payloads, one after the other.
 #[must_use]
 pub fn digest<'a>(payloads: impl IntoIterator<Item = &'a [u8]>) -> u64 {
-    let mut digest = Xxh3Default::new();
+    let mut digest = Checksum::new();
     payloads.into_iter().for_each(|payload| digest.update(payload));
-    digest.digest()
+    digest.finish()
 }
 
 /// Makes a pack of so many weights with payloads of this length that are all zeros, and saves it.

@@ -12,28 +12,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tempfile::TempDir;
 use warmstart::{
     Reason,
     pack::{Checks, Pack, PackOptions},
 };
 use warmstart_tests::{
     mount::Mount,
-    packed::{Weight, image, saved, use_all},
+    packed::{Weight, image, place, saved, use_all, weights},
 };
 
 /// What a child is asked to do, with a path and numbers.
 const TASK: &str = "WARMSTART_PACK_TASK";
-
-fn place() -> (TempDir, PathBuf) {
-    let directory = tempfile::tempdir().expect("a directory can be made");
-    let path = directory.path().join("weights.xpwc");
-    (directory, path)
-}
-
-fn weights(numbers: std::ops::Range<u32>) -> impl Iterator<Item = Weight> + Clone {
-    numbers.map(Weight::number)
-}
 
 fn checked(path: &Path) -> Pack {
     Pack::open(path, PackOptions::default().with_checks(Checks::All)).expect("it is a pack")
@@ -102,7 +91,7 @@ fn the_child_that_other_tests_start() {
 
 #[test]
 fn what_a_killed_process_saved_is_there_whole() {
-    let (_directory, path) = place();
+    let (_directory, path) = place().unwrap();
     let mut said = 0;
     let mut random = 0x9e37_79b9_u64;
     for kill in 0..200 {
@@ -130,7 +119,7 @@ fn what_a_killed_process_saved_is_there_whole() {
 
 #[test]
 fn many_writers_at_once_lose_nothing_of_each_other() {
-    let (_directory, path) = place();
+    let (_directory, path) = place().unwrap();
     let children: Vec<Child> = (0..6).map(|n| start("pack", &path, &[n * 10, n * 10 + 13])).collect();
     for child in children {
         assert!(child.wait_with_output().unwrap().status.success());
@@ -143,7 +132,7 @@ fn many_writers_at_once_lose_nothing_of_each_other() {
 
 #[test]
 fn readers_never_wait_for_a_writer_and_see_what_it_saves() {
-    let (_directory, path) = place();
+    let (_directory, path) = place().unwrap();
     drop(saved(&path, PackOptions::default(), weights(0..10)).unwrap());
     let before = image(&path).unwrap().0;
     let mut writer = start("hold", &path, &[10, 15]);
@@ -168,7 +157,7 @@ fn readers_never_wait_for_a_writer_and_see_what_it_saves() {
 
 #[test]
 fn a_second_writer_packs_into_the_heap_and_loses_nothing_of_the_first() {
-    let (_directory, path) = place();
+    let (_directory, path) = place().unwrap();
     let mut first = start("hold", &path, &[0, 5]);
     let mut lines = heard(&mut first);
     assert_eq!(lines.next().as_deref(), Some("held"));
@@ -187,7 +176,7 @@ fn a_second_writer_packs_into_the_heap_and_loses_nothing_of_the_first() {
 
 #[test]
 fn a_writer_that_dies_with_its_lock_holds_nobody_up() {
-    let (_directory, path) = place();
+    let (_directory, path) = place().unwrap();
     drop(saved(&path, PackOptions::default(), weights(0..5)).unwrap());
     let committed = fs::metadata(&path).unwrap().len();
     let mut first = start("hold", &path, &[5, 9]);
@@ -224,7 +213,7 @@ fn a_disk_that_is_really_full_kills_nobody() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_read_only_disk_serves_hits_and_packs_into_the_heap() {
-    let (directory, path) = place();
+    let (directory, path) = place().unwrap();
     drop(saved(&path, PackOptions::default(), weights(0..5)).unwrap());
     let read_only = directory.path().join("read-only");
     let Some(_mount) = Mount::read_only(directory.path(), &read_only) else { return };
@@ -236,7 +225,7 @@ fn a_read_only_disk_serves_hits_and_packs_into_the_heap() {
 
 #[test]
 fn a_file_that_others_may_write_to_is_refused() {
-    let (_directory, path) = place();
+    let (_directory, path) = place().unwrap();
     drop(saved(&path, PackOptions::default(), weights(0..5)).unwrap());
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o620)).unwrap();

@@ -1,34 +1,19 @@
 //! Files of packed weights: what is saved is found, whatever happened.
 
-use std::{fs, path::PathBuf, sync::Arc, time::Duration};
+use std::{fs, sync::Arc, time::Duration};
 
-use tempfile::TempDir;
 use warmstart::{
     Reason,
     pack::{Checks, Pack, PackOptions},
 };
 use warmstart_tests::{
     map_disk::{Mortal, Poor},
-    packed::{Weight, image, saved, use_all},
+    packed::{Weight, image, open, place, saved, use_all, weights},
 };
-
-fn place() -> (TempDir, PathBuf) {
-    let directory = tempfile::tempdir().expect("a directory can be made");
-    let path = directory.path().join("weights.xpwc");
-    (directory, path)
-}
-
-fn weights(numbers: std::ops::Range<u32>) -> impl Iterator<Item = Weight> + Clone {
-    numbers.map(Weight::number)
-}
-
-fn open(path: &std::path::Path) -> Pack {
-    Pack::open(path, PackOptions::default()).expect("it is a pack or nothing")
-}
 
 #[test]
 fn what_was_saved_is_found_by_the_next_that_opens() {
-    let (_directory, path) = place();
+    let (_directory, path) = place().unwrap();
     for options in [
         PackOptions::default(),
         PackOptions::default().with_checks(Checks::FirstUse),
@@ -46,33 +31,33 @@ fn what_was_saved_is_found_by_the_next_that_opens() {
 
 #[test]
 fn without_mappings_all_is_the_same() {
-    let (_directory, path) = place();
+    let (_directory, path) = place().unwrap();
     let poor = || PackOptions::default().with_disk(Arc::new(Poor::without_mappings()));
     drop(saved(&path, poor(), weights(0..20)).unwrap());
     let pack = Pack::open(&path, poor()).unwrap();
     assert_eq!(use_all(&pack, weights(0..30)).unwrap(), 10);
     assert_eq!(pack.save().unwrap().entries, 10);
     drop(pack);
-    assert_eq!(use_all(&open(&path), weights(0..30)).unwrap(), 0);
+    assert_eq!(use_all(&open(&path).unwrap(), weights(0..30)).unwrap(), 0);
 }
 
 #[test]
 fn two_handles_on_one_path_share_one_pack_and_others_none() {
-    let (directory, path) = place();
-    let (one, other) = (open(&path), open(&directory.path().join("other.xpwc")));
+    let (directory, path) = place().unwrap();
+    let (one, other) = (open(&path).unwrap(), open(&directory.path().join("other.xpwc")).unwrap());
     Weight::number(1).pack(&one).unwrap();
-    assert_eq!(Weight::number(1).find(&open(&path)), Ok(()));
+    assert_eq!(Weight::number(1).find(&open(&path).unwrap()), Ok(()));
     assert_eq!(Weight::number(1).find(&other), Err(Reason::Absent));
     assert_eq!(Weight::number(1).find(&Pack::in_memory()), Err(Reason::Absent));
 }
 
 #[test]
 fn opening_and_closing_changes_no_byte_and_no_time() {
-    let (_directory, path) = place();
+    let (_directory, path) = place().unwrap();
     drop(saved(&path, PackOptions::default(), weights(0..30)).unwrap());
     let before = image(&path).unwrap();
     for _ in 0..10 {
-        let pack = open(&path);
+        let pack = open(&path).unwrap();
         assert_eq!(use_all(&pack, weights(0..30)).unwrap(), 0);
         pack.finalize();
         assert_eq!(pack.save().unwrap().entries, 0);
@@ -83,7 +68,7 @@ fn opening_and_closing_changes_no_byte_and_no_time() {
 
 #[test]
 fn a_save_without_anything_new_writes_nothing() {
-    let (_directory, path) = place();
+    let (_directory, path) = place().unwrap();
     let pack = saved(&path, PackOptions::default(), weights(0..30)).unwrap();
     let before = image(&path).unwrap();
     assert_eq!(use_all(&pack, weights(0..30)).unwrap(), 0);
@@ -95,10 +80,10 @@ fn a_save_without_anything_new_writes_nothing() {
 
 #[test]
 fn what_was_not_saved_leaves_nothing_behind() {
-    let (_directory, path) = place();
+    let (_directory, path) = place().unwrap();
     drop(saved(&path, PackOptions::default(), weights(0..5)).unwrap());
     let before = fs::read(&path).unwrap();
-    let pack = open(&path);
+    let pack = open(&path).unwrap();
     use_all(&pack, weights(5..10)).unwrap();
     drop(pack);
     assert_eq!(fs::read(&path).unwrap(), before);
@@ -106,7 +91,7 @@ fn what_was_not_saved_leaves_nothing_behind() {
 
 #[test]
 fn several_models_and_packings_share_a_file_and_each_finds_its_own() {
-    let (_directory, path) = place();
+    let (_directory, path) = place().unwrap();
     let one = Weight::number(3);
     let others = [
         (Weight { model: 2, ..one }, Reason::OtherModel),
@@ -115,13 +100,13 @@ fn several_models_and_packings_share_a_file_and_each_finds_its_own() {
     ];
     drop(saved(&path, PackOptions::default(), [one]).unwrap());
     for (other, reason) in others {
-        let pack = open(&path);
+        let pack = open(&path).unwrap();
         assert_eq!(other.find(&pack), Err(reason));
         assert_eq!(pack.statistics().misses.of(reason), 1);
         other.pack(&pack).unwrap();
         pack.save().unwrap();
     }
-    let pack = open(&path);
+    let pack = open(&path).unwrap();
     for (weight, _) in [(one, Reason::Absent)].into_iter().chain(others) {
         assert_eq!(weight.find(&pack), Ok(()));
     }
@@ -129,21 +114,21 @@ fn several_models_and_packings_share_a_file_and_each_finds_its_own() {
 
 #[test]
 fn of_many_packings_of_a_weight_the_newest_stay() {
-    let (_directory, path) = place();
+    let (_directory, path) = place().unwrap();
     let packing = |seed| Weight { seed, ..Weight::number(3) };
     for seed in 0..9 {
-        let pack = open(&path);
+        let pack = open(&path).unwrap();
         packing(seed).pack(&pack).unwrap();
         pack.save().unwrap();
     }
-    let pack = open(&path);
+    let pack = open(&path).unwrap();
     let found: Vec<u32> = (0..9).filter(|seed| packing(*seed).find(&pack).is_ok()).collect();
     assert_eq!(found, [5, 6, 7, 8]);
 }
 
 #[test]
 fn a_full_disk_sends_weights_to_the_heap_and_is_counted() {
-    let (_directory, path) = place();
+    let (_directory, path) = place().unwrap();
     let full = PackOptions::default().with_disk(Arc::new(Poor::with_room(100_000)));
     let pack = Pack::open(&path, full).unwrap();
     use_all(&pack, weights(0..10)).unwrap();
@@ -153,14 +138,14 @@ fn a_full_disk_sends_weights_to_the_heap_and_is_counted() {
     let kept = pack.save().unwrap().entries;
     assert!((1..10).contains(&kept), "{kept}");
     drop(pack);
-    assert_eq!(use_all(&open(&path), weights(0..10)).unwrap(), 10 - kept);
+    assert_eq!(use_all(&open(&path).unwrap(), weights(0..10)).unwrap(), 10 - kept);
 }
 
 #[test]
 fn whatever_operation_a_process_dies_at_what_was_saved_before_is_found() {
     for (before, after) in [(0, 6), (6, 12)] {
         for deadly in 1.. {
-            let (_directory, path) = place();
+            let (_directory, path) = place().unwrap();
             if before > 0 {
                 drop(saved(&path, PackOptions::default(), weights(0..before)).unwrap());
             }
@@ -179,7 +164,11 @@ fn whatever_operation_a_process_dies_at_what_was_saved_before_is_found() {
             assert!(lost == 0 || lost == (after - before) as usize, "at operation {deadly}: {lost}");
             pack.save().unwrap();
             drop(pack);
-            assert_eq!(use_all(&open(&path), weights(0..after)).unwrap(), 0, "at operation {deadly}");
+            assert_eq!(
+                use_all(&open(&path).unwrap(), weights(0..after)).unwrap(),
+                0,
+                "at operation {deadly}"
+            );
             if !disk.is_dead() {
                 assert!(deadly > 20, "{deadly}");
                 break;
@@ -190,25 +179,25 @@ fn whatever_operation_a_process_dies_at_what_was_saved_before_is_found() {
 
 #[test]
 fn a_damaged_index_leads_to_the_one_before_and_the_next_save_heals() {
-    let (_directory, path) = place();
+    let (_directory, path) = place().unwrap();
     drop(saved(&path, PackOptions::default(), weights(0..5)).unwrap());
     drop(saved(&path, PackOptions::default(), weights(5..9)).unwrap());
     let mut bytes = fs::read(&path).unwrap();
     let last = bytes.len() - 30;
     bytes[last] ^= 1;
     fs::write(&path, &bytes).unwrap();
-    let pack = open(&path);
+    let pack = open(&path).unwrap();
     assert!(pack.refusal().is_some());
     assert_eq!(use_all(&pack, weights(0..9)).unwrap(), 4);
     pack.save().unwrap();
     assert_eq!(pack.refusal(), None);
     drop(pack);
-    assert_eq!(use_all(&open(&path), weights(0..9)).unwrap(), 0);
+    assert_eq!(use_all(&open(&path).unwrap(), weights(0..9)).unwrap(), 0);
 }
 
 #[test]
 fn a_damaged_payload_is_a_miss_and_packed_again() {
-    let (_directory, path) = place();
+    let (_directory, path) = place().unwrap();
     drop(saved(&path, PackOptions::default(), weights(0..5)).unwrap());
     let mut bytes = fs::read(&path).unwrap();
     bytes[4096] ^= 1;
@@ -227,7 +216,7 @@ fn a_damaged_payload_is_a_miss_and_packed_again() {
 
 #[test]
 fn what_is_no_pack_is_left_alone() {
-    let (directory, path) = place();
+    let (directory, path) = place().unwrap();
     for foreign in [&b"x"[..], b"#!/bin/sh\nexit 0\n", &[7; 10_000], &[0; 10_000]] {
         fs::write(&path, foreign).unwrap();
         assert!(Pack::open(&path, PackOptions::default()).unwrap_err().is_wrong_kind());
@@ -238,11 +227,11 @@ fn what_is_no_pack_is_left_alone() {
 
 #[test]
 fn a_file_replaced_under_a_live_mapping_leaves_its_readers_their_bytes() {
-    let (directory, path) = place();
+    let (directory, path) = place().unwrap();
     let other = directory.path().join("other.xpwc");
     drop(saved(&path, PackOptions::default(), weights(0..5)).unwrap());
     drop(saved(&other, PackOptions::default(), weights(3..8)).unwrap());
-    let pack = open(&path);
+    let pack = open(&path).unwrap();
     let held = Weight::number(0).wanted(|wanted| pack.look_up(wanted)).unwrap();
     fs::rename(&other, &path).unwrap();
     pack.refresh();
@@ -252,12 +241,12 @@ fn a_file_replaced_under_a_live_mapping_leaves_its_readers_their_bytes() {
     assert_eq!(use_all(&pack, weights(0..8)).unwrap(), 3);
     pack.save().unwrap();
     drop(pack);
-    assert_eq!(use_all(&open(&path), weights(0..8)).unwrap(), 0);
+    assert_eq!(use_all(&open(&path).unwrap(), weights(0..8)).unwrap(), 0);
 }
 
 #[test]
 fn a_writer_that_waits_in_vain_packs_into_the_heap_and_saves_later() {
-    let (_directory, path) = place();
+    let (_directory, path) = place().unwrap();
     drop(saved(&path, PackOptions::default(), weights(0..5)).unwrap());
     let holder = fs::File::options().read(true).write(true).open(&path).unwrap();
     holder.lock().unwrap();
@@ -268,5 +257,5 @@ fn a_writer_that_waits_in_vain_packs_into_the_heap_and_saves_later() {
     drop(holder);
     assert_eq!(pack.save().unwrap().entries, 3);
     drop(pack);
-    assert_eq!(use_all(&open(&path), weights(0..8)).unwrap(), 0);
+    assert_eq!(use_all(&open(&path).unwrap(), weights(0..8)).unwrap(), 0);
 }

@@ -1,18 +1,16 @@
 //! Files of packed weights that ExecuTorch wrote, read by the core; and what the core writes, read by a reader that was
 //! made from the text of the format alone.
 //!
-//! The files are not part of the repository. They are looked for in `xpwc-goldens`, in the folder that
-//! `WARMSTART_SHARED` names, or else in `shared` beside the repository.
+//! The files are not part of the repository: see [`golden`].
 
 #![expect(clippy::unwrap_used, reason = "all of it is a test, which clippy cannot tell of functions")]
-
-use std::{env, fs, path::PathBuf};
 
 use warmstart_core::trailer::{
     Entry, FOOTER_LEN, Name,
     space::dead_bytes_of_version2,
     version2::{self, Version2},
 };
+use warmstart_tests::executorch::{self, golden};
 
 /// What an entry of a golden file must be.
 struct Expected {
@@ -20,26 +18,6 @@ struct Expected {
     size: usize,
     seed: u32,
     payload: fn(usize, usize, u32) -> usize,
-}
-
-/// As the plain reader gives it.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Plain {
-    name: String,
-    offset: u64,
-    size: u64,
-    seed: u32,
-}
-
-fn golden(name: &str) -> Option<Vec<u8>> {
-    let beside = || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared"));
-    let shared = env::var_os("WARMSTART_SHARED").map_or_else(beside, PathBuf::from);
-    let path = shared.join("xpwc-goldens").join(name);
-    let bytes = fs::read(&path).ok();
-    if bytes.is_none() {
-        println!("SKIPPED: {} is not there; WARMSTART_SHARED may name the folder above it", path.display());
-    }
-    bytes
 }
 
 fn read(file: &[u8]) -> Version2<'_> {
@@ -86,38 +64,17 @@ fn check_writing(file: &[u8], read: &Version2<'_>) {
     let mut rewritten = file[..index_start as usize].to_vec();
     rewritten.extend_from_slice(&written);
     assert_eq!(rewritten.len(), file.len());
-    let mut theirs = plain(file);
+    let mut theirs = executorch::read(file);
     theirs.sort_by_key(|entry| entry.offset);
-    assert_eq!(plain(&rewritten), theirs);
+    assert_eq!(executorch::read(&rewritten), theirs);
 
     // In their order, the bytes are the same.
     let entries: Vec<Entry<'_>> = read.entries().collect();
-    let in_order =
-        plain(file).into_iter().map(|plain| *entries.iter().find(|e| e.offset == plain.offset).unwrap());
-    assert_eq!(version2::encode(in_order, index_start).unwrap(), file[index_start as usize..]);
-}
-
-/// A reader made from `name_len u32 | name | file_offset u64 | data_size u64 | seed u32`, and a footer of 20 bytes,
-/// `index_start u64 | entry_count u32 | magic u32 = 0x58505743 | version u32`.
-fn plain(file: &[u8]) -> Vec<Plain> {
-    let number = |at: usize, len: usize| {
-        (0..len).rev().fold(0u64, |number, byte| number << 8 | u64::from(file[at + byte]))
+    let ours = |theirs: executorch::Entry| {
+        *entries.iter().find(|entry| entry.offset == theirs.offset as u64).unwrap()
     };
-    let footer = file.len() - 20;
-    assert_eq!((number(footer + 12, 4), number(footer + 16, 4)), (0x5850_5743, 2));
-    let mut at = usize::try_from(number(footer, 8)).unwrap();
-    let mut entries = Vec::new();
-    for _ in 0..number(footer + 8, 4) {
-        let name_len = number(at, 4) as usize;
-        let name = String::from_utf8(file[at + 4..at + 4 + name_len].to_vec()).unwrap();
-        at += 4 + name_len;
-        let (offset, size, seed) = (number(at, 8), number(at + 8, 8), number(at + 16, 4) as u32);
-        assert!(offset + size <= number(footer, 8));
-        entries.push(Plain { name, offset, size, seed });
-        at += 20;
-    }
-    assert_eq!(at, footer, "entries fill the index");
-    entries
+    let in_order = executorch::read(file).into_iter().map(ours);
+    assert_eq!(version2::encode(in_order, index_start).unwrap(), file[index_start as usize..]);
 }
 
 #[test]

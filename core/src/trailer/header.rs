@@ -182,12 +182,6 @@ impl Slot {
         slot.check().map(|()| Some(slot))
     }
 
-    /// Where a slot stands in the file, in bytes from its start.
-    #[must_use]
-    pub const fn place(which: Place) -> u64 {
-        which.offset()
-    }
-
     /// Where the index block ends, and with it what was committed; [`u64::MAX`] if no number says.
     #[must_use]
     pub const fn end(&self) -> u64 {

@@ -1,14 +1,17 @@
-//! The one seam between the file store and the operating system.
+//! The seams to the operating system: one for the file store, one for files of packed weights.
 //!
 //! [`Disk`] is what the file store asks of a file system to find, keep and account for entries; only the signs of life in
 //! `tmp/` and the locks of builds are asked for directly. [`LocalDisk`] asks the real one; a test puts a
-//! disk of its own in between, which fails when it is told to.
+//! disk of its own in between, which fails when it is told to. What is mapped has a seam of its own, `MapDisk` (feature
+//! `packs`).
 
 #[cfg(unix)]
 mod at;
 mod local;
 #[cfg(feature = "packs")]
-mod mapped;
+mod map_disk;
+#[cfg(feature = "packs")]
+mod mapping;
 mod private;
 pub(crate) mod process_lock;
 #[cfg(unix)]
@@ -17,7 +20,9 @@ mod sharing;
 
 pub use local::LocalDisk;
 #[cfg(feature = "packs")]
-pub use mapped::{ALIGNMENT, Access, LocalMapDisk, MapDisk, Mapping};
+pub use map_disk::{Access, LocalMapDisk, MapDisk};
+#[cfg(feature = "packs")]
+pub use mapping::{ALIGNMENT, Mapping};
 #[cfg(any(feature = "packs", feature = "sqlite"))]
 pub(crate) use private::make_private_directories;
 pub(crate) use private::{make_private_directory, private_options};

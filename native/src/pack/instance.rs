@@ -10,23 +10,23 @@ use std::{
 
 use warmstart_core::{
     reason::Reason,
-    trailer::{self, HEADER_LEN, ModelId, Refusal, Wanted},
+    trailer::{ModelId, Refusal, Wanted},
 };
 
 use super::{
-    base::{self, Found, NotFound, Saved},
+    base::{Base, Saved},
+    found::{Found, NotFound, first_page, look_into},
     options::{Checks, PackOptions},
     published::{Published, Snapshot},
     segments::{FileNumber, Handle, PayloadPlace},
-    state::{Fresh, Key, Space, State},
+    state::{Fresh, Key, State},
     statistics::{Counters, add},
     writer::Writer,
 };
-use crate::os::{FileFacts, Mapping, reason_of};
 
 /// An open pack.
 #[derive(Debug)]
-pub(crate) struct Instance {
+pub(super) struct Instance {
     /// Nothing if the pack is of the heap alone.
     pub(super) path: Option<PathBuf>,
     pub(super) options: PackOptions,
@@ -35,9 +35,9 @@ pub(crate) struct Instance {
     pub(super) writer: Mutex<Option<Writer>>,
     pub(super) state: RwLock<State>,
     /// Of `state`, and changed only by who may write to it.
-    published: Published,
+    pub(super) published: Published,
     /// The payloads whose checksums held.
-    proved: Mutex<HashSet<PayloadPlace>>,
+    pub(super) proved: Mutex<HashSet<PayloadPlace>>,
     pub(super) seen: Mutex<Seen>,
 }
 
@@ -51,11 +51,11 @@ pub(super) struct Seen {
 
 /// A weight that was found. It stays where it is until the instance is dropped.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Hit {
-    pub(crate) handle: Handle,
-    pub(crate) address: NonNull<u8>,
-    pub(crate) len: usize,
-    pub(crate) is_verified: bool,
+pub(super) struct Hit {
+    pub(super) handle: Handle,
+    pub(super) address: NonNull<u8>,
+    pub(super) len: usize,
+    pub(super) is_verified: bool,
 }
 
 impl Instance {
@@ -89,7 +89,7 @@ impl Instance {
             return Ok(());
         }
         let mapped = |identity: &[u8; 16]| self.read().mapped(identity);
-        let found = base::look_into(disk, &file, &mapped)?;
+        let found = look_into(disk, &file, &mapped)?;
         seen.refusal.clone_from(&found.refusal);
         seen.page = page;
         drop(seen);
@@ -110,7 +110,7 @@ impl Instance {
                 state.set_mapped(file, end);
             }
         }
-        state.base = found.into_base(file);
+        state.base = Base::of(found, file);
         self.publish(&state);
         drop(state);
         if self.options.checks == Checks::All {
@@ -121,7 +121,7 @@ impl Instance {
 
     /// Finds a weight, and counts that.
     #[inline]
-    pub(crate) fn find(&self, wanted: &Wanted<'_>) -> Result<Hit, Reason> {
+    pub(super) fn find(&self, wanted: &Wanted<'_>) -> Result<Hit, Reason> {
         let found = match self.published.get() {
             Some(snapshot) => match snapshot.find(wanted) {
                 Err(Reason::Absent) if snapshot.may_have_imported => self.find_in_state(wanted),
@@ -175,7 +175,7 @@ impl Instance {
     }
 
     /// What is saved of a weight.
-    fn saved(&self, state: &State, wanted: &Wanted<'_>) -> Result<(Hit, Saved), Reason> {
+    pub(super) fn saved(&self, state: &State, wanted: &Wanted<'_>) -> Result<(Hit, Saved), Reason> {
         let saved = state.base.look_up(wanted, self.options.unverified)?;
         let handle = state.segments.handle(saved.file, &saved.range).ok_or(Reason::Malformed)?;
         let address = state.segments.address(handle).ok_or(Reason::Malformed)?;
@@ -186,154 +186,7 @@ impl Instance {
         Ok((Hit { handle, address, len, is_verified: saved.is_verified }, saved))
     }
 
-    fn prove(&self, hit: &Hit, place: PayloadPlace, checksum: u64) -> Result<(), Reason> {
-        // SAFETY: what was committed is not written to again, and `self` lives.
-        if trailer::checksum(unsafe { hit.bytes() }) != checksum {
-            let mut state = self.write();
-            state.damaged.insert(place);
-            self.publish(&state);
-            return Err(Reason::ChecksumMismatch);
-        }
-        add(&self.counters.proved, 1);
-        lock(&self.proved).insert(place);
-        Ok(())
-    }
-
-    fn prove_all(&self) {
-        let hits: Vec<_> = {
-            let state = self.read();
-            let Some(committed) = state.base.committed() else { return };
-            let hit_of = |entry: warmstart_core::trailer::Entry<'_>| {
-                let range = entry.offset..entry.offset.saturating_add(entry.size);
-                let handle = state.segments.handle(committed.file, &range)?;
-                let address = state.segments.address(handle)?;
-                let len = usize::try_from(entry.size).ok()?;
-                let hit = Hit { handle, address, len, is_verified: true };
-                Some((hit, (committed.file, entry.offset), entry.checksum?))
-            };
-            committed.index().entries().filter_map(hit_of).collect()
-        };
-        for (hit, place, checksum) in hits {
-            if !lock(&self.proved).contains(&place) {
-                // Damage is noted, and a miss when it is looked up.
-                let _ = self.prove(&hit, place, checksum);
-            }
-        }
-    }
-
-    /// Reserves zeroed bytes to pack into, in the file if `in_file`, else or if the file takes none, in the heap.
-    pub(crate) fn reserve(&self, len: usize, in_file: bool) -> io::Result<Space> {
-        add(&self.counters.reservations, 1);
-        add(&self.counters.reserved_bytes, len as u64);
-        if in_file && self.path.is_some() {
-            match self.reserve_in_file(len) {
-                Ok(space) => {
-                    self.write().keep_space(space.clone());
-                    return Ok(space);
-                }
-                Err(reason) => self.counters.refuse(reason),
-            }
-        }
-        let mapping = Arc::new(Mapping::heap(len)?);
-        add(&self.counters.heap_entries, 1);
-        add(&self.counters.heap_bytes, len as u64);
-        let mut state = self.write();
-        let handle = state.segments.add(Arc::clone(&mapping), None).ok_or(io::ErrorKind::OutOfMemory)?;
-        let space = Space { handle, len, mapping, at: 0, place: None };
-        state.keep_space(space.clone());
-        Ok(space)
-    }
-
-    /// Takes the first `len` bytes of a space as the weight that was wanted. If that is there already, with the same bytes,
-    /// the one that is there is it, and the space is given back: some operators of XNNPACK pack before they look. Nothing if
-    /// there is no such space.
-    pub(crate) fn insert(&self, wanted: &Wanted<'_>, address: NonNull<u8>, len: usize) -> Option<Hit> {
-        let mut state = self.write();
-        let space = state.take_space(address.as_ptr())?;
-        if len > space.len {
-            state.keep_space(space);
-            return None;
-        }
-        let key = Key::from(wanted);
-        let fresh = Fresh {
-            handle: space.handle,
-            len,
-            mapping: Arc::clone(&space.mapping),
-            at: space.at,
-            place: space.place,
-        };
-        let there = state
-            .fresh
-            .get(&key)
-            .map(Fresh::hit)
-            .or_else(|| self.saved(&state, wanted).ok().map(|(hit, _)| hit));
-        // SAFETY: what was inserted or committed is not written to again, and `self` lives.
-        let is_same = |there: &Hit| there.is_verified && unsafe { there.bytes() } == fresh.bytes();
-        if let Some(there) = there.filter(is_same) {
-            drop(state);
-            self.put_back(&space);
-            return Some(there);
-        }
-        add(&self.counters.packed, 1);
-        let hit = fresh.hit();
-        state.fresh.insert(key, fresh);
-        self.published.clear();
-        Some(hit)
-    }
-
-    /// Leaves a space to whoever packed into it, under no name. What is in the file is moved to the heap.
-    pub(crate) fn keep_unnamed(&self, address: NonNull<u8>, len: usize) -> Option<Handle> {
-        let mut state = self.write();
-        let space = state.take_space(address.as_ptr())?;
-        if len > space.len {
-            state.keep_space(space);
-            return None;
-        }
-        if space.place.is_none() {
-            self.counters.refuse(Reason::Unnamed);
-            return Some(space.handle);
-        }
-        let moved = Mapping::heap(len).ok().map(Arc::new);
-        let handle = moved.as_ref().and_then(|moved| state.segments.add(Arc::clone(moved), None));
-        let (Some(moved), Some(handle)) = (moved, handle) else {
-            state.keep_space(space);
-            return None;
-        };
-        drop(state);
-        // SAFETY: the space is as long at least, and was packed into before; nobody else has the new bytes yet.
-        unsafe { moved.start().as_ptr().copy_from_nonoverlapping(address.as_ptr(), len) };
-        add(&self.counters.heap_entries, 1);
-        add(&self.counters.heap_bytes, len as u64);
-        self.counters.refuse(Reason::Unnamed);
-        self.put_back(&space);
-        Some(handle)
-    }
-
-    /// Frees what was kept without a name. Nobody may use it any more.
-    pub(crate) fn forget_unnamed(&self, handle: Handle) {
-        self.write().segments.forget(handle);
-    }
-
-    /// Gives a space back that nothing was packed into.
-    pub(crate) fn give_back(&self, address: NonNull<u8>) {
-        let space = self.write().take_space(address.as_ptr());
-        if let Some(space) = space {
-            self.put_back(&space);
-        }
-    }
-
-    fn put_back(&self, space: &Space) {
-        match space.range() {
-            Some((file, range)) => {
-                if let Some(writer) = &mut *lock(&self.writer) {
-                    writer.give_back(file, &range);
-                }
-            }
-            None => self.write().segments.forget(space.handle),
-        }
-    }
-
-    pub(crate) fn address(&self, handle: Handle) -> Option<NonNull<u8>> {
+    pub(super) fn address(&self, handle: Handle) -> Option<NonNull<u8>> {
         self.read().segments.address(handle)
     }
 
@@ -375,26 +228,6 @@ impl Fresh {
     pub(super) fn bytes(&self) -> &[u8] {
         // SAFETY: what was inserted was packed before, and is not written to again.
         unsafe { self.mapping.bytes(self.at..self.at + self.len) }.unwrap_or_default()
-    }
-}
-
-/// Which file it is, and its first page.
-pub(super) fn first_page(
-    disk: &dyn crate::os::MapDisk,
-    file: &std::fs::File,
-    facts: &FileFacts,
-) -> Option<((u64, u64), Vec<u8>)> {
-    let mut page = vec![0; usize::try_from(facts.len.min(HEADER_LEN as u64)).ok()?];
-    disk.read_at(file, 0, &mut page).ok()?;
-    Some((facts.identity, page))
-}
-
-/// Why a file could not be used.
-pub(super) fn reason_not_found(not_found: &NotFound) -> Reason {
-    match not_found {
-        NotFound::Io(error) => reason_of(error),
-        NotFound::WrongKind(_) | NotFound::Untrusted => Reason::Untrusted,
-        NotFound::Foreign => Reason::Foreign,
     }
 }
 

@@ -41,23 +41,27 @@
 //! place that is not such a file, it is left alone.
 
 mod base;
+mod found;
 mod inspect;
 mod instance;
 mod look;
 mod options;
+mod prove;
 mod publish;
 mod published;
+mod raw;
 mod rewrite;
 mod save;
 mod segments;
+mod spaces;
 mod state;
 mod statistics;
 mod writer;
 
 pub use inspect::{Inspection, PackEntry, Verification, inspect, verify};
-pub(crate) use instance::Instance;
 pub use look::{FileError, recognise};
 pub use options::{Checks, PackOptions};
+pub(crate) use raw::RawPack;
 pub use rewrite::{RewriteOptions, Rewritten, compact, export, import};
 pub use save::Saved;
 pub use segments::Handle;
@@ -74,14 +78,14 @@ use std::{
     sync::{Arc, Mutex, Weak},
 };
 
-use instance::{Hit, lock};
+use instance::{Hit, Instance, lock};
 
 use crate::{
     OpenError, Reason,
     error::Problem,
     os::{FileKind, Mapping},
 };
-use base::NotFound;
+use found::NotFound;
 
 /// The packs that are open in this process.
 static OPEN: Mutex<Option<HashMap<PathBuf, Weak<Instance>>>> = Mutex::new(None);
@@ -209,7 +213,7 @@ impl Pack {
     /// stays good.
     pub fn refresh(&self) {
         if let Err(not_found) = self.instance.refresh() {
-            self.instance.counters.refuse(instance::reason_not_found(&not_found));
+            self.instance.counters.refuse(not_found.reason());
         }
     }
 
@@ -254,8 +258,8 @@ impl Pack {
     }
 
     /// For the providers of runtimes, which have addresses and handles and no borrows.
-    pub(crate) fn raw(&self) -> &Arc<Instance> {
-        &self.instance
+    pub(crate) fn raw(&self) -> RawPack<'_> {
+        RawPack::of(&self.instance)
     }
 }
 

@@ -7,7 +7,7 @@
 use std::{
     ptr,
     sync::{
-        Mutex,
+        Arc, Mutex,
         atomic::{AtomicPtr, Ordering},
     },
 };
@@ -35,8 +35,8 @@ pub(super) struct Snapshot {
 pub(super) struct Published {
     /// One of `all`, or null.
     current: AtomicPtr<Snapshot>,
-    #[expect(clippy::vec_box, reason = "they must not move")]
-    all: Mutex<Vec<Box<Snapshot>>>,
+    /// Not boxes: who moves a box says that nobody else has its address.
+    all: Mutex<Vec<Arc<Snapshot>>>,
 }
 
 impl Snapshot {
@@ -52,7 +52,7 @@ impl Snapshot {
 impl Published {
     #[inline]
     pub(super) fn get(&self) -> Option<&Snapshot> {
-        // SAFETY: what was published is kept, where it is, until `self` is dropped.
+        // SAFETY: null, or one of `all`, of which none is dropped or changed before `self` is.
         unsafe { self.current.load(Ordering::Acquire).as_ref() }
     }
 
@@ -62,8 +62,8 @@ impl Published {
     }
 
     pub(super) fn set(&self, snapshot: Snapshot) {
-        let mut snapshot = Box::new(snapshot);
-        let current = ptr::from_mut(&mut *snapshot);
+        let snapshot = Arc::new(snapshot);
+        let current = Arc::as_ptr(&snapshot).cast_mut();
         lock(&self.all).push(snapshot);
         self.current.store(current, Ordering::Release);
     }

@@ -13,8 +13,9 @@ use warmstart_core::{
 };
 
 use super::{
-    base::{Base, Committed, map_or_read},
-    instance::{Instance, first_page, lock},
+    base::{Base, Committed},
+    found::{first_page, map_or_read},
+    instance::{Instance, lock},
     segments::FileNumber,
     state::{Fresh, Key, State},
     statistics::add,

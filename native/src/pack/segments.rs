@@ -19,7 +19,7 @@ impl Handle {
 
     /// The handle that [`get`](Self::get) made this number of.
     #[must_use]
-    pub const fn from_number(number: usize) -> Self {
+    pub(crate) const fn from_number(number: usize) -> Self {
         Self(number)
     }
 }

@@ -24,7 +24,7 @@ pub(super) struct State {
     /// What was inserted and is not saved yet.
     pub(super) fresh: HashMap<Key, Fresh, foldhash::fast::RandomState>,
     /// Reserved and not yet inserted, by address.
-    spaces: HashMap<usize, Space, foldhash::fast::RandomState>,
+    spaces: HashMap<usize, Reservation, foldhash::fast::RandomState>,
     /// Where in which file a payload is that its checksum disproves.
     pub(super) damaged: HashSet<PayloadPlace>,
     files: Vec<KnownFile>,
@@ -61,7 +61,7 @@ pub(super) struct Fresh {
 
 /// Bytes to pack into.
 #[derive(Clone, Debug)]
-pub(crate) struct Space {
+pub(super) struct Reservation {
     pub(super) handle: Handle,
     /// At least what was asked for.
     pub(super) len: usize,
@@ -70,8 +70,8 @@ pub(crate) struct Space {
     pub(super) place: Option<PayloadPlace>,
 }
 
-impl Space {
-    pub(crate) fn address(&self) -> NonNull<u8> {
+impl Reservation {
+    pub(super) fn address(&self) -> NonNull<u8> {
         let address = self.mapping.start().as_ptr().wrapping_add(self.at);
         NonNull::new(address).unwrap_or(NonNull::dangling())
     }
@@ -105,11 +105,11 @@ impl State {
         }
     }
 
-    pub(super) fn keep_space(&mut self, space: Space) {
+    pub(super) fn keep_space(&mut self, space: Reservation) {
         self.spaces.insert(space.address().as_ptr() as usize, space);
     }
 
-    pub(super) fn take_space(&mut self, address: *const u8) -> Option<Space> {
+    pub(super) fn take_space(&mut self, address: *const u8) -> Option<Reservation> {
         self.spaces.remove(&(address as usize))
     }
 

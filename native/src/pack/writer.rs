@@ -18,10 +18,10 @@ use warmstart_core::{
 };
 
 use super::{
-    base::{self, Content},
-    instance::{Instance, first_page, lock, reason_not_found},
+    found::{Content, NotFound, first_page, look_into},
+    instance::{Instance, lock},
     segments::{FileNumber, Handle},
-    state::Space,
+    state::Reservation,
 };
 use crate::os::{ALIGNMENT, Access, FileKind, MapDisk, Mapping, reason_of};
 
@@ -75,7 +75,7 @@ struct Chunk {
 
 impl Instance {
     /// Reserves bytes in the file: takes its lock if need be, allocates, maps.
-    pub(super) fn reserve_in_file(&self, len: usize) -> Result<Space, Reason> {
+    pub(super) fn reserve_in_file(&self, len: usize) -> Result<Reservation, Reason> {
         let mut writer = lock(&self.writer);
         let writer = match &mut *writer {
             Some(writer) => writer,
@@ -116,7 +116,7 @@ impl Instance {
         let failed = |error: io::Error| reason_of(&error);
         let facts = disk.facts(&file).map_err(failed)?;
         let mapped = |identity: &[u8; 16]| self.read().mapped(identity);
-        let look = || base::look_into(disk, &file, &mapped).map_err(|not_found| reason_not_found(&not_found));
+        let look = || look_into(disk, &file, &mapped).map_err(|not_found: NotFound| not_found.reason());
         let mut seen = lock(&self.seen);
         let page = first_page(disk, &file, &facts);
         let is_known = page.is_some() && page == seen.page;
@@ -171,7 +171,7 @@ impl Instance {
 }
 
 impl Writer {
-    fn reserve(&mut self, pack: &Instance, len: usize) -> Result<Space, Reason> {
+    fn reserve(&mut self, pack: &Instance, len: usize) -> Result<Reservation, Reason> {
         let wanted = (len.max(1) as u64).checked_next_multiple_of(ALIGNMENT as u64).ok_or(Reason::NoSpace)?;
         if self.chunk.as_ref().is_none_or(|chunk| chunk.left() < wanted) {
             self.chunk = Some(self.grow(pack, wanted)?);
@@ -186,7 +186,7 @@ impl Writer {
         }
         chunk.touched = chunk.touched.max(chunk.used);
         self.in_use += 1;
-        Ok(Space {
+        Ok(Reservation {
             handle: Handle::from_number(chunk.handle.get() + at),
             len,
             mapping: Arc::clone(&chunk.mapping),

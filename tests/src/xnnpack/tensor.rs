@@ -3,6 +3,7 @@
 use std::ops::{Deref, DerefMut, Range};
 
 use super::abi;
+use crate::noise::noise;
 
 /// Numbers that may be handed to XNNPACK: it reads up to 16 bytes behind any tensor, and those are there.
 #[derive(Clone, Debug)]
@@ -51,6 +52,20 @@ impl<T: Element> Tensor<T> {
     #[must_use]
     pub fn view(&self, range: Range<usize>) -> View<'_, T> {
         View { numbers: &self[range] }
+    }
+}
+
+impl Tensor {
+    /// So many numbers from -1 to 1 that are the same at each call.
+    #[must_use]
+    pub fn noise(len: usize, seed: u32) -> Self {
+        noise(seed).take(len).collect()
+    }
+
+    /// The bits of its numbers, to see that two tensors are the same.
+    #[must_use]
+    pub fn bits(&self) -> Vec<u32> {
+        self.iter().map(|number| number.to_bits()).collect()
     }
 }
 

@@ -61,13 +61,13 @@ thread_local! {
 }
 
 impl Cache {
-    pub(super) fn new(pack: Pack, abi: Abi) -> Self {
+    pub(super) fn new(pack: Pack, abi: Abi, model: ModelId) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         Self {
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
             pack,
             abi,
-            model: ModelId::default(),
+            model,
             fingerprints: None,
             names: RwLock::default(),
             is_finalized: AtomicBool::new(false),
@@ -99,13 +99,12 @@ impl Cache {
     pub(super) fn reserve(&self, len: usize) -> Option<NonNull<u8>> {
         let in_file = NEXT.replace(Next::Unknown) == Next::Named(self.number);
         let space = if len == 0 { None } else { self.pack.raw().reserve(len, in_file).ok() };
-        let Some(space) = space else {
+        let Some(address) = space else {
             add(&self.counters.refused, 1);
             return None;
         };
         add(&self.counters.reservations, 1);
         add(&self.counters.reserved_bytes, len);
-        let address = space.address();
         self.own().spaces.insert(address.as_ptr().addr());
         Some(address)
     }
@@ -133,7 +132,7 @@ impl Cache {
     fn insert(&self, wanted: &Wanted<'_>, packed: NonNull<u8>, len: usize) -> Option<Handle> {
         // In this order: once it is inserted, the pack may give the space to another thread.
         let was_own = self.own().spaces.remove(&packed.as_ptr().addr());
-        let Some(hit) = self.pack.raw().insert(wanted, packed, len) else {
+        let Some(handle) = self.pack.raw().insert(wanted, packed, len) else {
             if was_own {
                 self.own().spaces.insert(packed.as_ptr().addr());
             }
@@ -143,7 +142,7 @@ impl Cache {
         };
         add(&self.counters.packed, 1);
         add(&self.counters.packed_bytes, len);
-        Some(hit.handle)
+        Some(handle)
     }
 
     /// Keeps what was packed for this provider alone.
@@ -210,7 +209,7 @@ impl Cache {
     }
 
     fn find(&self, wanted: &Wanted<'_>) -> Result<Handle, Reason> {
-        let handle = self.pack.raw().find(wanted)?.handle;
+        let handle = self.pack.raw().look_up(wanted)?;
         // A file of version 2 may place its entries anywhere.
         let address = self.address(handle).ok_or(Reason::Malformed)?;
         if address.as_ptr().addr().is_multiple_of(ALIGNMENT) { Ok(handle) } else { Err(Reason::Malformed) }

@@ -17,7 +17,7 @@
 //! # let digest = [7; 32];
 //! // Once for each model that is loaded. They may share a pack.
 //! let pack = Pack::open(&path, PackOptions::default())?;
-//! let provider = Provider::new(pack, Abi::V2025).with_model(ModelId::from_bytes(digest));
+//! let provider = Provider::new(pack, Abi::V2025, ModelId::from_bytes(digest));
 //!
 //! provider.register(weight.as_ptr(), "encoder.0.weight");
 //! provider.register(bias.as_ptr(), "encoder.0.bias");
@@ -35,7 +35,7 @@
 //! runtime; [`finalize`](Provider::finalize); [`save`](Provider::save); run. The provider outlives the runtime.
 //!
 //! # What a packed weight is found by
-//! Its name and that of its bias, the [model](Provider::with_model), XNNPACK's seed, and the
+//! Its name and that of its bias, the [model](Provider::new), XNNPACK's seed, and the
 //! [fingerprint](Provider::with_fingerprints) of the packing algorithm. A weight without a name, or with a bias without one, is
 //! packed into the heap, and no byte of it goes into the file.
 
@@ -71,40 +71,35 @@ pub struct Provider {
 /// What XNNPACK has addresses in. It does not move, and nobody but the provider owns it.
 struct Shared {
     cache: Cache,
-    /// XNNPACK gets a pointer that it could write through. It does not.
-    table: UnsafeCell<WeightsCacheProvider>,
+    table: Table,
 }
 
-// SAFETY: a cache can be sent; the table holds its address and those of functions.
-unsafe impl Send for Shared {}
-// SAFETY: a cache can be shared; the table is not written to once it was made.
-unsafe impl Sync for Shared {}
+/// XNNPACK gets a pointer that it could write through. It does not.
+struct Table(UnsafeCell<WeightsCacheProvider>);
+
+// SAFETY: it holds the addresses of functions, and of a cache that stays where it is and may be used by any thread.
+unsafe impl Send for Table {}
+// SAFETY: it is written to once, before anybody else has it.
+unsafe impl Sync for Table {}
 
 impl Provider {
-    /// A provider over a pack, for an XNNPACK with this interface. It has begun: weights can be registered.
+    /// A provider over a pack, for an XNNPACK with this interface, and for the weights of this model. It has begun: weights can
+    /// be registered.
     ///
     /// The interface must be that of the XNNPACK that it is handed to: see [`Abi`].
+    ///
+    /// Only what was packed of the same model is found. A digest of the model's file is best, if one is at hand;
+    /// [`ModelId::of_weights`] makes one, and reads all weights for it. What weights are packed with must be in it too, such as
+    /// scales. Where XNNPACK cannot be asked for fingerprints, mix its build identifier into the digest: then nothing that
+    /// another build packed is used. A model that is changed, and keeps its digest and the names of its weights, gets the old
+    /// weights.
     #[must_use]
-    pub fn new(pack: Pack, abi: Abi) -> Self {
-        let table = UnsafeCell::new(callbacks::table(ptr::null()));
-        let shared = Arc::new(Shared { cache: Cache::new(pack, abi), table });
+    pub fn new(pack: Pack, abi: Abi, model: ModelId) -> Self {
+        let table = Table(UnsafeCell::new(callbacks::table(ptr::null())));
+        let shared = Arc::new(Shared { cache: Cache::new(pack, abi, model), table });
         // SAFETY: nobody else has the table yet.
-        unsafe { *shared.table.get() = callbacks::table(&raw const (*Arc::as_ptr(&shared)).cache) };
+        unsafe { *shared.table.0.get() = callbacks::table(&raw const (*Arc::as_ptr(&shared)).cache) };
         Self { shared }
-    }
-
-    /// Says which model the weights are of: only what was packed of the same model is found.
-    ///
-    /// A digest of the model's file is best, if one is at hand. [`ModelId::of_weights`] makes one, and reads all weights for it.
-    /// What weights are packed with must be in it too, such as scales. Without this, all weights are of one model that has no
-    /// name, and a model that is changed under the same names gets the old weights.
-    ///
-    /// Where XNNPACK cannot be asked for fingerprints, mix its build identifier into the digest: then nothing that another
-    /// build packed is used.
-    #[must_use]
-    pub fn with_model(mut self, model: ModelId) -> Self {
-        self.cache_mut().model = model;
-        self
     }
 
     /// Says where the fingerprints of packing algorithms are to be had: `xnn_get_fingerprint` of the XNNPACK that this is
@@ -141,7 +136,7 @@ impl Provider {
     /// must not be given to `xnn_finalize_weights_cache` or `xnn_delete_weights_cache`, which are for XNNPACK's own.
     #[must_use]
     pub fn as_ptr(&self) -> *mut WeightsCacheProvider {
-        self.shared.table.get()
+        self.shared.table.0.get()
     }
 
     /// Says that the weight, or bias, at this address has this name in the model. Null has no name.

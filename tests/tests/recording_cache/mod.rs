@@ -18,7 +18,7 @@ const ALIGNMENT: usize = 64;
 /// A weights cache. It knows weights by their address, so they must live as long as it does: one that came to lie where
 /// another was before would be taken for that.
 #[derive(Debug)]
-pub(crate) struct Shelf {
+pub(crate) struct RecordingCache {
     provider: Box<Provider>,
     state: Box<Mutex<State>>,
 }
@@ -29,7 +29,7 @@ pub(crate) enum Call {
     LookUp(Key, Option<usize>),
     ReserveSpace(usize),
     LookUpOrInsert(Key, usize),
-    IsFinalised,
+    IsFinalized,
     OffsetToAddr(usize),
     DeleteCache,
     /// The alias, and what it stands for.
@@ -46,28 +46,28 @@ struct State {
     /// The offset of an entry is its number.
     entries: Vec<*mut c_void>,
     offsets: HashMap<(u32, usize, usize, u32), usize>,
-    is_finalised: bool,
+    is_finalized: bool,
     is_full: bool,
 }
 
-impl Shelf {
+impl RecordingCache {
     /// One that has no room.
     pub(crate) fn full() -> Self {
-        let shelf = Self::default();
-        shelf.state().is_full = true;
-        shelf
+        let recorder = Self::default();
+        recorder.state().is_full = true;
+        recorder
     }
 
     /// What XNNPACK is handed.
     pub(crate) fn cache(&self) -> WeightsCache<'_> {
-        // SAFETY: provider and state are on the heap and live as long as the shelf, which is borrowed. Blocks have the
-        // length that was asked for, are freed with the shelf, and are found again by the whole key; the tests keep weights.
+        // SAFETY: provider and state are on the heap and live as long as the recorder, which is borrowed. Blocks have the
+        // length that was asked for, are freed with the recorder, and are found again by the whole key; the tests keep weights.
         unsafe { WeightsCache::from_raw((&raw const *self.provider).cast_mut().cast()) }
     }
 
     /// From now on it is finalised.
-    pub(crate) fn finalise(&self) {
-        self.state().is_finalised = true;
+    pub(crate) fn finalize(&self) {
+        self.state().is_finalized = true;
     }
 
     /// All calls so far.
@@ -80,7 +80,7 @@ impl Shelf {
     }
 }
 
-impl Default for Shelf {
+impl Default for RecordingCache {
     fn default() -> Self {
         let state = Box::new(Mutex::new(State::default()));
         let context = (&raw const *state).cast_mut().cast();
@@ -119,13 +119,13 @@ fn as_numbers(key: &Key) -> (u32, usize, usize, u32) {
 
 /// # Safety
 ///
-/// `context` is the provider's, and the shelf lives.
+/// `context` is the provider's, and the recorder lives.
 unsafe fn state<'a>(context: *mut c_void) -> MutexGuard<'a, State> {
     // SAFETY: as the caller promises.
     unsafe { &*context.cast::<Mutex<State>>() }.lock().unwrap()
 }
 
-// SAFETY, of all below: XNNPACK calls them with the context that the provider names while the shelf is borrowed, and with
+// SAFETY, of all below: XNNPACK calls them with the context that the provider names while the recorder is borrowed, and with
 // keys that can be read during the call.
 
 unsafe extern "C" fn look_up(context: *mut c_void, key: *const Key) -> usize {
@@ -173,8 +173,8 @@ unsafe extern "C" fn look_up_or_insert(
 unsafe extern "C" fn is_finalized(context: *mut c_void) -> bool {
     // SAFETY: see above.
     let mut state = unsafe { state(context) };
-    state.calls.push(Call::IsFinalised);
-    state.is_finalised
+    state.calls.push(Call::IsFinalized);
+    state.is_finalized
 }
 
 unsafe extern "C" fn offset_to_addr(context: *mut c_void, offset: usize) -> *mut c_void {

@@ -1,0 +1,65 @@
+//! Files of packed weights as ExecuTorch writes them: some that it wrote, and a reader that knows the text of the format alone.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+/// An entry, and its payload.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Entry {
+    /// The joined name of weight and bias.
+    pub name: String,
+    /// Where the payload begins, in bytes from the start of the file.
+    pub offset: usize,
+    /// XNNPACK's seed.
+    pub seed: u32,
+    /// The payload.
+    pub payload: Vec<u8>,
+}
+
+/// A file that ExecuTorch wrote; nothing if it is not here, which is said.
+///
+/// These files are not part of the repository. They are looked for in `xpwc-goldens`, in the folder that `WARMSTART_SHARED`
+/// names, or else in the nearest `shared` above this package.
+#[must_use]
+pub fn golden(name: &str) -> Option<Vec<u8>> {
+    let above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|above| above.join("shared"));
+    let folders: Vec<PathBuf> =
+        env::var_os("WARMSTART_SHARED").map_or_else(|| above.collect(), |shared| vec![shared.into()]);
+    let bytes = folders.iter().find_map(|shared| fs::read(shared.join("xpwc-goldens").join(name)).ok());
+    if bytes.is_none() {
+        eprintln!("SKIPPED: {name} is not there; WARMSTART_SHARED may name the folder above xpwc-goldens");
+    }
+    bytes
+}
+
+/// The entries of a file of version 2, in the file's own order. A reader made from
+/// `name_len u32 | name | file_offset u64 | data_size u64 | seed u32`, and a footer of 20 bytes,
+/// `index_start u64 | entry_count u32 | magic u32 = 0x58505743 | version u32`.
+///
+/// # Panics
+/// If the file is not as the text says.
+#[must_use]
+pub fn read(file: &[u8]) -> Vec<Entry> {
+    let number = |at: usize, len: usize| {
+        (0..len).rev().fold(0, |number, byte| number << 8 | u64::from(file[at + byte]))
+    };
+    let place = |at| usize::try_from(number(at, 8)).expect("it is within the file");
+    let footer = file.len().checked_sub(20).expect("there is a footer");
+    assert_eq!((number(footer + 12, 4), number(footer + 16, 4)), (0x5850_5743, 2));
+    let start = place(footer);
+    assert!(start <= footer);
+    let (mut at, mut entries) = (start, Vec::new());
+    for _ in 0..number(footer + 8, 4) {
+        let name_len = number(at, 4) as usize;
+        let name = String::from_utf8(file[at + 4..at + 4 + name_len].to_vec()).expect("names are UTF-8");
+        at += 4 + name_len;
+        let (offset, size, seed) = (place(at), place(at + 8), number(at + 16, 4) as u32);
+        at += 20;
+        assert!(offset + size <= start);
+        entries.push(Entry { name, offset, seed, payload: file[offset..offset + size].to_vec() });
+    }
+    assert_eq!(at, footer, "the entries fill the index exactly");
+    entries
+}
