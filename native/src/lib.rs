@@ -22,7 +22,7 @@
 //! | [`store`] | where artifacts are kept: memory, files, SQLite, memory in front of either |
 //! | `pack` | files of packed weights, mapped |
 //! | [`target`] | what makes artifacts: C kernels for the CPU, weights that XNNPACK packs |
-//! | [`os`] | the seams between the operating system and what keeps files: the file store and packs |
+//! | [`os`] | the seams to the operating system, of the file store and of packs |
 //!
 //! A cache never makes its host worse: damage is a miss with a reason, a failing disk still yields the artifact, and
 //! only the caller's own mistakes are errors. What decides all this is in [`warmstart_core`].

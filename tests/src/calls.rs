@@ -405,7 +405,7 @@ fn open(medium: Medium, directory: &TempDir) -> Pack {
 
 fn provider(pack: Pack, model: u8, is_newer: bool) -> Provider {
     let abi = if is_newer { Abi::V2025 } else { Abi::V2024 };
-    Provider::new(pack, abi).with_model(ModelId::from_bytes([model; 32]))
+    Provider::new(pack, abi, ModelId::from_bytes([model; 32]))
 }
 
 fn index(at: u8) -> usize {

@@ -104,6 +104,7 @@ const NULLS: &str = r#"
 int main(int argc, char **argv) {
     ws_pack *pack = NULL, *other = NULL;
     ws_provider *provider = NULL;
+    const uint8_t model[WS_DIGEST_LEN] = {1};
     ws_pack_options options = {.size = sizeof options};
     ws_pack_counts counts = {.size = sizeof counts};
     ws_provider_counts asked = {.size = sizeof asked};
@@ -153,9 +154,10 @@ int main(int argc, char **argv) {
     counts.hits = 77;
     HOLDS(ws_pack_statistics(pack, &counts) == WS_OK && counts.hits == 77 && counts.entries == 0);
 
-    INVALID(ws_provider_create(pack, 0, NULL, NULL, &provider));
-    INVALID(ws_provider_create(pack, WS_ABI_2025, NULL, NULL, NULL));
-    HOLDS(ws_provider_create(pack, WS_ABI_2024, NULL, NULL, &provider) == WS_OK && provider);
+    INVALID(ws_provider_create(pack, 0, model, NULL, &provider));
+    INVALID(ws_provider_create(pack, WS_ABI_2025, NULL, NULL, &provider));
+    INVALID(ws_provider_create(pack, WS_ABI_2025, model, NULL, NULL));
+    HOLDS(ws_provider_create(pack, WS_ABI_2024, model, NULL, &provider) == WS_OK && provider);
     ws_pack_close(pack);
     HOLDS(ws_provider_as_xnnpack(provider));
     INVALID(ws_provider_register(provider, NULL, "name"));

@@ -23,8 +23,7 @@ fn the_child_that_other_tests_start() {
     let Ok(path) = std::env::var(TASK) else { return };
     let (Some(library), Some(model)) = (xnnpack::library(), minilm::model()) else { return };
     let digest = *Key::digest(&fs::read(minilm::path()).unwrap()).as_bytes();
-    let provider =
-        Provider::new(open(Path::new(&path)).unwrap(), Abi::V2025).with_model(ModelId::from_bytes(digest));
+    let provider = Provider::new(open(Path::new(&path)).unwrap(), Abi::V2025, ModelId::from_bytes(digest));
     // SAFETY: the function is XNNPACK's own.
     let provider = unsafe { provider.with_fingerprints(library.fingerprint_function()) };
     for layer in model.layers() {

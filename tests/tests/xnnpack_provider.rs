@@ -42,7 +42,7 @@ impl Model {
 
     /// A provider for it.
     fn provider(&self, library: &'static Library, pack: Pack) -> Provider {
-        let provider = Provider::new(pack, Abi::V2025).with_model(ModelId::from_bytes([self.number; 32]));
+        let provider = Provider::new(pack, Abi::V2025, ModelId::from_bytes([self.number; 32]));
         // SAFETY: the function is XNNPACK's own.
         unsafe { provider.with_fingerprints(library.fingerprint_function()) }
     }
@@ -225,8 +225,7 @@ fn another_packing_algorithm_is_packed_again_and_the_next_process_finds_that() {
     let model = Model::new(1);
     let expected = model.load(library, &model.provider(library, open(&path).unwrap()));
     for (packed, found) in [(ALL, 0), (0, ALL)] {
-        let provider =
-            Provider::new(open(&path).unwrap(), Abi::V2025).with_model(ModelId::from_bytes([1; 32]));
+        let provider = Provider::new(open(&path).unwrap(), Abi::V2025, ModelId::from_bytes([1; 32]));
         // SAFETY: what it points to is there for ever.
         let provider = unsafe { provider.with_fingerprints(other as FingerprintFn) };
         assert_eq!(model.load(library, &provider), expected);
@@ -266,7 +265,7 @@ fn a_panic_of_ours_is_no_memory_to_xnnpack() {
     let Some(library) = xnnpack::library() else { return };
     let (_directory, path) = place().unwrap();
     let options = PackOptions::default().with_disk(Arc::new(Poor::that_panics()));
-    let provider = Provider::new(Pack::open(&path, options).unwrap(), Abi::V2025);
+    let provider = Provider::new(Pack::open(&path, options).unwrap(), Abi::V2025, ModelId::default());
     let weight = Tensor::noise(64, 1);
     provider.register(weight.as_ptr(), "weight");
     let refused = FullyConnected::new(library, &weight, None, 8, Some(cache(&provider))).unwrap_err();
@@ -357,7 +356,7 @@ fn an_older_key_at_the_end_of_a_page_is_read_no_further() {
     use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 
     let (_directory, path) = place().unwrap();
-    let provider = Provider::new(open(&path).unwrap(), Abi::V2024);
+    let provider = Provider::new(open(&path).unwrap(), Abi::V2024, ModelId::default());
     let weight = [0_u8; 1];
     provider.register(weight.as_ptr(), "weight");
     let page = 1 << 16;

@@ -372,7 +372,7 @@ void ws_pack_close(struct ws_pack *pack);
  * the XNNPACK that it is handed to.
  *
  * `model` is a digest of WS_DIGEST_LEN bytes of all that the model is packed from: only what was packed of the same model is
- * found. NULL stands for a model without a name, and then a model that is changed under the same names gets the old weights.
+ * found. A model that is changed, and keeps its digest and its names, gets the old weights. NULL is WS_INVALID_ARGUMENT.
  *
  * `fingerprints` is XNNPACK's own xnn_get_fingerprint, or NULL: with it, what another version of a packing algorithm made is
  * not found, and what no fingerprint vouches for is not kept.

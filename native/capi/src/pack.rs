@@ -190,7 +190,16 @@ pub unsafe extern "C" fn ws_pack_save(pack: *const ws_pack) -> ws_status {
 }
 
 pub(crate) fn save(pack: &Pack) -> Result<(), Failure> {
-    let not_saved = |reason: Reason| Failure::new(ws_status::WS_NOT_SAVED, format!("not saved: {reason}"));
+    let not_saved = |reason: Reason| {
+        let remedy = match reason {
+            Reason::OldVersion => {
+                "; make it a file that can be written to with: warmstart convert FILE --to 3"
+            }
+            Reason::Absent => "; make the directory that the file is to be in",
+            _ => "",
+        };
+        Failure::new(ws_status::WS_NOT_SAVED, format!("not saved: {reason}{remedy}"))
+    };
     pack.save().map(drop).map_err(not_saved)
 }
 

@@ -76,7 +76,7 @@ pub struct ws_provider_counts {
 /// the XNNPACK that it is handed to.
 ///
 /// `model` is a digest of WS_DIGEST_LEN bytes of all that the model is packed from: only what was packed of the same model is
-/// found. NULL stands for a model without a name, and then a model that is changed under the same names gets the old weights.
+/// found. A model that is changed, and keeps its digest and its names, gets the old weights. NULL is WS_INVALID_ARGUMENT.
 ///
 /// `fingerprints` is XNNPACK's own xnn_get_fingerprint, or NULL: with it, what another version of a packing algorithm made is
 /// not found, and what no fingerprint vouches for is not kept.
@@ -109,13 +109,15 @@ pub unsafe extern "C" fn ws_provider_create(
                 )));
             }
         };
-        let mut provider = Provider::new(pack.pack.clone(), abi);
-        if !model.is_null() {
-            let mut digest = [0; WS_DIGEST_LEN];
-            // SAFETY: as the caller promises, it is a digest, and so long.
-            digest.copy_from_slice(unsafe { slice::from_raw_parts(model, WS_DIGEST_LEN) });
-            provider = provider.with_model(ModelId::from_bytes(digest));
+        if model.is_null() {
+            return Err(Failure::invalid(
+                "model is NULL: give a digest of the model's file, or what ws_model_digest makes of its weights",
+            ));
         }
+        let mut digest = [0; WS_DIGEST_LEN];
+        // SAFETY: as the caller promises, it is a digest, and so long.
+        digest.copy_from_slice(unsafe { slice::from_raw_parts(model, WS_DIGEST_LEN) });
+        let mut provider = Provider::new(pack.pack.clone(), abi, ModelId::from_bytes(digest));
         if let Some(fingerprints) = fingerprints {
             // SAFETY: as the caller promises, it answers as XNNPACK's does.
             provider = unsafe { provider.with_fingerprints(fingerprints) };

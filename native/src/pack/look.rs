@@ -15,7 +15,10 @@ use warmstart_core::trailer::{
 };
 
 use super::writer::ATTEMPTS;
-use crate::os::{FileKind, MapDisk};
+use crate::{
+    Reason,
+    os::{FileKind, MapDisk},
+};
 
 /// Why a file could not be looked into or rewritten. Nothing was changed.
 #[derive(Debug)]
@@ -52,18 +55,32 @@ impl fmt::Display for FileError {
             Self::Untrusted => f.write_str(
                 "somebody else owns the file or may write to it; make it yours with chown and chmod go-w",
             ),
-            Self::Refused(refusal) => refusal.fmt(f),
+            Self::Refused(refusal) => {
+                refusal.fmt(f)?;
+                match refusal.reason() {
+                    Reason::Foreign => f.write_str("; name a file of packed weights"),
+                    Reason::NewerVersion => f.write_str("; a newer version of warmstart may read it"),
+                    _ => f.write_str("; remove the file, and what it held is packed again"),
+                }
+            }
             Self::Busy => f.write_str("somebody writes to the file; try again"),
             Self::Exists => f.write_str("there is a file already; remove it, or name another"),
             Self::Clash(one, other) => {
-                write!(f, "{one:?} and {other:?} would have the same name in version 2")
+                write!(
+                    f,
+                    "{one:?} and {other:?} would have the same name in version 2; the host must name one otherwise"
+                )
             }
             Self::Several(name) => write!(
                 f,
                 "{name:?} is there of several models or packings, of which version 2 holds one; choose a model"
             ),
-            Self::NoSuchModel(model) => write!(f, "nothing in the file is of the model {model}"),
-            Self::WrongVersion(version) => write!(f, "the file is of version {version}"),
+            Self::NoSuchModel(model) => {
+                write!(f, "nothing in the file is of the model {model}; inspect lists those that are there")
+            }
+            Self::WrongVersion(version) => {
+                write!(f, "the file is of version {version}: it can be read as it is, or be copied")
+            }
         }
     }
 }

@@ -42,7 +42,7 @@ impl<'a> Operators<'a> {
     }
 
     fn provider(&self, pack: &Pack) -> Provider {
-        let provider = Provider::new(pack.clone(), Abi::V2025).with_model(model());
+        let provider = Provider::new(pack.clone(), Abi::V2025, model());
         // SAFETY: the function is XNNPACK's own.
         unsafe { provider.with_fingerprints(self.library.fingerprint_function()) }
     }

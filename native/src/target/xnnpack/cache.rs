@@ -61,13 +61,13 @@ thread_local! {
 }
 
 impl Cache {
-    pub(super) fn new(pack: Pack, abi: Abi) -> Self {
+    pub(super) fn new(pack: Pack, abi: Abi, model: ModelId) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         Self {
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
             pack,
             abi,
-            model: ModelId::default(),
+            model,
             fingerprints: None,
             names: RwLock::default(),
             is_finalized: AtomicBool::new(false),

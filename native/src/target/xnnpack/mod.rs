@@ -17,7 +17,7 @@
 //! # let digest = [7; 32];
 //! // Once for each model that is loaded. They may share a pack.
 //! let pack = Pack::open(&path, PackOptions::default())?;
-//! let provider = Provider::new(pack, Abi::V2025).with_model(ModelId::from_bytes(digest));
+//! let provider = Provider::new(pack, Abi::V2025, ModelId::from_bytes(digest));
 //!
 //! provider.register(weight.as_ptr(), "encoder.0.weight");
 //! provider.register(bias.as_ptr(), "encoder.0.bias");
@@ -35,7 +35,7 @@
 //! runtime; [`finalize`](Provider::finalize); [`save`](Provider::save); run. The provider outlives the runtime.
 //!
 //! # What a packed weight is found by
-//! Its name and that of its bias, the [model](Provider::with_model), XNNPACK's seed, and the
+//! Its name and that of its bias, the [model](Provider::new), XNNPACK's seed, and the
 //! [fingerprint](Provider::with_fingerprints) of the packing algorithm. A weight without a name, or with a bias without one, is
 //! packed into the heap, and no byte of it goes into the file.
 
@@ -83,30 +83,23 @@ unsafe impl Send for Table {}
 unsafe impl Sync for Table {}
 
 impl Provider {
-    /// A provider over a pack, for an XNNPACK with this interface. It has begun: weights can be registered.
+    /// A provider over a pack, for an XNNPACK with this interface, and for the weights of this model. It has begun: weights can
+    /// be registered.
     ///
     /// The interface must be that of the XNNPACK that it is handed to: see [`Abi`].
+    ///
+    /// Only what was packed of the same model is found. A digest of the model's file is best, if one is at hand;
+    /// [`ModelId::of_weights`] makes one, and reads all weights for it. What weights are packed with must be in it too, such as
+    /// scales. Where XNNPACK cannot be asked for fingerprints, mix its build identifier into the digest: then nothing that
+    /// another build packed is used. A model that is changed, and keeps its digest and the names of its weights, gets the old
+    /// weights.
     #[must_use]
-    pub fn new(pack: Pack, abi: Abi) -> Self {
+    pub fn new(pack: Pack, abi: Abi, model: ModelId) -> Self {
         let table = Table(UnsafeCell::new(callbacks::table(ptr::null())));
-        let shared = Arc::new(Shared { cache: Cache::new(pack, abi), table });
+        let shared = Arc::new(Shared { cache: Cache::new(pack, abi, model), table });
         // SAFETY: nobody else has the table yet.
         unsafe { *shared.table.0.get() = callbacks::table(&raw const (*Arc::as_ptr(&shared)).cache) };
         Self { shared }
-    }
-
-    /// Says which model the weights are of: only what was packed of the same model is found.
-    ///
-    /// A digest of the model's file is best, if one is at hand. [`ModelId::of_weights`] makes one, and reads all weights for it.
-    /// What weights are packed with must be in it too, such as scales. Without this, all weights are of one model that has no
-    /// name, and a model that is changed under the same names gets the old weights.
-    ///
-    /// Where XNNPACK cannot be asked for fingerprints, mix its build identifier into the digest: then nothing that another
-    /// build packed is used.
-    #[must_use]
-    pub fn with_model(mut self, model: ModelId) -> Self {
-        self.cache_mut().model = model;
-        self
     }
 
     /// Says where the fingerprints of packing algorithms are to be had: `xnn_get_fingerprint` of the XNNPACK that this is

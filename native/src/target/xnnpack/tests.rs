@@ -26,7 +26,7 @@ fn place() -> (tempfile::TempDir, PathBuf) {
 }
 
 fn provider(path: &std::path::Path) -> Provider {
-    Provider::new(Pack::open(path, PackOptions::default()).unwrap(), Abi::V2025).with_model(MODEL)
+    Provider::new(Pack::open(path, PackOptions::default()).unwrap(), Abi::V2025, MODEL)
 }
 
 fn key(number: usize, bias: usize) -> KeyV2025 {
@@ -207,9 +207,8 @@ fn another_model_seed_or_algorithm_is_a_miss_with_its_reason() {
     let (_directory, path) = place();
     let pack = || Pack::open(&path, PackOptions::default()).unwrap();
     // SAFETY: both functions return pointers to what is there for ever.
-    let of = |model, function| unsafe {
-        Provider::new(pack(), Abi::V2025).with_model(model).with_fingerprints(function)
-    };
+    let of =
+        |model, function| unsafe { Provider::new(pack(), Abi::V2025, model).with_fingerprints(function) };
     let first = of(MODEL, fingerprint as FingerprintFn);
     first.register(weight(1), "w");
     first.create(&key(1, 0), 1);
@@ -367,7 +366,7 @@ fn threads_that_pack_the_same_weights_all_get_the_right_bytes() {
 fn an_older_key_is_not_read_beyond_its_end() {
     let (_directory, path) = place();
     let pack = Pack::open(&path, PackOptions::default()).unwrap();
-    let older = Provider::new(pack, Abi::V2024).with_model(MODEL);
+    let older = Provider::new(pack, Abi::V2024, MODEL);
     older.register(weight(1), "w");
     older.create(&key(1, 0), 3);
     let other = KeyV2025 { fingerprint_id: 77, ..key(1, 0) };
