@@ -50,6 +50,8 @@ pub(super) struct Writer {
     /// Up to where the system was asked to begin writing.
     written_back: u64,
     chunk: Option<Chunk>,
+    /// Up to where bytes may have been written to that were given back.
+    touched: u64,
     /// How many spaces behind what was committed were given out and not taken back. Their addresses may be in use, whether
     /// they will be saved or not, so they must not be cut off.
     in_use: usize,
@@ -69,8 +71,6 @@ struct Chunk {
     handle: Handle,
     start: u64,
     used: u64,
-    /// Up to where bytes may have been written to that were given back.
-    touched: u64,
 }
 
 impl Instance {
@@ -164,6 +164,7 @@ impl Instance {
             end,
             written_back: end,
             chunk: None,
+            touched: 0,
             in_use: 0,
         };
         Ok(Some(writer))
@@ -174,24 +175,27 @@ impl Writer {
     fn reserve(&mut self, pack: &Instance, len: usize) -> Result<Space, Reason> {
         let wanted = (len.max(1) as u64).checked_next_multiple_of(ALIGNMENT as u64).ok_or(Reason::NoSpace)?;
         if self.chunk.as_ref().is_none_or(|chunk| chunk.left() < wanted) {
+            // To grow may cut the file, so that what is left of the chunk must not be given out any more.
+            self.chunk = None;
             self.chunk = Some(self.grow(pack, wanted)?);
         }
         let chunk = self.chunk.as_mut().ok_or(Reason::Unavailable)?;
         let at = chunk.used;
         chunk.used += wanted;
+        let start = chunk.start + at;
         self.end = chunk.start + chunk.used;
         let at = usize::try_from(at).map_err(|_| Reason::NoSpace)?;
-        if chunk.touched > at as u64 {
+        if self.touched > start {
             chunk.zero(at, usize::try_from(wanted).map_err(|_| Reason::NoSpace)?);
         }
-        chunk.touched = chunk.touched.max(chunk.used);
+        self.touched = self.touched.max(self.end);
         self.in_use += 1;
         Ok(Space {
             handle: Handle::from_number(chunk.handle.get() + at),
             len,
             mapping: Arc::clone(&chunk.mapping),
             at,
-            place: Some((self.number, chunk.start + at as u64)),
+            place: Some((self.number, start)),
         })
     }
 
@@ -219,7 +223,7 @@ impl Writer {
         let mapping = Arc::new(mapping);
         let place = Some((self.number, start));
         let handle = pack.write().segments.add(Arc::clone(&mapping), place).ok_or(Reason::NoSpace)?;
-        Ok(Chunk { mapping, handle, start, used: 0, touched: 0 })
+        Ok(Chunk { mapping, handle, start, used: 0 })
     }
 
     /// Takes a space back. It can be given out again if it was the last.
