@@ -149,9 +149,18 @@ impl Instance {
             index(&state, writer.number, packed, start, generation).ok_or(Reason::Malformed)?
         };
         let slot = Slot::of(generation, start, &block);
-        let page = write_commit(disk, writer, &slot, &block).map_err(|error| reason_of(&error))?;
+        let written = write_commit(disk, writer, &slot, &block);
+        // Where the index is mapped already, if it fitted behind the payloads.
+        let in_chunk = writer.in_chunk(slot.index_start..slot.end());
+        // What is left of the chunk may be cut off. Should this fail, the slot may count all the same, and others may have the
+        // index mapped.
+        writer.skip(slot.end());
+        let page = written.map_err(|error| reason_of(&error))?;
         let commits = Commits::read(&page).map_err(Refusal::reason)?;
-        let mapped = writer.map_index(disk, &slot);
+        let mapped = in_chunk.or_else(|| {
+            let mapping = disk.map(&writer.file, slot.index_start..slot.end(), Access::Read).ok()?;
+            Some((Arc::new(mapping), 0))
+        });
         let committed = Committed::written(writer.number, slot, block, mapped).map_err(Refusal::reason)?;
         let appended = map_appended(disk, writer, packed);
         let counting = writer.commits.place_beside(writer.counting);
@@ -278,14 +287,6 @@ fn write_commit(disk: &dyn MapDisk, writer: &Writer, slot: &Slot, block: &[u8]) 
 }
 
 impl Writer {
-    /// Where an index that was just written is mapped: in the chunk that it was written behind the payloads of, if it fitted.
-    fn map_index(&mut self, disk: &dyn MapDisk, slot: &Slot) -> Option<(Arc<Mapping>, usize)> {
-        self.in_chunk(slot.index_start..slot.end()).or_else(|| {
-            let mapping = disk.map(&self.file, slot.index_start..slot.end(), Access::Read).ok()?;
-            Some((Arc::new(mapping), 0))
-        })
-    }
-
     /// Writes a payload behind everything else, and returns where.
     fn append(&mut self, disk: &dyn MapDisk, bytes: &[u8]) -> io::Result<u64> {
         let start = self.close_chunk();

@@ -261,6 +261,13 @@ impl Writer {
         self.end
     }
 
+    /// Continues behind an index that was written, whether it counts or not. Nobody writes over it, or cuts it off, any more.
+    pub(super) fn skip(&mut self, end: u64) {
+        self.chunk = None;
+        self.committed = self.committed.max(end);
+        self.end = align(end);
+    }
+
     /// Continues behind an index that was committed.
     pub(super) fn continue_at(&mut self, commits: Commits, counting: Place, end: u64) {
         self.commits = commits;
