@@ -12,7 +12,10 @@ use warmstart_core::{
     },
 };
 
-use super::segments::{FileNumber, PayloadPlace};
+use super::{
+    segments::{FileNumber, PayloadPlace},
+    state::FileId,
+};
 use crate::os::{Access, FileFacts, FileKind, MapDisk, Mapping};
 
 /// What look-ups find in a file.
@@ -239,16 +242,9 @@ impl Found {
     }
 
     /// What tells the file from every other.
-    pub(super) fn identity(&self) -> [u8; 16] {
-        self.head.as_ref().map_or_else(
-            || {
-                let mut identity = [0; 16];
-                identity[..8].copy_from_slice(&self.facts.identity.0.to_le_bytes());
-                identity[8..].copy_from_slice(&self.facts.identity.1.to_le_bytes());
-                identity
-            },
-            |(header, _): &(Header, Commits)| header.file,
-        )
+    pub(super) fn identity(&self) -> FileId {
+        let header = self.head.as_ref().map_or_else(Default::default, |(header, _)| header.file);
+        FileId { header, system: self.facts.identity }
     }
 
     /// The base that look-ups ask, once the file has a number.
@@ -286,7 +282,7 @@ pub(super) enum NotFound {
 pub(super) fn look_into(
     disk: &dyn MapDisk,
     file: &File,
-    mapped: &dyn Fn(&[u8; 16]) -> u64,
+    mapped: &dyn Fn(&FileId) -> u64,
 ) -> Result<Found, NotFound> {
     let facts = disk.facts(file).map_err(NotFound::Io)?;
     if facts.kind != FileKind::File {
@@ -325,7 +321,13 @@ pub(super) fn look_into(
     };
     let mut refused = commits.refused();
     for (_, slot) in commits.iter() {
-        match map_index(disk, file, facts.len, &slot, mapped(&header.file)) {
+        match map_index(
+            disk,
+            file,
+            facts.len,
+            &slot,
+            mapped(&FileId { header: header.file, system: facts.identity }),
+        ) {
             Ok((mapping, start, layout, range)) => {
                 let content = Content::Index(slot, layout, range);
                 return found(Some((header, commits)), Some((mapping, start)), content, refused);

@@ -18,7 +18,7 @@ use super::{
     options::{Checks, PackOptions},
     published::{Published, Snapshot},
     segments::{FileNumber, Handle, PayloadPlace},
-    state::{Fresh, Key, Space, State},
+    state::{FileId, Fresh, Key, Space, State},
     statistics::{Counters, add},
     writer::Writer,
 };
@@ -88,7 +88,7 @@ impl Instance {
         if page.is_some() && page == seen.page {
             return Ok(());
         }
-        let mapped = |identity: &[u8; 16]| self.read().mapped(identity);
+        let mapped = |identity: &FileId| self.read().mapped(identity);
         let found = base::look_into(disk, &file, &mapped)?;
         seen.refusal.clone_from(&found.refusal);
         seen.page = page;

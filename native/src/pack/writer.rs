@@ -21,7 +21,7 @@ use super::{
     base::{self, Content},
     instance::{Instance, first_page, lock, reason_not_found},
     segments::{FileNumber, Handle},
-    state::Space,
+    state::{FileId, Space},
 };
 use crate::os::{ALIGNMENT, Access, FileKind, MapDisk, Mapping, reason_of};
 
@@ -115,7 +115,7 @@ impl Instance {
     fn begin(&self, disk: &dyn MapDisk, path: &Path, file: LockedFile) -> Result<Option<Writer>, Reason> {
         let failed = |error: io::Error| reason_of(&error);
         let facts = disk.facts(&file).map_err(failed)?;
-        let mapped = |identity: &[u8; 16]| self.read().mapped(identity);
+        let mapped = |identity: &FileId| self.read().mapped(identity);
         let look = || base::look_into(disk, &file, &mapped).map_err(|not_found| reason_not_found(&not_found));
         let mut seen = lock(&self.seen);
         let page = first_page(disk, &file, &facts);
