@@ -115,7 +115,8 @@ impl Instance {
                 continue;
             }
             let offset = match fresh.place {
-                Some((file, offset)) if file == writer.number => offset,
+                // What a commit went past is never written again: others may have read it as it was then.
+                Some((file, offset)) if file == writer.number && offset >= writer.passed => offset,
                 _ if full.is_some() => continue,
                 _ => match writer.append(disk, bytes) {
                     Ok(offset) => offset,
@@ -263,7 +264,7 @@ fn index(state: &State, file: FileNumber, packed: &[Packed], start: u64, generat
 /// Maps what was not packed in the file but written to it by this save, so that it is found there. Where that fails, it is
 /// packed again.
 fn map_appended(disk: &dyn MapDisk, writer: &Writer, packed: &[Packed]) -> Option<(Mapping, u64)> {
-    let is_appended = |packed: &&Packed| packed.fresh.place.is_none_or(|(file, _)| file != writer.number);
+    let is_appended = |packed: &&Packed| packed.fresh.place != Some((writer.number, packed.offset));
     // All of it is behind what was packed in the file.
     let mut appended = packed.iter().filter(is_appended);
     let start = appended.next()?.offset;

@@ -45,6 +45,8 @@ pub(super) struct Writer {
     pub(super) counting: Option<Place>,
     /// Up to where the file holds what was committed.
     pub(super) committed: u64,
+    /// Where the index ends that was committed last. Unlike `committed`, not moved by one that failed.
+    pub(super) passed: u64,
     /// Where the next chunk or index begins.
     pub(super) end: u64,
     /// Up to where the system was asked to begin writing.
@@ -161,6 +163,7 @@ impl Instance {
             commits,
             counting,
             committed,
+            passed: committed,
             end,
             written_back: end,
             chunk: None,
@@ -274,6 +277,7 @@ impl Writer {
         self.counting = Some(counting);
         self.chunk = None;
         self.committed = end;
+        self.passed = end;
         self.end = align(end);
         self.written_back = self.end;
         self.in_use = 0;
