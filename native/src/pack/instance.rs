@@ -5,7 +5,10 @@ use std::{
     io,
     path::{Path, PathBuf},
     ptr::NonNull,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use warmstart_core::{
@@ -39,6 +42,8 @@ pub(crate) struct Instance {
     /// The payloads whose checksums held.
     proved: Mutex<HashSet<PayloadPlace>>,
     pub(super) seen: Mutex<Seen>,
+    /// Whether the lock was waited for in vain since the file was looked at last.
+    pub(super) waited_in_vain: AtomicBool,
 }
 
 /// What was seen of the file when it was looked at last.
@@ -69,12 +74,14 @@ impl Instance {
             published: Published::default(),
             proved: Mutex::default(),
             seen: Mutex::default(),
+            waited_in_vain: AtomicBool::new(false),
         }
     }
 
     /// Looks at the file again, and takes what it holds now. What was found before stays good.
     pub(super) fn refresh(&self) -> Result<(), NotFound> {
         let Some(path) = &self.path else { return Ok(()) };
+        self.waited_in_vain.store(false, Ordering::Relaxed);
         let disk = &*self.options.disk;
         let mut seen = lock(&self.seen);
         let file = match disk.open(path) {

@@ -78,7 +78,7 @@ impl Instance {
         drop(writer.take_if(|writer| !self.is_in_place(writer)));
         let writer = match writer {
             Some(writer) => writer,
-            none => none.insert(self.acquire()?),
+            none => none.insert(self.acquire(self.options.patience)?),
         };
         let mut fresh: Vec<(Key, Fresh)> =
             self.read().fresh.iter().map(|(key, fresh)| (key.clone(), fresh.clone())).collect();

@@ -6,7 +6,8 @@ use std::{
     io,
     ops::{Deref, Range},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
 
 use warmstart_core::{
@@ -81,13 +82,20 @@ impl Instance {
         let mut writer = lock(&self.writer);
         let writer = match &mut *writer {
             Some(writer) => writer,
-            none => none.insert(self.acquire()?),
+            none => {
+                // Once: a model has a thousand weights.
+                let in_vain = self.waited_in_vain.load(Ordering::Relaxed);
+                let patience = if in_vain { Duration::ZERO } else { self.options.patience };
+                let acquired = self.acquire(patience);
+                self.waited_in_vain.store(acquired.is_err(), Ordering::Relaxed);
+                none.insert(acquired?)
+            }
         };
         writer.reserve(self, len)
     }
 
     /// Takes the lock of the file under the path, makes the file if there is none, and takes what another writer saved.
-    pub(super) fn acquire(&self) -> Result<Writer, Reason> {
+    pub(super) fn acquire(&self, patience: Duration) -> Result<Writer, Reason> {
         let path = self.path.as_deref().ok_or(Reason::Unavailable)?;
         if self.options.read_only {
             return Err(Reason::ReadOnly);
@@ -100,7 +108,7 @@ impl Instance {
             if facts.kind != FileKind::File || !facts.is_trusted {
                 return Err(Reason::Untrusted);
             }
-            disk.lock(&file, self.options.patience).map_err(failed)?;
+            disk.lock(&file, patience).map_err(failed)?;
             let file = LockedFile { file, disk: Arc::clone(&self.options.disk) };
             // Whoever compacts a file puts another in its place.
             if disk.facts_at(path).map_err(failed)?.identity != facts.identity {
