@@ -96,9 +96,13 @@ impl Instance {
     /// Whether the path still leads to the file that is written to.
     fn is_in_place(&self, writer: &Writer) -> bool {
         let disk = &*self.options.disk;
-        let there = self.path.as_deref().and_then(|path| disk.facts_at(path).ok());
-        let ours = disk.facts(&writer.file).ok();
-        there.zip(ours).is_some_and(|(there, ours)| there.identity == ours.identity)
+        let there = self.path.as_deref().map(|path| disk.facts_at(path));
+        match (there, disk.facts(&writer.file)) {
+            (Some(Ok(there)), Ok(ours)) => there.identity == ours.identity,
+            (Some(Err(error)), _) => error.kind() != io::ErrorKind::NotFound,
+            // What cannot be asked just now is no reason to let go of what is in use.
+            _ => true,
+        }
     }
 
     /// Gives each weight its place in the file: what is in the heap is written there, where there is room.
