@@ -36,6 +36,9 @@ pub(crate) struct Instance {
     pub(super) counters: Counters,
     /// Locked before `state`, never after.
     pub(super) writer: Mutex<Option<Writer>>,
+    /// Of files that are no longer under the path, and in which there are addresses behind what was committed: as long as
+    /// their locks are held, nobody cuts them. Locked after `writer`.
+    retired: Mutex<Vec<Writer>>,
     pub(super) state: RwLock<State>,
     /// Of `state`, and changed only by who may write to it.
     published: Published,
@@ -70,6 +73,7 @@ impl Instance {
             options,
             counters: Counters::default(),
             writer: Mutex::new(None),
+            retired: Mutex::default(),
             state: RwLock::default(),
             published: Published::default(),
             proved: Mutex::default(),
@@ -343,6 +347,22 @@ impl Instance {
         }
     }
 
+    /// Keeps a writer whose file is no longer under the path, if anything in it is in use that was not saved there.
+    pub(super) fn retire(&self, writer: Writer) {
+        if !writer.is_idle() {
+            lock(&self.retired).push(writer);
+        }
+    }
+
+    /// The writer of the file with this identity, if it was [retired](Self::retire) and the file is back.
+    pub(super) fn take_retired(&self, identity: (u64, u64)) -> Option<Writer> {
+        let mut retired = lock(&self.retired);
+        let at = retired.iter().position(|writer| {
+            self.options.disk.facts(&writer.file).is_ok_and(|facts| facts.identity == identity)
+        })?;
+        Some(retired.swap_remove(at))
+    }
+
     pub(crate) fn address(&self, handle: Handle) -> Option<NonNull<u8>> {
         self.read().segments.address(handle)
     }
@@ -358,7 +378,9 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        if let Some(writer) = self.writer.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+        let retired = self.retired.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..);
+        let writer = self.writer.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        for writer in retired.chain(writer) {
             writer.abandon(&*self.options.disk);
         }
     }

@@ -75,7 +75,9 @@ impl Instance {
         }
         // Into a file that was put in another's place, rather than into one that nobody finds any more.
         // The file is not cut: what was packed into it is in use, and is read to be saved elsewhere.
-        drop(writer.take_if(|writer| !self.is_in_place(writer)));
+        if let Some(replaced) = writer.take_if(|writer| !self.is_in_place(writer)) {
+            self.retire(replaced);
+        }
         let writer = match writer {
             Some(writer) => writer,
             none => none.insert(self.acquire(self.options.patience)?),

@@ -108,6 +108,16 @@ impl Instance {
             if facts.kind != FileKind::File || !facts.is_trusted {
                 return Err(Reason::Untrusted);
             }
+            if let Some(writer) = self.take_retired(facts.identity) {
+                let adopted = self.adopt_from(disk, &writer.file);
+                return match adopted {
+                    Ok(()) => Ok(writer),
+                    Err(reason) => {
+                        self.retire(writer);
+                        Err(reason)
+                    }
+                };
+            }
             disk.lock(&file, patience).map_err(failed)?;
             let file = LockedFile { file, disk: Arc::clone(&self.options.disk) };
             // Whoever compacts a file puts another in its place.
@@ -119,6 +129,17 @@ impl Instance {
             }
         }
         Err(Reason::Busy)
+    }
+
+    /// Takes what a file holds as what look-ups ask.
+    fn adopt_from(&self, disk: &dyn MapDisk, file: &File) -> Result<(), Reason> {
+        let mapped = |identity: &FileId| self.read().mapped(identity);
+        let mut seen = lock(&self.seen);
+        let found = base::look_into(disk, file, &mapped).map_err(|not_found| reason_not_found(&not_found))?;
+        seen.refusal.clone_from(&found.refusal);
+        seen.page = first_page(disk, file, &found.facts);
+        self.adopt(found);
+        Ok(())
     }
 
     /// Begins to write to a locked file. Nothing if it was replaced by an empty one, which is to be locked instead.
