@@ -180,7 +180,9 @@ impl Instance {
         let len = disk.facts(&file).map_err(failed)?.len;
         // The end of everything that was ever committed, also of an index that is refused now: others may have it mapped.
         let ends = commits.iter().map(|(_, slot)| slot.end());
-        let committed = ends.max().unwrap_or(0).min(len).max(HEADER_LEN as u64);
+        // A slot that is damaged does not say how much that was.
+        let known = if commits.refused().is_some() { len } else { ends.max().unwrap_or(0).min(len) };
+        let committed = known.max(HEADER_LEN as u64);
         // What a writer left behind that died before it saved. Nobody else has it mapped. What cannot be cut off stays, as
         // dead bytes.
         let is_cut = len <= committed || disk.set_len(&file, committed).is_ok();
