@@ -103,7 +103,7 @@ impl Instance {
         let found = base::look_into(disk, &file, &mapped)?;
         seen.refusal.clone_from(&found.refusal);
         seen.page = page;
-        drop(seen);
+        // Still locked: what a save makes of the file meanwhile must not be replaced by what was there before.
         self.adopt(found);
         Ok(())
     }

@@ -172,6 +172,7 @@ impl Instance {
         let appended = map_appended(disk, writer, packed);
         let counting = writer.commits.place_beside(writer.counting);
         writer.continue_at(commits, counting, slot.end());
+        let mut seen = lock(&self.seen);
         let mut state = self.write();
         if let Some((mapping, start)) = appended {
             state.segments.add(Arc::new(mapping), Some((writer.number, start)));
@@ -181,7 +182,6 @@ impl Instance {
         packed.iter().for_each(|packed| state.settle(&packed.key, packed.fresh.handle));
         self.publish(&state);
         drop(state);
-        let mut seen = lock(&self.seen);
         seen.refusal = None;
         seen.page = disk.facts(&writer.file).ok().and_then(|facts| first_page(disk, &writer.file, &facts));
         Ok(())
