@@ -122,11 +122,14 @@ impl Instance {
             }
         }
         state.base = found.into_base(file);
-        self.publish(&state);
-        drop(state);
         if self.options.checks == Checks::All {
+            // Until all is proved, look-ups prove what they find.
+            self.published.clear();
+            drop(state);
             self.prove_all();
+            state = self.write();
         }
+        self.publish(&state);
         file
     }
 
@@ -161,7 +164,7 @@ impl Instance {
         }
         let (hit, saved) = self.saved(&state, wanted)?;
         drop(state);
-        if self.options.checks == Checks::FirstUse
+        if self.options.checks != Checks::None
             && let Some(checksum) = saved.checksum
             && !lock(&self.proved).contains(&saved.place())
         {
