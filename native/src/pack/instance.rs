@@ -342,12 +342,19 @@ impl Instance {
     fn put_back(&self, space: &Space) {
         match space.range() {
             Some((file, range)) => {
-                if let Some(writer) = &mut *lock(&self.writer) {
+                if let Some(writer) = &mut *self.lock_writer() {
                     writer.give_back(file, &range);
                 }
             }
             None => self.write().segments.forget(space.handle),
         }
+    }
+
+    /// Locks the writer. In a child that was forked, there is none: the lock of the file is the parent's.
+    pub(super) fn lock_writer(&self) -> MutexGuard<'_, Option<Writer>> {
+        let mut writer = lock(&self.writer);
+        drop(writer.take_if(|writer| !writer.file.is_own()));
+        writer
     }
 
     /// Keeps a writer whose file is no longer under the path, if anything in it is in use that was not saved there.
@@ -361,7 +368,8 @@ impl Instance {
     pub(super) fn take_retired(&self, identity: (u64, u64)) -> Option<Writer> {
         let mut retired = lock(&self.retired);
         let at = retired.iter().position(|writer| {
-            self.options.disk.facts(&writer.file).is_ok_and(|facts| facts.identity == identity)
+            writer.file.is_own()
+                && self.options.disk.facts(&writer.file).is_ok_and(|facts| facts.identity == identity)
         })?;
         Some(retired.swap_remove(at))
     }

@@ -47,7 +47,7 @@ struct Packed {
 impl Instance {
     /// Saves what was inserted since the last save. Where there is nothing, nothing is written.
     pub(super) fn save(&self) -> Result<Saved, Reason> {
-        let mut writer = lock(&self.writer);
+        let mut writer = self.lock_writer();
         let saved = self.save_as(&mut writer);
         match &saved {
             Ok(Saved { entries: 0, .. }) => add(&self.counters.empty_saves, 1),
@@ -189,7 +189,7 @@ impl Instance {
 
     /// Asks the system to begin writing what was packed since the last time, and nothing else.
     pub(super) fn start_write_back(&self) {
-        if let Some(writer) = &mut *lock(&self.writer) {
+        if let Some(writer) = &mut *self.lock_writer() {
             writer.start_write_back(&*self.options.disk);
         }
     }

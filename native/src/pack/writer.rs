@@ -64,6 +64,8 @@ pub(super) struct Writer {
 #[derive(Debug)]
 pub(super) struct LockedFile {
     file: File,
+    /// Who took the lock. A child that it forked has the file too, and must not write to it, cut it or unlock it.
+    process: u32,
     disk: Arc<dyn MapDisk>,
 }
 
@@ -79,7 +81,7 @@ struct Chunk {
 impl Instance {
     /// Reserves bytes in the file: takes its lock if need be, allocates, maps.
     pub(super) fn reserve_in_file(&self, len: usize) -> Result<Space, Reason> {
-        let mut writer = lock(&self.writer);
+        let mut writer = self.lock_writer();
         let writer = match &mut *writer {
             Some(writer) => writer,
             none => {
@@ -119,7 +121,7 @@ impl Instance {
                 };
             }
             disk.lock(&file, patience).map_err(failed)?;
-            let file = LockedFile { file, disk: Arc::clone(&self.options.disk) };
+            let file = LockedFile { file, process: std::process::id(), disk: Arc::clone(&self.options.disk) };
             // Whoever compacts a file puts another in its place.
             if disk.facts_at(path).map_err(failed)?.identity != facts.identity {
                 continue;
@@ -321,11 +323,21 @@ impl Writer {
 
     /// Lets the file go, without what was not saved. The pack is gone, or the writer [idle](Self::is_idle).
     pub(super) fn abandon(self, disk: &dyn MapDisk) {
+        if !self.file.is_own() {
+            return;
+        }
         // A mapping of what is cut off may live on, and touching it would kill the process. Nobody does: nobody has an address
         // there.
         let _ = disk.set_len(&self.file, self.committed);
         // To close the file is not enough where a child that was just forked has it open, too, until it becomes another program.
         let _ = self.file.unlock();
+    }
+}
+
+impl LockedFile {
+    /// Whether this process took the lock.
+    pub(super) fn is_own(&self) -> bool {
+        self.process == std::process::id()
     }
 }
 
@@ -339,7 +351,9 @@ impl Deref for LockedFile {
 
 impl Drop for LockedFile {
     fn drop(&mut self) {
-        self.disk.unlock(&self.file);
+        if self.is_own() {
+            self.disk.unlock(&self.file);
+        }
     }
 }
 
