@@ -99,11 +99,16 @@ impl MapDisk for Failing {
     }
 
     fn read_at(&self, file: &File, at: u64, into: &mut [u8]) -> io::Result<()> {
+        self.may("read_at")?;
         self.disk.read_at(file, at, into)
     }
 
     fn write_at(&self, file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
         self.may("write_at")?;
+        if let Err(error) = self.may("half") {
+            self.disk.write_at(file, at, &bytes[..bytes.len() / 2])?;
+            return Err(error);
+        }
         self.disk.write_at(file, at, bytes)
     }
 
@@ -147,22 +152,22 @@ fn open(path: &Path) -> Pack {
 fn beside(path: &Path, options: PackOptions) -> (PathBuf, Pack) {
     let other = path.with_extension("linked");
     let _ = fs::remove_file(&other);
-    fs::hard_link(path, &other).unwrap();
-    let pack = Pack::open(&other, options).unwrap();
+    fs::hard_link(path, &other).expect("it can be done");
+    let pack = Pack::open(&other, options).expect("it can be done");
     (other, pack)
 }
 
 /// That all of these are found, whole, by whoever opens the file next.
 fn assert_saved(path: &Path, all: impl IntoIterator<Item = Weight>) {
     let copy = path.with_extension("copy");
-    fs::copy(path, &copy).unwrap();
-    let pack = Pack::open(&copy, PackOptions::default().with_checks(Checks::All)).unwrap();
+    fs::copy(path, &copy).expect("it can be done");
+    let pack = Pack::open(&copy, PackOptions::default().with_checks(Checks::All)).expect("it can be done");
     assert_eq!(pack.refusal(), None);
     for weight in all {
         assert_eq!(weight.find(&pack), Ok(()), "{weight:?}");
     }
     drop(pack);
-    fs::remove_file(copy).unwrap();
+    fs::remove_file(copy).expect("it can be done");
 }
 
 #[test]
@@ -201,8 +206,8 @@ fn save_that_fails_at(operation: &'static str, number: usize) {
             left == 0
         }
     });
-    let pack = Pack::open(&path, options).unwrap();
-    use_all(&pack, weights(0..4)).unwrap();
+    let pack = Pack::open(&path, options).expect("it can be done");
+    use_all(&pack, weights(0..4)).expect("it can be done");
     counts.store(number, Ordering::SeqCst);
     let done = pack.save();
     counts.store(usize::MAX, Ordering::SeqCst);
@@ -212,9 +217,9 @@ fn save_that_fails_at(operation: &'static str, number: usize) {
         assert_eq!(found.len(), 4);
     }
     let heap = pack.statistics().heap_entries;
-    let mut space = pack.reserve(1 << 20).unwrap();
+    let mut space = pack.reserve(1 << 20).expect("it can be done");
     if pack.statistics().heap_entries == heap {
-        let len = fs::metadata(&path).unwrap().len();
+        let len = fs::metadata(&path).expect("it can be done").len();
         assert!(len >= 4096 + (1 << 20), "the space is behind the end of the file: {len}");
     }
     space.bytes_mut().fill(0xff);
@@ -222,8 +227,8 @@ fn save_that_fails_at(operation: &'static str, number: usize) {
         assert_eq!(weight.find(&reader), Ok(()), "{weight:?} was found, and the index was written over");
     }
     drop(space);
-    use_all(&pack, weights(4..9)).unwrap();
-    pack.save().unwrap();
+    use_all(&pack, weights(4..9)).expect("it can be done");
+    pack.save().expect("it can be done");
     assert_saved(&path, weights(0..9));
     for weight in weights(0..9) {
         assert_eq!(weight.find(&pack), Ok(()));
@@ -471,4 +476,55 @@ fn a_forked_child_takes_nothing_from_its_parent() {
     assert_eq!(other.statistics().heap_entries, 1, "the child let the lock of its parent go");
     pack.save().unwrap();
     assert_saved(&path, weights(0..9));
+}
+
+#[test]
+fn an_index_that_cannot_be_read_just_now_is_not_compacted_away() {
+    for number in 0..6 {
+        let (_directory, path) = place();
+        drop(saved(&path, PackOptions::default(), weights(0..3)).unwrap());
+        drop(saved(&path, PackOptions::default(), weights(3..9)).unwrap());
+        let reads = AtomicUsize::new(0);
+        let fails = move |done: &str| done == "read_at" && reads.fetch_add(1, Ordering::SeqCst) == number;
+        let disk = Arc::new(Failing { disk: LocalMapDisk::new(), fails: Box::new(fails) });
+        let _ = compact(&path, &RewriteOptions::default().with_disk(disk));
+        assert_saved(&path, weights(0..9));
+    }
+}
+
+#[test]
+fn what_a_refresh_saw_of_another_file_is_not_taken_for_what_the_writer_has() {
+    let (directory, path) = place();
+    let (away, other) = (directory.path().join("away"), directory.path().join("other"));
+    drop(saved(&other, PackOptions::default(), weights(20..23)).unwrap());
+    drop(saved(&path, PackOptions::default(), weights(0..3)).unwrap());
+    let pack = open(&path);
+    // What the other file has, and what it has not.
+    use_all(&pack, weights(3..6).chain(weights(20..21))).unwrap();
+    fs::rename(&path, &away).unwrap();
+    fs::rename(&other, &path).unwrap();
+    pack.refresh();
+    fs::rename(&path, &other).unwrap();
+    fs::rename(&away, &path).unwrap();
+    pack.save().unwrap();
+    assert_saved(&path, weights(0..6).chain(weights(20..21)));
+}
+
+#[test]
+fn what_was_written_by_half_is_not_in_the_next_space() {
+    let (_directory, path) = place();
+    let (armed, options) = Failing::once("half");
+    let holder = open(&path);
+    let held = holder.reserve(1).unwrap();
+    let (other, pack) = beside(&path, options);
+    Weight::number(4).pack(&pack).unwrap();
+    assert_eq!(pack.statistics().heap_entries, 1, "it is to be appended when it is saved");
+    drop((held, holder));
+    armed.store(true, Ordering::SeqCst);
+    pack.save().unwrap_err();
+    let mut space = pack.reserve(100_000).unwrap();
+    assert!(space.bytes_mut().iter().all(|byte| *byte == 0), "a space is of zeros");
+    drop(space);
+    pack.save().unwrap();
+    assert_saved(&other, [Weight::number(4)]);
 }
