@@ -75,13 +75,19 @@ impl Instance {
         }
         // Into a file that was put in another's place, rather than into one that nobody finds any more.
         // The file is not cut: what was packed into it is in use, and is read to be saved elsewhere.
-        if let Some(replaced) = writer.take_if(|writer| !self.is_in_place(writer)) {
+        let is_in_place = writer.as_ref().map_or(Ok(true), |writer| self.is_in_place(writer))?;
+        if let Some(replaced) = writer.take_if(|_| !is_in_place) {
             self.retire(replaced);
         }
         let writer = match writer {
             Some(writer) => writer,
             none => none.insert(self.acquire(self.options.patience)?),
         };
+        // A refresh may have looked at another file, which was under the path meanwhile.
+        let is_known = self.read().base.file() == Some(writer.number);
+        if !is_known && writer.counting.is_some() {
+            self.adopt_from(&*self.options.disk, &writer.file)?;
+        }
         let mut fresh: Vec<(Key, Fresh)> =
             self.read().fresh.iter().map(|(key, fresh)| (key.clone(), fresh.clone())).collect();
         // In the order of the file, and what is in the heap behind.
@@ -95,16 +101,16 @@ impl Instance {
         Ok(Saved { entries: packed.len(), bytes: writer.committed - before })
     }
 
-    /// Whether the path still leads to the file that is written to.
-    fn is_in_place(&self, writer: &Writer) -> bool {
-        let disk = &*self.options.disk;
-        let there = self.path.as_deref().map(|path| disk.facts_at(path));
-        match (there, disk.facts(&writer.file)) {
-            (Some(Ok(there)), Ok(ours)) => there.identity == ours.identity,
-            (Some(Err(error)), _) => error.kind() != io::ErrorKind::NotFound,
-            // What cannot be asked just now is no reason to let go of what is in use.
-            _ => true,
-        }
+    /// Whether the path still leads to the file that is written to. What cannot be asked just now is no reason to let go of what
+    /// is in use, nor to save it where nobody may find it.
+    fn is_in_place(&self, writer: &Writer) -> Result<bool, Reason> {
+        let (disk, Some(path)) = (&*self.options.disk, self.path.as_deref()) else { return Ok(false) };
+        let failed = |error: io::Error| reason_of(&error);
+        let there = match disk.facts_at(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            there => there.map_err(failed)?,
+        };
+        Ok(there.identity == disk.facts(&writer.file).map_err(failed)?.identity)
     }
 
     /// Gives each weight its place in the file: what is in the heap is written there, where there is room.
@@ -116,7 +122,7 @@ impl Instance {
         for (key, fresh) in fresh {
             let bytes = fresh.bytes();
             let checksum = checksum(bytes);
-            if self.read().has_saved(&key, checksum) {
+            if self.read().has_saved(writer.number, &key, checksum) {
                 known.push((key, fresh.handle));
                 continue;
             }
@@ -197,9 +203,9 @@ impl Instance {
 
 impl State {
     /// Whether the file has this weight with this payload.
-    fn has_saved(&self, key: &Key, checksum: u64) -> bool {
-        let saved =
-            self.base.committed().and_then(|base| Some((base, base.index().look_up(&key.wanted()).ok()?)));
+    fn has_saved(&self, file: FileNumber, key: &Key, checksum: u64) -> bool {
+        let committed = self.base.committed().filter(|base| base.file == file);
+        let saved = committed.and_then(|base| Some((base, base.index().look_up(&key.wanted()).ok()?)));
         saved.is_some_and(|(base, entry)| {
             entry.checksum == Some(checksum) && !self.damaged.contains(&(base.file, entry.offset))
         })
@@ -300,6 +306,8 @@ impl Writer {
         // Also what has no bytes has a place of its own.
         let end = start.checked_add(bytes.len().max(1) as u64).ok_or(io::ErrorKind::StorageFull)?;
         disk.allocate(&self.file, start..end)?;
+        // Also what is written by half.
+        self.touched = self.touched.max(end);
         disk.write_at(&self.file, start, bytes)?;
         self.end = end.next_multiple_of(ALIGNMENT as u64);
         Ok(start)

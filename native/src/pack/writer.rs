@@ -54,7 +54,7 @@ pub(super) struct Writer {
     written_back: u64,
     chunk: Option<Chunk>,
     /// Up to where bytes may have been written to that were given back.
-    touched: u64,
+    pub(super) touched: u64,
     /// How many spaces behind what was committed were given out and not taken back. Their addresses may be in use, whether
     /// they will be saved or not, so they must not be cut off.
     in_use: usize,
@@ -134,7 +134,7 @@ impl Instance {
     }
 
     /// Takes what a file holds as what look-ups ask.
-    fn adopt_from(&self, disk: &dyn MapDisk, file: &File) -> Result<(), Reason> {
+    pub(super) fn adopt_from(&self, disk: &dyn MapDisk, file: &File) -> Result<(), Reason> {
         let mapped = |identity: &FileId| self.read().mapped(identity);
         let mut seen = lock(&self.seen);
         let found = base::look_into(disk, file, &mapped).map_err(|not_found| reason_not_found(&not_found))?;
