@@ -528,3 +528,48 @@ fn what_was_written_by_half_is_not_in_the_next_space() {
     pack.save().unwrap();
     assert_saved(&other, [Weight::number(4)]);
 }
+
+/// All at once, by many threads and by another pack on the same file.
+#[test]
+fn many_threads_that_do_everything_at_once_find_only_what_they_want() {
+    let (_directory, path) = place();
+    drop(saved(&path, PackOptions::default(), weights(0..1)).unwrap());
+    for checks in [Checks::None, Checks::FirstUse, Checks::All] {
+        let pack = Pack::open(&path, PackOptions::default().with_checks(checks)).unwrap();
+        let (_, other) = beside(&path, PackOptions::default().with_checks(checks));
+        let until = Instant::now() + Duration::from_millis(1500);
+        thread::scope(|scope| {
+            for thread in 0..8u32 {
+                let pack = if thread % 4 == 3 { &other } else { &pack };
+                scope.spawn(move || {
+                    let mut number = thread.wrapping_mul(0x9e37_79b9) | 1;
+                    while Instant::now() < until {
+                        number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                        let weight = Weight { seed: number >> 8 & 1, ..Weight::number((number >> 10) % 40) };
+                        match number >> 28 {
+                            0 => drop(pack.save()),
+                            1 => pack.refresh(),
+                            2 => pack.finalize(),
+                            3 => pack.reserve(weight.size()).unwrap().bytes_mut().fill(0xdd),
+                            4..=7 if weight.find(pack).is_err() => weight.pack(pack).unwrap(),
+                            8 => pack.release(),
+                            9 => weight.pack(pack).unwrap(),
+                            _ => _ = weight.find(pack),
+                        }
+                    }
+                });
+            }
+        });
+        let all: Vec<Weight> = (0..40)
+            .flat_map(|number| (0..2).map(move |seed| Weight { seed, ..Weight::number(number) }))
+            .filter(|weight| weight.find(&pack).is_ok())
+            .collect();
+        // Whoever holds the lock saves first.
+        if pack.save().is_err() {
+            other.save().unwrap();
+            drop(other);
+            pack.save().unwrap();
+        }
+        assert_saved(&path, all);
+    }
+}
