@@ -139,6 +139,15 @@ impl Base {
         }
     }
 
+    /// Which file's it is.
+    pub(super) const fn file(&self) -> Option<FileNumber> {
+        match self {
+            Self::Nothing => None,
+            Self::Committed(committed) => Some(committed.file),
+            Self::Imported(imported) => Some(imported.file),
+        }
+    }
+
     /// What a writer must know of the file with this first page, if its index is the one that look-ups ask.
     pub(super) fn known(&self, page: &[u8]) -> Option<(FileNumber, Header, Commits, Option<Place>)> {
         let committed = self.committed()?;

@@ -12,7 +12,7 @@ use warmstart_core::{
     },
 };
 
-use super::look::read;
+use super::{look::read, state::FileId};
 use crate::os::{Access, FileFacts, FileKind, MapDisk, Mapping, reason_of};
 
 /// What was found under a path.
@@ -50,16 +50,9 @@ impl Found {
     }
 
     /// What tells the file from every other.
-    pub(super) fn identity(&self) -> [u8; 16] {
-        self.head.as_ref().map_or_else(
-            || {
-                let mut identity = [0; 16];
-                identity[..8].copy_from_slice(&self.facts.identity.0.to_le_bytes());
-                identity[8..].copy_from_slice(&self.facts.identity.1.to_le_bytes());
-                identity
-            },
-            |(header, _): &(Header, Commits)| header.file,
-        )
+    pub(super) fn identity(&self) -> FileId {
+        let header = self.head.as_ref().map_or_else(Default::default, |(header, _)| header.file);
+        FileId { header, system: self.facts.identity }
     }
 }
 
@@ -91,7 +84,7 @@ impl NotFound {
 pub(super) fn look_into(
     disk: &dyn MapDisk,
     file: &File,
-    mapped: &dyn Fn(&[u8; 16]) -> u64,
+    mapped: &dyn Fn(&FileId) -> u64,
 ) -> Result<Found, NotFound> {
     let facts = disk.facts(file).map_err(NotFound::Io)?;
     if facts.kind != FileKind::File {
@@ -129,8 +122,9 @@ pub(super) fn look_into(
         Err(refusal) => return found(None, None, Content::Damaged, Some(refusal)),
     };
     let mut refused = commits.refused();
+    let identity = FileId { header: header.file, system: facts.identity };
     for (_, slot) in commits.iter() {
-        match map_index(disk, file, facts.len, &slot, mapped(&header.file)) {
+        match map_index(disk, file, facts.len, &slot, mapped(&identity)) {
             Ok((mapping, start, layout, range)) => {
                 let content = Content::Index(slot, layout, range);
                 return found(Some((header, commits)), Some((mapping, start)), content, refused);

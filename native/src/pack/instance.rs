@@ -5,7 +5,10 @@ use std::{
     io,
     path::{Path, PathBuf},
     ptr::NonNull,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use warmstart_core::{
@@ -19,7 +22,7 @@ use super::{
     options::{Checks, PackOptions},
     published::{Published, Snapshot},
     segments::{FileNumber, Handle, PayloadPlace},
-    state::{Fresh, Key, State},
+    state::{FileId, Fresh, Key, State},
     statistics::{Counters, add},
     writer::Writer,
 };
@@ -33,12 +36,17 @@ pub(super) struct Instance {
     pub(super) counters: Counters,
     /// Locked before `state`, never after.
     pub(super) writer: Mutex<Option<Writer>>,
+    /// Of files that are no longer under the path, and in which there are addresses behind what was committed: as long as
+    /// their locks are held, nobody cuts them. Locked after `writer`.
+    retired: Mutex<Vec<Writer>>,
     pub(super) state: RwLock<State>,
     /// Of `state`, and changed only by who may write to it.
     pub(super) published: Published,
     /// The payloads whose checksums held.
     pub(super) proved: Mutex<HashSet<PayloadPlace>>,
     pub(super) seen: Mutex<Seen>,
+    /// Whether the lock was waited for in vain since the file was looked at last.
+    pub(super) waited_in_vain: AtomicBool,
 }
 
 /// What was seen of the file when it was looked at last.
@@ -65,16 +73,19 @@ impl Instance {
             options,
             counters: Counters::default(),
             writer: Mutex::new(None),
+            retired: Mutex::default(),
             state: RwLock::default(),
             published: Published::default(),
             proved: Mutex::default(),
             seen: Mutex::default(),
+            waited_in_vain: AtomicBool::new(false),
         }
     }
 
     /// Looks at the file again, and takes what it holds now. What was found before stays good.
     pub(super) fn refresh(&self) -> Result<(), NotFound> {
         let Some(path) = &self.path else { return Ok(()) };
+        self.waited_in_vain.store(false, Ordering::Relaxed);
         let disk = &*self.options.disk;
         let mut seen = lock(&self.seen);
         let file = match disk.open(path) {
@@ -88,11 +99,11 @@ impl Instance {
         if page.is_some() && page == seen.page {
             return Ok(());
         }
-        let mapped = |identity: &[u8; 16]| self.read().mapped(identity);
+        let mapped = |identity: &FileId| self.read().mapped(identity);
         let found = look_into(disk, &file, &mapped)?;
         seen.refusal.clone_from(&found.refusal);
         seen.page = page;
-        drop(seen);
+        // Still locked: what a save makes of the file meanwhile must not be replaced by what was there before.
         self.adopt(found);
         Ok(())
     }
@@ -111,11 +122,14 @@ impl Instance {
             }
         }
         state.base = Base::of(found, file);
-        self.publish(&state);
-        drop(state);
         if self.options.checks == Checks::All {
+            // Until all is proved, look-ups prove what they find.
+            self.published.clear();
+            drop(state);
             self.prove_all();
+            state = self.write();
         }
+        self.publish(&state);
         file
     }
 
@@ -150,7 +164,7 @@ impl Instance {
         }
         let (hit, saved) = self.saved(&state, wanted)?;
         drop(state);
-        if self.options.checks == Checks::FirstUse
+        if self.options.checks != Checks::None
             && let Some(checksum) = saved.checksum
             && !lock(&self.proved).contains(&saved.place())
         {
@@ -186,6 +200,30 @@ impl Instance {
         Ok((Hit { handle, address, len, is_verified: saved.is_verified }, saved))
     }
 
+    /// Locks the writer. In a child that was forked, there is none: the lock of the file is the parent's.
+    pub(super) fn lock_writer(&self) -> MutexGuard<'_, Option<Writer>> {
+        let mut writer = lock(&self.writer);
+        drop(writer.take_if(|writer| !writer.file.is_own()));
+        writer
+    }
+
+    /// Keeps a writer whose file is no longer under the path, if anything in it is in use that was not saved there.
+    pub(super) fn retire(&self, writer: Writer) {
+        if !writer.is_idle() {
+            lock(&self.retired).push(writer);
+        }
+    }
+
+    /// The writer of the file with this identity, if it was [retired](Self::retire) and the file is back.
+    pub(super) fn take_retired(&self, identity: (u64, u64)) -> Option<Writer> {
+        let mut retired = lock(&self.retired);
+        let at = retired.iter().position(|writer| {
+            writer.file.is_own()
+                && self.options.disk.facts(&writer.file).is_ok_and(|facts| facts.identity == identity)
+        })?;
+        Some(retired.swap_remove(at))
+    }
+
     pub(super) fn address(&self, handle: Handle) -> Option<NonNull<u8>> {
         self.read().segments.address(handle)
     }
@@ -201,7 +239,9 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        if let Some(writer) = self.writer.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+        let retired = self.retired.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..);
+        let writer = self.writer.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        for writer in retired.chain(writer) {
             writer.abandon(&*self.options.disk);
         }
     }

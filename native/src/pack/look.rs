@@ -189,7 +189,8 @@ impl<'d> Look<'d> {
                 let picked = pick(&commits, len, |slot| {
                     read(disk, &file, slot.index_start..slot.end()).map_err(|error| failed = Some(error)).ok()
                 });
-                if let Some(error) = failed.filter(|_| !matches!(picked, Ok(Some(_)))) {
+                // An index that cannot be read just now is not damaged: to go on with the one before would lose it.
+                if let Some(error) = failed {
                     return Err(error.into());
                 }
                 IndexBytes::Version3 { commits: Box::new(commits), index: picked?.map(Box::new) }

@@ -121,15 +121,17 @@ impl Pack {
             Err(error) if error.kind() == io::ErrorKind::NotFound => std::path::absolute(path).map_err(io)?,
             Err(error) => return Err(io(error)),
         };
-        let mut open = lock(&OPEN);
-        let open = open.get_or_insert_default();
-        let known = open.get(&place).and_then(Weak::upgrade);
-        let instance = known.unwrap_or_else(|| {
-            open.retain(|_, instance| instance.strong_count() > 0);
-            let instance = Arc::new(Instance::new(Some(place.clone()), options));
-            open.insert(place, Arc::downgrade(&instance));
-            instance
-        });
+        let instance = {
+            let mut open = lock(&OPEN);
+            let open = open.get_or_insert_default();
+            let known = open.get(&place).and_then(Weak::upgrade);
+            known.unwrap_or_else(|| {
+                open.retain(|_, instance| instance.strong_count() > 0);
+                let instance = Arc::new(Instance::new(Some(place.clone()), options));
+                open.insert(place, Arc::downgrade(&instance));
+                instance
+            })
+        };
         match instance.refresh() {
             Ok(()) => Ok(Self { instance }),
             Err(NotFound::Io(error)) if error.kind() == io::ErrorKind::InvalidInput => Err(io(error)),

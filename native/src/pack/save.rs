@@ -48,7 +48,7 @@ struct Packed {
 impl Instance {
     /// Saves what was inserted since the last save. Where there is nothing, nothing is written.
     pub(super) fn save(&self) -> Result<Saved, Reason> {
-        let mut writer = lock(&self.writer);
+        let mut writer = self.lock_writer();
         let saved = self.save_as(&mut writer);
         match &saved {
             Ok(Saved { entries: 0, .. }) => add(&self.counters.empty_saves, 1),
@@ -76,11 +76,19 @@ impl Instance {
         }
         // Into a file that was put in another's place, rather than into one that nobody finds any more.
         // The file is not cut: what was packed into it is in use, and is read to be saved elsewhere.
-        drop(writer.take_if(|writer| !self.is_in_place(writer)));
+        let is_in_place = writer.as_ref().map_or(Ok(true), |writer| self.is_in_place(writer))?;
+        if let Some(replaced) = writer.take_if(|_| !is_in_place) {
+            self.retire(replaced);
+        }
         let writer = match writer {
             Some(writer) => writer,
-            none => none.insert(self.acquire()?),
+            none => none.insert(self.acquire(self.options.patience)?),
         };
+        // A refresh may have looked at another file, which was under the path meanwhile.
+        let is_known = self.read().base.file() == Some(writer.number);
+        if !is_known && writer.counting.is_some() {
+            self.adopt_from(&*self.options.disk, &writer.file)?;
+        }
         let mut fresh: Vec<(Key, Fresh)> =
             self.read().fresh.iter().map(|(key, fresh)| (key.clone(), fresh.clone())).collect();
         // In the order of the file, and what is in the heap behind.
@@ -94,12 +102,16 @@ impl Instance {
         Ok(Saved { entries: packed.len(), bytes: writer.committed - before })
     }
 
-    /// Whether the path still leads to the file that is written to.
-    fn is_in_place(&self, writer: &Writer) -> bool {
-        let disk = &*self.options.disk;
-        let there = self.path.as_deref().and_then(|path| disk.facts_at(path).ok());
-        let ours = disk.facts(&writer.file).ok();
-        there.zip(ours).is_some_and(|(there, ours)| there.identity == ours.identity)
+    /// Whether the path still leads to the file that is written to. What cannot be asked just now is no reason to let go of what
+    /// is in use, nor to save it where nobody may find it.
+    fn is_in_place(&self, writer: &Writer) -> Result<bool, Reason> {
+        let (disk, Some(path)) = (&*self.options.disk, self.path.as_deref()) else { return Ok(false) };
+        let failed = |error: io::Error| reason_of(&error);
+        let there = match disk.facts_at(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            there => there.map_err(failed)?,
+        };
+        Ok(there.identity == disk.facts(&writer.file).map_err(failed)?.identity)
     }
 
     /// Gives each weight its place in the file: what is in the heap is written there, where there is room.
@@ -111,12 +123,13 @@ impl Instance {
         for (key, fresh) in fresh {
             let bytes = fresh.bytes();
             let checksum = checksum(bytes);
-            if self.read().has_saved(&key, checksum) {
+            if self.read().has_saved(writer.number, &key, checksum) {
                 known.push((key, fresh.handle));
                 continue;
             }
             let offset = match fresh.place {
-                Some((file, offset)) if file == writer.number => offset,
+                // What a commit went past is never written again: others may have read it as it was then.
+                Some((file, offset)) if file == writer.number && offset >= writer.passed => offset,
                 _ if full.is_some() => continue,
                 _ => match writer.append(disk, bytes) {
                     Ok(offset) => offset,
@@ -150,13 +163,23 @@ impl Instance {
             index(&state, writer.number, packed, start, generation).ok_or(Reason::Malformed)?
         };
         let slot = Slot::of(generation, start, &block);
-        let page = write_commit(disk, writer, &slot, &block).map_err(|error| reason_of(&error))?;
+        let written = write_commit(disk, writer, &slot, &block);
+        // Where the index is mapped already, if it fitted behind the payloads.
+        let in_chunk = writer.in_chunk(slot.index_start..slot.end());
+        // What is left of the chunk may be cut off. Should this fail, the slot may count all the same, and others may have the
+        // index mapped.
+        writer.skip(slot.end());
+        let page = written.map_err(|error| reason_of(&error))?;
         let commits = Commits::read(&page).map_err(Refusal::reason)?;
-        let mapped = writer.map_index(disk, &slot);
+        let mapped = in_chunk.or_else(|| {
+            let mapping = disk.map(&writer.file, slot.index_start..slot.end(), Access::Read).ok()?;
+            Some((Arc::new(mapping), 0))
+        });
         let committed = Committed::written(writer.number, slot, block, mapped).map_err(Refusal::reason)?;
         let appended = map_appended(disk, writer, packed);
         let counting = writer.commits.place_beside(writer.counting);
         writer.continue_at(commits, counting, slot.end());
+        let mut seen = lock(&self.seen);
         let mut state = self.write();
         if let Some((mapping, start)) = appended {
             state.segments.add(Arc::new(mapping), Some((writer.number, start)));
@@ -166,7 +189,6 @@ impl Instance {
         packed.iter().for_each(|packed| state.settle(&packed.key, packed.fresh.handle));
         self.publish(&state);
         drop(state);
-        let mut seen = lock(&self.seen);
         seen.refusal = None;
         seen.page = disk.facts(&writer.file).ok().and_then(|facts| first_page(disk, &writer.file, &facts));
         Ok(())
@@ -174,7 +196,7 @@ impl Instance {
 
     /// Asks the system to begin writing what was packed since the last time, and nothing else.
     pub(super) fn start_write_back(&self) {
-        if let Some(writer) = &mut *lock(&self.writer) {
+        if let Some(writer) = &mut *self.lock_writer() {
             writer.start_write_back(&*self.options.disk);
         }
     }
@@ -182,9 +204,9 @@ impl Instance {
 
 impl State {
     /// Whether the file has this weight with this payload.
-    fn has_saved(&self, key: &Key, checksum: u64) -> bool {
-        let saved =
-            self.base.committed().and_then(|base| Some((base, base.index().look_up(&key.wanted()).ok()?)));
+    fn has_saved(&self, file: FileNumber, key: &Key, checksum: u64) -> bool {
+        let committed = self.base.committed().filter(|base| base.file == file);
+        let saved = committed.and_then(|base| Some((base, base.index().look_up(&key.wanted()).ok()?)));
         saved.is_some_and(|(base, entry)| {
             entry.checksum == Some(checksum) && !self.damaged.contains(&(base.file, entry.offset))
         })
@@ -255,7 +277,7 @@ fn index(state: &State, file: FileNumber, packed: &[Packed], start: u64, generat
 /// Maps what was not packed in the file but written to it by this save, so that it is found there. Where that fails, it is
 /// packed again.
 fn map_appended(disk: &dyn MapDisk, writer: &Writer, packed: &[Packed]) -> Option<(Mapping, u64)> {
-    let is_appended = |packed: &&Packed| packed.fresh.place.is_none_or(|(file, _)| file != writer.number);
+    let is_appended = |packed: &&Packed| packed.fresh.place != Some((writer.number, packed.offset));
     // All of it is behind what was packed in the file.
     let mut appended = packed.iter().filter(is_appended);
     let start = appended.next()?.offset;
@@ -279,20 +301,14 @@ fn write_commit(disk: &dyn MapDisk, writer: &Writer, slot: &Slot, block: &[u8]) 
 }
 
 impl Writer {
-    /// Where an index that was just written is mapped: in the chunk that it was written behind the payloads of, if it fitted.
-    fn map_index(&mut self, disk: &dyn MapDisk, slot: &Slot) -> Option<(Arc<Mapping>, usize)> {
-        self.in_chunk(slot.index_start..slot.end()).or_else(|| {
-            let mapping = disk.map(&self.file, slot.index_start..slot.end(), Access::Read).ok()?;
-            Some((Arc::new(mapping), 0))
-        })
-    }
-
     /// Writes a payload behind everything else, and returns where.
     fn append(&mut self, disk: &dyn MapDisk, bytes: &[u8]) -> io::Result<u64> {
         let start = self.close_chunk();
         // Also what has no bytes has a place of its own.
         let end = start.checked_add(bytes.len().max(1) as u64).ok_or(io::ErrorKind::StorageFull)?;
         disk.allocate(&self.file, start..end)?;
+        // Also what is written by half.
+        self.touched = self.touched.max(end);
         disk.write_at(&self.file, start, bytes)?;
         self.end = end.next_multiple_of(ALIGNMENT as u64);
         Ok(start)

@@ -5,7 +5,7 @@ use std::{io, ptr::NonNull, sync::Arc};
 use warmstart_core::{reason::Reason, trailer::Wanted};
 
 use super::{
-    instance::{Hit, Instance, lock},
+    instance::{Hit, Instance},
     segments::Handle,
     state::{Fresh, Key, Reservation},
     statistics::add,
@@ -117,7 +117,7 @@ impl Instance {
     fn put_back(&self, space: &Reservation) {
         match space.range() {
             Some((file, range)) => {
-                if let Some(writer) = &mut *lock(&self.writer) {
+                if let Some(writer) = &mut *self.lock_writer() {
                     writer.give_back(file, &range);
                 }
             }

@@ -30,11 +30,18 @@ pub(super) struct State {
     files: Vec<KnownFile>,
 }
 
+/// What tells a file from every other: what its header says, and what the system does, for a copy has the same header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileId {
+    /// Of all zeros in version 2.
+    pub(super) header: [u8; 16],
+    pub(super) system: (u64, u64),
+}
+
 /// A file that the path has led to.
 #[derive(Debug)]
 struct KnownFile {
-    /// What tells it from every other.
-    identity: [u8; 16],
+    identity: FileId,
     /// Up to where what it holds has handles.
     mapped: u64,
 }
@@ -84,7 +91,7 @@ impl Reservation {
 
 impl State {
     /// The number of the file with this identity.
-    pub(super) fn number(&mut self, identity: [u8; 16]) -> FileNumber {
+    pub(super) fn number(&mut self, identity: FileId) -> FileNumber {
         let known = self.files.iter().position(|file| file.identity == identity);
         let at = known.unwrap_or_else(|| {
             self.files.push(KnownFile { identity, mapped: 0 });
@@ -94,7 +101,7 @@ impl State {
     }
 
     /// Up to where the file with this identity has handles.
-    pub(super) fn mapped(&self, identity: &[u8; 16]) -> u64 {
+    pub(super) fn mapped(&self, identity: &FileId) -> u64 {
         self.files.iter().find(|file| file.identity == *identity).map_or(0, |file| file.mapped)
     }
 

@@ -6,7 +6,8 @@ use std::{
     io,
     ops::{Deref, Range},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
 
 use warmstart_core::{
@@ -21,7 +22,7 @@ use super::{
     found::{Content, NotFound, first_page, look_into},
     instance::{Instance, lock},
     segments::{FileNumber, Handle},
-    state::Reservation,
+    state::{FileId, Reservation},
 };
 use crate::os::{ALIGNMENT, Access, FileKind, MapDisk, Mapping, reason_of};
 
@@ -45,11 +46,15 @@ pub(super) struct Writer {
     pub(super) counting: Option<Place>,
     /// Up to where the file holds what was committed.
     pub(super) committed: u64,
+    /// Where the index ends that was committed last. Unlike `committed`, not moved by one that failed.
+    pub(super) passed: u64,
     /// Where the next chunk or index begins.
     pub(super) end: u64,
     /// Up to where the system was asked to begin writing.
     written_back: u64,
     chunk: Option<Chunk>,
+    /// Up to where bytes may have been written to that were given back.
+    pub(super) touched: u64,
     /// How many spaces behind what was committed were given out and not taken back. Their addresses may be in use, whether
     /// they will be saved or not, so they must not be cut off.
     in_use: usize,
@@ -59,6 +64,8 @@ pub(super) struct Writer {
 #[derive(Debug)]
 pub(super) struct LockedFile {
     file: File,
+    /// Who took the lock. A child that it forked has the file too, and must not write to it, cut it or unlock it.
+    process: u32,
     disk: Arc<dyn MapDisk>,
 }
 
@@ -69,23 +76,28 @@ struct Chunk {
     handle: Handle,
     start: u64,
     used: u64,
-    /// Up to where bytes may have been written to that were given back.
-    touched: u64,
 }
 
 impl Instance {
     /// Reserves bytes in the file: takes its lock if need be, allocates, maps.
     pub(super) fn reserve_in_file(&self, len: usize) -> Result<Reservation, Reason> {
-        let mut writer = lock(&self.writer);
+        let mut writer = self.lock_writer();
         let writer = match &mut *writer {
             Some(writer) => writer,
-            none => none.insert(self.acquire()?),
+            none => {
+                // Once: a model has a thousand weights.
+                let in_vain = self.waited_in_vain.load(Ordering::Relaxed);
+                let patience = if in_vain { Duration::ZERO } else { self.options.patience };
+                let acquired = self.acquire(patience);
+                self.waited_in_vain.store(acquired.is_err(), Ordering::Relaxed);
+                none.insert(acquired?)
+            }
         };
         writer.reserve(self, len)
     }
 
     /// Takes the lock of the file under the path, makes the file if there is none, and takes what another writer saved.
-    pub(super) fn acquire(&self) -> Result<Writer, Reason> {
+    pub(super) fn acquire(&self, patience: Duration) -> Result<Writer, Reason> {
         let path = self.path.as_deref().ok_or(Reason::Unavailable)?;
         if self.options.read_only {
             return Err(Reason::ReadOnly);
@@ -98,8 +110,18 @@ impl Instance {
             if facts.kind != FileKind::File || !facts.is_trusted {
                 return Err(Reason::Untrusted);
             }
-            disk.lock(&file, self.options.patience).map_err(failed)?;
-            let file = LockedFile { file, disk: Arc::clone(&self.options.disk) };
+            if let Some(writer) = self.take_retired(facts.identity) {
+                let adopted = self.adopt_from(disk, &writer.file);
+                return match adopted {
+                    Ok(()) => Ok(writer),
+                    Err(reason) => {
+                        self.retire(writer);
+                        Err(reason)
+                    }
+                };
+            }
+            disk.lock(&file, patience).map_err(failed)?;
+            let file = LockedFile { file, process: std::process::id(), disk: Arc::clone(&self.options.disk) };
             // Whoever compacts a file puts another in its place.
             if disk.facts_at(path).map_err(failed)?.identity != facts.identity {
                 continue;
@@ -111,11 +133,22 @@ impl Instance {
         Err(Reason::Busy)
     }
 
+    /// Takes what a file holds as what look-ups ask.
+    pub(super) fn adopt_from(&self, disk: &dyn MapDisk, file: &File) -> Result<(), Reason> {
+        let mapped = |identity: &FileId| self.read().mapped(identity);
+        let mut seen = lock(&self.seen);
+        let found = look_into(disk, file, &mapped).map_err(|not_found: NotFound| not_found.reason())?;
+        seen.refusal.clone_from(&found.refusal);
+        seen.page = first_page(disk, file, &found.facts);
+        self.adopt(found);
+        Ok(())
+    }
+
     /// Begins to write to a locked file. Nothing if it was replaced by an empty one, which is to be locked instead.
     fn begin(&self, disk: &dyn MapDisk, path: &Path, file: LockedFile) -> Result<Option<Writer>, Reason> {
         let failed = |error: io::Error| reason_of(&error);
         let facts = disk.facts(&file).map_err(failed)?;
-        let mapped = |identity: &[u8; 16]| self.read().mapped(identity);
+        let mapped = |identity: &FileId| self.read().mapped(identity);
         let look = || look_into(disk, &file, &mapped).map_err(|not_found: NotFound| not_found.reason());
         let mut seen = lock(&self.seen);
         let page = first_page(disk, &file, &facts);
@@ -149,7 +182,9 @@ impl Instance {
         let len = disk.facts(&file).map_err(failed)?.len;
         // The end of everything that was ever committed, also of an index that is refused now: others may have it mapped.
         let ends = commits.iter().map(|(_, slot)| slot.end());
-        let committed = ends.max().unwrap_or(0).min(len).max(HEADER_LEN as u64);
+        // A slot that is damaged does not say how much that was.
+        let known = if commits.refused().is_some() { len } else { ends.max().unwrap_or(0).min(len) };
+        let committed = known.max(HEADER_LEN as u64);
         // What a writer left behind that died before it saved. Nobody else has it mapped. What cannot be cut off stays, as
         // dead bytes.
         let is_cut = len <= committed || disk.set_len(&file, committed).is_ok();
@@ -161,9 +196,11 @@ impl Instance {
             commits,
             counting,
             committed,
+            passed: committed,
             end,
             written_back: end,
             chunk: None,
+            touched: 0,
             in_use: 0,
         };
         Ok(Some(writer))
@@ -174,24 +211,27 @@ impl Writer {
     fn reserve(&mut self, pack: &Instance, len: usize) -> Result<Reservation, Reason> {
         let wanted = (len.max(1) as u64).checked_next_multiple_of(ALIGNMENT as u64).ok_or(Reason::NoSpace)?;
         if self.chunk.as_ref().is_none_or(|chunk| chunk.left() < wanted) {
+            // To grow may cut the file, so that what is left of the chunk must not be given out any more.
+            self.chunk = None;
             self.chunk = Some(self.grow(pack, wanted)?);
         }
         let chunk = self.chunk.as_mut().ok_or(Reason::Unavailable)?;
         let at = chunk.used;
         chunk.used += wanted;
+        let start = chunk.start + at;
         self.end = chunk.start + chunk.used;
         let at = usize::try_from(at).map_err(|_| Reason::NoSpace)?;
-        if chunk.touched > at as u64 {
+        if self.touched > start {
             chunk.zero(at, usize::try_from(wanted).map_err(|_| Reason::NoSpace)?);
         }
-        chunk.touched = chunk.touched.max(chunk.used);
+        self.touched = self.touched.max(self.end);
         self.in_use += 1;
         Ok(Reservation {
             handle: Handle::from_number(chunk.handle.get() + at),
             len,
             mapping: Arc::clone(&chunk.mapping),
             at,
-            place: Some((self.number, chunk.start + at as u64)),
+            place: Some((self.number, start)),
         })
     }
 
@@ -219,7 +259,7 @@ impl Writer {
         let mapping = Arc::new(mapping);
         let place = Some((self.number, start));
         let handle = pack.write().segments.add(Arc::clone(&mapping), place).ok_or(Reason::NoSpace)?;
-        Ok(Chunk { mapping, handle, start, used: 0, touched: 0 })
+        Ok(Chunk { mapping, handle, start, used: 0 })
     }
 
     /// Takes a space back. It can be given out again if it was the last.
@@ -257,12 +297,20 @@ impl Writer {
         self.end
     }
 
+    /// Continues behind an index that was written, whether it counts or not. Nobody writes over it, or cuts it off, any more.
+    pub(super) fn skip(&mut self, end: u64) {
+        self.chunk = None;
+        self.committed = self.committed.max(end);
+        self.end = align(end);
+    }
+
     /// Continues behind an index that was committed.
     pub(super) fn continue_at(&mut self, commits: Commits, counting: Place, end: u64) {
         self.commits = commits;
         self.counting = Some(counting);
         self.chunk = None;
         self.committed = end;
+        self.passed = end;
         self.end = align(end);
         self.written_back = self.end;
         self.in_use = 0;
@@ -275,9 +323,19 @@ impl Writer {
 
     /// Lets the file go, without what was not saved. The pack is gone, or the writer [idle](Self::is_idle).
     pub(super) fn abandon(self, disk: &dyn MapDisk) {
+        if !self.file.is_own() {
+            return;
+        }
         // A mapping of what is cut off may live on, and touching it would kill the process. Nobody does: nobody has an address
         // there.
         let _ = disk.set_len(&self.file, self.committed);
+    }
+}
+
+impl LockedFile {
+    /// Whether this process took the lock.
+    pub(super) fn is_own(&self) -> bool {
+        self.process == std::process::id()
     }
 }
 
@@ -291,7 +349,9 @@ impl Deref for LockedFile {
 
 impl Drop for LockedFile {
     fn drop(&mut self) {
-        self.disk.unlock(&self.file);
+        if self.is_own() {
+            self.disk.unlock(&self.file);
+        }
     }
 }
 
