@@ -4,6 +4,9 @@ use std::ptr;
 
 use crate::status::{Failure, place};
 
+/// Longer than any version of these structures will be, in bytes.
+const LARGEST: usize = 4096;
+
 /// Fills a structure that begins with its size, as far as the caller knows it.
 ///
 /// # Safety
@@ -12,7 +15,8 @@ pub(crate) unsafe fn fill<T: Copy>(into: *mut T, counts: T) -> Result<(), Failur
     let into = place(into, "counts")?;
     // SAFETY: as the caller promises: the size is the first field.
     let size = unsafe { into.cast::<usize>().read_unaligned() };
-    if size < size_of::<usize>() {
+    // A size that was never set must not be believed.
+    if !(size_of::<usize>()..=LARGEST).contains(&size) {
         return Err(Failure::invalid(format!(
             "the counts say that their size is {size}: set it to sizeof of the structure"
         )));
