@@ -573,3 +573,22 @@ fn many_threads_that_do_everything_at_once_find_only_what_they_want() {
         assert_saved(&path, all);
     }
 }
+
+/// A file of version 2 with holes, whose trailer claims as many entries as fit: the bytes cost nobody anything.
+#[test]
+fn a_trailer_of_nothing_but_zeros_takes_neither_memory_nor_time() {
+    let (_directory, path) = place();
+    let file = File::create(&path).unwrap();
+    let count = 40_000_000_u32;
+    let footer_at = 24 * u64::from(count);
+    let mut footer = vec![0; 8];
+    footer.extend_from_slice(&count.to_le_bytes());
+    footer.extend_from_slice(&0x5850_5743_u32.to_le_bytes());
+    footer.extend_from_slice(&2_u32.to_le_bytes());
+    std::os::unix::fs::FileExt::write_all_at(&file, &footer, footer_at).unwrap();
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let begin = Instant::now();
+    let pack = open(&path);
+    assert!(pack.refusal().is_some());
+    assert!(begin.elapsed() < Duration::from_secs(1), "took {:?}", begin.elapsed());
+}

@@ -24,6 +24,9 @@ const VERSION: u32 = 2;
 /// Bytes of an entry without its name.
 const FIXED_LEN: usize = 24;
 
+/// Room for so many entries is reserved before they are read, and not for more, whatever the file claims.
+const MAX_RESERVED: usize = 1 << 16;
+
 /// A trailer of version 2 that was checked.
 ///
 /// ```
@@ -94,13 +97,18 @@ pub fn decode(trailer: &[u8], file_len: u64) -> Result<Version2<'_>, Refusal> {
     }
     let mut rest = trailer.get(..trailer.len().saturating_sub(FOOTER_LEN)).unwrap_or_default();
     // What the count claims is not reserved before the bytes are there.
-    let mut items = Vec::with_capacity((footer.entry_count as usize).min(rest.len() / FIXED_LEN));
+    let mut items: Vec<Item<'_>> =
+        Vec::with_capacity((footer.entry_count as usize).min(rest.len() / FIXED_LEN).min(MAX_RESERVED));
     for ordinal in 0..footer.entry_count {
         let (bytes, item) = split_entry(rest, ordinal)?;
         item.offset
             .checked_add(item.size)
             .filter(|end| *end <= footer.index_start)
             .ok_or(Refusal::OutOfBounds(ordinal))?;
+        // The holes of a file cost whoever made it nothing: that what they say is twice there need not be sorted to be seen.
+        if items.last().is_some_and(|before| before.name == item.name) {
+            return Err(Refusal::Duplicate(ordinal));
+        }
         items.push(item);
         rest = bytes;
     }

@@ -39,6 +39,9 @@
 //! Nobody but this library writes to it, and nobody truncates it: the pages of a mapping that are cut off kill whoever
 //! touches them. So the file must belong to this user, and no group or others may write to it. Where something is in its
 //! place that is not such a file, it is left alone.
+//!
+//! A child that a process forks shares what its parent packs and has not saved. It may drop a pack of its parent's, which leaves
+//! the parent's file and lock alone, but must not use one: open it anew, after the fork.
 
 mod base;
 pub(crate) mod counters;
