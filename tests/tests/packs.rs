@@ -135,8 +135,9 @@ fn a_full_disk_sends_weights_to_the_heap_and_is_counted() {
     assert!(pack.statistics().heap_entries > 0 && pack.statistics().refusals.of(Reason::NoSpace) > 0);
     assert_eq!(use_all(&pack, weights(0..10)).unwrap(), 0);
     // What has room is saved.
-    let kept = pack.save().unwrap().entries;
-    assert!((1..10).contains(&kept), "{kept}");
+    let saved = pack.save().unwrap();
+    let kept = saved.entries;
+    assert!((1..10).contains(&kept) && kept + saved.left == 10, "{saved:?}");
     drop(pack);
     assert_eq!(use_all(&open(&path).unwrap(), weights(0..10)).unwrap(), 10 - kept);
 }

@@ -200,7 +200,13 @@ pub(crate) fn save(pack: &Pack) -> Result<(), Failure> {
         };
         Failure::new(ws_status::WS_NOT_SAVED, format!("not saved: {reason}{remedy}"))
     };
-    pack.save().map(drop).map_err(not_saved)
+    match pack.save().map_err(not_saved)?.left {
+        0 => Ok(()),
+        left => Err(Failure::new(
+            ws_status::WS_NOT_SAVED,
+            format!("{left} weights were not saved: no space is left for them; make room, and save again"),
+        )),
+    }
 }
 
 /// Looks at the file again: what other processes saved meanwhile is found from now on. ws_provider_begin does so too. NULL is

@@ -107,6 +107,9 @@ pub trait MapDisk: fmt::Debug + Send + Sync {
     /// As the system reports.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
+    /// Waits until the name of a new file is on the medium, where names are kept apart from files.
+    fn sync_name(&self, _path: &Path) {}
+
     /// Removes a file.
     ///
     /// # Errors
@@ -262,13 +265,19 @@ impl MapDisk for LocalMapDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)?;
+        self.sync_name(to);
+        Ok(())
+    }
+
+    fn sync_name(&self, path: &Path) {
         #[cfg(unix)]
-        if let Some(directory) = to.parent() {
+        if let Some(directory) = path.parent() {
             let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
-            // The rename itself happened; that it may be undone by power loss loses nothing that was promised.
+            // The file has its name; that power loss may take it away again is all that a failure means.
             let _ = File::open(directory).and_then(|directory| directory.sync_all());
         }
-        Ok(())
+        #[cfg(not(unix))]
+        let _ = path;
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

@@ -35,6 +35,8 @@ pub struct Saved {
     pub entries: usize,
     /// Bytes that the file grew by: payloads, index and padding.
     pub bytes: u64,
+    /// Weights that are in the heap still, because the file had no room for them. The next save tries them again.
+    pub left: usize,
 }
 
 /// A weight that is to be saved, and what is known of it.
@@ -94,12 +96,12 @@ impl Instance {
         // In the order of the file, and what is in the heap behind.
         fresh.sort_by_key(|(_, fresh)| (fresh.place.map_or(u64::MAX, |(_, at)| at), fresh.handle));
         let before = writer.committed;
-        let packed = self.place(writer, fresh)?;
+        let (packed, left) = self.place(writer, fresh)?;
         if packed.is_empty() {
             return Ok(Saved::default());
         }
         self.commit(writer, &packed)?;
-        Ok(Saved { entries: packed.len(), bytes: writer.committed - before })
+        Ok(Saved { entries: packed.len(), bytes: writer.committed - before, left })
     }
 
     /// Whether the path still leads to the file that is written to. What cannot be asked just now is no reason to let go of what
@@ -114,12 +116,13 @@ impl Instance {
         Ok(there.identity == disk.facts(&writer.file).map_err(failed)?.identity)
     }
 
-    /// Gives each weight its place in the file: what is in the heap is written there, where there is room.
-    fn place(&self, writer: &mut Writer, fresh: Vec<(Key, Fresh)>) -> Result<Vec<Packed>, Reason> {
+    /// Gives each weight its place in the file: what is in the heap is written there, where there is room. Says for how many
+    /// there was none.
+    fn place(&self, writer: &mut Writer, fresh: Vec<(Key, Fresh)>) -> Result<(Vec<Packed>, usize), Reason> {
         let disk = &*self.options.disk;
         let mut packed = Vec::with_capacity(fresh.len());
         let mut known = Vec::new();
-        let mut full = None;
+        let (mut full, mut left) = (None, 0);
         for (key, fresh) in fresh {
             let bytes = fresh.bytes();
             let checksum = checksum(bytes);
@@ -130,11 +133,15 @@ impl Instance {
             let offset = match fresh.place {
                 // What a commit went past is never written again: others may have read it as it was then.
                 Some((file, offset)) if file == writer.number && offset >= writer.passed => offset,
-                _ if full.is_some() => continue,
+                _ if full.is_some() => {
+                    left += 1;
+                    continue;
+                }
                 _ => match writer.append(disk, bytes) {
                     Ok(offset) => offset,
                     Err(error) => {
                         full = Some(reason_of(&error));
+                        left += 1;
                         continue;
                     }
                 },
@@ -150,7 +157,7 @@ impl Instance {
         let mut state = self.write();
         known.into_iter().for_each(|(key, handle)| state.settle(&key, handle));
         self.publish(&state);
-        Ok(packed)
+        Ok((packed, left))
     }
 
     /// Writes the index behind the payloads, waits until both are on the medium, and then says that it counts.

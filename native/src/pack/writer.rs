@@ -162,6 +162,7 @@ impl Instance {
                 match found.content {
                     Content::Empty => {
                         begin_file(disk, &file).map_err(failed)?;
+                        disk.sync_name(path);
                         found = look()?;
                     }
                     // Readers keep what they have mapped.
