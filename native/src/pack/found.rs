@@ -80,26 +80,61 @@ impl NotFound {
     }
 }
 
-/// Proves what a file holds and maps it. `mapped` says up to where a file of this identity is mapped already.
+/// The first page of a file, which says whether anything was committed since it was looked at last.
+#[derive(Debug)]
+pub(super) struct FirstPage {
+    facts: FileFacts,
+    bytes: Vec<u8>,
+}
+
+/// A first page, and which file it was of.
+pub(super) type SeenPage = ((u64, u64), Vec<u8>);
+
+impl FirstPage {
+    /// Reads it, if the file may be used.
+    pub(super) fn read(disk: &dyn MapDisk, file: &File) -> Result<Self, NotFound> {
+        let facts = disk.facts(file).map_err(NotFound::Io)?;
+        if facts.kind != FileKind::File {
+            return Err(NotFound::WrongKind(facts.kind));
+        }
+        if !facts.is_trusted {
+            return Err(NotFound::Untrusted);
+        }
+        let bytes = read(disk, file, 0..facts.len.min(HEADER_LEN as u64)).map_err(NotFound::Io)?;
+        Ok(Self { facts, bytes })
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Whether it is as it was seen before.
+    pub(super) fn is(&self, seen: Option<&SeenPage>) -> bool {
+        seen.is_some_and(|(identity, bytes)| *identity == self.facts.identity && *bytes == self.bytes)
+    }
+
+    /// What is to be remembered of it.
+    pub(super) fn into_seen(self) -> SeenPage {
+        (self.facts.identity, self.bytes)
+    }
+}
+
+/// Proves what a file with this first page holds and maps it. `mapped` says up to where a file of this identity is mapped
+/// already.
 pub(super) fn look_into(
     disk: &dyn MapDisk,
     file: &File,
+    page: &FirstPage,
     mapped: &dyn Fn(&FileId) -> u64,
 ) -> Result<Found, NotFound> {
-    let facts = disk.facts(file).map_err(NotFound::Io)?;
-    if facts.kind != FileKind::File {
-        return Err(NotFound::WrongKind(facts.kind));
-    }
-    if !facts.is_trusted {
-        return Err(NotFound::Untrusted);
-    }
-    let found = |head, mapping, content, refusal| Ok(Found { facts, head, mapping, content, refusal });
-    let page = read(disk, file, 0..facts.len.min(HEADER_LEN as u64)).map_err(NotFound::Io)?;
+    let FirstPage { facts, bytes: page } = page;
+    let found =
+        |head, mapping, content, refusal| Ok(Found { facts: *facts, head, mapping, content, refusal });
     // Made, and never written to.
     if page.len() as u64 == facts.len && page.iter().all(|byte| *byte == 0) {
         return found(None, None, Content::Empty, None);
     }
-    let header = match Header::decode(&page) {
+    let header = match Header::decode(page) {
         Ok(header) => header,
         Err(Refusal::Foreign) => {
             return match import(disk, file, facts.len) {
@@ -117,7 +152,7 @@ pub(super) fn look_into(
         }
         Err(refusal) => return found(None, None, Content::Damaged, Some(refusal)),
     };
-    let commits = match Commits::read(&page) {
+    let commits = match Commits::read(page) {
         Ok(commits) => commits,
         Err(refusal) => return found(None, None, Content::Damaged, Some(refusal)),
     };
@@ -213,16 +248,6 @@ fn read_into(disk: &dyn MapDisk, file: &File, at: u64, mapping: &Mapping) -> io:
     // SAFETY: the mapping is of the heap and the caller's own, so that nobody else reads or writes its bytes.
     let bytes = unsafe { std::slice::from_raw_parts_mut(mapping.start().as_ptr(), mapping.len()) };
     disk.read_at(file, at, bytes)
-}
-
-/// Which file it is, and its first page.
-pub(super) fn first_page(
-    disk: &dyn MapDisk,
-    file: &File,
-    facts: &FileFacts,
-) -> Option<((u64, u64), Vec<u8>)> {
-    let page = read(disk, file, 0..facts.len.min(HEADER_LEN as u64)).ok()?;
-    Some((facts.identity, page))
 }
 
 fn to_usize(n: u64) -> Result<usize, Problem> {

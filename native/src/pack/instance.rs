@@ -18,7 +18,7 @@ use warmstart_core::{
 
 use super::{
     base::{Base, Saved},
-    found::{Found, NotFound, first_page, look_into},
+    found::{FirstPage, Found, NotFound, SeenPage, look_into},
     options::{Checks, PackOptions},
     published::{Published, Snapshot},
     segments::{FileNumber, Handle, PayloadPlace},
@@ -52,8 +52,7 @@ pub(super) struct Instance {
 /// What was seen of the file when it was looked at last.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// Which file it was, and its first page.
-    pub(super) page: Option<((u64, u64), Vec<u8>)>,
+    pub(super) page: Option<SeenPage>,
     pub(super) refusal: Option<Refusal>,
 }
 
@@ -94,15 +93,14 @@ impl Instance {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(NotFound::Io(error)),
         };
-        let facts = disk.facts(&file).map_err(NotFound::Io)?;
-        let page = first_page(disk, &file, &facts);
-        if page.is_some() && page == seen.page {
+        let page = FirstPage::read(disk, &file)?;
+        if page.is(seen.page.as_ref()) {
             return Ok(());
         }
         let mapped = |identity: &FileId| self.read().mapped(identity);
-        let found = look_into(disk, &file, &mapped)?;
+        let found = look_into(disk, &file, &page, &mapped)?;
         seen.refusal.clone_from(&found.refusal);
-        seen.page = page;
+        seen.page = Some(page.into_seen());
         // Still locked: what a save makes of the file meanwhile must not be replaced by what was there before.
         self.adopt(found);
         Ok(())

@@ -14,7 +14,7 @@ use warmstart_core::{
 
 use super::{
     base::{Base, Committed},
-    found::{first_page, map_or_read},
+    found::map_or_read,
     instance::{Instance, lock},
     segments::FileNumber,
     state::{Fresh, Key, State},
@@ -197,7 +197,7 @@ impl Instance {
         self.publish(&state);
         drop(state);
         seen.refusal = None;
-        seen.page = disk.facts(&writer.file).ok().and_then(|facts| first_page(disk, &writer.file, &facts));
+        seen.page = disk.facts(&writer.file).ok().map(|facts| (facts.identity, page));
         Ok(())
     }
 

@@ -19,7 +19,7 @@ use warmstart_core::{
 };
 
 use super::{
-    found::{Content, NotFound, first_page, look_into},
+    found::{Content, FirstPage, NotFound, look_into},
     instance::{Instance, lock},
     segments::{FileNumber, Handle},
     state::{FileId, Reservation},
@@ -137,9 +137,11 @@ impl Instance {
     pub(super) fn adopt_from(&self, disk: &dyn MapDisk, file: &File) -> Result<(), Reason> {
         let mapped = |identity: &FileId| self.read().mapped(identity);
         let mut seen = lock(&self.seen);
-        let found = look_into(disk, file, &mapped).map_err(|not_found: NotFound| not_found.reason())?;
+        let refused = |not_found: NotFound| not_found.reason();
+        let page = FirstPage::read(disk, file).map_err(refused)?;
+        let found = look_into(disk, file, &page, &mapped).map_err(refused)?;
         seen.refusal.clone_from(&found.refusal);
-        seen.page = first_page(disk, file, &found.facts);
+        seen.page = Some(page.into_seen());
         self.adopt(found);
         Ok(())
     }
@@ -147,23 +149,23 @@ impl Instance {
     /// Begins to write to a locked file. Nothing if it was replaced by an empty one, which is to be locked instead.
     fn begin(&self, disk: &dyn MapDisk, path: &Path, file: LockedFile) -> Result<Option<Writer>, Reason> {
         let failed = |error: io::Error| reason_of(&error);
-        let facts = disk.facts(&file).map_err(failed)?;
+        let refused = |not_found: NotFound| not_found.reason();
         let mapped = |identity: &FileId| self.read().mapped(identity);
-        let look = || look_into(disk, &file, &mapped).map_err(|not_found: NotFound| not_found.reason());
         let mut seen = lock(&self.seen);
-        let page = first_page(disk, &file, &facts);
-        let is_known = page.is_some() && page == seen.page;
-        let known = page.filter(|_| is_known).and_then(|(_, page)| self.read().base.known(&page));
+        let mut page = FirstPage::read(disk, &file).map_err(refused)?;
+        let is_known = page.is(seen.page.as_ref());
+        let known = is_known.then(|| self.read().base.known(page.bytes())).flatten();
         let (number, header, commits, counting) = if let Some(known) = known {
             known
         } else {
-            let mut found = look()?;
+            let mut found = look_into(disk, &file, &page, &mapped).map_err(refused)?;
             if found.head.is_none() {
                 match found.content {
                     Content::Empty => {
                         begin_file(disk, &file).map_err(failed)?;
                         disk.sync_name(path);
-                        found = look()?;
+                        page = FirstPage::read(disk, &file).map_err(refused)?;
+                        found = look_into(disk, &file, &page, &mapped).map_err(refused)?;
                     }
                     // Readers keep what they have mapped.
                     Content::Damaged => {
@@ -174,7 +176,7 @@ impl Instance {
                 }
             }
             seen.refusal.clone_from(&found.refusal);
-            seen.page = first_page(disk, &file, &found.facts);
+            seen.page = Some(page.into_seen());
             let (header, commits) = found.head.ok_or(Reason::Malformed)?;
             let counting = found.counting();
             (self.adopt(found), header, commits, counting)

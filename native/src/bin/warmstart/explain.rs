@@ -117,7 +117,7 @@ fn find(opened: &Opened, recipe: &Recipe, is_quick: bool) -> Result<Found, Failu
     let mut found = Found::default();
     let mut least = (u64::MAX, true);
     opened.entries(|entry| {
-        let Some(other) = recipe_of(&entry).filter(|other| other.domain() == recipe.domain()) else { return };
+        let Some(other) = entry.recipe().filter(|other| other.domain() == recipe.domain()) else { return };
         let remoteness = recipe.remoteness_of(other);
         if remoteness.0 == 0 {
             found.same = Some(entry);
@@ -130,12 +130,9 @@ fn find(opened: &Opened, recipe: &Recipe, is_quick: bool) -> Result<Found, Failu
     Ok(found)
 }
 
-fn recipe_of(entry: &Entry) -> Option<&Recipe> {
-    entry.head.as_ref().ok()?.metadata.recipe()
-}
-
 fn changes(nearest: Option<&Entry>, wanted: Option<&Recipe>) -> Vec<FieldChange> {
-    let changes = nearest.and_then(recipe_of).zip(wanted).map(|(stored, wanted)| stored.changes_to(wanted));
+    let changes =
+        nearest.and_then(Entry::recipe).zip(wanted).map(|(stored, wanted)| stored.changes_to(wanted));
     changes.unwrap_or_default()
 }
 
@@ -197,7 +194,7 @@ fn show(
     table.write(screen)?;
 
     let Some(recipe) = recipe else { return Ok(()) };
-    if let Some(nearest) = found.nearest.as_ref().and_then(recipe_of) {
+    if let Some(nearest) = found.nearest.as_ref().and_then(Entry::recipe) {
         for change in changes {
             words::show(change, screen)?;
         }
