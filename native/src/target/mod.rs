@@ -2,5 +2,10 @@
 
 #[cfg(feature = "cpu")]
 pub mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 #[cfg(feature = "packs")]
 pub mod xnnpack;
+
+#[cfg(any(feature = "cpu", feature = "cuda"))]
+mod files;

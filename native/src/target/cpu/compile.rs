@@ -20,8 +20,8 @@ use super::{
     library::private_directory,
     probe::Probe,
     snapshot::Snapshot,
-    stat::FileIdentity,
 };
+use crate::target::files::{FileIdentity, Stamp};
 
 /// The options that are the same for every kernel, part of the key.
 pub(super) const FIXED: &[&str] = &[
@@ -139,7 +139,7 @@ impl Workshop {
     }
 
     /// The time of the file system, before the compiler runs.
-    fn reference(&self) -> io::Result<super::stat::Stamp> {
+    fn reference(&self) -> io::Result<Stamp> {
         let path = self.path("reference");
         fs::write(&path, "")?;
         Ok(FileIdentity::of(&fs::metadata(&path)?).last_change())

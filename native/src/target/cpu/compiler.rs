@@ -19,9 +19,11 @@ use warmstart_core::{
 use super::{
     error::{CompileError, CompileProblem},
     probe::Probe,
-    stat::FileIdentity,
 };
-use crate::store::{Lookup, Store};
+use crate::{
+    store::{Lookup, Store},
+    target::files::FileIdentity,
+};
 
 /// A C compiler that takes the options of gcc and clang.
 ///

@@ -5,10 +5,8 @@
 
 use std::{
     collections::HashMap,
-    fs::{self, File, Metadata, OpenOptions},
-    io::{self, Read},
+    fs, io,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
 };
 
 use foldhash::fast::RandomState;
@@ -18,10 +16,7 @@ use warmstart_core::{
     reason::Reason,
 };
 
-use super::stat::FileIdentity;
-
-/// How many digests are remembered at most. Then all are forgotten, which costs reading the headers once more.
-const MAX_DIGESTS: usize = 1 << 16;
+use crate::target::files::{FileContent, FileIdentity, Memo};
 
 /// A directory that headers are looked for in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -252,62 +247,20 @@ impl State {
     }
 }
 
-/// A file that was read.
-#[derive(Debug)]
-pub(super) struct FileContent {
-    pub(super) bytes: Vec<u8>,
-    pub(super) identity: FileIdentity,
-    pub(super) digest: Key,
-}
-
-/// The digests of files, by what the file system says about them. A file that is younger than its times are coarse is
-/// read each time.
+/// The digests of files that were read.
 #[derive(Debug, Default)]
-pub(super) struct Digests(Mutex<HashMap<FileIdentity, Key, RandomState>>);
+pub(super) struct Digests(Memo<Key>);
 
 impl Digests {
     /// The digest of the file at `path`. Nothing if it cannot be read.
     fn of(&self, path: &Path) -> Option<Key> {
-        let identity = FileIdentity::of_path(path)?;
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&identity).copied();
-        known.or_else(|| self.read(path).ok().map(|content| content.digest))
+        self.0.of(path, Key::digest)
     }
 
     /// Reads the file at `path`, and remembers its digest.
-    pub(super) fn read(&self, path: &Path) -> io::Result<FileContent> {
-        // Asked before, so that whoever writes to a pipe does not take us for its reader; and after, because another
-        // file may have come.
-        let regular = |metadata: Metadata| {
-            if metadata.is_file() { Ok(metadata) } else { Err(io::Error::from(io::ErrorKind::InvalidInput)) }
-        };
-        regular(fs::metadata(path)?)?;
-        let mut file = open(path)?;
-        let metadata = regular(file.metadata()?)?;
-        let identity = FileIdentity::of(&metadata);
-        let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
-        file.read_to_end(&mut bytes)?;
-        let digest = Key::digest(&bytes);
-        // Settled when it was opened, and nothing changed while it was read.
-        if identity.is_settled() && FileIdentity::of(&file.metadata()?) == identity {
-            let mut digests = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if digests.len() >= MAX_DIGESTS {
-                digests.clear();
-            }
-            digests.insert(identity, digest);
-        }
-        Ok(FileContent { bytes, identity, digest })
+    pub(super) fn read(&self, path: &Path) -> io::Result<FileContent<Key>> {
+        self.0.read(path, Key::digest)
     }
-}
-
-/// Opens a file without waiting for whoever is at the other end of a pipe.
-fn open(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::custom_flags(
-        &mut options,
-        rustix::fs::OFlags::NONBLOCK.bits().cast_signed(),
-    );
-    options.read(true).open(path)
 }
 
 #[cfg(test)]
@@ -341,33 +294,11 @@ mod tests {
     }
 
     #[test]
-    fn two_files_of_one_size_and_time_have_their_own_digests() {
-        let directory = tempfile::tempdir().unwrap();
-        let digests = Digests::default();
-        for content in ["1", "2", "3"] {
-            let path = directory.path().join("a.h");
-            fs::write(&path, content).unwrap();
-            assert_eq!(digests.of(&path), Some(Key::digest(content.as_bytes())));
-        }
-        assert!(digests.0.lock().unwrap().is_empty(), "a file that was just written is not remembered");
-    }
-
-    #[test]
     fn a_quoted_name_is_looked_for_beside_the_file_that_includes_it() {
         let at = Located::new(Root::Include(1), "a/b.h");
         assert_eq!(at.sibling("c.h"), Located::new(Root::Include(1), "a/c.h"));
         assert_eq!(Located::new(Root::Source, "b.h").sibling("../c.h"), Located::new(Root::Source, "../c.h"));
         assert_eq!(Located::new(Root::Absolute, "/x/b.h").sibling("c.h").path, "/x/c.h");
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn a_pipe_is_refused_and_not_waited_for() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("a.h");
-        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
-        assert_eq!(Digests::default().of(&path), None);
-        assert!(open(&path).is_ok(), "nobody writes, and it is opened all the same");
     }
 
     #[test]

@@ -32,7 +32,6 @@ mod manifest;
 mod probe;
 mod scan;
 mod snapshot;
-mod stat;
 mod told;
 
 pub use compiler::Compiler;

@@ -17,9 +17,9 @@ use super::{
     compiler::{command, find_program},
     error::{CompileError, CompileProblem},
     library::private_directory,
-    stat::FileIdentity,
     told::Told,
 };
+use crate::target::files::FileIdentity;
 
 /// The programs that a compiler runs.
 const PROGRAMS: &[&str] = &["cc1", "as", "ld", "collect2"];

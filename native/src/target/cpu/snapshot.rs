@@ -6,14 +6,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use warmstart_core::reason::Reason;
+use warmstart_core::{key::Key, reason::Reason};
 
 use super::{
-    dependencies::{Dependencies, Digests, FileContent, Header, Located, Place, Root, Roots, State},
+    dependencies::{Dependencies, Digests, Header, Located, Place, Root, Roots, State},
     kernel::Kernel,
     scan::{Name, Pieces, Scan, scan, scan_flag},
-    stat::{FileIdentity, Stamp},
 };
+use crate::target::files::{FileContent, FileIdentity, Stamp};
 
 /// The dependencies of one compilation, and what tells whether one changed meanwhile.
 #[derive(Debug)]
@@ -142,7 +142,7 @@ impl<'a> Collector<'a> {
     }
 
     /// Reads a header, unless it was read already.
-    fn read(&mut self, at: &Located) -> Result<Option<FileContent>, Reason> {
+    fn read(&mut self, at: &Located) -> Result<Option<FileContent<Key>>, Reason> {
         if self.headers.contains(at) {
             return Ok(None);
         }
@@ -155,9 +155,9 @@ impl<'a> Collector<'a> {
         Ok(Some(content))
     }
 
-    fn add(&mut self, at: &Located, path: &Path, content: &FileContent) {
+    fn add(&mut self, at: &Located, path: &Path, content: &FileContent<Key>) {
         self.headers.insert(at.clone());
-        self.dependencies.headers.push(Header { at: at.clone(), digest: *content.digest.as_bytes() });
+        self.dependencies.headers.push(Header { at: at.clone(), digest: *content.made.as_bytes() });
         self.files.push(content.identity);
         self.directories.extend(path.parent().map(Path::to_path_buf));
     }
@@ -308,7 +308,7 @@ impl<'a> Collector<'a> {
     fn note_if_double(&mut self, at: &Located) -> Result<(), Reason> {
         let path = self.roots.path(at).ok_or(Reason::Uncacheable)?;
         if let Ok(content) = self.digests.read(&path)
-            && self.dependencies.headers.iter().any(|header| header.digest == *content.digest.as_bytes())
+            && self.dependencies.headers.iter().any(|header| header.digest == *content.made.as_bytes())
         {
             self.add(at, &path, &content);
         }

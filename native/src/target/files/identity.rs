@@ -14,7 +14,7 @@ const SETTLING: i64 = 2;
 
 /// Which file it is and when it changed last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(super) struct FileIdentity {
+pub(in crate::target) struct FileIdentity {
     device: u64,
     inode: u64,
     size: u64,
@@ -25,19 +25,19 @@ pub(super) struct FileIdentity {
 
 /// A time of the file system, since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) struct Stamp {
+pub(in crate::target) struct Stamp {
     seconds: i64,
     nanoseconds: i64,
 }
 
 impl FileIdentity {
     /// That of the file at `path`, behind all symbolic links. Nothing if there is none.
-    pub(super) fn of_path(path: &Path) -> Option<Self> {
+    pub(in crate::target) fn of_path(path: &Path) -> Option<Self> {
         fs::metadata(path).ok().map(|metadata| Self::of(&metadata))
     }
 
     #[cfg(unix)]
-    pub(super) fn of(metadata: &Metadata) -> Self {
+    pub(in crate::target) fn of(metadata: &Metadata) -> Self {
         use std::os::unix::fs::MetadataExt;
 
         Self {
@@ -51,40 +51,40 @@ impl FileIdentity {
 
     /// Without inodes and times of change; no compiler is found here yet.
     #[cfg(not(unix))]
-    pub(super) fn of(metadata: &Metadata) -> Self {
+    pub(in crate::target) fn of(metadata: &Metadata) -> Self {
         let modified = metadata.modified().map_or(Stamp { seconds: i64::MAX, nanoseconds: 0 }, Stamp::of);
         Self { device: 0, inode: 0, size: metadata.len(), modified, changed: modified }
     }
 
     /// The later of the file's times.
-    pub(super) fn last_change(&self) -> Stamp {
+    pub(in crate::target) fn last_change(&self) -> Stamp {
         self.modified.max(self.changed)
     }
 
     /// Whether the file was last changed before `reference`, as the same kind of clock tells.
-    pub(super) fn is_older_than(&self, reference: Stamp) -> bool {
+    pub(in crate::target) fn is_older_than(&self, reference: Stamp) -> bool {
         self.modified.certainly_before(reference) && self.changed.certainly_before(reference)
     }
 
     /// Whether the file has been left alone for so long that its next change will change its times.
-    pub(super) fn is_settled(&self) -> bool {
+    pub(in crate::target) fn is_settled(&self) -> bool {
         let mut now = Stamp::of(SystemTime::now());
         now.seconds -= SETTLING;
         self.modified < now && self.changed < now
     }
 
     /// Which file it is, whatever is in it.
-    pub(super) fn file(&self) -> (u64, u64) {
+    pub(in crate::target) fn file(&self) -> (u64, u64) {
         (self.device, self.inode)
     }
 
     /// The second of its last modification.
-    pub(super) fn modified_second(&self) -> i64 {
+    pub(in crate::target) fn modified_second(&self) -> i64 {
         self.modified.seconds
     }
 
     /// As numbers, for a key.
-    pub(super) fn numbers(&self) -> [u64; 7] {
+    pub(in crate::target) fn numbers(&self) -> [u64; 7] {
         let [modified, changed] = [self.modified, self.changed];
         [
             self.device,

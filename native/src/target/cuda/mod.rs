@@ -1,0 +1,1 @@
+//! The CUDA target: programs compiled by NVRTC, nvJitLink and NVVM, which are loaded at run time.

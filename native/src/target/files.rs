@@ -1,0 +1,123 @@
+//! Files that a target reads, and reads again only if the file system says that they changed.
+
+mod identity;
+
+pub(in crate::target) use identity::{FileIdentity, Stamp};
+
+use std::{
+    collections::HashMap,
+    fs::{self, File, Metadata, OpenOptions},
+    io::{self, Read},
+    path::Path,
+    sync::{Mutex, PoisonError},
+};
+
+use foldhash::fast::RandomState;
+
+/// How many files are remembered at most. Then all are forgotten, which costs reading them once more.
+const MAX_FILES: usize = 1 << 16;
+
+/// A file that was read.
+#[derive(Debug)]
+pub(in crate::target) struct FileContent<V> {
+    pub(in crate::target) bytes: Vec<u8>,
+    pub(in crate::target) identity: FileIdentity,
+    /// What was made of it.
+    pub(in crate::target) made: V,
+}
+
+/// What was made of files, by what the file system says about them. A file that is younger than its times are coarse is
+/// read each time.
+#[derive(Debug)]
+pub(in crate::target) struct Memo<V>(Mutex<HashMap<FileIdentity, V, RandomState>>);
+
+impl<V> Default for Memo<V> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<V: Clone> Memo<V> {
+    /// What `make` makes of the file at `path`. Nothing if it cannot be read.
+    pub(in crate::target) fn of(&self, path: &Path, make: impl FnOnce(&[u8]) -> V) -> Option<V> {
+        self.of_identity(FileIdentity::of_path(path)?, path, make)
+    }
+
+    /// The same, where the file system was asked already.
+    pub(in crate::target) fn of_identity(
+        &self,
+        identity: FileIdentity,
+        path: &Path,
+        make: impl FnOnce(&[u8]) -> V,
+    ) -> Option<V> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&identity).cloned();
+        known.or_else(|| self.read(path, make).ok().map(|content| content.made))
+    }
+
+    /// Reads the file at `path`, and remembers what `make` makes of it.
+    pub(in crate::target) fn read(
+        &self,
+        path: &Path,
+        make: impl FnOnce(&[u8]) -> V,
+    ) -> io::Result<FileContent<V>> {
+        // Asked before, so that whoever writes to a pipe does not take us for its reader; and after, because another
+        // file may have come.
+        let regular = |metadata: Metadata| {
+            if metadata.is_file() { Ok(metadata) } else { Err(io::Error::from(io::ErrorKind::InvalidInput)) }
+        };
+        regular(fs::metadata(path)?)?;
+        let mut file = open(path)?;
+        let metadata = regular(file.metadata()?)?;
+        let identity = FileIdentity::of(&metadata);
+        let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
+        file.read_to_end(&mut bytes)?;
+        let made = make(&bytes);
+        // Settled when it was opened, and nothing changed while it was read.
+        if identity.is_settled() && FileIdentity::of(&file.metadata()?) == identity {
+            let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if known.len() >= MAX_FILES {
+                known.clear();
+            }
+            known.insert(identity, made.clone());
+        }
+        Ok(FileContent { bytes, identity, made })
+    }
+}
+
+/// Opens a file without waiting for whoever is at the other end of a pipe.
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(
+        &mut options,
+        rustix::fs::OFlags::NONBLOCK.bits().cast_signed(),
+    );
+    options.read(true).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_files_of_one_size_and_time_are_told_apart() {
+        let directory = tempfile::tempdir().unwrap();
+        let memo = Memo::default();
+        for content in ["1", "2", "3"] {
+            let path = directory.path().join("a.h");
+            fs::write(&path, content).unwrap();
+            assert_eq!(memo.of(&path, <[u8]>::to_vec), Some(content.as_bytes().to_vec()));
+        }
+        assert!(memo.0.lock().unwrap().is_empty(), "a file that was just written is not remembered");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_pipe_is_refused_and_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.h");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        assert_eq!(Memo::default().of(&path, <[u8]>::len), None);
+        assert!(open(&path).is_ok(), "nobody writes, and it is opened all the same");
+    }
+}
