@@ -8,6 +8,7 @@
 //! | [`artifact`], [`metadata`] | what is cached: a payload, and what is known about it |
 //! | [`envelope`], [`head`] | the bytes of a stored artifact, and what the first of them say |
 //! | [`seal`] | a secret that proves who wrote them |
+//! | [`program`] | what a CUDA program is, and its key or why it has none |
 //! | [`lru`] | which entry goes when the cap is reached |
 //! | [`journal`] | the bytes of the shared accounting of a cache directory |
 //! | [`trailer`] | the bytes of a file of packed weights |
@@ -46,6 +47,7 @@ pub mod key;
 pub mod lru;
 pub mod metadata;
 pub mod miss;
+pub mod program;
 pub mod reason;
 pub mod recipe;
 pub mod seal;

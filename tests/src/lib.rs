@@ -5,6 +5,7 @@
 //! | [`calls`] | any program of XNNPACK's calls, run on a provider and on a model |
 //! | [`mod@conformance`] | the suite that every store passes |
 //! | `cpu` | kernels, targets and what they are asked to be (Unix only) |
+//! | [`cuda`] | the real NVRTC, nvJitLink and NVVM |
 //! | [`executorch`] | files of packed weights as ExecuTorch writes them |
 //! | [`faulty`] | a disk that fails when it is told to |
 //! | [`map_disk`] | disks for packs that stop, are full, or have no mappings |
@@ -27,6 +28,7 @@ pub mod conformance;
 #[cfg(unix)]
 #[expect(clippy::unwrap_used, reason = "what it holds are parts of tests")]
 pub mod cpu;
+pub mod cuda;
 pub mod executorch;
 pub mod faulty;
 pub mod map_disk;

