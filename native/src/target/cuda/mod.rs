@@ -28,9 +28,13 @@
 //! The libraries are NVIDIA's and are not brought along. They are loaded when something has to be compiled: a warm start
 //! reads a page of each file, for its build id, and loads none.
 
-mod headers;
+mod error;
+pub mod headers;
+mod library;
+mod nvrtc;
 mod program;
-// COMPILERS' modules
+mod toolkit;
+mod unit;
 
 pub use error::CudaError;
 pub use headers::HeaderError;

@@ -208,13 +208,13 @@ impl Program {
             Some(digest) => contents.with_extra(digest.clone()),
             None => contents,
         };
-        let mut description = program::Program::new(self.code, self.target, self.source.clone())
+        let mut description = program::Program::new(self.code, self.target, borrowed(&self.source))
             .with_name(self.name.as_str())
             .with_options(self.options.clone())
             .with_name_expressions(self.name_expressions.iter().cloned())
             .with_contents(contents);
         for (name, module) in &self.extra_sources {
-            description = description.with_extra_source(name.as_str(), module.clone());
+            description = description.with_extra_source(name.as_str(), borrowed(module));
         }
         description
     }
@@ -270,6 +270,13 @@ impl Program {
 
     pub(super) fn uses_libdevice(&self) -> bool {
         self.options.option(OptionName::UseLibdevice) == Some(&Value::Flag(true))
+    }
+}
+
+fn borrowed<'a>(source: &'a Source<'static>) -> Source<'a> {
+    match source {
+        Source::Text(text) => Source::Text(Cow::Borrowed(text)),
+        Source::Bytes(bytes) => Source::Bytes(Cow::Borrowed(bytes)),
     }
 }
 
