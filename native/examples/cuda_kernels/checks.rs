@@ -1,5 +1,5 @@
-//! Runs each kernel and compares what it gives with the reference. Sizes are odd on purpose: no tile fits them, so the
-//! edges of every kernel are run, too.
+//! Runs each kernel and compares what it gives with the reference. Sizes are odd on purpose: no tile fits
+//! them, so the edges of every kernel are run, too.
 
 use std::f64::consts::PI;
 
@@ -15,16 +15,18 @@ use crate::{
 /// `Err` says what is wrong with the kernel.
 pub(crate) type Checked = Result<(), String>;
 
-/// One rounding: half a unit in the last place of 1. Tolerances are counted in roundings; where the result can be told
-/// to the last bit they are exact. The reference computes in f64, so its own roundings count where a kernel is in f64.
-/// A device's own functions (exp, tanh, 1/sqrt) may be two units, four roundings, away from what is right.
+/// One rounding: half a unit in the last place of 1. Tolerances are counted in roundings; where the result
+/// can be told to the last bit they are exact. The reference computes in f64, so its own roundings count
+/// where a kernel is in f64. A device's own functions (exp, tanh, 1/sqrt) may be two units, four roundings,
+/// away from what is right.
 const F32: f64 = f32::EPSILON as f64 / 2.0;
 const F64: f64 = f64::EPSILON / 2.0;
 
 /// The threads of a block that takes a row.
 const THREADS: usize = 256;
 
-/// For a sum of `terms` that are 1/4 on average, without their signs, each of which goes through at most `roundings`.
+/// For a sum of `terms` that are 1/4 on average, without their signs, each of which goes through at most
+/// `roundings`.
 const fn sum_of(terms: usize, roundings: f64) -> Tolerance {
     Tolerance::absolute(terms as f64 / 4.0 * roundings)
 }
@@ -61,8 +63,8 @@ pub(crate) fn softmax(device: &dyn Device) -> Checked {
     let arguments = &mut [Input(&x), Output(&mut y), count(cols)];
     device.launch("softmax", Geometry::row(rows, THREADS), arguments)?;
 
-    // Differences up to 16 are rounded before they become exponents (16), above and below, the two exponentials, and ten
-    // levels of partial sums.
+    // Differences up to 16 are rounded before they become exponents (16), above and below, the two
+    // exponentials, and ten levels of partial sums.
     compare("y", &y, &reference::softmax(&widened(&x), cols), Tolerance::relative(64.0 * F32))
 }
 
@@ -80,8 +82,8 @@ pub(crate) fn layer_norm(device: &dyn Device) -> Checked {
     device.launch("layer_norm", Geometry::row(rows, THREADS), arguments)?;
 
     let wanted = reference::layer_norm(&widened(&x), &widened(&gamma), &widened(&beta), f64::from(epsilon));
-    // The mean of numbers about 3 goes through a dozen roundings, and its error is divided by a deviation of 0.6 and
-    // multiplied by up to 1.5; the variance has less.
+    // The mean of numbers about 3 goes through a dozen roundings, and its error is divided by a deviation of
+    // 0.6 and multiplied by up to 1.5; the variance has less.
     compare("y", &y, &wanted, Tolerance::absolute(256.0 * F32))
 }
 
@@ -114,7 +116,8 @@ pub(crate) fn row_sum(device: &dyn Device) -> Checked {
     let arguments = &mut [Input(&x), Output(&mut sums), count(cols)];
     device.launch("row_sum", Geometry::row(rows, THREADS), arguments)?;
 
-    // Positive terms: up to 8 in each of a thread's four sums, 2 levels to join those, 10 levels of the block.
+    // Positive terms: up to 8 in each of a thread's four sums, 2 levels to join those, 10 levels of the
+    // block.
     compare("sums", &sums, &reference::row_sums(&widened(&x), cols), Tolerance::relative(20.0 * F32))
 }
 
@@ -136,8 +139,9 @@ fn attention(device: &dyn Device, function: &str, causal: bool) -> Checked {
 
     let wanted =
         reference::attention(&widened(&q), &widened(&k), &widened(&v), head_dim, f64::from(scale), causal);
-    // A score is a sum of products up to 4 and at most 64 roundings deep, divided by 8: 64 * 64 / 8 roundings. It
-    // becomes the relative error of the weights above and below, and values are up to 2: four times that.
+    // A score is a sum of products up to 4 and at most 64 roundings deep, divided by 8: 64 * 64 / 8
+    // roundings. It becomes the relative error of the weights above and below, and values are up to 2: four
+    // times that.
     compare("out", &out, &wanted, Tolerance::absolute(2048.0 * F32))
 }
 

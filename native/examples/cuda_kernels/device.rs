@@ -2,8 +2,8 @@
 
 /// Runs the functions of one compiled program.
 pub(crate) trait Device {
-    /// Launches a function, named as in [`Case::functions`](crate::kernels::Case), and waits for it. Outputs are filled
-    /// then.
+    /// Launches a function, named as in [`Case::functions`](crate::kernels::Case), and waits for it. Outputs
+    /// are filled then.
     ///
     /// # Errors
     /// What the device says, or what is wrong with the launch.
@@ -28,8 +28,8 @@ impl Geometry {
         Self { grid: (dimension(blocks), 1, 1), block: (dimension(threads), 1, 1) }
     }
 
-    /// As many tiles of `tile.0` x `tile.1` as it takes to cover `cols` x `rows`, for each of `planes`, and `block` threads
-    /// for a tile.
+    /// As many tiles of `tile.0` x `tile.1` as it takes to cover `cols` x `rows`, for each of `planes`, and
+    /// `block` threads for a tile.
     pub(crate) fn tiles(
         (cols, rows): (usize, usize),
         planes: usize,

@@ -1,7 +1,8 @@
-// Runs CUDA kernels on the CPU, one block after the other: where there is no GPU, this is how they are tested. The threads of
-// a block are fibers that take turns at barriers and shuffles, from the first warp to the last or the other way around, so
-// that a barrier that is missing shows in one of the two orders. Shared memory begins as not-a-numbers for every block; that
-// of templates may not, for not every compiler puts it where it is asked to.
+// Runs CUDA kernels on the CPU, one block after the other: where there is no GPU, this is how they are
+// tested. The threads of a block are fibers that take turns at barriers and shuffles, from the first warp to
+// the last or the other way around, so that a barrier that is missing shows in one of the two orders. Shared
+// memory begins as not-a-numbers for every block; that of templates may not, for not every compiler puts it
+// where it is asked to.
 #pragma once
 
 #include <cmath>
@@ -213,14 +214,14 @@ const char* launch(
 }  // namespace emulator
 
 // Makes a kernel callable from outside. `sizes` are three of the grid and three of a block.
-#define EMULATED(name, ...)                                                                                      \
-    extern "C" {                                                                                                 \
-    __attribute__((visibility("default"))) const char* name(                                                     \
-        const unsigned* sizes, const emulator::Argument* arguments, std::size_t count, bool backwards            \
-    ) {                                                                                                          \
-        const Dimensions grid{sizes[0], sizes[1], sizes[2]}, block{sizes[3], sizes[4], sizes[5]};                \
-        return emulator::launch(__VA_ARGS__, grid, block, arguments, count, backwards);                          \
-    }                                                                                                            \
+#define EMULATED(name, ...)                                                                             \
+    extern "C" {                                                                                        \
+    __attribute__((visibility("default"))) const char* name(                                            \
+        const unsigned* sizes, const emulator::Argument* arguments, std::size_t count, bool backwards   \
+    ) {                                                                                                 \
+        const Dimensions grid{sizes[0], sizes[1], sizes[2]}, block{sizes[3], sizes[4], sizes[5]};       \
+        return emulator::launch(__VA_ARGS__, grid, block, arguments, count, backwards);                 \
+    }                                                                                                   \
     }
 
 inline void __syncthreads() { emulator::wait(emulator::State::AT_BARRIER); }

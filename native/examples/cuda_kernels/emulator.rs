@@ -1,5 +1,5 @@
-//! Runs the kernels on the CPU: their sources, compiled as C++ against `emulator.hpp`. So the kernels, what they are given and
-//! how they are checked is tested where there is no GPU.
+//! Runs the kernels on the CPU: their sources, compiled as C++ against `emulator.hpp`. So the kernels, what
+//! they are given and how they are checked is tested where there is no GPU.
 
 use std::{
     ffi::{CStr, c_char, c_void},
@@ -95,8 +95,9 @@ impl Device for Emulator {
         // SAFETY: every library has a run_N of this type for each function.
         let run =
             unsafe { self.library.get::<Run>(format!("run_{number}")) }.map_err(|error| error.to_string())?;
-        // SAFETY: there are six sizes, and as many arguments as said; the emulator compares their types with the kernel's.
-        // Kernels that go beyond an array by less than a guard are found; those that go further may crash this test.
+        // SAFETY: there are six sizes, and as many arguments as said; the emulator compares their types with
+        // the kernel's. Kernels that go beyond an array by less than a guard are found; those that go further
+        // may crash this test.
         let failure =
             unsafe { run(sizes.as_ptr(), passed.as_ptr(), passed.len(), self.order == Order::Backwards) };
         if !failure.is_null() {
@@ -111,7 +112,8 @@ impl Device for Emulator {
     }
 }
 
-/// An argument as the kernel gets it: a scalar, or the address of an array between two guards of not-a-numbers.
+/// An argument as the kernel gets it: a scalar, or the address of an array between two guards of
+/// not-a-numbers.
 struct Memory {
     kind: i32,
     element_size: usize,
@@ -192,8 +194,8 @@ fn every_kernel_gives_what_the_reference_gives() {
 #[test]
 fn a_barrier_that_is_missing_is_found() {
     const BARRIER: &str = "__syncthreads();";
-    // These reduce once, or by two operations that have their arrays each, and so need the first barrier of two only where
-    // another kernel includes the header.
+    // These reduce once, or by two operations that have their arrays each, and so need the first barrier of
+    // two only where another kernel includes the header.
     let is_needless = |case: &Case, n| case.has_header && n == 0 && case.name != "layer_norm";
     for case in CASES {
         let source = source(case);

@@ -116,8 +116,8 @@ impl Loaded<'_> {
         }
         let Geometry { grid, block } = geometry;
         let config = LaunchConfig { grid_dim: grid, block_dim: block, shared_mem_bytes: 0 };
-        // SAFETY: the arguments are of the types of the kernel's parameters, in their order, and it stays in its arrays: the
-        // tests run the same launches on the CPU, where both are checked.
+        // SAFETY: the arguments are of the types of the kernel's parameters, in their order, and it stays in
+        // its arrays: the tests run the same launches on the CPU, where both are checked.
         unsafe { launch.launch(config) }?;
         stream.synchronize()?;
 

@@ -1,8 +1,11 @@
 //! The kernels: what is compiled, which functions are in it, and how they are checked.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
-use warmstart::target::cuda::{CudaError, Program};
+use warmstart::target::cuda::Program;
 
 use crate::{
     checks::{self, Checked},
@@ -13,7 +16,8 @@ use crate::{
 pub(crate) struct Case {
     /// The file `cuda/NAME.cu`.
     pub(crate) name: &'static str,
-    /// The functions that are launched, as they are written in C++. An instance of a template is a name expression.
+    /// The functions that are launched, as they are written in C++. An instance of a template is a name
+    /// expression.
     pub(crate) functions: &'static [&'static str],
     /// Whether it includes the header of the example, which a phase edits.
     pub(crate) has_header: bool,
@@ -38,7 +42,7 @@ impl Case {
     ///
     /// # Errors
     /// The source cannot be read.
-    pub(crate) fn describe(&self, sources: &Path, architecture: &str) -> Result<Program, CudaError> {
+    pub(crate) fn describe(&self, sources: &Path, architecture: &str) -> io::Result<Program> {
         let program =
             Program::open(self.path(sources))?.include_dir(sources.join("include")).arch(architecture);
         Ok(self.expressions().fold(program, |program, expression| program.name_expression(expression)))

@@ -42,7 +42,8 @@ impl Launches {
     }
 }
 
-/// Loads, launches and checks every kernel. What the cache does not hold for the GPU's architecture is compiled.
+/// Loads, launches and checks every kernel. What the cache does not hold for the GPU's architecture is
+/// compiled.
 pub(crate) fn run<S: Store>(cache: &Cache<S>, toolkit: Toolkit) -> Result<Launches, Box<dyn Error>> {
     let gpu = match Gpu::find() {
         Ok(gpu) => gpu,

@@ -1,4 +1,5 @@
-//! Kernels for GPUs, compiled once: what a warm start of a CUDA runtime is worth, and what makes it miss. No GPU is needed.
+//! Kernels for GPUs, compiled once: what a warm start of a CUDA runtime is worth, and what makes it miss. No
+//! GPU is needed.
 //!
 //! ```text
 //! cargo xtask runtimes --cuda                           # fetches the compiler, once
@@ -6,9 +7,10 @@
 //! cargo run --release --example cuda_kernels -- --json  # and one line for programs, the last
 //! ```
 //!
-//! Twelve kernels, for two architectures, with an empty cache; again, with what the first time left there; again, with a
-//! header edited that four of them include; and for a third architecture. Each phase is a process of its own: this program,
-//! started again with `--phase`. Where there is a GPU, every cached kernel is launched there and compared with the CPU.
+//! Twelve kernels, for two architectures, with an empty cache; again, with what the first time left there;
+//! again, with a header edited that four of them include; and for a third architecture. Each phase is a
+//! process of its own: this program, started again with `--phase`. Where there is a GPU, every cached kernel
+//! is launched there and compared with the CPU.
 
 mod checks;
 #[path = "../warm_start/compare.rs"]
@@ -51,8 +53,8 @@ use crate::{
     report::Outcome,
 };
 
-/// Compiles twelve real CUDA kernels cold, warm, with a header edited, and for another architecture. Needs no GPU; where there
-/// is one, launches what is cached and checks it.
+/// Compiles twelve real CUDA kernels cold, warm, with a header edited, and for another architecture. Needs no
+/// GPU; where there is one, launches what is cached and checks it.
 #[derive(Parser)]
 #[command(name = "cuda_kernels")]
 struct Arguments {
@@ -64,8 +66,8 @@ struct Arguments {
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
 
-    /// The folder that has NVRTC, instead of the one that `cargo xtask runtimes --cuda` fills, WARMSTART_CUDA names, or a
-    /// CUDA toolkit is installed in.
+    /// The folder that has NVRTC, instead of the one that `cargo xtask runtimes --cuda` fills, WARMSTART_CUDA
+    /// names, or a CUDA toolkit is installed in.
     #[arg(long, value_name = "DIR")]
     libraries: Option<PathBuf>,
 

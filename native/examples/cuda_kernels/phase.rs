@@ -109,7 +109,7 @@ pub(crate) fn compile<S: Store>(
     case: &Case,
     sources: &Path,
     architecture: &str,
-) -> Result<(Compiled, Duration), CudaError> {
+) -> Result<(Compiled, Duration), Box<dyn Error>> {
     let loaded_before = target.load_time();
     let started = Instant::now();
     let compiled = target.compile(cache, &case.describe(sources, architecture)?)?;

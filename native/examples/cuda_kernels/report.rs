@@ -35,7 +35,8 @@ impl Outcome {
         self.warm.differing.as_ref().is_some_and(Vec::is_empty)
     }
 
-    /// Whether, besides, what had to miss missed, nothing else did, and what was launched gave what it should.
+    /// Whether, besides, what had to miss missed, nothing else did, and what was launched gave what it
+    /// should.
     pub(crate) fn is_good(&self) -> bool {
         let misses = [&self.cold, &self.warm, &self.edited, &self.changed].map(Phase::misses);
         let pairs = self.pairs();
@@ -205,11 +206,8 @@ fn launches(text: &mut String, launches: &Launches) -> std::fmt::Result {
         Launches::Skipped(why) => writeln!(text, "GPU: {why}: launches are skipped."),
         Launches::Done { name, architecture, hits, checked, failures } => {
             let all = CASES.len();
-            writeln!(
-                text,
-                "GPU: {name} ({architecture}): {hits} of {all} binaries were in the cache, {checked} gave what the \
-                 CPU gives."
-            )?;
+            writeln!(text, "GPU: {name} ({architecture}): {hits} of {all} binaries were in the cache.")?;
+            writeln!(text, "GPU: {checked} of {all} kernels gave what the CPU gives.")?;
             for (kernel, problem) in failures {
                 writeln!(text, "GPU: {kernel}: {problem}")?;
             }

@@ -1,5 +1,6 @@
-// Attention without the matrix of scores: keys and values go by in tiles, and the softmax is corrected as it grows.
-// A warp takes a query; its lanes take a key each while it scores, and DIM / 32 numbers each while it sums up values.
+// Attention without the matrix of scores: keys and values go by in tiles, and the softmax is corrected as it
+// grows. A warp takes a query; its lanes take a key each while it scores, and DIM / 32 numbers each while it
+// sums up values.
 const unsigned WARPS = 4;
 const unsigned TILE = 32;
 const unsigned ALL = 0xffffffffu;

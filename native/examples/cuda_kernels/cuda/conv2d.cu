@@ -1,5 +1,5 @@
-// Convolution with SIZE x SIZE filters, zeros around the image, and a bias. A block of TILE x TILE threads takes a tile of
-// one plane of the output; blockIdx.z is the plane.
+// Convolution with SIZE x SIZE filters, zeros around the image, and a bias. A block of TILE x TILE threads
+// takes a tile of one plane of the output; blockIdx.z is the plane.
 const unsigned TILE = 16;
 
 template <unsigned SIZE>

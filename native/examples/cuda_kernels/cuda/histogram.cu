@@ -1,4 +1,5 @@
-// How often each byte is there, and where each would begin if they were sorted: a histogram and its prefix sum.
+// How often each byte is there, and where each would begin if they were sorted: a histogram and its prefix
+// sum.
 const unsigned BINS = 256;
 
 // Adds to counts. Each block counts in shared memory first.

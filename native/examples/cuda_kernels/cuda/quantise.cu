@@ -1,4 +1,5 @@
-// To bytes and back, with a scale for each GROUP numbers. A block of GROUP threads takes a group; the last may be short.
+// To bytes and back, with a scale for each GROUP numbers. A block of GROUP threads takes a group; the last
+// may be short.
 const unsigned GROUP = 128;
 
 extern "C" __global__ void quantise(const float* x, signed char* q, float* scales, unsigned count) {

@@ -1,4 +1,5 @@
-// What the threads of a block do together. A block is one row of whole warps, and all of its threads take part.
+// What the threads of a block do together. A block is one row of whole warps, and all of its threads take
+// part.
 #pragma once
 
 #include "warp.cuh"
