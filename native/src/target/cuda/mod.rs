@@ -7,7 +7,7 @@
 //! };
 //!
 //! let cache = Cache::new(FileStore::open("/tmp/my-runtime", FileOptions::default())?);
-//! let target = CudaTarget::new(Toolkit::find());
+//! let target = CudaTarget::new(Toolkit::find()?);
 //!
 //! let source = "template <int N> __global__ void scale(float *x) { x[threadIdx.x] *= N; }";
 //! let program = Program::cxx("scale.cu", source).arch("sm_90").name_expression("scale<3>");
@@ -31,7 +31,9 @@
 mod error;
 pub mod headers;
 mod library;
+mod nvjitlink;
 mod nvrtc;
+mod nvvm;
 mod program;
 mod toolkit;
 mod unit;
@@ -45,7 +47,10 @@ pub use warmstart_core::program::{
 };
 
 use std::{
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -53,7 +58,7 @@ use warmstart_core::{
     artifact::Artifact,
     key::{Key, KeyFields},
     metadata::Metadata,
-    program::{Compiler, Contents, Header, Toolchain},
+    program::{Contents, Header, Toolchain},
     reason::Reason,
 };
 
@@ -61,7 +66,8 @@ use crate::{
     cache::{Cache, Fetched},
     store::{Lookup, Store},
 };
-use headers::{Closed, Found, Headers};
+use headers::{Found, Headers};
+use unit::Unit;
 
 /// The attributes of a binary: what it is, what the compiler wrote, and the names it gave.
 const TARGET: &str = "cuda.target";
@@ -207,21 +213,24 @@ impl CudaTarget {
         if wanted.is_some_and(|wanted| wanted != key) {
             return Err(Stop::Changed);
         }
-        let compiler = inputs.toolchain.compiler();
-        let mut arguments = description.arguments(compiler).map_err(CudaError::from)?;
+        let mut arguments = description.arguments(inputs.toolchain.compiler()).map_err(CudaError::from)?;
         arguments.extend(closed.pre_includes.iter().map(|name| format!("--pre-include={name}")));
         let is_cxx = program.code() == CodeType::Cxx;
         let name = if is_cxx { format!("{}{}", headers::ROOT, program.name()) } else { program.name().into() };
+        let extra_sources = program.extra_sources().iter();
+        let extra_sources: Vec<_> =
+            extra_sources.map(|(name, module)| (name.clone(), module.as_bytes().to_vec())).collect();
         let output = self.toolkit.compile(
-            compiler,
+            &inputs.toolchain,
             &Unit {
+                code: program.code(),
                 name: &name,
                 source: if is_cxx { &closed.source } else { program.source().as_bytes() },
                 headers: &closed.headers,
                 arguments: &arguments,
                 target: program.target_type(),
                 name_expressions: program.name_expressions(),
-                extra_sources: program.extra_sources(),
+                extra_sources: &extra_sources,
                 libdevice: libdevice.as_deref(),
             },
         )?;
@@ -274,7 +283,7 @@ impl Compiled {
 
 /// Everything but the program that decides its binary.
 struct Inputs {
-    toolchain: Toolchain,
+    toolchain: Arc<Toolchain>,
     found: Option<Found>,
     libdevice: Option<[u8; Key::LEN]>,
 }
@@ -304,7 +313,7 @@ enum Stop {
 
 impl From<CudaError> for Stop {
     fn from(error: CudaError) -> Self {
-        if error.is_replaced_library() { Self::Changed } else { Self::Failed(error) }
+        if error.is_changed_library() { Self::Changed } else { Self::Failed(error) }
     }
 }
 
