@@ -1,0 +1,256 @@
+//! What can go wrong when a CUDA program is compiled.
+
+use std::{fmt, path::PathBuf};
+
+use warmstart_core::program::Refusal;
+
+use super::headers::HeaderError;
+
+/// A program could not be compiled, for a reason that only the caller or the machine's owner can mend. Says what to do.
+///
+/// A cache that fails is not this error: the program is compiled all the same.
+///
+/// ```
+/// use warmstart::target::cuda::Toolkit;
+///
+/// let error = Toolkit::at("/no/such/folder").unwrap_err();
+/// assert!(error.is_no_library());
+/// assert!(error.to_string().contains("pip install nvidia-cuda-nvrtc"));
+/// ```
+#[derive(Debug)]
+pub struct CudaError(Box<CudaProblem>);
+
+#[derive(Debug)]
+pub(super) enum CudaProblem {
+    Missing {
+        /// As people call it.
+        library: &'static str,
+        /// The file that was looked for.
+        pattern: &'static str,
+        looked_in: String,
+        package: &'static str,
+    },
+    /// It is there and is none that can be loaded. `why` completes "the file ...".
+    Unusable {
+        library: &'static str,
+        path: PathBuf,
+        why: String,
+    },
+    /// `why` completes "the file ...".
+    TooOld {
+        library: &'static str,
+        path: PathBuf,
+        why: String,
+        needed: &'static str,
+        package: &'static str,
+    },
+    /// What was known of the library no longer holds. Ask for the toolchain anew.
+    Changed {
+        library: &'static str,
+        path: PathBuf,
+    },
+    /// The process has loaded what stands in the way.
+    Loaded {
+        library: &'static str,
+        path: PathBuf,
+        other: &'static str,
+    },
+    NoDriver,
+    Refused(Refusal),
+    Headers(HeaderError),
+    /// Headers or a library that never stood still.
+    Unstable,
+    Rejected {
+        compiler: &'static str,
+        program: String,
+        log: String,
+    },
+    UnknownArchitecture {
+        compiler: &'static str,
+        architecture: String,
+        /// Those that the compiler knows, if it lists them.
+        known: Vec<String>,
+        log: String,
+    },
+    Empty {
+        compiler: &'static str,
+        program: String,
+        target: &'static str,
+        advice: &'static str,
+    },
+    /// A call of the library that has nothing to do with the program.
+    Failed {
+        compiler: &'static str,
+        call: &'static str,
+        status: String,
+        log: String,
+    },
+    /// What of the program has a NUL byte in it.
+    Nul(&'static str),
+    NameExpression {
+        expression: String,
+        log: String,
+    },
+    OutOfMemory(&'static str),
+}
+
+impl CudaError {
+    pub(super) fn new(problem: CudaProblem) -> Self {
+        Self(Box::new(problem))
+    }
+
+    /// Whether a library is missing, or none that works.
+    #[must_use]
+    pub fn is_no_library(&self) -> bool {
+        matches!(
+            *self.0,
+            CudaProblem::Missing { .. }
+                | CudaProblem::Unusable { .. }
+                | CudaProblem::TooOld { .. }
+                | CudaProblem::Loaded { .. }
+                | CudaProblem::NoDriver
+        )
+    }
+
+    /// Whether the program cannot be compiled through a cache; because of an option or because only the compiler could
+    /// tell its headers.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        matches!(*self.0, CudaProblem::Refused(_) | CudaProblem::Headers(_))
+    }
+
+    /// The option that is refused, and why, if it is one.
+    #[must_use]
+    pub fn refusal(&self) -> Option<&Refusal> {
+        match &*self.0 {
+            CudaProblem::Refused(refusal) => Some(refusal),
+            _ => None,
+        }
+    }
+
+    /// Whether the compiler rejected the program or its options; [`log`](Self::log) says why.
+    #[must_use]
+    pub fn is_rejected_source(&self) -> bool {
+        matches!(
+            *self.0,
+            CudaProblem::Rejected { .. } | CudaProblem::NameExpression { .. } | CudaProblem::Nul(_)
+        )
+    }
+
+    /// Whether the compiler made nothing of the program.
+    #[must_use]
+    pub fn is_empty_output(&self) -> bool {
+        matches!(*self.0, CudaProblem::Empty { .. })
+    }
+
+    /// Whether the compiler does not know the architecture.
+    #[must_use]
+    pub fn is_unknown_architecture(&self) -> bool {
+        matches!(*self.0, CudaProblem::UnknownArchitecture { .. })
+    }
+
+    /// What the compiler wrote, if it failed.
+    #[must_use]
+    pub fn log(&self) -> Option<&str> {
+        match &*self.0 {
+            CudaProblem::Rejected { log, .. }
+            | CudaProblem::UnknownArchitecture { log, .. }
+            | CudaProblem::NameExpression { log, .. }
+            | CudaProblem::Failed { log, .. } => Some(log),
+            _ => None,
+        }
+    }
+
+    /// Whether a library was replaced since its toolchain was asked for. With the toolchain of now, it is worth another try.
+    pub(super) fn is_changed_library(&self) -> bool {
+        matches!(*self.0, CudaProblem::Changed { .. })
+    }
+}
+
+impl From<HeaderError> for CudaError {
+    fn from(error: HeaderError) -> Self {
+        Self::new(CudaProblem::Headers(error))
+    }
+}
+
+impl From<Refusal> for CudaError {
+    fn from(refusal: Refusal) -> Self {
+        Self::new(CudaProblem::Refused(refusal))
+    }
+}
+
+impl fmt::Display for CudaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.0 {
+            CudaProblem::Missing { library, pattern, looked_in, package } => write!(
+                f,
+                "{library} is missing: looked for {pattern} in {looked_in}; install it (pip install {package}, or the \
+                 CUDA toolkit) or set WARMSTART_CUDA to the folder that has it"
+            ),
+            CudaProblem::Unusable { library, path, why } => write!(
+                f,
+                "{library} cannot be used: {} {why}; install it anew or set WARMSTART_CUDA to the folder of another",
+                path.display()
+            ),
+            CudaProblem::TooOld { library, path, why, needed, package } => write!(
+                f,
+                "{library} is too old: {} {why}, and {needed} or newer is needed; upgrade it (pip install --upgrade \
+                 {package}, or the CUDA toolkit)",
+                path.display()
+            ),
+            CudaProblem::Changed { library, path } => write!(
+                f,
+                "{library} was replaced while the program was compiled: {} is another file now; compile it again",
+                path.display()
+            ),
+            CudaProblem::Loaded { library, path, other } => write!(
+                f,
+                "{library} cannot be used: this process has loaded {other}, which the loader takes for {}; compile with \
+                 only one of the two in a process, or start it anew",
+                path.display()
+            ),
+            CudaProblem::NoDriver => f.write_str(
+                "the driver's linker is not called here; link with nvJitLink (pip install nvidia-nvjitlink)",
+            ),
+            CudaProblem::Refused(refusal) => refusal.fmt(f),
+            CudaProblem::Headers(error) => error.fmt(f),
+            CudaProblem::Unstable => f.write_str(
+                "the headers or the compiler's library change again and again while they are compiled; compile once \
+                 they are left alone",
+            ),
+            CudaProblem::Rejected { compiler, program, log } => {
+                write!(f, "{compiler} rejects `{program}`:\n{}", log.trim_end())
+            }
+            CudaProblem::UnknownArchitecture { compiler, architecture, known, log } => {
+                write!(f, "{compiler} does not know the architecture {architecture}")?;
+                if known.is_empty() {
+                    write!(f, " ({})", log.trim())?;
+                } else {
+                    write!(f, "; it knows {}", known.join(", "))?;
+                }
+                f.write_str("; choose one of its own, or install a newer one")
+            }
+            CudaProblem::Empty { compiler, program, target, advice } => {
+                write!(f, "{compiler} made no {target} of `{program}`: {advice}")
+            }
+            CudaProblem::Failed { compiler, call, status, log } => {
+                write!(f, "{compiler} failed in {call}: {status}")?;
+                if log.trim().is_empty() { Ok(()) } else { write!(f, "\n{}", log.trim_end()) }
+            }
+            CudaProblem::Nul(what) => {
+                write!(f, "{what} has a NUL byte in it, where the compiler would stop reading; remove it")
+            }
+            CudaProblem::NameExpression { expression, log } => {
+                write!(
+                    f,
+                    "NVRTC has no lowered name for `{expression}`: see whether it names a kernel or variable of the \
+                     program"
+                )?;
+                if log.trim().is_empty() { Ok(()) } else { write!(f, "\n{}", log.trim_end()) }
+            }
+            CudaProblem::OutOfMemory(compiler) => write!(f, "{compiler} asks for more memory than there is"),
+        }
+    }
+}
+
+impl std::error::Error for CudaError {}

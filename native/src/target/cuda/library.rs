@@ -1,0 +1,274 @@
+//! A compiler's library, loaded and never unloaded.
+
+use std::{
+    ffi::{CString, c_char, c_int},
+    mem::ManuallyDrop,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    error::{CudaError, CudaProblem},
+    toolkit::search::Part,
+};
+
+/// A library that is loaded.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    part: Part,
+    path: PathBuf,
+    handle: ManuallyDrop<libloading::Library>,
+    build_id: Option<Vec<u8>>,
+}
+
+/// What a function of a library answers: an enumeration of C, which may have any value.
+pub(super) type Status = c_int;
+
+/// A log is kept so far. What a compiler says first is what matters.
+const MAX_LOG: usize = 1 << 20;
+
+impl Loaded {
+    /// Loads the library at `path`.
+    ///
+    /// # Safety
+    /// What of it runs when it is loaded is sound.
+    pub(super) unsafe fn open(part: Part, path: &Path) -> Result<Self, CudaError> {
+        // SAFETY: the caller vouches for the library.
+        let (handle, build_id) = unsafe { open(path) }.map_err(|error| {
+            let source =
+                std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+            CudaError::new(CudaProblem::Unusable {
+                library: part.name(),
+                path: path.into(),
+                why: format!("cannot be loaded ({source})"),
+            })
+        })?;
+        // Not unloaded once it was called: it may have threads, and data of threads that end later.
+        Ok(Self { part, path: path.into(), handle: ManuallyDrop::new(handle), build_id })
+    }
+
+    /// Unloads the library again, because it is not the one that was wanted.
+    ///
+    /// # Safety
+    /// Nothing of it was called.
+    pub(super) unsafe fn discard(self) {
+        drop(ManuallyDrop::into_inner(self.handle));
+    }
+
+    /// The build id of what is in memory, which need not be that of the file. Nothing if it has none, or the loader
+    /// cannot be asked.
+    pub(super) fn build_id(&self) -> Option<&[u8]> {
+        self.build_id.as_deref()
+    }
+
+    /// The function of this name, or nothing if there is none.
+    ///
+    /// # Safety
+    /// `F` is the type of that function.
+    pub(super) unsafe fn find<F: Copy>(&self, name: &str) -> Option<F> {
+        // SAFETY: the caller vouches for the type, and the library is never unloaded.
+        unsafe { self.handle.get::<F>(name) }.ok().map(|symbol| *symbol)
+    }
+
+    /// The function of this name.
+    ///
+    /// # Safety
+    /// `F` is the type of that function.
+    pub(super) unsafe fn function<F: Copy>(&self, name: &str) -> Result<F, CudaError> {
+        // SAFETY: the caller vouches for the type.
+        unsafe { self.find(name) }.ok_or_else(|| self.too_old(format!("has no function {name}")))
+    }
+
+    /// `why` completes "the file ...".
+    pub(super) fn too_old(&self, why: String) -> CudaError {
+        let needed = match self.part {
+            Part::Nvrtc | Part::Builtins => "NVRTC 12.0",
+            Part::NvJitLink => "nvJitLink 12.4",
+            Part::Nvvm | Part::Libdevice => "the NVVM of CUDA 12.0",
+        };
+        CudaError::new(CudaProblem::TooOld {
+            library: self.part.name(),
+            path: self.path.clone(),
+            why,
+            needed,
+            package: self.part.package(),
+        })
+    }
+
+    /// The library is there and does not do what it should. `why` completes "the file ...".
+    pub(super) fn unusable(&self, why: String) -> CudaError {
+        let (library, path) = (self.part.name(), self.path.clone());
+        CudaError::new(CudaProblem::Unusable { library, path, why })
+    }
+}
+
+/// The library, and its build id in memory.
+///
+/// # Safety
+/// As [`Loaded::open`].
+unsafe fn open(path: &Path) -> Result<(libloading::Library, Option<Vec<u8>>), libloading::Error> {
+    #[cfg(unix)]
+    {
+        use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+
+        // SAFETY: the caller vouches for the library.
+        let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }?;
+        Ok(with_build_id(library))
+    }
+    #[cfg(windows)]
+    {
+        use libloading::os::windows::{LOAD_WITH_ALTERED_SEARCH_PATH, Library};
+
+        // What it needs is looked for beside it. SAFETY: the caller vouches for the library.
+        unsafe { Library::load_with_flags(path, LOAD_WITH_ALTERED_SEARCH_PATH) }
+            .map(|library| (library.into(), None))
+    }
+    #[cfg(not(any(unix, windows)))]
+    // SAFETY: the caller vouches for the library.
+    unsafe {
+        libloading::Library::new(path).map(|library| (library, None))
+    }
+}
+
+#[cfg(unix)]
+fn with_build_id(library: libloading::os::unix::Library) -> (libloading::Library, Option<Vec<u8>>) {
+    #[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
+    {
+        let handle = library.into_raw();
+        // SAFETY: it is open, and is closed by `library` only.
+        let (library, build_id) = unsafe {
+            (libloading::os::unix::Library::from_raw(handle), super::toolkit::mapped::build_id(handle))
+        };
+        (library.into(), build_id)
+    }
+    #[cfg(not(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64")))]
+    (library.into(), None)
+}
+
+/// The build id of the library that the loader has under this name, which is none of a file but the one that libraries
+/// have in themselves. Nothing if it has none of that name.
+#[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
+pub(super) fn build_id_by_name(name: &str) -> Option<Vec<u8>> {
+    use libloading::os::unix::{Library, RTLD_LAZY};
+
+    // SAFETY: nothing is loaded, and so nothing runs.
+    let library = unsafe { Library::open(Some(name), RTLD_LAZY | libc::RTLD_NOLOAD) }.ok()?;
+    with_build_id(library).1
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64")))]
+pub(super) fn build_id_by_name(_name: &str) -> Option<Vec<u8>> {
+    None
+}
+
+/// Declares a table of functions that answer with a [`Status`], and how it is filled from a library.
+macro_rules! functions {
+    ($($field:ident = $name:literal: fn($($argument:ty),* $(,)?);)+) => {
+        #[derive(Clone, Copy, Debug)]
+        struct Functions {
+            $($field: unsafe extern "C" fn($($argument),*) -> $crate::target::cuda::library::Status,)+
+        }
+
+        impl Functions {
+            /// Looks all of them up, each under what `spelt` makes of its name.
+            ///
+            /// # Safety
+            /// Under those names the library has functions of these types.
+            unsafe fn of(
+                library: &$crate::target::cuda::library::Loaded,
+                spelt: impl Fn(&str) -> String,
+            ) -> Result<Self, $crate::target::cuda::error::CudaError> {
+                Ok(Self {
+                    // SAFETY: the caller vouches for the types.
+                    $($field: unsafe { library.function(&spelt($name))? },)+
+                })
+            }
+        }
+    };
+}
+
+pub(super) use functions;
+
+/// A text for C.
+pub(super) fn c_string(bytes: &[u8], what: &'static str) -> Result<CString, CudaError> {
+    CString::new(bytes).map_err(|_| CudaError::new(CudaProblem::Nul(what)))
+}
+
+/// Texts for C, and the array of pointers to them, which holds as long as they do.
+pub(super) struct CStrings {
+    _texts: Vec<CString>,
+    pointers: Vec<*const c_char>,
+}
+
+impl CStrings {
+    pub(super) fn new<'a>(
+        texts: impl IntoIterator<Item = &'a [u8]>,
+        what: &'static str,
+    ) -> Result<Self, CudaError> {
+        let texts: Vec<CString> =
+            texts.into_iter().map(|text| c_string(text, what)).collect::<Result<_, _>>()?;
+        // The text of a `CString` stays where it is when the `CString` is moved.
+        let pointers = texts.iter().map(|text| text.as_ptr()).collect();
+        Ok(Self { _texts: texts, pointers })
+    }
+
+    pub(super) fn as_ptr(&self) -> *const *const c_char {
+        self.pointers.as_ptr()
+    }
+
+    /// As C counts them.
+    pub(super) fn len(&self) -> Result<c_int, CudaError> {
+        c_int::try_from(self.pointers.len())
+            .map_err(|_| CudaError::new(CudaProblem::OutOfMemory("the compiler")))
+    }
+}
+
+/// A buffer of as many bytes as a library asked for.
+pub(super) fn buffer(len: usize, compiler: &'static str) -> Result<Vec<u8>, CudaError> {
+    let mut bytes = Vec::new();
+    let reserved = bytes.try_reserve_exact(len);
+    reserved.map_err(|_| CudaError::new(CudaProblem::OutOfMemory(compiler)))?;
+    bytes.resize(len, 0);
+    Ok(bytes)
+}
+
+/// A log as a compiler writes it, without the NUL at its end.
+pub(super) fn log(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    let text = String::from_utf8_lossy(&bytes[..end.min(MAX_LOG)]);
+    if end > MAX_LOG { format!("{text}\n... and {} bytes more", end - MAX_LOG) } else { text.into_owned() }
+}
+
+/// PTX is text: without the NUL at its end.
+pub(super) fn without_nul(mut text: Vec<u8>) -> Vec<u8> {
+    if text.last() == Some(&0) {
+        text.pop();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_ends_at_its_nul_and_is_bounded() {
+        assert_eq!(log(b"a line\n\0rest"), "a line\n");
+        assert_eq!(log(b"no end"), "no end");
+        assert_eq!(log(b"caf\xe9\0"), "caf\u{fffd}");
+        let long = log(&vec![b'x'; MAX_LOG + 5]);
+        assert!(long.len() < MAX_LOG + 50 && long.ends_with("and 5 bytes more"));
+    }
+
+    #[test]
+    fn a_text_with_a_nul_is_no_text_of_c() {
+        let error = c_string(b"a\0b", "the source").unwrap_err();
+        assert!(error.is_rejected_source() && error.to_string().contains("the source has a NUL byte"));
+        assert!(CStrings::new([&b"ok"[..], b"no\0t"], "an option").is_err());
+    }
+
+    #[test]
+    fn a_size_that_cannot_be_is_an_error() {
+        assert!(buffer(usize::MAX, "NVRTC").is_err());
+        assert_eq!(buffer(3, "NVRTC").unwrap(), [0; 3]);
+    }
+}

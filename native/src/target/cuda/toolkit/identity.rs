@@ -1,0 +1,163 @@
+//! Which library a file is, down to the build.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
+
+use warmstart_core::{
+    artifact::Artifact,
+    key::{Key, KeyFields},
+    metadata::Metadata,
+};
+
+use super::{
+    elf::{self, Machine},
+    search::Part,
+};
+use crate::{
+    store::{Lookup, Store},
+    target::{
+        cuda::error::{CudaError, CudaProblem},
+        files::FileIdentity,
+    },
+};
+
+/// What a file holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Build {
+    /// The number that its linker gave it.
+    Id(Vec<u8>),
+    /// Where there is none: a digest of all of it.
+    Contents([u8; Key::LEN]),
+}
+
+/// A file, and what is in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Identified {
+    pub(super) identity: FileIdentity,
+    pub(super) build: Build,
+    pub(super) size: u64,
+}
+
+/// The longest version that a store is believed to have kept.
+const MAX_VERSION: usize = 64;
+/// The contents of a file are digested in pieces of so many bytes.
+const PIECE: usize = 1 << 20;
+
+impl Build {
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Id(id) => id,
+            Self::Contents(digest) => digest,
+        }
+    }
+}
+
+impl Identified {
+    /// Reads from the file which build it is.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no library that this machine can load.
+    pub(super) fn read(part: Part, path: &Path, store: &(impl Store + ?Sized)) -> Result<Self, CudaError> {
+        let unusable = |why: String| {
+            let (library, path) = (part.name(), path.into());
+            CudaError::new(CudaProblem::Unusable { library, path, why })
+        };
+        let unread = |error: io::Error| unusable(format!("cannot be read: {error}"));
+        // Before it is opened: whoever writes to a pipe shall not take us for its reader.
+        let metadata = path.metadata().map_err(unread)?;
+        if !metadata.is_file() {
+            let what = if metadata.is_dir() { "a directory" } else { "no file" };
+            return Err(unusable(format!("is no shared library: it is {what}")));
+        }
+        let mut file = File::open(path).map_err(unread)?;
+        let metadata = file.metadata().map_err(unread)?;
+        let (identity, size) = (FileIdentity::of(&metadata), metadata.len());
+        let id = if cfg!(windows) {
+            None
+        } else {
+            elf::build_id(&mut file, Machine::HOST).map_err(|error| unusable(error.to_string()))?
+        };
+        let build = match id {
+            Some(id) => Build::Id(id),
+            None => Build::Contents(contents(&mut file, &identity, store).map_err(unread)?),
+        };
+        Ok(Self { identity, build, size })
+    }
+}
+
+/// The digest of all of the file, from the store if it has that of this file.
+fn contents(
+    file: &mut File,
+    identity: &FileIdentity,
+    store: &(impl Store + ?Sized),
+) -> io::Result<[u8; Key::LEN]> {
+    let numbers = identity.numbers();
+    let key = numbers
+        .into_iter()
+        .fold(KeyFields::new("warmstart.cuda.library contents", 1), |fields, number| {
+            fields.number("identity", number)
+        })
+        .key();
+    if let Lookup::Hit(artifact) = store.get(key.as_bytes())
+        && let Ok(digest) = artifact.payload().try_into()
+    {
+        return Ok(digest);
+    }
+    let digest = digest(file)?;
+    // A file that is young may change again without a change of its times.
+    if identity.is_settled() && FileIdentity::of(&file.metadata()?) == *identity {
+        // Not kept means read again, nothing worse.
+        let _ = store.put(key.as_bytes(), &Artifact::new(digest.to_vec()));
+    }
+    Ok(digest)
+}
+
+/// In pieces, for it may be large.
+fn digest(file: &mut File) -> io::Result<[u8; Key::LEN]> {
+    io::Seek::rewind(file)?;
+    let mut fields = KeyFields::new("warmstart.cuda.library digest", 1);
+    let mut piece = Vec::with_capacity(PIECE);
+    loop {
+        piece.clear();
+        if Read::take(&mut *file, PIECE as u64).read_to_end(&mut piece)? == 0 {
+            return Ok(*fields.key().as_bytes());
+        }
+        fields = fields.bytes("piece", Key::digest(&piece).as_bytes().to_vec());
+    }
+}
+
+/// The version that a library of this build says it is, if the store knows.
+pub(super) fn known_version(part: Part, file: &Identified, store: &(impl Store + ?Sized)) -> Option<String> {
+    let Lookup::Hit(artifact) = store.get(version_key(part, file).as_bytes()) else { return None };
+    let version = str::from_utf8(artifact.payload()).ok()?;
+    is_version(version).then(|| version.into())
+}
+
+/// Has the store keep the version for the next process.
+pub(super) fn keep_version(part: Part, file: &Identified, version: &str, store: &(impl Store + ?Sized)) {
+    if !is_version(version) {
+        return;
+    }
+    let label =
+        Metadata::new().with_attribute(Metadata::LABEL, format!("{} {version}", part.name()).as_str());
+    let artifact = Artifact::new(version.as_bytes().to_vec()).with_metadata(&label);
+    // Not kept means asked again, nothing worse.
+    let _ = store.put(version_key(part, file).as_bytes(), &artifact);
+}
+
+/// By the build, never by the file's name or times: another library has another.
+fn version_key(part: Part, file: &Identified) -> Key {
+    KeyFields::new("warmstart.cuda.library", 1)
+        .text("library", part.label())
+        .bytes("build", file.build.as_bytes())
+        .number("size", file.size)
+        .key()
+}
+
+fn is_version(version: &str) -> bool {
+    let is_of_version = |byte: u8| byte.is_ascii_alphanumeric() || b". ".contains(&byte);
+    (1..=MAX_VERSION).contains(&version.len()) && version.bytes().all(is_of_version)
+}

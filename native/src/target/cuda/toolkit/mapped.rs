@@ -1,0 +1,88 @@
+//! What a library is that the loader has loaded, whatever the file under its path is by now.
+
+use std::{
+    ffi::{c_char, c_int, c_void},
+    mem,
+    ptr::null_mut,
+    slice,
+};
+
+use super::elf::build_id_of_notes;
+
+/// What every `link_map` of the loader begins with.
+#[repr(C)]
+struct LinkMap {
+    base: usize,
+    name: *mut c_char,
+    dynamic: *const c_void,
+}
+
+/// A library that is looked for.
+struct Wanted {
+    /// An address in it.
+    address: usize,
+    build_id: Option<Vec<u8>>,
+}
+
+/// The build id in the memory of the library that has this handle.
+///
+/// # Safety
+/// The handle is one of `dlopen`, and is open until this returns.
+pub(crate) unsafe fn build_id(handle: *mut c_void) -> Option<Vec<u8>> {
+    let mut map: *const LinkMap = null_mut();
+    // SAFETY: the handle is open, and for this request the last is where a pointer is put.
+    let failed = unsafe { libc::dlinfo(handle, libc::RTLD_DI_LINKMAP, (&raw mut map).cast()) } != 0;
+    if failed || map.is_null() {
+        return None;
+    }
+    // SAFETY: the loader's own entry of a library that is open begins with these three.
+    let address = unsafe { (*map).dynamic } as usize;
+    let mut wanted = Wanted { address, build_id: None };
+    // SAFETY: the callback is handed `wanted`, and is not called after this returns.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut wanted).cast()) };
+    wanted.build_id
+}
+
+/// # Safety
+/// As `dl_iterate_phdr` calls it, with a [`Wanted`].
+unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, size: libc::size_t, wanted: *mut c_void) -> c_int {
+    // What comes after the segments is not in every version, and not needed.
+    if size < mem::offset_of!(libc::dl_phdr_info, dlpi_phnum) + mem::size_of::<libc::Elf64_Half>() {
+        return 0;
+    }
+    // SAFETY: both are what the caller says, and nobody else has `wanted`.
+    let (info, wanted) = unsafe { (&*info, &mut *wanted.cast::<Wanted>()) };
+    if info.dlpi_phdr.is_null() {
+        return 0;
+    }
+    // SAFETY: the loader keeps the segments of what is loaded, as many as it says.
+    let segments = unsafe { slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+    let place = |segment: &libc::Elf64_Phdr| {
+        ((info.dlpi_addr as usize).wrapping_add(segment.p_vaddr as usize), segment.p_memsz as usize)
+    };
+    let is_in = |segment: &&_| {
+        let (start, len) = place(segment);
+        wanted.address.wrapping_sub(start) < len
+    };
+    let loaded = || segments.iter().filter(|segment| segment.p_type == libc::PT_LOAD);
+    if !loaded().any(|segment| is_in(&segment)) {
+        return 0;
+    }
+    for note in segments.iter().filter(|segment| segment.p_type == libc::PT_NOTE) {
+        let (start, len) = place(note);
+        let is_loaded = loaded().any(|segment| {
+            let (from, loaded) = place(segment);
+            start.checked_sub(from).and_then(|at| at.checked_add(len)).is_some_and(|end| end <= loaded)
+        });
+        if !is_loaded {
+            continue;
+        }
+        // SAFETY: the loader has mapped it for reading, and it stays while the library is open. It does not change.
+        let notes = unsafe { slice::from_raw_parts(start as *const u8, len) };
+        if let Some(id) = build_id_of_notes(notes, note.p_align) {
+            wanted.build_id = Some(id);
+            break;
+        }
+    }
+    1
+}
