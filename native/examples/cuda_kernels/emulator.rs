@@ -22,47 +22,57 @@ enum Order {
     Backwards,
 }
 
-struct Emulator {
-    library: Library,
+/// One of the sources that were compiled together.
+struct Emulator<'a> {
+    library: &'a Library,
+    variant: usize,
     functions: &'static [&'static str],
     order: Order,
 }
 
-impl Emulator {
-    /// Compiles `source`, which is the case's, or nearly.
-    fn build(case: &Case, source: &str) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let (file, library) = (directory.path().join("kernel.cpp"), directory.path().join("kernel.so"));
-        let mut text = format!("#include \"emulator.hpp\"\n{source}");
-        for (number, function) in case.functions.iter().enumerate() {
-            text += &format!("EMULATED(run_{number}, {function})\n");
-        }
-        fs::write(&file, text).unwrap();
-        let output = Command::new("c++")
-            .args(["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"])
-            .args(["-fvisibility=hidden", "-ffp-contract=off", "-I"])
-            .arg(sources())
-            .arg("-I")
-            .arg(sources().join("include"))
-            .arg(&file)
-            .arg("-o")
-            .arg(&library)
-            .output()
-            .expect("a C++ compiler is installed as c++");
-        assert!(output.status.success(), "{}: {}", case.name, String::from_utf8_lossy(&output.stderr));
-        // SAFETY: it has no initialisers but those of the C++ library's containers.
-        let library = unsafe { Library::new(&library) }.unwrap();
-        Self { library, functions: case.functions, order: Order::Forwards }
+impl<'a> Emulator<'a> {
+    const fn new(library: &'a Library, variant: usize, functions: &'static [&'static str]) -> Self {
+        Self { library, variant, functions, order: Order::Forwards }
     }
+}
 
-    /// The check, with the threads in one order and then in the other.
-    fn check(mut self, case: &Case) -> Result<(), String> {
-        for order in [Order::Forwards, Order::Backwards] {
-            self.order = order;
-            (case.check)(&self).map_err(|problem| format!("{}, {order:?}: {problem}", case.name))?;
+/// Compiles sources of these cases, each in a namespace of its own: the compiler reads its own headers once.
+fn compile<'a>(variants: impl IntoIterator<Item = (&'a Case, String)>) -> Library {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, library) = (directory.path().join("kernels.cpp"), directory.path().join("kernels.so"));
+    let mut text = "#include \"emulator.hpp\"\n#include \"warp.cuh\"\n".to_owned();
+    for (variant, (case, source)) in variants.into_iter().enumerate() {
+        // Functions of C are one, whatever namespace they are in.
+        text += &format!("namespace variant_{variant} {{\n{}\n", source.replace("extern \"C\" ", ""));
+        for (number, function) in case.functions.iter().enumerate() {
+            text += &format!("EMULATED(run_{variant}_{number}, {function})\n");
         }
-        Ok(())
+        text += "}\n";
     }
+    fs::write(&file, text).unwrap();
+    let output = Command::new("c++")
+        .args(["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"])
+        .args(["-fvisibility=hidden", "-ffp-contract=off", "-I"])
+        .arg(sources())
+        .arg("-I")
+        .arg(sources().join("include"))
+        .arg(&file)
+        .arg("-o")
+        .arg(&library)
+        .output()
+        .expect("a C++ compiler is installed as c++");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // SAFETY: it has no initialisers but those of the C++ library's containers.
+    unsafe { Library::new(&library) }.unwrap()
+}
+
+/// The check of a case, with the threads in one order and then in the other.
+fn check(library: &Library, variant: usize, case: &Case) -> Result<(), String> {
+    for order in [Order::Forwards, Order::Backwards] {
+        let emulator = Emulator { order, ..Emulator::new(library, variant, case.functions) };
+        (case.check)(&emulator).map_err(|problem| format!("{}, {order:?}: {problem}", case.name))?;
+    }
+    Ok(())
 }
 
 /// `emulator::Argument`.
@@ -75,7 +85,7 @@ struct Passed {
 
 type Run = unsafe extern "C" fn(*const u32, *const Passed, usize, bool) -> *const c_char;
 
-impl Device for Emulator {
+impl Device for Emulator<'_> {
     fn launch(
         &self,
         function: &str,
@@ -93,8 +103,8 @@ impl Device for Emulator {
         let Geometry { grid, block } = geometry;
         let sizes = [grid.0, grid.1, grid.2, block.0, block.1, block.2];
         // SAFETY: every library has a run_N of this type for each function.
-        let run =
-            unsafe { self.library.get::<Run>(format!("run_{number}")) }.map_err(|error| error.to_string())?;
+        let run = unsafe { self.library.get::<Run>(format!("run_{}_{number}", self.variant)) }
+            .map_err(|error| error.to_string())?;
         // SAFETY: there are six sizes, and as many arguments as said; the emulator compares their types with
         // the kernel's. Kernels that go beyond an array by less than a guard are found; those that go further
         // may crash this test.
@@ -180,14 +190,15 @@ impl Memory {
 /// The case's source, with the header in it that has barriers.
 fn source(case: &Case) -> String {
     let header = fs::read_to_string(sources().join("include/reduce.cuh")).unwrap();
-    let source = fs::read_to_string(case.path(sources())).unwrap();
-    source.replace("#include \"reduce.cuh\"", &header.replace("#pragma once", ""))
+    let header = header.replace("#pragma once", "").replace("#include \"warp.cuh\"", "");
+    fs::read_to_string(case.path(sources())).unwrap().replace("#include \"reduce.cuh\"", &header)
 }
 
 #[test]
 fn every_kernel_gives_what_the_reference_gives() {
-    for case in CASES {
-        assert_eq!(Emulator::build(case, &source(case)).check(case), Ok(()));
+    let library = compile(CASES.iter().map(|case| (case, source(case))));
+    for (variant, case) in CASES.iter().enumerate() {
+        assert_eq!(check(&library, variant, case), Ok(()));
     }
 }
 
@@ -197,27 +208,34 @@ fn a_barrier_that_is_missing_is_found() {
     // These reduce once, or by two operations that have their arrays each, and so need the first barrier of
     // two only where another kernel includes the header.
     let is_needless = |case: &Case, n| case.has_header && n == 0 && case.name != "layer_norm";
+
+    let mut broken = Vec::new();
     for case in CASES {
         let source = source(case);
         for (n, (at, _)) in source.match_indices(BARRIER).enumerate() {
-            let mut broken = source.clone();
-            broken.replace_range(at..at + BARRIER.len(), "");
-            let result = Emulator::build(case, &broken).check(case);
-            assert_eq!(result.is_ok(), is_needless(case, n), "{}, barrier {n}: {result:?}", case.name);
+            let without = [&source[..at], &source[at + BARRIER.len()..]].concat();
+            broken.push((case, n, without));
         }
+    }
+    assert!(broken.len() > CASES.len());
+    let library = compile(broken.iter().map(|(case, _, source)| (*case, source.clone())));
+    for (variant, (case, n, _)) in broken.iter().enumerate() {
+        let result = check(&library, variant, case);
+        assert_eq!(result.is_ok(), is_needless(case, *n), "{}, barrier {n}: {result:?}", case.name);
     }
 }
 
 /// A kernel of one function, `f`.
-fn emulator_of(source: &'static str) -> Emulator {
+fn compile_one(source: &str) -> Library {
     let case = Case { name: "f", functions: &["f"], has_header: false, check: |_| Ok(()) };
-    Emulator::build(&case, source)
+    compile([(&case, source.to_owned())])
 }
 
 #[test]
 fn arguments_that_are_not_the_kernels_parameters_are_refused() {
-    let emulator =
-        emulator_of("__global__ void f(const float* x, float* y, unsigned n) { y[0] = x[0] + n; }\n");
+    let library =
+        compile_one("__global__ void f(const float* x, float* y, unsigned n) { y[0] = x[0] + n; }\n");
+    let emulator = Emulator::new(&library, 0, &["f"]);
     let (x, doubles, mut y, mut z) = (vec![1.0_f32], vec![1.0_f64], vec![0.0_f32], vec![0.0_f32]);
     let one = Geometry::row(1, 1);
     let mut launch = |arguments: &mut [Argument<'_>]| emulator.launch("f", one, arguments).is_ok();
@@ -235,7 +253,8 @@ fn arguments_that_are_not_the_kernels_parameters_are_refused() {
 
 #[test]
 fn a_kernel_that_writes_or_reads_beyond_an_array_is_found() {
-    let write = emulator_of("__global__ void f(float* x, unsigned n) { x[int(n)] = 1.0f; }\n");
+    let library = compile_one("__global__ void f(float* x, unsigned n) { x[int(n)] = 1.0f; }\n");
+    let write = Emulator::new(&library, 0, &["f"]);
     for (at, is_right) in [(0, true), (2, true), (3, false), (u32::MAX, false)] {
         let mut x = vec![0.0_f32; 3];
         let arguments = &mut [Argument::Output(&mut x), Argument::Count(at)];
@@ -243,7 +262,8 @@ fn a_kernel_that_writes_or_reads_beyond_an_array_is_found() {
         assert_eq!(result.is_ok(), is_right, "{at}: {result:?}");
     }
 
-    let read = emulator_of("__global__ void f(const float* x, float* y, unsigned n) { y[0] = x[n]; }\n");
+    let library = compile_one("__global__ void f(const float* x, float* y, unsigned n) { y[0] = x[n]; }\n");
+    let read = Emulator::new(&library, 0, &["f"]);
     let (x, mut y) = (vec![1.0_f32; 3], vec![0.0_f32]);
     let arguments = &mut [Argument::Input(&x), Argument::Output(&mut y), Argument::Count(3)];
     read.launch("f", Geometry::row(1, 1), arguments).unwrap();
@@ -252,9 +272,10 @@ fn a_kernel_that_writes_or_reads_beyond_an_array_is_found() {
 
 #[test]
 fn shared_memory_begins_as_not_a_number() {
-    let emulator = emulator_of(
+    let library = compile_one(
         "__global__ void f(float* y) { __shared__ float s[2]; y[blockIdx.x] = s[1]; s[1] = 1.0f; }\n",
     );
+    let emulator = Emulator::new(&library, 0, &["f"]);
     let mut y = vec![0.0_f32; 2];
     emulator.launch("f", Geometry::row(2, 1), &mut [Argument::Output(&mut y)]).unwrap();
     assert!(y[0].is_nan() && y[1].is_nan(), "{y:?}");
@@ -262,7 +283,8 @@ fn shared_memory_begins_as_not_a_number() {
 
 #[test]
 fn a_barrier_that_not_all_threads_come_to_is_found() {
-    let emulator = emulator_of("__global__ void f() { if (threadIdx.x > 0) __syncthreads(); }\n");
+    let library = compile_one("__global__ void f() { if (threadIdx.x > 0) __syncthreads(); }\n");
+    let emulator = Emulator::new(&library, 0, &["f"]);
     assert!(emulator.launch("f", Geometry::row(1, 2), &mut []).is_err());
     assert!(emulator.launch("f", Geometry::row(1, 1), &mut []).is_ok());
 }
