@@ -216,6 +216,17 @@ impl<'a> KeyFields<'a> {
         Recipe::new(&self.domain, self.schema, fields.collect())
     }
 
+    /// The same fields with nothing borrowed.
+    #[must_use]
+    pub fn into_owned(self) -> KeyFields<'static> {
+        let fields = self.fields.into_iter().map(|field| Field {
+            label: field.label.into_owned().into(),
+            value: field.value.into_owned(),
+            note: field.note.map(|note| note.into_owned().into()),
+        });
+        KeyFields { domain: self.domain.into_owned().into(), schema: self.schema, fields: fields.collect() }
+    }
+
     fn field(mut self, label: Cow<'a, str>, value: Value<'a>, note: Option<Cow<'a, str>>) -> Self {
         self.fields.push(Field { label, value, note });
         self
@@ -244,6 +255,17 @@ impl Value<'_> {
                 for item in items {
                     update_prefixed(hasher, item.as_bytes());
                 }
+            }
+        }
+    }
+
+    fn into_owned(self) -> Value<'static> {
+        match self {
+            Self::Text(text) => Value::Text(text.into_owned().into()),
+            Self::Bytes(bytes) => Value::Bytes(bytes.into_owned().into()),
+            Self::Number(number) => Value::Number(number),
+            Self::List(items) => {
+                Value::List(items.into_iter().map(|item| item.into_owned().into()).collect())
             }
         }
     }
@@ -331,6 +353,15 @@ mod tests {
                 assert_ne!(one, other);
             }
         }
+    }
+
+    #[test]
+    fn what_borrows_nothing_is_the_same_key_and_recipe() {
+        let fields =
+            KeyFields::new("d", 1).text("a", "b").bytes("c", &[1][..]).number("e", 2).list("f", ["g"]);
+        let fields = fields.digest("h", &[3; 32][..], "note");
+        let owned = fields.clone().into_owned();
+        assert_eq!((owned.key(), owned.recipe()), (fields.key(), fields.recipe()));
     }
 
     #[test]

@@ -262,9 +262,9 @@ fn spell(rest: &mut Vec<Cow<'static, str>>, row: &Row, cell: Cell, value: &Value
 fn spell_item(rest: &mut Vec<Cow<'static, str>>, row: &Row, before: &str, item: &str) {
     let item = match row.kind {
         Kind::Numbers => canonical_number(item).unwrap_or(item),
-        Kind::Ptxas => item.trim_ascii(),
         _ => item,
     };
+    // ptxas fails badly on an argument that is empty.
     if row.kind == Kind::Ptxas && item.is_empty() {
         return;
     }

@@ -1,28 +1,155 @@
-//! Arguments of ptxas that would reach files.
+//! Arguments of ptxas, as far as all that they do is in their text.
 
-use alloc::format;
+use alloc::{borrow::ToOwned, format, string::String};
 
 use super::refusal::Refusal;
 
-/// What begins the arguments that name a file.
-const FILES: [&str; 3] = ["-o", "--output-file", "--options-file"];
+/// Arguments without a value, and with one. What is missing here reads or writes files (`--options-file`, `--output-file`,
+/// `--apply-controls`), makes code for another architecture (`--gpu-name`), or is not known to do neither.
+const ALONE: [&str; 58] = [
+    "--allow-expensive-optimizations",
+    "--compile-as-tools-patch",
+    "-astoolspatch",
+    "--compile-only",
+    "-c",
+    "--compiler-annotations",
+    "-annotate",
+    "--device-debug",
+    "-g",
+    "--device-stack-protector",
+    "--disable-optimizer-constants",
+    "-disable-optimizer-consts",
+    "--disable-warnings",
+    "-w",
+    "--dont-merge-basicblocks",
+    "-no-bb-merge",
+    "--extensible-whole-program",
+    "-ewp",
+    "--g-tensor-memory-access-check",
+    "-g-tmem-access-check",
+    "--generate-line-info",
+    "-lineinfo",
+    "--gno-fabric-access-check",
+    "-gno-fabric-access-check",
+    "--gno-tensor-memory-access-check",
+    "-gno-tmem-access-check",
+    "--legacy-bar-warp-wide-behavior",
+    "-legacy-bar-warp-wide-behavior",
+    "--make-errors-visible-at-exit",
+    "-make-errors-visible-at-exit",
+    "--optimize-float-atomics",
+    "-opt-fp-atomics",
+    "--override-directive-values",
+    "-override-directive-values",
+    "--preserve-relocs",
+    "-preserve-relocs",
+    "--return-at-end",
+    "-ret-end",
+    "--sp-bounds-check",
+    "-sp-bounds-check",
+    "--suppress-async-bulk-multicast-advisory-warning",
+    "--suppress-debug-info",
+    "-suppress-debug-info",
+    "--suppress-double-demote-warning",
+    "--suppress-sparse-mma-advisory-info",
+    "--suppress-stack-size-warning",
+    "--verbose",
+    "-v",
+    "--verbose2",
+    "-v2",
+    "--warn-on-double-precision-use",
+    "-warn-double-usage",
+    "--warn-on-local-memory-usage",
+    "-warn-lmem-usage",
+    "--warn-on-spills",
+    "-warn-spills",
+    "--warning-as-error",
+    "-Werror",
+];
+const VALUED: [&str; 36] = [
+    "--Ofast-compile",
+    "-Ofc",
+    "--allow-expensive-optimizations",
+    "-allow-expensive-optimizations",
+    "--def-load-cache",
+    "-dlcm",
+    "--def-store-cache",
+    "-dscm",
+    "--device-function-maxrregcount",
+    "-func-maxrregcount",
+    "--device-stack-protector",
+    "-device-stack-protector",
+    "--enable-func-clone-sc",
+    "-enable-func-clone-sc",
+    "--entry",
+    "-e",
+    "--fmad",
+    "-fmad",
+    "--force-load-cache",
+    "-flcm",
+    "--force-store-cache",
+    "-fscm",
+    "--maxntid",
+    "-maxntid",
+    "--maxrregcount",
+    "-maxrregcount",
+    "--minnctapersm",
+    "-minnctapersm",
+    "--opt-level",
+    "-O",
+    "--position-independent-code",
+    "-pic",
+    "--register-usage-level",
+    "-regUsageLevel",
+    "--split-compile",
+    "-split-compile",
+];
 
-/// Checks one text of arguments: blanks and commas separate them.
-pub(crate) fn check(option: &'static str, text: &str) -> Result<(), Refusal> {
-    let words = text.split(|c: char| c.is_ascii_whitespace() || c == ',');
-    words.filter(|word| !word.is_empty()).try_for_each(|word| check_word(option, word))
+/// Checks one argument. ptxas separates nothing in it.
+pub(crate) fn check(option: &'static str, argument: &str) -> Result<(), Refusal> {
+    if argument.is_empty() || is_known(argument) {
+        return Ok(());
+    }
+    let refused = |why: &str| Refusal::unsupported(option, format!("{:?} {why}", shown(argument)));
+    Err(if !argument.starts_with('-') {
+        refused("would be read as a file; write a value behind its option and \"=\"")
+    } else if argument.contains(char::is_whitespace) {
+        refused("is not one argument; give each as an item of a list")
+    } else if matches!(spelling(argument), "-arch" | "--gpu-name") {
+        refused("would make code for another architecture; set arch instead")
+    } else {
+        refused(
+            "is not known to leave files alone, and may read or write what the key does not know; leave it out",
+        )
+    })
 }
 
-fn check_word(option: &'static str, word: &str) -> Result<(), Refusal> {
-    let refused = |why: &str| Err(Refusal::unsupported(option, format!("{word:?} {why}")));
-    if !word.starts_with('-') {
-        return refused("would be read as a file; write a value behind its option and \"=\"");
+fn is_known(argument: &str) -> bool {
+    if ALONE.contains(&argument) {
+        return true;
     }
-    if FILES.iter().any(|file| word.starts_with(file)) {
-        return refused("reads or writes a file that the key does not know; leave it out");
+    if let Some(level) = argument.strip_prefix("-O") {
+        if level.len() == 1 && level.bytes().all(|byte| byte.is_ascii_digit()) {
+            return true;
+        }
     }
-    if word.contains(['/', '\\', '@', '"', '\'']) {
-        return refused("could name a file that the key does not know; leave it out");
+    let value = argument.split_once('=').filter(|(spelling, _)| VALUED.contains(spelling));
+    value.is_some_and(|(_, value)| !value.is_empty() && value.bytes().all(is_of_a_value))
+}
+
+/// Names of functions, numbers and words. Nothing of a path, of quotes or of a list of files is among them.
+fn is_of_a_value(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | b',' | b'-')
+}
+
+fn spelling(argument: &str) -> &str {
+    argument.split_once('=').map_or(argument, |(spelling, _)| spelling)
+}
+
+/// An argument in an error: short, whatever it was.
+fn shown(argument: &str) -> String {
+    match argument.char_indices().nth(64) {
+        Some((end, _)) => format!("{}...", &argument[..end]),
+        None => argument.to_owned(),
     }
-    Ok(())
 }

@@ -4,6 +4,8 @@ use std::{fmt, path::PathBuf};
 
 use warmstart_core::program::Refusal;
 
+use super::headers::HeaderError;
+
 /// A program could not be compiled, for a reason that only the caller or the machine's owner can mend. Says what to do.
 ///
 /// A cache that fails is not this error: the program is compiled all the same.
@@ -55,6 +57,9 @@ pub(super) enum CudaProblem {
     },
     NoDriver,
     Refused(Refusal),
+    Headers(HeaderError),
+    /// Headers or a library that never stood still.
+    Unstable,
     Rejected {
         compiler: &'static str,
         program: String,
@@ -107,13 +112,14 @@ impl CudaError {
         )
     }
 
-    /// Whether the program cannot be compiled through a cache; [`refusal`](Self::refusal) says why.
+    /// Whether the program cannot be compiled through a cache; because of an option or because only the compiler could
+    /// tell its headers.
     #[must_use]
     pub fn is_refused(&self) -> bool {
-        self.refusal().is_some()
+        matches!(*self.0, CudaProblem::Refused(_) | CudaProblem::Headers(_))
     }
 
-    /// Why the program has no key, if that is so.
+    /// The option that is refused, and why, if it is one.
     #[must_use]
     pub fn refusal(&self) -> Option<&Refusal> {
         match &*self.0 {
@@ -161,6 +167,12 @@ impl CudaError {
     }
 }
 
+impl From<HeaderError> for CudaError {
+    fn from(error: HeaderError) -> Self {
+        Self::new(CudaProblem::Headers(error))
+    }
+}
+
 impl From<Refusal> for CudaError {
     fn from(refusal: Refusal) -> Self {
         Self::new(CudaProblem::Refused(refusal))
@@ -201,6 +213,11 @@ impl fmt::Display for CudaError {
                 "the driver's linker is not called here; link with nvJitLink (pip install nvidia-nvjitlink)",
             ),
             CudaProblem::Refused(refusal) => refusal.fmt(f),
+            CudaProblem::Headers(error) => error.fmt(f),
+            CudaProblem::Unstable => f.write_str(
+                "the headers or the compiler's library change again and again while they are compiled; compile once \
+                 they are left alone",
+            ),
             CudaProblem::Rejected { compiler, program, log } => {
                 write!(f, "{compiler} rejects `{program}`:\n{}", log.trim_end())
             }

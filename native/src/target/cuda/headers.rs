@@ -19,6 +19,7 @@ use warmstart_core::{includes::Scan, key::Key};
 
 use crate::target::files::Memo;
 
+pub(super) use self::close::ROOT;
 pub use self::error::HeaderError;
 use self::graph::{Graph, Reading};
 
@@ -57,7 +58,7 @@ pub struct Found {
 }
 
 /// Texts that need nothing else.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Closed {
     /// The program.
     pub source: Vec<u8>,

@@ -66,6 +66,7 @@ use crate::{
     cache::{Cache, Fetched},
     store::{Lookup, Store},
 };
+use error::CudaProblem;
 use headers::{Found, Headers};
 use unit::Unit;
 
@@ -130,7 +131,7 @@ impl CudaTarget {
             .number("alone", ALONE.fetch_add(1, Ordering::Relaxed))
             .key();
         let compiled = self.recall(cache, program, &inputs, Some(alone))?;
-        compiled.ok_or_else(CudaError::unstable)
+        compiled.ok_or_else(|| CudaError::new(CudaProblem::Unstable))
     }
 
     /// The fields that the program's key is made of now: to ask whether its binary is stored, to remove it, or to have a
@@ -138,7 +139,11 @@ impl CudaTarget {
     ///
     /// # Errors
     /// Those of [`compile`](Self::compile) that are found without compiling.
-    pub fn fields<S: Store>(&self, cache: &Cache<S>, program: &Program) -> Result<KeyFields<'static>, CudaError> {
+    pub fn fields<S: Store>(
+        &self,
+        cache: &Cache<S>,
+        program: &Program,
+    ) -> Result<KeyFields<'static>, CudaError> {
         let inputs = self.inputs(cache.store(), program)?;
         Ok(inputs.description(program).fields(&inputs.toolchain)?.into_owned())
     }
@@ -192,14 +197,21 @@ impl CudaTarget {
         };
         let lowered_names = match lowered_names {
             Some(names) => names,
-            None => names_of(fetched.artifact(), program).ok_or_else(CudaError::unstable)?,
+            None => {
+                names_of(fetched.artifact(), program).ok_or_else(|| CudaError::new(CudaProblem::Unstable))?
+            }
         };
         Ok(Some(Compiled { fetched, lowered_names }))
     }
 
     /// Compiles the program with the headers as they are now, and says under which key that belongs. Does not compile what
     /// is not `wanted`.
-    fn build(&self, program: &Program, inputs: &Inputs, wanted: Option<Key>) -> Result<(Artifact, Key), Stop> {
+    fn build(
+        &self,
+        program: &Program,
+        inputs: &Inputs,
+        wanted: Option<Key>,
+    ) -> Result<(Artifact, Key), Stop> {
         let closed = program.search().map(|search| self.headers.closed(&search)).transpose();
         let (closed, found) = closed.map_err(CudaError::from)?.unzip();
         let closed = closed.unwrap_or_default();
@@ -216,7 +228,8 @@ impl CudaTarget {
         let mut arguments = description.arguments(inputs.toolchain.compiler()).map_err(CudaError::from)?;
         arguments.extend(closed.pre_includes.iter().map(|name| format!("--pre-include={name}")));
         let is_cxx = program.code() == CodeType::Cxx;
-        let name = if is_cxx { format!("{}{}", headers::ROOT, program.name()) } else { program.name().into() };
+        let name =
+            if is_cxx { format!("{}{}", headers::ROOT, program.name()) } else { program.name().into() };
         let extra_sources = program.extra_sources().iter();
         let extra_sources: Vec<_> =
             extra_sources.map(|(name, module)| (name.clone(), module.as_bytes().to_vec())).collect();
@@ -234,7 +247,10 @@ impl CudaTarget {
                 libdevice: libdevice.as_deref(),
             },
         )?;
-        let lowered_names = postcard::to_allocvec(&output.lowered_names).unwrap_or_default();
+        let kept = output.lowered_names.iter().map(|(expression, name)| {
+            (matches!(expression, NameExpression::Bytes(_)), expression.as_bytes(), name.as_str())
+        });
+        let lowered_names = postcard::to_allocvec(&kept.collect::<Vec<_>>()).unwrap_or_default();
         let metadata = Metadata::new()
             .with_recipe(fields.recipe())
             .with_attribute(TARGET, program.target_type().as_str())
@@ -293,9 +309,8 @@ impl Inputs {
         let mut contents = Contents::none();
         if let Some(found) = &self.found {
             let headers = found.headers.iter();
-            contents = contents
-                .with_headers(headers.map(|(name, digest)| Header::new(name.as_str(), *digest)).collect())
-                .with_search(found.search);
+            let headers = headers.map(|(name, digest)| Header { name: name.into(), digest: *digest });
+            contents = contents.with_headers(headers.collect()).with_search(found.search);
         }
         if let Some(digest) = self.libdevice {
             contents = contents.with_libdevice(digest);
@@ -325,7 +340,13 @@ fn names_of(artifact: &Artifact, program: &Program) -> Option<Vec<(NameExpressio
         return Some(Vec::new());
     }
     let metadata = artifact.metadata().ok()?;
-    let names: Vec<(NameExpression, String)> = postcard::from_bytes(metadata.attribute(LOWERED_NAMES)?).ok()?;
+    let kept: Vec<(bool, Vec<u8>, String)> = postcard::from_bytes(metadata.attribute(LOWERED_NAMES)?).ok()?;
+    let names = kept.into_iter().map(|(is_bytes, expression, name)| {
+        let expression =
+            if is_bytes { expression.into() } else { String::from_utf8(expression).ok()?.into() };
+        Some((expression, name))
+    });
+    let names: Vec<(NameExpression, String)> = names.collect::<Option<_>>()?;
     let has = |wanted: &NameExpression| names.iter().any(|(expression, _)| expression == wanted);
     program.name_expressions().iter().all(has).then_some(names)
 }

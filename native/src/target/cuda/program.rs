@@ -7,8 +7,7 @@ use std::{
 };
 
 use warmstart_core::program::{
-    self, CodeType, Contents, ExtraDigest, NameExpression, OptionName, Options, Refusal, Source, TargetType,
-    Value,
+    self, CodeType, Contents, ExtraDigest, NameExpression, OptionName, Options, Source, TargetType, Value,
 };
 
 use super::headers::Search;
@@ -64,7 +63,8 @@ impl Program {
         let path = path.as_ref();
         let source = fs::read_to_string(path)
             .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
-        let name = path.file_name().map_or_else(|| "program.cu".into(), |name| name.to_string_lossy().into_owned());
+        let name =
+            path.file_name().map_or_else(|| "program.cu".into(), |name| name.to_string_lossy().into_owned());
         let mut program = Self::new(name, CodeType::Cxx, TargetType::Cubin, Source::from(source));
         program.source_dir = Some(path.parent().map(Path::to_path_buf).unwrap_or_default());
         Ok(program)

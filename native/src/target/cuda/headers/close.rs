@@ -10,7 +10,7 @@ use super::{
 };
 
 /// Where headers are said to lie. An absolute name, because the compiler puts the current directory before others.
-const ROOT: &str = "/warmstart/";
+pub(in crate::target::cuda) const ROOT: &str = "/warmstart/";
 
 impl Graph<'_> {
     pub(super) fn closed(&self) -> Closed {

@@ -1,0 +1,273 @@
+//! Every option with every language, target and compiler.
+
+use super::*;
+
+/// The columns of the grid.
+const CELLS: [Cell; 13] = {
+    use CodeType::{Cxx, LtoIr, Nvvm, Ptx as PtxCode};
+    use TargetType::{Cubin, LtoIr as LtoIrTarget, Ptx};
+    [
+        Cell::new(Cxx, Ptx, Compiler::Nvrtc),
+        Cell::new(Cxx, Cubin, Compiler::Nvrtc),
+        Cell::new(Cxx, LtoIrTarget, Compiler::Nvrtc),
+        Cell::new(PtxCode, Cubin, Compiler::NvJitLink),
+        Cell::new(PtxCode, Ptx, Compiler::NvJitLink),
+        Cell::new(PtxCode, Cubin, Compiler::Driver),
+        Cell::new(PtxCode, Ptx, Compiler::Driver),
+        Cell::new(LtoIr, Cubin, Compiler::NvJitLink),
+        Cell::new(LtoIr, Ptx, Compiler::NvJitLink),
+        Cell::new(LtoIr, Cubin, Compiler::Driver),
+        Cell::new(LtoIr, Ptx, Compiler::Driver),
+        Cell::new(Nvvm, Ptx, Compiler::Nvvm),
+        Cell::new(Nvvm, LtoIrTarget, Compiler::Nvvm),
+    ]
+};
+
+/// p: passed, and in the key. i: ignored, and not in the key. s: refused for its side effect. o: refused because of what
+/// is outside of the key. u: refused because it is not supported.
+///
+/// The columns are C++ to PTX, CUBIN, LTO-IR; PTX to CUBIN, PTX by nvJitLink, then by the driver; LTO-IR likewise; NVVM
+/// IR to PTX, LTO-IR.
+fn grid() -> Vec<(&'static str, Value, &'static str)> {
+    let yes = || Value::from(true);
+    let no = || Value::from(false);
+    Vec::from([
+        ("name", "k.cu".into(), "ppp pppp pppp pp"),
+        ("name", "directory/k.cu".into(), "ooo pppp pppp pp"),
+        ("arch", "sm_80".into(), "ppp pppp pppp pp"),
+        ("relocatable_device_code", yes(), "ppp iiii iiii uu"),
+        ("relocatable_device_code", no(), "ppp iiii iiii uu"),
+        ("extensible_whole_program", yes(), "ppp iiii iiii uu"),
+        ("debug", yes(), "ppp pppp pppp pp"),
+        ("lineinfo", yes(), "ppp pppp pppp uu"),
+        ("device_code_optimize", yes(), "ppp iiii iiii pp"),
+        ("device_code_optimize", no(), "iii iiii iiii pp"),
+        ("ptxas_options", "-v".into(), "ppp ppuu ppuu uu"),
+        ("ptxas_options", ["-v", "-O2"].into(), "ppp ppuu ppuu uu"),
+        ("max_register_count", 32.into(), "ppp pppp pppp uu"),
+        ("ftz", yes(), "ppp ppii ppii pp"),
+        ("ftz", no(), "ppp ppii ppii pp"),
+        ("prec_sqrt", yes(), "ppp ppii ppii pp"),
+        ("prec_sqrt", no(), "ppp ppii ppii pp"),
+        ("prec_div", yes(), "ppp ppii ppii pp"),
+        ("prec_div", no(), "ppp ppii ppii pp"),
+        ("fma", yes(), "ppp ppii ppii pp"),
+        ("fma", no(), "ppp ppii ppii pp"),
+        ("use_fast_math", yes(), "ppp iiii iiii uu"),
+        ("extra_device_vectorization", yes(), "ppp iiii iiii uu"),
+        ("link_time_optimization", yes(), "ppp pppp iiii uu"),
+        ("gen_opt_lto", yes(), "ppp iiii iiii uu"),
+        ("jump_table_density", 50.into(), "ppp ppuu ppuu pp"),
+        ("device_stack_protector", yes(), "ppp ppuu ppuu uu"),
+        ("device_stack_protector", no(), "ppp iiuu iiuu uu"),
+        ("define_macro", "A=1".into(), "ppp iiii iiii uu"),
+        ("define_macro", ["A", "B=2"].into(), "ppp iiii iiii uu"),
+        ("undefine_macro", "A".into(), "ppp iiii iiii uu"),
+        ("include_path", "include".into(), "ooo iiii iiii uu"),
+        ("include_path", ["a", "b"].into(), "ooo iiii iiii uu"),
+        ("use_bundled_headers", yes(), "sss ssss ssss ss"),
+        ("pre_include", "a.h".into(), "ooo iiii iiii uu"),
+        ("no_source_include", yes(), "ppp iiii iiii uu"),
+        ("std", "c++20".into(), "ppp iiii iiii uu"),
+        ("builtin_move_forward", yes(), "ppp iiii iiii uu"),
+        ("builtin_move_forward", no(), "ppp iiii iiii uu"),
+        ("builtin_initializer_list", yes(), "ppp iiii iiii uu"),
+        ("builtin_initializer_list", no(), "ppp iiii iiii uu"),
+        ("disable_warnings", yes(), "ppp iiii iiii uu"),
+        ("warning_as_error", "all-warnings".into(), "ppp iiii iiii uu"),
+        ("fmax_errors", 3.into(), "ppp iiii iiii uu"),
+        ("restrict", yes(), "ppp iiii iiii uu"),
+        ("device_as_default_execution_space", yes(), "ppp iiii iiii uu"),
+        ("device_int128", yes(), "ppp iiii iiii uu"),
+        ("optimization_info", "inline".into(), "ppp iiii iiii uu"),
+        ("no_display_error_number", yes(), "ppp iiii iiii uu"),
+        ("diag_error", 1.into(), "ppp iiii iiii uu"),
+        ("diag_suppress", ["1", "2"].into(), "ppp iiii iiii uu"),
+        ("diag_warn", "1".into(), "ppp iiii iiii uu"),
+        ("brief_diagnostics", yes(), "ppp iiii iiii uu"),
+        ("brief_diagnostics", no(), "ppp iiii iiii uu"),
+        ("time", "times.csv".into(), "sss ssss ssss ss"),
+        ("time", yes(), "sss ssss ssss ss"),
+        ("split_compile", 4.into(), "ppp ppuu ppuu uu"),
+        ("fdevice_syntax_only", yes(), "ppp iiii iiii uu"),
+        ("minimal", yes(), "ppp iiii iiii uu"),
+        ("no_cache", yes(), "ppp pppp pppp uu"),
+        ("fdevice_time_trace", "trace.json".into(), "sss ssss ssss ss"),
+        ("device_float128", yes(), "ppp iiii iiii uu"),
+        ("frandom_seed", "seed".into(), "ppp iiii iiii uu"),
+        ("ofast_compile", "mid".into(), "ppp iiii iiii uu"),
+        ("pch", yes(), "ooo iiii iiii uu"),
+        ("create_pch", "a.pch".into(), "sss ssss ssss ss"),
+        ("create_pch", "".into(), "sss ssss ssss ss"),
+        ("use_pch", "a.pch".into(), "ooo iiii iiii uu"),
+        ("pch_dir", "pch".into(), "ooo iiii iiii uu"),
+        ("pch_verbose", yes(), "ppp iiii iiii uu"),
+        ("pch_verbose", no(), "ppp iiii iiii uu"),
+        ("pch_messages", yes(), "ppp iiii iiii uu"),
+        ("pch_messages", no(), "ppp iiii iiii uu"),
+        ("instantiate_templates_in_pch", yes(), "ppp iiii iiii uu"),
+        ("instantiate_templates_in_pch", no(), "ppp iiii iiii uu"),
+        ("use_libdevice", yes(), "uuu uuuu uuuu oo"),
+        ("numba_debug", yes(), "ppp iiii iiii pp"),
+    ])
+}
+
+/// Those for which no differs from not given, in one cell at least.
+const SWITCHES: [&str; 12] = [
+    "relocatable_device_code",
+    "device_code_optimize",
+    "device_stack_protector",
+    "ftz",
+    "prec_sqrt",
+    "prec_div",
+    "fma",
+    "builtin_move_forward",
+    "builtin_initializer_list",
+    "brief_diagnostics",
+    "pch_verbose",
+    "pch_messages",
+];
+
+fn columns(row: &str) -> impl Iterator<Item = (Cell, char)> {
+    CELLS.into_iter().zip(row.chars().filter(|outcome| !outcome.is_whitespace()))
+}
+
+fn outcome(cell: Cell, name: &str, program: &Program<'_>) -> char {
+    let plain = cell.key(&cell.program(Options::new())).expect("nothing is asked for");
+    match cell.key(program) {
+        Ok(key) => {
+            let arguments = program.arguments(cell.compiler);
+            assert!(arguments.is_ok(), "{cell:?} {name}: the key is given, and the arguments are not");
+            if key == plain { 'i' } else { 'p' }
+        }
+        Err(refusal) => {
+            assert_eq!(refusal.option(), Some(name), "{cell:?}: {refusal}");
+            assert!(refusal.to_string().starts_with(name), "{refusal}");
+            assert_eq!(program.arguments(cell.compiler), Err(refusal.clone()), "{cell:?}");
+            let is = [refusal.is_side_effect(), refusal.is_outside_content(), refusal.is_unsupported()];
+            match is {
+                [true, false, false] => 's',
+                [false, true, false] => 'o',
+                [false, false, true] => 'u',
+                _ => panic!("{cell:?} {name}: {refusal:?}"),
+            }
+        }
+    }
+}
+
+fn option(name: &str) -> OptionName {
+    OptionName::parse(name).unwrap_or_else(|| panic!("{name} is no option"))
+}
+
+#[test]
+fn every_cell_has_the_outcome_of_the_grid() {
+    for (name, value, row) in grid() {
+        assert_eq!(columns(row).count(), CELLS.len(), "{name}");
+        for (cell, expected) in columns(row) {
+            let program = cell.program(Options::new().with(option(name), value.clone()));
+            assert_eq!(outcome(cell, name, &program), expected, "{cell:?} {name}={value}");
+        }
+    }
+}
+
+#[test]
+fn every_option_has_a_row_in_the_grid() {
+    let grid = grid();
+    for option in OptionName::ALL {
+        let has_row = grid.iter().any(|(name, ..)| *name == option.as_str());
+        assert!(has_row || *option == OptionName::ExtraSources, "{option}");
+    }
+    // Those of cuda.core, and four that only the compilers have.
+    assert_eq!(OptionName::ALL.len(), 55 + 4);
+}
+
+#[test]
+fn an_extra_digest_opens_what_is_outside_and_nothing_else() {
+    for (name, value, row) in grid() {
+        for (cell, expected) in columns(row) {
+            let program = cell.program(Options::new().with(option(name), value.clone()));
+            let program = program.with_contents(Contents::none().with_extra(digest()));
+            // The digest itself is in the key.
+            let expected = if matches!(expected, 'o' | 'i') { 'p' } else { expected };
+            assert_eq!(outcome(cell, name, &program), expected, "{cell:?} {name}={value}");
+        }
+    }
+}
+
+#[test]
+fn two_values_of_an_option_are_two_keys_wherever_they_are_passed() {
+    let grid = grid();
+    for (at, (name, value, row)) in grid.iter().enumerate() {
+        for (other_name, other, other_row) in &grid[at + 1..] {
+            for ((cell, one), (_, two)) in columns(row).zip(columns(other_row)) {
+                if (one, two) != ('p', 'p') {
+                    continue;
+                }
+                let key = |name: &str, value: &Value| {
+                    let options = Options::new().with(option(name), value.clone());
+                    cell.key(&cell.program(options)).expect("it is passed")
+                };
+                assert_ne!(
+                    key(name, value),
+                    key(other_name, other),
+                    "{cell:?}: {name}={value} {other_name}={other}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_flag_that_is_not_set_is_as_good_as_not_given() {
+    for (name, value, _) in grid() {
+        if value != Value::Flag(true) || name == "time" || SWITCHES.contains(&name) {
+            continue;
+        }
+        if name == "instantiate_templates_in_pch" {
+            continue;
+        }
+        for cell in CELLS {
+            let program = cell.program(Options::new().with(option(name), false));
+            assert_eq!(outcome(cell, name, &program), 'i', "{cell:?} {name}");
+        }
+    }
+}
+
+#[test]
+fn modules_besides_the_source_are_for_nvvm_and_lto_ir_alone() {
+    for (cell, expected) in columns("uuu uuuu pppp pp") {
+        let program = cell.program(Options::new()).with_extra_source("other", &b"BC"[..]);
+        assert_eq!(outcome(cell, "extra_sources", &program), expected, "{cell:?}");
+    }
+    for cell in CELLS {
+        let options = Options::new().with(OptionName::ExtraSources, ["a", "b"]);
+        let refusal = cell.key(&cell.program(options)).unwrap_err();
+        assert_eq!((refusal.option(), refusal.is_malformed()), (Some("extra_sources"), true));
+    }
+}
+
+#[test]
+fn only_these_languages_are_compiled_to_these_targets_by_these_compilers() {
+    for code in CodeType::ALL {
+        for target in TargetType::ALL {
+            for compiler in Compiler::ALL {
+                let is_cell = CELLS
+                    .iter()
+                    .any(|cell| (cell.code, cell.target, cell.compiler) == (code, target, compiler));
+                let cell = Cell::new(code, target, compiler);
+                let key = cell.key(&cell.program(Options::new()));
+                assert_eq!(key.is_ok(), is_cell, "{cell:?}");
+                if let Err(refusal) = key {
+                    assert!(refusal.is_unsupported());
+                    let named = refusal.option();
+                    assert!(matches!(named, Some("target_type" | "code_type")), "{cell:?}: {refusal}");
+                }
+            }
+        }
+    }
+    for unknown in ["", "cuda", "c", "c++ ", "ptx\0"] {
+        assert_eq!(CodeType::parse(unknown).unwrap_err().option(), Some("code_type"));
+        assert_eq!(TargetType::parse(unknown).unwrap_err().option(), Some("target_type"));
+    }
+    assert_eq!(Program::parse("C++", "CUBIN", "").unwrap(), Program::parse("c++", "cubin", "").unwrap());
+}
