@@ -2,13 +2,7 @@
 
 #![cfg(target_os = "linux")]
 
-use std::{
-    env, fs,
-    path::Path,
-    process::Command,
-    sync::Barrier,
-    thread,
-};
+use std::{env, fs, path::Path, process::Command, sync::Barrier, thread};
 
 use warmstart::{
     Cache, Limits, Store,
@@ -137,7 +131,8 @@ fn modules_of_nvvm_ir_are_linked() {
 fn lowered_names_are_those_in_the_binary() {
     let Some(target) = target() else { return };
     let program = Program::cxx("times.cu", TEMPLATE).arch("sm_90").target(TargetType::Ptx);
-    let program = program.name_expression("times<3>").name_expression("&bias").name_expression(&b"times<4>"[..]);
+    let program =
+        program.name_expression("times<3>").name_expression("&bias").name_expression(&b"times<4>"[..]);
     let cache = memory();
     for is_hit in [false, true] {
         let compiled = target.compile(&cache, &program).unwrap();
@@ -160,7 +155,8 @@ fn what_a_compiler_says_although_it_succeeds_is_kept() {
     let source = format!("{SCALE}\n__device__ void unused() {{ int nobody_reads_me; }}");
     let cache = memory();
     for is_hit in [false, true] {
-        let compiled = target.compile(&cache, &Program::cxx("scale.cu", source.as_str()).arch("sm_90")).unwrap();
+        let compiled =
+            target.compile(&cache, &Program::cxx("scale.cu", source.as_str()).arch("sm_90")).unwrap();
         assert_eq!(compiled.is_hit(), is_hit);
         assert!(compiled.log().contains("nobody_reads_me"), "{}", compiled.log());
     }
@@ -228,7 +224,10 @@ fn a_source_that_does_not_compile_is_an_error_with_the_log() {
     );
     rejected(Program::ltoir("bad.ltoir", b"no LTO-IR".to_vec()).arch("sm_90"), "NVJITLINK_INPUT_LTOIR");
     rejected(Program::nvvm("bad.ll", "no IR").arch("sm_90"), "expected top-level entity");
-    rejected(Program::nvvm("old.ll", NVVM_IR.replace("i32 2, i32 0", "i32 9, i32 0")).arch("sm_90"), "IR version 9.0");
+    rejected(
+        Program::nvvm("old.ll", NVVM_IR.replace("i32 2, i32 0", "i32 9, i32 0")).arch("sm_90"),
+        "IR version 9.0",
+    );
     // What is missing is missed when modules are linked.
     let calls = "extern \"C\" __device__ float far(float);
                  extern \"C\" __global__ void f(float *x) { *x = far(*x); }";
@@ -241,9 +240,11 @@ fn a_source_that_does_not_compile_is_an_error_with_the_log() {
 fn an_architecture_that_no_compiler_knows_is_named() {
     let Some(target) = target() else { return };
     let ptx = compile(&target, &scale().target(TargetType::Ptx));
-    for program in
-        [Program::cxx("scale.cu", SCALE), Program::ptx("scale.ptx", text(&ptx)), Program::nvvm("sine.ll", NVVM_IR)]
-    {
+    for program in [
+        Program::cxx("scale.cu", SCALE),
+        Program::ptx("scale.ptx", text(&ptx)),
+        Program::nvvm("sine.ll", NVVM_IR),
+    ] {
         let error = fails(&target, &program.arch("sm_123"));
         assert!(error.is_unknown_architecture(), "{error}");
         assert!(error.to_string().contains("_123"), "{error}");
@@ -273,8 +274,12 @@ fn a_library_that_is_missing_is_an_error_when_it_is_needed() {
     let error = Toolkit::at(directory.path()).unwrap_err();
     assert!(error.is_no_library());
     let said = error.to_string();
-    for word in ["libnvrtc.so.*", directory.path().to_str().unwrap(), "pip install nvidia-cuda-nvrtc", "WARMSTART_CUDA"]
-    {
+    for word in [
+        "libnvrtc.so.*",
+        directory.path().to_str().unwrap(),
+        "pip install nvidia-cuda-nvrtc",
+        "WARMSTART_CUDA",
+    ] {
         assert!(said.contains(word), "{said}");
     }
     // NVVM alone is enough for NVVM IR.
@@ -386,7 +391,10 @@ fn a_library_that_is_replaced_after_it_was_loaded_goes_on_under_its_own_key() {
     // To whoever comes new, the loader would hand the old library for the new file.
     let new = CudaTarget::new(Toolkit::at(directory.path()).unwrap());
     let error = new.compile(&memory(), &old).unwrap_err();
-    assert!(error.is_no_library() && error.to_string().contains("an older one from the same path"), "{error}");
+    assert!(
+        error.is_no_library() && error.to_string().contains("an older one from the same path"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -428,12 +436,14 @@ fn a_store_that_is_damaged_does_not_decide_the_version() {
     assert!(version.0.unwrap() >= 1 && !version.1.is_zero());
     for wrong in [&b""[..], b"\xff\xfe", &[b'1'; 100]] {
         let damaged = memory();
-        cache.store().entries(&mut |entry| {
-            let artifact = warmstart::Artifact::new(wrong.to_vec());
-            damaged.store().put(&entry.key, &artifact).unwrap();
-            std::ops::ControlFlow::Continue(())
-        })
-        .unwrap();
+        cache
+            .store()
+            .entries(&mut |entry| {
+                let artifact = warmstart::Artifact::new(wrong.to_vec());
+                damaged.store().put(&entry.key, &artifact).unwrap();
+                std::ops::ControlFlow::Continue(())
+            })
+            .unwrap();
         let target = CudaTarget::new(Toolkit::at(directory.path()).unwrap());
         assert_eq!(target.fields(&damaged, &scale()).unwrap().key(), expected);
     }
@@ -470,7 +480,8 @@ fn child(toolkit: &Path, cache: &Path, variables: &[(&str, &str)]) -> String {
 #[test]
 fn another_process() {
     let Some(toolkit) = env::var_os(CHILD) else { return };
-    let store = FileStore::open(env::var_os("WARMSTART_CUDA_CACHE").unwrap(), FileOptions::default()).unwrap();
+    let store =
+        FileStore::open(env::var_os("WARMSTART_CUDA_CACHE").unwrap(), FileOptions::default()).unwrap();
     let cache = Cache::new(store);
     let target = CudaTarget::new(Toolkit::at(toolkit).unwrap());
     let compiled = target.compile(&cache, &scale().target(TargetType::Ptx)).unwrap();

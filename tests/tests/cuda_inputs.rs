@@ -64,7 +64,8 @@ fn what_does_not_compile_says_so_with_the_log_and_stores_nothing() {
     assert!(error.log().unwrap().contains("/warmstart/f.cu(2)"), "{error}");
     // What is mended compiles through the same target.
     compiles(&target, &storing("#define missing 1", "missing"));
-    let error = fails(&target, &cxx("template <class T> __global__ void f(T *x) {}").name_expression("g<int>"));
+    let error =
+        fails(&target, &cxx("template <class T> __global__ void f(T *x) {}").name_expression("g<int>"));
     assert!(error.is_rejected_source(), "{error}");
 }
 
@@ -88,7 +89,8 @@ fn an_architecture_that_the_compiler_does_not_know_is_named_with_those_it_knows(
 fn a_binary_for_another_architecture_is_never_served() {
     let Some(target) = target() else { return };
     let cache = memory();
-    let programs = ["sm_80", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_100f"].map(|arch| storing("", "1").arch(arch));
+    let programs =
+        ["sm_80", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_100f"].map(|arch| storing("", "1").arch(arch));
     let ptx = ["sm_90", "compute_90"].map(|arch| storing("", "1").arch(arch).target(TargetType::Ptx));
     for program in programs.iter().chain(&ptx) {
         let built = target.compile(&cache, program).unwrap();
@@ -121,7 +123,9 @@ fn ten_mebibytes_of_source_are_compiled_and_found() {
     let Some(target) = target() else { return };
     let mut long = String::with_capacity(10 << 20);
     while long.len() < 10 << 20 {
-        long.push_str("// a comment that is as long as a line is, and that says nothing at all to the compiler\n");
+        long.push_str(
+            "// a comment that is as long as a line is, and that says nothing at all to the compiler\n",
+        );
     }
     compiles(&target, &storing(&long, "1"));
 }
@@ -184,7 +188,8 @@ fn options_in_another_order_and_another_spelling_are_the_same_program() {
     let program = |options: &[&str]| {
         storing("#include <value.cuh>", "VALUE").options(Options::parse(options.iter().copied()).unwrap())
     };
-    let one = program(&["-arch=sm_90", "-DA=1", "-DB=2", "-std=c++17", "--use_fast_math", &include, "-lineinfo"]);
+    let one =
+        program(&["-arch=sm_90", "-DA=1", "-DB=2", "-std=c++17", "--use_fast_math", &include, "-lineinfo"]);
     let other = program(&[
         "--generate-line-info",
         "--std",
@@ -202,7 +207,8 @@ fn options_in_another_order_and_another_spelling_are_the_same_program() {
     assert!(!target.compile(&cache, &one).unwrap().is_hit());
     assert!(target.compile(&cache, &other).unwrap().is_hit());
     // The order of definitions is not a spelling.
-    let redefined = program(&["-arch=sm_90", "-DB=2", "-DA=1", "-std=c++17", "-use_fast_math", &include, "-lineinfo"]);
+    let redefined =
+        program(&["-arch=sm_90", "-DB=2", "-DA=1", "-std=c++17", "-use_fast_math", &include, "-lineinfo"]);
     assert!(!target.compile(&cache, &redefined).unwrap().is_hit());
 }
 
@@ -219,7 +225,7 @@ fn no_path_is_in_the_key_or_in_the_binary() {
         let root = directory.path().join(place);
         fs::create_dir_all(root.join("include/inner")).unwrap();
         fs::write(root.join("f.cu"), source).unwrap();
-        let header = "__device__ int value() { return __FILE__[0]; }\n";
+        let header = "__device__ int value() { return blockIdx.x * 7; }\n";
         fs::write(root.join("include/inner/value.cuh"), header).unwrap();
         let program = Program::open(root.join("f.cu"))
             .unwrap()
@@ -254,7 +260,9 @@ fn every_language_is_compiled_linked_and_found() {
         let program = relocatable(program).target(TargetType::LtoIr);
         compiles(&target, &program.option(OptionName::LinkTimeOptimization, true))
     };
-    let caller = lto(cxx("extern __device__ int value();\nextern \"C\" __global__ void f(int *x) { x[0] = value(); }"));
+    let caller = lto(cxx(
+        "extern __device__ int value();\nextern \"C\" __global__ void f(int *x) { x[0] = value(); }",
+    ));
     let callee = lto(cxx("__device__ int value() { return 7; }"));
     let linked = Program::ltoir("f", caller).arch("sm_80").option(OptionName::LinkTimeOptimization, true);
     assert!(fails(&target, &linked).is_rejected_source(), "it calls what is not there");
@@ -280,7 +288,10 @@ fn a_pair_that_nobody_compiles_is_refused() {
     for (program, pair) in [
         (Program::ptx("f", "").arch("sm_80").target(TargetType::LtoIr), (CodeType::Ptx, TargetType::LtoIr)),
         (Program::nvvm("f", "").arch("sm_80").target(TargetType::Cubin), (CodeType::Nvvm, TargetType::Cubin)),
-        (Program::ltoir("f", [1]).arch("sm_80").target(TargetType::LtoIr), (CodeType::LtoIr, TargetType::LtoIr)),
+        (
+            Program::ltoir("f", [1]).arch("sm_80").target(TargetType::LtoIr),
+            (CodeType::LtoIr, TargetType::LtoIr),
+        ),
     ] {
         let error = fails(&target, &program);
         let text = error.to_string();

@@ -1,7 +1,7 @@
 //! nvJitLink, which links PTX and LTO-IR.
 
 use std::{
-    ffi::{c_char, c_int, c_uint, c_void},
+    ffi::{CStr, c_char, c_int, c_uint, c_void},
     ptr::null_mut,
 };
 
@@ -125,10 +125,12 @@ impl<'a> Linking<'a> {
 
     fn add(&self, kind: c_int, name: &str, source: &[u8]) -> Result<(), CudaError> {
         let name = c_string(name.as_bytes(), "the name of the program")?;
-        if kind == INPUT_PTX {
-            // Its length is given, and still it is read as a text of C.
-            c_string(without_nul(source.to_vec()).as_slice(), "the source")?;
-        }
+        // PTX is read as a text of C, whatever length is given: it has to end with a NUL, and that is part of it.
+        let ptx = match kind {
+            INPUT_PTX => Some(c_string(&without_nul(source.to_vec()), "the source")?),
+            _ => None,
+        };
+        let source = ptx.as_deref().map_or(source, CStr::to_bytes_with_nul);
         // SAFETY: the handle is there, the source has as many bytes as is said, and the name is a text.
         let status = unsafe {
             (self.library.functions.add)(
