@@ -33,6 +33,7 @@ mod refusal;
 mod table;
 #[cfg(test)]
 mod tests;
+mod text;
 
 pub use code::{CodeType, Compiler, NameExpression, Source, TargetType};
 pub use contents::{Contents, ExtraDigest, Header};
@@ -45,6 +46,7 @@ use alloc::{borrow::Cow, format, string::String, vec::Vec};
 
 use crate::key::KeyFields;
 use arguments::{Arguments, Context};
+use text::has_nul;
 
 /// What a program is called that has no name.
 const DEFAULT_NAME: &str = "default_program";
@@ -224,6 +226,7 @@ impl<'a> Program<'a> {
         let context = Context { code, target, compiler, contents: &self.contents };
         let arguments = Arguments::new(context, &self.options)?;
         self.check_name(context)?;
+        self.check_includes(context)?;
         Ok(arguments)
     }
 
@@ -235,6 +238,20 @@ impl<'a> Program<'a> {
             )),
             (Source::Text(text), _) if has_nul(text.as_bytes()) => {
                 Err(nul("source", "; a binary format is given as bytes"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Headers are found beside the source, in the current directory and by absolute names, without any option.
+    fn check_includes(&self, context: Context<'_>) -> Result<(), Refusal> {
+        let is_known = self.contents.extra().is_some() || context.is_closed();
+        match &self.source {
+            Source::Text(text) if self.code == CodeType::Cxx && !is_known && text::may_include(text) => {
+                Err(Refusal::outside(
+                    "source",
+                    "it includes headers that the key does not know; give their contents, or an extra digest of them",
+                ))
             }
             _ => Ok(()),
         }
@@ -299,11 +316,6 @@ impl<'a> Program<'a> {
 
 fn names(targets: &[TargetType]) -> String {
     targets.iter().map(|target| target.as_str()).collect::<Vec<_>>().join(", ")
-}
-
-/// Whether there is a NUL byte, at which a C string would end.
-fn has_nul(bytes: &[u8]) -> bool {
-    bytes.contains(&0)
 }
 
 fn nul(option: &'static str, besides: &str) -> Refusal {
