@@ -14,11 +14,10 @@ pub(crate) fn has_nul(bytes: &[u8]) -> bool {
 /// for one. What it says yes to may also be a comment or in a branch that is never taken.
 pub(crate) fn may_include(text: &str) -> bool {
     let bytes = text.as_bytes();
-    let is_start = |byte: u8| byte == b'#' || byte == b'%';
     // Lines may overlap where comments go over their ends. What is looked at is bounded all the same.
     let mut left = 4 * bytes.len();
     for (chunk, from) in bytes.chunks(CHUNK).zip((0..).step_by(CHUNK)) {
-        if !has(chunk, is_start) {
+        if !has(chunk, |byte| byte == b'#') && !has_digraph(chunk, &bytes[from + 1..]) {
             continue;
         }
         for (byte, at) in chunk.iter().zip(from + 1..) {
@@ -29,6 +28,9 @@ pub(crate) fn may_include(text: &str) -> bool {
                 (b'%', Some(b'\\')) => return true,
                 _ => continue,
             };
+            if is_harmless(&bytes[after..]) {
+                continue;
+            }
             let Some(line) = line(&bytes[after..], &mut left) else { return true };
             if is_of_files(&line) {
                 return true;
@@ -41,6 +43,21 @@ pub(crate) fn may_include(text: &str) -> bool {
 /// Whether any byte is like this. There is no early end, so that all are looked at by vectors.
 fn has(chunk: &[u8], is_like: impl Fn(u8) -> bool) -> bool {
     chunk.iter().fold(false, |any, byte| any | is_like(*byte))
+}
+
+/// Whether `%:` stands there, or a `%` before a backslash, with the bytes that follow each.
+fn has_digraph(chunk: &[u8], following: &[u8]) -> bool {
+    let pairs = chunk.iter().zip(following);
+    pairs.fold(false, |any, (byte, next)| any | ((*byte == b'%') & ((*next == b':') | (*next == b'\\'))))
+}
+
+/// Whether a directive, from behind its "#", is one of those that never ask for a file, as a quick look tells.
+fn is_harmless(bytes: &[u8]) -> bool {
+    const DIRECTIVES: [&[u8]; 6] = [b"pragma", b"endif", b"else", b"ifdef", b"ifndef", b"undef"];
+    let blanks = bytes.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+    let directive = &bytes[blanks..];
+    let is_end = |next: Option<&u8>| next.is_none_or(|next| matches!(next, b' ' | b'\t' | b'\n' | b'\r'));
+    DIRECTIVES.iter().any(|word| directive.starts_with(word) && is_end(directive.get(word.len())))
 }
 
 /// The rest of a line, with what follows where a backslash or a comment goes over its end. No backslash before an end of
@@ -125,6 +142,8 @@ mod tests {
             "#elif __has_include_next(<a.h>)",
             "#import <a.h>",
             "#embed <a>",
+            "#define N 4\n#pragma once\n%: include <a.h>",
+            "#pragma once\n#include <a.h>",
         ] {
             assert!(may_include(text), "{text:?}");
             let far = ["x".repeat(100), text.into()].join("\n");
