@@ -17,9 +17,9 @@
 //! # Ok::<(), warmstart_core::program::Refusal>(())
 //! ```
 //!
-//! A key holds what decides the binary, as the compiler sees it: options that it ignores are not in it, and what it would
-//! read without the key's knowledge is refused. Nothing is probed here: what is known of the compiler is an
-//! argument.
+//! A key holds what decides the binary, as the compiler sees it: options that it ignores are not in it, and
+//! what it would read without the key's knowledge is refused. Nothing is probed here: what is known of the
+//! compiler is an argument.
 
 mod arguments;
 mod code;
@@ -102,7 +102,8 @@ impl<'a> Program<'a> {
         self
     }
 
-    /// With these expressions whose lowered names are asked for. Neither their order nor how often one is given counts.
+    /// With these expressions whose lowered names are asked for. Neither their order nor how often one is
+    /// given counts.
     #[must_use]
     pub fn with_name_expressions<T: Into<NameExpression>>(
         mut self,
@@ -185,11 +186,11 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// The arguments that the compiler is given, the architecture first. Those of the driver, which takes numbered options, are their
-    /// names and values.
+    /// The arguments that the compiler is given, the architecture first. Those of the driver, which takes
+    /// numbered options, are their names and values.
     ///
-    /// With known headers they name no directories and no headers to read before the source: whoever compiles hands the
-    /// compiler these headers, under names of their own.
+    /// With known headers they name no directories and no headers to read before the source: whoever compiles
+    /// hands the compiler these headers, under names of their own.
     ///
     /// # Errors
     /// The program is refused.
@@ -243,14 +244,16 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Headers are found beside the source, in the current directory and by absolute names, without any option.
+    /// Headers are found beside the source, in the current directory and by absolute names, without any
+    /// option.
     fn check_includes(&self, context: Context<'_>) -> Result<(), Refusal> {
         let is_known = self.contents.extra().is_some() || context.is_closed();
         match &self.source {
             Source::Text(text) if self.code == CodeType::Cxx && !is_known && text::may_include(text) => {
                 Err(Refusal::outside(
                     "source",
-                    "it includes headers that the key does not know; give their contents, or an extra digest of them",
+                    "it includes headers that the key does not know; give their contents, or an extra \
+                     digest of them",
                 ))
             }
             _ => Ok(()),
@@ -305,7 +308,8 @@ impl<'a> Program<'a> {
             return Err(Refusal::outside(
                 option,
                 format!(
-                    "{name:?} has a directory, where the compiler looks for headers that the key does not know; \
+                    "{name:?} has a directory, where the compiler looks for headers that the key does not \
+                     know; \
                      give their contents or an extra digest, or set no_source_include"
                 ),
             ));

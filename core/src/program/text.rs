@@ -10,14 +10,17 @@ pub(crate) fn has_nul(bytes: &[u8]) -> bool {
     bytes.chunks(CHUNK).any(|chunk| has(chunk, |byte| byte == 0))
 }
 
-/// Whether a text of CUDA C++ may make the compiler look for a file: it has a directive that includes one, or that asks
-/// for one. What it says yes to may also be a comment or in a branch that is never taken.
+/// Whether a text of CUDA C++ may make the compiler look for a file: it has a directive that includes one, or
+/// that asks for one. What it says yes to may also be a comment or in a branch that is never taken.
 pub(crate) fn may_include(text: &str) -> bool {
     let bytes = text.as_bytes();
     // Lines may overlap where comments go over their ends. What is looked at is bounded all the same.
     let mut left = 4 * bytes.len();
     for (chunk, from) in bytes.chunks(CHUNK).zip((0..).step_by(CHUNK)) {
-        if !has(chunk, |byte| byte == b'#') && !has_digraph(chunk, &bytes[from + 1..]) {
+        // The first look is the only one at most of the text, and a "%" is most often no digraph.
+        if !has(chunk, |byte| byte == b'#' || byte == b'%')
+            || !(has(chunk, |byte| byte == b'#') || has_digraph(chunk, &bytes[from + 1..]))
+        {
             continue;
         }
         for (byte, at) in chunk.iter().zip(from + 1..) {
@@ -51,7 +54,8 @@ fn has_digraph(chunk: &[u8], following: &[u8]) -> bool {
     pairs.fold(false, |any, (byte, next)| any | ((*byte == b'%') & ((*next == b':') | (*next == b'\\'))))
 }
 
-/// Whether a directive, from behind its "#", is one of those that never ask for a file, as a quick look tells.
+/// Whether a directive, from behind its "#", is one of those that never ask for a file, as a quick look
+/// tells.
 fn is_harmless(bytes: &[u8]) -> bool {
     const DIRECTIVES: [&[u8]; 6] = [b"pragma", b"endif", b"else", b"ifdef", b"ifndef", b"undef"];
     let blanks = bytes.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
@@ -60,8 +64,8 @@ fn is_harmless(bytes: &[u8]) -> bool {
     DIRECTIVES.iter().any(|word| directive.starts_with(word) && is_end(directive.get(word.len())))
 }
 
-/// The rest of a line, with what follows where a backslash or a comment goes over its end. No backslash before an end of
-/// line is in it. Nothing if no more bytes are left to be looked at.
+/// The rest of a line, with what follows where a backslash or a comment goes over its end. No backslash
+/// before an end of line is in it. Nothing if no more bytes are left to be looked at.
 fn line(bytes: &[u8], left: &mut usize) -> Option<Vec<u8>> {
     let mut line = Vec::new();
     let mut is_comment = false;

@@ -1,5 +1,5 @@
-//! Programs, whatever they are: each has one key or a refusal that names something, in whatever order it was described, and
-//! a program that differs in one thing has another key.
+//! Programs, whatever they are: each has one key or a refusal that names something, in whatever order it was
+//! described, and a program that differs in one thing has another key.
 #![no_main]
 
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! Arguments of NVRTC, whatever they are: what is understood is passed, and what is passed is understood alike.
+//! Arguments of NVRTC, whatever they are: what is understood is passed, and what is passed is understood
+//! alike.
 #![no_main]
 
 use libfuzzer_sys::{arbitrary, arbitrary::Arbitrary, fuzz_target};

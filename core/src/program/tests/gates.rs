@@ -300,8 +300,8 @@ fn a_refusal_says_what_to_do() {
     let options = Options::new().with(OptionName::IncludePath, "include");
     assert_eq!(
         refusal(CXX, options).to_string(),
-        "include_path: the compiler reads headers that the key does not know; give their contents, or an extra \
-         digest of them"
+        "include_path: the compiler reads headers that the key does not know; give their contents, or an \
+         extra digest of them"
     );
     assert_eq!(
         refusal(NVVM, Options::new().with(OptionName::Std, "c++20")).to_string(),
