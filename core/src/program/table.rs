@@ -189,7 +189,7 @@ table! {
     ExtraDeviceVectorization "extra_device_vectorization", "more vectorisation";
         Flag; ["--extra-device-vectorization", "-extra-device-vectorization"];
         flag("--extra-device-vectorization"), Ignored, Ignored, Refused; Open;
-    LinkTimeOptimization "link_time_optimization", "LTO-IR instead of code, and for a linker that it optimises";
+    LinkTimeOptimization "link_time_optimization", "LTO-IR instead of code, and linking that optimises";
         Flag; ["--dlink-time-opt", "-dlto"];
         flag("--dlink-time-opt"), Apart, Apart, Refused; Open;
     GenOptLto "gen_opt_lto", "LTO-IR that is optimised before";
