@@ -37,18 +37,16 @@ struct Scanner<'a> {
 impl Scanner<'_> {
     fn text(&mut self) {
         let mut begins_line = true;
-        let mut asked = Asked::default();
-        while let Some(token) = self.lexer.token() {
+        loop {
+            begins_line &= !self.lexer.skip_dull();
+            let Some(token) = self.lexer.token() else { break };
             match token.kind {
                 Kind::Newline => begins_line = true,
                 Kind::Blank => {}
-                Kind::Hash if begins_line => {
-                    self.directive();
-                    asked = Asked::default();
-                }
+                Kind::Hash if begins_line => self.directive(),
                 _ => {
                     begins_line = false;
-                    self.use_of(&token, &mut asked);
+                    self.use_of(&token, &mut Asked::default());
                 }
             }
         }

@@ -106,13 +106,16 @@ enum Target {
 }
 
 impl<'a> Graph<'a> {
-    /// Follows all that the program may include.
-    pub(super) fn explore(search: &'a Search<'a>, reading: Reading<'a>) -> Result<Self, HeaderError> {
+    /// Follows all that the program may include. `read` is what was read of the program itself.
+    pub(super) fn explore(
+        search: &'a Search<'a>,
+        read: Arc<Read>,
+        reading: Reading<'a>,
+    ) -> Result<Self, HeaderError> {
         let source = Node {
             label: String::from("source"),
             place: Place::Source,
-            // Its text is in the key already.
-            read: Arc::new(Read { digest: [0; 32], size: 0, scan: Scan::of(search.source.as_bytes()) }),
+            read,
             text: None,
             beside: search.source_dir.filter(|_| !search.no_source_include).map(Path::to_path_buf),
             through: None,
