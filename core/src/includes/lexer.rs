@@ -127,7 +127,7 @@ impl<'a> Lexer<'a> {
             if is(byte, BLANK | ALONE) {
                 is_solid |= is(byte, ALONE);
                 at += 1;
-            } else if is(byte, WORD) && byte != b'_' && byte != b'h' {
+            } else if is(byte, WORD) && !matches!(byte, b'_' | b'h' | b'H') {
                 let length = self.text[at..].iter().position(|byte| !is(*byte, WORD | DIGIT));
                 let Some(end) = length.map(|length| at + length) else { break };
                 // It may be the prefix of a literal, or go on behind a splice.
@@ -209,9 +209,8 @@ impl<'a> Lexer<'a> {
         Cow::Owned(spelling)
     }
 
-    /// The line of a byte, counted from 1.
-    pub(super) fn line(&self, at: usize) -> usize {
-        1 + self.text[..at].iter().filter(|byte| **byte == b'\n').count()
+    pub(super) fn text(&self) -> &'a [u8] {
+        self.text
     }
 
     #[inline]

@@ -830,6 +830,83 @@ enum { A = ASK(__has_include("a.h")) + 2 * __has_include(<b.h>) };
 "#,
     ),
     (
+        "has_include behind a macro",
+        r#"
+!! conditional
+!! asks i1/s/b.h src/c.h
+== k.cu
+#include "has.h"
+#if _OUR_HAS_INCLUDE(<s/b.h>) && !_OUR_HAS_INCLUDE(<nowhere.h>) && _OUR_HAS_INCLUDE( "c.h" )
+#define A 1
+#else
+#define A 2
+#endif
+== src/has.h
+#ifdef __has_include
+#define _OUR_HAS_INCLUDE(_X) __has_include(_X)
+#else
+#define _OUR_HAS_INCLUDE(_X) 0
+#endif
+== i1/s/b.h
+== src/c.h
+"#,
+    ),
+    (
+        "has_include behind a macro, and what is not there from elsewhere",
+        r#"
+!! conditional
+!! asks src/c.h
+== k.cu
+#define HAS_INCLUDE(x) (__has_include(x))
+#if HAS_INCLUDE("c.h")
+#include <d.h>
+#endif
+== src/c.h
+#error
+== i0/d.h
+#if 0
+#include <c.h>
+#endif
+#define A 2
+"#,
+    ),
+    (
+        "has_include behind a macro, given another macro",
+        r#"
+!! refused line 3, has a __has_include that does not name
+== k.cu
+#define HAS_INCLUDE(x) __has_include(x)
+#define HEADER "a.h"
+#if HAS_INCLUDE(HEADER)
+#endif
+"#,
+    ),
+    (
+        "has_include behind a macro, there from one place only",
+        r#"
+!! refused is there from one place and not from another
+== k.cu
+#include <a.h>
+#if HAS_INCLUDE("c.h")
+#endif
+== src/c.h
+== i0/a.h
+#define HAS_INCLUDE(x) __has_include(x)
+#if HAS_INCLUDE("c.h")
+#endif
+"#,
+    ),
+    (
+        "has_include behind a macro that we do not look for",
+        r#"
+!! refused in the definition of a macro
+== k.cu
+#define THERE(x) __has_include(x)
+#if THERE("c.h")
+#endif
+"#,
+    ),
+    (
         "has_include pasted",
         r#"
 !! refused could be pasted

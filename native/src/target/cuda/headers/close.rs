@@ -27,6 +27,10 @@ impl Graph<'_> {
             };
             headers.push((name.clone(), text.into_bytes()));
         }
+        // Nothing includes these by that name; they are only asked for.
+        let asked =
+            self.answers.iter().filter(|(name, exists)| **exists && !self.aliases.contains_key(*name));
+        headers.extend(asked.map(|(name, _)| (name.clone(), Vec::new())));
         Closed {
             source: self.close(&self.nodes[0], self.search.source.as_bytes()),
             headers,
@@ -47,7 +51,8 @@ impl Graph<'_> {
                 Edge::Exists(exists) => format!(" {} ", u8::from(*exists)),
                 // The compiler says that it is not there, if it comes so far. It must look for it nowhere.
                 Edge::Nowhere => {
-                    let is_alias = || self.aliases.contains_key(&operand.name);
+                    let name = &operand.name;
+                    let is_alias = || self.aliases.contains_key(name) || self.answers.contains_key(name);
                     if !Path::new(&operand.name).is_absolute() && !is_alias() {
                         continue;
                     }
@@ -84,6 +89,11 @@ impl Graph<'_> {
         for (name, node) in &self.aliases {
             edges.text(name);
             edges.text(node.map_or("", label));
+        }
+        edges.list(self.answers.len());
+        for (name, exists) in &self.answers {
+            edges.text(name);
+            edges.text(if *exists { "?1" } else { "?0" });
         }
         *Key::digest(&edges.0).as_bytes()
     }

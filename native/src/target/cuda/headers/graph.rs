@@ -45,6 +45,8 @@ pub(super) struct Graph<'a> {
     pub(super) pre_includes: Vec<usize>,
     /// What the names lead to that are included through macros.
     pub(super) aliases: BTreeMap<String, Option<usize>>,
+    /// Whether what macros ask for is there.
+    pub(super) answers: BTreeMap<String, bool>,
     /// The macros of the command line, read.
     pub(super) definitions: Vec<Scan>,
     given: HashMap<usize, usize, RandomState>,
@@ -127,6 +129,7 @@ impl<'a> Graph<'a> {
             nodes: vec![source],
             pre_includes: Vec::new(),
             aliases: BTreeMap::new(),
+            answers: BTreeMap::new(),
             definitions: Vec::new(),
             given: HashMap::default(),
             files: HashMap::default(),
@@ -149,6 +152,7 @@ impl<'a> Graph<'a> {
                 break;
             }
         }
+        graph.answer_macros()?;
         graph.refuse_pasted()?;
         graph.merge_doubles()?;
         Ok(graph)
@@ -213,7 +217,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    fn exists(&self, from: usize, name: &str, quoted: bool) -> Result<bool, HeaderError> {
+    pub(super) fn exists(&self, from: usize, name: &str, quoted: bool) -> Result<bool, HeaderError> {
         Ok(!matches!(self.find(from, name, quoted, false, 0)?, Target::Nowhere))
     }
 
@@ -472,6 +476,7 @@ impl Node {
         let asks_beside = || {
             scan.operands.iter().any(|operand| operand.quoted && operand.ask != Ask::Next)
                 || !scan.computed.is_empty()
+                || !scan.calls.is_empty()
         };
         let asks_next = || {
             scan.operands.iter().any(|operand| operand.ask == Ask::Next)
