@@ -113,8 +113,10 @@ impl Fake {
         fs::create_dir_all(folder).expect("the folder is made");
         let [major, minor] = &self.version;
         let nvrtc = format!("libnvrtc.so.{major}");
-        let status = if self.flags.iter().any(|flag| flag.starts_with("-DSTATUS")) { "" } else { "-DSTATUS=0" };
-        let defines = [format!("-DMAJOR={major}"), format!("-DMINOR={minor}"), format!("-DANSWER=\"{}\"", self.answer)];
+        let status =
+            if self.flags.iter().any(|flag| flag.starts_with("-DSTATUS")) { "" } else { "-DSTATUS=0" };
+        let defines =
+            [format!("-DMAJOR={major}"), format!("-DMINOR={minor}"), format!("-DANSWER=\"{}\"", self.answer)];
         let flags = defines.iter().map(String::as_str).chain(self.flags.iter().map(String::as_str));
         let flags: Vec<_> = flags.chain([status, "-ldl"]).filter(|flag| !flag.is_empty()).collect();
         self.build(include_str!("cuda/nvrtc.c"), &flags, folder, &nvrtc);
