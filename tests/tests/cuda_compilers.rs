@@ -2,11 +2,17 @@
 
 #![cfg(target_os = "linux")]
 
-use std::{env, fs, path::Path, process::Command, sync::Barrier, thread};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{Barrier, Mutex},
+    thread,
+};
 
 use warmstart::{
-    Cache, Limits, Store,
-    store::{FileOptions, FileStore, MemoryStore},
+    Artifact, Cache, Limits, Lookup, Reason, Store,
+    store::{FileOptions, FileStore, MemoryStore, Stored},
     target::cuda::{CudaTarget, NameExpression, OptionName, Program, TargetType, Toolkit},
 };
 use warmstart_tests::cuda::{Fake, folder, target};
@@ -355,21 +361,84 @@ fn a_library_that_was_replaced_is_another_compiler() {
 
 #[test]
 fn a_library_that_is_replaced_before_it_is_loaded_is_never_taken_for_the_old_one() {
-    for with_build_id in [true, false] {
+    for (minor, has_build_id) in [("95", true), ("96", false)] {
         let directory = tempfile::tempdir().unwrap();
-        let minor = if with_build_id { "95" } else { "96" };
         let fake = Fake::new("13", minor);
-        let fake = if with_build_id { fake } else { fake.without_build_id() };
+        let fake = if has_build_id { fake } else { fake.without_build_id() };
         fake.clone().answer("A").install(directory.path());
-        let cache = memory();
         assert_eq!(made_in_a_child(directory.path(), &cache_of(&directory)), "A with builtins, miss");
-        // Known to the store, and not loaded.
+        // Known to the store, and not loaded here.
+        let cache = Cache::new(FileStore::open(cache_of(&directory), FileOptions::default()).unwrap());
         let target = CudaTarget::new(Toolkit::at(directory.path()).unwrap());
-        let before = target.fields(&cache, &scale()).unwrap().key();
-        fake.answer("B").install(directory.path());
-        assert_ne!(target.fields(&cache, &scale()).unwrap().key(), before);
+        let key = || target.fields(&cache, &scale()).unwrap().key();
+        let old = key();
+        assert!(target.load_time().is_zero());
+        fake.clone().answer("B").install(directory.path());
+        let new = key();
+        assert_ne!(new, old);
         assert_eq!(made_in_a_child(directory.path(), &cache_of(&directory)), "B with builtins, miss");
         assert_eq!(made_in_a_child(directory.path(), &cache_of(&directory)), "B with builtins, hit");
+    }
+}
+
+/// A store during whose next look-up a library is replaced.
+#[derive(Debug)]
+struct Meanwhile(FileStore, Mutex<Option<(Fake, PathBuf)>>);
+
+impl Store for Meanwhile {
+    fn get(&self, key: &[u8]) -> Lookup {
+        if let Some((fake, folder)) = self.1.lock().unwrap().take() {
+            fake.install(&folder);
+        }
+        self.0.get(key)
+    }
+
+    fn put(&self, key: &[u8], artifact: &Artifact) -> Result<Stored, Reason> {
+        self.0.put(key, artifact)
+    }
+
+    fn remove(&self, key: &[u8]) -> Result<bool, Reason> {
+        self.0.remove(key)
+    }
+
+    fn contains(&self, key: &[u8]) -> Result<bool, Reason> {
+        self.0.contains(key)
+    }
+
+    fn len(&self) -> Result<u64, Reason> {
+        self.0.len()
+    }
+
+    fn clear(&self) -> Result<(), Reason> {
+        self.0.clear()
+    }
+
+    fn close(&self) -> Result<(), Reason> {
+        self.0.close()
+    }
+}
+
+#[test]
+fn a_library_that_is_replaced_between_key_and_compilation_compiles_under_its_own_key() {
+    for (minor, has_build_id) in [("88", true), ("89", false)] {
+        let directory = tempfile::tempdir().unwrap();
+        let fake = Fake::new("13", minor);
+        let fake = if has_build_id { fake } else { fake.without_build_id() };
+        fake.clone().answer("A").install(directory.path());
+        assert_eq!(made_in_a_child(directory.path(), &cache_of(&directory)), "A with builtins, miss");
+
+        let store = FileStore::open(cache_of(&directory), FileOptions::default()).unwrap();
+        let cache = Cache::new(Meanwhile(store, Mutex::default()));
+        let target = CudaTarget::new(Toolkit::at(directory.path()).unwrap());
+        let program = scale().target(TargetType::Ptx).arch("sm_80");
+        let old = target.fields(&cache, &program).unwrap().key();
+        assert!(target.load_time().is_zero());
+        let next = (fake.answer("B"), directory.path().to_path_buf());
+        *cache.store().1.lock().unwrap() = Some(next);
+        let compiled = target.compile(&cache, &program).unwrap();
+        assert!(text(compiled.binary()).starts_with("B with builtins"));
+        assert_ne!(target.fields(&cache, &program).unwrap().key(), old);
+        assert_eq!(cache.store().contains(old.as_bytes()), Ok(false));
     }
 }
 
@@ -425,27 +494,50 @@ fn two_toolkits_work_in_a_process_or_the_second_says_why_not() {
     assert_eq!(made_in_a_child(&at("c"), &cache_of(&directory)), "C with three, miss");
 }
 
+/// A store that has the same for every key.
+#[derive(Debug)]
+struct Same(&'static [u8]);
+
+impl Store for Same {
+    fn get(&self, _: &[u8]) -> Lookup {
+        Lookup::Hit(Artifact::new(self.0.to_vec()))
+    }
+
+    fn put(&self, _: &[u8], _: &Artifact) -> Result<Stored, Reason> {
+        Err(Reason::Unavailable)
+    }
+
+    fn remove(&self, _: &[u8]) -> Result<bool, Reason> {
+        Err(Reason::Unavailable)
+    }
+
+    fn contains(&self, _: &[u8]) -> Result<bool, Reason> {
+        Ok(true)
+    }
+
+    fn len(&self) -> Result<u64, Reason> {
+        Err(Reason::Unavailable)
+    }
+
+    fn clear(&self) -> Result<(), Reason> {
+        Err(Reason::Unavailable)
+    }
+
+    fn close(&self) -> Result<(), Reason> {
+        Ok(())
+    }
+}
+
 #[test]
-fn a_store_that_is_damaged_does_not_decide_the_version() {
+fn a_store_that_knows_no_version_is_not_believed() {
     let directory = tempfile::tempdir().unwrap();
     Fake::new("14", "3").install(directory.path());
-    let target = CudaTarget::new(Toolkit::at(directory.path()).unwrap());
-    let cache = memory();
-    let expected = target.fields(&cache, &scale()).unwrap().key();
-    let version = (cache.store().len(), target.load_time());
-    assert!(version.0.unwrap() >= 1 && !version.1.is_zero());
-    for wrong in [&b""[..], b"\xff\xfe", &[b'1'; 100]] {
-        let damaged = memory();
-        cache
-            .store()
-            .entries(&mut |entry| {
-                let artifact = warmstart::Artifact::new(wrong.to_vec());
-                damaged.store().put(&entry.key, &artifact).unwrap();
-                std::ops::ControlFlow::Continue(())
-            })
-            .unwrap();
-        let target = CudaTarget::new(Toolkit::at(directory.path()).unwrap());
-        assert_eq!(target.fields(&damaged, &scale()).unwrap().key(), expected);
+    let new = || CudaTarget::new(Toolkit::at(directory.path()).unwrap());
+    let expected = new().fields(&memory(), &scale()).unwrap().key();
+    for wrong in [&b""[..], b"\xff\xfe", b"14.3\n", b"13.0", &[b'1'; 100]] {
+        let target = new();
+        assert_eq!(target.fields(&Cache::new(Same(wrong)), &scale()).unwrap().key(), expected);
+        assert!(!target.load_time().is_zero(), "the library is asked");
     }
 }
 
@@ -453,7 +545,7 @@ fn a_store_that_is_damaged_does_not_decide_the_version() {
 
 const CHILD: &str = "WARMSTART_CUDA_CHILD";
 
-fn cache_of(directory: &tempfile::TempDir) -> std::path::PathBuf {
+fn cache_of(directory: &tempfile::TempDir) -> PathBuf {
     directory.path().join("cache")
 }
 

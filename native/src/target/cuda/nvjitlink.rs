@@ -213,8 +213,12 @@ impl<'a> Linking<'a> {
     /// As [`text`](Self::text).
     unsafe fn log(&self, size: Size, get: Get) -> String {
         let mut len = 0;
-        // SAFETY: a handle that is not there is not asked, and the other points to a `size_t`.
-        if self.handle.is_null() || unsafe { size(self.handle, &raw mut len) } != SUCCESS || len == 0 {
+        if self.handle.is_null() {
+            return String::new();
+        }
+        // SAFETY: the handle is there, and the other points to a `size_t`.
+        let status = unsafe { size(self.handle, &raw mut len) };
+        if status != SUCCESS || len == 0 {
             return String::new();
         }
         let Ok(mut bytes) = buffer(len, Part::NvJitLink.name()) else { return String::new() };
