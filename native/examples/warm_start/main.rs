@@ -13,6 +13,7 @@
 
 mod checks;
 mod compare;
+mod figures;
 mod kernels;
 mod pass;
 mod reference;

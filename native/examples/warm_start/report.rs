@@ -12,7 +12,11 @@ use console::Term;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::{kernels::CASES, pass::Pass};
+use crate::{
+    figures::{bar, milliseconds, three_digits},
+    kernels::CASES,
+    pass::Pass,
+};
 
 /// Both passes over a store.
 pub(crate) struct Outcome {
@@ -197,27 +201,4 @@ fn problems(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
         writeln!(text, "{}, warm: {n} missed: {reason}", outcome.store)?;
     }
     Ok(())
-}
-
-/// A bar of eighths of a character; what is more than nothing is at least one.
-fn bar(share: f64, width: usize) -> String {
-    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
-    let eighths = ((share * width as f64 * 8.0).round() as usize).max(1);
-    "█".repeat(eighths / 8) + EIGHTHS[eighths % 8]
-}
-
-fn milliseconds(millis: f64) -> String {
-    format!("{} ms", three_digits(millis))
-}
-
-/// Three digits, or as many as there are before the point.
-fn three_digits(x: f64) -> String {
-    let decimals = if x >= 99.95 {
-        0
-    } else if x >= 9.995 {
-        1
-    } else {
-        2
-    };
-    format!("{x:.decimals$}")
 }
