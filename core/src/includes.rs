@@ -38,6 +38,10 @@ pub struct Scan {
     pub definitions: Vec<Definition>,
     /// The names of all macros that are defined, each with a newline behind it.
     pub macros: String,
+    /// Macros that ask whether their parameter is there, as in `#define HAS_INCLUDE(x) __has_include(x)`.
+    pub askers: Vec<String>,
+    /// Where a macro is used that may be one of those, by its name.
+    pub calls: Vec<Call>,
     /// What cannot be told without preprocessing.
     pub problems: Vec<Problem>,
     /// Whether it may ask to be read only once.
@@ -81,6 +85,18 @@ pub struct Computed {
     pub name: String,
     /// Whether it is an `#include_next`.
     pub next: bool,
+    /// The line, counted from 1.
+    pub line: usize,
+}
+
+/// A use of a macro that may ask whether a header is there. Its name has `HAS_INCLUDE` in it, in any case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Call {
+    /// The macro.
+    pub name: String,
+    /// The header that it is given, and whether that stands in quotes. Nothing if it is given something else.
+    pub header: Option<(String, bool)>,
     /// The line, counted from 1.
     pub line: usize,
 }
@@ -169,7 +185,8 @@ impl fmt::Display for Trouble {
                 "a __has_include that does not name a header in quotes or angle brackets; write the name itself"
             }
             Self::QuestionInMacro => {
-                "a __has_include in the definition of a macro; ask in the #if itself, and name the header there"
+                "a __has_include in the definition of a macro; ask in the #if itself, and name the header there, or \
+                 define a macro of one parameter and ask for that, as in #define _HAS_INCLUDE(x) __has_include(x)"
             }
             Self::NotText => "the name of a header that is not UTF-8; rename the header",
             Self::Nul => "a NUL byte, where the compiler would stop reading; remove it",

@@ -17,9 +17,9 @@
 //! # Ok::<(), warmstart_core::program::Refusal>(())
 //! ```
 //!
-//! A key holds what decides the binary, as the compiler sees it: options that it ignores are not in it, and what it would
-//! read without the key's knowledge is refused. Nothing is probed here: what is known of the compiler is an
-//! argument.
+//! A key holds what decides the binary, as the compiler sees it: options that it ignores are not in it, and
+//! what it would read without the key's knowledge is refused. Nothing is probed here: what is known of the
+//! compiler is an argument.
 
 mod arguments;
 mod code;
@@ -33,6 +33,7 @@ mod refusal;
 mod table;
 #[cfg(test)]
 mod tests;
+mod text;
 
 pub use code::{CodeType, Compiler, NameExpression, Source, TargetType};
 pub use contents::{Contents, ExtraDigest, Header};
@@ -45,6 +46,7 @@ use alloc::{borrow::Cow, format, string::String, vec::Vec};
 
 use crate::key::KeyFields;
 use arguments::{Arguments, Context};
+use text::has_nul;
 
 /// What a program is called that has no name.
 const DEFAULT_NAME: &str = "default_program";
@@ -100,7 +102,8 @@ impl<'a> Program<'a> {
         self
     }
 
-    /// With these expressions whose lowered names are asked for. Neither their order nor how often one is given counts.
+    /// With these expressions whose lowered names are asked for. Neither their order nor how often one is
+    /// given counts.
     #[must_use]
     pub fn with_name_expressions<T: Into<NameExpression>>(
         mut self,
@@ -183,11 +186,11 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// The arguments that the compiler is given, the architecture first. Those of the driver, which takes numbered options, are their
-    /// names and values.
+    /// The arguments that the compiler is given, the architecture first. Those of the driver, which takes
+    /// numbered options, are their names and values.
     ///
-    /// With known headers they name no directories and no headers to read before the source: whoever compiles hands the
-    /// compiler these headers, under names of their own.
+    /// With known headers they name no directories and no headers to read before the source: whoever compiles
+    /// hands the compiler these headers, under names of their own.
     ///
     /// # Errors
     /// The program is refused.
@@ -224,6 +227,7 @@ impl<'a> Program<'a> {
         let context = Context { code, target, compiler, contents: &self.contents };
         let arguments = Arguments::new(context, &self.options)?;
         self.check_name(context)?;
+        self.check_includes(context)?;
         Ok(arguments)
     }
 
@@ -235,6 +239,22 @@ impl<'a> Program<'a> {
             )),
             (Source::Text(text), _) if has_nul(text.as_bytes()) => {
                 Err(nul("source", "; a binary format is given as bytes"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Headers are found beside the source, in the current directory and by absolute names, without any
+    /// option.
+    fn check_includes(&self, context: Context<'_>) -> Result<(), Refusal> {
+        let is_known = self.contents.extra().is_some() || context.is_closed();
+        match &self.source {
+            Source::Text(text) if self.code == CodeType::Cxx && !is_known && text::may_include(text) => {
+                Err(Refusal::outside(
+                    "source",
+                    "it includes headers that the key does not know; give their contents, or an extra \
+                     digest of them",
+                ))
             }
             _ => Ok(()),
         }
@@ -288,7 +308,8 @@ impl<'a> Program<'a> {
             return Err(Refusal::outside(
                 option,
                 format!(
-                    "{name:?} has a directory, where the compiler looks for headers that the key does not know; \
+                    "{name:?} has a directory, where the compiler looks for headers that the key does not \
+                     know; \
                      give their contents or an extra digest, or set no_source_include"
                 ),
             ));
@@ -299,11 +320,6 @@ impl<'a> Program<'a> {
 
 fn names(targets: &[TargetType]) -> String {
     targets.iter().map(|target| target.as_str()).collect::<Vec<_>>().join(", ")
-}
-
-/// Whether there is a NUL byte, at which a C string would end.
-fn has_nul(bytes: &[u8]) -> bool {
-    bytes.contains(&0)
 }
 
 fn nul(option: &'static str, besides: &str) -> Refusal {

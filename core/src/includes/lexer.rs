@@ -43,6 +43,8 @@ pub(super) enum Kind {
 const WORD: u8 = 1;
 const DIGIT: u8 = 2;
 const BLANK: u8 = 4;
+/// What stands for itself, and begins nothing longer.
+const ALONE: u8 = 8;
 
 static CLASSES: [u8; 256] = {
     let mut classes = [0; 256];
@@ -52,7 +54,8 @@ static CLASSES: [u8; 256] = {
             b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'$' | 0x80.. => WORD,
             b'0'..=b'9' => DIGIT,
             b' ' | b'\t' | b'\r' | b'\x0B' | b'\x0C' => BLANK,
-            _ => 0,
+            b'/' | b'"' | b'\'' | b'#' | b'%' | b'.' | b'\\' | b'\n' => 0,
+            _ => ALONE,
         };
         byte += 1;
     }
@@ -113,6 +116,33 @@ impl<'a> Lexer<'a> {
             _ => Kind::Other(byte),
         };
         Some(Token { kind, range: start..self.end })
+    }
+
+    /// Skips tokens that can be nothing but themselves, which most of a text is made of. Whether one of them was not
+    /// blank.
+    pub(super) fn skip_dull(&mut self) -> bool {
+        let mut at = self.at;
+        let mut is_solid = false;
+        while let Some(&byte) = self.text.get(at) {
+            if is(byte, BLANK | ALONE) {
+                is_solid |= is(byte, ALONE);
+                at += 1;
+            } else if is(byte, WORD) && !matches!(byte, b'_' | b'h' | b'H') {
+                let length = self.text[at..].iter().position(|byte| !is(*byte, WORD | DIGIT));
+                let Some(end) = length.map(|length| at + length) else { break };
+                // It may be the prefix of a literal, or go on behind a splice.
+                if matches!(self.text[end], b'"' | b'\'' | b'\\') {
+                    break;
+                }
+                is_solid = true;
+                at = end;
+            } else {
+                break;
+            }
+        }
+        self.at = at;
+        self.skip_splices();
+        is_solid
     }
 
     /// The next token that is not blank.
@@ -179,9 +209,8 @@ impl<'a> Lexer<'a> {
         Cow::Owned(spelling)
     }
 
-    /// The line of a byte, counted from 1.
-    pub(super) fn line(&self, at: usize) -> usize {
-        1 + self.text[..at].iter().filter(|byte| **byte == b'\n').count()
+    pub(super) fn text(&self) -> &'a [u8] {
+        self.text
     }
 
     #[inline]
@@ -213,18 +242,34 @@ impl<'a> Lexer<'a> {
     }
 
     fn line_comment(&mut self) {
-        while self.peek().is_some_and(|byte| byte != b'\n') {
-            self.take();
+        let from = self.at;
+        let mut end = from;
+        loop {
+            let newline = self.text[end..].iter().position(|byte| *byte == b'\n');
+            let Some(newline) = newline.map(|length| end + length) else {
+                end = self.text.len();
+                break;
+            };
+            let before = &self.text[from..newline];
+            end = newline;
+            if !before.ends_with(b"\\") && !before.ends_with(b"\\\r") {
+                break;
+            }
+            end += 1;
         }
+        (self.at, self.end) = (end, end);
     }
 
     fn block_comment(&mut self) {
-        while let Some(byte) = self.take() {
-            if byte == b'*' && self.peek() == Some(b'/') {
+        while let Some(length) = self.text[self.at..].iter().position(|byte| *byte == b'*') {
+            self.at += length;
+            self.take();
+            if self.peek() == Some(b'/') {
                 self.take();
                 return;
             }
         }
+        (self.at, self.end) = (self.text.len(), self.text.len());
     }
 
     /// A string or a character, behind its first quote. One that is not closed ends with its line.

@@ -26,3 +26,17 @@ pub fn rewrite<T: AsRef<[u8]>>(text: &[u8], edits: &[(Range<usize>, T)]) -> Vec<
     rewritten.extend_from_slice(&text[from..]);
     rewritten
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_keep_their_numbers() {
+        let text = b"#include /* x */ \"a\\\n.h\"\nb\n";
+        assert_eq!(rewrite(text, &[(17..24, "\"/x\"")]), b"#include /* x */ \"/x\"\\\n\nb\n");
+        assert_eq!(rewrite(text, &[(17..24, "\"a\\\n.h\"")]), text);
+        assert_eq!(rewrite(b"a b c", &[(0..1, "x"), (2..3, ""), (4..5, "yz")]), b"x  yz");
+        assert_eq!(rewrite::<&str>(text, &[]), text);
+    }
+}

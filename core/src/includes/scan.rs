@@ -7,7 +7,7 @@ use alloc::{
 use core::ops::Range;
 
 use super::{
-    Ask, Body, Computed, Definition, Operand, Problem, Scan, Trouble,
+    Ask, Body, Call, Computed, Definition, Operand, Problem, Scan, Trouble,
     lexer::{Kind, Lexer, Token},
 };
 
@@ -18,7 +18,7 @@ const SHORTEST_BEGINNING: &[u8] = b"__h";
 const SHORTEST_END: &[u8] = b"has_include";
 
 pub(super) fn scan(text: &[u8]) -> Scan {
-    let mut scanner = Scanner { lexer: Lexer::new(text), scan: Scan::default() };
+    let mut scanner = Scanner { lexer: Lexer::new(text), scan: Scan::default(), line: (0, 1) };
     scanner.text();
     if let Some(at) = scanner.lexer.doubtful {
         scanner.problem(Trouble::SplicedRawString, at);
@@ -32,23 +32,23 @@ pub(super) fn scan(text: &[u8]) -> Scan {
 struct Scanner<'a> {
     lexer: Lexer<'a>,
     scan: Scan,
+    /// A byte, and its line.
+    line: (usize, usize),
 }
 
 impl Scanner<'_> {
     fn text(&mut self) {
         let mut begins_line = true;
-        let mut asked = Asked::default();
-        while let Some(token) = self.lexer.token() {
+        loop {
+            begins_line &= !self.lexer.skip_dull();
+            let Some(token) = self.lexer.token() else { break };
             match token.kind {
                 Kind::Newline => begins_line = true,
                 Kind::Blank => {}
-                Kind::Hash if begins_line => {
-                    self.directive();
-                    asked = Asked::default();
-                }
+                Kind::Hash if begins_line => self.directive(),
                 _ => {
                     begins_line = false;
-                    self.use_of(&token, &mut asked);
+                    self.use_of(&token, &mut Asked::default());
                 }
             }
         }
@@ -83,7 +83,7 @@ impl Scanner<'_> {
         }
         // Of what is neither a name nor a word, the compiler says so itself, if it reads the line at all.
         let Some(word) = self.lexer.solid_on_line().filter(|token| token.kind == Kind::Word) else { return };
-        let line = self.lexer.line(word.range.start);
+        let line = self.line(word.range.start);
         if self.lexer.solid_on_line().is_some() {
             return self.scan.problems.push(Problem { what: Trouble::ComputedName, line });
         }
@@ -106,7 +106,8 @@ impl Scanner<'_> {
             Some((range, quoted)) if self.lexer.solid_on_line().is_none() => self.header_body(range, quoted),
             _ => {
                 self.lexer = before;
-                self.other_body()
+                let parameter = self.only_parameter();
+                self.other_body(spelled.as_deref(), parameter.as_deref())
             }
         };
         if let (Some(name), Some(body)) = (spelled, body) {
@@ -116,16 +117,22 @@ impl Scanner<'_> {
 
     fn header_body(&self, range: Range<usize>, quoted: bool) -> Option<Body> {
         let name = self.string(range.start + 1..range.end - 1)?;
-        // In angle brackets the name is put together from tokens, and blanks go their own ways.
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_./+-".contains(&byte);
-        if quoted || name.bytes().all(is_plain) && !name.starts_with('/') && !name.contains("//") {
-            return Some(Body::Header { name, quoted });
-        }
-        None
+        (quoted || is_plain(&name)).then_some(Body::Header { name, quoted })
+    }
+
+    /// The parameter of the macro that is being defined, if it has just one.
+    fn only_parameter(&mut self) -> Option<String> {
+        let before = self.lexer.clone();
+        // A blank before it would make it a part of the body.
+        let opens = self.lexer.token().is_some_and(|token| token.kind == Kind::Other(b'('));
+        let parameter = self.lexer.solid_on_line().filter(|token| opens && token.kind == Kind::Word);
+        let closes = self.lexer.solid_on_line().is_some_and(|token| token.kind == Kind::Other(b')'));
+        self.lexer = before;
+        self.string(parameter.filter(|_| closes)?.range)
     }
 
     /// The rest of a definition that is no name of a header. Something if it is just a word.
-    fn other_body(&mut self) -> Option<Body> {
+    fn other_body(&mut self, name: Option<&str>, parameter: Option<&str>) -> Option<Body> {
         let mut asked = Asked::default();
         let mut tokens = 0_usize;
         let mut last = None;
@@ -134,7 +141,12 @@ impl Scanner<'_> {
             if token.kind == Kind::Word {
                 let word = self.lexer.spelling(token.range.clone());
                 if *word == *QUESTION && !asked.is_named() {
-                    self.problem(Trouble::QuestionInMacro, token.range.start);
+                    match name.filter(|name| may_ask(name.as_bytes())) {
+                        Some(name) if self.asks_for(parameter) => self.scan.askers.push(name.to_string()),
+                        _ => self.problem(Trouble::QuestionInMacro, token.range.start),
+                    }
+                } else if may_ask(&word) && !asked.is_named() {
+                    self.call_with(&token, None);
                 }
                 last = Some(token.range.clone());
             }
@@ -144,15 +156,53 @@ impl Scanner<'_> {
         self.string(only).map(Body::Macro)
     }
 
+    /// Whether the parameter follows in parentheses.
+    fn asks_for(&mut self, parameter: Option<&str>) -> bool {
+        let before = self.lexer.clone();
+        let is = |token: Option<Token>, kind| token.is_some_and(|token| token.kind == kind);
+        let opens = is(self.lexer.solid_on_line(), Kind::Other(b'('));
+        let word = self.lexer.solid_on_line().filter(|token| token.kind == Kind::Word);
+        let word = word.and_then(|word| self.string(word.range));
+        let asks = opens
+            && parameter.is_some()
+            && word.as_deref() == parameter
+            && is(self.lexer.solid_on_line(), Kind::Other(b')'));
+        self.lexer = before;
+        asks
+    }
+
+    /// A use of what may ask whether a header is there.
+    fn call(&mut self, word: &Token) {
+        let before = self.lexer.clone();
+        let opens = self.lexer.solid_on_line().is_some_and(|token| token.kind == Kind::Other(b'('));
+        let header = self.lexer.header_name().filter(|_| opens);
+        let closes = self.lexer.solid_on_line().is_some_and(|token| token.kind == Kind::Other(b')'));
+        self.lexer = before;
+        let header = header.filter(|_| closes).and_then(|(range, quoted)| {
+            let name = self.string(range.start + 1..range.end - 1)?;
+            (quoted || is_plain(&name)).then_some((name, quoted))
+        });
+        self.call_with(word, header);
+    }
+
+    fn call_with(&mut self, word: &Token, header: Option<(String, bool)>) {
+        let line = self.line(word.range.start);
+        match self.string(word.range.clone()) {
+            Some(name) => self.scan.calls.push(Call { name, header, line }),
+            None => self.problem(Trouble::NotText, word.range.start),
+        }
+    }
+
     /// A token of the text itself or of an expression.
     #[inline]
     fn use_of(&mut self, token: &Token, asked: &mut Asked) {
-        if token.kind == Kind::Word
-            && token.range.len() >= QUESTION.len()
-            && *self.lexer.spelling(token.range.clone()) == *QUESTION
-            && !asked.is_named()
-        {
-            self.question(token);
+        if token.kind == Kind::Word && token.range.len() >= SHORTEST_END.len() && !asked.is_named() {
+            let word = self.lexer.spelling(token.range.clone());
+            if *word == *QUESTION {
+                self.question(token);
+            } else if may_ask(&word) {
+                self.call(token);
+            }
         }
         self.note(token, asked);
     }
@@ -205,7 +255,7 @@ impl Scanner<'_> {
         let begins = word.starts_with(SHORTEST_BEGINNING) && QUESTION.starts_with(&word);
         let ends = word.ends_with(SHORTEST_END) && QUESTION.ends_with(&word);
         if (begins || ends) && *word != *QUESTION {
-            self.scan.fragment = Some(self.lexer.line(token.range.start));
+            self.scan.fragment = Some(self.line(token.range.start));
         }
     }
 
@@ -216,10 +266,32 @@ impl Scanner<'_> {
         }
     }
 
+    /// The line of a byte, counted from 1. Counted on from the last that was asked for, which mostly stood before it.
+    fn line(&mut self, at: usize) -> usize {
+        let (from, line) = if self.line.0 <= at { self.line } else { (0, 1) };
+        let newlines = self.lexer.text()[from..at].iter().filter(|byte| **byte == b'\n').count();
+        self.line = (at, line + newlines);
+        self.line.1
+    }
+
     fn problem(&mut self, what: Trouble, at: usize) {
-        let line = self.lexer.line(at);
+        let line = self.line(at);
         self.scan.problems.push(Problem { what, line });
     }
+}
+
+/// Whether a macro of this name may ask whether its parameter is there. Others are not looked for.
+fn may_ask(name: &[u8]) -> bool {
+    matches!(name.first(), Some(b'_' | b'h' | b'H'))
+        && name.len() >= SHORTEST_END.len()
+        && *name != *QUESTION
+        && name.windows(SHORTEST_END.len()).any(|part| part.eq_ignore_ascii_case(SHORTEST_END))
+}
+
+/// Whether a name in angle brackets stays as it is where it goes through a macro, which makes tokens of it.
+fn is_plain(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_./+-".contains(&byte);
+    name.bytes().all(is_plain) && !name.starts_with('/') && !name.contains("//")
 }
 
 /// What the last token was.
@@ -238,5 +310,215 @@ impl Asked {
     /// Whether the next word is only asked about, and not used.
     fn is_named(self) -> bool {
         matches!(self, Self::Defined | Self::Open)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::{format, vec, vec::Vec};
+
+    use super::*;
+
+    /// The names that are included or asked for, with what stands around them.
+    fn names(text: &str) -> Vec<String> {
+        let shown = |operand: Operand| {
+            let [open, close] = if operand.quoted { ["\"", "\""] } else { ["<", ">"] };
+            let ask = match operand.ask {
+                Ask::Include => "",
+                Ask::Next => "next ",
+                Ask::Exists => "? ",
+            };
+            format!("{ask}{open}{}{close}", operand.name)
+        };
+        scan(text.as_bytes()).operands.into_iter().map(shown).collect()
+    }
+
+    fn troubles(text: &str) -> Vec<(Trouble, usize)> {
+        scan(text.as_bytes()).problems.iter().map(|problem| (problem.what, problem.line)).collect()
+    }
+
+    #[test]
+    fn directives_and_questions_are_found_with_their_places() {
+        let text = "#include <a.h>\n # include_next/**/\"b.h\"\n%:include <c//d.h>\n\
+                    #if __has_include ( <e.h> ) and defined(X)\n#include \"f.h\" x";
+        assert_eq!(names(text), ["<a.h>", "next \"b.h\"", "<c//d.h>", "? <e.h>", "\"f.h\""]);
+        let places: Vec<&str> =
+            scan(text.as_bytes()).operands.into_iter().map(|operand| &text[operand.range]).collect();
+        assert_eq!(places, ["<a.h>", "\"b.h\"", "<c//d.h>", "__has_include ( <e.h> )", "\"f.h\""]);
+    }
+
+    #[test]
+    fn what_stands_in_comments_and_strings_is_none() {
+        for text in [
+            "// #include <a.h>",
+            "// \\\n#include <a.h>",
+            "// \\\r\n#include <a.h>",
+            "/*\n#include <a.h>\n*/",
+            "/*/\n#include <a.h>\n*/",
+            "/* *\\\n/ */ x\n/*\n#include <a.h>",
+            "x #include <a.h>",
+            "/**/ x /*\n*/ #include <a.h>",
+            "\"\\\n#include <a.h>\"",
+            "R\"(\n#include <a.h>\n)\"",
+            "u8R\"x(\n)\"\n#include <a.h>\n)x\"",
+            "LR\\\n\"(\n#include <a.h>\n)\"",
+            "1 R\"-(\n#include <a.h>",
+            "#define X R\"(\n#include <a.h>\n)\"",
+            "#error R\"(\n#include <a.h>\n)\"",
+            "\"__has_include(<a.h>)\" // __has_include(<a.h>)",
+            "#error __has_include(<a.h>)",
+            "#import <a.h>",
+            "#include",
+            "#include <a.h",
+            "#include \"a.h\n\"",
+            "#include L\"a.h\"",
+            "#include 1",
+            "??=include <a.h>",
+            "x\r#include <a.h>",
+        ] {
+            assert_eq!(names(text), Vec::<String>::new(), "{text}");
+            assert_eq!(scan(text.as_bytes()).computed, [], "{text}");
+            assert_eq!(troubles(text), [], "{text}");
+        }
+    }
+
+    #[test]
+    fn what_only_looks_like_a_comment_or_a_string_hides_nothing() {
+        for text in [
+            "'\"'\n#include <a.h>",
+            "\"/*\"\n#include <a.h>",
+            "'/*\n#include <a.h>",
+            "don't /*\n#include <a.h>",
+            "\"\\\\\" // \"\n#include <a.h>",
+            "\"\\\" /*\"\n#include <a.h>",
+            "1'000 /*'*/\n#include <a.h>",
+            "0x1'a\"/*\"\n#include <a.h>",
+            "1R\"(\n#include <a.h>\n)\"",
+            "1e+R\"(\n#include <a.h>\n)\"",
+            "xR\"(\n#include <a.h>\n)\"",
+            "R\"0123456789abcdefg(\n#include <a.h>\n)0123456789abcdefg\"",
+            "R\" (\n#include <a.h>\n) \"",
+            "R\"x\\\ny(\n#include <a.h>\n)\"",
+            "// x\\ \n#include <a.h>",
+            "/* x *\\\n/ #include <a.h>",
+            "x\r\n\x0C#\x0Binclude <a.h>",
+            "\\\n#in\\\r\nclude <a\\\n.h>",
+            "/* *//**/#/*\n*/include/*\n*/<a.h>/*",
+            "#if 0\n#include <a.h>",
+        ] {
+            assert_eq!(names(text), ["<a.h>"], "{text}");
+        }
+    }
+
+    #[test]
+    fn a_question_that_is_only_named_is_none() {
+        for text in [
+            "#ifdef __has_include\n#ifndef __has_include\n#undef __has_include",
+            "#if defined __has_include || defined(__has_include)",
+            "#define HAS defined(__has_include)",
+        ] {
+            assert_eq!((names(text), troubles(text)), (vec![], vec![]), "{text}");
+        }
+        assert_eq!(names("#if defined(__has_include) && __has_include(<a.h>)"), ["? <a.h>"]);
+        assert_eq!(names("int x = __has_\\\ninclude(\"a.h\");"), ["? \"a.h\""]);
+    }
+
+    #[test]
+    fn what_only_the_preprocessor_can_tell_is_a_problem() {
+        use Trouble::{ComputedName, ComputedQuestion, Nul, QuestionInMacro, SplicedRawString};
+
+        for (text, trouble, line) in [
+            ("#include NAME(x)", ComputedName, 1),
+            ("\n#include A B", ComputedName, 2),
+            ("#if __has_include(NAME)", ComputedQuestion, 1),
+            ("#if __has_include", ComputedQuestion, 1),
+            ("#if __has_include(<a.h>", ComputedQuestion, 1),
+            ("CALL(__has_include, <a.h>)", ComputedQuestion, 1),
+            ("#define HAS(x) __has_include(x)", QuestionInMacro, 1),
+            ("#define HAS_A __has_include(<a.h>)", QuestionInMacro, 1),
+            ("#define HAS_INCLUDE(x, y) __has_include(x)", QuestionInMacro, 1),
+            ("#define HAS_INCLUDE(x) __has_include(<x>)", QuestionInMacro, 1),
+            ("#define HAS_INCLUDE (x) __has_include(x)", QuestionInMacro, 1),
+            ("\n\na\0", Nul, 3),
+            ("\nR\"x()\\\nx\" )x\"", SplicedRawString, 2),
+        ] {
+            assert_eq!(troubles(text), [(trouble, line)], "{text}");
+        }
+        let invalid = scan(b"#include \"\xFF.h\"");
+        assert_eq!(invalid.problems[0].what, Trouble::NotText);
+        assert_eq!(troubles("R\"x()\\\n\" )x\""), []);
+    }
+
+    #[test]
+    fn macros_for_names_are_found() {
+        let text = "#define A \"a.h\" // a\n#define B <b/c-1.h>\n#define C B\n#define D < d.h >\n#define E \"a\" \"b\"\n\
+                    #define F(x) <x>\n#define G\n#define H <//x>\n#define I </x>\n#define \\\nJ \\\n\"j\\\n.h\"\n\
+                    #include C // c\n#include_next J";
+        let scan = scan(text.as_bytes());
+        let header = |name: &str, quoted| Body::Header { name: name.into(), quoted };
+        let definition = |name: &str, body| Definition { name: name.into(), body };
+        assert_eq!(
+            scan.definitions,
+            [
+                definition("A", header("a.h", true)),
+                definition("B", header("b/c-1.h", false)),
+                definition("C", Body::Macro("B".into())),
+                definition("J", header("j.h", true)),
+            ]
+        );
+        assert_eq!(scan.macros, "A\nB\nC\nD\nE\nF\nG\nH\nI\nJ\n");
+        let computed = |name: &str, next, line| Computed { name: name.into(), next, line };
+        assert_eq!(scan.computed, [computed("C", false, 14), computed("J", true, 15)]);
+        assert_eq!(Scan::of_definition("X").macros, "X\n");
+        assert_eq!(Scan::of_definition("X=\"a.h\"").definitions, [definition("X", header("a.h", true))]);
+        assert_eq!(scan.definitions_of("A"), 1);
+        assert_eq!(scan.definitions_of("a"), 0);
+    }
+
+    #[test]
+    fn macros_that_ask_are_found_and_what_they_are_given() {
+        let text = "#define _X_HAS_INCLUDE(_Y) (__has_include(_Y))\n#define has_include_b(x) 0\n\
+                    #if _X_HAS_INCLUDE(<a.h>) || HAS_INCLUDE( \"b.h\" ) || defined(HAS_INCLUDE)\n\
+                    HAS_INCLUDE(c) HAS_INCLUDE(<d //e>)\n#define Z HAS_INCLUDE(<a.h>)\n#ifdef HAS_INCLUDE";
+        let scan = scan(text.as_bytes());
+        assert_eq!(scan.askers, ["_X_HAS_INCLUDE"]);
+        let calls: Vec<_> =
+            scan.calls.iter().map(|call| (&*call.name, call.header.clone(), call.line)).collect();
+        assert_eq!(
+            calls,
+            [
+                ("_X_HAS_INCLUDE", Some(("a.h".into(), false)), 3),
+                ("HAS_INCLUDE", Some(("b.h".into(), true)), 3),
+                ("HAS_INCLUDE", None, 4),
+                ("HAS_INCLUDE", None, 4),
+                ("HAS_INCLUDE", None, 5),
+            ]
+        );
+        assert_eq!(scan.problems, []);
+    }
+
+    #[test]
+    fn what_a_question_is_pasted_from_is_noted() {
+        for text in
+            ["CAT(__has_, include)", "\n#define X __h", "CAT(_, _has_include)", "CAT(__, has_include)"]
+        {
+            assert!(scan(text.as_bytes()).fragment.is_some(), "{text}");
+        }
+        for text in ["CAT(__has_x, include)", "__has_include_next(<a.h>)", "_h has_includes", "\"__has_\""] {
+            assert_eq!(scan(text.as_bytes()).fragment, None, "{text}");
+        }
+        assert!(scan(b"#define CAT(a, b) a##b").pastes);
+        assert!(scan(b"#define CAT(a, b) a %:%: b").pastes);
+        assert!(!scan(b"#define STR(a) #a").pastes);
+    }
+
+    #[test]
+    fn reading_only_once_is_noted() {
+        for text in
+            ["#pragma once", " # pragma /**/ once", "_Pragma(\"once\")", "#define ONCE _Pragma(\"once\")"]
+        {
+            assert!(scan(text.as_bytes()).once, "{text}");
+        }
+        assert!(!scan(b"// #pragma once\n#pragma unroll\nint once;").once);
     }
 }

@@ -228,7 +228,8 @@ fn pass(context: Context<'_>, row: &Row) -> Result<(), Refusal> {
     match row.gate {
         Gate::Headers if row.option != OptionName::Name && !context.is_closed() => Err(Refusal::outside(
             row.name,
-            "the compiler reads headers that the key does not know; give their contents, or an extra digest of them",
+            "the compiler reads headers that the key does not know; give their contents, or an extra digest \
+             of them",
         )),
         Gate::Libdevice if contents.libdevice().is_none() => Err(Refusal::outside(
             row.name,
@@ -236,7 +237,8 @@ fn pass(context: Context<'_>, row: &Row) -> Result<(), Refusal> {
         )),
         Gate::Digest => Err(Refusal::outside(
             row.name,
-            "the compiler reads precompiled headers, which the key does not know; give an extra digest of them",
+            "the compiler reads precompiled headers, which the key does not know; give an extra digest of \
+             them",
         )),
         Gate::Open | Gate::SideEffect(_) | Gate::Headers | Gate::Libdevice => Ok(()),
     }

@@ -7,8 +7,8 @@ use super::refusal::Refusal;
 
 /// What the compiler reads besides the program, as far as the key knows it.
 ///
-/// With headers and [how they are found](Self::with_search) the compiler is given these headers and finds no others: the
-/// arguments name no directories, and the key does not depend on them.
+/// With headers and [how they are found](Self::with_search) the compiler is given these headers and finds no
+/// others: the arguments name no directories, and the key does not depend on them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents<'a> {
     headers: Vec<Header<'a>>,
@@ -35,8 +35,8 @@ impl<'a> Contents<'a> {
 
     /// All headers that the program reaches. Their order does not count.
     ///
-    /// They count as known only together with [`with_search`](Self::with_search): the same headers included in another
-    /// order are another program.
+    /// They count as known only together with [`with_search`](Self::with_search): the same headers included
+    /// in another order are another program.
     #[must_use]
     pub fn with_headers(mut self, mut headers: Vec<Header<'a>>) -> Self {
         headers.sort_unstable();
@@ -44,8 +44,8 @@ impl<'a> Contents<'a> {
         self
     }
 
-    /// The digest of how headers are found: which directive of which file leads to which of them or nowhere, which are
-    /// read before the source and in which order.
+    /// The digest of how headers are found: which directive of which file leads to which of them or nowhere,
+    /// which are read before the source and in which order.
     #[must_use]
     pub const fn with_search(mut self, digest: [u8; 32]) -> Self {
         self.search = Some(digest);
@@ -106,7 +106,8 @@ impl ExtraDigest {
             return Err(Refusal::malformed(
                 "extra_digest",
                 format!(
-                    "it has {found} bytes, and a digest has 16 to 64; take one over all that the compiler reads"
+                    "it has {found} bytes, and a digest has 16 to 64; take one over all that the compiler \
+                     reads"
                 ),
             ));
         }

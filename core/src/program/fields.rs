@@ -68,8 +68,8 @@ fn compiler<'k>(mut fields: KeyFields<'k>, toolchain: &'k Toolchain) -> KeyField
     fields
 }
 
-/// A name expression with what it is, so that a text and the bytes of it differ. Bytes that are no text are written in
-/// hexadecimal digits.
+/// A name expression with what it is, so that a text and the bytes of it differ. Bytes that are no text are
+/// written in hexadecimal digits.
 fn tagged(expression: &NameExpression) -> Cow<'_, str> {
     match expression {
         NameExpression::Text(text) => ["text ", text].concat().into(),

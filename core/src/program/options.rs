@@ -42,8 +42,8 @@ impl Options {
         self
     }
 
-    /// Gives an option a value, and takes away the one that it had. Whether it is of the right kind is said when the arguments
-    /// or the key are made.
+    /// Gives an option a value, and takes away the one that it had. Whether it is of the right kind is said
+    /// when the arguments or the key are made.
     pub fn set(&mut self, name: OptionName, value: impl Into<Value>) {
         let value = value.into();
         match self.place(name) {
@@ -91,8 +91,8 @@ impl Options {
         self.set.is_empty()
     }
 
-    /// The options that these arguments of NVRTC stand for: long or short, with the value in the same argument or in the
-    /// next. Of an option that is given twice the last value counts; lists grow.
+    /// The options that these arguments of NVRTC stand for: long or short, with the value in the same
+    /// argument or in the next. Of an option that is given twice the last value counts; lists grow.
     ///
     /// # Errors
     /// An argument is no option, or has a value that it does not take, or contradicts another.

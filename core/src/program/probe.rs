@@ -11,8 +11,8 @@ pub enum Probe {
     Found {
         /// Its version as it says it at run time.
         version: String,
-        /// Its libraries, by names that are no paths, and their build ids. Releases that differ in nothing that they
-        /// say of themselves differ in these.
+        /// Its libraries, by names that are no paths, and their build ids. Releases that differ in nothing
+        /// that they say of themselves differ in these.
         builds: Vec<(String, Vec<u8>)>,
     },
     /// It could not be found out.

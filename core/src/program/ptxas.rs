@@ -4,8 +4,9 @@ use alloc::{borrow::ToOwned, format, string::String};
 
 use super::refusal::Refusal;
 
-/// Arguments without a value, and with one. What is missing here reads or writes files (`--options-file`, `--output-file`,
-/// `--apply-controls`), makes code for another architecture (`--gpu-name`), or is not known to do neither.
+/// Arguments without a value, and with one. What is missing here reads or writes files (`--options-file`,
+/// `--output-file`, `--apply-controls`), makes code for another architecture (`--gpu-name`), or is not known
+/// to do neither.
 const ALONE: [&str; 58] = [
     "--allow-expensive-optimizations",
     "--compile-as-tools-patch",
@@ -119,7 +120,8 @@ pub(crate) fn check(option: &'static str, argument: &str) -> Result<(), Refusal>
         refused("would make code for another architecture; set arch instead")
     } else {
         refused(
-            "is not known to leave files alone, and may read or write what the key does not know; leave it out",
+            "is not known to leave files alone, and may read or write what the key does not know; leave it \
+             out",
         )
     })
 }
@@ -128,10 +130,8 @@ fn is_known(argument: &str) -> bool {
     if ALONE.contains(&argument) {
         return true;
     }
-    if let Some(level) = argument.strip_prefix("-O") {
-        if level.len() == 1 && level.bytes().all(|byte| byte.is_ascii_digit()) {
-            return true;
-        }
+    if argument.strip_prefix("-O").is_some_and(|level| matches!(level.as_bytes(), [b'0'..=b'9'])) {
+        return true;
     }
     let value = argument.split_once('=').filter(|(spelling, _)| VALUED.contains(spelling));
     value.is_some_and(|(_, value)| !value.is_empty() && value.bytes().all(is_of_a_value))

@@ -149,7 +149,8 @@ table! {
         Text; ["--gpu-architecture", "-arch"]; Apart, Apart, Apart, Apart; Open;
     RelocatableDeviceCode "relocatable_device_code", "code that can be linked with other code";
         Switch; ["--relocatable-device-code", "-rdc"];
-        Either("--relocatable-device-code=true", "--relocatable-device-code=false"), Ignored, Ignored, Refused; Open;
+        Either("--relocatable-device-code=true", "--relocatable-device-code=false"), Ignored, Ignored,
+        Refused; Open;
     ExtensibleWholeProgram "extensible_whole_program", "extensible compilation of a whole program";
         Flag; ["--extensible-whole-program", "-ewp"];
         flag("--extensible-whole-program"), Ignored, Ignored, Refused; Open;
@@ -162,13 +163,15 @@ table! {
     DeviceCodeOptimize "device_code_optimize", "whether code is optimised";
         On; ["--dopt", "-dopt"]; flag("--dopt=on"), Ignored, Ignored, Either("-opt=3", "-opt=0"); Open;
     PtxasOptions "ptxas_options", "arguments of ptxas";
-        Ptxas; ["--ptxas-options", "-Xptxas"]; Value("--ptxas-options="), Value("-Xptxas="), Refused, Refused; Open;
+        Ptxas; ["--ptxas-options", "-Xptxas"];
+        Value("--ptxas-options="), Value("-Xptxas="), Refused, Refused; Open;
     MaxRegisterCount "max_register_count", "the most registers of a function";
         Number(0, INT); ["--maxrregcount", "-maxrregcount"];
         Value("--maxrregcount="), Value("-maxrregcount="), Value("CU_JIT_MAX_REGISTERS="), Refused; Open;
     Ftz "ftz", "whether denormal numbers become zero";
         Switch; ["--ftz", "-ftz"];
-        Either("--ftz=true", "--ftz=false"), Either("-ftz=1", "-ftz=0"), Ignored, Either("-ftz=1", "-ftz=0"); Open;
+        Either("--ftz=true", "--ftz=false"), Either("-ftz=1", "-ftz=0"), Ignored, Either("-ftz=1", "-ftz=0");
+        Open;
     PrecSqrt "prec_sqrt", "whether square roots are rounded to the nearest";
         Switch; ["--prec-sqrt", "-prec-sqrt"];
         Either("--prec-sqrt=true", "--prec-sqrt=false"), Either("-prec-sqrt=1", "-prec-sqrt=0"), Ignored,
@@ -179,23 +182,26 @@ table! {
         Either("-prec-div=1", "-prec-div=0"); Open;
     Fma "fma", "whether a product and a sum are contracted";
         Switch; ["--fmad", "-fmad"];
-        Either("--fmad=true", "--fmad=false"), Either("-fma=1", "-fma=0"), Ignored, Either("-fma=1", "-fma=0"); Open;
+        Either("--fmad=true", "--fmad=false"), Either("-fma=1", "-fma=0"), Ignored,
+        Either("-fma=1", "-fma=0"); Open;
     UseFastMath "use_fast_math", "fast mathematics";
         Flag; ["--use_fast_math", "-use_fast_math"]; flag("--use_fast_math"), Ignored, Ignored, Refused; Open;
     ExtraDeviceVectorization "extra_device_vectorization", "more vectorisation";
         Flag; ["--extra-device-vectorization", "-extra-device-vectorization"];
         flag("--extra-device-vectorization"), Ignored, Ignored, Refused; Open;
-    LinkTimeOptimization "link_time_optimization", "LTO-IR instead of code; for a linker, optimisation when it links";
+    LinkTimeOptimization "link_time_optimization", "LTO-IR instead of code, and linking that optimises";
         Flag; ["--dlink-time-opt", "-dlto"];
         flag("--dlink-time-opt"), Apart, Apart, Refused; Open;
     GenOptLto "gen_opt_lto", "LTO-IR that is optimised before";
         Flag; ["--gen-opt-lto", "-gen-opt-lto"]; flag("--gen-opt-lto"), Ignored, Ignored, Refused; Open;
     JumpTableDensity "jump_table_density", "how dense the cases of a jump table are, in percent";
         Number(0, 101); ["--jump-table-density", "-jtd"];
-        Value("--jump-table-density="), Value("-jump-table-density="), Refused, Value("-jump-table-density="); Open;
+        Value("--jump-table-density="), Value("-jump-table-density="), Refused,
+        Value("-jump-table-density="); Open;
     DeviceStackProtector "device_stack_protector", "whether stacks have canaries";
         Switch; ["--device-stack-protector", "-device-stack-protector"];
-        Either("--device-stack-protector=true", "--device-stack-protector=false"), flag("-device-stack-protector"),
+        Either("--device-stack-protector=true", "--device-stack-protector=false"),
+        flag("-device-stack-protector"),
         Refused, Refused; Open;
     DefineMacro "define_macro", "macros, as `NAME` or `NAME=VALUE`";
         List; ["--define-macro", "-D"]; Value("--define-macro="), Ignored, Ignored, Refused; Open;
@@ -214,19 +220,24 @@ table! {
         STANDARDS; ["--std", "-std"]; Value("--std="), Ignored, Ignored, Refused; Open;
     BuiltinMoveForward "builtin_move_forward", "whether `std::move` and `std::forward` are built in";
         Switch; ["--builtin-move-forward", "-builtin-move-forward"];
-        Either("--builtin-move-forward=true", "--builtin-move-forward=false"), Ignored, Ignored, Refused; Open;
+        Either("--builtin-move-forward=true", "--builtin-move-forward=false"), Ignored, Ignored, Refused;
+        Open;
     BuiltinInitializerList "builtin_initializer_list", "whether `std::initializer_list` is built in";
         Switch; ["--builtin-initializer-list", "-builtin-initializer-list"];
-        Either("--builtin-initializer-list=true", "--builtin-initializer-list=false"), Ignored, Ignored, Refused; Open;
+        Either("--builtin-initializer-list=true", "--builtin-initializer-list=false"), Ignored, Ignored,
+        Refused; Open;
     DisableWarnings "disable_warnings", "no warnings";
         Flag; ["--disable-warnings", "-w"]; flag("--disable-warnings"), Ignored, Ignored, Refused; Open;
     WarningAsError "warning_as_error", "warnings that are errors";
-        WARNINGS; ["--warning-as-error", "-Werror"]; Value("--warning-as-error="), Ignored, Ignored, Refused; Open;
+        WARNINGS; ["--warning-as-error", "-Werror"]; Value("--warning-as-error="), Ignored, Ignored, Refused;
+        Open;
     FmaxErrors "fmax_errors", "the errors after which compiling ends";
-        Number(1, INT); ["--fmax-errors", "-fmax-errors"]; Value("--fmax-errors="), Ignored, Ignored, Refused; Open;
+        Number(1, INT); ["--fmax-errors", "-fmax-errors"];
+        Value("--fmax-errors="), Ignored, Ignored, Refused; Open;
     Restrict "restrict", "pointers of kernels that never alias";
         Flag; ["--restrict", "-restrict"]; flag("--restrict"), Ignored, Ignored, Refused; Open;
-    DeviceAsDefaultExecutionSpace "device_as_default_execution_space", "functions for the device where nothing is said";
+    DeviceAsDefaultExecutionSpace "device_as_default_execution_space",
+        "functions for the device where nothing is said";
         Flag; ["--device-as-default-execution-space", "-default-device"];
         flag("--device-as-default-execution-space"), Ignored, Ignored, Refused; Open;
     DeviceInt128 "device_int128", "integers of 128 bits";
@@ -240,7 +251,8 @@ table! {
     DiagError "diag_error", "the numbers of messages that are errors";
         Numbers; ["--diag-error", "-diag-error"]; Value("--diag-error="), Ignored, Ignored, Refused; Open;
     DiagSuppress "diag_suppress", "the numbers of messages that are left out";
-        Numbers; ["--diag-suppress", "-diag-suppress"]; Value("--diag-suppress="), Ignored, Ignored, Refused; Open;
+        Numbers; ["--diag-suppress", "-diag-suppress"]; Value("--diag-suppress="), Ignored, Ignored, Refused;
+        Open;
     DiagWarn "diag_warn", "the numbers of messages that are warnings";
         Numbers; ["--diag-warn", "-diag-warn"]; Value("--diag-warn="), Ignored, Ignored, Refused; Open;
     BriefDiagnostics "brief_diagnostics", "whether messages leave the source out";
@@ -258,12 +270,14 @@ table! {
         Flag; ["--minimal", "-minimal"]; flag("--minimal"), Ignored, Ignored, Refused; Open;
     NoCache "no_cache", "none of the compiler's own caches";
         Flag; ["--no-cache", "-no-cache"];
-        flag("--no-cache"), flag("-no-cache"), flag("CU_JIT_CACHE_MODE=CU_JIT_CACHE_OPTION_NONE"), Refused; Open;
+        flag("--no-cache"), flag("-no-cache"), flag("CU_JIT_CACHE_MODE=CU_JIT_CACHE_OPTION_NONE"), Refused;
+        Open;
     FdeviceTimeTrace "fdevice_time_trace", "a profile of the compiler";
         Text; ["--fdevice-time-trace", "-fdevice-time-trace"]; Refused, Refused, Refused, Refused;
         SideEffect("writes a profile");
     DeviceFloat128 "device_float128", "numbers of 128 bits";
-        Flag; ["--device-float128", "-device-float128"]; flag("--device-float128"), Ignored, Ignored, Refused; Open;
+        Flag; ["--device-float128", "-device-float128"];
+        flag("--device-float128"), Ignored, Ignored, Refused; Open;
     FrandomSeed "frandom_seed", "what replaces random numbers in names";
         Text; ["--frandom-seed", "-frandom-seed"]; Value("--frandom-seed="), Ignored, Ignored, Refused; Open;
     OfastCompile "ofast_compile", "how much speed of the code is given up for less time";
@@ -284,16 +298,19 @@ table! {
     PchMessages "pch_messages", "whether it is said that a precompiled header is used";
         Switch; ["--pch-messages", "-pch-messages"];
         Either("--pch-messages=true", "--pch-messages=false"), Ignored, Ignored, Refused; Open;
-    InstantiateTemplatesInPch "instantiate_templates_in_pch", "whether a precompiled header has instances of templates";
+    InstantiateTemplatesInPch "instantiate_templates_in_pch",
+        "whether a precompiled header has instances of templates";
         Switch; ["--instantiate-templates-in-pch", "-instantiate-templates-in-pch"];
-        Either("--instantiate-templates-in-pch=true", "--instantiate-templates-in-pch=false"), Ignored, Ignored, Refused;
+        Either("--instantiate-templates-in-pch=true", "--instantiate-templates-in-pch=false"), Ignored,
+        Ignored, Refused;
         Open;
     ExtraSources "extra_sources", "modules that are compiled or linked with the program";
         Sources; []; Refused, Apart, Apart, Apart; Open;
     UseLibdevice "use_libdevice", "NVIDIA's library of mathematical functions";
         Flag; []; Refused, Refused, Refused, Apart; Libdevice;
     NumbaDebug "numba_debug", "debug information as Numba expects it";
-        Flag; ["--numba-debug", "-numba-debug"]; flag("--numba-debug"), Ignored, Ignored, flag("-numba-debug"); Open;
+        Flag; ["--numba-debug", "-numba-debug"];
+        flag("--numba-debug"), Ignored, Ignored, flag("-numba-debug"); Open;
 }
 
 impl OptionName {

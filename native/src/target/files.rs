@@ -2,7 +2,9 @@
 
 mod identity;
 
-pub(in crate::target) use identity::{FileIdentity, Stamp};
+pub(in crate::target) use identity::FileIdentity;
+#[cfg(feature = "cpu")]
+pub(in crate::target) use identity::Stamp;
 
 use std::{
     collections::HashMap,

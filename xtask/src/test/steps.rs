@@ -77,8 +77,15 @@ pub(super) fn all() -> Vec<Step> {
             "features",
             "each feature compiles without the others",
             &[Tool::Component("clippy")],
-            ["", " --features cpu", " --features packs", " --features sqlite", " --features cli"]
-                .map(|features| native(features, "")),
+            [
+                "",
+                " --features cpu",
+                " --features cuda",
+                " --features packs",
+                " --features sqlite",
+                " --features cli",
+            ]
+            .map(|features| native(features, "")),
         ),
         step(
             "peers",
@@ -99,7 +106,7 @@ pub(super) fn all() -> Vec<Step> {
             &[&[Tool::Component("clippy")][..], &PLATFORMS.map(Tool::Target)].concat(),
             PLATFORMS.iter().flat_map(|target| {
                 let target = format!(" --target {target}");
-                [native(" --features cpu,packs,sqlite,cli", &target), capi(&target)]
+                [native(" --features cpu,cuda,packs,sqlite,cli", &target), capi(&target)]
             }),
         ),
         step(

@@ -37,6 +37,23 @@ fn headers_without_how_they_are_found_are_not_known() {
 }
 
 #[test]
+fn a_source_with_headers_has_no_key_without_them() {
+    let program =
+        |text: &'static str| Program::new(CodeType::Cxx, TargetType::Cubin, text).with_options(arch("sm_90"));
+    for text in ["#include \"h.h\"", "#include </h.h>", "#if __has_include(\"h.h\")\n#endif"] {
+        let refusal = CXX.key(&program(text)).unwrap_err();
+        assert_eq!((refusal.option(), refusal.is_outside_content()), (Some("source"), true));
+        assert!(CXX.key(&program(text).with_contents(headers(&[]))).is_ok());
+        assert!(CXX.key(&program(text).with_contents(Contents::none().with_extra(digest()))).is_ok());
+    }
+    assert!(CXX.key(&program("#define N 4")).is_ok());
+    assert!(
+        PTX.key(&Program::new(PTX.code, PTX.target, "# 1 \"a\"\n#include").with_options(arch("sm_90")))
+            .is_ok()
+    );
+}
+
+#[test]
 fn precompiled_headers_are_not_opened_by_headers_that_are_known() {
     for options in [
         Options::new().with(OptionName::Pch, true),
@@ -283,8 +300,8 @@ fn a_refusal_says_what_to_do() {
     let options = Options::new().with(OptionName::IncludePath, "include");
     assert_eq!(
         refusal(CXX, options).to_string(),
-        "include_path: the compiler reads headers that the key does not know; give their contents, or an extra \
-         digest of them"
+        "include_path: the compiler reads headers that the key does not know; give their contents, or an \
+         extra digest of them"
     );
     assert_eq!(
         refusal(NVVM, Options::new().with(OptionName::Std, "c++20")).to_string(),

@@ -23,11 +23,11 @@ const CELLS: [Cell; 13] = {
     ]
 };
 
-/// p: passed, and in the key. i: ignored, and not in the key. s: refused for its side effect. o: refused because of what
-/// is outside of the key. u: refused because it is not supported.
+/// p: passed, and in the key. i: ignored, and not in the key. s: refused for its side effect. o: refused
+/// because of what is outside of the key. u: refused because it is not supported.
 ///
-/// The columns are C++ to PTX, CUBIN, LTO-IR; PTX to CUBIN, PTX by nvJitLink, then by the driver; LTO-IR likewise; NVVM
-/// IR to PTX, LTO-IR.
+/// The columns are C++ to PTX, CUBIN, LTO-IR; PTX to CUBIN, PTX by nvJitLink, then by the driver; LTO-IR
+/// likewise; NVVM IR to PTX, LTO-IR.
 fn grid() -> Vec<(&'static str, Value, &'static str)> {
     let yes = || Value::from(true);
     let no = || Value::from(false);

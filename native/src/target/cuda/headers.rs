@@ -9,6 +9,7 @@ mod computed;
 mod error;
 mod graph;
 mod label;
+mod sources;
 
 use std::{
     path::{Path, PathBuf},
@@ -21,7 +22,10 @@ use crate::target::files::Memo;
 
 pub(super) use self::close::ROOT;
 pub use self::error::HeaderError;
-use self::graph::{Graph, Reading};
+use self::{
+    graph::{Graph, Reading},
+    sources::Sources,
+};
 
 /// A program, and where its headers are.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,6 +50,7 @@ pub struct Search<'a> {
 #[derive(Debug, Default)]
 pub struct Headers {
     memo: Memo<Arc<Read>>,
+    sources: Sources,
 }
 
 /// What a key holds of headers.
@@ -82,7 +87,7 @@ impl Headers {
     /// # Errors
     /// [`HeaderError`] if only the compiler could tell what is included, or a header cannot be read.
     pub fn found(&self, search: &Search<'_>) -> Result<Found, HeaderError> {
-        Ok(Graph::explore(search, Reading::Remembered(&self.memo))?.found())
+        Ok(Graph::explore(search, self.sources.read(search.source), Reading::Remembered(&self.memo))?.found())
     }
 
     /// Reads all headers that the program may reach, and closes its texts over them. What is found is found of exactly
@@ -91,7 +96,7 @@ impl Headers {
     /// # Errors
     /// As [`found`](Self::found).
     pub fn closed(&self, search: &Search<'_>) -> Result<(Closed, Found), HeaderError> {
-        let graph = Graph::explore(search, Reading::Anew(&self.memo))?;
+        let graph = Graph::explore(search, self.sources.read(search.source), Reading::Anew(&self.memo))?;
         Ok((graph.closed(), graph.found()))
     }
 }
@@ -99,5 +104,40 @@ impl Headers {
 impl Read {
     fn of(text: &[u8]) -> Self {
         Self { digest: *Key::digest(text).as_bytes(), size: text.len() as u64, scan: Scan::of(text) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{hint::black_box, time::Instant};
+
+    use super::*;
+
+    /// Not a benchmark, a guard: what a search costs is measured with `--release --nocapture`.
+    #[test]
+    fn headers_that_did_not_change_are_not_read_again() {
+        let headers = Headers::default();
+        // A file that is older than the times of files are coarse.
+        let includes = [Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+        let filler = "__global__ void f(float *x) { x[threadIdx.x] *= 2.0f; } // and more\n".repeat(15);
+        let source = format!("#include <lib.rs>\n{filler}");
+        let search = Search { source: &source, includes: &includes, ..Search::default() };
+        let found = headers.found(&search).unwrap();
+        assert_eq!(found.headers[0].0, "include0/lib.rs");
+        let time = |what: &dyn Fn()| {
+            let times = (0..7).map(|_| {
+                let start = Instant::now();
+                (0..1000).for_each(|_| what());
+                start.elapsed() / 1000
+            });
+            times.min().unwrap()
+        };
+        let whole = time(&|| assert_eq!(headers.found(black_box(&search)).unwrap(), found));
+        let scan = time(&|| drop(black_box(Scan::of(black_box(source.as_bytes())))));
+        let stat = time(&|| drop(black_box(std::fs::metadata(includes[0].join("lib.rs")))));
+        println!(
+            "{} bytes: {whole:?}, of that {scan:?} for the scan and {stat:?} for the file system",
+            source.len()
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! nvJitLink, which links PTX and LTO-IR.
 
 use std::{
-    ffi::{c_char, c_int, c_uint, c_void},
+    ffi::{CStr, c_char, c_int, c_uint, c_void},
     ptr::null_mut,
 };
 
@@ -125,10 +125,12 @@ impl<'a> Linking<'a> {
 
     fn add(&self, kind: c_int, name: &str, source: &[u8]) -> Result<(), CudaError> {
         let name = c_string(name.as_bytes(), "the name of the program")?;
-        if kind == INPUT_PTX {
-            // Its length is given, and still it is read as a text of C.
-            c_string(without_nul(source.to_vec()).as_slice(), "the source")?;
-        }
+        // PTX is read as a text of C, whatever length is given: it has to end with a NUL, and that is part of it.
+        let ptx = match kind {
+            INPUT_PTX => Some(c_string(&without_nul(source.to_vec()), "the source")?),
+            _ => None,
+        };
+        let source = ptx.as_deref().map_or(source, CStr::to_bytes_with_nul);
         // SAFETY: the handle is there, the source has as many bytes as is said, and the name is a text.
         let status = unsafe {
             (self.library.functions.add)(
@@ -211,8 +213,12 @@ impl<'a> Linking<'a> {
     /// As [`text`](Self::text).
     unsafe fn log(&self, size: Size, get: Get) -> String {
         let mut len = 0;
-        // SAFETY: a handle that is not there is not asked, and the other points to a `size_t`.
-        if self.handle.is_null() || unsafe { size(self.handle, &raw mut len) } != SUCCESS || len == 0 {
+        if self.handle.is_null() {
+            return String::new();
+        }
+        // SAFETY: the handle is there, and the other points to a `size_t`.
+        let status = unsafe { size(self.handle, &raw mut len) };
+        if status != SUCCESS || len == 0 {
             return String::new();
         }
         let Ok(mut bytes) = buffer(len, Part::NvJitLink.name()) else { return String::new() };

@@ -18,7 +18,6 @@ use super::{
 type Handle = *mut c_void;
 
 functions! {
-    version = "nvrtcVersion": fn(*mut c_int, *mut c_int);
     number_of_architectures = "nvrtcGetNumSupportedArchs": fn(*mut c_int);
     architectures = "nvrtcGetSupportedArchs": fn(*mut c_int);
     create = "nvrtcCreateProgram": fn(

@@ -146,11 +146,12 @@ impl<'a> Program<'a> {
     fn log(&self) -> String {
         let mut len = 0;
         let functions = &self.nvvm.functions;
-        // SAFETY: a program that is not there is not asked, and the other points to a `size_t`.
-        if self.handle.is_null()
-            || unsafe { (functions.log_size)(self.handle, &raw mut len) } != SUCCESS
-            || len == 0
-        {
+        if self.handle.is_null() {
+            return String::new();
+        }
+        // SAFETY: the program is there, and the other points to a `size_t`.
+        let status = unsafe { (functions.log_size)(self.handle, &raw mut len) };
+        if status != SUCCESS || len == 0 {
             return String::new();
         }
         let Ok(mut bytes) = buffer(len, Part::Nvvm.name()) else { return String::new() };

@@ -57,11 +57,13 @@ impl FileIdentity {
     }
 
     /// The later of the file's times.
+    #[cfg(feature = "cpu")]
     pub(in crate::target) fn last_change(&self) -> Stamp {
         self.modified.max(self.changed)
     }
 
     /// Whether the file was last changed before `reference`, as the same kind of clock tells.
+    #[cfg(feature = "cpu")]
     pub(in crate::target) fn is_older_than(&self, reference: Stamp) -> bool {
         self.modified.certainly_before(reference) && self.changed.certainly_before(reference)
     }
@@ -79,6 +81,7 @@ impl FileIdentity {
     }
 
     /// The second of its last modification.
+    #[cfg(feature = "cpu")]
     pub(in crate::target) fn modified_second(&self) -> i64 {
         self.modified.seconds
     }
@@ -108,6 +111,7 @@ impl Stamp {
     }
 
     /// A time without a fraction may come from a file system that has none, and is then up to two seconds early.
+    #[cfg(feature = "cpu")]
     fn certainly_before(mut self, reference: Self) -> bool {
         if self.nanoseconds == 0 {
             self.seconds = self.seconds.saturating_add(SETTLING);
@@ -120,6 +124,7 @@ impl Stamp {
 mod tests {
     use super::*;
 
+    #[cfg(feature = "cpu")]
     #[test]
     fn a_time_without_a_fraction_is_not_trusted_to_the_second() {
         let reference = Stamp { seconds: 10, nanoseconds: 500 };

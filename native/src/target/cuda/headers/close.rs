@@ -2,7 +2,7 @@
 
 use std::{ops::Range, path::Path};
 
-use warmstart_core::{includes::rewrite, key::KeyFields};
+use warmstart_core::{includes::rewrite, key::Key};
 
 use super::{
     Closed,
@@ -27,6 +27,10 @@ impl Graph<'_> {
             };
             headers.push((name.clone(), text.into_bytes()));
         }
+        // Nothing includes these by that name; they are only asked for.
+        let asked =
+            self.answers.iter().filter(|(name, exists)| **exists && !self.aliases.contains_key(*name));
+        headers.extend(asked.map(|(name, _)| (name.clone(), Vec::new())));
         Closed {
             source: self.close(&self.nodes[0], self.search.source.as_bytes()),
             headers,
@@ -47,7 +51,8 @@ impl Graph<'_> {
                 Edge::Exists(exists) => format!(" {} ", u8::from(*exists)),
                 // The compiler says that it is not there, if it comes so far. It must look for it nowhere.
                 Edge::Nowhere => {
-                    let is_alias = || self.aliases.contains_key(&operand.name);
+                    let name = &operand.name;
+                    let is_alias = || self.aliases.contains_key(name) || self.answers.contains_key(name);
                     if !Path::new(&operand.name).is_absolute() && !is_alias() {
                         continue;
                     }
@@ -61,22 +66,49 @@ impl Graph<'_> {
 
     /// A digest of where everything leads. With the texts and the labels it decides what the compiler is given.
     pub(super) fn edges_digest(&self) -> [u8; 32] {
-        let target = |node: Option<usize>| node.map_or("", |node| self.nodes[node].label.as_str());
-        let edge = |edge: &Edge| match edge {
-            Edge::To(node) => target(Some(*node)),
-            Edge::Nowhere => "",
-            // No label begins so.
-            Edge::Exists(true) => "?1",
-            Edge::Exists(false) => "?0",
-        };
-        let mut fields = KeyFields::new("warmstart.cuda.includes", 1)
-            .list("before", self.pre_includes.iter().map(|node| target(Some(*node))));
-        for node in self.nodes.iter().filter(|node| !node.edges.is_empty() && !node.label.is_empty()) {
-            fields = fields.list(node.label.as_str(), node.edges.iter().map(edge));
+        let mut edges = Edges(Vec::with_capacity(128 + 32 * self.nodes.len()));
+        let label = |node: usize| self.nodes[node].label.as_str();
+        edges.list(self.pre_includes.len());
+        self.pre_includes.iter().for_each(|node| edges.text(label(*node)));
+        let nodes = || self.nodes.iter().filter(|node| !node.edges.is_empty() && !node.label.is_empty());
+        edges.list(nodes().count());
+        for node in nodes() {
+            edges.text(&node.label);
+            edges.list(node.edges.len());
+            for edge in &node.edges {
+                match edge {
+                    Edge::To(node) => edges.text(label(*node)),
+                    // No label is empty, and none has a question mark.
+                    Edge::Nowhere => edges.text(""),
+                    Edge::Exists(true) => edges.text("?1"),
+                    Edge::Exists(false) => edges.text("?0"),
+                }
+            }
         }
+        edges.list(self.aliases.len());
         for (name, node) in &self.aliases {
-            fields = fields.list("macro", [name.as_str(), target(*node)]);
+            edges.text(name);
+            edges.text(node.map_or("", label));
         }
-        *fields.key().as_bytes()
+        edges.list(self.answers.len());
+        for (name, exists) in &self.answers {
+            edges.text(name);
+            edges.text(if *exists { "?1" } else { "?0" });
+        }
+        *Key::digest(&edges.0).as_bytes()
+    }
+}
+
+/// Bytes that no two graphs share: each text and each list stands behind its length.
+struct Edges(Vec<u8>);
+
+impl Edges {
+    fn list(&mut self, length: usize) {
+        self.0.extend_from_slice(&(length as u64).to_le_bytes());
+    }
+
+    fn text(&mut self, text: &str) {
+        self.list(text.len());
+        self.0.extend_from_slice(text.as_bytes());
     }
 }

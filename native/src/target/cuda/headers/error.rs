@@ -32,6 +32,8 @@ pub(super) enum Problem {
         name: String,
         headers: [Option<Place>; 2],
     },
+    /// One name that a macro asks for, which is there from one place only.
+    AmbiguousQuestion(String),
     /// One file that asks to be read once, and would have to be two.
     Twice {
         one: Place,
@@ -65,7 +67,11 @@ impl HeaderError {
     pub fn is_computed(&self) -> bool {
         matches!(
             *self.0,
-            Problem::Text { .. } | Problem::Macro { .. } | Problem::Pasted { .. } | Problem::Ambiguous { .. }
+            Problem::Text { .. }
+                | Problem::Macro { .. }
+                | Problem::Pasted { .. }
+                | Problem::Ambiguous { .. }
+                | Problem::AmbiguousQuestion(_)
         )
     }
 }
@@ -97,6 +103,11 @@ impl fmt::Display for HeaderError {
                 }
                 f.write_str(" from another; include it by its name")
             }
+            Problem::AmbiguousQuestion(name) => write!(
+                f,
+                "the name {name:?}, which a macro asks for, is there from one place and not from another; ask for it in \
+                 a __has_include of its own"
+            ),
             Problem::Twice { one, other } => write!(
                 f,
                 "{one} is the same file as {other}, asks to be read once, and includes other headers there; include it \

@@ -45,6 +45,8 @@ pub(super) struct Graph<'a> {
     pub(super) pre_includes: Vec<usize>,
     /// What the names lead to that are included through macros.
     pub(super) aliases: BTreeMap<String, Option<usize>>,
+    /// Whether what macros ask for is there.
+    pub(super) answers: BTreeMap<String, bool>,
     /// The macros of the command line, read.
     pub(super) definitions: Vec<Scan>,
     given: HashMap<usize, usize, RandomState>,
@@ -106,13 +108,16 @@ enum Target {
 }
 
 impl<'a> Graph<'a> {
-    /// Follows all that the program may include.
-    pub(super) fn explore(search: &'a Search<'a>, reading: Reading<'a>) -> Result<Self, HeaderError> {
+    /// Follows all that the program may include. `read` is what was read of the program itself.
+    pub(super) fn explore(
+        search: &'a Search<'a>,
+        read: Arc<Read>,
+        reading: Reading<'a>,
+    ) -> Result<Self, HeaderError> {
         let source = Node {
             label: String::from("source"),
             place: Place::Source,
-            // Its text is in the key already.
-            read: Arc::new(Read { digest: [0; 32], size: 0, scan: Scan::of(search.source.as_bytes()) }),
+            read,
             text: None,
             beside: search.source_dir.filter(|_| !search.no_source_include).map(Path::to_path_buf),
             through: None,
@@ -124,6 +129,7 @@ impl<'a> Graph<'a> {
             nodes: vec![source],
             pre_includes: Vec::new(),
             aliases: BTreeMap::new(),
+            answers: BTreeMap::new(),
             definitions: Vec::new(),
             given: HashMap::default(),
             files: HashMap::default(),
@@ -146,6 +152,7 @@ impl<'a> Graph<'a> {
                 break;
             }
         }
+        graph.answer_macros()?;
         graph.refuse_pasted()?;
         graph.merge_doubles()?;
         Ok(graph)
@@ -210,7 +217,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    fn exists(&self, from: usize, name: &str, quoted: bool) -> Result<bool, HeaderError> {
+    pub(super) fn exists(&self, from: usize, name: &str, quoted: bool) -> Result<bool, HeaderError> {
         Ok(!matches!(self.find(from, name, quoted, false, 0)?, Target::Nowhere))
     }
 
@@ -469,6 +476,7 @@ impl Node {
         let asks_beside = || {
             scan.operands.iter().any(|operand| operand.quoted && operand.ask != Ask::Next)
                 || !scan.computed.is_empty()
+                || !scan.calls.is_empty()
         };
         let asks_next = || {
             scan.operands.iter().any(|operand| operand.ask == Ask::Next)

@@ -50,6 +50,8 @@ struct State<C> {
     /// For ever.
     loaded: Option<Arc<C>>,
     loading: Duration,
+    /// Whether the store has been seen to keep another version than the library's.
+    is_store_wrong: bool,
 }
 
 /// What is known of the compiler's files. If they are loaded, it holds whatever becomes of them.
@@ -63,7 +65,7 @@ struct Known {
 
 impl<C> Default for Slot<C> {
     fn default() -> Self {
-        Self(Mutex::new(State { known: None, loaded: None, loading: Duration::ZERO }))
+        Self(Mutex::new(State { known: None, loaded: None, loading: Duration::ZERO, is_store_wrong: false }))
     }
 }
 
@@ -112,6 +114,7 @@ impl<C: Compile> Slot<C> {
         let version = known.version.clone();
         let loaded = state.load(&library.0, &library.1).and_then(|compiler: C| {
             if compiler.version() != version {
+                state.is_store_wrong = true;
                 return Err(changed(library.0.clone()));
             }
             state.load_builtins(builtins.as_ref())?;
@@ -147,7 +150,8 @@ impl<C: Compile> State<C> {
         let path = places.find(C::PART).ok_or_else(|| missing(C::PART, places.described(C::PART)))?;
         let library = Identified::read(C::PART, &path, store)?;
         let mut asked = None;
-        let version = match known_version(C::PART, &library, store) {
+        let known = if self.is_store_wrong { None } else { known_version(C::PART, &library, store) };
+        let version = match known {
             Some(version) => version,
             None => {
                 let compiler = self.load(&path, &library)?;
@@ -159,7 +163,14 @@ impl<C: Compile> State<C> {
         };
         let builtins = match C::builtins(&version) {
             Some(name) => {
-                let path = builtins(&path, &name)?;
+                let path = match builtins(&path, &name) {
+                    // The version is the store's word only.
+                    Err(_) if asked.is_none() && !self.is_store_wrong => {
+                        self.is_store_wrong = true;
+                        return Err(CudaError::new(CudaProblem::Changed { library: C::PART.name(), path }));
+                    }
+                    found => found?,
+                };
                 let builtins = Identified::read(Part::Builtins, &path, store)?;
                 Some((path, builtins))
             }

@@ -1,0 +1,642 @@
+//! The real NVRTC, nvJitLink and NVVM, found, loaded and called.
+
+#![cfg(target_os = "linux")]
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{Barrier, Mutex},
+    thread,
+};
+
+use warmstart::{
+    Artifact, Cache, Limits, Lookup, Reason, Store,
+    store::{FileOptions, FileStore, MemoryStore, Stored},
+    target::cuda::{CudaTarget, NameExpression, OptionName, Program, TargetType, Toolkit},
+};
+use warmstart_tests::cuda::{Fake, folder, target};
+
+type Memory = Cache<MemoryStore>;
+
+const SCALE: &str = "extern \"C\" __global__ void scale(float *x) { x[threadIdx.x] *= 2; }";
+const TEMPLATE: &str = "template <int N> __global__ void times(float *x) { x[threadIdx.x] *= N; }
+                        __constant__ float bias;";
+
+const NVVM_IR: &str = r#"target triple = "nvptx64-nvidia-cuda"
+target datalayout = "e-p:64:64:64-i1:8:8-i8:8:8-i16:16:16-i32:32:32-i64:64:64-i128:128:128-f32:32:32-f64:64:64-v16:16:16-v32:32:32-v64:64:64-v128:128:128-n16:32:64"
+define void @sine(float* %p) {
+entry:
+  %v = load float, float* %p
+  %r = call float @__nv_sinf(float %v)
+  store float %r, float* %p
+  ret void
+}
+declare float @__nv_sinf(float)
+!nvvm.annotations = !{!0}
+!0 = !{void (float*)* @sine, !"kernel", i32 1}
+!nvvmir.version = !{!1}
+!1 = !{i32 2, i32 0}
+"#;
+
+fn memory() -> Memory {
+    Cache::new(MemoryStore::new(Limits::NONE))
+}
+
+fn scale() -> Program {
+    Program::cxx("scale.cu", SCALE).arch("sm_90")
+}
+
+#[track_caller]
+fn compile(target: &CudaTarget, program: &Program) -> Vec<u8> {
+    let cache = memory();
+    let compiled = target.compile(&cache, program).unwrap();
+    assert!(!compiled.is_hit());
+    let again = target.compile(&cache, program).unwrap();
+    assert!(again.is_hit() && again.binary() == compiled.binary());
+    compiled.binary().to_vec()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// What is no error of the cache, and leaves nothing behind.
+#[track_caller]
+fn fails(target: &CudaTarget, program: &Program) -> warmstart::target::cuda::CudaError {
+    let cache = memory();
+    let error = target.compile(&cache, program).unwrap_err();
+    if let Ok(fields) = target.fields(&cache, program) {
+        assert_eq!(cache.store().contains(fields.key().as_bytes()), Ok(false), "it is stored: {error}");
+    }
+    error
+}
+
+/// What the toolkit in this folder makes of a program.
+fn made_by(folder: &Path, cache: &Memory) -> String {
+    let target = CudaTarget::new(Toolkit::at(folder).unwrap());
+    let program = scale().target(TargetType::Ptx);
+    let compiled = target.compile(cache, &program).unwrap();
+    let text = text(compiled.binary()).trim_end_matches('\0').to_owned();
+    format!("{text}, {}", if compiled.is_hit() { "hit" } else { "miss" })
+}
+
+/// The error of the toolkit in this folder, on one line.
+#[track_caller]
+fn refused_at(folder: &Path) -> String {
+    let target = CudaTarget::new(Toolkit::at(folder).unwrap());
+    let error = fails(&target, &scale());
+    assert!(error.is_no_library(), "{error}");
+    let error = error.to_string();
+    assert!(!error.contains('\n'), "{error}");
+    error
+}
+
+// --- What they make.
+
+#[test]
+fn every_language_becomes_every_target_that_it_can() {
+    let Some(target) = target() else { return };
+    let ptx = compile(&target, &scale().target(TargetType::Ptx));
+    assert!(text(&ptx).contains(".visible .entry scale") && !ptx.contains(&0));
+    assert!(compile(&target, &scale()).starts_with(b"\x7fELF"));
+    let lto = scale().target(TargetType::LtoIr).option(OptionName::LinkTimeOptimization, true);
+    let lto = compile(&target, &lto);
+
+    let cubin = compile(&target, &Program::ptx("scale.ptx", text(&ptx)).arch("sm_90"));
+    assert!(cubin.starts_with(b"\x7fELF"));
+    let linked = compile(&target, &Program::ltoir("scale.ltoir", lto.clone()).arch("sm_90"));
+    assert!(linked.starts_with(b"\x7fELF"));
+    let linked = Program::ltoir("scale.ltoir", lto).arch("sm_90").target(TargetType::Ptx);
+    let linked = compile(&target, &linked);
+    assert!(text(&linked).contains(".entry scale"));
+
+    let sine = Program::nvvm("sine.ll", NVVM_IR).arch("sm_90");
+    assert!(text(&compile(&target, &sine)).contains("__nv_sinf"));
+    let with_libdevice = compile(&target, &sine.clone().libdevice());
+    assert!(!text(&with_libdevice).contains("call.uni"), "it is linked");
+    let lto = compile(&target, &sine.libdevice().target(TargetType::LtoIr));
+    let linked = compile(&target, &Program::ltoir("sine.ltoir", lto).arch("sm_90"));
+    assert!(linked.starts_with(b"\x7fELF"));
+}
+
+#[test]
+fn modules_of_nvvm_ir_are_linked() {
+    let Some(target) = target() else { return };
+    let header = NVVM_IR.lines().take(2).collect::<Vec<_>>().join("\n");
+    let module = format!(
+        "{header}\ndefine float @__nv_sinf(float %v) {{\n  %r = fadd float %v, 1.0\n  ret float %r\n}}\n\
+         !nvvmir.version = !{{!1}}\n!1 = !{{i32 2, i32 0}}\n"
+    );
+    let program = Program::nvvm("sine.ll", NVVM_IR).arch("sm_90").extra_source("own.ll", module);
+    let ptx = compile(&target, &program);
+    assert!(text(&ptx).contains("add"), "{}", text(&ptx));
+}
+
+#[test]
+fn lowered_names_are_those_in_the_binary() {
+    let Some(target) = target() else { return };
+    let program = Program::cxx("times.cu", TEMPLATE).arch("sm_90").target(TargetType::Ptx);
+    let program =
+        program.name_expression("times<3>").name_expression("&bias").name_expression(&b"times<4>"[..]);
+    let cache = memory();
+    for is_hit in [false, true] {
+        let compiled = target.compile(&cache, &program).unwrap();
+        assert_eq!(compiled.is_hit(), is_hit);
+        let expressions: [NameExpression; 3] = ["times<3>".into(), "&bias".into(), (&b"times<4>"[..]).into()];
+        for expression in expressions {
+            let name = compiled.lowered_name(expression).unwrap();
+            assert!(text(compiled.binary()).contains(name), "{name}");
+        }
+        assert_eq!(compiled.lowered_name("times<3>"), Some("_Z5timesILi3EEvPf"));
+        assert_eq!(compiled.lowered_name("times<5>"), None);
+    }
+    let error = fails(&target, &program.name_expression("no_such<1>"));
+    assert!(error.is_rejected_source() && error.log().unwrap().contains("no_such"), "{error}");
+}
+
+#[test]
+fn what_a_compiler_says_although_it_succeeds_is_kept() {
+    let Some(target) = target() else { return };
+    let source = format!("{SCALE}\n__device__ void unused() {{ int nobody_reads_me; }}");
+    let cache = memory();
+    for is_hit in [false, true] {
+        let compiled =
+            target.compile(&cache, &Program::cxx("scale.cu", source.as_str()).arch("sm_90")).unwrap();
+        assert_eq!(compiled.is_hit(), is_hit);
+        assert!(compiled.log().contains("nobody_reads_me"), "{}", compiled.log());
+    }
+}
+
+#[test]
+fn several_threads_compile_at_once() {
+    let Some(target) = target() else { return };
+    let alone: Vec<_> = (0..8).map(|number| compile(&target, &numbered(number))).collect();
+    let (cache, barrier) = (memory(), Barrier::new(4));
+    let target = warmstart_tests::cuda::target().unwrap();
+    thread::scope(|scope| {
+        for thread in 0..4 {
+            let (alone, cache, barrier, target) = (&alone, &cache, &barrier, &target);
+            scope.spawn(move || {
+                barrier.wait();
+                for number in 0..8 {
+                    // No two begin with the same.
+                    let number = (number + 2 * thread) % 8;
+                    let compiled = target.compile(cache, &numbered(number)).unwrap();
+                    assert!(compiled.binary() == alone[number], "{number}");
+                }
+            });
+        }
+    });
+}
+
+/// In turns for NVRTC and for NVVM.
+fn numbered(number: usize) -> Program {
+    if number.is_multiple_of(2) {
+        scale().option(OptionName::DefineMacro, format!("N={number}").as_str())
+    } else {
+        Program::nvvm(format!("sine{number}.ll"), NVVM_IR).arch("sm_90").libdevice()
+    }
+}
+
+// --- What they refuse.
+
+#[test]
+fn an_output_that_is_empty_is_an_error_that_says_why() {
+    let Some(target) = target() else { return };
+    let error = fails(&target, &scale().target(TargetType::LtoIr));
+    assert!(error.is_empty_output() && error.to_string().contains("link_time_optimization"), "{error}");
+    for kind in [TargetType::Ptx, TargetType::Cubin] {
+        let error = fails(&target, &scale().target(kind).option(OptionName::LinkTimeOptimization, true));
+        assert!(error.is_empty_output() || error.is_refused(), "{error}");
+        assert!(error.to_string().contains("link_time_optimization"), "{error}");
+    }
+}
+
+#[test]
+fn a_source_that_does_not_compile_is_an_error_with_the_log() {
+    let Some(target) = target() else { return };
+    let rejected = |program: Program, word: &str| {
+        let error = fails(&target, &program);
+        assert!(error.is_rejected_source(), "{error}");
+        assert!(error.log().unwrap().contains(word), "{error}");
+        assert!(error.to_string().contains(word), "{error}");
+    };
+    rejected(Program::cxx("bad.cu", "__global__ void f() { undeclared(); }").arch("sm_90"), "undeclared");
+    rejected(Program::ptx("bad.ptx", "no ptx at all").arch("sm_90"), "NVJITLINK_INPUT_PTX");
+    rejected(
+        Program::ptx("bad.ptx", ".version 8.0\n.target sm_90\n.address_size 64\n.nonsense").arch("sm_90"),
+        "nonsense",
+    );
+    rejected(Program::ltoir("bad.ltoir", b"no LTO-IR".to_vec()).arch("sm_90"), "NVJITLINK_INPUT_LTOIR");
+    rejected(Program::nvvm("bad.ll", "no IR").arch("sm_90"), "expected top-level entity");
+    rejected(
+        Program::nvvm("old.ll", NVVM_IR.replace("i32 2, i32 0", "i32 9, i32 0")).arch("sm_90"),
+        "IR version 9.0",
+    );
+    // What is missing is missed when modules are linked.
+    let calls = "extern \"C\" __device__ float far(float);
+                 extern \"C\" __global__ void f(float *x) { *x = far(*x); }";
+    let calls = Program::cxx("calls.cu", calls).arch("sm_90").target(TargetType::Ptx);
+    let calls = compile(&target, &calls.option(OptionName::RelocatableDeviceCode, true));
+    rejected(Program::ptx("calls.ptx", text(&calls)).arch("sm_90"), "far");
+}
+
+#[test]
+fn an_architecture_that_no_compiler_knows_is_named() {
+    let Some(target) = target() else { return };
+    let ptx = compile(&target, &scale().target(TargetType::Ptx));
+    for program in [
+        Program::cxx("scale.cu", SCALE),
+        Program::ptx("scale.ptx", text(&ptx)),
+        Program::nvvm("sine.ll", NVVM_IR),
+    ] {
+        let error = fails(&target, &program.arch("sm_123"));
+        assert!(error.is_unknown_architecture(), "{error}");
+        assert!(error.to_string().contains("_123"), "{error}");
+    }
+    let error = fails(&target, &Program::cxx("scale.cu", SCALE).arch("sm_123"));
+    assert!(error.to_string().contains("sm_80") && error.to_string().contains("sm_90"), "{error}");
+}
+
+#[test]
+fn a_nul_byte_in_a_source_is_an_error() {
+    let Some(target) = target() else { return };
+    for program in [
+        Program::cxx("scale.cu", format!("{SCALE}\0 and more")),
+        Program::ptx("scale.ptx", ".version 8.0\0 and more"),
+    ] {
+        let error = fails(&target, &program.arch("sm_90"));
+        assert!(error.to_string().contains("NUL"), "{error}");
+    }
+}
+
+// --- Libraries that are missing, and that are none.
+
+#[test]
+fn a_library_that_is_missing_is_an_error_when_it_is_needed() {
+    let Some(folder) = folder() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let error = Toolkit::at(directory.path()).unwrap_err();
+    assert!(error.is_no_library());
+    let said = error.to_string();
+    for word in [
+        "libnvrtc.so.*",
+        directory.path().to_str().unwrap(),
+        "pip install nvidia-cuda-nvrtc",
+        "WARMSTART_CUDA",
+    ] {
+        assert!(said.contains(word), "{said}");
+    }
+    // NVVM alone is enough for NVVM IR.
+    std::os::unix::fs::symlink(folder.join("libnvvm.so.4"), directory.path().join("libnvvm.so.4")).unwrap();
+    let target = CudaTarget::new(Toolkit::at(directory.path()).unwrap());
+    compile(&target, &Program::nvvm("sine.ll", NVVM_IR).arch("sm_90"));
+    let said = fails(&target, &Program::nvvm("sine.ll", NVVM_IR).arch("sm_90").libdevice()).to_string();
+    assert!(said.contains("libdevice.*.bc") && said.contains("pip install nvidia-nvvm"), "{said}");
+    let said = fails(&target, &Program::ptx("scale.ptx", "").arch("sm_90")).to_string();
+    assert!(said.contains("libnvJitLink.so.*") && said.contains("pip install nvidia-nvjitlink"), "{said}");
+    assert!(fails(&target, &scale()).is_no_library());
+}
+
+#[test]
+fn what_is_no_library_is_named_and_not_loaded() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("libnvrtc.so.13");
+    fs::create_dir(&path).unwrap();
+    assert!(refused_at(directory.path()).contains("is a directory"));
+    fs::remove_dir(&path).unwrap();
+
+    fs::write(&path, "INPUT(libnvrtc.so.12)\n").unwrap();
+    let said = refused_at(directory.path());
+    assert!(said.contains("it is text") && said.contains(path.to_str().unwrap()), "{said}");
+    fs::write(&path, "").unwrap();
+    assert!(refused_at(directory.path()).contains("it is empty"));
+
+    Fake::new("13", "90").install(directory.path());
+    let whole = fs::read(&path).unwrap();
+    for len in [10, 100, whole.len() / 2, whole.len() - 1] {
+        fs::write(&path, &whole[..len]).unwrap();
+        let said = refused_at(directory.path());
+        assert!(said.contains("is cut short"), "{len}: {said}");
+    }
+    let mut other = whole;
+    other[18] ^= 1;
+    fs::write(&path, other).unwrap();
+    assert!(refused_at(directory.path()).contains("another machine"));
+}
+
+#[test]
+fn a_library_that_is_too_old_says_which_it_is_and_which_is_needed() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    Fake::new("9", "0").install(&at("nine"));
+    let said = refused_at(&at("nine"));
+    for word in ["is version 9.0", "NVRTC 12.0 or newer", "pip install --upgrade nvidia-cuda-nvrtc"] {
+        assert!(said.contains(word), "{said}");
+    }
+    Fake::new("13", "91").flag("-DNO_LTO_IR").install(&at("lacking"));
+    assert!(refused_at(&at("lacking")).contains("has no function nvrtcGetLTOIRSize"));
+    Fake::new("13", "92").flag("-DSTATUS=11").install(&at("failing"));
+    assert!(refused_at(&at("failing")).contains("does not say its version (internal error"));
+    Fake::new("13", "93").without_builtins().install(&at("alone"));
+    let said = refused_at(&at("alone"));
+    assert!(said.contains("libnvrtc-builtins.so.13.93") && said.contains("beside NVRTC"), "{said}");
+}
+
+// --- Knowing a library again.
+
+#[test]
+fn a_library_that_was_replaced_is_another_compiler() {
+    let directory = tempfile::tempdir().unwrap();
+    let cache = memory();
+    for (build, flags) in [("A", false), ("B", false), ("A", true), ("B", true)] {
+        // Never the same file names twice, because what a process loaded it keeps; see the next test.
+        let toolkit = directory.path().join(format!("{build}{flags}"));
+        Fake::new("13", "94").answer(build).install(&toolkit);
+        let how = if flags { "hit" } else { "miss" };
+        assert_eq!(made_by(&toolkit, &cache), format!("{build} with builtins, {how}"));
+    }
+}
+
+#[test]
+fn a_library_that_is_replaced_before_it_is_loaded_is_never_taken_for_the_old_one() {
+    for (minor, has_build_id) in [("95", true), ("96", false)] {
+        let directory = tempfile::tempdir().unwrap();
+        let fake = Fake::new("13", minor);
+        let fake = if has_build_id { fake } else { fake.without_build_id() };
+        fake.clone().answer("A").install(directory.path());
+        assert_eq!(made_in_a_child(directory.path(), &cache_of(&directory)), "A with builtins, miss");
+        // Known to the store, and not loaded here.
+        let cache = Cache::new(FileStore::open(cache_of(&directory), FileOptions::default()).unwrap());
+        let target = CudaTarget::new(Toolkit::at(directory.path()).unwrap());
+        let key = || target.fields(&cache, &scale()).unwrap().key();
+        let old = key();
+        assert!(target.load_time().is_zero());
+        fake.clone().answer("B").install(directory.path());
+        let new = key();
+        assert_ne!(new, old);
+        assert_eq!(made_in_a_child(directory.path(), &cache_of(&directory)), "B with builtins, miss");
+        assert_eq!(made_in_a_child(directory.path(), &cache_of(&directory)), "B with builtins, hit");
+    }
+}
+
+/// A store during whose next look-up a library is replaced.
+#[derive(Debug)]
+struct Meanwhile(FileStore, Mutex<Option<(Fake, PathBuf)>>);
+
+impl Store for Meanwhile {
+    fn get(&self, key: &[u8]) -> Lookup {
+        if let Some((fake, folder)) = self.1.lock().unwrap().take() {
+            fake.install(&folder);
+        }
+        self.0.get(key)
+    }
+
+    fn put(&self, key: &[u8], artifact: &Artifact) -> Result<Stored, Reason> {
+        self.0.put(key, artifact)
+    }
+
+    fn remove(&self, key: &[u8]) -> Result<bool, Reason> {
+        self.0.remove(key)
+    }
+
+    fn contains(&self, key: &[u8]) -> Result<bool, Reason> {
+        self.0.contains(key)
+    }
+
+    fn len(&self) -> Result<u64, Reason> {
+        self.0.len()
+    }
+
+    fn clear(&self) -> Result<(), Reason> {
+        self.0.clear()
+    }
+
+    fn close(&self) -> Result<(), Reason> {
+        self.0.close()
+    }
+}
+
+#[test]
+fn a_library_that_is_replaced_between_key_and_compilation_compiles_under_its_own_key() {
+    for (minor, has_build_id) in [("88", true), ("89", false)] {
+        let directory = tempfile::tempdir().unwrap();
+        let fake = Fake::new("13", minor);
+        let fake = if has_build_id { fake } else { fake.without_build_id() };
+        fake.clone().answer("A").install(directory.path());
+        assert_eq!(made_in_a_child(directory.path(), &cache_of(&directory)), "A with builtins, miss");
+
+        let store = FileStore::open(cache_of(&directory), FileOptions::default()).unwrap();
+        let cache = Cache::new(Meanwhile(store, Mutex::default()));
+        let target = CudaTarget::new(Toolkit::at(directory.path()).unwrap());
+        let program = scale().target(TargetType::Ptx).arch("sm_80");
+        let old = target.fields(&cache, &program).unwrap().key();
+        assert!(target.load_time().is_zero());
+        let next = (fake.answer("B"), directory.path().to_path_buf());
+        *cache.store().1.lock().unwrap() = Some(next);
+        let compiled = target.compile(&cache, &program).unwrap();
+        assert!(text(compiled.binary()).starts_with("B with builtins"));
+        assert_ne!(target.fields(&cache, &program).unwrap().key(), old);
+        assert_eq!(cache.store().contains(old.as_bytes()), Ok(false));
+    }
+}
+
+#[test]
+fn a_library_that_is_replaced_after_it_was_loaded_goes_on_under_its_own_key() {
+    let directory = tempfile::tempdir().unwrap();
+    let cache = memory();
+    Fake::new("13", "97").answer("A").install(directory.path());
+    let target = CudaTarget::new(Toolkit::at(directory.path()).unwrap());
+    let old = scale().target(TargetType::Ptx);
+    let old_key = target.fields(&cache, &old).unwrap().key();
+    let compiled = target.compile(&cache, &old).unwrap();
+    assert!(text(compiled.binary()).starts_with("A with builtins"));
+
+    Fake::new("13", "97").answer("B").install(directory.path());
+    assert_eq!(target.fields(&cache, &old).unwrap().key(), old_key);
+    let other = old.clone().arch("sm_80");
+    assert!(text(target.compile(&cache, &other).unwrap().binary()).starts_with("A with builtins"));
+    // To whoever comes new, the loader would hand the old library for the new file.
+    let new = CudaTarget::new(Toolkit::at(directory.path()).unwrap());
+    let error = new.compile(&memory(), &old).unwrap_err();
+    assert!(
+        error.is_no_library() && error.to_string().contains("an older one from the same path"),
+        "{error}"
+    );
+}
+
+#[test]
+fn builtins_that_are_replaced_are_another_compiler() {
+    let directory = tempfile::tempdir().unwrap();
+    let fake = Fake::new("13", "98");
+    for builtins in ["one", "two"] {
+        fake.clone().builtins(builtins).install(directory.path());
+        let made = made_in_a_child(directory.path(), &cache_of(&directory));
+        assert_eq!(made, format!("fake with {builtins}, miss"));
+    }
+    fs::remove_file(directory.path().join("libnvrtc-builtins.so.13.98")).unwrap();
+    assert!(refused_at(directory.path()).contains("libnvrtc-builtins.so.13.98"));
+}
+
+#[test]
+fn two_toolkits_work_in_a_process_or_the_second_says_why_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    Fake::new("14", "1").answer("A").builtins("one").install(&at("a"));
+    Fake::new("14", "2").answer("B").builtins("two").install(&at("b"));
+    Fake::new("14", "1").answer("C").builtins("three").install(&at("c"));
+    let cache = memory();
+    assert_eq!(made_by(&at("a"), &cache), "A with one, miss");
+    assert_eq!(made_by(&at("b"), &cache), "B with two, miss");
+    let said = refused_at(&at("c"));
+    assert!(said.contains("another NVRTC of the same version"), "{said}");
+    assert_eq!(made_in_a_child(&at("c"), &cache_of(&directory)), "C with three, miss");
+}
+
+/// A store that has the same for every key.
+#[derive(Debug)]
+struct Same(&'static [u8]);
+
+impl Store for Same {
+    fn get(&self, _: &[u8]) -> Lookup {
+        Lookup::Hit(Artifact::new(self.0.to_vec()))
+    }
+
+    fn put(&self, _: &[u8], _: &Artifact) -> Result<Stored, Reason> {
+        Err(Reason::Unavailable)
+    }
+
+    fn remove(&self, _: &[u8]) -> Result<bool, Reason> {
+        Err(Reason::Unavailable)
+    }
+
+    fn contains(&self, _: &[u8]) -> Result<bool, Reason> {
+        Ok(true)
+    }
+
+    fn len(&self) -> Result<u64, Reason> {
+        Err(Reason::Unavailable)
+    }
+
+    fn clear(&self) -> Result<(), Reason> {
+        Err(Reason::Unavailable)
+    }
+
+    fn close(&self) -> Result<(), Reason> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_store_that_knows_no_version_is_not_believed() {
+    let directory = tempfile::tempdir().unwrap();
+    Fake::new("14", "3").install(directory.path());
+    let new = || CudaTarget::new(Toolkit::at(directory.path()).unwrap());
+    let expected = new().fields(&memory(), &scale()).unwrap().key();
+    for wrong in [&b""[..], b"\xff\xfe", b"14.3\n", b"13.0", &[b'1'; 100]] {
+        let target = new();
+        assert_eq!(target.fields(&Cache::new(Same(wrong)), &scale()).unwrap().key(), expected);
+        assert!(!target.load_time().is_zero(), "the library is asked");
+    }
+}
+
+// --- Other processes.
+
+const CHILD: &str = "WARMSTART_CUDA_CHILD";
+
+fn cache_of(directory: &tempfile::TempDir) -> PathBuf {
+    directory.path().join("cache")
+}
+
+/// What the toolkit makes of a program in a new process.
+fn made_in_a_child(toolkit: &Path, cache: &Path) -> String {
+    let said = child(toolkit, cache, &[]);
+    let line = said.lines().find_map(|line| line.strip_prefix("made ")).unwrap_or_else(|| panic!("{said}"));
+    line.to_owned()
+}
+
+fn child(toolkit: &Path, cache: &Path, variables: &[(&str, &str)]) -> String {
+    let output = Command::new(env::current_exe().unwrap())
+        .args(["--exact", "another_process", "--nocapture"])
+        .env(CHILD, toolkit)
+        .env("WARMSTART_CUDA_CACHE", cache)
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What the other tests start.
+#[test]
+fn another_process() {
+    let Some(toolkit) = env::var_os(CHILD) else { return };
+    let store =
+        FileStore::open(env::var_os("WARMSTART_CUDA_CACHE").unwrap(), FileOptions::default()).unwrap();
+    let cache = Cache::new(store);
+    let target = CudaTarget::new(Toolkit::at(toolkit).unwrap());
+    let compiled = target.compile(&cache, &scale().target(TargetType::Ptx)).unwrap();
+    let made = text(compiled.binary()).trim_end_matches('\0');
+    println!();
+    if !made.contains('\n') {
+        println!("made {made}, {}", if compiled.is_hit() { "hit" } else { "miss" });
+    }
+    println!("hit {}", compiled.is_hit());
+    println!("key {}", target.fields(&cache, &scale()).unwrap().key());
+    let binary = target.compile(&cache, &scale()).unwrap();
+    println!("binary {}", warmstart::Key::digest(binary.binary()));
+    println!("loaded {:?}", target.load_time());
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let libraries = maps.lines().filter(|line| line.contains("libnv")).count();
+    println!("mapped {libraries}");
+    let io = fs::read_to_string("/proc/self/io").unwrap();
+    println!("{}", io.lines().next().unwrap());
+}
+
+fn line<'a>(said: &'a str, name: &str) -> &'a str {
+    said.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{name}: {said}")).trim()
+}
+
+#[test]
+fn a_warm_start_loads_no_library_and_reads_a_page_of_each() {
+    let Some(folder) = folder() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let cold = child(&folder, directory.path(), &[]);
+    assert_eq!(line(&cold, "hit "), "false");
+    assert_ne!(line(&cold, "mapped "), "0");
+    assert_ne!(line(&cold, "loaded "), "0ns");
+    let warm = child(&folder, directory.path(), &[]);
+    assert_eq!(line(&warm, "hit "), "true");
+    assert_eq!(line(&warm, "mapped "), "0", "{warm}");
+    assert_eq!(line(&warm, "loaded "), "0ns");
+    assert_eq!(line(&warm, "key "), line(&cold, "key "));
+    let read: u64 = line(&warm, "rchar:").parse().unwrap();
+    assert!(read < 1 << 20, "{read} bytes are read");
+}
+
+#[test]
+fn two_processes_make_the_same_bytes() {
+    let Some(folder) = folder() else { return };
+    let made = [0, 1].map(|_| {
+        let directory = tempfile::tempdir().unwrap();
+        let said = child(&folder, directory.path(), &[]);
+        (line(&said, "key ").to_owned(), line(&said, "binary ").to_owned())
+    });
+    assert_eq!(made[0], made[1]);
+}
+
+#[test]
+fn a_variable_that_the_compiler_reads_is_part_of_the_key() {
+    let directory = tempfile::tempdir().unwrap();
+    Fake::new("14", "4").install(&directory.path().join("toolkit"));
+    let key = |variables: &[(&str, &str)]| {
+        let said = child(&directory.path().join("toolkit"), &directory.path().join("cache"), variables);
+        line(&said, "key ").to_owned()
+    };
+    let plain = key(&[]);
+    assert_eq!(key(&[("NO_VARIABLE_OF_A_COMPILER", "1")]), plain);
+    let versions = [key(&[("NV_NVVM_VERSION", "1")]), key(&[("NV_NVVM_VERSION", "2")])];
+    assert!(versions[0] != plain && versions[1] != plain && versions[0] != versions[1]);
+    assert_ne!(key(&[("LIBNVVM_NVVM_VERSION", "1")]), plain);
+}
