@@ -141,8 +141,8 @@ fn text(outcome: &Outcome, width: usize) -> Result<String, std::fmt::Error> {
     for (name, phase, wanted) in outcome.phases() {
         if phase.misses() != wanted {
             let reasons: Vec<String> = phase.reasons.iter().map(|(why, n)| format!("{n} {why}")).collect();
-            let reasons = reasons.join(", ");
-            writeln!(text, "{name}: {} misses, where {wanted} are right ({reasons}).", phase.misses())?;
+            let why = if reasons.is_empty() { "none said why".to_owned() } else { reasons.join(", ") };
+            writeln!(text, "{name}: {} misses, where {wanted} are right ({why}).", phase.misses())?;
         }
     }
     Ok(text)
