@@ -28,7 +28,7 @@ fn the_example_misses_where_it_must_and_nowhere_else() {
     assert!(output.status.success(), "{report}{printed}");
 
     let line: Value = serde_json::from_str(printed.lines().last().unwrap()).unwrap();
-    let expected = [
+    let expected: [(&str, Value); 5] = [
         ("kernels", 24.into()),
         ("warm_misses", 0.into()),
         ("header_edit_misses", 8.into()),
