@@ -174,6 +174,7 @@ mod tests {
             "#define STRING(x) #x",
             "#line 3 \"a.h\"",
             "#error include",
+            "#define A /* a */ 1\nint __has_a;",
         ] {
             assert!(!may_include(text), "{text:?}");
         }
