@@ -1,6 +1,7 @@
 //! The real NVRTC, nvJitLink and NVVM, found, loaded and called.
 
 #![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "what it holds are tests and parts of tests")]
 
 use std::{
     env, fs,
