@@ -369,9 +369,9 @@ fn shortcoming_11_one_compiles_and_the_rest_is_told() {
     let template = "template <int N> __global__ void scale(float *x) { x[threadIdx.x] *= N; }";
     let program = Program::cxx("scale.cu", template).arch("sm_80").name_expression("scale<3>");
     let key = target.fields(&cache, &program).unwrap().key();
-    assert_eq!(cache.contains(&key), Ok(false));
+    assert_eq!(cache.contains(key), Ok(false));
     let built = compile(&target, &cache, &program);
-    assert_eq!(cache.contains(&key), Ok(true));
+    assert_eq!(cache.contains(key), Ok(true));
     let found = compile(&target, &cache, &program);
     assert!(!built.is_hit() && found.is_hit());
     assert_eq!(found.lowered_name("scale<3>"), Some("_Z5scaleILi3EEvPf"));
