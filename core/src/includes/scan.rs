@@ -438,6 +438,7 @@ mod tests {
             ("#define HAS_A __has_include(<a.h>)", QuestionInMacro, 1),
             ("#define HAS_INCLUDE(x, y) __has_include(x)", QuestionInMacro, 1),
             ("#define HAS_INCLUDE(x) __has_include(<x>)", QuestionInMacro, 1),
+            ("#define HAS_INCLUDE(x) __has_include(y)", QuestionInMacro, 1),
             ("#define HAS_INCLUDE (x) __has_include(x)", QuestionInMacro, 1),
             ("\n\na\0", Nul, 3),
             ("\nR\"x()\\\nx\" )x\"", SplicedRawString, 2),

@@ -109,9 +109,118 @@ impl Read {
 
 #[cfg(test)]
 mod tests {
-    use std::{hint::black_box, time::Instant};
+    use std::{fs, hint::black_box, time::Instant};
 
     use super::*;
+
+    fn refused(search: &Search<'_>) -> String {
+        let error = Headers::default().found(search).unwrap_err();
+        let closed = Headers::default().closed(search).unwrap_err();
+        assert_eq!(error.to_string(), closed.to_string());
+        error.to_string()
+    }
+
+    #[test]
+    fn closed_texts_name_what_they_include() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join("s")).unwrap();
+        fs::write(directory.path().join("s/a b.h"), "#if __has_include(<c.h>)\n#endif\n#include <none.h>\n")
+            .unwrap();
+        let given = [("c.h".into(), "#include \"d.h\"\n".into()), ("d.h".into(), "int d;".into())];
+        let includes = [directory.path().to_path_buf()];
+        let pre_includes = [String::from("d.h")];
+        let search = Search {
+            source: "#include <s/a b.h>\n#include /*\n*/ \"c\\\n.h\"\n",
+            given: &given,
+            includes: &includes,
+            pre_includes: &pre_includes,
+            ..Search::default()
+        };
+        let (closed, found) = Headers::default().closed(&search).unwrap();
+        let source = "#include \"/warmstart/include0/s/a~20b.h\"\n\
+                      #include /*\n*/ \"/warmstart/given/c.h\"\\\n\n";
+        assert_eq!(String::from_utf8(closed.source).unwrap(), source);
+        let header = |name: &str, text: &str| (String::from(name), text.as_bytes().to_vec());
+        assert_eq!(
+            closed.headers,
+            [
+                header("/warmstart/given/d.h", "int d;"),
+                header("/warmstart/include0/s/a~20b.h", "#if  1 \n#endif\n#include <none.h>\n"),
+                header("/warmstart/given/c.h", "#include \"/warmstart/given/d.h\"\n"),
+            ]
+        );
+        assert_eq!(closed.pre_includes, ["/warmstart/given/d.h"]);
+        assert_eq!(found.headers[0], ("given/d.h".into(), *Key::digest(b"int d;").as_bytes()));
+        assert_eq!(found, Headers::default().found(&search).unwrap());
+    }
+
+    #[test]
+    fn where_each_name_leads_is_in_the_search() {
+        let given = [("a.h".into(), String::new()), ("b.h".into(), String::new())];
+        let search = |source: &str, pre_includes: &[String]| {
+            let search = Search { source, given: &given, pre_includes, ..Search::default() };
+            Headers::default().found(&search).unwrap()
+        };
+        let texts = [
+            "#include <a.h>\n#include <b.h>",
+            "#include <a.h>\n#include <c.h>\n#include <b.h>",
+            "#include <a.h>\n#include <b.h>\n#if __has_include(<a.h>)",
+            "#include <a.h>\n#include <b.h>\n#if __has_include(<c.h>)",
+            "#include <a.h>\n#define B <b.h>\n#include B",
+            "#include <a.h>\n#include <b.h>\n#define HAS_INCLUDE(x) __has_include(x)\n#if HAS_INCLUDE(<a.h>)",
+            "#include <a.h>\n#include <b.h>\n#define HAS_INCLUDE(x) __has_include(x)\n#if HAS_INCLUDE(<c.h>)",
+        ];
+        let mut all: Vec<_> = texts.iter().map(|text| search(text, &[]).search).collect();
+        all.push(search(texts[0], &["a.h".into()]).search);
+        all.push(search(texts[0], &["b.h".into()]).search);
+        for (place, one) in all.iter().enumerate() {
+            assert!(!all[..place].contains(one), "{place}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_pipe_is_refused_and_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("a.h");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let search =
+            Search { source: "#include \"a.h\"", source_dir: Some(directory.path()), ..Search::default() };
+        assert!(refused(&search).contains("no regular file"));
+    }
+
+    #[test]
+    fn a_header_with_a_nul_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("a.h"), "\n//\0").unwrap();
+        let search =
+            Search { source: "#include \"a.h\"", source_dir: Some(directory.path()), ..Search::default() };
+        let error = refused(&search);
+        assert!(error.contains("a.h, line 2, has a NUL byte"), "{error}");
+    }
+
+    #[test]
+    fn a_definition_that_asks_is_refused() {
+        let definitions = [String::from("A=__has_include(<a.h>)")];
+        let search = Search { source: "", definitions: &definitions, ..Search::default() };
+        assert!(refused(&search).starts_with("the macro definition `A=__has_include(<a.h>)` has"));
+        let definitions = [String::from("A=1\n#include <a.h>")];
+        let search = Search { source: "", definitions: &definitions, ..Search::default() };
+        assert!(refused(&search).contains("more than one line"));
+    }
+
+    #[test]
+    fn too_many_headers_are_refused_and_too_large_ones() {
+        let given: Vec<(String, String)> =
+            (0..10_001).map(|number| (number.to_string(), String::new())).collect();
+        let source: String = given.iter().map(|(name, _)| format!("#include <{name}>\n")).collect();
+        let search = Search { source: &source, given: &given, ..Search::default() };
+        assert!(refused(&search).contains("more than 10000 headers"));
+        let given = [("a".into(), " ".repeat(1 << 19)), ("b".into(), " ".repeat((1 << 19) + 1))];
+        let search = Search { source: "#include <a>\n#include <b>", given: &given, ..Search::default() };
+        assert!(refused(&search).contains("larger than 1 MiB"));
+        assert!(Headers::default().found(&Search { source: "#include <b>", ..search }).is_ok());
+    }
 
     /// Not a benchmark, a guard: what a search costs is measured with `--release --nocapture`.
     #[test]

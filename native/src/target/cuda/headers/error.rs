@@ -16,6 +16,8 @@ pub(super) enum Problem {
         line: usize,
         trouble: Trouble,
     },
+    /// A macro definition with a line break in it, behind which could be directives.
+    Lines(String),
     /// An include of a macro that is not always the name of a header.
     Macro {
         place: Place,
@@ -82,6 +84,11 @@ impl fmt::Display for HeaderError {
             Problem::Text { place: Place::Definition(text), trouble, .. } => {
                 write!(f, "the macro definition `{text}` has {trouble}")
             }
+            Problem::Lines(text) => write!(
+                f,
+                "the macro definition {text:?} has more than one line; define it in the program, or in a header that is \
+                 included before it"
+            ),
             Problem::Text { place, line, trouble } => write!(f, "{place}, line {line}, has {trouble}"),
             Problem::Macro { place, line, name } => write!(
                 f,

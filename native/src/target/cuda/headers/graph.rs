@@ -26,7 +26,7 @@ use crate::target::files::{FileIdentity, Memo};
 const MAX_FILES: usize = 10_000;
 
 /// How large its headers may be in all.
-const MAX_BYTES: u64 = 256 << 20;
+const MAX_BYTES: u64 = if cfg!(test) { 1 << 20 } else { 256 << 20 };
 
 /// How texts are read.
 #[derive(Clone, Copy)]
@@ -160,6 +160,9 @@ impl<'a> Graph<'a> {
 
     fn read_definitions(&mut self) -> Result<(), HeaderError> {
         for text in self.search.definitions {
+            if text.contains('\n') {
+                return Err(HeaderError::new(Problem::Lines(text.clone())));
+            }
             let scan = Scan::of_definition(text);
             if let Some(problem) = scan.problems.first() {
                 return Err(HeaderError::new(Problem::Text {
