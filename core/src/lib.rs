@@ -8,9 +8,11 @@
 //! | [`artifact`], [`metadata`] | what is cached: a payload, and what is known about it |
 //! | [`envelope`], [`head`] | the bytes of a stored artifact, and what the first of them say |
 //! | [`seal`] | a secret that proves who wrote them |
+//! | [`program`] | what a CUDA program is, and its key or why it has none |
 //! | [`lru`] | which entry goes when the cap is reached |
 //! | [`journal`] | the bytes of the shared accounting of a cache directory |
 //! | [`trailer`] | the bytes of a file of packed weights |
+//! | [`includes`] | what a CUDA C++ text includes, and the same text with other names in its directives |
 //! | [`flight`] | who builds and who waits, without deadlock |
 //! | [`reason`], [`statistics`], [`tally`] | why something missed or was refused, how often, and how that is kept |
 //!
@@ -39,11 +41,13 @@ pub mod artifact;
 pub mod envelope;
 pub mod flight;
 pub mod head;
+pub mod includes;
 pub mod journal;
 pub mod key;
 pub mod lru;
 pub mod metadata;
 pub mod miss;
+pub mod program;
 pub mod reason;
 pub mod recipe;
 pub mod seal;

@@ -1,1 +1,322 @@
 //! The CUDA target: programs compiled by NVRTC, nvJitLink and NVVM, which are loaded at run time.
+//!
+//! ```no_run
+//! use warmstart::{
+//!     Cache, store::{FileOptions, FileStore},
+//!     target::cuda::{CudaTarget, Program, Toolkit},
+//! };
+//!
+//! let cache = Cache::new(FileStore::open("/tmp/my-runtime", FileOptions::default())?);
+//! let target = CudaTarget::new(Toolkit::find());
+//!
+//! let source = "template <int N> __global__ void scale(float *x) { x[threadIdx.x] *= N; }";
+//! let program = Program::cxx("scale.cu", source).arch("sm_90").name_expression("scale<3>");
+//! let compiled = target.compile(&cache, &program)?;
+//! println!("{} bytes of CUBIN, a hit: {}", compiled.binary().len(), compiled.is_hit());
+//! println!("the kernel is called {:?}", compiled.lowered_name("scale<3>"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! What decides the binary is in its key: the source, the options as the compiler sees them, the exact architecture, the
+//! contents of every header that the source can reach and how each is found, the compiler's version and build id, and
+//! the variables of the environment that it reads. No path is. What the key cannot hold is refused, by the name of the
+//! option, before anything is looked up; [`warmstart_core::program`] has the rules.
+//!
+//! NVRTC compiles what the key holds and nothing else: it is handed the source and the headers, and gets no directory to
+//! look in. In binaries and messages they have names such as `/warmstart/scale.cu` and `/warmstart/include0/tile.cuh`.
+//!
+//! The libraries are NVIDIA's and are not brought along. They are loaded when something has to be compiled: a warm start
+//! reads a page of each file, for its build id, and loads none.
+
+mod error;
+pub mod headers;
+mod library;
+mod nvrtc;
+mod program;
+mod toolkit;
+mod unit;
+
+pub use error::CudaError;
+pub use headers::HeaderError;
+pub use program::Program;
+pub use toolkit::Toolkit;
+pub use warmstart_core::program::{
+    CodeType, ExtraDigest, NameExpression, OptionName, Options, Refusal, Source, TargetType, Value,
+};
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use warmstart_core::{
+    artifact::Artifact,
+    key::{Key, KeyFields},
+    metadata::Metadata,
+    program::{Compiler, Contents, Header, Toolchain},
+    reason::Reason,
+};
+
+use crate::{
+    cache::{Cache, Fetched},
+    store::{Lookup, Store},
+};
+use headers::{Closed, Found, Headers};
+
+/// The attributes of a binary: what it is, what the compiler wrote, and the names it gave.
+const TARGET: &str = "cuda.target";
+const LOG: &str = "cuda.log";
+const LOWERED_NAMES: &str = "cuda.lowered_names";
+
+/// Headers that change again and again while they are compiled are followed so many times.
+const ATTEMPTS: u32 = 4;
+
+/// Compiles CUDA programs, and keeps what it compiled.
+#[derive(Debug)]
+pub struct CudaTarget {
+    toolkit: Toolkit,
+    headers: Headers,
+}
+
+/// A binary, and how it was come by.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Compiled {
+    fetched: Fetched,
+    lowered_names: Vec<(NameExpression, String)>,
+}
+
+impl CudaTarget {
+    /// A target that compiles with the libraries of `toolkit`. Nothing is loaded before something has to be compiled.
+    #[must_use]
+    pub fn new(toolkit: Toolkit) -> Self {
+        Self { toolkit, headers: Headers::default() }
+    }
+
+    /// The libraries.
+    #[must_use]
+    pub const fn toolkit(&self) -> &Toolkit {
+        &self.toolkit
+    }
+
+    /// Looks the program's binary up, else compiles it and stores it.
+    ///
+    /// Of all threads of the process, and of all processes that share the store's directory, one compiles. If the store
+    /// fails, what was compiled is returned all the same.
+    ///
+    /// # Errors
+    /// An option is refused, or a header cannot be resolved without the compiler; then nothing is looked up. The library
+    /// is missing or is none that can be used, it rejects the source, it does not know the architecture, or what it made
+    /// is empty; then nothing is stored.
+    pub fn compile<S: Store>(&self, cache: &Cache<S>, program: &Program) -> Result<Compiled, CudaError> {
+        for _ in 0..ATTEMPTS {
+            let inputs = self.inputs(cache.store(), program)?;
+            if let Some(compiled) = self.recall(cache, program, &inputs, None)? {
+                return Ok(compiled);
+            }
+        }
+        // The headers never stand still. What is compiled now is stored under its own key, and shared with nobody who
+        // asked for another.
+        static ALONE: AtomicU64 = AtomicU64::new(0);
+        let inputs = self.inputs(cache.store(), program)?;
+        let alone = KeyFields::new("warmstart.cuda.alone", 1)
+            .number("process", std::process::id().into())
+            .number("alone", ALONE.fetch_add(1, Ordering::Relaxed))
+            .key();
+        let compiled = self.recall(cache, program, &inputs, Some(alone))?;
+        compiled.ok_or_else(CudaError::unstable)
+    }
+
+    /// The fields that the program's key is made of now: to ask whether its binary is stored, to remove it, or to have a
+    /// miss explained.
+    ///
+    /// # Errors
+    /// Those of [`compile`](Self::compile) that are found without compiling.
+    pub fn fields<S: Store>(&self, cache: &Cache<S>, program: &Program) -> Result<KeyFields<'static>, CudaError> {
+        let inputs = self.inputs(cache.store(), program)?;
+        Ok(inputs.description(program).fields(&inputs.toolchain)?.into_owned())
+    }
+
+    /// How long loading libraries has taken so far: nothing, as long as everything was found.
+    #[must_use]
+    pub fn load_time(&self) -> Duration {
+        self.toolkit.load_time()
+    }
+
+    /// Everything but the program that decides its binary, as it is now.
+    fn inputs<S: Store>(&self, store: &S, program: &Program) -> Result<Inputs, CudaError> {
+        let compiler = program.description(Contents::none()).compiler(false);
+        Ok(Inputs {
+            toolchain: self.toolkit.toolchain(store, compiler)?,
+            found: program.search().map(|search| self.headers.found(&search)).transpose()?,
+            libdevice: program.uses_libdevice().then(|| self.toolkit.libdevice_digest()).transpose()?,
+        })
+    }
+
+    /// Nothing if an input is another by the time that it is compiled.
+    fn recall<S: Store>(
+        &self,
+        cache: &Cache<S>,
+        program: &Program,
+        inputs: &Inputs,
+        alone: Option<Key>,
+    ) -> Result<Option<Compiled>, CudaError> {
+        let key = inputs.description(program).fields(&inputs.toolchain)?.key();
+        let flight = alone.unwrap_or(key);
+        let mut lowered_names = None;
+        let recalled = cache.recall(
+            flight.as_bytes(),
+            |store| match store.get(key.as_bytes()) {
+                Lookup::Hit(artifact) => match names_of(&artifact, program) {
+                    Some(names) => {
+                        lowered_names = Some(names);
+                        Lookup::Hit(artifact)
+                    }
+                    None => Lookup::Miss(Reason::Malformed),
+                },
+                miss @ Lookup::Miss(_) => miss,
+            },
+            || self.build(program, inputs, alone.is_none().then_some(key)),
+            |store, artifact, built: Key| store.put(built.as_bytes(), artifact),
+        );
+        let fetched = match recalled {
+            Ok(fetched) => fetched,
+            Err(Stop::Changed) => return Ok(None),
+            Err(Stop::Failed(error)) => return Err(error),
+        };
+        let lowered_names = match lowered_names {
+            Some(names) => names,
+            None => names_of(fetched.artifact(), program).ok_or_else(CudaError::unstable)?,
+        };
+        Ok(Some(Compiled { fetched, lowered_names }))
+    }
+
+    /// Compiles the program with the headers as they are now, and says under which key that belongs. Does not compile what
+    /// is not `wanted`.
+    fn build(&self, program: &Program, inputs: &Inputs, wanted: Option<Key>) -> Result<(Artifact, Key), Stop> {
+        let closed = program.search().map(|search| self.headers.closed(&search)).transpose();
+        let (closed, found) = closed.map_err(CudaError::from)?.unzip();
+        let closed = closed.unwrap_or_default();
+        let libdevice = program.uses_libdevice().then(|| self.toolkit.libdevice()).transpose()?;
+        let (libdevice, digest) = libdevice.unzip();
+        let inputs = Inputs { toolchain: inputs.toolchain.clone(), found, libdevice: digest };
+
+        let description = inputs.description(program);
+        let fields = description.fields(&inputs.toolchain).map_err(CudaError::from)?;
+        let key = fields.key();
+        if wanted.is_some_and(|wanted| wanted != key) {
+            return Err(Stop::Changed);
+        }
+        let compiler = inputs.toolchain.compiler();
+        let mut arguments = description.arguments(compiler).map_err(CudaError::from)?;
+        arguments.extend(closed.pre_includes.iter().map(|name| format!("--pre-include={name}")));
+        let is_cxx = program.code() == CodeType::Cxx;
+        let name = if is_cxx { format!("{}{}", headers::ROOT, program.name()) } else { program.name().into() };
+        let output = self.toolkit.compile(
+            compiler,
+            &Unit {
+                name: &name,
+                source: if is_cxx { &closed.source } else { program.source().as_bytes() },
+                headers: &closed.headers,
+                arguments: &arguments,
+                target: program.target_type(),
+                name_expressions: program.name_expressions(),
+                extra_sources: program.extra_sources(),
+                libdevice: libdevice.as_deref(),
+            },
+        )?;
+        let lowered_names = postcard::to_allocvec(&output.lowered_names).unwrap_or_default();
+        let metadata = Metadata::new()
+            .with_recipe(fields.recipe())
+            .with_attribute(TARGET, program.target_type().as_str())
+            .with_attribute(LOG, output.log)
+            .with_attribute(LOWERED_NAMES, lowered_names);
+        Ok((Artifact::new(output.binary).with_metadata(&metadata), key))
+    }
+}
+
+impl Compiled {
+    /// What was compiled: a CUBIN, PTX or LTO-IR.
+    #[must_use]
+    pub fn binary(&self) -> &[u8] {
+        self.fetched.artifact().payload()
+    }
+
+    /// What the compiler calls the kernel that this expression names, if it was [wanted](Program::name_expression).
+    pub fn lowered_name(&self, expression: impl Into<NameExpression>) -> Option<&str> {
+        let expression = expression.into();
+        self.lowered_names().find(|(wanted, _)| **wanted == expression).map(|(_, name)| name)
+    }
+
+    /// All expressions that were wanted, and the names that the compiler gave to what they name.
+    pub fn lowered_names(&self) -> impl Iterator<Item = (&NameExpression, &str)> {
+        self.lowered_names.iter().map(|(expression, name)| (expression, name.as_str()))
+    }
+
+    /// What the compiler wrote when it compiled this: warnings, and what `ptxas` reports. It is kept with the binary.
+    #[must_use]
+    pub fn log(&self) -> String {
+        let metadata = self.fetched.artifact().metadata().unwrap_or_default();
+        String::from_utf8_lossy(metadata.attribute(LOG).unwrap_or_default()).into_owned()
+    }
+
+    /// How the binary was come by.
+    pub const fn fetched(&self) -> &Fetched {
+        &self.fetched
+    }
+
+    /// Whether the binary was stored.
+    #[must_use]
+    pub const fn is_hit(&self) -> bool {
+        self.fetched.is_hit()
+    }
+}
+
+/// Everything but the program that decides its binary.
+struct Inputs {
+    toolchain: Toolchain,
+    found: Option<Found>,
+    libdevice: Option<[u8; Key::LEN]>,
+}
+
+impl Inputs {
+    fn description<'a>(&'a self, program: &'a Program) -> warmstart_core::program::Program<'a> {
+        let mut contents = Contents::none();
+        if let Some(found) = &self.found {
+            let headers = found.headers.iter();
+            contents = contents
+                .with_headers(headers.map(|(name, digest)| Header::new(name.as_str(), *digest)).collect())
+                .with_search(found.search);
+        }
+        if let Some(digest) = self.libdevice {
+            contents = contents.with_libdevice(digest);
+        }
+        program.description(contents)
+    }
+}
+
+/// Why nothing was compiled.
+enum Stop {
+    /// An input is another than the one that was looked up.
+    Changed,
+    Failed(CudaError),
+}
+
+impl From<CudaError> for Stop {
+    fn from(error: CudaError) -> Self {
+        if error.is_replaced_library() { Self::Changed } else { Self::Failed(error) }
+    }
+}
+
+/// The lowered names that are kept with a binary. Nothing if one is missing that the program wants: whoever finds it would
+/// not find the kernel in it.
+fn names_of(artifact: &Artifact, program: &Program) -> Option<Vec<(NameExpression, String)>> {
+    // Most programs want none, and a look-up of theirs need not decode what they are made of.
+    if program.name_expressions().is_empty() {
+        return Some(Vec::new());
+    }
+    let metadata = artifact.metadata().ok()?;
+    let names: Vec<(NameExpression, String)> = postcard::from_bytes(metadata.attribute(LOWERED_NAMES)?).ok()?;
+    let has = |wanted: &NameExpression| names.iter().any(|(expression, _)| expression == wanted);
+    program.name_expressions().iter().all(has).then_some(names)
+}

@@ -1,0 +1,314 @@
+//! Programs for CUDA: from a description of what is compiled to a key, or to a refusal.
+//!
+//! ```
+//! use warmstart_core::program::{Compiler, OptionName, Options, Program, Toolchain};
+//!
+//! let options = Options::new().with(OptionName::Arch, "sm_90").with(OptionName::Std, "c++20");
+//! let program = Program::parse("c++", "cubin", "__global__ void noop() {}")?.with_options(options);
+//! assert_eq!(program.arguments(Compiler::Nvrtc)?, ["--gpu-architecture=sm_90", "--std=c++20"]);
+//!
+//! let toolchain = Toolchain::found(Compiler::Nvrtc, "13.5").with_build("libnvrtc.so.13", [0x5a; 20]);
+//! let key = program.fields(&toolchain)?.key();
+//!
+//! let timed = Options::new().with(OptionName::Arch, "sm_90").with(OptionName::Time, "times.csv");
+//! let refusal = program.clone().with_options(timed).fields(&toolchain).unwrap_err();
+//! assert!(refusal.is_side_effect());
+//! assert_eq!(refusal.option(), Some("time"));
+//! # Ok::<(), warmstart_core::program::Refusal>(())
+//! ```
+//!
+//! A key holds what decides the binary, as the compiler sees it: options that it ignores are not in it, and what it would
+//! read without the key's knowledge is refused. Nothing is probed here: what is known of the compiler is an
+//! argument.
+
+mod arguments;
+mod code;
+mod contents;
+mod fields;
+mod options;
+mod parse;
+mod probe;
+mod ptxas;
+mod refusal;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use code::{CodeType, Compiler, NameExpression, Source, TargetType};
+pub use contents::{Contents, ExtraDigest, Header};
+pub use options::{Options, Value};
+pub use probe::{Probe, Toolchain};
+pub use refusal::Refusal;
+pub use table::OptionName;
+
+use alloc::{borrow::Cow, format, string::String, vec::Vec};
+
+use crate::key::KeyFields;
+use arguments::{Arguments, Context};
+
+/// What a program is called that has no name.
+const DEFAULT_NAME: &str = "default_program";
+
+/// A program, and what it shall be compiled to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program<'a> {
+    code: CodeType,
+    target: TargetType,
+    source: Source<'a>,
+    name: Option<Cow<'a, str>>,
+    options: Options,
+    /// Sorted, each once.
+    name_expressions: Vec<NameExpression>,
+    extra_sources: Vec<(Cow<'a, str>, Source<'a>)>,
+    contents: Contents<'a>,
+}
+
+impl<'a> Program<'a> {
+    /// A program without options.
+    pub fn new(code: CodeType, target: TargetType, source: impl Into<Source<'a>>) -> Self {
+        Self {
+            code,
+            target,
+            source: source.into(),
+            name: None,
+            options: Options::new(),
+            name_expressions: Vec::new(),
+            extra_sources: Vec::new(),
+            contents: Contents::none(),
+        }
+    }
+
+    /// A program of the language and for the target that have these names, in any case.
+    ///
+    /// # Errors
+    /// There are none of these names.
+    pub fn parse(code: &str, target: &str, source: impl Into<Source<'a>>) -> Result<Self, Refusal> {
+        Ok(Self::new(CodeType::parse(code)?, TargetType::parse(target)?, source))
+    }
+
+    /// Under this name in messages and in debug information. It comes before one among the options.
+    #[must_use]
+    pub fn with_name(mut self, name: impl Into<Cow<'a, str>>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// With these options.
+    #[must_use]
+    pub fn with_options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// With these expressions whose lowered names are asked for. Neither their order nor how often one is given counts.
+    #[must_use]
+    pub fn with_name_expressions<T: Into<NameExpression>>(
+        mut self,
+        expressions: impl IntoIterator<Item = T>,
+    ) -> Self {
+        self.name_expressions.extend(expressions.into_iter().map(Into::into));
+        self.name_expressions.sort_unstable();
+        self.name_expressions.dedup();
+        self
+    }
+
+    /// With a module besides the source. The order of modules counts.
+    #[must_use]
+    pub fn with_extra_source(mut self, name: impl Into<Cow<'a, str>>, source: impl Into<Source<'a>>) -> Self {
+        self.extra_sources.push((name.into(), source.into()));
+        self
+    }
+
+    /// With what is known of what the compiler reads besides.
+    #[must_use]
+    pub fn with_contents(mut self, contents: Contents<'a>) -> Self {
+        self.contents = contents;
+        self
+    }
+
+    /// The language.
+    #[must_use]
+    pub const fn code(&self) -> CodeType {
+        self.code
+    }
+
+    /// What it is compiled to.
+    #[must_use]
+    pub const fn target(&self) -> TargetType {
+        self.target
+    }
+
+    /// The source.
+    #[must_use]
+    pub const fn source(&self) -> &Source<'a> {
+        &self.source
+    }
+
+    /// The name that the compiler is given.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match (&self.name, self.options.option(OptionName::Name)) {
+            (Some(name), _) => name,
+            (None, Some(Value::Text(name))) => name,
+            _ => DEFAULT_NAME,
+        }
+    }
+
+    /// The options.
+    #[must_use]
+    pub const fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The expressions whose lowered names are asked for, sorted.
+    #[must_use]
+    pub fn name_expressions(&self) -> &[NameExpression] {
+        &self.name_expressions
+    }
+
+    /// The modules besides the source, with their names.
+    #[must_use]
+    pub fn extra_sources(&self) -> &[(Cow<'a, str>, Source<'a>)] {
+        &self.extra_sources
+    }
+
+    /// Who compiles it. The driver's linker takes the place of nvJitLink where that is not there.
+    #[must_use]
+    pub const fn compiler(&self, driver_linker: bool) -> Compiler {
+        match self.code {
+            CodeType::Cxx => Compiler::Nvrtc,
+            CodeType::Nvvm => Compiler::Nvvm,
+            CodeType::Ptx | CodeType::LtoIr if driver_linker => Compiler::Driver,
+            CodeType::Ptx | CodeType::LtoIr => Compiler::NvJitLink,
+        }
+    }
+
+    /// The arguments that the compiler is given, the architecture first. Those of the driver, which takes numbered options, are their
+    /// names and values.
+    ///
+    /// With known headers they name no directories and no headers to read before the source: whoever compiles hands the
+    /// compiler these headers, under names of their own.
+    ///
+    /// # Errors
+    /// The program is refused.
+    pub fn arguments(&self, compiler: Compiler) -> Result<Vec<String>, Refusal> {
+        let arguments = self.checked(compiler)?;
+        let arch = arguments.arch_argument(compiler);
+        Ok(core::iter::once(arch).chain(arguments.rest.into_iter().map(Cow::into_owned)).collect())
+    }
+
+    /// What the key is made of.
+    ///
+    /// # Errors
+    /// The program is refused.
+    pub fn fields<'k>(&'k self, toolchain: &'k Toolchain) -> Result<KeyFields<'k>, Refusal> {
+        let arguments = self.checked(toolchain.compiler())?;
+        Ok(fields::fields(self, arguments, toolchain))
+    }
+
+    /// All that must hold of a program before it is compiled or looked up.
+    fn checked(&self, compiler: Compiler) -> Result<Arguments, Refusal> {
+        let Self { code, target, .. } = *self;
+        if !code.targets().contains(&target) {
+            return Err(Refusal::unsupported(
+                "target_type",
+                format!("{code} is not compiled to {target}; choose one of {}", names(code.targets())),
+            ));
+        }
+        if !compiler.takes(code) {
+            return Err(Refusal::unsupported("code_type", format!("{compiler} does not compile {code}")));
+        }
+        self.check_source()?;
+        self.check_extra_sources()?;
+        self.check_name_expressions()?;
+        let context = Context { code, target, compiler, contents: &self.contents };
+        let arguments = Arguments::new(context, &self.options)?;
+        self.check_name(context)?;
+        Ok(arguments)
+    }
+
+    fn check_source(&self) -> Result<(), Refusal> {
+        match (&self.source, self.code) {
+            (Source::Bytes(_), CodeType::Cxx | CodeType::Ptx) => Err(Refusal::malformed(
+                "source",
+                format!("it is bytes, and {} is text; decode it before", self.code),
+            )),
+            (Source::Text(text), _) if has_nul(text.as_bytes()) => {
+                Err(nul("source", "; a binary format is given as bytes"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_extra_sources(&self) -> Result<(), Refusal> {
+        let option = OptionName::ExtraSources.as_str();
+        if !self.extra_sources.is_empty() && !matches!(self.code, CodeType::Nvvm | CodeType::LtoIr) {
+            return Err(Refusal::unsupported(
+                option,
+                format!("only nvvm and ltoir have them, not {}; leave them out", self.code),
+            ));
+        }
+        let has_nul = |(name, source): &(Cow<'_, str>, Source<'_>)| {
+            has_nul(name.as_bytes()) || matches!(source, Source::Text(text) if has_nul(text.as_bytes()))
+        };
+        if self.extra_sources.iter().any(has_nul) { Err(nul(option, "")) } else { Ok(()) }
+    }
+
+    fn check_name_expressions(&self) -> Result<(), Refusal> {
+        let option = "name_expressions";
+        if self.name_expressions.is_empty() {
+            return Ok(());
+        }
+        if self.code != CodeType::Cxx {
+            return Err(Refusal::unsupported(
+                option,
+                format!("only c++ has them, not {}; leave them out", self.code),
+            ));
+        }
+        if self.name_expressions.iter().any(|expression| has_nul(expression.as_bytes())) {
+            return Err(nul(option, ""));
+        }
+        if self.name_expressions.iter().any(|expression| expression.as_bytes().is_empty()) {
+            return Err(Refusal::malformed(option, "one is empty; leave it out"));
+        }
+        Ok(())
+    }
+
+    /// Quoted headers are looked for in the directory of the name.
+    fn check_name(&self, context: Context<'_>) -> Result<(), Refusal> {
+        let option = OptionName::Name.as_str();
+        let name = self.name();
+        if has_nul(name.as_bytes()) {
+            return Err(nul(option, ""));
+        }
+        let is_known = self.contents.extra().is_some()
+            || context.is_closed()
+            || self.options.option(OptionName::NoSourceInclude) == Some(&Value::Flag(true));
+        if self.code == CodeType::Cxx && name.contains(['/', '\\']) && !is_known {
+            return Err(Refusal::outside(
+                option,
+                format!(
+                    "{name:?} has a directory, where the compiler looks for headers that the key does not know; \
+                     give their contents or an extra digest, or set no_source_include"
+                ),
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn names(targets: &[TargetType]) -> String {
+    targets.iter().map(|target| target.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+/// Whether there is a NUL byte, at which a C string would end.
+fn has_nul(bytes: &[u8]) -> bool {
+    bytes.contains(&0)
+}
+
+fn nul(option: &'static str, besides: &str) -> Refusal {
+    Refusal::malformed(
+        option,
+        format!("it has a NUL byte, at which the compiler would cut it; take it out{besides}"),
+    )
+}

@@ -1,0 +1,495 @@
+//! Which text includes which, found in NVRTC's order.
+//!
+//! A name is first looked for among the given headers, as it is spelled; then, in quotes, beside the text that includes
+//! it; then in the include directories in order. `#include_next` begins behind the include directory that the text
+//! itself was found through; found in any other way, it has no place in that order, and the search begins anew.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    fs::{self, Metadata},
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use foldhash::fast::RandomState;
+use warmstart_core::includes::{Ask, Operand, Scan};
+
+use super::{
+    Found, HeaderError, Read, Search,
+    error::{Place, Problem},
+    label,
+};
+use crate::target::files::{FileIdentity, Memo};
+
+/// How many headers a program may have.
+const MAX_FILES: usize = 10_000;
+
+/// How large its headers may be in all.
+const MAX_BYTES: u64 = 256 << 20;
+
+/// How texts are read.
+#[derive(Clone, Copy)]
+pub(super) enum Reading<'a> {
+    /// What is known of a file is taken as long as the file did not change.
+    Remembered(&'a Memo<Arc<Read>>),
+    /// Each is read anew, and kept.
+    Anew(&'a Memo<Arc<Read>>),
+}
+
+/// All texts that a program may reach. The first is its own.
+pub(super) struct Graph<'a> {
+    pub(super) search: &'a Search<'a>,
+    reading: Reading<'a>,
+    pub(super) nodes: Vec<Node>,
+    pub(super) pre_includes: Vec<usize>,
+    /// What the names lead to that are included through macros.
+    pub(super) aliases: BTreeMap<String, Option<usize>>,
+    /// The macros of the command line, read.
+    pub(super) definitions: Vec<Scan>,
+    given: HashMap<usize, usize, RandomState>,
+    files: HashMap<FileKey, Vec<usize>, RandomState>,
+    labels: HashSet<String, RandomState>,
+    bytes: u64,
+}
+
+/// A text, at a place.
+pub(super) struct Node {
+    pub(super) label: String,
+    pub(super) place: Place,
+    pub(super) read: Arc<Read>,
+    /// The text itself, where it is kept.
+    pub(super) text: Option<Vec<u8>>,
+    /// Where names in quotes are looked for first.
+    beside: Option<PathBuf>,
+    /// The include directory that it was found through.
+    through: Option<usize>,
+    /// Where its operands lead, in order.
+    pub(super) edges: Vec<Edge>,
+}
+
+/// Where an operand leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Edge {
+    To(usize),
+    Nowhere,
+    Exists(bool),
+}
+
+/// Which file it is, whatever it is called.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum FileKey {
+    Inode(u64, u64),
+    /// Where there are no inodes.
+    Path(PathBuf),
+}
+
+/// Where a file was found.
+struct Located {
+    path: PathBuf,
+    metadata: Metadata,
+    way: Way,
+}
+
+/// How a file was found.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Absolute,
+    Beside,
+    Include(usize),
+}
+
+enum Target {
+    Given(usize),
+    File(Box<Located>),
+    Nowhere,
+}
+
+impl<'a> Graph<'a> {
+    /// Follows all that the program may include.
+    pub(super) fn explore(search: &'a Search<'a>, reading: Reading<'a>) -> Result<Self, HeaderError> {
+        let source = Node {
+            label: String::from("source"),
+            place: Place::Source,
+            // Its text is in the key already.
+            read: Arc::new(Read { digest: [0; 32], size: 0, scan: Scan::of(search.source.as_bytes()) }),
+            text: None,
+            beside: search.source_dir.filter(|_| !search.no_source_include).map(Path::to_path_buf),
+            through: None,
+            edges: Vec::new(),
+        };
+        let mut graph = Self {
+            search,
+            reading,
+            nodes: vec![source],
+            pre_includes: Vec::new(),
+            aliases: BTreeMap::new(),
+            definitions: Vec::new(),
+            given: HashMap::default(),
+            files: HashMap::default(),
+            labels: HashSet::default(),
+            bytes: 0,
+        };
+        graph.read_definitions()?;
+        for name in search.pre_includes {
+            let found = graph.include(0, name, false, false)?;
+            let node = found.ok_or_else(|| HeaderError::new(Problem::NoPreInclude(name.clone())))?;
+            graph.pre_includes.push(node);
+        }
+        let mut followed = 0;
+        loop {
+            while followed < graph.nodes.len() {
+                graph.follow(followed)?;
+                followed += 1;
+            }
+            if !graph.follow_macros()? {
+                break;
+            }
+        }
+        graph.refuse_pasted()?;
+        graph.merge_doubles()?;
+        Ok(graph)
+    }
+
+    fn read_definitions(&mut self) -> Result<(), HeaderError> {
+        for text in self.search.definitions {
+            let scan = Scan::of_definition(text);
+            if let Some(problem) = scan.problems.first() {
+                return Err(HeaderError::new(Problem::Text {
+                    place: Place::Definition(text.clone()),
+                    line: problem.line,
+                    trouble: problem.what,
+                }));
+            }
+            self.definitions.push(scan);
+        }
+        Ok(())
+    }
+
+    fn follow(&mut self, from: usize) -> Result<(), HeaderError> {
+        let read = Arc::clone(&self.nodes[from].read);
+        if let Some(problem) = read.scan.problems.first() {
+            return Err(HeaderError::new(Problem::Text {
+                place: self.nodes[from].place.clone(),
+                line: problem.line,
+                trouble: problem.what,
+            }));
+        }
+        let mut edges = Vec::with_capacity(read.scan.operands.len());
+        for Operand { ask, name, quoted, .. } in &read.scan.operands {
+            edges.push(match ask {
+                Ask::Exists => Edge::Exists(self.exists(from, name, *quoted)?),
+                Ask::Include | Ask::Next => {
+                    self.include(from, name, *quoted, *ask == Ask::Next)?.map_or(Edge::Nowhere, Edge::To)
+                }
+            });
+        }
+        self.nodes[from].edges = edges;
+        Ok(())
+    }
+
+    /// The text that a name leads to, read if it is new.
+    pub(super) fn include(
+        &mut self,
+        from: usize,
+        name: &str,
+        quoted: bool,
+        next: bool,
+    ) -> Result<Option<usize>, HeaderError> {
+        let mut skipped = 0;
+        loop {
+            match self.find(from, name, quoted, next, skipped)? {
+                Target::Nowhere => return Ok(None),
+                Target::Given(place) => return self.given(place).map(Some),
+                Target::File(located) => match self.file(from, name, *located)? {
+                    Some(node) => return Ok(Some(node)),
+                    // NVRTC passes over what it may not read.
+                    None => skipped += 1,
+                },
+            }
+        }
+    }
+
+    fn exists(&self, from: usize, name: &str, quoted: bool) -> Result<bool, HeaderError> {
+        Ok(!matches!(self.find(from, name, quoted, false, 0)?, Target::Nowhere))
+    }
+
+    /// Looks for a name as NVRTC does. The first `skipped` files are passed over.
+    fn find(
+        &self,
+        from: usize,
+        name: &str,
+        quoted: bool,
+        next: bool,
+        mut skipped: usize,
+    ) -> Result<Target, HeaderError> {
+        if let Some(place) = self.search.given.iter().position(|(given, _)| given == name) {
+            return Ok(Target::Given(place));
+        }
+        let mut look = |path: PathBuf, way| -> Result<Option<Target>, HeaderError> {
+            let Ok(metadata) = fs::metadata(&path) else { return Ok(None) };
+            if metadata.is_dir() {
+                return Ok(None);
+            }
+            if !metadata.is_file() {
+                return Err(HeaderError::new(Problem::NoFile(path)));
+            }
+            if skipped > 0 {
+                skipped -= 1;
+                return Ok(None);
+            }
+            Ok(Some(Target::File(Box::new(Located { path, metadata, way }))))
+        };
+        if Path::new(name).is_absolute() {
+            return Ok(look(PathBuf::from(name), Way::Absolute)?.unwrap_or(Target::Nowhere));
+        }
+        let node = &self.nodes[from];
+        // In the program itself, `#include_next` is an `#include`.
+        let next = next && from > 0;
+        if let Some(beside) = node.beside.as_ref().filter(|_| quoted && !next)
+            && let Some(target) = look(beside.join(name), Way::Beside)?
+        {
+            return Ok(target);
+        }
+        let behind = node.through.filter(|_| next).map_or(0, |through| through + 1);
+        for (place, directory) in self.search.includes.iter().enumerate().skip(behind) {
+            if let Some(target) = look(directory.join(name), Way::Include(place))? {
+                return Ok(target);
+            }
+        }
+        Ok(Target::Nowhere)
+    }
+
+    fn given(&mut self, place: usize) -> Result<usize, HeaderError> {
+        if let Some(node) = self.given.get(&place) {
+            return Ok(*node);
+        }
+        let (name, text) = &self.search.given[place];
+        let mut label = String::from("given/");
+        label::push(&mut label, name);
+        let path = Path::new(name);
+        let beside = path.parent().filter(|_| path.is_absolute() && !self.search.no_source_include);
+        let node = self.add(Node {
+            label,
+            place: Place::Given(name.clone()),
+            read: Arc::new(Read::of(text.as_bytes())),
+            text: Some(text.clone().into_bytes()),
+            beside: beside.map(Path::to_path_buf),
+            through: None,
+            edges: Vec::new(),
+        })?;
+        self.given.insert(place, node);
+        Ok(node)
+    }
+
+    /// A file as a text. Nothing if it may not be read.
+    fn file(&mut self, from: usize, name: &str, located: Located) -> Result<Option<usize>, HeaderError> {
+        let Located { path, metadata, way } = located;
+        let mut identity = FileIdentity::of(&metadata);
+        let make = |text: &[u8]| Arc::new(Read::of(text));
+        let mut text = None;
+        let read = match self.reading {
+            Reading::Remembered(memo) => memo.of_identity(identity, &path, make).map(Ok),
+            Reading::Anew(_) => None,
+        };
+        let read = match (read, self.reading) {
+            (Some(read), _) => read,
+            // A text that is here already is not read again: it could have changed.
+            (None, Reading::Anew(_)) if self.known(&identity, &path).is_some() => {
+                let node = &self.nodes[self.known(&identity, &path).map_or(0, |nodes| nodes[0])];
+                text.clone_from(&node.text);
+                Ok(Arc::clone(&node.read))
+            }
+            (None, Reading::Remembered(memo) | Reading::Anew(memo)) => {
+                memo.read(&path, make).map(|content| {
+                    identity = content.identity;
+                    text = Some(content.bytes);
+                    content.made
+                })
+            }
+        };
+        let read = match read {
+            Ok(read) => read,
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound) =>
+            {
+                return Ok(None);
+            }
+            Err(error) => return Err(HeaderError::new(Problem::Unreadable(path, error))),
+        };
+        let beside = path.parent().filter(|_| !self.search.no_source_include);
+        let through = if let Way::Include(place) = way { Some(place) } else { None };
+        if let Some(nodes) = self.known(&identity, &path) {
+            let same = nodes.iter().find(|node| self.nodes[**node].is_as_if(&read.scan, beside, through));
+            if let Some(node) = same {
+                return Ok(Some(*node));
+            }
+        }
+        let label = self.label_of(from, name, way);
+        let key = FileKey::of(&identity, &path);
+        let beside = beside.map(Path::to_path_buf);
+        let node = self.add(Node {
+            label,
+            place: Place::File(path),
+            read,
+            text,
+            beside,
+            through,
+            edges: Vec::new(),
+        })?;
+        self.files.entry(key).or_default().push(node);
+        Ok(Some(node))
+    }
+
+    fn known(&self, identity: &FileIdentity, path: &Path) -> Option<&Vec<usize>> {
+        if self.files.is_empty() { None } else { self.files.get(&FileKey::of(identity, path)) }
+    }
+
+    fn label_of(&self, from: usize, name: &str, way: Way) -> String {
+        let mut text = match way {
+            Way::Absolute => String::from("absolute/"),
+            Way::Include(place) => format!("include{place}/"),
+            Way::Beside if from == 0 => String::from("source/"),
+            Way::Beside => {
+                let beside = self.nodes[from].label.as_str();
+                let end = beside.rfind('/').map_or(0, |end| end + 1);
+                String::from(&beside[..end])
+            }
+        };
+        label::push(&mut text, name);
+        text
+    }
+
+    fn add(&mut self, mut node: Node) -> Result<usize, HeaderError> {
+        self.bytes += node.read.size;
+        if self.nodes.len() > MAX_FILES {
+            return Err(HeaderError::new(Problem::TooMany(MAX_FILES)));
+        }
+        if self.bytes > MAX_BYTES {
+            return Err(HeaderError::new(Problem::TooLarge(MAX_BYTES)));
+        }
+        if self.labels.contains(&node.label) {
+            let mut number = 2;
+            node.label = loop {
+                // No label of a name has a tilde and a small number there.
+                let label = format!("{}~v{number}", node.label);
+                if !self.labels.contains(&label) {
+                    break label;
+                }
+                number += 1;
+            };
+        }
+        self.labels.insert(node.label.clone());
+        self.nodes.push(node);
+        Ok(self.nodes.len() - 1)
+    }
+
+    /// What `__has_include` is pasted from is not seen.
+    fn refuse_pasted(&self) -> Result<(), HeaderError> {
+        let scans = || self.nodes.iter().map(|node| &node.read.scan).chain(&self.definitions);
+        if !scans().any(|scan| scan.pastes) {
+            return Ok(());
+        }
+        for (place, scan) in scans().enumerate() {
+            if let Some(line) = scan.fragment {
+                let place = match self.nodes.get(place) {
+                    Some(node) => node.place.clone(),
+                    None => Place::Definition(self.search.definitions[place - self.nodes.len()].clone()),
+                };
+                return Err(HeaderError::new(Problem::Pasted { place, line }));
+            }
+        }
+        Ok(())
+    }
+
+    /// One file found in two ways is one text if it leads to the same. If it does not, and asks to be read once, only
+    /// the compiler knows which of the two it reads.
+    fn merge_doubles(&mut self) -> Result<(), HeaderError> {
+        let mut doubles: Vec<Vec<usize>> =
+            self.files.values().filter(|nodes| nodes.len() > 1).cloned().collect();
+        if doubles.is_empty() {
+            return Ok(());
+        }
+        doubles.sort();
+        let mut merged = true;
+        while merged {
+            merged = false;
+            for nodes in &mut doubles {
+                let mut place = 1;
+                while place < nodes.len() {
+                    let (one, other) = (nodes[..place].iter().copied(), nodes[place]);
+                    let same = one.into_iter().find(|one| self.nodes[*one].edges == self.nodes[other].edges);
+                    if let Some(same) = same {
+                        nodes.remove(place);
+                        self.redirect(other, same);
+                        merged = true;
+                    } else {
+                        place += 1;
+                    }
+                }
+            }
+        }
+        let apart = doubles.iter().find(|nodes| nodes.len() > 1 && self.nodes[nodes[0]].read.scan.once);
+        apart.map_or(Ok(()), |nodes| {
+            let [one, other] = [nodes[0], nodes[1]].map(|node| self.nodes[node].place.clone());
+            Err(HeaderError::new(Problem::Twice { one, other }))
+        })
+    }
+
+    fn redirect(&mut self, from: usize, to: usize) {
+        for node in &mut self.nodes {
+            for edge in &mut node.edges {
+                if *edge == Edge::To(from) {
+                    *edge = Edge::To(to);
+                }
+            }
+        }
+        let others = self.pre_includes.iter_mut().chain(self.aliases.values_mut().flatten());
+        others.filter(|node| **node == from).for_each(|node| *node = to);
+        // Nothing leads there any more.
+        self.nodes[from].label.clear();
+    }
+
+    /// The texts that something leads to, but for the program's own.
+    pub(super) fn headers(&self) -> impl Iterator<Item = &Node> {
+        self.nodes[1..].iter().filter(|node| !node.label.is_empty())
+    }
+
+    pub(super) fn found(&self) -> Found {
+        Found {
+            headers: self.headers().map(|node| (node.label.clone(), node.read.digest)).collect(),
+            search: self.edges_digest(),
+        }
+    }
+}
+
+impl Node {
+    /// Whether a text that was found there would lead to the same.
+    fn is_as_if(&self, scan: &Scan, beside: Option<&Path>, through: Option<usize>) -> bool {
+        let asks_beside = || {
+            scan.operands.iter().any(|operand| operand.quoted && operand.ask != Ask::Next)
+                || !scan.computed.is_empty()
+        };
+        let asks_next = || {
+            scan.operands.iter().any(|operand| operand.ask == Ask::Next)
+                || scan.computed.iter().any(|computed| computed.next)
+        };
+        let is_beside_same = || {
+            let file = |path: &Path| FileKey::of(&FileIdentity::of_path(path)?, path).into();
+            let same: Option<(FileKey, FileKey)> =
+                self.beside.as_deref().and_then(file).zip(beside.and_then(file));
+            same.is_some_and(|(one, other)| one == other)
+        };
+        (self.beside.as_deref() == beside || !asks_beside() || is_beside_same())
+            && (self.through == through || !asks_next())
+    }
+}
+
+impl FileKey {
+    fn of(identity: &FileIdentity, path: &Path) -> Self {
+        match identity.file() {
+            (0, 0) => Self::Path(fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf())),
+            (device, inode) => Self::Inode(device, inode),
+        }
+    }
+}
