@@ -3,6 +3,7 @@
 //! A row compares what warmstart does with a floor that does the least that the job needs, or with a peer that does the
 //! same job. Both are timed in turns in one run, so that a busy or slow machine moves both.
 
+mod preimage;
 mod row;
 mod stores;
 mod weights;
