@@ -3,6 +3,7 @@
 //! A row compares what warmstart does with a floor that does the least that the job needs, or with a peer that does the
 //! same job. Both are timed in turns in one run, so that a busy or slow machine moves both.
 
+mod cuda;
 mod preimage;
 mod row;
 mod stores;
@@ -37,6 +38,8 @@ struct Arguments {
     /// What this program starts itself as.
     #[command(flatten)]
     child: Option<Child>,
+    #[command(flatten)]
+    stampede: Option<Stampede>,
 }
 
 /// What a process does that a benchmark started.
@@ -53,6 +56,21 @@ struct Child {
     xnnpack: bool,
 }
 
+/// One of many processes that compile the same.
+#[derive(Clone, Debug, clap::Args)]
+#[group(requires_all = ["cache", "include", "compilers"])]
+struct Stampede {
+    /// The directory of the cache.
+    #[arg(long, hide = true, required = false)]
+    cache: PathBuf,
+    /// Where the headers are.
+    #[arg(long, hide = true, required = false)]
+    include: PathBuf,
+    /// Where the compilers are.
+    #[arg(long, hide = true, required = false)]
+    compilers: PathBuf,
+}
+
 /// A benchmark: a name and what finds its rows.
 struct Bench {
     name: &'static str,
@@ -62,8 +80,11 @@ struct Bench {
 /// What a benchmark found, or why it could not be run.
 type Rows = Result<Vec<Row>, Box<dyn Error>>;
 
-const BENCHES: [Bench; 2] =
-    [Bench { name: "stores", run: stores::run }, Bench { name: "weights", run: weights::run }];
+const BENCHES: [Bench; 3] = [
+    Bench { name: "cuda", run: cuda::run },
+    Bench { name: "stores", run: stores::run },
+    Bench { name: "weights", run: weights::run },
+];
 
 fn main() -> ExitCode {
     match run(&Arguments::parse()) {
@@ -81,6 +102,10 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Box<dyn Error>> {
     };
     if let Some(child) = &arguments.child {
         weights::child(child)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(stampede) = &arguments.stampede {
+        cuda::stampede::child(stampede)?;
         return Ok(ExitCode::SUCCESS);
     }
     if cfg!(debug_assertions) {

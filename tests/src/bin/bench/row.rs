@@ -65,6 +65,11 @@ impl Row {
         }
     }
 
+    /// A row that was not measured. It says what is missing, and how to get it.
+    pub(crate) fn missing(name: impl Into<String>, what: &'static str) -> Self {
+        Self::note(name, (f64::NAN, "not measured"), what)
+    }
+
     /// The same row, measured on a file system of this name.
     pub(crate) const fn on(mut self, medium: &'static str) -> Self {
         self.medium = Some(medium);
@@ -150,7 +155,12 @@ pub(crate) fn json(bench: &str, rows: &[Row]) -> serde_json::Result<String> {
 
 /// Four digits or so: more would be noise.
 fn readable(value: f64) -> String {
+    if value.is_nan() {
+        return "-".to_owned();
+    }
     let decimals = match value.abs() {
+        // So that the ratio of a hit to a compile is no zero.
+        f64::MIN_POSITIVE..0.01 => 6,
         ..10.0 => 3,
         10.0..100.0 => 2,
         100.0..1000.0 => 1,
@@ -193,5 +203,22 @@ mod tests {
             text.lines().skip(3).take(3).map(|line| line.contains("DOES NOT HOLD")).collect();
         assert_eq!(verdicts, [false, true, false], "{text}");
         assert!(text.contains("<= 1.3") && text.contains("12346"), "{text}");
+    }
+
+    #[test]
+    fn a_small_ratio_is_not_shown_as_nothing() {
+        let shown = [0.0, 0.000_123, 0.0123, 12.3, 1234.5].map(readable);
+        assert_eq!(shown, ["0.000", "0.000123", "0.012", "12.30", "1234"]);
+    }
+
+    #[test]
+    fn a_row_that_was_not_measured_says_what_is_missing_and_has_no_number() {
+        let row = Row::missing("hit/files/one_call", "cuda-core");
+        let text = table(std::slice::from_ref(&row)).to_string();
+        assert!(
+            text.contains("not measured") && text.contains("cuda-core") && !text.contains("NaN"),
+            "{text}"
+        );
+        assert!(json("cuda", &[row]).unwrap().contains(r#""value":null"#));
     }
 }
