@@ -238,7 +238,7 @@ fn arguments_that_are_not_the_kernels_parameters_are_refused() {
     let emulator = Emulator::new(&library, 0, &["f"]);
     let (x, doubles, mut y, mut z) = (vec![1.0_f32], vec![1.0_f64], vec![0.0_f32], vec![0.0_f32]);
     let one = Geometry::row(1, 1);
-    let mut launch = |arguments: &mut [Argument<'_>]| emulator.launch("f", one, arguments).is_ok();
+    let launch = |arguments: &mut [Argument<'_>]| emulator.launch("f", one, arguments).is_ok();
 
     assert!(launch(&mut [Argument::Input(&x), Argument::Output(&mut y), Argument::Count(2)]));
     assert!(!launch(&mut [Argument::Input(&x), Argument::Output(&mut y), Argument::Number(2.0)]));

@@ -45,7 +45,7 @@ impl Case {
     pub(crate) fn describe(&self, sources: &Path, architecture: &str) -> io::Result<Program> {
         let program =
             Program::open(self.path(sources))?.include_dir(sources.join("include")).arch(architecture);
-        Ok(self.expressions().fold(program, |program, expression| program.name_expression(expression)))
+        Ok(self.expressions().fold(program, Program::name_expression))
     }
 
     /// Where its source is.

@@ -1,6 +1,7 @@
 //! Finding a compiled kernel again, from its description to its verified bytes.
 
 use std::{
+    cell::Cell,
     ffi::CString,
     fs,
     hint::black_box,
@@ -54,18 +55,24 @@ fn hits<S: Store>(
 ) -> Rows {
     let target = place.target()?;
     let _ = place.call(&target, cache)?;
+    let all_hit = Cell::new(true);
     let hits = |_| {
-        let calls = || drop(black_box(place.call(&target, cache)));
-        each(CALLS, calls)
+        each(CALLS, || {
+            let called = black_box(place.call(&target, cache));
+            all_hit.set(all_hit.get() && called.is_ok_and(|compiled| compiled.is_hit()));
+        })
     };
 
     let nvrtc = Nvrtc::load(&place.compilers, &place.options())?;
     let source = CString::new(place.source.as_str())?;
     nvrtc.cubin(&source)?;
+    let all_compiled = Cell::new(true);
     let compiles = |_| {
         let start = Instant::now();
-        let _ = black_box(nvrtc.cubin(&source));
-        start.elapsed()
+        let compiled = black_box(nvrtc.cubin(&source));
+        let took = start.elapsed();
+        all_compiled.set(all_compiled.get() && compiled.is_ok());
+        took
     };
     let compiled = plan.with_rounds(if plan.is_quick() { 3 } else { 15 }).compare_timed(hits, compiles);
     let mut rows = compiled.rows(name, "nvrtc", OF_A_COMPILE).to_vec();
@@ -76,7 +83,7 @@ fn hits<S: Store>(
         let path = peer_path.map(|path| path.join(if job == Job::Kept { "kept" } else { "anew" }));
         let task = Task { code: &code, arch: ARCH, path: path.as_deref(), job };
         let Some(mut peer) = Peer::start(&place.compilers, &task)? else {
-            rows.push(Row::missing(row, "cuda-core: cargo xtask runtimes --peers"));
+            rows.push(Row::missing(row, peer::MISSING));
             break;
         };
         let mut failed = None;
@@ -98,8 +105,8 @@ fn hits<S: Store>(
             rows.push(Row::note(format!("{anew}/{}", peer::NAME), (compared.floor_ns, "ns"), "none"));
         }
     }
-    if !place.call(&target, cache)?.is_hit() || cache.statistics().builds != 1 {
-        return Err(format!("{name}: a call was no hit").into());
+    if !all_hit.get() || !all_compiled.get() || cache.statistics().builds != 1 {
+        return Err(format!("{name}: a call was no hit, or NVRTC failed").into());
     }
     Ok(rows)
 }
@@ -140,11 +147,13 @@ fn slower(name: &str, plan: &Plan, place: &Place, source: &str, include: &Path) 
     let target = place.target()?;
     let _ = place.call(&target, &cache)?;
     let _ = target.compile(&cache, &program(source, include))?;
+    let all_hit = Cell::new(true);
+    let noted = |is_hit: bool| all_hit.set(all_hit.get() && is_hit);
     let compared = plan.compare(
-        |_| target.compile(&cache, &program(source, include)).map(drop),
-        |_| place.call(&target, &cache).map(drop),
+        |_| noted(target.compile(&cache, &program(source, include)).is_ok_and(|compiled| compiled.is_hit())),
+        |_| noted(place.call(&target, &cache).is_ok_and(|compiled| compiled.is_hit())),
     );
-    if cache.statistics().builds != 2 {
+    if !all_hit.get() || cache.statistics().builds != 2 {
         return Err(format!("{name}: a call was no hit").into());
     }
     Ok(vec![

@@ -83,11 +83,14 @@ fn preimage(source: &str) -> Preimage {
 fn peers(name: &str, plan: &Plan, source: &str, ours_ns: f64) -> Rows {
     let Some(compilers) = cuda::folder() else { return Ok(Vec::new()) };
     let task = Task { code: source, arch: ARCH, path: None, job: Job::Key };
-    let Some(mut peer) = Peer::start(&compilers, &task)? else { return Ok(Vec::new()) };
+    let name = format!("{name}/{}", peer::NAME);
+    let Some(mut peer) = Peer::start(&compilers, &task)? else {
+        return Ok(vec![Row::missing(name, peer::MISSING)]);
+    };
     let mut times = Vec::new();
     for _ in 0..if plan.is_quick() { 3 } else { 15 } {
         times.push(peer.call(CALLS)?.as_secs_f64() * 1e9);
     }
     let theirs = crate::measure::median(times);
-    Ok(vec![Row::note(format!("{name}/{}", peer::NAME), (ours_ns / theirs, "ratio"), peer::NAME)])
+    Ok(vec![Row::note(name, (ours_ns / theirs, "ratio"), peer::NAME)])
 }

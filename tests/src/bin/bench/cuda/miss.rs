@@ -22,16 +22,19 @@ pub(super) fn rows(plan: &Plan, place: &Place) -> Rows {
         let _ = black_box(place.call(&target, &cache));
         start.elapsed()
     };
+    let mut all_compiled = true;
     let alone = |_| {
         let start = Instant::now();
-        let _ = black_box(nvrtc.cubin(&source));
-        start.elapsed()
+        let compiled = black_box(nvrtc.cubin(&source));
+        let took = start.elapsed();
+        all_compiled &= compiled.is_ok();
+        took
     };
     let rounds = if plan.is_quick() { 5 } else { 31 };
     let compared = plan.with_rounds(rounds).compare_timed(through, alone);
     // One to warm up each side, and the one above.
-    if cache.statistics().builds != rounds as u64 + 2 {
-        return Err("miss: a call was a hit".into());
+    if !all_compiled || cache.statistics().builds != rounds as u64 + 2 {
+        return Err("miss: a call was a hit, or a compile failed".into());
     }
     Ok(vec![
         Row::note("miss", (compared.ratio(), "ratio"), "nvrtc"),

@@ -15,6 +15,9 @@ use super::servant::Servant;
 /// As rows name it.
 pub(super) const NAME: &str = "cuda-core";
 
+/// What a row says where it is not installed.
+pub(super) const MISSING: &str = "cuda-core: cargo xtask runtimes --peers";
+
 /// What it is asked to do.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Task<'a> {
