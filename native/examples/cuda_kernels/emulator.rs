@@ -1,5 +1,6 @@
 //! Runs the kernels on the CPU: their sources, compiled as C++ against `emulator.hpp`. So the kernels, what
 //! they are given and how they are checked is tested where there is no GPU.
+#![allow(clippy::unwrap_used, reason = "every function here is part of a test")]
 
 use std::{
     ffi::{CStr, c_char, c_void},
