@@ -246,7 +246,9 @@ fn shortcoming_05_a_put_at_the_cap_costs_the_same_however_many_entries_there_are
         assert_eq!(evicted, 20, "every put was at the cap");
         disk.calls()
     };
-    assert_eq!(calls(50), calls(1500));
+    let (few, many) = (calls(50), calls(1500));
+    // The clock decides over a call or two. A scan would be a call for each entry.
+    assert!(few.abs_diff(many) < 10, "{few} calls at 50 entries, {many} at 1500");
 }
 
 #[test]
