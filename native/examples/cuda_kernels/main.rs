@@ -225,7 +225,7 @@ fn run_child(arguments: &Arguments, kind: Kind) -> Result<(), Box<dyn Error>> {
         Kind::Architecture => phase(&[ANOTHER], Compare::No, ANOTHER),
         Kind::Launches => Ok(serde_json::to_string(&launches::run(&cache, toolkit()?)?)?),
     }?;
-    cache.store().close()?;
+    cache.close()?;
     println!("{found}");
     Ok(())
 }

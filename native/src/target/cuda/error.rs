@@ -17,7 +17,6 @@ use super::headers::HeaderError;
 /// assert!(error.is_no_library());
 /// assert!(error.to_string().contains("pip install nvidia-cuda-nvrtc"));
 /// ```
-#[derive(Debug)]
 pub struct CudaError(Box<CudaProblem>);
 
 #[derive(Debug)]
@@ -179,13 +178,24 @@ impl From<Refusal> for CudaError {
     }
 }
 
+/// What a program prints that returns it from `main`: the message.
+impl fmt::Debug for CudaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if f.alternate() {
+            f.debug_tuple("CudaError").field(&self.0).finish()
+        } else {
+            fmt::Display::fmt(self, f)
+        }
+    }
+}
+
 impl fmt::Display for CudaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
             CudaProblem::Missing { library, pattern, looked_in, package } => write!(
                 f,
                 "{library} is missing: looked for {pattern} in {looked_in}; install it (pip install {package}, or the \
-                 CUDA toolkit) or set WARMSTART_CUDA to the folder that has it"
+                 CUDA toolkit), activate the Python environment that has it, or set WARMSTART_CUDA to its folder"
             ),
             CudaProblem::Unusable { library, path, why } => write!(
                 f,

@@ -55,9 +55,10 @@ pub struct Toolkit {
 }
 
 impl Toolkit {
-    /// The compilers of this machine. They are looked for in the folder that `WARMSTART_CUDA` names, in those of `CUDA_HOME`
-    /// and `CUDA_PATH`, in the directories of `LD_LIBRARY_PATH`, in the Python environment of `VIRTUAL_ENV` or
-    /// `CONDA_PREFIX`, in `/usr/local/cuda` and `/opt/cuda`, and where the system has its libraries.
+    /// The compilers of this machine. They are looked for in the folder that `WARMSTART_CUDA` names, and then nowhere else.
+    /// Without it in those of `CUDA_HOME` and `CUDA_PATH`, in the directories of `LD_LIBRARY_PATH`, in the Python environment of
+    /// `VIRTUAL_ENV` or `CONDA_PREFIX`, in `/usr/local/cuda` and `/opt/cuda`, where the system has its libraries, and where
+    /// pip installs outside of an environment.
     ///
     /// # Errors
     /// There is none of them.

@@ -112,8 +112,8 @@ impl Part {
 }
 
 impl Places {
-    /// The folder that `WARMSTART_CUDA` names, those that name an installed toolkit, the directories of the dynamic loader,
-    /// the Python environment, and where toolkits are installed.
+    /// The folder that `WARMSTART_CUDA` names and no other; else those that name an installed toolkit, the directories of the
+    /// dynamic loader, the Python environment, where toolkits are installed, and where pip installs.
     pub(crate) fn usual() -> Self {
         Self::by(|name| env::var_os(name).filter(|value| !value.is_empty()))
     }
@@ -132,7 +132,11 @@ impl Places {
         let named = |names: &[&str]| -> Vec<PathBuf> {
             names.iter().filter_map(|name| variable(name)).map(PathBuf::from).collect()
         };
-        let roots = named(&["WARMSTART_CUDA", "CUDA_HOME", "CUDA_PATH"]).into_iter().map(Place::Root);
+        // Who names a folder means that one. A slip in its name shall not lead to another compiler.
+        if let Some(folder) = variable("WARMSTART_CUDA") {
+            return Self(vec![Place::Root(folder.into())]);
+        }
+        let roots = named(&["CUDA_HOME", "CUDA_PATH"]).into_iter().map(Place::Root);
         let loader = variable(if cfg!(windows) { "PATH" } else { "LD_LIBRARY_PATH" });
         let loader: Vec<PathBuf> = env::split_paths(&loader.unwrap_or_default())
             // An empty entry is the current directory, from which nobody wants to load.
@@ -153,6 +157,9 @@ impl Places {
         places.extend(loader.into_iter().map(Place::Directory));
         places.extend(python);
         if cfg!(unix) {
+            // Where pip installs outside of an environment.
+            let own = named(&["HOME"]).into_iter().map(|home| home.join(".local"));
+            places.extend(own.chain([PathBuf::from("/usr/local")]).map(Place::Python));
             places.extend(installed.into_iter().chain(system));
         }
         Self(places)
@@ -168,8 +175,8 @@ impl Places {
         let directories: Vec<PathBuf> = self.0.iter().flat_map(|place| place.directories(part)).collect();
         let there: Vec<&PathBuf> = directories.iter().filter(|directory| directory.is_dir()).collect();
         if there.is_empty() {
-            let first = directories.first().map(|directory| directory.display().to_string());
-            return first.unwrap_or_else(|| String::from("no directory at all"));
+            let first = directories.first().map(|first| format!("{}, which is no folder", first.display()));
+            return first.unwrap_or_else(|| String::from("no folder at all"));
         }
         let shown: Vec<String> =
             there.iter().take(SHOWN).map(|directory| directory.display().to_string()).collect();
@@ -191,11 +198,15 @@ impl Place {
                 _ => vec![directory.clone()],
             },
             Self::Python(root) => {
-                let packages = |lib: PathBuf| lib.join("site-packages").join("nvidia");
+                let packages = |lib: &Path| {
+                    // Debian keeps what pip installs apart from its own.
+                    ["site-packages", "dist-packages"].map(|kind| lib.join(kind).join("nvidia"))
+                };
                 let mut libraries = entries(&root.join("lib"));
                 libraries.retain(|path| starts(path, "python"));
                 libraries.push(root.join("Lib"));
-                let roots = libraries.into_iter().flat_map(|lib| entries(&packages(lib)));
+                let packages = libraries.iter().flat_map(|lib| packages(lib));
+                let roots = packages.flat_map(|packages| entries(&packages));
                 roots.flat_map(|root| below(&root, part)).collect()
             }
         }
@@ -341,6 +352,7 @@ mod tests {
             "venv/lib/python3.12/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12",
             "venv/lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13",
             "venv/lib/python3.12/site-packages/nvidia/cu13/lib/libnvvm.so.4",
+            "user/.local/lib/python3.12/site-packages/nvidia/cu13/lib/libnvJitLink.so.13",
         ]);
         let found = |named: &[(&str, &str)], part| {
             let places = Places::by(|name| {
@@ -354,7 +366,11 @@ mod tests {
         assert_eq!(found(&all[..1], Part::Nvrtc).unwrap(), "home/lib64/libnvrtc.so.13");
         let venv = "venv/lib/python3.12/site-packages/nvidia/cu13/lib/";
         assert_eq!(found(&all[2..], Part::Nvrtc).unwrap(), format!("{venv}libnvrtc.so.13"));
-        assert_eq!(found(&all, Part::Nvvm).unwrap(), format!("{venv}libnvvm.so.4"));
+        assert_eq!(found(&all[2..], Part::Nvvm).unwrap(), format!("{venv}libnvvm.so.4"));
+        assert_eq!(found(&all, Part::Nvvm), None, "who names a folder means that one");
+        let own = [("HOME", "user")];
+        let user = "user/.local/lib/python3.12/site-packages/nvidia/cu13/lib/libnvJitLink.so.13";
+        assert_eq!(found(&own, Part::NvJitLink).unwrap(), user);
         let loader = [("LD_LIBRARY_PATH", "loader/lib64")];
         assert_eq!(found(&loader, Part::NvJitLink).unwrap(), "loader/lib64/libnvJitLink.so.13");
         assert_eq!(found(&loader, Part::Libdevice).unwrap(), "loader/nvvm/libdevice/libdevice.10.bc");
