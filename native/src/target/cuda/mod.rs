@@ -230,9 +230,6 @@ impl CudaTarget {
         let is_cxx = program.code() == CodeType::Cxx;
         let name =
             if is_cxx { format!("{}{}", headers::ROOT, program.name()) } else { program.name().into() };
-        let extra_sources = program.extra_sources().iter();
-        let extra_sources: Vec<_> =
-            extra_sources.map(|(name, module)| (name.clone(), module.as_bytes().to_vec())).collect();
         let output = self.toolkit.compile(
             &inputs.toolchain,
             &Unit {
@@ -242,8 +239,8 @@ impl CudaTarget {
                 headers: &closed.headers,
                 arguments: &arguments,
                 target: program.target_type(),
-                name_expressions: program.name_expressions(),
-                extra_sources: &extra_sources,
+                name_expressions: description.name_expressions(),
+                extra_sources: program.extra_sources(),
                 libdevice: libdevice.as_deref(),
             },
         )?;
@@ -268,6 +265,7 @@ impl Compiled {
     }
 
     /// What the compiler calls the kernel that this expression names, if it was [wanted](Program::name_expression).
+    #[must_use]
     pub fn lowered_name(&self, expression: impl Into<NameExpression>) -> Option<&str> {
         let expression = expression.into();
         self.lowered_names().find(|(wanted, _)| **wanted == expression).map(|(_, name)| name)

@@ -90,7 +90,7 @@ impl Compile for NvJitLink {
         let kind = if unit.code == CodeType::LtoIr { INPUT_LTO_IR } else { INPUT_PTX };
         let linking = Linking::new(self, unit)?;
         let own = (unit.name, unit.source);
-        let others = unit.extra_sources.iter().map(|(name, source)| (name.as_str(), source.as_slice()));
+        let others = unit.extra_sources.iter().map(|(name, source)| (name.as_str(), source.as_bytes()));
         for (name, source) in [own].into_iter().chain(others) {
             linking.add(kind, name, source)?;
         }

@@ -126,8 +126,7 @@ impl Nvrtc {
             INVALID_OPTION if log.contains("--gpu-architecture") => {
                 Err(unit.unknown_architecture(Part::Nvrtc, self.architectures(), log))
             }
-            COMPILATION | INVALID_OPTION => Err(unit.rejected(Part::Nvrtc, log)),
-            NAME_EXPRESSION_NOT_VALID => Err(unit.rejected(Part::Nvrtc, log)),
+            COMPILATION | INVALID_OPTION | NAME_EXPRESSION_NOT_VALID => Err(unit.rejected(Part::Nvrtc, log)),
             _ => check(status, "nvrtcCompileProgram", log),
         }
     }

@@ -77,7 +77,7 @@ impl Compile for Nvvm {
         let program = Program::new(self, unit)?;
         program.add(self.functions.add, unit.name, unit.source)?;
         for (name, source) in unit.extra_sources {
-            program.add(self.functions.add, name, source)?;
+            program.add(self.functions.add, name, source.as_bytes())?;
         }
         if let Some(libdevice) = unit.libdevice {
             // Lazily: only what the program calls.
