@@ -19,14 +19,15 @@
 //!
 //! What decides the binary is in its key: the source, the options as the compiler sees them, the exact architecture, the
 //! contents of every header that the source can reach and how each is found, the compiler's version and build id, and
-//! the variables of the environment that it reads. No path is. What the key cannot hold is refused, by the name of the
-//! option, before anything is looked up; [`warmstart_core::program`] has the rules.
+//! the variables of the environment that can change what it makes. No path is. What the key cannot hold is refused, by
+//! the name of the option, before anything is looked up; [`warmstart_core::program`] has the rules.
 //!
 //! NVRTC compiles what the key holds and nothing else: it is handed the source and the headers, and gets no directory to
 //! look in. In binaries and messages they have names such as `/warmstart/scale.cu` and `/warmstart/include0/tile.cuh`.
 //!
 //! The libraries are NVIDIA's and are not brought along. They are loaded when something has to be compiled: a warm start
-//! reads a page of each file, for its build id, and loads none.
+//! reads a page of each file, for its build id, and loads none. Where files have no build id, as on Windows, it reads all
+//! of each.
 
 mod error;
 pub mod headers;

@@ -15,7 +15,8 @@ use super::headers::Search;
 /// A program with its options, its headers and the names that are wanted of it.
 ///
 /// The source, the options, the name, and the contents of every header that the source can reach decide what is compiled.
-/// The directories do not: what was compiled in one checkout is found from another.
+/// The directories do not: what was compiled in one checkout is found from another. A relative one begins at the current
+/// directory of the process, at each call anew.
 ///
 /// ```
 /// use warmstart::target::cuda::{OptionName, Program, TargetType};
