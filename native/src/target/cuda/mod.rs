@@ -248,7 +248,8 @@ impl CudaTarget {
         let kept = output.lowered_names.iter().map(|(expression, name)| {
             (matches!(expression, NameExpression::Bytes(_)), expression.as_bytes(), name.as_str())
         });
-        let lowered_names = postcard::to_allocvec(&kept.collect::<Vec<_>>()).unwrap_or_default();
+        let lowered_names = postcard::to_allocvec(&kept.collect::<Vec<_>>())
+            .expect("a list of bytes and texts has an encoding, and memory grows");
         let metadata = Metadata::new()
             .with_recipe(fields.recipe())
             .with_attribute(TARGET, program.target_type().as_str())
