@@ -21,7 +21,7 @@
 //! | [`cache`] | the one call, single flight, statistics |
 //! | [`store`] | where artifacts are kept: memory, files, SQLite, memory in front of either |
 //! | `pack` | files of packed weights, mapped |
-//! | [`target`] | what makes artifacts: C kernels for the CPU, weights that XNNPACK packs |
+//! | [`target`] | what makes artifacts: C kernels for the CPU, CUDA programs, weights that XNNPACK packs |
 //! | [`os`] | the seams to the operating system, of the file store and of packs |
 //!
 //! A cache never makes its host worse: damage is a miss with a reason, a failing disk still yields the artifact, and

@@ -1,4 +1,4 @@
-//! Files that a target reads, and reads again only if the file system says that they changed.
+//! Files that a target reads, and reads again only if the file system says that they changed, or cannot say.
 
 mod identity;
 
@@ -111,6 +111,16 @@ mod tests {
             assert_eq!(memo.of(&path, <[u8]>::to_vec), Some(content.as_bytes().to_vec()));
         }
         assert!(memo.0.lock().unwrap().is_empty(), "a file that was just written is not remembered");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_is_left_alone_is_read_once() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs");
+        let memo = Memo::default();
+        let len = memo.of(&path, <[u8]>::len);
+        assert!(len > Some(0));
+        assert_eq!(memo.of(&path, |_| unreachable!("it is remembered")), len);
     }
 
     #[cfg(unix)]

@@ -111,8 +111,8 @@ impl CudaError {
         )
     }
 
-    /// Whether the program cannot be compiled through a cache; because of an option or because only the compiler could
-    /// tell its headers.
+    /// Whether the program cannot be compiled through a cache as it is: because of an option, which
+    /// [`refusal`](Self::refusal) names, or because of its headers, of which [`header_error`](Self::header_error) tells.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         matches!(*self.0, CudaProblem::Refused(_) | CudaProblem::Headers(_))
@@ -123,6 +123,15 @@ impl CudaError {
     pub fn refusal(&self) -> Option<&Refusal> {
         match &*self.0 {
             CudaProblem::Refused(refusal) => Some(refusal),
+            _ => None,
+        }
+    }
+
+    /// Why the program's headers cannot be told or read, if that is why.
+    #[must_use]
+    pub fn header_error(&self) -> Option<&HeaderError> {
+        match &*self.0 {
+            CudaProblem::Headers(error) => Some(error),
             _ => None,
         }
     }

@@ -1,7 +1,7 @@
 //! A compiler's library, loaded and never unloaded.
 
 use std::{
-    ffi::{CString, c_char, c_int},
+    ffi::{CString, c_char, c_int, c_void},
     mem::ManuallyDrop,
     path::{Path, PathBuf},
 };
@@ -222,17 +222,74 @@ impl CStrings {
     }
 }
 
-/// A buffer of as many bytes as a library asked for.
-pub(super) fn buffer(len: usize, compiler: &'static str) -> Result<Vec<u8>, CudaError> {
+/// What a library makes something with: a pointer of its own.
+pub(super) type Handle = *mut c_void;
+
+/// Two functions of a library: one says how many bytes it has, the other writes them.
+#[derive(Clone, Copy)]
+pub(super) struct Bytes {
+    pub(super) size: unsafe extern "C" fn(Handle, *mut usize) -> Status,
+    pub(super) get: unsafe extern "C" fn(Handle, *mut c_char) -> Status,
+}
+
+impl Bytes {
+    /// The bytes. `check` makes an error of a status that is not zero.
+    ///
+    /// # Safety
+    /// The handle is one of the library's and is there, and the second function writes as many bytes as the first says.
+    pub(super) unsafe fn read(
+        self,
+        handle: Handle,
+        part: Part,
+        check: impl FnOnce(Status) -> Result<(), CudaError>,
+    ) -> Result<Vec<u8>, CudaError> {
+        // SAFETY: the caller vouches for all of it.
+        match unsafe { self.try_read(handle) } {
+            Ok(bytes) => bytes.ok_or_else(|| CudaError::new(CudaProblem::OutOfMemory(part.name()))),
+            Err(status) => check(status).map(|()| Vec::new()),
+        }
+    }
+
+    /// The bytes as a log. Empty if the library does not give it.
+    ///
+    /// # Safety
+    /// As [`read`](Self::read).
+    pub(super) unsafe fn log(self, handle: Handle) -> String {
+        // SAFETY: the caller vouches for all of it.
+        match unsafe { self.try_read(handle) } {
+            Ok(Some(bytes)) => log(&bytes),
+            Ok(None) | Err(_) => String::new(),
+        }
+    }
+
+    /// Nothing if there is no memory for so many.
+    ///
+    /// # Safety
+    /// As [`read`](Self::read).
+    unsafe fn try_read(self, handle: Handle) -> Result<Option<Vec<u8>>, Status> {
+        let ok = |status: Status| if status == 0 { Ok(()) } else { Err(status) };
+        let mut len = 0;
+        // SAFETY: the handle is there, and the other points to a `size_t`.
+        ok(unsafe { (self.size)(handle, &raw mut len) })?;
+        let Some(mut bytes) = buffer(len) else { return Ok(None) };
+        if len > 0 {
+            // SAFETY: the buffer has as many bytes as the library says that it writes.
+            ok(unsafe { (self.get)(handle, bytes.as_mut_ptr().cast()) })?;
+        }
+        Ok(Some(bytes))
+    }
+}
+
+/// A buffer of as many bytes as a library asked for, if there is memory for them.
+fn buffer(len: usize) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    let reserved = bytes.try_reserve_exact(len);
-    reserved.map_err(|_| CudaError::new(CudaProblem::OutOfMemory(compiler)))?;
+    bytes.try_reserve_exact(len).ok()?;
     bytes.resize(len, 0);
-    Ok(bytes)
+    Some(bytes)
 }
 
 /// A log as a compiler writes it, without the NUL at its end.
-pub(super) fn log(bytes: &[u8]) -> String {
+fn log(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     let text = String::from_utf8_lossy(&bytes[..end.min(MAX_LOG)]);
     if end > MAX_LOG { format!("{text}\n... and {} bytes more", end - MAX_LOG) } else { text.into_owned() }
@@ -268,7 +325,7 @@ mod tests {
 
     #[test]
     fn a_size_that_cannot_be_is_an_error() {
-        assert!(buffer(usize::MAX, "NVRTC").is_err());
-        assert_eq!(buffer(3, "NVRTC").unwrap(), [0; 3]);
+        assert_eq!(buffer(usize::MAX), None);
+        assert_eq!(buffer(3).unwrap(), [0; 3]);
     }
 }

@@ -19,14 +19,15 @@
 //!
 //! What decides the binary is in its key: the source, the options as the compiler sees them, the exact architecture, the
 //! contents of every header that the source can reach and how each is found, the compiler's version and build id, and
-//! the variables of the environment that it reads. No path is. What the key cannot hold is refused, by the name of the
-//! option, before anything is looked up; [`warmstart_core::program`] has the rules.
+//! the variables of the environment that can change what it makes. No path is. What the key cannot hold is refused, by
+//! the name of the option, before anything is looked up; [`warmstart_core::program`] has the rules.
 //!
 //! NVRTC compiles what the key holds and nothing else: it is handed the source and the headers, and gets no directory to
 //! look in. In binaries and messages they have names such as `/warmstart/scale.cu` and `/warmstart/include0/tile.cuh`.
 //!
 //! The libraries are NVIDIA's and are not brought along. They are loaded when something has to be compiled: a warm start
-//! reads a page of each file, for its build id, and loads none.
+//! reads a page of each file, for its build id, and loads none. Where files have no build id, as on Windows, it reads all
+//! of each.
 
 mod error;
 pub mod headers;
@@ -230,9 +231,6 @@ impl CudaTarget {
         let is_cxx = program.code() == CodeType::Cxx;
         let name =
             if is_cxx { format!("{}{}", headers::ROOT, program.name()) } else { program.name().into() };
-        let extra_sources = program.extra_sources().iter();
-        let extra_sources: Vec<_> =
-            extra_sources.map(|(name, module)| (name.clone(), module.as_bytes().to_vec())).collect();
         let output = self.toolkit.compile(
             &inputs.toolchain,
             &Unit {
@@ -242,15 +240,16 @@ impl CudaTarget {
                 headers: &closed.headers,
                 arguments: &arguments,
                 target: program.target_type(),
-                name_expressions: program.name_expressions(),
-                extra_sources: &extra_sources,
+                name_expressions: description.name_expressions(),
+                extra_sources: program.extra_sources(),
                 libdevice: libdevice.as_deref(),
             },
         )?;
         let kept = output.lowered_names.iter().map(|(expression, name)| {
             (matches!(expression, NameExpression::Bytes(_)), expression.as_bytes(), name.as_str())
         });
-        let lowered_names = postcard::to_allocvec(&kept.collect::<Vec<_>>()).unwrap_or_default();
+        let lowered_names = postcard::to_allocvec(&kept.collect::<Vec<_>>())
+            .expect("a list of bytes and texts has an encoding, and memory grows");
         let metadata = Metadata::new()
             .with_recipe(fields.recipe())
             .with_attribute(TARGET, program.target_type().as_str())
@@ -268,6 +267,7 @@ impl Compiled {
     }
 
     /// What the compiler calls the kernel that this expression names, if it was [wanted](Program::name_expression).
+    #[must_use]
     pub fn lowered_name(&self, expression: impl Into<NameExpression>) -> Option<&str> {
         let expression = expression.into();
         self.lowered_names().find(|(wanted, _)| **wanted == expression).map(|(_, name)| name)

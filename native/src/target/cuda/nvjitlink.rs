@@ -9,15 +9,10 @@ use warmstart_core::program::{CodeType, TargetType};
 
 use super::{
     error::{CudaError, CudaProblem},
-    library::{CStrings, Loaded, Status, buffer, c_string, functions, log, without_nul},
+    library::{Bytes, CStrings, Handle, Loaded, Status, c_string, functions, without_nul},
     toolkit::search::Part,
     unit::{Compile, Output, Unit},
 };
-
-/// An `nvJitLinkHandle`.
-type Handle = *mut c_void;
-type Size = unsafe extern "C" fn(Handle, *mut usize) -> Status;
-type Get = unsafe extern "C" fn(Handle, *mut c_char) -> Status;
 
 functions! {
     create = "Create": fn(*mut Handle, u32, *const *const c_char);
@@ -74,7 +69,7 @@ impl Compile for NvJitLink {
         let spelt = |minor: c_uint, name: &str| format!("__nvJitLink{name}_{major}_{minor}");
         let newest = (0..=minor.min(MAX_MINOR)).rev().find(|minor| {
             // SAFETY: what is found is not called.
-            unsafe { library.find::<Size>(&spelt(*minor, "Create")) }.is_some()
+            unsafe { library.find::<unsafe extern "C" fn()>(&spelt(*minor, "Create")) }.is_some()
         });
         let newest = newest.ok_or_else(|| library.unusable(format!("has no {}", spelt(minor, "Create"))))?;
         // SAFETY: since the first version that has such names, all have these types.
@@ -90,7 +85,7 @@ impl Compile for NvJitLink {
         let kind = if unit.code == CodeType::LtoIr { INPUT_LTO_IR } else { INPUT_PTX };
         let linking = Linking::new(self, unit)?;
         let own = (unit.name, unit.source);
-        let others = unit.extra_sources.iter().map(|(name, source)| (name.as_str(), source.as_slice()));
+        let others = unit.extra_sources.iter().map(|(name, source)| (name.as_str(), source.as_bytes()));
         for (name, source) in [own].into_iter().chain(others) {
             linking.add(kind, name, source)?;
         }
@@ -146,32 +141,16 @@ impl<'a> Linking<'a> {
 
     fn binary(&self) -> Result<Vec<u8>, CudaError> {
         let functions = &self.library.functions;
-        // SAFETY: each pair is of one kind of output.
-        unsafe {
-            match self.unit.target {
-                TargetType::Ptx => {
-                    self.text(functions.ptx_size, functions.ptx, "nvJitLinkGetLinkedPtx").map(without_nul)
-                }
-                TargetType::Cubin => {
-                    self.text(functions.cubin_size, functions.cubin, "nvJitLinkGetLinkedCubin")
-                }
-                TargetType::LtoIr => Ok(Vec::new()),
-            }
-        }
-    }
-
-    /// # Safety
-    /// `get` writes as many bytes as `size` says.
-    unsafe fn text(&self, size: Size, get: Get, call: &'static str) -> Result<Vec<u8>, CudaError> {
-        let mut len = 0;
-        // SAFETY: the handle is there, and the other points to a `size_t`.
-        self.check(unsafe { size(self.handle, &raw mut len) }, call)?;
-        let mut bytes = buffer(len, Part::NvJitLink.name())?;
-        if len > 0 {
-            // SAFETY: the buffer has as many bytes as the library says that it writes.
-            self.check(unsafe { get(self.handle, bytes.as_mut_ptr().cast()) }, call)?;
-        }
-        Ok(bytes)
+        let target = self.unit.target;
+        let (size, get, call) = match target {
+            TargetType::Ptx => (functions.ptx_size, functions.ptx, "nvJitLinkGetLinkedPtx"),
+            TargetType::Cubin => (functions.cubin_size, functions.cubin, "nvJitLinkGetLinkedCubin"),
+            TargetType::LtoIr => return Ok(Vec::new()),
+        };
+        let check = |status| self.check(status, call);
+        // SAFETY: the handle is there, and each pair is of one kind of output.
+        let binary = unsafe { Bytes { size, get }.read(self.handle, Part::NvJitLink, check) }?;
+        Ok(if target == TargetType::Ptx { without_nul(binary) } else { binary })
     }
 
     fn check(&self, status: Status, call: &'static str) -> Result<(), CudaError> {
@@ -198,33 +177,22 @@ impl<'a> Linking<'a> {
     }
 
     fn error_log(&self) -> String {
-        // SAFETY: these are the two functions of that log.
-        unsafe { self.log(self.library.functions.error_log_size, self.library.functions.error_log) }
+        let functions = &self.library.functions;
+        self.log(Bytes { size: functions.error_log_size, get: functions.error_log })
     }
 
     fn info_log(&self) -> String {
-        // SAFETY: these are the two functions of that log.
-        unsafe { self.log(self.library.functions.info_log_size, self.library.functions.info_log) }
+        let functions = &self.library.functions;
+        self.log(Bytes { size: functions.info_log_size, get: functions.info_log })
     }
 
     /// Empty if there is none.
-    ///
-    /// # Safety
-    /// As [`text`](Self::text).
-    unsafe fn log(&self, size: Size, get: Get) -> String {
-        let mut len = 0;
+    fn log(&self, log: Bytes) -> String {
         if self.handle.is_null() {
             return String::new();
         }
-        // SAFETY: the handle is there, and the other points to a `size_t`.
-        let status = unsafe { size(self.handle, &raw mut len) };
-        if status != SUCCESS || len == 0 {
-            return String::new();
-        }
-        let Ok(mut bytes) = buffer(len, Part::NvJitLink.name()) else { return String::new() };
-        // SAFETY: the buffer has as many bytes as the library says that it writes.
-        let status = unsafe { get(self.handle, bytes.as_mut_ptr().cast()) };
-        if status == SUCCESS { log(&bytes) } else { String::new() }
+        // SAFETY: the handle is there, and these are two functions of one log.
+        unsafe { log.log(self.handle) }
     }
 }
 

@@ -1,7 +1,7 @@
 //! NVRTC, which compiles CUDA C++.
 
 use std::{
-    ffi::{CStr, c_char, c_int, c_void},
+    ffi::{CStr, c_char, c_int},
     ptr::{null, null_mut},
 };
 
@@ -9,13 +9,10 @@ use warmstart_core::program::TargetType;
 
 use super::{
     error::{CudaError, CudaProblem},
-    library::{CStrings, Loaded, Status, buffer, c_string, functions, log, without_nul},
+    library::{Bytes, CStrings, Handle, Loaded, Status, c_string, functions, without_nul},
     toolkit::search::Part,
     unit::{Compile, Output, Unit},
 };
-
-/// An `nvrtcProgram`.
-type Handle = *mut c_void;
 
 functions! {
     number_of_architectures = "nvrtcGetNumSupportedArchs": fn(*mut c_int);
@@ -105,7 +102,7 @@ impl Compile for Nvrtc {
         // SAFETY: there are as many pointers as is said, each to a text, and they last for the call.
         let status =
             unsafe { (self.functions.compile)(program.handle, arguments.len()?, arguments.as_ptr()) };
-        let log = program.log()?;
+        let log = program.log();
         self.check_compiled(status, unit, &log)?;
         let binary = program.binary(unit.target)?;
         if binary.is_empty() {
@@ -126,8 +123,7 @@ impl Nvrtc {
             INVALID_OPTION if log.contains("--gpu-architecture") => {
                 Err(unit.unknown_architecture(Part::Nvrtc, self.architectures(), log))
             }
-            COMPILATION | INVALID_OPTION => Err(unit.rejected(Part::Nvrtc, log)),
-            NAME_EXPRESSION_NOT_VALID => Err(unit.rejected(Part::Nvrtc, log)),
+            COMPILATION | INVALID_OPTION | NAME_EXPRESSION_NOT_VALID => Err(unit.rejected(Part::Nvrtc, log)),
             _ => check(status, "nvrtcCompileProgram", log),
         }
     }
@@ -179,43 +175,25 @@ impl<'a> Program<'a> {
         Ok(Self { nvrtc, handle })
     }
 
-    fn log(&self) -> Result<String, CudaError> {
+    /// Empty if there is none.
+    fn log(&self) -> String {
         let functions = &self.nvrtc.functions;
-        // SAFETY: these are the two functions of the log.
-        unsafe { self.text(functions.log_size, functions.log, "nvrtcGetProgramLog") }.map(|bytes| log(&bytes))
+        let log = Bytes { size: functions.log_size, get: functions.log };
+        // SAFETY: the program is there, and these are the two functions of its log.
+        unsafe { log.log(self.handle) }
     }
 
     fn binary(&self, target: TargetType) -> Result<Vec<u8>, CudaError> {
         let functions = &self.nvrtc.functions;
-        // SAFETY: each pair is of one kind of output.
-        unsafe {
-            match target {
-                TargetType::Ptx => {
-                    self.text(functions.ptx_size, functions.ptx, "nvrtcGetPTX").map(without_nul)
-                }
-                TargetType::Cubin => self.text(functions.cubin_size, functions.cubin, "nvrtcGetCUBIN"),
-                TargetType::LtoIr => self.text(functions.lto_ir_size, functions.lto_ir, "nvrtcGetLTOIR"),
-            }
-        }
-    }
-
-    /// # Safety
-    /// `get` writes as many bytes as `size` says.
-    unsafe fn text(
-        &self,
-        size: unsafe extern "C" fn(Handle, *mut usize) -> Status,
-        get: unsafe extern "C" fn(Handle, *mut c_char) -> Status,
-        call: &'static str,
-    ) -> Result<Vec<u8>, CudaError> {
-        let mut len = 0;
-        // SAFETY: the program is there, and the other points to a `size_t`.
-        check(unsafe { size(self.handle, &raw mut len) }, call, "")?;
-        let mut bytes = buffer(len, Part::Nvrtc.name())?;
-        if len > 0 {
-            // SAFETY: the buffer has as many bytes as the library says that it writes.
-            check(unsafe { get(self.handle, bytes.as_mut_ptr().cast()) }, call, "")?;
-        }
-        Ok(bytes)
+        let (size, get, call) = match target {
+            TargetType::Ptx => (functions.ptx_size, functions.ptx, "nvrtcGetPTX"),
+            TargetType::Cubin => (functions.cubin_size, functions.cubin, "nvrtcGetCUBIN"),
+            TargetType::LtoIr => (functions.lto_ir_size, functions.lto_ir, "nvrtcGetLTOIR"),
+        };
+        // SAFETY: the program is there, and each pair is of one kind of output.
+        let binary =
+            unsafe { Bytes { size, get }.read(self.handle, Part::Nvrtc, |status| check(status, call, "")) }?;
+        Ok(if target == TargetType::Ptx { without_nul(binary) } else { binary })
     }
 
     fn lowered_name(&self, expression: &CStr, log: &str) -> Result<String, CudaError> {

@@ -1,7 +1,7 @@
 //! NVVM, which compiles NVVM IR.
 
 use std::{
-    ffi::{c_char, c_int, c_void},
+    ffi::{c_char, c_int},
     ptr::null_mut,
 };
 
@@ -9,13 +9,10 @@ use warmstart_core::program::TargetType;
 
 use super::{
     error::{CudaError, CudaProblem},
-    library::{CStrings, Loaded, Status, buffer, c_string, functions, log, without_nul},
+    library::{Bytes, CStrings, Handle, Loaded, Status, c_string, functions, without_nul},
     toolkit::search::Part,
     unit::{Compile, Output, Unit},
 };
-
-/// An `nvvmProgram`.
-type Handle = *mut c_void;
 
 functions! {
     version = "nvvmVersion": fn(*mut c_int, *mut c_int);
@@ -77,7 +74,7 @@ impl Compile for Nvvm {
         let program = Program::new(self, unit)?;
         program.add(self.functions.add, unit.name, unit.source)?;
         for (name, source) in unit.extra_sources {
-            program.add(self.functions.add, name, source)?;
+            program.add(self.functions.add, name, source.as_bytes())?;
         }
         if let Some(libdevice) = unit.libdevice {
             // Lazily: only what the program calls.
@@ -128,36 +125,23 @@ impl<'a> Program<'a> {
     }
 
     fn binary(&self) -> Result<Vec<u8>, CudaError> {
-        let mut len = 0;
         let functions = &self.nvvm.functions;
-        // SAFETY: the program is there, and the other points to a `size_t`.
-        let status = unsafe { (functions.result_size)(self.handle, &raw mut len) };
-        self.check(status, "nvvmGetCompiledResultSize")?;
-        let mut bytes = buffer(len, Part::Nvvm.name())?;
-        if len > 0 {
-            // SAFETY: the buffer has as many bytes as the library says that it writes.
-            let status = unsafe { (functions.result)(self.handle, bytes.as_mut_ptr().cast()) };
-            self.check(status, "nvvmGetCompiledResult")?;
-        }
-        Ok(if self.unit.target == TargetType::Ptx { without_nul(bytes) } else { bytes })
+        let result = Bytes { size: functions.result_size, get: functions.result };
+        let check = |status| self.check(status, "nvvmGetCompiledResult");
+        // SAFETY: the program is there, and these are the two functions of its result.
+        let binary = unsafe { result.read(self.handle, Part::Nvvm, check) }?;
+        Ok(if self.unit.target == TargetType::Ptx { without_nul(binary) } else { binary })
     }
 
     /// Empty if there is none.
     fn log(&self) -> String {
-        let mut len = 0;
-        let functions = &self.nvvm.functions;
         if self.handle.is_null() {
             return String::new();
         }
-        // SAFETY: the program is there, and the other points to a `size_t`.
-        let status = unsafe { (functions.log_size)(self.handle, &raw mut len) };
-        if status != SUCCESS || len == 0 {
-            return String::new();
-        }
-        let Ok(mut bytes) = buffer(len, Part::Nvvm.name()) else { return String::new() };
-        // SAFETY: the buffer has as many bytes as the library says that it writes.
-        let status = unsafe { (functions.log)(self.handle, bytes.as_mut_ptr().cast()) };
-        if status == SUCCESS { log(&bytes) } else { String::new() }
+        let functions = &self.nvvm.functions;
+        let log = Bytes { size: functions.log_size, get: functions.log };
+        // SAFETY: the program is there, and these are the two functions of its log.
+        unsafe { log.log(self.handle) }
     }
 
     fn check(&self, status: Status, call: &'static str) -> Result<(), CudaError> {

@@ -15,7 +15,8 @@ use super::headers::Search;
 /// A program with its options, its headers and the names that are wanted of it.
 ///
 /// The source, the options, the name, and the contents of every header that the source can reach decide what is compiled.
-/// The directories do not: what was compiled in one checkout is found from another.
+/// The directories do not: what was compiled in one checkout is found from another. A relative one begins at the current
+/// directory of the process, at each call anew.
 ///
 /// ```
 /// use warmstart::target::cuda::{OptionName, Program, TargetType};
@@ -122,7 +123,7 @@ impl Program {
     #[must_use]
     pub fn option(mut self, name: OptionName, value: impl Into<Value>) -> Self {
         self.options = self.options.with(name, value);
-        self.take_paths();
+        self.take_own();
         self
     }
 
@@ -131,11 +132,11 @@ impl Program {
     #[must_use]
     pub fn options(mut self, options: Options) -> Self {
         self.options = options;
-        self.take_paths();
+        self.take_own();
         self
     }
 
-    /// Looks for headers in `dir`, after the directories that were added before.
+    /// Looks for headers in `dir`, after the directories that were added before. Only CUDA C++ has headers.
     #[must_use]
     pub fn include_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.include_dirs.push(dir.into());
@@ -236,16 +237,33 @@ impl Program {
         })
     }
 
-    /// Directories and headers among the options are resolved here, so that they need no digest.
-    fn take_paths(&mut self) {
-        let mut take = |name| match self.options.remove(name) {
+    /// What of the options is kept here: the name, and of CUDA C++ the directories and headers, so that they need no
+    /// digest. A value of the wrong kind stays, and is refused when the program is compiled.
+    fn take_own(&mut self) {
+        if let Some(Value::Text(name)) = self.options.option(OptionName::Name).cloned() {
+            self.options.remove(OptionName::Name);
+            let (name, directory) = if self.code == CodeType::Cxx { split(name) } else { (name, None) };
+            self.name = name;
+            self.source_dir = directory.or(self.source_dir.take());
+        }
+        if self.code == CodeType::Cxx {
+            let (dirs, headers) = (self.take(OptionName::IncludePath), self.take(OptionName::PreInclude));
+            self.include_dirs.extend(dirs.into_iter().map(PathBuf::from));
+            self.pre_includes.extend(headers);
+        }
+    }
+
+    /// The texts of an option, which it has no more.
+    fn take(&mut self, name: OptionName) -> Vec<String> {
+        match self.options.remove(name) {
             Some(Value::List(items)) => items,
             Some(Value::Text(item)) => vec![item],
-            _ => Vec::new(),
-        };
-        let (dirs, headers) = (take(OptionName::IncludePath), take(OptionName::PreInclude));
-        self.include_dirs.extend(dirs.into_iter().map(PathBuf::from));
-        self.pre_includes.extend(headers);
+            Some(other) => {
+                self.options.set(name, other);
+                Vec::new()
+            }
+            None => Vec::new(),
+        }
     }
 
     pub(super) const fn code(&self) -> CodeType {
@@ -311,5 +329,28 @@ mod tests {
         assert_eq!(search.pre_includes, ["pre.cuh"]);
         assert!(program.options.is_empty());
         assert!(Program::ptx("a.ptx", "").search().is_none());
+    }
+
+    #[test]
+    fn an_option_that_is_kept_elsewhere_is_not_lost() {
+        let named = |program: Program| program.option(OptionName::Name, "kernels/scale.cu");
+        let program = named(Program::cxx("a.cu", ""));
+        assert_eq!(program.name(), "scale.cu");
+        assert_eq!(program.search().unwrap().source_dir, Some(Path::new("kernels/")));
+        assert_eq!(named(Program::ptx("a.ptx", "")).name(), "kernels/scale.cu");
+    }
+
+    #[test]
+    fn what_an_option_does_not_take_is_still_refused() {
+        let refused = |program: &Program| {
+            let description = program.description(Contents::none().with_search([1; 32]));
+            description.arguments(description.compiler(false)).unwrap_err().option().map(ToOwned::to_owned)
+        };
+        for name in [OptionName::IncludePath, OptionName::PreInclude, OptionName::Name] {
+            let program = Program::cxx("a.cu", "").arch("sm_90").option(name, true);
+            assert_eq!(refused(&program).as_deref(), Some(name.as_str()));
+        }
+        let module = Program::nvvm("a.ll", "").arch("sm_90").option(OptionName::IncludePath, "include");
+        assert_eq!(refused(&module).as_deref(), Some("include_path"));
     }
 }

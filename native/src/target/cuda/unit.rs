@@ -1,6 +1,6 @@
 //! What is handed to a compiler, and what it hands back.
 
-use warmstart_core::program::{CodeType, NameExpression, TargetType};
+use warmstart_core::program::{CodeType, NameExpression, Source, TargetType};
 
 use super::{
     error::{CudaError, CudaProblem},
@@ -20,7 +20,7 @@ pub(super) struct Unit<'a> {
     pub(super) arguments: &'a [String],
     pub(super) name_expressions: &'a [NameExpression],
     /// More modules in the language of the program, with their names.
-    pub(super) extra_sources: &'a [(String, Vec<u8>)],
+    pub(super) extra_sources: &'a [(String, Source<'static>)],
     /// For NVVM.
     pub(super) libdevice: Option<&'a [u8]>,
 }

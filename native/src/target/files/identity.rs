@@ -49,7 +49,7 @@ impl FileIdentity {
         }
     }
 
-    /// Without inodes and times of change; no compiler is found here yet.
+    /// Without inodes and times of change: two files may look alike, and none is ever [settled](Self::is_settled).
     #[cfg(not(unix))]
     pub(in crate::target) fn of(metadata: &Metadata) -> Self {
         let modified = metadata.modified().map_or(Stamp { seconds: i64::MAX, nanoseconds: 0 }, Stamp::of);
@@ -68,11 +68,12 @@ impl FileIdentity {
         self.modified.certainly_before(reference) && self.changed.certainly_before(reference)
     }
 
-    /// Whether the file has been left alone for so long that its next change will change its times.
+    /// Whether this tells the file from all others, and has been left alone for so long that its next change will change
+    /// its times.
     pub(in crate::target) fn is_settled(&self) -> bool {
         let mut now = Stamp::of(SystemTime::now());
         now.seconds -= SETTLING;
-        self.modified < now && self.changed < now
+        self.file() != (0, 0) && self.modified < now && self.changed < now
     }
 
     /// Which file it is, whatever is in it.
@@ -133,6 +134,14 @@ mod tests {
         assert!(!Stamp { seconds: 10, nanoseconds: 0 }.certainly_before(reference));
         assert!(!Stamp { seconds: 9, nanoseconds: 0 }.certainly_before(reference));
         assert!(Stamp { seconds: 8, nanoseconds: 0 }.certainly_before(reference));
+    }
+
+    #[test]
+    fn what_may_be_said_of_two_files_is_never_settled() {
+        let long_ago = Stamp { seconds: 1, nanoseconds: 0 };
+        let file = FileIdentity { device: 1, inode: 2, size: 3, modified: long_ago, changed: long_ago };
+        assert!(file.is_settled());
+        assert!(!FileIdentity { device: 0, inode: 0, ..file }.is_settled(), "as where there are no inodes");
     }
 
     #[test]

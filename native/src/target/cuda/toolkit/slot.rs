@@ -84,7 +84,7 @@ impl<C: Compile> Slot<C> {
             && (state.loaded.is_some() || known.holds())
         {
             if known.toolchain.environment() != environment {
-                known.toolchain = known.describe(compiler, &environment);
+                known.toolchain = known.describe(C::PART, compiler, &environment);
             }
             return Ok(Arc::clone(&known.toolchain));
         }
@@ -182,7 +182,7 @@ impl<C: Compile> State<C> {
         }
         let none = Arc::new(Toolchain::found(compiler, ""));
         let mut known = Known { library: (path, library), version, builtins, toolchain: none };
-        known.toolchain = known.describe(compiler, environment);
+        known.toolchain = known.describe(C::PART, compiler, environment);
         Ok(Arc::clone(&self.known.insert(known).toolchain))
     }
 
@@ -224,12 +224,7 @@ impl Known {
             .all(|(path, file)| FileIdentity::of_path(path) == Some(file.identity))
     }
 
-    fn describe(&self, compiler: Compiler, environment: &[(String, String)]) -> Arc<Toolchain> {
-        let part = match compiler {
-            Compiler::Nvrtc => Part::Nvrtc,
-            Compiler::NvJitLink | Compiler::Driver => Part::NvJitLink,
-            Compiler::Nvvm => Part::Nvvm,
-        };
+    fn describe(&self, part: Part, compiler: Compiler, environment: &[(String, String)]) -> Arc<Toolchain> {
         let mut toolchain = Toolchain::found(compiler, self.version.as_str())
             .with_build(part.label(), self.library.1.build.as_bytes());
         if let Some((_, builtins)) = &self.builtins {
