@@ -387,3 +387,23 @@ fn what_is_missing_is_one_clear_line() {
     assert!(error.is_no_library() && !text.contains('\n'), "{text}");
     assert!(text.contains("NVRTC") && text.contains("pip install nvidia-cuda-nvrtc"), "{text}");
 }
+
+/// The compiler sees names that no editor can open, and no directories: so the error says what they stand for.
+#[test]
+fn a_rejected_program_says_where_its_headers_were_looked_for() {
+    let Some(target) = target() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let missing = directory.path().join("missing");
+    let program = storing("#include \"a.cuh\"\n#include \"no.cuh\"", "1").source_dir(directory.path());
+    fs::write(directory.path().join("a.cuh"), "int wrong = ;\n").unwrap();
+    let text = fails(&target, &program.include_dir(&missing)).to_string();
+    assert!(text.contains(&format!("/warmstart/source is {}\n", directory.path().display())), "{text}");
+    assert!(
+        text.ends_with(&format!("/warmstart/include0 is {}, which is no directory", missing.display())),
+        "{text}"
+    );
+    let text = fails(&target, &storing("#include \"no.cuh\"", "1")).to_string();
+    assert!(text.contains("Program::include_dir"), "{text}");
+    let text = fails(&target, &storing("", "missing")).to_string();
+    assert!(!text.contains("include_dir"), "nobody asks: {text}");
+}

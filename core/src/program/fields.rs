@@ -17,7 +17,8 @@ pub(crate) fn fields<'k>(
 ) -> KeyFields<'k> {
     let name = program.name();
     let mut fields = KeyFields::new(DOMAIN, SCHEMA)
-        .digest("source", program.source.as_bytes(), name)
+        // Lists of entries show the note: a name alone would be that of several.
+        .digest("source", program.source.as_bytes(), format!("{name} {}", arguments.arch))
         .text("code type", program.code.as_str())
         .text("target type", program.target.as_str())
         .text("arch", arguments.arch)

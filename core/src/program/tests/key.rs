@@ -220,5 +220,5 @@ fn a_miss_names_the_header_that_changed_and_shows_no_source() {
     assert_eq!(changes.len(), 1);
     assert_eq!(changes[0].label, "header include0/a.cuh");
     assert_eq!(old.name(), Some("softmax.cu"));
-    assert_eq!(old.fields()[0].value(), Some("softmax.cu"));
+    assert_eq!(old.fields()[0].value(), Some("softmax.cu sm_90"));
 }

@@ -63,6 +63,8 @@ pub(super) enum CudaProblem {
         compiler: &'static str,
         program: String,
         log: String,
+        /// What the names of directories in the log stand for, a line each.
+        places: Vec<String>,
     },
     UnknownArchitecture {
         compiler: &'static str,
@@ -169,6 +171,18 @@ impl CudaError {
         }
     }
 
+    /// Says which directories were searched, if the log leads one to ask.
+    pub(super) fn with_places(mut self, said: impl FnOnce() -> Vec<String>) -> Self {
+        if let CudaProblem::Rejected { log, places, .. } = &mut *self.0
+            && ["open source file", "/warmstart/source/", "/warmstart/include"]
+                .iter()
+                .any(|word| log.contains(word))
+        {
+            *places = said();
+        }
+        self
+    }
+
     /// Whether a library was replaced since its toolchain was asked for. With the toolchain of now, it is worth another try.
     pub(super) fn is_changed_library(&self) -> bool {
         matches!(*self.0, CudaProblem::Changed { .. })
@@ -237,8 +251,9 @@ impl fmt::Display for CudaError {
                 "the headers or the compiler's library change again and again while they are compiled; compile once \
                  they are left alone",
             ),
-            CudaProblem::Rejected { compiler, program, log } => {
-                write!(f, "{compiler} rejects `{program}`:\n{}", log.trim_end())
+            CudaProblem::Rejected { compiler, program, log, places } => {
+                write!(f, "{compiler} rejects `{program}`:\n{}", log.trim_end())?;
+                places.iter().try_for_each(|place| write!(f, "\n{place}"))
             }
             CudaProblem::UnknownArchitecture { compiler, architecture, known, log } => {
                 write!(f, "{compiler} does not know the architecture {architecture}")?;

@@ -244,7 +244,8 @@ impl CudaTarget {
                 extra_sources: program.extra_sources(),
                 libdevice: libdevice.as_deref(),
             },
-        )?;
+        );
+        let output = output.map_err(|error| error.with_places(|| program.places()))?;
         let kept = output.lowered_names.iter().map(|(expression, name)| {
             (matches!(expression, NameExpression::Bytes(_)), expression.as_bytes(), name.as_str())
         });

@@ -286,6 +286,22 @@ impl Program {
         &self.extra_sources
     }
 
+    /// What the names of directories in the compiler's log stand for.
+    pub(super) fn places(&self) -> Vec<String> {
+        let shown = |name: String, directory: &Path| {
+            let missing = if directory.is_dir() { "" } else { ", which is no directory" };
+            format!("{}{name} is {}{missing}", super::headers::ROOT, directory.display())
+        };
+        let source = self.source_dir.iter().map(|directory| shown("source".into(), directory));
+        let includes = self.include_dirs.iter().zip(0..);
+        let includes = includes.map(|(directory, number)| shown(format!("include{number}"), directory));
+        let mut places: Vec<String> = source.chain(includes).collect();
+        if places.is_empty() {
+            places.push("no directory was named to look for headers in: see Program::include_dir".into());
+        }
+        places
+    }
+
     pub(super) fn uses_libdevice(&self) -> bool {
         self.options.option(OptionName::UseLibdevice) == Some(&Value::Flag(true))
     }

@@ -65,6 +65,7 @@ impl Unit<'_> {
             compiler: part.name(),
             program: self.name.into(),
             log: log.into(),
+            places: Vec::new(),
         })
     }
 
