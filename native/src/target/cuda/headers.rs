@@ -44,6 +44,8 @@ pub struct Search<'a> {
     pub no_source_include: bool,
     /// Macros that are defined on the command line: `NAME` or `NAME=VALUE`.
     pub definitions: &'a [String],
+    /// The standard of C++ that is asked for, as the option `--std` names it.
+    pub standard: Option<&'a str>,
 }
 
 /// What was read of headers, remembered as long as the file system says that they did not change.

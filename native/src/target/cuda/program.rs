@@ -233,6 +233,10 @@ impl Program {
                 Some(Value::List(definitions)) => definitions,
                 _ => &[],
             },
+            standard: match self.options.option(OptionName::Std) {
+                Some(Value::Text(standard)) => Some(standard),
+                _ => None,
+            },
         })
     }
 
