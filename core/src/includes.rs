@@ -50,7 +50,7 @@ pub struct Scan {
     pub once: bool,
     /// Whether it pastes tokens together.
     pub pastes: bool,
-    /// The line of a word that `__has_include` could be pasted from.
+    /// The line of a word that `__has_include`, `__DATE__` or `__TIME__` could be pasted from.
     pub fragment: Option<usize>,
 }
 
@@ -182,6 +182,8 @@ pub enum Trouble {
     SplicedRawString,
     /// A raw string behind a letter or a literal, without a blank between.
     GluedRawString,
+    /// The day or the time at which it is compiled.
+    Clock,
     /// A line that would end elsewhere in a branch that is skipped.
     Uneven,
     /// A line that the chosen standard of C++ reads otherwise than others do.
@@ -230,6 +232,10 @@ impl fmt::Display for Trouble {
             }
             Self::GluedRawString => {
                 "a raw string right behind another string or a letter that is not ASCII; put a blank between them"
+            }
+            Self::Clock => {
+                "__DATE__ or __TIME__, and a binary that is kept would have another day's; remove it, or define a \
+                 macro as what you want there"
             }
             Self::Uneven => {
                 "a separator of digits or a name of a header with a quote, a backslash or a comment behind it or in it, \

@@ -81,6 +81,8 @@ static CLASSES: [u8; 256] = {
             b' ' | b'\t' | b'\r' | b'\x0B' | b'\x0C' => BLANK,
             b'.' => DOT,
             b'/' | b'"' | b'\'' | b'#' | b'%' | b'\\' | b'\n' => 0,
+            // What C++ has no use for.
+            b'@' | b'`' | ..b' ' | 0x7F => 0,
             _ => ALONE,
         };
         byte += 1;
@@ -410,7 +412,8 @@ impl<'a> Lexer<'a> {
         // Some compilers look for raw strings before they look for words.
         let tail = prefix.iter().rposition(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
         let tail = &prefix[tail.map_or(0, |place| place + 1)..];
-        let is_glued = tail.len() < prefix.len() || self.literal_end == Some(start);
+        let is_escape = self.text[..start].ends_with(b"\\");
+        let is_glued = tail.len() < prefix.len() || self.literal_end == Some(start) || is_escape;
         if quote == b'"' && is_glued && matches!(tail, b"R" | b"LR" | b"uR" | b"UR" | b"u8R") {
             self.glued = self.glued.or(Some(start));
         }
@@ -419,8 +422,7 @@ impl<'a> Lexer<'a> {
         if is_number && matches!(quote, b'+' | b'-') {
             self.glued = self.glued.or(Some(start));
         }
-        let is_behind_escape = matches!(self.text[..start].last(), Some(b'}' | b'\\'));
-        if is_behind_escape && quote == b'"' && prefix.ends_with(b"R") {
+        if self.text[..start].ends_with(b"}") && quote == b'"' && prefix.ends_with(b"R") {
             self.unlike.escape = self.unlike.escape.or(Some(start));
         }
         if quote == b'"' && matches!(&*prefix, b"R" | b"LR" | b"uR" | b"UR" | b"u8R") && self.raw_string() {

@@ -46,15 +46,20 @@ struct Scanner<'a> {
 impl Scanner<'_> {
     fn text(&mut self) {
         let mut begins_line = true;
+        let mut is_stray = false;
         loop {
-            begins_line &= !self.lexer.skip_dull();
+            let is_solid = self.lexer.skip_dull();
+            begins_line &= !is_solid;
+            is_stray &= !is_solid;
             let Some(token) = self.lexer.token() else { break };
             match token.kind {
                 Kind::Newline => begins_line = true,
-                Kind::Blank => {}
+                // Behind what is no token, the end of a line in a comment is one to NVRTC.
+                Kind::Blank => begins_line |= is_stray && self.lexer.text()[token.range].contains(&b'\n'),
                 Kind::Hash if begins_line => self.directive(),
                 _ => {
                     begins_line = false;
+                    is_stray = matches!(token.kind, Kind::Other(b'@' | b'`' | b'\\' | ..b' ' | 0x7F));
                     self.use_of(&token, &mut Asked::default());
                 }
             }
@@ -256,6 +261,9 @@ impl Scanner<'_> {
             Kind::Word => {
                 self.fragment(token);
                 let word = self.lexer.spelling(token.range.clone());
+                if matches!(&*word, b"__DATE__" | b"__TIME__") && !asked.is_named() {
+                    self.problem(Trouble::Clock, token.range.start);
+                }
                 *asked = if *word == *b"defined" { Asked::Defined } else { Asked::Nothing };
                 self.scan.once |= *word == *b"_Pragma";
             }
@@ -292,12 +300,13 @@ impl Scanner<'_> {
     }
 
     fn fragment(&mut self, token: &Token) {
-        if self.scan.fragment.is_some() {
+        if self.scan.fragment.is_some() || token.range.len() > QUESTION.len() {
             return;
         }
         let word = self.lexer.spelling(token.range.clone());
         // Of however many words it is pasted, the first of them is one of these.
-        if QUESTION.starts_with(&word) && *word != *QUESTION {
+        let names = [QUESTION, b"__DATE__", b"__TIME__"];
+        if names.iter().any(|name| name.starts_with(&word) && **name != *word) {
             self.scan.fragment = Some(self.line(token.range.start));
         }
     }
@@ -462,6 +471,8 @@ mod tests {
             "\\\n#in\\\r\nclude <a\\\n.h>",
             "/* *//**/#/*\n*/include/*\n*/<a.h>/*",
             "#if 0\n#include <a.h>",
+            "S(@/*\n*/#include <a.h>\n)",
+            "S(`/*\n*/ /**/ #include <a.h>\n)",
         ] {
             assert_eq!(names(text), ["<a.h>"], "{text}");
         }
@@ -483,6 +494,7 @@ mod tests {
             ("\"x\"\\\nLR\"(\n#include <a.h>\n)\"", GluedRawString),
             ("R\"(x)\"R\"(\n#include <a.h>\n)\"", GluedRawString),
             ("$1p+R\"(\n#include <a.h>", GluedRawString),
+            ("\\uR\"(\n#include <a.h>", GluedRawString),
             ("$R\"(\n/*\n)\"\n#include <a.h>", GluedRawString),
             ("\u{e9}u8R\"(\n/*\n)\"\n#include <a.h>", GluedRawString),
         ] {
@@ -506,7 +518,6 @@ mod tests {
         assert_eq!(standards("0x1p+R\"(\n)\""), [(Cxx11, 1), (Cxx14, 1)]);
         assert_eq!(standards("// \\ \n#inc\\\t\r\nlude <a.h>"), [(Cxx23, 1)]);
         assert_eq!(standards("\\u{e9}R\"(\n)\""), [(Cxx03, 1), (Cxx23, 1)]);
-        assert_eq!(standards("\\uR\"(\n)\""), [(Cxx03, 1), (Cxx23, 1)]);
         assert_eq!(standards("// what?? \\x\n'\\n'"), []);
     }
 
@@ -537,7 +548,7 @@ mod tests {
 
     #[test]
     fn what_only_the_preprocessor_can_tell_is_a_problem() {
-        use Trouble::{ComputedName, ComputedQuestion, Nul, QuestionInMacro, SplicedRawString};
+        use Trouble::{Clock, ComputedName, ComputedQuestion, Nul, QuestionInMacro, SplicedRawString};
 
         for (text, trouble, line) in [
             ("#include NAME(x)", ComputedName, 1),
@@ -553,6 +564,8 @@ mod tests {
             ("#define HAS_INCLUDE(x) __has_include(y)", QuestionInMacro, 1),
             ("#define HAS_INCLUDE (x) __has_include(x)", QuestionInMacro, 1),
             ("\n\na\0", Nul, 3),
+            ("#define BUILT __DATE__", Clock, 1),
+            ("\nconst char *built = __TIM\\\nE__;", Clock, 2),
             ("\nR\"x()\\\nx\" )x\"", SplicedRawString, 2),
         ] {
             assert_eq!(troubles(text), [(trouble, line)], "{text}");
@@ -618,6 +631,8 @@ mod tests {
             "CAT(_, _has_include)",
             "CAT(__, has_include)",
             "CAT(__, ha, s_i, nclude)",
+            "CAT(__DA, TE__)",
+            "CAT(__TIME, __)",
         ] {
             assert!(scan(text.as_bytes()).fragment.is_some(), "{text}");
         }
