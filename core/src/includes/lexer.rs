@@ -81,8 +81,6 @@ static CLASSES: [u8; 256] = {
             b' ' | b'\t' | b'\r' | b'\x0B' | b'\x0C' => BLANK,
             b'.' => DOT,
             b'/' | b'"' | b'\'' | b'#' | b'%' | b'\\' | b'\n' => 0,
-            // What C++ has no use for.
-            b'@' | b'`' | ..b' ' | 0x7F => 0,
             _ => ALONE,
         };
         byte += 1;
@@ -336,6 +334,17 @@ impl<'a> Lexer<'a> {
         }
     }
 
+    /// The byte before `end` that is not part of a splice.
+    fn last_before(&self, mut end: usize) -> Option<u8> {
+        loop {
+            let before = &self.text[..end];
+            let Some(line) = before.strip_suffix(b"\n") else { return before.last().copied() };
+            let returns = line.iter().rev().take_while(|byte| **byte == b'\r').count();
+            let Some(line) = line[..line.len() - returns].strip_suffix(b"\\") else { return Some(b'\n') };
+            end = line.len();
+        }
+    }
+
     fn line_comment(&mut self) {
         let from = self.at;
         let mut end = from;
@@ -412,7 +421,8 @@ impl<'a> Lexer<'a> {
         // Some compilers look for raw strings before they look for words.
         let tail = prefix.iter().rposition(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
         let tail = &prefix[tail.map_or(0, |place| place + 1)..];
-        let is_escape = self.text[..start].ends_with(b"\\");
+        let last = self.last_before(start);
+        let is_escape = last == Some(b'\\');
         let is_glued = tail.len() < prefix.len() || self.literal_end == Some(start) || is_escape;
         if quote == b'"' && is_glued && matches!(tail, b"R" | b"LR" | b"uR" | b"UR" | b"u8R") {
             self.glued = self.glued.or(Some(start));
@@ -422,7 +432,7 @@ impl<'a> Lexer<'a> {
         if is_number && matches!(quote, b'+' | b'-') {
             self.glued = self.glued.or(Some(start));
         }
-        if self.text[..start].ends_with(b"}") && quote == b'"' && prefix.ends_with(b"R") {
+        if last == Some(b'}') && quote == b'"' && prefix.ends_with(b"R") {
             self.unlike.escape = self.unlike.escape.or(Some(start));
         }
         if quote == b'"' && matches!(&*prefix, b"R" | b"LR" | b"uR" | b"UR" | b"u8R") && self.raw_string() {

@@ -224,6 +224,18 @@ mod tests {
         assert!(Headers::default().found(&Search { source: "#include <b>", ..search }).is_ok());
     }
 
+    #[test]
+    fn a_header_larger_than_memory_is_refused_and_not_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = fs::File::create(directory.path().join("a.h")).unwrap();
+        if file.set_len(1 << 42).is_err() {
+            return;
+        }
+        let search =
+            Search { source: "#include \"a.h\"", source_dir: Some(directory.path()), ..Search::default() };
+        assert!(refused(&search).contains("larger than 1 MiB"));
+    }
+
     /// Not a benchmark, a guard: what a search costs is measured with `--release --nocapture`.
     #[test]
     fn headers_that_did_not_change_are_not_read_again() {

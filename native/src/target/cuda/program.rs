@@ -272,6 +272,11 @@ impl Program {
         &self.extra_sources
     }
 
+    /// Whether NVRTC says in the binary where it was compiled.
+    pub(super) fn has_debug_information(&self) -> bool {
+        self.code == CodeType::Cxx && self.options.option(OptionName::Debug) == Some(&Value::Flag(true))
+    }
+
     pub(super) fn uses_libdevice(&self) -> bool {
         self.options.option(OptionName::UseLibdevice) == Some(&Value::Flag(true))
     }

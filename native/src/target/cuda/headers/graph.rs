@@ -305,6 +305,10 @@ impl<'a> Graph<'a> {
     /// A file as a text. Nothing if it may not be read.
     fn file(&mut self, from: usize, name: &str, located: Located) -> Result<Option<usize>, HeaderError> {
         let Located { path, metadata, way } = located;
+        // Before it is read, for it may be larger than memory.
+        if metadata.len() > MAX_BYTES {
+            return Err(HeaderError::new(Problem::TooLarge(MAX_BYTES)));
+        }
         let mut identity = FileIdentity::of(&metadata);
         let make = |text: &[u8]| Arc::new(Read::of(text));
         let mut text = None;
