@@ -44,12 +44,41 @@ pub struct Scan {
     pub calls: Vec<Call>,
     /// What cannot be told without preprocessing.
     pub problems: Vec<Problem>,
+    /// The standards of C++ under which the text may include something else, each with the line from which on.
+    pub unlike: Vec<(Standard, usize)>,
     /// Whether it may ask to be read only once.
     pub once: bool,
     /// Whether it pastes tokens together.
     pub pastes: bool,
-    /// The line of a word that `__has_include` could be pasted from.
+    /// The line of a word that `__has_include`, `__DATE__` or `__TIME__` could be pasted from.
     pub fragment: Option<usize>,
+}
+
+/// A standard of C++ that divides a text otherwise than the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standard {
+    /// It has trigraphs, and neither raw strings nor separators of digits.
+    Cxx03,
+    /// It has trigraphs, and neither separators of digits nor exponents of two.
+    Cxx11,
+    /// It has trigraphs, and no exponents of two.
+    Cxx14,
+    /// Blanks may stand between a backslash and the end of its line, and escapes in braces.
+    Cxx23,
+}
+
+impl Standard {
+    /// The one that the option `--std` names, if it is one of these.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            "c++03" => Self::Cxx03,
+            "c++11" => Self::Cxx11,
+            "c++14" => Self::Cxx14,
+            "c++23" => Self::Cxx23,
+            _ => return None,
+        })
+    }
 }
 
 /// A directive or a question that names a header.
@@ -151,6 +180,14 @@ pub enum Trouble {
     Nul,
     /// A raw string that may end where two lines are spliced.
     SplicedRawString,
+    /// A raw string behind a letter or a literal, without a blank between.
+    GluedRawString,
+    /// The day or the time at which it is compiled.
+    Clock,
+    /// A line that would end elsewhere in a branch that is skipped.
+    Uneven,
+    /// A line that the chosen standard of C++ reads otherwise than others do.
+    OtherStandard,
 }
 
 impl Scan {
@@ -192,6 +229,22 @@ impl fmt::Display for Trouble {
             Self::Nul => "a NUL byte, where the compiler would stop reading; remove it",
             Self::SplicedRawString => {
                 "a raw string with a backslash at the end of a line where the string may end; write the line otherwise"
+            }
+            Self::GluedRawString => {
+                "a raw string right behind another string or a letter that is not ASCII; put a blank between them"
+            }
+            Self::Clock => {
+                "__DATE__ or __TIME__, and a binary that is kept would have another day's; remove it, or define a \
+                 macro as what you want there"
+            }
+            Self::Uneven => {
+                "a separator of digits or a name of a header with a quote, a backslash or a comment behind it or in it, \
+                 which would hide the next lines where the line is skipped; write them on lines of their own"
+            }
+            Self::OtherStandard => {
+                "a line that the standard of C++ that is asked for reads otherwise than others do (a trigraph, a raw \
+                 string, a separator of digits, or blanks behind a backslash at the end of a line); write it otherwise, \
+                 or ask for c++17 or c++20"
             }
         })
     }

@@ -16,6 +16,29 @@ pub(super) struct Lexer<'a> {
     end: usize,
     /// Where a raw string began whose end compilers may see elsewhere.
     pub(super) doubtful: Option<usize>,
+    /// Where a line stands that ends elsewhere if it is skipped, because digits and names are not read as such there.
+    pub(super) uneven: Option<usize>,
+    /// Where a raw string would begin that is none to some compilers.
+    pub(super) glued: Option<usize>,
+    /// Where the first token stands that an older or a newer standard of C++ reads otherwise.
+    pub(super) unlike: Unlike,
+    /// Behind the last literal, where an identifier would be its suffix.
+    literal_end: Option<usize>,
+    /// Up to here lines are known to be even.
+    even_to: usize,
+    /// Whether it reads as a compiler does what it skips: no digits are separated, no headers named.
+    skips: bool,
+}
+
+/// Where the tokens stand that standards do not agree on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Unlike {
+    pub(super) raw_string: Option<usize>,
+    pub(super) separator: Option<usize>,
+    /// A number with an exponent of two, before a quote.
+    pub(super) exponent: Option<usize>,
+    /// A raw string behind what may be the end of an escape.
+    pub(super) escape: Option<usize>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +68,8 @@ const DIGIT: u8 = 2;
 const BLANK: u8 = 4;
 /// What stands for itself, and begins nothing longer.
 const ALONE: u8 = 8;
+/// What may begin a number.
+const DOT: u8 = 16;
 
 static CLASSES: [u8; 256] = {
     let mut classes = [0; 256];
@@ -54,7 +79,8 @@ static CLASSES: [u8; 256] = {
             b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'$' | 0x80.. => WORD,
             b'0'..=b'9' => DIGIT,
             b' ' | b'\t' | b'\r' | b'\x0B' | b'\x0C' => BLANK,
-            b'/' | b'"' | b'\'' | b'#' | b'%' | b'.' | b'\\' | b'\n' => 0,
+            b'.' => DOT,
+            b'/' | b'"' | b'\'' | b'#' | b'%' | b'\\' | b'\n' => 0,
             _ => ALONE,
         };
         byte += 1;
@@ -68,15 +94,58 @@ fn is(byte: u8, classes: u8) -> bool {
 
 impl<'a> Lexer<'a> {
     pub(super) fn new(text: &'a [u8]) -> Self {
-        let mut lexer = Self { text, at: 0, end: 0, doubtful: None };
+        let mut lexer = Self::at(text, 0);
         lexer.skip_splices();
         lexer
+    }
+
+    fn at(text: &'a [u8], at: usize) -> Self {
+        Self {
+            text,
+            at,
+            end: 0,
+            doubtful: None,
+            uneven: None,
+            glued: None,
+            unlike: Unlike::default(),
+            literal_end: None,
+            even_to: 0,
+            skips: false,
+        }
+    }
+
+    /// Where the newline stands that ends this line, whatever comments and strings go over others before.
+    fn end_of_line(mut self) -> usize {
+        loop {
+            let start = self.at;
+            if self.token().is_none_or(|token| token.kind == Kind::Newline) {
+                return start;
+            }
+        }
+    }
+
+    /// Sees whether the line ends in the same place if it is skipped. `before` stands before what is then read otherwise.
+    pub(super) fn see_even(&mut self, before: &Self) {
+        if self.skips || self.uneven.is_some() || before.at < self.even_to {
+            return;
+        }
+        let read = |lexer: &Self, skips| {
+            // Nothing is compared within.
+            Self { skips, even_to: usize::MAX, ..lexer.clone() }.end_of_line()
+        };
+        let end = read(self, false);
+        if read(before, true) == end {
+            self.even_to = end;
+        } else {
+            self.uneven = Some(before.at);
+        }
     }
 
     /// The next token. Nothing at the end of the text.
     #[inline]
     pub(super) fn token(&mut self) -> Option<Token> {
         let start = self.at;
+        let before = is(self.peek()?, DIGIT | DOT).then(|| self.clone());
         let byte = self.take()?;
         let kind = match byte {
             b'\n' => Kind::Newline,
@@ -115,7 +184,30 @@ impl<'a> Lexer<'a> {
             }
             _ => Kind::Other(byte),
         };
+        match kind {
+            Kind::Literal => self.literal_end = Some(self.at),
+            Kind::Number => {
+                if let Some(before) = before {
+                    self.see_number(&before);
+                }
+            }
+            _ => {}
+        }
         Some(Token { kind, range: start..self.end })
+    }
+
+    fn see_number(&mut self, before: &Self) {
+        let number = &self.text[before.at..self.end];
+        if number.contains(&b'\'') {
+            self.unlike.separator = self.unlike.separator.or(Some(before.at));
+            self.see_even(before);
+        }
+        if self.peek() == Some(b'\'') && !self.skips {
+            self.uneven = self.uneven.or(Some(before.at));
+        }
+        if self.peek() == Some(b'"') && number.iter().any(|byte| matches!(byte, b'p' | b'P')) {
+            self.unlike.exponent = self.unlike.exponent.or(Some(before.at));
+        }
     }
 
     /// Skips tokens that can be nothing but themselves, which most of a text is made of. Whether one of them was not
@@ -131,7 +223,9 @@ impl<'a> Lexer<'a> {
                 let length = self.text[at..].iter().position(|byte| !is(*byte, WORD | DIGIT));
                 let Some(end) = length.map(|length| at + length) else { break };
                 // It may be the prefix of a literal, or go on behind a splice.
-                if matches!(self.text[end], b'"' | b'\'' | b'\\') {
+                let is_exponent = matches!(self.text[end - 1], b'e' | b'E' | b'p' | b'P');
+                let is_number = is_exponent && matches!(self.text[end], b'+' | b'-');
+                if is_number || matches!(self.text[end], b'"' | b'\'' | b'\\') {
                     break;
                 }
                 is_solid = true;
@@ -231,13 +325,23 @@ impl<'a> Lexer<'a> {
 
     fn skip_splices(&mut self) {
         while let Some(rest) = self.text.get(self.at..) {
-            self.at += if rest.starts_with(b"\\\n") {
-                2
-            } else if rest.starts_with(b"\\\r\n") {
-                3
-            } else {
+            let Some(behind) = rest.strip_prefix(b"\\") else { break };
+            let returns = behind.iter().take_while(|byte| **byte == b'\r').count();
+            if behind.get(returns) != Some(&b'\n') {
                 break;
-            };
+            }
+            self.at += returns + 2;
+        }
+    }
+
+    /// The byte before `end` that is not part of a splice.
+    fn last_before(&self, mut end: usize) -> Option<u8> {
+        loop {
+            let before = &self.text[..end];
+            let Some(line) = before.strip_suffix(b"\n") else { return before.last().copied() };
+            let returns = line.iter().rev().take_while(|byte| **byte == b'\r').count();
+            let Some(line) = line[..line.len() - returns].strip_suffix(b"\\") else { return Some(b'\n') };
+            end = line.len();
         }
     }
 
@@ -250,9 +354,9 @@ impl<'a> Lexer<'a> {
                 end = self.text.len();
                 break;
             };
-            let before = &self.text[from..newline];
+            let returns = self.text[from..newline].iter().rev().take_while(|byte| **byte == b'\r').count();
             end = newline;
-            if !before.ends_with(b"\\") && !before.ends_with(b"\\\r") {
+            if !self.text[from..newline - returns].ends_with(b"\\") {
                 break;
             }
             end += 1;
@@ -291,6 +395,9 @@ impl<'a> Lexer<'a> {
         while let Some(byte) = self.peek() {
             let is_sign = matches!(byte, b'+' | b'-') && matches!(last, b'e' | b'E' | b'p' | b'P');
             if byte == b'\'' {
+                if self.skips {
+                    return;
+                }
                 // Separates digits if one is behind it.
                 let mut ahead = self.clone();
                 ahead.take();
@@ -309,12 +416,29 @@ impl<'a> Lexer<'a> {
         while self.peek().is_some_and(|byte| is(byte, WORD | DIGIT)) {
             self.take();
         }
-        let Some(quote @ (b'"' | b'\'')) = self.peek() else { return Kind::Word };
+        let Some(quote @ (b'"' | b'\'' | b'+' | b'-')) = self.peek() else { return Kind::Word };
         let prefix = self.spelling(start..self.end);
+        // Some compilers look for raw strings before they look for words.
+        let tail = prefix.iter().rposition(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
+        let tail = &prefix[tail.map_or(0, |place| place + 1)..];
+        let last = self.last_before(start);
+        let is_escape = last == Some(b'\\');
+        let is_glued = tail.len() < prefix.len() || self.literal_end == Some(start) || is_escape;
+        if quote == b'"' && is_glued && matches!(tail, b"R" | b"LR" | b"uR" | b"UR" | b"u8R") {
+            self.glued = self.glued.or(Some(start));
+        }
+        // To those a number may begin there, which goes on behind a sign.
+        let is_number = tail.first().is_some_and(u8::is_ascii_digit) && tail.len() < prefix.len();
+        if is_number && matches!(quote, b'+' | b'-') {
+            self.glued = self.glued.or(Some(start));
+        }
+        if last == Some(b'}') && quote == b'"' && prefix.ends_with(b"R") {
+            self.unlike.escape = self.unlike.escape.or(Some(start));
+        }
         if quote == b'"' && matches!(&*prefix, b"R" | b"LR" | b"uR" | b"UR" | b"u8R") && self.raw_string() {
             return Kind::Literal;
         }
-        let is_prefix = matches!(&*prefix, b"L" | b"u" | b"U" | b"u8")
+        let is_prefix = matches!(quote, b'"' | b'\'') && matches!(&*prefix, b"L" | b"u" | b"U" | b"u8")
             || quote == b'"' && matches!(&*prefix, b"R" | b"LR" | b"uR" | b"UR" | b"u8R");
         if !is_prefix {
             return Kind::Word;
@@ -346,13 +470,14 @@ impl<'a> Lexer<'a> {
         let close = closings.clone().find(is_end);
         // NVRTC takes a splice in what closes the string for none.
         let spliced = closings.find(|place| {
-            let mut lexer = Lexer { text: self.text, at: end(*place), end: 0, doubtful: None };
+            let mut lexer = Lexer::at(self.text, end(*place));
             lexer.take();
             delimiter.iter().chain(b"\"").all(|byte| lexer.take() == Some(*byte))
         });
         if spliced != close {
             self.doubtful = self.doubtful.or(Some(start));
         }
+        self.unlike.raw_string = self.unlike.raw_string.or(Some(start));
         self.at = close.map_or(self.text.len(), |place| end(place) + 1 + delimiter.len() + 1);
         self.end = self.at;
         self.skip_splices();

@@ -7,22 +7,29 @@ use alloc::{
 use core::ops::Range;
 
 use super::{
-    Ask, Body, Call, Computed, Definition, Operand, Problem, Scan, Trouble,
+    Ask, Body, Call, Computed, Definition, Operand, Problem, Scan, Standard, Trouble,
     lexer::{Kind, Lexer, Token},
 };
 
 const QUESTION: &[u8] = b"__has_include";
 
-/// Whatever is pasted from two words has one of these at its beginning or its end.
-const SHORTEST_BEGINNING: &[u8] = b"__h";
+/// What a macro that asks for its parameter has in its name.
 const SHORTEST_END: &[u8] = b"has_include";
 
 pub(super) fn scan(text: &[u8]) -> Scan {
     let mut scanner = Scanner { lexer: Lexer::new(text), scan: Scan::default(), line: (0, 1) };
     scanner.text();
-    if let Some(at) = scanner.lexer.doubtful {
-        scanner.problem(Trouble::SplicedRawString, at);
+    let troubles = [
+        (scanner.lexer.doubtful, Trouble::SplicedRawString),
+        (scanner.lexer.glued, Trouble::GluedRawString),
+        (scanner.lexer.uneven, Trouble::Uneven),
+    ];
+    for (at, trouble) in troubles {
+        if let Some(at) = at {
+            scanner.problem(trouble, at);
+        }
     }
+    scanner.standards();
     if let Some(at) = text.iter().position(|byte| *byte == 0) {
         scanner.problem(Trouble::Nul, at);
     }
@@ -44,7 +51,8 @@ impl Scanner<'_> {
             let Some(token) = self.lexer.token() else { break };
             match token.kind {
                 Kind::Newline => begins_line = true,
-                Kind::Blank => {}
+                // To NVRTC such a line ends there if it did not understand it. An include too many does no harm.
+                Kind::Blank => begins_line |= self.lexer.text()[token.range].contains(&b'\n'),
                 Kind::Hash if begins_line => self.directive(),
                 _ => {
                     begins_line = false;
@@ -76,8 +84,32 @@ impl Scanner<'_> {
         while self.lexer.solid_on_line().is_some() {}
     }
 
+    /// Notes what older and newer standards read otherwise.
+    fn standards(&mut self) {
+        let text = self.lexer.text();
+        let trigraph =
+            text.contains(&b'?').then(|| text.windows(3).position(|part| matches!(part, b"??=" | b"??/")));
+        let trigraph = trigraph.flatten();
+        let unlike = self.lexer.unlike;
+        let first = |places: &[Option<usize>]| places.iter().copied().flatten().min();
+        let unlike = [
+            (Standard::Cxx03, first(&[trigraph, unlike.separator, unlike.raw_string])),
+            (Standard::Cxx11, first(&[trigraph, unlike.separator, unlike.exponent])),
+            (Standard::Cxx14, first(&[trigraph, unlike.exponent])),
+            (Standard::Cxx23, first(&[blank_splice(text), unlike.escape])),
+        ];
+        for (standard, at) in unlike {
+            if let Some(at) = at {
+                let line = self.line(at);
+                self.scan.unlike.push((standard, line));
+            }
+        }
+    }
+
     fn include(&mut self, next: bool) {
+        let before = self.lexer.clone();
         if let Some((range, quoted)) = self.lexer.header_name() {
+            self.lexer.see_even(&before);
             let ask = if next { Ask::Next } else { Ask::Include };
             return self.operand(ask, range.clone(), quoted, range);
         }
@@ -102,9 +134,20 @@ impl Scanner<'_> {
         }
         self.fragment(&name);
         let before = self.lexer.clone();
-        let body = match self.lexer.header_name() {
-            Some((range, quoted)) if self.lexer.solid_on_line().is_none() => self.header_body(range, quoted),
-            _ => {
+        let literal = before.clone().solid_on_line().filter(|token| token.kind == Kind::Literal);
+        // Only what the compiler reads as one token is one, for it makes tokens of a definition.
+        let header = self.lexer.header_name().filter(|(range, quoted)| {
+            let is_name = match &literal {
+                Some(literal) => *quoted && literal.range == *range,
+                None => {
+                    !quoted && self.string(range.start + 1..range.end - 1).is_some_and(|name| is_plain(&name))
+                }
+            };
+            is_name && self.lexer.clone().solid_on_line().is_none()
+        });
+        let body = match header {
+            Some((range, quoted)) => self.header_body(range, quoted),
+            None => {
                 self.lexer = before;
                 let parameter = self.only_parameter();
                 self.other_body(spelled.as_deref(), parameter.as_deref())
@@ -214,6 +257,9 @@ impl Scanner<'_> {
             Kind::Word => {
                 self.fragment(token);
                 let word = self.lexer.spelling(token.range.clone());
+                if matches!(&*word, b"__DATE__" | b"__TIME__") && !asked.is_named() {
+                    self.problem(Trouble::Clock, token.range.start);
+                }
                 *asked = if *word == *b"defined" { Asked::Defined } else { Asked::Nothing };
                 self.scan.once |= *word == *b"_Pragma";
             }
@@ -229,12 +275,14 @@ impl Scanner<'_> {
 
     fn question(&mut self, word: &Token) {
         let start = word.range.start;
+        let before = self.lexer.clone();
         let open = self.lexer.solid_on_line();
         if open.is_some_and(|token| token.kind == Kind::Other(b'('))
             && let Some((name, quoted)) = self.lexer.header_name()
             && let Some(close) = self.lexer.solid_on_line()
             && close.kind == Kind::Other(b')')
         {
+            self.lexer.see_even(&before);
             return self.operand(Ask::Exists, name, quoted, start..close.range.end);
         }
         self.problem(Trouble::ComputedQuestion, start);
@@ -248,13 +296,13 @@ impl Scanner<'_> {
     }
 
     fn fragment(&mut self, token: &Token) {
-        if self.scan.fragment.is_some() || token.range.len() < SHORTEST_BEGINNING.len() {
+        if self.scan.fragment.is_some() || token.range.len() > QUESTION.len() {
             return;
         }
         let word = self.lexer.spelling(token.range.clone());
-        let begins = word.starts_with(SHORTEST_BEGINNING) && QUESTION.starts_with(&word);
-        let ends = word.ends_with(SHORTEST_END) && QUESTION.ends_with(&word);
-        if (begins || ends) && *word != *QUESTION {
+        // Of however many words it is pasted, the first of them is one of these.
+        let names = [QUESTION, b"__DATE__", b"__TIME__"];
+        if names.iter().any(|name| name.starts_with(&word) && **name != *word) {
             self.scan.fragment = Some(self.line(token.range.start));
         }
     }
@@ -278,6 +326,20 @@ impl Scanner<'_> {
         let line = self.line(at);
         self.scan.problems.push(Problem { what, line });
     }
+}
+
+/// Where a backslash stands that has only blanks between it and the end of its line.
+fn blank_splice(text: &[u8]) -> Option<usize> {
+    let mut from = 0;
+    while let Some(at) = text[from..].iter().position(|byte| *byte == b'\\').map(|length| from + length) {
+        from = at + 1;
+        let blanks = text[from..].iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\x0B' | b'\x0C'));
+        let blanks = blanks.count();
+        if blanks > 0 && matches!(text.get(from + blanks), None | Some(b'\n' | b'\r')) {
+            return Some(at);
+        }
+    }
+    None
 }
 
 /// Whether a macro of this name may ask whether its parameter is there. Others are not looked for.
@@ -357,7 +419,6 @@ mod tests {
             "/*/\n#include <a.h>\n*/",
             "/* *\\\n/ */ x\n/*\n#include <a.h>",
             "x #include <a.h>",
-            "/**/ x /*\n*/ #include <a.h>",
             "\"\\\n#include <a.h>\"",
             "R\"(\n#include <a.h>\n)\"",
             "u8R\"x(\n)\"\n#include <a.h>\n)x\"",
@@ -405,6 +466,64 @@ mod tests {
             "\\\n#in\\\r\nclude <a\\\n.h>",
             "/* *//**/#/*\n*/include/*\n*/<a.h>/*",
             "#if 0\n#include <a.h>",
+            "S(@/*\n*/#include <a.h>\n)",
+            "S(`/*\n*/ /**/ #include <a.h>\n)",
+            "+/*\n*/#include <a.h>",
+        ] {
+            assert_eq!(names(text), ["<a.h>"], "{text}");
+        }
+    }
+
+    #[test]
+    fn what_some_branch_or_standard_reads_otherwise_is_a_problem() {
+        use Trouble::{GluedRawString, Uneven};
+
+        for (text, trouble) in [
+            ("1'0 /*\n#include <a.h>\n*/", Uneven),
+            ("1'0'/*\n#include <a.h>\n*/", Uneven),
+            ("0'\"'>R\"(\n#include <a.h>", Uneven),
+            ("#include <a'b> /*'\n#include <a.h>", Uneven),
+            ("#include <a/*>\nR\"(\n*/\n#include <a.h>\n//)\"", Uneven),
+            ("#include \"a\\\" /*\"\n#include <a.h>", Uneven),
+            ("#if __has_include(<R\"(>)\n)\"", Uneven),
+            ("\"x\"R\"(\n#include <a.h>\n)\"", GluedRawString),
+            ("\"x\"\\\nLR\"(\n#include <a.h>\n)\"", GluedRawString),
+            ("R\"(x)\"R\"(\n#include <a.h>\n)\"", GluedRawString),
+            ("$1p+R\"(\n#include <a.h>", GluedRawString),
+            ("\\uR\"(\n#include <a.h>", GluedRawString),
+            ("$R\"(\n/*\n)\"\n#include <a.h>", GluedRawString),
+            ("\u{e9}u8R\"(\n/*\n)\"\n#include <a.h>", GluedRawString),
+        ] {
+            let troubles: Vec<Trouble> = troubles(text).iter().map(|(trouble, _)| *trouble).collect();
+            assert!(troubles.contains(&trouble), "{text}: {troubles:?}");
+        }
+        for text in [
+            "int x = 1'000'000; // it's /* even\n",
+            "x(1'0, 'a', \"b\"); /* and */ 2'0\n",
+            "#include <it/s.h> // don't /*\n#include \"it's.h\" // \"don't\"\n",
+            "#define A \"x\" R\"(\n)\" \"y\"\n",
+        ] {
+            assert_eq!(troubles(text), [], "{text}");
+        }
+        let standards = |text: &str| scan(text.as_bytes()).unlike;
+        use Standard::{Cxx03, Cxx11, Cxx14, Cxx23};
+        assert_eq!(standards("\n??=include <a.h>"), [(Cxx03, 2), (Cxx11, 2), (Cxx14, 2)]);
+        assert_eq!(standards("// ??/\n#include <a.h>"), [(Cxx03, 1), (Cxx11, 1), (Cxx14, 1)]);
+        assert_eq!(standards("R\"(\n#include <a.h>\n)\""), [(Cxx03, 1)]);
+        assert_eq!(standards("1'0"), [(Cxx03, 1), (Cxx11, 1)]);
+        assert_eq!(standards("0x1p+R\"(\n)\""), [(Cxx11, 1), (Cxx14, 1)]);
+        assert_eq!(standards("// \\ \n#inc\\\t\r\nlude <a.h>"), [(Cxx23, 1)]);
+        assert_eq!(standards("\\u{e9}R\"(\n)\""), [(Cxx03, 1), (Cxx23, 1)]);
+        assert_eq!(standards("// what?? \\x\n'\\n'"), []);
+    }
+
+    #[test]
+    fn a_definition_is_read_as_tokens_and_not_as_names() {
+        for text in [
+            "#define A \"a\\\" /*\"\n#include <a.h>",
+            "#define A <R\"(>\n#include <b.h>\n)\"\n#include <a.h>",
+            "#inc\\\r\r\nlude <a.h>",
+            "// \\\r\r\n#include <b.h>\n#include <a.h>",
         ] {
             assert_eq!(names(text), ["<a.h>"], "{text}");
         }
@@ -425,7 +544,7 @@ mod tests {
 
     #[test]
     fn what_only_the_preprocessor_can_tell_is_a_problem() {
-        use Trouble::{ComputedName, ComputedQuestion, Nul, QuestionInMacro, SplicedRawString};
+        use Trouble::{Clock, ComputedName, ComputedQuestion, Nul, QuestionInMacro, SplicedRawString};
 
         for (text, trouble, line) in [
             ("#include NAME(x)", ComputedName, 1),
@@ -441,6 +560,8 @@ mod tests {
             ("#define HAS_INCLUDE(x) __has_include(y)", QuestionInMacro, 1),
             ("#define HAS_INCLUDE (x) __has_include(x)", QuestionInMacro, 1),
             ("\n\na\0", Nul, 3),
+            ("#define BUILT __DATE__", Clock, 1),
+            ("\nconst char *built = __TIM\\\nE__;", Clock, 2),
             ("\nR\"x()\\\nx\" )x\"", SplicedRawString, 2),
         ] {
             assert_eq!(troubles(text), [(trouble, line)], "{text}");
@@ -500,9 +621,15 @@ mod tests {
 
     #[test]
     fn what_a_question_is_pasted_from_is_noted() {
-        for text in
-            ["CAT(__has_, include)", "\n#define X __h", "CAT(_, _has_include)", "CAT(__, has_include)"]
-        {
+        for text in [
+            "CAT(__has_, include)",
+            "\n#define X __h",
+            "CAT(_, _has_include)",
+            "CAT(__, has_include)",
+            "CAT(__, ha, s_i, nclude)",
+            "CAT(__DA, TE__)",
+            "CAT(__TIME, __)",
+        ] {
             assert!(scan(text.as_bytes()).fragment.is_some(), "{text}");
         }
         for text in ["CAT(__has_x, include)", "__has_include_next(<a.h>)", "_h has_includes", "\"__has_\""] {

@@ -108,6 +108,7 @@ impl Program {
             includes: &self.includes,
             pre_includes: &self.pre_includes,
             no_source_include: self.no_source_include,
+            standard: None,
             definitions: &self.definitions,
         })
     }

@@ -44,6 +44,8 @@ pub struct Search<'a> {
     pub no_source_include: bool,
     /// Macros that are defined on the command line: `NAME` or `NAME=VALUE`.
     pub definitions: &'a [String],
+    /// The standard of C++ that is asked for, as the option `--std` names it.
+    pub standard: Option<&'a str>,
 }
 
 /// What was read of headers, remembered as long as the file system says that they did not change.
@@ -220,6 +222,18 @@ mod tests {
         let search = Search { source: "#include <a>\n#include <b>", given: &given, ..Search::default() };
         assert!(refused(&search).contains("larger than 1 MiB"));
         assert!(Headers::default().found(&Search { source: "#include <b>", ..search }).is_ok());
+    }
+
+    #[test]
+    fn a_header_larger_than_memory_is_refused_and_not_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = fs::File::create(directory.path().join("a.h")).unwrap();
+        if file.set_len(1 << 42).is_err() {
+            return;
+        }
+        let search =
+            Search { source: "#include \"a.h\"", source_dir: Some(directory.path()), ..Search::default() };
+        assert!(refused(&search).contains("larger than 1 MiB"));
     }
 
     /// Not a benchmark, a guard: what a search costs is measured with `--release --nocapture`.

@@ -48,6 +48,7 @@ pub use warmstart_core::program::{
 };
 
 use std::{
+    ffi::OsString,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -146,7 +147,7 @@ impl CudaTarget {
         program: &Program,
     ) -> Result<KeyFields<'static>, CudaError> {
         let inputs = self.inputs(cache.store(), program)?;
-        Ok(inputs.description(program).fields(&inputs.toolchain)?.into_owned())
+        Ok(inputs.description(program).fields(&inputs.described)?.into_owned())
     }
 
     /// How long loading libraries has taken so far: nothing, as long as everything was found.
@@ -158,8 +159,10 @@ impl CudaTarget {
     /// Everything but the program that decides its binary, as it is now.
     fn inputs<S: Store>(&self, store: &S, program: &Program) -> Result<Inputs, CudaError> {
         let compiler = program.description(Contents::none()).compiler(false);
+        let toolchain = self.toolkit.toolchain(store, compiler)?;
         Ok(Inputs {
-            toolchain: self.toolkit.toolchain(store, compiler)?,
+            described: described(program, &toolchain),
+            toolchain,
             found: program.search().map(|search| self.headers.found(&search)).transpose()?,
             libdevice: program.uses_libdevice().then(|| self.toolkit.libdevice_digest()).transpose()?,
         })
@@ -173,7 +176,7 @@ impl CudaTarget {
         inputs: &Inputs,
         alone: Option<Key>,
     ) -> Result<Option<Compiled>, CudaError> {
-        let key = inputs.description(program).fields(&inputs.toolchain)?.key();
+        let key = inputs.description(program).fields(&inputs.described)?.key();
         let flight = alone.unwrap_or(key);
         let mut lowered_names = None;
         let recalled = cache.recall(
@@ -218,10 +221,12 @@ impl CudaTarget {
         let closed = closed.unwrap_or_default();
         let libdevice = program.uses_libdevice().then(|| self.toolkit.libdevice()).transpose()?;
         let (libdevice, digest) = libdevice.unzip();
-        let inputs = Inputs { toolchain: inputs.toolchain.clone(), found, libdevice: digest };
+        let toolchain = Arc::clone(&inputs.toolchain);
+        let described = described(program, &toolchain);
+        let inputs = Inputs { toolchain, described, found, libdevice: digest };
 
         let description = inputs.description(program);
-        let fields = description.fields(&inputs.toolchain).map_err(CudaError::from)?;
+        let fields = description.fields(&inputs.described).map_err(CudaError::from)?;
         let key = fields.key();
         if wanted.is_some_and(|wanted| wanted != key) {
             return Err(Stop::Changed);
@@ -246,6 +251,10 @@ impl CudaTarget {
             },
         );
         let output = output.map_err(|error| error.with_places(|| program.places()))?;
+        // It may have been another while the compiler asked for it.
+        if self::described(program, &inputs.toolchain) != inputs.described {
+            return Err(Stop::Changed);
+        }
         let kept = output.lowered_names.iter().map(|(expression, name)| {
             (matches!(expression, NameExpression::Bytes(_)), expression.as_bytes(), name.as_str())
         });
@@ -301,6 +310,8 @@ impl Compiled {
 /// Everything but the program that decides its binary.
 struct Inputs {
     toolchain: Arc<Toolchain>,
+    /// The compiler as the key has it.
+    described: Arc<Toolchain>,
     found: Option<Found>,
     libdevice: Option<[u8; Key::LEN]>,
 }
@@ -318,6 +329,20 @@ impl Inputs {
         }
         program.description(contents)
     }
+}
+
+/// The compiler, and the current directory where NVRTC writes that into the binary: for debuggers, and in no other way.
+/// The key has a digest of it, and no path.
+fn described(program: &Program, toolchain: &Arc<Toolchain>) -> Arc<Toolchain> {
+    if !program.has_debug_information() {
+        return Arc::clone(toolchain);
+    }
+    // Reached through a link, it is what this variable says.
+    let directory = std::env::var_os("PWD").unwrap_or_default();
+    let directories = [directory, std::env::current_dir().unwrap_or_default().into_os_string()];
+    let label = |directory: OsString| Key::digest(directory.as_encoded_bytes()).to_string();
+    let directories = directories.map(label).join(" ");
+    Arc::new(Toolchain::clone(toolchain).with_environment("current directory", directories))
 }
 
 /// Why nothing was compiled.

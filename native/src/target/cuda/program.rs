@@ -234,6 +234,10 @@ impl Program {
                 Some(Value::List(definitions)) => definitions,
                 _ => &[],
             },
+            standard: match self.options.option(OptionName::Std) {
+                Some(Value::Text(standard)) => Some(standard),
+                _ => None,
+            },
         })
     }
 
@@ -300,6 +304,11 @@ impl Program {
             places.push("no directory was named to look for headers in: see Program::include_dir".into());
         }
         places
+    }
+
+    /// Whether NVRTC says in the binary where it was compiled.
+    pub(super) fn has_debug_information(&self) -> bool {
+        self.code == CodeType::Cxx && self.options.option(OptionName::Debug) == Some(&Value::Flag(true))
     }
 
     pub(super) fn uses_libdevice(&self) -> bool {

@@ -97,8 +97,8 @@ impl fmt::Display for HeaderError {
             ),
             Problem::Pasted { place, line } => write!(
                 f,
-                "{place}, line {line}, has a word that __has_include could be pasted from; name the header in a \
-                 __has_include of its own, or rename the word"
+                "{place}, line {line}, has a word that __has_include, __DATE__ or __TIME__ could be pasted from; \
+                 rename the word, and name a header in a __has_include of its own"
             ),
             Problem::Ambiguous { name, headers: [one, other] } => {
                 write!(f, "the name {name:?}, which is included through a macro, leads to ")?;

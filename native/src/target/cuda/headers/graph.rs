@@ -13,7 +13,7 @@ use std::{
 };
 
 use foldhash::fast::RandomState;
-use warmstart_core::includes::{Ask, Operand, Scan};
+use warmstart_core::includes::{Ask, Operand, Scan, Standard, Trouble};
 
 use super::{
     Found, HeaderError, Read, Search,
@@ -164,11 +164,11 @@ impl<'a> Graph<'a> {
                 return Err(HeaderError::new(Problem::Lines(text.clone())));
             }
             let scan = Scan::of_definition(text);
-            if let Some(problem) = scan.problems.first() {
+            if let Some((line, trouble)) = self.trouble(&scan) {
                 return Err(HeaderError::new(Problem::Text {
                     place: Place::Definition(text.clone()),
-                    line: problem.line,
-                    trouble: problem.what,
+                    line,
+                    trouble,
                 }));
             }
             self.definitions.push(scan);
@@ -176,13 +176,23 @@ impl<'a> Graph<'a> {
         Ok(())
     }
 
+    /// Why the text cannot be read, and in which line that stands.
+    fn trouble(&self, scan: &Scan) -> Option<(usize, Trouble)> {
+        if let Some(problem) = scan.problems.first() {
+            return Some((problem.line, problem.what));
+        }
+        let standard = self.search.standard.and_then(Standard::parse)?;
+        let unlike = scan.unlike.iter().find(|(other, _)| *other == standard)?;
+        Some((unlike.1, Trouble::OtherStandard))
+    }
+
     fn follow(&mut self, from: usize) -> Result<(), HeaderError> {
         let read = Arc::clone(&self.nodes[from].read);
-        if let Some(problem) = read.scan.problems.first() {
+        if let Some((line, trouble)) = self.trouble(&read.scan) {
             return Err(HeaderError::new(Problem::Text {
                 place: self.nodes[from].place.clone(),
-                line: problem.line,
-                trouble: problem.what,
+                line,
+                trouble,
             }));
         }
         let mut edges = Vec::with_capacity(read.scan.operands.len());
@@ -295,6 +305,10 @@ impl<'a> Graph<'a> {
     /// A file as a text. Nothing if it may not be read.
     fn file(&mut self, from: usize, name: &str, located: Located) -> Result<Option<usize>, HeaderError> {
         let Located { path, metadata, way } = located;
+        // Before it is read, for it may be larger than memory.
+        if metadata.len() > MAX_BYTES {
+            return Err(HeaderError::new(Problem::TooLarge(MAX_BYTES)));
+        }
         let mut identity = FileIdentity::of(&metadata);
         let make = |text: &[u8]| Arc::new(Read::of(text));
         let mut text = None;

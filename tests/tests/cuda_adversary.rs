@@ -1,0 +1,110 @@
+//! What an enemy of the CUDA target would try: binaries that depend on what is not in their keys.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "every function here is part of a test")]
+
+use std::{env, fs};
+
+use warmstart::{
+    Cache, Limits,
+    store::MemoryStore,
+    target::cuda::{OptionName, Program, TargetType},
+};
+use warmstart_tests::cuda;
+
+fn memory() -> Cache<MemoryStore> {
+    Cache::new(MemoryStore::new(Limits::NONE))
+}
+
+fn contains(binary: &[u8], text: &str) -> bool {
+    binary.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+/// The only test here that changes the current directory; no other depends on it.
+#[test]
+fn debug_information_of_another_directory_is_a_miss() {
+    let Some(target) = cuda::target() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let (cache, before) = (memory(), env::current_dir().unwrap());
+    let plain = Program::cxx("f.cu", "extern \"C\" __global__ void f(int *x) { x[0] = 1; }").arch("sm_80");
+    let debugged = plain.clone().option(OptionName::Debug, true);
+    let mut places = Vec::new();
+    for place in ["first_checkout", "other_checkout"] {
+        let place = directory.path().join(place);
+        fs::create_dir(&place).unwrap();
+        env::set_current_dir(&place).unwrap();
+        let compiled = target.compile(&cache, &debugged).unwrap();
+        assert!(!compiled.is_hit(), "debug information names the directory");
+        let again = target.compile(&cache, &debugged).unwrap();
+        assert!(again.is_hit());
+        let fresh = target.compile(&memory(), &debugged).unwrap();
+        assert_eq!(again.binary(), fresh.binary());
+        let name = place.file_name().unwrap().to_str().unwrap().to_owned();
+        assert!(contains(fresh.binary(), &name));
+        let key = target.fields(&cache, &debugged).unwrap();
+        assert!(!format!("{:?}", key.recipe()).contains(&name), "a key has no path");
+        places.push(target.compile(&cache, &plain).unwrap().is_hit());
+    }
+    env::set_current_dir(before).unwrap();
+    assert_eq!(places, [false, true], "without debug information no directory counts");
+}
+
+#[test]
+fn a_binary_that_has_the_time_in_it_is_refused() {
+    let Some(target) = cuda::target() else { return };
+    for (source, said) in [
+        ("__device__ const char *built = __DATE__;", "__DATE__"),
+        ("#define BUILT __TIME__\n__device__ const char *built = BUILT;", "__TIME__"),
+        ("#define P(a, b, c) a##b##c\n__device__ const char *built = P(__, DATE, __);", "pasted"),
+        ("#define P(a, b, c) a##b##c\n#if P(__, has_, include)(\"/none\")\n#endif", "pasted"),
+    ] {
+        let error = target.compile(&memory(), &Program::cxx("f.cu", source).arch("sm_80")).unwrap_err();
+        assert!(error.to_string().contains(said), "{source}: {error}");
+    }
+}
+
+/// The compiler opens what has an absolute name by itself: a directive that is overlooked is a header that no key has.
+#[test]
+fn a_header_that_hides_is_found_or_refused() {
+    let Some(target) = cuda::target() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let header = directory.path().join("a.h");
+    let include = format!("include \"{}\"\n", header.display());
+    for (place, text) in [
+        format!("#{include}"),
+        format!("??={include}"),
+        format!("// ??/\n#{include}"),
+        format!("#define A R\"(\n#{include})\"\n"),
+        format!("#if 0\n1'0 /*\n#endif\n#{include}"),
+        format!("#define X(x)\nX(1'0 /*'*/)\n#{include}//'*/\n"),
+        format!("#inc\\\r\r\nl{}", &include[4..]),
+        format!("#inc\\ \nl{}", &include[4..]),
+        format!("#define A \"x\"R\"(\n#{include})\"\n"),
+        format!("#define A $R\"(\n/*\n)\"\n#{include}"),
+        format!("#define A \"a\\\" /*\"\n#{include}"),
+        format!("#if 0\n#include <a'b> /*'\n#endif\n#{include}"),
+        format!("#if 0\n#include <a/*>\nR\"(\n*/\n#endif\n#{include}//)\"\n"),
+        format!("#define A 0x1p+R\"(\n#{include})\"\n"),
+        format!("#define A \\u{{e9}}R\"(\n#{include})\"\n"),
+        format!("#define A $1p+R\"(\n#{include})\"\n"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for standard in ["c++03", "c++11", "c++14", "c++17", "c++20", "c++23"] {
+            let program = Program::cxx("f.cu", format!("{text}\n__device__ int unused;"))
+                .arch("sm_80")
+                .target(TargetType::Ptx)
+                .option(OptionName::Std, standard)
+                .option(OptionName::RelocatableDeviceCode, true);
+            let cache = memory();
+            let mut compiled = Vec::new();
+            for value in ["1111", "2222"] {
+                fs::write(&header, format!("__device__ int a = {value};")).unwrap();
+                compiled.push(target.compile(&cache, &program).map(|compiled| compiled.binary().to_vec()));
+            }
+            let [Ok(first), Ok(second)] = &compiled[..] else { continue };
+            assert!(!contains(second, "1111"), "{place}, {standard}: an old header's");
+            assert_eq!(contains(first, "1111"), contains(second, "2222"), "{place}, {standard}");
+        }
+    }
+}
