@@ -2,12 +2,20 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "every function here is part of a test")]
 
-use std::{fs, path::Path, sync::Barrier, thread};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Barrier,
+        atomic::{AtomicU32, Ordering},
+    },
+    thread,
+};
 
 use warmstart::{
-    Cache, Limits, Reason, Store,
+    Artifact, Cache, Limits, Lookup, Reason, Store,
     cache::How,
-    store::{FileOptions, FileStore, MemoryStore},
+    store::{FileOptions, FileStore, MemoryStore, Stored},
     target::cuda::{CodeType, CudaError, CudaTarget, OptionName, Options, Program, TargetType, Toolkit},
 };
 use warmstart_tests::cuda;
@@ -406,4 +414,78 @@ fn a_rejected_program_says_where_its_headers_were_looked_for() {
     assert!(text.contains("Program::include_dir"), "{text}");
     let text = fails(&target, &storing("", "missing")).to_string();
     assert!(!text.contains("include_dir"), "nobody asks: {text}");
+}
+
+/// A store during whose every look-up a header is edited.
+#[derive(Debug)]
+struct Editing {
+    inner: MemoryStore,
+    header: PathBuf,
+    value: AtomicU32,
+}
+
+impl Store for Editing {
+    fn get(&self, key: &[u8]) -> Lookup {
+        let value = self.value.fetch_add(1, Ordering::Relaxed);
+        fs::write(&self.header, format!("#define VALUE {value}\n")).unwrap();
+        self.inner.get(key)
+    }
+
+    fn put(&self, key: &[u8], artifact: &Artifact) -> Result<Stored, Reason> {
+        self.inner.put(key, artifact)
+    }
+
+    fn remove(&self, key: &[u8]) -> Result<bool, Reason> {
+        self.inner.remove(key)
+    }
+
+    fn contains(&self, key: &[u8]) -> Result<bool, Reason> {
+        self.inner.contains(key)
+    }
+
+    fn len(&self) -> Result<u64, Reason> {
+        self.inner.len()
+    }
+
+    fn clear(&self) -> Result<(), Reason> {
+        self.inner.clear()
+    }
+
+    fn close(&self) -> Result<(), Reason> {
+        self.inner.close()
+    }
+}
+
+#[test]
+fn a_header_that_never_stands_still_is_compiled_as_it_was_read() {
+    let Some(target) = target() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let header = directory.path().join("value.cuh");
+    fs::write(&header, "#define VALUE 0\n").unwrap();
+    let program =
+        storing("#include \"value.cuh\"", "VALUE").target(TargetType::Ptx).source_dir(directory.path());
+    let inner = MemoryStore::new(Limits::NONE);
+    let cache = Cache::new(Editing { inner, header, value: AtomicU32::new(1000) });
+    let compiled = target.compile(&cache, &program).unwrap();
+    assert!(!compiled.is_hit());
+    // What stands there now is what was read, for nobody looks anything up after that.
+    let last = cache.store().value.load(Ordering::Relaxed) - 1;
+    let text = std::str::from_utf8(compiled.binary()).unwrap();
+    assert!(text.contains(&last.to_string()), "{last}: {text}");
+    let key = target.fields(&cache, &program).unwrap().key();
+    assert_eq!(cache.store().contains(key.as_bytes()), Ok(true));
+}
+
+#[test]
+fn the_order_of_name_expressions_and_how_often_one_is_given_do_not_count() {
+    let Some(target) = target() else { return };
+    let cache = memory();
+    let template = || cxx("template <int N> __global__ void f(int *x) { x[0] = N; }");
+    let one = template().name_expression("f<2>").name_expression("f<1>").name_expression("f<2>");
+    let other = template().name_expression("f<1>").name_expression("f<2>");
+    let built = target.compile(&cache, &one).unwrap();
+    let found = target.compile(&cache, &other).unwrap();
+    assert!(!built.is_hit() && found.is_hit());
+    assert!(built.lowered_names().eq(found.lowered_names()));
+    assert_eq!(built.lowered_names().count(), 2);
 }
