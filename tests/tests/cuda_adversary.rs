@@ -6,7 +6,7 @@ use std::{env, fs};
 
 use warmstart::{
     Cache, Limits,
-    store::MemoryStore,
+    store::{FileOptions, FileStore, MemoryStore},
     target::cuda::{OptionName, Program, TargetType},
 };
 use warmstart_tests::cuda;
@@ -27,6 +27,7 @@ fn debug_information_of_another_directory_is_a_miss() {
     let (cache, before) = (memory(), env::current_dir().unwrap());
     let plain = Program::cxx("f.cu", "extern \"C\" __global__ void f(int *x) { x[0] = 1; }").arch("sm_80");
     let debugged = plain.clone().option(OptionName::Debug, true);
+    let linked = plain.clone().target(TargetType::LtoIr).option(OptionName::LinkTimeOptimization, true);
     let mut places = Vec::new();
     for place in ["first_checkout", "other_checkout"] {
         let place = directory.path().join(place);
@@ -42,6 +43,9 @@ fn debug_information_of_another_directory_is_a_miss() {
         assert!(contains(fresh.binary(), &name));
         let key = target.fields(&cache, &debugged).unwrap();
         assert!(!format!("{:?}", key.recipe()).contains(&name), "a key has no path");
+        assert!(!target.compile(&cache, &linked).unwrap().is_hit(), "so does LTO-IR");
+        let (again, fresh) = (target.compile(&cache, &linked), target.compile(&memory(), &linked));
+        assert_eq!(again.unwrap().binary(), fresh.unwrap().binary());
         places.push(target.compile(&cache, &plain).unwrap().is_hit());
     }
     env::set_current_dir(before).unwrap();
@@ -105,6 +109,63 @@ fn a_header_that_hides_is_found_or_refused() {
             let [Ok(first), Ok(second)] = &compiled[..] else { continue };
             assert!(!contains(second, "1111"), "{place}, {standard}: an old header's");
             assert_eq!(contains(first, "1111"), contains(second, "2222"), "{place}, {standard}");
+        }
+    }
+}
+
+/// Not a test of its own: what the processes of the next one run.
+#[test]
+fn child() {
+    let (Some(directory), Some(target)) = (env::var_os("WARMSTART_ADVERSARY"), cuda::target()) else {
+        return;
+    };
+    let directory = std::path::PathBuf::from(directory);
+    let cache = Cache::new(FileStore::open(directory.join("cache"), FileOptions::default()).unwrap());
+    for number in 0..KERNELS {
+        let compiled = target.compile(&cache, &kernel(&directory, number)).unwrap();
+        assert!(contains(compiled.binary(), &format!("kernel_{number}")));
+    }
+}
+
+const KERNELS: usize = 8;
+
+fn kernel(directory: &std::path::Path, number: usize) -> Program {
+    let source = format!(
+        "#include <a.h>\nextern \"C\" __global__ void kernel_{number}(int *x) {{ x[threadIdx.x] = A + {number}; }}"
+    );
+    Program::cxx("k.cu", source).arch("sm_80").include_dir(directory)
+}
+
+#[test]
+fn processes_that_are_killed_leave_nothing_wrong() {
+    let Some(target) = cuda::target() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    for round in 0..6_u64 {
+        fs::write(directory.path().join("a.h"), format!("#define A {round}000\n")).unwrap();
+        let mut children: Vec<_> = (0..8)
+            .map(|_| {
+                std::process::Command::new(env::current_exe().unwrap())
+                    .args(["--exact", "child"])
+                    .env("WARMSTART_ADVERSARY", directory.path())
+                    .stdout(std::process::Stdio::null())
+                    .stderr(std::process::Stdio::null())
+                    .spawn()
+                    .unwrap()
+            })
+            .collect();
+        for (place, child) in children.iter_mut().enumerate() {
+            std::thread::sleep(std::time::Duration::from_millis((round * 37 + place as u64 * 53) % 90));
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        let cache =
+            Cache::new(FileStore::open(directory.path().join("cache"), FileOptions::default()).unwrap());
+        for number in 0..KERNELS {
+            let program = kernel(directory.path(), number);
+            let compiled = target.compile(&cache, &program).unwrap();
+            let fresh = target.compile(&memory(), &program).unwrap();
+            assert_eq!(compiled.binary(), fresh.binary(), "round {round}, kernel {number}");
+            assert!(target.compile(&cache, &program).unwrap().is_hit());
         }
     }
 }

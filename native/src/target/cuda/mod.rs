@@ -330,10 +330,10 @@ impl Inputs {
     }
 }
 
-/// The compiler, and the current directory where NVRTC writes that into the binary: for debuggers, and in no other way.
+/// The compiler, and the current directory where NVRTC writes that into the binary, which no option changes.
 /// The key has a digest of it, and no path.
 fn described(program: &Program, toolchain: &Arc<Toolchain>) -> Arc<Toolchain> {
-    if !program.has_debug_information() {
+    if !program.names_directory() {
         return Arc::clone(toolchain);
     }
     // Reached through a link, it is what this variable says.
