@@ -169,3 +169,51 @@ fn processes_that_are_killed_leave_nothing_wrong() {
         }
     }
 }
+
+#[test]
+fn headers_that_change_all_the_time_leave_nothing_wrong() {
+    let Some(target) = cuda::target() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let place = |name: &str| directory.path().join(name);
+    let write = |name: &str, value: u32, in_place: bool| {
+        let text = format!("#define {} {value}\n", name[..1].to_uppercase());
+        if in_place {
+            return fs::write(place(name), text).unwrap();
+        }
+        fs::write(place("new"), text).unwrap();
+        fs::rename(place("new"), place(name)).unwrap();
+    };
+    write("a.h", 1111, true);
+    write("b.h", 1111, true);
+    let program =
+        Program::cxx("k.cu", "#include <a.h>\n#include <b.h>\n__device__ int x[] = {A + 1, B + 2};")
+            .arch("sm_80")
+            .target(TargetType::Ptx)
+            .option(OptionName::RelocatableDeviceCode, true)
+            .include_dir(directory.path());
+    let cache = memory();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    // What an editor has cut short has no macro; that is an error and no wrong binary.
+                    let _ = target.compile(&cache, &program);
+                }
+            });
+        }
+        for step in 0..3000_u32 {
+            let (name, value) = (if step % 3 == 0 { "a.h" } else { "b.h" }, 1111 * (1 + step / 2 % 2));
+            write(name, value, step % 5 == 0);
+            std::thread::sleep(std::time::Duration::from_micros(u64::from(step % 7) * 200));
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    for (a, b) in [(1111, 1111), (1111, 2222), (2222, 1111), (2222, 2222)] {
+        write("a.h", a, true);
+        write("b.h", b, false);
+        let compiled = target.compile(&cache, &program).unwrap();
+        let fresh = target.compile(&memory(), &program).unwrap();
+        assert_eq!(compiled.binary(), fresh.binary(), "{a} {b}");
+    }
+}

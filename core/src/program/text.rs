@@ -14,6 +14,9 @@ pub(crate) fn has_nul(bytes: &[u8]) -> bool {
 /// that asks for one. What it says yes to may also be a comment or in a branch that is never taken.
 pub(crate) fn may_include(text: &str) -> bool {
     let bytes = text.as_bytes();
+    if has_other_spellings(text) {
+        return true;
+    }
     // Lines may overlap where comments go over their ends. What is looked at is bounded all the same.
     let mut left = 4 * bytes.len();
     for (chunk, from) in bytes.chunks(CHUNK).zip((0..).step_by(CHUNK)) {
@@ -41,6 +44,33 @@ pub(crate) fn may_include(text: &str) -> bool {
         }
     }
     false
+}
+
+/// Whether a directive may be written in a way that only some standards of C++ know, or a question be pasted together.
+fn has_other_spellings(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let has_any = |like: u8| bytes.chunks(CHUNK).any(|chunk| has(chunk, |byte| byte == like));
+    if has_any(b'?') && (text.contains("??=") || text.contains("??/")) {
+        return true;
+    }
+    // Blanks, or more than one carriage return, between a backslash and the end of its line.
+    let is_odd_splice = |rest: &[u8]| {
+        let blanks = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\x0B' | b'\x0C' | b'\r'));
+        let blanks = blanks.count();
+        rest.get(blanks) == Some(&b'\n') && !matches!(&rest[..blanks], b"" | b"\r")
+    };
+    if has_any(b'\\') {
+        let backslashes = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\\');
+        if backslashes.into_iter().any(|(at, _)| is_odd_splice(&bytes[at + 1..])) {
+            return true;
+        }
+    }
+    // Of however many words it is pasted, the first is one that the whole begins with.
+    let pastes = has_any(b'#') && (text.contains("##") || text.contains("%:%:"));
+    pastes
+        && text
+            .split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
+            .any(|word| !word.is_empty() && "__has_includ".starts_with(word))
 }
 
 /// Whether any byte is like this. There is no early end, so that all are looked at by vectors.
@@ -148,6 +178,11 @@ mod tests {
             "#embed <a>",
             "#define N 4\n#pragma once\n%: include <a.h>",
             "#pragma once\n#include <a.h>",
+            "??=include <a.h>",
+            "// ??/\n#include <a.h>",
+            "#inc\\\r\r\nlude <a.h>",
+            "#inc\\ \t\nlude <a.h>",
+            "#define P(a, b, c) a##b##c\n#if P(__, has_, include)(\"a.h\")\n#endif",
         ] {
             assert!(may_include(text), "{text:?}");
             let far = ["x".repeat(100), text.into()].join("\n");
@@ -175,6 +210,7 @@ mod tests {
             "#line 3 \"a.h\"",
             "#error include",
             "#define A /* a */ 1\nint __has_a;",
+            "#define P(a, b) a##b\nint P(x, _y) = '\\\\'; // what?? \\ x\n",
         ] {
             assert!(!may_include(text), "{text:?}");
         }
