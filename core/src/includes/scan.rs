@@ -109,7 +109,7 @@ impl Scanner<'_> {
     fn include(&mut self, next: bool) {
         let before = self.lexer.clone();
         if let Some((range, quoted)) = self.lexer.header_name() {
-            self.lexer.see_even(&before);
+            self.lexer.see_even_name(&before, &range);
             let ask = if next { Ask::Next } else { Ask::Include };
             return self.operand(ask, range.clone(), quoted, range);
         }
@@ -282,7 +282,7 @@ impl Scanner<'_> {
             && let Some(close) = self.lexer.solid_on_line()
             && close.kind == Kind::Other(b')')
         {
-            self.lexer.see_even(&before);
+            self.lexer.see_even_name(&before, &name);
             return self.operand(Ask::Exists, name, quoted, start..close.range.end);
         }
         self.problem(Trouble::ComputedQuestion, start);
@@ -486,6 +486,8 @@ mod tests {
             ("#include <a/*>\nR\"(\n*/\n#include <a.h>\n//)\"", Uneven),
             ("#include \"a\\\" /*\"\n#include <a.h>", Uneven),
             ("#if __has_include(<R\"(>)\n)\"", Uneven),
+            ("#if __has_include(<c//d>) || __has_include(<R\"(>)\n)\"", Uneven),
+            ("#if __has_include(\"it's\") || __has_include(<R\"(>)\n)\"", Uneven),
             ("\"x\"R\"(\n#include <a.h>\n)\"", GluedRawString),
             ("\"x\"\\\nLR\"(\n#include <a.h>\n)\"", GluedRawString),
             ("R\"(x)\"R\"(\n#include <a.h>\n)\"", GluedRawString),
