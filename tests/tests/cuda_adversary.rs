@@ -66,6 +66,20 @@ fn a_binary_that_has_the_time_in_it_is_refused() {
     }
 }
 
+#[test]
+fn a_name_expression_reaches_no_file_and_no_clock() {
+    let Some(target) = cuda::target() else { return };
+    let source = "template <int N> __global__ void f(int *x) { *x = N; }\n";
+    for expression in ["f<__TIME__[7]>", "f<__has_include(\"/none.h\")>", "f<1>\n#include \"/none.h\"\n"] {
+        let program = Program::cxx("f.cu", source).arch("sm_80").name_expression(expression);
+        let error = target.compile(&memory(), &program).unwrap_err();
+        assert!(
+            error.is_refused() && error.to_string().contains("name_expressions"),
+            "{expression}: {error}"
+        );
+    }
+}
+
 /// The compiler opens what has an absolute name by itself: a directive that is overlooked is a header that no key has.
 #[test]
 fn a_header_that_hides_is_found_or_refused() {

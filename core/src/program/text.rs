@@ -10,6 +10,26 @@ pub(crate) fn has_nul(bytes: &[u8]) -> bool {
     bytes.chunks(CHUNK).any(|chunk| has(chunk, |byte| byte == 0))
 }
 
+/// What of an expression may make the compiler read more than the expression: a directive of its own, a question for a
+/// header, or the time.
+pub(crate) fn beyond(expression: &[u8]) -> Option<&'static str> {
+    if expression.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
+        return Some("more than one line");
+    }
+    let is_of_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    for word in expression.split(|byte| !is_of_word(byte)).filter(|word| !word.is_empty()) {
+        // Or what one of them may be pasted from, and macros that ask.
+        let asks = word.to_ascii_lowercase().windows(11).any(|part| part == b"has_include");
+        if asks || b"__has_include".starts_with(word) {
+            return Some("__has_include, or the beginning of it");
+        }
+        if b"__DATE__".starts_with(word) || b"__TIME__".starts_with(word) {
+            return Some("__DATE__ or __TIME__, or the beginning of one");
+        }
+    }
+    None
+}
+
 /// Whether a text of CUDA C++ may make the compiler look for a file: it has a directive that includes one, or
 /// that asks for one. What it says yes to may also be a comment or in a branch that is never taken.
 pub(crate) fn may_include(text: &str) -> bool {
@@ -138,6 +158,24 @@ fn is_of_files(line: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_expression_is_one_line_that_asks_for_nothing() {
+        for expression in [
+            "f<1>\n#include \"/a.h\"",
+            "f<1>\r",
+            "f<__has_include(\"/a.h\")>",
+            "f<_HAS_INCLUDE(\"/a.h\")>",
+            "f<__TIME__[7]>",
+            "f<P(__DA, TE__)>",
+            "f<P(__, DATE, __)>",
+        ] {
+            assert!(beyond(expression.as_bytes()).is_some(), "{expression}");
+        }
+        for expression in ["matmul<16, float>", "&a::b_<__half2>", "f<_Float16, __nv_bfloat16, 'D'>"] {
+            assert_eq!(beyond(expression.as_bytes()), None, "{expression}");
+        }
+    }
 
     #[test]
     fn a_nul_byte_is_found_wherever_it_is() {
