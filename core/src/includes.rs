@@ -34,6 +34,8 @@ pub struct Scan {
     pub operands: Vec<Operand>,
     /// Headers whose names are macros.
     pub computed: Vec<Computed>,
+    /// Includes whose names the preprocessor makes of several words.
+    pub untold: Vec<Untold>,
     /// Macros that are the name of a header or another word. All others are in [`macros`](Self::macros) only.
     pub definitions: Vec<Definition>,
     /// The names of all macros that are defined, each with a newline behind it.
@@ -104,6 +106,16 @@ pub enum Ask {
     Next,
     /// `__has_include(..)`
     Exists,
+}
+
+/// An include whose name only the preprocessor can make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Untold {
+    /// The bytes from which it makes the name.
+    pub range: Range<usize>,
+    /// The line, counted from 1.
+    pub line: usize,
 }
 
 /// An include whose name is a macro.

@@ -291,6 +291,15 @@ impl<'a> Program<'a> {
         if self.name_expressions.iter().any(|expression| expression.as_bytes().is_empty()) {
             return Err(Refusal::malformed(option, "one is empty; leave it out"));
         }
+        if let Some(word) = self.name_expressions.iter().find_map(|one| text::beyond(one.as_bytes())) {
+            return Err(Refusal::malformed(
+                option,
+                format!(
+                    "one has {word}, and the compiler, which reads it as a part of the source, could read files or the \
+                     clock; leave that out"
+                ),
+            ));
+        }
         Ok(())
     }
 

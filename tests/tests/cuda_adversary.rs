@@ -6,7 +6,7 @@ use std::{env, fs};
 
 use warmstart::{
     Cache, Limits,
-    store::MemoryStore,
+    store::{FileOptions, FileStore, MemoryStore},
     target::cuda::{OptionName, Program, TargetType},
 };
 use warmstart_tests::cuda;
@@ -27,6 +27,7 @@ fn debug_information_of_another_directory_is_a_miss() {
     let (cache, before) = (memory(), env::current_dir().unwrap());
     let plain = Program::cxx("f.cu", "extern \"C\" __global__ void f(int *x) { x[0] = 1; }").arch("sm_80");
     let debugged = plain.clone().option(OptionName::Debug, true);
+    let linked = plain.clone().target(TargetType::LtoIr).option(OptionName::LinkTimeOptimization, true);
     let mut places = Vec::new();
     for place in ["first_checkout", "other_checkout"] {
         let place = directory.path().join(place);
@@ -42,6 +43,9 @@ fn debug_information_of_another_directory_is_a_miss() {
         assert!(contains(fresh.binary(), &name));
         let key = target.fields(&cache, &debugged).unwrap();
         assert!(!format!("{:?}", key.recipe()).contains(&name), "a key has no path");
+        assert!(!target.compile(&cache, &linked).unwrap().is_hit(), "so does LTO-IR");
+        let (again, fresh) = (target.compile(&cache, &linked), target.compile(&memory(), &linked));
+        assert_eq!(again.unwrap().binary(), fresh.unwrap().binary());
         places.push(target.compile(&cache, &plain).unwrap().is_hit());
     }
     env::set_current_dir(before).unwrap();
@@ -59,6 +63,20 @@ fn a_binary_that_has_the_time_in_it_is_refused() {
     ] {
         let error = target.compile(&memory(), &Program::cxx("f.cu", source).arch("sm_80")).unwrap_err();
         assert!(error.to_string().contains(said), "{source}: {error}");
+    }
+}
+
+#[test]
+fn a_name_expression_reaches_no_file_and_no_clock() {
+    let Some(target) = cuda::target() else { return };
+    let source = "template <int N> __global__ void f(int *x) { *x = N; }\n";
+    for expression in ["f<__TIME__[7]>", "f<__has_include(\"/none.h\")>", "f<1>\n#include \"/none.h\"\n"] {
+        let program = Program::cxx("f.cu", source).arch("sm_80").name_expression(expression);
+        let error = target.compile(&memory(), &program).unwrap_err();
+        assert!(
+            error.is_refused() && error.to_string().contains("name_expressions"),
+            "{expression}: {error}"
+        );
     }
 }
 
@@ -106,5 +124,110 @@ fn a_header_that_hides_is_found_or_refused() {
             assert!(!contains(second, "1111"), "{place}, {standard}: an old header's");
             assert_eq!(contains(first, "1111"), contains(second, "2222"), "{place}, {standard}");
         }
+    }
+}
+
+/// Not a test of its own: what the processes of the next one run.
+#[test]
+fn child() {
+    let (Some(directory), Some(target)) = (env::var_os("WARMSTART_ADVERSARY"), cuda::target()) else {
+        return;
+    };
+    let directory = std::path::PathBuf::from(directory);
+    let cache = Cache::new(FileStore::open(directory.join("cache"), FileOptions::default()).unwrap());
+    for number in 0..KERNELS {
+        let compiled = target.compile(&cache, &kernel(&directory, number)).unwrap();
+        assert!(contains(compiled.binary(), &format!("kernel_{number}")));
+    }
+}
+
+const KERNELS: usize = 8;
+
+fn kernel(directory: &std::path::Path, number: usize) -> Program {
+    let source = format!(
+        "#include <a.h>\nextern \"C\" __global__ void kernel_{number}(int *x) {{ x[threadIdx.x] = A + {number}; }}"
+    );
+    Program::cxx("k.cu", source).arch("sm_80").include_dir(directory)
+}
+
+#[test]
+fn processes_that_are_killed_leave_nothing_wrong() {
+    let Some(target) = cuda::target() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    for round in 0..6_u64 {
+        fs::write(directory.path().join("a.h"), format!("#define A {round}000\n")).unwrap();
+        let mut children: Vec<_> = (0..8)
+            .map(|_| {
+                std::process::Command::new(env::current_exe().unwrap())
+                    .args(["--exact", "child"])
+                    .env("WARMSTART_ADVERSARY", directory.path())
+                    .stdout(std::process::Stdio::null())
+                    .stderr(std::process::Stdio::null())
+                    .spawn()
+                    .unwrap()
+            })
+            .collect();
+        for (place, child) in children.iter_mut().enumerate() {
+            std::thread::sleep(std::time::Duration::from_millis((round * 37 + place as u64 * 53) % 90));
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        let cache =
+            Cache::new(FileStore::open(directory.path().join("cache"), FileOptions::default()).unwrap());
+        for number in 0..KERNELS {
+            let program = kernel(directory.path(), number);
+            let compiled = target.compile(&cache, &program).unwrap();
+            let fresh = target.compile(&memory(), &program).unwrap();
+            assert_eq!(compiled.binary(), fresh.binary(), "round {round}, kernel {number}");
+            assert!(target.compile(&cache, &program).unwrap().is_hit());
+        }
+    }
+}
+
+#[test]
+fn headers_that_change_all_the_time_leave_nothing_wrong() {
+    let Some(target) = cuda::target() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let place = |name: &str| directory.path().join(name);
+    let write = |name: &str, value: u32, in_place: bool| {
+        let text = format!("#define {} {value}\n", name[..1].to_uppercase());
+        if in_place {
+            return fs::write(place(name), text).unwrap();
+        }
+        fs::write(place("new"), text).unwrap();
+        fs::rename(place("new"), place(name)).unwrap();
+    };
+    write("a.h", 1111, true);
+    write("b.h", 1111, true);
+    let program =
+        Program::cxx("k.cu", "#include <a.h>\n#include <b.h>\n__device__ int x[] = {A + 1, B + 2};")
+            .arch("sm_80")
+            .target(TargetType::Ptx)
+            .option(OptionName::RelocatableDeviceCode, true)
+            .include_dir(directory.path());
+    let cache = memory();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    // What an editor has cut short has no macro; that is an error and no wrong binary.
+                    let _ = target.compile(&cache, &program);
+                }
+            });
+        }
+        for step in 0..3000_u32 {
+            let (name, value) = (if step % 3 == 0 { "a.h" } else { "b.h" }, 1111 * (1 + step / 2 % 2));
+            write(name, value, step % 5 == 0);
+            std::thread::sleep(std::time::Duration::from_micros(u64::from(step % 7) * 200));
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    for (a, b) in [(1111, 1111), (1111, 2222), (2222, 1111), (2222, 2222)] {
+        write("a.h", a, true);
+        write("b.h", b, false);
+        let compiled = target.compile(&cache, &program).unwrap();
+        let fresh = target.compile(&memory(), &program).unwrap();
+        assert_eq!(compiled.binary(), fresh.binary(), "{a} {b}");
     }
 }

@@ -114,6 +114,19 @@ impl<'a> Lexer<'a> {
         }
     }
 
+    /// The same for the name of a header, which is tokens where its line is skipped.
+    pub(super) fn see_even_name(&mut self, before: &Self, name: &Range<usize>) {
+        let inside = &self.text[name.start + 1..name.end - 1];
+        let is_special = |byte: &u8| matches!(byte, b'\'' | b'"' | b'\\');
+        if inside.iter().any(is_special) || inside.windows(2).any(|two| two == b"/*" || two == b"//") {
+            if before.at < self.even_to {
+                // The line was read without a thought of this name.
+                self.uneven = self.uneven.or(Some(before.at));
+            }
+            self.see_even(before);
+        }
+    }
+
     /// Where the newline stands that ends this line, whatever comments and strings go over others before.
     fn end_of_line(mut self) -> usize {
         loop {
@@ -125,7 +138,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// Sees whether the line ends in the same place if it is skipped. `before` stands before what is then read otherwise.
-    pub(super) fn see_even(&mut self, before: &Self) {
+    fn see_even(&mut self, before: &Self) {
         if self.skips || self.uneven.is_some() || before.at < self.even_to {
             return;
         }

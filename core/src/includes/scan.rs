@@ -7,7 +7,7 @@ use alloc::{
 use core::ops::Range;
 
 use super::{
-    Ask, Body, Call, Computed, Definition, Operand, Problem, Scan, Standard, Trouble,
+    Ask, Body, Call, Computed, Definition, Operand, Problem, Scan, Standard, Trouble, Untold,
     lexer::{Kind, Lexer, Token},
 };
 
@@ -109,15 +109,19 @@ impl Scanner<'_> {
     fn include(&mut self, next: bool) {
         let before = self.lexer.clone();
         if let Some((range, quoted)) = self.lexer.header_name() {
-            self.lexer.see_even(&before);
+            self.lexer.see_even_name(&before, &range);
             let ask = if next { Ask::Next } else { Ask::Include };
             return self.operand(ask, range.clone(), quoted, range);
         }
         // Of what is neither a name nor a word, the compiler says so itself, if it reads the line at all.
         let Some(word) = self.lexer.solid_on_line().filter(|token| token.kind == Kind::Word) else { return };
         let line = self.line(word.range.start);
-        if self.lexer.solid_on_line().is_some() {
-            return self.scan.problems.push(Problem { what: Trouble::ComputedName, line });
+        let mut end = word.range.end;
+        while let Some(token) = self.lexer.solid_on_line() {
+            end = token.range.end;
+        }
+        if end > word.range.end {
+            return self.scan.untold.push(Untold { range: word.range.start..end, line });
         }
         match self.string(word.range.clone()) {
             Some(name) => self.scan.computed.push(Computed { name, next, line }),
@@ -282,7 +286,7 @@ impl Scanner<'_> {
             && let Some(close) = self.lexer.solid_on_line()
             && close.kind == Kind::Other(b')')
         {
-            self.lexer.see_even(&before);
+            self.lexer.see_even_name(&before, &name);
             return self.operand(Ask::Exists, name, quoted, start..close.range.end);
         }
         self.problem(Trouble::ComputedQuestion, start);
@@ -486,6 +490,8 @@ mod tests {
             ("#include <a/*>\nR\"(\n*/\n#include <a.h>\n//)\"", Uneven),
             ("#include \"a\\\" /*\"\n#include <a.h>", Uneven),
             ("#if __has_include(<R\"(>)\n)\"", Uneven),
+            ("#if __has_include(<c//d>) || __has_include(<R\"(>)\n)\"", Uneven),
+            ("#if __has_include(\"it's\") || __has_include(<R\"(>)\n)\"", Uneven),
             ("\"x\"R\"(\n#include <a.h>\n)\"", GluedRawString),
             ("\"x\"\\\nLR\"(\n#include <a.h>\n)\"", GluedRawString),
             ("R\"(x)\"R\"(\n#include <a.h>\n)\"", GluedRawString),
@@ -543,12 +549,24 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_only_the_preprocessor_makes_has_a_place() {
+        for (text, name, line) in [
+            ("#include NAME(x)", "NAME(x)", 1),
+            ("\n#include A /* a */ B // b\nC", "A /* a */ B", 2),
+            ("#include_next A \\\n (B)\n", "A \\\n (B)", 1),
+        ] {
+            let scan = scan(text.as_bytes());
+            let [untold] = &scan.untold[..] else { panic!("{text}: {scan:?}") };
+            assert_eq!((&text[untold.range.clone()], untold.line), (name, line));
+            assert_eq!((scan.problems, scan.computed), (vec![], vec![]));
+        }
+    }
+
+    #[test]
     fn what_only_the_preprocessor_can_tell_is_a_problem() {
-        use Trouble::{Clock, ComputedName, ComputedQuestion, Nul, QuestionInMacro, SplicedRawString};
+        use Trouble::{Clock, ComputedQuestion, Nul, QuestionInMacro, SplicedRawString};
 
         for (text, trouble, line) in [
-            ("#include NAME(x)", ComputedName, 1),
-            ("\n#include A B", ComputedName, 2),
             ("#if __has_include(NAME)", ComputedQuestion, 1),
             ("#if __has_include", ComputedQuestion, 1),
             ("#if __has_include(<a.h>", ComputedQuestion, 1),

@@ -10,10 +10,33 @@ pub(crate) fn has_nul(bytes: &[u8]) -> bool {
     bytes.chunks(CHUNK).any(|chunk| has(chunk, |byte| byte == 0))
 }
 
+/// What of an expression may make the compiler read more than the expression: a directive of its own, a question for a
+/// header, or the time.
+pub(crate) fn beyond(expression: &[u8]) -> Option<&'static str> {
+    if expression.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
+        return Some("more than one line");
+    }
+    let is_of_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    for word in expression.split(|byte| !is_of_word(byte)).filter(|word| !word.is_empty()) {
+        // Or what one of them may be pasted from, and macros that ask.
+        let asks = word.to_ascii_lowercase().windows(11).any(|part| part == b"has_include");
+        if asks || b"__has_include".starts_with(word) {
+            return Some("__has_include, or the beginning of it");
+        }
+        if b"__DATE__".starts_with(word) || b"__TIME__".starts_with(word) {
+            return Some("__DATE__ or __TIME__, or the beginning of one");
+        }
+    }
+    None
+}
+
 /// Whether a text of CUDA C++ may make the compiler look for a file: it has a directive that includes one, or
 /// that asks for one. What it says yes to may also be a comment or in a branch that is never taken.
 pub(crate) fn may_include(text: &str) -> bool {
     let bytes = text.as_bytes();
+    if has_other_spellings(text) {
+        return true;
+    }
     // Lines may overlap where comments go over their ends. What is looked at is bounded all the same.
     let mut left = 4 * bytes.len();
     for (chunk, from) in bytes.chunks(CHUNK).zip((0..).step_by(CHUNK)) {
@@ -41,6 +64,33 @@ pub(crate) fn may_include(text: &str) -> bool {
         }
     }
     false
+}
+
+/// Whether a directive may be written in a way that only some standards of C++ know, or a question be pasted together.
+fn has_other_spellings(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let has_any = |like: u8| bytes.chunks(CHUNK).any(|chunk| has(chunk, |byte| byte == like));
+    if has_any(b'?') && (text.contains("??=") || text.contains("??/")) {
+        return true;
+    }
+    // Blanks, or more than one carriage return, between a backslash and the end of its line.
+    let is_odd_splice = |rest: &[u8]| {
+        let blanks = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\x0B' | b'\x0C' | b'\r'));
+        let blanks = blanks.count();
+        rest.get(blanks) == Some(&b'\n') && !matches!(&rest[..blanks], b"" | b"\r")
+    };
+    if has_any(b'\\') {
+        let backslashes = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\\');
+        if backslashes.into_iter().any(|(at, _)| is_odd_splice(&bytes[at + 1..])) {
+            return true;
+        }
+    }
+    // Of however many words it is pasted, the first is one that the whole begins with.
+    let pastes = has_any(b'#') && (text.contains("##") || text.contains("%:%:"));
+    pastes
+        && text
+            .split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
+            .any(|word| !word.is_empty() && "__has_includ".starts_with(word))
 }
 
 /// Whether any byte is like this. There is no early end, so that all are looked at by vectors.
@@ -110,6 +160,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_expression_is_one_line_that_asks_for_nothing() {
+        for expression in [
+            "f<1>\n#include \"/a.h\"",
+            "f<1>\r",
+            "f<__has_include(\"/a.h\")>",
+            "f<_HAS_INCLUDE(\"/a.h\")>",
+            "f<__TIME__[7]>",
+            "f<P(__DA, TE__)>",
+            "f<P(__, DATE, __)>",
+        ] {
+            assert!(beyond(expression.as_bytes()).is_some(), "{expression}");
+        }
+        for expression in ["matmul<16, float>", "&a::b_<__half2>", "f<_Float16, __nv_bfloat16, 'D'>"] {
+            assert_eq!(beyond(expression.as_bytes()), None, "{expression}");
+        }
+    }
+
+    #[test]
     fn a_nul_byte_is_found_wherever_it_is() {
         for len in [1, 63, 64, 65, 200] {
             for at in 0..len {
@@ -148,6 +216,11 @@ mod tests {
             "#embed <a>",
             "#define N 4\n#pragma once\n%: include <a.h>",
             "#pragma once\n#include <a.h>",
+            "??=include <a.h>",
+            "// ??/\n#include <a.h>",
+            "#inc\\\r\r\nlude <a.h>",
+            "#inc\\ \t\nlude <a.h>",
+            "#define P(a, b, c) a##b##c\n#if P(__, has_, include)(\"a.h\")\n#endif",
         ] {
             assert!(may_include(text), "{text:?}");
             let far = ["x".repeat(100), text.into()].join("\n");
@@ -175,6 +248,7 @@ mod tests {
             "#line 3 \"a.h\"",
             "#error include",
             "#define A /* a */ 1\nint __has_a;",
+            "#define P(a, b) a##b\nint P(x, _y) = '\\\\'; // what?? \\ x\n",
         ] {
             assert!(!may_include(text), "{text:?}");
         }

@@ -73,6 +73,8 @@ pub struct Closed {
     pub headers: Vec<(String, Vec<u8>)>,
     /// The names of the headers that are read before the program.
     pub pre_includes: Vec<String>,
+    /// Where includes stand whose names only the preprocessor can make.
+    untold: Vec<(error::Place, usize)>,
 }
 
 /// What was read of one text.

@@ -250,7 +250,10 @@ impl CudaTarget {
                 libdevice: libdevice.as_deref(),
             },
         );
-        let output = output.map_err(|error| error.with_places(|| program.places()))?;
+        let output = output.map_err(|error| match error.log().and_then(|log| closed.untold_in(log)) {
+            Some(untold) => CudaError::from(untold),
+            None => error.with_places(|| program.places()),
+        })?;
         // It may have been another while the compiler asked for it.
         if self::described(program, &inputs.toolchain) != inputs.described {
             return Err(Stop::Changed);
@@ -331,10 +334,10 @@ impl Inputs {
     }
 }
 
-/// The compiler, and the current directory where NVRTC writes that into the binary: for debuggers, and in no other way.
+/// The compiler, and the current directory where NVRTC writes that into the binary, which no option changes.
 /// The key has a digest of it, and no path.
 fn described(program: &Program, toolchain: &Arc<Toolchain>) -> Arc<Toolchain> {
-    if !program.has_debug_information() {
+    if !program.names_directory() {
         return Arc::clone(toolchain);
     }
     // Reached through a link, it is what this variable says.

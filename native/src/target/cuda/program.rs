@@ -306,9 +306,10 @@ impl Program {
         places
     }
 
-    /// Whether NVRTC says in the binary where it was compiled.
-    pub(super) fn has_debug_information(&self) -> bool {
-        self.code == CodeType::Cxx && self.options.option(OptionName::Debug) == Some(&Value::Flag(true))
+    /// Whether NVRTC says in the binary where it was compiled: for debuggers, and always in LTO-IR.
+    pub(super) fn names_directory(&self) -> bool {
+        let is_debugged = self.options.option(OptionName::Debug) == Some(&Value::Flag(true));
+        self.code == CodeType::Cxx && (is_debugged || self.target == TargetType::LtoIr)
     }
 
     pub(super) fn uses_libdevice(&self) -> bool {

@@ -2,21 +2,42 @@
 
 use std::{ops::Range, path::Path};
 
-use warmstart_core::{includes::rewrite, key::Key};
+use warmstart_core::{
+    includes::{Trouble, Untold, rewrite},
+    key::Key,
+};
 
 use super::{
-    Closed,
+    Closed, HeaderError,
+    error::{Place, Problem},
     graph::{Edge, Graph, Node},
 };
 
 /// Where headers are said to lie. An absolute name, because the compiler puts the current directory before others.
 pub(in crate::target::cuda) const ROOT: &str = "/warmstart/";
 
+/// What stands before the number of an include whose name only the preprocessor can make, in the name that it gets.
+const UNTOLD: &str = "a name that only the preprocessor makes, number ";
+
+impl Closed {
+    /// The include that a compiler's log says is missing, if it is one whose name could not be told.
+    pub(in crate::target::cuda) fn untold_in(&self, log: &str) -> Option<HeaderError> {
+        let (_, rest) = log.split_once(UNTOLD)?;
+        let (place, line) = self.untold.get(rest.split_once(' ')?.0.parse::<usize>().ok()?)?.clone();
+        Some(HeaderError::new(Problem::Text { place, line, trouble: Trouble::ComputedName }))
+    }
+}
+
 impl Graph<'_> {
     pub(super) fn closed(&self) -> Closed {
+        let mut untold = Vec::new();
+        let source = self.close(&self.nodes[0], self.search.source.as_bytes(), &mut untold);
         let mut headers: Vec<(String, Vec<u8>)> = self
             .headers()
-            .map(|node| (self.name(node), self.close(node, node.text.as_deref().unwrap_or_default())))
+            .map(|node| {
+                let text = node.text.as_deref().unwrap_or_default();
+                (self.name(node), self.close(node, text, &mut untold))
+            })
             .collect();
         for (name, node) in &self.aliases {
             let text = match node {
@@ -32,8 +53,9 @@ impl Graph<'_> {
             self.answers.iter().filter(|(name, exists)| **exists && !self.aliases.contains_key(*name));
         headers.extend(asked.map(|(name, _)| (name.clone(), Vec::new())));
         Closed {
-            source: self.close(&self.nodes[0], self.search.source.as_bytes()),
+            source,
             headers,
+            untold,
             pre_includes: self.pre_includes.iter().map(|node| self.name(&self.nodes[*node])).collect(),
         }
     }
@@ -42,7 +64,7 @@ impl Graph<'_> {
         format!("{ROOT}{}", node.label)
     }
 
-    fn close(&self, node: &Node, text: &[u8]) -> Vec<u8> {
+    fn close(&self, node: &Node, text: &[u8], untold: &mut Vec<(Place, usize)>) -> Vec<u8> {
         let mut edits: Vec<(Range<usize>, String)> = Vec::with_capacity(node.edges.len());
         for (operand, edge) in node.read.scan.operands.iter().zip(&node.edges) {
             let replacement = match edge {
@@ -61,6 +83,12 @@ impl Graph<'_> {
             };
             edits.push((operand.range.clone(), replacement));
         }
+        // Whether it is reached, only the compiler knows. If so, it is told that there is no such file.
+        for Untold { range, line, .. } in &node.read.scan.untold {
+            edits.push((range.clone(), format!("\"{UNTOLD}{} \"", untold.len())));
+            untold.push((node.place.clone(), *line));
+        }
+        edits.sort_unstable_by_key(|(range, _)| range.start);
         rewrite(text, &edits)
     }
 
