@@ -493,6 +493,8 @@ mod tests {
             ("R\"(x)\"R\"(\n#include <a.h>\n)\"", GluedRawString),
             ("$1p+R\"(\n#include <a.h>", GluedRawString),
             ("\\uR\"(\n#include <a.h>", GluedRawString),
+            ("$__has_include(<R\"(\n#include <a.h>", GluedRawString),
+            ("x$__has_include(<R\"(\n#include <a.h>", GluedRawString),
             ("$R\"(\n/*\n)\"\n#include <a.h>", GluedRawString),
             ("\u{e9}u8R\"(\n/*\n)\"\n#include <a.h>", GluedRawString),
         ] {
