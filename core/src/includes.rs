@@ -243,7 +243,8 @@ impl fmt::Display for Trouble {
                 "a raw string with a backslash at the end of a line where the string may end; write the line otherwise"
             }
             Self::GluedRawString => {
-                "a raw string right behind another string or a letter that is not ASCII; put a blank between them"
+                "a raw string or a __has_include right behind a string, a backslash, a dollar sign or a letter that is \
+                 not ASCII; put a blank between them"
             }
             Self::Clock => {
                 "__DATE__ or __TIME__, and a binary that is kept would have another day's; remove it, or define a \

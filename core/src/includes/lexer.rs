@@ -68,6 +68,8 @@ const DIGIT: u8 = 2;
 const BLANK: u8 = 4;
 /// What stands for itself, and begins nothing longer.
 const ALONE: u8 = 8;
+/// What is a letter in some places only.
+const ODD: u8 = 32;
 /// What may begin a number.
 const DOT: u8 = 16;
 
@@ -76,7 +78,8 @@ static CLASSES: [u8; 256] = {
     let mut byte = 0;
     while byte < 256 {
         classes[byte] = match byte as u8 {
-            b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'$' | 0x80.. => WORD,
+            b'a'..=b'z' | b'A'..=b'Z' | b'_' => WORD,
+            b'$' | 0x80.. => WORD | ODD,
             b'0'..=b'9' => DIGIT,
             b' ' | b'\t' | b'\r' | b'\x0B' | b'\x0C' => BLANK,
             b'.' => DOT,
@@ -232,13 +235,14 @@ impl<'a> Lexer<'a> {
             if is(byte, BLANK | ALONE) {
                 is_solid |= is(byte, ALONE);
                 at += 1;
-            } else if is(byte, WORD) && !matches!(byte, b'_' | b'h' | b'H') {
-                let length = self.text[at..].iter().position(|byte| !is(*byte, WORD | DIGIT));
+            } else if is(byte, WORD) && !is(byte, ODD) && !matches!(byte, b'_' | b'h' | b'H') {
+                let length =
+                    self.text[at..].iter().position(|byte| !is(*byte, WORD | DIGIT) || is(*byte, ODD));
                 let Some(end) = length.map(|length| at + length) else { break };
                 // It may be the prefix of a literal, or go on behind a splice.
                 let is_exponent = matches!(self.text[end - 1], b'e' | b'E' | b'p' | b'P');
                 let is_number = is_exponent && matches!(self.text[end], b'+' | b'-');
-                if is_number || matches!(self.text[end], b'"' | b'\'' | b'\\') {
+                if is_number || is(self.text[end], ODD) || matches!(self.text[end], b'"' | b'\'' | b'\\') {
                     break;
                 }
                 is_solid = true;
@@ -428,6 +432,12 @@ impl<'a> Lexer<'a> {
     fn word(&mut self, start: usize) -> Kind {
         while self.peek().is_some_and(|byte| is(byte, WORD | DIGIT)) {
             self.take();
+        }
+        // Nor do some take all of these for letters, and see a question behind one.
+        if self.text[start..self.end].iter().any(|byte| is(*byte, ODD))
+            && self.spelling(start..self.end).ends_with(b"__has_include")
+        {
+            self.glued = self.glued.or(Some(start));
         }
         let Some(quote @ (b'"' | b'\'' | b'+' | b'-')) = self.peek() else { return Kind::Word };
         let prefix = self.spelling(start..self.end);

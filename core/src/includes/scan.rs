@@ -13,6 +13,9 @@ use super::{
 
 const QUESTION: &[u8] = b"__has_include";
 
+/// A word that begins one of the names above and is so long is no other's.
+const TELLING: usize = 4;
+
 /// What a macro that asks for its parameter has in its name.
 const SHORTEST_END: &[u8] = b"has_include";
 
@@ -306,9 +309,24 @@ impl Scanner<'_> {
         let word = self.lexer.spelling(token.range.clone());
         // Of however many words it is pasted, the first of them is one of these.
         let names = [QUESTION, b"__DATE__", b"__TIME__"];
-        if names.iter().any(|name| name.starts_with(&word) && **name != *word) {
+        let begins = names.iter().any(|name| name.starts_with(&word) && **name != *word);
+        if begins && (word.len() >= TELLING || self.stands_alone(&token.range)) {
             self.scan.fragment = Some(self.line(token.range.start));
         }
+    }
+
+    /// Whether a word is an operand of `##`, all of an argument, or the end of a definition. Names such as `_` and `__T` stand
+    /// in every header, and elsewhere nothing is pasted to them.
+    fn stands_alone(&self, range: &Range<usize>) -> bool {
+        let text = self.lexer.text();
+        let is_blank = |byte: &&u8| matches!(byte, b' ' | b'\t' | b'\x0B' | b'\x0C');
+        let before = text[..range.start].iter().rev().find(|byte| !is_blank(byte));
+        let after = text[range.end..].iter().find(|byte| !is_blank(byte));
+        let line = text[..range.start].rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
+        let is_directive = || line.iter().find(|byte| !is_blank(byte)) == Some(&b'#');
+        let opens = matches!(before, Some(b'(' | b',' | b'#' | b'/' | b'\n' | b'\\') | None);
+        let closes = matches!(after, Some(b')' | b',' | b'#' | b'/' | b'\n' | b'\r' | b'\\') | None);
+        before == Some(&b'#') || after == Some(&b'#') || (closes && (opens || is_directive()))
     }
 
     fn string(&self, range: Range<usize>) -> Option<String> {
@@ -497,6 +515,8 @@ mod tests {
             ("R\"(x)\"R\"(\n#include <a.h>\n)\"", GluedRawString),
             ("$1p+R\"(\n#include <a.h>", GluedRawString),
             ("\\uR\"(\n#include <a.h>", GluedRawString),
+            ("$__has_include(<R\"(\n#include <a.h>", GluedRawString),
+            ("x$__has_include(<R\"(\n#include <a.h>", GluedRawString),
             ("$R\"(\n/*\n)\"\n#include <a.h>", GluedRawString),
             ("\u{e9}u8R\"(\n/*\n)\"\n#include <a.h>", GluedRawString),
         ] {
