@@ -181,6 +181,11 @@ fn an_include_that_only_the_preprocessor_knows_is_refused_and_says_what_to_do() 
         let text = error.to_string();
         assert!(text.contains("f.cu") || text.contains("source"), "where: {text}");
     }
+    // In a branch that is skipped it does no harm, and headers of others have such branches.
+    let skipped = computed(
+        "#define NAME(x) <x.cuh>\n#ifndef __CUDACC_RTC__\n#include NAME(value)\n#endif\n#define VALUE 7",
+    );
+    compiles(&target, &skipped);
     // A name that can be told is found.
     compiles(&target, &computed("#define NAME <value.cuh>\n#include NAME"));
     let by_option = computed("#include NAME").option(OptionName::DefineMacro, ["NAME=<value.cuh>"]);

@@ -242,6 +242,9 @@ impl<'a> Lexer<'a> {
                 // It may be the prefix of a literal, or go on behind a splice.
                 let is_exponent = matches!(self.text[end - 1], b'e' | b'E' | b'p' | b'P');
                 let is_number = is_exponent && matches!(self.text[end], b'+' | b'-');
+                if is_part_of_name(&self.text[at..end]) {
+                    break;
+                }
                 if is_number || is(self.text[end], ODD) || matches!(self.text[end], b'"' | b'\'' | b'\\') {
                     break;
                 }
@@ -506,4 +509,18 @@ impl<'a> Lexer<'a> {
         self.skip_splices();
         true
     }
+}
+/// What the compiler asks the disk or the clock for.
+pub(super) const QUESTION: &[u8] = b"__has_include";
+const NAMES: [&[u8]; 3] = [QUESTION, b"__DATE__", b"__TIME__"];
+
+/// Whether a word is so long a part of one of these names that it stands in few texts for another reason. Of however many
+/// words one is pasted, at least one is: all others would be shorter.
+pub(super) fn is_part_of_name(word: &[u8]) -> bool {
+    const TELLING: usize = 4;
+
+    (TELLING..QUESTION.len()).contains(&word.len())
+        && NAMES
+            .iter()
+            .any(|name| name.len() > word.len() && name.windows(word.len()).any(|part| part == word))
 }

@@ -8,13 +8,8 @@ use core::ops::Range;
 
 use super::{
     Ask, Body, Call, Computed, Definition, Operand, Problem, Scan, Standard, Trouble, Untold,
-    lexer::{Kind, Lexer, Token},
+    lexer::{Kind, Lexer, QUESTION, Token, is_part_of_name},
 };
-
-const QUESTION: &[u8] = b"__has_include";
-
-/// A word that begins one of the names above and is so long is no other's.
-const TELLING: usize = 4;
 
 /// What a macro that asks for its parameter has in its name.
 const SHORTEST_END: &[u8] = b"has_include";
@@ -307,26 +302,9 @@ impl Scanner<'_> {
             return;
         }
         let word = self.lexer.spelling(token.range.clone());
-        // Of however many words it is pasted, the first of them is one of these.
-        let names = [QUESTION, b"__DATE__", b"__TIME__"];
-        let begins = names.iter().any(|name| name.starts_with(&word) && **name != *word);
-        if begins && (word.len() >= TELLING || self.stands_alone(&token.range)) {
+        if is_part_of_name(&word) {
             self.scan.fragment = Some(self.line(token.range.start));
         }
-    }
-
-    /// Whether a word is an operand of `##`, all of an argument, or the end of a definition. Names such as `_` and `__T` stand
-    /// in every header, and elsewhere nothing is pasted to them.
-    fn stands_alone(&self, range: &Range<usize>) -> bool {
-        let text = self.lexer.text();
-        let is_blank = |byte: &&u8| matches!(byte, b' ' | b'\t' | b'\x0B' | b'\x0C');
-        let before = text[..range.start].iter().rev().find(|byte| !is_blank(byte));
-        let after = text[range.end..].iter().find(|byte| !is_blank(byte));
-        let line = text[..range.start].rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
-        let is_directive = || line.iter().find(|byte| !is_blank(byte)) == Some(&b'#');
-        let opens = matches!(before, Some(b'(' | b',' | b'#' | b'/' | b'\n' | b'\\') | None);
-        let closes = matches!(after, Some(b')' | b',' | b'#' | b'/' | b'\n' | b'\r' | b'\\') | None);
-        before == Some(&b'#') || after == Some(&b'#') || (closes && (opens || is_directive()))
     }
 
     fn string(&self, range: Range<usize>) -> Option<String> {
@@ -661,7 +639,7 @@ mod tests {
     fn what_a_question_is_pasted_from_is_noted() {
         for text in [
             "CAT(__has_, include)",
-            "\n#define X __h",
+            "\n#define X __ha",
             "CAT(_, _has_include)",
             "CAT(__, has_include)",
             "CAT(__, ha, s_i, nclude)",
@@ -670,7 +648,11 @@ mod tests {
         ] {
             assert!(scan(text.as_bytes()).fragment.is_some(), "{text}");
         }
-        for text in ["CAT(__has_x, include)", "__has_include_next(<a.h>)", "_h has_includes", "\"__has_\""] {
+        // As the headers of CUDA and of CCCL paste their names.
+        for text in ["CAT(_, VERSION)", "__annotate__(__##a##__)", "CAT(CAT(_V_, VERSION), _SM)"] {
+            assert_eq!(scan(text.as_bytes()).fragment, None, "{text}");
+        }
+        for text in ["CAT(__has_x, y)", "__has_include_next(<a.h>)", "_h has_includes", "\"__has_\""] {
             assert_eq!(scan(text.as_bytes()).fragment, None, "{text}");
         }
         assert!(scan(b"#define CAT(a, b) a##b").pastes);

@@ -195,7 +195,8 @@ pub trait Store: Debug + Send + Sync {
     }
 
     /// [Flushes](Self::flush) the store. From then on everything is a miss or is refused, because of [`Reason::Closed`].
-    /// Dropping a store does the same.
+    /// Dropping a store does the same. Where a [`Cache`](crate::Cache) is in front of it, close that: it counts, and reports what it
+    /// counted to an open store only.
     ///
     /// # Errors
     /// The reason why something could not be written down.

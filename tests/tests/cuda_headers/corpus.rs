@@ -382,17 +382,6 @@ enum { A = 1 };
 "#,
     ),
     (
-        "a macro with parameters",
-        r#"
-!! refused only the preprocessor
-== k.cu
-#define HEADER(x) #x
-#include HEADER(a.h)
-== src/a.h
-#define A 1
-"#,
-    ),
-    (
         "a pasted name",
         r#"
 !! refused includes the macro HEADER

@@ -101,16 +101,15 @@ impl Program {
     }
 
     pub(crate) fn search<T>(&self, ask: impl FnOnce(&Search<'_>) -> T) -> T {
-        ask(&Search {
-            source: &self.source,
-            source_dir: Some(&self.root.join("src")),
-            given: &self.given,
-            includes: &self.includes,
-            pre_includes: &self.pre_includes,
-            no_source_include: self.no_source_include,
-            standard: None,
-            definitions: &self.definitions,
-        })
+        let directory = self.root.join("src");
+        let mut search = Search::of(&self.source);
+        search.source_dir = Some(&directory);
+        search.given = &self.given;
+        search.includes = &self.includes;
+        search.pre_includes = &self.pre_includes;
+        search.no_source_include = self.no_source_include;
+        search.definitions = &self.definitions;
+        ask(&search)
     }
 
     pub(crate) fn found(&self) -> Result<Found, HeaderError> {
