@@ -20,6 +20,15 @@
 //! A key holds what decides the binary, as the compiler sees it: options that it ignores are not in it, and
 //! what it would read without the key's knowledge is refused. Nothing is probed here: what is known of the
 //! compiler is an argument.
+//!
+//! | refused | because |
+//! |---|---|
+//! | `create_pch`, `time`, `fdevice_time_trace`, `use_bundled_headers` | they write files, which a hit would not do |
+//! | `include_path`, `pre_include`, a name with a directory, a source that includes | they reach headers; unless their [`Contents`] are given, or an [`ExtraDigest`] |
+//! | `pch`, `use_pch`, `pch_dir` | they reach precompiled headers; unless an extra digest is given |
+//! | `use_libdevice` | it reaches a file; unless its contents or an extra digest are given |
+//! | `ptxas_options` that are not known to reach no file | they could, or choose another architecture |
+//! | options that the compiler does not take, or values that they do not take | nothing would be compiled |
 
 mod arguments;
 mod code;

@@ -53,7 +53,7 @@ impl Arguments {
             if let Gate::SideEffect(what) = row.gate {
                 return Err(Refusal::side_effect(
                     row.name,
-                    format!("it {what}, which a hit would not do; leave it out, or compile without a cache"),
+                    format!("it {what}, which a hit would not do; leave it out, or call the compiler itself"),
                 ));
             }
             check(row, value)?;
@@ -121,21 +121,18 @@ impl Context<'_> {
     fn arch(&self, value: Option<&Value>) -> Result<String, Refusal> {
         let name = OptionName::Arch.as_str();
         let Some(Value::Text(arch)) = value else {
-            return Err(Refusal::malformed(
-                name,
-                "it is missing, and a binary is for one; give it, such as \"sm_90\"",
-            ));
+            return Err(Refusal::malformed(name, "it is missing; name the architecture, such as \"sm_90\""));
         };
         let Some((family, version)) = arch_parts(arch) else {
             return Err(Refusal::malformed(
                 name,
-                format!("{arch:?} is none; write it as sm_90a or compute_90"),
+                format!("{arch:?} is no architecture; write it as sm_90, sm_90a or compute_90"),
             ));
         };
         if self.target == TargetType::Cubin && family == "compute_" {
             return Err(Refusal::malformed(
                 name,
-                format!("{arch:?} is none that a CUBIN is for; write \"sm_{version}\""),
+                format!("a CUBIN is for a real architecture, not {arch:?}; write \"sm_{version}\""),
             ));
         }
         Ok(match self.compiler {
@@ -200,7 +197,7 @@ fn is_one_of(row: &Row, words: &[&str], word: &str) -> Result<(), Refusal> {
     if words.contains(&word) {
         return Ok(());
     }
-    Err(Refusal::malformed(row.name, format!("{word:?} is none of {}", words.join(", "))))
+    Err(Refusal::malformed(row.name, format!("{word:?} is not one of {}", words.join(", "))))
 }
 
 /// The digits of a positive number, without zeros before it.

@@ -36,7 +36,10 @@ impl CodeType {
     pub fn parse(name: &str) -> Result<Self, Refusal> {
         let is_named = |code: &Self| code.as_str().eq_ignore_ascii_case(name);
         Self::ALL.into_iter().find(is_named).ok_or_else(|| {
-            Refusal::unsupported("code_type", format!("{name:?} is none; there are c++, ptx, nvvm and ltoir"))
+            Refusal::unsupported(
+                "code_type",
+                format!("there is no {name:?}; there are c++, ptx, nvvm and ltoir"),
+            )
         })
     }
 
@@ -90,7 +93,10 @@ impl TargetType {
     pub fn parse(name: &str) -> Result<Self, Refusal> {
         let is_named = |target: &Self| target.as_str().eq_ignore_ascii_case(name);
         Self::ALL.into_iter().find(is_named).ok_or_else(|| {
-            Refusal::unsupported("target_type", format!("{name:?} is none; there are ptx, cubin and ltoir"))
+            Refusal::unsupported(
+                "target_type",
+                format!("there is no {name:?}; there are ptx, cubin and ltoir"),
+            )
         })
     }
 

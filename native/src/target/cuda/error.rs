@@ -56,7 +56,10 @@ pub(super) enum CudaProblem {
     },
     NoDriver,
     Refused(Refusal),
-    Headers(HeaderError),
+    Headers {
+        program: String,
+        error: HeaderError,
+    },
     /// Headers or a library that never stood still.
     Unstable,
     Rejected {
@@ -117,7 +120,7 @@ impl CudaError {
     /// [`refusal`](Self::refusal) names, or because of its headers, of which [`header_error`](Self::header_error) tells.
     #[must_use]
     pub fn is_refused(&self) -> bool {
-        matches!(*self.0, CudaProblem::Refused(_) | CudaProblem::Headers(_))
+        matches!(*self.0, CudaProblem::Refused(_) | CudaProblem::Headers { .. })
     }
 
     /// The option that is refused, and why, if it is one.
@@ -133,7 +136,7 @@ impl CudaError {
     #[must_use]
     pub fn header_error(&self) -> Option<&HeaderError> {
         match &*self.0 {
-            CudaProblem::Headers(error) => Some(error),
+            CudaProblem::Headers { error, .. } => Some(error),
             _ => None,
         }
     }
@@ -171,6 +174,11 @@ impl CudaError {
         }
     }
 
+    /// The headers of the program of this name cannot be told.
+    pub(super) fn headers(program: &str, error: HeaderError) -> Self {
+        Self::new(CudaProblem::Headers { program: program.into(), error })
+    }
+
     /// Says which directories were searched, if the log leads one to ask.
     pub(super) fn with_places(mut self, said: impl FnOnce() -> Vec<String>) -> Self {
         if let CudaProblem::Rejected { log, places, .. } = &mut *self.0
@@ -186,12 +194,6 @@ impl CudaError {
     /// Whether a library was replaced since its toolchain was asked for. With the toolchain of now, it is worth another try.
     pub(super) fn is_changed_library(&self) -> bool {
         matches!(*self.0, CudaProblem::Changed { .. })
-    }
-}
-
-impl From<HeaderError> for CudaError {
-    fn from(error: HeaderError) -> Self {
-        Self::new(CudaProblem::Headers(error))
     }
 }
 
@@ -246,7 +248,7 @@ impl fmt::Display for CudaError {
                 "the driver's linker is not called here; link with nvJitLink (pip install nvidia-nvjitlink)",
             ),
             CudaProblem::Refused(refusal) => refusal.fmt(f),
-            CudaProblem::Headers(error) => error.fmt(f),
+            CudaProblem::Headers { program, error } => write!(f, "`{program}`: {error}"),
             CudaProblem::Unstable => f.write_str(
                 "the headers or the compiler's library change again and again while they are compiled; compile once \
                  they are left alone",
@@ -262,7 +264,7 @@ impl fmt::Display for CudaError {
                 } else {
                     write!(f, "; it knows {}", known.join(", "))?;
                 }
-                f.write_str("; choose one of its own, or install a newer one")
+                f.write_str("; choose one of these, or install another version of it")
             }
             CudaProblem::Empty { compiler, program, target, advice } => {
                 write!(f, "{compiler} made no {target} of `{program}`: {advice}")

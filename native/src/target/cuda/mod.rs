@@ -158,12 +158,13 @@ impl CudaTarget {
 
     /// Everything but the program that decides its binary, as it is now.
     fn inputs<S: Store>(&self, store: &S, program: &Program) -> Result<Inputs, CudaError> {
+        let untold = |error| CudaError::headers(program.name(), error);
         let compiler = program.description(Contents::none()).compiler(false);
         let toolchain = self.toolkit.toolchain(store, compiler)?;
         Ok(Inputs {
             described: described(program, &toolchain),
             toolchain,
-            found: program.search().map(|search| self.headers.found(&search)).transpose()?,
+            found: program.search().map(|search| self.headers.found(&search)).transpose().map_err(untold)?,
             libdevice: program.uses_libdevice().then(|| self.toolkit.libdevice_digest()).transpose()?,
         })
     }
@@ -216,8 +217,9 @@ impl CudaTarget {
         inputs: &Inputs,
         wanted: Option<Key>,
     ) -> Result<(Artifact, Key), Stop> {
+        let untold = |error| CudaError::headers(program.name(), error);
         let closed = program.search().map(|search| self.headers.closed(&search)).transpose();
-        let (closed, found) = closed.map_err(CudaError::from)?.unzip();
+        let (closed, found) = closed.map_err(untold)?.unzip();
         let closed = closed.unwrap_or_default();
         let libdevice = program.uses_libdevice().then(|| self.toolkit.libdevice()).transpose()?;
         let (libdevice, digest) = libdevice.unzip();
@@ -251,7 +253,7 @@ impl CudaTarget {
             },
         );
         let output = output.map_err(|error| match error.log().and_then(|log| closed.untold_in(log)) {
-            Some(untold) => CudaError::from(untold),
+            Some(error) => untold(error),
             None => error.with_places(|| program.places()),
         })?;
         // It may have been another while the compiler asked for it.

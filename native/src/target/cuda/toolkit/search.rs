@@ -53,7 +53,7 @@ impl Part {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Nvrtc => "NVRTC",
-            Self::Builtins => "NVRTC's builtins",
+            Self::Builtins => "the library of NVRTC's builtins",
             Self::NvJitLink => "nvJitLink",
             Self::Nvvm => "NVVM",
             Self::Libdevice => "libdevice",
