@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "every function here is part of a test")]
 
+mod bundled;
 mod corpus;
 mod nvrtc;
 mod opened;

@@ -22,7 +22,7 @@ pub(crate) fn nvrtc() -> Option<&'static Nvrtc> {
     NVRTC.get_or_init(load).as_ref()
 }
 
-pub(crate) struct Nvrtc(Library);
+pub(crate) struct Nvrtc(pub(crate) Library);
 
 type Program = *mut c_void;
 
