@@ -494,3 +494,81 @@ fn the_order_of_name_expressions_and_how_often_one_is_given_do_not_count() {
     assert!(built.lowered_names().eq(found.lowered_names()));
     assert_eq!(built.lowered_names().count(), 2);
 }
+
+/// A store that edits a header while the first who asks a second time, which is whoever is about to build, has others wait.
+#[derive(Debug)]
+struct EditedWhileOthersWait {
+    inner: MemoryStore,
+    header: PathBuf,
+    asked: AtomicU32,
+    others_may_come: Barrier,
+}
+
+impl Store for EditedWhileOthersWait {
+    fn get(&self, key: &[u8]) -> Lookup {
+        // The compiler's version, the program, and the program once more by whoever builds it.
+        if self.inner.contains(key) == Ok(false) && self.asked.fetch_add(1, Ordering::SeqCst) == 1 {
+            self.others_may_come.wait();
+            // Long enough for the other to look up, and to wait.
+            thread::sleep(std::time::Duration::from_millis(500));
+            fs::write(&self.header, "#define VALUE 2\n").unwrap();
+        }
+        self.inner.get(key)
+    }
+
+    fn put(&self, key: &[u8], artifact: &Artifact) -> Result<Stored, Reason> {
+        self.inner.put(key, artifact)
+    }
+
+    fn remove(&self, key: &[u8]) -> Result<bool, Reason> {
+        self.inner.remove(key)
+    }
+
+    fn contains(&self, key: &[u8]) -> Result<bool, Reason> {
+        self.inner.contains(key)
+    }
+
+    fn len(&self) -> Result<u64, Reason> {
+        self.inner.len()
+    }
+
+    fn clear(&self) -> Result<(), Reason> {
+        self.inner.clear()
+    }
+
+    fn close(&self) -> Result<(), Reason> {
+        self.inner.close()
+    }
+}
+
+/// Two checkouts want one binary, and while the first builds it, the first is edited.
+#[test]
+fn who_waits_for_a_build_never_gets_what_another_checkout_was_edited_to() {
+    let Some(target) = target() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let checkout = |name: &str| {
+        let place = directory.path().join(name);
+        fs::create_dir(&place).unwrap();
+        fs::write(place.join("value.cuh"), "#define VALUE 1\n").unwrap();
+        storing("#include \"value.cuh\"", "VALUE").target(TargetType::Ptx).source_dir(place)
+    };
+    let (edited, untouched) = (checkout("edited"), checkout("untouched"));
+    let right = target.compile(&memory(), &untouched).unwrap().binary().to_vec();
+    let cache = Cache::new(EditedWhileOthersWait {
+        inner: MemoryStore::new(Limits::NONE),
+        header: directory.path().join("edited/value.cuh"),
+        asked: AtomicU32::new(0),
+        others_may_come: Barrier::new(2),
+    });
+    // What the compiler is, is known from here on.
+    let _ = target.fields(&cache, &untouched).unwrap();
+    cache.store().asked.store(0, Ordering::SeqCst);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let compiled = target.compile(&cache, &edited).unwrap();
+            assert_ne!(compiled.binary(), right, "it was edited before it was read");
+        });
+        cache.store().others_may_come.wait();
+        assert_eq!(target.compile(&cache, &untouched).unwrap().binary(), right);
+    });
+}
