@@ -641,3 +641,33 @@ fn a_variable_that_the_compiler_reads_is_part_of_the_key() {
     assert!(versions[0] != plain && versions[1] != plain && versions[0] != versions[1]);
     assert_ne!(key(&[("LIBNVVM_NVVM_VERSION", "1")]), plain);
 }
+
+// --- The headers of CUDA
+
+#[test]
+fn the_headers_that_nvrtc_brings_along_are_written_once_and_compile() {
+    let (Some(folder), Some(target)) = (folder(), target()) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let toolkit = Toolkit::at(folder).unwrap();
+    let [cuda, cccl] = toolkit.install_headers(directory.path().join("include")).unwrap();
+    let written = fs::metadata(cuda.join("cuda_fp16.h")).unwrap().modified().unwrap();
+    toolkit.install_headers(&cuda).unwrap();
+    assert_eq!(fs::metadata(cuda.join("cuda_fp16.h")).unwrap().modified().unwrap(), written);
+
+    let source = "#include <cuda_fp16.h>\n#include <cuda/std/cstdint>\n\
+                  extern \"C\" __global__ void twice(__half *x) { x[0] = x[0] + x[0]; }";
+    let program = Program::cxx("twice.cu", source).arch("sm_90").include_dir(cuda).include_dir(cccl);
+    assert!(compile(&target, &program).starts_with(b"\x7fELF"));
+
+    fs::write(directory.path().join("file"), "").unwrap();
+    let error = toolkit.install_headers(directory.path().join("file")).unwrap_err().to_string();
+    assert!(error.contains("nvrtcInstallBundledHeaders"), "{error}");
+    let old = directory.path().join("old");
+    fs::create_dir(&old).unwrap();
+    Fake::new("13", "95").install(&old);
+    let error = Toolkit::at(old).unwrap().install_headers(directory.path()).unwrap_err().to_string();
+    assert!(
+        error.contains("NVRTC 13.95 brings no headers along") && error.contains("include_dir"),
+        "{error}"
+    );
+}

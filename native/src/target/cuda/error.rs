@@ -55,6 +55,8 @@ pub(super) enum CudaProblem {
         other: &'static str,
     },
     NoDriver,
+    /// The version of NVRTC that has no headers in it.
+    NoHeaders(String),
     Refused(Refusal),
     Headers {
         program: String,
@@ -246,6 +248,11 @@ impl fmt::Display for CudaError {
             ),
             CudaProblem::NoDriver => f.write_str(
                 "the driver's linker is not called here; link with nvJitLink (pip install nvidia-nvjitlink)",
+            ),
+            CudaProblem::NoHeaders(version) => write!(
+                f,
+                "NVRTC {version} brings no headers along; install a newer one (pip install --upgrade \
+                 nvidia-cuda-nvrtc), or name the headers of a CUDA toolkit by Program::include_dir"
             ),
             CudaProblem::Refused(refusal) => refusal.fmt(f),
             CudaProblem::Headers { program, error } => write!(f, "`{program}`: {error}"),

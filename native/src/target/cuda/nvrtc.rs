@@ -1,7 +1,8 @@
 //! NVRTC, which compiles CUDA C++.
 
 use std::{
-    ffi::{CStr, c_char, c_int},
+    ffi::{CStr, c_char, c_int, c_uint},
+    path::Path,
     ptr::{null, null_mut},
 };
 
@@ -50,7 +51,15 @@ const MAX_ARCHITECTURES: c_int = 1024;
 pub(super) struct Nvrtc {
     functions: Functions,
     version: (c_int, c_int),
+    /// What older ones do not have.
+    install_headers: Option<InstallHeaders>,
 }
+
+/// `nvrtcInstallBundledHeaders`: where to, how, and where the address of a text is put that says what went wrong.
+type InstallHeaders = unsafe extern "C" fn(*const c_char, c_uint, *mut *const c_char) -> Status;
+
+/// Wait for others that do the same, and leave headers of this version as they are.
+const UNLESS_THERE: c_uint = 0;
 
 impl Compile for Nvrtc {
     const PART: Part = Part::Nvrtc;
@@ -71,7 +80,9 @@ impl Compile for Nvrtc {
         }
         // SAFETY: from version 12 on, all have these types.
         let functions = unsafe { Functions::of(library, |name| name.into()) }?;
-        Ok(Self { functions, version: (major, minor) })
+        // SAFETY: this is its type in every version that has it.
+        let install_headers = unsafe { library.find("nvrtcInstallBundledHeaders") };
+        Ok(Self { functions, version: (major, minor), install_headers })
     }
 
     fn version(&self) -> String {
@@ -143,6 +154,26 @@ impl Nvrtc {
             return Vec::new();
         }
         numbers.iter().map(|number| format!("sm_{number}")).collect()
+    }
+}
+
+impl Nvrtc {
+    /// Writes the headers that it brings along to a folder.
+    pub(super) fn install_headers(&self, folder: &Path) -> Result<(), CudaError> {
+        let Some(install) = self.install_headers else {
+            return Err(CudaError::new(CudaProblem::NoHeaders(self.version())));
+        };
+        let path = c_string(folder.as_os_str().as_encoded_bytes(), "the name of the folder")?;
+        let mut said = null();
+        // SAFETY: the path is a text, and the other points to a pointer.
+        let status = unsafe { install(path.as_ptr(), UNLESS_THERE, &raw mut said) };
+        let log = if said.is_null() {
+            String::new()
+        } else {
+            // SAFETY: it is a text that stays until this thread calls NVRTC again.
+            unsafe { CStr::from_ptr(said) }.to_string_lossy().into_owned()
+        };
+        check(status, "nvrtcInstallBundledHeaders", &log)
     }
 }
 

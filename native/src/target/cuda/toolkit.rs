@@ -29,7 +29,11 @@ use super::{
     nvvm::Nvvm,
     unit::{Compile, Output, Unit},
 };
-use crate::{store::Store, target::files::Memo};
+use crate::{
+    Limits,
+    store::{MemoryStore, Store},
+    target::files::Memo,
+};
 
 /// The compilers for CUDA that this machine has: NVRTC, nvJitLink and NVVM.
 ///
@@ -94,6 +98,29 @@ impl Toolkit {
             nvvm: Slot::default(),
             libdevice: Memo::default(),
         })
+    }
+
+    /// Writes the headers that NVRTC brings along to `folder`, unless they are there, and returns the directories to
+    /// [include from](super::Program::include_dir): for `cuda_fp16.h` and the other headers of CUDA, and for those of CUB,
+    /// Thrust and libcu++. It loads NVRTC, so do it when you install and not at every start. Several processes may.
+    ///
+    /// ```no_run
+    /// use warmstart::target::cuda::{Program, Toolkit};
+    ///
+    /// let [cuda, cccl] = Toolkit::find()?.install_headers("/tmp/my-runtime/include")?;
+    /// let source = "#include <cuda_fp16.h>\n__global__ void twice(__half *x) { x[0] = x[0] + x[0]; }";
+    /// let program = Program::cxx("twice.cu", source).arch("sm_90").include_dir(cuda).include_dir(cccl);
+    /// # Ok::<(), warmstart::target::cuda::CudaError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// NVRTC is missing or is one that brings none, as those before 13 do, or they cannot be written.
+    pub fn install_headers(&self, folder: impl AsRef<Path>) -> Result<[PathBuf; 2], CudaError> {
+        let folder = folder.as_ref();
+        // A store that is empty and goes: the library is loaded in any case.
+        let toolchain = self.toolchain(&MemoryStore::new(Limits::NONE), Compiler::Nvrtc)?;
+        self.nvrtc.loaded(&toolchain)?.install_headers(folder)?;
+        Ok([folder.to_path_buf(), folder.join("cccl")])
     }
 
     /// What the compiler is: remembered, else read from its files and the store, else asked.
