@@ -6,6 +6,7 @@
 
 mod close;
 mod computed;
+mod doubles;
 mod error;
 mod graph;
 mod label;

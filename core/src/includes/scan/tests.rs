@@ -1,0 +1,292 @@
+//! What is found in a text, and what is not.
+
+use alloc::{format, vec, vec::Vec};
+
+use super::*;
+
+/// The names that are included or asked for, with what stands around them.
+fn names(text: &str) -> Vec<String> {
+    let shown = |operand: Operand| {
+        let [open, close] = if operand.quoted { ["\"", "\""] } else { ["<", ">"] };
+        let ask = match operand.ask {
+            Ask::Include => "",
+            Ask::Next => "next ",
+            Ask::Exists => "? ",
+        };
+        format!("{ask}{open}{}{close}", operand.name)
+    };
+    scan(text.as_bytes()).operands.into_iter().map(shown).collect()
+}
+
+fn troubles(text: &str) -> Vec<(Trouble, usize)> {
+    scan(text.as_bytes()).problems.iter().map(|problem| (problem.what, problem.line)).collect()
+}
+
+#[test]
+fn directives_and_questions_are_found_with_their_places() {
+    let text = "#include <a.h>\n # include_next/**/\"b.h\"\n%:include <c//d.h>\n\
+                #if __has_include ( <e.h> ) and defined(X)\n#include \"f.h\" x";
+    assert_eq!(names(text), ["<a.h>", "next \"b.h\"", "<c//d.h>", "? <e.h>", "\"f.h\""]);
+    let places: Vec<&str> =
+        scan(text.as_bytes()).operands.into_iter().map(|operand| &text[operand.range]).collect();
+    assert_eq!(places, ["<a.h>", "\"b.h\"", "<c//d.h>", "__has_include ( <e.h> )", "\"f.h\""]);
+}
+
+#[test]
+fn what_stands_in_comments_and_strings_is_none() {
+    for text in [
+        "// #include <a.h>",
+        "// \\\n#include <a.h>",
+        "// \\\r\n#include <a.h>",
+        "/*\n#include <a.h>\n*/",
+        "/*/\n#include <a.h>\n*/",
+        "/* *\\\n/ */ x\n/*\n#include <a.h>",
+        "x #include <a.h>",
+        "\"\\\n#include <a.h>\"",
+        "R\"(\n#include <a.h>\n)\"",
+        "u8R\"x(\n)\"\n#include <a.h>\n)x\"",
+        "LR\\\n\"(\n#include <a.h>\n)\"",
+        "1 R\"-(\n#include <a.h>",
+        "#define X R\"(\n#include <a.h>\n)\"",
+        "#error R\"(\n#include <a.h>\n)\"",
+        "\"__has_include(<a.h>)\" // __has_include(<a.h>)",
+        "#error __has_include(<a.h>)",
+        "#import <a.h>",
+        "#include",
+        "#include <a.h",
+        "#include \"a.h\n\"",
+        "#include L\"a.h\"",
+        "#include 1",
+        "??=include <a.h>",
+        "x\r#include <a.h>",
+    ] {
+        assert_eq!(names(text), Vec::<String>::new(), "{text}");
+        assert_eq!(scan(text.as_bytes()).computed, [], "{text}");
+        assert_eq!(troubles(text), [], "{text}");
+    }
+}
+
+#[test]
+fn what_only_looks_like_a_comment_or_a_string_hides_nothing() {
+    for text in [
+        "'\"'\n#include <a.h>",
+        "\"/*\"\n#include <a.h>",
+        "'/*\n#include <a.h>",
+        "don't /*\n#include <a.h>",
+        "\"\\\\\" // \"\n#include <a.h>",
+        "\"\\\" /*\"\n#include <a.h>",
+        "1'000 /*'*/\n#include <a.h>",
+        "0x1'a\"/*\"\n#include <a.h>",
+        "1R\"(\n#include <a.h>\n)\"",
+        "1e+R\"(\n#include <a.h>\n)\"",
+        "xR\"(\n#include <a.h>\n)\"",
+        "R\"0123456789abcdefg(\n#include <a.h>\n)0123456789abcdefg\"",
+        "R\" (\n#include <a.h>\n) \"",
+        "R\"x\\\ny(\n#include <a.h>\n)\"",
+        "// x\\ \n#include <a.h>",
+        "/* x *\\\n/ #include <a.h>",
+        "x\r\n\x0C#\x0Binclude <a.h>",
+        "\\\n#in\\\r\nclude <a\\\n.h>",
+        "/* *//**/#/*\n*/include/*\n*/<a.h>/*",
+        "#if 0\n#include <a.h>",
+        "S(@/*\n*/#include <a.h>\n)",
+        "S(`/*\n*/ /**/ #include <a.h>\n)",
+        "+/*\n*/#include <a.h>",
+    ] {
+        assert_eq!(names(text), ["<a.h>"], "{text}");
+    }
+}
+
+#[test]
+fn what_some_branch_or_standard_reads_otherwise_is_a_problem() {
+    use Trouble::{GluedRawString, Uneven};
+
+    for (text, trouble) in [
+        ("1'0 /*\n#include <a.h>\n*/", Uneven),
+        ("1'0'/*\n#include <a.h>\n*/", Uneven),
+        ("0'\"'>R\"(\n#include <a.h>", Uneven),
+        ("#include <a'b> /*'\n#include <a.h>", Uneven),
+        ("#include <a/*>\nR\"(\n*/\n#include <a.h>\n//)\"", Uneven),
+        ("#include \"a\\\" /*\"\n#include <a.h>", Uneven),
+        ("#if __has_include(<R\"(>)\n)\"", Uneven),
+        ("#if __has_include(<c//d>) || __has_include(<R\"(>)\n)\"", Uneven),
+        ("#if __has_include(\"it's\") || __has_include(<R\"(>)\n)\"", Uneven),
+        ("\"x\"R\"(\n#include <a.h>\n)\"", GluedRawString),
+        ("\"x\"\\\nLR\"(\n#include <a.h>\n)\"", GluedRawString),
+        ("R\"(x)\"R\"(\n#include <a.h>\n)\"", GluedRawString),
+        ("$1p+R\"(\n#include <a.h>", GluedRawString),
+        ("\\uR\"(\n#include <a.h>", GluedRawString),
+        ("$__has_include(<R\"(\n#include <a.h>", GluedRawString),
+        ("x$__has_include(<R\"(\n#include <a.h>", GluedRawString),
+        ("$R\"(\n/*\n)\"\n#include <a.h>", GluedRawString),
+        ("\u{e9}u8R\"(\n/*\n)\"\n#include <a.h>", GluedRawString),
+    ] {
+        let troubles: Vec<Trouble> = troubles(text).iter().map(|(trouble, _)| *trouble).collect();
+        assert!(troubles.contains(&trouble), "{text}: {troubles:?}");
+    }
+    for text in [
+        "int x = 1'000'000; // it's /* even\n",
+        "x(1'0, 'a', \"b\"); /* and */ 2'0\n",
+        "#include <it/s.h> // don't /*\n#include \"it's.h\" // \"don't\"\n",
+        "#define A \"x\" R\"(\n)\" \"y\"\n",
+    ] {
+        assert_eq!(troubles(text), [], "{text}");
+    }
+    let standards = |text: &str| scan(text.as_bytes()).unlike;
+    use Standard::{Cxx03, Cxx11, Cxx14, Cxx23};
+    assert_eq!(standards("\n??=include <a.h>"), [(Cxx03, 2), (Cxx11, 2), (Cxx14, 2)]);
+    assert_eq!(standards("// ??/\n#include <a.h>"), [(Cxx03, 1), (Cxx11, 1), (Cxx14, 1)]);
+    assert_eq!(standards("R\"(\n#include <a.h>\n)\""), [(Cxx03, 1)]);
+    assert_eq!(standards("1'0"), [(Cxx03, 1), (Cxx11, 1)]);
+    assert_eq!(standards("0x1p+R\"(\n)\""), [(Cxx11, 1), (Cxx14, 1)]);
+    assert_eq!(standards("// \\ \n#inc\\\t\r\nlude <a.h>"), [(Cxx23, 1)]);
+    assert_eq!(standards("\\u{e9}R\"(\n)\""), [(Cxx03, 1), (Cxx23, 1)]);
+    assert_eq!(standards("// what?? \\x\n'\\n'"), []);
+}
+
+#[test]
+fn a_definition_is_read_as_tokens_and_not_as_names() {
+    for text in [
+        "#define A \"a\\\" /*\"\n#include <a.h>",
+        "#define A <R\"(>\n#include <b.h>\n)\"\n#include <a.h>",
+        "#inc\\\r\r\nlude <a.h>",
+        "// \\\r\r\n#include <b.h>\n#include <a.h>",
+    ] {
+        assert_eq!(names(text), ["<a.h>"], "{text}");
+    }
+}
+
+#[test]
+fn a_question_that_is_only_named_is_none() {
+    for text in [
+        "#ifdef __has_include\n#ifndef __has_include\n#undef __has_include",
+        "#if defined __has_include || defined(__has_include)",
+        "#define HAS defined(__has_include)",
+    ] {
+        assert_eq!((names(text), troubles(text)), (vec![], vec![]), "{text}");
+    }
+    assert_eq!(names("#if defined(__has_include) && __has_include(<a.h>)"), ["? <a.h>"]);
+    assert_eq!(names("int x = __has_\\\ninclude(\"a.h\");"), ["? \"a.h\""]);
+}
+
+#[test]
+fn a_name_that_only_the_preprocessor_makes_has_a_place() {
+    for (text, name, line) in [
+        ("#include NAME(x)", "NAME(x)", 1),
+        ("\n#include A /* a */ B // b\nC", "A /* a */ B", 2),
+        ("#include_next A \\\n (B)\n", "A \\\n (B)", 1),
+    ] {
+        let scan = scan(text.as_bytes());
+        let [untold] = &scan.untold[..] else { panic!("{text}: {scan:?}") };
+        assert_eq!((&text[untold.range.clone()], untold.line), (name, line));
+        assert_eq!((scan.problems, scan.computed), (vec![], vec![]));
+    }
+}
+
+#[test]
+fn what_only_the_preprocessor_can_tell_is_a_problem() {
+    use Trouble::{Clock, ComputedQuestion, Nul, QuestionInMacro, SplicedRawString};
+
+    for (text, trouble, line) in [
+        ("#if __has_include(NAME)", ComputedQuestion, 1),
+        ("#if __has_include", ComputedQuestion, 1),
+        ("#if __has_include(<a.h>", ComputedQuestion, 1),
+        ("CALL(__has_include, <a.h>)", ComputedQuestion, 1),
+        ("#define HAS(x) __has_include(x)", QuestionInMacro, 1),
+        ("#define HAS_A __has_include(<a.h>)", QuestionInMacro, 1),
+        ("#define HAS_INCLUDE(x, y) __has_include(x)", QuestionInMacro, 1),
+        ("#define HAS_INCLUDE(x) __has_include(<x>)", QuestionInMacro, 1),
+        ("#define HAS_INCLUDE(x) __has_include(y)", QuestionInMacro, 1),
+        ("#define HAS_INCLUDE (x) __has_include(x)", QuestionInMacro, 1),
+        ("\n\na\0", Nul, 3),
+        ("#define BUILT __DATE__", Clock, 1),
+        ("\nconst char *built = __TIM\\\nE__;", Clock, 2),
+        ("\nR\"x()\\\nx\" )x\"", SplicedRawString, 2),
+    ] {
+        assert_eq!(troubles(text), [(trouble, line)], "{text}");
+    }
+    let invalid = scan(b"#include \"\xFF.h\"");
+    assert_eq!(invalid.problems[0].what, Trouble::NotText);
+    assert_eq!(troubles("R\"x()\\\n\" )x\""), []);
+}
+
+#[test]
+fn macros_for_names_are_found() {
+    let text = "#define A \"a.h\" // a\n#define B <b/c-1.h>\n#define C B\n#define D < d.h >\n#define E \"a\" \"b\"\n\
+                #define F(x) <x>\n#define G\n#define H <//x>\n#define I </x>\n#define \\\nJ \\\n\"j\\\n.h\"\n\
+                #include C // c\n#include_next J";
+    let scan = scan(text.as_bytes());
+    let header = |name: &str, quoted| Body::Header { name: name.into(), quoted };
+    let definition = |name: &str, body| Definition { name: name.into(), body };
+    assert_eq!(
+        scan.definitions,
+        [
+            definition("A", header("a.h", true)),
+            definition("B", header("b/c-1.h", false)),
+            definition("C", Body::Macro("B".into())),
+            definition("J", header("j.h", true)),
+        ]
+    );
+    assert_eq!(scan.macros, "A\nB\nC\nD\nE\nF\nG\nH\nI\nJ\n");
+    let computed = |name: &str, next, line| Computed { name: name.into(), next, line };
+    assert_eq!(scan.computed, [computed("C", false, 14), computed("J", true, 15)]);
+    assert_eq!(Scan::of_definition("X").macros, "X\n");
+    assert_eq!(Scan::of_definition("X=\"a.h\"").definitions, [definition("X", header("a.h", true))]);
+    assert_eq!(scan.definitions_of("A"), 1);
+    assert_eq!(scan.definitions_of("a"), 0);
+}
+
+#[test]
+fn macros_that_ask_are_found_and_what_they_are_given() {
+    let text = "#define _X_HAS_INCLUDE(_Y) (__has_include(_Y))\n#define has_include_b(x) 0\n\
+                #if _X_HAS_INCLUDE(<a.h>) || HAS_INCLUDE( \"b.h\" ) || defined(HAS_INCLUDE)\n\
+                HAS_INCLUDE(c) HAS_INCLUDE(<d //e>)\n#define Z HAS_INCLUDE(<a.h>)\n#ifdef HAS_INCLUDE";
+    let scan = scan(text.as_bytes());
+    assert_eq!(scan.askers, ["_X_HAS_INCLUDE"]);
+    let calls: Vec<_> = scan.calls.iter().map(|call| (&*call.name, call.header.clone(), call.line)).collect();
+    assert_eq!(
+        calls,
+        [
+            ("_X_HAS_INCLUDE", Some(("a.h".into(), false)), 3),
+            ("HAS_INCLUDE", Some(("b.h".into(), true)), 3),
+            ("HAS_INCLUDE", None, 4),
+            ("HAS_INCLUDE", None, 4),
+            ("HAS_INCLUDE", None, 5),
+        ]
+    );
+    assert_eq!(scan.problems, []);
+}
+
+#[test]
+fn what_a_question_is_pasted_from_is_noted() {
+    for text in [
+        "CAT(__has_, include)",
+        "\n#define X __ha",
+        "CAT(_, _has_include)",
+        "CAT(__, has_include)",
+        "CAT(__, ha, s_i, nclude)",
+        "CAT(__DA, TE__)",
+        "CAT(__TIME, __)",
+    ] {
+        assert!(scan(text.as_bytes()).fragment.is_some(), "{text}");
+    }
+    // As the headers of CUDA and of CCCL paste their names.
+    for text in ["CAT(_, VERSION)", "__annotate__(__##a##__)", "CAT(CAT(_V_, VERSION), _SM)"] {
+        assert_eq!(scan(text.as_bytes()).fragment, None, "{text}");
+    }
+    for text in ["CAT(__has_x, y)", "__has_include_next(<a.h>)", "_h has_includes", "\"__has_\""] {
+        assert_eq!(scan(text.as_bytes()).fragment, None, "{text}");
+    }
+    assert!(scan(b"#define CAT(a, b) a##b").pastes);
+    assert!(scan(b"#define CAT(a, b) a %:%: b").pastes);
+    assert!(!scan(b"#define STR(a) #a").pastes);
+}
+
+#[test]
+fn reading_only_once_is_noted() {
+    for text in ["#pragma once", " # pragma /**/ once", "_Pragma(\"once\")", "#define ONCE _Pragma(\"once\")"]
+    {
+        assert!(scan(text.as_bytes()).once, "{text}");
+    }
+    assert!(!scan(b"// #pragma once\n#pragma unroll\nint once;").once);
+}
