@@ -183,7 +183,7 @@ fn an_architecture_is_asked_for_and_must_be_one() {
     let key = |cell: Cell, options: Options| {
         cell.key(&Program::new(cell.code, cell.target, "source").with_options(options))
     };
-    for cell in [CXX, PTX, DRIVER, LTOIR, NVVM] {
+    for cell in few([CXX, PTX, DRIVER, LTOIR, NVVM]) {
         assert_eq!(key(cell, Options::new()).unwrap_err().option(), Some("arch"));
         for malformed in [
             "", "90", "sm90", "sm_", "sm_a", "sm_90b", "sm_90A", "sm_90af", "SM_90", "sm_90 ", "sm_090",
@@ -234,7 +234,7 @@ fn arguments_of_ptxas_that_reach_files_or_other_architectures_are_refused() {
         "-",
         "--",
     ] {
-        for cell in [CXX, PTX, LTOIR] {
+        for cell in few([CXX, PTX, LTOIR]) {
             for value in [Value::from(argument), Value::from(["-v", argument])] {
                 let refusal = refusal(cell, Options::new().with(OptionName::PtxasOptions, value));
                 assert_eq!((refusal.option(), refusal.is_unsupported()), (Some("ptxas_options"), true));
