@@ -1,7 +1,7 @@
 //! Any bytes are a tally, or are refused; of two slots that are written in turn, one of the two newest is read.
 #![no_main]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use libfuzzer_sys::{arbitrary, arbitrary::Arbitrary, fuzz_target};
 use warmstart_core::{
@@ -124,7 +124,7 @@ fn counters(tally: &[u8]) -> BTreeMap<&[u8], u64> {
 fn in_turn(turns: &[Turn]) {
     let mut file = Vec::new();
     // What may be read: the newest, and the one before if the newest may be damaged.
-    let (mut may_be, mut before, mut damages) = (vec![0], vec![0], 0);
+    let (mut may_be, mut before, mut damages) = (BTreeSet::from([0]), BTreeSet::from([0]), 0);
     for turn in turns {
         let (hits, from, to) = match *turn {
             Turn::Report { hits } => (hits, 0, u16::MAX),
@@ -132,7 +132,7 @@ fn in_turn(turns: &[Turn]) {
             Turn::Flip { at, mask } => {
                 if let Some(len) = (!file.is_empty()).then_some(file.len()) {
                     file[usize::from(at) % len] ^= mask;
-                    may_be.extend(before.iter().chain(&[0]));
+                    may_be.extend(before.iter().copied().chain([0]));
                     damages += 1;
                 }
                 continue;
@@ -163,13 +163,13 @@ fn in_turn(turns: &[Turn]) {
         }
         let is_torn = (from, to) != (0, bytes.len());
         damages += u64::from(is_torn);
-        may_be = vec![read + u64::from(hits)];
+        let earlier = std::mem::replace(&mut may_be, BTreeSet::from([read + u64::from(hits)]));
         if is_torn {
-            may_be.push(read);
-            // Perhaps nothing of it was written.
-            before.push(read);
+            // Perhaps nothing of it was written. What was damaged there may also be made whole by it, or by another flip.
+            may_be.extend(earlier.iter().copied().chain([read]));
+            before.extend(earlier.into_iter().chain([read]));
         } else {
-            before = vec![read];
+            before = BTreeSet::from([read]);
         }
     }
 }
