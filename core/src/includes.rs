@@ -215,12 +215,6 @@ impl Scan {
         let (name, value) = definition.split_once('=').unwrap_or((definition, "1"));
         Self::of(alloc::format!("#define {name} {value}").as_bytes())
     }
-
-    /// How often a macro of this name is defined in the text, with or without parameters.
-    #[must_use]
-    pub fn definitions_of(&self, name: &str) -> usize {
-        self.macros.split_terminator('\n').filter(|defined| *defined == name).count()
-    }
 }
 
 impl fmt::Display for Trouble {

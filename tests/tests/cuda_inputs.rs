@@ -4,7 +4,7 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Barrier,
         atomic::{AtomicU32, Ordering},
@@ -421,18 +421,21 @@ fn a_rejected_program_says_where_its_headers_were_looked_for() {
     assert!(!text.contains("include_dir"), "nobody asks: {text}");
 }
 
-/// A store during whose every look-up a header is edited.
-#[derive(Debug)]
-struct Editing {
+/// A store with something that happens before each look-up.
+struct Before<F> {
     inner: MemoryStore,
-    header: PathBuf,
-    value: AtomicU32,
+    happens: F,
 }
 
-impl Store for Editing {
+impl<F> std::fmt::Debug for Before<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl<F: Fn(&MemoryStore, &[u8]) + Send + Sync> Store for Before<F> {
     fn get(&self, key: &[u8]) -> Lookup {
-        let value = self.value.fetch_add(1, Ordering::Relaxed);
-        fs::write(&self.header, format!("#define VALUE {value}\n")).unwrap();
+        (self.happens)(&self.inner, key);
         self.inner.get(key)
     }
 
@@ -469,12 +472,15 @@ fn a_header_that_never_stands_still_is_compiled_as_it_was_read() {
     fs::write(&header, "#define VALUE 0\n").unwrap();
     let program =
         storing("#include \"value.cuh\"", "VALUE").target(TargetType::Ptx).source_dir(directory.path());
-    let inner = MemoryStore::new(Limits::NONE);
-    let cache = Cache::new(Editing { inner, header, value: AtomicU32::new(1000) });
+    let value = AtomicU32::new(1000);
+    let happens = |_: &MemoryStore, _: &[u8]| {
+        fs::write(&header, format!("#define VALUE {}\n", value.fetch_add(1, Ordering::Relaxed))).unwrap();
+    };
+    let cache = Cache::new(Before { inner: MemoryStore::new(Limits::NONE), happens });
     let compiled = target.compile(&cache, &program).unwrap();
     assert!(!compiled.is_hit());
     // What stands there now is what was read, for nobody looks anything up after that.
-    let last = cache.store().value.load(Ordering::Relaxed) - 1;
+    let last = value.load(Ordering::Relaxed) - 1;
     let text = std::str::from_utf8(compiled.binary()).unwrap();
     assert!(text.contains(&last.to_string()), "{last}: {text}");
     let key = target.fields(&cache, &program).unwrap().key();
@@ -495,52 +501,6 @@ fn the_order_of_name_expressions_and_how_often_one_is_given_do_not_count() {
     assert_eq!(built.lowered_names().count(), 2);
 }
 
-/// A store that edits a header while the first who asks a second time, which is whoever is about to build, has others wait.
-#[derive(Debug)]
-struct EditedWhileOthersWait {
-    inner: MemoryStore,
-    header: PathBuf,
-    asked: AtomicU32,
-    others_may_come: Barrier,
-}
-
-impl Store for EditedWhileOthersWait {
-    fn get(&self, key: &[u8]) -> Lookup {
-        // The compiler's version, the program, and the program once more by whoever builds it.
-        if self.inner.contains(key) == Ok(false) && self.asked.fetch_add(1, Ordering::SeqCst) == 1 {
-            self.others_may_come.wait();
-            // Long enough for the other to look up, and to wait.
-            thread::sleep(std::time::Duration::from_millis(500));
-            fs::write(&self.header, "#define VALUE 2\n").unwrap();
-        }
-        self.inner.get(key)
-    }
-
-    fn put(&self, key: &[u8], artifact: &Artifact) -> Result<Stored, Reason> {
-        self.inner.put(key, artifact)
-    }
-
-    fn remove(&self, key: &[u8]) -> Result<bool, Reason> {
-        self.inner.remove(key)
-    }
-
-    fn contains(&self, key: &[u8]) -> Result<bool, Reason> {
-        self.inner.contains(key)
-    }
-
-    fn len(&self) -> Result<u64, Reason> {
-        self.inner.len()
-    }
-
-    fn clear(&self) -> Result<(), Reason> {
-        self.inner.clear()
-    }
-
-    fn close(&self) -> Result<(), Reason> {
-        self.inner.close()
-    }
-}
-
 /// Two checkouts want one binary, and while the first builds it, the first is edited.
 #[test]
 fn who_waits_for_a_build_never_gets_what_another_checkout_was_edited_to() {
@@ -554,21 +514,43 @@ fn who_waits_for_a_build_never_gets_what_another_checkout_was_edited_to() {
     };
     let (edited, untouched) = (checkout("edited"), checkout("untouched"));
     let right = target.compile(&memory(), &untouched).unwrap().binary().to_vec();
-    let cache = Cache::new(EditedWhileOthersWait {
-        inner: MemoryStore::new(Limits::NONE),
-        header: directory.path().join("edited/value.cuh"),
-        asked: AtomicU32::new(0),
-        others_may_come: Barrier::new(2),
-    });
+    let header = directory.path().join("edited/value.cuh");
+    let (asked, others_may_come) = (AtomicU32::new(0), Barrier::new(2));
+    let happens = |inner: &MemoryStore, key: &[u8]| {
+        // The second look-up in vain is that of whoever is about to build.
+        if inner.contains(key) == Ok(false) && asked.fetch_add(1, Ordering::SeqCst) == 1 {
+            others_may_come.wait();
+            // Long enough for the other to look up, and to wait.
+            thread::sleep(std::time::Duration::from_millis(500));
+            fs::write(&header, "#define VALUE 2\n").unwrap();
+        }
+    };
+    let cache = Cache::new(Before { inner: MemoryStore::new(Limits::NONE), happens });
     // What the compiler is, is known from here on.
     let _ = target.fields(&cache, &untouched).unwrap();
-    cache.store().asked.store(0, Ordering::SeqCst);
+    asked.store(0, Ordering::SeqCst);
     thread::scope(|scope| {
         scope.spawn(|| {
             let compiled = target.compile(&cache, &edited).unwrap();
             assert_ne!(compiled.binary(), right, "it was edited before it was read");
         });
-        cache.store().others_may_come.wait();
+        others_may_come.wait();
         assert_eq!(target.compile(&cache, &untouched).unwrap().binary(), right);
     });
+}
+
+/// A definition may be given as a text or as a list of one, and names a header that only its path leads to.
+#[test]
+fn a_header_that_a_single_definition_names_is_in_the_key() {
+    let Some(target) = target() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let header = directory.path().join("value.cuh");
+    let definition = format!("NAME=\"{}\"", header.display());
+    let program = storing("#include NAME", "VALUE").option(OptionName::DefineMacro, definition);
+    let cache = memory();
+    for value in [1, 2] {
+        fs::write(&header, format!("#define VALUE {value}\n")).unwrap();
+        assert!(!target.compile(&cache, &program).unwrap().is_hit(), "value {value}");
+        assert!(target.compile(&cache, &program).unwrap().is_hit());
+    }
 }

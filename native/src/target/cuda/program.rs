@@ -232,6 +232,7 @@ impl Program {
             no_source_include: self.options.option(OptionName::NoSourceInclude) == Some(&Value::Flag(true)),
             definitions: match self.options.option(OptionName::DefineMacro) {
                 Some(Value::List(definitions)) => definitions,
+                Some(Value::Text(definition)) => std::slice::from_ref(definition),
                 _ => &[],
             },
             standard: match self.options.option(OptionName::Std) {
