@@ -12,6 +12,7 @@
 //! | [`lru`] | which entry goes when the cap is reached |
 //! | [`journal`] | the bytes of the shared accounting of a cache directory |
 //! | [`trailer`] | the bytes of a file of packed weights |
+//! | [`memo`] | results that are computed at each launch, kept until something that they were computed from moves |
 //! | [`includes`] | what a CUDA C++ text includes, and the same text with other names in its directives |
 //! | [`flight`] | who builds and who waits, without deadlock |
 //! | [`reason`], [`statistics`], [`tally`] | why something missed or was refused, how often, and how that is kept |
@@ -45,6 +46,7 @@ pub mod includes;
 pub mod journal;
 pub mod key;
 pub mod lru;
+pub mod memo;
 pub mod metadata;
 pub mod miss;
 pub mod program;
