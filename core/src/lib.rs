@@ -14,6 +14,7 @@
 //! | [`trailer`] | the bytes of a file of packed weights |
 //! | [`includes`] | what a CUDA C++ text includes, and the same text with other names in its directives |
 //! | [`flight`] | who builds and who waits, without deadlock |
+//! | [`registry`] | which kernel and task an id in generated code stands for |
 //! | [`reason`], [`statistics`], [`tally`] | why something missed or was refused, how often, and how that is kept |
 //!
 //! Nothing here reads a clock, draws a random number or touches a file: time, sizes and randomness are
@@ -50,6 +51,7 @@ pub mod miss;
 pub mod program;
 pub mod reason;
 pub mod recipe;
+pub mod registry;
 pub mod seal;
 pub mod sketch;
 pub mod statistics;
