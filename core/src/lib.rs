@@ -13,6 +13,7 @@
 //! | [`journal`] | the bytes of the shared accounting of a cache directory |
 //! | [`trailer`] | the bytes of a file of packed weights |
 //! | [`memo`] | results that are computed at each launch, kept until something that they were computed from moves |
+//! | [`launch_record`] | what travels with an artifact for its launches |
 //! | [`includes`] | what a CUDA C++ text includes, and the same text with other names in its directives |
 //! | [`flight`] | who builds and who waits, without deadlock |
 //! | [`registry`] | which kernel and task an id in generated code stands for |
@@ -46,6 +47,7 @@ pub mod head;
 pub mod includes;
 pub mod journal;
 pub mod key;
+pub mod launch_record;
 pub mod lru;
 pub mod memo;
 pub mod metadata;
@@ -61,3 +63,4 @@ pub mod tally;
 pub mod trailer;
 
 mod bytes;
+mod wire;

@@ -24,6 +24,8 @@ use core::{
 mod dependencies;
 mod handle;
 mod launched;
+mod portable;
+mod portable_bytes;
 mod recorder;
 mod specs;
 mod statistics;
@@ -33,6 +35,7 @@ mod world;
 pub use dependencies::{Dependencies, Dependency};
 pub use handle::{Handle, HandleError, MemoId};
 pub use launched::{Entry, Evaluated, Launched, Unkept, Why};
+pub use portable::{Contents, Imported, Portable, PortableError, PortableResult};
 pub use recorder::{Evaluate, LaunchError, Recorder, Reduction};
 pub use specs::SpecTable;
 pub use statistics::MemoStatistics;
@@ -170,6 +173,52 @@ impl<K: Reduction> LaunchMemo<K> {
             self.slots.borrow_mut().slots.iter_mut().map(Slot::invalidate).collect();
     }
 
+    /// What is kept for `handle`, in a form that another process can take over under the name `kernel`: what holds in `world` and is
+    /// made of what has digests.
+    ///
+    /// # Errors
+    /// If the handle is unknown or stale, if nothing is kept that holds, or if nothing of it has digests.
+    pub fn export<W>(&self, handle: Handle, kernel: &str, world: &W) -> Result<PortableResult, PortableError>
+    where
+        K: Portable,
+        W: Contents + ?Sized,
+    {
+        let entry = self.kept(handle).filter(|entry| entry.handle() == handle);
+        let mut begun =
+            self.slots.borrow_mut().begin(self.id, handle, None).map_err(PortableError::Handle)?;
+        let result = PortableResult::export(kernel, &*begun.kernel, entry.as_deref(), &begun.specs, world);
+        self.slots.borrow_mut().give_back(handle, &mut begun);
+        result
+    }
+
+    /// Takes over what another process computed, as far as the contents are the same in `world`. What is kept already stays.
+    ///
+    /// # Errors
+    /// If the handle is unknown or stale, or if the result is of another [fingerprint](Portable::fingerprint) or contradicts
+    /// itself: then nothing is taken over, and the next launch evaluates.
+    pub fn import<W>(
+        &self,
+        handle: Handle,
+        result: &PortableResult,
+        world: &W,
+    ) -> Result<Imported, PortableError>
+    where
+        K: Portable,
+        W: Contents + ?Sized,
+    {
+        let mut begun =
+            self.slots.borrow_mut().begin(self.id, handle, None).map_err(PortableError::Handle)?;
+        let (entry, imported) = match result.import(handle, &*begun.kernel, &mut begun.specs, world) {
+            Ok((entry, imported)) => (entry.map(Arc::new), Ok(imported)),
+            Err(error) => (None, Err(error)),
+        };
+        let taken = self.slots.borrow_mut().take_over(handle, entry.as_ref(), &mut begun);
+        imported.map(|imported| match taken {
+            Some(output) => Imported { output, ..imported },
+            None => Imported::default(),
+        })
+    }
+
     /// What was counted since the memo was made.
     #[must_use]
     pub fn statistics(&self) -> MemoStatistics {
@@ -267,6 +316,23 @@ impl<K: Reduction> Slots<K> {
         if let Some(slot) = self.undisturbed(handle, begun) {
             mem::swap(&mut slot.specs, &mut begun.specs);
         }
+    }
+
+    /// Keeps what another process computed: the specs, and the result where there is none. Whether the result was kept; nothing
+    /// if nothing was.
+    fn take_over(
+        &mut self,
+        handle: Handle,
+        entry: Option<&Arc<Entry<K>>>,
+        begun: &mut Begun<K>,
+    ) -> Option<bool> {
+        let slot = self.undisturbed(handle, begun)?;
+        mem::swap(&mut slot.specs, &mut begun.specs);
+        if slot.entry.is_none() {
+            slot.entry = entry.cloned();
+            return Some(entry.is_some());
+        }
+        Some(false)
     }
 
     /// An evaluation ended: keeps its result, unless there is a reason against it, and its specs.

@@ -2,16 +2,15 @@
 
 use alloc::{string::String, vec::Vec};
 
-use serde::{Serialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 
 use crate::{
     reason::Reason,
     recipe::{Recipe, RecipeField},
+    wire::{self, Malformed, put, take},
 };
 
-/// A recipe has at most so many fields, and an artifact so many attributes: more are refused as they are read, so that a
-/// forged head takes little more memory than it is long.
-pub const MAX_ITEMS: u64 = 1 << 16;
+pub use crate::wire::MAX_ITEMS;
 
 /// The recipe of an artifact's key and the attributes that a target keeps with it (lowered names, dependencies).
 ///
@@ -122,29 +121,18 @@ fn take_recipe(rest: &mut &[u8]) -> Result<Recipe, Reason> {
     Ok(Recipe::new(&domain, schema, fields))
 }
 
-fn take_list<T: DeserializeOwned>(rest: &mut &[u8]) -> Result<Vec<T>, Reason> {
-    let count: u64 = take(rest)?;
-    if count > MAX_ITEMS {
-        return Err(Reason::Malformed);
-    }
+fn take_list<T: DeserializeOwned>(rest: &mut &[u8]) -> Result<Vec<T>, Malformed> {
     let mut items = Vec::new();
-    for _ in 0..count {
+    for _ in 0..wire::take_count(rest)? {
         items.push(take(rest)?);
     }
     Ok(items)
 }
 
-fn take<T: DeserializeOwned>(rest: &mut &[u8]) -> Result<T, Reason> {
-    let (value, after) = postcard::take_from_bytes(rest).map_err(|_| Reason::Malformed)?;
-    *rest = after;
-    Ok(value)
-}
-
-/// Appends `value`. Postcard fails only where a value has no length or its buffer is full; ours have and grow.
-fn put<T: Serialize + ?Sized>(bytes: &mut Vec<u8>, value: &T) {
-    let encoded = postcard::to_allocvec(value);
-    debug_assert!(encoded.is_ok(), "a value of known length always encodes into a growing buffer");
-    bytes.extend_from_slice(&encoded.unwrap_or_default());
+impl From<Malformed> for Reason {
+    fn from(_: Malformed) -> Self {
+        Self::Malformed
+    }
 }
 
 #[cfg(test)]

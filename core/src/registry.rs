@@ -136,13 +136,7 @@ impl<T> Registry<T> {
             row.value = value;
             return Ok(adopted);
         }
-        if kernel.is_empty() {
-            return Err(RegistryError::EmptyKernel);
-        }
-        let home = RegistryId::home(kernel, task);
-        if !home.probes_reach(id) {
-            return Err(RegistryError::IdOfAnotherName { id, home });
-        }
+        id.check(kernel, task)?;
         self.push(Registered { kernel: kernel.into(), value, id, task })?;
         Ok(adopted)
     }

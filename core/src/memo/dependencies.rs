@@ -44,14 +44,14 @@ impl fmt::Display for Dependency {
 
 /// A [`Dependency`] without how it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Observed {
+pub(super) enum Observed {
     Field(FieldId),
     Argument(ArgumentId),
     Extent(ArgumentId, u32),
 }
 
 /// How it was: generation and allocation, or the extent. Equal exactly if nothing moved.
-type Seen = (u64, u64);
+pub(super) type Seen = (u64, u64);
 
 /// Everything that a result was computed from, each thing once.
 ///
@@ -66,6 +66,19 @@ pub struct Dependencies {
 }
 
 impl Dependencies {
+    pub(super) fn new(world: WorldId, mut list: Vec<(Observed, Seen)>) -> Self {
+        list.sort_unstable_by_key(|&(observed, _)| observed);
+        let (mut fields, mut arguments, mut extents) = (Vec::new(), Vec::new(), Vec::new());
+        for (observed, (seen, allocation)) in list {
+            match observed {
+                Observed::Field(field) => fields.push((field, seen)),
+                Observed::Argument(argument) => arguments.push((argument, seen, AllocationId(allocation))),
+                Observed::Extent(argument, axis) => extents.push((argument, axis, seen)),
+            }
+        }
+        Self { world, fields: fields.into(), arguments: arguments.into(), extents: extents.into() }
+    }
+
     /// How many distinct things were observed.
     #[must_use]
     pub const fn len(&self) -> usize {
@@ -108,7 +121,7 @@ impl Dependencies {
         })
     }
 
-    fn observations(&self) -> impl Iterator<Item = (Observed, Seen)> {
+    pub(super) fn observations(&self) -> impl Iterator<Item = (Observed, Seen)> {
         let fields = self.fields.iter().map(|&(field, seen)| (Observed::Field(field), (seen, 0)));
         let arguments = self.arguments.iter().map(|&(argument, generation, allocation)| {
             (Observed::Argument(argument), (generation, allocation.0))
@@ -191,21 +204,12 @@ impl Recording {
         self.list.is_empty()
     }
 
-    pub(super) fn into_dependencies(mut self, world: WorldId) -> Dependencies {
-        self.list.sort_unstable_by_key(|&(observed, _)| observed);
-        let (mut fields, mut arguments, mut extents) = (Vec::new(), Vec::new(), Vec::new());
-        for (observed, (seen, allocation)) in self.list {
-            match observed {
-                Observed::Field(field) => fields.push((field, seen)),
-                Observed::Argument(argument) => arguments.push((argument, seen, AllocationId(allocation))),
-                Observed::Extent(argument, axis) => extents.push((argument, axis, seen)),
-            }
-        }
-        Dependencies { world, fields: fields.into(), arguments: arguments.into(), extents: extents.into() }
+    pub(super) fn into_dependencies(self, world: WorldId) -> Dependencies {
+        Dependencies::new(world, self.list)
     }
 
     fn observe(&mut self, observed: Observed, seen: Seen) {
-        if !matches!(observed, Observed::Extent(..)) && seen.0 == Generation::WORN.as_u64() {
+        if is_worn(observed, seen) {
             self.spoil(Flaw::Worn);
         }
         match self.find(observed) {
@@ -248,12 +252,25 @@ fn see_extent<W: World + ?Sized>(world: &W, argument: ArgumentId, axis: u32) -> 
     world.extent(argument, axis).unwrap_or(NO_AXIS)
 }
 
-fn see<W: World + ?Sized>(world: &W, observed: Observed) -> Seen {
+pub(super) fn see<W: World + ?Sized>(world: &W, observed: Observed) -> Seen {
     match observed {
         Observed::Field(field) => (see_field(world, field), 0),
         Observed::Argument(argument) => see_argument(world, argument),
         Observed::Extent(argument, axis) => (see_extent(world, argument, axis), 0),
     }
+}
+
+/// Whether what was seen says that there was nothing.
+pub(super) const fn is_absent(observed: Observed, (seen, _): Seen) -> bool {
+    match observed {
+        Observed::Field(_) | Observed::Argument(_) => seen == ABSENT,
+        Observed::Extent(..) => seen == NO_AXIS,
+    }
+}
+
+/// Whether the next change could not be told from what was seen.
+pub(super) const fn is_worn(observed: Observed, (seen, _): Seen) -> bool {
+    !matches!(observed, Observed::Extent(..)) && seen == Generation::WORN.as_u64()
 }
 
 fn unpack(observed: Observed, (seen, allocation): Seen) -> Dependency {

@@ -21,6 +21,8 @@ pub enum Why {
     NotKept(Unkept),
     /// Somebody invalidated what was kept.
     Invalidated,
+    /// It was not: it was computed by another process, from the same.
+    Imported,
     /// What was kept was computed in another world.
     OtherWorld,
     /// Something that the kept result was computed from has moved.
@@ -38,6 +40,7 @@ impl fmt::Display for Why {
             Self::First => f.write_str("nothing was computed for it before"),
             Self::NotKept(unkept) => write!(f, "the last result was not kept: {unkept}"),
             Self::Invalidated => f.write_str("the last result was invalidated"),
+            Self::Imported => f.write_str("it was computed by another process, from the same contents"),
             Self::OtherWorld => f.write_str("the last result was computed in another world"),
             Self::Moved { was, now } => write!(f, "{was} is now {now}"),
         }
@@ -98,6 +101,10 @@ pub struct Entry<K: Reduction> {
 }
 
 impl<K: Reduction> Entry<K> {
+    pub(super) const fn new(handle: Handle, dependencies: Dependencies, why: Why, output: K::Output) -> Self {
+        Self { handle, dependencies, why, output }
+    }
+
     /// Evaluates `kernel`, whose handle is `handle`, in `world`, because of `why`. Also says why the entry must not be kept, if it must not.
     ///
     /// For those who write a memo: nothing of a memo may be locked or borrowed meanwhile, because an evaluation may launch.

@@ -16,8 +16,8 @@ use super::{
 /// A launch computes one [`Output`](Self::Output). Parts of it, the *specs*, are kept one by one: when something has
 /// moved, only the specs that depend on it are evaluated again. See [`Evaluate`] for an example.
 pub trait Reduction {
-    /// Names one part among all parts of this reduction, completely: two specs that are equal have the same value. If
-    /// there are no parts, [`Infallible`](core::convert::Infallible).
+    /// Names one part among all parts of this reduction, completely: two specs that are equal have the same value. Where
+    /// there are no parts, `()`, as its value.
     type Spec: Clone + Eq + Hash;
     /// What a part evaluates to.
     type Value: Clone;

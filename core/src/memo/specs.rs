@@ -3,7 +3,7 @@
 use core::fmt;
 
 use foldhash::fast::FixedState;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, hash_map::Entry};
 
 use super::{dependencies::Dependencies, recorder::Reduction, world::World};
 
@@ -58,6 +58,17 @@ impl<K: Reduction> SpecTable<K> {
     /// Keeps a spec; one that is kept already is replaced.
     pub(super) fn keep(&mut self, spec: K::Spec, value: K::Value, dependencies: Dependencies) {
         self.rows.insert(spec, Row { value, dependencies, round: self.round });
+    }
+
+    /// Keeps a spec unless one is kept already.
+    pub(super) fn keep_if_new(&mut self, spec: K::Spec, value: K::Value, dependencies: Dependencies) -> bool {
+        match self.rows.entry(spec) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(vacant) => {
+                vacant.insert(Row { value, dependencies, round: self.round });
+                true
+            }
+        }
     }
 
     /// What is kept of `spec`, if nothing has moved.

@@ -3,7 +3,13 @@
 use alloc::{boxed::Box, vec::Vec};
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use super::world::{AllocationId, ArgumentId, Binding, FieldId, Generation, World, WorldId};
+use serde::Serialize;
+
+use super::{
+    portable::Contents,
+    world::{AllocationId, ArgumentId, Binding, FieldId, Generation, World, WorldId},
+};
+use crate::key::Key;
 
 /// Fields and arrays whose every write is counted, because there is no way to a value that does not count.
 ///
@@ -198,6 +204,20 @@ impl<F, A> World for Arguments<'_, F, A> {
 
     fn extent(&self, argument: ArgumentId, axis: u32) -> Option<u64> {
         self.bound(argument)?.1.shape.get(axis as usize).copied()
+    }
+}
+
+/// The digest of what postcard writes: of a field its value, of an array its shape and its value.
+impl<F: Serialize, A: Serialize> Contents for Arguments<'_, F, A> {
+    fn field_digest(&self, field: FieldId) -> Option<Key> {
+        let bytes = postcard::to_allocvec(self.world.field(field)?).ok()?;
+        Some(Key::digest(&bytes))
+    }
+
+    fn array_digest(&self, argument: ArgumentId) -> Option<Key> {
+        let (_, array) = self.bound(argument)?;
+        let bytes = postcard::to_allocvec(&(&array.shape, &array.value)).ok()?;
+        Some(Key::digest(&bytes))
     }
 }
 

@@ -2,6 +2,8 @@
 
 use core::{fmt, iter, num::NonZeroU32};
 
+use super::RegistryError;
+
 /// The number of ids that a pair may get: its home, and those that follow it.
 ///
 /// That they are few is what makes an id say something about a name. That all are taken takes as many collisions.
@@ -58,6 +60,18 @@ impl RegistryId {
             Some(id) => id,
             None => Self(NonZeroU32::MIN),
         }
+    }
+
+    /// Whether a registry can give this id to this pair.
+    ///
+    /// # Errors
+    /// [`RegistryError::EmptyKernel`]; [`RegistryError::IdOfAnotherName`] if no registry gives it to this pair.
+    pub fn check(self, kernel: &str, task: i32) -> Result<(), RegistryError> {
+        if kernel.is_empty() {
+            return Err(RegistryError::EmptyKernel);
+        }
+        let home = Self::home(kernel, task);
+        if home.probes_reach(self) { Ok(()) } else { Err(RegistryError::IdOfAnotherName { id: self, home }) }
     }
 
     /// The ids that the pair at home here may get, in the order in which they are tried.
