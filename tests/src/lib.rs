@@ -8,6 +8,7 @@
 //! | [`cuda`] | the real NVRTC, nvJitLink and NVVM |
 //! | [`executorch`] | files of packed weights as ExecuTorch writes them |
 //! | [`faulty`] | a disk that fails when it is told to |
+//! | [`launching`] | kernels whose code writes ids, and whose launches need a result |
 //! | [`map_disk`] | disks for packs that stop, are full, or have no mappings |
 //! | [`measure`] | timing two operations against each other |
 //! | [`medium`] | where the files of a benchmark are: a tmpfs or a disk |
@@ -31,6 +32,7 @@ pub mod cpu;
 pub mod cuda;
 pub mod executorch;
 pub mod faulty;
+pub mod launching;
 pub mod map_disk;
 pub mod measure;
 pub mod medium;

@@ -15,7 +15,10 @@ use warmstart::{
     Cache, Limits, Lookup, Reason, Seal, Store,
     store::{FileOptions, FileStore, SqliteOptions, SqliteStore},
 };
-use warmstart_tests::proof::{artifact, numbered_key, numbered_len, payload, prove};
+use warmstart_tests::{
+    launching::{Data, Runtime},
+    proof::{artifact, numbered_key, numbered_len, payload, prove},
+};
 
 #[derive(Debug, Parser)]
 #[command(about)]
@@ -96,6 +99,12 @@ enum Work {
         #[arg(long, default_value_t = 20)]
         build_ms: u64,
     },
+    /// Compiles a kernel, launches it on the data of SEED, and stores both.
+    Launch {
+        kernel: String,
+        #[arg(long)]
+        seed: u64,
+    },
     /// Builds `outer`, whose builder needs `inner`, and says how many milliseconds that took once another worker was
     /// building `inner`.
     Nest {
@@ -133,6 +142,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Work::Get { seed, count } => get(&*store, seed, count)?,
         Work::Churn { seed, count, len, clear_every } => churn(&*store, seed, count, len, clear_every)?,
         Work::Build { log, keys, build_ms } => build(store, &log, keys, Duration::from_millis(build_ms)),
+        Work::Launch { kernel, seed } => launch(store, &kernel, seed)?,
         Work::Nest { outer, inner, barrier } => nest(store, &outer, &inner, &barrier),
     }
     Ok(())
@@ -216,6 +226,17 @@ fn build(store: Box<dyn Store>, log: &Path, keys: u64, takes: Duration) {
         });
         assert_eq!(prove(&key, fetched.artifact()), 1);
     }
+}
+
+fn launch(store: Box<dyn Store>, kernel: &str, seed: u64) -> Result<(), Box<dyn Error>> {
+    let (cache, data) = (Cache::new(store), Data::new(seed));
+    let mut runtime = Runtime::default();
+    let kernel = runtime.load(&cache, kernel)?;
+    let (launched, _) = runtime.launch(&kernel, &data)?;
+    assert_eq!(*launched, data.depths());
+    runtime.keep(&cache, &kernel, &data)?;
+    println!("{}", runtime.dispatched);
+    Ok(())
 }
 
 fn nest(store: Box<dyn Store>, outer: &str, inner: &str, barrier: &Path) {
