@@ -226,6 +226,18 @@ fn what_was_kept_resolves_whatever_the_order_of_compiling_and_of_loading() {
 }
 
 #[test]
+fn a_pair_is_known_under_no_id_but_those_it_claims() {
+    let (mut registry, kernel) = (Registry::new(), COLLIDING[0]);
+    registry.register(kernel, 0, ()).unwrap();
+    for other in id(HOME).probes().skip(1) {
+        assert_eq!(registry.verify(other, kernel, 0), None);
+        assert_eq!(registry.resolve(other), Resolution::Unknown);
+        assert_eq!(registry.remove(other, kernel, 0), None);
+    }
+    assert_eq!(registry.len(), 1);
+}
+
+#[test]
 fn an_id_that_anybody_claims_is_not_given_out() {
     let mut registry = Registry::new();
     let [one, other, third] = COLLIDING;

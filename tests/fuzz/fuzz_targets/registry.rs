@@ -39,7 +39,7 @@ enum Steps {
 }
 
 /// The first three have the same home, and the fourth the id after it; then two tasks of one kernel have the same.
-/// Of the last six three have the last id, and the hash of three is 0. The others are none's neighbours.
+/// Of the last six, three have the last id as their home, and three the first, for their hash is 0.
 const KNOWN: [(&str, i32); 15] = [
     ("k10823927", 0),
     ("k21347034", 0),
