@@ -130,6 +130,12 @@ impl PortableResult {
         &self.kernel
     }
 
+    /// The [fingerprint](Portable::fingerprint) of the reduction that it is a result of.
+    #[must_use]
+    pub const fn fingerprint(&self) -> Key {
+        self.fingerprint
+    }
+
     /// How many specs it has.
     #[must_use]
     pub const fn specs(&self) -> usize {

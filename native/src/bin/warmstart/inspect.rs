@@ -11,6 +11,7 @@ use crate::{
     arguments::{Arguments, Inspect},
     entry::Summary,
     failure::Failure,
+    launch::Launch,
     screen::{Screen, Tone},
     store::{Access, Head, Opened, Opener},
     table::{Cell, Table},
@@ -31,6 +32,7 @@ struct Answer<'a> {
     key_text: Option<&'a str>,
     recipe: Option<&'a Recipe>,
     attributes: Vec<Attribute<'a>>,
+    launch: Option<Launch>,
     is_whole: bool,
     reason: Option<&'static str>,
 }
@@ -70,6 +72,7 @@ pub(crate) fn run(arguments: &Inspect, opener: &Opener, screen: &mut Screen) -> 
             key_text: content.and_then(|content| std::str::from_utf8(&content.key).ok()),
             recipe: metadata.and_then(Metadata::recipe),
             attributes: metadata.map(attributes).unwrap_or_default(),
+            launch: metadata.and_then(Launch::of),
             is_whole: reason.is_none(),
             reason: reason.map(Reason::as_str),
         })?;
@@ -210,7 +213,7 @@ fn show(
         }
         table.write(screen)?;
     }
-    Ok(())
+    Launch::of(&content.metadata).map_or(Ok(()), |launch| launch.show(screen))
 }
 
 /// Bytes as text if they are, else their first digits.

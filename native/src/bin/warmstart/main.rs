@@ -5,6 +5,7 @@ mod entry;
 mod explain;
 mod failure;
 mod inspect;
+mod launch;
 mod list;
 #[cfg(feature = "packs")]
 mod pack;
