@@ -104,6 +104,9 @@ impl Dependencies {
 
     /// The first dependency that is not as it was, and how it is now. Nothing if all [hold](Self::hold), or if it is another world.
     pub fn moved<W: World + ?Sized>(&self, world: &W) -> Option<(Dependency, Dependency)> {
+        if self.world != world.identity() {
+            return None;
+        }
         self.observations().find_map(|(observed, seen)| {
             let now = see(world, observed);
             (now != seen).then(|| (unpack(observed, seen), unpack(observed, now)))
