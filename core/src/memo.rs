@@ -27,6 +27,8 @@ mod launched;
 mod recorder;
 mod specs;
 mod statistics;
+#[cfg(test)]
+mod tests;
 mod tracked;
 mod world;
 
