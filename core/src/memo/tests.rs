@@ -225,8 +225,10 @@ struct Restless {
     bound: Cell<usize>,
     arrays: Vec<(Cell<u64>, Cell<i64>)>,
     extent: Cell<Option<u64>>,
-    hook: RefCell<Option<Rc<dyn Fn(Question)>>>,
+    hook: RefCell<Option<Hook>>,
 }
+
+type Hook = Rc<dyn Fn(Question)>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Question {
