@@ -29,6 +29,8 @@ mod portable_bytes;
 mod recorder;
 mod specs;
 mod statistics;
+#[cfg(test)]
+mod tests;
 mod tracked;
 mod world;
 

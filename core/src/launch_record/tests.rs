@@ -262,13 +262,15 @@ fn another_process_with_the_same_contents_evaluates_nothing() {
 #[test]
 fn what_was_computed_from_other_contents_is_not_taken_over() {
     let result = compiled();
-    let worlds: [(&[&[u64]], u64, &[u64], usize); 4] = [
+    /// Fields, the length of the array, the answer, and how many specs are taken over.
+    type Case<'a> = (&'a [&'a [u64]], u64, &'a [u64], usize);
+    let cases: [Case<'_>; 4] = [
         (&[&[1, 9], &[3]], 5, &[9, 3, 5], 2),
         (&[&[1, 2, 9], &[4]], 5, &[9, 4, 5], 2),
         (&[&[1, 9], &[4]], 6, &[9, 4, 6], 2),
         (&[], 6, &[6], 0),
     ];
-    for (contents, rows, answer, kept) in worlds {
+    for (contents, rows, answer, kept) in cases {
         let process = Process::start(3, contents, rows);
         let imported = process.import(&result).unwrap();
         assert_eq!((imported.output, imported.specs, imported.moved), (false, kept, 4 - kept));

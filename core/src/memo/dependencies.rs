@@ -11,7 +11,7 @@ use super::world::{AllocationId, ArgumentId, Binding, FieldId, Generation, World
 /// The generation of what does not exist. [`Generation::new`] never makes it.
 const ABSENT: u64 = u64::MAX - 1;
 
-/// The extent of an axis that does not exist, and of no array that does.
+/// The extent of an axis that does not exist. One that is as long is told from it as it is seen, and never kept.
 const NO_AXIS: u64 = u64::MAX;
 
 /// Something that was observed, and how it was then.
@@ -50,7 +50,7 @@ pub(super) enum Observed {
     Extent(ArgumentId, u32),
 }
 
-/// How it was: generation and allocation, or the extent. Equal exactly if nothing moved.
+/// How it was: generation and allocation, or the extent and whether there was one. Equal exactly if nothing moved.
 pub(super) type Seen = (u64, u64);
 
 /// Everything that a result was computed from, each thing once.
@@ -110,11 +110,16 @@ impl Dependencies {
             && self.arguments.iter().all(|&(argument, generation, allocation)| {
                 see_argument(world, argument) == (generation, allocation.0)
             })
-            && self.extents.iter().all(|&(argument, axis, seen)| see_extent(world, argument, axis) == seen)
+            && self.extents.iter().all(|&(argument, axis, extent)| {
+                see_extent(world, argument, axis) == (extent, u64::from(extent != NO_AXIS))
+            })
     }
 
     /// The first dependency that is not as it was, and how it is now. Nothing if all [hold](Self::hold), or if it is another world.
     pub fn moved<W: World + ?Sized>(&self, world: &W) -> Option<(Dependency, Dependency)> {
+        if self.world != world.identity() {
+            return None;
+        }
         self.observations().find_map(|(observed, seen)| {
             let now = see(world, observed);
             (now != seen).then(|| (unpack(observed, seen), unpack(observed, now)))
@@ -126,8 +131,9 @@ impl Dependencies {
         let arguments = self.arguments.iter().map(|&(argument, generation, allocation)| {
             (Observed::Argument(argument), (generation, allocation.0))
         });
-        let extents =
-            self.extents.iter().map(|&(argument, axis, seen)| (Observed::Extent(argument, axis), (seen, 0)));
+        let extents = self.extents.iter().map(|&(argument, axis, extent)| {
+            (Observed::Extent(argument, axis), (extent, u64::from(extent != NO_AXIS)))
+        });
         fields.chain(arguments).chain(extents)
     }
 }
@@ -168,10 +174,7 @@ impl Recording {
 
     /// `axis` of `argument` is this long.
     pub(super) fn extent(&mut self, argument: ArgumentId, axis: u32, extent: Option<u64>) {
-        if extent == Some(NO_AXIS) {
-            self.spoil(Flaw::Worn);
-        }
-        self.observe(Observed::Extent(argument, axis), (extent.unwrap_or(NO_AXIS), 0));
+        self.observe(Observed::Extent(argument, axis), seen_extent(extent));
     }
 
     /// What this depends on, that depends on too.
@@ -248,41 +251,48 @@ fn see_argument<W: World + ?Sized>(world: &W, argument: ArgumentId) -> Seen {
 }
 
 #[inline]
-fn see_extent<W: World + ?Sized>(world: &W, argument: ArgumentId, axis: u32) -> u64 {
-    world.extent(argument, axis).unwrap_or(NO_AXIS)
+fn see_extent<W: World + ?Sized>(world: &W, argument: ArgumentId, axis: u32) -> Seen {
+    seen_extent(world.extent(argument, axis))
+}
+
+#[inline]
+fn seen_extent(extent: Option<u64>) -> Seen {
+    extent.map_or((NO_AXIS, 0), |extent| (extent, 1))
 }
 
 pub(super) fn see<W: World + ?Sized>(world: &W, observed: Observed) -> Seen {
     match observed {
         Observed::Field(field) => (see_field(world, field), 0),
         Observed::Argument(argument) => see_argument(world, argument),
-        Observed::Extent(argument, axis) => (see_extent(world, argument, axis), 0),
+        Observed::Extent(argument, axis) => see_extent(world, argument, axis),
     }
 }
 
 /// Whether what was seen says that there was nothing.
-pub(super) const fn is_absent(observed: Observed, (seen, _): Seen) -> bool {
+pub(super) const fn is_absent(observed: Observed, (seen, other): Seen) -> bool {
     match observed {
         Observed::Field(_) | Observed::Argument(_) => seen == ABSENT,
-        Observed::Extent(..) => seen == NO_AXIS,
+        Observed::Extent(..) => other == 0,
     }
 }
 
 /// Whether the next change could not be told from what was seen.
-pub(super) const fn is_worn(observed: Observed, (seen, _): Seen) -> bool {
-    !matches!(observed, Observed::Extent(..)) && seen == Generation::WORN.as_u64()
+pub(super) const fn is_worn(observed: Observed, (seen, other): Seen) -> bool {
+    match observed {
+        Observed::Field(_) | Observed::Argument(_) => seen == Generation::WORN.as_u64(),
+        // It would look like an axis that does not exist.
+        Observed::Extent(..) => seen == NO_AXIS && other != 0,
+    }
 }
 
-fn unpack(observed: Observed, (seen, allocation): Seen) -> Dependency {
+fn unpack(observed: Observed, (seen, other): Seen) -> Dependency {
     let generation = (seen != ABSENT).then(|| Generation::new(seen));
     match observed {
         Observed::Field(field) => Dependency::Field(field, generation),
         Observed::Argument(argument) => {
-            let bind = |generation| Binding { allocation: AllocationId(allocation), generation };
+            let bind = |generation| Binding { allocation: AllocationId(other), generation };
             Dependency::Argument(argument, generation.map(bind))
         }
-        Observed::Extent(argument, axis) => {
-            Dependency::Extent(argument, axis, (seen != NO_AXIS).then_some(seen))
-        }
+        Observed::Extent(argument, axis) => Dependency::Extent(argument, axis, (other != 0).then_some(seen)),
     }
 }

@@ -3,20 +3,32 @@
 use core::{
     error, fmt,
     num::NonZeroU32,
-    sync::atomic::{AtomicU32, Ordering},
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
 /// A memo, among all of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MemoId(u32);
+pub struct MemoId(usize);
 
 impl MemoId {
     /// One that no other memo has.
+    ///
+    /// # Panics
+    /// If there were as many as a `usize` counts.
     #[must_use]
     pub fn unused() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        Self(take(&NEXT))
     }
+}
+
+/// A number that nobody took before. It does not begin again: two that have the same would have each other's results.
+///
+/// # Panics
+/// If there is none.
+pub(super) fn take(next: &AtomicUsize) -> usize {
+    let taken = next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| next.checked_add(1));
+    taken.expect("a process does not live so long that it counts to the end of a usize")
 }
 
 /// What is launched, as long as it is registered, and never anything else.

@@ -124,9 +124,11 @@ impl<K: Reduction> Entry<K> {
     {
         specs.begin();
         let mut recorder = Recorder::new(kernel, world, specs);
-        let output = kernel.launch(&mut recorder)?;
+        let launched = kernel.launch(&mut recorder);
         let (dependencies, unkept) = recorder.finish();
+        // Also if it failed: the specs that did not fail are kept, and may be more each time.
         let (specs_asked, specs_found) = specs.end();
+        let output = launched?;
         Ok(Evaluated { entry: Self { handle, dependencies, why, output }, unkept, specs_asked, specs_found })
     }
 

@@ -203,13 +203,7 @@ impl<'a, K: Evaluate<W>, W: World + ?Sized> Recorder<'a, K, W> {
         });
         let kernel = self.kernel;
         let value = kernel.spec(&spec, self);
-        // A panic that somebody caught leaves levels above: what they observed belongs to this one.
-        let mut inner = Recording::default();
-        let mut constant = false;
-        for level in self.levels.drain(depth..).rev() {
-            inner.absorb_recording(&level.recording);
-            constant = level.constant;
-        }
+        let (inner, constant) = self.end(depth);
         let unkept = Unkept::of(&inner, constant);
         // Whether it failed or not: what comes of it depends on what it read.
         self.recording().absorb_recording(&inner);
@@ -231,14 +225,22 @@ impl<'a, K: Evaluate<W>, W: World + ?Sized> Recorder<'a, K, W> {
     }
 
     pub(super) fn finish(mut self) -> (Dependencies, Option<Unkept>) {
-        let torn = self.levels.len() != 1;
-        let launch = self.levels.swap_remove(0);
-        let mut recording = launch.recording;
-        if torn {
+        let (recording, constant) = self.end(0);
+        let unkept = Unkept::of(&recording, constant);
+        (recording.into_dependencies(self.world.identity()), unkept)
+    }
+
+    /// The evaluation at `depth` has ended: what it observed, and whether it is declared constant.
+    fn end(&mut self, depth: usize) -> (Recording, bool) {
+        let mut levels = self.levels.drain(depth..);
+        let (mut recording, constant) =
+            levels.next().map_or_else(Default::default, |level| (level.recording, level.constant));
+        // Somebody caught a panic: what was observed above belongs to this one, and why it was given up is not known.
+        for above in levels {
+            recording.absorb_recording(&above.recording);
             recording.spoil(Flaw::Within);
         }
-        let unkept = Unkept::of(&recording, launch.constant);
-        (recording.into_dependencies(self.world.identity()), unkept)
+        (recording, constant)
     }
 
     fn recording(&mut self) -> &mut Recording {

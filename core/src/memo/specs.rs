@@ -17,6 +17,8 @@ pub struct SpecTable<K: Reduction> {
     /// How many specs the current evaluation asked for, and how many of these it found.
     asked: usize,
     found: usize,
+    /// So many may be kept.
+    limit: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -28,14 +30,20 @@ struct Row<V> {
 }
 
 impl<K: Reduction> SpecTable<K> {
-    /// Specs that are no longer asked for stay until they are so many more than those that are: what one evaluation does
-    /// not need the next one may.
+    /// Specs that are no longer asked for stay until there are twice as many as there were when some had to go last, and so many more:
+    /// what one evaluation does not need the next one may, and a spec that is kept does not ask for those that it needs.
     const SPARE: usize = 16;
 
     /// No specs.
     #[must_use]
     pub const fn new() -> Self {
-        Self { rows: HashMap::with_hasher(FixedState::with_seed(0)), round: 0, asked: 0, found: 0 }
+        Self {
+            rows: HashMap::with_hasher(FixedState::with_seed(0)),
+            round: 0,
+            asked: 0,
+            found: 0,
+            limit: Self::SPARE,
+        }
     }
 
     /// How many are kept.
@@ -93,11 +101,12 @@ impl<K: Reduction> SpecTable<K> {
         (self.asked, self.found) = (0, 0);
     }
 
-    /// The launch was evaluated: how many specs were asked for, and how many of these were kept.
+    /// The launch was evaluated, or failed: how many specs were asked for, and how many of these were kept.
     pub(super) fn end(&mut self) -> (usize, usize) {
-        if self.rows.len() > self.asked.saturating_mul(2).saturating_add(Self::SPARE) {
+        if self.rows.len() > self.limit {
             let round = self.round;
             self.rows.retain(|_, row| row.round == round);
+            self.limit = self.rows.len().saturating_mul(2).saturating_add(Self::SPARE);
         }
         (self.asked, self.found)
     }

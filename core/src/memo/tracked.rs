@@ -1,11 +1,12 @@
 //! A world that counts by itself what is written.
 
 use alloc::{boxed::Box, vec::Vec};
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::AtomicUsize;
 
 use serde::Serialize;
 
 use super::{
+    handle,
     portable::Contents,
     world::{AllocationId, ArgumentId, Binding, FieldId, Generation, World, WorldId},
 };
@@ -57,10 +58,13 @@ struct Array<A> {
 
 impl<F, A> Tracked<F, A> {
     /// A world without fields and arrays, which is no other world of this process.
+    ///
+    /// # Panics
+    /// If there were as many as a `usize` counts.
     #[must_use]
     pub fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let identity = WorldId(u64::from(NEXT.fetch_add(1, Ordering::Relaxed)));
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let identity = WorldId(handle::take(&NEXT) as u64);
         Self { identity, fields: Vec::new(), places: Vec::new(), free: Vec::new() }
     }
 
@@ -228,4 +232,80 @@ fn allocation(index: u32, turn: u32) -> AllocationId {
 #[expect(clippy::cast_possible_truncation, reason = "the two halves")]
 const fn place(allocation: AllocationId) -> (u32, u32) {
     (allocation.0 as u32, (allocation.0 >> 32) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Pair = Tracked<i64, i64>;
+
+    fn generation(world: &Pair, array: AllocationId) -> Option<u64> {
+        let arguments = [array];
+        world.with_arguments(&arguments).binding(ArgumentId(0)).map(|binding| binding.generation.as_u64())
+    }
+
+    #[test]
+    fn every_way_to_write_counts_and_no_way_to_read_does() {
+        let mut world = Pair::new();
+        world.add_field(3);
+        let array = world.allocate(&[2], 5);
+        world.field_mut(FieldId(0)).unwrap();
+        world.array_mut(array).unwrap();
+        world.reshape(array, &[2]).unwrap();
+        assert_eq!((world.field(FieldId(0)), world.array(array)), (Some(&3), Some(&5)));
+        assert_eq!(world.shape(array), Some(&[2][..]));
+        assert_eq!(generation(&world, array), Some(2));
+        let seen = world.with_arguments(&[]).field_generation(FieldId(0));
+        assert_eq!(seen, Some(Generation::FIRST.next()));
+    }
+
+    #[test]
+    fn a_freed_array_stands_for_nothing_and_neither_does_its_id_when_its_place_is_taken() {
+        let mut world = Pair::new();
+        let old = world.allocate(&[2], 5);
+        assert_eq!((world.free(old), world.free(old)), (Some(5), None));
+        let new = world.allocate(&[3], 6);
+        assert_ne!(old, new);
+        assert_eq!(world.places.len(), 1, "its place is used again");
+        assert!(
+            world.array(old).is_none()
+                && world.array_mut(old).is_none()
+                && world.reshape(old, &[1]).is_none()
+        );
+        assert!(world.shape(old).is_none() && world.free(old).is_none() && generation(&world, old).is_none());
+        assert_eq!((world.array(new), generation(&world, new)), (Some(&6), Some(0)));
+    }
+
+    #[test]
+    fn a_place_that_had_the_most_arrays_is_not_used_again() {
+        let mut world = Pair::new();
+        let first = world.allocate(&[], 0);
+        world.free(first);
+        world.places[0].turn = u32::MAX - 1;
+        let last = world.allocate(&[], 1);
+        assert_eq!(last, AllocationId(u64::from(u32::MAX) << 32));
+        assert_eq!(world.free(last), Some(1));
+        let after = world.allocate(&[], 2);
+        assert_eq!((after, world.array(last)), (AllocationId(1), None));
+    }
+
+    #[test]
+    fn what_does_not_exist_is_nothing() {
+        let mut world = Pair::new();
+        assert!(world.field(FieldId(0)).is_none() && world.field_mut(FieldId(0)).is_none());
+        let never = AllocationId(3 << 32 | 7);
+        assert!(world.array(never).is_none() && world.free(never).is_none());
+        let arguments = [never];
+        let launch = world.with_arguments(&arguments);
+        for argument in [ArgumentId(0), ArgumentId(1)] {
+            assert_eq!((launch.binding(argument), launch.extent(argument, 0)), (None, None));
+        }
+    }
+
+    #[test]
+    fn two_worlds_are_two_worlds() {
+        let (one, other) = (Pair::new(), Pair::new());
+        assert_ne!(one.with_arguments(&[]).identity(), other.with_arguments(&[]).identity());
+    }
 }

@@ -1,0 +1,775 @@
+//! Whatever is launched, written, swapped, reshaped, freed and invalidated, and whatever launches within a launch: a result is what a plain
+//! recomputation gives, it is there exactly if nothing of what that looked at has moved, and who holds it keeps it.
+#![no_main]
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    rc::Rc,
+};
+
+use libfuzzer_sys::{arbitrary, arbitrary::Arbitrary, fuzz_target};
+use warmstart_core::memo::{
+    AllocationId, ArgumentId, Arguments, Binding, Dependency, Evaluate, FieldId, Generation, Handle,
+    HandleError, LaunchError, LaunchMemo, Launched, MemoStatistics, Recorder, Reduction, Tracked, Unkept,
+    Why, World, WorldId,
+};
+
+const MOST_FIELDS: usize = 24;
+const MOST_SPECS: usize = 5;
+const MOST_STEPS: usize = 4;
+const MOST_KERNELS: usize = 8;
+const MOST_OPERATIONS: usize = 64;
+const ARGUMENTS: usize = 3;
+
+/// What there is not reads as this.
+const NOTHING: i64 = -1;
+
+/// Of a spec that failed, where it is made do without.
+const FAILED: i64 = -2;
+
+#[derive(Arbitrary, Clone, Copy, Debug)]
+enum Step {
+    Field(u8),
+    /// So many fields from the first on: more than are looked through.
+    Fields(u8, u8),
+    Array(u8),
+    Extent(u8, u8),
+    Spec(u8),
+    /// As `Spec`, but makes do without if it fails.
+    Try(u8),
+    Constant,
+    /// Fails if what was added up so far is odd.
+    FailIfOdd,
+    /// Ends here if it is: what is read depends on what was read.
+    EndIfOdd,
+}
+
+#[derive(Arbitrary, Clone, Debug)]
+struct Plan {
+    launch: Vec<Step>,
+    specs: Vec<Vec<Step>>,
+}
+
+#[derive(Arbitrary, Clone, Copy, Debug)]
+enum Shape {
+    None,
+    One(u8),
+    Two(u8, u8),
+    Longest,
+}
+
+#[derive(Arbitrary, Clone, Copy, Debug)]
+struct Launch {
+    kernel: u8,
+    world: u8,
+    arguments: [u8; ARGUMENTS],
+    /// After so many questions of the memo to the world, the world does something.
+    within: Option<(u8, Within)>,
+}
+
+#[derive(Arbitrary, Clone, Copy, Debug)]
+enum Within {
+    Launch { kernel: u8, arguments: [u8; ARGUMENTS] },
+    Peek(u8),
+    Invalidate(u8),
+    InvalidateAll,
+    Remove(u8),
+}
+
+#[derive(Arbitrary, Debug)]
+enum Operation {
+    Register(Plan),
+    Launch(Launch),
+    /// The same again, from the last one on.
+    Again(u8),
+    AddField(u8, i8),
+    Write(u8, u8, i8),
+    Allocate(u8, Shape, i8),
+    WriteArray(u8, u8, i8),
+    Reshape(u8, u8, Shape),
+    Free(u8, u8),
+    Within(Within),
+    /// A process that ended, and one that begins with what that had.
+    Reload,
+}
+
+fuzz_target!(|operations: Vec<Operation>| {
+    let mut run = Run::new();
+    let mut launches = Vec::new();
+    for operation in operations.into_iter().take(MOST_OPERATIONS) {
+        run.step(operation, &mut launches);
+    }
+    run.end();
+});
+
+// What is launched.
+
+struct Kernel {
+    plan: Plan,
+    marks: Rc<Marks>,
+}
+
+/// What the model has to know of a kernel. Nothing is computed from it.
+#[derive(Debug, Default)]
+struct Marks {
+    /// How often it was invalidated, or removed.
+    invalidations: Cell<u64>,
+    /// The same when its evaluation began; nothing if it did not begin.
+    begun: Cell<Option<u64>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Odd;
+
+impl Plan {
+    /// As short as a plain recomputation of it can be afforded.
+    fn cut(mut self) -> Self {
+        self.launch.truncate(MOST_STEPS);
+        self.specs.truncate(MOST_SPECS);
+        self.specs.iter_mut().for_each(|steps| steps.truncate(MOST_STEPS));
+        self
+    }
+
+    fn spec(&self, spec: u8) -> u8 {
+        if self.specs.is_empty() { 0 } else { spec % self.specs.len() as u8 }
+    }
+
+    fn steps(&self, spec: u8) -> &[Step] {
+        self.specs.get(usize::from(spec)).map_or(&[], |steps| steps)
+    }
+
+    /// Takes these steps through `door`, and adds up what they give so that their order counts.
+    fn take<D: Door>(&self, steps: &[Step], door: &mut D) -> Result<i64, D::Error> {
+        let mut sum: i64 = 0;
+        for &step in steps {
+            let value = match step {
+                Step::Field(field) => door.field(field.into()),
+                Step::Fields(first, count) => {
+                    let fields = u32::from(first)..u32::from(first) + u32::from(count) % 20;
+                    fields.fold(0, |sum, field| more(sum, door.field(field % MOST_FIELDS as u32)))
+                }
+                Step::Array(argument) => door.array(u32::from(argument) % (ARGUMENTS as u32 + 1)),
+                Step::Extent(argument, axis) => {
+                    door.extent(u32::from(argument) % (ARGUMENTS as u32 + 1), u32::from(axis) % 3)
+                }
+                Step::Spec(spec) => door.spec(self.spec(spec))?,
+                Step::Try(spec) => door.spec(self.spec(spec)).unwrap_or(FAILED),
+                Step::Constant => {
+                    door.constant();
+                    1
+                }
+                Step::FailIfOdd if sum % 2 != 0 => return Err(D::odd()),
+                Step::EndIfOdd if sum % 2 != 0 => break,
+                Step::FailIfOdd | Step::EndIfOdd => 0,
+            };
+            sum = more(sum, value);
+        }
+        Ok(sum)
+    }
+}
+
+fn more(sum: i64, value: i64) -> i64 {
+    sum.wrapping_mul(31).wrapping_add(value)
+}
+
+/// Through which the steps are taken: of the memo, or of the model.
+trait Door {
+    type Error;
+    fn field(&mut self, field: u32) -> i64;
+    fn array(&mut self, argument: u32) -> i64;
+    fn extent(&mut self, argument: u32, axis: u32) -> i64;
+    fn spec(&mut self, spec: u8) -> Result<i64, Self::Error>;
+    fn constant(&mut self);
+    fn odd() -> Self::Error;
+}
+
+impl Door for Recorder<'_, Kernel, Watched<'_>> {
+    type Error = LaunchError<Odd>;
+
+    fn field(&mut self, field: u32) -> i64 {
+        self.field(FieldId(field)).copied().unwrap_or(NOTHING)
+    }
+
+    fn array(&mut self, argument: u32) -> i64 {
+        self.array(ArgumentId(argument)).copied().unwrap_or(NOTHING)
+    }
+
+    fn extent(&mut self, argument: u32, axis: u32) -> i64 {
+        self.extent(ArgumentId(argument), axis).map_or(NOTHING, u64::cast_signed)
+    }
+
+    fn spec(&mut self, spec: u8) -> Result<i64, Self::Error> {
+        self.spec(spec)
+    }
+
+    fn constant(&mut self) {
+        self.constant();
+    }
+
+    fn odd() -> Self::Error {
+        Odd.into()
+    }
+}
+
+impl Reduction for Kernel {
+    type Spec = u8;
+    type Value = i64;
+    type Output = i64;
+    type Error = Odd;
+}
+
+impl Evaluate<Watched<'_>> for Kernel {
+    fn launch(&self, recorder: &mut Recorder<'_, Self, Watched<'_>>) -> Result<i64, LaunchError<Odd>> {
+        self.marks.begun.set(Some(self.marks.invalidations.get()));
+        self.plan.take(&self.plan.launch, recorder)
+    }
+
+    fn spec(
+        &self,
+        spec: &u8,
+        recorder: &mut Recorder<'_, Self, Watched<'_>>,
+    ) -> Result<i64, LaunchError<Odd>> {
+        self.plan.take(self.plan.steps(*spec), recorder)
+    }
+}
+
+// What a launch observes, and the same without counting.
+
+struct Place {
+    tracked: Tracked<i64, i64>,
+    /// No other place has it.
+    number: usize,
+    /// How often each was written, and what is in it.
+    fields: Vec<(u64, i64)>,
+    /// All that there ever were; nothing of those that were freed.
+    arrays: Vec<(AllocationId, Option<Plain>)>,
+}
+
+#[derive(Clone)]
+struct Plain {
+    writes: u64,
+    shape: Vec<u64>,
+    value: i64,
+}
+
+/// A place as a launch sees it, which may do something when it is asked.
+struct Watched<'a> {
+    arguments: Arguments<'a, i64, i64>,
+    run: &'a Run,
+    launch: Launch,
+    within: Cell<Option<(u8, Within)>>,
+}
+
+impl Watched<'_> {
+    fn asked(&self) {
+        match self.within.take() {
+            Some((0, within)) => self.run.within(within, self.launch.world),
+            Some((questions, within)) => self.within.set(Some((questions - 1, within))),
+            None => {}
+        }
+    }
+}
+
+impl World for Watched<'_> {
+    type Field = i64;
+    type Array = i64;
+
+    fn identity(&self) -> WorldId {
+        self.asked();
+        self.arguments.identity()
+    }
+
+    fn field_generation(&self, field: FieldId) -> Option<Generation> {
+        self.asked();
+        self.arguments.field_generation(field)
+    }
+
+    fn field(&self, field: FieldId) -> Option<&i64> {
+        self.asked();
+        self.arguments.field(field)
+    }
+
+    fn binding(&self, argument: ArgumentId) -> Option<Binding> {
+        self.asked();
+        self.arguments.binding(argument)
+    }
+
+    fn array(&self, argument: ArgumentId) -> Option<&i64> {
+        self.asked();
+        self.arguments.array(argument)
+    }
+
+    fn extent(&self, argument: ArgumentId, axis: u32) -> Option<u64> {
+        self.asked();
+        self.arguments.extent(argument, axis)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Thing {
+    Field(u32),
+    Array(u32),
+    Extent(u32, u32),
+}
+
+/// How a thing is: writes, and which array; or a length. Nothing if it is not there.
+type State = Option<(u64, usize)>;
+
+impl Place {
+    fn new(number: usize) -> Self {
+        Self { tracked: Tracked::new(), number, fields: Vec::new(), arrays: Vec::new() }
+    }
+
+    /// The same content in another process.
+    fn reload(&self, number: usize) -> Self {
+        let mut place = Self::new(number);
+        self.fields.iter().for_each(|&(_, value)| place.add_field(value));
+        for array in self.arrays.iter().filter_map(|(_, array)| array.as_ref()) {
+            place.allocate(array.shape.clone(), array.value);
+        }
+        place
+    }
+
+    fn add_field(&mut self, value: i64) {
+        assert_eq!(self.tracked.add_field(value).0 as usize, self.fields.len());
+        self.fields.push((0, value));
+    }
+
+    fn allocate(&mut self, shape: Vec<u64>, value: i64) {
+        let allocation = self.tracked.allocate(&shape, value);
+        assert!(self.arrays.iter().all(|(other, _)| *other != allocation), "it is another array");
+        self.arrays.push((allocation, Some(Plain { writes: 0, shape, value })));
+    }
+
+    fn bound(&self, launch: &Launch, argument: u32) -> Option<(usize, &Plain)> {
+        let number = usize::from(*launch.arguments.get(argument as usize)?).checked_rem(self.arrays.len())?;
+        self.arrays[number].1.as_ref().map(|array| (number, array))
+    }
+
+    fn state(&self, launch: &Launch, thing: Thing) -> State {
+        match thing {
+            Thing::Field(field) => self.fields.get(field as usize).map(|&(writes, _)| (writes, 0)),
+            Thing::Array(argument) => {
+                self.bound(launch, argument).map(|(number, array)| (array.writes, number))
+            }
+            Thing::Extent(argument, axis) => {
+                let (_, array) = self.bound(launch, argument)?;
+                array.shape.get(axis as usize).map(|&extent| (extent, 0))
+            }
+        }
+    }
+
+    fn allocations(&self, launch: &Launch) -> Vec<AllocationId> {
+        if self.arrays.is_empty() {
+            return Vec::new();
+        }
+        launch.arguments.map(|number| self.arrays[usize::from(number) % self.arrays.len()].0).to_vec()
+    }
+}
+
+fn thing(dependency: Dependency) -> Thing {
+    match dependency {
+        Dependency::Field(field, _) => Thing::Field(field.0),
+        Dependency::Argument(argument, _) => Thing::Array(argument.0),
+        Dependency::Extent(argument, axis, _) => Thing::Extent(argument.0, axis),
+    }
+}
+
+// The recomputation.
+
+#[derive(Debug, PartialEq, Eq)]
+enum Failed {
+    Circle,
+    Odd,
+}
+
+struct Afresh<'a> {
+    plan: &'a Plan,
+    place: &'a Place,
+    launch: &'a Launch,
+    levels: Vec<Level>,
+}
+
+#[derive(Default)]
+struct Level {
+    spec: Option<u8>,
+    observed: BTreeMap<Thing, State>,
+    constant: bool,
+    /// It must not be kept, whatever it observed.
+    spoilt: bool,
+}
+
+impl Level {
+    fn is_kept(&self) -> bool {
+        !self.spoilt && (self.constant || !self.observed.is_empty())
+    }
+}
+
+impl Afresh<'_> {
+    fn observe(&mut self, thing: Thing) {
+        let state = self.place.state(self.launch, thing);
+        let level = self.level();
+        level.observed.insert(thing, state);
+        level.spoilt |= matches!(thing, Thing::Extent(..)) && state == Some((u64::MAX, 0));
+    }
+
+    fn level(&mut self) -> &mut Level {
+        self.levels.last_mut().expect("that of the launch")
+    }
+}
+
+impl Door for Afresh<'_> {
+    type Error = Failed;
+
+    fn field(&mut self, field: u32) -> i64 {
+        self.observe(Thing::Field(field));
+        self.place.fields.get(field as usize).map_or(NOTHING, |&(_, value)| value)
+    }
+
+    fn array(&mut self, argument: u32) -> i64 {
+        self.observe(Thing::Array(argument));
+        self.place.bound(self.launch, argument).map_or(NOTHING, |(_, array)| array.value)
+    }
+
+    fn extent(&mut self, argument: u32, axis: u32) -> i64 {
+        self.observe(Thing::Extent(argument, axis));
+        let array = self.place.bound(self.launch, argument);
+        let extent = array.and_then(|(_, array)| array.shape.get(axis as usize).copied());
+        extent.map_or(NOTHING, u64::cast_signed)
+    }
+
+    fn spec(&mut self, spec: u8) -> Result<i64, Failed> {
+        if self.levels.iter().any(|level| level.spec == Some(spec)) {
+            self.level().spoilt = true;
+            return Err(Failed::Circle);
+        }
+        self.levels.push(Level { spec: Some(spec), ..Level::default() });
+        let plan = self.plan;
+        let value = plan.take(plan.steps(spec), self);
+        let inner = self.levels.pop().expect("it was pushed");
+        let spoilt = !inner.is_kept();
+        let level = self.level();
+        level.observed.extend(inner.observed);
+        level.spoilt |= spoilt;
+        value
+    }
+
+    fn constant(&mut self) {
+        self.level().constant = true;
+    }
+
+    fn odd() -> Failed {
+        Failed::Odd
+    }
+}
+
+// Both.
+
+struct Run {
+    memo: LaunchMemo<Kernel>,
+    places: Vec<Place>,
+    kernels: RefCell<Vec<Model>>,
+    statistics: Cell<MemoStatistics>,
+    /// Of memos that were.
+    foreign: Vec<Handle>,
+    held: RefCell<Vec<(Launched<Kernel>, i64)>>,
+}
+
+/// What there must be of a kernel.
+struct Model {
+    handle: Handle,
+    plan: Plan,
+    marks: Rc<Marks>,
+    is_removed: bool,
+    kept: Option<Kept>,
+}
+
+#[derive(Clone)]
+struct Kept {
+    place: usize,
+    observed: BTreeMap<Thing, State>,
+}
+
+impl Run {
+    fn new() -> Self {
+        Self {
+            memo: LaunchMemo::new(),
+            places: vec![Place::new(0), Place::new(1)],
+            kernels: RefCell::default(),
+            statistics: Cell::default(),
+            foreign: Vec::new(),
+            held: RefCell::default(),
+        }
+    }
+
+    fn step(&mut self, operation: Operation, launches: &mut Vec<Launch>) {
+        match operation {
+            Operation::Register(plan) => self.register(plan.cut()),
+            Operation::Launch(launch) => {
+                self.launch(launch);
+                launches.push(launch);
+            }
+            Operation::Again(back) => {
+                let launch = launches.iter().rev().nth(usize::from(back) % launches.len().max(1));
+                if let Some(&launch) = launch {
+                    self.launch(launch);
+                }
+            }
+            Operation::AddField(place, value) => {
+                let place = &mut self.places[usize::from(place) % 2];
+                if place.fields.len() < MOST_FIELDS {
+                    place.add_field(value.into());
+                }
+            }
+            Operation::Write(place, field, value) => {
+                let place = &mut self.places[usize::from(place) % 2];
+                if let Some(field) = usize::from(field).checked_rem(place.fields.len()) {
+                    let (writes, plain) = &mut place.fields[field];
+                    (*writes, *plain) = (*writes + 1, value.into());
+                    *place.tracked.field_mut(FieldId(field as u32)).expect("it was added") = value.into();
+                }
+            }
+            Operation::Allocate(place, shape, value) => {
+                self.places[usize::from(place) % 2].allocate(shape.lengths(), value.into());
+            }
+            Operation::WriteArray(place, array, value) => {
+                self.array(place, array, |tracked, allocation, plain| {
+                    let written = tracked.array_mut(allocation);
+                    assert_eq!(written.is_some(), plain.is_some());
+                    if let (Some(written), Some(plain)) = (written, plain) {
+                        *written = value.into();
+                        (plain.writes, plain.value) = (plain.writes + 1, value.into());
+                    }
+                })
+            }
+            Operation::Reshape(place, array, shape) => {
+                self.array(place, array, |tracked, allocation, plain| {
+                    let is_there = tracked.reshape(allocation, &shape.lengths()).is_some();
+                    assert_eq!(is_there, plain.is_some());
+                    if let Some(plain) = plain {
+                        (plain.writes, plain.shape) = (plain.writes + 1, shape.lengths());
+                    }
+                })
+            }
+            Operation::Free(place, array) => self.array(place, array, |tracked, allocation, plain| {
+                assert_eq!(tracked.free(allocation), plain.take().map(|plain| plain.value));
+            }),
+            Operation::Within(within) => self.within(within, 0),
+            Operation::Reload => self.reload(),
+        }
+    }
+
+    fn array(
+        &mut self,
+        place: u8,
+        array: u8,
+        change: impl FnOnce(&mut Tracked<i64, i64>, AllocationId, &mut Option<Plain>),
+    ) {
+        let place = &mut self.places[usize::from(place) % 2];
+        if let Some(array) = usize::from(array).checked_rem(place.arrays.len()) {
+            let (allocation, plain) = &mut place.arrays[array];
+            change(&mut place.tracked, *allocation, plain);
+        }
+    }
+
+    fn register(&self, plan: Plan) {
+        let alive = self.kernels.borrow().iter().filter(|kernel| !kernel.is_removed).count();
+        if alive >= MOST_KERNELS {
+            return;
+        }
+        let marks = Rc::<Marks>::default();
+        let handle = self.memo.register(Kernel { plan: plan.clone(), marks: Rc::clone(&marks) });
+        let mut kernels = self.kernels.borrow_mut();
+        assert!(kernels.iter().all(|kernel| kernel.handle != handle), "a handle names one kernel");
+        kernels.push(Model { handle, plan, marks, is_removed: false, kept: None });
+    }
+
+    fn reload(&mut self) {
+        let old = self.kernels.take();
+        self.foreign.extend(old.iter().map(|kernel| kernel.handle));
+        self.memo = LaunchMemo::new();
+        self.statistics = Cell::default();
+        for place in &mut self.places {
+            *place = place.reload(place.number + 2);
+        }
+        old.into_iter().filter(|kernel| !kernel.is_removed).for_each(|kernel| self.register(kernel.plan));
+    }
+
+    fn number(&self, kernel: u8) -> Option<usize> {
+        usize::from(kernel).checked_rem(self.kernels.borrow().len())
+    }
+
+    fn count(&self, change: impl FnOnce(&mut MemoStatistics)) {
+        let mut statistics = self.statistics.get();
+        change(&mut statistics);
+        self.statistics.set(statistics);
+    }
+
+    fn within(&self, within: Within, world: u8) {
+        match within {
+            Within::Launch { kernel, arguments } => {
+                self.launch(Launch { kernel, world, arguments, within: None });
+            }
+            Within::Peek(kernel) => {
+                let launch = Launch { kernel, world, arguments: [0, 1, 2], within: None };
+                let Some(number) = self.number(kernel) else { return };
+                let is_there = self.is_kept(number, &launch);
+                let handle = self.kernels.borrow()[number].handle;
+                let peeked = self.watch(&launch, |world| self.memo.peek(handle, world));
+                assert_eq!(peeked.is_some(), is_there);
+            }
+            Within::Invalidate(kernel) => {
+                let Some(number) = self.number(kernel) else { return };
+                let mut kernels = self.kernels.borrow_mut();
+                let kernel = &mut kernels[number];
+                assert_eq!(self.memo.invalidate(kernel.handle).is_err(), kernel.is_removed);
+                kernel.forget();
+            }
+            Within::InvalidateAll => {
+                self.memo.invalidate_all();
+                self.kernels.borrow_mut().iter_mut().for_each(Model::forget);
+            }
+            Within::Remove(kernel) => {
+                let Some(number) = self.number(kernel) else { return };
+                let mut kernels = self.kernels.borrow_mut();
+                let kernel = &mut kernels[number];
+                assert_eq!(self.memo.remove(kernel.handle).is_err(), kernel.is_removed);
+                kernel.forget();
+                kernel.is_removed = true;
+            }
+        }
+    }
+
+    fn place(&self, launch: &Launch) -> &Place {
+        &self.places[usize::from(launch.world) % 2]
+    }
+
+    fn watch<R>(&self, launch: &Launch, ask: impl FnOnce(&Watched<'_>) -> R) -> R {
+        let place = self.place(launch);
+        let allocations = place.allocations(launch);
+        let arguments = place.tracked.with_arguments(&allocations);
+        ask(&Watched { arguments, run: self, launch: *launch, within: Cell::new(launch.within) })
+    }
+
+    /// Whether the result of the last launch is there and nothing of it has moved.
+    fn is_kept(&self, number: usize, launch: &Launch) -> bool {
+        let place = self.place(launch);
+        self.kernels.borrow()[number].kept.as_ref().is_some_and(|kept| {
+            kept.place == place.number
+                && kept.observed.iter().all(|(thing, state)| place.state(launch, *thing) == *state)
+        })
+    }
+
+    fn launch(&self, launch: Launch) {
+        let Some(number) = self.number(launch.kernel) else { return };
+        let place = self.place(&launch);
+        let (handle, plan, marks, was_removed, was_kept) = {
+            let kernel = &self.kernels.borrow()[number];
+            (
+                kernel.handle,
+                kernel.plan.clone(),
+                Rc::clone(&kernel.marks),
+                kernel.is_removed,
+                kernel.kept.clone(),
+            )
+        };
+        let hits = self.is_kept(number, &launch);
+        let why = self.watch(&Launch { within: None, ..launch }, |world| self.memo.explain(handle, world));
+        match why {
+            Ok(why) => assert_eq!((why.is_none(), was_removed), (hits, false), "{why:?}"),
+            Err(error) => assert_eq!((error, was_removed), (HandleError::Stale(handle), true)),
+        }
+
+        let mut afresh = Afresh { plan: &plan, place, launch: &launch, levels: vec![Level::default()] };
+        let expected = plan.take(&plan.launch, &mut afresh);
+        let level = afresh.levels.pop().expect("that of the launch");
+
+        let before = marks.begun.take();
+        let launched = self.watch(&launch, |world| self.memo.launch(handle, world));
+        let begun = marks.begun.replace(before);
+        assert_eq!(begun.is_some() && hits, false, "nothing moved, and it was evaluated");
+
+        let launched = match launched {
+            Ok(launched) => launched,
+            Err(LaunchError::Handle(error)) => {
+                // Perhaps it was removed by the world, before its evaluation began.
+                assert!(self.kernels.borrow()[number].is_removed && !hits && begun.is_none());
+                assert_eq!(error, HandleError::Stale(handle));
+                return;
+            }
+            Err(error) => {
+                let failed = if error == LaunchError::Circle { Failed::Circle } else { Failed::Odd };
+                assert_eq!(expected, Err(failed));
+                return;
+            }
+        };
+        let Ok(expected) = expected else { panic!("it has a result, and must fail: {expected:?}") };
+        assert_eq!((*launched, launched.is_hit()), (expected, hits));
+        let observed: BTreeMap<Thing, State> = launched
+            .dependencies()
+            .iter()
+            .map(|dependency| {
+                let thing = thing(dependency);
+                (thing, place.state(&launch, thing))
+            })
+            .collect();
+        assert_eq!(observed, level.observed);
+        assert_eq!(launched.dependencies().len(), observed.len(), "each thing once");
+        if hits {
+            self.count(|statistics| statistics.hits += 1);
+        } else {
+            if let (None, Ok(Some(why))) = (launch.within, why) {
+                assert_eq!(launched.why(), why);
+                assert!(was_kept.is_some() || !matches!(why, Why::Moved { .. } | Why::OtherWorld));
+            }
+            let mut kernels = self.kernels.borrow_mut();
+            let is_disturbed = begun != Some(marks.invalidations.get());
+            assert_eq!(launched.unkept() == Some(Unkept::Invalidated), is_disturbed);
+            assert_eq!(launched.unkept().is_none(), level.is_kept() && !is_disturbed);
+            if launched.unkept().is_none() {
+                kernels[number].kept = Some(Kept { place: place.number, observed });
+            }
+            self.count(|statistics| {
+                statistics.evaluations += 1;
+                statistics.unkept += u64::from(launched.unkept().is_some());
+            });
+        }
+        self.held.borrow_mut().push((launched, expected));
+    }
+
+    fn end(self) {
+        let (counted, statistics) = (self.statistics.get(), self.memo.statistics());
+        assert_eq!(
+            (counted.hits, counted.evaluations, counted.unkept),
+            (statistics.hits, statistics.evaluations, statistics.unkept)
+        );
+        for handle in self.foreign {
+            assert_eq!(self.memo.invalidate(handle), Err(HandleError::Unknown(handle)));
+        }
+        drop(self.memo);
+        for (launched, expected) in self.held.into_inner() {
+            assert_eq!(*launched, expected, "who holds a result keeps it");
+        }
+    }
+}
+
+impl Model {
+    fn forget(&mut self) {
+        if !self.is_removed {
+            self.marks.invalidations.set(self.marks.invalidations.get() + 1);
+            self.kept = None;
+        }
+    }
+}
+
+impl Shape {
+    fn lengths(self) -> Vec<u64> {
+        match self {
+            Self::None => Vec::new(),
+            Self::One(length) => vec![u64::from(length) % 4],
+            Self::Two(one, other) => vec![u64::from(one) % 4, u64::from(other) % 4],
+            Self::Longest => vec![0, u64::MAX],
+        }
+    }
+}
