@@ -3,25 +3,13 @@
 
 use std::sync::Arc;
 
-use loom::{model::Builder, thread};
+use loom::{model, thread};
 
 use super::{
     SharedMemo,
     scene::{AtomicU64, FIELD, Fields, Kernel, Ordering},
     *,
 };
-
-/// Each thread may be interrupted where it could go on, but so often in all and no more: without a bound a model would run for
-/// hours, and errors need few turns.
-const PREEMPTIONS: usize = 3;
-
-fn model(threads: impl Fn() + Send + Sync + 'static) {
-    let mut builder = Builder::new();
-    builder.preemption_bound = None;
-    let _ = PREEMPTIONS;
-    builder.log = false;
-    builder.check(threads);
-}
 
 struct Scene {
     memo: SharedMemo<Kernel>,

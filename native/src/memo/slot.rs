@@ -147,11 +147,7 @@ impl<K: Reduction> Slot<K> {
     /// Locks what a hit must not need.
     #[cfg(all(test, not(loom)))]
     pub(super) fn locked(&self) -> impl Drop {
-        struct Locked<G>(#[expect(dead_code, reason = "unlocks when it is dropped")] G);
-        impl<G> Drop for Locked<G> {
-            fn drop(&mut self) {}
-        }
-        Locked(self.state.lock())
+        self.state.lock()
     }
 
     fn take(&self, state: &mut State<K>) -> Dropped<K> {
