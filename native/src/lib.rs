@@ -22,6 +22,7 @@
 //! | [`store`] | where artifacts are kept: memory, files, SQLite, memory in front of either |
 //! | `pack` | files of packed weights, mapped |
 //! | `memo` | results of launches, kept until what they were computed from moves |
+//! | `registry` | which kernel and task an id in generated code stands for |
 //! | [`target`] | what makes artifacts: C kernels for the CPU, CUDA programs, weights that XNNPACK packs |
 //! | [`os`] | the seams to the operating system, of the file store and of packs |
 //!
@@ -34,6 +35,8 @@ pub mod memo;
 pub mod os;
 #[cfg(feature = "packs")]
 pub mod pack;
+#[cfg(feature = "launch")]
+pub mod registry;
 pub mod store;
 pub mod target;
 
