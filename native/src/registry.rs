@@ -177,7 +177,7 @@ fn known<T>(registry: &Registry<T>, id: RegistryId, kernel: &str, task: i32) -> 
     registry.verify(id, kernel, task)?;
     let mut claims = 0;
     // Counts them without collecting them.
-    registry.resolve_among(id, |_| {
+    let _nothing = registry.resolve_among(id, |_| {
         claims += 1;
         false
     });
@@ -343,9 +343,10 @@ mod tests {
     #[test]
     fn threads_that_register_the_same_get_the_same_ids() {
         let registry = SharedRegistry::new();
-        let names: Vec<String> = (0..if cfg!(miri) { 5 } else { 500 }).map(|n| format!("k{n}")).collect();
+        let count = if cfg!(miri) { 5 } else { 500 };
+        let names: Vec<String> = (0..count).map(|n| format!("k{n}")).chain(NAMES.map(String::from)).collect();
         let register = || -> Vec<RegistryId> {
-            let ids = names.iter().chain(&NAMES.map(String::from)).map(|name| {
+            let ids = names.iter().map(|name| {
                 let id = registry.register(name, 7, ()).unwrap();
                 assert_eq!(registry.resolve(id).one().map(Registered::kernel), Some(&**name));
                 assert_eq!(registry.adopt(id, name, 7, || ()), Ok(Adopted::Alone));
@@ -358,6 +359,6 @@ mod tests {
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         assert!(ids.windows(2).all(|pair| pair[0] == pair[1]));
-        assert_eq!(registry.len(), names.len() + NAMES.len());
+        assert_eq!(registry.len(), names.len());
     }
 }
