@@ -73,7 +73,7 @@ mod scene;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use slot::{Dropped, Slot};
+use slot::{Dropped, Kept, Slot};
 use sync::Mutex;
 use table::Table;
 
@@ -197,7 +197,7 @@ impl<K: Reduction> SharedMemo<K> {
         &self,
         handle: Handle,
         world: &W,
-        kept: Option<Arc<Entry<K>>>,
+        kept: Kept<K>,
     ) -> Result<Launched<K>, LaunchError<K::Error>>
     where
         K: Evaluate<W>,

@@ -47,14 +47,17 @@ pub(super) struct Begun<K: Reduction> {
     invalidations: u64,
 }
 
+/// The result of a handle, if one is kept.
+pub(super) type Kept<K> = Option<Arc<Entry<K>>>;
+
 /// What was taken away: to be dropped when nothing is locked any more, because a destructor is code of others. The result and its
 /// specs lie side by side: whatever takes one takes both.
-pub(super) type Dropped<K> = (Option<Arc<Entry<K>>>, SpecTable<K>);
+pub(super) type Dropped<K> = (Kept<K>, SpecTable<K>);
 
 impl<K: Reduction> Slot<K> {
     /// The result that is kept, of whichever handle.
     #[inline]
-    pub(super) fn kept(&self) -> Option<Arc<Entry<K>>> {
+    pub(super) fn kept(&self) -> Kept<K> {
         self.entry.load()
     }
 
@@ -78,7 +81,7 @@ impl<K: Reduction> Slot<K> {
     }
 
     /// The result that is kept, and why there is none if there is none.
-    pub(super) fn look(&self, handle: Handle) -> Result<(Option<Arc<Entry<K>>>, Why), HandleError> {
+    pub(super) fn look(&self, handle: Handle) -> Result<(Kept<K>, Why), HandleError> {
         let state = self.state.lock();
         state.check(handle)?;
         Ok((self.entry.load(), state.without))
