@@ -21,6 +21,8 @@
 //! | [`cache`] | the one call, single flight, statistics |
 //! | [`store`] | where artifacts are kept: memory, files, SQLite, memory in front of either |
 //! | `pack` | files of packed weights, mapped |
+//! | `memo` | results of launches, kept until what they were computed from moves |
+//! | `registry` | which kernel and task an id in generated code stands for |
 //! | [`target`] | what makes artifacts: C kernels for the CPU, CUDA programs, weights that XNNPACK packs |
 //! | [`os`] | the seams to the operating system, of the file store and of packs |
 //!
@@ -28,9 +30,13 @@
 //! only the caller's own mistakes are errors. What decides all this is in [`warmstart_core`].
 
 pub mod cache;
+#[cfg(feature = "launch")]
+pub mod memo;
 pub mod os;
 #[cfg(feature = "packs")]
 pub mod pack;
+#[cfg(feature = "launch")]
+pub mod registry;
 pub mod store;
 pub mod target;
 

@@ -1,12 +1,21 @@
-//! A hit in memory allocates nothing: proved by counting what the allocator is asked for.
+//! A hit in memory, or of a launch memo, allocates nothing: proved by counting what the allocator is asked for.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
+    convert::Infallible,
+    thread,
 };
 
-use warmstart::{Artifact, Cache, Key, Limits, Metadata, Store, store::MemoryStore};
+use warmstart::{
+    Artifact, Cache, Key, Limits, Metadata, Store,
+    memo::{
+        AllocationId, ArgumentId, Evaluate, FieldId, Handle, LaunchError, LaunchMemo, Recorder, Reduction,
+        SharedMemo, Tracked, World,
+    },
+    store::MemoryStore,
+};
 
 /// The system's allocator, which counts for each thread how often it is asked for memory.
 struct Counting;
@@ -103,4 +112,65 @@ fn a_hit_of_the_cache_allocates_nothing() {
     });
     assert_eq!(requests, 0);
     assert_eq!(cache.statistics().hits, ENTRIES);
+}
+
+/// Depends on 600 fields, an array and the length of another.
+struct Kernel(Vec<FieldId>);
+
+impl Reduction for Kernel {
+    type Spec = FieldId;
+    type Value = u64;
+    type Output = Vec<u64>;
+    type Error = Infallible;
+}
+
+impl<W: World<Field = u64>> Evaluate<W> for Kernel {
+    fn launch(&self, recorder: &mut Recorder<'_, Self, W>) -> Result<Vec<u64>, LaunchError<Infallible>> {
+        let _ = recorder.array(ArgumentId(0));
+        let extent = recorder.extent(ArgumentId(1), 0);
+        let values = self.0.iter().map(|&field| recorder.spec(field));
+        values.chain([Ok(extent.unwrap_or(0))]).collect()
+    }
+
+    fn spec(
+        &self,
+        field: &FieldId,
+        recorder: &mut Recorder<'_, Self, W>,
+    ) -> Result<u64, LaunchError<Infallible>> {
+        Ok(recorder.field(*field).copied().unwrap_or(0))
+    }
+}
+
+/// A world, its arrays as arguments, and what launches in it.
+fn scene() -> (Tracked<u64, ()>, [AllocationId; 2], Kernel) {
+    let mut world = Tracked::new();
+    let fields = (0..600).map(|value| world.add_field(value)).collect();
+    let arguments = [world.allocate(&[4], ()), world.allocate(&[7], ())];
+    (world, arguments, Kernel(fields))
+}
+
+#[test]
+fn a_hit_of_a_launch_memo_allocates_nothing() {
+    let (world, arguments, kernel) = scene();
+    let memo = LaunchMemo::new();
+    let handle: Handle = memo.register(kernel);
+    let launch = || memo.launch(handle, &world.with_arguments(&arguments)).unwrap();
+    assert_ne!(requests_of(|| assert_eq!(launch().dependencies().len(), 602)), 0);
+    assert_eq!(requests_of(|| assert!(launch().is_hit())), 0);
+}
+
+#[test]
+fn a_hit_of_the_shared_launch_memo_allocates_nothing() {
+    let (world, arguments, kernel) = scene();
+    let memo = SharedMemo::new();
+    let handle = memo.register(kernel);
+    let launch = || memo.launch(handle, &world.with_arguments(&arguments)).unwrap();
+    assert_ne!(requests_of(|| assert_eq!(launch().dependencies().len(), 602)), 0);
+    assert_eq!(requests_of(|| (0..1000).for_each(|_| assert!(launch().is_hit()))), 0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            assert!(launch().is_hit());
+            assert_eq!(requests_of(|| assert!(launch().is_hit())), 0, "from the thread's second launch on");
+        });
+    });
 }

@@ -15,6 +15,12 @@ const BIG_ENDIAN: &str = "s390x-unknown-linux-gnu";
 /// How long each fuzz target runs: long enough to see that it still finds nothing near its corpus.
 const FUZZ_SECONDS: u64 = 3;
 
+/// With other flags everything is compiled anew: in a folder of its own, so that the other steps find theirs as it was.
+const LOOM: &str = "cargo test --package warmstart --no-default-features --features launch --lib --target-dir target/loom loom";
+
+/// What threads share, with the real pointers that loom replaces.
+const MIRI_LAUNCH: &str = "cargo +nightly miri test --package warmstart --no-default-features --features launch --lib -- memo:: registry::";
+
 const MIRI: Tool = Tool::Nightly(&["miri", "rust-src"]);
 
 /// All steps, in the order in which they run.
@@ -81,6 +87,7 @@ pub(super) fn all() -> Vec<Step> {
                 "",
                 " --features cpu",
                 " --features cuda",
+                " --features launch",
                 " --features packs",
                 " --features sqlite",
                 " --features cli",
@@ -106,14 +113,20 @@ pub(super) fn all() -> Vec<Step> {
             &[&[Tool::Component("clippy")][..], &PLATFORMS.map(Tool::Target)].concat(),
             PLATFORMS.iter().flat_map(|target| {
                 let target = format!(" --target {target}");
-                [native(" --features cpu,cuda,packs,sqlite,cli", &target), capi(&target)]
+                [native(" --features cpu,cuda,launch,packs,sqlite,cli", &target), capi(&target)]
             }),
         ),
         step(
+            "loom",
+            "the shared launch memo is right however threads take turns",
+            &[],
+            [line(LOOM).variable("RUSTFLAGS", "--cfg loom")],
+        ),
+        step(
             "miri",
-            "the core has no undefined behaviour",
+            "the core and the shared launch memo have no undefined behaviour",
             &[MIRI],
-            [line("cargo +nightly miri test --package warmstart-core")],
+            [line("cargo +nightly miri test --package warmstart-core"), line(MIRI_LAUNCH)],
         ),
         step(
             "big-endian",
