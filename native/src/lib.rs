@@ -51,6 +51,7 @@ pub use warmstart_core::{
     artifact::{Artifact, Provenance},
     head::Head,
     key::{Key, KeyFields},
+    launch_record::LaunchRecord,
     lru::Limits,
     metadata::Metadata,
     miss::Miss,

@@ -24,6 +24,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
+use warmstart_core::launch_record::{LaunchRecord, Row};
 pub use warmstart_core::registry::{
     Adopted, PROBES, Registered, Registry, RegistryError, RegistryId, Resolution,
 };
@@ -182,6 +183,22 @@ fn known<T>(registry: &Registry<T>, id: RegistryId, kernel: &str, task: i32) -> 
         false
     });
     Some(if claims > 1 { Adopted::Shared } else { Adopted::Alone })
+}
+
+impl SharedRegistry {
+    /// Takes over the ids in the code of an artifact, as [`LaunchRecord::adopt_into`].
+    ///
+    /// # Errors
+    /// As [`adopt`](Self::adopt).
+    pub fn adopt_record<'a>(&self, record: &'a LaunchRecord) -> Result<Vec<&'a Row>, RegistryError> {
+        let mut shared = Vec::new();
+        for row in record.rows() {
+            if self.adopt(row.id(), row.kernel(), row.task(), || ())? == Adopted::Shared {
+                shared.push(row);
+            }
+        }
+        Ok(shared)
+    }
 }
 
 impl<T> Default for SharedRegistry<T> {

@@ -2,14 +2,13 @@
 
 use std::{convert::Infallible, error::Error};
 
-use warmstart::{Artifact, Cache, Key, KeyFields, store::Store};
-use warmstart_core::{
-    launch_record::LaunchRecord,
+use warmstart::{
+    Artifact, Cache, Key, KeyFields, LaunchRecord, Store,
     memo::{
-        AllocationId, ArgumentId, Evaluate, FieldId, Handle, LaunchError, LaunchMemo, Launched, Portable,
-        Recorder, Reduction, Tracked, World,
+        AllocationId, ArgumentId, Evaluate, FieldId, Handle, LaunchError, Launched, Portable, Recorder,
+        Reduction, SharedMemo, Tracked, World,
     },
-    registry::{Registry, RegistryId, Resolution},
+    registry::{RegistryId, SharedRegistry},
 };
 
 /// Two names whose ids are the same in every process that does not know of the other.
@@ -100,9 +99,9 @@ pub struct Loaded {
 #[derive(Debug, Default)]
 pub struct Runtime {
     /// The ids of all that was launched.
-    pub registry: Registry,
+    pub registry: SharedRegistry,
     /// The results of all that was launched.
-    pub memo: LaunchMemo<Depths>,
+    pub memo: SharedMemo<Depths>,
     /// How many tasks were dispatched.
     pub dispatched: usize,
 }
@@ -113,7 +112,7 @@ impl Runtime {
     /// # Errors
     /// If its names are refused.
     pub fn load<S: Store>(&mut self, cache: &Cache<S>, kernel: &str) -> Result<Loaded, Box<dyn Error>> {
-        let registry = &mut self.registry;
+        let registry = &self.registry;
         let fields = KeyFields::new("launching", 1).text("kernel", kernel);
         let fetched = cache.get_or_build(&fields, || {
             let mut record = LaunchRecord::new();
@@ -142,7 +141,7 @@ impl Runtime {
         let arguments = [data.argument];
         let world = data.world.with_arguments(&arguments);
         if let Some(record) = LaunchRecord::of(&kernel.artifact)? {
-            record.adopt_into(&mut self.registry)?;
+            self.registry.adopt_record(&record)?;
             if let Some(result) = record.result(&kernel.name) {
                 self.memo.import(kernel.handle, result, &world)?;
             }
@@ -151,7 +150,7 @@ impl Runtime {
         let ids = kernel.artifact.payload().chunks_exact(4).filter_map(|id| id.try_into().ok());
         let ids: Vec<_> = ids.map(u32::from_le_bytes).filter_map(RegistryId::new).collect();
         // As the original did: what is not registered is not dispatched.
-        self.dispatched += ids.iter().filter(|id| self.registry.resolve(**id) != Resolution::Unknown).count();
+        self.dispatched += ids.iter().filter(|id| !self.registry.resolve(**id).rows().is_empty()).count();
         Ok((launched, ids))
     }
 

@@ -57,9 +57,10 @@
 use std::{fmt, sync::Arc};
 
 pub use warmstart_core::memo::{
-    AllocationId, ArgumentId, Arguments, Binding, Dependencies, Dependency, Entry, Evaluate, Evaluated,
-    FieldId, Generation, Handle, HandleError, LaunchError, LaunchMemo, Launched, MemoId, MemoStatistics,
-    Recorder, Reduction, SpecTable, Tracked, Unkept, Why, World, WorldId,
+    AllocationId, ArgumentId, Arguments, Binding, Contents, Dependencies, Dependency, Entry, Evaluate,
+    Evaluated, FieldId, Generation, Handle, HandleError, Imported, LaunchError, LaunchMemo, Launched, MemoId,
+    MemoStatistics, Portable, PortableError, PortableResult, Recorder, Reduction, SpecTable, Tracked, Unkept,
+    Why, World, WorldId,
 };
 
 mod slot;
@@ -175,6 +176,50 @@ impl<K: Reduction> SharedMemo<K> {
     pub fn invalidate_all(&self) {
         // All are forgotten before the first destructor runs: it may panic.
         let _dropped_after_the_locks: Vec<Dropped<K>> = self.table.iter().map(Slot::forget).collect();
+    }
+
+    /// What is kept for `handle`, in a form that another process can take over under the name `kernel`: what holds in `world` and is made of
+    /// what has digests. A [`LaunchRecord`](crate::LaunchRecord) carries it beside the artifact.
+    ///
+    /// # Errors
+    /// If the handle is unknown or stale, if nothing is kept that holds, or if nothing of it has digests.
+    pub fn export<W>(&self, handle: Handle, kernel: &str, world: &W) -> Result<PortableResult, PortableError>
+    where
+        K: Portable,
+        W: Contents + ?Sized,
+    {
+        let slot = self.find(handle).map_err(PortableError::Handle)?;
+        let kept = slot.kept().filter(|entry| entry.handle() == handle);
+        let begun = slot.begin(handle, None).map_err(PortableError::Handle)?;
+        let result = PortableResult::export(kernel, &*begun.kernel, kept.as_deref(), &begun.specs, world);
+        slot.give_back(handle, begun);
+        result
+    }
+
+    /// Takes over what another process computed, as far as the contents are the same in `world`. What is kept already stays.
+    ///
+    /// # Errors
+    /// If the handle is unknown or stale, or if the result is of another [fingerprint](Portable::fingerprint) or contradicts itself: then
+    /// nothing is taken over, and the next launch evaluates.
+    pub fn import<W>(
+        &self,
+        handle: Handle,
+        result: &PortableResult,
+        world: &W,
+    ) -> Result<Imported, PortableError>
+    where
+        K: Portable,
+        W: Contents + ?Sized,
+    {
+        let slot = self.find(handle).map_err(PortableError::Handle)?;
+        let mut begun = slot.begin(handle, None).map_err(PortableError::Handle)?;
+        match result.import(handle, &*begun.kernel, &mut begun.specs, world) {
+            Ok((entry, imported)) => Ok(slot.take_over(handle, entry.map(Arc::new), begun, imported)),
+            Err(error) => {
+                slot.give_back(handle, begun);
+                Err(error)
+            }
+        }
     }
 
     /// What was counted since the memo was made. What other threads do meanwhile may be counted or not.

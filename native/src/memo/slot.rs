@@ -9,7 +9,8 @@ use std::{
 };
 
 use warmstart_core::memo::{
-    Entry, Evaluated, Handle, HandleError, Launched, MemoStatistics, Reduction, SpecTable, Unkept, Why,
+    Entry, Evaluated, Handle, HandleError, Imported, Launched, MemoStatistics, Reduction, SpecTable, Unkept,
+    Why,
 };
 
 use super::sync::{Mutex, Shared};
@@ -114,6 +115,31 @@ impl<K: Reduction> Slot<K> {
         }
         // Before `begun`, and with it what is replaced, is dropped.
         drop(state);
+    }
+
+    /// Keeps what another process computed: the specs, and the result where there is none.
+    pub(super) fn take_over(
+        &self,
+        handle: Handle,
+        entry: Kept<K>,
+        mut begun: Begun<K>,
+        imported: Imported,
+    ) -> Imported {
+        let mut state = self.state.lock();
+        let taken = if state.undisturbed(handle, &begun) {
+            mem::swap(&mut state.specs, &mut begun.specs);
+            let is_first = entry.is_some() && self.entry.load().is_none();
+            if is_first {
+                self.entry.swap(entry.clone());
+            }
+            Imported { output: is_first, ..imported }
+        } else {
+            Imported::default()
+        };
+        drop(state);
+        // A destructor is code of others.
+        drop((entry, begun));
+        taken
     }
 
     /// An evaluation ended: keeps its result, unless there is a reason against it, and its specs.
