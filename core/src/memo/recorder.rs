@@ -204,11 +204,11 @@ impl<'a, K: Evaluate<W>, W: World + ?Sized> Recorder<'a, K, W> {
         let kernel = self.kernel;
         let value = kernel.spec(&spec, self);
         // A panic that somebody caught leaves levels above: what they observed belongs to this one.
-        let mut inner = Recording::default();
-        let mut constant = false;
-        for level in self.levels.drain(depth..).rev() {
+        let mut above = self.levels.drain(depth..);
+        let (mut inner, constant) =
+            above.next().map_or_else(Default::default, |level| (level.recording, level.constant));
+        for level in above {
             inner.absorb_recording(&level.recording);
-            constant = level.constant;
         }
         let unkept = Unkept::of(&inner, constant);
         // Whether it failed or not: what comes of it depends on what it read.
