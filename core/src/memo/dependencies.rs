@@ -193,7 +193,14 @@ impl Recording {
 
     pub(super) fn into_dependencies(mut self, world: WorldId) -> Dependencies {
         self.list.sort_unstable_by_key(|&(observed, _)| observed);
-        let (mut fields, mut arguments, mut extents) = (Vec::new(), Vec::new(), Vec::new());
+        // Sorted by kind first. With the room that they need they are not moved once more.
+        let fields = self.list.partition_point(|(observed, _)| matches!(observed, Observed::Field(_)));
+        let extents = self.list.partition_point(|(observed, _)| !matches!(observed, Observed::Extent(..)));
+        let (mut fields, mut arguments, mut extents) = (
+            Vec::with_capacity(fields),
+            Vec::with_capacity(extents - fields),
+            Vec::with_capacity(self.list.len() - extents),
+        );
         for (observed, (seen, allocation)) in self.list {
             match observed {
                 Observed::Field(field) => fields.push((field, seen)),
