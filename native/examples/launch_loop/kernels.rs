@@ -138,7 +138,7 @@ impl Expression {
         let Signature { counts, lines, planes, shapes, fields } = signature;
         let most = match random.below(if may_nest { 20 } else { 18 }) {
             // How often a loop over things of all kinds runs.
-            0..=7 => {
+            0..=5 => {
                 let (counts, each) = (*counts, random.one_of(lines));
                 let end = self.extent(counts, 0);
                 self.reduce(&[end], |body| {
@@ -147,7 +147,7 @@ impl Expression {
                 })
             }
             // The longest of ragged rows.
-            8..=12 => {
+            6..=12 => {
                 let (ends, begins) = (random.one_of(lines), random.one_of(lines));
                 let end = self.extent(ends, 0);
                 self.reduce(&[end], |body| {

@@ -9,8 +9,9 @@ use crate::{
     random::Random,
 };
 
-/// How often something is launched.
+/// How often something is launched, after every kernel was launched for the first time.
 pub(crate) const LAUNCHES: usize = 2008;
+pub(crate) const FIRST: usize = KERNELS.len();
 
 /// Fields and arrays hold small integers, as trip counts are.
 pub(crate) type Values = Vec<i32>;
@@ -39,8 +40,6 @@ enum Event {
     },
     /// An array gets as many rows as it had columns.
     Turn(AllocationId),
-    /// An array gets longer or shorter.
-    Resize(AllocationId),
 }
 
 /// How many arrays a kernel writes.
@@ -50,7 +49,7 @@ impl Scene {
     pub(crate) fn new() -> Self {
         let mut random = Random::new(2008);
         let mut world = Tracked::new();
-        let counts: Vec<AllocationId> = (0..3).map(|_| line(&mut world, 16, &mut random)).collect();
+        let counts: Vec<AllocationId> = (0..KERNELS.len() / 2).map(|_| line(&mut world, 16, &mut random)).collect();
         let (mut kernels, mut bindings) = (Vec::new(), Vec::new());
         let mut fields = Vec::new();
         for kernel in 0..KERNELS.len() {
@@ -84,19 +83,13 @@ impl Scene {
         }
         let shape = |kernel: usize| bindings[kernel][bindings[kernel].len() - RESULTS - 1];
         let happens = [
-            Event::Array(counts[0]),
             Event::Swap { kernel: 4, arguments: [1, 2] },
-            Event::Turn(shape(2)),
             Event::Array(counts[1]),
+            Event::Turn(shape(2)),
             Event::Field(fields[5][0]),
-            Event::Swap { kernel: 7, arguments: [3, 4] },
-            Event::Resize(bindings[3][1]),
-            Event::Array(counts[2]),
-            Event::Swap { kernel: 4, arguments: [1, 2] },
         ];
         let between = LAUNCHES / (happens.len() + 1);
-        // Not in step with the kernels.
-        let events = happens.iter().enumerate().map(|(n, &event)| ((n + 1) * between + n * 3, event)).collect();
+        let events = happens.iter().enumerate().map(|(n, &event)| (FIRST + (n + 1) * between, event)).collect();
         Self { world, kernels, bindings, events, random }
     }
 
@@ -134,13 +127,6 @@ impl Scene {
                 let shape = self.world.shape(array).expect("no array is freed");
                 let turned: Vec<u64> = shape.iter().rev().copied().collect();
                 self.world.reshape(array, &turned);
-            }
-            Event::Resize(array) => {
-                let length = self.random.between(17, 20);
-                let values = values(length, &mut self.random);
-                if let Some(array) = self.world.reshape(array, &[u64::from(length)]) {
-                    *array = values;
-                }
             }
         }
     }
