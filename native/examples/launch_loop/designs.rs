@@ -7,7 +7,7 @@ use foldhash::fast::FixedState;
 use crate::{
     expression::{Reader, Spec, reduce},
     kernels::{SPECS, Task},
-    memo::{Arguments, ArgumentId, Binding, FieldId, Generation, World},
+    memo::{ArgumentId, Arguments, Binding, FieldId, Generation, World},
     scene::{Scene, Values},
 };
 
@@ -181,8 +181,11 @@ impl Design for PerSpec {
 
     fn launch(&mut self, kernel: usize, scene: &Scene) -> Vec<Results> {
         let (tasks, world) = (&scene.kernels[kernel].tasks, scene.arguments(kernel));
-        let results =
-            if self.copies_tasks { self.results(&tasks.clone(), &world) } else { self.results(tasks, &world) };
+        let results = if self.copies_tasks {
+            self.results(&tasks.clone(), &world)
+        } else {
+            self.results(tasks, &world)
+        };
         tasks.iter().map(|_| results.clone()).collect()
     }
 

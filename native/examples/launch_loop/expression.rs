@@ -123,12 +123,7 @@ pub(crate) fn reduce<'w, R: Reader<'w>>(
 }
 
 /// What limits a range: nothing in it depends on a variable.
-fn bound<'w, R: Reader<'w>>(
-    spec: &Spec,
-    nodes: &[Node],
-    node: u16,
-    reader: &mut R,
-) -> Result<i64, R::Error> {
+fn bound<'w, R: Reader<'w>>(spec: &Spec, nodes: &[Node], node: u16, reader: &mut R) -> Result<i64, R::Error> {
     Ok(match &nodes[usize::from(node)] {
         Node::Constant(value) => *value,
         Node::Extent { path, axis } => reader.extent(ArgumentId(path[0]), *axis),
@@ -163,7 +158,6 @@ impl<'w> Step<'w> {
                 Self::element(values, indices, |axis| reader.extent(argument, axis))
             }
             Node::Extent { path, axis } => Self::Known(reader.extent(ArgumentId(path[0]), *axis)),
-            #[expect(clippy::cast_possible_truncation, reason = "a body has few nodes")]
             Node::Binary(operation, a, b) => Self::Binary(*operation, (a - first) as u8, (b - first) as u8),
             Node::MaxOverRange { .. } => unreachable!("a range in a body is an axis of it"),
         }

@@ -1,9 +1,10 @@
 //! Kernels as a compiler describes them: tasks, the expressions of their stacks, and the reducers in these.
 
-use crate::memo::FieldId;
+use warmstart_core::registry::{Registry, RegistryId};
 
 use crate::{
     expression::{Axis, Index, Node, Operation, Spec},
+    memo::FieldId,
     random::Random,
 };
 
@@ -37,11 +38,9 @@ pub(crate) struct Kernel {
 #[derive(Clone)]
 pub(crate) struct Task {
     /// What generated code writes when a stack of this task overflows.
-    pub(crate) id: u32,
+    pub(crate) id: RegistryId,
     pub(crate) kernel: String,
     pub(crate) number: i32,
-    /// The function of the task in the compiled module.
-    pub(crate) function: String,
     pub(crate) expressions: Vec<Vec<Node>>,
     /// In the order of their stacks and nodes, so that what one needs is before it.
     pub(crate) specs: Vec<Spec>,
@@ -50,7 +49,7 @@ pub(crate) struct Task {
 impl Task {
     /// What names a reducer in every memo, as in the original: the task, the stack, and the node.
     pub(crate) fn key(&self, stack: u16, node: u16) -> u64 {
-        u64::from(self.id) | u64::from(stack) << 32 | u64::from(node) << 48
+        u64::from(self.id.as_u32()) | u64::from(stack) << 32 | u64::from(node) << 48
     }
 
     /// The expression that a reducer is in.
@@ -67,9 +66,9 @@ impl Task {
 impl Kernel {
     /// The task that a [key](Task::key) names, and the reducer in it.
     pub(crate) fn find(&self, key: u64) -> (&Task, &Spec) {
-        #[expect(clippy::cast_possible_truncation, reason = "its three parts")]
         let (id, stack, node) = (key as u32, (key >> 32) as u16, (key >> 48) as u16);
-        let task = self.tasks.iter().find(|task| task.id == id).expect("a key is asked of its own kernel");
+        let task =
+            self.tasks.iter().find(|task| task.id.as_u32() == id).expect("a key is asked of its own kernel");
         (task, task.find(stack, node))
     }
 }
@@ -88,26 +87,30 @@ pub(crate) struct Signature {
 }
 
 /// The kernel of this number in [`KERNELS`].
-pub(crate) fn generate(kernel: usize, signature: &Signature, random: &mut Random) -> Kernel {
+pub(crate) fn generate(
+    kernel: usize,
+    signature: &Signature,
+    registry: &mut Registry,
+    random: &mut Random,
+) -> Kernel {
     let (name, tasks) = KERNELS[kernel];
-    let tasks = (0..tasks).map(|number| task(kernel, name, number, SPECS / tasks, signature, random));
+    let numbers = (0..).take(tasks);
+    let tasks = numbers.map(|number| task(name, number, SPECS / tasks, signature, registry, random));
     Kernel { tasks: tasks.collect() }
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "small numbers")]
 fn task(
-    kernel: usize,
     name: &str,
-    number: usize,
+    number: i32,
     specs: usize,
     signature: &Signature,
+    registry: &mut Registry,
     random: &mut Random,
 ) -> Task {
     let mut task = Task {
-        id: (kernel * 8 + number + 1) as u32,
+        id: registry.register(name, number, ()).expect("there is room for a few kernels"),
         kernel: name.to_owned(),
-        number: number as i32,
-        function: format!("{name}_c{kernel}_t{number:02}_range_for"),
+        number,
         expressions: Vec::new(),
         specs: Vec::new(),
     };

@@ -11,6 +11,13 @@
 //! each time, two memos as they were before Quadrants #671, and the launch memo. Every answer is compared with the reducers
 //! run afresh, by another interpreter; the answers of the launch memo all are held until the end, and compared then.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    reason = "the numbers of this example are small"
+)]
+
 mod afresh;
 mod allocations;
 mod designs;
@@ -20,6 +27,7 @@ mod figures;
 mod kernels;
 mod measure;
 mod ours;
+mod overflow;
 mod random;
 mod report;
 mod scene;
@@ -83,7 +91,8 @@ fn measure(rounds: u32) -> Outcome {
         loops[3].push(run(Ours::<AsItIs>::new, &expected));
     }
     let [no_memo, deep_copy, copied_map, ours] = loops.map(median);
-    Outcome { no_memo, deep_copy, copied_map, ours }
+    let overflow = overflow::message(&expected);
+    Outcome { no_memo, deep_copy, copied_map, ours, overflow }
 }
 
 /// Prints the report; with `json` it goes to standard error, and one line of JSON to standard output.

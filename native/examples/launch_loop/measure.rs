@@ -27,6 +27,16 @@ impl Expected {
         Self(results.collect())
     }
 
+    /// The largest result of all launches.
+    pub(crate) fn largest(&self) -> i64 {
+        self.0.iter().flatten().map(|&(_, value)| value).max().unwrap_or(0)
+    }
+
+    /// Looks at every result of every launch, with its [key](crate::kernels::Task::key).
+    pub(crate) fn each(&self, mut look: impl FnMut(u64, i64)) {
+        self.0.iter().flatten().for_each(|&(key, value)| look(key, value));
+    }
+
     fn is(&self, launch: usize, maps: &[Results]) -> bool {
         let expected = &self.0[launch];
         maps.iter().all(|map| {
@@ -133,7 +143,9 @@ mod tests {
     };
 
     /// A world in which something is not to be seen.
-    struct Blind<'w, const FIELDS: bool, const WRITES: bool, const SWAPS: bool>(Arguments<'w, Values, Values>);
+    struct Blind<'w, const FIELDS: bool, const WRITES: bool, const SWAPS: bool>(
+        Arguments<'w, Values, Values>,
+    );
 
     impl<const FIELDS: bool, const WRITES: bool, const SWAPS: bool> World for Blind<'_, FIELDS, WRITES, SWAPS> {
         type Field = Values;
@@ -200,7 +212,11 @@ mod tests {
         let expected = Expected::new();
         let (theirs, ours) = (run(|_| PerSpec::new(false), &expected), ours::<AsItIs>(&expected));
         assert_eq!(theirs.rest.evaluated, ours.rest.evaluated);
-        assert_eq!(ours.rest.launches - ours.rest.hits, 5, "two see the write, one each the field, swap and shape");
+        assert_eq!(
+            ours.rest.launches - ours.rest.hits,
+            5,
+            "two see the write, one each the field, swap and shape"
+        );
         assert_eq!(ours.allocations_on_hit, 0);
     }
 

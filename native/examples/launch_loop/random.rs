@@ -17,7 +17,6 @@ impl Random {
     }
 
     /// A number below `limit`.
-    #[expect(clippy::cast_possible_truncation, reason = "it is below a number of 32 bits")]
     pub(crate) fn below(&mut self, limit: u32) -> u32 {
         ((self.next() >> 32) * u64::from(limit) >> 32) as u32
     }

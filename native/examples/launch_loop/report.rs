@@ -6,7 +6,7 @@ use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, presets};
 use serde::Serialize;
 
 use crate::{
-    figures::{bar, three_digits},
+    figures::{bar, milliseconds, three_digits},
     kernels::KERNELS,
     measure::Loop,
 };
@@ -17,6 +17,8 @@ pub(crate) struct Outcome {
     pub(crate) deep_copy: Loop,
     pub(crate) copied_map: Loop,
     pub(crate) ours: Loop,
+    /// Who would have overflowed.
+    pub(crate) overflow: String,
 }
 
 impl Outcome {
@@ -32,8 +34,8 @@ impl Outcome {
     fn designs(&self) -> [(&str, &Loop); 4] {
         [
             ("no memo", &self.no_memo),
-            ("per spec, tasks copied", &self.deep_copy),
-            ("per spec, map copied", &self.copied_map),
+            ("deep copy", &self.deep_copy),
+            ("copied map", &self.copied_map),
             ("launch memo", &self.ours),
         ]
     }
@@ -88,19 +90,18 @@ pub(crate) fn text(outcome: &Outcome, width: usize) -> Result<String, std::fmt::
     )?;
     writeln!(text, "Times are of all answers together, after every kernel was launched once.\n")?;
     writeln!(text, "{}\n", table(outcome, width))?;
+    writeln!(text, "Deep copy: a launch copies what describes its tasks, and its map once a task.")?;
+    writeln!(text, "Copied map: only the map. Both look each reducer up, and check what it has read.\n")?;
 
-    writeln!(text, "The same on a logarithmic scale: each third of a bar is ten times as long.")?;
     let all = outcome.designs().map(|(_, design)| millis(design.rest.time).max(1e-6));
     let (least, most) = all.iter().fold((f64::MAX, 0.0_f64), |(a, b), &x| (a.min(x), b.max(x)));
     // The bars begin at a power of ten below the shortest.
     let begin = least.log10().ceil() - 1.0;
     let decades = (most.log10().ceil() - begin).max(1.0);
-    let heading = text.rfind("The same").unwrap_or(0);
-    text.truncate(heading);
     writeln!(text, "Logarithmic: a bar has {decades} parts, and each stands for ten times the time.")?;
     for ((name, _), time) in outcome.designs().into_iter().zip(all) {
-        let bar = bar((time.log10() - begin) / decades, width.saturating_sub(34));
-        writeln!(text, "{name:>22} {bar} {}", milliseconds(time))?;
+        let bar = bar((time.log10() - begin) / decades, width.saturating_sub(23));
+        writeln!(text, "{name:>11} {bar} {}", milliseconds(time))?;
     }
 
     let ratio = three_digits(millis(outcome.deep_copy.rest.time) / millis(ours.rest.time));
@@ -120,6 +121,7 @@ pub(crate) fn text(outcome: &Outcome, width: usize) -> Result<String, std::fmt::
         (ours.dependencies + launches / 2) / launches,
         ours.allocations_on_hit
     )?;
+    writeln!(text, "{}", outcome.overflow)?;
     match outcome.wrong() {
         0 => writeln!(text, "All answers are what the reducers give afresh.")?,
         _ => {
@@ -137,7 +139,7 @@ fn table(outcome: &Outcome, width: usize) -> Table {
         .load_style(presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none()))
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_width(u16::try_from(width).unwrap_or(u16::MAX))
-        .set_header(["Design", "First", "Loop", "A launch", "Reducers run", "Their time", "Ratio"]);
+        .set_header(["Design", "First", "Loop", "A launch", "Reducers", "Their time", "Ratio"]);
     let ours = millis(outcome.ours.rest.time);
     for (name, design) in outcome.designs() {
         let time = millis(design.rest.time);
@@ -159,10 +161,64 @@ fn table(outcome: &Outcome, width: usize) -> Table {
     table
 }
 
-fn milliseconds(millis: f64) -> String {
-    format!("{} ms", three_digits(millis))
-}
-
 fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::Part;
+
+    fn design(micros: u64, evaluated: u64) -> Loop {
+        let time = Duration::from_micros(micros);
+        let rest = Part { launches: 2008, hits: 2000, time, hit_time: time / 2, evaluated };
+        let first = Part { launches: 10, ..Part::default() };
+        Loop {
+            first,
+            rest,
+            checked: 2008,
+            results: 2008 * 600,
+            dependencies: 2008 * 94 + 3,
+            ..Loop::default()
+        }
+    }
+
+    fn outcome() -> Outcome {
+        Outcome {
+            no_memo: design(300_000, 1_204_800),
+            deep_copy: design(500_000, 500),
+            copied_map: design(60_000, 500),
+            ours: design(900, 500),
+            overflow: "Nothing overflows.".to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_line_has_the_promised_fields_in_their_order() {
+        assert_eq!(
+            line(&outcome()).unwrap(),
+            "{\"launches\":2008,\"checked\":2008,\"wrong\":0,\"results_per_map\":600,\"dependencies\":94,\
+             \"memo_ms\":0.9,\"deep_copy_ms\":500.0,\"allocations_on_hit\":0}"
+        );
+    }
+
+    #[test]
+    fn a_wrong_answer_of_any_design_and_a_hit_that_allocates_are_not_good() {
+        assert!(outcome().is_good());
+        let wrong = Loop { wrong: 1, ..design(1, 1) };
+        assert!(!Outcome { no_memo: wrong.clone(), ..outcome() }.is_good());
+        let outcome_of_wrong = Outcome { ours: wrong, ..outcome() };
+        assert!(!outcome_of_wrong.is_good());
+        assert!(text(&outcome_of_wrong, 80).unwrap().contains("launch memo: 1 answers are wrong."));
+        let ours = Loop { allocations_on_hit: 1, ..design(1, 1) };
+        assert!(!Outcome { ours, ..outcome() }.is_good());
+    }
+
+    #[test]
+    fn the_report_fits_a_terminal_of_eighty_columns() {
+        let text = text(&outcome(), 80).unwrap();
+        assert!(text.lines().map(console::measure_text_width).max() <= Some(80), "{text}");
+        assert!(text.contains("1/556 of"), "{text}");
+    }
 }

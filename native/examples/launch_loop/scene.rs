@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::memo::{AllocationId, Arguments, FieldId, Tracked};
+use warmstart_core::registry::Registry;
 
 use crate::{
     kernels::{FIELD, KERNELS, Kernel, Signature, generate},
+    memo::{AllocationId, Arguments, FieldId, Tracked},
     random::Random,
 };
 
@@ -48,8 +49,9 @@ const RESULTS: usize = 3;
 impl Scene {
     pub(crate) fn new() -> Self {
         let mut random = Random::new(2008);
-        let mut world = Tracked::new();
-        let counts: Vec<AllocationId> = (0..KERNELS.len() / 2).map(|_| line(&mut world, 16, &mut random)).collect();
+        let (mut world, mut registry) = (Tracked::new(), Registry::new());
+        let counts: Vec<AllocationId> =
+            (0..KERNELS.len() / 2).map(|_| line(&mut world, 16, &mut random)).collect();
         let (mut kernels, mut bindings) = (Vec::new(), Vec::new());
         let mut fields = Vec::new();
         for kernel in 0..KERNELS.len() {
@@ -60,7 +62,8 @@ impl Scene {
                 bound.push(line(&mut world, length, &mut random));
             }
             for _ in 0..PLANES + SHAPES {
-                let (rows, columns) = (random.between(3, 6), random.between(3, 6));
+                let rows = random.between(3, 6);
+                let columns = rows + random.between(1, 3);
                 bound.push(plane(&mut world, rows, columns, &mut random));
             }
             for _ in 0..RESULTS {
@@ -77,7 +80,7 @@ impl Scene {
                 shapes: (first_shape..first_shape + SHAPES as u32).collect(),
                 fields: own.clone(),
             };
-            kernels.push(generate(kernel, &signature, &mut random));
+            kernels.push(generate(kernel, &signature, &mut registry, &mut random));
             bindings.push(bound);
             fields.push(own);
         }
@@ -89,7 +92,8 @@ impl Scene {
             Event::Field(fields[5][0]),
         ];
         let between = LAUNCHES / (happens.len() + 1);
-        let events = happens.iter().enumerate().map(|(n, &event)| (FIRST + (n + 1) * between, event)).collect();
+        let events =
+            happens.iter().enumerate().map(|(n, &event)| (FIRST + (n + 1) * between, event)).collect();
         Self { world, kernels, bindings, events, random }
     }
 
