@@ -91,7 +91,7 @@ pub(crate) fn text(outcome: &Outcome, width: usize) -> Result<String, std::fmt::
     writeln!(text, "Times are of all answers together, after every kernel was launched once.\n")?;
     writeln!(text, "{}\n", table(outcome, width))?;
     writeln!(text, "Deep copy: a launch copies what describes its tasks, and its map once a task.")?;
-    writeln!(text, "Copied map: only the map. Both look each reducer up, and check what it has read.\n")?;
+    writeln!(text, "Copied map: only the map. Both look up each reducer and check what it read.\n")?;
 
     let all = outcome.designs().map(|(_, design)| millis(design.rest.time).max(1e-6));
     let (least, most) = all.iter().fold((f64::MAX, 0.0_f64), |(a, b), &x| (a.min(x), b.max(x)));
