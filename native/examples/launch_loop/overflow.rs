@@ -24,7 +24,7 @@ pub(crate) fn message(expected: &Expected) -> String {
     let Some(id) = RegistryId::new(overflowed.into_inner()) else {
         return format!("No stack of {depth} overflows.");
     };
-    format!("Stacks of {depth} would overflow: the code wrote {id}, which is {}.", registry.resolve(id))
+    format!("A stack of {depth} overflows, and the code writes {id}:\n{}.", registry.resolve(id))
 }
 
 /// What the code of a task does with a stack: the first that overflows writes the id that is baked in.

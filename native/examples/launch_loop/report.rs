@@ -110,7 +110,7 @@ pub(crate) fn text(outcome: &Outcome, width: usize) -> Result<String, std::fmt::
     let missed = millis(ours.rest.time.saturating_sub(ours.rest.hit_time));
     writeln!(
         text,
-        "{hits} launches hit, in {} ns each; {misses} missed, in {} each, and ran {} reducers.",
+        "{hits} launches hit, {} ns each; {misses} missed, {} each, and ran {} reducers.",
         three_digits(millis(ours.rest.hit_time) * 1e6 / hits.max(1) as f64),
         milliseconds(missed / misses.max(1) as f64),
         ours.rest.evaluated,
