@@ -1,0 +1,124 @@
+//! The launch memo: the kernels as it sees them.
+
+use std::convert::Infallible;
+
+use crate::{
+    designs::{Design, Results, empty},
+    expression::{Reader, reduce},
+    kernels::{Kernel, Task},
+    memo::{
+        ArgumentId, Arguments, Evaluate, FieldId, Handle, LaunchError, Launched, Memo, Recorder, Reduction,
+        World,
+    },
+    scene::{Scene, Values},
+};
+
+impl Reduction for Kernel {
+    /// The [key](Task::key) of a reducer.
+    type Spec = u64;
+    type Value = i64;
+    type Output = Results;
+    type Error = Infallible;
+}
+
+impl<W: World<Field = Values, Array = Values>> Evaluate<W> for Kernel {
+    fn launch(&self, recorder: &mut Recorder<'_, Self, W>) -> Result<Results, LaunchError<Infallible>> {
+        let mut results = empty();
+        for task in &self.tasks {
+            for spec in &task.specs {
+                let key = task.key(spec.stack, spec.node);
+                results.insert(key, recorder.spec(key)?);
+            }
+        }
+        Ok(results)
+    }
+
+    fn spec(&self, key: &u64, recorder: &mut Recorder<'_, Self, W>) -> Result<i64, LaunchError<Infallible>> {
+        let (task, spec) = self.find(*key);
+        reduce(spec, task.expression(spec), &mut Recorded { recorder, task })
+    }
+}
+
+/// All that a reducer reads goes through the recorder.
+struct Recorded<'r, 'w, W> {
+    recorder: &'r mut Recorder<'w, Kernel, W>,
+    task: &'r Task,
+}
+
+impl<'w, W: World<Field = Values, Array = Values>> Reader<'w> for Recorded<'_, 'w, W> {
+    type Error = LaunchError<Infallible>;
+
+    fn field(&mut self, field: FieldId) -> &'w [i32] {
+        self.recorder.field(field).map_or(&[], |values| values)
+    }
+
+    fn array(&mut self, argument: ArgumentId) -> &'w [i32] {
+        self.recorder.array(argument).map_or(&[], |values| values)
+    }
+
+    fn extent(&mut self, argument: ArgumentId, axis: u32) -> i64 {
+        self.recorder.extent(argument, axis).map_or(0, |extent| extent as i64)
+    }
+
+    fn reduced(&mut self, stack: u16, node: u16) -> Result<i64, Self::Error> {
+        self.recorder.spec(self.task.key(stack, node))
+    }
+}
+
+/// How a launch sees its arguments: as they are, unless a test tries what becomes of a world that does not count.
+pub(crate) trait Sight {
+    type World<'w>: World<Field = Values, Array = Values>;
+
+    fn see<'w>(arguments: Arguments<'w, Values, Values>) -> Self::World<'w>;
+}
+
+pub(crate) struct AsItIs;
+
+impl Sight for AsItIs {
+    type World<'w> = Arguments<'w, Values, Values>;
+
+    fn see<'w>(arguments: Arguments<'w, Values, Values>) -> Self::World<'w> {
+        arguments
+    }
+}
+
+pub(crate) struct Ours<S = AsItIs> {
+    memo: Memo<Kernel>,
+    handles: Vec<Handle>,
+    sight: std::marker::PhantomData<S>,
+}
+
+impl<S: Sight> Ours<S> {
+    pub(crate) fn new(scene: &Scene) -> Self {
+        let memo = Memo::new();
+        let handles = scene.kernels.iter().map(|kernel| memo.register(kernel.clone())).collect();
+        Self { memo, handles, sight: std::marker::PhantomData }
+    }
+}
+
+impl<S: Sight> Design for Ours<S> {
+    type Answer = Launched<Kernel>;
+
+    const IS_SHARED: bool = true;
+
+    fn launch(&mut self, kernel: usize, scene: &Scene) -> Launched<Kernel> {
+        let world = S::see(scene.arguments(kernel));
+        self.memo.launch(self.handles[kernel], &world).expect("nothing in a kernel fails")
+    }
+
+    fn evaluated(&self) -> u64 {
+        self.memo.statistics().spec_evaluations
+    }
+
+    fn maps(answer: &Launched<Kernel>) -> &[Results] {
+        std::slice::from_ref(answer)
+    }
+
+    fn is_hit(answer: &Launched<Kernel>) -> bool {
+        answer.is_hit()
+    }
+
+    fn dependencies(answer: &Launched<Kernel>) -> usize {
+        answer.dependencies().len()
+    }
+}
