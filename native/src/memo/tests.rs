@@ -1,3 +1,5 @@
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 use std::{
     convert::Infallible,
     panic::{self, AssertUnwindSafe},
