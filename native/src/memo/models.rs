@@ -1,6 +1,8 @@
 //! What holds however threads take turns, and whatever a processor lets each of them see: shown by loom, which tries all
 //! of it. `cargo xtask test --only loom` runs them.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 use std::sync::Arc;
 
 use loom::{model, thread};
