@@ -321,6 +321,17 @@ impl Place {
         Self { tracked: Tracked::new(), number, fields: Vec::new(), arrays: Vec::new() }
     }
 
+    /// With something in it, so that most launches find what they look for.
+    fn furnished(number: usize) -> Self {
+        let mut place = Self::new(number);
+        (0..4).for_each(|value| place.add_field(value));
+        [vec![], vec![2], vec![2, 3]]
+            .into_iter()
+            .zip(0..)
+            .for_each(|(shape, value)| place.allocate(shape, value));
+        place
+    }
+
     /// The same content in another process.
     fn reload(&self, number: usize) -> Self {
         let mut place = Self::new(number);
@@ -495,7 +506,7 @@ impl Run {
     fn new() -> Self {
         Self {
             memo: LaunchMemo::new(),
-            places: vec![Place::new(0), Place::new(1)],
+            places: vec![Place::furnished(0), Place::furnished(1)],
             kernels: RefCell::default(),
             statistics: Cell::default(),
             foreign: Vec::new(),

@@ -136,7 +136,8 @@ fn an_axis_that_appears_at_the_longest_extent_of_all_is_a_miss() {
 
 #[test]
 fn the_same_field_of_another_world_is_another_field() {
-    let (one, other) = (plain(&[3]), plain(&[4]));
+    let (mut one, other) = (plain(&[3]), plain(&[4]));
+    *one.field_mut(FieldId(0)).unwrap() = 3;
     let memo = LaunchMemo::new();
     let field = memo.register(Kernel::new(&[Field(0)]));
     let spec = memo.register(Kernel::new(&[Spec(0)]).spec(&[Field(0)]));
