@@ -17,5 +17,6 @@ use crate::{Rows, measure::Plan};
 
 /// All rows of the benchmark.
 pub(crate) fn run(plan: &Plan) -> Rows {
-    hit::rows::<LaunchMemo<_>>(plan)
+    let plan = plan.in_short_batches();
+    hit::rows::<LaunchMemo<_>>(&plan)
 }
