@@ -15,6 +15,7 @@
 //! | [`memo`] | results that are computed at each launch, kept until something that they were computed from moves |
 //! | [`includes`] | what a CUDA C++ text includes, and the same text with other names in its directives |
 //! | [`flight`] | who builds and who waits, without deadlock |
+//! | [`registry`] | which kernel and task an id in generated code stands for |
 //! | [`reason`], [`statistics`], [`tally`] | why something missed or was refused, how often, and how that is kept |
 //!
 //! Nothing here reads a clock, draws a random number or touches a file: time, sizes and randomness are
@@ -52,6 +53,7 @@ pub mod miss;
 pub mod program;
 pub mod reason;
 pub mod recipe;
+pub mod registry;
 pub mod seal;
 pub mod sketch;
 pub mod statistics;
