@@ -21,6 +21,7 @@
 //! | [`cache`] | the one call, single flight, statistics |
 //! | [`store`] | where artifacts are kept: memory, files, SQLite, memory in front of either |
 //! | `pack` | files of packed weights, mapped |
+//! | `memo` | results of launches, kept until what they were computed from moves |
 //! | [`target`] | what makes artifacts: C kernels for the CPU, CUDA programs, weights that XNNPACK packs |
 //! | [`os`] | the seams to the operating system, of the file store and of packs |
 //!
@@ -28,6 +29,8 @@
 //! only the caller's own mistakes are errors. What decides all this is in [`warmstart_core`].
 
 pub mod cache;
+#[cfg(feature = "launch")]
+pub mod memo;
 pub mod os;
 #[cfg(feature = "packs")]
 pub mod pack;

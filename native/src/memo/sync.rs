@@ -1,0 +1,95 @@
+//! The two things that threads meet at, and what loom watches instead of them.
+
+#[cfg(not(loom))]
+pub(super) use real::{Mutex, Shared};
+#[cfg(loom)]
+pub(super) use watched::{Mutex, Shared};
+
+#[cfg(not(loom))]
+mod real {
+    use std::sync::{self, Arc, MutexGuard, PoisonError};
+
+    use arc_swap::ArcSwapOption;
+
+    /// A result that is taken without a lock while another thread replaces it.
+    pub(in crate::memo) struct Shared<T>(ArcSwapOption<T>);
+
+    impl<T> Shared<T> {
+        pub(in crate::memo) const fn empty() -> Self {
+            Self(ArcSwapOption::const_empty())
+        }
+
+        #[inline]
+        pub(in crate::memo) fn load(&self) -> Option<Arc<T>> {
+            self.0.load_full()
+        }
+
+        /// What was there until now.
+        pub(in crate::memo) fn swap(&self, value: Option<Arc<T>>) -> Option<Arc<T>> {
+            self.0.swap(value)
+        }
+    }
+
+    /// A mutex that a panic does not poison: nothing that is half done ever lies under it.
+    pub(in crate::memo) struct Mutex<T>(sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(in crate::memo) const fn new(value: T) -> Self {
+            Self(sync::Mutex::new(value))
+        }
+
+        pub(in crate::memo) fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+    }
+}
+
+#[cfg(loom)]
+mod watched {
+    use std::sync::{Arc, PoisonError};
+
+    use loom::sync::{
+        self, MutexGuard,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    /// What is promised of an atomic pointer and no more: a load may see any value that it was not told to be replaced.
+    pub(in crate::memo) struct Shared<T> {
+        now: AtomicUsize,
+        /// All that were ever stored. Not watched: it is never waited for, and orders nothing.
+        stored: std::sync::Mutex<Vec<Option<Arc<T>>>>,
+    }
+
+    impl<T> Shared<T> {
+        pub(in crate::memo) fn empty() -> Self {
+            Self { now: AtomicUsize::new(0), stored: std::sync::Mutex::new(vec![None]) }
+        }
+
+        pub(in crate::memo) fn load(&self) -> Option<Arc<T>> {
+            let now = self.now.load(Ordering::Acquire);
+            self.stored.lock().unwrap_or_else(PoisonError::into_inner)[now].clone()
+        }
+
+        pub(in crate::memo) fn swap(&self, value: Option<Arc<T>>) -> Option<Arc<T>> {
+            let next = {
+                let mut stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
+                stored.push(value);
+                stored.len() - 1
+            };
+            let before = self.now.swap(next, Ordering::AcqRel);
+            self.stored.lock().unwrap_or_else(PoisonError::into_inner)[before].clone()
+        }
+    }
+
+    pub(in crate::memo) struct Mutex<T>(sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(in crate::memo) fn new(value: T) -> Self {
+            Self(sync::Mutex::new(value))
+        }
+
+        pub(in crate::memo) fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+    }
+}
