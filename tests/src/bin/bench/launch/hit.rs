@@ -1,12 +1,13 @@
 //! What a hit costs, by the number of distinct things that the result depends on.
 
-use std::ptr;
+use std::{ptr, sync::Arc, thread};
 
+use warmstart::memo::Handle;
 use warmstart_tests::counting::requests_of;
 
 use super::{
     floor::Floor,
-    scene::{Memo, Scene},
+    scene::{Gate, Memo, Scene},
 };
 use crate::{
     Rows,
@@ -18,7 +19,7 @@ use crate::{
 const DEPENDENCIES: [usize; 4] = [1, 10, 100, 600];
 
 /// What a hit may take: nanoseconds with so many dependencies.
-pub(super) fn bound(dependencies: usize) -> f64 {
+fn bound(dependencies: usize) -> f64 {
     1.5f64.mul_add(dependencies as f64, 25.0)
 }
 
@@ -67,12 +68,33 @@ pub(super) fn rows<M: Memo>(plan: &Plan) -> Rows {
     Ok(rows)
 }
 
+/// The row of hits while another thread evaluates the same handle, in another world, and does not come to an end.
+pub(super) fn while_evaluated<M: Memo + Sync>(plan: &Plan) -> Rows {
+    let dependencies = 100;
+    let name = format!("hit/{dependencies}/{}/while_evaluated", M::NAME);
+    let (here, elsewhere) = (Scene::new(dependencies), Scene::new(dependencies));
+    let memo = M::default();
+    let gate = Arc::new(Gate::new());
+    let handle = memo.register(here.kernel().with_gate(&gate));
+    let floor = Floor::new(dependencies, memo.launch(handle, &here.launch()).to_vec());
+    gate.close();
+    let (hit, misses) = thread::scope(|scope| {
+        scope.spawn(|| memo.launch(handle, &elsewhere.launch()));
+        gate.reached();
+        let hit = plan.compare(|_| memo.launch(handle, &here.launch()), |_| floor.hit());
+        let (misses, ..) = beside_time(&memo, handle, &here);
+        gate.open();
+        (hit, misses)
+    });
+    if misses > 0 {
+        return Err(format!("{name}: {misses} launches were no hits").into());
+    }
+    let bound = bound(dependencies);
+    Ok(vec![Row::bounded(name, (hit.subject_ns, "ns"), "25 + 1.5 D", Sense::AtMost, bound)])
+}
+
 /// How many launches were no hits, how often they asked for memory, and how many gave another object than the first.
-fn beside_time<M: Memo>(
-    memo: &M,
-    handle: warmstart_core::memo::Handle,
-    scene: &Scene,
-) -> (usize, u64, usize) {
+fn beside_time<M: Memo>(memo: &M, handle: Handle, scene: &Scene) -> (usize, u64, usize) {
     let kept = memo.launch(handle, &scene.launch());
     let (mut misses, mut copies) = (0, 0);
     let requests = requests_of(|| {

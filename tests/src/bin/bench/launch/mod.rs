@@ -2,25 +2,30 @@
 //!
 //! | module | measures |
 //! |---|---|
-//! | `hit` | a hit, by the number of distinct dependencies: time, allocations, copies |
+//! | `hit` | a hit, by the number of distinct dependencies: time, allocations, copies; and while others evaluate the same |
 //! | `registry` | a look-up, and the memory of a row |
+//! | `two_threads` | what two threads reach that hit at once |
 //!
-//! Which locks a hit takes cannot be seen from outside. The core has none to take; that the memo which threads share takes none is
-//! a test beside it.
+//! That a hit takes no lock cannot be timed: a lock that is free costs little. The core has none to take. For the memo that threads
+//! share it is a test of its own, which hits while the lock of the slot is held.
 
 mod floor;
 mod hit;
 mod registry;
 mod scene;
+mod two_threads;
 
-use warmstart_core::memo::LaunchMemo;
+use warmstart::memo::{LaunchMemo, SharedMemo};
 
 use crate::{Rows, measure::Plan};
 
 /// All rows of the benchmark.
 pub(crate) fn run(plan: &Plan) -> Rows {
-    let plan = plan.in_short_batches();
-    let mut rows = hit::rows::<LaunchMemo<_>>(&plan)?;
-    rows.extend(registry::rows(&plan)?);
+    let short = plan.in_short_batches();
+    let mut rows = hit::rows::<LaunchMemo<_>>(&short)?;
+    rows.extend(hit::rows::<SharedMemo<_>>(&short)?);
+    rows.extend(hit::while_evaluated::<SharedMemo<_>>(&short)?);
+    rows.extend(two_threads::rows::<SharedMemo<_>>(plan)?);
+    rows.extend(registry::rows(&short)?);
     Ok(rows)
 }

@@ -1,10 +1,19 @@
 //! What is launched, in which world, through which memo.
 
-use std::convert::Infallible;
+use std::{
+    convert::Infallible,
+    ops::Range,
+    sync::{
+        Arc, Barrier,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
 
-use warmstart_core::memo::{
+use warmstart::memo::{
     AllocationId, ArgumentId, Arguments, Evaluate, FieldId, Handle, LaunchError, LaunchMemo, Launched,
-    Recorder, Reduction, Tracked, World,
+    Recorder, Reduction, SharedMemo, Tracked, World,
 };
 
 /// What a launch gets: as many results as a map of the launches that this was made for. A hit that copied it would be seen.
@@ -19,6 +28,14 @@ pub(super) struct Kernel {
     fields: Vec<FieldId>,
     arrays: Vec<ArgumentId>,
     extents: Vec<ArgumentId>,
+    gate: Option<Arc<Gate>>,
+}
+
+impl Kernel {
+    /// The same, whose evaluations pass a gate.
+    pub(super) fn with_gate(self, gate: &Arc<Gate>) -> Self {
+        Self { gate: Some(Arc::clone(gate)), ..self }
+    }
 }
 
 impl Reduction for Kernel {
@@ -30,6 +47,9 @@ impl Reduction for Kernel {
 
 impl<W: World<Field = Vec<u64>, Array = Vec<u64>>> Evaluate<W> for Kernel {
     fn launch(&self, recorder: &mut Recorder<'_, Self, W>) -> Result<Results, LaunchError<Infallible>> {
+        if let Some(gate) = &self.gate {
+            gate.pass();
+        }
         let longest = |values: &Vec<u64>| values.iter().copied().max();
         let mut most = 0;
         for &field in &self.fields {
@@ -68,8 +88,9 @@ impl Scene {
         let mut world = Tracked::new();
         let fields = (0..dependencies - 2 * quarter).map(|n| world.add_field(vec![n as u64; 8])).collect();
         let arguments = (0..2 * quarter).map(|n| world.allocate(&[2, 4], vec![n as u64; 8])).collect();
-        let ids = |range: std::ops::Range<usize>| range.map(|n| ArgumentId(n as u32)).collect();
-        let kernel = Kernel { fields, arrays: ids(0..quarter), extents: ids(quarter..2 * quarter) };
+        let ids = |range: Range<usize>| range.map(|n| ArgumentId(n as u32)).collect();
+        let kernel =
+            Kernel { fields, arrays: ids(0..quarter), extents: ids(quarter..2 * quarter), gate: None };
         Self { world, arguments, kernel }
     }
 
@@ -108,6 +129,62 @@ impl Memo for LaunchMemo<Kernel> {
     #[inline]
     fn launch(&self, handle: Handle, seen: &Seen<'_>) -> Launched<Kernel> {
         self.launch(handle, seen).expect(LAUNCHED)
+    }
+}
+
+impl Memo for SharedMemo<Kernel> {
+    const NAME: &'static str = "SharedMemo";
+
+    fn register(&self, kernel: Kernel) -> Handle {
+        self.register(kernel)
+    }
+
+    #[inline]
+    fn launch(&self, handle: Handle, seen: &Seen<'_>) -> Launched<Kernel> {
+        self.launch(handle, seen).expect(LAUNCHED)
+    }
+}
+
+/// Holds an evaluation up, once it is closed.
+#[derive(Debug)]
+pub(super) struct Gate {
+    closed: AtomicBool,
+    reached: Barrier,
+}
+
+impl Gate {
+    /// So that a hit which waits for the evaluation ends the benchmark late, with a miss, and not never.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// An open gate.
+    pub(super) fn new() -> Self {
+        Self { closed: AtomicBool::new(false), reached: Barrier::new(2) }
+    }
+
+    /// Whoever comes now waits.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    /// Returns when an evaluation has reached the closed gate.
+    pub(super) fn reached(&self) {
+        self.reached.wait();
+    }
+
+    /// Lets it through.
+    pub(super) fn open(&self) {
+        self.closed.store(false, Ordering::Release);
+    }
+
+    fn pass(&self) {
+        if !self.closed.load(Ordering::Acquire) {
+            return;
+        }
+        self.reached();
+        let start = Instant::now();
+        while self.closed.load(Ordering::Acquire) && start.elapsed() < Self::PATIENCE {
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 

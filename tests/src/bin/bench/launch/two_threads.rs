@@ -1,0 +1,123 @@
+//! What two threads reach that hit at once.
+
+use std::{
+    hint,
+    sync::{
+        Barrier, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    floor::Floor,
+    scene::{Memo, Scene},
+};
+use crate::{
+    Rows,
+    measure::{Plan, median},
+    row::{Row, Sense},
+};
+
+/// The numbers of dependencies that are measured. The fewer, the more weighs what threads might share.
+const DEPENDENCIES: [usize; 3] = [1, 10, 100];
+
+/// How long a thread hits at a time: far longer than it takes to wake up.
+const TURN: Duration = Duration::from_millis(4);
+
+/// The rows of two threads, each with a handle of its own, in one world.
+///
+/// The floor is two threads that replay lists of their own and clone `Arc`s of their own: what the machine gives at this time.
+pub(super) fn rows<M: Memo + Sync>(plan: &Plan) -> Rows {
+    let mut rows = Vec::new();
+    for dependencies in DEPENDENCIES {
+        let scene = Scene::new(dependencies);
+        let memo = M::default();
+        // Neighbours: whatever lies side by side in the memo is theirs.
+        let handles = [0, 1].map(|_| memo.register(scene.kernel()));
+        let floors = handles.map(|handle| {
+            let results = memo.launch(handle, &scene.launch()).to_vec();
+            Apart(Floor::new(dependencies, results))
+        });
+        let ours = speed_up(plan, |thread| memo.launch(handles[thread], &scene.launch()));
+        let floor = speed_up(plan, |thread| floors[thread].0.hit());
+        let name = format!("two_threads/{dependencies}");
+        rows.push(Row::bounded(&name, (ours, "ratio"), "one thread", Sense::AtLeast, 1.7));
+        rows.push(Row::note(format!("{name}/floor"), (floor, "ratio"), "one thread"));
+    }
+    Ok(rows)
+}
+
+/// In cache lines of its own.
+#[repr(align(128))]
+struct Apart<T>(T);
+
+/// The rate of two threads that call `hit` with 0 and with 1, in rates of one alone: the median of pairs of turns.
+fn speed_up<T>(plan: &Plan, hit: impl Fn(usize) -> T + Sync) -> f64 {
+    let calls = calls_in(TURN, || hit(0));
+    let turn = |thread| {
+        let start = Instant::now();
+        for _ in 0..calls {
+            hint::black_box(hit(hint::black_box(thread)));
+        }
+        (start, Instant::now())
+    };
+    let start = Barrier::new(2);
+    let end = Barrier::new(2);
+    let awake = AtomicU64::new(0);
+    let stop = AtomicBool::new(false);
+    let other = Mutex::new(None);
+    // Who is woken later lets the other one wait, so that both begin at once.
+    let together = |round: u64, thread| {
+        start.wait();
+        awake.fetch_add(1, Ordering::AcqRel);
+        while awake.load(Ordering::Acquire) < 2 * round {
+            hint::spin_loop();
+        }
+        turn(thread)
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 1.. {
+                let took = together(round, 1);
+                *other.lock().unwrap_or_else(PoisonError::into_inner) = Some(took);
+                end.wait();
+                if stop.load(Ordering::Acquire) {
+                    return;
+                }
+            }
+        });
+        let rounds = if plan.is_quick() { 15 } else { 61 };
+        let mut ratios = Vec::new();
+        for round in 1..=rounds {
+            let (begun, ended) = turn(0);
+            let alone = ended - begun;
+            let (begun, ended) = together(round, 0);
+            if round == rounds {
+                stop.store(true, Ordering::Release);
+            }
+            end.wait();
+            let other = other.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let (other_begun, other_ended) = other.unwrap_or((begun, ended));
+            let both = ended.max(other_ended) - begun.min(other_begun);
+            ratios.push(2.0 * alone.as_secs_f64() / both.as_secs_f64());
+        }
+        median(ratios)
+    })
+}
+
+/// How many calls take so long.
+fn calls_in<T>(time: Duration, mut call: impl FnMut() -> T) -> u64 {
+    let mut calls = 1;
+    loop {
+        let start = Instant::now();
+        for _ in 0..calls {
+            hint::black_box(call());
+        }
+        if start.elapsed() >= time {
+            return calls;
+        }
+        calls *= 2;
+    }
+}
