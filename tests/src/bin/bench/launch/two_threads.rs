@@ -93,8 +93,11 @@ fn speed_up<T>(plan: &Plan, hit: impl Fn(usize) -> T + Sync) -> SpeedUp {
         }
         turn(thread)
     };
+    let processors = Processors::of_this_thread();
+    let _back = processors.keep(0);
     thread::scope(|scope| {
         scope.spawn(|| {
+            let _back = processors.keep(1);
             for round in 1.. {
                 let took = together(round, 1);
                 *other.lock().unwrap_or_else(PoisonError::into_inner) = Some(took);
@@ -141,5 +144,53 @@ fn calls_in<T>(time: Duration, mut call: impl FnMut() -> T) -> u64 {
             return calls;
         }
         calls *= 2;
+    }
+}
+
+/// The processors that a thread may use. Kept on two of them, two threads do not take turns on one of a busy machine.
+#[derive(Clone, Copy, Debug)]
+struct Processors {
+    #[cfg(target_os = "linux")]
+    all: Option<rustix::thread::CpuSet>,
+}
+
+impl Processors {
+    fn of_this_thread() -> Self {
+        Self {
+            #[cfg(target_os = "linux")]
+            all: rustix::thread::sched_getaffinity(None).ok(),
+        }
+    }
+
+    /// Keeps the calling thread on one of them, until the result is dropped. Where that is not possible it stays where the system
+    /// puts it.
+    fn keep(self, which: usize) -> Kept {
+        #[cfg(target_os = "linux")]
+        if let Some(all) = self.all {
+            use rustix::thread::{CpuSet, sched_setaffinity};
+
+            if let Some(processor) = (0..CpuSet::MAX_CPU).filter(|at| all.is_set(*at)).nth(which) {
+                let mut one = CpuSet::new();
+                one.set(processor);
+                let _ = sched_setaffinity(None, &one);
+            }
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = which;
+        Kept(self)
+    }
+}
+
+/// A thread that is kept on a processor.
+struct Kept(Processors);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        #[cfg(target_os = "linux")]
+        if let Some(all) = &self.0.all {
+            let _ = rustix::thread::sched_setaffinity(None, all);
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = self.0;
     }
 }
