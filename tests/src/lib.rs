@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`calls`] | any program of XNNPACK's calls, run on a provider and on a model |
 //! | [`mod@conformance`] | the suite that every store passes |
+//! | [`mod@counting`] | what a thread asks the allocator for |
 //! | `cpu` | kernels, targets and what they are asked to be (Unix only) |
 //! | [`cuda`] | the real NVRTC, nvJitLink and NVVM |
 //! | [`executorch`] | files of packed weights as ExecuTorch writes them |
@@ -26,6 +27,7 @@
 pub mod calls;
 #[expect(clippy::unwrap_used, reason = "what it holds are tests, which clippy cannot tell")]
 pub mod conformance;
+pub mod counting;
 #[cfg(unix)]
 #[expect(clippy::unwrap_used, reason = "what it holds are parts of tests")]
 pub mod cpu;

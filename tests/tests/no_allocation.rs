@@ -1,12 +1,7 @@
 //! A hit in memory, or of a launch memo, allocates nothing: proved by counting what the allocator is asked for.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell::Cell,
-    convert::Infallible,
-    thread,
-};
+use std::{convert::Infallible, thread};
 
 use warmstart::{
     Artifact, Cache, Key, Limits, Metadata, Store,
@@ -16,55 +11,10 @@ use warmstart::{
     },
     store::MemoryStore,
 };
-
-/// The system's allocator, which counts for each thread how often it is asked for memory.
-struct Counting;
+use warmstart_tests::counting::{Counting, bytes_held, requests_of};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
-
-thread_local! {
-    // Without a destructor and without an initialiser, so that counting does not itself allocate.
-    static REQUESTS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call is passed on to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps the contract of `alloc_zeroed`.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps the contract of `realloc`; `block` came from the system's allocator.
-        unsafe { System.realloc(block, layout, new_size) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`; `block` came from the system's allocator.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
-
-fn count() {
-    // A thread that ends may free and allocate after its counter is gone.
-    let _ = REQUESTS.try_with(|requests| requests.set(requests.get() + 1));
-}
-
-/// How often this thread asked for memory while `work` ran.
-fn requests_of(work: impl FnOnce()) -> u64 {
-    let before = REQUESTS.get();
-    work();
-    REQUESTS.get() - before
-}
 
 const ENTRIES: u64 = 1000;
 
@@ -87,6 +37,17 @@ fn the_count_sees_what_is_allocated() {
     assert_eq!(requests_of(|| ()), 0);
     assert_eq!(requests_of(|| drop(std::hint::black_box(Box::new(1)))), 1);
     assert_eq!(requests_of(|| drop(std::hint::black_box(vec![0u8; 100]))), 1);
+}
+
+#[test]
+fn what_is_held_is_what_was_not_given_back() {
+    let before = bytes_held();
+    let mut bytes = std::hint::black_box(Vec::<u8>::with_capacity(100));
+    assert_eq!(bytes_held() - before, 100);
+    bytes.reserve_exact(300);
+    assert_eq!(bytes_held() - before, 300);
+    drop(bytes);
+    assert_eq!(bytes_held() - before, 0);
 }
 
 #[test]

@@ -35,25 +35,24 @@ use crate::key::Key;
 #[derive(Debug)]
 pub struct Tracked<F, A> {
     identity: WorldId,
-    fields: Vec<(Generation, F)>,
-    places: Vec<Place<A>>,
+    /// How often each field was written. What hits look at lies apart from what they do not, so that it stays in the nearest cache.
+    generations: Vec<Generation>,
+    fields: Vec<F>,
+    places: Vec<Place>,
+    /// The shape and the value of the array at each place, as long as it is [taken](Place::taken).
+    shapes: Vec<Box<[u64]>>,
+    arrays: Vec<Option<A>>,
     /// Places whose arrays were freed.
     free: Vec<u32>,
 }
 
 /// Where arrays are, one after the other.
 #[derive(Debug)]
-struct Place<A> {
+struct Place {
     /// How many were here before: with the place, what tells an allocation from every other.
     turn: u32,
-    array: Option<Array<A>>,
-}
-
-#[derive(Debug)]
-struct Array<A> {
+    taken: bool,
     generation: Generation,
-    shape: Box<[u64]>,
-    value: A,
 }
 
 impl<F, A> Tracked<F, A> {
@@ -65,7 +64,15 @@ impl<F, A> Tracked<F, A> {
     pub fn new() -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let identity = WorldId(handle::take(&NEXT) as u64);
-        Self { identity, fields: Vec::new(), places: Vec::new(), free: Vec::new() }
+        Self {
+            identity,
+            generations: Vec::new(),
+            fields: Vec::new(),
+            places: Vec::new(),
+            shapes: Vec::new(),
+            arrays: Vec::new(),
+            free: Vec::new(),
+        }
     }
 
     /// Adds a field.
@@ -74,21 +81,22 @@ impl<F, A> Tracked<F, A> {
     /// If there are 2^32 fields.
     pub fn add_field(&mut self, value: F) -> FieldId {
         let field = u32::try_from(self.fields.len()).expect("fewer than 2^32 fields");
-        self.fields.push((Generation::FIRST, value));
+        self.generations.push(Generation::FIRST);
+        self.fields.push(value);
         FieldId(field)
     }
 
     /// The value of a field.
     #[must_use]
     pub fn field(&self, field: FieldId) -> Option<&F> {
-        self.fields.get(field.0 as usize).map(|(_, value)| value)
+        self.fields.get(field.0 as usize)
     }
 
     /// The value of a field, to be written. Counts as a write, whatever is done with it.
     pub fn field_mut(&mut self, field: FieldId) -> Option<&mut F> {
-        let (generation, value) = self.fields.get_mut(field.0 as usize)?;
+        let generation = self.generations.get_mut(field.0 as usize)?;
         *generation = generation.next();
-        Some(value)
+        self.fields.get_mut(field.0 as usize)
     }
 
     /// Adds an array of `shape`, in elements along each axis.
@@ -96,51 +104,57 @@ impl<F, A> Tracked<F, A> {
     /// # Panics
     /// If there are 2^32 arrays at a time.
     pub fn allocate(&mut self, shape: &[u64], value: A) -> AllocationId {
-        let array = Some(Array { generation: Generation::FIRST, shape: shape.into(), value });
         if let Some(index) = self.free.pop() {
-            let place = &mut self.places[index as usize];
-            place.turn += 1;
-            place.array = array;
-            return allocation(index, place.turn);
+            let at = index as usize;
+            let turn = self.places[at].turn + 1;
+            self.places[at] = Place { turn, taken: true, generation: Generation::FIRST };
+            self.shapes[at] = shape.into();
+            self.arrays[at] = Some(value);
+            return allocation(index, turn);
         }
         let index = u32::try_from(self.places.len()).expect("fewer than 2^32 arrays at a time");
-        self.places.push(Place { turn: 0, array });
+        self.places.push(Place { turn: 0, taken: true, generation: Generation::FIRST });
+        self.shapes.push(shape.into());
+        self.arrays.push(Some(value));
         allocation(index, 0)
     }
 
     /// Takes an array away. Its id stands for nothing from now on.
     pub fn free(&mut self, array: AllocationId) -> Option<A> {
+        self.find(array)?;
         let (index, turn) = place(array);
-        let place = self.places.get_mut(index as usize).filter(|place| place.turn == turn)?;
-        let freed = place.array.take()?;
+        self.places.get_mut(index as usize)?.taken = false;
         if turn < u32::MAX {
             self.free.push(index);
         }
-        Some(freed.value)
+        self.arrays.get_mut(index as usize)?.take()
     }
 
     /// The value of an array.
     #[must_use]
     pub fn array(&self, array: AllocationId) -> Option<&A> {
-        self.find(array).map(|array| &array.value)
+        self.find(array)?;
+        self.arrays.get(index(array))?.as_ref()
     }
 
     /// The value of an array, to be written. Counts as a write, whatever is done with it.
     pub fn array_mut(&mut self, array: AllocationId) -> Option<&mut A> {
-        self.find_mut(array).map(|array| &mut array.value)
+        self.write(array)?;
+        self.arrays.get_mut(index(array))?.as_mut()
     }
 
     /// The shape of an array, in elements along each axis.
     #[must_use]
     pub fn shape(&self, array: AllocationId) -> Option<&[u64]> {
-        self.find(array).map(|array| &*array.shape)
+        self.find(array)?;
+        self.shapes.get(index(array)).map(|shape| &**shape)
     }
 
     /// Gives an array another shape, and its value to be fitted to it. Counts as a write.
     pub fn reshape(&mut self, array: AllocationId, shape: &[u64]) -> Option<&mut A> {
-        let array = self.find_mut(array)?;
-        array.shape = shape.into();
-        Some(&mut array.value)
+        self.write(array)?;
+        *self.shapes.get_mut(index(array))? = shape.into();
+        self.arrays.get_mut(index(array))?.as_mut()
     }
 
     /// What a launch with these arguments sees.
@@ -149,16 +163,19 @@ impl<F, A> Tracked<F, A> {
         Arguments { world: self, arguments }
     }
 
-    fn find(&self, array: AllocationId) -> Option<&Array<A>> {
+    /// How often an array was written, if it is there.
+    #[inline]
+    fn find(&self, array: AllocationId) -> Option<Generation> {
         let (index, turn) = place(array);
-        self.places.get(index as usize).filter(|place| place.turn == turn)?.array.as_ref()
+        let place = self.places.get(index as usize)?;
+        (place.turn == turn && place.taken).then_some(place.generation)
     }
 
-    fn find_mut(&mut self, array: AllocationId) -> Option<&mut Array<A>> {
-        let (index, turn) = place(array);
-        let array = self.places.get_mut(index as usize).filter(|place| place.turn == turn)?.array.as_mut()?;
-        array.generation = array.generation.next();
-        Some(array)
+    /// An array is about to be written.
+    fn write(&mut self, array: AllocationId) -> Option<()> {
+        let generation = self.find(array)?.next();
+        self.places.get_mut(index(array))?.generation = generation;
+        Some(())
     }
 }
 
@@ -176,9 +193,9 @@ pub struct Arguments<'w, F, A> {
 }
 
 impl<F, A> Arguments<'_, F, A> {
-    fn bound(&self, argument: ArgumentId) -> Option<(AllocationId, &Array<A>)> {
-        let allocation = *self.arguments.get(argument.0 as usize)?;
-        Some((allocation, self.world.find(allocation)?))
+    #[inline]
+    fn bound(&self, argument: ArgumentId) -> Option<AllocationId> {
+        self.arguments.get(argument.0 as usize).copied()
     }
 }
 
@@ -186,28 +203,33 @@ impl<F, A> World for Arguments<'_, F, A> {
     type Field = F;
     type Array = A;
 
+    #[inline]
     fn identity(&self) -> WorldId {
         self.world.identity
     }
 
+    #[inline]
     fn field_generation(&self, field: FieldId) -> Option<Generation> {
-        self.world.fields.get(field.0 as usize).map(|&(generation, _)| generation)
+        self.world.generations.get(field.0 as usize).copied()
     }
 
     fn field(&self, field: FieldId) -> Option<&F> {
         self.world.field(field)
     }
 
+    #[inline]
     fn binding(&self, argument: ArgumentId) -> Option<Binding> {
-        self.bound(argument).map(|(allocation, array)| Binding { allocation, generation: array.generation })
+        let allocation = self.bound(argument)?;
+        self.world.find(allocation).map(|generation| Binding { allocation, generation })
     }
 
     fn array(&self, argument: ArgumentId) -> Option<&A> {
-        self.bound(argument).map(|(_, array)| &array.value)
+        self.world.array(self.bound(argument)?)
     }
 
+    #[inline]
     fn extent(&self, argument: ArgumentId, axis: u32) -> Option<u64> {
-        self.bound(argument)?.1.shape.get(axis as usize).copied()
+        self.world.shape(self.bound(argument)?)?.get(axis as usize).copied()
     }
 }
 
@@ -219,8 +241,8 @@ impl<F: Serialize, A: Serialize> Contents for Arguments<'_, F, A> {
     }
 
     fn array_digest(&self, argument: ArgumentId) -> Option<Key> {
-        let (_, array) = self.bound(argument)?;
-        let bytes = postcard::to_allocvec(&(&array.shape, &array.value)).ok()?;
+        let array = self.bound(argument)?;
+        let bytes = postcard::to_allocvec(&(self.world.shape(array)?, self.world.array(array)?)).ok()?;
         Some(Key::digest(&bytes))
     }
 }
@@ -232,6 +254,10 @@ fn allocation(index: u32, turn: u32) -> AllocationId {
 #[expect(clippy::cast_possible_truncation, reason = "the two halves")]
 const fn place(allocation: AllocationId) -> (u32, u32) {
     (allocation.0 as u32, (allocation.0 >> 32) as u32)
+}
+
+const fn index(allocation: AllocationId) -> usize {
+    place(allocation).0 as usize
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! same job. Both are timed in turns in one run, so that a busy or slow machine moves both.
 
 mod cuda;
+mod launch;
 mod preimage;
 mod row;
 mod stores;
@@ -15,9 +16,14 @@ use clap::{Parser, builder::PossibleValuesParser};
 
 use row::Row;
 use warmstart_tests::{
+    counting::Counting,
     measure::{self, Plan},
     weights::process::Role,
 };
+
+/// It adds to two counters of the thread, a small part of what it costs to ask for memory.
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 /// Runs a benchmark of warmstart.
 #[derive(Debug, Parser)]
@@ -80,8 +86,9 @@ struct Bench {
 /// What a benchmark found, or why it could not be run.
 type Rows = Result<Vec<Row>, Box<dyn Error>>;
 
-const BENCHES: [Bench; 3] = [
+const BENCHES: [Bench; 4] = [
     Bench { name: "cuda", run: cuda::run },
+    Bench { name: "launch", run: launch::run },
     Bench { name: "stores", run: stores::run },
     Bench { name: "weights", run: weights::run },
 ];

@@ -27,7 +27,6 @@ pub(crate) enum Sense {
     #[serde(rename = "<=")]
     AtMost,
     #[serde(rename = ">=")]
-    #[cfg_attr(not(test), expect(dead_code, reason = "no row is a rate yet"))]
     AtLeast,
 }
 

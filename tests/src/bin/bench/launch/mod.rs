@@ -1,0 +1,31 @@
+//! `launch`: what a hit of the launch memo and a look into the registry cost.
+//!
+//! | module | measures |
+//! |---|---|
+//! | `hit` | a hit, by the number of distinct dependencies: time, allocations, copies; and while others evaluate the same |
+//! | `registry` | a look-up, and the memory of a row |
+//! | `two_threads` | what two threads reach that hit at once |
+//!
+//! That a hit takes no lock cannot be timed: a lock that is free costs little. The core has none to take. For the memo that threads
+//! share it is a test of its own, which hits while the lock of the slot is held.
+
+mod floor;
+mod hit;
+mod registry;
+mod scene;
+mod two_threads;
+
+use warmstart::memo::{LaunchMemo, SharedMemo};
+
+use crate::{Rows, measure::Plan};
+
+/// All rows of the benchmark.
+pub(crate) fn run(plan: &Plan) -> Rows {
+    let short = plan.in_short_batches();
+    let mut rows = hit::rows::<LaunchMemo<_>>(&short)?;
+    rows.extend(hit::rows::<SharedMemo<_>>(&short)?);
+    rows.extend(hit::while_evaluated::<SharedMemo<_>>(&short)?);
+    rows.extend(two_threads::rows::<SharedMemo<_>>(plan)?);
+    rows.extend(registry::rows(&short)?);
+    Ok(rows)
+}
