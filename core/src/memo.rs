@@ -24,6 +24,7 @@ use core::{
 mod dependencies;
 mod handle;
 mod launched;
+mod notes;
 mod portable;
 mod portable_bytes;
 mod recorder;

@@ -3,9 +3,6 @@
 use alloc::{boxed::Box, vec::Vec};
 use core::fmt;
 
-use foldhash::fast::FixedState;
-use hashbrown::HashMap;
-
 use super::world::{AllocationId, ArgumentId, Binding, FieldId, Generation, World, WorldId};
 
 /// The generation of what does not exist. [`Generation::new`] never makes it.
@@ -53,6 +50,9 @@ pub(super) enum Observed {
 /// How it was: generation and allocation, or the extent and whether there was one. Equal exactly if nothing moved.
 pub(super) type Seen = (u64, u64);
 
+/// What was observed, and how it was.
+pub(super) type Observations = Vec<(Observed, Seen)>;
+
 /// Everything that a result was computed from, each thing once.
 ///
 /// Sorted by id, kind by kind: replaying walks the tables of the world from one end to the other, without asking of each
@@ -66,7 +66,7 @@ pub struct Dependencies {
 }
 
 impl Dependencies {
-    pub(super) fn new(world: WorldId, mut list: Vec<(Observed, Seen)>) -> Self {
+    pub(super) fn new(world: WorldId, mut list: Observations) -> Self {
         list.sort_unstable_by_key(|&(observed, _)| observed);
         let (mut fields, mut arguments, mut extents) = (Vec::new(), Vec::new(), Vec::new());
         for (observed, (seen, allocation)) in list {
@@ -138,115 +138,13 @@ impl Dependencies {
     }
 }
 
-/// Why a recording is not a complete account of what a result was computed from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flaw {
-    /// The same thing was observed twice, and was not the same.
-    Torn,
-    /// Something was observed whose next change could not be told.
-    Worn,
-    /// Something was taken from an evaluation of which one knows no more than this.
-    Within,
-}
-
-/// What has been observed so far.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Recording {
-    list: Vec<(Observed, Seen)>,
-    /// Where in the list something is, once the list is too long to be searched.
-    places: HashMap<Observed, usize, FixedState>,
-    flaw: Option<Flaw>,
-}
-
-impl Recording {
-    /// Up to so many are found faster by looking through them.
-    const SEARCHED: usize = 12;
-
-    /// `field` is about to be read.
-    pub(super) fn field<W: World + ?Sized>(&mut self, world: &W, field: FieldId) {
-        self.observe(Observed::Field(field), (see_field(world, field), 0));
-    }
-
-    /// The array of `argument` is about to be read.
-    pub(super) fn argument<W: World + ?Sized>(&mut self, world: &W, argument: ArgumentId) {
-        self.observe(Observed::Argument(argument), see_argument(world, argument));
-    }
-
-    /// `axis` of `argument` is this long.
-    pub(super) fn extent(&mut self, argument: ArgumentId, axis: u32, extent: Option<u64>) {
-        self.observe(Observed::Extent(argument, axis), seen_extent(extent));
-    }
-
-    /// What this depends on, that depends on too.
-    pub(super) fn absorb(&mut self, other: &Dependencies) {
-        for (observed, seen) in other.observations() {
-            self.observe(observed, seen);
-        }
-    }
-
-    /// As [`absorb`](Self::absorb), with what is not finished.
-    pub(super) fn absorb_recording(&mut self, other: &Self) {
-        for &(observed, seen) in &other.list {
-            self.observe(observed, seen);
-        }
-        if let Some(flaw) = other.flaw {
-            self.spoil(flaw);
-        }
-    }
-
-    /// The account is not complete. The first reason is kept.
-    pub(super) fn spoil(&mut self, flaw: Flaw) {
-        self.flaw.get_or_insert(flaw);
-    }
-
-    pub(super) const fn flaw(&self) -> Option<Flaw> {
-        self.flaw
-    }
-
-    pub(super) const fn is_empty(&self) -> bool {
-        self.list.is_empty()
-    }
-
-    pub(super) fn into_dependencies(self, world: WorldId) -> Dependencies {
-        Dependencies::new(world, self.list)
-    }
-
-    fn observe(&mut self, observed: Observed, seen: Seen) {
-        if is_worn(observed, seen) {
-            self.spoil(Flaw::Worn);
-        }
-        match self.find(observed) {
-            Some(before) if before == seen => {}
-            Some(_) => self.spoil(Flaw::Torn),
-            None => self.push(observed, seen),
-        }
-    }
-
-    fn find(&self, observed: Observed) -> Option<Seen> {
-        if self.list.len() <= Self::SEARCHED {
-            return self.list.iter().find(|(other, _)| *other == observed).map(|&(_, seen)| seen);
-        }
-        self.places.get(&observed).map(|&place| self.list[place].1)
-    }
-
-    fn push(&mut self, observed: Observed, seen: Seen) {
-        self.list.push((observed, seen));
-        if self.list.len() == Self::SEARCHED + 1 {
-            self.places =
-                self.list.iter().enumerate().map(|(place, &(observed, _))| (observed, place)).collect();
-        } else if self.list.len() > Self::SEARCHED {
-            self.places.insert(observed, self.list.len() - 1);
-        }
-    }
-}
-
 #[inline]
-fn see_field<W: World + ?Sized>(world: &W, field: FieldId) -> u64 {
+pub(super) fn see_field<W: World + ?Sized>(world: &W, field: FieldId) -> u64 {
     world.field_generation(field).map_or(ABSENT, Generation::as_u64)
 }
 
 #[inline]
-fn see_argument<W: World + ?Sized>(world: &W, argument: ArgumentId) -> Seen {
+pub(super) fn see_argument<W: World + ?Sized>(world: &W, argument: ArgumentId) -> Seen {
     world.binding(argument).map_or((ABSENT, 0), |binding| (binding.generation.as_u64(), binding.allocation.0))
 }
 
@@ -256,7 +154,7 @@ fn see_extent<W: World + ?Sized>(world: &W, argument: ArgumentId, axis: u32) -> 
 }
 
 #[inline]
-fn seen_extent(extent: Option<u64>) -> Seen {
+pub(super) fn seen_extent(extent: Option<u64>) -> Seen {
     extent.map_or((NO_AXIS, 0), |extent| (extent, 1))
 }
 

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use core::{fmt, ops::Deref};
 
 use super::{
-    dependencies::{Dependencies, Dependency, Flaw, Recording},
+    dependencies::{Dependencies, Dependency},
     handle::Handle,
     recorder::{Evaluate, LaunchError, Recorder, Reduction},
     specs::SpecTable,
@@ -63,19 +63,6 @@ pub enum Unkept {
     Invalidated,
 }
 
-impl Unkept {
-    /// Why a recording is no reason to keep a result.
-    pub(super) const fn of(recording: &Recording, constant: bool) -> Option<Self> {
-        match recording.flaw() {
-            Some(Flaw::Torn) => Some(Self::Torn),
-            Some(Flaw::Worn) => Some(Self::Worn),
-            Some(Flaw::Within) => Some(Self::Within),
-            None if recording.is_empty() && !constant => Some(Self::NoDependency),
-            None => None,
-        }
-    }
-}
-
 impl fmt::Display for Unkept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -125,7 +112,7 @@ impl<K: Reduction> Entry<K> {
         K: Evaluate<W>,
         W: World + ?Sized,
     {
-        specs.begin();
+        specs.begin(world);
         let mut recorder = Recorder::new(kernel, world, specs);
         let launched = kernel.launch(&mut recorder);
         let (dependencies, unkept) = recorder.finish();

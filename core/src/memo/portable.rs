@@ -13,7 +13,7 @@ use core::{error, fmt};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    dependencies::{Dependencies, Observed, Seen, is_absent, is_worn, see},
+    dependencies::{Dependencies, Observations, Observed, Seen, is_absent, is_worn, see},
     handle::{Handle, HandleError},
     launched::{Entry, Why},
     recorder::Reduction,
@@ -173,11 +173,12 @@ impl PortableResult {
     {
         let entry = entry.filter(|entry| entry.dependencies().hold(world));
         let mut drafts: Vec<Draft> = Vec::new();
-        drafts.extend(entry.and_then(|entry| Draft::new(None, entry.output(), entry.dependencies())));
-        for (spec, value, dependencies) in specs.iter().filter(|(.., dependencies)| dependencies.hold(world))
-        {
+        drafts.extend(entry.and_then(|entry| {
+            Draft::new(None, entry.output(), entry.dependencies().observations().collect())
+        }));
+        for (spec, value, from) in specs.current(world) {
             let spec = postcard::to_allocvec(spec).ok();
-            drafts.extend(spec.and_then(|spec| Draft::new(Some(spec), value, dependencies)));
+            drafts.extend(spec.and_then(|spec| Draft::new(Some(spec), value, from)));
         }
         if drafts.is_empty() {
             return Err(PortableError::NotKept);
@@ -253,23 +254,25 @@ impl PortableResult {
             })
             .collect();
         let mut imported = Imported::default();
-        let output = self.output.as_ref().map(|part| part.read(&now, world)).transpose()?;
+        let output = self.output.as_ref().map(|part| part.read(&now)).transpose()?;
         let mut specs = Vec::new();
         for (spec, part) in &self.specs {
             let spec = postcard::from_bytes(spec).map_err(|_| PortableError::Malformed)?;
-            specs.push((spec, part.read(&now, world)?));
+            specs.push((spec, part.read(&now)?));
         }
+        table.begin(world);
         for (spec, read) in specs {
-            let Some((value, dependencies)) = read else {
+            let Some((value, from)) = read else {
                 imported.moved += 1;
                 continue;
             };
-            if table.keep_if_new(spec, value, dependencies) {
+            if table.keep_if_new(spec, value, from) {
                 imported.specs += 1;
             }
         }
         let entry = match output {
-            Some(Some((output, dependencies))) => {
+            Some(Some((output, from))) => {
+                let dependencies = Dependencies::new(world.identity(), from);
                 Some(Entry::new(handle, dependencies, Why::Imported, output))
             }
             Some(None) => {
@@ -285,15 +288,10 @@ impl PortableResult {
 
 impl Part {
     /// The value and what it depends on here, or nothing if that is not the same here.
-    fn read<T, W>(
+    fn read<T: DeserializeOwned>(
         &self,
         now: &[(Observed, Option<Seen>)],
-        world: &W,
-    ) -> Result<Option<(T, Dependencies)>, PortableError>
-    where
-        T: DeserializeOwned,
-        W: World + ?Sized,
-    {
+    ) -> Result<Option<(T, Observations)>, PortableError> {
         let value = postcard::from_bytes(&self.bytes).map_err(|_| PortableError::Malformed)?;
         let mut list = Vec::with_capacity(self.from.len());
         let mut holds = true;
@@ -304,21 +302,21 @@ impl Part {
                 None => holds = false,
             }
         }
-        Ok(holds.then(|| (value, Dependencies::new(world.identity(), list))))
+        Ok(holds.then_some((value, list)))
     }
 }
 
 /// A part whose dependencies have no places yet.
 struct Draft {
     spec: Option<Vec<u8>>,
-    from: Vec<(Observed, Seen)>,
+    from: Observations,
     bytes: Vec<u8>,
 }
 
 impl Draft {
-    fn new<T: Serialize>(spec: Option<Vec<u8>>, value: &T, dependencies: &Dependencies) -> Option<Self> {
+    fn new<T: Serialize>(spec: Option<Vec<u8>>, value: &T, from: Observations) -> Option<Self> {
         let bytes = postcard::to_allocvec(value).ok()?;
-        Some(Self { spec, from: dependencies.observations().collect(), bytes })
+        Some(Self { spec, from, bytes })
     }
 }
 

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::{error, fmt, hash::Hash};
 
 use super::{
-    dependencies::{Dependencies, Flaw, Recording},
+    dependencies::{Dependencies, Observed, Seen, is_worn, see_argument, see_field, seen_extent},
     handle::HandleError,
     launched::Unkept,
     specs::SpecTable,
@@ -139,36 +139,40 @@ pub struct Recorder<'a, K: Reduction, W: ?Sized> {
     levels: Vec<Level<K::Spec>>,
 }
 
-/// An evaluation that has not ended.
+/// An evaluation that has not ended: what it has observed so far.
 #[derive(Debug)]
 struct Level<S> {
     /// Nothing for the launch.
     spec: Option<S>,
-    recording: Recording,
+    number: u64,
+    /// The places of the notes, some perhaps more than once.
+    from: Vec<u32>,
+    /// Why this is not a complete account of what the result is computed from: the first reason.
+    flaw: Option<Unkept>,
     constant: bool,
 }
 
 impl<'a, K: Evaluate<W>, W: World + ?Sized> Recorder<'a, K, W> {
     pub(super) fn new(kernel: &'a K, world: &'a W, specs: &'a mut SpecTable<K>) -> Self {
-        let launch = Level { spec: None, recording: Recording::default(), constant: false };
-        Self { kernel, world, specs, levels: Vec::from([launch]) }
+        let mut recorder = Self { kernel, world, specs, levels: Vec::new() };
+        recorder.begin(None);
+        recorder
     }
 
     /// The field, if there is such a field.
     pub fn field(&mut self, field: FieldId) -> Option<&'a W::Field> {
-        let world = self.world;
-        self.recording().field(world, field);
-        world.field(field)
+        // Before the value: if that is written meanwhile, the generation is older than it.
+        self.observe(Observed::Field(field), (see_field(self.world, field), 0));
+        self.world.field(field)
     }
 
     /// The array that is bound to `argument`, if one is. Depends on which array it is, and on all that can be read of
     /// it.
     pub fn array(&mut self, argument: ArgumentId) -> Option<&'a W::Array> {
-        let world = self.world;
-        self.recording().argument(world, argument);
-        let array = world.array(argument);
+        self.observe(Observed::Argument(argument), see_argument(self.world, argument));
+        let array = self.world.array(argument);
         // Another thread may have bound another array between the two questions.
-        self.recording().argument(world, argument);
+        self.observe(Observed::Argument(argument), see_argument(self.world, argument));
         array
     }
 
@@ -176,7 +180,7 @@ impl<'a, K: Evaluate<W>, W: World + ?Sized> Recorder<'a, K, W> {
     /// Depends on this length alone, whichever array has it.
     pub fn extent(&mut self, argument: ArgumentId, axis: u32) -> Option<u64> {
         let extent = self.world.extent(argument, axis);
-        self.recording().extent(argument, axis, extent);
+        self.observe(Observed::Extent(argument, axis), seen_extent(extent));
         extent
     }
 
@@ -185,34 +189,29 @@ impl<'a, K: Evaluate<W>, W: World + ?Sized> Recorder<'a, K, W> {
     /// # Errors
     /// As [`Evaluate::spec`]; [`LaunchError::Circle`] if this spec is being evaluated.
     pub fn spec(&mut self, spec: K::Spec) -> Result<K::Value, LaunchError<K::Error>> {
-        if let Some((value, dependencies)) = self.specs.current(&spec, self.world) {
+        if let Some((value, from, notes)) = self.specs.find(&spec, self.world) {
             if let Some(level) = self.levels.last_mut() {
-                level.recording.absorb(dependencies);
+                level.from.extend(from.iter().filter(|place| notes.list(**place, level.number)));
             }
             return Ok(value.clone());
         }
         if self.levels.iter().any(|level| level.spec.as_ref() == Some(&spec)) {
-            self.recording().spoil(Flaw::Within);
+            self.spoil(Unkept::Within);
             return Err(LaunchError::Circle);
         }
         let depth = self.levels.len();
-        self.levels.push(Level {
-            spec: Some(spec.clone()),
-            recording: Recording::default(),
-            constant: false,
-        });
+        self.begin(Some(spec.clone()));
         let kernel = self.kernel;
         let value = kernel.spec(&spec, self);
-        let (inner, constant) = self.end(depth);
-        let unkept = Unkept::of(&inner, constant);
+        let level = self.end(depth);
         // Whether it failed or not: what comes of it depends on what it read.
-        self.recording().absorb_recording(&inner);
-        if unkept.is_some() {
-            self.recording().spoil(Flaw::Within);
+        self.absorb(&level);
+        if level.unkept().is_some() {
+            self.spoil(level.flaw.unwrap_or(Unkept::Within));
         }
         let value = value?;
-        if unkept.is_none() {
-            self.specs.keep(spec, value.clone(), inner.into_dependencies(self.world.identity()));
+        if level.unkept().is_none() {
+            self.specs.keep(spec, value.clone(), level.from.into());
         }
         Ok(value)
     }
@@ -225,26 +224,69 @@ impl<'a, K: Evaluate<W>, W: World + ?Sized> Recorder<'a, K, W> {
     }
 
     pub(super) fn finish(mut self) -> (Dependencies, Option<Unkept>) {
-        let (recording, constant) = self.end(0);
-        let unkept = Unkept::of(&recording, constant);
-        (recording.into_dependencies(self.world.identity()), unkept)
+        let level = self.end(0);
+        let list = level.from.iter().map(|&place| {
+            let (observed, seen, _) = self.specs.notes.note(place);
+            (observed, seen)
+        });
+        (Dependencies::new(self.world.identity(), list.collect()), level.unkept())
     }
 
-    /// The evaluation at `depth` has ended: what it observed, and whether it is declared constant.
-    fn end(&mut self, depth: usize) -> (Recording, bool) {
-        let mut levels = self.levels.drain(depth..);
-        let (mut recording, constant) =
-            levels.next().map_or_else(Default::default, |level| (level.recording, level.constant));
+    fn begin(&mut self, spec: Option<K::Spec>) {
+        let number = self.specs.notes.next_level();
+        self.levels.push(Level { spec, number, from: Vec::new(), flaw: None, constant: false });
+    }
+
+    /// The evaluation at `depth` has ended: what it observed, each thing once.
+    fn end(&mut self, depth: usize) -> Level<K::Spec> {
         // Somebody caught a panic: what was observed above belongs to this one, and why it was given up is not known.
-        for above in levels {
-            recording.absorb_recording(&above.recording);
-            recording.spoil(Flaw::Within);
+        while self.levels.len() > depth + 1
+            && let Some(above) = self.levels.pop()
+        {
+            self.absorb(&above);
+            self.spoil(Unkept::Within);
         }
-        (recording, constant)
+        let mut level = self.levels.swap_remove(depth);
+        level.from.sort_unstable();
+        level.from.dedup();
+        level
     }
 
-    fn recording(&mut self) -> &mut Recording {
-        let last = self.levels.len() - 1;
-        &mut self.levels[last].recording
+    fn observe(&mut self, observed: Observed, now: Seen) {
+        let (place, is_same) = self.specs.notes.observe(observed, now);
+        if let Some(level) = self.levels.last_mut()
+            && self.specs.notes.list(place, level.number)
+        {
+            level.from.push(place);
+        }
+        if is_worn(observed, now) {
+            self.spoil(Unkept::Worn);
+        }
+        if !is_same {
+            self.spoil(Unkept::Torn);
+        }
+    }
+
+    /// What `inner` depends on, the evaluation around it depends on too.
+    fn absorb(&mut self, inner: &Level<K::Spec>) {
+        if let Some(level) = self.levels.last_mut() {
+            let notes = &mut self.specs.notes;
+            level.from.extend(inner.from.iter().filter(|place| notes.list(**place, level.number)));
+        }
+        if let Some(flaw) = inner.flaw {
+            self.spoil(flaw);
+        }
+    }
+
+    fn spoil(&mut self, flaw: Unkept) {
+        if let Some(level) = self.levels.last_mut() {
+            level.flaw.get_or_insert(flaw);
+        }
+    }
+}
+
+impl<S> Level<S> {
+    fn unkept(&self) -> Option<Unkept> {
+        self.flaw.or((self.from.is_empty() && !self.constant).then_some(Unkept::NoDependency))
     }
 }
