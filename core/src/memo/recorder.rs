@@ -211,7 +211,7 @@ impl<'a, K: Evaluate<W>, W: World + ?Sized> Recorder<'a, K, W> {
         }
         let value = value?;
         if level.unkept().is_none() {
-            self.specs.keep(spec, value.clone(), level.from.into());
+            self.specs.keep(spec, value.clone(), &level.from);
         }
         Ok(value)
     }

@@ -1,10 +1,14 @@
 //! The parts of a launch's result, kept one by one.
 
-use alloc::{boxed::Box, vec};
-use core::fmt;
+use alloc::{vec, vec::Vec};
+use core::{
+    fmt,
+    hash::{BuildHasher, Hash},
+    ops::Range,
+};
 
 use foldhash::fast::FixedState;
-use hashbrown::{HashMap, hash_map::Entry};
+use hashbrown::HashTable;
 
 use super::{
     dependencies::{Observations, see},
@@ -16,25 +20,40 @@ use super::{
 /// The specs of one launch that are kept, each with what it was computed from.
 ///
 /// A memo keeps it beside the result of the launch, in the same place, so that both are invalidated together.
+///
+/// Rows lie in the order in which they were first asked for, which is mostly that in which they are asked for again: memory
+/// that is long out of the processor's caches is then read from one end to the other.
 pub struct SpecTable<K: Reduction> {
-    rows: HashMap<K::Spec, Row<K::Value>, FixedState>,
+    rows: Vec<Row<K::Spec, K::Value>>,
+    /// Where the row of a spec is.
+    index: HashTable<u32>,
+    /// What rows were computed from: places of notes.
+    from: Vec<u32>,
     pub(super) notes: Notes,
     /// How many specs the current evaluation asked for, and how many of these it found.
     asked: usize,
     found: usize,
-    /// So many rows and notes may be kept.
-    limits: (usize, usize),
+    /// So many may be kept before it is looked who needs them.
+    limits: Limits,
 }
 
 #[derive(Clone, Debug)]
-struct Row<V> {
+struct Row<S, V> {
+    spec: S,
     value: V,
-    /// What it was computed from, by the places of its notes, each once.
-    from: Box<[u32]>,
+    /// What it was computed from, each thing once.
+    from: Range<usize>,
     /// The evaluation that made it.
     made: u64,
     /// The evaluation that asked for it last.
     asked: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    rows: usize,
+    from: usize,
+    notes: usize,
 }
 
 impl<K: Reduction> SpecTable<K> {
@@ -45,12 +64,15 @@ impl<K: Reduction> SpecTable<K> {
     /// No specs.
     #[must_use]
     pub const fn new() -> Self {
+        let limits = Limits { rows: Self::SPARE, from: Self::SPARE, notes: Self::SPARE };
         Self {
-            rows: HashMap::with_hasher(FixedState::with_seed(0)),
+            rows: Vec::new(),
+            index: HashTable::new(),
+            from: Vec::new(),
             notes: Notes::new(),
             asked: 0,
             found: 0,
-            limits: (Self::SPARE, Self::SPARE),
+            limits,
         }
     }
 
@@ -71,13 +93,13 @@ impl<K: Reduction> SpecTable<K> {
         &self,
         world: &W,
     ) -> impl Iterator<Item = (&K::Spec, &K::Value, Observations)> {
-        let rows = self.notes.are_of(world.identity()).then_some(&self.rows);
-        rows.into_iter().flatten().filter_map(|(spec, row)| {
-            let from = row.from.iter().map(|&place| {
+        let rows = if self.notes.are_of(world.identity()) { self.rows.as_slice() } else { &[] };
+        rows.iter().filter_map(|row| {
+            let from = self.from[row.from.clone()].iter().map(|&place| {
                 let (observed, seen, since) = self.notes.note(place);
                 (since <= row.made && see(world, observed) == seen).then_some((observed, seen))
             });
-            Some((spec, &row.value, from.collect::<Option<_>>()?))
+            Some((&row.spec, &row.value, from.collect::<Option<_>>()?))
         })
     }
 
@@ -85,6 +107,8 @@ impl<K: Reduction> SpecTable<K> {
     pub(super) fn begin<W: World + ?Sized>(&mut self, world: &W) {
         if self.notes.begin(world.identity()) {
             self.rows.clear();
+            self.index.clear();
+            self.from.clear();
         }
         (self.asked, self.found) = (0, 0);
     }
@@ -98,53 +122,115 @@ impl<K: Reduction> SpecTable<K> {
         world: &W,
     ) -> Option<(&K::Value, &[u32], &mut Notes)> {
         self.asked += 1;
-        let row = self.rows.get_mut(spec)?;
-        if !row.from.iter().all(|&place| self.notes.look(place, world) <= row.made) {
+        let place = place_of(&self.index, &self.rows, spec)?;
+        let row = &mut self.rows[place];
+        let from = &self.from[row.from.clone()];
+        if !from.iter().all(|&place| self.notes.look(place, world) <= row.made) {
             return None;
         }
         row.asked = self.notes.round();
         self.found += 1;
-        Some((&row.value, &row.from, &mut self.notes))
+        Some((&row.value, from, &mut self.notes))
     }
 
     /// Keeps a spec that this evaluation made; one that is kept already is replaced.
-    pub(super) fn keep(&mut self, spec: K::Spec, value: K::Value, from: Box<[u32]>) {
+    pub(super) fn keep(&mut self, spec: K::Spec, value: K::Value, from: &[u32]) {
         let round = self.notes.round();
-        self.rows.insert(spec, Row { value, from, made: round, asked: round });
+        let Some(place) = place_of(&self.index, &self.rows, &spec) else {
+            self.push(spec, value, from);
+            return;
+        };
+        let row = &mut self.rows[place];
+        if from.len() <= row.from.len() {
+            row.from.end = row.from.start + from.len();
+            self.from[row.from.clone()].copy_from_slice(from);
+        } else {
+            row.from = self.from.len()..self.from.len() + from.len();
+            self.from.extend_from_slice(from);
+        }
+        (row.value, row.made, row.asked) = (value, round, round);
     }
 
     /// Keeps a spec that was computed from what is seen so now, unless it is kept already.
     pub(super) fn keep_if_new(&mut self, spec: K::Spec, value: K::Value, from: Observations) -> bool {
-        let Entry::Vacant(vacant) = self.rows.entry(spec) else { return false };
+        if place_of(&self.index, &self.rows, &spec).is_some() {
+            return false;
+        }
         let notes = &mut self.notes;
         let places = from.into_iter().map(|(observed, seen)| {
             let (place, is_same) = notes.observe(observed, seen);
             is_same.then_some(place)
         });
-        let Some(from) = places.collect() else { return false };
+        let places: Option<Vec<_>> = places.collect();
+        places.map(|places| self.push(spec, value, &places)).is_some()
+    }
+
+    fn push(&mut self, spec: K::Spec, value: K::Value, from: &[u32]) {
         let round = self.notes.round();
-        vacant.insert(Row { value, from, made: round, asked: round });
-        true
+        let place = u32::try_from(self.rows.len()).expect("there is no memory for 2^32 specs");
+        let hash = HASHER.hash_one(&spec);
+        let start = self.from.len();
+        self.from.extend_from_slice(from);
+        self.rows.push(Row { spec, value, from: start..self.from.len(), made: round, asked: round });
+        let rows = &self.rows;
+        self.index.insert_unique(hash, place, |&place| HASHER.hash_one(&rows[place as usize].spec));
     }
 
     /// The launch was evaluated, or failed: how many specs were asked for, and how many of these were kept.
     pub(super) fn end(&mut self) -> (usize, usize) {
-        let grown = |len: usize| len.saturating_mul(2).saturating_add(Self::SPARE);
-        if self.rows.len() > self.limits.0 {
-            let round = self.notes.round();
-            self.rows.retain(|_, row| row.asked == round);
-            self.limits.0 = grown(self.rows.len());
+        if self.rows.len() > self.limits.rows {
+            self.drop_rows();
+            self.limits.rows = Self::grown(self.rows.len());
         }
-        if self.notes.len() > self.limits.1 {
+        let has_old_notes = self.notes.len() > self.limits.notes;
+        if has_old_notes || self.from.len() > self.limits.from {
+            self.close_gaps();
+            self.limits.from = Self::grown(self.from.len());
+        }
+        if has_old_notes {
             let mut uses = vec![false; self.notes.len()];
-            self.rows.values().flat_map(|row| &row.from).for_each(|&place| uses[place as usize] = true);
+            self.from.iter().for_each(|&place| uses[place as usize] = true);
             let moved = self.notes.sweep(&uses);
-            let from = self.rows.values_mut().flat_map(|row| &mut row.from);
-            from.for_each(|place| *place = moved[*place as usize]);
-            self.limits.1 = grown(self.notes.len());
+            self.from.iter_mut().for_each(|place| *place = moved[*place as usize]);
+            self.limits.notes = Self::grown(self.notes.len());
         }
         (self.asked, self.found)
     }
+
+    /// Drops the rows that this evaluation did not ask for.
+    fn drop_rows(&mut self) {
+        let round = self.notes.round();
+        self.rows.retain(|row| row.asked == round);
+        self.index.clear();
+        for (place, row) in (0..).zip(&self.rows) {
+            let hash = |&place: &u32| HASHER.hash_one(&self.rows[place as usize].spec);
+            self.index.insert_unique(HASHER.hash_one(&row.spec), place, hash);
+        }
+    }
+
+    /// Drops what rows that were replaced or dropped were computed from.
+    fn close_gaps(&mut self) {
+        let mut from = Vec::with_capacity(self.from.len());
+        for row in &mut self.rows {
+            let start = from.len();
+            from.extend_from_slice(&self.from[row.from.clone()]);
+            row.from = start..from.len();
+        }
+        self.from = from;
+    }
+
+    const fn grown(len: usize) -> usize {
+        len.saturating_mul(2).saturating_add(Self::SPARE)
+    }
+}
+
+const HASHER: FixedState = FixedState::with_seed(0);
+
+/// Where the row of `spec` is.
+#[inline]
+fn place_of<S: Hash + Eq, V>(index: &HashTable<u32>, rows: &[Row<S, V>], spec: &S) -> Option<usize> {
+    let place = index.find(HASHER.hash_one(spec), |&place| rows[place as usize].spec == *spec)?;
+    Some(*place as usize)
 }
 
 impl<K: Reduction> Default for SpecTable<K> {
