@@ -40,7 +40,7 @@ pub struct Tracked<F, A> {
     fields: Vec<F>,
     places: Vec<Place>,
     /// The shape and the value of the array at each place, as long as it is [taken](Place::taken).
-    shapes: Vec<Box<[u64]>>,
+    shapes: Vec<Shape>,
     arrays: Vec<Option<A>>,
     /// Places whose arrays were freed.
     free: Vec<u32>,
@@ -53,6 +53,34 @@ struct Place {
     turn: u32,
     taken: bool,
     generation: Generation,
+}
+
+/// The length of each axis. Of arrays with few axes it lies in the table, because a hit asks for it.
+#[derive(Debug)]
+struct Shape {
+    rank: usize,
+    few: [u64; Self::FEW],
+    /// All of them, if there are more.
+    many: Box<[u64]>,
+}
+
+impl Shape {
+    const FEW: usize = 4;
+
+    fn new(axes: &[u64]) -> Self {
+        let mut few = [0; Self::FEW];
+        let mut many = Box::default();
+        match few.get_mut(..axes.len()) {
+            Some(few) => few.copy_from_slice(axes),
+            None => many = axes.into(),
+        }
+        Self { rank: axes.len(), few, many }
+    }
+
+    #[inline]
+    fn axes(&self) -> &[u64] {
+        self.few.get(..self.rank).unwrap_or(&self.many)
+    }
 }
 
 impl<F, A> Tracked<F, A> {
@@ -108,13 +136,13 @@ impl<F, A> Tracked<F, A> {
             let at = index as usize;
             let turn = self.places[at].turn + 1;
             self.places[at] = Place { turn, taken: true, generation: Generation::FIRST };
-            self.shapes[at] = shape.into();
+            self.shapes[at] = Shape::new(shape);
             self.arrays[at] = Some(value);
             return allocation(index, turn);
         }
         let index = u32::try_from(self.places.len()).expect("fewer than 2^32 arrays at a time");
         self.places.push(Place { turn: 0, taken: true, generation: Generation::FIRST });
-        self.shapes.push(shape.into());
+        self.shapes.push(Shape::new(shape));
         self.arrays.push(Some(value));
         allocation(index, 0)
     }
@@ -147,13 +175,13 @@ impl<F, A> Tracked<F, A> {
     #[must_use]
     pub fn shape(&self, array: AllocationId) -> Option<&[u64]> {
         self.find(array)?;
-        self.shapes.get(index(array)).map(|shape| &**shape)
+        self.shapes.get(index(array)).map(Shape::axes)
     }
 
     /// Gives an array another shape, and its value to be fitted to it. Counts as a write.
     pub fn reshape(&mut self, array: AllocationId, shape: &[u64]) -> Option<&mut A> {
         self.write(array)?;
-        *self.shapes.get_mut(index(array))? = shape.into();
+        *self.shapes.get_mut(index(array))? = Shape::new(shape);
         self.arrays.get_mut(index(array))?.as_mut()
     }
 
@@ -326,6 +354,20 @@ mod tests {
         let launch = world.with_arguments(&arguments);
         for argument in [ArgumentId(0), ArgumentId(1)] {
             assert_eq!((launch.binding(argument), launch.extent(argument, 0)), (None, None));
+        }
+    }
+
+    #[test]
+    fn a_shape_of_any_rank_is_what_it_was_told_to_be() {
+        let mut world = Pair::new();
+        let array = world.allocate(&[], 0);
+        for rank in [0, 1, 4, 5, 9, 2] {
+            let axes: Vec<u64> = (10..).take(rank).collect();
+            world.reshape(array, &axes).unwrap();
+            assert_eq!(world.shape(array), Some(&*axes));
+            let arguments = [array];
+            let last = world.with_arguments(&arguments).extent(ArgumentId(0), rank as u32);
+            assert_eq!(last, None, "{rank} axes");
         }
     }
 
