@@ -34,10 +34,12 @@ const TURN: Duration = Duration::from_micros(500);
 pub(super) fn rows<M: Memo + Sync>(plan: &Plan) -> Rows {
     let mut rows = Vec::new();
     for dependencies in DEPENDENCIES {
-        let scene = Scene::new(dependencies);
-        let memo = M::default();
+        // All that both read, down to the closure, lies apart from what this thread writes on its stack: else the other one waits for
+        // that, and it looks as if the memo were to blame.
+        let Apart(scene) = &Apart(Scene::new(dependencies));
+        let Apart(memo) = &Apart(M::default());
         // Neighbours: whatever lies side by side in the memo is theirs.
-        let handles = [0, 1].map(|_| memo.register(scene.kernel()));
+        let Apart(handles) = &Apart([0, 1].map(|_| memo.register(scene.kernel())));
         let floors = handles.map(|handle| {
             let results = memo.launch(handle, &scene.launch()).to_vec();
             Apart(Floor::new(dependencies, results))
@@ -71,6 +73,7 @@ struct SpeedUp {
 
 /// Of calls of `hit`, with 0 in the one thread and with 1 in the other.
 fn speed_up<T>(plan: &Plan, hit: impl Fn(usize) -> T + Sync) -> SpeedUp {
+    let Apart(hit) = &Apart(hit);
     let calls = calls_in(TURN, || hit(0));
     let turn = |thread| {
         let start = Instant::now();
