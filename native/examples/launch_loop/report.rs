@@ -91,18 +91,16 @@ pub(crate) fn text(outcome: &Outcome, width: usize) -> Result<String, std::fmt::
         three_digits(tasks as f64 / KERNELS.len() as f64),
         ours.results / launches,
     )?;
-    let asked = (launches * SPECS) as f64;
+    let asked = launches * SPECS;
     writeln!(
         text,
-        "Of the results that reducers give, {:.2} % had not moved since the launch before.\n",
-        100.0 * (1.0 - ours.evaluated as f64 / asked)
+        "Per spec {:.2} % hit: of {asked} results {} are of a reducer that was run.\n",
+        100.0 * (1.0 - ours.evaluated as f64 / asked as f64),
+        ours.evaluated,
     )?;
     writeln!(text, "{}\n", table(outcome, width))?;
-    writeln!(
-        text,
-        "All: the time of all answers. Theirs: of that the reducers run, each as long as one takes"
-    )?;
-    writeln!(text, "without a memo. Rest: all other time, which is what a dispatcher pays and is compared.")?;
+    writeln!(text, "Theirs: the reducers that were run, each as long as one takes without a memo.")?;
+    writeln!(text, "Rest: all other time. It is what a dispatcher pays, and what is compared.\n")?;
     writeln!(text, "Deep copy: a launch copies what describes its tasks, and its map once a task.")?;
     writeln!(text, "Copied map: only the map. Both look up each reducer and check what it read.\n")?;
     bars(&mut text, outcome, width)?;

@@ -135,7 +135,8 @@ impl Scene {
             Event::Field(field) => {
                 let field = self.world.field_mut(field).expect("no field is freed");
                 let at = self.random.below(FIELD) as usize;
-                field[at] += self.random.between(1, 6) as i32;
+                // More than all others, so that who has not seen it is wrong.
+                field[at] += self.random.between(12, 16) as i32;
             }
             Event::Swap { kernel, arguments: [a, b] } => self.bindings[kernel].swap(a, b),
             Event::Turn(array) => {
