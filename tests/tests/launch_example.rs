@@ -29,10 +29,13 @@ fn the_example_finds_every_answer_right_and_no_hit_that_allocates() {
         assert_eq!(line[field], value, "{field} of {line}");
     }
     assert!((64..=150).contains(&line["dependencies"].as_u64().unwrap()), "{line}");
-    // Far from what an optimised build does, so that no debug build on a busy machine fails.
+    // Far from what an optimised build does, so that no debug build on a busy machine fails. Whether the bounds hold is for
+    // the benchmark to say.
     let millis = |field: &str| line[field].as_f64().unwrap();
     assert!(millis("memo_ms") > 0.0 && millis("memo_ms") * 5.0 < millis("deep_copy_ms"), "{line}");
     assert_eq!(line.as_object().unwrap().len(), 8, "{line}");
 
-    assert!(report.contains("kernel `") && report.contains("All answers are what"), "{report}");
+    for said in ["kernel `", "All answers are what", "bound 1.00 ms: ", "bound 1/100: "] {
+        assert!(report.contains(said), "{said:?} in {report}");
+    }
 }

@@ -27,6 +27,13 @@ impl Expected {
         Self(results.collect())
     }
 
+    /// The same for all tests: unoptimised, running all reducers afresh takes seconds.
+    #[cfg(test)]
+    pub(crate) fn shared() -> &'static Self {
+        static SHARED: std::sync::LazyLock<Expected> = std::sync::LazyLock::new(Expected::new);
+        &SHARED
+    }
+
     /// The largest result of all launches.
     pub(crate) fn largest(&self) -> i64 {
         self.0.iter().flatten().map(|&(_, value)| value).max().unwrap_or(0)
@@ -226,12 +233,12 @@ mod tests {
 
     #[test]
     fn every_design_gives_what_the_reducers_give_afresh() {
-        let expected = Expected::new();
+        let expected = Expected::shared();
         for done in [
-            run(|_| NoMemo::default(), &expected),
-            run(|_| PerSpec::new(true), &expected),
-            run(|_| PerSpec::new(false), &expected),
-            ours::<AsItIs>(&expected),
+            run(|_| NoMemo::default(), expected),
+            run(|_| PerSpec::new(true), expected),
+            run(|_| PerSpec::new(false), expected),
+            ours::<AsItIs>(expected),
         ] {
             assert_eq!((done.launches, done.checked, done.wrong), (LAUNCHES, LAUNCHES, 0));
             assert_eq!(done.results, LAUNCHES * SPECS);
@@ -240,8 +247,8 @@ mod tests {
 
     #[test]
     fn the_memos_run_only_the_reducers_that_something_moved_for() {
-        let expected = Expected::new();
-        let (theirs, ours) = (run(|_| PerSpec::new(false), &expected), ours::<AsItIs>(&expected));
+        let expected = Expected::shared();
+        let (theirs, ours) = (run(|_| PerSpec::new(false), expected), ours::<AsItIs>(expected));
         assert_eq!(theirs.evaluated, ours.evaluated);
         assert!(ours.evaluated > (KERNELS.len() * SPECS) as u64, "each once, and some again");
         // Two of the three arrays of counts are of two kernels.
@@ -264,11 +271,11 @@ mod tests {
 
     #[test]
     fn the_check_finds_what_a_world_that_does_not_count_makes_wrong() {
-        let expected = Expected::new();
-        assert_eq!(ours::<Hiding<NOTHING>>(&expected).wrong, 0);
-        assert!(ours::<Hiding<FIELDS>>(&expected).wrong > 0, "a field was written");
-        assert!(ours::<Hiding<WRITES>>(&expected).wrong > 0, "an array was written");
-        assert!(ours::<Hiding<SWAPS>>(&expected).wrong > 0, "two arrays were swapped");
-        assert!(ours::<Hiding<SHAPES>>(&expected).wrong > 0, "an array was turned");
+        let expected = Expected::shared();
+        assert_eq!(ours::<Hiding<NOTHING>>(expected).wrong, 0);
+        assert!(ours::<Hiding<FIELDS>>(expected).wrong > 0, "a field was written");
+        assert!(ours::<Hiding<WRITES>>(expected).wrong > 0, "an array was written");
+        assert!(ours::<Hiding<SWAPS>>(expected).wrong > 0, "two arrays were swapped");
+        assert!(ours::<Hiding<SHAPES>>(expected).wrong > 0, "an array was turned");
     }
 }

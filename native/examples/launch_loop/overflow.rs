@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn the_message_names_kernel_and_task() {
-        let said = message(&Expected::new());
+        let said = message(Expected::shared());
         assert!(said.contains("kernel `") && said.contains("`, task "), "{said}");
     }
 }
