@@ -3,11 +3,11 @@
 use std::{collections::HashMap, convert::Infallible};
 
 use foldhash::fast::FixedState;
+use warmstart::memo::{ArgumentId, Arguments, Binding, FieldId, Generation, World};
 
 use crate::{
     expression::{Reader, Spec, reduce},
     kernels::{SPECS, Task},
-    memo::{ArgumentId, Arguments, Binding, FieldId, Generation, World},
     scene::{Scene, Values},
 };
 

@@ -1,6 +1,6 @@
 //! Expressions of stack sizes, and the interpreter of the max-reducers in them.
 
-use crate::memo::{ArgumentId, FieldId};
+use warmstart::memo::{ArgumentId, FieldId};
 
 /// A node of an expression. Nodes lie in a list, each after those that it refers to.
 ///

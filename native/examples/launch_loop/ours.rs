@@ -2,14 +2,15 @@
 
 use std::convert::Infallible;
 
+use warmstart::memo::{
+    ArgumentId, Arguments, Evaluate, FieldId, Handle, LaunchError, Launched, Recorder, Reduction, SharedMemo,
+    World,
+};
+
 use crate::{
     designs::{Design, Results, empty},
     expression::{Reader, reduce},
     kernels::{Kernel, Task},
-    memo::{
-        ArgumentId, Arguments, Evaluate, FieldId, Handle, LaunchError, Launched, Memo, Recorder, Reduction,
-        World,
-    },
     scene::{Scene, Values},
 };
 
@@ -65,34 +66,37 @@ impl<'w, W: World<Field = Values, Array = Values>> Reader<'w> for Recorded<'_, '
     }
 }
 
-/// How a launch sees its arguments: as they are, unless a test tries what becomes of a world that does not count.
-pub(crate) trait Sight {
-    type World<'w>: World<Field = Values, Array = Values>;
+/// How launches see their arguments: as they are, unless a test tries what becomes of a world that does not count.
+pub(crate) trait Sight: Default {
+    type World<'w>: World<Field = Values, Array = Values>
+    where
+        Self: 'w;
 
-    fn see<'w>(arguments: Arguments<'w, Values, Values>) -> Self::World<'w>;
+    fn see<'w>(&'w self, arguments: Arguments<'w, Values, Values>) -> Self::World<'w>;
 }
 
+#[derive(Default)]
 pub(crate) struct AsItIs;
 
 impl Sight for AsItIs {
     type World<'w> = Arguments<'w, Values, Values>;
 
-    fn see<'w>(arguments: Arguments<'w, Values, Values>) -> Self::World<'w> {
+    fn see<'w>(&'w self, arguments: Arguments<'w, Values, Values>) -> Self::World<'w> {
         arguments
     }
 }
 
 pub(crate) struct Ours<S = AsItIs> {
-    memo: Memo<Kernel>,
+    memo: SharedMemo<Kernel>,
     handles: Vec<Handle>,
-    sight: std::marker::PhantomData<S>,
+    sight: S,
 }
 
 impl<S: Sight> Ours<S> {
     pub(crate) fn new(scene: &Scene) -> Self {
-        let memo = Memo::new();
+        let memo = SharedMemo::new();
         let handles = scene.kernels.iter().map(|kernel| memo.register(kernel.clone())).collect();
-        Self { memo, handles, sight: std::marker::PhantomData }
+        Self { memo, handles, sight: S::default() }
     }
 }
 
@@ -102,7 +106,7 @@ impl<S: Sight> Design for Ours<S> {
     const IS_SHARED: bool = true;
 
     fn launch(&mut self, kernel: usize, scene: &Scene) -> Launched<Kernel> {
-        let world = S::see(scene.arguments(kernel));
+        let world = self.sight.see(scene.arguments(kernel));
         self.memo.launch(self.handles[kernel], &world).expect("nothing in a kernel fails")
     }
 

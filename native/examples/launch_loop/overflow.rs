@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use warmstart_core::registry::{Registry, RegistryId};
+use warmstart::registry::{RegistryId, SharedRegistry};
 
 use crate::{measure::Expected, scene::Scene};
 
@@ -12,10 +12,10 @@ use crate::{measure::Expected, scene::Scene};
 pub(crate) fn message(expected: &Expected) -> String {
     let scene = Scene::new();
     // As if all code had been loaded: each task says at its first launch who it is.
-    let mut registry = Registry::<()>::new();
+    let registry = SharedRegistry::<()>::new();
     for task in scene.kernels.iter().flat_map(|kernel| &kernel.tasks) {
         registry
-            .adopt(task.id, &task.kernel, task.number, ())
+            .adopt(task.id, &task.kernel, task.number, || ())
             .expect("the id comes from a registry, for this kernel and task");
     }
     let depth = expected.largest() - 1;
@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn the_message_names_kernel_and_task() {
-        let said = message(&Expected::new());
+        let said = message(Expected::shared());
         assert!(said.contains("kernel `") && said.contains("`, task "), "{said}");
     }
 }

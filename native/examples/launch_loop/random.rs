@@ -18,7 +18,7 @@ impl Random {
 
     /// A number below `limit`.
     pub(crate) fn below(&mut self, limit: u32) -> u32 {
-        ((self.next() >> 32) * u64::from(limit) >> 32) as u32
+        (((self.next() >> 32) * u64::from(limit)) >> 32) as u32
     }
 
     /// A number from `low` up to and without `high`.

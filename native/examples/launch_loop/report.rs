@@ -1,15 +1,19 @@
 //! The report: a table and bars, and a line of JSON.
 
-use std::{fmt::Write as _, time::Duration};
+use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, presets};
 use serde::Serialize;
 
 use crate::{
     figures::{bar, milliseconds, three_digits},
-    kernels::KERNELS,
-    measure::Loop,
+    kernels::{KERNELS, SPECS},
+    measure::{Loop, millis},
 };
+
+/// The most that the launch memo may take, in milliseconds, and of what the deep copy takes.
+const MOST: f64 = 1.0;
+const MOST_OF_DEEP_COPY: f64 = 0.01;
 
 /// What every design did. Times are medians.
 pub(crate) struct Outcome {
@@ -32,17 +36,17 @@ impl Outcome {
     }
 
     fn designs(&self) -> [(&str, &Loop); 4] {
-        [
-            ("no memo", &self.no_memo),
-            ("deep copy", &self.deep_copy),
-            ("copied map", &self.copied_map),
-            ("launch memo", &self.ours),
-        ]
+        let [deep_copy, copied_map, ours] = self.memos();
+        [("no memo", &self.no_memo), deep_copy, copied_map, ours]
     }
 
-    /// What a reducer takes: without a memo there is nothing else.
-    fn a_reducer(&self) -> f64 {
-        millis(self.no_memo.rest.time) / self.no_memo.rest.evaluated.max(1) as f64
+    fn memos(&self) -> [(&str, &Loop); 3] {
+        [("deep copy", &self.deep_copy), ("copied map", &self.copied_map), ("launch memo", &self.ours)]
+    }
+
+    /// The time of a design without that of its reducers, in milliseconds.
+    fn rest(&self, design: &Loop) -> f64 {
+        design.rest(self.no_memo.a_reducer())
     }
 }
 
@@ -62,16 +66,15 @@ struct Line {
 
 pub(crate) fn line(outcome: &Outcome) -> serde_json::Result<String> {
     let ours = &outcome.ours;
-    let launches = ours.rest.launches;
-    let microseconds = |time: Duration| (millis(time) * 1e3).round() / 1e3;
+    let microseconds = |millis: f64| (millis * 1e3).round() / 1e3;
     serde_json::to_string(&Line {
-        launches,
+        launches: ours.launches,
         checked: ours.checked,
         wrong: outcome.wrong(),
-        results_per_map: ours.results / launches,
-        dependencies: (ours.dependencies + launches / 2) / launches,
-        memo_ms: microseconds(ours.rest.time),
-        deep_copy_ms: microseconds(outcome.deep_copy.rest.time),
+        results_per_map: ours.results / ours.launches,
+        dependencies: mean(ours.dependencies, ours.launches),
+        memo_ms: microseconds(outcome.rest(ours)),
+        deep_copy_ms: microseconds(outcome.rest(&outcome.deep_copy)),
         allocations_on_hit: ours.allocations_on_hit,
     })
 }
@@ -79,7 +82,7 @@ pub(crate) fn line(outcome: &Outcome) -> serde_json::Result<String> {
 pub(crate) fn text(outcome: &Outcome, width: usize) -> Result<String, std::fmt::Error> {
     let mut text = String::new();
     let ours = &outcome.ours;
-    let launches = ours.rest.launches;
+    let launches = ours.launches;
     let tasks: usize = KERNELS.iter().map(|(_, tasks)| tasks).sum();
     writeln!(
         text,
@@ -88,48 +91,46 @@ pub(crate) fn text(outcome: &Outcome, width: usize) -> Result<String, std::fmt::
         three_digits(tasks as f64 / KERNELS.len() as f64),
         ours.results / launches,
     )?;
-    writeln!(text, "Times are of all answers together, after every kernel was launched once.\n")?;
-    writeln!(text, "{}\n", table(outcome, width))?;
-    writeln!(text, "Deep copy: a launch copies what describes its tasks, and its map once a task.")?;
-    writeln!(text, "Copied map: only the map. Both look up each reducer and check what it read.\n")?;
-
-    let all = outcome.designs().map(|(_, design)| millis(design.rest.time).max(1e-6));
-    let (least, most) = all.iter().fold((f64::MAX, 0.0_f64), |(a, b), &x| (a.min(x), b.max(x)));
-    // The bars begin at a power of ten below the shortest.
-    let begin = least.log10().ceil() - 1.0;
-    let decades = (most.log10().ceil() - begin).max(1.0);
-    writeln!(text, "Logarithmic: a bar has {decades} parts, and each stands for ten times the time.")?;
-    for ((name, _), time) in outcome.designs().into_iter().zip(all) {
-        let bar = bar((time.log10() - begin) / decades, width.saturating_sub(23));
-        writeln!(text, "{name:>11} {bar} {}", milliseconds(time))?;
-    }
-
-    let ratio = three_digits(millis(outcome.deep_copy.rest.time) / millis(ours.rest.time));
-    writeln!(text, "\nThe launch memo takes 1/{ratio} of what the copies of the tasks take.")?;
-    let (hits, misses) = (ours.rest.hits, launches - ours.rest.hits);
-    let missed = millis(ours.rest.time.saturating_sub(ours.rest.hit_time));
+    let asked = launches * SPECS;
     writeln!(
         text,
-        "{hits} launches hit, {} ns each; {misses} missed, {} each, and ran {} reducers.",
-        three_digits(millis(ours.rest.hit_time) * 1e6 / hits.max(1) as f64),
+        "Per spec {:.2} % hit: of {asked} results {} are of a reducer that was run.\n",
+        100.0 * (1.0 - ours.evaluated as f64 / asked as f64),
+        ours.evaluated,
+    )?;
+    writeln!(text, "{}\n", table(outcome, width))?;
+    writeln!(text, "Theirs: the reducers that were run, each as long as one takes without a memo.")?;
+    writeln!(text, "Rest: all other time. It is what a dispatcher pays, and what is compared.\n")?;
+    writeln!(text, "Deep copy: a launch copies what describes its tasks, and its map once a task.")?;
+    writeln!(text, "Copied map: only the map. Both look up each reducer and check what it read.\n")?;
+    bars(&mut text, outcome, width)?;
+
+    let (hits, misses) = (ours.hits, launches - ours.hits);
+    let missed = millis(ours.time.saturating_sub(ours.hit_time));
+    writeln!(
+        text,
+        "\n{hits} launches hit, {} ns each; {misses} missed, {} each, and ran {} reducers.",
+        three_digits(millis(ours.hit_time) * 1e6 / hits.max(1) as f64),
         milliseconds(missed / misses.max(1) as f64),
-        ours.rest.evaluated,
+        ours.evaluated,
     )?;
     writeln!(
         text,
         "A hit looks at {} dependencies on average. Hits asked for memory {} times.",
-        (ours.dependencies + launches / 2) / launches,
+        mean(ours.dependencies, launches),
         ours.allocations_on_hit
     )?;
     writeln!(text, "{}", outcome.overflow)?;
     match outcome.wrong() {
-        0 => writeln!(text, "All answers are what the reducers give afresh.")?,
+        0 => writeln!(text, "All answers are what the reducers give afresh.\n")?,
         _ => {
             for (name, design) in outcome.designs() {
                 writeln!(text, "{name}: {} answers are wrong.", design.wrong)?;
             }
+            writeln!(text)?;
         }
     }
+    bounds(&mut text, outcome)?;
     Ok(text)
 }
 
@@ -139,19 +140,28 @@ fn table(outcome: &Outcome, width: usize) -> Table {
         .load_style(presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none()))
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_width(u16::try_from(width).unwrap_or(u16::MAX))
-        .set_header(["Design", "First", "Loop", "A launch", "Reducers", "Their time", "Ratio"]);
-    let ours = millis(outcome.ours.rest.time);
+        .set_header(["Design", "All", "Reducers", "Theirs", "Rest", "A launch", "Ratio"]);
+    let ours = outcome.rest(&outcome.ours);
+    let a_reducer = outcome.no_memo.a_reducer();
     for (name, design) in outcome.designs() {
-        let time = millis(design.rest.time);
-        table.add_row([
+        let rest = outcome.rest(design);
+        // Without a memo there is no rest, by its definition.
+        let rests = if std::ptr::eq(design, &outcome.no_memo) {
+            [const { String::new() }; 3].map(|_| "-".to_owned())
+        } else {
+            [
+                milliseconds(rest),
+                format!("{} µs", three_digits(rest * 1e3 / design.launches as f64)),
+                format!("{}x", three_digits(rest / ours)),
+            ]
+        };
+        let whole = [
             name.to_owned(),
-            milliseconds(millis(design.first.time)),
-            milliseconds(time),
-            format!("{} µs", three_digits(time * 1e3 / design.rest.launches as f64)),
-            design.rest.evaluated.to_string(),
-            milliseconds(outcome.a_reducer() * design.rest.evaluated as f64),
-            format!("{}x", three_digits(time / ours)),
-        ]);
+            milliseconds(millis(design.time)),
+            design.evaluated.to_string(),
+            milliseconds(design.reducers(a_reducer)),
+        ];
+        table.add_row(whole.into_iter().chain(rests));
     }
     for column in 1..7 {
         if let Some(column) = table.column_mut(column) {
@@ -161,22 +171,57 @@ fn table(outcome: &Outcome, width: usize) -> Table {
     table
 }
 
-fn millis(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
+/// The rests of the memos, in bars that begin at a power of ten below the shortest.
+fn bars(text: &mut String, outcome: &Outcome, width: usize) -> std::fmt::Result {
+    let rests = outcome.memos().map(|(_, design)| outcome.rest(design).max(1e-6));
+    let (least, most) = rests.iter().fold((f64::MAX, 0.0_f64), |(a, b), &x| (a.min(x), b.max(x)));
+    let begin = least.log10().ceil() - 1.0;
+    let decades = (most.log10().ceil() - begin).max(1.0);
+    writeln!(text, "The rest, logarithmic: a bar has {decades} parts, each for ten times the time.")?;
+    for ((name, _), rest) in outcome.memos().into_iter().zip(rests) {
+        let bar = bar((rest.log10() - begin) / decades, width.saturating_sub(23));
+        writeln!(text, "{name:>11} {bar} {}", milliseconds(rest))?;
+    }
+    Ok(())
+}
+
+fn bounds(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
+    let (ours, deep_copy) = (outcome.rest(&outcome.ours), outcome.rest(&outcome.deep_copy));
+    let holds = |is_so: bool| if is_so { "holds" } else { "does not hold" };
+    writeln!(
+        text,
+        "Launch memo:  {}, bound {}: {}.",
+        milliseconds(ours),
+        milliseconds(MOST),
+        holds(ours <= MOST)
+    )?;
+    writeln!(
+        text,
+        "Of deep copy: 1/{}, bound 1/{}: {}.",
+        three_digits(deep_copy / ours),
+        three_digits(1.0 / MOST_OF_DEEP_COPY),
+        holds(ours <= MOST_OF_DEEP_COPY * deep_copy)
+    )
+}
+
+fn mean(sum: usize, count: usize) -> usize {
+    (sum + count / 2) / count
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-    use crate::measure::Part;
 
     fn design(micros: u64, evaluated: u64) -> Loop {
         let time = Duration::from_micros(micros);
-        let rest = Part { launches: 2008, hits: 2000, time, hit_time: time / 2, evaluated };
-        let first = Part { launches: 10, ..Part::default() };
         Loop {
-            first,
-            rest,
+            launches: 2008,
+            hits: 2000,
+            time,
+            hit_time: time / 2,
+            evaluated,
             checked: 2008,
             results: 2008 * 600,
             dependencies: 2008 * 94 + 3,
@@ -184,12 +229,13 @@ mod tests {
         }
     }
 
+    /// Where a reducer takes 250 ns, and those that the memos ran a millisecond.
     fn outcome() -> Outcome {
         Outcome {
-            no_memo: design(300_000, 1_204_800),
-            deep_copy: design(500_000, 500),
-            copied_map: design(60_000, 500),
-            ours: design(900, 500),
+            no_memo: design(301_200, 1_204_800),
+            deep_copy: design(501_000, 4000),
+            copied_map: design(61_000, 4000),
+            ours: design(1900, 4000),
             overflow: "Nothing overflows.".to_owned(),
         }
     }
@@ -216,9 +262,22 @@ mod tests {
     }
 
     #[test]
+    fn the_report_says_whether_the_bounds_hold() {
+        let good = text(&outcome(), 80).unwrap();
+        assert!(good.contains("0.90 ms, bound 1.00 ms: holds."), "{good}");
+        assert!(good.contains("1/556, bound 1/100: holds."), "{good}");
+
+        let slow = Outcome { ours: design(7000, 4000), ..outcome() };
+        assert!(slow.is_good(), "how fast the machine is decides nothing");
+        let slow = text(&slow, 80).unwrap();
+        assert!(slow.contains("6.00 ms, bound 1.00 ms: does not hold."), "{slow}");
+        assert!(slow.contains("1/83.3, bound 1/100: does not hold."), "{slow}");
+    }
+
+    #[test]
     fn the_report_fits_a_terminal_of_eighty_columns() {
         let text = text(&outcome(), 80).unwrap();
         assert!(text.lines().map(console::measure_text_width).max() <= Some(80), "{text}");
-        assert!(text.contains("1/556 of"), "{text}");
+        assert!(text.contains("99.67 %"), "{text}");
     }
 }

@@ -2,17 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use warmstart_core::registry::Registry;
+use warmstart::{
+    memo::{AllocationId, Arguments, FieldId, Tracked},
+    registry::SharedRegistry,
+};
 
 use crate::{
     kernels::{FIELD, KERNELS, Kernel, Signature, generate},
-    memo::{AllocationId, Arguments, FieldId, Tracked},
     random::Random,
 };
 
-/// How often something is launched, after every kernel was launched for the first time.
+/// How often something is launched.
 pub(crate) const LAUNCHES: usize = 2008;
-pub(crate) const FIRST: usize = KERNELS.len();
 
 /// Fields and arrays hold small integers, as trip counts are.
 pub(crate) type Values = Vec<i32>;
@@ -41,7 +42,12 @@ enum Event {
     },
     /// An array gets as many rows as it had columns.
     Turn(AllocationId),
+    /// An array of one axis gets longer, and other values.
+    Resize(AllocationId),
 }
+
+/// How many arrays of trip counts there are. Several kernels are bound to the same.
+const COUNTS: usize = 3;
 
 /// How many arrays a kernel writes.
 const RESULTS: usize = 3;
@@ -49,13 +55,12 @@ const RESULTS: usize = 3;
 impl Scene {
     pub(crate) fn new() -> Self {
         let mut random = Random::new(2008);
-        let (mut world, mut registry) = (Tracked::new(), Registry::new());
-        let counts: Vec<AllocationId> =
-            (0..KERNELS.len() / 2).map(|_| line(&mut world, 16, &mut random)).collect();
+        let (mut world, registry) = (Tracked::new(), SharedRegistry::new());
+        let counts: [AllocationId; COUNTS] = std::array::from_fn(|_| line(&mut world, 16, &mut random));
         let (mut kernels, mut bindings) = (Vec::new(), Vec::new());
         let mut fields = Vec::new();
         for kernel in 0..KERNELS.len() {
-            let mut bound = vec![counts[kernel % counts.len()]];
+            let mut bound = vec![counts[kernel % COUNTS]];
             let lines = 14 + 2 * kernel;
             for _ in 0..lines {
                 let length = random.between(8, 16);
@@ -80,20 +85,26 @@ impl Scene {
                 shapes: (first_shape..first_shape + SHAPES as u32).collect(),
                 fields: own.clone(),
             };
-            kernels.push(generate(kernel, &signature, &mut registry, &mut random));
+            kernels.push(generate(kernel, &signature, &registry, &mut random));
             bindings.push(bound);
             fields.push(own);
         }
         let shape = |kernel: usize| bindings[kernel][bindings[kernel].len() - RESULTS - 1];
         let happens = [
+            Event::Array(counts[0]),
             Event::Swap { kernel: 4, arguments: [1, 2] },
-            Event::Array(counts[1]),
             Event::Turn(shape(2)),
-            Event::Field(fields[5][0]),
+            Event::Array(counts[1]),
+            Event::Field(fields[0][0]),
+            Event::Swap { kernel: 2, arguments: [3, 4] },
+            Event::Resize(bindings[3][1]),
+            Event::Array(counts[2]),
+            Event::Swap { kernel: 4, arguments: [1, 2] },
         ];
         let between = LAUNCHES / (happens.len() + 1);
+        // Not in step with the kernels.
         let events =
-            happens.iter().enumerate().map(|(n, &event)| (FIRST + (n + 1) * between, event)).collect();
+            happens.iter().enumerate().map(|(n, &event)| ((n + 1) * between + n * 3, event)).collect();
         Self { world, kernels, bindings, events, random }
     }
 
@@ -124,13 +135,21 @@ impl Scene {
             Event::Field(field) => {
                 let field = self.world.field_mut(field).expect("no field is freed");
                 let at = self.random.below(FIELD) as usize;
-                field[at] += self.random.between(1, 6) as i32;
+                // More than all others, so that who has not seen it is wrong.
+                field[at] += self.random.between(12, 16) as i32;
             }
             Event::Swap { kernel, arguments: [a, b] } => self.bindings[kernel].swap(a, b),
             Event::Turn(array) => {
                 let shape = self.world.shape(array).expect("no array is freed");
                 let turned: Vec<u64> = shape.iter().rev().copied().collect();
                 self.world.reshape(array, &turned);
+            }
+            Event::Resize(array) => {
+                let length = self.random.between(17, 20);
+                let values = values(length, &mut self.random);
+                if let Some(array) = self.world.reshape(array, &[u64::from(length)]) {
+                    *array = values;
+                }
             }
         }
     }
