@@ -1,6 +1,7 @@
 //! What the evaluations of one launch have observed, each thing once.
 
 use alloc::vec::Vec;
+use core::mem;
 
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, hash_map::Entry};
@@ -21,8 +22,8 @@ pub(super) struct Notes {
     world: Option<WorldId>,
     /// Counts evaluations. Numbers of evaluations tell what was before what.
     round: u64,
-    /// Counts levels.
-    levels: u64,
+    /// Counts evaluations of specs.
+    specs: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -33,14 +34,15 @@ struct Note {
     looked: u64,
     /// The evaluation that saw it so first.
     since: u64,
-    /// The level that listed it last.
-    level: u64,
+    /// The evaluation whose launch listed it last, and the spec that did so last.
+    launch: u64,
+    spec: u64,
 }
 
 impl Notes {
     pub(super) const fn new() -> Self {
         let places = HashMap::with_hasher(FixedState::with_seed(0));
-        Self { notes: Vec::new(), places, world: None, round: 0, levels: 0 }
+        Self { notes: Vec::new(), places, world: None, round: 0, specs: 0 }
     }
 
     /// The number of the evaluation that is under way, or was last.
@@ -94,24 +96,29 @@ impl Notes {
                     seen: now,
                     looked: self.round,
                     since: self.round,
-                    level: 0,
+                    launch: 0,
+                    spec: 0,
                 });
                 (place, true)
             }
         }
     }
 
-    /// The number of a level that begins.
-    pub(super) const fn next_level(&mut self) -> u64 {
-        self.levels += 1;
-        self.levels
+    /// The number of a spec whose evaluation begins.
+    pub(super) const fn next_spec(&mut self) -> u64 {
+        self.specs += 1;
+        self.specs
     }
 
-    /// `level` lists the thing at `place`. False if it was the last to do so already; then it need not.
+    /// The launch, or the spec of this number, lists the thing at `place`. False if it has done so already; of a spec it may be true again if
+    /// another one listed it meanwhile.
     #[inline]
-    pub(super) fn list(&mut self, place: u32, level: u64) -> bool {
+    pub(super) fn list(&mut self, place: u32, spec: Option<u64>) -> bool {
         let note = &mut self.notes[place as usize];
-        core::mem::replace(&mut note.level, level) != level
+        match spec {
+            Some(spec) => mem::replace(&mut note.spec, spec) != spec,
+            None => mem::replace(&mut note.launch, self.round) != self.round,
+        }
     }
 
     /// What is at `place`, how it was seen last, and since when.

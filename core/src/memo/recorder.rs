@@ -137,26 +137,26 @@ pub struct Recorder<'a, K: Reduction, W: ?Sized> {
     specs: &'a mut SpecTable<K>,
     /// What is being evaluated: the launch, in it a spec, in it the spec that this one needs, and so on.
     levels: Vec<Level<K::Spec>>,
+    /// What each of them has observed, by the places of the notes: that of the launch first.
+    from: Vec<u32>,
 }
 
-/// An evaluation that has not ended: what it has observed so far.
+/// An evaluation that has not ended.
 #[derive(Debug)]
 struct Level<S> {
-    /// Nothing for the launch.
-    spec: Option<S>,
-    number: u64,
-    /// The places of the notes, some perhaps more than once.
-    from: Vec<u32>,
-    /// Why this is not a complete account of what the result is computed from: the first reason.
+    /// Which, and its number; nothing for the launch.
+    spec: Option<(S, u64)>,
+    /// Where what it has observed begins.
+    start: usize,
+    /// Why that is not a complete account of what the result is computed from: the first reason.
     flaw: Option<Unkept>,
     constant: bool,
 }
 
 impl<'a, K: Evaluate<W>, W: World + ?Sized> Recorder<'a, K, W> {
     pub(super) fn new(kernel: &'a K, world: &'a W, specs: &'a mut SpecTable<K>) -> Self {
-        let mut recorder = Self { kernel, world, specs, levels: Vec::new() };
-        recorder.begin(None);
-        recorder
+        let launch = Level { spec: None, start: 0, flaw: None, constant: false };
+        Self { kernel, world, specs, levels: Vec::from([launch]), from: Vec::new() }
     }
 
     /// The field, if there is such a field.
@@ -190,30 +190,33 @@ impl<'a, K: Evaluate<W>, W: World + ?Sized> Recorder<'a, K, W> {
     /// As [`Evaluate::spec`]; [`LaunchError::Circle`] if this spec is being evaluated.
     pub fn spec(&mut self, spec: K::Spec) -> Result<K::Value, LaunchError<K::Error>> {
         if let Some((value, from, notes)) = self.specs.find(&spec, self.world) {
-            if let Some(level) = self.levels.last_mut() {
-                level.from.extend(from.iter().filter(|place| notes.list(**place, level.number)));
-            }
+            let number = self.levels.last().and_then(Level::number);
+            self.from.extend(from.iter().filter(|place| notes.list(**place, number)));
             return Ok(value.clone());
         }
-        if self.levels.iter().any(|level| level.spec.as_ref() == Some(&spec)) {
+        if self.levels.iter().any(|level| level.spec.as_ref().is_some_and(|(other, _)| *other == spec)) {
             self.spoil(Unkept::Within);
             return Err(LaunchError::Circle);
         }
         let depth = self.levels.len();
-        self.begin(Some(spec.clone()));
+        let named = Some((spec.clone(), self.specs.notes.next_spec()));
+        self.levels.push(Level { spec: named, start: self.from.len(), flaw: None, constant: false });
         let kernel = self.kernel;
         let value = kernel.spec(&spec, self);
-        let level = self.end(depth);
+        let (level, unkept) = self.end(depth);
+        if let Ok(value) = &value
+            && unkept.is_none()
+        {
+            self.specs.keep(spec, value.clone(), &self.from[level.start..]);
+        }
         // Whether it failed or not: what comes of it depends on what it read.
-        self.absorb(&level);
-        if level.unkept().is_some() {
-            self.spoil(level.flaw.unwrap_or(Unkept::Within));
+        self.hand_down(level.start);
+        match unkept {
+            Some(Unkept::NoDependency) => self.spoil(Unkept::Within),
+            Some(flaw) => self.spoil(flaw),
+            None => {}
         }
-        let value = value?;
-        if level.unkept().is_none() {
-            self.specs.keep(spec, value.clone(), &level.from);
-        }
-        Ok(value)
+        value
     }
 
     /// Declares that what is being evaluated, the launch or the spec, depends on nothing: it is kept although nothing was observed.
@@ -224,57 +227,48 @@ impl<'a, K: Evaluate<W>, W: World + ?Sized> Recorder<'a, K, W> {
     }
 
     pub(super) fn finish(mut self) -> (Dependencies, Option<Unkept>) {
-        let level = self.end(0);
-        let list = level.from.iter().map(|&place| {
+        let (_, unkept) = self.end(0);
+        let list = self.from.iter().map(|&place| {
             let (observed, seen, _) = self.specs.notes.note(place);
             (observed, seen)
         });
-        (Dependencies::new(self.world.identity(), list.collect()), level.unkept())
+        (Dependencies::new(self.world.identity(), list.collect()), unkept)
     }
 
-    fn begin(&mut self, spec: Option<K::Spec>) {
-        let number = self.specs.notes.next_level();
-        self.levels.push(Level { spec, number, from: Vec::new(), flaw: None, constant: false });
-    }
-
-    /// The evaluation at `depth` has ended: what it observed, each thing once.
-    fn end(&mut self, depth: usize) -> Level<K::Spec> {
+    /// The evaluation at `depth` has ended. What it observed lies behind its start, each thing once. Also why its result must not be
+    /// kept, if it must not.
+    fn end(&mut self, depth: usize) -> (Level<K::Spec>, Option<Unkept>) {
+        let caught_panic = self.levels.len() > depth + 1;
         // Somebody caught a panic: what was observed above belongs to this one, and why it was given up is not known.
-        while self.levels.len() > depth + 1
-            && let Some(above) = self.levels.pop()
-        {
-            self.absorb(&above);
-            self.spoil(Unkept::Within);
-        }
+        let above = self.levels.drain(depth + 1..).fold(None, |flaw, above| flaw.or(above.flaw));
         let mut level = self.levels.swap_remove(depth);
-        level.from.sort_unstable();
-        level.from.dedup();
-        level
+        level.flaw = level.flaw.or(above).or(caught_panic.then_some(Unkept::Within));
+        self.from[level.start..].sort_unstable();
+        let mut last = None;
+        retain_behind(&mut self.from, level.start, |place| last.replace(place) != Some(place));
+        let observed_nothing = self.from.len() == level.start && !level.constant;
+        let unkept = level.flaw.or(observed_nothing.then_some(Unkept::NoDependency));
+        (level, unkept)
+    }
+
+    /// What lies behind `start` was observed by an evaluation that has ended: the one around it depends on it too.
+    fn hand_down(&mut self, start: usize) {
+        let number = self.levels.last().and_then(Level::number);
+        let notes = &mut self.specs.notes;
+        retain_behind(&mut self.from, start, |place| notes.list(place, number));
     }
 
     fn observe(&mut self, observed: Observed, now: Seen) {
         let (place, is_same) = self.specs.notes.observe(observed, now);
-        if let Some(level) = self.levels.last_mut()
-            && self.specs.notes.list(place, level.number)
-        {
-            level.from.push(place);
+        let number = self.levels.last().and_then(Level::number);
+        if self.specs.notes.list(place, number) {
+            self.from.push(place);
         }
         if is_worn(observed, now) {
             self.spoil(Unkept::Worn);
         }
         if !is_same {
             self.spoil(Unkept::Torn);
-        }
-    }
-
-    /// What `inner` depends on, the evaluation around it depends on too.
-    fn absorb(&mut self, inner: &Level<K::Spec>) {
-        if let Some(level) = self.levels.last_mut() {
-            let notes = &mut self.specs.notes;
-            level.from.extend(inner.from.iter().filter(|place| notes.list(**place, level.number)));
-        }
-        if let Some(flaw) = inner.flaw {
-            self.spoil(flaw);
         }
     }
 
@@ -286,7 +280,20 @@ impl<'a, K: Evaluate<W>, W: World + ?Sized> Recorder<'a, K, W> {
 }
 
 impl<S> Level<S> {
-    fn unkept(&self) -> Option<Unkept> {
-        self.flaw.or((self.from.is_empty() && !self.constant).then_some(Unkept::NoDependency))
+    fn number(&self) -> Option<u64> {
+        self.spec.as_ref().map(|(_, number)| *number)
     }
+}
+
+/// As [`Vec::retain`], but that what lies before `start` stays.
+fn retain_behind(places: &mut Vec<u32>, start: usize, mut stays: impl FnMut(u32) -> bool) {
+    let mut end = start;
+    for at in start..places.len() {
+        let place = places[at];
+        if stays(place) {
+            places[end] = place;
+            end += 1;
+        }
+    }
+    places.truncate(end);
 }
