@@ -69,7 +69,10 @@ fn colliding_kernels_of_two_processes_resolve_right_whatever_the_order() {
                 ids[n] = overflows;
             }
             ids[2] = runtime.launch(&own, &Data::new(7)).unwrap().1;
-            assert!(ids.iter().all(|ids| ids[0] == RegistryId::home(COLLIDING[0], 0)), "all write the same id");
+            assert!(
+                ids.iter().all(|ids| ids[0] == RegistryId::home(COLLIDING[0], 0)),
+                "all write the same id"
+            );
             for n in [0, 1, 2] {
                 for (task, id) in ids[n].iter().enumerate() {
                     let found = runtime.registry.resolve_among(*id, |row| row.kernel() == COLLIDING[n]);

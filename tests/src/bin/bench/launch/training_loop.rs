@@ -25,10 +25,7 @@ struct Report {
 
 impl Report {
     fn is_good(&self) -> bool {
-        self.launches > 0
-            && self.checked == self.launches
-            && self.wrong == 0
-            && self.allocations_on_hit == 0
+        self.launches > 0 && self.checked == self.launches && self.wrong == 0 && self.allocations_on_hit == 0
     }
 }
 
