@@ -47,6 +47,9 @@ pub use world::{AllocationId, ArgumentId, Binding, FieldId, Generation, World, W
 
 /// Keeps the result of the last launch of each handle.
 ///
+/// One result a handle: where a kernel is launched with two sets of arguments in turns, as with two buffers that are swapped, each
+/// launch is a miss. Register it once for each set.
+///
 /// It can be launched from within an evaluation, or from within a [`World`]: nothing is borrowed while code of others runs.
 pub struct LaunchMemo<K: Reduction> {
     id: MemoId,

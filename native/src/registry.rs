@@ -1,6 +1,7 @@
 //! The registry that threads share: which kernel and task an id in generated code stands for.
 //!
-//! [`SharedRegistry`] answers as [`Registry`] does. What it gives is the caller's own: nothing stays locked.
+//! [`SharedRegistry`] answers as [`Registry`] does. What it gives is the caller's own: nothing stays locked. One thing differs: what is
+//! adopted again keeps its value, so that a launch in its steady state writes nothing.
 //!
 //! ```
 //! use warmstart::registry::{Adopted, RegistryId, SharedRegistry};

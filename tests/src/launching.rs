@@ -11,8 +11,8 @@ use warmstart::{
     registry::{RegistryId, SharedRegistry},
 };
 
-/// Two names whose ids are the same in every process that does not know of the other.
-pub const COLLIDING: [&str; 2] = ["k10823927", "k21347034"];
+/// Names whose first ids are the same in every process that does not know of the others.
+pub const COLLIDING: [&str; 3] = ["k10823927", "k21347034", "k40743126"];
 
 /// How many tasks a kernel has.
 pub const TASKS: i32 = 3;

@@ -7,6 +7,7 @@ use tempfile::TempDir;
 use warmstart::{
     Cache, Limits, Store,
     memo::Why,
+    registry::RegistryId,
     store::{FileOptions, FileStore, MemoryStore, SqliteOptions, SqliteStore, TieredStore},
 };
 use warmstart_tests::launching::{COLLIDING, Data, Runtime, TASKS};
@@ -32,24 +33,30 @@ fn open(store: &str, path: &Path) -> Box<dyn Store> {
 
 #[test]
 fn colliding_kernels_of_two_processes_resolve_right_whatever_the_order() {
+    // Each artifact is written first, and loaded first.
+    let orders = [([0, 1], [0, 1]), ([0, 1], [1, 0]), ([1, 0], [0, 1]), ([1, 0], [1, 0])];
     for store in ["files", "sqlite"] {
-        for order in [[0, 1], [1, 0]] {
+        for (written, order) in orders {
             let directory = TempDir::new().unwrap();
             let path = directory.path().join("store");
-            let fresh: Vec<_> =
-                [0, 1].map(|n| launch_elsewhere(store, &path, COLLIDING[n], n as u64)).to_vec();
+            let mut fresh = [0; 2];
+            for n in written {
+                fresh[n] = launch_elsewhere(store, &path, COLLIDING[n], n as u64);
+            }
+            assert_eq!(fresh, [TASKS as usize; 2]);
 
             let cache = Cache::new(open(store, &path));
             let mut runtime = Runtime::default();
-            // A third kernel is compiled here, before and after.
-            let own = runtime.load(&cache, "compiled_here").unwrap();
-            let mut ids = [vec![], vec![]];
+            // The third is compiled here, before this process knows of the others.
+            let own = runtime.load(&cache, COLLIDING[2]).unwrap();
+            assert!(!own.is_hit);
+            let mut ids = [vec![], vec![], vec![]];
             for n in order {
                 let kernel = runtime.load(&cache, COLLIDING[n]).unwrap();
                 assert!(kernel.is_hit, "it was stored by another process");
                 let data = Data::new(n as u64);
                 let dispatched = runtime.dispatched;
-                let (launched, written) = runtime.launch(&kernel, &data).unwrap();
+                let (launched, overflows) = runtime.launch(&kernel, &data).unwrap();
                 assert_eq!(
                     runtime.dispatched - dispatched,
                     fresh[n],
@@ -59,18 +66,21 @@ fn colliding_kernels_of_two_processes_resolve_right_whatever_the_order() {
                     (&*launched, launched.is_hit(), launched.why()),
                     (&data.depths(), true, Why::Imported)
                 );
-                ids[n] = written;
+                ids[n] = overflows;
             }
-            runtime.launch(&own, &Data::new(7)).unwrap();
-            assert_eq!(ids[0][0], ids[1][0], "both wrote the same id");
-            for n in [0, 1] {
+            ids[2] = runtime.launch(&own, &Data::new(7)).unwrap().1;
+            assert!(
+                ids.iter().all(|ids| ids[0] == RegistryId::home(COLLIDING[0], 0)),
+                "all write the same id"
+            );
+            for n in [0, 1, 2] {
                 for (task, id) in ids[n].iter().enumerate() {
                     let found = runtime.registry.resolve_among(*id, |row| row.kernel() == COLLIDING[n]);
                     let row = found.one().expect("it was launched");
                     assert_eq!((row.kernel(), row.task()), (COLLIDING[n], task as i32));
                 }
             }
-            assert_eq!(runtime.registry.resolve(ids[0][0]).rows().len(), 2, "the id alone names both");
+            assert_eq!(runtime.registry.resolve(ids[0][0]).rows().len(), 3, "the id alone names all");
             assert_eq!(runtime.registry.len(), 3 * TASKS as usize);
         }
     }

@@ -1,4 +1,5 @@
-//! A hit in memory, or of a launch memo, allocates nothing: proved by counting what the allocator is asked for.
+//! A hit in memory, or of a launch memo, and a look into a registry allocate nothing: proved by counting what the allocator is
+//! asked for.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::{convert::Infallible, thread};
@@ -9,6 +10,7 @@ use warmstart::{
         AllocationId, ArgumentId, Evaluate, FieldId, Handle, LaunchError, LaunchMemo, Recorder, Reduction,
         SharedMemo, Tracked, World,
     },
+    registry::{Adopted, Registry, SharedRegistry},
     store::MemoryStore,
 };
 use warmstart_tests::counting::{Counting, bytes_held, requests_of};
@@ -134,4 +136,25 @@ fn a_hit_of_the_shared_launch_memo_allocates_nothing() {
             assert_eq!(requests_of(|| assert!(launch().is_hit())), 0, "from the thread's second launch on");
         });
     });
+}
+
+/// What a launch asks of a registry in its steady state.
+#[test]
+fn what_a_registry_knows_is_adopted_and_looked_up_without_allocating() {
+    let (mut registry, shared) = (Registry::new(), SharedRegistry::new());
+    let names: Vec<String> = (0..1000).map(|n| format!("kernel_{n}")).collect();
+    let ids: Vec<_> = names.iter().map(|name| registry.register(name, 3, ()).unwrap()).collect();
+    for (name, id) in names.iter().zip(&ids) {
+        assert_eq!(shared.adopt(*id, name, 3, || ()), Ok(Adopted::Alone));
+    }
+    let requests = requests_of(|| {
+        for (name, &id) in names.iter().zip(&ids) {
+            assert_eq!(registry.adopt(id, name, 3, ()), Ok(Adopted::Alone));
+            assert!(registry.verify(id, name, 3).is_some() && registry.resolve(id).one().is_some());
+            assert_eq!(registry.register(name, 3, ()), Ok(id));
+            assert_eq!(shared.adopt(id, name, 3, || ()), Ok(Adopted::Alone));
+            assert!(shared.verify(id, name, 3).is_some());
+        }
+    });
+    assert_eq!(requests, 0);
 }

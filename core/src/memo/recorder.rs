@@ -17,7 +17,8 @@ use super::{
 /// moved, only the specs that depend on it are evaluated again. See [`Evaluate`] for an example.
 pub trait Reduction {
     /// Names one part among all parts of this reduction, completely: two specs that are equal have the same value. Where
-    /// there are no parts, `()`, as its value.
+    /// there are no parts, [`Infallible`](core::convert::Infallible), as its value; or `()`, if it is to be
+    /// [`Portable`](super::Portable).
     type Spec: Clone + Eq + Hash;
     /// What a part evaluates to.
     type Value: Clone;

@@ -106,7 +106,8 @@ pub trait World {
     type Array: ?Sized;
 
     /// Which world this is, among those whose launches go through the same memo. It is the same for every launch in that world. Where
-    /// there is only one it may be any constant.
+    /// there is only one it may be any constant. Those of [`Tracked`](super::Tracked) are counted from 0: do not launch these and worlds
+    /// with numbers of your own through one memo.
     fn identity(&self) -> WorldId;
 
     /// How often the field was written, or nothing if there is no such field.

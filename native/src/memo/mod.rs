@@ -80,7 +80,8 @@ use table::Table;
 
 /// Keeps the result of the last launch of each handle, for all threads.
 ///
-/// Launches of distinct handles write to no memory that they share. See the [module](self) for an example.
+/// One result a handle, as in a [`LaunchMemo`]: launches of a kernel with two sets of arguments in turns miss, so register it once for
+/// each set. Launches of distinct handles write to no memory that they share. See the [module](self) for an example.
 ///
 /// Aligned to two cache lines, so that it can lie on the stack of a thread that writes beside it while others launch. Where a world
 /// lies is for its owner to consider.

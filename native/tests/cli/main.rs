@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod explain;
+mod launch;
 #[cfg(feature = "packs")]
 mod packs;
 mod sealed;

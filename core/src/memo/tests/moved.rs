@@ -168,7 +168,6 @@ fn of_a_thing_that_was_read_a_thousand_times_there_is_one_dependency() {
     assert_eq!(launched.dependencies().len(), 3);
 }
 
-/// Up to twelve are looked through, more are hashed.
 #[test]
 fn of_many_things_each_is_one_dependency_and_each_counts() {
     let most = if cfg!(miri) { 15 } else { 40 };

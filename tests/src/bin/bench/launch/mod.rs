@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `hit` | a hit, by the number of distinct dependencies: time, allocations, copies; and while others evaluate the same |
 //! | `registry` | a look-up, and the memory of a row |
+//! | `training_loop` | all launches of the example, against the design that copies |
 //! | `two_threads` | what two threads reach that hit at once |
 //!
 //! That a hit takes no lock cannot be timed: a lock that is free costs little. The core has none to take. For the memo that threads
@@ -13,6 +14,7 @@ mod floor;
 mod hit;
 mod registry;
 mod scene;
+mod training_loop;
 mod two_threads;
 
 use warmstart::memo::{LaunchMemo, SharedMemo};
@@ -27,5 +29,6 @@ pub(crate) fn run(plan: &Plan) -> Rows {
     rows.extend(hit::while_evaluated::<SharedMemo<_>>(&short)?);
     rows.extend(two_threads::rows::<SharedMemo<_>>(plan)?);
     rows.extend(registry::rows(&short)?);
+    rows.extend(training_loop::rows()?);
     Ok(rows)
 }
