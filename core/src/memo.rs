@@ -183,7 +183,8 @@ impl<K: Reduction> LaunchMemo<K> {
     /// made of what has digests.
     ///
     /// # Errors
-    /// If the handle is unknown or stale, if nothing is kept that holds, or if nothing of it has digests.
+    /// If the handle is unknown or stale, if nothing is kept that holds, if it is invalidated meanwhile, or if nothing of it has
+    /// digests.
     pub fn export<W>(&self, handle: Handle, kernel: &str, world: &W) -> Result<PortableResult, PortableError>
     where
         K: Portable,
@@ -193,8 +194,9 @@ impl<K: Reduction> LaunchMemo<K> {
         let mut begun =
             self.slots.borrow_mut().begin(self.id, handle, None).map_err(PortableError::Handle)?;
         let result = PortableResult::export(kernel, &*begun.kernel, entry.as_deref(), &begun.specs, world);
-        self.slots.borrow_mut().give_back(handle, &mut begun);
-        result
+        let is_undisturbed = self.slots.borrow_mut().give_back(handle, &mut begun);
+        // Digests may be of what the invalidation was for.
+        if is_undisturbed { result } else { Err(PortableError::NotKept) }
     }
 
     /// Takes over what another process computed, as far as the contents are the same in `world`. What is kept already stays.
@@ -317,11 +319,11 @@ impl<K: Reduction> Slots<K> {
         self.find(handle.memo(), handle).ok().filter(|slot| slot.invalidations == begun.invalidations)
     }
 
-    /// An evaluation failed: the specs that did not are kept.
-    fn give_back(&mut self, handle: Handle, begun: &mut Begun<K>) {
-        if let Some(slot) = self.undisturbed(handle, begun) {
-            mem::swap(&mut slot.specs, &mut begun.specs);
-        }
+    /// An evaluation failed: the specs that did not are kept. False if somebody has invalidated them meanwhile.
+    fn give_back(&mut self, handle: Handle, begun: &mut Begun<K>) -> bool {
+        let Some(slot) = self.undisturbed(handle, begun) else { return false };
+        mem::swap(&mut slot.specs, &mut begun.specs);
+        true
     }
 
     /// Keeps what another process computed: the specs, and the result where there is none. Whether the result was kept; nothing

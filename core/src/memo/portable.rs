@@ -39,6 +39,11 @@ pub trait Portable:
 ///
 /// A digest covers everything that an evaluation can read: elements, type and shape. [`Key::digest`] makes one. A runtime that knows it
 /// beforehand, as of weights that it mapped from a file, need not compute it.
+///
+/// A result is exported under the digests of what it was computed from, and a generation tells whether these are still the same contents. So
+/// if something may be written, or arguments may be bound, while another thread exports: what is being written has **no digest**, from
+/// before its first byte changes until the write is counted, and arguments stay bound as they are. Else an old result would be
+/// stored under the digest of new contents.
 pub trait Contents: World {
     /// The digest of a field, or nothing if it has none: then what depends on it is not portable.
     fn field_digest(&self, field: FieldId) -> Option<Key>;
@@ -177,24 +182,32 @@ impl PortableResult {
             Draft::new(None, entry.output(), entry.dependencies().observations().collect())
         }));
         for (spec, value, from) in specs.current(world) {
-            let spec = postcard::to_allocvec(spec).ok();
-            drafts.extend(spec.and_then(|spec| Draft::new(Some(spec), value, from)));
+            let bytes = postcard::to_allocvec(spec).ok();
+            // One that loses something on the way would be taken for another one where it arrives.
+            let bytes = bytes.filter(|bytes| exactly::<K::Spec>(bytes).is_some_and(|read| read == *spec));
+            drafts.extend(bytes.and_then(|bytes| Draft::new(Some(bytes), value, from)));
         }
         if drafts.is_empty() {
             return Err(PortableError::NotKept);
         }
         let mut digests = BTreeMap::new();
         for &(observed, seen) in drafts.iter().flat_map(|draft| &draft.from) {
-            digests.entry(observed).or_insert_with(|| content(world, observed, seen));
+            digests.entry(observed).or_insert_with(|| (seen, content(world, observed, seen)));
         }
-        drafts.retain(|draft| draft.from.iter().all(|(observed, _)| digests[observed].is_some()));
+        // What was bound meanwhile was seen otherwise by another draft: the digest is not of what that was computed from.
+        drafts.retain(|draft| {
+            draft
+                .from
+                .iter()
+                .all(|(observed, seen)| digests[observed].0 == *seen && digests[observed].1.is_some())
+        });
         if drafts.is_empty() {
             return Err(PortableError::NoDigest);
         }
         let used: BTreeSet<_> =
             drafts.iter().flat_map(|draft| &draft.from).map(|&(observed, _)| observed).collect();
         let places: BTreeMap<_, _> = used.iter().copied().zip(0..).collect();
-        let contents = used.iter().filter_map(|observed| digests[observed]).collect();
+        let contents = used.iter().filter_map(|observed| digests[observed].1).collect();
         let mut result = Self {
             kernel: kernel_name.into(),
             fingerprint: kernel.fingerprint(),
@@ -257,7 +270,7 @@ impl PortableResult {
         let output = self.output.as_ref().map(|part| part.read(&now)).transpose()?;
         let mut specs = Vec::new();
         for (spec, part) in &self.specs {
-            let spec = postcard::from_bytes(spec).map_err(|_| PortableError::Malformed)?;
+            let spec = exactly(spec).ok_or(PortableError::Malformed)?;
             specs.push((spec, part.read(&now)?));
         }
         table.begin(world);
@@ -292,7 +305,7 @@ impl Part {
         &self,
         now: &[(Observed, Option<Seen>)],
     ) -> Result<Option<(T, Observations)>, PortableError> {
-        let value = postcard::from_bytes(&self.bytes).map_err(|_| PortableError::Malformed)?;
+        let value = exactly(&self.bytes).ok_or(PortableError::Malformed)?;
         let mut list = Vec::with_capacity(self.from.len());
         let mut holds = true;
         for &place in &self.from {
@@ -318,6 +331,11 @@ impl Draft {
         let bytes = postcard::to_allocvec(value).ok()?;
         Some(Self { spec, from, bytes })
     }
+}
+
+/// The value that is written in these bytes, if they are no longer than it: else they are of another type.
+fn exactly<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    postcard::take_from_bytes(bytes).ok().and_then(|(value, rest)| rest.is_empty().then_some(value))
 }
 
 /// What is in what was `seen` so, or nothing if it has no digest or is being written.

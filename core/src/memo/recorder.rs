@@ -1,7 +1,7 @@
 //! The only door through which an evaluation sees the world.
 
 use alloc::vec::Vec;
-use core::{error, fmt, hash::Hash};
+use core::{error, fmt, hash::Hash, mem};
 
 use super::{
     dependencies::{Dependencies, Observed, Seen, is_worn, see_argument, see_field, seen_extent},
@@ -140,6 +140,8 @@ pub struct Recorder<'a, K: Reduction, W: ?Sized> {
     levels: Vec<Level<K::Spec>>,
     /// What each of them has observed, by the places of the notes: that of the launch first.
     from: Vec<u32>,
+    /// The world was asked and has not answered. If that is still so later, it panicked, and somebody caught that.
+    asks: bool,
 }
 
 /// An evaluation that has not ended.
@@ -157,30 +159,33 @@ struct Level<S> {
 impl<'a, K: Evaluate<W>, W: World + ?Sized> Recorder<'a, K, W> {
     pub(super) fn new(kernel: &'a K, world: &'a W, specs: &'a mut SpecTable<K>) -> Self {
         let launch = Level { spec: None, start: 0, flaw: None, constant: false };
-        Self { kernel, world, specs, levels: Vec::from([launch]), from: Vec::new() }
+        Self { kernel, world, specs, levels: Vec::from([launch]), from: Vec::new(), asks: false }
     }
 
     /// The field, if there is such a field.
     pub fn field(&mut self, field: FieldId) -> Option<&'a W::Field> {
         // Before the value: if that is written meanwhile, the generation is older than it.
-        self.observe(Observed::Field(field), (see_field(self.world, field), 0));
+        let world = self.ask();
+        self.observe(Observed::Field(field), (see_field(world, field), 0));
         self.world.field(field)
     }
 
     /// The array that is bound to `argument`, if one is. Depends on which array it is, and on all that can be read of
     /// it.
     pub fn array(&mut self, argument: ArgumentId) -> Option<&'a W::Array> {
-        self.observe(Observed::Argument(argument), see_argument(self.world, argument));
-        let array = self.world.array(argument);
+        let world = self.ask();
+        self.observe(Observed::Argument(argument), see_argument(world, argument));
+        let world = self.ask();
+        let array = world.array(argument);
         // Another thread may have bound another array between the two questions.
-        self.observe(Observed::Argument(argument), see_argument(self.world, argument));
+        self.observe(Observed::Argument(argument), see_argument(world, argument));
         array
     }
 
     /// The length along `axis`, in elements, of the array that is bound to `argument`; nothing if there is no such axis.
     /// Depends on this length alone, whichever array has it.
     pub fn extent(&mut self, argument: ArgumentId, axis: u32) -> Option<u64> {
-        let extent = self.world.extent(argument, axis);
+        let extent = self.ask().extent(argument, axis);
         self.observe(Observed::Extent(argument, axis), seen_extent(extent));
         extent
     }
@@ -190,7 +195,10 @@ impl<'a, K: Evaluate<W>, W: World + ?Sized> Recorder<'a, K, W> {
     /// # Errors
     /// As [`Evaluate::spec`]; [`LaunchError::Circle`] if this spec is being evaluated.
     pub fn spec(&mut self, spec: K::Spec) -> Result<K::Value, LaunchError<K::Error>> {
-        if let Some((value, from, notes)) = self.specs.find(&spec, self.world) {
+        let world = self.ask();
+        let found = self.specs.find(&spec, world);
+        self.asks = false;
+        if let Some((value, from, notes)) = found {
             let number = self.levels.last().and_then(Level::number);
             self.from.extend(from.iter().filter(|place| notes.list(**place, number)));
             return Ok(value.clone());
@@ -239,6 +247,7 @@ impl<'a, K: Evaluate<W>, W: World + ?Sized> Recorder<'a, K, W> {
     /// The evaluation at `depth` has ended. What it observed lies behind its start, each thing once. Also why its result must not be
     /// kept, if it must not.
     fn end(&mut self, depth: usize) -> (Level<K::Spec>, Option<Unkept>) {
+        self.give_up_question();
         let caught_panic = self.levels.len() > depth + 1;
         // Somebody caught a panic: what was observed above belongs to this one, and why it was given up is not known.
         let above = self.levels.drain(depth + 1..).fold(None, |flaw, above| flaw.or(above.flaw));
@@ -259,7 +268,22 @@ impl<'a, K: Evaluate<W>, W: World + ?Sized> Recorder<'a, K, W> {
         retain_behind(&mut self.from, start, |place| notes.list(place, number));
     }
 
+    /// The world, to be asked something that is then observed.
+    fn ask(&mut self) -> &'a W {
+        self.give_up_question();
+        self.asks = true;
+        self.world
+    }
+
+    /// What comes of a question that has no answer depends on something that is not known.
+    fn give_up_question(&mut self) {
+        if mem::take(&mut self.asks) {
+            self.spoil(Unkept::Within);
+        }
+    }
+
     fn observe(&mut self, observed: Observed, now: Seen) {
+        self.asks = false;
         let (place, is_same) = self.specs.notes.observe(observed, now);
         let number = self.levels.last().and_then(Level::number);
         if self.specs.notes.list(place, number) {

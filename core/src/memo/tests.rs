@@ -5,6 +5,7 @@ extern crate std;
 mod handles;
 mod keeping;
 mod moved;
+mod portable;
 mod reentrant;
 mod said;
 mod specs;
@@ -237,6 +238,7 @@ enum Question {
     Binding,
     Array,
     Extent,
+    Digest,
 }
 
 impl Restless {

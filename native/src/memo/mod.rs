@@ -187,18 +187,20 @@ impl<K: Reduction> SharedMemo<K> {
     /// what has digests. A [`LaunchRecord`](crate::LaunchRecord) carries it beside the artifact.
     ///
     /// # Errors
-    /// If the handle is unknown or stale, if nothing is kept that holds, or if nothing of it has digests.
+    /// If the handle is unknown or stale, if nothing is kept that holds, if it is invalidated meanwhile, or if nothing of it has
+    /// digests.
     pub fn export<W>(&self, handle: Handle, kernel: &str, world: &W) -> Result<PortableResult, PortableError>
     where
         K: Portable,
         W: Contents + ?Sized,
     {
         let slot = self.find(handle).map_err(PortableError::Handle)?;
-        let kept = slot.kept().filter(|entry| entry.handle() == handle);
         let begun = slot.begin(handle, None).map_err(PortableError::Handle)?;
+        // After `begun`: what was invalidated before that is not there any more.
+        let kept = slot.kept().filter(|entry| entry.handle() == handle);
         let result = PortableResult::export(kernel, &*begun.kernel, kept.as_deref(), &begun.specs, world);
-        slot.give_back(handle, begun);
-        result
+        // Digests may be of what the invalidation was for.
+        if slot.give_back(handle, begun) { result } else { Err(PortableError::NotKept) }
     }
 
     /// Takes over what another process computed, as far as the contents are the same in `world`. What is kept already stays.

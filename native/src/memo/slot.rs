@@ -107,14 +107,17 @@ impl<K: Reduction> Slot<K> {
         Ok(Begun { kernel, specs, why: moved.unwrap_or(state.without), invalidations: state.invalidations })
     }
 
-    /// An evaluation failed: the specs that did not are kept, unless another one brought more.
-    pub(super) fn give_back(&self, handle: Handle, mut begun: Begun<K>) {
+    /// An evaluation failed: the specs that did not are kept, unless another one brought more. False if somebody has invalidated them
+    /// meanwhile.
+    pub(super) fn give_back(&self, handle: Handle, mut begun: Begun<K>) -> bool {
         let mut state = self.state.lock();
-        if state.undisturbed(handle, &begun) && state.specs.len() < begun.specs.len() {
+        let is_undisturbed = state.undisturbed(handle, &begun);
+        if is_undisturbed && state.specs.len() < begun.specs.len() {
             mem::swap(&mut state.specs, &mut begun.specs);
         }
         // Before `begun`, and with it what is replaced, is dropped.
         drop(state);
+        is_undisturbed
     }
 
     /// Keeps what another process computed: the specs, and the result where there is none.

@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod portable;
+
 use std::{
     convert::Infallible,
     panic::{self, AssertUnwindSafe},

@@ -146,6 +146,24 @@ fn specs_that_did_not_fail_are_kept_when_their_launch_does() {
 }
 
 #[test]
+fn who_makes_do_when_the_world_panics_is_not_kept() {
+    let world = Restless::new(&[3, 4], &[]);
+    let memo = LaunchMemo::new();
+    let (handle, _) = register(&memo, Kernel::new(&[Field(1), Catch(0)]).spec(&[Field(0)]));
+    assert_eq!(launch(&memo, handle, &*world), (vec![4, 3], false));
+    world.write(1, 40);
+    let of = Rc::clone(&world);
+    // Whether the spec holds is the first question after field 1 was read: it has no answer.
+    world.once(Question::Field, move || {
+        of.once(Question::Generation, || std::panic::resume_unwind(Box::new(())));
+    });
+    let launched = memo.launch(handle, &*world).unwrap();
+    assert_eq!((&launched.values[..], launched.unkept()), (&[40, FAILED][..], Some(Unkept::Within)));
+    assert_eq!(launch(&memo, handle, &*world), (vec![40, 3], false));
+    assert_eq!(launch(&memo, handle, &*world), (vec![40, 3], true));
+}
+
+#[test]
 fn a_panic_leaves_the_memo_as_usable_as_before() {
     let world = plain(&[3]);
     let memo = LaunchMemo::new();
