@@ -1,12 +1,10 @@
 //! A world that counts by itself what is written.
 
 use alloc::{boxed::Box, vec::Vec};
-use core::sync::atomic::AtomicUsize;
 
 use serde::Serialize;
 
 use super::{
-    handle,
     portable::Contents,
     world::{AllocationId, ArgumentId, Binding, FieldId, Generation, World, WorldId},
 };
@@ -90,10 +88,8 @@ impl<F, A> Tracked<F, A> {
     /// If there were as many as a `usize` counts.
     #[must_use]
     pub fn new() -> Self {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let identity = WorldId(handle::take(&NEXT) as u64);
         Self {
-            identity,
+            identity: WorldId::unused(),
             generations: Vec::new(),
             fields: Vec::new(),
             places: Vec::new(),

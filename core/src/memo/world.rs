@@ -1,6 +1,8 @@
 //! What a launch can observe.
 
-use core::fmt;
+use core::{fmt, sync::atomic::AtomicUsize};
+
+use super::handle;
 
 /// A field of the runtime: storage that lives as long as the program and keeps its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,6 +22,18 @@ pub struct AllocationId(pub u64);
 /// One of several worlds whose launches go through the same memo. Field 3 of one is not field 3 of the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorldId(pub u64);
+
+impl WorldId {
+    /// One that no other world of this process has, if those that number themselves stay below 2^63.
+    ///
+    /// # Panics
+    /// If there were as many as a `usize` counts.
+    #[must_use]
+    pub fn unused() -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        Self(1 << 63 | handle::take(&NEXT) as u64)
+    }
+}
 
 /// How often something was written.
 ///
@@ -106,8 +120,7 @@ pub trait World {
     type Array: ?Sized;
 
     /// Which world this is, among those whose launches go through the same memo. It is the same for every launch in that world. Where
-    /// there is only one it may be any constant. Those of [`Tracked`](super::Tracked) are counted from 0: do not launch these and worlds
-    /// with numbers of your own through one memo.
+    /// there is only one it may be any constant below 2^63; where there are several, [`WorldId::unused`] gives each its own.
     fn identity(&self) -> WorldId;
 
     /// How often the field was written, or nothing if there is no such field.

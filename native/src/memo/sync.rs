@@ -1,11 +1,11 @@
 //! The two things that threads meet at, and what loom watches instead of them.
 
-#[cfg(not(loom))]
+#[cfg(not(all(test, loom)))]
 pub(super) use real::{Mutex, Shared};
-#[cfg(loom)]
+#[cfg(all(test, loom))]
 pub(super) use watched::{Mutex, Shared};
 
-#[cfg(not(loom))]
+#[cfg(not(all(test, loom)))]
 mod real {
     use std::sync::{self, Arc, MutexGuard, PoisonError};
 
@@ -44,7 +44,7 @@ mod real {
     }
 }
 
-#[cfg(loom)]
+#[cfg(all(test, loom))]
 mod watched {
     use std::sync::{Arc, PoisonError};
 
