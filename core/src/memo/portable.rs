@@ -283,6 +283,7 @@ impl PortableResult {
                 imported.specs += 1;
             }
         }
+        table.end();
         let entry = match output {
             Some(Some((output, from))) => {
                 let dependencies = Dependencies::new(world.identity(), from);

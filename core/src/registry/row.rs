@@ -68,7 +68,7 @@ impl<'a, T> Resolution<'a, T> {
 
 impl<T> fmt::Display for Registered<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "kernel `{}`, task {}", self.kernel, self.task)
+        write!(f, "kernel `{}`, task {}", self.kernel.escape_debug(), self.task)
     }
 }
 
