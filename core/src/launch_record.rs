@@ -56,7 +56,7 @@ pub struct LaunchRecord {
 }
 
 /// Why the bytes of a record are refused. The artifact is then to be taken for a miss: what its code says when it overflows
-/// could not be named.
+/// could not be named. A cache does not look into records and goes on hitting: build anew, and put it over what is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecordError {
@@ -200,6 +200,9 @@ impl LaunchRecord {
     }
 
     /// The artifact with this record instead of the one that it had. Copies the payload if the artifact is shared.
+    ///
+    /// Results are known only after a launch: attach them to the artifact that the cache gave, and put that under the same key. It
+    /// replaces the one without.
     ///
     /// # Errors
     /// [`RecordError::Malformed`] if the artifact's metadata was not written by this crate, or as [`encode`](Self::encode).

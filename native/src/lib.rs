@@ -51,7 +51,7 @@ pub use warmstart_core::{
     artifact::{Artifact, Provenance},
     head::Head,
     key::{Key, KeyFields},
-    launch_record::LaunchRecord,
+    launch_record::{self, LaunchRecord},
     lru::Limits,
     metadata::Metadata,
     miss::Miss,

@@ -210,7 +210,7 @@ impl<K: Reduction> Launched<K> {
         self.how == How::Hit
     }
 
-    /// Why it was evaluated, now or, if it is a hit, when it was.
+    /// Why it was evaluated: now, or, if it [is a hit](Self::is_hit), when it was.
     #[must_use]
     pub fn why(&self) -> Why {
         self.entry.why

@@ -23,6 +23,62 @@ use super::{
 use crate::key::Key;
 
 /// A [`Reduction`] whose results can be kept with an artifact.
+///
+/// Its specs, values and outputs need serde. Where there are no specs they are `()`: an `Infallible` cannot be read back.
+///
+/// ```
+/// use std::convert::Infallible;
+///
+/// use warmstart_core::{
+///     artifact::Artifact,
+///     key::{Key, KeyFields},
+///     launch_record::LaunchRecord,
+///     memo::{Evaluate, FieldId, LaunchError, LaunchMemo, Portable, Recorder, Reduction, Tracked, World},
+/// };
+///
+/// struct Kernel {
+///     trip_count: FieldId,
+/// }
+///
+/// impl Reduction for Kernel {
+///     type Spec = ();
+///     type Value = ();
+///     type Output = u64;
+///     type Error = Infallible;
+/// }
+///
+/// impl<W: World<Field = u64>> Evaluate<W> for Kernel {
+///     fn launch(&self, recorder: &mut Recorder<'_, Self, W>) -> Result<u64, LaunchError<Infallible>> {
+///         Ok(recorder.field(self.trip_count).map_or(0, |count| count * 16))
+///     }
+///
+///     fn spec(&self, (): &(), _: &mut Recorder<'_, Self, W>) -> Result<(), LaunchError<Infallible>> {
+///         Ok(())
+///     }
+/// }
+///
+/// impl Portable for Kernel {
+///     fn fingerprint(&self) -> Key {
+///         KeyFields::new("stack of a loop", 1).number("trip count", self.trip_count.0.into()).key()
+///     }
+/// }
+///
+/// // One process launches, and keeps the result with the artifact.
+/// let (mut world, memo) = (Tracked::<u64, ()>::new(), LaunchMemo::new());
+/// let kernel = memo.register(Kernel { trip_count: world.add_field(9) });
+/// assert_eq!(*memo.launch(kernel, &world.with_arguments(&[]))?, 144);
+/// let result = memo.export(kernel, "solve", &world.with_arguments(&[]))?;
+/// let artifact = LaunchRecord::new().with_result(result).attach(&Artifact::new(b"code".to_vec()))?;
+///
+/// // Another one loads the artifact, and finds the same contents: its first launch hits.
+/// let (mut world, memo) = (Tracked::<u64, ()>::new(), LaunchMemo::new());
+/// let kernel = memo.register(Kernel { trip_count: world.add_field(9) });
+/// if let Some(result) = LaunchRecord::of(&artifact)?.as_ref().and_then(|record| record.result("solve")) {
+///     assert!(memo.import(kernel, result, &world.with_arguments(&[]))?.output);
+/// }
+/// assert!(memo.launch(kernel, &world.with_arguments(&[]))?.is_hit());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Portable:
     Reduction<
         Spec: Serialize + DeserializeOwned,
@@ -32,6 +88,9 @@ pub trait Portable:
 {
     /// What the results depend on beside the world: the evaluator's version, what the specs say, everything in `self`. Results of another
     /// fingerprint are refused. Derive it from [`KeyFields`](crate::key::KeyFields).
+    ///
+    /// The ids of fields and arguments in `self` belong to it: contents are found by their ids, so these have to be the same in every
+    /// process. What is left out here is a wrong answer, and not a miss.
     fn fingerprint(&self) -> Key;
 }
 
@@ -90,7 +149,7 @@ pub struct Imported {
     pub output: bool,
     /// How many specs were taken over.
     pub specs: usize,
-    /// How many were not, because the contents are other ones here.
+    /// How many parts, specs and the result of the launch, were not, because the contents are other ones here.
     pub moved: usize,
 }
 

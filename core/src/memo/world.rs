@@ -111,6 +111,9 @@ pub struct Binding {
 ///   it asks for the value.
 /// - An [`AllocationId`] is never given twice.
 ///
+/// It is what one launch sees: a view of the runtime and of the arguments of this launch, made for it. A field behind a lock cannot be lent; let
+/// [`Field`](Self::Field) be the lock, or an atomic.
+///
 /// The questions after a hit are [`identity`](Self::identity), [`field_generation`](Self::field_generation), [`binding`](Self::binding) and
 /// [`extent`](Self::extent). They are asked for each distinct dependency, so let them be a look into a table.
 pub trait World {
