@@ -174,11 +174,16 @@ impl<'a, K: Evaluate<W>, W: World + ?Sized> Recorder<'a, K, W> {
     /// it.
     pub fn array(&mut self, argument: ArgumentId) -> Option<&'a W::Array> {
         let world = self.ask();
-        self.observe(Observed::Argument(argument), see_argument(world, argument));
+        let seen = see_argument(world, argument);
+        self.observe(Observed::Argument(argument), seen);
         let world = self.ask();
         let array = world.array(argument);
         // Another thread may have bound another array between the two questions.
-        self.observe(Observed::Argument(argument), see_argument(world, argument));
+        let after = see_argument(world, argument);
+        self.asks = false;
+        if after != seen {
+            self.observe(Observed::Argument(argument), after);
+        }
         array
     }
 
