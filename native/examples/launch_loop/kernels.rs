@@ -54,19 +54,10 @@ impl Task {
         &self.expressions[usize::from(spec.stack)]
     }
 
-    fn find(&self, stack: u16, node: u16) -> &Spec {
+    /// Where a reducer is among [the others](Self::specs).
+    pub(crate) fn place(&self, stack: u16, node: u16) -> u16 {
         let place = self.specs.binary_search_by_key(&(stack, node), |spec| (spec.stack, spec.node));
-        &self.specs[place.expect("every range that is a bound is a reducer")]
-    }
-}
-
-impl Kernel {
-    /// The task that a [key](Task::key) names, and the reducer in it.
-    pub(crate) fn find(&self, key: u64) -> (&Task, &Spec) {
-        let (id, stack, node) = (key as u32, (key >> 32) as u16, (key >> 48) as u16);
-        let task =
-            self.tasks.iter().find(|task| task.id.as_u32() == id).expect("a key is asked of its own kernel");
-        (task, task.find(stack, node))
+        place.expect("every range that is a bound is a reducer") as u16
     }
 }
 

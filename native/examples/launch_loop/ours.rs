@@ -15,8 +15,8 @@ use crate::{
 };
 
 impl Reduction for Kernel {
-    /// The [key](Task::key) of a reducer.
-    type Spec = u64;
+    /// The places of a task in the kernel and of a reducer in the task.
+    type Spec = (u8, u16);
     type Value = i64;
     type Output = Results;
     type Error = Infallible;
@@ -25,24 +25,29 @@ impl Reduction for Kernel {
 impl<W: World<Field = Values, Array = Values>> Evaluate<W> for Kernel {
     fn launch(&self, recorder: &mut Recorder<'_, Self, W>) -> Result<Results, LaunchError<Infallible>> {
         let mut results = empty();
-        for task in &self.tasks {
-            for spec in &task.specs {
-                let key = task.key(spec.stack, spec.node);
-                results.insert(key, recorder.spec(key)?);
+        for (place, task) in (0..).zip(&self.tasks) {
+            for (at, spec) in (0..).zip(&task.specs) {
+                results.insert(task.key(spec.stack, spec.node), recorder.spec((place, at))?);
             }
         }
         Ok(results)
     }
 
-    fn spec(&self, key: &u64, recorder: &mut Recorder<'_, Self, W>) -> Result<i64, LaunchError<Infallible>> {
-        let (task, spec) = self.find(*key);
-        reduce(spec, task.expression(spec), &mut Recorded { recorder, task })
+    fn spec(
+        &self,
+        &(place, at): &(u8, u16),
+        recorder: &mut Recorder<'_, Self, W>,
+    ) -> Result<i64, LaunchError<Infallible>> {
+        let task = &self.tasks[usize::from(place)];
+        let spec = &task.specs[usize::from(at)];
+        reduce(spec, task.expression(spec), &mut Recorded { recorder, place, task })
     }
 }
 
 /// All that a reducer reads goes through the recorder.
 struct Recorded<'r, 'w, W> {
     recorder: &'r mut Recorder<'w, Kernel, W>,
+    place: u8,
     task: &'r Task,
 }
 
@@ -62,7 +67,7 @@ impl<'w, W: World<Field = Values, Array = Values>> Reader<'w> for Recorded<'_, '
     }
 
     fn reduced(&mut self, stack: u16, node: u16) -> Result<i64, Self::Error> {
-        self.recorder.spec(self.task.key(stack, node))
+        self.recorder.spec((self.place, self.task.place(stack, node)))
     }
 }
 
