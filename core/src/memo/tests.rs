@@ -9,6 +9,7 @@ mod portable;
 mod reentrant;
 mod said;
 mod specs;
+mod sweep;
 
 use super::*;
 use alloc::{boxed::Box, rc::Rc, vec};
