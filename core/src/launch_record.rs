@@ -3,7 +3,7 @@
 //! An attribute of the artifact's [`Metadata`], so that it is stored, checked, evicted and replaced together with the code. docs/format.md has
 //! the layout.
 
-use alloc::{string::String, vec::Vec};
+use alloc::vec::Vec;
 use core::{error, fmt};
 
 #[cfg(test)]
@@ -13,20 +13,12 @@ use crate::{
     artifact::Artifact,
     memo::PortableResult,
     metadata::Metadata,
-    registry::{Adopted, Registry, RegistryError, RegistryId},
+    registry::{Adopted, Registered, Registry, RegistryError, RegistryId},
     wire::{MAX_ITEMS, Malformed, put, take, take_count},
 };
 
 /// The version of the layout.
 const VERSION: u32 = 1;
-
-/// An id that is baked into an artifact's code, and the kernel and the task that it stands for.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Row {
-    id: RegistryId,
-    kernel: String,
-    task: i32,
-}
 
 /// What the launches of an artifact need beside its code.
 ///
@@ -50,7 +42,7 @@ pub struct Row {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LaunchRecord {
     /// Ascending, each once.
-    rows: Vec<Row>,
+    rows: Vec<Registered>,
     /// Ascending by the name of the kernel, each once.
     results: Vec<PortableResult>,
 }
@@ -93,36 +85,6 @@ impl fmt::Display for RecordError {
 
 impl error::Error for RecordError {}
 
-impl Row {
-    /// A row.
-    ///
-    /// # Errors
-    /// If the kernel has no name, or if the id cannot be that of this kernel and task.
-    pub fn new(id: RegistryId, kernel: impl Into<String>, task: i32) -> Result<Self, RegistryError> {
-        let kernel = kernel.into();
-        id.check(&kernel, task)?;
-        Ok(Self { id, kernel, task })
-    }
-
-    /// The id in the code.
-    #[must_use]
-    pub const fn id(&self) -> RegistryId {
-        self.id
-    }
-
-    /// The kernel that it stands for.
-    #[must_use]
-    pub fn kernel(&self) -> &str {
-        &self.kernel
-    }
-
-    /// The task of the kernel.
-    #[must_use]
-    pub const fn task(&self) -> i32 {
-        self.task
-    }
-}
-
 impl LaunchRecord {
     /// The attribute that holds a record.
     pub const ATTRIBUTE: &'static str = "launch";
@@ -136,10 +98,10 @@ impl LaunchRecord {
     /// Adds what an id in the code stands for. What is there already is not added again.
     ///
     /// # Errors
-    /// As [`Row::new`].
+    /// As [`Registered::new`].
     pub fn with_row(mut self, id: RegistryId, kernel: &str, task: i32) -> Result<Self, RegistryError> {
-        let row = Row::new(id, kernel, task)?;
-        if let Err(place) = self.rows.binary_search(&row) {
+        let row = Registered::new(id, kernel, task)?;
+        if let Err(place) = self.rows.binary_search_by(|other| order(other).cmp(&order(&row))) {
             self.rows.insert(place, row);
         }
         Ok(self)
@@ -157,7 +119,7 @@ impl LaunchRecord {
 
     /// The ids in the code, ascending.
     #[must_use]
-    pub fn rows(&self) -> &[Row] {
+    pub fn rows(&self) -> &[Registered] {
         &self.rows
     }
 
@@ -180,10 +142,10 @@ impl LaunchRecord {
     ///
     /// # Errors
     /// As [`Registry::adopt`].
-    pub fn adopt_into(&self, registry: &mut Registry) -> Result<Vec<&Row>, RegistryError> {
+    pub fn adopt_into(&self, registry: &mut Registry) -> Result<Vec<&Registered>, RegistryError> {
         let mut shared = Vec::new();
         for row in &self.rows {
-            if registry.adopt(row.id, &row.kernel, row.task, ())? == Adopted::Shared {
+            if registry.adopt(row.id(), row.kernel(), row.task(), ())? == Adopted::Shared {
                 shared.push(row);
             }
         }
@@ -221,7 +183,7 @@ impl LaunchRecord {
         put(&mut bytes, &VERSION);
         put_count(&mut bytes, self.rows.len())?;
         for row in &self.rows {
-            put(&mut bytes, &(row.id.as_u32(), row.kernel.as_str(), row.task));
+            put(&mut bytes, &(row.id().as_u32(), row.kernel(), row.task()));
         }
         put_count(&mut bytes, self.results.len())?;
         for result in &self.results {
@@ -244,8 +206,8 @@ impl LaunchRecord {
         for _ in 0..take_count(&mut rest)? {
             let (id, kernel, task): (u32, &str, i32) = take(&mut rest)?;
             let id = RegistryId::new(id).ok_or(RecordError::Malformed)?;
-            let row = Row::new(id, kernel, task).map_err(RecordError::Row)?;
-            if record.rows.last().is_some_and(|last| *last >= row) {
+            let row = Registered::new(id, kernel, task).map_err(RecordError::Row)?;
+            if record.rows.last().is_some_and(|last| order(last) >= order(&row)) {
                 return Err(RecordError::Disorder);
             }
             record.rows.push(row);
@@ -259,6 +221,11 @@ impl LaunchRecord {
         }
         if rest.is_empty() { Ok(record) } else { Err(RecordError::Malformed) }
     }
+}
+
+/// By what rows ascend.
+fn order(row: &Registered) -> (RegistryId, &str, i32) {
+    (row.id(), row.kernel(), row.task())
 }
 
 impl From<Malformed> for RecordError {

@@ -25,7 +25,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-use warmstart_core::launch_record::{LaunchRecord, Row};
+use warmstart_core::launch_record::LaunchRecord;
 pub use warmstart_core::registry::{
     Adopted, PROBES, Registered, Registry, RegistryError, RegistryId, Resolution,
 };
@@ -191,7 +191,7 @@ impl SharedRegistry {
     ///
     /// # Errors
     /// As [`adopt`](Self::adopt).
-    pub fn adopt_record<'a>(&self, record: &'a LaunchRecord) -> Result<Vec<&'a Row>, RegistryError> {
+    pub fn adopt_record<'a>(&self, record: &'a LaunchRecord) -> Result<Vec<&'a Registered>, RegistryError> {
         let mut shared = Vec::new();
         for row in record.rows() {
             if self.adopt(row.id(), row.kernel(), row.task(), || ())? == Adopted::Shared {

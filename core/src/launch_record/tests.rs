@@ -150,10 +150,10 @@ fn no_flipped_bit_is_taken_for_another_kernel() {
         let mut flipped = bytes.clone();
         flipped[at / 8] ^= 1 << (at % 8);
         if let Ok(record) = LaunchRecord::decode(&flipped) {
-            assert!(record.rows().iter().all(|row| row.id.check(&row.kernel, row.task).is_ok()));
+            assert!(record.rows().iter().all(|row| row.id().check(row.kernel(), row.task()).is_ok()));
             // An id a few steps from home is one that probing gives; it never belongs to another name.
             assert!(
-                record.rows().iter().zip(&rows).all(|(one, other)| one.kernel == other.kernel),
+                record.rows().iter().zip(&rows).all(|(one, other)| one.kernel() == other.kernel()),
                 "bit {at}"
             );
         }
@@ -228,7 +228,7 @@ fn artifacts_of_two_processes_with_colliding_kernels_resolve_right_in_any_order(
     assert_eq!(id, records[1].rows()[0].id(), "forced");
     for order in [[0, 1], [1, 0]] {
         let mut registry = Registry::new();
-        assert_eq!(records[order[0]].adopt_into(&mut registry).unwrap(), Vec::<&Row>::new());
+        assert_eq!(records[order[0]].adopt_into(&mut registry).unwrap(), Vec::<&Registered>::new());
         assert_eq!(registry.resolve(id).one().unwrap().kernel(), COLLIDING[order[0]]);
         assert_eq!(records[order[1]].adopt_into(&mut registry).unwrap(), [&records[order[1]].rows()[0]]);
         // The id alone names both, and never one of them by chance.
@@ -341,9 +341,9 @@ fn a_record_with_too_many_items_is_refused_where_it_is_written() {
     }
     let mut record = LaunchRecord::new();
     for task in 0..=i32::try_from(MAX_ITEMS).unwrap() {
-        record.rows.push(Row { id: RegistryId::home("k", task), kernel: "k".into(), task });
+        record.rows.push(Registered::new(RegistryId::home("k", task), "k", task).unwrap());
     }
-    record.rows.sort();
+    record.rows.sort_by(|one, other| order(one).cmp(&order(other)));
     assert_eq!(record.encode(), Err(RecordError::TooMany));
     record.rows.pop();
     assert_eq!(

@@ -1,5 +1,7 @@
 //! What a memo counts.
 
+use core::ops::AddAssign;
+
 use super::{launched::Evaluated, recorder::Reduction};
 
 /// What was counted since a memo was made.
@@ -24,5 +26,15 @@ impl MemoStatistics {
         self.evaluations += 1;
         self.spec_hits += evaluated.specs_found as u64;
         self.spec_evaluations += (evaluated.specs_asked - evaluated.specs_found) as u64;
+    }
+}
+
+impl AddAssign for MemoStatistics {
+    fn add_assign(&mut self, other: Self) {
+        self.hits += other.hits;
+        self.evaluations += other.evaluations;
+        self.unkept += other.unkept;
+        self.spec_hits += other.spec_hits;
+        self.spec_evaluations += other.spec_evaluations;
     }
 }

@@ -3,7 +3,7 @@
 use alloc::{boxed::Box, vec::Vec};
 use core::fmt;
 
-use super::RegistryId;
+use super::{RegistryError, RegistryId};
 
 /// A row of a registry: the claim of a kernel and a task to an id, and a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,17 @@ pub enum Resolution<'a, T = ()> {
     One(&'a Registered<T>),
     /// For one of these. There are at least two, in the order of their names and tasks.
     Several(Vec<&'a Registered<T>>),
+}
+
+impl Registered {
+    /// What an artifact says about an id in its code.
+    ///
+    /// # Errors
+    /// If the kernel has no name, or if the id cannot be that of this kernel and task.
+    pub fn new(id: RegistryId, kernel: &str, task: i32) -> Result<Self, RegistryError> {
+        id.check(kernel, task)?;
+        Ok(Self { kernel: kernel.into(), value: (), id, task })
+    }
 }
 
 impl<T> Registered<T> {

@@ -163,7 +163,7 @@ impl<K: Reduction> Slot<K> {
             unkept = Some(Unkept::Invalidated);
         }
         counted.unkept = u64::from(unkept.is_some());
-        add(&mut state.statistics, &counted);
+        state.statistics += counted;
         drop(state);
         // A destructor is code of others.
         drop((replaced, begun));
@@ -173,7 +173,7 @@ impl<K: Reduction> Slot<K> {
     /// Adds what was counted here, for all handles that the place had.
     pub(super) fn add_to(&self, sum: &mut MemoStatistics) {
         sum.hits += self.hits.load(Ordering::Relaxed);
-        add(sum, &self.state.lock().statistics);
+        *sum += self.state.lock().statistics;
     }
 
     /// Locks what a hit must not need.
@@ -217,11 +217,4 @@ impl<K: Reduction> State<K> {
     fn undisturbed(&self, handle: Handle, begun: &Begun<K>) -> bool {
         self.check(handle).is_ok() && self.invalidations == begun.invalidations
     }
-}
-
-fn add(sum: &mut MemoStatistics, other: &MemoStatistics) {
-    sum.evaluations += other.evaluations;
-    sum.unkept += other.unkept;
-    sum.spec_hits += other.spec_hits;
-    sum.spec_evaluations += other.spec_evaluations;
 }
