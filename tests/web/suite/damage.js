@@ -1,6 +1,6 @@
 // Somebody writes into the database behind the cache's back: a miss with its reason, and healed.
 
-export const modes = ["default", "sqlite"];
+import { records, rewrite } from "/tests/web/raw.js";
 
 /** What is done to the record of a small value, an envelope in bytes, and what the miss is called. */
 const SMALL = {
@@ -21,51 +21,38 @@ const LARGE = {
   "parts that are texts": [(record) => withParts(record, () => "text"), undefined],
 };
 
-const HELPERS = [flipped, flippedPart, withParts];
-
-export const cases = {};
+export const tests = {};
 for (const [size, kind, injuries] of [
   [5_000, "small", SMALL],
   [300_000, "large", LARGE],
 ]) {
   for (const [name, [injure, reason]] of Object.entries(injuries)) {
-    cases[`a ${kind} record ${name}: a miss, healed`] = (t) => damaged(t, { size, injure, reason });
+    tests[`a ${kind} record ${name}: a miss, healed`] = (t) => damaged(t, { size, injure, reason });
   }
 }
 
 async function damaged(t, { size, injure, reason }) {
-  const browser = await t.launch();
-  const page = await t.page(browser);
-  await page.evaluate([...HELPERS.map(String), `globalThis.injure = ${injure}`].join("\n"));
-  await page.evaluate(
-    async ([length, expected]) => {
-      const value = kit.bytes(length, 1);
-      let cache = await warmstart.open({ name: "hurt" });
-      kit.equal(await cache.put("key", value), true);
-      await cache.close();
-      const before = (await raw.records("hurt")).length;
-      kit.equal(before, 1);
-      await raw.rewrite("hurt", (record) => injure(record));
+  const name = t.database();
+  const value = t.bytes(size, 1);
+  let cache = await t.open({ name });
+  t.equal(await cache.put("key", value), true);
+  await cache.close();
+  t.equal((await records(name)).length, 1);
+  await rewrite(name, injure);
 
-      cache = await warmstart.open({ name: "hurt" });
-      kit.equal(await cache.get("key"), undefined, "never a wrong value, never an error");
-      const { misses } = await cache.stats();
-      const counted = Object.keys(misses);
-      kit.equal(counted.length, 1, JSON.stringify(misses));
-      if (expected !== undefined) kit.equal(counted, [expected]);
-      kit.ok(counted[0] !== "absent", "the reason says that something was there");
-      await cache.flush();
-      kit.equal((await raw.records("hurt")).length, 0, "what is damaged is removed");
-      kit.equal(await cache.get("key"), undefined);
-      kit.equal((await cache.stats()).misses.absent, 1, "and then it is only absent");
-      kit.equal(await cache.getOrCreate("key", () => value), value);
-      kit.equal(await cache.get("key"), value, "healed");
-      kit.equal((await cache.stats()).entries, 1);
-      await cache.close();
-    },
-    [size, reason ?? null].map((part) => part ?? undefined),
-  );
-  t.equal(page.problems, []);
+  cache = await t.open({ name });
+  t.equal(await cache.get("key"), undefined, "never a wrong value, never an error");
+  const { misses } = await cache.stats();
+  t.equal(Object.values(misses), [1], JSON.stringify(misses));
+  if (reason !== undefined) t.equal(misses, { [reason]: 1 });
+  t.ok(!("absent" in misses), "the reason says that something was there");
+  await cache.flush();
+  t.equal((await records(name)).length, 0, "what is damaged is removed");
+  t.equal(await cache.get("key"), undefined);
+  t.equal((await cache.stats()).misses.absent, 1, "and then it is only absent");
+  t.equal(await cache.getOrCreate("key", () => value), value);
+  t.equal(await cache.get("key"), value, "healed");
+  t.equal((await cache.stats()).entries, 1);
 }
 
 function flipped(bytes, at) {
