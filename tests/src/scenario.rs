@@ -4,13 +4,17 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`script`] | the words, as they are parsed |
+//! | [`script`] | a scenario and its steps, as they are parsed |
+//! | [`words`] | the words within steps: keys, sizes, versions and limits |
 //! | `player` | what plays a scenario on the store of a harness |
+//! | `telling` | what compares what a store tells about itself |
 //! | `damage` | how stored bytes are altered |
 
 mod damage;
 mod player;
 pub mod script;
+mod telling;
+pub mod words;
 
 use crate::{
     conformance::Harness,
@@ -42,13 +46,23 @@ pub fn names(topic: &str) -> Vec<String> {
     of(topic).into_iter().map(|scenario| scenario.name).collect()
 }
 
-/// Plays one scenario, unless it needs what the store cannot do.
+/// Plays the scenario of this name.
 ///
 /// # Panics
 /// If there is no such scenario, or the store does not do what it says.
 pub fn play(topic: &str, name: &str, harness: &dyn Harness) {
     let scenarios = of(topic);
-    let scenario = scenarios.iter().find(|scenario| scenario.name == name).expect("a scenario has a name");
+    play_one(
+        scenarios.iter().find(|scenario| scenario.name == name).expect("a scenario has a name"),
+        harness,
+    );
+}
+
+/// Plays a scenario, unless it needs what the store cannot do.
+///
+/// # Panics
+/// If the store does not do what it says.
+pub fn play_one(scenario: &Scenario, harness: &dyn Harness) {
     if scenario.needs.iter().all(|need| need.is_met_by(harness)) {
         Player::new(harness, scenario).play(&scenario.steps);
     }

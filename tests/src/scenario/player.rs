@@ -3,16 +3,15 @@
 use std::{
     collections::{BTreeMap, HashMap},
     convert::Infallible,
-    ops::ControlFlow,
     sync::Arc,
     thread,
     time::Duration,
 };
 
 use warmstart::{
-    Artifact, Cache, Clock, Key, KeyFields, Limits, Metadata, Provenance, Reason, Store, SystemClock,
+    Artifact, Cache, Clock, KeyFields, Limits, Metadata, Provenance, Reason, Store, SystemClock,
     cache::{How as CameBy, Request},
-    store::{Entry, Proof, Report, Totals},
+    store::Report,
 };
 
 use crate::{
@@ -20,10 +19,8 @@ use crate::{
     proof::{self, SetClock},
     scenario::{
         damage,
-        script::{
-            Build, Call, Cap, Count, Damaged, FieldsOf, Get, How, KeyOf, Put, Reopen, STANDARD, Scenario,
-            Step, Told, Verify,
-        },
+        script::{Build, Call, Get, How, Put, Reopen, Scenario, Step},
+        words::KeyOf,
     },
 };
 
@@ -39,11 +36,11 @@ pub(super) struct Player<'a> {
     /// The handle that the steps are done with.
     on: &'a str,
     /// The round of the innermost repetition.
-    round: u64,
+    pub(super) round: u64,
     /// The damage whose turn it is.
     turn: Option<How>,
     /// What was put last as each version of each key.
-    versions: HashMap<(Vec<u8>, u64), Artifact>,
+    pub(super) versions: HashMap<(Vec<u8>, u64), Artifact>,
 }
 
 /// The bytes of a key, and the fields that it was made of.
@@ -81,7 +78,7 @@ impl<'a> Named<'a> {
     }
 }
 
-fn reason(name: &str) -> Reason {
+pub(super) fn reason(name: &str) -> Reason {
     Reason::from_name(name).unwrap_or_else(|| panic!("{name} is no reason"))
 }
 
@@ -122,15 +119,15 @@ impl<'a> Player<'a> {
         self.handles.insert(handle, Cache::new(store).with_clock(clock));
     }
 
-    fn cache(&self) -> &Cache {
+    pub(super) fn cache(&self) -> &Cache {
         self.handles.get(self.on).expect("a handle is used between its opening and its end")
     }
 
-    fn store(&self) -> &dyn Store {
+    pub(super) fn store(&self) -> &dyn Store {
         self.cache().store()
     }
 
-    fn bytes(&self, key: &'a KeyOf) -> Vec<u8> {
+    pub(super) fn bytes(&self, key: &'a KeyOf) -> Vec<u8> {
         Named::of(key, self.round).bytes
     }
 
@@ -303,7 +300,7 @@ impl<'a> Player<'a> {
         assert_eq!(result, Err(reason), "{call:?}");
     }
 
-    fn stored(&self, key: &'a KeyOf) -> Vec<u8> {
+    pub(super) fn stored(&self, key: &'a KeyOf) -> Vec<u8> {
         let mut stored = Vec::new();
         self.harness.damage(&self.bytes(key), &mut |bytes| stored.clone_from(bytes));
         stored
@@ -318,83 +315,18 @@ impl<'a> Player<'a> {
         self.harness.damage(&self.bytes(key), &mut |bytes| damage::alter(bytes, how, &others));
     }
 
-    fn verify(&self, verify: &'a Verify) {
-        let name = |key| Key::digest(&self.bytes(key));
-        let mut expected: Vec<_> = verify.whole.iter().map(|key| (name(key), Ok(()))).collect();
-        let damaged = |Damaged { key, reason: why }: &'a Damaged| (name(key), Err(reason(why)));
-        expected.extend(verify.damaged.iter().map(damaged));
-        expected.sort_unstable();
-        let mut found = Vec::new();
-        let all = verify.whole.iter().chain(verify.damaged.iter().map(|damaged| &damaged.key));
-        let mut sizes: Vec<_> = all.map(|key| (name(key), self.stored(key).len() as u64)).collect();
-        sizes.sort_unstable();
-        let mut read = Vec::new();
-        let visit = &mut |proof: &Proof| {
-            found.push((proof.name, proof.result));
-            read.push((proof.name, proof.size));
-        };
-        let verified = self.store().verify_each(visit).unwrap();
-        read.sort_unstable();
-        assert_eq!(read, sizes);
-        found.sort_unstable();
-        assert_eq!(found, expected);
-        let counts = (verify.whole.len() as u64, verify.damaged.len() as u64);
-        assert_eq!((verified.whole, verified.damaged), counts);
-    }
-
-    fn entries(&self, told: &'a [Told]) {
-        let mut entries = Vec::new();
-        let collect = &mut |entry| {
-            entries.push(entry);
-            ControlFlow::Continue(())
-        };
-        self.store().entries(collect).unwrap();
-        let bytes = entries.iter().map(|entry: &Entry| entry.size).sum();
-        assert_eq!(self.store().totals(), Ok(Totals { entries: entries.len() as u64, bytes }));
-
-        let keys: Vec<_> = entries.iter().map(|entry| entry.head.clone().unwrap().key).collect();
-        assert_eq!(keys, told.iter().map(|told| self.bytes(&told.key)).collect::<Vec<_>>());
-        for (entry, told) in entries.iter().zip(told) {
-            let head = entry.head.as_ref().unwrap();
-            assert_eq!(entry.name, Key::digest(&head.key));
-            let Some(version) = told.version else { continue };
-            let put = &self.versions[&(head.key.clone(), version)];
-            assert_eq!((head.payload_len, head.provenance), (put.payload().len() as u64, put.provenance()));
-            assert_eq!(head.metadata, put.metadata().unwrap());
-            // A store counts what it keeps, and at most a little more.
-            let least = head.payload_len + put.encoded_metadata().len() as u64 + head.key.len() as u64;
-            assert!((least..least + least / 50 + 1024).contains(&entry.size), "{least}: {}", entry.size);
-        }
-    }
-
-    fn nearest(&self, to: &'a FieldsOf, is: Option<&'a FieldsOf>) {
-        let found = self.store().nearest(&to.fields(self.round).recipe()).unwrap();
-        let recipe = found.map(|entry| entry.head.unwrap().metadata.recipe().cloned());
-        assert_eq!(
-            recipe.map(Option::unwrap),
-            is.map(|is| is.fields(self.round).recipe()),
-            "nearest to {to:?}"
-        );
-    }
-
-    fn prune(&self, to: Cap, removes: u64) {
-        let before = self.store().totals().unwrap();
-        let pruned = self.store().prune(to.into()).unwrap();
-        let after = self.store().totals().unwrap();
-        assert_eq!(pruned.entries, removes);
-        assert_eq!((before.entries, before.bytes), (after.entries + removes, after.bytes + pruned.bytes));
-    }
-
     fn build(&mut self, build: &'a Build) {
         let key = Named::of(&build.key, self.round);
         let artifact = self.artifact(&key, build.version, build.size.bytes(self.round));
-        let mut builds = 0;
+        let (mut builds, before) = (0, self.cache().statistics());
         let fetched = self.cache().get_or_build(key.request(), || {
             builds += 1;
             thread::sleep(Duration::from_millis(build.takes_ms));
             if build.fails { Err("it fails, as it is told to") } else { Ok(artifact.clone()) }
         });
         assert_eq!(builds, 1, "{:?}", key.bytes);
+        let missed = self.cache().statistics().since(&before).misses;
+        assert_eq!((missed.of(reason(&build.misses)), missed.total()), (1, 1), "{missed:?}");
         assert_eq!(fetched.is_err(), build.fails);
         let Ok(fetched) = fetched else { return };
         assert!(fetched.artifact().payload() == artifact.payload());
@@ -404,31 +336,5 @@ impl<'a> Player<'a> {
         let created_unix_ms = fetched.artifact().provenance().created_unix_ms;
         let provenance = Provenance { created_unix_ms, build_nanos: 0 };
         self.remember(&key, build.version, &artifact.with_provenance(provenance));
-    }
-
-    fn statistics(&self, name: &str, count: &Count) {
-        let statistics = self.cache().statistics();
-        let found = match name {
-            "misses" | "refusals" => {
-                let of = if name == "misses" { statistics.misses } else { statistics.refusals };
-                let found: BTreeMap<_, _> =
-                    of.iter().map(|(reason, n)| (reason.as_str().to_owned(), n)).collect();
-                assert!(matches!(count, Count::Reasons(reasons) if *reasons == found), "{name}: {found:?}");
-                return;
-            }
-            "hits" => statistics.hits,
-            "builds" => statistics.builds,
-            "shared" => statistics.shared,
-            "evictions" => statistics.evictions,
-            "standards_read" => statistics.bytes_read / STANDARD,
-            "standards_written" => statistics.bytes_written / STANDARD,
-            "saved_ms" => statistics.saved_nanos / 1_000_000,
-            _ => panic!("{name} is not counted"),
-        };
-        match count {
-            Count::Is(n) => assert_eq!(found, *n, "{name}"),
-            Count::AtLeast { at_least } => assert!(found >= *at_least, "{name}: {found}"),
-            Count::Reasons(_) => panic!("{name} has no reasons"),
-        }
     }
 }

@@ -34,15 +34,15 @@ function resized(bytes, length) {
 }
 
 /**
- * Every alteration of a kind. Of an entry whose head is apart: of the header each, of the rest of the head some, and of the
- * payload its ends and its middle.
+ * Every alteration of a kind. Of an entry whose head is apart: in the header each, in the rest of it
+ * some, and in the payload its ends and its middle.
  */
 export function eachDamage(kind, length, head) {
   const places = [];
   if (head === undefined) {
     for (let at = 0; at < length; at += 1) places.push(at);
   } else {
-    for (let at = 0; at < head; at += at < 64 ? 1 : 7) places.push(at);
+    for (let at = 0; at < head; at += at < 64 && kind === "flips" ? 1 : 7) places.push(at);
     places.push(head - 1, head, head + 1, Math.floor((head + length) / 2), length - 2, length - 1);
   }
   switch (kind) {

@@ -23,8 +23,6 @@ export class Player {
   /** The damage whose turn it is. */
   #turn = undefined;
   #clock = undefined;
-  /** What was counted when the last call ended, if only calls that are counted came since. */
-  #counted = undefined;
   /** What was put last as each version of each key. */
   #versions = new Map();
 
@@ -53,14 +51,13 @@ export class Player {
     for (const step of steps) {
       const [[word, what], ...others] = Object.entries(step);
       if (!WORDS.includes(word) || others.length > 0) throw new Error(`no step: ${JSON.stringify(step)}`);
-      if (!COUNTED.includes(word)) this.#counted = undefined;
       try {
         await this[word](what);
       } catch (error) {
         if (error.step) throw error;
         const turn = this.#turn ? ` after ${JSON.stringify(this.#turn)}` : "";
-        const where = new Error(`${error.message}: step ${JSON.stringify(step)} in round ${this.#round}${turn}`);
-        throw Object.assign(where, { step, cause: error });
+        const where = `step ${JSON.stringify(step)} in round ${this.#round}${turn}`;
+        throw Object.assign(new Error(`${error.message}: ${where}`, { cause: error }), { step });
       }
     }
   }
@@ -89,7 +86,8 @@ export class Player {
 
   #remember(key, version, payload, label) {
     const created = this.#clock;
-    this.#versions.set(`${toHex(key.bytes)} ${version}`, { payload, label, created, recipe: key.input.domain });
+    const put = { payload, label, created, recipe: key.input.domain };
+    this.#versions.set(`${toHex(key.bytes)} ${version}`, put);
   }
 
   #version(key, version) {
@@ -100,11 +98,9 @@ export class Player {
 
   /** What the call gives, and what was counted meanwhile. */
   async #counting(call) {
-    const before = this.#counted ?? (await this.#cache.stats());
-    this.#counted = undefined;
+    const before = await this.#cache.stats();
     const result = await call();
     const after = await this.#cache.stats();
-    this.#counted = after;
     const since = (name) =>
       Object.fromEntries(
         Object.entries(after[name])
@@ -268,7 +264,8 @@ export class Player {
   async verify({ whole, damaged = [] }) {
     const found = await this.#cache.verify();
     const named = ({ key, reason }) => `${key === undefined ? "?" : toHex(key)} ${reason}`;
-    const told = ({ key, reason }, at) => `${found[at]?.key === undefined ? "?" : this.#names([key])[0]} ${reason}`;
+    const isNamed = found.every(({ key }) => key !== undefined);
+    const told = ({ key, reason }) => `${isNamed ? this.#names([key])[0] : "?"} ${reason}`;
     this.#t.equal(found.map(named).sort(), damaged.map(told).sort());
     this.#t.equal((await this.#list()).map(({ key }) => toHex(key)).sort(), this.#names(whole).sort());
   }
@@ -285,7 +282,8 @@ export class Player {
       if (created !== undefined) this.#t.equal(entry.created.getTime(), created, "created");
       // A store counts what it keeps, and at most a little more.
       const least = payload.length + entry.key.length + (label?.length ?? 0);
-      this.#t.ok(entry.storedSize >= least && entry.storedSize < least * 1.02 + 1024, `${entry.storedSize} bytes`);
+      const { storedSize } = entry;
+      this.#t.ok(storedSize >= least && storedSize < least * 1.02 + 1024, `${storedSize} bytes`);
     }
   }
 
@@ -351,8 +349,7 @@ export class Player {
       standards_read: Math.floor(stats.bytesRead / this.#mode.standard),
       standards_written: Math.floor(stats.bytesWritten / this.#mode.standard),
     };
-    const names = ["hits", "misses", "refusals", "builds", "shared", "evictions", "saved_ms", "standards_read"];
-    known("statistics", [...names, "standards_written"], counts);
+    known("statistics", STATISTICS, counts);
     for (const [name, count] of Object.entries(counts)) {
       if (count.at_least === undefined) this.#t.equal(found[name], count, name);
       else this.#t.ok(found[name] >= count.at_least, `${name} is ${found[name]}`);
@@ -360,11 +357,15 @@ export class Player {
   }
 }
 
-/** The steps that make no call but those that are counted. */
-const COUNTED = ["put", "get", "build", "find", "damage"];
-
 /** The steps there are. */
 const WORDS = [
-  "put", "get", "has", "held", "remove", "len", "clear", "close", "reopen", "open", "drop", "on", "refuses", "clock",
-  "repeat", "damage", "each_damage", "stored", "verify", "entries", "nearest", "prune", "build", "find", "statistics",
+  "put", "get", "has", "held", "remove", "len", "clear", "close", "reopen", "open", "drop", "on", "refuses",
+  "clock", "repeat", "damage", "each_damage", "stored", "verify", "entries", "nearest", "prune", "build",
+  "find", "statistics",
+];
+
+/** What is counted. */
+const STATISTICS = [
+  "hits", "misses", "refusals", "builds", "shared", "evictions", "saved_ms", "standards_read",
+  "standards_written",
 ];

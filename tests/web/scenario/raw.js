@@ -1,7 +1,7 @@
 // The stored bytes of an entry, behind the cache's back: by IndexedDB alone.
 //
-// A small value is one Uint8Array, the whole envelope. A large one is { h: head, c: checksum of the head, b: parts }. Both
-// are looked at as one row of bytes here.
+// A small value is one Uint8Array, the whole envelope. A large one is an object: h is the head, c its
+// checksum, and b the payload in parts. Both are looked at as one row of bytes here.
 
 import { isSame, toHex } from "./words.js";
 

@@ -1,4 +1,4 @@
-// The words within a scenario: keys, sizes, versions, limits, and payloads that tell which put they came from.
+// The words within a scenario: keys, sizes, limits, and payloads that tell which put they came from.
 
 const encoder = new TextEncoder();
 
@@ -49,7 +49,7 @@ export function sizeOf(size, round, mode, isExact) {
   return standard === undefined ? first + step * round + added : standard * mode.standard;
 }
 
-/** As the package takes them. Every store counts a little more than the payload, so half a payload more holds them. */
+/** As the package takes them. A store counts a little more than the payload, so half a payload is added. */
 export function limitsOf(limits, mode) {
   const { room, bytes, entries } = known("limits", ["room", "bytes", "entries"], limits);
   const bounds = {};

@@ -1,4 +1,4 @@
-// What every native store does, played on the npm package. tests/scenarios/README.md says what each word means.
+// What every native store does, played on the npm package: see tests/scenarios/README.md.
 
 import { Player } from "../scenario/player.js";
 
