@@ -65,3 +65,12 @@ export class WarmstartError extends Error {
 export function invalid(message: string): WarmstartError {
   return new WarmstartError("invalid_argument", message);
 }
+
+/** A bound as the engine takes it. */
+export function bound(what: string, value: number | undefined): number | undefined {
+  if (value === undefined || value === Infinity) return undefined;
+  if (typeof value === "number" && value >= 0) return Math.min(Math.floor(value), Number.MAX_SAFE_INTEGER);
+  throw invalid(
+    `${what} is a number from 0, in ${what === "maxBytes" ? "bytes" : "entries"}, or is left out.`,
+  );
+}

@@ -28,8 +28,8 @@ export interface CacheEvents {
 export type Listener<Name extends keyof CacheEvents> = (detail: CacheEvents[Name]) => void;
 
 /**
- * What a cache tells while it works, for live lists and logs. A listener that throws is reported to the console
- * and disturbs nobody.
+ * What a cache tells while it works, for live lists and logs. A listener that throws is reported to the
+ * console and disturbs nobody.
  *
  * @example
  * const stop = cache.events.on("miss", ({ text, reason }) => console.log(text, reason));

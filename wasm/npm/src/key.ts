@@ -1,7 +1,9 @@
 import { engineNow } from "./engine.js";
 import { invalid } from "./errors.js";
 
-/** What a field of a key may be. Numbers are whole and not negative; a boolean is the text `true` or `false`. */
+/**
+ * What a field of a key may be. Numbers are whole and not negative; a boolean is the text `true` or `false`.
+ */
 export type FieldValue = string | number | bigint | boolean | Uint8Array | readonly string[];
 
 /** What names an entry: a text, bytes, or a {@link Key}. A text and its UTF-8 bytes are the same key. */
@@ -66,8 +68,8 @@ export class Key {
 }
 
 /**
- * A key from everything that decides what the value is. The order of the fields counts. Leave out what may differ
- * without changing the value, such as times and paths.
+ * A key from everything that decides what the value is. The order of the fields counts. Leave out what may
+ * differ without changing the value, such as times and paths.
  *
  * @param domain separates kinds of values, for example `"my-app.kernel"`
  * @param schema is raised when the meaning of the fields changes; a whole number below 2^32
@@ -89,6 +91,12 @@ export function keyBytes(input: KeyInput): Uint8Array {
   throw invalid("A key is a string, a Uint8Array, or what key() returned.");
 }
 
+/** A text that is the same for the same key, whichever way it is given. Only few different keys share one. */
+export function idOf(input: KeyInput): string {
+  if (typeof input === "string") return input;
+  return lossy.decode(input instanceof Key ? input.bytes : input);
+}
+
 /** The text of a key's bytes, where they are UTF-8. */
 export function keyText(bytes: Uint8Array): string | undefined {
   try {
@@ -100,9 +108,14 @@ export function keyText(bytes: Uint8Array): string | undefined {
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+const lossy = new TextDecoder("utf-8", { ignoreBOM: true });
 const LARGEST = 2n ** 64n - 1n;
 
-function copied(domain: string, schema: number, fields: Record<string, FieldValue>): Record<string, FieldValue> {
+function copied(
+  domain: string,
+  schema: number,
+  fields: Record<string, FieldValue>,
+): Record<string, FieldValue> {
   if (typeof domain !== "string") throw invalid("The domain of a key is a string.");
   if (!Number.isInteger(schema) || schema < 0 || schema > 0xffff_ffff) {
     throw invalid("The schema of a key is a whole number from 0 to 4294967295.");
@@ -120,12 +133,15 @@ function checked(label: string, value: FieldValue): FieldValue {
       return value;
     case "number":
       if (Number.isSafeInteger(value) && value >= 0) return value;
-      throw invalid(`The field "${label}" is ${value}: give a whole number from 0, or a string such as "${value}".`);
+      throw invalid(
+        `The field "${label}" is ${value}: give a whole number from 0, or a string such as "${value}".`,
+      );
     case "bigint":
       if (value >= 0n && value <= LARGEST) return value;
       throw invalid(`The field "${label}" is out of range: numbers are from 0 to 2^64-1.`);
   }
   if (value instanceof Uint8Array) return value.slice();
-  if (Array.isArray(value) && value.every((item) => typeof item === "string")) return Object.freeze([...value]);
+  if (Array.isArray(value) && value.every((item) => typeof item === "string"))
+    return Object.freeze([...value]);
   throw invalid(`The field "${label}" is neither text, number, boolean, Uint8Array nor a list of texts.`);
 }

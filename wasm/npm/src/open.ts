@@ -1,7 +1,7 @@
 import { Cache } from "./cache.js";
 import { Core } from "./core.js";
 import { loadEngine } from "./engine.js";
-import { invalid } from "./errors.js";
+import { bound, invalid } from "./errors.js";
 import type { OpenOptions } from "./types.js";
 
 /**
@@ -13,7 +13,12 @@ import type { OpenOptions } from "./types.js";
  * const cache = await open({ name: "my-app", maxBytes: 2 * 1024 ** 3 });
  */
 export async function open(options: OpenOptions): Promise<Cache> {
-  if (typeof options !== "object" || options === null || typeof options.name !== "string" || options.name === "") {
+  if (
+    typeof options !== "object" ||
+    options === null ||
+    typeof options.name !== "string" ||
+    options.name === ""
+  ) {
     throw invalid('A cache needs a name: open({ name: "my-app" }).');
   }
   const { name, memory = false, onWarning } = options;
@@ -23,11 +28,4 @@ export async function open(options: OpenOptions): Promise<Cache> {
   const engine = await loadEngine();
   const store = await engine.Store.open(name, maxBytes, maxEntries, memory);
   return new Cache(new Core(engine, store, { name, memory, onWarning }));
-}
-
-/** A bound as the engine takes it. */
-export function bound(what: string, value: number | undefined): number | undefined {
-  if (value === undefined || value === Infinity) return undefined;
-  if (typeof value === "number" && value >= 0) return Math.min(Math.floor(value), Number.MAX_SAFE_INTEGER);
-  throw invalid(`${what} is a number from 0, in ${what === "maxBytes" ? "bytes" : "entries"}, or is left out.`);
 }

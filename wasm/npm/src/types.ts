@@ -32,8 +32,8 @@ export interface Formats<Json = unknown> {
   /** The value parsed as JSON. */
   json: Json;
   /**
-   * A `Response` with the headers that were stored. From {@link Cache.get}, nothing is read before its body is asked
-   * for; it is verified while it streams, and the last chunk comes only after the checksum matched.
+   * A `Response` with the headers that were stored. From {@link Cache.get}, nothing is read before its body
+   * is asked for; it is verified while it streams, and the last chunk comes only after the checksum matched.
    */
   response: Response;
 }
@@ -75,8 +75,8 @@ export interface CreateOptions extends PutOptions {
   /** Stops waiting. The build itself is aborted only when nobody else waits for it. */
   signal?: AbortSignal;
   /**
-   * The longest wait, in milliseconds, for a build of the same key elsewhere that shows no progress, before this
-   * call builds for itself. 30 000 if left out. Progress is seen within a tab, not across tabs.
+   * The longest wait, in milliseconds, for a build of the same key elsewhere that shows no progress, before
+   * this call builds for itself. 30 000 if left out. Progress is seen within a tab, not across tabs.
    */
   waitMs?: number;
 }
