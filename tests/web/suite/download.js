@@ -102,7 +102,7 @@ export const tests = {
 
   "a connection that breaks is taken up where it broke, within the same download": async (t) => {
     const cache = await t.open();
-    const url = file(t, { size: 300_000, cut: 120_000 });
+    const url = file(t, { size: 300_000, cut: 120_000, slow: 1_000_000 });
     const seen = watched(t);
     t.equal(await t.warmstart.download(cache, url), t.bytes(300_000, 7));
     t.equal(seen.map(({ status }) => status), [200, 206]);
@@ -114,7 +114,7 @@ export const tests = {
 
   "a connection that breaks before a length was told is taken up as well": async (t) => {
     const cache = await t.open();
-    const url = file(t, { size: 300_000, cut: 120_000, noLength: 1 });
+    const url = file(t, { size: 300_000, cut: 120_000, slow: 1_000_000, noLength: 1 });
     const seen = watched(t);
     t.equal(await t.warmstart.download(cache, url), t.bytes(300_000, 7));
     t.equal(seen.map(({ status }) => status), [200, 206]);
@@ -195,7 +195,7 @@ export const tests = {
 
   "a server that takes no ranges is asked for the whole": async (t) => {
     const cache = await t.open();
-    const url = file(t, { size: 300_000, cut: 120_000, noRange: 1 });
+    const url = file(t, { size: 300_000, cut: 120_000, slow: 1_000_000, noRange: 1 });
     const seen = watched(t);
     t.equal(await t.warmstart.download(cache, url), t.bytes(300_000, 7));
     t.equal(seen.map(({ status }) => status), [200, 200]);
@@ -203,7 +203,7 @@ export const tests = {
 
   "a weak tag proves nothing: nothing is kept, and the whole is asked for": async (t) => {
     const cache = await t.open();
-    const url = file(t, { size: 300_000, cut: 120_000, weak: 1 });
+    const url = file(t, { size: 300_000, cut: 120_000, slow: 1_000_000, weak: 1 });
     const seen = watched(t);
     t.equal(await t.warmstart.download(cache, url), t.bytes(300_000, 7));
     t.equal(seen.map(({ range }) => range), [undefined, undefined]);
