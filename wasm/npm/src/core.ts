@@ -10,7 +10,7 @@ import { TabLocks } from "./locks.js";
 import { encodeMetadata } from "./metadata.js";
 import { Order, type Ticket } from "./order.js";
 import { feed, feedNow, Pace } from "./pace.js";
-import { type Found, type Item, small_limit, type Store } from "./store/store.js";
+import { type Found, type Item, type Store } from "./store/store.js";
 import type { As, Formats, PutOptions, Value } from "./types.js";
 import { isStream, type LargePayload, type Payload, payloadOf, type Shape } from "./values.js";
 import { damageOf, type Large, slices } from "./verify.js";
@@ -50,7 +50,7 @@ export class Core {
     this.store = store;
     this.name = opened.name;
     this.#opened = opened;
-    this.shape = { small: small_limit(), blobs: store.storesBlobs };
+    this.shape = { small: engine.small_limit(), blobs: store.storesBlobs };
     this.flights = new Flights(new TabLocks(opened.name), () => this.backend === "indexeddb");
     this.#reads = new Batch((keys) => store.read(keys), { failed: "unavailable" });
     this.#has = new Batch((keys) => store.has(keys), { failed: false });
