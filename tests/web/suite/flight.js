@@ -1,4 +1,5 @@
-// Of all who want the same at once, one builds. Two caches of one name in a page share nothing but what two tabs share.
+// Of all who want the same at once, one builds. Two caches of one name in a page share nothing but what two
+// tabs share.
 
 const gate = () => {
   let open;
@@ -20,7 +21,13 @@ export const tests = {
     const cache = await t.open();
     for (const size of [9, 3_000_000]) {
       const bytes = t.bytes(size, 4);
-      const values = [bytes.slice(), bytes.slice().buffer, new Blob([bytes]), new Response(bytes), new Response(bytes).body];
+      const values = [
+        bytes.slice(),
+        bytes.slice().buffer,
+        new Blob([bytes]),
+        new Response(bytes),
+        new Response(bytes).body,
+      ];
       for (const value of values) {
         await cache.clear();
         t.equal(await cache.getOrCreate("key", () => value), bytes);
@@ -28,7 +35,11 @@ export const tests = {
       }
       for (const as of ["blob", "response"]) {
         await cache.clear();
-        t.equal(await (await cache.getOrCreate("key", () => bytes.slice(), { as })).arrayBuffer(), bytes.buffer, as);
+        t.equal(
+          await (await cache.getOrCreate("key", () => bytes.slice(), { as })).arrayBuffer(),
+          bytes.buffer,
+          as,
+        );
       }
     }
     await cache.clear();
@@ -84,11 +95,17 @@ export const tests = {
       await t.sleep(10);
       throw error;
     };
-    const calls = await Promise.allSettled([cache.getOrCreate("key", build), cache.getOrCreate("key", build)]);
+    const calls = await Promise.allSettled([
+      cache.getOrCreate("key", build),
+      cache.getOrCreate("key", build),
+    ]);
     for (const { reason } of calls) t.equal(reason === error, true);
     t.equal(await cache.has("key"), false);
     t.equal(await cache.getOrCreate("key", () => "better", { as: "text" }), "better");
-    await t.rejects(cache.getOrCreate("none", () => undefined), "invalid_argument");
+    await t.rejects(
+      cache.getOrCreate("none", () => undefined),
+      "invalid_argument",
+    );
     await t.rejects(cache.getOrCreate("none", "no function"), "invalid_argument");
   },
 
@@ -132,11 +149,17 @@ export const tests = {
     calls.forEach((call) => call.catch(() => undefined));
     await t.sleep(20);
     one.abort();
-    t.equal(signals.map(({ aborted }) => aborted), [false]);
+    t.equal(
+      signals.map(({ aborted }) => aborted),
+      [false],
+    );
     two.abort(new TypeError("mine"));
     await t.rejects(calls[0], "AbortError");
     await t.rejects(calls[1], "TypeError");
-    t.equal(signals.map(({ aborted }) => aborted), [true]);
+    t.equal(
+      signals.map(({ aborted }) => aborted),
+      [true],
+    );
     t.equal(await cache.getOrCreate("key", () => "anew", { as: "text" }), "anew");
     await t.rejects(cache.getOrCreate("other", build, { signal: AbortSignal.abort() }), "AbortError");
   },
@@ -157,7 +180,16 @@ export const tests = {
     await t.sleep(20);
     open();
     await Promise.all(calls);
-    t.equal(told, { first: [[1, 2], [2, 2]], second: [[1, 2], [2, 2]] });
+    t.equal(told, {
+      first: [
+        [1, 2],
+        [2, 2],
+      ],
+      second: [
+        [1, 2],
+        [2, 2],
+      ],
+    });
   },
 
   "the progress of a response is told by itself": async (t) => {
@@ -193,7 +225,10 @@ export const tests = {
       await both.opened;
       return `${await context.cache.getOrCreate(other, () => "alone", { as: "text" })}!`;
     };
-    const calls = [cache.getOrCreate("a", needs("b"), { as: "text" }), cache.getOrCreate("b", needs("a"), { as: "text" })];
+    const calls = [
+      cache.getOrCreate("a", needs("b"), { as: "text" }),
+      cache.getOrCreate("b", needs("a"), { as: "text" }),
+    ];
     t.equal((await Promise.all(calls)).sort(), ["alone!", "alone!!"]);
   },
 
@@ -208,7 +243,10 @@ export const tests = {
       return `${await context.cache.getOrCreate(other, () => "alone", { as: "text" })}!`;
     };
     const started = performance.now();
-    const calls = [one.getOrCreate("a", needs("b"), { as: "text" }), two.getOrCreate("b", needs("a"), { as: "text" })];
+    const calls = [
+      one.getOrCreate("a", needs("b"), { as: "text" }),
+      two.getOrCreate("b", needs("a"), { as: "text" }),
+    ];
     for (const built of await Promise.all(calls)) t.ok(built.startsWith("alone"), built);
     t.ok(performance.now() - started < 20_000, "sooner than the longest wait");
   },
@@ -241,9 +279,10 @@ export const tests = {
 
   "without Web Locks the tab builds once by itself": async (t) => {
     const cache = await t.open();
-    const locks = Object.getOwnPropertyDescriptor(Navigator.prototype, "locks");
-    t.after(() => Object.defineProperty(Navigator.prototype, "locks", locks));
-    Object.defineProperty(Navigator.prototype, "locks", { get: () => undefined, configurable: true });
+    const prototype = Object.getPrototypeOf(navigator);
+    const locks = Object.getOwnPropertyDescriptor(prototype, "locks");
+    t.after(() => Object.defineProperty(prototype, "locks", locks));
+    Object.defineProperty(prototype, "locks", { get: () => undefined, configurable: true });
     let builds = 0;
     const build = async () => `${++builds}`;
     const calls = [1, 2, 3].map(() => cache.getOrCreate("key", build, { as: "text" }));
@@ -254,9 +293,15 @@ export const tests = {
     const cache = await t.open();
     const inner = ({ cache }) => cache.getOrCreate("inner", () => "x");
     await cache.getOrCreate("outer", inner);
-    await t.rejects(cache.getOrCreate("bad", () => Promise.reject(new TypeError("no"))), "TypeError");
+    await t.rejects(
+      cache.getOrCreate("bad", () => Promise.reject(new TypeError("no"))),
+      "TypeError",
+    );
     await t.sleep(20);
     const { held } = await navigator.locks.query();
-    t.equal(held.filter(({ name }) => name.startsWith("warmstart:") && name.includes(cache.name)), []);
+    t.equal(
+      held.filter(({ name }) => name.startsWith("warmstart:") && name.includes(cache.name)),
+      [],
+    );
   },
 };

@@ -46,7 +46,11 @@ export const tests = {
 
   "putMany and getMany keep the order": async (t) => {
     const cache = await t.open();
-    const entries = [["a", "1"], ["b", t.bytes(MIB)], [new Uint8Array([255]), "3"]];
+    const entries = [
+      ["a", "1"],
+      ["b", t.bytes(MIB)],
+      [new Uint8Array([255]), "3"],
+    ];
     t.equal(await cache.putMany(entries), [true, true, true]);
     const back = await cache.getMany([new Uint8Array([255]), "none", "a"], "text");
     t.equal(back, ["3", undefined, "1"]);

@@ -128,7 +128,10 @@ export const tests = {
       t.equal(error.status, status);
     }
     const missing = t.url("/faults/bytes?size=10&seed=1&status=404");
-    const error = await t.rejects(cache.getOrCreate("page", () => fetch(missing)), "http_error");
+    const error = await t.rejects(
+      cache.getOrCreate("page", () => fetch(missing)),
+      "http_error",
+    );
     t.equal([error.status, error.url], [404, missing]);
     t.equal(await cache.has("page"), false);
   },
@@ -166,7 +169,10 @@ export const tests = {
       "x-secret": "of the connection",
     };
     for (const size of [3, 100_000]) {
-      await cache.put("file", new Response(t.bytes(size), { headers: { ...headers, "content-length": `${size}` } }));
+      await cache.put(
+        "file",
+        new Response(t.bytes(size), { headers: { ...headers, "content-length": `${size}` } }),
+      );
       const response = await cache.get("file", "response");
       t.equal(response.status, 200);
       t.equal(response.headers.get("content-type"), "application/wasm");
@@ -182,9 +188,18 @@ export const tests = {
   "given headers, type and label are kept and win": async (t) => {
     const cache = await t.open();
     const response = new Response("{}", { headers: { etag: "old", "content-type": "text/plain" } });
-    await cache.put("file", response, { label: "settings", type: "application/json", headers: { etag: "new", "x-own": "1" } });
+    await cache.put("file", response, {
+      label: "settings",
+      type: "application/json",
+      headers: { etag: "new", "x-own": "1" },
+    });
     const back = await cache.get("file", "response");
-    t.equal([...back.headers].sort(), [["content-length", "2"], ["content-type", "application/json"], ["etag", "new"], ["x-own", "1"]]);
+    t.equal([...back.headers].sort(), [
+      ["content-length", "2"],
+      ["content-type", "application/json"],
+      ["etag", "new"],
+      ["x-own", "1"],
+    ]);
     const [entry] = await cache.entries();
     t.equal([entry.label, entry.type, entry.text, entry.size], ["settings", "application/json", "file", 2]);
     await t.rejects(cache.put("file", "x", { headers: { "bad name": "1" } }), "invalid_argument");

@@ -71,7 +71,8 @@ export const tests = {
 
   "nothing is read before the body is asked for": async (t) => {
     const cache = await damaged(t, 100_000, 7);
-    for (let n = 0; n < 3; n++) t.equal((await cache.get("large", "response")).headers.get("content-length"), "100000");
+    for (let n = 0; n < 3; n++)
+      t.equal((await cache.get("large", "response")).headers.get("content-length"), "100000");
     await t.sleep(50);
     t.ok(await cache.has("large"), "nobody has noticed the damage yet");
     t.equal((await cache.stats()).hits, 3);
@@ -102,7 +103,10 @@ export const tests = {
   "verify finds and removes damage": async (t) => {
     const cache = await damaged(t, 200_000, 100);
     const found = await cache.verify();
-    t.equal(found.map(({ key, reason }) => [new TextDecoder().decode(key), reason]), [["large", "checksum_mismatch"]]);
+    t.equal(
+      found.map(({ key, reason }) => [new TextDecoder().decode(key), reason]),
+      [["large", "checksum_mismatch"]],
+    );
     t.equal(await cache.verify(), []);
     t.equal(await cache.has("large"), false);
   },

@@ -250,8 +250,11 @@ export class Core {
   #checkBackend(): void {
     if (this.#opened.memory || this.backend !== "memory") return;
     const why = this.store.reason ?? "unavailable";
-    const message = `The cache "${this.name}" keeps nothing after this page: ${this.engine.explanation(why)} (${why}).`;
-    this.#warn("memory_only", message);
+    const sentence = this.engine.explanation(why);
+    this.#warn(
+      "memory_only",
+      `The cache "${this.name}" keeps nothing after this page: ${sentence} (${why}).`,
+    );
   }
 
   /** Each warning is given once. */

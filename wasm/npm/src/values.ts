@@ -184,8 +184,8 @@ async function gather(
  */
 async function complete(gatherer: Gatherer, announced: number | undefined, url: string): Promise<Payload> {
   if (announced !== undefined && gatherer.size < announced) {
-    const message = `${url || "The body"} ended after ${gatherer.size} of ${announced} bytes. It is not kept.`;
-    throw new WarmstartError("truncated", message, { url });
+    const what = `${url || "The body"} ended after ${gatherer.size} of ${announced} bytes.`;
+    throw new WarmstartError("truncated", `${what} It is not kept.`, { url });
   }
   return gatherer.finish();
 }
