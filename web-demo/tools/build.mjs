@@ -123,7 +123,7 @@ async function under(folder, part, prefix = "") {
   return names
     .filter((entry) => entry.isFile())
     .map((entry) => path.join(entry.parentPath ?? entry.path, entry.name))
-    .map((file) => [path.join(prefix, path.relative(folder, file)).replace(/^page\//, ""), file]);
+    .map((file) => [path.join(prefix, path.relative(folder, file)), file]);
 }
 
 /** The SHA-256 of a file in hexadecimal digits, or nothing where there is none. */
