@@ -1,0 +1,99 @@
+import type { Core } from "./core.js";
+import { bound } from "./errors.js";
+import { idOf, Key, keyBytes, type KeyInput, keyText } from "./key.js";
+import { decodeMetadata } from "./metadata.js";
+import type { EntryInfo, Explanation, Stats } from "./types.js";
+import { damageOf } from "./verify.js";
+
+/** Every entry, the next to go first. */
+export async function entries({ engine, order, store }: Core): Promise<EntryInfo[]> {
+  await order.drained();
+  const all = await store.list();
+  return all.map(({ key, metadata, size, payload, created_ms, build_ms, used_ms }) => {
+    const { label, headers, recipe } = decodeMetadata(engine, metadata);
+    return {
+      key,
+      text: keyText(key),
+      label,
+      type: headers.get("content-type") ?? undefined,
+      headers,
+      size: payload,
+      storedSize: size,
+      created: new Date(created_ms),
+      lastUsed: new Date(used_ms),
+      buildMs: build_ms,
+      recipe,
+    };
+  });
+}
+
+/** The figures of the engine, as JavaScript spells them. */
+export async function stats({ store }: Core): Promise<Stats> {
+  const { bytes_read, bytes_written, build_ms, saved_ms, ...same } = store.statistics();
+  return {
+    backend: store.backend,
+    reason: store.reason,
+    ...same,
+    bytesRead: bytes_read,
+    bytesWritten: bytes_written,
+    buildMs: build_ms,
+    savedMs: saved_ms,
+  };
+}
+
+/** Why a key would hit or miss. */
+export async function explain({ engine, order, store }: Core, input: KeyInput): Promise<Explanation> {
+  const key = keyBytes(input);
+  const pending = order.pending(idOf(input));
+  if (pending) await pending;
+  const { reason, nearest } = await store.explain(key, input instanceof Key ? input.recipe : undefined);
+  return {
+    hit: reason === undefined,
+    reason,
+    text: reason === undefined ? "the value is stored" : engine.explanation(reason),
+    nearest: nearest && {
+      key: nearest.key,
+      label: decodeMetadata(engine, nearest.metadata).label,
+      changes: nearest.changes,
+    },
+  };
+}
+
+/** Checks everything. Large values are read one after the other, so that one at a time takes memory. */
+export async function verify(core: Core): Promise<{ key: Uint8Array | undefined; reason: string }[]> {
+  const { engine, order, shape, store } = core;
+  await order.drained();
+  const damaged = await store.verify();
+  for (const { key, payload } of await store.list()) {
+    if (payload <= shape.small) continue;
+    const [found] = await store.peek([key]);
+    if (found === undefined || typeof found === "string" || "bytes" in found) continue;
+    const reason = await damageOf(engine, found);
+    if (reason === undefined) continue;
+    await core.damaged(key, found, reason);
+    damaged.push({ key, reason });
+  }
+  return damaged;
+}
+
+/** Asks the browser to keep what is stored. */
+export async function persist(): Promise<boolean> {
+  const storage = (globalThis.navigator as Navigator | undefined)?.storage as
+    Partial<StorageManager> | undefined;
+  try {
+    return (await (storage?.persist ? storage.persist() : storage?.persisted?.())) ?? false;
+  } catch {
+    return false;
+  }
+}
+
+/** Sets new bounds. */
+export async function resize(
+  { order, store }: Core,
+  { maxBytes, maxEntries }: { maxBytes?: number; maxEntries?: number },
+): Promise<void> {
+  const bytes = bound("maxBytes", maxBytes);
+  const count = bound("maxEntries", maxEntries);
+  await order.drained();
+  await store.set_limits(bytes, count);
+}
