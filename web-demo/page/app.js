@@ -84,8 +84,8 @@ function search(question) {
   ask({ type: "ask", id: ++asked, question });
 }
 
-function describeMachine({ model, search }) {
-  const runs = model.device === "webgpu" ? "The model runs on WebGPU." : "The model runs on WebAssembly.";
+function describeMachine({ device, search }) {
+  const runs = device === "webgpu" ? "The model runs on WebGPU." : "The model runs on WebAssembly.";
   const kernel =
     search.where === "WebGPU"
       ? `Kernel “${search.name}”, ${search.size} threads, won here with ${search.us.toFixed(0)} µs a search.`

@@ -21,6 +21,20 @@ const MODEL = {
   "onnx/model.onnx": path.join(OUTPUT, "model.onnx"),
 };
 
+/** ONNX Runtime, by where the model runs: the build with WebGPU is twice as large, and slower on WebAssembly. */
+const RUNTIMES = {
+  webgpu: {
+    "ort.mjs": "ort.webgpu.min.mjs",
+    "runtime.mjs": "ort-wasm-simd-threaded.asyncify.mjs",
+    "runtime.wasm": "ort-wasm-simd-threaded.asyncify.wasm",
+  },
+  wasm: {
+    "ort.mjs": "ort.wasm.min.mjs",
+    "runtime.mjs": "ort-wasm-simd-threaded.mjs",
+    "runtime.wasm": "ort-wasm-simd-threaded.wasm",
+  },
+};
+
 /**
  * Builds everything and resolves to the folder of the site.
  *
@@ -72,11 +86,12 @@ async function assemble(site, npm) {
     ...(await under(npm, "dist", "warmstart")),
     ...(await under(npm, "engine", "warmstart")),
     ...Object.entries(MODEL).map(([name, from]) => [`models/minilm/${name}`, from]),
-    ...["asyncify.mjs", "asyncify.wasm"].map((end) => {
-      const name = `ort-wasm-simd-threaded.${end}`;
-      return [`vendor/${name}`, path.join(MODULES, "onnxruntime-web/dist", name)];
-    }),
-    ["vendor/ort.mjs", path.join(MODULES, "onnxruntime-web/dist/ort.webgpu.min.mjs")],
+    ...Object.entries(RUNTIMES).flatMap(([device, names]) =>
+      Object.entries(names).map(([name, from]) => [
+        `vendor/${device}/${name}`,
+        path.join(MODULES, "onnxruntime-web/dist", from),
+      ]),
+    ),
   ];
   await rm(site, { recursive: true, force: true });
   for (const [name, from] of files) {
@@ -84,7 +99,9 @@ async function assemble(site, npm) {
     await mkdir(path.dirname(to), { recursive: true });
     await cp(from, to);
   }
-  await writeFile(path.join(site, "vendor/transformers.mjs"), await transformers());
+  for (const device of Object.keys(RUNTIMES)) {
+    await writeFile(path.join(site, "vendor", device, "transformers.mjs"), await transformers());
+  }
   await writeFile(path.join(site, "files.json"), JSON.stringify(await manifest(site), null, 2));
 }
 
@@ -102,16 +119,15 @@ async function transformers() {
 
 /** What a visitor downloads before the model can run: addresses, sizes, and hashes to check them by. */
 async function manifest(site) {
-  const names = [
-    ...Object.keys(MODEL).map((name) => `models/minilm/${name}`),
-    "vendor/ort-wasm-simd-threaded.asyncify.wasm",
-    "vendor/ort-wasm-simd-threaded.asyncify.mjs",
-  ];
+  const names = Object.keys(MODEL).map((name) => [`models/minilm/${name}`, undefined]);
+  for (const device of Object.keys(RUNTIMES)) {
+    for (const end of ["wasm", "mjs"]) names.push([`vendor/${device}/runtime.${end}`, device]);
+  }
   return Promise.all(
-    names.map(async (url) => {
+    names.map(async ([url, device]) => {
       const file = path.join(site, url);
       const integrity = `sha256-${Buffer.from(await sha256(file), "hex").toString("base64")}`;
-      return { url, size: (await stat(file)).size, integrity };
+      return { url, size: (await stat(file)).size, integrity, device };
     }),
   );
 }

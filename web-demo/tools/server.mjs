@@ -1,6 +1,7 @@
 // Serves a folder: right types, ranges, and nothing kept by the browser on its own. So what comes back fast at the second
 // visit comes out of warmstart, and not out of the browser's HTTP cache.
 
+import { once } from "node:events";
 import { createReadStream } from "node:fs";
 import { stat } from "node:fs/promises";
 import { createServer } from "node:http";
@@ -93,9 +94,17 @@ async function send(stream, response, pace) {
   for await (const chunk of stream) {
     if (pace) await pace(chunk.length);
     if (response.destroyed) return;
-    if (!response.write(chunk)) await new Promise((resolve) => response.once("drain", resolve).once("close", resolve));
+    if (!response.write(chunk)) await drained(response);
   }
   response.end();
+}
+
+/** Waits until more can be written, or the visitor is gone. */
+async function drained(response) {
+  const stop = new AbortController();
+  const { signal } = stop;
+  await Promise.race([once(response, "drain", { signal }), once(response, "close", { signal })]);
+  stop.abort();
 }
 
 /** Waits until so many bytes more may leave. */

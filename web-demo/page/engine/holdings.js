@@ -33,7 +33,7 @@ export class Holdings {
       const name = nameOf(entry.key);
       there.add(name);
       const known = this.#knowing(name, entry.key);
-      known.label = entry.label ?? known.label ?? shortened(entry.text ?? entry.recipe?.domain ?? name);
+      known.label = shortened(entry.label ?? entry.text ?? entry.recipe?.domain ?? name);
       known.held = true;
       return { label: known.label, size: entry.size, used: entry.lastUsed.getTime(), state: stateOf(known), held: true };
     });
@@ -78,5 +78,5 @@ function nameOf(bytes) {
 
 /** The end of an address, which is what people look at. */
 function shortened(text) {
-  return text.includes("://") ? text.split("/").slice(-1)[0] : text;
+  return text.includes("://") ? text.split("/").at(-1) : text;
 }

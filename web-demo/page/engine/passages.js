@@ -172,9 +172,9 @@ export const passages = Object.entries(TOPICS).flatMap(([topic, texts]) => texts
 
 /** Questions to begin with. */
 export const questions = [
-  "Why is the second visit so much faster?",
   "How do animals find their way home?",
+  "Why is the second time so much quicker?",
   "What keeps food from going bad?",
-  "How can a computer understand what I mean?",
-  "Why does it thunder?",
+  "How does a computer know what I mean?",
+  "Why do leaves change in the fall?",
 ];

@@ -8,6 +8,7 @@ import { Answers } from "./answers.js";
 import { bring, manifest } from "./files.js";
 import { findGpu } from "./gpu.js";
 import { Holdings } from "./holdings.js";
+import { loadModel, transformersFor } from "./model.js";
 import { Neighbours, openKernels } from "./neighbours.js";
 import { passages, questions } from "./passages.js";
 import { Phases } from "./phases.js";
@@ -56,27 +57,28 @@ const opened = new Promise((resolve) => (resolveOpened = resolve));
 /** From an empty tab to the first answer. */
 async function start({ maxBytes, device, origin }) {
   const phases = new Phases(origin, tell);
-  // Half a megabyte of JavaScript, which the answer of an earlier visit need not wait for.
-  const modelModule = import("./model.js");
-  modelModule.catch(() => undefined);
   const onWarning = (warning) => tell({ type: "warning", message: warning.message });
+  const looking = findGpu(device);
+  const listing = manifest();
   const cache = await open({ name: "warmstart-demo", maxBytes, onWarning });
-  const files = await manifest();
+  const everything = await listing;
+  await remember(cache, everything, phases);
+  const gpu = await looking;
+  const files = everything.filter((file) => file.device === undefined || file.device === gpu.model);
   const holdings = new Holdings(cache, files, tell);
   resolveOpened({ cache, holdings });
-  await remember(cache, files, phases);
-
-  const gpu = await findGpu(device);
   tell({ type: "gpu", ...gpu.shown });
-  // What was compiled at an earlier visit is compiled again at once, while the model is still being read.
+  // What takes a while and depends on nothing else begins now: code is fetched, and what was compiled at an earlier
+  // visit is compiled again.
+  const library = transformersFor(gpu.model);
+  library.catch(() => undefined);
   const kernels = await openKernels(cache, gpu.device);
 
   const cold = (await Promise.all(files.map(({ url }) => cache.has(url)))).includes(false);
   tell({ type: "visit", cold });
   const held = await phases.run("download", (progress) => bring(cache, files, progress));
   const { model, vectors } = await phases.run("prepare", async (progress) => {
-    const { loadModel } = await modelModule;
-    const model = await loadModel(cache, held, gpu, progress);
+    const model = await loadModel(cache, held, gpu.model, await library, progress);
     return { model, vectors: await passageVectors(cache, model, files, progress) };
   });
   const neighbours = await phases.run("compile", (progress) =>
@@ -86,7 +88,8 @@ async function start({ maxBytes, device, origin }) {
   const question = questions[0];
   // Computed even where the answer is kept, so that both visits are measured doing the same.
   const first = await phases.run("answer", () => answers.compute(question));
-  tell({ type: "ready", cold, backend: cache.backend, model: model.shown, search: neighbours.shown, phases: phases.times });
+  const shown = { backend: cache.backend, device: model.device, search: neighbours.shown };
+  tell({ type: "ready", cold, ...shown, phases: phases.times });
   tell({ type: "answer", question, ...first });
   await answers.keep(question, first);
 

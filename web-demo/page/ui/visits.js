@@ -2,11 +2,11 @@ import { duration, element } from "./dom.js";
 import { load, save } from "./stored.js";
 
 const PHASES = [
-  ["download", "Download", "Model, tokenizer and runtime, over the network"],
-  ["prepare", "Prepare", "The model is made ready, the passages are read"],
-  ["compile", "Compile", "Kernels are compiled and tuned"],
-  ["answer", "First answer", "One question, understood and compared"],
-  ["total", "Altogether", "From asking for the page to the first answer"],
+  ["download", "Download", "Model and runtime"],
+  ["prepare", "Prepare", "Model started, passages read"],
+  ["compile", "Compile", "Kernels, tuned"],
+  ["answer", "First answer", "One question"],
+  ["total", "Altogether", "From the first click"],
 ];
 const NAMES = { first: "First visit", second: "Second visit" };
 
