@@ -53,6 +53,11 @@ impl Node {
         self.invocation(shown(&self.npm)).arguments(line)
     }
 
+    /// The script that is npm, for those who start it by themselves.
+    pub(crate) fn npm_script(&self) -> &Path {
+        &self.npm
+    }
+
     /// Installs exactly what the lock file of `folder` names, unless that is there.
     pub(crate) fn install(&self, folder: &str) -> Result<(), Failure> {
         let root = workspace_root().join(folder);

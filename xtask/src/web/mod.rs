@@ -42,7 +42,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         command = command.argument("--only").argument(only);
     }
     command = arguments.rest.iter().fold(command, Invocation::argument);
-    let status = command.variable("CHROMIUM", browser).variable("WARMSTART_TARBALL", tarball).status()?;
+    let status = command
+        .variable("CHROMIUM", browser)
+        .variable("WARMSTART_TARBALL", tarball)
+        .variable("WARMSTART_NPM", node.npm_script())
+        .status()?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
