@@ -44,7 +44,7 @@ export class Cache {
 
   /** Where values are kept. It turns into `memory` if the browser takes the database away. */
   get backend(): "indexeddb" | "memory" {
-    return this.core.store.backend;
+    return this.core.backend;
   }
 
   /** What happens, for live lists. */

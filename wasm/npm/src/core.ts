@@ -11,7 +11,7 @@ import { encodeMetadata } from "./metadata.js";
 import { Order, type Ticket } from "./order.js";
 import { feed, feedNow, Pace } from "./pace.js";
 import type { As, Formats, PutOptions, Value } from "./types.js";
-import { isStream, type Payload, payloadOf, type Shape } from "./values.js";
+import { isStream, type LargePayload, type Payload, payloadOf, type Shape } from "./values.js";
 import { damageOf, type Large, slices } from "./verify.js";
 
 /** How a cache was opened. */
@@ -50,7 +50,7 @@ export class Core {
     this.name = opened.name;
     this.#opened = opened;
     this.shape = { small: engine.small_limit(), blobs: store.stores_blobs };
-    this.flights = new Flights(new TabLocks(opened.name), () => store.backend === "indexeddb");
+    this.flights = new Flights(new TabLocks(opened.name), () => this.backend === "indexeddb");
     this.#reads = new Batch((keys) => store.read(keys), { failed: "unavailable" });
     this.#has = new Batch((keys) => store.has(keys), { failed: false });
     this.#writes = new Batch((items) => this.#write(items), { failed: "unavailable", oneAtATime: true });
@@ -76,7 +76,7 @@ export class Core {
     if (pending) await pending;
     const found = await this.#reads.add(key);
     if (typeof found === "string") return this.#missed(key, found);
-    if ("bytes" in found) {
+    if (found.bytes) {
       this.#tell("hit", key, () => ({ size: found.size }));
       return { value: await handOut(this.engine, found as Content, as, true) };
     }
@@ -91,15 +91,18 @@ export class Core {
     return result;
   }
 
+  /** Where values are kept now. */
+  get backend(): "indexeddb" | "memory" {
+    return this.store.backend === "indexeddb" ? "indexeddb" : "memory";
+  }
+
   /** Looks without counting it as a use. The value is verified. */
   async peek(key: Uint8Array): Promise<Content | undefined> {
     const [found] = await this.store.peek([key]);
     if (found === undefined || typeof found === "string") return undefined;
-    if ("bytes" in found) return found as Content;
-    const damage = await damageOf(this.engine, found);
-    if (damage === undefined) return found;
-    await this.damaged(key, found, damage);
-    return undefined;
+    if (found.bytes) return found as Content;
+    // What is damaged is replaced by the build that follows.
+    return (await damageOf(this.engine, found)) === undefined ? found : undefined;
   }
 
   async put(input: KeyInput, value: Value, options: PutOptions = {}): Promise<boolean> {
@@ -108,7 +111,7 @@ export class Core {
     signal?.throwIfAborted();
     const metadata = encodeMetadata(this.engine, input, value, options);
     const taken = payloadOf(value, this.shape, { signal });
-    return this.order.run(idOf(input), !isStream(value), async (ticket) => {
+    return this.order.run(idOf(input), "write", !isStream(value), async (ticket) => {
       // Waiting for what is there already would let the caller change it.
       const payload = taken instanceof Promise ? await taken : taken;
       return this.write(ticket, key, { payload, metadata, buildMs: 0 }, signal);
@@ -123,17 +126,15 @@ export class Core {
     let item: Item;
     let reason: string | undefined;
     try {
-      item =
-        "bytes" in payload
-          ? { ...about, bytes: payload.bytes }
-          : {
-              ...about,
-              head: await this.#head(about, payload, signal),
-              size: payload.size,
-              parts: payload.parts,
-            };
-      const successor = this.order.successor(ticket);
-      if (successor) return await successor;
+      item = payload.bytes
+        ? { ...about, bytes: payload.bytes }
+        : {
+            ...about,
+            head: await this.#head(about, payload, signal),
+            parts: payload.parts,
+          };
+      if (ticket.after) await ticket.after;
+      if (this.order.isSuperseded(ticket)) return await this.order.outcome(ticket.id);
       reason = await this.#writes.add(item);
     } catch (error) {
       // The engine refuses what the format has no place for.
@@ -157,16 +158,15 @@ export class Core {
     const key = keyBytes(input);
     const id = idOf(input);
     const pending = this.order.pending(id);
-    if (pending) await pending;
-    this.order.supersede(id);
-    const [removed] = await this.store.remove([key]);
-    return removed ?? false;
+    return this.order.run(id, "remove", true, async () => {
+      if (pending) await pending;
+      const [removed] = await this.store.remove([key]);
+      return removed ?? false;
+    });
   }
 
-  async clear(): Promise<void> {
-    await this.order.drained();
-    this.order.supersede();
-    await this.store.clear();
+  clear(): Promise<void> {
+    return this.order.clear(() => this.store.clear());
   }
 
   async flush(): Promise<void> {
@@ -190,7 +190,7 @@ export class Core {
   /** Hashes a large value. What the caller could change is hashed before this function first waits. */
   async #head(
     about: { key: Uint8Array; metadata: Uint8Array; created_ms: number; build_ms: number },
-    payload: Exclude<Payload, { bytes: unknown }>,
+    payload: LargePayload,
     signal: AbortSignal | undefined,
   ): Promise<Uint8Array> {
     const { key, metadata, created_ms, build_ms } = about;
@@ -216,7 +216,7 @@ export class Core {
     const reasons = await this.store.write(items);
     this.#checkBackend();
     if (this.events.has("evicted")) {
-      const { evictions } = this.store.statistics();
+      const { evictions } = await this.store.statistics();
       if (evictions > this.#evictions) this.events.emit("evicted", { count: evictions - this.#evictions });
       this.#evictions = evictions;
     }
@@ -229,8 +229,12 @@ export class Core {
 
   #refused(key: Uint8Array, size: number, reason: string): void {
     this.#tell("refused", key, () => ({ size, reason }));
-    if (reason !== "no_space") return;
-    this.#warn("no_space", "The browser gives no more room. The newest values are kept in memory only.");
+    if (reason === "no_space") {
+      this.#warn("no_space", "The browser gives no more room. The newest values are kept in memory only.");
+    } else if (reason === "unavailable" || reason === "busy") {
+      const why = this.engine.explanation(reason);
+      this.#warn("memory_only", `Some values are kept in memory only: ${why} (${reason}).`);
+    }
   }
 
   #tell<Name extends "hit" | "miss" | "stored" | "refused">(
@@ -243,7 +247,7 @@ export class Core {
   }
 
   #checkBackend(): void {
-    if (this.#opened.memory || this.store.backend !== "memory") return;
+    if (this.#opened.memory || this.backend !== "memory") return;
     const why = this.store.reason ?? "unavailable";
     const message = `The cache "${this.name}" keeps nothing after this page: ${this.engine.explanation(why)} (${why}).`;
     this.#warn("memory_only", message);

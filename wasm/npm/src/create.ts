@@ -73,7 +73,7 @@ async function make(
     const metadata = encodeMetadata(core.engine, input, value, options);
     const taken = payloadOf(value, core.shape, { signal, onProgress });
     let made: Made | undefined;
-    await core.order.run(idOf(input), !(taken instanceof Promise), async (ticket) => {
+    await core.order.run(idOf(input), "write", !(taken instanceof Promise), async (ticket) => {
       // Waiting for what is there already would let the builder change it.
       const payload = taken instanceof Promise ? await taken : taken;
       made = { content: { ...payload, metadata }, own: ownArray(value, payload.size > core.shape.small) };

@@ -153,7 +153,6 @@ async function one(
 ): Promise<Formats[As]> {
   const { integrity } = wanted;
   if (integrity !== undefined) await removeOther(cache, wanted, integrity);
-  let transferred: Transferred | undefined;
   // The headers are known when the file is here, which is before they are read.
   const headers = new Headers(integrity && { [CHECKED]: String(integrity) });
   const options: CreateOptions = { signal, headers, onProgress, waitMs: WAIT_MS, label: wanted.url };
@@ -162,13 +161,12 @@ async function one(
   const value = await cache.getOrCreate(
     wanted.key,
     async (context) => {
-      transferred = await checked(cache, wanted, context.signal, context.onProgress);
+      const transferred = await checked(cache, wanted, context.signal, context.onProgress);
       transferred.headers.forEach((text, name) => headers.set(name, text));
       return transferred.body;
     },
     { ...options, as: format },
   );
-  await transferred?.dropParts();
   const length = lengthOf(value);
   onProgress(length, length);
   if (as !== "json") return value;
@@ -191,7 +189,6 @@ async function checked(
   for (;;) {
     const transferred = await transfer({ cache, request, signal, size, html, onProgress });
     if (integrity === undefined || (await integrity.matches(transferred.body))) return transferred;
-    await transferred.dropParts();
     if (!transferred.resumed) {
       const message = `${url} does not have the digest ${integrity}: was it changed since the digest was taken?`;
       throw new WarmstartError("integrity", message, { url });

@@ -2,7 +2,7 @@ import type { Engine } from "./engine.js";
 import { invalid } from "./errors.js";
 import { decodeMetadata } from "./metadata.js";
 import type { As, Formats } from "./types.js";
-import type { Payload } from "./values.js";
+import type { LargePayload, Payload } from "./values.js";
 import { type Large, slices, type Verified, verifiedBytes, verifiedStream, damageOf } from "./verify.js";
 
 /** A value that is known to be right, and what is kept beside it. */
@@ -25,13 +25,13 @@ export async function handOut(
   fresh: boolean,
 ): Promise<Formats[As]> {
   if (as === "response" || as === "blob") {
-    const blobs = "bytes" in content ? [content.bytes] : content.parts;
+    const blobs = content.bytes ? [content.bytes] : content.parts;
     if (as === "response" && blobs.length === 1) return responseOf(engine, content, blobs[0] as BodyInit);
     const { headers } = decodeMetadata(engine, content.metadata);
     const blob = new Blob(blobs, { type: headers.get("content-type") ?? "" });
     return as === "blob" ? blob : responseOf(engine, content, blob);
   }
-  if ("bytes" in content) return formatted(fresh ? content.bytes : content.bytes.slice(), as);
+  if (content.bytes) return formatted(fresh ? content.bytes : content.bytes.slice(), as);
   return formatted(await bytesOf(content), as);
 }
 
@@ -65,7 +65,7 @@ function formatted(bytes: Uint8Array<ArrayBuffer>, as: As): Formats[As] {
   }
 }
 
-async function bytesOf(content: Extract<Content, { parts: unknown }>): Promise<Uint8Array<ArrayBuffer>> {
+async function bytesOf(content: LargePayload): Promise<Uint8Array<ArrayBuffer>> {
   const only = content.parts.length === 1 ? content.parts[0] : undefined;
   if (only instanceof Blob) return new Uint8Array(await only.arrayBuffer());
   const whole = new Uint8Array(content.size);

@@ -28,10 +28,10 @@ export async function entries({ engine, order, store }: Core): Promise<EntryInfo
 }
 
 /** The figures of the engine, as JavaScript spells them. */
-export async function stats({ store }: Core): Promise<Stats> {
-  const { bytes_read, bytes_written, build_ms, saved_ms, ...same } = store.statistics();
+export async function stats({ backend, store }: Core): Promise<Stats> {
+  const { bytes_read, bytes_written, build_ms, saved_ms, ...same } = await store.statistics();
   return {
-    backend: store.backend,
+    backend,
     reason: store.reason,
     ...same,
     bytesRead: bytes_read,
@@ -63,11 +63,11 @@ export async function explain({ engine, order, store }: Core, input: KeyInput): 
 export async function verify(core: Core): Promise<{ key: Uint8Array | undefined; reason: string }[]> {
   const { engine, order, shape, store } = core;
   await order.drained();
-  const damaged = await store.verify();
+  const damaged = (await store.verify()).map(({ key, reason }) => ({ key, reason }));
   for (const { key, payload } of await store.list()) {
     if (payload <= shape.small) continue;
     const [found] = await store.peek([key]);
-    if (found === undefined || typeof found === "string" || "bytes" in found) continue;
+    if (found === undefined || typeof found === "string" || found.bytes) continue;
     const reason = await damageOf(engine, found);
     if (reason === undefined) continue;
     await core.damaged(key, found, reason);

@@ -1,57 +1,80 @@
-/** A write of a key that is under way. */
+/** A write or a removal of a key that is under way. */
 export interface Ticket {
   /** What names the key. */
   readonly id: string;
   /** Whether it ends soon, whatever others do: it does not read from a network. */
   finite: boolean;
-  /** How it ended: `true` if it was stored. It never rejects. */
+  /** A removal that was called before, and has to be done before this one stores anything. */
+  readonly after: Promise<unknown> | undefined;
+  /** How it ended: `true` if it did something. It never rejects. */
   readonly done: Promise<boolean>;
 }
 
+/** What a call does to its key. */
+export type Kind = "write" | "remove";
+
 /** Keeps the order of the calls for one key, though large values take longer than small ones. */
 export class Order {
-  readonly #latest = new Map<string, Ticket>();
+  readonly #latest = new Map<string, { ticket: Ticket; kind: Kind }>();
+  #clearing: Promise<unknown> | undefined;
 
-  /** Runs a write. `work` begins at once. */
-  async run(id: string, finite: boolean, work: (ticket: Ticket) => Promise<boolean>): Promise<boolean> {
-    let finish!: (stored: boolean) => void;
+  /** Runs a call. `work` begins at once. */
+  async run(
+    id: string,
+    kind: Kind,
+    finite: boolean,
+    work: (ticket: Ticket) => Promise<boolean>,
+  ): Promise<boolean> {
+    let finish!: (did: boolean) => void;
     const done = new Promise<boolean>((resolve) => (finish = resolve));
-    const ticket: Ticket = { id, finite, done };
-    this.#latest.set(id, ticket);
-    let stored = false;
+    const before = this.#latest.get(id);
+    const after = before?.kind === "remove" ? before.ticket.done : this.#clearing;
+    const ticket: Ticket = { id, finite, after, done };
+    this.#latest.set(id, { ticket, kind });
+    let did = false;
     try {
-      stored = await work(ticket);
-      return stored;
+      did = await work(ticket);
+      return did;
     } finally {
-      if (this.#latest.get(id) === ticket) this.#latest.delete(id);
-      finish(stored);
+      if (this.#latest.get(id)?.ticket === ticket) this.#latest.delete(id);
+      finish(did);
     }
   }
 
   /**
-   * What came of the write or removal that was called after this one; `undefined` if this one is the latest.
+   * Removes everything, after what ends soon. What is still being read from elsewhere is not stored any more.
    */
-  successor({ id, done }: Ticket): Promise<boolean> | undefined {
-    const latest = this.#latest.get(id);
-    if (latest?.done === done) return undefined;
-    return latest?.done ?? Promise.resolve(false);
+  async clear(work: () => Promise<void>): Promise<void> {
+    const drained = this.drained();
+    this.#latest.clear();
+    const cleared = drained.then(work);
+    const clearing = cleared.catch(() => undefined);
+    this.#clearing = clearing;
+    await cleared.finally(() => {
+      if (this.#clearing === clearing) this.#clearing = undefined;
+    });
   }
 
-  /** The write of this key that a read has to wait for, if there is one. */
-  pending(id: string): Promise<boolean> | undefined {
-    const ticket = this.#latest.get(id);
-    return ticket?.finite ? ticket.done : undefined;
+  /** Whether another call for this key was made after this one. */
+  isSuperseded({ id, done }: Ticket): boolean {
+    return this.#latest.get(id)?.ticket.done !== done;
+  }
+
+  /** What came of the latest write of this key. */
+  async outcome(id: string): Promise<boolean> {
+    const latest = this.#latest.get(id);
+    return latest?.kind === "write" && (await latest.ticket.done);
+  }
+
+  /** What a read of this key has to wait for, if there is anything. */
+  pending(id: string): Promise<unknown> | undefined {
+    const latest = this.#latest.get(id)?.ticket;
+    return latest?.finite ? latest.done : this.#clearing;
   }
 
   /** Waits for what ends soon. */
   async drained(): Promise<void> {
-    const finite = [...this.#latest.values()].filter((ticket) => ticket.finite);
-    await Promise.all(finite.map(({ done }) => done));
-  }
-
-  /** What is still being read for `id`, or for any key, is not stored any more. */
-  supersede(id?: string): void {
-    if (id === undefined) this.#latest.clear();
-    else this.#latest.delete(id);
+    const tickets = [...this.#latest.values()].map(({ ticket }) => ticket);
+    await Promise.all([this.#clearing, ...tickets.filter(({ finite }) => finite).map(({ done }) => done)]);
   }
 }

@@ -52,7 +52,8 @@ export class Parts {
     const pieces = await cache.getMany(parts.#kept, "blob");
     for (const [index, piece] of pieces.entries()) {
       if (piece?.size !== (list.ends[index] as number) - parts.#length) break;
-      parts.#pieces.push(piece);
+      // The file outlives the entries that its pieces came from, and not every browser lets such a Blob do so.
+      parts.#pieces.push(new Blob([await piece.arrayBuffer()]));
       parts.#length += piece.size;
     }
     if (parts.#length > 0) parts.#about = list;

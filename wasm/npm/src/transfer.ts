@@ -22,8 +22,6 @@ export interface Transferred {
   readonly headers: Headers;
   /** Whether a part of it had arrived earlier. */
   readonly resumed: boolean;
-  /** Removes the pieces that were kept in the meantime. */
-  dropParts(): Promise<void>;
 }
 
 /**
@@ -41,8 +39,10 @@ export async function transfer(wanted: Transfer): Promise<Transferred> {
     try {
       wanted.signal.throwIfAborted();
       const headers = await round(wanted, parts);
-      await parts.saved();
-      return { body: parts.blob(headers.get("content-type") ?? ""), headers, resumed, dropParts: () => parts.drop() };
+      // The pieces go before the whole is stored: else the two together would push out what else is cached, or
+      // would need twice the room.
+      await parts.drop();
+      return { body: parts.blob(headers.get("content-type") ?? ""), headers, resumed };
     } catch (error) {
       // A long download over a bad line goes on as long as it gets anywhere.
       if (parts.length >= farthest + PIECE / 8) failures = 0;

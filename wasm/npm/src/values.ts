@@ -5,14 +5,23 @@ import type { Progress, Value } from "./types.js";
 export type Part = Blob | ArrayBuffer;
 
 /** The bytes of a value: whole if it is small, else in parts. */
-export type Payload = { size: number } & (
-  | { bytes: Uint8Array<ArrayBuffer> }
-  | {
-      parts: Part[];
-      /** The same bytes in the caller's memory, until the caller gets to run again. */
-      source?: Uint8Array;
-    }
-);
+export type Payload = SmallPayload | LargePayload;
+
+/** A small value. */
+export interface SmallPayload {
+  size: number;
+  bytes: Uint8Array<ArrayBuffer>;
+  parts?: undefined;
+}
+
+/** A large value. */
+export interface LargePayload {
+  size: number;
+  bytes?: undefined;
+  parts: Part[];
+  /** The same bytes in the caller's memory, until the caller gets to run again. */
+  source?: Uint8Array;
+}
 
 /** What decides the form of a payload. */
 export interface Shape {

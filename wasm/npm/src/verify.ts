@@ -4,7 +4,7 @@ import { feed, feedNow, Pace } from "./pace.js";
 import type { Part } from "./values.js";
 
 /** A large value as it was found: its head is verified, its payload is not. */
-export type Large = Extract<Found, { parts: Part[] }>;
+export type Large = Extract<Found, { parts: Part[] }> & { bytes?: undefined };
 
 /** What reading a large value came to: what was asked for, or the reason why it is damaged. */
 export type Verified<Result> = { value: Result; damage?: undefined } | { damage: string };

@@ -1,6 +1,6 @@
 import type { Cache as Warmstart } from "../cache.js";
 import { WarmstartError } from "../errors.js";
-import { refusePage, transfer } from "../transfer.js";
+import { refusePage, transfer, type Transferred } from "../transfer.js";
 import { absolute } from "../url.js";
 
 /** One cache of a `CacheStorage`: the standard's `Cache` over entries whose keys begin with its name. */
@@ -72,12 +72,9 @@ export class NamedCache implements Cache {
    */
   async addAll(requests: Iterable<RequestInfo | URL>): Promise<void> {
     const all = Array.from(requests, (request) => ({ request, url: storable(request) }));
-    const fetched = await Promise.all(all.map(({ request, url }) => this.#fetch(request, url)));
+    const answers = await Promise.all(all.map(({ request, url }) => this.#fetch(request, url)));
     await Promise.all(
-      fetched.map(async ({ url, body, headers, dropParts }) => {
-        await this.#cache.put(this.#prefix + url, body, { label: url, headers });
-        await dropParts();
-      }),
+      answers.map(({ url, body, headers }) => this.#cache.put(this.#prefix + url, body, { label: url, headers })),
     );
   }
 
@@ -99,11 +96,12 @@ export class NamedCache implements Cache {
     return response && Object.defineProperty(response, "url", { value: url });
   }
 
-  async #fetch(given: RequestInfo | URL, url: string): ReturnType<typeof fetched> {
+  async #fetch(given: RequestInfo | URL, url: string): Promise<Transferred & { url: string }> {
     const request = new Request(given instanceof URL ? given.href : given);
-    const html = !/\.\w+$/.test(new URL(url).pathname);
+    const html = !isFile(url);
     try {
-      return await fetched(this.#cache, request, html, url);
+      const wanted = { cache: this.#cache, request, signal: request.signal, html, size: undefined };
+      return { url, ...(await transfer({ ...wanted, onProgress: () => undefined })) };
     } catch (error) {
       if (error instanceof WarmstartError) throw new TypeError(error.message, { cause: error });
       throw error;
@@ -159,19 +157,17 @@ function withoutSearch(url: string): string {
   return url.replace(/\?.*$/s, "");
 }
 
-/** A page under a name that ends like that of a file. Under other names, pages are what service workers store. */
+/** Whether the address ends like that of a file. Under other names, pages are what service workers store. */
+function isFile(url: string): boolean {
+  return /\.\w+$/.test(new URL(url).pathname);
+}
+
 function isPageInstead(url: string, response: Response): boolean {
-  if (!/\.\w+$/.test(new URL(url).pathname)) return false;
+  if (!isFile(url)) return false;
   try {
     refusePage(url, response);
     return false;
   } catch {
     return true;
   }
-}
-
-async function fetched(cache: Warmstart, request: Request, html: boolean, url: string) {
-  const { signal } = request;
-  const transferred = await transfer({ cache, request, signal, html, size: undefined, onProgress: () => undefined });
-  return { url, ...transferred };
 }
