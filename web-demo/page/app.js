@@ -19,7 +19,7 @@ const maxBytes = load("maxBytes") ?? FULL;
 const device = new URL(location.href).searchParams.get("device") ?? undefined;
 ask({ type: "start", origin: performance.timeOrigin, maxBytes, device });
 
-const results = new Results($("results"), $("told"));
+const results = new Results($("results"), $("told"), $("way"));
 const map = new PassageMap($("map"), passages);
 const visits = new Visits($("bars"), $("headline"));
 const holdings = new Holdings($("holdings"), $("usage"));
@@ -34,12 +34,16 @@ const handlers = {
     $("machine").textContent = available ? `WebGPU: ${kind}.` : `No WebGPU: ${name}.`;
   },
   visit: ({ cold }) => visits.begin(cold),
-  phase: (message) => visits.phase(message),
+  phase(message) {
+    visits.phase(message);
+    if (message.state === "running") results.coming(message);
+  },
   remembered(answer) {
     if (waiting === undefined) results.remembered(answer);
   },
   ready(message) {
     ready = true;
+    results.ready();
     visits.finish(message);
     describeMachine(message);
     document.documentElement.dataset.state = "ready";

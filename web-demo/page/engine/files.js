@@ -31,7 +31,7 @@ export async function bring(cache, files, progress) {
   if (missing.length === 0) return held;
   const bodies = await download(cache, missing, {
     as: "blob",
-    onProgress: ({ loaded, total }) => progress("model, tokenizer and runtime", loaded, total),
+    onProgress: ({ loaded, total }) => progress("", loaded, total),
   });
   const kept = await Promise.all(missing.map(({ url }) => cache.has(url)));
   missing.forEach(({ url }, index) => {

@@ -29,7 +29,7 @@ export class Holdings {
     if (gone) this.#evictedBecause = gone;
     const [entries, stats] = await Promise.all([this.#cache.entries(), this.#cache.stats()]);
     const there = new Set();
-    const rows = entries.map((entry) => {
+    const held = entries.map((entry) => {
       const name = nameOf(entry.key);
       there.add(name);
       const known = this.#knowing(name, entry.key);
@@ -37,7 +37,9 @@ export class Holdings {
       known.held = true;
       return { label: known.label, size: entry.size, used: entry.lastUsed.getTime(), state: stateOf(known), held: true };
     });
+    const rows = gathered(held);
     for (const [name, known] of this.#known) {
+      if (known.label?.startsWith("part of")) continue;
       if (there.has(name) || known.label === undefined) continue;
       if (known.held) known.last = this.#evictedBecause;
       known.held = false;
@@ -76,7 +78,18 @@ function nameOf(bytes) {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** The end of an address, which is what people look at. */
+/** An address becomes its end, which is what people look at. */
 function shortened(text) {
-  return text.includes("://") ? text.split("/").at(-1) : text;
+  return text.replace(/\S+:\/\/\S*\/(\S+)/, "$1");
+}
+
+/** The pieces of one download, which are many, as one row. */
+function gathered(rows) {
+  const byLabel = new Map();
+  for (const row of rows) {
+    const first = row.label.startsWith("part of") ? byLabel.get(row.label) : undefined;
+    if (first) Object.assign(first, { size: first.size + row.size, used: Math.max(first.used, row.used) });
+    else byLabel.set(row.label.startsWith("part of") ? row.label : row, row);
+  }
+  return [...byLabel.values()];
 }

@@ -14,7 +14,7 @@ export function transformersFor(device) {
  * @returns {Promise<{ embed(texts: string[]): Promise<Float32Array>, device: "webgpu" | "wasm" }>}
  */
 export async function loadModel(cache, held, device, library, progress) {
-  progress("starting the runtime");
+  progress("Starting the model");
   // The runtime's own shaders are created again too, as soon as it asks for its device.
   const watched = device === "webgpu" ? watchDevices(cache, "all-MiniLM-L6-v2") : undefined;
   try {

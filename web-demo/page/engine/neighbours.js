@@ -38,7 +38,7 @@ export class Neighbours {
         {
           as: "json",
           label: "the quickest kernel here",
-          onProgress: (loaded, total) => progress("trying kernels", loaded, total),
+          onProgress: (loaded, total) => progress("Trying kernels", loaded, total),
         },
       );
       const variant = VARIANTS.find(({ name, size }) => name === tuned.name && size === tuned.size);

@@ -14,7 +14,7 @@ export async function passageVectors(cache, model, files, progress) {
   });
   const bytes = await cache.getOrCreate(name, ({ onProgress }) => embedAll(model, onProgress), {
     label: `meanings of ${passages.length} passages`,
-    onProgress: (loaded, total) => progress("reading the passages", loaded, total),
+    onProgress: (loaded, total) => progress("Reading the passages", loaded, total),
   });
   return new Float32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4);
 }

@@ -1,6 +1,6 @@
 import { element, shape } from "./dom.js";
 
-const [WIDTH, HEIGHT, MARGIN] = [600, 340, 26];
+const MARGIN = 26;
 /** One shape a topic, so that nobody needs to tell colours apart. */
 const MARKS = [
   "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",
@@ -40,7 +40,10 @@ export class PassageMap {
 
   /** Draws the passages. `places` holds x and y of each. */
   draw(places) {
-    this.#places = scaled(places);
+    // On a phone the picture is narrow, not small: its marks keep their size.
+    const [width, height] = matchMedia("(max-width: 560px)").matches ? [340, 300] : [600, 340];
+    this.#svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    this.#places = scaled(places, width, height);
     const marks = this.#passages.map(({ topic, text }, index) => {
       const [x, y] = this.#places(places[index * 2], places[index * 2 + 1]);
       const d = MARKS[this.#topics.indexOf(topic)];
@@ -68,7 +71,7 @@ export class PassageMap {
 }
 
 /** A function that places a point in the picture, so that all passages fill it. */
-function scaled(places) {
+function scaled(places, width, height) {
   const all = Array.from(places);
   const range = (axis) => {
     const values = all.filter((_, at) => at % 2 === axis);
@@ -79,5 +82,5 @@ function scaled(places) {
     const share = Math.min(1, Math.max(0, (value - from) / (to - from)));
     return Math.round((MARGIN + share * (length - 2 * MARGIN)) * 10) / 10;
   };
-  return (x, y) => [into(x, left, right, WIDTH), into(y, top, bottom, HEIGHT)];
+  return (x, y) => [into(x, left, right, width), into(y, top, bottom, height)];
 }

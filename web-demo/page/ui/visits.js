@@ -6,7 +6,7 @@ const PHASES = [
   ["prepare", "Prepare", "Model started, passages read"],
   ["compile", "Compile", "Kernels, tuned"],
   ["answer", "First answer", "One question"],
-  ["total", "Altogether", "From the first click"],
+  ["total", "Altogether", "From opening the page"],
 ];
 const NAMES = { first: "First visit", second: "Second visit" };
 
@@ -60,8 +60,7 @@ export class Visits {
     const known = total > 0;
     if (known) bar.value = loaded / total;
     else bar.removeAttribute("value");
-    cell.querySelector(".time").textContent = known ? `${Math.floor((loaded / total) * 100)} %` : "…";
-    cell.title = note;
+    cell.querySelector(".time").textContent = known ? `${Math.floor((loaded / total) * 100)} %` : note || "…";
   }
 
   /** The first answer is there. */
