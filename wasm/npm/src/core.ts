@@ -1,5 +1,5 @@
 import { Batch } from "./batch.js";
-import type { Engine, Found, Item, Store } from "./engine.js";
+import type { Engine } from "./engine.js";
 import { type ErrorCode, WarmstartError } from "./errors.js";
 import { type CacheEvents, type EventEntry, Events } from "./events.js";
 import type { Made } from "./create.js";
@@ -10,6 +10,7 @@ import { TabLocks } from "./locks.js";
 import { encodeMetadata } from "./metadata.js";
 import { Order, type Ticket } from "./order.js";
 import { feed, feedNow, Pace } from "./pace.js";
+import { type Found, type Item, type Store } from "./store/store.js";
 import type { As, Formats, PutOptions, Value } from "./types.js";
 import { isStream, type LargePayload, type Payload, payloadOf, type Shape } from "./values.js";
 import { damageOf, type Large, slices } from "./verify.js";
@@ -49,7 +50,7 @@ export class Core {
     this.store = store;
     this.name = opened.name;
     this.#opened = opened;
-    this.shape = { small: engine.small_limit(), blobs: store.stores_blobs };
+    this.shape = { small: engine.small_limit(), blobs: store.storesBlobs };
     this.flights = new Flights(new TabLocks(opened.name), () => this.backend === "indexeddb");
     this.#reads = new Batch((keys) => store.read(keys), { failed: "unavailable" });
     this.#has = new Batch((keys) => store.has(keys), { failed: false });
@@ -122,7 +123,7 @@ export class Core {
   async write(ticket: Ticket, key: Uint8Array, ready: Ready, signal?: AbortSignal): Promise<boolean> {
     ticket.finite = true;
     const { payload, metadata, buildMs } = ready;
-    const about = { key, metadata, created_ms: Date.now(), build_ms: buildMs };
+    const about = { key, metadata, createdMs: Date.now(), buildMs: buildMs };
     let item: Item;
     let reason: string | undefined;
     try {
@@ -189,12 +190,12 @@ export class Core {
 
   /** Hashes a large value. What the caller could change is hashed before this function first waits. */
   async #head(
-    about: { key: Uint8Array; metadata: Uint8Array; created_ms: number; build_ms: number },
+    about: { key: Uint8Array; metadata: Uint8Array; createdMs: number; buildMs: number },
     payload: LargePayload,
     signal: AbortSignal | undefined,
   ): Promise<Uint8Array> {
-    const { key, metadata, created_ms, build_ms } = about;
-    const writer = new this.engine.HeadWriter(key, metadata, payload.size, created_ms, build_ms);
+    const { key, metadata, createdMs, buildMs } = about;
+    const writer = new this.engine.HeadWriter(key, metadata, payload.size, createdMs, buildMs);
     try {
       const pace = new Pace();
       const done = payload.source ? feedNow(writer, payload.source, pace) : 0;

@@ -46,7 +46,7 @@ export async function getOrCreate(
     look: () => look(core, key),
     build: (flight) => make(core, input, key, build, options, flight, nested(flight)),
   });
-  if (shared) core.store.count_shared();
+  if (shared) core.store.countShared();
   else if (as === "bytes" && result.own) return result.own;
   return handOut(core.engine, result.content, as, false);
 }
@@ -78,7 +78,7 @@ async function make(
       const payload = taken instanceof Promise ? await taken : taken;
       made = { content: { ...payload, metadata }, own: ownArray(value, payload.size > core.shape.small) };
       const buildMs = performance.now() - began;
-      core.store.count_build(buildMs);
+      core.store.countBuild(buildMs);
       return core.write(ticket, key, { payload, metadata, buildMs });
     });
     return made as Made;

@@ -3,9 +3,8 @@ import base64 from "../engine/wasm.js";
 
 import { WarmstartError } from "./errors.js";
 
-/** The WebAssembly half: keys, checksums, what to evict, and the database. */
+/** The WebAssembly half: keys, checksums, and what to evict. */
 export type Engine = typeof glue;
-export type { Check, Found, HeadWriter, Item, Store } from "../engine/warmstart_wasm.js";
 
 let loading: Promise<Engine> | undefined;
 let ready = false;

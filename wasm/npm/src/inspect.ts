@@ -9,7 +9,7 @@ import { damageOf } from "./verify.js";
 export async function entries({ engine, order, store }: Core): Promise<EntryInfo[]> {
   await order.drained();
   const all = await store.list();
-  return all.map(({ key, metadata, size, payload, created_ms, build_ms, used_ms }) => {
+  return all.map(({ key, metadata, size, payload, createdMs, buildMs, usedMs }) => {
     const { label, headers, recipe } = decodeMetadata(engine, metadata);
     return {
       key,
@@ -19,26 +19,17 @@ export async function entries({ engine, order, store }: Core): Promise<EntryInfo
       headers,
       size: payload,
       storedSize: size,
-      created: new Date(created_ms),
-      lastUsed: new Date(used_ms),
-      buildMs: build_ms,
+      created: new Date(createdMs),
+      lastUsed: new Date(usedMs),
+      buildMs: buildMs,
       recipe,
     };
   });
 }
 
-/** The figures of the engine, as JavaScript spells them. */
+/** What the store counts, and where it keeps things. */
 export async function stats({ backend, store }: Core): Promise<Stats> {
-  const { bytes_read, bytes_written, build_ms, saved_ms, ...same } = await store.statistics();
-  return {
-    backend,
-    reason: store.reason,
-    ...same,
-    bytesRead: bytes_read,
-    bytesWritten: bytes_written,
-    buildMs: build_ms,
-    savedMs: saved_ms,
-  };
+  return { backend, reason: store.reason, ...(await store.statistics()) };
 }
 
 /** Why a key would hit or miss. */
@@ -95,5 +86,5 @@ export async function resize(
   const bytes = bound("maxBytes", maxBytes);
   const count = bound("maxEntries", maxEntries);
   await order.drained();
-  await store.set_limits(bytes, count);
+  await store.setLimits(bytes, count);
 }

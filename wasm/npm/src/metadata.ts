@@ -21,7 +21,7 @@ export function encodeMetadata(engine: Engine, key: KeyInput, value: Value, opti
   for (const [name, text] of headersOf(value, options))
     attributes.push([HEADER + name, encoder.encode(text)]);
   if (recipe === undefined && attributes.length === 0) return NOTHING;
-  return engine.encode_metadata(recipe, attributes);
+  return engine.encode_metadata(recipe ?? NOTHING, attributes);
 }
 
 /** Reads what {@link encodeMetadata} wrote. What it does not know is left out. */
@@ -29,7 +29,7 @@ export function decodeMetadata(engine: Engine, metadata: Uint8Array): Known {
   const known: Known = { label: undefined, headers: new Headers(), recipe: undefined };
   if (metadata.length === 0) return known;
   try {
-    const { recipe, attributes } = engine.decode_metadata(metadata);
+    const { recipe, attributes } = engine.decode_metadata(metadata) as Described;
     known.recipe = recipe;
     for (const [name, value] of attributes) {
       if (name === LABEL) known.label = decoder.decode(value);
@@ -39,6 +39,12 @@ export function decodeMetadata(engine: Engine, metadata: Uint8Array): Known {
     // Written by something else that shares the database: what could be read is what there is.
   }
   return known;
+}
+
+/** What the engine makes of metadata. */
+interface Described {
+  recipe?: Recipe;
+  attributes: [string, Uint8Array][];
 }
 
 /** The name that Rust's `Metadata::LABEL` has too. */

@@ -2,6 +2,7 @@ import { Cache } from "./cache.js";
 import { Core } from "./core.js";
 import { loadEngine } from "./engine.js";
 import { bound, invalid } from "./errors.js";
+import { Store } from "./store/store.js";
 import type { OpenOptions } from "./types.js";
 
 /**
@@ -26,6 +27,10 @@ export async function open(options: OpenOptions): Promise<Cache> {
   const maxEntries = bound("maxEntries", options.maxEntries);
   if (onWarning !== undefined && typeof onWarning !== "function") throw invalid("onWarning is a function.");
   const engine = await loadEngine();
-  const store = await engine.Store.open(name, maxBytes, maxEntries, memory);
+  const store = await Store.open(name, {
+    memory,
+    ...(maxBytes === undefined ? {} : { maxBytes }),
+    ...(maxEntries === undefined ? {} : { maxEntries }),
+  });
   return new Cache(new Core(engine, store, { name, memory, onWarning }));
 }

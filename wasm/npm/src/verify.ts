@@ -1,6 +1,7 @@
-import type { Engine, Found } from "./engine.js";
+import type { Engine } from "./engine.js";
 import { WarmstartError } from "./errors.js";
 import { feed, feedNow, Pace } from "./pace.js";
+import type { Found } from "./store/store.js";
 import type { Part } from "./values.js";
 
 /** A large value as it was found: its head is verified, its payload is not. */
