@@ -149,7 +149,9 @@ export class PipelineList {
     }
     this.#bound();
     const queue = [...this.#entries].reverse();
-    this.ready = Promise.all(Array.from({ length: settings.parallel }, () => this.#work(queue))).then(() => undefined);
+    this.ready = Promise.all(Array.from({ length: settings.parallel }, () => this.#work(queue))).then(() =>
+      this.#structures?.clear(),
+    );
   }
 
   /**
@@ -233,7 +235,10 @@ export class PipelineList {
   #again(name: string, entry: Entry): Promise<GPUComputePipeline> {
     entry.made = (this.#structures as Structures).create(entry.recorded).then(
       (pipeline) => (entry.pipeline = pipeline),
-      (error: unknown) => {
+      async (error: unknown) => {
+        // Everything fails on a device that is lost, which may be told a moment later.
+        await new Promise((resolve) => setTimeout(resolve));
+        if (this.#lost) throw error;
         if (this.#entries.get(name) === entry) this.#entries.delete(name);
         this.#dropped.add(name);
         this.#failed++;
