@@ -217,7 +217,7 @@ export class Core {
     const reasons = await this.store.write(items);
     this.#checkBackend();
     if (this.events.has("evicted")) {
-      const { evictions } = await this.store.statistics();
+      const { evictions } = this.store.counters;
       if (evictions > this.#evictions) this.events.emit("evicted", { count: evictions - this.#evictions });
       this.#evictions = evictions;
     }
@@ -271,6 +271,6 @@ export class Core {
   /** A page that is hidden may never run again. */
   readonly #hidden = (): void => {
     if (globalThis.document?.visibilityState === "visible") return;
-    void this.store.flush();
+    this.store.flushNow();
   };
 }

@@ -1,6 +1,6 @@
 import type { Engine } from "../engine.js";
 import { type Database, ENTRIES, JOURNAL } from "./database.js";
-import { complete, result } from "./idb.js";
+import { complete, Fault, result } from "./idb.js";
 import { isDamage, Records, seenLength, split, type Stored } from "./record.js";
 
 /** How long records of the journal may wait for company, in milliseconds. */
@@ -19,6 +19,8 @@ export class Journal {
   #seen = 0;
   /** Whether the accounts are those of the whole database. */
   #isSettled = false;
+  /** The row that is being written. */
+  #writing: Uint8Array | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #turn: Promise<unknown> = Promise.resolve();
   #limits: [maxBytes: number | undefined, maxEntries: number | undefined];
@@ -46,6 +48,24 @@ export class Journal {
     this.#timer = undefined;
     await this.#inTurn(() => (this.#isSettled ? this.#exchange() : this.#settle()));
     await this.keepLimits();
+  }
+
+  /**
+   * Writes what is pending without waiting for anything: a page that is hidden may never run again. What is being written may not
+   * arrive then, so it is written once more; twice is as good as once.
+   */
+  writeNow(): void {
+    const rows = [this.#writing, this.ledger.take()].filter((row) => row !== undefined && row.length > 0);
+    if (rows.length === 0) return;
+    try {
+      const transaction = this.#database.begin(JOURNAL, "readwrite");
+      if (transaction instanceof Promise) throw new Fault("closing");
+      for (const row of rows) transaction.objectStore(JOURNAL).put(row);
+      transaction.onabort = () => this.ledger.put_back();
+      transaction.commit();
+    } catch {
+      this.ledger.put_back();
+    }
   }
 
   setLimits(maxBytes?: number, maxEntries?: number): Promise<void> {
@@ -100,12 +120,15 @@ export class Journal {
       return this.#completed(transaction);
     }
     const row = this.ledger.take();
+    this.#writing = row;
     try {
       if (row.length > 0) await this.#append(rows, row);
       await complete(transaction);
     } catch (error) {
       this.ledger.put_back();
       throw error;
+    } finally {
+      this.#writing = undefined;
     }
     if (!isWhole) this.#unsettle();
   }

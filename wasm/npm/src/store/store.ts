@@ -36,9 +36,9 @@ export class Store {
   /** @internal */
   readonly engine: Engine;
   /** @internal */
-  readonly database: Database | undefined;
+  database: Database | undefined;
   /** @internal */
-  readonly journal: Journal | undefined;
+  journal: Journal | undefined;
   /** @internal */
   readonly memory: Memory;
   #limits: Limits;
@@ -120,7 +120,8 @@ export class Store {
       const entries = (await this.database.begin(ENTRIES, "readonly")).objectStore(ENTRIES);
       const stored = await Promise.all(names.map((name) => result(entries.getKey(name))));
       return inMemory.map((is, at) => is || stored[at] !== undefined);
-    } catch {
+    } catch (error) {
+      this.#trouble(error);
       return inMemory;
     }
   }
@@ -164,7 +165,7 @@ export class Store {
       this.journal?.flushSoon();
       return held;
     } catch (error) {
-      this.reason = fault(error).reason;
+      this.#trouble(error);
       return held.map(() => false);
     }
   }
@@ -228,6 +229,11 @@ export class Store {
     if (!this.#isClosed) await this.journal?.sync().catch((error: unknown) => this.#trouble(error));
   }
 
+  /** Writes what is pending without waiting for anything, as a page that is hidden has to. */
+  flushNow(): void {
+    if (!this.#isClosed) this.journal?.writeNow();
+  }
+
   /** Writes what is pending and lets go of the database. What comes after misses, and is refused. */
   async close(): Promise<void> {
     if (this.#isClosed) return;
@@ -250,7 +256,7 @@ export class Store {
       await result(requests.at(-1)!);
       return inMemory.map((record, at) => record ?? requests[at]!.result);
     } catch (error) {
-      const failed = fault(error);
+      const failed = this.#trouble(error);
       return inMemory.map((record) => record ?? failed);
     }
   }
@@ -355,8 +361,9 @@ export class Store {
       } catch (error) {
         const isFull = fault(error).reason === "no_space";
         if (!isFull || attempt === ATTEMPTS || !(await couldEverFit(needed))) throw error;
-        // Where nothing is left to go, trying again is no use.
+        // Where nothing is left to go, trying again is no use. What went is free at once, or a moment later.
         if ((await journal.makeRoom(needed * 2 ** attempt)) === 0) throw error;
+        if (attempt > 0) await new Promise((resolve) => setTimeout(resolve, 50 * 2 ** attempt));
       }
     }
   }
@@ -375,8 +382,18 @@ export class Store {
     await complete(transaction);
   }
 
-  #trouble(error: unknown): void {
-    this.reason = missOf(fault(error));
+  /** Notes what failed. A database that a newer version has taken over is given up, and memory takes its place. */
+  #trouble(error: unknown): Fault {
+    const failed = fault(error);
+    this.reason = missOf(failed);
+    if (failed.reason === "newer_version" && this.database !== undefined) {
+      this.journal?.stop();
+      this.journal = undefined;
+      this.database.close();
+      this.database = undefined;
+      this.memory.setLimits(this.#limits.maxBytes, this.#limits.maxEntries);
+    }
+    return failed;
   }
 }
 
