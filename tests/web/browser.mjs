@@ -14,6 +14,7 @@ const FLAGS = [
   "--disable-background-networking",
   "--disable-component-update",
   "--disable-sync",
+  // Containers have little of it.
   "--disable-dev-shm-usage",
   // Tabs that nobody looks at run as fast as the others.
   "--disable-background-timer-throttling",
