@@ -33,6 +33,10 @@ use crate::{
     seal::{Seal, TAG_LEN},
 };
 
+mod pieces;
+
+pub use pieces::{HeadWriter, Verifier, head_checksum};
+
 /// The length of the fixed header in bytes.
 pub const HEADER_LEN: usize = 64;
 
@@ -83,32 +87,9 @@ pub fn encode_with<'a>(
     seal: Option<&Seal>,
 ) -> Result<Encoded<'a>, Reason> {
     let (metadata, payload) = (artifact.encoded_metadata(), artifact.payload());
-    let provenance = artifact.provenance();
-    let key_len = u32::try_from(key.len()).map_err(|_| Reason::TooLong)?;
-    let metadata_len = u32::try_from(metadata.len()).map_err(|_| Reason::TooLong)?;
+    let mut head =
+        head_without_checksum(key, metadata, payload.len() as u64, artifact.provenance(), seal.is_some())?;
     let key_start = key_offset(seal.is_some());
-    let head_len = payload_offset(key_start, key.len(), metadata.len()).ok_or(Reason::TooLong)?;
-    if head_len > MAX_HEAD_LEN {
-        return Err(Reason::TooLong);
-    }
-    let flags = if seal.is_some() { SEALED } else { 0 };
-
-    let mut head = Vec::with_capacity(head_len);
-    head.extend_from_slice(&MAGIC);
-    head.extend_from_slice(&[0; 8]);
-    head.extend_from_slice(&VERSION.to_le_bytes());
-    head.extend_from_slice(&flags.to_le_bytes());
-    head.extend_from_slice(&key_len.to_le_bytes());
-    head.extend_from_slice(&metadata_len.to_le_bytes());
-    head.extend_from_slice(&0u32.to_le_bytes());
-    head.extend_from_slice(&(payload.len() as u64).to_le_bytes());
-    head.extend_from_slice(&provenance.created_unix_ms.to_le_bytes());
-    head.extend_from_slice(&provenance.build_nanos.to_le_bytes());
-    head.extend_from_slice(&0u64.to_le_bytes());
-    head.resize(key_start, 0);
-    head.extend_from_slice(key);
-    head.extend_from_slice(metadata);
-    head.resize(head_len, 0);
     if let Some(seal) = seal {
         let tag = seal.tag([&head[CHECKED..HEADER_LEN], &head[key_start..], payload]);
         head[HEADER_LEN..key_start].copy_from_slice(&tag);
@@ -119,6 +100,42 @@ pub fn encode_with<'a>(
     hasher.update(payload);
     head[8..CHECKED].copy_from_slice(&hasher.digest().to_le_bytes());
     Ok(Encoded { head, payload })
+}
+
+/// All that is before the payload; checksum and tag are zeros.
+fn head_without_checksum(
+    key: &[u8],
+    metadata: &[u8],
+    payload_len: u64,
+    provenance: Provenance,
+    is_sealed: bool,
+) -> Result<Vec<u8>, Reason> {
+    let key_len = u32::try_from(key.len()).map_err(|_| Reason::TooLong)?;
+    let metadata_len = u32::try_from(metadata.len()).map_err(|_| Reason::TooLong)?;
+    let key_start = key_offset(is_sealed);
+    let head_len = payload_offset(key_start, key.len(), metadata.len()).ok_or(Reason::TooLong)?;
+    if head_len > MAX_HEAD_LEN {
+        return Err(Reason::TooLong);
+    }
+    let flags = if is_sealed { SEALED } else { 0 };
+
+    let mut head = Vec::with_capacity(head_len);
+    head.extend_from_slice(&MAGIC);
+    head.extend_from_slice(&[0; 8]);
+    head.extend_from_slice(&VERSION.to_le_bytes());
+    head.extend_from_slice(&flags.to_le_bytes());
+    head.extend_from_slice(&key_len.to_le_bytes());
+    head.extend_from_slice(&metadata_len.to_le_bytes());
+    head.extend_from_slice(&0u32.to_le_bytes());
+    head.extend_from_slice(&payload_len.to_le_bytes());
+    head.extend_from_slice(&provenance.created_unix_ms.to_le_bytes());
+    head.extend_from_slice(&provenance.build_nanos.to_le_bytes());
+    head.extend_from_slice(&0u64.to_le_bytes());
+    head.resize(key_start, 0);
+    head.extend_from_slice(key);
+    head.extend_from_slice(metadata);
+    head.resize(head_len, 0);
+    Ok(head)
 }
 
 /// Decodes an envelope that was read whole, and proves the hit: every byte by the checksum, the full key by comparison.
@@ -246,6 +263,14 @@ impl Layout {
             payload: payload_start..end,
             provenance,
         })
+    }
+
+    /// How long the header says that the payload is, in bytes. Proves nothing.
+    ///
+    /// # Errors
+    /// [`Reason::Truncated`] if there is no whole header.
+    pub fn payload_len(header: &[u8]) -> Result<u64, Reason> {
+        u64_at(header.get(..HEADER_LEN).ok_or(Reason::Truncated)?, 32).ok_or(Reason::Truncated)
     }
 
     /// Whether the header says what a store with this seal, or one without any, asks for. Proves nothing.

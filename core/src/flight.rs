@@ -4,10 +4,16 @@
 //! close a circle (A builds x and needs y, B builds y and needs x). The circle is found before it closes: whoever would
 //! close it builds for itself instead.
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::vec::Vec;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+/// Keys are digests, so nobody can make them collide.
+const HASHER: FixedState = FixedState::with_seed(0);
 
 /// A thread, or whatever else runs a builder to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Worker(pub u64);
 
 /// What a worker that wants a key is to do.
@@ -35,16 +41,16 @@ pub enum Role {
 /// ```
 #[derive(Debug, Default)]
 pub struct Flights {
-    builders: BTreeMap<Vec<u8>, Worker>,
+    builders: HashMap<Vec<u8>, Worker, FixedState>,
     /// What each waiting worker waits for. A worker waits for one thing at a time.
-    waiting: BTreeMap<Worker, Vec<u8>>,
+    waiting: HashMap<Worker, Vec<u8>, FixedState>,
 }
 
 impl Flights {
     /// No flights.
     #[must_use]
     pub const fn new() -> Self {
-        Self { builders: BTreeMap::new(), waiting: BTreeMap::new() }
+        Self { builders: HashMap::with_hasher(HASHER), waiting: HashMap::with_hasher(HASHER) }
     }
 
     /// `worker` wants `key`.

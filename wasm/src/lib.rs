@@ -1,0 +1,25 @@
+//! warmstart in the browser: what the core decides, for JavaScript.
+//!
+//! This crate is built into the npm package `warmstart`, which is what a page uses. It derives keys, encodes and proves
+//! entries, accounts for what is stored and says what goes. It does no I/O: the package's TypeScript talks to IndexedDB and asks here what
+//! to do. Payloads of large values stay in JavaScript and pass through [`HeadWriter`] or [`Check`] piece by piece.
+//!
+//! docs/format.md has the layout of the database.
+
+#![cfg(target_arch = "wasm32")]
+
+mod entry;
+mod fields;
+mod flights;
+mod ledger;
+mod metadata;
+mod nearest;
+mod stream;
+
+pub use entry::{Reader, encode_small, head_sum, small_limit};
+pub use fields::{Fields, digest_of, name_of};
+pub use flights::Flights;
+pub use ledger::Ledger;
+pub use metadata::{decode_metadata, encode_metadata, explanation};
+pub use nearest::{Nearest, changes, remoteness};
+pub use stream::{Check, HeadWriter};
