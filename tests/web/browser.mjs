@@ -124,6 +124,7 @@ const running = new Set();
 
 // Nothing goes on running that nobody waits for.
 process.on("exit", () => running.forEach(killed));
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => process.exit(1));
 
 function killed(started) {
   try {
