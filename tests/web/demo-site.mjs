@@ -7,7 +7,10 @@ import { ROOT } from "./site.mjs";
 
 let built;
 
-/** Puts the demo at /demo/ of a case's server, over the package that is tested. Resolves to the address of its page. */
+/**
+ * Puts the demo at /demo/ of a case's server, over the package that is tested. Resolves to the address of its
+ * page.
+ */
 export async function mountDemo(t) {
   built ??= build({ packageFolder: process.env.WARMSTART_PACKAGE ?? path.join(ROOT, "wasm/npm") });
   t.server.mount("/demo/", await built);
@@ -16,5 +19,8 @@ export async function mountDemo(t) {
 
 /** How many requests came for what the cache keeps: the model's files and the runtime. */
 export function requestsForKept(t) {
-  return t.server.requests("/demo/models/") + [...t.server.counts.keys()].filter((url) => /\/runtime\./.test(url)).length;
+  return (
+    t.server.requests("/demo/models/") +
+    [...t.server.counts.keys()].filter((url) => /\/runtime\./.test(url)).length
+  );
 }

@@ -3,8 +3,9 @@
 
     python3 convert.py model.safetensors model.onnx
 
-Needs Python 3.8 and nothing else: the few messages of ONNX that a graph takes are encoded here, so the output depends on
-no version of any package. It is the same bytes everywhere; their SHA-256 stands below, and other bytes are an error.
+Needs Python 3.8 and nothing else: the few messages of ONNX that a graph takes are encoded here, so the output
+depends on no version of any package. It is the same bytes everywhere. Their SHA-256 stands below, and other
+bytes are an error.
 """
 
 import hashlib

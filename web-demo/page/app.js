@@ -15,7 +15,8 @@ const SHRUNK = 64 * MEGABYTE;
 const worker = new Worker(new URL("engine/worker.js", import.meta.url), { type: "module" });
 const ask = (message) => worker.postMessage(message);
 const maxBytes = load("maxBytes") ?? FULL;
-// ?device=wasm or webgpu says where the model runs, ?device=none keeps the kernels off the graphics processor too.
+// ?device=wasm or webgpu says where the model runs, ?device=none keeps the kernels off the graphics processor
+// too.
 const device = new URL(location.href).searchParams.get("device") ?? undefined;
 ask({ type: "start", origin: performance.timeOrigin, maxBytes, device });
 
@@ -101,10 +102,12 @@ function showLimit(bytes, say) {
   const shrunk = bytes <= SHRUNK;
   save("maxBytes", bytes);
   $("shrink").setAttribute("aria-pressed", String(shrunk));
-  $("shrink").textContent = shrunk ? `Allow ${FULL / MEGABYTE} MB again` : `Shrink to ${SHRUNK / MEGABYTE} MB`;
+  $("shrink").textContent = shrunk
+    ? `Allow ${FULL / MEGABYTE} MB again`
+    : `Shrink to ${SHRUNK / MEGABYTE} MB`;
   if (!say) return;
   $("happened").textContent = shrunk
-    ? "What was used longest ago went first, and the model is too large to stay. This tab goes on with what it has."
+    ? "What was used longest ago went first, and the model is too large to stay. This tab goes on as it is."
     : "There is room for everything again. What went comes back at the next visit.";
 }
 

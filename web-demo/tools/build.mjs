@@ -21,7 +21,9 @@ const MODEL = {
   "onnx/model.onnx": path.join(OUTPUT, "model.onnx"),
 };
 
-/** ONNX Runtime, by where the model runs: the build with WebGPU is twice as large, and slower on WebAssembly. */
+/**
+ * ONNX Runtime, by where the model runs: the build with WebGPU is twice as large, and slower on WebAssembly.
+ */
 const RUNTIMES = {
   webgpu: {
     "ort.mjs": "ort.webgpu.min.mjs",
@@ -45,7 +47,10 @@ export async function build({ packageFolder, log = () => {} } = {}) {
   const site = path.join(OUTPUT, "site");
   const steps = [
     ["JavaScript packages", installPackages],
-    ["warmstart, the npm package", () => (packageFolder ? undefined : run("cargo", ["xtask", "package", "--engine"]))],
+    [
+      "warmstart, the npm package",
+      () => (packageFolder ? undefined : run("cargo", ["xtask", "package", "--engine"])),
+    ],
     ["the model's weights", () => run("cargo", ["xtask", "runtimes", "--models"])],
     ["the model as ONNX", convert],
     ["the site", () => assemble(site, npm)],
@@ -54,7 +59,9 @@ export async function build({ packageFolder, log = () => {} } = {}) {
     const begun = performance.now();
     log(`[${index + 1}/${steps.length}] ${name}`);
     await step();
-    log(`[${index + 1}/${steps.length}] ${name}: done in ${((performance.now() - begun) / 1000).toFixed(1)} s`);
+    log(
+      `[${index + 1}/${steps.length}] ${name}: done in ${((performance.now() - begun) / 1000).toFixed(1)} s`,
+    );
   }
   return site;
 }
@@ -63,7 +70,10 @@ export async function build({ packageFolder, log = () => {} } = {}) {
 async function installPackages() {
   const wanted = JSON.parse(await readFile(path.join(DEMO, "package-lock.json"), "utf8")).packages;
   for (const name of Object.keys(wanted).filter((name) => name !== "")) {
-    const found = await readFile(path.join(DEMO, name, "package.json"), "utf8").then(JSON.parse, () => undefined);
+    const found = await readFile(path.join(DEMO, name, "package.json"), "utf8").then(
+      JSON.parse,
+      () => undefined,
+    );
     if (found?.version !== wanted[name].version) return run("npm", ["ci"], DEMO);
   }
 }
@@ -111,7 +121,8 @@ async function transformers() {
   let text = await readFile(source, "utf8");
   for (const name of ["onnxruntime-web/webgpu", "onnxruntime-common"]) {
     const parts = text.split(`from"${name}"`);
-    if (parts.length !== 2) throw new Error(`${source} imports ${name} in another way than before; look at build.mjs`);
+    if (parts.length !== 2)
+      throw new Error(`${source} imports ${name} in another way than before; look at build.mjs`);
     text = parts.join('from"./ort.mjs"');
   }
   return text;
@@ -157,7 +168,11 @@ async function sha256(file) {
 function run(program, words, folder = ROOT) {
   return new Promise((resolve, reject) => {
     const shown = [program, ...words].join(" ");
-    const child = spawn(program, words, { cwd: folder, stdio: "inherit", shell: process.platform === "win32" });
+    const child = spawn(program, words, {
+      cwd: folder,
+      stdio: "inherit",
+      shell: process.platform === "win32",
+    });
     child.on("error", (error) => reject(new Error(`${shown}: ${error.message}; is ${program} installed?`)));
     child.on("exit", (code) => (code === 0 ? resolve() : reject(new Error(`${shown} ended with ${code}`))));
   });

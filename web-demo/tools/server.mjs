@@ -1,5 +1,5 @@
-// Serves a folder: right types, ranges, and nothing kept by the browser on its own. So what comes back fast at the second
-// visit comes out of warmstart, and not out of the browser's HTTP cache.
+// Serves a folder: right types, ranges, and nothing kept by the browser on its own. So what comes back fast
+// at the second visit comes out of warmstart, and not out of the browser's HTTP cache.
 
 import { once } from "node:events";
 import { createReadStream } from "node:fs";
@@ -23,7 +23,8 @@ const TYPES = {
  * Serves `folder` on localhost. Every request that was answered is counted by its path in `counts`.
  *
  * @param {string} folder
- * @param {{ port?: number, mbit?: number }} options `port` 0 takes any free one; `mbit` limits the rate of all
+ * @param {{ port?: number, mbit?: number }} options `port` 0 takes any free one; `mbit` limits the rate of
+ * all
  *   responses together, in megabits a second
  * @returns {Promise<{ url: string, counts: Map<string, number>, close(): Promise<void> }>}
  */
@@ -66,7 +67,8 @@ async function answer(folder, request, response, counts, pace) {
     etag,
   };
   const wanted = range(request.headers, found.size, etag);
-  if (wanted === "unsatisfiable") return end(response, 416, { ...headers, "content-range": `bytes */${found.size}` });
+  if (wanted === "unsatisfiable")
+    return end(response, 416, { ...headers, "content-range": `bytes */${found.size}` });
   const [first, last] = wanted ?? [0, found.size - 1];
   headers["content-length"] = last - first + 1;
   if (wanted) headers["content-range"] = `bytes ${first}-${last}/${found.size}`;

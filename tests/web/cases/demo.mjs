@@ -43,7 +43,10 @@ export const cases = {
     const browser = await t.launch({ webgpu: false });
     const page = await visit(browser, url);
     await asks(t, page, "What makes dough rise?", /Yeast eats sugar/);
-    t.ok(/Neighbours are found in JavaScript/.test(await page.textContent("#machine")), "it says how it searches");
+    t.ok(
+      /Neighbours are found in JavaScript/.test(await page.textContent("#machine")),
+      "it says how it searches",
+    );
     t.equal(page.problems, []);
   },
 
@@ -61,7 +64,9 @@ export const cases = {
     const page = await visit(browser, url);
     t.ok((await texts(page, "#holdings .held th")).includes("model.onnx"), "the list has the model");
     await page.click("#shrink");
-    await page.waitForFunction(() => /model\.onnx.*went to make room/s.test(document.querySelector("#holdings").innerText));
+    await page.waitForFunction(() =>
+      /model\.onnx.*went to make room/s.test(document.querySelector("#holdings").innerText),
+    );
     t.ok(!(await texts(page, "#holdings .held th")).includes("model.onnx"), "the model went");
     await asks(t, page, "What makes dough rise?", /Yeast eats sugar/);
     await page.reload();
@@ -72,7 +77,9 @@ export const cases = {
     await page.click("#clear");
     await page.waitForFunction(() => document.querySelectorAll("#holdings .held").length === 0);
     await page.click("#shrink");
-    await page.waitForFunction(() => document.querySelector("#shrink").getAttribute("aria-pressed") === "false");
+    await page.waitForFunction(
+      () => document.querySelector("#shrink").getAttribute("aria-pressed") === "false",
+    );
     t.equal(page.problems, []);
   },
 };
@@ -84,7 +91,9 @@ async function visit(browser, url) {
 }
 
 async function arrived(page) {
-  await page.waitForFunction(() => document.documentElement.dataset.state !== "starting", null, { timeout: VISIT });
+  await page.waitForFunction(() => document.documentElement.dataset.state !== "starting", null, {
+    timeout: VISIT,
+  });
   if ((await state(page, "state")) !== "ready") throw new Error(await page.textContent("#told"));
 }
 
@@ -102,17 +111,30 @@ async function asks(t, page, question, wanted) {
   await page.press("#question", "Enter");
   await page.waitForFunction((question) => document.documentElement.dataset.answered === question, question);
   const found = (await texts(page, "#results .passage")).slice(0, 3);
-  t.ok(found.some((text) => wanted.test(text)), `${question}: ${found.join(" | ")}`);
+  t.ok(
+    found.some((text) => wanted.test(text)),
+    `${question}: ${found.join(" | ")}`,
+  );
 }
 
 /** Takes screenshots as on a desk and as on a phone, by day and by night. Nothing may stick out sideways. */
 async function looks(t, page, name) {
-  for (const [width, colorScheme] of [[1280, "light"], [390, "light"], [1280, "dark"], [390, "dark"]]) {
+  for (const [width, colorScheme] of [
+    [1280, "light"],
+    [390, "light"],
+    [1280, "dark"],
+    [390, "dark"],
+  ]) {
     await page.setViewportSize({ width, height: 900 });
     await page.emulateMedia({ colorScheme });
     await page.waitForTimeout(600); // until bars have grown to their length
-    const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+    const wide = await page.evaluate(
+      () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
+    );
     t.equal(wide, 0, `pixels that stick out at ${width}`);
-    await page.screenshot({ path: await t.screenshot(`${name}-${width}-${colorScheme}.png`), fullPage: true });
+    await page.screenshot({
+      path: await t.screenshot(`${name}-${width}-${colorScheme}.png`),
+      fullPage: true,
+    });
   }
 }

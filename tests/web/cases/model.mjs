@@ -16,7 +16,9 @@ const SIMILARITIES = [0.6946, 0.9429, 0.2569];
 const TOLERANCE = 0.001;
 
 export const cases = {
-  "the model card's similarities come out on WebAssembly, and after a restart without one request": async (t) => {
+  "the model card's similarities come out on WebAssembly, and after a restart without one request": async (
+    t,
+  ) => {
     await mountDemo(t);
     await visit(t, "wasm");
     t.ok(requestsForKept(t) > 0, "the first visit downloads");
@@ -38,7 +40,11 @@ export const cases = {
     await visit(t, "wasm");
     t.server.counts.clear();
     await visit(t, "wasm", { forget: "tokenizer.json" });
-    t.equal(t.server.requests("/demo/models/minilm/tokenizer.json") > 0, true, "what was removed is asked for");
+    t.equal(
+      t.server.requests("/demo/models/minilm/tokenizer.json") > 0,
+      true,
+      "what was removed is asked for",
+    );
     t.equal(t.server.requests("/demo/models/minilm/onnx/model.onnx"), 0, "what was kept is not");
   },
 };
@@ -51,7 +57,10 @@ async function visit(t, device, { forget } = {}) {
   await browser.close();
   t.equal(page.problems, []);
   SIMILARITIES.forEach((wanted, index) => {
-    t.ok(Math.abs(found[index] - wanted) < TOLERANCE, `${SENTENCES[index + 1]}: ${found[index]}, not ${wanted}`);
+    t.ok(
+      Math.abs(found[index] - wanted) < TOLERANCE,
+      `${SENTENCES[index + 1]}: ${found[index]}, not ${wanted}`,
+    );
   });
 }
 

@@ -3,7 +3,9 @@ import { download } from "../warmstart/dist/index.js";
 /** The site's folder: this file is in a folder of it. */
 export const SITE = new URL("../", import.meta.url);
 
-/** Which files the model needs, with addresses, sizes and hashes, and with `device` those that only one needs. */
+/**
+ * Which files the model needs, with addresses, sizes and hashes, and with `device` those that only one needs.
+ */
 export async function manifest() {
   const response = await fetch(new URL("files.json", SITE));
   if (!response.ok) throw new Error(`files.json: the server answered ${response.status}`);

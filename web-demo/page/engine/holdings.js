@@ -13,12 +13,21 @@ export class Holdings {
     this.#tell = tell;
     for (const { url } of files) {
       const bytes = new TextEncoder().encode(url);
-      this.#known.set(nameOf(bytes), { key: bytes, label: shortened(url), hits: 0, last: "not asked for yet" });
+      this.#known.set(nameOf(bytes), {
+        key: bytes,
+        label: shortened(url),
+        hits: 0,
+        last: "not asked for yet",
+      });
     }
     cache.events.on("hit", (event) => this.#note(event, (known) => ((known.hits += 1), "hit")));
-    cache.events.on("miss", (event) => this.#note(event, () => `missed: ${event.reason.replaceAll("_", " ")}`));
+    cache.events.on("miss", (event) =>
+      this.#note(event, () => `missed: ${event.reason.replaceAll("_", " ")}`),
+    );
     cache.events.on("stored", (event) => this.#note(event, () => "stored"));
-    cache.events.on("refused", (event) => this.#note(event, () => `not kept: ${event.reason.replaceAll("_", " ")}`));
+    cache.events.on("refused", (event) =>
+      this.#note(event, () => `not kept: ${event.reason.replaceAll("_", " ")}`),
+    );
     cache.events.on("evicted", () => this.#soon());
     // What other tabs do is not told: it is looked at.
     setInterval(() => this.#soon(), 3000);
@@ -35,7 +44,13 @@ export class Holdings {
       const known = this.#knowing(name, entry.key);
       known.label = shortened(entry.label ?? entry.text ?? entry.recipe?.domain ?? name);
       known.held = true;
-      return { label: known.label, size: entry.size, used: entry.lastUsed.getTime(), state: stateOf(known), held: true };
+      return {
+        label: known.label,
+        size: entry.size,
+        used: entry.lastUsed.getTime(),
+        state: stateOf(known),
+        held: true,
+      };
     });
     const rows = gathered(held);
     for (const [name, known] of this.#known) {

@@ -1,4 +1,5 @@
-// The kernels that compare a question with every passage, in several variants. Which is quickest depends on the machine.
+// The kernels that compare a question with every passage, in several variants. Which is quickest depends on
+// the machine.
 
 import { DIMENSIONS } from "./files.js";
 

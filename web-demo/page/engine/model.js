@@ -20,7 +20,10 @@ export async function loadModel(cache, held, device, library, progress) {
   try {
     const extract = await start(cache, held, device, library);
     held.clear();
-    return { embed: async (texts) => (await extract(texts, { pooling: "mean", normalize: true })).data, device };
+    return {
+      embed: async (texts) => (await extract(texts, { pooling: "mean", normalize: true })).data,
+      device,
+    };
   } catch (error) {
     if (device === "wasm") throw error;
     // A driver that promises more than it does. There is a way without it.

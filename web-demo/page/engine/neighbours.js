@@ -31,7 +31,11 @@ export class Neighbours {
     try {
       const board = new Board(device, vectors, count);
       const source = VARIANTS.map(({ name, size, source }) => `// ${name} ${size}\n${source}`).join("\n");
-      const name = webgpuKey(device, { source, entryPoint: "main", extra: { count, dimensions: DIMENSIONS } });
+      const name = webgpuKey(device, {
+        source,
+        entryPoint: "main",
+        extra: { count, dimensions: DIMENSIONS },
+      });
       const tuned = await cache.getOrCreate(
         name,
         async ({ onProgress }) => JSON.stringify(await tune(device, board, vectors, count, onProgress)),

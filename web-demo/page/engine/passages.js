@@ -168,7 +168,9 @@ const TOPICS = {
 };
 
 /** Every passage with its topic, in an order that does not change: an embedding is found by its place. */
-export const passages = Object.entries(TOPICS).flatMap(([topic, texts]) => texts.map((text) => ({ topic, text })));
+export const passages = Object.entries(TOPICS).flatMap(([topic, texts]) =>
+  texts.map((text) => ({ topic, text })),
+);
 
 /** Questions to begin with. */
 export const questions = [

@@ -15,7 +15,9 @@ export async function flatMap(cache, vectors, count, files) {
   const name = key("demo.map", 1, { ...modelFields(files), passages: texts });
   const bytes = await cache.getOrCreate(name, () => axesOf(vectors, count), { label: "map of the passages" });
   const axes = new Float32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4);
-  const [mean, first, second] = [0, 1, 2].map((row) => axes.subarray(row * DIMENSIONS, (row + 1) * DIMENSIONS));
+  const [mean, first, second] = [0, 1, 2].map((row) =>
+    axes.subarray(row * DIMENSIONS, (row + 1) * DIMENSIONS),
+  );
   const project = (vector) => {
     let [x, y] = [0, 0];
     for (let i = 0; i < DIMENSIONS; i++) {

@@ -9,7 +9,8 @@ const ROUNDS = 3;
 const TOLERANCE = 1e-4;
 
 /**
- * Tries every variant here. One that does not compile, or computes anything else than JavaScript does, is out.
+ * Tries every variant here. One that does not compile, or computes anything else than JavaScript does, is
+ * out.
  *
  * @param onProgress is called with how many variants are done, and how many there are
  * @returns the winner: `{ name, size, us, tried: [{ name, size, us }] }`, times in microseconds a run
@@ -32,7 +33,11 @@ export async function tune(device, board, vectors, count, onProgress) {
 async function time(device, board, variant, count, question, wanted) {
   const { label, layout, compute } = request(variant);
   const module = device.createShaderModule({ code: compute.module });
-  const pipeline = await device.createComputePipelineAsync({ label, layout, compute: { ...compute, module } });
+  const pipeline = await device.createComputePipelineAsync({
+    label,
+    layout,
+    compute: { ...compute, module },
+  });
   const groups = variant.groups(count);
   const scores = await board.run(pipeline, groups, question);
   if (!scores.every((score, row) => Math.abs(score - wanted[row]) < TOLERANCE)) return undefined;

@@ -22,7 +22,9 @@ export async function passageVectors(cache, model, files, progress) {
 async function embedAll(model, onProgress) {
   const vectors = new Float32Array(passages.length * DIMENSIONS);
   // Passages of like length go together: a batch is as slow as its longest.
-  const order = passages.map((_, index) => index).sort((a, b) => passages[a].text.length - passages[b].text.length);
+  const order = passages
+    .map((_, index) => index)
+    .sort((a, b) => passages[a].text.length - passages[b].text.length);
   for (let done = 0; done < order.length; done += BATCH) {
     const batch = order.slice(done, done + BATCH);
     const found = await model.embed(batch.map((index) => passages[index].text));

@@ -1,7 +1,7 @@
 // Everything that computes, in a worker of its own, so that the page never freezes.
 //
-// The page sends { type: "start" | "ask" | "clear" | "resize" | "list", ... } and is told { type: "phase" | "remembered" |
-// "ready" | "answer" | "map" | "holdings" | "warning" | "failed", ... }.
+// The page sends { type: "start" | "ask" | "clear" | "resize" | "list", ... } and is told { type: "phase" |
+// "remembered" | "ready" | "answer" | "map" | "holdings" | "warning" | "failed", ... }.
 
 import { open } from "../warmstart/dist/index.js";
 import { Answers } from "./answers.js";
@@ -68,8 +68,8 @@ async function start({ maxBytes, device, origin }) {
   const holdings = new Holdings(cache, files, tell);
   resolveOpened({ cache, holdings });
   tell({ type: "gpu", ...gpu.shown });
-  // What takes a while and depends on nothing else begins now: code is fetched, and what was compiled at an earlier
-  // visit is compiled again.
+  // What takes a while and depends on nothing else begins now: code is fetched, and what was compiled at an
+  // earlier visit is compiled again.
   const library = transformersFor(gpu.model);
   library.catch(() => undefined);
   const kernels = await openKernels(cache, gpu.device);

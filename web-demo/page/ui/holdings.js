@@ -18,7 +18,11 @@ export class Holdings {
     this.#rows = rows;
     this.#draw();
     const share = `${size(stats.bytes)} of ${size(bound)}`;
-    const meter = element("meter", { min: 0, max: bound, value: stats.bytes, "aria-label": "How full the cache is" }, share);
+    const meter = element(
+      "meter",
+      { min: 0, max: bound, value: stats.bytes, "aria-label": "How full the cache is" },
+      share,
+    );
     const saved = stats.savedMs >= 1000 ? ` ${(stats.savedMs / 1000).toFixed(1)} s of building spared.` : "";
     const where = stats.backend === "memory" ? ` In memory only (${stats.reason ?? "as asked"}).` : "";
     const text = `${share} in ${stats.entries} entries; ${stats.hits} hits since this page opened.${saved}${where}`;

@@ -32,7 +32,11 @@ export class PassageMap {
     this.#passages = passages;
     this.#topics = [...new Set(passages.map(({ topic }) => topic))];
     const legend = this.#topics.map((topic, index) => {
-      const mark = shape("svg", { viewBox: "-6 -6 12 12", "aria-hidden": "true" }, shape("path", { d: MARKS[index] }));
+      const mark = shape(
+        "svg",
+        { viewBox: "-6 -6 12 12", "aria-hidden": "true" },
+        shape("path", { d: MARKS[index] }),
+      );
       return element("li", {}, mark, topic);
     });
     figure.querySelector(".legend").replaceChildren(...legend);
@@ -60,13 +64,27 @@ export class PassageMap {
     const latest = (this.#latest = { ...this.#latest, ...answer });
     if (!this.#places || !latest.at || !latest.hits) return;
     const [x, y] = this.#places(...latest.at);
-    const ends = latest.hits.map(({ index }) => this.#places(this.#marks[index * 2], this.#marks[index * 2 + 1]));
+    const ends = latest.hits.map(({ index }) =>
+      this.#places(this.#marks[index * 2], this.#marks[index * 2 + 1]),
+    );
     const lines = ends.map(([x2, y2]) => shape("line", { x1: x, y1: y, x2, y2 }));
     const dots = ends.map(([x2, y2], rank) =>
-      shape("g", { transform: `translate(${x2} ${y2})` }, shape("circle", { r: 9 }), shape("text", { dy: "0.36em" }, rank + 1)),
+      shape(
+        "g",
+        { transform: `translate(${x2} ${y2})` },
+        shape("circle", { r: 9 }),
+        shape("text", { dy: "0.36em" }, rank + 1),
+      ),
     );
-    this.#pointer.replaceChildren(...lines, ...dots.reverse(), shape("path", { d: STAR, transform: `translate(${x} ${y})` }));
-    this.#svg.setAttribute("aria-label", `Map of ${this.#passages.length} passages; the ${ends.length} answers are numbered.`);
+    this.#pointer.replaceChildren(
+      ...lines,
+      ...dots.reverse(),
+      shape("path", { d: STAR, transform: `translate(${x} ${y})` }),
+    );
+    this.#svg.setAttribute(
+      "aria-label",
+      `Map of ${this.#passages.length} passages; the ${ends.length} answers are numbered.`,
+    );
   }
 }
 

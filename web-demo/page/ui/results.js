@@ -80,7 +80,13 @@ export class Results {
           "li",
           {},
           element("p", { class: "passage" }, text),
-          element("p", { class: "about" }, element("span", {}, topic), meter, element("span", { "aria-label": label }, percent)),
+          element(
+            "p",
+            { class: "about" },
+            element("span", {}, topic),
+            meter,
+            element("span", { "aria-label": label }, percent),
+          ),
         );
       }),
     );

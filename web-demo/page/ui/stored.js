@@ -1,4 +1,5 @@
-// What the page remembers between visits, apart from the cache: the times of earlier visits and the bound that was set.
+// What the page remembers between visits, apart from the cache: the times of earlier visits and the bound
+// that was set.
 
 const PREFIX = "warmstart-demo.";
 

@@ -20,7 +20,9 @@ export class Visits {
 
   constructor(root, headline) {
     this.#headline = headline;
-    const heads = Object.entries(NAMES).map(([visit, name]) => element("th", { scope: "col", class: visit }, name));
+    const heads = Object.entries(NAMES).map(([visit, name]) =>
+      element("th", { scope: "col", class: visit }, name),
+    );
     const head = element("tr", {}, element("td", {}), ...heads);
     const rows = PHASES.map(([phase, name, what]) => {
       const cells = Object.keys(NAMES).map((visit) => {
@@ -31,7 +33,9 @@ export class Visits {
       const label = element("th", { scope: "row" }, name, element("small", {}, what));
       return element("tr", { class: phase }, label, ...cells);
     });
-    root.append(element("table", { class: "bars" }, element("thead", {}, head), element("tbody", {}, ...rows)));
+    root.append(
+      element("table", { class: "bars" }, element("thead", {}, head), element("tbody", {}, ...rows)),
+    );
     this.#draw();
   }
 
