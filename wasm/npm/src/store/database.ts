@@ -2,6 +2,8 @@ import { complete, Fault, fault, result } from "./idb.js";
 
 /** The object store with an entry under each name. */
 export const ENTRIES = "entries";
+/** The object store with the pieces of payloads that no transaction takes as a whole. */
+export const PIECES = "pieces";
 /** The object store with the rows of the journal, numbered. */
 export const JOURNAL = "journal";
 /** The object store with what else is known of the database. */
@@ -118,6 +120,7 @@ async function connect(name: string): Promise<IDBDatabase> {
   request.onupgradeneeded = () => {
     const database = request.result;
     database.createObjectStore(ENTRIES);
+    database.createObjectStore(PIECES);
     database.createObjectStore(JOURNAL, { autoIncrement: true });
     database.createObjectStore(NOTES);
   };
@@ -135,7 +138,7 @@ async function connect(name: string): Promise<IDBDatabase> {
 /** A database of this name that somebody else made is left alone. */
 function checked(database: IDBDatabase): IDBDatabase {
   const { objectStoreNames: names } = database;
-  if ([ENTRIES, JOURNAL, NOTES].every((name) => names.contains(name))) return database;
+  if ([ENTRIES, PIECES, JOURNAL, NOTES].every((name) => names.contains(name))) return database;
   database.close();
   throw new Fault("foreign");
 }

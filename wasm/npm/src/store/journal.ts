@@ -1,6 +1,7 @@
 import type { Engine } from "../engine.js";
-import { type Database, ENTRIES, JOURNAL } from "./database.js";
+import { type Database, ENTRIES, JOURNAL, PIECES } from "./database.js";
 import { complete, Fault, result } from "./idb.js";
+import { removePieces, sweepPieces } from "./pieces.js";
 import { isDamage, Records, seenLength, split, type Stored } from "./record.js";
 
 /** How long records of the journal may wait for company, in milliseconds. */
@@ -90,8 +91,9 @@ export class Journal {
   /** Removes all entries. */
   clear(): Promise<void> {
     return this.#inTurn(async () => {
-      const { transaction, entries, rows } = await this.#beginBoth();
+      const { transaction, entries, pieces, rows } = await this.#beginAll();
       entries.clear();
+      pieces.clear();
       rows.clear();
       this.ledger.reset();
       await this.#append(rows, this.ledger.snapshot(new Uint8Array(0)));
@@ -138,7 +140,7 @@ export class Journal {
    * is gone.
    */
   async #settle(): Promise<void> {
-    const { transaction, entries, rows } = await this.#beginBoth();
+    const { transaction, entries, rows } = await this.#beginAll();
     const isWhole = await this.#catchUp(rows);
     if (!isWhole) this.ledger.reset();
     const keys = (await result(entries.getAllKeys())).filter(isName);
@@ -153,6 +155,7 @@ export class Journal {
     }
     await this.#completed(transaction);
     this.#isSettled = true;
+    void sweepPieces(this.#database).catch(() => {});
   }
 
   /** Counts entries that nobody has counted. What is damaged goes. */
@@ -178,7 +181,7 @@ export class Journal {
   /** Evicts while `goesOn` says so, given how many bytes are free already. */
   async #evict(goesOn: (freed: number) => boolean): Promise<number> {
     if (!this.#isSettled) await this.#settle();
-    const { transaction, entries, rows } = await this.#beginBoth();
+    const { transaction, entries, pieces, rows } = await this.#beginAll();
     if (!(await this.#catchUp(rows))) {
       this.#unsettle();
       return 0;
@@ -189,6 +192,7 @@ export class Journal {
       const name = ledger.oldest() as Uint8Array<ArrayBuffer> | undefined;
       if (name === undefined) break;
       entries.delete(name);
+      removePieces(pieces, name);
       freed += ledger.size_of(name);
       ledger.removed(name, Date.now());
       evicted += 1;
@@ -231,9 +235,14 @@ export class Journal {
     this.#seen = (await result(rows.put(row))) as number;
   }
 
-  async #beginBoth() {
-    const transaction = await this.#database.begin([ENTRIES, JOURNAL], "readwrite");
-    return { transaction, entries: transaction.objectStore(ENTRIES), rows: transaction.objectStore(JOURNAL) };
+  async #beginAll() {
+    const transaction = await this.#database.begin([ENTRIES, PIECES, JOURNAL], "readwrite");
+    const [entries, pieces, rows] = [ENTRIES, PIECES, JOURNAL].map((name) => transaction.objectStore(name)) as [
+      IDBObjectStore,
+      IDBObjectStore,
+      IDBObjectStore,
+    ];
+    return { transaction, entries, pieces, rows };
   }
 
   /** What was noted on the way to a transaction that failed did not happen: everything is to be read again. */

@@ -25,8 +25,19 @@ export type Found = About & { size: number } & (
     | { bytes?: undefined; head: Uint8Array; parts: Part[] }
   );
 
-/** What IndexedDB holds: the envelope of a small value, or head `h`, its checksum `c` and the payload `b` of a large one. */
-export type Stored = Uint8Array | { h: Uint8Array; c: number; b: Part[] };
+/**
+ * What IndexedDB holds: the envelope of a small value, or head `h`, its checksum `c` and the payload `b` of a large one. Where
+ * the payload is elsewhere, because no transaction takes it as a whole, `p` says under which number and how long its pieces are.
+ */
+export type Stored = Uint8Array | { h: Uint8Array; c: number; b: Part[]; p?: Pieces };
+
+/** The pieces of a payload, each in a record of its own. */
+export interface Pieces {
+  /** Of this value of the key, and of no other. */
+  id: number;
+  /** Bytes of each piece. */
+  lengths: number[];
+}
 
 /** An entry that is ready to be stored. */
 export interface Entry {
@@ -65,7 +76,7 @@ export class Records {
   read(record: unknown): string | undefined {
     if (record instanceof Uint8Array) return this.reader.small(record);
     if (!isLarge(record)) return "foreign";
-    const payload = partsLength(record.b);
+    const payload = payloadLength(record);
     return payload === undefined ? "foreign" : this.reader.large(record.h, record.c, payload);
   }
 
@@ -104,7 +115,7 @@ export class Records {
 
 /** How many bytes of an entry there are, whatever its head says. */
 export function seenLength(record: Stored): number {
-  return record instanceof Uint8Array ? record.length : record.h.length + (partsLength(record.b) ?? 0);
+  return record instanceof Uint8Array ? record.length : record.h.length + (payloadLength(record) ?? 0);
 }
 
 /** Whether removing the entry is the cure. The others are whole, and somebody's. */
@@ -139,13 +150,25 @@ function isLarge(record: unknown): record is Exclude<Stored, Uint8Array> {
   return h instanceof Uint8Array && typeof c === "number" && Array.isArray(b);
 }
 
+function payloadLength({ b, p }: Exclude<Stored, Uint8Array>): number | undefined {
+  if (p === undefined) return partsLength(b);
+  const { id, lengths } = p as Partial<Pieces>;
+  const are = typeof id === "number" && Array.isArray(lengths) && lengths.every((n) => Number.isSafeInteger(n) && n > 0);
+  return are ? lengths.reduce((sum, length) => sum + length, 0) : undefined;
+}
+
+/** The bytes of one part; nothing if it is none. */
+export function partLength(part: unknown): number | undefined {
+  return part instanceof Blob ? part.size : part instanceof ArrayBuffer ? part.byteLength : undefined;
+}
+
 /** The bytes of all parts; nothing if one of them is no part. */
-function partsLength(parts: unknown[]): number | undefined {
+export function partsLength(parts: unknown[]): number | undefined {
   let length = 0;
   for (const part of parts) {
-    if (part instanceof Blob) length += part.size;
-    else if (part instanceof ArrayBuffer) length += part.byteLength;
-    else return undefined;
+    const more = partLength(part);
+    if (more === undefined) return undefined;
+    length += more;
   }
   return length;
 }

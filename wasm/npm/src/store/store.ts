@@ -1,11 +1,13 @@
 import { type Engine, loadEngine } from "../engine.js";
-import { Database, ENTRIES } from "./database.js";
+import { Database, ENTRIES, PIECES } from "./database.js";
 import { complete, Fault, fault, result } from "./idb.js";
 import { type Explained, explain, type Listed, list, statistics, verify } from "./inspect.js";
 import { Journal } from "./journal.js";
 import { Memory } from "./memory.js";
+import { readPieces, removePieces } from "./pieces.js";
 import { encode, type Entry, type Found, hex, isDamage, type Item, nameOf, Records, type Stored } from "./record.js";
 import { Counters, type Statistics } from "./statistics.js";
+import { store } from "./write.js";
 
 export type { Explained, Listed } from "./inspect.js";
 export type { Found, Item, Part } from "./record.js";
@@ -14,8 +16,8 @@ export type { Statistics } from "./statistics.js";
 /** What is kept at most, in bytes, of what a database had no space for. */
 const BESIDE = 64 << 20;
 
-/** How often room is made for a write that the browser has no space for; each time twice as much. */
-const ATTEMPTS = 4;
+/** When what there was no space for is tried again, in milliseconds: Chromium gives the room of what went back after seconds. */
+const LATER = [5_000, 10_000, 20_000, 40_000];
 
 /** Limits of a store. What is not given is without limit. */
 export interface Limits {
@@ -44,6 +46,7 @@ export class Store {
   #limits: Limits;
   #records: Records;
   #isClosed = false;
+  #later: ReturnType<typeof setTimeout> | undefined;
   /** The names of entries that were seen to be a newer version's. They are left alone. */
   #newer = new Set<string>();
 
@@ -158,8 +161,11 @@ export class Store {
     for (const name of names) this.memory.remove(name);
     if (this.database === undefined) return held;
     try {
-      const transaction = await this.database.begin(ENTRIES, "readwrite");
-      for (const name of names) transaction.objectStore(ENTRIES).delete(name);
+      const transaction = await this.database.begin([ENTRIES, PIECES], "readwrite");
+      for (const name of names) {
+        transaction.objectStore(ENTRIES).delete(name);
+        removePieces(transaction.objectStore(PIECES), name);
+      }
       await complete(transaction);
       for (const name of names) this.journal?.ledger.removed(name, Date.now());
       this.journal?.flushSoon();
@@ -239,6 +245,7 @@ export class Store {
     if (this.#isClosed) return;
     await this.flush();
     this.#isClosed = true;
+    clearTimeout(this.#later);
     this.journal?.stop();
     this.database?.close();
     this.memory.clear();
@@ -267,11 +274,14 @@ export class Store {
     if (inMemory !== undefined && isBad(inMemory)) this.memory.remove(name);
     if (this.database === undefined || this.#isClosed) return;
     try {
-      const transaction = await this.database.begin(ENTRIES, "readwrite");
+      const transaction = await this.database.begin([ENTRIES, PIECES], "readwrite");
       const entries = transaction.objectStore(ENTRIES);
       const record = await result<Stored | undefined>(entries.get(name));
       const goes = record !== undefined && isBad(record);
-      if (goes) entries.delete(name);
+      if (goes) {
+        entries.delete(name);
+        removePieces(transaction.objectStore(PIECES), name);
+      }
       await complete(transaction);
       if (goes) this.journal?.ledger.removed(name, Date.now());
       this.journal?.flushSoon();
@@ -290,17 +300,35 @@ export class Store {
     const looked = records.map((record, at) => {
       return record instanceof Fault ? missOf(record) : this.#records.find(record, keys[at]!);
     });
+    for (const [at, record] of records.entries()) {
+      const found = looked[at]!;
+      if (typeof found === "string" || found.parts === undefined) continue;
+      looked[at] = await this.#withPieces(found, record as Stored, names[at]!);
+    }
     for (const [at, found] of looked.entries()) {
       if (typeof found !== "string") continue;
       if (found === "newer_version") this.#newer.add(hex(names[at]!));
       if (!isDamage(found)) continue;
       const key = keys[at]!;
+      const bad = records[at];
       await this.heal(names[at]!, (record) => {
         const still = this.#records.find(record, key);
-        return typeof still === "string" && isDamage(still);
+        // What can be read and lacks its pieces is bad if it is still the same.
+        return typeof still === "string" ? isDamage(still) : isSame(record, bad);
       });
     }
     return looked;
+  }
+
+  /** Adds the payload that is in pieces of its own. */
+  async #withPieces(found: Found, record: Stored, name: Uint8Array<ArrayBuffer>): Promise<Found | string> {
+    if (record instanceof Uint8Array || record.p === undefined || this.database === undefined) return found;
+    try {
+      const parts = await readPieces(this.database, name, record.p);
+      return parts === undefined ? "truncated" : ({ ...found, parts } as Found);
+    } catch (error) {
+      return missOf(this.#trouble(error));
+    }
   }
 
   #admitted(item: Item): Entry | string {
@@ -335,10 +363,11 @@ export class Store {
       return undefined;
     }
     try {
-      await this.#putMakingRoom(journal, entries);
+      await store(this.database!, journal, entries);
     } catch (error) {
-      this.#trouble(error);
+      const { reason } = this.#trouble(error);
       for (const entry of entries) this.memory.put(entry, now);
+      if (reason === "no_space") this.#tryLater(0);
       return this.reason;
     }
     for (const entry of entries) {
@@ -352,34 +381,32 @@ export class Store {
     return undefined;
   }
 
-  /** Stores entries. Where the browser has no space for them, evicts and tries again. */
-  async #putMakingRoom(journal: Journal, entries: Entry[]): Promise<void> {
-    const needed = entries.reduce((sum, entry) => sum + entry.size, 0);
-    for (let attempt = 0; ; attempt++) {
-      try {
-        return await this.#put(entries);
-      } catch (error) {
-        const isFull = fault(error).reason === "no_space";
-        if (!isFull || attempt === ATTEMPTS || !(await couldEverFit(needed))) throw error;
-        // Where nothing is left to go, trying again is no use. What went is free at once, or a moment later.
-        if ((await journal.makeRoom(needed * 2 ** attempt)) === 0) throw error;
-        if (attempt > 0) await new Promise((resolve) => setTimeout(resolve, 50 * 2 ** attempt));
-      }
-    }
+  /** Stores what there was no space for, once there is. */
+  #tryLater(attempt: number): void {
+    if (this.#later !== undefined || attempt >= LATER.length) return;
+    this.#later = setTimeout(() => {
+      this.#later = undefined;
+      this.#storeKept().catch((error: unknown) => {
+        this.#trouble(error);
+        this.#tryLater(attempt + 1);
+      });
+    }, LATER[attempt]);
   }
 
-  async #put(entries: Entry[]): Promise<void> {
-    const begun = this.database!.begin(ENTRIES, "readwrite");
-    const transaction = begun instanceof Promise ? await begun : begun;
-    const store = transaction.objectStore(ENTRIES);
-    try {
-      for (const { record, name } of entries) store.put(record, name);
-    } catch (error) {
-      // All or nothing: what would be stored beside it is not acknowledged.
-      transaction.abort();
-      throw error;
+  async #storeKept(): Promise<void> {
+    for (const { name, record, usedMs } of [...this.memory.all()]) {
+      if (this.database === undefined || this.journal === undefined || this.#isClosed) return;
+      if (this.#records.under(record, name) !== undefined) continue;
+      const { size, payload_start: start } = this.#records.reader;
+      const entry = { name, record, metadata: this.#records.metadata(), size, payload: size - start };
+      await store(this.database, this.journal, [entry]);
+      // Somebody may have put something newer there meanwhile.
+      if (this.memory.get(name) !== record) continue;
+      this.memory.remove(name);
+      this.journal.ledger.stored(name, size, usedMs, entry.metadata);
+      await this.journal.keepLimits();
+      this.journal.flushSoon();
     }
-    await complete(transaction);
   }
 
   /** Notes what failed. A database that a newer version has taken over is given up, and memory takes its place. */
@@ -402,14 +429,9 @@ function missOf({ reason }: Fault): string {
   return reason === "closing" ? "unavailable" : reason;
 }
 
-/** Whether so many bytes are fewer than all that the browser would ever give. */
-async function couldEverFit(bytes: number): Promise<boolean> {
-  try {
-    const { quota } = await navigator.storage.estimate();
-    return quota === undefined || bytes <= quota;
-  } catch {
-    return true;
-  }
+function isSame(record: Stored, other: unknown): boolean {
+  if (record instanceof Uint8Array || !(typeof other === "object" && other !== null && "h" in other)) return false;
+  return other.h instanceof Uint8Array && equal(record.h, other.h);
 }
 
 function equal(left: Uint8Array, right: Uint8Array): boolean {

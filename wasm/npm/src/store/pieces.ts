@@ -1,0 +1,87 @@
+import { type Database, ENTRIES, PIECES } from "./database.js";
+import { complete, result } from "./idb.js";
+import { hex, type Part, partLength, type Pieces, type Stored } from "./record.js";
+
+/**
+ * Payloads that no transaction takes as a whole: Chromium fails where the Blobs of one come to more than 450 MiB. So their pieces are
+ * stored one by one, and the record that names them last. Until then nobody finds them; those of a tab that died meanwhile are
+ * removed at the next visit.
+ */
+
+/** Stores the pieces of the payload of `name`, and gives what its record has to say of them. */
+export async function storePieces(
+  database: Database,
+  name: Uint8Array<ArrayBuffer>,
+  parts: readonly Part[],
+): Promise<Pieces> {
+  const id = crypto.getRandomValues(new Uint32Array(1))[0]!;
+  const pieces = { id, lengths: parts.map((part) => partLength(part) ?? 0) };
+  try {
+    for (const [at, part] of parts.entries()) {
+      // One at a time: a Blob that is stored takes no memory any more.
+      const stored = database.storesBlobs && part instanceof ArrayBuffer ? new Blob([part]) : part;
+      const transaction = await database.begin(PIECES, "readwrite");
+      transaction.objectStore(PIECES).put(stored, [name, id, at]);
+      await complete(transaction);
+    }
+  } catch (error) {
+    await dropPieces(database, name, pieces).catch(() => {});
+    throw error;
+  }
+  return pieces;
+}
+
+/** Whether all pieces are there, asked in the transaction that is to store the record which names them. */
+export async function arePiecesThere(store: IDBObjectStore, name: Uint8Array<ArrayBuffer>, pieces: Pieces): Promise<boolean> {
+  const range = IDBKeyRange.bound([name, pieces.id], [name, pieces.id, []]);
+  return (await result(store.count(range))) === pieces.lengths.length;
+}
+
+/** Reads the pieces; nothing if they are not all there, or not as long as they were. */
+export async function readPieces(
+  database: Database,
+  name: Uint8Array<ArrayBuffer>,
+  { id, lengths }: Pieces,
+): Promise<Part[] | undefined> {
+  const transaction = await database.begin(PIECES, "readonly");
+  const store = transaction.objectStore(PIECES);
+  const parts: unknown[] = await Promise.all(lengths.map((_, at) => result(store.get([name, id, at]))));
+  return parts.every((part, at) => partLength(part) === lengths[at]) ? (parts as Part[]) : undefined;
+}
+
+/** Removes the pieces under one number, which no record names. */
+export async function dropPieces(database: Database, name: Uint8Array<ArrayBuffer>, { id }: Pieces): Promise<void> {
+  const transaction = await database.begin(PIECES, "readwrite");
+  transaction.objectStore(PIECES).delete(IDBKeyRange.bound([name, id], [name, id, []]));
+  await complete(transaction);
+}
+
+/** Removes all pieces of a name, or those that are not under this number; in a transaction of the caller's. */
+export function removePieces(store: IDBObjectStore, name: Uint8Array<ArrayBuffer>, except?: number): void {
+  if (except === undefined) {
+    store.delete(IDBKeyRange.bound([name], [name, []]));
+    return;
+  }
+  store.delete(IDBKeyRange.bound([name], [name, except], false, true));
+  store.delete(IDBKeyRange.bound([name, except, []], [name, []]));
+}
+
+/** Removes the pieces that no record names: of tabs that died, and of values that were replaced. */
+export async function sweepPieces(database: Database): Promise<void> {
+  const keys = await result((await database.begin(PIECES, "readonly")).objectStore(PIECES).getAllKeys());
+  const names = new Map<string, Uint8Array<ArrayBuffer>>();
+  for (const key of keys) {
+    const [name] = Array.isArray(key) ? key : [];
+    if (name instanceof ArrayBuffer) names.set(hex(new Uint8Array(name)), new Uint8Array(name));
+  }
+  for (const name of names.values()) await sweepPiecesOf(database, name);
+}
+
+/** The same for one name. */
+export async function sweepPiecesOf(database: Database, name: Uint8Array<ArrayBuffer>): Promise<void> {
+  const transaction = await database.begin([ENTRIES, PIECES], "readwrite");
+  const record = (await result(transaction.objectStore(ENTRIES).get(name))) as Stored | undefined;
+  const named = record === undefined || record instanceof Uint8Array ? undefined : record.p?.id;
+  removePieces(transaction.objectStore(PIECES), name, named);
+  await complete(transaction);
+}

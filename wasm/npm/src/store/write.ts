@@ -1,0 +1,87 @@
+import { type Database, ENTRIES, PIECES } from "./database.js";
+import { complete, Fault, fault } from "./idb.js";
+import type { Journal } from "./journal.js";
+import { arePiecesThere, dropPieces, storePieces, sweepPiecesOf } from "./pieces.js";
+import type { Entry, Pieces } from "./record.js";
+
+/** Payloads of more bytes are in pieces: what a part has at most. */
+const WHOLE = 128 << 20;
+
+/**
+ * Stores entries in one transaction, all of them or none. Where the browser has no space for them, evicts as much and tries once
+ * more. Rejects with a {@link Fault}.
+ */
+export async function store(database: Database, journal: Journal, entries: readonly Entry[]): Promise<void> {
+  try {
+    await put(database, journal, entries);
+  } catch (error) {
+    const needed = entries.reduce((sum, entry) => sum + entry.size, 0);
+    const isFull = fault(error).reason === "no_space";
+    // Where nothing is left to go, trying again is no use.
+    if (!isFull || !(await couldEverFit(needed)) || (await journal.makeRoom(needed)) === 0) throw fault(error);
+    await put(database, journal, entries);
+  }
+}
+
+async function put(database: Database, journal: Journal, entries: readonly Entry[]): Promise<void> {
+  const pieces = new Map<Entry, Pieces>();
+  try {
+    for (const entry of entries) {
+      const { name, record } = entry;
+      if (record instanceof Uint8Array || record.b.length < 2) continue;
+      pieces.set(entry, await storePieces(database, name, record.b));
+    }
+    await putRecords(database, entries, pieces);
+  } catch (error) {
+    for (const [{ name }, stored] of pieces) await dropPieces(database, name, stored).catch(() => {});
+    throw error;
+  }
+  for (const entry of entries) {
+    // What it replaces may have had pieces.
+    const { name } = entry;
+    if (pieces.has(entry) || journal.ledger.size_of(name) > WHOLE) {
+      await sweepPiecesOf(database, name).catch(() => {});
+    }
+  }
+}
+
+async function putRecords(
+  database: Database,
+  entries: readonly Entry[],
+  pieces: ReadonlyMap<Entry, Pieces>,
+): Promise<void> {
+  const begun = database.begin(pieces.size > 0 ? [ENTRIES, PIECES] : ENTRIES, "readwrite");
+  const transaction = begun instanceof Promise ? await begun : begun;
+  const store = transaction.objectStore(ENTRIES);
+  try {
+    for (const entry of entries) {
+      const stored = pieces.get(entry);
+      if (stored === undefined) {
+        store.put(entry.record, entry.name);
+        continue;
+      }
+      // Another tab that has just opened the database may have taken them for those of a dead one.
+      if (!(await arePiecesThere(transaction.objectStore(PIECES), entry.name, stored))) throw new Fault("unavailable");
+      store.put({ ...entry.record, b: [], p: stored }, entry.name);
+    }
+  } catch (error) {
+    // All or nothing: what would be stored beside it is not acknowledged.
+    try {
+      transaction.abort();
+    } catch {
+      // It has aborted already.
+    }
+    throw error;
+  }
+  await complete(transaction);
+}
+
+/** Whether so many bytes are fewer than all that the browser would ever give. */
+async function couldEverFit(bytes: number): Promise<boolean> {
+  try {
+    const { quota } = await navigator.storage.estimate();
+    return quota === undefined || bytes <= quota;
+  } catch {
+    return true;
+  }
+}
