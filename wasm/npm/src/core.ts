@@ -12,7 +12,7 @@ import { Order, type Ticket } from "./order.js";
 import { feed, feedNow, Pace } from "./pace.js";
 import { type Found, type Item, type Store } from "./store/store.js";
 import type { As, Formats, PutOptions, Value } from "./types.js";
-import { isStream, type LargePayload, type Payload, payloadOf, type Shape } from "./values.js";
+import { isStream, type LargePayload, type Payload, payloadOf, release, type Shape } from "./values.js";
 import { damageOf, type Large, slices } from "./verify.js";
 
 /** How a cache was opened. */
@@ -141,6 +141,8 @@ export class Core {
       // The engine refuses what the format has no place for.
       if (typeof error !== "string") throw error;
       reason = error;
+    } finally {
+      release(payload);
     }
     const { size } = payload;
     if (reason === undefined) this.#tell("stored", key, () => ({ size }));
