@@ -14,6 +14,7 @@ const FLAGS = [
   "--disable-background-networking",
   "--disable-component-update",
   "--disable-sync",
+  // Containers have little of it.
   "--disable-dev-shm-usage",
   // Tabs that nobody looks at run as fast as the others.
   "--disable-background-timer-throttling",
@@ -123,6 +124,7 @@ const running = new Set();
 
 // Nothing goes on running that nobody waits for.
 process.on("exit", () => running.forEach(killed));
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => process.exit(1));
 
 function killed(started) {
   try {

@@ -1,7 +1,7 @@
 //! `cargo xtask package`: the npm package `warmstart`, as `npm pack` makes it.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
 pub(super) fn build(node: &Node) -> Result<PathBuf, Failure> {
     compile(node)?;
     let tarball = workspace_root().join(LEFT).join(format!("warmstart-{}.tgz", env!("CARGO_PKG_VERSION")));
-    let staged = stage().map_err(|error| Failure::new(format!("{LEFT}/npm: {error}")))?;
+    let staged = stage().map_err(|error| Failure::new(error.to_string()))?;
     let stamp = Stamp::of(&[&staged])?;
     let at = tarball.with_extension("made-from");
     if !(tarball.is_file() && stamp.is_at(&at)) {
@@ -83,7 +83,7 @@ fn compile(node: &Node) -> Result<(), Failure> {
 }
 
 /// Lays out what is published, the licences of the repository with it.
-fn stage() -> std::io::Result<PathBuf> {
+fn stage() -> io::Result<PathBuf> {
     let (root, package) = (workspace_root(), workspace_root().join(engine::PACKAGE));
     let staged = root.join(LEFT).join("npm");
     if staged.exists() {
@@ -98,7 +98,7 @@ fn stage() -> std::io::Result<PathBuf> {
 }
 
 /// A file, or a folder without what begins with a dot.
-fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
     if from.is_dir() {
         for entry in fs::read_dir(from)? {
             let name = entry?.file_name();
@@ -109,5 +109,7 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
         return Ok(());
     }
     to.parent().map_or(Ok(()), fs::create_dir_all)?;
-    fs::copy(from, to).map(drop)
+    fs::copy(from, to)
+        .map(drop)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", from.display())))
 }

@@ -1,7 +1,7 @@
 import type { Engine } from "../engine.js";
 import { type Database, ENTRIES, JOURNAL } from "./database.js";
 import { complete, result } from "./idb.js";
-import { isDamage, Records, split } from "./record.js";
+import { isDamage, Records, seenLength, split, type Stored } from "./record.js";
 
 /** How long records of the journal may wait for company, in milliseconds. */
 const FLUSH_MS = 200;
@@ -146,8 +146,7 @@ export class Journal {
         entries.delete(name);
       } else {
         // A newer version's: left alone, and counted by what is seen of it.
-        const size = record instanceof Uint8Array ? record.length : 0;
-        this.ledger.stored(name, size, Date.now(), new Uint8Array(0));
+        this.ledger.stored(name, seenLength(record as Stored), Date.now(), new Uint8Array(0));
       }
     });
     records.reader.free();

@@ -102,6 +102,11 @@ export class Records {
   }
 }
 
+/** How many bytes of an entry there are, whatever its head says. */
+export function seenLength(record: Stored): number {
+  return record instanceof Uint8Array ? record.length : record.h.length + (partsLength(record.b) ?? 0);
+}
+
 /** Whether removing the entry is the cure. The others are whole, and somebody's. */
 export function isDamage(reason: string): boolean {
   return DAMAGE.has(reason);
