@@ -29,6 +29,11 @@ export interface Ready {
   buildMs: number;
 }
 
+/** What a large value weighs in a batch; small ones do not count. */
+function bytesOf({ parts = [] }: Item): number {
+  return parts.reduce((sum, part) => sum + (part instanceof Blob ? part.size : part.byteLength), 0);
+}
+
 /** What a cache and the caches that its builds get share: the store, and what is under way. */
 export class Core {
   readonly engine: Engine;
@@ -54,7 +59,11 @@ export class Core {
     this.flights = new Flights(new TabLocks(opened.name), () => this.backend === "indexeddb");
     this.#reads = new Batch((keys) => store.read(keys), { failed: "unavailable" });
     this.#has = new Batch((keys) => store.has(keys), { failed: false });
-    this.#writes = new Batch((items) => this.#write(items), { failed: "unavailable", oneAtATime: true });
+    this.#writes = new Batch((items) => this.#write(items), {
+      failed: "unavailable",
+      oneAtATime: true,
+      bytesOf,
+    });
     globalThis.addEventListener?.("pagehide", this.#hidden);
     globalThis.document?.addEventListener("visibilitychange", this.#hidden);
     // Whoever has just opened the cache may listen by then.

@@ -47,7 +47,7 @@ export const PART = 128 * 1024 * 1024;
  * The most bytes of Blobs that are made here and not stored yet. Chromium cannot read Blobs back of which it
  * holds more than about 500 MiB in memory, so what is beyond this is kept in buffers.
  */
-const ROOM = 256 * 1024 * 1024;
+const ROOM = 2 * PART;
 
 /** Bytes that are put into a Blob at once while a stream arrives. */
 const PIECE = 4 * 1024 * 1024;
@@ -257,6 +257,11 @@ class Gatherer {
       return { size, bytes: joined(this.#chunks, size) };
     }
     if (this.#inPart > 0) this.#closePart();
+    // Where no length was announced, this is the first moment at which it is known that there is room.
+    if (this.#shape.blobs && this.#reserved === 0 && reserve(size)) {
+      this.#reserved = size;
+      this.#parts.forEach((part, at) => (this.#parts[at] = new Blob([part])));
+    }
     return { size, parts: this.#parts, reserved: this.#reserved };
   }
 
@@ -266,13 +271,14 @@ class Gatherer {
     this.#reserved = 0;
   }
 
-  /** Decides whether the next part is a Blob. Where the length is announced, all parts are alike. */
+  /**
+   * Decides whether the next part is a Blob. Chromium also fails where a large value is half Blobs, half
+   * buffers.
+   */
   #beginPart(): void {
     if (this.size > 0 && !this.#asBlob) return;
-    const known = Number.isFinite(this.#announced)
-      ? Math.max(this.#announced, this.size + 1)
-      : this.size + PART;
-    const more = Math.max(0, known - this.#reserved);
+    const expected = this.size < this.#announced ? this.#announced : this.size + PART;
+    const more = Math.max(0, expected - this.#reserved);
     this.#asBlob = this.#shape.blobs && reserve(more);
     if (this.#asBlob) this.#reserved += more;
   }
