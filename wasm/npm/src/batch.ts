@@ -8,15 +8,18 @@ interface Waiting<Item, Answer> {
 export type Run<Item, Answer> = (items: Item[]) => Promise<Answer[]>;
 
 /** How a batch works. */
-export interface BatchOptions<Answer> {
+export interface BatchOptions<Item, Answer> {
   /** What each call is answered if the whole batch fails. */
   failed: Answer;
   /** Whether a batch waits until the one before it is done, and takes in what arrives meanwhile. */
   oneAtATime?: boolean;
+  /** The bytes of a large item. A batch takes no more of them than Chromium can hold; see values.ts. */
+  bytesOf?: (item: Item) => number;
 }
 
 /** One transaction with more than this holds up what comes after it. */
 const MOST = 2048;
+const MOST_BYTES = 256 * 1024 * 1024;
 
 /** Makes the calls of one tick one call of the engine, and so one transaction. */
 export class Batch<Item, Answer> {
@@ -24,9 +27,9 @@ export class Batch<Item, Answer> {
   #scheduled = false;
   #running = 0;
   readonly #run: Run<Item, Answer>;
-  readonly #options: BatchOptions<Answer>;
+  readonly #options: BatchOptions<Item, Answer>;
 
-  constructor(run: Run<Item, Answer>, options: BatchOptions<Answer>) {
+  constructor(run: Run<Item, Answer>, options: BatchOptions<Item, Answer>) {
     this.#run = run;
     this.#options = options;
   }
@@ -49,8 +52,21 @@ export class Batch<Item, Answer> {
     });
   }
 
+  /** How many of those that wait go into the next batch: one at least. */
+  #count(): number {
+    const { bytesOf } = this.#options;
+    const most = Math.min(MOST, this.#waiting.length);
+    if (!bytesOf) return most;
+    let bytes = 0;
+    for (let at = 0; at < most; at++) {
+      bytes += bytesOf(this.#waiting[at]!.item);
+      if (at > 0 && bytes > MOST_BYTES) return at;
+    }
+    return most;
+  }
+
   async #start(): Promise<void> {
-    const batch = this.#waiting.splice(0, MOST);
+    const batch = this.#waiting.splice(0, this.#count());
     this.#running++;
     if (!this.#options.oneAtATime) this.#schedule();
     let answers: Answer[] = [];

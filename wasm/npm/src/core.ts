@@ -12,7 +12,7 @@ import { Order, type Ticket } from "./order.js";
 import { feed, feedNow, Pace } from "./pace.js";
 import { type Found, type Item, type Store } from "./store/store.js";
 import type { As, Formats, PutOptions, Value } from "./types.js";
-import { isStream, type LargePayload, type Payload, payloadOf, type Shape } from "./values.js";
+import { isStream, type LargePayload, type Payload, payloadOf, release, type Shape } from "./values.js";
 import { damageOf, type Large, slices } from "./verify.js";
 
 /** How a cache was opened. */
@@ -27,6 +27,11 @@ export interface Ready {
   payload: Payload;
   metadata: Uint8Array;
   buildMs: number;
+}
+
+/** What a large value weighs in a batch; small ones do not count. */
+function bytesOf({ parts = [] }: Item): number {
+  return parts.reduce((sum, part) => sum + (part instanceof Blob ? part.size : part.byteLength), 0);
 }
 
 /** What a cache and the caches that its builds get share: the store, and what is under way. */
@@ -54,7 +59,11 @@ export class Core {
     this.flights = new Flights(new TabLocks(opened.name), () => this.backend === "indexeddb");
     this.#reads = new Batch((keys) => store.read(keys), { failed: "unavailable" });
     this.#has = new Batch((keys) => store.has(keys), { failed: false });
-    this.#writes = new Batch((items) => this.#write(items), { failed: "unavailable", oneAtATime: true });
+    this.#writes = new Batch((items) => this.#write(items), {
+      failed: "unavailable",
+      oneAtATime: true,
+      bytesOf,
+    });
     globalThis.addEventListener?.("pagehide", this.#hidden);
     globalThis.document?.addEventListener("visibilitychange", this.#hidden);
     // Whoever has just opened the cache may listen by then.
@@ -141,6 +150,8 @@ export class Core {
       // The engine refuses what the format has no place for.
       if (typeof error !== "string") throw error;
       reason = error;
+    } finally {
+      release(payload);
     }
     const { size } = payload;
     if (reason === undefined) this.#tell("stored", key, () => ({ size }));

@@ -22,6 +22,8 @@ export interface LargePayload {
   parts: Part[];
   /** The same bytes in the caller's memory, until the caller gets to run again. */
   source?: Uint8Array;
+  /** The bytes of Blobs that are made here; see {@link release}. */
+  reserved?: number;
 }
 
 /** What decides the form of a payload. */
@@ -40,6 +42,12 @@ export interface Reading {
 
 /** The most bytes of a part: one Blob of 400 MiB or more cannot be stored. */
 export const PART = 128 * 1024 * 1024;
+
+/**
+ * The most bytes of Blobs that are made here and not stored yet. Chromium cannot read Blobs back of which it
+ * holds more than about 500 MiB in memory, so what is beyond this is kept in buffers.
+ */
+const ROOM = 2 * PART;
 
 /** Bytes that are put into a Blob at once while a stream arrives. */
 const PIECE = 4 * 1024 * 1024;
@@ -63,6 +71,13 @@ export function payloadOf(value: Value, shape: Shape, reading: Reading = {}): Pa
   );
 }
 
+/** The Blobs of this payload are stored, or will not be. */
+export function release(payload: Payload): void {
+  if (!payload.parts || payload.reserved === undefined) return;
+  unstored -= payload.reserved;
+  delete payload.reserved;
+}
+
 /** Whether reading `value` depends on others than this machine, and so may never end. */
 export function isStream(value: Value): boolean {
   return value instanceof Response || value instanceof ReadableStream;
@@ -79,7 +94,7 @@ function ofBorrowed(buffer: ArrayBufferLike, offset: number, length: number, sha
   if (size <= shape.small) return { size, bytes: new Uint8Array(bytes) };
   // A Blob refuses memory that threads share.
   if (!shape.blobs || !(bytes.buffer instanceof ArrayBuffer)) return ofOwn(new Uint8Array(bytes), shape);
-  return { size, parts: cut(bytes as Uint8Array<ArrayBuffer>, shape), source: bytes };
+  return { size, ...cut(bytes as Uint8Array<ArrayBuffer>, shape), source: bytes };
 }
 
 function ofOwn(bytes: Uint8Array<ArrayBuffer>, shape: Shape): Payload {
@@ -87,16 +102,26 @@ function ofOwn(bytes: Uint8Array<ArrayBuffer>, shape: Shape): Payload {
   if (size <= shape.small) return { size, bytes };
   if (!shape.blobs && size <= PART && size === bytes.buffer.byteLength)
     return { size, parts: [bytes.buffer] };
-  return { size, parts: cut(bytes, shape), source: bytes };
+  return { size, ...cut(bytes, shape), source: bytes };
 }
 
-function cut(bytes: Uint8Array<ArrayBuffer>, shape: Shape): Part[] {
+function cut(bytes: Uint8Array<ArrayBuffer>, shape: Shape): { parts: Part[]; reserved: number } {
   const parts: Part[] = [];
+  const asBlob = shape.blobs && reserve(bytes.length);
+  const reserved = asBlob ? bytes.length : 0;
   for (let at = 0; at < bytes.length; at += PART) {
     const part = bytes.subarray(at, at + PART);
-    parts.push(shape.blobs ? new Blob([part]) : part.slice().buffer);
+    parts.push(asBlob ? new Blob([part]) : part.slice().buffer);
   }
-  return parts;
+  return { parts, reserved };
+}
+
+let unstored = 0;
+
+function reserve(bytes: number): boolean {
+  if (unstored + bytes > ROOM) return false;
+  unstored += bytes;
+  return true;
 }
 
 async function ofBlob(blob: Blob, shape: Shape, { signal }: Reading): Promise<Payload> {
@@ -129,13 +154,13 @@ function ofResponse(response: Response, shape: Shape, reading: Reading): Promise
     throw invalid("The body of this Response was read already. Store response.clone() before it is read.");
   }
   const announced = announcedLength(response);
-  if (!response.body) return complete(new Gatherer(shape), announced, url);
-  return gather(response.body, new Gatherer(shape), announced, reading, url);
+  if (!response.body) return complete(new Gatherer(shape, announced), announced, url);
+  return gather(response.body, new Gatherer(shape, announced), announced, reading, url);
 }
 
 function ofStream(stream: ReadableStream<Uint8Array>, shape: Shape, reading: Reading): Promise<Payload> {
   if (stream.locked) throw invalid("This ReadableStream is being read elsewhere.");
-  return gather(stream, new Gatherer(shape), undefined, reading, "");
+  return gather(stream, new Gatherer(shape, undefined), undefined, reading, "");
 }
 
 function announcedLength(response: Response): number | undefined {
@@ -173,10 +198,13 @@ async function gather(
       // A stream that always has something ready would let nothing else run.
       if (pace.due) await pace.rest();
     }
+    return await complete(gatherer, announced, url);
+  } catch (error) {
+    gatherer.abandon();
+    throw error;
   } finally {
     signal?.removeEventListener("abort", stop);
   }
-  return await complete(gatherer, announced, url);
 }
 
 /**
@@ -194,34 +222,65 @@ async function complete(gatherer: Gatherer, announced: number | undefined, url: 
 class Gatherer {
   size = 0;
   readonly #shape: Shape;
+  readonly #announced: number;
   readonly #parts: Part[] = [];
+  #reserved = 0;
+  #asBlob = false;
   #pieces: Blob[] = [];
   #chunks: Uint8Array<ArrayBuffer>[] = [];
   #inChunks = 0;
   #inPart = 0;
 
-  constructor(shape: Shape) {
+  constructor(shape: Shape, announced: number | undefined) {
     this.#shape = shape;
+    this.#announced = announced ?? Infinity;
   }
 
   add(chunk: Uint8Array<ArrayBuffer>): void {
     for (let rest = chunk; rest.length > 0;) {
+      if (this.#inPart === 0) this.#beginPart();
       const taken = rest.subarray(0, PART - this.#inPart);
       rest = rest.subarray(taken.length);
       this.#chunks.push(taken);
       this.#inChunks += taken.length;
       this.#inPart += taken.length;
       this.size += taken.length;
-      if (this.#shape.blobs && this.#inChunks >= PIECE) this.#closePiece();
+      if (this.#asBlob && this.#inChunks >= PIECE) this.#closePiece();
       if (this.#inPart === PART) this.#closePart();
     }
   }
 
   finish(): Payload {
     const { size } = this;
-    if (size <= this.#shape.small) return { size, bytes: joined(this.#chunks, size) };
+    if (size <= this.#shape.small) {
+      this.abandon();
+      return { size, bytes: joined(this.#chunks, size) };
+    }
     if (this.#inPart > 0) this.#closePart();
-    return { size, parts: this.#parts };
+    // Where no length was announced, this is the first moment at which it is known that there is room.
+    if (this.#shape.blobs && this.#reserved === 0 && reserve(size)) {
+      this.#reserved = size;
+      this.#parts.forEach((part, at) => (this.#parts[at] = new Blob([part])));
+    }
+    return { size, parts: this.#parts, reserved: this.#reserved };
+  }
+
+  /** Nothing comes of it. */
+  abandon(): void {
+    unstored -= this.#reserved;
+    this.#reserved = 0;
+  }
+
+  /**
+   * Decides whether the next part is a Blob. Chromium also fails where a large value is half Blobs, half
+   * buffers.
+   */
+  #beginPart(): void {
+    if (this.size > 0 && !this.#asBlob) return;
+    const expected = this.size < this.#announced ? this.#announced : this.size + PART;
+    const more = Math.max(0, expected - this.#reserved);
+    this.#asBlob = this.#shape.blobs && reserve(more);
+    if (this.#asBlob) this.#reserved += more;
   }
 
   #closePiece(): void {
@@ -231,7 +290,7 @@ class Gatherer {
   }
 
   #closePart(): void {
-    if (this.#shape.blobs) {
+    if (this.#asBlob) {
       this.#closePiece();
       this.#parts.push(new Blob(this.#pieces));
       this.#pieces = [];
