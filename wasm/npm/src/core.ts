@@ -81,7 +81,7 @@ export class Core {
       this.#tell("hit", key, () => ({ size: found.size }));
       return { value: await handOut(this.engine, found as Content, as, true) };
     }
-    const onDamage = (reason: string): void => void this.damaged(key, found, reason);
+    const onDamage = (reason: string): Promise<void> => this.damaged(key, found, reason);
     const result = await handOutVerified(this.engine, found, as, lazy, onDamage);
     if (result.damage !== undefined) {
       // A build that follows must not be removed in its place.
@@ -135,7 +135,7 @@ export class Core {
             parts: payload.parts,
           };
       if (ticket.after) await ticket.after;
-      if (this.order.isSuperseded(ticket)) return await this.order.outcome(ticket.id);
+      if (ticket.next) return await ticket.outcome();
       reason = await this.#writes.add(item);
     } catch (error) {
       // The engine refuses what the format has no place for.
@@ -250,8 +250,11 @@ export class Core {
   #checkBackend(): void {
     if (this.#opened.memory || this.backend !== "memory") return;
     const why = this.store.reason ?? "unavailable";
-    const message = `The cache "${this.name}" keeps nothing after this page: ${this.engine.explanation(why)} (${why}).`;
-    this.#warn("memory_only", message);
+    const sentence = this.engine.explanation(why);
+    this.#warn(
+      "memory_only",
+      `The cache "${this.name}" keeps nothing after this page: ${sentence} (${why}).`,
+    );
   }
 
   /** Each warning is given once. */

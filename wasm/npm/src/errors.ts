@@ -3,6 +3,7 @@
  *
  * - `invalid_argument`: the call itself is wrong; the message says what to give instead.
  * - `http_error`: a server answered, but not with the file; see `status` and `url`.
+ * - `network`: the server could not be reached, after several tries; see `url` and `cause`.
  * - `truncated`: less arrived than was announced.
  * - `integrity`: what arrived has not the digest that was asked for.
  * - `unexpected_html`: a page arrived where a file was expected.
@@ -14,6 +15,7 @@
 export type ErrorCode =
   | "invalid_argument"
   | "http_error"
+  | "network"
   | "truncated"
   | "integrity"
   | "unexpected_html"

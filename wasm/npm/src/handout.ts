@@ -41,7 +41,7 @@ export async function handOutVerified(
   found: Large,
   as: As,
   lazy: boolean,
-  onDamage: (reason: string) => void,
+  onDamage: (reason: string) => Promise<void>,
 ): Promise<Verified<Formats[As]>> {
   if (as === "response" && lazy) {
     return { value: responseOf(engine, found, verifiedStream(engine, found, onDamage)) };

@@ -21,3 +21,14 @@ export type {
   Stats,
   Value,
 } from "./types.js";
+export { download } from "./download.js";
+export type { DownloadOptions, DownloadProgress, Shard, Source } from "./download.js";
+export { webgpuKey } from "./webgpu.js";
+export type { WebGpu, WebGpuKeyParts } from "./webgpu.js";
+export { PipelineList, pipelines, watchDevices } from "./pipelines.js";
+export type { ComputePipelineRequest, PipelinesOptions, PipelineStats } from "./pipelines.js";
+export { asTransformersCache } from "./adapters/transformers.js";
+export type { TransformersCache, TransformersProgress } from "./adapters/transformers.js";
+export { asCacheStorage } from "./adapters/cache-storage.js";
+export { asArtifactCache } from "./adapters/artifact-cache.js";
+export type { ArtifactCache } from "./adapters/artifact-cache.js";

@@ -1,21 +1,43 @@
+/** What a call does to its key. */
+export type Kind = "write" | "remove";
+
 /** A write or a removal of a key that is under way. */
-export interface Ticket {
+export class Ticket {
   /** What names the key. */
   readonly id: string;
+  readonly kind: Kind;
   /** Whether it ends soon, whatever others do: it does not read from a network. */
   finite: boolean;
   /** A removal that was called before, and has to be done before this one stores anything. */
   readonly after: Promise<unknown> | undefined;
   /** How it ended: `true` if it did something. It never rejects. */
   readonly done: Promise<boolean>;
-}
+  /** The call for the same key that came next, or `"clear"`. */
+  next: Ticket | "clear" | undefined;
+  /** Ends it. */
+  readonly finish: (did: boolean) => void;
 
-/** What a call does to its key. */
-export type Kind = "write" | "remove";
+  constructor(id: string, kind: Kind, finite: boolean, after: Promise<unknown> | undefined) {
+    this.id = id;
+    this.kind = kind;
+    this.finite = finite;
+    this.after = after;
+    let finish!: (did: boolean) => void;
+    this.done = new Promise((resolve) => (finish = resolve));
+    this.finish = finish;
+  }
+
+  /** What came of the write that took this one's place; `false` if the key was removed since. */
+  async outcome(): Promise<boolean> {
+    if (this.next === "clear") return false;
+    if (this.next) return this.next.outcome();
+    return this.kind === "write" && (await this.done);
+  }
+}
 
 /** Keeps the order of the calls for one key, though large values take longer than small ones. */
 export class Order {
-  readonly #latest = new Map<string, { ticket: Ticket; kind: Kind }>();
+  readonly #latest = new Map<string, Ticket>();
   #clearing: Promise<unknown> | undefined;
 
   /** Runs a call. `work` begins at once. */
@@ -25,19 +47,17 @@ export class Order {
     finite: boolean,
     work: (ticket: Ticket) => Promise<boolean>,
   ): Promise<boolean> {
-    let finish!: (did: boolean) => void;
-    const done = new Promise<boolean>((resolve) => (finish = resolve));
     const before = this.#latest.get(id);
-    const after = before?.kind === "remove" ? before.ticket.done : this.#clearing;
-    const ticket: Ticket = { id, finite, after, done };
-    this.#latest.set(id, { ticket, kind });
+    const ticket = new Ticket(id, kind, finite, before?.kind === "remove" ? before.done : this.#clearing);
+    if (before) before.next = ticket;
+    this.#latest.set(id, ticket);
     let did = false;
     try {
       did = await work(ticket);
       return did;
     } finally {
-      if (this.#latest.get(id)?.ticket === ticket) this.#latest.delete(id);
-      finish(did);
+      if (this.#latest.get(id) === ticket) this.#latest.delete(id);
+      ticket.finish(did);
     }
   }
 
@@ -46,6 +66,7 @@ export class Order {
    */
   async clear(work: () => Promise<void>): Promise<void> {
     const drained = this.drained();
+    for (const ticket of this.#latest.values()) ticket.next = "clear";
     this.#latest.clear();
     const cleared = drained.then(work);
     const clearing = cleared.catch(() => undefined);
@@ -55,26 +76,15 @@ export class Order {
     });
   }
 
-  /** Whether another call for this key was made after this one. */
-  isSuperseded({ id, done }: Ticket): boolean {
-    return this.#latest.get(id)?.ticket.done !== done;
-  }
-
-  /** What came of the latest write of this key. */
-  async outcome(id: string): Promise<boolean> {
-    const latest = this.#latest.get(id);
-    return latest?.kind === "write" && (await latest.ticket.done);
-  }
-
   /** What a read of this key has to wait for, if there is anything. */
   pending(id: string): Promise<unknown> | undefined {
-    const latest = this.#latest.get(id)?.ticket;
+    const latest = this.#latest.get(id);
     return latest?.finite ? latest.done : this.#clearing;
   }
 
   /** Waits for what ends soon. */
   async drained(): Promise<void> {
-    const tickets = [...this.#latest.values()].map(({ ticket }) => ticket);
-    await Promise.all([this.#clearing, ...tickets.filter(({ finite }) => finite).map(({ done }) => done)]);
+    const finite = [...this.#latest.values()].filter((ticket) => ticket.finite);
+    await Promise.all([this.#clearing, ...finite.map(({ done }) => done)]);
   }
 }

@@ -1,4 +1,5 @@
 import { invalid, WarmstartError } from "./errors.js";
+import { Pace } from "./pace.js";
 import type { Progress, Value } from "./types.js";
 
 /** A piece of a large value. */
@@ -51,10 +52,8 @@ const PIECE = 4 * 1024 * 1024;
  */
 export function payloadOf(value: Value, shape: Shape, reading: Reading = {}): Payload | Promise<Payload> {
   if (typeof value === "string") return ofOwn(new TextEncoder().encode(value), shape);
-  if (value instanceof ArrayBuffer) return ofBorrowed(new Uint8Array(value), shape);
-  if (ArrayBuffer.isView(value)) {
-    return ofBorrowed(new Uint8Array(value.buffer, value.byteOffset, value.byteLength), shape);
-  }
+  if (value instanceof ArrayBuffer) return ofBorrowed(value, 0, value.byteLength, shape);
+  if (ArrayBuffer.isView(value)) return ofBorrowed(value.buffer, value.byteOffset, value.byteLength, shape);
   if (value instanceof Blob) return ofBlob(value, shape, reading);
   if (value instanceof Response) return ofResponse(value, shape, reading);
   if (value instanceof ReadableStream) return ofStream(value, shape, reading);
@@ -69,12 +68,13 @@ export function isStream(value: Value): boolean {
   return value instanceof Response || value instanceof ReadableStream;
 }
 
-function ofBorrowed(bytes: Uint8Array, shape: Shape): Payload {
-  if ((bytes.buffer as { detached?: boolean }).detached) {
+function ofBorrowed(buffer: ArrayBufferLike, offset: number, length: number, shape: Shape): Payload {
+  if ((buffer as { detached?: boolean }).detached) {
     throw invalid(
       "The buffer was transferred elsewhere, so its bytes are gone. Store it before it is transferred.",
     );
   }
+  const bytes = new Uint8Array(buffer, offset, length);
   const size = bytes.length;
   if (size <= shape.small) return { size, bytes: new Uint8Array(bytes) };
   // A Blob refuses memory that threads share.
@@ -152,6 +152,7 @@ async function gather(
 ): Promise<Payload> {
   signal?.throwIfAborted();
   const reader = stream.getReader();
+  const pace = new Pace();
   const stop = (): void => void reader.cancel(signal?.reason).catch(() => undefined);
   signal?.addEventListener("abort", stop, { once: true });
   try {
@@ -169,6 +170,8 @@ async function gather(
       // A length that was announced for compressed bytes says nothing of these.
       const total = announced !== undefined && announced >= gatherer.size ? announced : undefined;
       onProgress?.(gatherer.size, total);
+      // A stream that always has something ready would let nothing else run.
+      if (pace.due) await pace.rest();
     }
   } finally {
     signal?.removeEventListener("abort", stop);
@@ -181,8 +184,8 @@ async function gather(
  */
 async function complete(gatherer: Gatherer, announced: number | undefined, url: string): Promise<Payload> {
   if (announced !== undefined && gatherer.size < announced) {
-    const message = `${url || "The body"} ended after ${gatherer.size} of ${announced} bytes. It is not kept.`;
-    throw new WarmstartError("truncated", message, { url });
+    const what = `${url || "The body"} ended after ${gatherer.size} of ${announced} bytes.`;
+    throw new WarmstartError("truncated", `${what} It is not kept.`, { url });
   }
   return gatherer.finish();
 }

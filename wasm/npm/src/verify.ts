@@ -59,15 +59,20 @@ export async function damageOf(engine: Engine, found: Large): Promise<string | u
 export function verifiedStream(
   engine: Engine,
   found: Large,
-  onDamage: (reason: string) => void,
+  onDamage: (reason: string) => Promise<void>,
 ): ReadableStream<Uint8Array<ArrayBuffer>> {
   let check: InstanceType<Engine["Check"]> | undefined;
   let source: AsyncGenerator<Uint8Array<ArrayBuffer>> | undefined;
   let withheld: Uint8Array<ArrayBuffer> | undefined;
   let cancelled = false;
 
-  const fail = (controller: ReadableStreamDefaultController, reason: string, cause?: unknown): void => {
-    onDamage(reason);
+  const fail = async (
+    controller: ReadableStreamDefaultController,
+    reason: string,
+    cause?: unknown,
+  ): Promise<void> => {
+    // Whoever asks again because of the error finds it gone.
+    await onDamage(reason);
     const message = `The stored value is damaged: ${engine.explanation(reason)}. It is removed; get it anew.`;
     controller.error(new WarmstartError("damaged", message, { cause }));
   };

@@ -1,10 +1,10 @@
 import { type Engine, loadEngine } from "../engine.js";
 import { Database, ENTRIES } from "./database.js";
-import { complete, fault, result } from "./idb.js";
+import { complete, Fault, fault, result } from "./idb.js";
 import { type Explained, explain, type Listed, list, statistics, verify } from "./inspect.js";
 import { Journal } from "./journal.js";
 import { Memory } from "./memory.js";
-import { encode, type Entry, type Found, isDamage, type Item, nameOf, Records, type Stored } from "./record.js";
+import { encode, type Entry, type Found, hex, isDamage, type Item, nameOf, Records, type Stored } from "./record.js";
 import { Counters, type Statistics } from "./statistics.js";
 
 export type { Explained, Listed } from "./inspect.js";
@@ -44,6 +44,8 @@ export class Store {
   #limits: Limits;
   #records: Records;
   #isClosed = false;
+  /** The names of entries that were seen to be a newer version's. They are left alone. */
+  #newer = new Set<string>();
 
   private constructor(engine: Engine, database: Database | undefined, limits: Limits) {
     const { maxBytes, maxEntries } = limits;
@@ -131,7 +133,10 @@ export class Store {
     const refusals: (string | undefined)[] = [];
     const entries: Entry[] = [];
     for (const item of items) {
-      const entry = this.#admitted(item);
+      const admitted = this.#admitted(item);
+      // Nothing is waited for where nothing of a newer version was seen: calls are stored in their order.
+      const isNewer = this.#newer.size > 0 && typeof admitted !== "string" && (await this.#isNewer(admitted));
+      const entry = isNewer ? "newer_version" : admitted;
       if (typeof entry === "string") refusals.push(entry);
       else {
         refusals.push(undefined);
@@ -233,8 +238,8 @@ export class Store {
     this.memory.clear();
   }
 
-  /** @internal Records by their names, read in one transaction; a text is a reason. */
-  async records(names: readonly Uint8Array<ArrayBuffer>[]): Promise<(Stored | undefined | string)[]> {
+  /** @internal Records by their names, read in one transaction. */
+  async records(names: readonly Uint8Array<ArrayBuffer>[]): Promise<(Stored | undefined | Fault)[]> {
     const inMemory = names.map((name) => this.memory.get(name));
     if (this.database === undefined || inMemory.every((record) => record !== undefined)) return inMemory;
     try {
@@ -245,8 +250,8 @@ export class Store {
       await result(requests.at(-1)!);
       return inMemory.map((record, at) => record ?? requests[at]!.result);
     } catch (error) {
-      const { reason } = fault(error);
-      return inMemory.map((record) => record ?? (reason === "closing" ? "unavailable" : reason));
+      const failed = fault(error);
+      return inMemory.map((record) => record ?? failed);
     }
   }
 
@@ -277,10 +282,12 @@ export class Store {
     if (keys.length === 0) return [];
     const records = await this.records(names);
     const looked = records.map((record, at) => {
-      return typeof record === "string" ? record : this.#records.find(record, keys[at]!);
+      return record instanceof Fault ? missOf(record) : this.#records.find(record, keys[at]!);
     });
     for (const [at, found] of looked.entries()) {
-      if (typeof found !== "string" || !isDamage(found)) continue;
+      if (typeof found !== "string") continue;
+      if (found === "newer_version") this.#newer.add(hex(names[at]!));
+      if (!isDamage(found)) continue;
       const key = keys[at]!;
       await this.heal(names[at]!, (record) => {
         const still = this.#records.find(record, key);
@@ -301,6 +308,15 @@ export class Store {
     const { maxBytes, maxEntries } = this.#limits;
     const fits = (limit: number | undefined, n: number) => limit === undefined || (limit > 0 && n <= limit);
     return fits(maxBytes, entry.size) && fits(maxEntries, 1) ? entry : "oversize";
+  }
+
+  /** Whether what would be replaced is a newer version's, as far as this handle has seen. */
+  async #isNewer({ name }: Entry): Promise<boolean> {
+    if (!this.#newer.has(hex(name))) return false;
+    const [record] = await this.records([name]);
+    const is = record !== undefined && !(record instanceof Fault) && this.#records.read(record) === "newer_version";
+    if (!is) this.#newer.delete(hex(name));
+    return is;
   }
 
   async #store(entries: Entry[]): Promise<string | undefined> {
@@ -360,9 +376,13 @@ export class Store {
   }
 
   #trouble(error: unknown): void {
-    const { reason } = fault(error);
-    this.reason = reason === "closing" ? "unavailable" : reason;
+    this.reason = missOf(fault(error));
   }
+}
+
+/** What a look-up that ended so is said to miss for. */
+function missOf({ reason }: Fault): string {
+  return reason === "closing" ? "unavailable" : reason;
 }
 
 /** Whether so many bytes are fewer than all that the browser would ever give. */
