@@ -1,6 +1,6 @@
 import { type Engine, loadEngine } from "../engine.js";
 import { Database, ENTRIES } from "./database.js";
-import { complete, Fault, fault, result } from "./idb.js";
+import { complete, Fault, fault, result, results } from "./idb.js";
 import { type Explained, explain, type Listed, list, statistics, verify } from "./inspect.js";
 import { Journal } from "./journal.js";
 import { Memory } from "./memory.js";
@@ -238,20 +238,24 @@ export class Store {
     this.memory.clear();
   }
 
-  /** @internal Records by their names, read in one transaction. */
-  async records(names: readonly Uint8Array<ArrayBuffer>[]): Promise<(Stored | undefined | Fault)[]> {
+  /**
+   * @internal Reads records by their names, in one transaction. Each is looked at as soon as it arrives, while the browser reads the
+   * next one.
+   */
+  async records<T>(
+    names: readonly Uint8Array<ArrayBuffer>[],
+    look: (record: Stored | undefined | Fault, at: number) => T,
+  ): Promise<T[]> {
     const inMemory = names.map((name) => this.memory.get(name));
-    if (this.database === undefined || inMemory.every((record) => record !== undefined)) return inMemory;
+    if (this.database === undefined || inMemory.every((record) => record !== undefined)) return inMemory.map(look);
     try {
-      const transaction = await this.database.begin(ENTRIES, "readonly");
-      const entries = transaction.objectStore(ENTRIES);
+      const begun = this.database.begin(ENTRIES, "readonly");
+      const entries = (begun instanceof Promise ? await begun : begun).objectStore(ENTRIES);
       const requests = names.map((name) => entries.get(name) as IDBRequest<Stored | undefined>);
-      // Requests are answered in their order: the last one is waited for, and one promise does for all.
-      await result(requests.at(-1)!);
-      return inMemory.map((record, at) => record ?? requests[at]!.result);
+      return await results(requests, (record, at) => look(inMemory[at] ?? record, at));
     } catch (error) {
       const failed = fault(error);
-      return inMemory.map((record) => record ?? failed);
+      return inMemory.map((record, at) => look(record ?? failed, at));
     }
   }
 
@@ -280,8 +284,7 @@ export class Store {
   ): Promise<(Found | string)[]> {
     if (this.#isClosed) return keys.map(() => "closed");
     if (keys.length === 0) return [];
-    const records = await this.records(names);
-    const looked = records.map((record, at) => {
+    const looked = await this.records(names, (record, at) => {
       return record instanceof Fault ? missOf(record) : this.#records.find(record, keys[at]!);
     });
     for (const [at, found] of looked.entries()) {
@@ -313,7 +316,7 @@ export class Store {
   /** Whether what would be replaced is a newer version's, as far as this handle has seen. */
   async #isNewer({ name }: Entry): Promise<boolean> {
     if (!this.#newer.has(hex(name))) return false;
-    const [record] = await this.records([name]);
+    const [record] = await this.records([name], (record) => record);
     const is = record !== undefined && !(record instanceof Fault) && this.#records.read(record) === "newer_version";
     if (!is) this.#newer.delete(hex(name));
     return is;
@@ -367,6 +370,8 @@ export class Store {
     const store = transaction.objectStore(ENTRIES);
     try {
       for (const { record, name } of entries) store.put(record, name);
+      // Otherwise the browser first waits to hear that nothing else comes.
+      transaction.commit?.();
     } catch (error) {
       // All or nothing: what would be stored beside it is not acknowledged.
       transaction.abort();
