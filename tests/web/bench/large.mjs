@@ -51,7 +51,7 @@ function throughput([kind, samples]) {
       theirs: took(against),
       against,
       unit: "MiB/s",
-      perMs: MEBIBYTES * 1000,
+      amount: MEBIBYTES,
       bound: against === "idb-keyval" ? BOUNDS[kind] : undefined,
     }),
   );

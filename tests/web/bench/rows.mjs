@@ -2,11 +2,12 @@
 
 /**
  * How many times better the subject is than the peer: in each round, how much longer the peer took; the median of that.
- * `ours` and `theirs` are milliseconds, in the order of the rounds.
+ * `ours` and `theirs` are milliseconds, in the order of the rounds, in which `amount` of what `unit` names was done.
  */
-export function compared(name, { ours, theirs, against, unit, perMs, bound }) {
+export function compared(name, { ours, theirs, against, unit = "ms", amount, bound }) {
   const ratios = ours.map((took, round) => theirs[round] / took).sort((one, other) => one - other);
-  const figures = { ours: perMs / median(ours), theirs: perMs / median(theirs), measured: unit };
+  const shown = (took) => (amount === undefined ? median(took) : (amount * 1000) / median(took));
+  const figures = { ours: shown(ours), theirs: shown(theirs), measured: unit };
   const range = { low: quantile(ratios, 0.25), high: quantile(ratios, 0.75) };
   const value = median(ratios);
   return { name, value, unit: "ratio", against, ...judged(value, ">=", bound), ...figures, ...range };
