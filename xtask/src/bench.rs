@@ -1,16 +1,19 @@
-//! `cargo xtask bench NAME`: builds the benchmarks with optimisations and runs one.
+//! `cargo xtask bench NAME`: builds what is measured with optimisations and runs one benchmark.
 
 use std::{
     path::{self, PathBuf},
     process::ExitCode,
 };
 
-use crate::process::{Failure, Invocation};
+use crate::{
+    process::{Failure, Invocation},
+    web,
+};
 
 /// What `cargo xtask bench` is asked for.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Which benchmark: `peers`, or another. One that does not exist is answered with the names of those that do.
+    /// Which benchmark: `peers`, `web`, or another. One that does not exist is answered with the names of those that do.
     name: String,
     /// Writes the rows to this file too.
     #[arg(long, value_name = "FILE")]
@@ -42,11 +45,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
 }
 
 fn command(arguments: &Arguments) -> Result<Invocation, Failure> {
-    let mut command = if arguments.name == "peers" {
-        Invocation::new(PEERS)
-    } else {
-        Invocation::new("cargo run --release --package warmstart-tests --bin bench --")
-            .argument(&arguments.name)
+    let mut command = match arguments.name.as_str() {
+        "peers" => Invocation::new(PEERS),
+        "web" => web::bench()?,
+        name => Invocation::new("cargo run --release --package warmstart-tests --bin bench --").argument(name),
     };
     for (file, flag) in [(&arguments.json, "--json"), (&arguments.from, "--from")] {
         if let Some(file) = file {

@@ -1,4 +1,5 @@
-//! What is made for browsers: `cargo xtask package` makes the npm package, `cargo xtask web` tests it in one.
+//! What is made for browsers: `cargo xtask package` makes the npm package, `cargo xtask web` tests it in one, and
+//! `cargo xtask bench web` measures it there.
 
 pub(crate) mod package;
 pub(crate) mod stamp;
@@ -48,6 +49,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         .variable("WARMSTART_NPM", node.npm_script())
         .status()?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Makes the package; the command that measures it in Chromium, without its arguments.
+pub(crate) fn bench() -> Result<Invocation, Failure> {
+    let browser = browser()?;
+    let node = Node::ensure()?;
+    package::build(&node)?;
+    node.install(TESTS)?;
+    Ok(node.invocation(format!("{TESTS}/bench/run.mjs")).variable("CHROMIUM", browser))
 }
 
 /// The browser that `CHROMIUM` names, or the one that is installed.

@@ -15,6 +15,25 @@ export function result<T>(request: IDBRequest<T>): Promise<T> {
   });
 }
 
+/** The results of requests of one transaction, each changed by `work` when it arrives; one promise does for all. */
+export function results<T, U>(requests: readonly IDBRequest<T>[], work: (result: T, at: number) => U): Promise<U[]> {
+  return new Promise((resolve, reject) => {
+    const done: U[] = [];
+    requests.forEach((request, at) => {
+      request.onsuccess = () => {
+        try {
+          done.push(work(request.result, at));
+        } catch (error) {
+          return reject(error);
+        }
+        // Requests are answered in their order.
+        if (done.length === requests.length) resolve(done);
+      };
+      request.onerror = () => reject(fault(request.error));
+    });
+  });
+}
+
 /**
  * Waits until the transaction is stored. Nothing else means that it is: over quota its requests succeed, and the transaction aborts
  * afterwards.

@@ -122,7 +122,7 @@ async function findNearest(store: Store, wanted: Uint8Array): Promise<Explained[
   for (const row of (await store.journal?.rows().catch(() => [])) ?? []) proposals.offer_row(row);
   const names = [...split(proposals.names())];
   let nearest: { remoteness: number; key: Uint8Array; metadata: Uint8Array } | undefined;
-  const found = names.length > 0 ? await store.records(names) : [];
+  const found = names.length > 0 ? await store.records(names, (record) => record) : [];
   names.forEach((name, at) => {
     if (records.under(found[at], name) !== undefined) return;
     const metadata = records.metadata();

@@ -1,6 +1,6 @@
 import { type Engine, loadEngine } from "../engine.js";
 import { Database, ENTRIES, PIECES } from "./database.js";
-import { complete, Fault, fault, result } from "./idb.js";
+import { complete, Fault, fault, result, results } from "./idb.js";
 import { type Explained, explain, type Listed, list, statistics, verify } from "./inspect.js";
 import { Journal } from "./journal.js";
 import { Memory } from "./memory.js";
@@ -180,9 +180,7 @@ export class Store {
   async damaged(key: Uint8Array, head: Uint8Array, reason: string): Promise<void> {
     this.counters.hits -= 1;
     this.counters.miss(reason);
-    await this.heal(nameOf(this.engine, key), (record) => {
-      return !(record instanceof Uint8Array) && equal(record.h, head);
-    });
+    await this.heal(nameOf(this.engine, key), (record) => hasHead(record, head));
   }
 
   /** Removes every entry. */
@@ -251,20 +249,24 @@ export class Store {
     this.memory.clear();
   }
 
-  /** @internal Records by their names, read in one transaction. */
-  async records(names: readonly Uint8Array<ArrayBuffer>[]): Promise<(Stored | undefined | Fault)[]> {
+  /**
+   * @internal Reads records by their names, in one transaction. Each is looked at as soon as it arrives, while the browser reads the
+   * next one.
+   */
+  async records<T>(
+    names: readonly Uint8Array<ArrayBuffer>[],
+    look: (record: Stored | undefined | Fault, at: number) => T,
+  ): Promise<T[]> {
     const inMemory = names.map((name) => this.memory.get(name));
-    if (this.database === undefined || inMemory.every((record) => record !== undefined)) return inMemory;
+    if (this.database === undefined || inMemory.every((record) => record !== undefined)) return inMemory.map(look);
     try {
-      const transaction = await this.database.begin(ENTRIES, "readonly");
-      const entries = transaction.objectStore(ENTRIES);
+      const begun = this.database.begin(ENTRIES, "readonly");
+      const entries = (begun instanceof Promise ? await begun : begun).objectStore(ENTRIES);
       const requests = names.map((name) => entries.get(name) as IDBRequest<Stored | undefined>);
-      // Requests are answered in their order: the last one is waited for, and one promise does for all.
-      await result(requests.at(-1)!);
-      return inMemory.map((record, at) => record ?? requests[at]!.result);
+      return await results(requests, (record, at) => look(inMemory[at] ?? record, at));
     } catch (error) {
       const failed = this.#trouble(error);
-      return inMemory.map((record) => record ?? failed);
+      return inMemory.map((record, at) => look(record ?? failed, at));
     }
   }
 
@@ -296,33 +298,36 @@ export class Store {
   ): Promise<(Found | string)[]> {
     if (this.#isClosed) return keys.map(() => "closed");
     if (keys.length === 0) return [];
-    const records = await this.records(names);
-    const looked = records.map((record, at) => {
-      return record instanceof Fault ? missOf(record) : this.#records.find(record, keys[at]!);
+    const large = new Map<number, Exclude<Stored, Uint8Array>>();
+    const looked = await this.records(names, (record, at) => {
+      if (record instanceof Fault) return missOf(record);
+      const found = this.#records.find(record, keys[at]!);
+      if (typeof found !== "string" && found.parts !== undefined) large.set(at, record as Exclude<Stored, Uint8Array>);
+      return found;
     });
-    for (const [at, record] of records.entries()) {
-      const found = looked[at]!;
-      if (typeof found === "string" || found.parts === undefined) continue;
-      looked[at] = await this.#withPieces(found, record as Stored, names[at]!);
-    }
+    for (const [at, record] of large) looked[at] = await this.#withPieces(looked[at] as Found, record, names[at]!);
     for (const [at, found] of looked.entries()) {
       if (typeof found !== "string") continue;
       if (found === "newer_version") this.#newer.add(hex(names[at]!));
       if (!isDamage(found)) continue;
       const key = keys[at]!;
-      const bad = records[at];
+      const head = large.get(at)?.h;
       await this.heal(names[at]!, (record) => {
         const still = this.#records.find(record, key);
         // What can be read and lacks its pieces is bad if it is still the same.
-        return typeof still === "string" ? isDamage(still) : isSame(record, bad);
+        return typeof still === "string" ? isDamage(still) : hasHead(record, head);
       });
     }
     return looked;
   }
 
   /** Adds the payload that is in pieces of its own. */
-  async #withPieces(found: Found, record: Stored, name: Uint8Array<ArrayBuffer>): Promise<Found | string> {
-    if (record instanceof Uint8Array || record.p === undefined || this.database === undefined) return found;
+  async #withPieces(
+    found: Found,
+    record: Exclude<Stored, Uint8Array>,
+    name: Uint8Array<ArrayBuffer>,
+  ): Promise<Found | string> {
+    if (record.p === undefined || this.database === undefined) return found;
     try {
       const parts = await readPieces(this.database, name, record.p);
       return parts === undefined ? "truncated" : ({ ...found, parts } as Found);
@@ -347,7 +352,7 @@ export class Store {
   /** Whether what would be replaced is a newer version's, as far as this handle has seen. */
   async #isNewer({ name }: Entry): Promise<boolean> {
     if (!this.#newer.has(hex(name))) return false;
-    const [record] = await this.records([name]);
+    const [record] = await this.records([name], (record) => record);
     const is = record !== undefined && !(record instanceof Fault) && this.#records.read(record) === "newer_version";
     if (!is) this.#newer.delete(hex(name));
     return is;
@@ -429,9 +434,9 @@ function missOf({ reason }: Fault): string {
   return reason === "closing" ? "unavailable" : reason;
 }
 
-function isSame(record: Stored, other: unknown): boolean {
-  if (record instanceof Uint8Array || !(typeof other === "object" && other !== null && "h" in other)) return false;
-  return other.h instanceof Uint8Array && equal(record.h, other.h);
+/** Whether it is a large value with this head. */
+function hasHead(record: Stored, head: Uint8Array | undefined): boolean {
+  return !(record instanceof Uint8Array) && head !== undefined && equal(record.h, head);
 }
 
 function equal(left: Uint8Array, right: Uint8Array): boolean {

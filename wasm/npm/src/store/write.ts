@@ -64,6 +64,8 @@ async function putRecords(
       if (!(await arePiecesThere(transaction.objectStore(PIECES), entry.name, stored))) throw new Fault("unavailable");
       store.put({ ...entry.record, b: [], p: stored }, entry.name);
     }
+    // Otherwise the browser first waits to hear that nothing else comes.
+    transaction.commit?.();
   } catch (error) {
     // All or nothing: what would be stored beside it is not acknowledged.
     try {

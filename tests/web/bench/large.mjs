@@ -1,0 +1,95 @@
+// Values of 32 MiB: throughput, how long the main thread stands still, and `has`.
+
+import { compared, figure } from "./rows.mjs";
+import { measure, Scene } from "./scene.mjs";
+
+const MEBIBYTES = 32;
+
+const FULL = { restarts: 3, passes: 2, rounds: 2, has: 9 };
+const QUICK = { restarts: 1, passes: 1, rounds: 1, has: 5 };
+
+/** The least throughput, as multiples of idb-keyval's. */
+const BOUNDS = { write: 1, read_cold: 1.2, read_warm: 2 };
+
+/** The longest that the main thread may stand still, in parts of what idb-keyval takes. */
+const BLOCKED = 0.25;
+
+/** The longest that `has` may take for eight values, in milliseconds. */
+const HAS_MS = 5;
+
+const PEERS = ["idb-keyval", "localforage", "Cache API", "raw IndexedDB", "tvmjs"];
+
+export async function large({ quick }) {
+  const plan = quick ? QUICK : FULL;
+  const rows = await Scene.play(async (scene) => {
+    const written = await measure(await scene.page(), "large.js", "write");
+    const [cold, first] = [[], []];
+    let page;
+    for (let restart = 0; restart < plan.restarts; restart += 1) {
+      // Nothing has read a value yet.
+      page = await scene.page();
+      first.push(...(await measure(page, "large.js", "has", { passes: 1 })));
+      page = await scene.page();
+      cold.push(...(await measure(page, "large.js", "read", { from: restart })));
+    }
+    const warm = await measure(page, "large.js", "read", { passes: plan.passes });
+    const again = await measure(page, "large.js", "has", { passes: plan.has });
+    return [
+      ...[["write", written], ["read_cold", cold], ["read_warm", warm]].flatMap(throughput),
+      ...hasRows("has/8x32MiB/cold", first),
+      ...hasRows("has/8x32MiB/warm", again),
+    ];
+  });
+  return [...rows, ...(await blocking(plan.rounds, quick))];
+}
+
+function throughput([kind, samples]) {
+  const took = (who) => samples.map((sample) => sample[who]);
+  return PEERS.map((against) =>
+    compared(`32MiB/${kind}`, {
+      ours: took("warmstart"),
+      theirs: took(against),
+      against,
+      unit: "MiB/s",
+      amount: MEBIBYTES,
+      bound: against === "idb-keyval" ? BOUNDS[kind] : undefined,
+    }),
+  );
+}
+
+function hasRows(name, samples) {
+  return ["tvmjs", "idb-keyval", "raw IndexedDB"].map((against, at) =>
+    figure(name, {
+      samples: samples.map((sample) => sample.warmstart),
+      theirs: samples.map((sample) => sample[against]),
+      against,
+      unit: "ms",
+      bound: at === 0 ? HAS_MS : undefined,
+    }),
+  );
+}
+
+async function blocking(rounds, quick) {
+  const names = quick ? ["warmstart", "idb-keyval"] : ["warmstart", ...PEERS];
+  const samples = await Scene.play(async (scene) => {
+    return measure(await scene.page(), "large.js", "block", { names, rounds });
+  });
+  const all = ({ write, read }) => write + read;
+  const row = (name, against, part, bound) => {
+    const [ours, theirs] = ["warmstart", against].map((who) => samples.map((sample) => part(sample[who])));
+    // Of something that never stands still there are no parts.
+    const parts = ours.map((still, round) => still / Math.max(theirs[round], 1));
+    return { ...figure(name, { samples: parts, unit: "ratio", against, bound }), ...still(ours, theirs) };
+  };
+  return [
+    row("blocked/256MiB", "idb-keyval", all, BLOCKED),
+    row("blocked/256MiB/write", "idb-keyval", ({ write }) => write),
+    row("blocked/256MiB/read", "idb-keyval", ({ read }) => read),
+    ...names.slice(2).map((against) => row("blocked/256MiB", against, all)),
+  ];
+}
+
+function still(ours, theirs) {
+  const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+  return { ours: mean(ours), theirs: mean(theirs), measured: "ms" };
+}

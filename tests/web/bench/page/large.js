@@ -1,0 +1,85 @@
+// Values of 32 MiB: how fast they go in and come out, how much the main thread stands still, and how fast `has` is.
+
+import { stores } from "./stores.js";
+import { expectBytes, inTurns, payload, rest, timed } from "./turns.js";
+import { Stillness } from "./stillness.js";
+
+const SIZE = 32 << 20;
+const KEYS = Array.from({ length: 8 }, (_, at) => `weights-${at}`);
+
+/** Writes value after value, all stores in turns: `[{ store: milliseconds }]`. */
+export async function write() {
+  const opened = await openAll(Object.keys(stores));
+  const samples = [];
+  for (const [at, key] of KEYS.entries()) {
+    const tasks = perStore(opened, (store) => {
+      const bytes = payload(SIZE);
+      return timed(() => store.put(key, bytes.buffer));
+    });
+    samples.push(await inTurns(tasks, at));
+  }
+  return samples;
+}
+
+/** Reads value after value, all stores in turns: `[{ store: milliseconds }]`. */
+export async function read({ passes = 1, from = 0 }) {
+  const opened = await openAll(Object.keys(stores));
+  const samples = [];
+  for (let pass = 0; pass < passes; pass += 1) {
+    for (const [at, key] of KEYS.entries()) {
+      const tasks = perStore(opened, (store, who) => {
+        return timed(() => store.get(key), (value) => expectBytes(value, SIZE, who));
+      });
+      samples.push(await inTurns(tasks, at + from + pass));
+    }
+  }
+  return samples;
+}
+
+/**
+ * Writes and reads all values, each store in its turn for each value, and adds up the milliseconds for which the main
+ * thread stood still: `[{ store: { write, read } }]`.
+ */
+export async function block({ names, rounds }) {
+  const opened = await openAll(names);
+  const samples = [];
+  for (let round = 0; round < rounds; round += 1) {
+    const still = Object.fromEntries(names.map((name) => [name, { write: 0, read: 0 }]));
+    for (const [at, key] of KEYS.entries()) {
+      const tasks = perStore(opened, async (store, who) => {
+        const bytes = payload(SIZE);
+        await rest(50);
+        still[who].write += await Stillness.during(() => store.put(`again-${key}`, bytes.buffer));
+        still[who].read += await Stillness.during(() => store.get(`again-${key}`));
+      });
+      await inTurns(tasks, at + round);
+    }
+    samples.push(still);
+  }
+  return samples;
+}
+
+/** Asks those that can whether all values are there: `[{ store: milliseconds }]`. */
+export async function has({ passes }) {
+  const opened = await openAll(["warmstart", "tvmjs", "idb-keyval", "raw IndexedDB"]);
+  const samples = [];
+  for (let pass = 0; pass < passes; pass += 1) {
+    const tasks = perStore(opened, (store, who) => {
+      return timed(() => store.hasAll(KEYS), (there) => {
+        if (there.length !== KEYS.length || there.includes(false)) throw new Error(`${who} lacks a value`);
+      });
+    });
+    samples.push(await inTurns(tasks, pass));
+  }
+  return samples;
+}
+
+async function openAll(names) {
+  const opened = [];
+  for (const name of names) opened.push({ who: name, store: await stores[name]("large") });
+  return opened;
+}
+
+function perStore(opened, task) {
+  return Object.fromEntries(opened.map(({ who, store }) => [who, () => task(store, who)]));
+}

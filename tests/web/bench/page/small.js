@@ -1,0 +1,84 @@
+// Values of 4 KiB, one at a time and many at a time.
+
+import { stores } from "./stores.js";
+import { expectBytes, inTurns, keysOf, payload, timed } from "./turns.js";
+
+const SIZE = 4096;
+
+/** Who takes part, and how: one after the other, many by one call, or many calls at once. */
+const CONTESTANTS = [
+  ["warmstart", "many"],
+  ["warmstart", "at once"],
+  ["warmstart", "one"],
+  ["idb-keyval", "many"],
+  ["idb-keyval", "one"],
+  ["raw IndexedDB", "many"],
+  ["raw IndexedDB", "one"],
+  ["localforage", "one"],
+  ["Cache API", "one"],
+  ["tvmjs", "one"],
+];
+
+/** Writes `count` new values to each, in each round: `[{ contestant: milliseconds }]`. */
+export async function write({ rounds, count }) {
+  const opened = await openAll();
+  const samples = [];
+  // The first round is not counted: code is compiled in it.
+  for (let round = -1; round < rounds; round += 1) {
+    const keys = keysOf(round + 1, count);
+    const took = await inTurns(
+      perContestant(opened, (store, way) => {
+        const entries = keys.map((key) => [key, payload(SIZE)]);
+        return timed(() => WRITES[way](store, entries));
+      }),
+      round + 1,
+    );
+    if (round >= 0) samples.push(took);
+  }
+  return samples;
+}
+
+/** Reads the values of one round of `write`, `passes` times: `[{ contestant: milliseconds }]`. */
+export async function read({ round, count, passes = 1 }) {
+  const opened = await openAll();
+  const keys = keysOf(round, count);
+  const samples = [];
+  for (let pass = 0; pass < passes; pass += 1) {
+    const reading = perContestant(opened, (store, way, who) => {
+      const check = (values) => values.forEach((value) => expectBytes(value, SIZE, who));
+      return timed(() => READS[way](store, keys), check);
+    });
+    samples.push(await inTurns(reading, round + pass));
+  }
+  return samples;
+}
+
+const WRITES = {
+  many: (store, entries) => store.putMany(entries),
+  "at once": (store, entries) => Promise.all(entries.map(([key, bytes]) => store.put(key, bytes))),
+  one: async (store, entries) => {
+    for (const [key, bytes] of entries) await store.put(key, bytes);
+  },
+};
+
+const READS = {
+  many: (store, keys) => store.getMany(keys),
+  "at once": (store, keys) => Promise.all(keys.map((key) => store.get(key))),
+  one: async (store, keys) => {
+    const values = [];
+    for (const key of keys) values.push(await store.get(key));
+    return values;
+  },
+};
+
+async function openAll() {
+  const opened = [];
+  for (const [name, way] of CONTESTANTS) {
+    opened.push({ who: `${name}, ${way}`, way, store: await stores[name](way.replace(" ", "-")) });
+  }
+  return opened;
+}
+
+function perContestant(opened, task) {
+  return Object.fromEntries(opened.map(({ who, way, store }) => [who, () => task(store, way, who)]));
+}

@@ -1,0 +1,51 @@
+// What measurements have in common: payloads, taking turns, and looking at what came back.
+
+/** So long after its turn, in milliseconds, a store may still be busy: nobody else is measured meanwhile. */
+const PAUSE_MS = 300;
+
+/** Incompressible bytes that nobody else has. */
+export function payload(length) {
+  const bytes = new Uint8Array(length);
+  for (let at = 0; at < length; at += 65_536) crypto.getRandomValues(bytes.subarray(at, at + 65_536));
+  return bytes;
+}
+
+/** Names as caches have them: texts in no order. The same ones for the same round. */
+export function keysOf(round, count) {
+  return Array.from({ length: count }, (_, at) => {
+    let word = Math.imul(round * count + at + 1, 0x9e3779b1);
+    word = Math.imul(word ^ (word >>> 15), 0x2c1b3c6d);
+    word ^= word >>> 13;
+    return `${(word >>> 0).toString(16).padStart(8, "0")}-kernel-${round}-${at}`;
+  });
+}
+
+/** Runs every task once, each round beginning with another one: `{ name: milliseconds }`. */
+export async function inTurns(tasks, round) {
+  const names = Object.keys(tasks);
+  const took = {};
+  for (let turn = 0; turn < names.length; turn += 1) {
+    const name = names[(turn + round) % names.length];
+    took[name] = await tasks[name]();
+    await rest();
+  }
+  return took;
+}
+
+/** How long `work` takes in milliseconds; `check` looks at what it came to, outside the time. */
+export async function timed(work, check) {
+  const begun = performance.now();
+  const result = await work();
+  const took = performance.now() - begun;
+  check?.(result);
+  return took;
+}
+
+/** Fails unless a store gave back so many bytes. */
+export function expectBytes(value, length, who) {
+  if (value?.byteLength !== length) throw new Error(`${who} gave ${value?.byteLength} bytes and not ${length}`);
+}
+
+export function rest(milliseconds = PAUSE_MS) {
+  return new Promise((resolve) => setTimeout(resolve, milliseconds));
+}

@@ -1,0 +1,82 @@
+// Values of 4 KiB, and how soon a page that has just begun gets its first one.
+
+import { compared, figure } from "./rows.mjs";
+import { measure, Scene } from "./scene.mjs";
+
+/** Of each round. */
+const COUNT = 256;
+
+const FULL = { rounds: 9, restarts: 7, passes: 5, opens: 5 };
+const QUICK = { rounds: 3, restarts: 2, passes: 1, opens: 1 };
+
+/** The least that writing and reading many at a time, or one, has to reach, as multiples of idb-keyval's. */
+const BOUNDS = {
+  write: { one: 0.9, many: 1, ofOne: 4 },
+  read_cold: { one: 0.9, many: 1, ofOne: 2.5 },
+  read_warm: { one: 0.9, many: 1 },
+};
+
+/** From `open` to the first value, in milliseconds. */
+const OPEN_MS = 60;
+
+export function small({ quick }) {
+  const plan = quick ? QUICK : FULL;
+  return Scene.play(async (scene) => {
+    const written = await measure(await scene.page(), "small.js", "write", { rounds: plan.rounds, count: COUNT });
+    const cold = [];
+    let page;
+    for (let restart = 0; restart < plan.restarts; restart += 1) {
+      page = await scene.page();
+      cold.push(...(await measure(page, "small.js", "read", { round: restart % plan.rounds, count: COUNT })));
+    }
+    // The first pass over a round that was not read since the start brings it in.
+    const warm = await measure(page, "small.js", "read", { round: 0, count: COUNT, passes: plan.passes + 1 });
+    const rows = [["write", written], ["read_cold", cold], ["read_warm", warm.slice(1)]].flatMap(rowsOf);
+    return [...rows, ...(await opening(scene, plan.opens))];
+  });
+}
+
+function rowsOf([kind, samples]) {
+  const took = (who) => samples.map((sample) => sample[who]);
+  const bounds = BOUNDS[kind];
+  const row = (name, way, against, bound) =>
+    compared(`4KiB/${kind}/${name}`, {
+      ours: took(`warmstart, ${way}`),
+      theirs: took(against),
+      against,
+      unit: "values/s",
+      amount: COUNT,
+      bound,
+    });
+  const [one, many] = ["idb-keyval, one", "idb-keyval, many"];
+  return [
+    row("many/of_one_by_one", "many", one, bounds.ofOne),
+    row("many", "many", many, bounds.many),
+    row("at_once/of_one_by_one", "at once", one, bounds.ofOne),
+    row("at_once", "at once", many, bounds.many),
+    row("one", "one", one, bounds.one),
+    row("many", "many", "raw IndexedDB, many"),
+    ...["raw IndexedDB", "localforage", "Cache API", "tvmjs"].map((peer) => row("one", "one", `${peer}, one`)),
+  ];
+}
+
+async function opening(scene, times) {
+  const took = { warmstart: [], "idb-keyval": [] };
+  for (let time = 0; time < times; time += 1) {
+    for (const who of Object.keys(took)) {
+      took[who].push(await measure(await scene.page(), "open.js", "first", { who, count: COUNT }));
+    }
+  }
+  const row = (name, part, bound) =>
+    figure(name, {
+      samples: took.warmstart.map(part),
+      theirs: took["idb-keyval"].map(part),
+      against: "idb-keyval",
+      unit: "ms",
+      bound,
+    });
+  return [
+    row("open_to_first_get", ({ open }) => open, OPEN_MS),
+    row("open_to_first_get/with_its_modules", ({ load, open }) => load + open),
+  ];
+}
