@@ -1,6 +1,6 @@
 // The accounts that tabs share: what is counted, what goes, and what becomes of accounts that are lost.
 
-import { records, rewrite } from "/tests/web/raw.js";
+import { databaseOf, openRaw, records, rewrite } from "/tests/web/raw.js";
 
 /** A cap with room for so many entries of `SIZE` bytes under a key of one letter. */
 const SIZE = 1000;
@@ -170,6 +170,34 @@ export const tests = {
     t.equal([misses, entries], [{ newer_version: 1 }, 2]);
     t.ok(bytes > 200_000, "by what is seen of it");
     t.equal(await held(name), 2);
+  },
+
+  "pieces that no record names are removed at the next opening, others are kept": async (t) => {
+    const name = t.database();
+    let cache = await t.open({ name });
+    await fill(t, cache, "a");
+    await cache.close();
+    const [[key, record]] = await records(name);
+    const lost = new Uint8Array(32).buffer;
+    const database = await openRaw(databaseOf(name));
+    const transaction = database.transaction(["entries", "pieces"], "readwrite");
+    const pieces = transaction.objectStore("pieces");
+    for (const id of [[lost, 1, 0], [lost, 1, 1], [key, 6, 0], [key, 7, 0], [key, 8, 0]]) pieces.put(new ArrayBuffer(8), id);
+    const named = { h: record.slice(0, 128), c: 0, b: [], p: { id: 7, lengths: [8] } };
+    transaction.objectStore("entries").put(named, key);
+    await new Promise((resolve) => (transaction.oncomplete = resolve));
+    database.close();
+    cache = await t.open({ name });
+    await cache.flush();
+    let left;
+    for (let round = 0; round < 100; round++) {
+      left = (await records(name, "pieces")).map(([[owner, ...number]]) => [indexedDB.cmp(owner, key), ...number]);
+      if (left.length === 1) break;
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+    t.equal(left, [[0, 7, 0]]);
+    t.equal(await cache.delete("a"), true);
+    t.equal(await records(name, "pieces"), [], "and go with their entry");
   },
 
   "the order of use outlives the page": async (t) => {

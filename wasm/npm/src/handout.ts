@@ -2,11 +2,15 @@ import type { Engine } from "./engine.js";
 import { invalid } from "./errors.js";
 import { decodeMetadata } from "./metadata.js";
 import type { As, Formats } from "./types.js";
-import type { LargePayload, Payload } from "./values.js";
+import type { Part, Piece } from "./store/store.js";
+import type { LargePayload, SmallPayload } from "./values.js";
 import { type Large, slices, type Verified, verifiedBytes, verifiedStream, damageOf } from "./verify.js";
 
 /** A value that is known to be right, and what is kept beside it. */
-export type Content = Payload & { metadata: Uint8Array };
+export type Content = (SmallPayload | KeptPayload) & { metadata: Uint8Array };
+
+/** A large payload, of which parts may still be in the database. */
+type KeptPayload = Omit<LargePayload, "parts"> & { parts: (Part | Piece)[] };
 
 /** Fails if `as` is none of the formats. */
 export function checkedAs(as: As): As {
@@ -25,7 +29,7 @@ export async function handOut(
   fresh: boolean,
 ): Promise<Formats[As]> {
   if (as === "response" || as === "blob") {
-    const blobs = content.bytes ? [content.bytes] : content.parts;
+    const blobs = content.bytes ? [content.bytes] : await Promise.all(content.parts.map(loaded));
     if (as === "response" && blobs.length === 1) return responseOf(engine, content, blobs[0] as BodyInit);
     const { headers } = decodeMetadata(engine, content.metadata);
     const blob = new Blob(blobs, { type: headers.get("content-type") ?? "" });
@@ -54,6 +58,10 @@ export async function handOutVerified(
   return result.damage === undefined ? { value: formatted(result.value, as) } : result;
 }
 
+function loaded(part: Part | Piece): Part | Promise<Part> {
+  return "read" in part ? part.read() : part;
+}
+
 function formatted(bytes: Uint8Array<ArrayBuffer>, as: As): Formats[As] {
   if (as === "bytes") return bytes;
   const text = decoder.decode(bytes);
@@ -65,7 +73,7 @@ function formatted(bytes: Uint8Array<ArrayBuffer>, as: As): Formats[As] {
   }
 }
 
-async function bytesOf(content: LargePayload): Promise<Uint8Array<ArrayBuffer>> {
+async function bytesOf(content: KeptPayload): Promise<Uint8Array<ArrayBuffer>> {
   const only = content.parts.length === 1 ? content.parts[0] : undefined;
   if (only instanceof Blob) return new Uint8Array(await only.arrayBuffer());
   const whole = new Uint8Array(content.size);

@@ -1,11 +1,10 @@
 import type { Engine } from "./engine.js";
 import { WarmstartError } from "./errors.js";
 import { feed, feedNow, Pace } from "./pace.js";
-import type { Found } from "./store/store.js";
-import type { Part } from "./values.js";
+import type { Found, Part, Piece } from "./store/store.js";
 
 /** A large value as it was found: its head is verified, its payload is not. */
-export type Large = Extract<Found, { parts: Part[] }> & { bytes?: undefined };
+export type Large = Extract<Found, { head: Uint8Array }> & { bytes?: undefined };
 
 /** What reading a large value came to: what was asked for, or the reason why it is damaged. */
 export type Verified<Result> = { value: Result; damage?: undefined } | { damage: string };
@@ -116,7 +115,7 @@ export function verifiedStream(
  * a copy, so that nobody gets hold of what the store keeps.
  */
 export async function* slices(
-  parts: readonly Part[],
+  parts: readonly (Part | Piece)[],
   from = 0,
 ): AsyncGenerator<Uint8Array<ArrayBuffer>, undefined> {
   const reads = planned(parts, from);
@@ -128,13 +127,17 @@ export async function* slices(
   }
 }
 
-function* planned(parts: readonly Part[], from: number): Generator<() => Promise<ArrayBuffer>, undefined> {
+function* planned(parts: readonly (Part | Piece)[], from: number): Generator<() => Promise<ArrayBuffer>, undefined> {
   let skip = from;
   for (const part of parts) {
-    const length = part instanceof Blob ? part.size : part.byteLength;
+    const length = "byteLength" in part ? part.byteLength : part.size;
+    let loading: Promise<Part> | undefined;
     for (let at = Math.min(skip, length); at < length; at += SLICE) {
-      const slice = part.slice(at, at + SLICE);
-      yield async () => (slice instanceof Blob ? await slice.arrayBuffer() : slice);
+      yield async () => {
+        const whole = "read" in part ? await (loading ??= part.read()) : part;
+        const slice = whole.slice(at, at + SLICE);
+        return slice instanceof Blob ? await slice.arrayBuffer() : slice;
+      };
     }
     skip = Math.max(0, skip - length);
   }

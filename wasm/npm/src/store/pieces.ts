@@ -1,6 +1,6 @@
 import { type Database, ENTRIES, PIECES } from "./database.js";
-import { complete, result } from "./idb.js";
-import { hex, type Part, partLength, type Pieces, type Stored } from "./record.js";
+import { complete, Fault, result } from "./idb.js";
+import { hex, type Part, partLength, type Piece, type Pieces, type Stored } from "./record.js";
 
 /**
  * Payloads that no transaction takes as a whole: Chromium fails where the Blobs of one come to more than 450 MiB. So their pieces are
@@ -18,10 +18,8 @@ export async function storePieces(
   const pieces = { id, lengths: parts.map((part) => partLength(part) ?? 0) };
   try {
     for (const [at, part] of parts.entries()) {
-      // One at a time: a Blob that is stored takes no memory any more.
-      const stored = database.storesBlobs && part instanceof ArrayBuffer ? new Blob([part]) : part;
       const transaction = await database.begin(PIECES, "readwrite");
-      transaction.objectStore(PIECES).put(stored, [name, id, at]);
+      transaction.objectStore(PIECES).put(part, [name, id, at]);
       await complete(transaction);
     }
   } catch (error) {
@@ -32,21 +30,31 @@ export async function storePieces(
 }
 
 /** Whether all pieces are there, asked in the transaction that is to store the record which names them. */
-export async function arePiecesThere(store: IDBObjectStore, name: Uint8Array<ArrayBuffer>, pieces: Pieces): Promise<boolean> {
+export async function arePiecesThere(
+  store: IDBObjectStore,
+  name: Uint8Array<ArrayBuffer>,
+  pieces: Pieces,
+): Promise<boolean> {
   const range = IDBKeyRange.bound([name, pieces.id], [name, pieces.id, []]);
   return (await result(store.count(range))) === pieces.lengths.length;
 }
 
-/** Reads the pieces; nothing if they are not all there, or not as long as they were. */
-export async function readPieces(
+/** The pieces, to be read one by one; nothing if they are not all there. */
+export async function findPieces(
   database: Database,
   name: Uint8Array<ArrayBuffer>,
-  { id, lengths }: Pieces,
-): Promise<Part[] | undefined> {
+  pieces: Pieces,
+): Promise<Piece[] | undefined> {
   const transaction = await database.begin(PIECES, "readonly");
-  const store = transaction.objectStore(PIECES);
-  const parts: unknown[] = await Promise.all(lengths.map((_, at) => result(store.get([name, id, at]))));
-  return parts.every((part, at) => partLength(part) === lengths[at]) ? (parts as Part[]) : undefined;
+  if (!(await arePiecesThere(transaction.objectStore(PIECES), name, pieces))) return undefined;
+  return pieces.lengths.map((size, at) => ({ size, read: () => readPiece(database, [name, pieces.id, at]) }));
+}
+
+async function readPiece(database: Database, key: IDBValidKey): Promise<Part> {
+  const transaction = await database.begin(PIECES, "readonly");
+  const part: unknown = await result(transaction.objectStore(PIECES).get(key));
+  if (partLength(part) === undefined) throw new Fault("truncated");
+  return part as Part;
 }
 
 /** Removes the pieces under one number, which no record names. */

@@ -1,7 +1,15 @@
 import type { Engine } from "../engine.js";
 
-/** A piece of the payload of a large value. */
+/** A part of the payload of a large value. */
 export type Part = Blob | ArrayBuffer;
+
+/** A part that stays in the database until it is asked for. */
+export interface Piece {
+  /** In bytes. */
+  size: number;
+  /** Reads it. Rejects if it is gone. */
+  read(): Promise<Part>;
+}
 
 /** What is known of every entry. */
 export interface About {
@@ -22,7 +30,7 @@ export type Item = About & { key: Uint8Array } & (
 /** A value that was found. A small one is proved, a large one once `Check` has said so; `size` is that of the payload, in bytes. */
 export type Found = About & { size: number } & (
     | { bytes: Uint8Array<ArrayBuffer>; head?: undefined; parts?: undefined }
-    | { bytes?: undefined; head: Uint8Array; parts: Part[] }
+    | { bytes?: undefined; head: Uint8Array; parts: (Part | Piece)[] }
   );
 
 /**

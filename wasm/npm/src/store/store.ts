@@ -4,13 +4,13 @@ import { complete, Fault, fault, result, results } from "./idb.js";
 import { type Explained, explain, type Listed, list, statistics, verify } from "./inspect.js";
 import { Journal } from "./journal.js";
 import { Memory } from "./memory.js";
-import { readPieces, removePieces } from "./pieces.js";
+import { findPieces, removePieces } from "./pieces.js";
 import { encode, type Entry, type Found, hex, isDamage, type Item, nameOf, Records, type Stored } from "./record.js";
 import { Counters, type Statistics } from "./statistics.js";
 import { store } from "./write.js";
 
 export type { Explained, Listed } from "./inspect.js";
-export type { Found, Item, Part } from "./record.js";
+export type { Found, Item, Part, Piece } from "./record.js";
 export type { Statistics } from "./statistics.js";
 
 /** What is kept at most, in bytes, of what a database had no space for. */
@@ -329,7 +329,7 @@ export class Store {
   ): Promise<Found | string> {
     if (record.p === undefined || this.database === undefined) return found;
     try {
-      const parts = await readPieces(this.database, name, record.p);
+      const parts = await findPieces(this.database, name, record.p);
       return parts === undefined ? "truncated" : ({ ...found, parts } as Found);
     } catch (error) {
       return missOf(this.#trouble(error));
