@@ -48,7 +48,9 @@ fn command(arguments: &Arguments) -> Result<Invocation, Failure> {
     let mut command = match arguments.name.as_str() {
         "peers" => Invocation::new(PEERS),
         "web" => web::bench()?,
-        name => Invocation::new("cargo run --release --package warmstart-tests --bin bench --").argument(name),
+        name => {
+            Invocation::new("cargo run --release --package warmstart-tests --bin bench --").argument(name)
+        }
     };
     for (file, flag) in [(&arguments.json, "--json"), (&arguments.from, "--from")] {
         if let Some(file) = file {

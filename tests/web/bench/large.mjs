@@ -5,8 +5,15 @@ import { measure, Scene } from "./scene.mjs";
 
 const MEBIBYTES = 32;
 
-const FULL = { restarts: 3, passes: 2, rounds: 2, has: 9 };
-const QUICK = { restarts: 1, passes: 1, rounds: 1, has: 5 };
+const FULL = {
+  peers: ["idb-keyval", "localforage", "Cache API", "raw IndexedDB", "tvmjs"],
+  askers: ["idb-keyval", "raw IndexedDB", "tvmjs"],
+  restarts: 3,
+  passes: 2,
+  rounds: 2,
+  has: 9,
+};
+const QUICK = { peers: ["idb-keyval", "tvmjs"], askers: ["idb-keyval", "tvmjs"], restarts: 1, passes: 1, rounds: 1, has: 5 };
 
 /** The least throughput, as multiples of idb-keyval's. */
 const BOUNDS = { write: 1, read_cold: 1.2, read_warm: 2 };
@@ -17,35 +24,34 @@ const BLOCKED = 0.25;
 /** The longest that `has` may take for eight values, in milliseconds. */
 const HAS_MS = 5;
 
-const PEERS = ["idb-keyval", "localforage", "Cache API", "raw IndexedDB", "tvmjs"];
-
 export async function large({ quick }) {
   const plan = quick ? QUICK : FULL;
+  const [names, asked] = [plan.peers, plan.askers].map((peers) => ["warmstart", ...peers]);
   const rows = await Scene.play(async (scene) => {
-    const written = await measure(await scene.page(), "large.js", "write");
+    const written = await measure(await scene.page(), "large.js", "write", { names });
     const [cold, first] = [[], []];
     let page;
     for (let restart = 0; restart < plan.restarts; restart += 1) {
       // Nothing has read a value yet.
       page = await scene.page();
-      first.push(...(await measure(page, "large.js", "has", { passes: 1 })));
+      first.push(...(await measure(page, "large.js", "has", { names: asked, passes: 1 })));
       page = await scene.page();
-      cold.push(...(await measure(page, "large.js", "read", { from: restart })));
+      cold.push(...(await measure(page, "large.js", "read", { names, from: restart })));
     }
-    const warm = await measure(page, "large.js", "read", { passes: plan.passes });
-    const again = await measure(page, "large.js", "has", { passes: plan.has });
+    const warm = await measure(page, "large.js", "read", { names, passes: plan.passes });
+    const again = await measure(page, "large.js", "has", { names: asked, passes: plan.has });
     return [
-      ...[["write", written], ["read_cold", cold], ["read_warm", warm]].flatMap(throughput),
-      ...hasRows("has/8x32MiB/cold", first),
-      ...hasRows("has/8x32MiB/warm", again),
+      ...[["write", written], ["read_cold", cold], ["read_warm", warm]].flatMap(([kind, samples]) => throughput(kind, samples, plan.peers)),
+      ...hasRows("has/8x32MiB/cold", first, plan.askers),
+      ...hasRows("has/8x32MiB/warm", again, plan.askers),
     ];
   });
-  return [...rows, ...(await blocking(plan.rounds, quick))];
+  return [...rows, ...(await blocking(plan))];
 }
 
-function throughput([kind, samples]) {
+function throughput(kind, samples, peers) {
   const took = (who) => samples.map((sample) => sample[who]);
-  return PEERS.map((against) =>
+  return peers.map((against) =>
     compared(`32MiB/${kind}`, {
       ours: took("warmstart"),
       theirs: took(against),
@@ -57,8 +63,8 @@ function throughput([kind, samples]) {
   );
 }
 
-function hasRows(name, samples) {
-  return ["tvmjs", "idb-keyval", "raw IndexedDB"].map((against, at) =>
+function hasRows(name, samples, peers) {
+  return peers.map((against, at) =>
     figure(name, {
       samples: samples.map((sample) => sample.warmstart),
       theirs: samples.map((sample) => sample[against]),
@@ -69,8 +75,8 @@ function hasRows(name, samples) {
   );
 }
 
-async function blocking(rounds, quick) {
-  const names = quick ? ["warmstart", "idb-keyval"] : ["warmstart", ...PEERS];
+async function blocking({ peers, rounds }) {
+  const names = ["warmstart", ...peers];
   const samples = await Scene.play(async (scene) => {
     return measure(await scene.page(), "large.js", "block", { names, rounds });
   });
@@ -85,7 +91,7 @@ async function blocking(rounds, quick) {
     row("blocked/256MiB", "idb-keyval", all, BLOCKED),
     row("blocked/256MiB/write", "idb-keyval", ({ write }) => write),
     row("blocked/256MiB/read", "idb-keyval", ({ read }) => read),
-    ...names.slice(2).map((against) => row("blocked/256MiB", against, all)),
+    ...peers.slice(1).map((against) => row("blocked/256MiB", against, all)),
   ];
 }
 

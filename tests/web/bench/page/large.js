@@ -8,8 +8,8 @@ const SIZE = 32 << 20;
 const KEYS = Array.from({ length: 8 }, (_, at) => `weights-${at}`);
 
 /** Writes value after value, all stores in turns: `[{ store: milliseconds }]`. */
-export async function write() {
-  const opened = await openAll(Object.keys(stores));
+export async function write({ names }) {
+  const opened = await openAll(names);
   const samples = [];
   for (const [at, key] of KEYS.entries()) {
     const tasks = perStore(opened, (store) => {
@@ -22,8 +22,8 @@ export async function write() {
 }
 
 /** Reads value after value, all stores in turns: `[{ store: milliseconds }]`. */
-export async function read({ passes = 1, from = 0 }) {
-  const opened = await openAll(Object.keys(stores));
+export async function read({ names, passes = 1, from = 0 }) {
+  const opened = await openAll(names);
   const samples = [];
   for (let pass = 0; pass < passes; pass += 1) {
     for (const [at, key] of KEYS.entries()) {
@@ -60,8 +60,8 @@ export async function block({ names, rounds }) {
 }
 
 /** Asks those that can whether all values are there: `[{ store: milliseconds }]`. */
-export async function has({ passes }) {
-  const opened = await openAll(["warmstart", "tvmjs", "idb-keyval", "raw IndexedDB"]);
+export async function has({ names, passes }) {
+  const opened = await openAll(names);
   const samples = [];
   for (let pass = 0; pass < passes; pass += 1) {
     const tasks = perStore(opened, (store, who) => {

@@ -1,7 +1,7 @@
 // What measurements have in common: payloads, taking turns, and looking at what came back.
 
 /** So long after its turn, in milliseconds, a store may still be busy: nobody else is measured meanwhile. */
-const PAUSE_MS = 300;
+const PAUSE_MS = 250;
 
 /** Incompressible bytes that nobody else has. */
 export function payload(length) {
