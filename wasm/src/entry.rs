@@ -1,5 +1,6 @@
 //! Entries: the whole envelope of a small value, or the head of a large one.
 
+use alloc::{string::String, vec::Vec};
 use core::ops::Range;
 
 use wasm_bindgen::{JsValue, prelude::wasm_bindgen};

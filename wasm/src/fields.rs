@@ -1,5 +1,6 @@
 //! Keys from labelled fields, as the native crate derives them.
 
+use alloc::{string::String, vec::Vec};
 use core::mem;
 
 use wasm_bindgen::prelude::wasm_bindgen;

@@ -1,5 +1,7 @@
 //! Single flight within a tab.
 
+use alloc::string::String;
+
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use warmstart_core::flight::{self, Role, Worker};

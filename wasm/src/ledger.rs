@@ -5,6 +5,8 @@
 //! stored by one transaction and accounted for by a later one, which many share: a tab that dies between the two
 //! leaves an entry that nobody counts, until the next one to open the database finds it.
 
+use alloc::vec::Vec;
+
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 use wasm_bindgen::prelude::wasm_bindgen;

@@ -1,5 +1,7 @@
 //! Metadata and reasons, as JavaScript reads them.
 
+use alloc::{string::String, vec::Vec};
+
 use js_sys::{Array, JsString, Object, Reflect, Uint8Array};
 use wasm_bindgen::{JsCast, JsValue, prelude::wasm_bindgen};
 

@@ -1,5 +1,7 @@
 //! Why something missed: the nearest recipe, and how it differs.
 
+use alloc::vec::Vec;
+
 use js_sys::Array;
 use wasm_bindgen::{JsValue, prelude::wasm_bindgen};
 

@@ -1,5 +1,7 @@
 //! Large values, whose payloads pass by in pieces and stay in JavaScript.
 
+use alloc::{boxed::Box, string::String, vec, vec::Vec};
+
 use js_sys::Uint8Array;
 use wasm_bindgen::{JsValue, prelude::wasm_bindgen};
 
