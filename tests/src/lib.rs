@@ -20,6 +20,7 @@
 //! | [`packed`] | packed weights that prove which they are |
 //! | [`proof`] | artifacts that prove under which key they were written, and a clock that tells what it is told |
 //! | [`runtimes`] | what `cargo xtask runtimes` fetches |
+//! | [`mod@scenario`] | the part of the suite that is told as data, for a browser too |
 //! | [`smaps`] | what of a process is in memory |
 //! | `weights` | the weights of a large model, and what is done with them in other processes (feature `programs`) |
 //! | `xnnpack` | the real XNNPACK, loaded (feature `xnnpack`) |
@@ -46,6 +47,8 @@ pub mod noise;
 pub mod packed;
 pub mod proof;
 pub mod runtimes;
+#[expect(clippy::unwrap_used, reason = "what it plays are tests")]
+pub mod scenario;
 pub mod smaps;
 #[cfg(feature = "programs")]
 pub mod weights;

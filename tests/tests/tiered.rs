@@ -30,41 +30,10 @@ impl Harness for Tiered {
     }
 }
 
-warmstart_tests::conformance!(Tiered: interface {
-    text_and_bytes_are_one_key,
-    what_is_put_is_found_with_metadata_and_provenance,
-    an_overwrite_replaces,
-    what_is_removed_is_absent,
-    membership_is_what_a_look_up_would_say,
-    len_and_clear,
-    empty_payloads_and_empty_keys,
-    a_key_of_a_mebibyte,
-    keys_that_begin_alike_are_told_apart,
-    after_close_everything_is_refused,
-    what_was_stored_is_there_when_it_is_opened_again,
-});
-warmstart_tests::conformance!(Tiered: inspect {
-    entries_come_in_the_order_of_their_eviction,
-    whoever_looks_at_entries_may_call_the_store,
-    the_nearest_recipe_is_one_that_differs_least,
-    what_went_is_nearest_no_more,
-    pruning_takes_the_oldest,
-    reports_add_up_and_outlive_what_is_cleared,
-    verifying_tells_of_each_entry,
-    a_closed_store_tells_nothing,
-});
-warmstart_tests::conformance!(Tiered: threads {
-    every_read_is_what_was_written_under_its_key,
-    readers_and_writers_race_with_eviction_and_clear,
-});
-warmstart_tests::conformance!(Tiered: one_call {
-    it_builds_once_and_then_hits,
-    of_many_threads_one_builds,
-    an_error_stores_nothing_and_the_next_builds,
-    a_panic_stores_nothing_and_those_who_wait_go_on,
-    nested_builds_never_deadlock,
-    what_the_store_refuses_is_returned_all_the_same,
-});
+warmstart_tests::conformance!(Tiered: interface);
+warmstart_tests::conformance!(Tiered: inspect);
+warmstart_tests::conformance!(Tiered: threads);
+warmstart_tests::conformance!(Tiered: one_call);
 
 /// Only memory answers for `hot`, again and again, and the store behind still knows that it is used.
 fn what_is_hot_in_memory_is_not_evicted_behind_it(back: impl Store) {

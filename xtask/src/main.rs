@@ -3,10 +3,12 @@
 mod bench;
 mod capi;
 mod fuzz;
+mod node;
 mod process;
 mod runtimes;
 mod test;
 mod tools;
+mod web;
 
 use std::process::ExitCode;
 
@@ -30,6 +32,10 @@ enum Task {
     Capi(capi::Arguments),
     /// Runs the fuzz targets.
     Fuzz(fuzz::Arguments),
+    /// Builds the npm package: target/package/warmstart-VERSION.tgz.
+    Package(web::package::Arguments),
+    /// Tests the npm package in a browser.
+    Web(web::Arguments),
     /// Installs what tests and benchmarks run against, under target/.
     Runtimes(runtimes::Arguments),
 }
@@ -40,6 +46,8 @@ fn main() -> ExitCode {
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Capi(arguments) => capi::run(&arguments),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
+        Task::Package(arguments) => web::package::run(&arguments),
+        Task::Web(arguments) => web::run(&arguments),
         Task::Runtimes(arguments) => runtimes::run(&arguments),
     };
     done.unwrap_or_else(|failure| {

@@ -13,6 +13,7 @@ use std::{
 #[derive(Clone, Debug)]
 pub(crate) struct Invocation {
     variables: Vec<(&'static str, OsString)>,
+    hidden: Vec<(&'static str, OsString)>,
     program: String,
     arguments: Vec<OsString>,
 }
@@ -30,7 +31,7 @@ impl Invocation {
 
     /// A program whose name may hold blanks.
     pub(crate) fn program(name: impl Into<String>) -> Self {
-        Self { variables: Vec::new(), program: name.into(), arguments: Vec::new() }
+        Self { variables: Vec::new(), hidden: Vec::new(), program: name.into(), arguments: Vec::new() }
     }
 
     /// With the arguments of `line`, which are parted by blanks.
@@ -48,6 +49,12 @@ impl Invocation {
     /// With an environment variable.
     pub(crate) fn variable(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
         self.variables.push((name, value.into()));
+        self
+    }
+
+    /// With an environment variable that is not shown: who runs the command by hand has one that will do.
+    pub(crate) fn hidden_variable(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
+        self.hidden.push((name, value.into()));
         self
     }
 
@@ -90,7 +97,7 @@ impl Invocation {
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).current_dir(workspace_root());
-        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command.envs(self.hidden.iter().chain(&self.variables).map(|(name, value)| (name, value)));
         command
     }
 

@@ -4,17 +4,14 @@ use std::{
     convert::Infallible,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, Barrier,
+        Barrier,
         atomic::{AtomicU64, Ordering},
     },
     thread,
     time::{Duration, Instant},
 };
 
-use warmstart::{
-    Artifact, Cache, KeyFields, Limits, Reason, SystemClock,
-    cache::{Fetched, How},
-};
+use warmstart::{Cache, cache::Fetched};
 
 use super::{Harness, store};
 use crate::proof::{artifact, prove};
@@ -29,28 +26,6 @@ const SOON: Duration = Duration::from_secs(20);
 
 fn build(cache: &Cache, key: &[u8], version: u64) -> Fetched {
     cache.get_or_build(key, || Ok::<_, Infallible>(artifact(key, version, 1000))).unwrap()
-}
-
-/// The second call does not build, and knows what the first one's build cost.
-pub fn it_builds_once_and_then_hits(harness: &dyn Harness) {
-    let cache = Cache::new(store(harness));
-    let fields = KeyFields::new("conformance", 1).text("source", "int f(void);");
-    let built = cache
-        .get_or_build(&fields, || {
-            thread::sleep(Duration::from_millis(2));
-            Ok::<_, Infallible>(vec![1, 2, 3])
-        })
-        .unwrap();
-    assert!(matches!(built.how(), How::Built { miss: Reason::Absent, stored: Ok(_) }));
-    let found =
-        cache.get_or_build(&fields, || -> Result<Artifact, Infallible> { panic!("it is stored") }).unwrap();
-    assert!(found.is_hit());
-    assert_eq!(found.artifact().payload(), [1, 2, 3]);
-    let recipe = fields.recipe();
-    assert_eq!(found.artifact().metadata().unwrap().recipe(), Some(&recipe));
-    let statistics = cache.statistics();
-    assert_eq!((statistics.hits, statistics.builds, statistics.misses.of(Reason::Absent)), (1, 1, 1));
-    assert!(statistics.saved_nanos >= 2_000_000);
 }
 
 /// Exactly one build, whose artifact everybody has.
@@ -153,18 +128,4 @@ pub fn nested_builds_never_deadlock(harness: &dyn Harness) {
     });
     assert_eq!(prove(b"self", fetched.unwrap().artifact()), 2);
     assert!(started.elapsed() < SOON, "only patience ended it");
-}
-
-/// A store that keeps nothing costs the builds, and no artifact.
-pub fn what_the_store_refuses_is_returned_all_the_same(harness: &dyn Harness) {
-    let cache = Cache::new(harness.open(Limits::bytes(0), Arc::new(SystemClock)));
-    let fetched = build(&cache, b"k", 3);
-    assert_eq!(prove(b"k", fetched.artifact()), 3);
-    assert_eq!(fetched.refusal(), Some(Reason::Oversize));
-    assert_eq!(cache.statistics().refusals.of(Reason::Oversize), 1);
-    let cache = Cache::new(store(harness));
-    cache.store().close().unwrap();
-    let fetched = build(&cache, b"k", 4);
-    assert_eq!((prove(b"k", fetched.artifact()), fetched.refusal()), (4, Some(Reason::Closed)));
-    assert_eq!(fetched.miss(), Some(Reason::Closed));
 }

@@ -18,6 +18,8 @@ pub(super) struct Wheel {
     /// Of the wheel, in hexadecimal digits, as pip wants it.
     pub(super) sha256: &'static str,
     pub(super) platform: Platform,
+    /// A folder in it that is kept as it is, beside the files.
+    pub(super) tree: Option<&'static str>,
     pub(super) files: &'static [File],
 }
 
@@ -53,7 +55,8 @@ impl Wheel {
             return Ok(());
         }
         let kept = folder(self.folder);
-        if self.files.iter().all(|file| file.is_whole_at(&kept.join(file.name()))) {
+        let has_tree = self.tree.is_none_or(|tree| kept.join(last_part(tree)).is_dir());
+        if has_tree && self.files.iter().all(|file| file.is_whole_at(&kept.join(file.name()))) {
             println!("{}: is there", self.name);
             return Ok(());
         }
@@ -103,9 +106,18 @@ impl Wheel {
             return Err(Failure::new(format!("{} of {} is not what it was", file.member, self.package)));
         }
         let moved = fs::create_dir_all(kept).and_then(|()| {
-            self.files
-                .iter()
-                .try_for_each(|file| fs::rename(incoming.join(file.member), kept.join(file.name())))
+            self.tree.map_or(Ok(()), |tree| {
+                let to = kept.join(last_part(tree));
+                if to.exists() {
+                    fs::remove_dir_all(&to)?;
+                }
+                fs::rename(incoming.join(tree), to)
+            })?;
+            self.files.iter().try_for_each(|file| {
+                let from = incoming.join(file.member);
+                make_executable(&from)?;
+                fs::rename(from, kept.join(file.name()))
+            })
         });
         moved.and_then(|()| fs::remove_dir_all(incoming)).map_err(|error| failed(kept, &error))
     }
@@ -114,7 +126,7 @@ impl Wheel {
 impl File {
     /// The last part of where it is.
     fn name(&self) -> &'static str {
-        self.member.rsplit('/').next().unwrap_or(self.member)
+        last_part(self.member)
     }
 
     fn is_whole_at(&self, path: &Path) -> bool {
@@ -131,6 +143,22 @@ impl Platform {
             Self::LinuxX86 => cfg!(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")),
         }
     }
+}
+
+fn last_part(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// What unpacks a wheel forgets which of its files are programs.
+#[cfg(unix)]
+fn make_executable(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+}
+
+#[cfg(not(unix))]
+fn make_executable(_: &Path) -> io::Result<()> {
+    Ok(())
 }
 
 /// The path as a command shows it: from the root of the workspace, where commands run.

@@ -48,6 +48,9 @@ pub(super) fn all() -> Vec<Step> {
             [
                 line("cargo clippy --workspace --all-targets -- -D warnings"),
                 line(
+                    "cargo clippy --package xtask --profile tool --features bindgen --bin bindgen -- -D warnings",
+                ),
+                line(
                     "cargo clippy --manifest-path tests/fuzz/Cargo.toml --locked --target-dir target --all-targets -- -D warnings",
                 ),
             ],
@@ -72,6 +75,12 @@ pub(super) fn all() -> Vec<Step> {
             &[],
             // A test that finds no runtime fails.
             [line("cargo test --workspace --no-fail-fast").variable("WARMSTART_RUNTIMES", "required")],
+        ),
+        step(
+            "web",
+            "the npm package passes its tests in Chromium, and is as small as promised",
+            &[],
+            [line("cargo xtask web")],
         ),
         step(
             "docs",

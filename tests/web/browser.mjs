@@ -1,0 +1,153 @@
+// Chromium with a profile that outlives it, and the means to be hard on it.
+
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { rm } from "node:fs/promises";
+
+import { chromium } from "playwright-core";
+
+const FLAGS = [
+  "--headless=new",
+  "--no-sandbox",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+  "--disable-dev-shm-usage",
+  // Tabs that nobody looks at run as fast as the others.
+  "--disable-background-timer-throttling",
+  "--disable-backgrounding-occluded-windows",
+  "--disable-renderer-backgrounding",
+  "--remote-debugging-port=0",
+];
+
+/** WebGPU without a GPU. */
+const WEBGPU = ["--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader"];
+
+/** IndexedDB as Chromium will keep it. */
+const SQLITE = ["--enable-features=IdbSqliteBackingStore"];
+
+/** How long Chromium may take to start or to end, in milliseconds. */
+const PATIENCE = 30_000;
+
+/** A running Chromium. */
+export class Browser {
+  #process;
+  #connection;
+  #context;
+  #sessions = new Map();
+
+  /** Starts Chromium on the profile in a folder. `sqlite` and `webgpu` switch what their names say. */
+  static async launch({ profile, sqlite = false, webgpu = true, flags = [] }) {
+    const all = [...FLAGS, ...(webgpu ? WEBGPU : []), ...(sqlite ? SQLITE : [])];
+    const program = process.env.CHROMIUM ?? "chromium";
+    const options = { detached: true, stdio: ["ignore", "ignore", "pipe"] };
+    const started = spawn(program, [...all, ...flags, `--user-data-dir=${profile}`, "about:blank"], options);
+    running.add(started);
+    started.once("exit", () => running.delete(started));
+    const browser = new Browser();
+    browser.#process = started;
+    try {
+      browser.#connection = await chromium.connectOverCDP(await endpoint(started));
+    } catch (error) {
+      killed(started);
+      throw error;
+    }
+    browser.#context = browser.#connection.contexts()[0];
+    return browser;
+  }
+
+  /** Opens a page of a URL. What goes wrong in it unseen is kept in `page.problems`. */
+  async open(url) {
+    const page = await this.#context.newPage();
+    page.problems = [];
+    page.on("pageerror", (error) => page.problems.push(String(error?.stack ?? error)));
+    page.on("crash", () => page.problems.push("the page crashed"));
+    await page.goto(url);
+    return page;
+  }
+
+  /** Lets an origin keep no more than so many bytes; without a size, as many as it could before. */
+  async quota(page, bytes) {
+    const session = await this.#session(page);
+    const origin = new URL(page.url()).origin;
+    await session.send("Storage.overrideQuotaForOrigin", bytes === undefined ? { origin } : { origin, quotaSize: bytes });
+  }
+
+  /** Slows the network of a page down, to so many bits a second and so many milliseconds of delay. */
+  async throttle(page, bitsPerSecond, latency = 0) {
+    const session = await this.#session(page);
+    await session.send("Network.enable");
+    const rate = bitsPerSecond / 8;
+    const conditions = { offline: false, latency, downloadThroughput: rate, uploadThroughput: rate };
+    await session.send("Network.emulateNetworkConditions", conditions);
+  }
+
+  /** Ends it as a user would. All that it has acknowledged is on its way to the disk, or there. */
+  async close() {
+    const ended = this.#ended();
+    const session = await this.#connection.newBrowserCDPSession().catch(() => undefined);
+    await session?.send("Browser.close").catch(() => undefined);
+    await ended;
+  }
+
+  /** Ends every process of it in the middle of what it does. */
+  async kill() {
+    const ended = this.#ended();
+    killed(this.#process);
+    await ended;
+  }
+
+  /** A session of the protocol of the developer tools. The same one each time: what it has set ends with it. */
+  async #session(page) {
+    if (!this.#sessions.has(page)) this.#sessions.set(page, await this.#context.newCDPSession(page));
+    return this.#sessions.get(page);
+  }
+
+  async #ended() {
+    if (this.#process.exitCode !== null || this.#process.signalCode !== null) return;
+    const timer = setTimeout(() => killed(this.#process), PATIENCE);
+    await once(this.#process, "exit");
+    clearTimeout(timer);
+    await this.#connection.close().catch(() => undefined);
+  }
+}
+
+/** Removes a profile. Processes that were just ended may still write into it for a moment. */
+export function forget(profile) {
+  return rm(profile, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
+}
+
+const running = new Set();
+
+// Nothing goes on running that nobody waits for.
+process.on("exit", () => running.forEach(killed));
+
+function killed(started) {
+  try {
+    // Chromium was made the leader of a group of its own, and its helpers are in it.
+    process.kill(-started.pid, "SIGKILL");
+  } catch (error) {
+    if (error.code !== "ESRCH") throw error;
+  }
+}
+
+/** Where Chromium listens, as it says itself. */
+async function endpoint(started) {
+  let said = "";
+  const found = new Promise((resolve, reject) => {
+    started.stderr.setEncoding("utf8").on("data", (text) => {
+      // Later it says much that nobody needs.
+      if (said.length < 64 << 10) said += text;
+      const match = /DevTools listening on (ws:\S+)/.exec(said);
+      if (match) resolve(match[1]);
+    });
+    started.once("error", (error) => reject(new Error(`Chromium did not start: ${error.message}`)));
+    started.once("exit", () => reject(new Error(`Chromium ended at once:\n${said}`)));
+  });
+  const late = new Promise((_, reject) => {
+    setTimeout(() => reject(new Error(`Chromium did not listen in time:\n${said}`)), PATIENCE).unref();
+  });
+  return Promise.race([found, late]);
+}

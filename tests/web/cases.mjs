@@ -1,0 +1,96 @@
+// Runs what needs Node's side too: restarts, kills, two tabs, projects. See README.md for what a case is handed.
+
+import { mkdir } from "node:fs/promises";
+import path from "node:path";
+
+import { Browser, forget } from "./browser.mjs";
+import { equal, ok, rejects } from "./check.js";
+import { freshFolder, ROOT, site, TARGET } from "./site.mjs";
+
+/** How long a case may take, in milliseconds, unless its file says `export const patience`. */
+const PATIENCE = 120_000;
+
+/** `report(group, results)` is called for every file in every mode that it names in `modes`; else in the default one. */
+export async function runCases(names, modes, report) {
+  for (const name of names) {
+    const file = await import(new URL(`cases/${name}`, import.meta.url));
+    for (const mode of (file.modes ?? ["default"]).filter((mode) => modes.includes(mode))) {
+      const results = [];
+      for (const [title, run] of Object.entries(file.cases)) {
+        results.push(await runCase(title, run, mode, file.patience ?? PATIENCE));
+      }
+      report(`cases/${name} ${mode}`, results);
+    }
+  }
+}
+
+async function runCase(name, run, mode, patience) {
+  const started = performance.now();
+  const { t, end } = await tools(mode);
+  let error;
+  let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`not done after ${patience} ms`)), patience);
+  });
+  try {
+    await Promise.race([run(t), late]);
+  } catch (thrown) {
+    error = described(thrown);
+  }
+  clearTimeout(timer);
+  await end().catch((thrown) => (error ??= `while cleaning up: ${described(thrown)}`));
+  return { name, took: performance.now() - started, ...(error === undefined ? {} : { error }) };
+}
+
+async function tools(mode) {
+  const server = await site();
+  const browsers = [];
+  const folders = [];
+  const folder = async (name) => {
+    folders.push(await freshFolder(name));
+    return folders.at(-1);
+  };
+  const profile = await folder("profile");
+  const t = {
+    mode,
+    server,
+    equal,
+    ok,
+    rejects,
+    root: ROOT,
+    /** The tarball of the package, as `cargo xtask package` leaves it. */
+    tarball: process.env.WARMSTART_TARBALL ?? path.join(ROOT, "target/package/warmstart-0.1.0.tgz"),
+    profile,
+    /** A new folder that is removed after the case. */
+    folder,
+    /** Starts Chromium on the profile of the case, or on another one. */
+    launch: async (options = {}) => {
+      const browser = await Browser.launch({ profile, sqlite: mode === "sqlite", ...options });
+      browsers.push(browser);
+      return browser;
+    },
+    /** Opens the page of the tests, which has `warmstart` and `kit` as globals. */
+    page: async (browser, at = "/tests/web/page.html") => {
+      const page = await browser.open(server.url(at));
+      await page.waitForFunction(() => globalThis.warmstart);
+      return page;
+    },
+    /** Where a screenshot of this name is kept. */
+    screenshot: async (file) => {
+      const at = path.join(TARGET, "screenshots");
+      await mkdir(at, { recursive: true });
+      return path.join(at, file);
+    },
+  };
+  const end = async () => {
+    for (const browser of browsers) await browser.kill();
+    await server.close();
+    for (const at of folders) await forget(at);
+  };
+  return { t, end };
+}
+
+function described(error) {
+  const said = String(error?.stack ?? error);
+  return error?.cause === undefined ? said : `${said}\ncaused by ${described(error.cause)}`;
+}

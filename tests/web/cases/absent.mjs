@@ -1,0 +1,126 @@
+// IndexedDB is not there, or not usable: memory, said once.
+
+const INJURIES = {
+  "IndexedDB is absent": () => {
+    delete globalThis.indexedDB;
+    kit.equal(globalThis.indexedDB, undefined);
+    return "unavailable";
+  },
+  "to look at IndexedDB throws": () => {
+    const get = () => {
+      throw new DOMException("The operation is insecure.", "SecurityError");
+    };
+    Object.defineProperty(globalThis, "indexedDB", { configurable: true, get });
+    return "unavailable";
+  },
+  "to open throws": () => {
+    IDBFactory.prototype.open = () => {
+      throw new DOMException("The operation is insecure.", "SecurityError");
+    };
+    return "unavailable";
+  },
+  "to open fails": () => {
+    // A request that fails by itself: of a version below the one that is there.
+    const open = IDBFactory.prototype.open;
+    const ready = raw.openRaw("of another version", { version: 9 }).then((database) => database.close());
+    IDBFactory.prototype.open = function () {
+      return open.call(this, "of another version", 1);
+    };
+    return ready.then(() => undefined);
+  },
+  "an old connection blocks it": async (name) => {
+    await raw.openRaw(raw.databaseOf(name), { version: 1, stubborn: true });
+    kit.equal(await raw.deleteRaw(raw.databaseOf(name)), "blocked");
+    return "busy";
+  },
+  "a newer version was there": async (name) => {
+    const upgrade = (database) => database.createObjectStore("newer").put("kept", "key");
+    (await raw.openRaw(raw.databaseOf(name), { version: 1000, upgrade })).close();
+    return "newer_version";
+  },
+  "its stores are not ours": async (name) => {
+    const upgrade = (database) => database.createObjectStore("foreign").put("kept", "key");
+    (await raw.openRaw(raw.databaseOf(name), { version: 1, upgrade })).close();
+    return undefined;
+  },
+};
+
+export const cases = {
+  "without IndexedDB there is memory, and it is said once": async (t) => {
+    const browser = await t.launch();
+    for (const [name, injure] of Object.entries(INJURIES)) {
+      try {
+        await hurt(t, browser, injure);
+      } catch (error) {
+        throw new Error(name, { cause: error });
+      }
+    }
+  },
+
+  "a newer version's database is left as it was": async (t) => {
+    const browser = await t.launch();
+    const page = await t.page(browser);
+    await page.evaluate(async () => {
+      const upgrade = (database) => database.createObjectStore("newer").put("kept", "key");
+      (await raw.openRaw(raw.databaseOf("later"), { version: 1000, upgrade })).close();
+      const cache = await warmstart.open({ name: "later", onWarning: () => undefined });
+      await cache.put("key", "value");
+      await cache.clear();
+      await cache.close();
+      const database = await raw.openRaw(raw.databaseOf("later"));
+      kit.equal([database.version, [...database.objectStoreNames]], [1000, ["newer"]]);
+      database.close();
+      kit.equal(await raw.records("later", "newer"), [["key", "kept"]]);
+    });
+  },
+
+  "a page without WebGPU uses everything else": async (t) => {
+    const browser = await t.launch({ webgpu: false });
+    const page = await t.page(browser);
+    await page.evaluate(async () => {
+      kit.equal((await navigator.gpu?.requestAdapter()) ?? null, null, "there is no adapter");
+      const cache = await warmstart.open({ name: "no gpu" });
+      kit.equal(await cache.put("key", "value"), true);
+      const list = await warmstart.pipelines(cache, undefined, "model");
+      kit.equal(list.available, false);
+      kit.equal(await cache.get("key", "text"), "value");
+    });
+    t.equal(page.problems, []);
+  },
+};
+
+async function hurt(t, browser, injure) {
+  const page = await t.page(browser);
+  const said = [];
+  page.on("console", (message) => message.type() === "warning" && said.push(message.text()));
+  await page.addScriptTag({ content: `globalThis.injure = ${injure}` });
+  await page.evaluate(async () => {
+    const name = crypto.randomUUID();
+    const reason = await injure(name);
+    const warnings = [];
+    const cache = await warmstart.open({ name, onWarning: (warning) => warnings.push(warning) });
+    kit.equal(cache.backend, "memory");
+    const stats = await cache.stats();
+    kit.ok(stats.reason, "a reason");
+    if (reason) kit.equal(stats.reason, reason);
+    await cache.put("key", kit.bytes(100_000, 1));
+    kit.equal(await cache.get("key"), kit.bytes(100_000, 1));
+    let builds = 0;
+    const build = () => ((builds += 1), "built");
+    for (let at = 0; at < 3; at += 1) kit.equal(await cache.getOrCreate("built", build, { as: "text" }), "built");
+    kit.equal(builds, 1);
+    kit.equal(await cache.get("never"), undefined);
+    kit.equal([await cache.delete("key"), await cache.has("key")], [true, false]);
+    await cache.clear();
+    kit.equal(warnings.map((warning) => warning.code), ["memory_only"], "said once");
+    await cache.close();
+    // To nobody in particular: on the console, once.
+    const quiet = await warmstart.open({ name });
+    await quiet.put("a", "a");
+    await quiet.put("b", "b");
+    await quiet.close();
+  });
+  t.equal(said.length, 1, said.join(" | "));
+  t.equal(page.problems, []);
+  await page.close();
+}

@@ -1,0 +1,80 @@
+// The browser gives no more room: something is evicted, the write is tried again, and else memory has it.
+
+export const modes = ["default", "sqlite"];
+
+const MIB = 1 << 20;
+
+export const cases = {
+  "large values beyond the quota push out older ones, and the page goes on": async (t) => {
+    const browser = await t.launch();
+    let page = await t.page(browser);
+    await browser.quota(page, 40 * MIB);
+    const first = await page.evaluate(async (size) => {
+      const warnings = [];
+      const cache = await warmstart.open({ name: "full", onWarning: (warning) => warnings.push(warning.code) });
+      const stored = [];
+      for (let at = 0; at < 12; at += 1) {
+        stored.push(await cache.put(`value ${at}`, kit.bytes(size, at)));
+        kit.equal(await cache.get(`value ${at}`), kit.bytes(size, at), `value ${at}, just stored`);
+      }
+      const stats = await cache.stats();
+      await cache.close();
+      return { stored, stats, warnings };
+    }, 6 * MIB);
+    t.equal(first.stats.backend, "indexeddb");
+    t.equal(first.stored.at(-1), true, "the last one is stored");
+    t.ok(first.stats.evictions >= 5, "older ones went");
+    t.ok(first.warnings.length <= 1, `said once: ${first.warnings}`);
+    t.equal(first.stats.misses, {});
+
+    // Another page of the same visit: what was acknowledged last is in the database, and not only in memory.
+    page = await t.page(browser);
+    await page.evaluate(async (size) => {
+      const cache = await warmstart.open({ name: "full" });
+      kit.equal(await cache.get("value 11"), kit.bytes(size, 11));
+      kit.equal(await cache.get("value 0"), undefined);
+    }, 6 * MIB);
+  },
+
+  "a value that is larger than the quota is kept in memory, and said to be refused": async (t) => {
+    const browser = await t.launch();
+    const page = await t.page(browser);
+    await browser.quota(page, 20 * MIB);
+    await page.evaluate(async (size) => {
+      const warnings = [];
+      const cache = await warmstart.open({ name: "huge", onWarning: (warning) => warnings.push(warning.code) });
+      kit.equal(await cache.put("huge", kit.bytes(size, 1)), false);
+      kit.equal((await cache.stats()).refusals, { no_space: 1 });
+      kit.equal(await cache.get("huge"), kit.bytes(size, 1), "from memory");
+      let builds = 0;
+      const build = () => ((builds += 1), kit.bytes(size, 2));
+      kit.equal(await cache.getOrCreate("built", build), kit.bytes(size, 2), "what was built is handed out");
+      kit.equal(builds, 1);
+      kit.equal(warnings.length, 1, "said once");
+    }, 40 * MIB);
+    await browser.quota(page);
+    await page.evaluate(async (size) => {
+      const cache = await warmstart.open({ name: "huge again" });
+      kit.equal(await cache.put("huge", kit.bytes(size, 1)), true, "as soon as there is room");
+      kit.equal(cache.backend, "indexeddb");
+    }, 40 * MIB);
+  },
+
+  "small values beyond the quota push out older ones too": async (t) => {
+    const browser = await t.launch();
+    const page = await t.page(browser);
+    await browser.quota(page, 4 * MIB);
+    const stats = await page.evaluate(async () => {
+      const cache = await warmstart.open({ name: "small", onWarning: () => undefined });
+      for (let batch = 0; batch < 30; batch += 1) {
+        const entries = Array.from({ length: 20 }, (_, at) => [`${batch}-${at}`, kit.bytes(32 << 10, batch * 20 + at)]);
+        await cache.putMany(entries);
+        for (const [key, value] of entries.slice(-3)) kit.equal(await cache.get(key), value, key);
+      }
+      await cache.flush();
+      return cache.stats();
+    });
+    t.equal(stats.misses, {});
+    t.ok(stats.evictions > 300 || stats.refusals.no_space > 0, JSON.stringify(stats));
+  },
+};

@@ -1,0 +1,117 @@
+// What runs the suites, within a page or a worker, and what it hands to every test as `t`.
+
+import { bytes } from "/tests/web/bytes.js";
+import { equal, ok, rejects } from "/tests/web/check.js";
+
+export { bytes, equal, ok, rejects };
+
+/** How long a test may take, in milliseconds, unless its suite says `export const patience`. */
+const PATIENCE = 60_000;
+
+/** Runs all tests of a suite, one after the other: `[{ name, took, error? }]`. */
+export async function runSuite(file, mode) {
+  const [warmstart, suite] = await Promise.all([import("/warmstart/dist/index.js"), import(file)]);
+  if (suite.modes && !suite.modes.includes(mode)) return [];
+  const results = [];
+  for (const [name, test] of Object.entries(suite.tests)) {
+    const started = performance.now();
+    const error = await runTest(test, warmstart, mode, suite.patience ?? PATIENCE);
+    results.push({ name, took: performance.now() - started, ...(error === undefined ? {} : { error }) });
+  }
+  return results;
+}
+
+/** What went wrong in one test, or nothing. */
+async function runTest(test, warmstart, mode, patience) {
+  const kit = tools(warmstart, mode);
+  const unseen = [];
+  const notice = (event) => {
+    event.preventDefault();
+    unseen.push(event.reason ?? event.error ?? event.message);
+  };
+  globalThis.addEventListener("unhandledrejection", notice);
+  globalThis.addEventListener("error", notice);
+  let error;
+  try {
+    await within(patience, test(kit.t));
+  } catch (thrown) {
+    error = described(thrown);
+  }
+  try {
+    await within(patience, kit.end());
+    // What nobody awaits is told of a task later.
+    await new Promise((resolve) => setTimeout(resolve));
+  } catch (thrown) {
+    error ??= `while cleaning up: ${described(thrown)}`;
+  }
+  globalThis.removeEventListener("unhandledrejection", notice);
+  globalThis.removeEventListener("error", notice);
+  return error ?? (unseen.length === 0 ? undefined : `nobody caught: ${unseen.map(described).join("; ")}`);
+}
+
+function tools(warmstart, mode) {
+  const opened = [];
+  const names = [];
+  const atEnd = [];
+  const t = {
+    warmstart,
+    mode,
+    isWorker: typeof document === "undefined",
+    equal,
+    ok,
+    rejects,
+    /** The bytes that /faults/bytes sends. */
+    bytes,
+    /** A name that no other cache has. What it names is deleted after the test. */
+    database: () => {
+      const name = `test-${crypto.randomUUID()}`;
+      names.push(name);
+      return name;
+    },
+    /** Opens a cache that is closed and deleted after the test. */
+    open: async (options = {}) => {
+      const name = options.name ?? t.database();
+      if (!names.includes(name)) names.push(name);
+      const cache = await warmstart.open({ ...options, name });
+      opened.push(cache);
+      return cache;
+    },
+    /** The URL of a path of the test server. */
+    url: (path) => new URL(path, globalThis.location.origin).href,
+    fetchUrl: (path) => t.url(path),
+    /** How often each path was asked for since the last `/counts/reset`. */
+    counts: async () => (await fetch("/counts")).json(),
+    sleep: (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds)),
+    /** Runs after the test, the last one first. */
+    after: (work) => void atEnd.unshift(work),
+  };
+  const end = async () => {
+    for (const work of atEnd) await work();
+    for (const cache of opened) await cache.close();
+    // IndexedDB may have been taken away from the test.
+    if (globalThis.indexedDB) await Promise.all(names.map((name) => dropped(`warmstart:${name}`)));
+  };
+  return { t, end };
+}
+
+/** Deletes a database. One that somebody keeps open is deleted as soon as nobody does. */
+function dropped(name) {
+  return new Promise((resolve) => {
+    const request = indexedDB.deleteDatabase(name);
+    request.onsuccess = request.onerror = request.onblocked = () => resolve();
+  });
+}
+
+function within(patience, promise) {
+  let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`not done after ${patience} ms`)), patience);
+  });
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+}
+
+function described(error) {
+  const stack = error?.stack ? String(error.stack) : String(error);
+  const said = stack.includes(String(error?.message ?? "")) ? stack : `${error}\n${stack}`;
+  return error?.cause === undefined ? said : `${said}\ncaused by ${described(error.cause)}`;
+}

@@ -1,0 +1,71 @@
+// IndexedDB without the package: to look behind its back, and to spoil what it keeps.
+
+/** The name of the database of a cache. */
+export const databaseOf = (name) => `warmstart:${name}`;
+
+/** Opens a database as it is, or in a version, closing when others want to change it unless `stubborn`. */
+export function openRaw(database, { version, upgrade, stubborn = false } = {}) {
+  return new Promise((resolve, reject) => {
+    const request = indexedDB.open(database, version);
+    request.onupgradeneeded = () => upgrade?.(request.result);
+    request.onerror = () => reject(request.error);
+    request.onblocked = () => reject(new Error(`${database} is kept open by somebody else`));
+    request.onsuccess = () => {
+      const opened = request.result;
+      if (!stubborn) opened.onversionchange = () => opened.close();
+      resolve(opened);
+    };
+  });
+}
+
+/** Deletes a database; whether somebody kept it open. */
+export function deleteRaw(database) {
+  return new Promise((resolve, reject) => {
+    const request = indexedDB.deleteDatabase(database);
+    request.onsuccess = () => resolve("deleted");
+    request.onblocked = () => resolve("blocked");
+    request.onerror = () => reject(request.error);
+  });
+}
+
+/** Everything in an object store, as `[key, value]`. */
+export async function records(name, store = "entries") {
+  const database = await openRaw(databaseOf(name));
+  try {
+    const transaction = database.transaction(store);
+    const [keys, values] = await Promise.all([
+      done(transaction.objectStore(store).getAllKeys()),
+      done(transaction.objectStore(store).getAll()),
+    ]);
+    return keys.map((key, at) => [key, values[at]]);
+  } finally {
+    database.close();
+  }
+}
+
+/** Puts `change(value)` in the place of every value; without a value, removes it. */
+export async function rewrite(name, change, store = "entries") {
+  const found = await records(name, store);
+  const changed = await Promise.all(found.map(async ([key, value]) => [key, await change(value, key)]));
+  const database = await openRaw(databaseOf(name));
+  try {
+    const transaction = database.transaction(store, "readwrite");
+    for (const [key, value] of changed) {
+      if (value === undefined) transaction.objectStore(store).delete(key);
+      else transaction.objectStore(store).put(value, key);
+    }
+    await new Promise((resolve, reject) => {
+      transaction.oncomplete = resolve;
+      transaction.onabort = () => reject(transaction.error);
+    });
+  } finally {
+    database.close();
+  }
+}
+
+function done(request) {
+  return new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
+}

@@ -1,0 +1,29 @@
+// Where things are, and the server over them that pages are opened from.
+
+import { mkdir, mkdtemp } from "node:fs/promises";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+
+import { serve } from "./server.mjs";
+
+/** The repository. */
+export const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+
+/** What a run leaves behind, and where profiles are while it runs. */
+export const TARGET = path.join(ROOT, "target/web");
+
+/** A server of the built package, the tests, and what npm installed for them. */
+export function site() {
+  return serve({
+    "/tests/web/": path.join(ROOT, "tests/web"),
+    "/tests/scenarios/": path.join(ROOT, "tests/scenarios"),
+    "/warmstart/": path.join(ROOT, "wasm/npm"),
+    "/node_modules/": path.join(ROOT, "tests/web/node_modules"),
+  });
+}
+
+/** A new folder, for a profile or for a project. */
+export async function freshFolder(name) {
+  await mkdir(TARGET, { recursive: true });
+  return mkdtemp(path.join(TARGET, `${name}-`));
+}

@@ -1,0 +1,240 @@
+// What stands in for the caches that transformers.js, tvmjs and others know.
+
+const network = globalThis.fetch.bind(globalThis);
+
+const file = (t, options) =>
+  t.url(`/faults/bytes?${new URLSearchParams({ size: 100_000, seed: 7, id: crypto.randomUUID(), ...options })}`);
+
+/** How often the network was asked. */
+function counted(t, answer = network) {
+  const counts = { requests: 0 };
+  globalThis.fetch = (...given) => ((counts.requests += 1), answer(new Request(...given)));
+  t.after(() => (globalThis.fetch = network));
+  return counts;
+}
+
+const page = () => new Response("<!doctype html>", { headers: { "content-type": "text/html" } });
+const bytesOf = async (response) => new Uint8Array(await response.arrayBuffer());
+
+export const tests = {
+  "transformers.js: a miss is undefined, and what was put comes back with its headers": async (t) => {
+    const cache = await t.open();
+    const adapter = t.warmstart.asTransformersCache(cache);
+    const url = t.url("/models/a/config.json");
+    t.equal(await adapter.match(url), undefined);
+    const headers = { "content-type": "application/json", "content-length": "12" };
+    await adapter.put(url, new Response('{"layers":6}', { headers }));
+    const found = await adapter.match(url);
+    t.ok(found instanceof Response && found.status === 200);
+    t.equal([found.headers.get("content-type"), found.headers.get("content-length")], ["application/json", "12"]);
+    t.equal(await found.json(), { layers: 6 });
+    t.equal((await (await adapter.match("/models/a/config.json")).json()).layers, 6, "a relative address is the same");
+    t.equal([await adapter.delete(url), await adapter.delete(url)], [true, false]);
+    t.equal(await adapter.match(url), undefined);
+  },
+
+  "transformers.js: a large file is matched three times without being read": async (t) => {
+    const cache = await t.open();
+    const adapter = t.warmstart.asTransformersCache(cache);
+    const value = t.bytes(3_000_000);
+    await adapter.put("https://example.org/model.onnx", new Response(value));
+    let read = 0;
+    for (const name of ["arrayBuffer", "stream", "text"]) {
+      const original = Blob.prototype[name];
+      Blob.prototype[name] = function (...given) {
+        read += this.size;
+        return original.apply(this, given);
+      };
+      t.after(() => (Blob.prototype[name] = original));
+    }
+    const found = [];
+    for (let tries = 0; tries < 3; tries += 1) found.push(await adapter.match("https://example.org/model.onnx"));
+    t.equal(read, 0, "bytes that were read");
+    t.equal(found[0].headers.get("content-length"), "3000000");
+    t.equal(await bytesOf(found[2]), value);
+    t.ok(read >= 3_000_000, "the body is read when it is asked for");
+  },
+
+  "transformers.js: a page in place of a file, and an error, are not kept": async (t) => {
+    const cache = await t.open();
+    const adapter = t.warmstart.asTransformersCache(cache);
+    await t.rejects(adapter.put("/models/a/tokenizer.json", page()), "unexpected_html");
+    await t.rejects(adapter.put("/models/a/tokenizer.json", new Response("no", { status: 500 })), "http_error");
+    t.equal((await cache.entries()).length, 0);
+  },
+
+  "transformers.js: progress is told in percent while the body is read": async (t) => {
+    const cache = await t.open();
+    const adapter = t.warmstart.asTransformersCache(cache);
+    const told = [];
+    const response = await network(file(t, { slow: 1_000_000 }));
+    await adapter.put("https://example.org/a", response, (data) => told.push(data));
+    t.ok(told.length > 1 && told[0].progress < 100, `${told.length} calls`);
+    t.equal(told.at(-1), { progress: 100, loaded: 100_000, total: 100_000 });
+  },
+
+  "transformers.js: what was downloaded ahead of time is found": async (t) => {
+    const cache = await t.open();
+    const url = file(t);
+    await t.warmstart.download(cache, url);
+    const found = await t.warmstart.asTransformersCache(cache).match(url);
+    t.equal(await bytesOf(found), t.bytes(100_000, 7));
+  },
+
+  "caches: put, match, keys and delete, by text, URL and Request": async (t) => {
+    const caches = t.warmstart.asCacheStorage(await t.open());
+    const cache = await caches.open("v1");
+    const url = t.url("/a?b=1");
+    t.equal(await cache.match(url), undefined);
+    await cache.put(new Request(`${url}#part`), new Response("one", { headers: { "content-type": "text/plain" } }));
+    await t.sleep(5);
+    await cache.put("/c", new Response("two"));
+    for (const request of [url, new URL(url), new Request(url), "/a?b=1"]) {
+      const found = await cache.match(request);
+      t.equal([await found.text(), found.url, found.headers.get("content-type")], ["one", url, "text/plain"]);
+    }
+    const keys = await cache.keys();
+    t.ok(keys.every((key) => key instanceof Request));
+    t.equal(keys.map((key) => key.url), [url, t.url("/c")]);
+    t.equal((await cache.keys("/c")).length, 1);
+    t.equal(await Promise.all((await cache.matchAll()).map((found) => found.text())), ["one", "two"]);
+    t.equal([await cache.delete(new URL(url)), await cache.delete(url)], [true, false]);
+    t.equal((await cache.keys()).length, 1);
+  },
+
+  "caches: ignoreSearch and ignoreMethod": async (t) => {
+    const cache = await t.warmstart.asCacheStorage(await t.open()).open("v1");
+    for (const search of ["?v=1", "?v=2"]) {
+      await cache.put(`/a${search}`, new Response(search));
+      await t.sleep(5);
+    }
+    await cache.put("/ab", new Response("other"));
+    t.equal(await cache.match("/a"), undefined);
+    t.equal(await (await cache.match("/a", { ignoreSearch: true })).text(), "?v=1", "the oldest");
+    t.equal(await (await cache.match("/a?v=2", { ignoreSearch: true })).text(), "?v=2", "the same one first");
+    t.equal((await cache.matchAll("/a?x", { ignoreSearch: true })).length, 2);
+    const head = new Request("/a?v=1", { method: "HEAD" });
+    t.equal([await cache.match(head), await cache.delete(head)], [undefined, false]);
+    t.equal(await (await cache.match(head, { ignoreMethod: true })).text(), "?v=1");
+    t.equal(await cache.delete("/a", { ignoreSearch: true }), true);
+    t.equal((await cache.keys()).map((key) => key.url), [t.url("/ab")]);
+  },
+
+  "caches: what the standard forbids is a TypeError": async (t) => {
+    const store = await t.open();
+    const cache = await t.warmstart.asCacheStorage(store).open("v1");
+    const read = new Response("a");
+    await read.text();
+    const wrong = [
+      [new Request("/a", { method: "POST", body: "x" }), new Response("a")],
+      [new Request("/a", { method: "HEAD" }), new Response("a")],
+      ["data:text/plain,a", new Response("a")],
+      ["/a", new Response("a", { status: 206 })],
+      ["/a", new Response("a", { headers: { vary: "accept, *" } })],
+      ["/a", read],
+    ];
+    for (const [request, response] of wrong) await t.rejects(cache.put(request, response), "TypeError");
+    t.equal((await cache.keys()).length, 0);
+  },
+
+  "caches: add fetches and stores, and nothing that is not ok": async (t) => {
+    const store = await t.open();
+    const cache = await t.warmstart.asCacheStorage(store).open("v1");
+    const url = file(t, { type: "application/wasm" });
+    await cache.add(new Request(url));
+    const found = await cache.match(url);
+    t.equal(found.headers.get("content-type"), "application/wasm");
+    t.equal(await bytesOf(found), t.bytes(100_000, 7));
+    const missing = file(t, { status: 404 });
+    await t.rejects(cache.add(missing), "TypeError");
+    await t.rejects(cache.addAll([file(t), missing]), "TypeError");
+    t.equal((await cache.keys()).length, 1, "of several, all or none");
+    counted(t, page);
+    await t.rejects(cache.add("/models/params.json"), "TypeError");
+    await cache.add("/about");
+    t.equal(await (await cache.match("/about")).text(), "<!doctype html>", "a page under a page's name");
+    await t.rejects(cache.add(new Request("/a", { signal: AbortSignal.abort() })), "AbortError");
+  },
+
+  "caches: put keeps no error and no page in place of a file": async (t) => {
+    const store = await t.open();
+    const cache = await t.warmstart.asCacheStorage(store).open("v1");
+    await cache.put("/a.bin", new Response("no", { status: 404 }));
+    await cache.put("/a.bin", page());
+    await cache.put("/a.bin", Response.error());
+    t.equal((await cache.keys()).length, 0);
+    await cache.put("/", page());
+    t.equal((await cache.keys()).length, 1);
+  },
+
+  "caches: two named caches do not mix, and have, keys and delete know them": async (t) => {
+    const store = await t.open();
+    const caches = t.warmstart.asCacheStorage(store);
+    const [one, other] = await Promise.all([caches.open("webllm/model"), caches.open("webllm")]);
+    await one.put("/a", new Response("one"));
+    await other.put("/a", new Response("other"));
+    t.equal(await (await one.match("/a")).text(), "one");
+    t.equal(await (await caches.match("/a")).text(), "one", "the first that was made");
+    t.equal(await (await caches.match("/a", { cacheName: "webllm" })).text(), "other");
+    t.equal(await caches.match("/a", { cacheName: "none" }), undefined);
+    t.equal(await caches.keys(), ["webllm/model", "webllm"]);
+    t.equal([await caches.has("webllm"), await caches.has("none")], [true, false]);
+    t.equal([await caches.delete("webllm"), await caches.delete("webllm")], [true, false]);
+    t.equal([await caches.keys(), await other.match("/a")], [["webllm/model"], undefined]);
+    t.equal(await (await one.match("/a")).text(), "one", "the other one is left alone");
+    const again = t.warmstart.asCacheStorage(store);
+    t.equal(await again.keys(), ["webllm/model"], "from another page");
+  },
+
+  "caches: a cache that is empty is known, and one whose name was forgotten as well": async (t) => {
+    const store = await t.open();
+    const caches = t.warmstart.asCacheStorage(store);
+    await caches.open("empty");
+    t.equal(await caches.keys(), ["empty"]);
+    await (await caches.open("full")).put("/a", new Response("a"));
+    for (const { key, text } of await store.entries()) if (text === "warmstart.caches") await store.delete(key);
+    t.equal(await caches.keys(), ["full"]);
+    await store.put("warmstart.caches", "no JSON");
+    t.equal(await caches.keys(), ["full"]);
+    await store.put("my own", "entry");
+    t.equal(await (await store.get("my own", "text")), "entry", "the caller's own entries are no cache's");
+  },
+
+  "tvmjs: a file comes as it is asked for, from the network once": async (t) => {
+    const artifacts = t.warmstart.asArtifactCache(await t.open());
+    const url = file(t);
+    const counts = counted(t);
+    await artifacts.addToCache(url, "arraybuffer");
+    await artifacts.addToCache(url, "arraybuffer");
+    const buffer = await artifacts.fetchWithCache(url, "ArrayBuffer");
+    t.ok(buffer instanceof ArrayBuffer);
+    t.equal(buffer, t.bytes(100_000, 7).buffer);
+    t.ok((await artifacts.fetchWithCache(url)) instanceof Response);
+    t.equal(counts.requests, 1);
+    counted(t, () => new Response('{"records":[]}'));
+    t.equal(await artifacts.fetchWithCache("/tensor-cache.json", "json"), { records: [] });
+  },
+
+  "tvmjs: hasAllKeys reads no value, and deleteInCache forgets": async (t) => {
+    const cache = await t.open();
+    const artifacts = t.warmstart.asArtifactCache(cache);
+    const urls = [1, 2, 3].map((seed) => file(t, { seed }));
+    for (const url of urls) await artifacts.addToCache(url, "arraybuffer");
+    const { hits, bytesRead } = await cache.stats();
+    t.equal([await artifacts.hasAllKeys(urls), await artifacts.hasAllKeys([...urls, "/other"])], [true, false]);
+    const after = await cache.stats();
+    t.equal([after.hits - hits, after.bytesRead - bytesRead], [0, 0]);
+    t.equal(await artifacts.deleteInCache(urls[0]), undefined);
+    t.equal(await artifacts.hasAllKeys(urls), false);
+    t.equal(await artifacts.hasAllKeys([]), true);
+  },
+
+  "tvmjs: errors and aborts are told, and nothing is kept": async (t) => {
+    const cache = await t.open();
+    const artifacts = t.warmstart.asArtifactCache(cache);
+    await t.rejects(artifacts.addToCache(file(t, { status: 404 })), "http_error");
+    await t.rejects(artifacts.fetchWithCache(file(t, { status: 404 }), "json"), "http_error");
+    await t.rejects(artifacts.addToCache(file(t), "arraybuffer", AbortSignal.abort()), "AbortError");
+    t.equal((await cache.entries()).length, 0);
+  },
+};

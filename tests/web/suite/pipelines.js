@@ -1,0 +1,297 @@
+// Compute pipelines that are recorded at one visit, and created again at the next before anybody asks.
+
+const DOUBLE = `
+  override factor: f32 = 2.0;
+  @group(0) @binding(0) var<storage, read_write> data: array<f32>;
+  @compute @workgroup_size(4) fn main(@builtin(global_invocation_id) id: vec3u) {
+    data[id.x] = data[id.x] * factor;
+  }`;
+const WRONG = "@compute @workgroup_size(4) fn main() { this is no WGSL }";
+
+/** A device, as at a new visit. What goes wrong on it unseen fails the test. */
+async function device(t) {
+  const made = await (await navigator.gpu.requestAdapter()).requestDevice();
+  const unseen = [];
+  made.addEventListener("uncapturederror", (event) => {
+    event.preventDefault();
+    unseen.push(event.error.message);
+  });
+  t.after(() => {
+    made.destroy();
+    t.equal(unseen, [], "errors of the device that nobody caught");
+  });
+  return made;
+}
+
+const request = (more = {}) => ({ layout: "auto", compute: { module: DOUBLE, entryPoint: "main", ...more } });
+
+/** What the pipeline makes of 1, 2, 3, 4. */
+async function run(gpu, pipeline, layout = pipeline.getBindGroupLayout(0)) {
+  const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST;
+  const data = gpu.createBuffer({ size: 16, usage });
+  const seen = gpu.createBuffer({ size: 16, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST });
+  gpu.queue.writeBuffer(data, 0, new Float32Array([1, 2, 3, 4]));
+  const group = gpu.createBindGroup({ layout, entries: [{ binding: 0, resource: { buffer: data } }] });
+  const encoder = gpu.createCommandEncoder();
+  const pass = encoder.beginComputePass();
+  pass.setPipeline(pipeline);
+  pass.setBindGroup(0, group);
+  pass.dispatchWorkgroups(1);
+  pass.end();
+  encoder.copyBufferToBuffer(data, 0, seen, 0, 16);
+  gpu.queue.submit([encoder.finish()]);
+  await seen.mapAsync(GPUMapMode.READ);
+  return [...new Float32Array(seen.getMappedRange())];
+}
+
+/** What an unmodified runtime does: modules and layouts of its own, then pipelines. */
+async function runtime(gpu, { explicit = false, sync = false, code = DOUBLE, constants } = {}) {
+  const module = gpu.createShaderModule({ label: "double", code });
+  const entries = [{ binding: 0, visibility: GPUShaderStage.COMPUTE, buffer: { type: "storage" } }];
+  const group = explicit ? gpu.createBindGroupLayout({ label: "group", entries }) : undefined;
+  const layout = explicit ? gpu.createPipelineLayout({ bindGroupLayouts: [group] }) : "auto";
+  const descriptor = { label: "double", layout, compute: { module, entryPoint: "main", ...(constants && { constants }) } };
+  const pipeline = sync ? gpu.createComputePipeline(descriptor) : await gpu.createComputePipelineAsync(descriptor);
+  return { pipeline, group };
+}
+
+/** A visit: a new device, with the list of the earlier ones. */
+async function visit(t, cache, options) {
+  const gpu = await device(t);
+  const list = await t.warmstart.pipelines(cache, gpu, "model", options);
+  await list.ready;
+  return { gpu, list };
+}
+
+async function listed(t, cache) {
+  const entry = (await cache.entries()).find(({ label }) => label === "compute pipelines of model");
+  return entry && { key: entry.key, list: JSON.parse(await cache.get(entry.key, "text")) };
+}
+
+export const tests = {
+  "what one visit asked for is there at the next before anybody asks": async (t) => {
+    const cache = await t.open();
+    const first = await visit(t, cache);
+    t.equal(await run(first.gpu, await first.list.computePipeline(request())), [2, 4, 6, 8]);
+    t.equal(first.list.stats(), { recorded: 1, created: 0, used: 0, failed: 0 });
+    t.ok(await first.list.save());
+
+    const second = await visit(t, cache);
+    t.equal(second.list.stats(), { recorded: 1, created: 1, used: 0, failed: 0 });
+    const create = second.gpu.createComputePipelineAsync;
+    second.gpu.createComputePipelineAsync = () => t.ok(false, "nothing is left to create");
+    const pipeline = await second.list.computePipeline({ label: "mine", ...request() });
+    t.equal([pipeline.label, second.list.stats().used], ["mine", 1]);
+    t.equal(await run(second.gpu, pipeline), [2, 4, 6, 8]);
+    t.ok(create !== undefined);
+  },
+
+  "the calls of an unmodified runtime are recorded, and served at the next visit": async (t) => {
+    for (const options of [{}, { sync: true }, { explicit: true }, { explicit: true, sync: true }]) {
+      const cache = await t.open();
+      const note = JSON.stringify(options);
+      const first = await visit(t, cache);
+      first.list.attach();
+      const { pipeline, group } = await runtime(first.gpu, options);
+      t.equal(await run(first.gpu, pipeline, group), [2, 4, 6, 8], note);
+      await first.list.save();
+
+      const second = await visit(t, cache);
+      t.equal(second.list.stats().created, 1, note);
+      let asked = 0;
+      for (const name of ["createComputePipeline", "createComputePipelineAsync"]) {
+        const original = second.gpu[name];
+        second.gpu[name] = (...given) => ((asked += 1), original.apply(second.gpu, given));
+      }
+      second.list.attach();
+      const again = await runtime(second.gpu, options);
+      t.equal([asked, second.list.stats().used], [0, 1], note);
+      t.equal(await run(second.gpu, again.pipeline, again.group), [2, 4, 6, 8], note);
+    }
+  },
+
+  "the list is written by itself": async (t) => {
+    const cache = await t.open();
+    const { gpu, list } = await visit(t, cache);
+    list.attach();
+    const stored = new Promise((resolve) => cache.events.on("stored", resolve));
+    await runtime(gpu);
+    await stored;
+    t.equal((await listed(t, cache)).list.pipelines.length, 1);
+  },
+
+  "constants and sources make pipelines of their own; a shared source is kept once": async (t) => {
+    const cache = await t.open();
+    const first = await visit(t, cache);
+    first.list.attach();
+    for (const factor of [2, 3, 0.5]) await runtime(first.gpu, { constants: { factor } });
+    await runtime(first.gpu, { code: `${DOUBLE} // another` });
+    await first.list.save();
+    const { list } = await listed(t, cache);
+    t.equal([list.pipelines.length, list.modules.length], [4, 2]);
+
+    const second = await visit(t, cache);
+    t.equal(second.list.stats().created, 4);
+    for (const factor of [2, 3, 0.5]) {
+      const pipeline = await second.list.computePipeline(request({ constants: { factor } }));
+      t.equal(await run(second.gpu, pipeline), [1, 2, 3, 4].map((value) => value * factor));
+    }
+    t.equal(second.list.stats().used, 3);
+  },
+
+  "what no longer compiles is dropped and counted, and the page hears nothing of it": async (t) => {
+    const cache = await t.open();
+    const first = await visit(t, cache);
+    await first.list.computePipeline(request());
+    await first.list.save();
+    const { key, list } = await listed(t, cache);
+    const broken = { ...list, modules: [...list.modules, { code: WRONG }] };
+    const [good] = list.pipelines;
+    const layout = { bindGroupLayouts: [{ entries: [{ binding: -1 }] }] };
+    broken.pipelines.push({ ...good, module: 1 }, { ...good, layout }, { ...good, compute: { entryPoint: "gone" } });
+    await cache.put(key, JSON.stringify(broken));
+
+    const second = await visit(t, cache);
+    t.equal(second.list.stats(), { recorded: 1, created: 1, used: 0, failed: 3 });
+    await second.list.save();
+    t.equal((await listed(t, cache)).list.pipelines.length, 1);
+    const third = await visit(t, cache);
+    t.equal(third.list.stats(), { recorded: 1, created: 1, used: 0, failed: 0 });
+  },
+
+  "the runtime sees the errors of its own mistakes": async (t) => {
+    const cache = await t.open();
+    const { gpu, list } = await visit(t, cache);
+    list.attach();
+    gpu.pushErrorScope("validation");
+    await t.rejects(runtime(gpu, { code: WRONG }), "GPUPipelineError");
+    t.ok((await gpu.popErrorScope()) !== null, "the module's error is in the page's own scope");
+    await t.rejects(list.computePipeline(request({ entryPoint: "gone" })), "GPUPipelineError");
+    t.equal(list.stats().recorded, 0, "it is not recorded");
+  },
+
+  "a list that is damaged, or from a newer version, is as good as none": async (t) => {
+    const cache = await t.open();
+    const first = await visit(t, cache);
+    await first.list.computePipeline(request());
+    await first.list.save();
+    const { key, list } = await listed(t, cache);
+    const wrong = [
+      "no JSON",
+      "null",
+      JSON.stringify({ ...list, version: 99 }),
+      JSON.stringify({ ...list, modules: 5 }),
+      JSON.stringify({ ...list, pipelines: [null, 5, {}, { ...list.pipelines[0], module: 7 }] }),
+    ];
+    for (const text of wrong) {
+      await cache.put(key, text);
+      const { list: next } = await visit(t, cache);
+      t.equal(next.stats(), { recorded: 0, created: 0, used: 0, failed: 0 }, text);
+    }
+  },
+
+  "the list is bounded, and keeps what was asked for last": async (t) => {
+    const cache = await t.open();
+    const first = await visit(t, cache, { max: 2 });
+    for (const factor of [1, 2, 3]) {
+      await first.list.computePipeline(request({ constants: { factor } }));
+      await t.sleep(5);
+    }
+    await first.list.computePipeline(request({ constants: { factor: 2 } }));
+    t.equal(first.list.stats().recorded, 2);
+    await t.sleep(5);
+    await first.list.computePipeline(request({ constants: { factor: 4 } }));
+    await first.list.save();
+    const { list } = await listed(t, cache);
+    t.equal(list.pipelines.map(({ compute }) => compute.constants.factor), [2, 4]);
+  },
+
+  "two tabs that record at a time keep what both saw": async (t) => {
+    const cache = await t.open();
+    const [one, other] = [await visit(t, cache), await visit(t, cache)];
+    await one.list.computePipeline(request({ constants: { factor: 1 } }));
+    await other.list.computePipeline(request({ constants: { factor: 2 } }));
+    await one.list.save();
+    await other.list.save();
+    t.equal((await visit(t, cache)).list.stats().created, 2);
+  },
+
+  "a layout that comes from another pipeline passes through unrecorded": async (t) => {
+    const cache = await t.open();
+    const { gpu, list } = await visit(t, cache);
+    list.attach();
+    const { pipeline } = await runtime(gpu, { explicit: true });
+    const group = pipeline.getBindGroupLayout(0);
+    const layout = gpu.createPipelineLayout({ bindGroupLayouts: [group] });
+    const module = gpu.createShaderModule({ code: DOUBLE });
+    const other = await gpu.createComputePipelineAsync({ layout, compute: { module } });
+    t.equal(await run(gpu, other, group), [2, 4, 6, 8]);
+    t.equal(list.stats().recorded, 1);
+  },
+
+  "layouts can be given as descriptors": async (t) => {
+    const cache = await t.open();
+    const entries = [{ binding: 0, visibility: GPUShaderStage.COMPUTE, buffer: { type: "storage" } }];
+    const wanted = { ...request(), layout: [{ entries }] };
+    const first = await visit(t, cache);
+    t.equal(await run(first.gpu, await first.list.computePipeline(wanted)), [2, 4, 6, 8]);
+    await first.list.save();
+    const second = await visit(t, cache);
+    second.list.attach();
+    // The same structure, made object by object, is the same pipeline.
+    const { pipeline, group } = await runtime(second.gpu, { explicit: true });
+    t.equal(second.list.stats(), { recorded: 1, created: 1, used: 1, failed: 0 });
+    t.equal(await run(second.gpu, pipeline, group), [2, 4, 6, 8]);
+  },
+
+  "detach leaves the device as it was": async (t) => {
+    const cache = await t.open();
+    const { gpu, list } = await visit(t, cache);
+    const detach = list.attach();
+    t.ok(Object.hasOwn(gpu, "createComputePipeline"));
+    detach();
+    t.equal(Object.keys(gpu), []);
+    await runtime(gpu);
+    t.equal(list.stats().recorded, 0);
+  },
+
+  "devices that a runtime requests itself can be watched": async (t) => {
+    const cache = await t.open();
+    const watched = t.warmstart.watchDevices(cache, "model");
+    const gpu = await device(t);
+    await runtime(gpu);
+    t.equal(watched.lists.map((list) => list.stats().recorded), [1]);
+    await watched.lists[0].save();
+    watched.stop();
+    const unwatched = await device(t);
+    t.equal([watched.lists.length, Object.keys(gpu), Object.keys(unwatched)], [1, [], []]);
+    t.equal((await visit(t, cache)).list.stats().created, 1);
+  },
+
+  "without a device the list does nothing, and says so": async (t) => {
+    const cache = await t.open();
+    const list = await t.warmstart.pipelines(cache, undefined, "model");
+    await list.ready;
+    list.attach()();
+    t.equal([list.available, await list.save()], [false, false]);
+    t.equal(list.stats(), { recorded: 0, created: 0, used: 0, failed: 0 });
+    await t.rejects(list.computePipeline(request()), "unsupported");
+    t.equal((await cache.entries()).length, 0);
+    await t.rejects(t.warmstart.pipelines(cache, undefined, ""), "invalid_argument");
+    await t.rejects(t.warmstart.pipelines(cache, undefined, "model", { max: 0 }), "invalid_argument");
+  },
+
+  "a lost device loses no record": async (t) => {
+    const cache = await t.open();
+    const first = await visit(t, cache);
+    await first.list.computePipeline(request());
+    await first.list.save();
+    const gpu = await device(t);
+    const list = await t.warmstart.pipelines(cache, gpu, "model");
+    gpu.destroy();
+    await list.ready;
+    await gpu.lost;
+    await list.save();
+    t.equal((await visit(t, cache)).list.stats().created, 1);
+  },
+};

@@ -1,0 +1,68 @@
+/** Calls that are answered together. */
+interface Waiting<Item, Answer> {
+  item: Item;
+  resolve: (answer: Answer) => void;
+}
+
+/** Answers many calls at once; the answers are in the order of the items. */
+export type Run<Item, Answer> = (items: Item[]) => Promise<Answer[]>;
+
+/** How a batch works. */
+export interface BatchOptions<Answer> {
+  /** What each call is answered if the whole batch fails. */
+  failed: Answer;
+  /** Whether a batch waits until the one before it is done, and takes in what arrives meanwhile. */
+  oneAtATime?: boolean;
+}
+
+/** One transaction with more than this holds up what comes after it. */
+const MOST = 2048;
+
+/** Makes the calls of one tick one call of the engine, and so one transaction. */
+export class Batch<Item, Answer> {
+  #waiting: Waiting<Item, Answer>[] = [];
+  #scheduled = false;
+  #running = 0;
+  readonly #run: Run<Item, Answer>;
+  readonly #options: BatchOptions<Answer>;
+
+  constructor(run: Run<Item, Answer>, options: BatchOptions<Answer>) {
+    this.#run = run;
+    this.#options = options;
+  }
+
+  /** Adds a call to the next batch. */
+  add(item: Item): Promise<Answer> {
+    return new Promise((resolve) => {
+      this.#waiting.push({ item, resolve });
+      this.#schedule();
+    });
+  }
+
+  #schedule(): void {
+    if (this.#scheduled || this.#waiting.length === 0) return;
+    if (this.#options.oneAtATime && this.#running > 0) return;
+    this.#scheduled = true;
+    queueMicrotask(() => {
+      this.#scheduled = false;
+      void this.#start();
+    });
+  }
+
+  async #start(): Promise<void> {
+    const batch = this.#waiting.splice(0, MOST);
+    this.#running++;
+    if (!this.#options.oneAtATime) this.#schedule();
+    let answers: Answer[] = [];
+    try {
+      answers = await this.#run(batch.map(({ item }) => item));
+    } catch (error) {
+      console.error("warmstart: a batch failed", error);
+    }
+    this.#running--;
+    batch.forEach(({ resolve }, at) =>
+      resolve(at < answers.length ? (answers[at] as Answer) : this.#options.failed),
+    );
+    this.#schedule();
+  }
+}

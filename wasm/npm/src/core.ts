@@ -1,0 +1,276 @@
+import { Batch } from "./batch.js";
+import type { Engine } from "./engine.js";
+import { type ErrorCode, WarmstartError } from "./errors.js";
+import { type CacheEvents, type EventEntry, Events } from "./events.js";
+import type { Made } from "./create.js";
+import { Flights } from "./flight.js";
+import { checkedAs, type Content, handOut, handOutVerified } from "./handout.js";
+import { idOf, keyBytes, type KeyInput, keyText } from "./key.js";
+import { TabLocks } from "./locks.js";
+import { encodeMetadata } from "./metadata.js";
+import { Order, type Ticket } from "./order.js";
+import { feed, feedNow, Pace } from "./pace.js";
+import { type Found, type Item, type Store } from "./store/store.js";
+import type { As, Formats, PutOptions, Value } from "./types.js";
+import { isStream, type LargePayload, type Payload, payloadOf, type Shape } from "./values.js";
+import { damageOf, type Large, slices } from "./verify.js";
+
+/** How a cache was opened. */
+export interface Opened {
+  name: string;
+  memory: boolean;
+  onWarning: ((warning: WarmstartError) => void) | undefined;
+}
+
+/** A value that is ready to be stored. */
+export interface Ready {
+  payload: Payload;
+  metadata: Uint8Array;
+  buildMs: number;
+}
+
+/** What a cache and the caches that its builds get share: the store, and what is under way. */
+export class Core {
+  readonly engine: Engine;
+  readonly store: Store;
+  readonly name: string;
+  readonly events = new Events();
+  readonly order = new Order();
+  readonly flights: Flights<Made>;
+  readonly shape: Shape;
+  readonly #opened: Opened;
+  readonly #warned = new Set<ErrorCode>();
+  readonly #reads: Batch<Uint8Array, Found | string>;
+  readonly #has: Batch<Uint8Array, boolean>;
+  readonly #writes: Batch<Item, string | undefined>;
+  #evictions = 0;
+
+  constructor(engine: Engine, store: Store, opened: Opened) {
+    this.engine = engine;
+    this.store = store;
+    this.name = opened.name;
+    this.#opened = opened;
+    this.shape = { small: engine.small_limit(), blobs: store.storesBlobs };
+    this.flights = new Flights(new TabLocks(opened.name), () => this.backend === "indexeddb");
+    this.#reads = new Batch((keys) => store.read(keys), { failed: "unavailable" });
+    this.#has = new Batch((keys) => store.has(keys), { failed: false });
+    this.#writes = new Batch((items) => this.#write(items), { failed: "unavailable", oneAtATime: true });
+    globalThis.addEventListener?.("pagehide", this.#hidden);
+    globalThis.document?.addEventListener("visibilitychange", this.#hidden);
+    // Whoever has just opened the cache may listen by then.
+    setTimeout(() => this.#checkBackend(), 0);
+  }
+
+  async get(input: KeyInput, as: As): Promise<Formats[As] | undefined> {
+    checkedAs(as);
+    return (await this.read(input, keyBytes(input), as, true))?.value;
+  }
+
+  /** Reads and verifies. A `lazy` response is verified while it is read. */
+  async read(
+    input: KeyInput,
+    key: Uint8Array,
+    as: As,
+    lazy: boolean,
+  ): Promise<{ value: Formats[As] } | undefined> {
+    const pending = this.order.pending(idOf(input));
+    if (pending) await pending;
+    const found = await this.#reads.add(key);
+    if (typeof found === "string") return this.#missed(key, found);
+    if (found.bytes) {
+      this.#tell("hit", key, () => ({ size: found.size }));
+      return { value: await handOut(this.engine, found as Content, as, true) };
+    }
+    const onDamage = (reason: string): Promise<void> => this.damaged(key, found, reason);
+    const result = await handOutVerified(this.engine, found, as, lazy, onDamage);
+    if (result.damage !== undefined) {
+      // A build that follows must not be removed in its place.
+      await this.damaged(key, found, result.damage);
+      return undefined;
+    }
+    this.#tell("hit", key, () => ({ size: found.size }));
+    return result;
+  }
+
+  /** Where values are kept now. */
+  get backend(): "indexeddb" | "memory" {
+    return this.store.backend === "indexeddb" ? "indexeddb" : "memory";
+  }
+
+  /** Looks without counting it as a use. The value is verified. */
+  async peek(key: Uint8Array): Promise<Content | undefined> {
+    const [found] = await this.store.peek([key]);
+    if (found === undefined || typeof found === "string") return undefined;
+    if (found.bytes) return found as Content;
+    // What is damaged is replaced by the build that follows.
+    return (await damageOf(this.engine, found)) === undefined ? found : undefined;
+  }
+
+  async put(input: KeyInput, value: Value, options: PutOptions = {}): Promise<boolean> {
+    const { signal } = options;
+    const key = keyBytes(input);
+    signal?.throwIfAborted();
+    const metadata = encodeMetadata(this.engine, input, value, options);
+    const taken = payloadOf(value, this.shape, { signal });
+    return this.order.run(idOf(input), "write", !isStream(value), async (ticket) => {
+      // Waiting for what is there already would let the caller change it.
+      const payload = taken instanceof Promise ? await taken : taken;
+      return this.write(ticket, key, { payload, metadata, buildMs: 0 }, signal);
+    });
+  }
+
+  /** Stores a value, and says whether it did. It rejects only if the value itself cannot be read. */
+  async write(ticket: Ticket, key: Uint8Array, ready: Ready, signal?: AbortSignal): Promise<boolean> {
+    ticket.finite = true;
+    const { payload, metadata, buildMs } = ready;
+    const about = { key, metadata, createdMs: Date.now(), buildMs: buildMs };
+    let item: Item;
+    let reason: string | undefined;
+    try {
+      item = payload.bytes
+        ? { ...about, bytes: payload.bytes }
+        : {
+            ...about,
+            head: await this.#head(about, payload, signal),
+            parts: payload.parts,
+          };
+      if (ticket.after) await ticket.after;
+      if (ticket.next) return await ticket.outcome();
+      reason = await this.#writes.add(item);
+    } catch (error) {
+      // The engine refuses what the format has no place for.
+      if (typeof error !== "string") throw error;
+      reason = error;
+    }
+    const { size } = payload;
+    if (reason === undefined) this.#tell("stored", key, () => ({ size }));
+    else this.#refused(key, size, reason);
+    return reason === undefined;
+  }
+
+  async has(input: KeyInput): Promise<boolean> {
+    const key = keyBytes(input);
+    const pending = this.order.pending(idOf(input));
+    if (pending) await pending;
+    return this.#has.add(key);
+  }
+
+  async delete(input: KeyInput): Promise<boolean> {
+    const key = keyBytes(input);
+    const id = idOf(input);
+    const pending = this.order.pending(id);
+    return this.order.run(id, "remove", true, async () => {
+      if (pending) await pending;
+      const [removed] = await this.store.remove([key]);
+      return removed ?? false;
+    });
+  }
+
+  clear(): Promise<void> {
+    return this.order.clear(() => this.store.clear());
+  }
+
+  async flush(): Promise<void> {
+    await this.order.drained();
+    await this.store.flush();
+  }
+
+  async close(): Promise<void> {
+    globalThis.removeEventListener?.("pagehide", this.#hidden);
+    globalThis.document?.removeEventListener("visibilitychange", this.#hidden);
+    await this.order.drained();
+    await this.store.close();
+  }
+
+  /** A large value turned out to be damaged: it goes, and that is counted. */
+  async damaged(key: Uint8Array, found: Large, reason: string): Promise<void> {
+    this.#tell("miss", key, () => ({ reason }));
+    await this.store.damaged(key, found.head, reason);
+  }
+
+  /** Hashes a large value. What the caller could change is hashed before this function first waits. */
+  async #head(
+    about: { key: Uint8Array; metadata: Uint8Array; createdMs: number; buildMs: number },
+    payload: LargePayload,
+    signal: AbortSignal | undefined,
+  ): Promise<Uint8Array> {
+    const { key, metadata, createdMs, buildMs } = about;
+    const writer = new this.engine.HeadWriter(key, metadata, payload.size, createdMs, buildMs);
+    try {
+      const pace = new Pace();
+      const done = payload.source ? feedNow(writer, payload.source, pace) : 0;
+      delete payload.source;
+      if (done < payload.size) {
+        for await (const slice of slices(payload.parts, done)) {
+          signal?.throwIfAborted();
+          await feed(writer, slice, pace);
+        }
+      }
+    } catch (error) {
+      writer.free();
+      throw error;
+    }
+    return writer.finish();
+  }
+
+  async #write(items: Item[]): Promise<(string | undefined)[]> {
+    const reasons = await this.store.write(items);
+    this.#checkBackend();
+    if (this.events.has("evicted")) {
+      const { evictions } = await this.store.statistics();
+      if (evictions > this.#evictions) this.events.emit("evicted", { count: evictions - this.#evictions });
+      this.#evictions = evictions;
+    }
+    return reasons;
+  }
+
+  #missed(key: Uint8Array, reason: string): undefined {
+    this.#tell("miss", key, () => ({ reason }));
+  }
+
+  #refused(key: Uint8Array, size: number, reason: string): void {
+    this.#tell("refused", key, () => ({ size, reason }));
+    if (reason === "no_space") {
+      this.#warn("no_space", "The browser gives no more room. The newest values are kept in memory only.");
+    } else if (reason === "unavailable" || reason === "busy") {
+      const why = this.engine.explanation(reason);
+      this.#warn("memory_only", `Some values are kept in memory only: ${why} (${reason}).`);
+    }
+  }
+
+  #tell<Name extends "hit" | "miss" | "stored" | "refused">(
+    name: Name,
+    key: Uint8Array,
+    more: () => Omit<CacheEvents[Name], keyof EventEntry>,
+  ): void {
+    if (!this.events.has(name)) return;
+    this.events.emit(name, { key, text: keyText(key), ...more() } as CacheEvents[Name]);
+  }
+
+  #checkBackend(): void {
+    if (this.#opened.memory || this.backend !== "memory") return;
+    const why = this.store.reason ?? "unavailable";
+    const sentence = this.engine.explanation(why);
+    this.#warn(
+      "memory_only",
+      `The cache "${this.name}" keeps nothing after this page: ${sentence} (${why}).`,
+    );
+  }
+
+  /** Each warning is given once. */
+  #warn(code: ErrorCode, message: string): void {
+    if (this.#warned.has(code)) return;
+    this.#warned.add(code);
+    const warning = new WarmstartError(code, message);
+    const { onWarning } = this.#opened;
+    if (!onWarning && !this.events.has("warning")) console.warn(`warmstart: ${message}`);
+    this.events.emit("warning", warning);
+    onWarning?.(warning);
+  }
+
+  /** A page that is hidden may never run again. */
+  readonly #hidden = (): void => {
+    if (globalThis.document?.visibilityState === "visible") return;
+    void this.store.flush();
+  };
+}

@@ -1,0 +1,55 @@
+import init, * as glue from "../engine/warmstart_wasm.js";
+import base64 from "../engine/wasm.js";
+
+import { WarmstartError } from "./errors.js";
+
+/** The WebAssembly half: keys, checksums, and what to evict. */
+export type Engine = typeof glue;
+
+let loading: Promise<Engine> | undefined;
+let ready = false;
+
+/** Loads the engine, once for the whole page or worker. */
+export function loadEngine(): Promise<Engine> {
+  loading ??= instantiate();
+  return loading;
+}
+
+/** The engine, at once. It is instantiated here if nobody has opened a cache yet. */
+export function engineNow(): Engine {
+  if (!ready) {
+    try {
+      glue.initSync({ module: decoded() });
+    } catch (cause) {
+      throw unsupported(cause);
+    }
+    ready = true;
+  }
+  return glue;
+}
+
+async function instantiate(): Promise<Engine> {
+  if (!ready) {
+    try {
+      await init({ module_or_path: decoded() });
+    } catch (cause) {
+      loading = undefined;
+      throw unsupported(cause);
+    }
+    ready = true;
+  }
+  return glue;
+}
+
+function decoded(): Uint8Array<ArrayBuffer> {
+  const text = atob(base64);
+  const bytes = new Uint8Array(text.length);
+  for (let at = 0; at < text.length; at++) bytes[at] = text.charCodeAt(at);
+  return bytes;
+}
+
+function unsupported(cause: unknown): WarmstartError {
+  const message =
+    "WebAssembly cannot be used here. Where a content security policy is set, it needs 'wasm-unsafe-eval'.";
+  return new WarmstartError("unsupported", message, { cause });
+}

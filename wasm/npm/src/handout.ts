@@ -1,0 +1,90 @@
+import type { Engine } from "./engine.js";
+import { invalid } from "./errors.js";
+import { decodeMetadata } from "./metadata.js";
+import type { As, Formats } from "./types.js";
+import type { LargePayload, Payload } from "./values.js";
+import { type Large, slices, type Verified, verifiedBytes, verifiedStream, damageOf } from "./verify.js";
+
+/** A value that is known to be right, and what is kept beside it. */
+export type Content = Payload & { metadata: Uint8Array };
+
+/** Fails if `as` is none of the formats. */
+export function checkedAs(as: As): As {
+  if (["bytes", "blob", "text", "json", "response"].includes(as)) return as;
+  throw invalid(`"${as}" is no format: use "bytes", "blob", "text", "json" or "response".`);
+}
+
+/**
+ * Hands out what needs no check. Nobody else has the bytes of a small value that is `fresh`; of others, a
+ * copy is handed out.
+ */
+export async function handOut(
+  engine: Engine,
+  content: Content,
+  as: As,
+  fresh: boolean,
+): Promise<Formats[As]> {
+  if (as === "response" || as === "blob") {
+    const blobs = content.bytes ? [content.bytes] : content.parts;
+    if (as === "response" && blobs.length === 1) return responseOf(engine, content, blobs[0] as BodyInit);
+    const { headers } = decodeMetadata(engine, content.metadata);
+    const blob = new Blob(blobs, { type: headers.get("content-type") ?? "" });
+    return as === "blob" ? blob : responseOf(engine, content, blob);
+  }
+  if (content.bytes) return formatted(fresh ? content.bytes : content.bytes.slice(), as);
+  return formatted(await bytesOf(content), as);
+}
+
+/** Verifies a large value and hands it out. A `lazy` response is verified while its body is read. */
+export async function handOutVerified(
+  engine: Engine,
+  found: Large,
+  as: As,
+  lazy: boolean,
+  onDamage: (reason: string) => Promise<void>,
+): Promise<Verified<Formats[As]>> {
+  if (as === "response" && lazy) {
+    return { value: responseOf(engine, found, verifiedStream(engine, found, onDamage)) };
+  }
+  if (as === "response" || as === "blob") {
+    const damage = await damageOf(engine, found);
+    return damage === undefined ? { value: await handOut(engine, found, as, true) } : { damage };
+  }
+  const result = await verifiedBytes(engine, found);
+  return result.damage === undefined ? { value: formatted(result.value, as) } : result;
+}
+
+function formatted(bytes: Uint8Array<ArrayBuffer>, as: As): Formats[As] {
+  if (as === "bytes") return bytes;
+  const text = decoder.decode(bytes);
+  if (as === "text") return text;
+  try {
+    return JSON.parse(text.replace(/^\uFEFF/, "")) as unknown;
+  } catch (cause) {
+    throw invalid(`The stored value is not JSON: ${String(cause)}`);
+  }
+}
+
+async function bytesOf(content: LargePayload): Promise<Uint8Array<ArrayBuffer>> {
+  const only = content.parts.length === 1 ? content.parts[0] : undefined;
+  if (only instanceof Blob) return new Uint8Array(await only.arrayBuffer());
+  const whole = new Uint8Array(content.size);
+  let at = 0;
+  for await (const slice of slices(content.parts)) {
+    whole.set(slice, at);
+    at += slice.length;
+  }
+  return whole;
+}
+
+function responseOf(engine: Engine, found: { metadata: Uint8Array; size: number }, body: BodyInit): Response {
+  const { headers } = decodeMetadata(engine, found.metadata);
+  headers.set("content-length", String(found.size));
+  const response = new Response(body, { headers });
+  // A Blob would bring its own type along.
+  if (!headers.has("content-type")) response.headers.delete("content-type");
+  return response;
+}
+
+/** A byte order mark is a part of what was stored. */
+const decoder = new TextDecoder("utf-8", { ignoreBOM: true });

@@ -1,0 +1,147 @@
+import { engineNow } from "./engine.js";
+import { invalid } from "./errors.js";
+
+/**
+ * What a field of a key may be. Numbers are whole and not negative; a boolean is the text `true` or `false`.
+ */
+export type FieldValue = string | number | bigint | boolean | Uint8Array | readonly string[];
+
+/** What names an entry: a text, bytes, or a {@link Key}. A text and its UTF-8 bytes are the same key. */
+export type KeyInput = string | Uint8Array | Key;
+
+/**
+ * A key that is derived from labelled fields, so that a miss can be explained by the field that changed.
+ * It is the digest of the fields: the same as in Rust, on every machine.
+ */
+export class Key {
+  /** What kind of thing the key names. */
+  readonly domain: string;
+  /** The version of the fields' meaning. */
+  readonly schema: number;
+  /** The fields, in the order that counts. */
+  readonly fields: Readonly<Record<string, FieldValue>>;
+  #derived: { bytes: Uint8Array; recipe: Uint8Array } | undefined;
+
+  /** Use {@link key}. */
+  constructor(domain: string, schema: number, fields: Record<string, FieldValue>) {
+    this.domain = domain;
+    this.schema = schema;
+    this.fields = Object.freeze(copied(domain, schema, fields));
+  }
+
+  /** The 32 bytes of the key. */
+  get bytes(): Uint8Array {
+    return this.#derive().bytes;
+  }
+
+  /** What the key was made of, encoded; kept beside the value. */
+  get recipe(): Uint8Array {
+    return this.#derive().recipe;
+  }
+
+  /** The key as 64 hexadecimal digits. */
+  get name(): string {
+    return Array.from(this.bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  }
+
+  toString(): string {
+    return `${this.domain} ${this.name}`;
+  }
+
+  #derive(): { bytes: Uint8Array; recipe: Uint8Array } {
+    if (this.#derived) return this.#derived;
+    const fields = new (engineNow().Fields)(this.domain, this.schema);
+    try {
+      for (const [label, value] of Object.entries(this.fields)) {
+        if (typeof value === "string") fields.text(label, value);
+        else if (typeof value === "boolean") fields.text(label, String(value));
+        else if (typeof value === "number" || typeof value === "bigint") fields.number(label, BigInt(value));
+        else if (value instanceof Uint8Array) fields.bytes(label, value);
+        else fields.list(label, [...value]);
+      }
+      this.#derived = { bytes: fields.key(), recipe: fields.recipe() };
+    } finally {
+      fields.free();
+    }
+    return this.#derived;
+  }
+}
+
+/**
+ * A key from everything that decides what the value is. The order of the fields counts. Leave out what may
+ * differ without changing the value, such as times and paths.
+ *
+ * @param domain separates kinds of values, for example `"my-app.kernel"`
+ * @param schema is raised when the meaning of the fields changes; a whole number below 2^32
+ * @throws {@link WarmstartError} with `invalid_argument`, if a field cannot be in a key
+ *
+ * @example
+ * const tuned = key("my-app.tuned", 1, { source: wgsl, device: "swiftshader", size: 256 });
+ * const best = await cache.getOrCreate(tuned, () => tune(), { as: "json" });
+ */
+export function key(domain: string, schema: number, fields: Record<string, FieldValue>): Key {
+  return new Key(domain, schema, fields);
+}
+
+/** The bytes that name an entry. A caller's array is copied, for it may be changed later. */
+export function keyBytes(input: KeyInput): Uint8Array {
+  if (typeof input === "string") return encoder.encode(input);
+  if (input instanceof Uint8Array) return input.slice();
+  if (input instanceof Key) return input.bytes;
+  throw invalid("A key is a string, a Uint8Array, or what key() returned.");
+}
+
+/** A text that is the same for the same key, whichever way it is given. Only few different keys share one. */
+export function idOf(input: KeyInput): string {
+  if (typeof input === "string") return input;
+  return lossy.decode(input instanceof Key ? input.bytes : input);
+}
+
+/** The text of a key's bytes, where they are UTF-8. */
+export function keyText(bytes: Uint8Array): string | undefined {
+  try {
+    return decoder.decode(bytes);
+  } catch {
+    return undefined;
+  }
+}
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+const lossy = new TextDecoder("utf-8", { ignoreBOM: true });
+const LARGEST = 2n ** 64n - 1n;
+
+function copied(
+  domain: string,
+  schema: number,
+  fields: Record<string, FieldValue>,
+): Record<string, FieldValue> {
+  if (typeof domain !== "string") throw invalid("The domain of a key is a string.");
+  if (!Number.isInteger(schema) || schema < 0 || schema > 0xffff_ffff) {
+    throw invalid("The schema of a key is a whole number from 0 to 4294967295.");
+  }
+  if (typeof fields !== "object" || fields === null) throw invalid("The fields of a key are an object.");
+  const copy: Record<string, FieldValue> = Object.create(null) as Record<string, FieldValue>;
+  for (const [label, value] of Object.entries(fields)) copy[label] = checked(label, value);
+  return copy;
+}
+
+function checked(label: string, value: FieldValue): FieldValue {
+  switch (typeof value) {
+    case "string":
+    case "boolean":
+      return value;
+    case "number":
+      if (Number.isSafeInteger(value) && value >= 0) return value;
+      throw invalid(
+        `The field "${label}" is ${value}: give a whole number from 0, or a string such as "${value}".`,
+      );
+    case "bigint":
+      if (value >= 0n && value <= LARGEST) return value;
+      throw invalid(`The field "${label}" is out of range: numbers are from 0 to 2^64-1.`);
+  }
+  if (value instanceof Uint8Array) return value.slice();
+  if (Array.isArray(value) && value.every((item) => typeof item === "string"))
+    return Object.freeze([...value]);
+  throw invalid(`The field "${label}" is neither text, number, boolean, Uint8Array nor a list of texts.`);
+}

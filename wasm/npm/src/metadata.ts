@@ -1,0 +1,97 @@
+import type { Engine } from "./engine.js";
+import { invalid } from "./errors.js";
+import { Key, type KeyInput } from "./key.js";
+import type { PutOptions, Recipe, Value } from "./types.js";
+
+/** What is known about a value beside its bytes. */
+export interface Known {
+  label: string | undefined;
+  headers: Headers;
+  recipe: Recipe | undefined;
+}
+
+/** Encodes what is to be kept beside `value`. Nothing to keep is no bytes, and costs nothing. */
+export function encodeMetadata(engine: Engine, key: KeyInput, value: Value, options: PutOptions): Uint8Array {
+  const recipe = key instanceof Key ? key.recipe : undefined;
+  const attributes: [string, Uint8Array][] = [];
+  if (options.label !== undefined) {
+    if (typeof options.label !== "string") throw invalid("The label of a value is a string.");
+    attributes.push([LABEL, encoder.encode(options.label)]);
+  }
+  for (const [name, text] of headersOf(value, options))
+    attributes.push([HEADER + name, encoder.encode(text)]);
+  if (recipe === undefined && attributes.length === 0) return NOTHING;
+  return engine.encode_metadata(recipe ?? NOTHING, attributes);
+}
+
+/** Reads what {@link encodeMetadata} wrote. What it does not know is left out. */
+export function decodeMetadata(engine: Engine, metadata: Uint8Array): Known {
+  const known: Known = { label: undefined, headers: new Headers(), recipe: undefined };
+  if (metadata.length === 0) return known;
+  try {
+    const { recipe, attributes } = engine.decode_metadata(metadata) as Described;
+    known.recipe = recipe;
+    for (const [name, value] of attributes) {
+      if (name === LABEL) known.label = decoder.decode(value);
+      else if (name.startsWith(HEADER)) known.headers.set(name.slice(HEADER.length), decoder.decode(value));
+    }
+  } catch {
+    // Written by something else that shares the database: what could be read is what there is.
+  }
+  return known;
+}
+
+/** What the engine makes of metadata. */
+interface Described {
+  recipe?: Recipe;
+  attributes: [string, Uint8Array][];
+}
+
+/** The name that Rust's `Metadata::LABEL` has too. */
+const LABEL = "label";
+const HEADER = "header:";
+const NOTHING = new Uint8Array(0);
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+
+/**
+ * The headers of a stored `Response` that say something of its bytes. The others are about the connection, or
+ * are long; `content-length` is not among them because it may be that of compressed bytes, and the size is
+ * known.
+ */
+const KEPT = [
+  "content-type",
+  "content-disposition",
+  "content-language",
+  "etag",
+  "last-modified",
+  "cache-control",
+  "expires",
+  "date",
+  "x-repo-commit",
+  "x-linked-etag",
+];
+
+function headersOf(value: Value, options: PutOptions): Headers | [] {
+  let headers: Headers | undefined;
+  if (value instanceof Response) {
+    headers = new Headers();
+    for (const name of KEPT) {
+      const text = value.headers.get(name);
+      if (text !== null) headers.set(name, text);
+    }
+  } else if (value instanceof Blob && value.type !== "") {
+    headers = new Headers({ "content-type": value.type });
+  }
+  if (options.headers === undefined && options.type === undefined) return headers ?? [];
+  headers ??= new Headers();
+  try {
+    new Headers(options.headers).forEach((text, name) => headers.set(name, text));
+    if (options.type !== undefined) headers.set("content-type", options.type);
+  } catch (cause) {
+    throw invalid(`The headers cannot be used: ${String(cause)}`);
+  }
+  headers.delete("content-length");
+  headers.delete("content-encoding");
+  return headers;
+}

@@ -1,0 +1,60 @@
+/** How long one stretch of work may take the thread, in milliseconds. Half of a frame. */
+const STRETCH_MS = 8;
+
+/** Divides long work into short stretches, so that a page stays alive. */
+export class Pace {
+  #since = performance.now();
+
+  /** Whether this stretch has lasted long enough. */
+  get due(): boolean {
+    return performance.now() - this.#since >= STRETCH_MS;
+  }
+
+  /** Lets everything else run, then begins the next stretch. */
+  async rest(): Promise<void> {
+    await turn();
+    this.#since = performance.now();
+  }
+}
+
+/** Takes bytes in order; what the engine's `HeadWriter` and `Check` have in common. */
+export interface Sink {
+  update(chunk: Uint8Array): void;
+}
+
+/** Small enough that the engine's copy of it stays in the processor's cache. */
+const BITE = 512 * 1024;
+
+/** Gives `bytes` to `sink` at once, until the stretch is over. Returns how many were given. */
+export function feedNow(sink: Sink, bytes: Uint8Array, pace: Pace, from = 0): number {
+  let at = from;
+  while (at < bytes.length && !(at > from && pace.due)) {
+    sink.update(bytes.subarray(at, at + BITE));
+    at = Math.min(at + BITE, bytes.length);
+  }
+  return at;
+}
+
+/** Gives all of `bytes` to `sink`, with rests. Nobody may change `bytes` meanwhile. */
+export async function feed(sink: Sink, bytes: Uint8Array, pace: Pace): Promise<void> {
+  for (let at = 0; at < bytes.length;) {
+    if (pace.due) await pace.rest();
+    at = feedNow(sink, bytes, pace, at);
+  }
+}
+
+const waiting: (() => void)[] = [];
+let channel: MessageChannel | undefined;
+
+/** The next turn of the event loop. Timers would wait for 4 ms, and for a second in a hidden tab. */
+function turn(): Promise<void> {
+  if (!channel) {
+    channel = new MessageChannel();
+    channel.port1.onmessage = () => waiting.shift()?.();
+  }
+  const { port2 } = channel;
+  return new Promise((resolve) => {
+    waiting.push(resolve);
+    port2.postMessage(undefined);
+  });
+}

@@ -1,0 +1,167 @@
+import type { Cache } from "./cache.js";
+
+/** What a server calls this version of a file: part of it may be asked for later, if it is still the same. */
+export interface Validator {
+  /** A strong entity tag. */
+  readonly etag: string | undefined;
+  /** A date of last modification. */
+  readonly modified: string | undefined;
+}
+
+/** What is known of a file of which a part has arrived. */
+export interface Partial extends Validator {
+  /** The length of the whole file in bytes, where it is known. */
+  readonly total: number | undefined;
+  /** The `content-length` of the whole file; where headers are hidden, it may be that of an encoded body. */
+  readonly told: number | undefined;
+  /** Its media type. */
+  readonly type: string | undefined;
+}
+
+/**
+ * The part of a file that has arrived, in pieces, of which the cache keeps as many as it can.
+ *
+ * A piece is an entry of its own, and so is the list of pieces. The list is written after the piece that it
+ * names. A piece's key tells its place and the version of the file. So two tabs that download the same file
+ * write the same bytes under the same key, whatever the order.
+ */
+export class Parts {
+  readonly #cache: Cache;
+  readonly #url: string;
+  #pieces: Blob[] = [];
+  #length = 0;
+  #about: Partial | undefined;
+  #kept: string[] = [];
+  /** Whether the cache may have a list of pieces. */
+  #listed = false;
+  #saving: Promise<void> = Promise.resolve();
+
+  private constructor(cache: Cache, url: string) {
+    this.#cache = cache;
+    this.#url = url;
+  }
+
+  /** What is kept of `url`. A piece that is lost or damaged ends it. */
+  static async load(cache: Cache, url: string): Promise<Parts> {
+    const parts = new Parts(cache, url);
+    if (!(await cache.has(parts.#listKey()))) return parts;
+    parts.#listed = true;
+    const list = decodeList(await cache.get(parts.#listKey(), "text"));
+    if (list === undefined) return parts;
+    parts.#kept = list.ends.map((end, index) => parts.#pieceKey(list, list.ends[index - 1] ?? 0, end));
+    const pieces = await cache.getMany(parts.#kept, "blob");
+    for (const [index, piece] of pieces.entries()) {
+      if (piece?.size !== (list.ends[index] as number) - parts.#length) break;
+      // The file outlives the entries that its pieces came from, and not every browser lets such a Blob do so.
+      parts.#pieces.push(new Blob([await piece.arrayBuffer()]));
+      parts.#length += piece.size;
+    }
+    if (parts.#length > 0) parts.#about = list;
+    return parts;
+  }
+
+  /** How many bytes there are, from the start of the file. */
+  get length(): number {
+    return this.#length;
+  }
+
+  /** What the server said of the file, if there is anything of it. */
+  get about(): Partial | undefined {
+    return this.#about;
+  }
+
+  /** Everything that has arrived. */
+  blob(type: string): Blob {
+    return new Blob(this.#pieces, { type });
+  }
+
+  /** Begins a file of which nothing is there yet. What is kept of another version goes. */
+  begin(about: Partial): void {
+    this.restart();
+    this.#about = about;
+  }
+
+  /** Forgets everything, here and in the cache. */
+  restart(): void {
+    this.#pieces = [];
+    this.#length = 0;
+    this.#about = undefined;
+    this.#saving = this.#saving.then(() => this.#remove());
+  }
+
+  /** Adds what arrived next. With `keep`, it is written to the cache, while more arrives. */
+  add(piece: Blob, keep: boolean): void {
+    this.#pieces.push(piece);
+    this.#length += piece.size;
+    if (keep) this.keep();
+  }
+
+  /** Writes every piece that is not in the cache yet, if the server's word allows to go on from there. */
+  keep(): void {
+    const about = this.#about;
+    if (about === undefined || !isResumable(about)) return;
+    const pieces = [...this.#pieces];
+    this.#saving = this.#saving.then(() => this.#write(about, pieces));
+  }
+
+  /** Waits until what was to be kept is kept. */
+  saved(): Promise<void> {
+    return this.#saving;
+  }
+
+  /** Removes what is kept; the file is whole, or of no use. */
+  async drop(): Promise<void> {
+    this.#saving = this.#saving.then(() => this.#remove());
+    await this.#saving;
+  }
+
+  async #write(about: Partial, pieces: readonly Blob[]): Promise<void> {
+    const ends: number[] = [];
+    const label = `part of ${this.#url}`;
+    this.#listed = true;
+    let end = 0;
+    for (const [index, piece] of pieces.entries()) {
+      const start = end;
+      end += piece.size;
+      const key = this.#pieceKey(about, start, end);
+      if (this.#kept[index] !== key) {
+        await this.#cache.put(key, piece, { label });
+        this.#kept[index] = key;
+      }
+      ends.push(end);
+    }
+    await this.#cache.put(this.#listKey(), JSON.stringify({ ...about, ends }), { label, type: "application/json" });
+  }
+
+  async #remove(): Promise<void> {
+    if (!this.#listed) return;
+    this.#listed = false;
+    const keys = [this.#listKey(), ...this.#kept];
+    this.#kept = [];
+    await Promise.all(keys.map((key) => this.#cache.delete(key)));
+  }
+
+  #listKey(): string {
+    return `warmstart.parts ${this.#url}`;
+  }
+
+  #pieceKey(about: Validator, start: number, end: number): string {
+    return `warmstart.part ${start}-${end} ${about.etag ?? about.modified ?? ""} ${this.#url}`;
+  }
+}
+
+/** Whether a later request can make sure that it gets the rest of the same file. */
+export function isResumable(about: Validator): boolean {
+  return about.etag !== undefined || about.modified !== undefined;
+}
+
+function decodeList(text: string | undefined): (Partial & { ends: number[] }) | undefined {
+  try {
+    const list = JSON.parse(text ?? "null") as Partial & { ends: unknown };
+    if (!Array.isArray(list.ends) || !list.ends.every((end) => Number.isSafeInteger(end))) return undefined;
+    const { etag, modified, total, told, type, ends } = list;
+    return { etag, modified, total, told, type, ends: ends as number[] };
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,141 @@
+import { complete, Fault, fault, result } from "./idb.js";
+
+/** The object store with an entry under each name. */
+export const ENTRIES = "entries";
+/** The object store with the rows of the journal, numbered. */
+export const JOURNAL = "journal";
+/** The object store with what else is known of the database. */
+const NOTES = "notes";
+
+/** The version of the layout of the object stores. */
+const VERSION = 1;
+
+/** How long opening may take, in milliseconds: another tab may hold the database and not let go. */
+const PATIENCE = 3000;
+
+/** The connection to a database: opened, given up when another tab asks for it, and opened again. */
+export class Database {
+  #name: string;
+  #connection: IDBDatabase | undefined;
+  #connecting: Promise<IDBDatabase> | undefined;
+  #isClosed = false;
+  /** Whether large values are to be stored as Blobs. */
+  storesBlobs = true;
+
+  private constructor(name: string) {
+    this.#name = name;
+  }
+
+  /** Opens the database, and makes it if there is none. Rejects with a {@link Fault}. */
+  static async open(name: string): Promise<Database> {
+    const database = new Database(name);
+    await database.#connect();
+    database.storesBlobs = await database.#blobsSurvive();
+    return database;
+  }
+
+  /**
+   * Begins a transaction. Opens the database again if the connection is gone. It is begun at once where there is a connection, so
+   * that what is done in the order of calls is stored in that order.
+   */
+  begin(stores: string | string[], mode: IDBTransactionMode): IDBTransaction | Promise<IDBTransaction> {
+    if (this.#connection !== undefined) {
+      try {
+        return this.#connection.transaction(stores, mode);
+      } catch (error) {
+        if (fault(error).reason !== "closing") throw fault(error);
+        this.#connection = undefined;
+      }
+    }
+    return this.#connect().then((connection) => connection.transaction(stores, mode));
+  }
+
+  /** Lets go of the database for good. */
+  close(): void {
+    this.#isClosed = true;
+    this.#connection?.close();
+    this.#connection = undefined;
+  }
+
+  #connect(): Promise<IDBDatabase> {
+    if (this.#isClosed) return Promise.reject(new Fault("closed"));
+    this.#connecting ??= connect(this.#name).then((connection) => this.#adopt(connection)).finally(() => {
+      this.#connecting = undefined;
+    });
+    return this.#connecting;
+  }
+
+  #adopt(connection: IDBDatabase): IDBDatabase {
+    const release = () => {
+      connection.close();
+      if (this.#connection === connection) this.#connection = undefined;
+    };
+    // A tab that upgrades or deletes the database waits until all others have let go of it.
+    connection.onversionchange = release;
+    connection.onclose = release;
+    if (this.#isClosed) {
+      connection.close();
+      throw new Fault("closed");
+    }
+    this.#connection = connection;
+    return connection;
+  }
+
+  /** Stores a Blob and reads it again, once in the life of the database: some browsers cannot, or not in private windows. */
+  async #blobsSurvive(): Promise<boolean> {
+    try {
+      const known = await result((await this.begin(NOTES, "readonly")).objectStore(NOTES).get("blobs"));
+      if (typeof known === "boolean") return known;
+      const survive = await this.#blobReturns().catch(() => false);
+      await this.#note("blobs", survive);
+      return survive;
+    } catch {
+      return false;
+    }
+  }
+
+  async #blobReturns(): Promise<boolean> {
+    await this.#note("blobs", new Blob(["probe"]));
+    const read = await result((await this.begin(NOTES, "readonly")).objectStore(NOTES).get("blobs"));
+    return read instanceof Blob && (await read.text()) === "probe";
+  }
+
+  async #note(key: string, value: unknown): Promise<void> {
+    const transaction = await this.begin(NOTES, "readwrite");
+    transaction.objectStore(NOTES).put(value, key);
+    await complete(transaction);
+  }
+}
+
+async function connect(name: string): Promise<IDBDatabase> {
+  let request: IDBOpenDBRequest;
+  try {
+    // Reading it throws where a page may have no storage at all; in some private windows it is not there.
+    request = globalThis.indexedDB.open(name, VERSION);
+  } catch (error) {
+    throw fault(error);
+  }
+  request.onupgradeneeded = () => {
+    const database = request.result;
+    database.createObjectStore(ENTRIES);
+    database.createObjectStore(JOURNAL, { autoIncrement: true });
+    database.createObjectStore(NOTES);
+  };
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<undefined>((resolve) => {
+    timer = setTimeout(resolve, PATIENCE);
+  });
+  const opened = await Promise.race([result(request), late]).finally(() => clearTimeout(timer));
+  if (opened !== undefined) return checked(opened);
+  // A connection that comes too late would only be in the way of other tabs.
+  request.onsuccess = () => request.result.close();
+  throw new Fault("busy");
+}
+
+/** A database of this name that somebody else made is left alone. */
+function checked(database: IDBDatabase): IDBDatabase {
+  const { objectStoreNames: names } = database;
+  if ([ENTRIES, JOURNAL, NOTES].every((name) => names.contains(name))) return database;
+  database.close();
+  throw new Fault("foreign");
+}

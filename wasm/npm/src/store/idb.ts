@@ -1,0 +1,43 @@
+/** IndexedDB's events as promises, and its errors as reasons. */
+
+/** What goes wrong with IndexedDB: a reason of the core, or `"closing"`, after which the database can be opened again. */
+export class Fault extends Error {
+  constructor(readonly reason: string, options?: ErrorOptions) {
+    super(reason, options);
+  }
+}
+
+/** Waits for the result of a request. Those made before it in the same transaction are done then, too. */
+export function result<T>(request: IDBRequest<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(fault(request.error));
+  });
+}
+
+/**
+ * Waits until the transaction is stored. Nothing else means that it is: over quota its requests succeed, and the transaction aborts
+ * afterwards.
+ */
+export function complete(transaction: IDBTransaction): Promise<void> {
+  return new Promise((resolve, reject) => {
+    transaction.oncomplete = () => resolve();
+    transaction.onabort = () => reject(fault(transaction.error));
+  });
+}
+
+/** What a call threw or a request ended with, as a fault. */
+export function fault(error: unknown): Fault {
+  if (error instanceof Fault) return error;
+  return new Fault(REASONS[(error as DOMException | null)?.name ?? ""] ?? "unavailable", { cause: error });
+}
+
+const REASONS: Record<string, string> = {
+  QuotaExceededError: "no_space",
+  // The connection is closing: another tab deletes or upgrades the database, or site data was cleared.
+  InvalidStateError: "closing",
+  VersionError: "newer_version",
+  // The browser does not take the value as it is: too large, or a kind that it cannot store.
+  DataError: "too_long",
+  DataCloneError: "too_long",
+};

@@ -1,0 +1,160 @@
+import { ENTRIES } from "./database.js";
+import { result } from "./idb.js";
+import { type About, hex, isDamage, Records, split, type Stored } from "./record.js";
+import type { Statistics } from "./statistics.js";
+import type { Store } from "./store.js";
+
+/** So many records are read at once. */
+const BATCH = 256;
+
+/** What is known of an entry: sizes are of the whole and of its payload, in bytes; times in milliseconds since 1970 UTC. */
+export interface Listed extends About {
+  key: Uint8Array;
+  size: number;
+  payload: number;
+  usedMs: number;
+}
+
+/** A field in which two recipes differ. */
+export interface Change {
+  label: string;
+  /** Not there if the field is new. */
+  old?: string;
+  /** Not there if the field is gone. */
+  new?: string;
+}
+
+/** Why a look-up misses. */
+export interface Explained {
+  /** Not there if it hits. */
+  reason?: string;
+  /** The entry whose recipe is nearest to the one that was looked for, if it is another one. */
+  nearest?: { key: Uint8Array; metadata: Uint8Array; changes: Change[] };
+}
+
+/** What is known of each entry, the one that goes first at first. What cannot be read is left out. */
+export async function list(store: Store): Promise<Listed[]> {
+  await store.flush();
+  const listed: { place: number; entry: Listed }[] = [];
+  const places = new Map<string, { place: number; usedMs: number }>();
+  const records = new Records(store.engine);
+  const add = (record: Stored, name: Uint8Array, place: number, usedMs?: number) => {
+    if (records.under(record, name) !== undefined) return;
+    const { reader } = records;
+    const about = records.about();
+    const payload = reader.size - reader.payload_start;
+    const entry = { ...about, key: reader.key(), size: reader.size, payload, usedMs: usedMs ?? about.createdMs };
+    listed.push({ place, entry });
+  };
+  const ledger = store.journal?.ledger;
+  if (ledger !== undefined) {
+    const uses = ledger.uses();
+    let place = 0;
+    for (const name of split(ledger.names())) {
+      places.set(hex(name), { place, usedMs: uses[place] ?? 0 });
+      place += 1;
+    }
+  }
+  let place = places.size;
+  const inMemory = new Set<string>();
+  for (const { name, record, usedMs } of store.memory.all()) {
+    inMemory.add(hex(name));
+    add(record, name, place, usedMs);
+    place += 1;
+  }
+  await eachRecord(store, (name, record) => {
+    const text = hex(name);
+    const known = places.get(text);
+    if (!inMemory.has(text)) add(record, name, known?.place ?? place, known?.usedMs);
+  });
+  records.reader.free();
+  return listed.sort((left, right) => left.place - right.place).map(({ entry }) => entry);
+}
+
+/** Why a look-up of this key misses; `recipe` is encoded metadata with the recipe that the key is made of. */
+export async function explain(store: Store, key: Uint8Array, recipe?: Uint8Array): Promise<Explained> {
+  const [looked] = await store.peek([key]);
+  const explained: Explained = typeof looked === "string" ? { reason: looked } : {};
+  const nearest = recipe === undefined ? undefined : await findNearest(store, recipe);
+  return nearest === undefined ? explained : { ...explained, nearest };
+}
+
+/** Reads every entry and removes what is damaged. Of large values the head is proved, and not the payload. */
+export async function verify(store: Store): Promise<{ key: Uint8Array | undefined; reason: string }[]> {
+  const records = new Records(store.engine);
+  const bad: { name: Uint8Array<ArrayBuffer>; key: Uint8Array | undefined; reason: string }[] = [];
+  await eachRecord(store, (name, record) => {
+    const reason = records.under(record, name);
+    if (reason === undefined || !isDamage(reason)) return;
+    bad.push({ name, key: reason === "key_mismatch" ? records.reader.key() : undefined, reason });
+  });
+  for (const { name, reason } of bad) {
+    store.counters.miss(reason);
+    await store.heal(name, (record) => isDamage(records.under(record, name) ?? ""));
+  }
+  records.reader.free();
+  return bad.map(({ key, reason }) => ({ key, reason }));
+}
+
+/** What was counted since the store was opened, and what it holds. */
+export async function statistics(store: Store): Promise<Statistics> {
+  await store.flush();
+  const { misses, refusals, ...counters } = store.counters;
+  const ledger = store.journal?.ledger;
+  return {
+    ...counters,
+    misses: { ...misses },
+    refusals: { ...refusals },
+    entries: (ledger?.entries ?? 0) + store.memory.entries,
+    bytes: (ledger?.bytes ?? 0) + store.memory.bytes,
+  };
+}
+
+async function findNearest(store: Store, wanted: Uint8Array): Promise<Explained["nearest"]> {
+  const { engine, memory } = store;
+  const proposals = engine.Nearest.of(wanted);
+  if (proposals === undefined) return undefined;
+  await store.flush();
+  const records = new Records(engine);
+  for (const { name, record } of memory.all()) {
+    if (records.under(record, name) === undefined) proposals.offer(name, records.metadata());
+  }
+  for (const row of (await store.journal?.rows().catch(() => [])) ?? []) proposals.offer_row(row);
+  const names = [...split(proposals.names())];
+  let nearest: { remoteness: number; key: Uint8Array; metadata: Uint8Array } | undefined;
+  const found = names.length > 0 ? await store.records(names) : [];
+  names.forEach((name, at) => {
+    if (records.under(found[at], name) !== undefined) return;
+    const metadata = records.metadata();
+    const remoteness = engine.remoteness(wanted, metadata);
+    if (remoteness === undefined || remoteness >= (nearest?.remoteness ?? Infinity)) return;
+    nearest = { remoteness, key: records.reader.key(), metadata };
+  });
+  records.reader.free();
+  if (nearest === undefined) return undefined;
+  const { key, metadata } = nearest;
+  return { key, metadata, changes: engine.changes(wanted, metadata) as Change[] };
+}
+
+/** Visits every record of the database. If that fails on the way, the rest is not visited. */
+async function eachRecord(
+  { database, isClosed }: Store,
+  visit: (name: Uint8Array<ArrayBuffer>, record: Stored) => void,
+): Promise<void> {
+  if (database === undefined || isClosed) return;
+  try {
+    let range: IDBKeyRange | undefined;
+    for (;;) {
+      const entries = (await database.begin(ENTRIES, "readonly")).objectStore(ENTRIES);
+      const requests = [result(entries.getAllKeys(range, BATCH)), result(entries.getAll(range, BATCH))] as const;
+      const [keys, records] = await Promise.all(requests);
+      keys.forEach((key, at) => {
+        if (key instanceof ArrayBuffer && key.byteLength === 32) visit(new Uint8Array(key), records[at] as Stored);
+      });
+      if (keys.length < BATCH) return;
+      range = IDBKeyRange.lowerBound(keys.at(-1), true);
+    }
+  } catch {
+    // What was visited counts.
+  }
+}

@@ -1,0 +1,241 @@
+import type { Engine } from "../engine.js";
+import { type Database, ENTRIES, JOURNAL } from "./database.js";
+import { complete, result } from "./idb.js";
+import { isDamage, Records, seenLength, split, type Stored } from "./record.js";
+
+/** How long records of the journal may wait for company, in milliseconds. */
+const FLUSH_MS = 200;
+
+/**
+ * The accounts of a database that all tabs share: sizes, the order of use, what goes. An entry is stored by one transaction and
+ * accounted for by a later one, off the path of whoever stores it; what a tab stored that died between the two is found by
+ * the next one to open the database. Who may write the journal is decided by turns.
+ */
+export class Journal {
+  readonly ledger: InstanceType<Engine["Ledger"]>;
+  #engine: Engine;
+  #database: Database;
+  /** The number of the last row that was replayed. */
+  #seen = 0;
+  /** Whether the accounts are those of the whole database. */
+  #isSettled = false;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #turn: Promise<unknown> = Promise.resolve();
+  #limits: [maxBytes: number | undefined, maxEntries: number | undefined];
+  /** Told how many entries went, of the bytes given. */
+  onEvicted: (entries: number) => void = () => {};
+
+  constructor(engine: Engine, database: Database, maxBytes?: number, maxEntries?: number) {
+    this.#engine = engine;
+    this.#database = database;
+    this.#limits = [maxBytes, maxEntries];
+    this.ledger = new engine.Ledger(maxBytes, maxEntries);
+  }
+
+  /** Has the journal written in a while, together with what comes until then. */
+  flushSoon(): void {
+    if (this.#timer !== undefined || !this.ledger.has_pending) return;
+    this.#timer = setTimeout(() => {
+      void this.sync().catch(() => {});
+    }, FLUSH_MS);
+  }
+
+  /** Writes what is pending, reads what other tabs wrote, and evicts what is too much. */
+  async sync(): Promise<void> {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    await this.#inTurn(() => (this.#isSettled ? this.#exchange() : this.#settle()));
+    await this.keepLimits();
+  }
+
+  setLimits(maxBytes?: number, maxEntries?: number): Promise<void> {
+    this.#limits = [maxBytes, maxEntries];
+    this.ledger.set_limits(maxBytes, maxEntries);
+    return this.keepLimits();
+  }
+
+  /** Evicts what is longest unused, while there is more than the limits allow. */
+  async keepLimits(): Promise<void> {
+    const { ledger } = this;
+    const hasLimits = this.#limits.some((limit) => limit !== undefined);
+    if (!hasLimits || (this.#isSettled && !ledger.exceeds)) return;
+    await this.#inTurn(() => this.#evict(() => ledger.exceeds));
+  }
+
+  /** Evicts what is longest unused, until at least so many bytes are free. Gives how many are. */
+  makeRoom(bytes: number): Promise<number> {
+    return this.#inTurn(() => this.#evict((freed) => freed < bytes));
+  }
+
+  /** Removes all entries. */
+  clear(): Promise<void> {
+    return this.#inTurn(async () => {
+      const { transaction, entries, rows } = await this.#beginBoth();
+      entries.clear();
+      rows.clear();
+      this.ledger.reset();
+      await this.#append(rows, this.ledger.snapshot(new Uint8Array(0)));
+      await this.#completed(transaction);
+      this.#isSettled = true;
+    });
+  }
+
+  /** Every row, of which some are of no account any more. */
+  async rows(): Promise<Uint8Array[]> {
+    const transaction = await this.#database.begin(JOURNAL, "readonly");
+    return (await result(transaction.objectStore(JOURNAL).getAll())).filter((row) => row instanceof Uint8Array);
+  }
+
+  stop(): void {
+    clearTimeout(this.#timer);
+  }
+
+  /** Tells the others what this tab did, and learns what they did. */
+  async #exchange(): Promise<void> {
+    const transaction = await this.#database.begin(JOURNAL, "readwrite");
+    const rows = transaction.objectStore(JOURNAL);
+    const isWhole = await this.#catchUp(rows);
+    if (isWhole && this.ledger.should_compact) {
+      await this.#rewrite(rows);
+      return this.#completed(transaction);
+    }
+    const row = this.ledger.take();
+    try {
+      if (row.length > 0) await this.#append(rows, row);
+      await complete(transaction);
+    } catch (error) {
+      this.ledger.put_back();
+      throw error;
+    }
+    if (!isWhole) this.#unsettle();
+  }
+
+  /**
+   * Brings accounts and entries to agreement: counts what a tab stored that died before it accounted for it, and strikes out what
+   * is gone.
+   */
+  async #settle(): Promise<void> {
+    const { transaction, entries, rows } = await this.#beginBoth();
+    const isWhole = await this.#catchUp(rows);
+    if (!isWhole) this.ledger.reset();
+    const keys = (await result(entries.getAllKeys())).filter(isName);
+    const there = new Uint8Array(32 * keys.length);
+    keys.forEach((key, at) => there.set(new Uint8Array(key), 32 * at));
+    await this.#count(entries, [...split(this.ledger.settle(there, Date.now()))]);
+    if (isWhole) {
+      const row = this.ledger.take();
+      if (row.length > 0) await this.#append(rows, row);
+    } else {
+      await this.#rewrite(rows);
+    }
+    await this.#completed(transaction);
+    this.#isSettled = true;
+  }
+
+  /** Counts entries that nobody has counted. What is damaged goes. */
+  async #count(entries: IDBObjectStore, names: Uint8Array<ArrayBuffer>[]): Promise<void> {
+    const records = new Records(this.#engine);
+    const found = await Promise.all(names.map((name) => result<unknown>(entries.get(name))));
+    names.forEach((name, at) => {
+      const record = found[at];
+      const reason = records.under(record, name);
+      const { reader } = records;
+      if (reason === undefined) {
+        this.ledger.stored(name, reader.size, reader.created_ms, records.metadata());
+      } else if (isDamage(reason)) {
+        entries.delete(name);
+      } else {
+        // A newer version's: left alone, and counted by what is seen of it.
+        this.ledger.stored(name, seenLength(record as Stored), Date.now(), new Uint8Array(0));
+      }
+    });
+    records.reader.free();
+  }
+
+  /** Evicts while `goesOn` says so, given how many bytes are free already. */
+  async #evict(goesOn: (freed: number) => boolean): Promise<number> {
+    if (!this.#isSettled) await this.#settle();
+    const { transaction, entries, rows } = await this.#beginBoth();
+    if (!(await this.#catchUp(rows))) {
+      this.#unsettle();
+      return 0;
+    }
+    const { ledger } = this;
+    let [freed, evicted] = [0, 0];
+    while (goesOn(freed)) {
+      const name = ledger.oldest() as Uint8Array<ArrayBuffer> | undefined;
+      if (name === undefined) break;
+      entries.delete(name);
+      freed += ledger.size_of(name);
+      ledger.removed(name, Date.now());
+      evicted += 1;
+    }
+    const row = ledger.take();
+    if (row.length > 0) await this.#append(rows, row);
+    await this.#completed(transaction);
+    if (evicted > 0) this.onEvicted(evicted);
+    return freed;
+  }
+
+  /** Replays the rows that are new. Gives whether all of them could be read. */
+  async #catchUp(rows: IDBObjectStore): Promise<boolean> {
+    const range = IDBKeyRange.lowerBound(this.#seen, true);
+    const [contents, numbers] = await Promise.all([result(rows.getAll(range)), result(rows.getAllKeys(range))]);
+    let isWhole = true;
+    for (const row of contents) isWhole = row instanceof Uint8Array && this.ledger.replay(row) && isWhole;
+    const last = numbers.at(-1);
+    if (typeof last === "number") {
+      this.#seen = last;
+      this.ledger.reapply();
+    }
+    return isWhole;
+  }
+
+  /** Replaces all rows by one. What is pending is in it. */
+  async #rewrite(rows: IDBObjectStore): Promise<void> {
+    const old = (await result(rows.getAll())).filter((row) => row instanceof Uint8Array);
+    const joined = new Uint8Array(old.reduce((length, row) => length + row.length, 0));
+    let at = 0;
+    for (const row of old) {
+      joined.set(row, at);
+      at += row.length;
+    }
+    rows.clear();
+    await this.#append(rows, this.ledger.snapshot(joined));
+  }
+
+  async #append(rows: IDBObjectStore, row: Uint8Array): Promise<void> {
+    this.#seen = (await result(rows.put(row))) as number;
+  }
+
+  async #beginBoth() {
+    const transaction = await this.#database.begin([ENTRIES, JOURNAL], "readwrite");
+    return { transaction, entries: transaction.objectStore(ENTRIES), rows: transaction.objectStore(JOURNAL) };
+  }
+
+  /** What was noted on the way to a transaction that failed did not happen: everything is to be read again. */
+  async #completed(transaction: IDBTransaction): Promise<void> {
+    try {
+      await complete(transaction);
+    } catch (error) {
+      this.#unsettle();
+      throw error;
+    }
+  }
+
+  #unsettle(): void {
+    this.ledger.reset();
+    this.#seen = 0;
+    this.#isSettled = false;
+  }
+
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const done = this.#turn.then(work);
+    this.#turn = done.catch(() => {});
+    return done;
+  }
+}
+
+function isName(key: IDBValidKey): key is ArrayBuffer {
+  return key instanceof ArrayBuffer && key.byteLength === 32;
+}

@@ -1,0 +1,151 @@
+import type { Engine } from "../engine.js";
+
+/** A piece of the payload of a large value. */
+export type Part = Blob | ArrayBuffer;
+
+/** What is known of every entry. */
+export interface About {
+  /** Encoded metadata: the recipe and the attributes. */
+  metadata: Uint8Array;
+  /** When it was made, in milliseconds since 1970 UTC. */
+  createdMs: number;
+  /** How long that took, in milliseconds. */
+  buildMs: number;
+}
+
+/** A small value has its payload whole, a large one in parts behind the head that was made for it. */
+export type Item = About & { key: Uint8Array } & (
+    | { bytes: Uint8Array; head?: undefined; parts?: undefined }
+    | { bytes?: undefined; head: Uint8Array; parts: Part[] }
+  );
+
+/** A value that was found. A small one is proved, a large one once `Check` has said so; `size` is that of the payload, in bytes. */
+export type Found = About & { size: number } & (
+    | { bytes: Uint8Array<ArrayBuffer>; head?: undefined; parts?: undefined }
+    | { bytes?: undefined; head: Uint8Array; parts: Part[] }
+  );
+
+/** What IndexedDB holds: the envelope of a small value, or head `h`, its checksum `c` and the payload `b` of a large one. */
+export type Stored = Uint8Array | { h: Uint8Array; c: number; b: Part[] };
+
+/** An entry that is ready to be stored. */
+export interface Entry {
+  name: Uint8Array<ArrayBuffer>;
+  record: Stored;
+  metadata: Uint8Array;
+  /** Bytes of the whole entry. */
+  size: number;
+  /** Bytes of the payload. */
+  payload: number;
+}
+
+/** Encodes an item. Throws the name of a reason. */
+export function encode(engine: Engine, item: Item): Entry {
+  const name = nameOf(engine, item.key);
+  const { metadata } = item;
+  if (item.bytes !== undefined) {
+    const { key, bytes, createdMs, buildMs } = item;
+    const record = engine.encode_small(key, metadata, bytes, createdMs, buildMs);
+    return { name, record, metadata, size: record.length, payload: bytes.length };
+  }
+  const payload = partsLength(item.parts) ?? 0;
+  const record = { h: item.head, c: engine.head_sum(item.head), b: item.parts };
+  return { name, record, metadata, size: item.head.length + payload, payload };
+}
+
+/** Reads records, one after the other: `reader` tells about the last one. */
+export class Records {
+  readonly reader: InstanceType<Engine["Reader"]>;
+
+  constructor(engine: Engine) {
+    this.reader = new engine.Reader();
+  }
+
+  /** Reads a record, which is somebody's. Gives the reason why it cannot be read, or nothing. */
+  read(record: unknown): string | undefined {
+    if (record instanceof Uint8Array) return this.reader.small(record);
+    if (!isLarge(record)) return "foreign";
+    const payload = partsLength(record.b);
+    return payload === undefined ? "foreign" : this.reader.large(record.h, record.c, payload);
+  }
+
+  /** Reads the record of a key. Gives what was found, or the reason of the miss. */
+  find(record: unknown, key: Uint8Array): Found | string {
+    if (record === undefined) return "absent";
+    const reason = this.read(record);
+    if (reason !== undefined) return reason;
+    if (!this.reader.is_of(key)) return "key_mismatch";
+    return this.#found(record as Stored);
+  }
+
+  /** Reads the record under a name. Gives the reason why it should not be there, or nothing. */
+  under(record: unknown, name: Uint8Array): string | undefined {
+    return this.read(record) ?? (this.reader.is_under(name) ? undefined : "key_mismatch");
+  }
+
+  /** What is known of the entry that was read last. */
+  about(): About {
+    const { reader } = this;
+    return { metadata: this.metadata(), createdMs: reader.created_ms, buildMs: reader.build_ms };
+  }
+
+  /** The encoded metadata of the entry that was read last. */
+  metadata(): Uint8Array {
+    return this.reader.metadata_len > 0 ? this.reader.metadata() : NOTHING;
+  }
+
+  #found(record: Stored): Found {
+    const { size, payload_start: start } = this.reader;
+    const about = { ...this.about(), size: size - start };
+    if (!(record instanceof Uint8Array)) return { ...about, head: record.h, parts: record.b };
+    return { ...about, bytes: record.slice(start) as Uint8Array<ArrayBuffer> };
+  }
+}
+
+/** How many bytes of an entry there are, whatever its head says. */
+export function seenLength(record: Stored): number {
+  return record instanceof Uint8Array ? record.length : record.h.length + (partsLength(record.b) ?? 0);
+}
+
+/** Whether removing the entry is the cure. The others are whole, and somebody's. */
+export function isDamage(reason: string): boolean {
+  return DAMAGE.has(reason);
+}
+
+/** The name that a key's entry has, which is its key in the database. */
+export function nameOf(engine: Engine, key: Uint8Array): Uint8Array<ArrayBuffer> {
+  return engine.digest_of(key) as Uint8Array<ArrayBuffer>;
+}
+
+/** A name as text, for maps. */
+export function hex(name: Uint8Array): string {
+  let text = "";
+  for (const byte of name) text += DIGITS[byte];
+  return text;
+}
+
+/** Names of 32 bytes each, one behind the other. */
+export function* split(names: Uint8Array): Generator<Uint8Array<ArrayBuffer>> {
+  for (let at = 0; at < names.length; at += 32) yield names.slice(at, at + 32) as Uint8Array<ArrayBuffer>;
+}
+
+const NOTHING = new Uint8Array(0);
+const DAMAGE = new Set(["truncated", "foreign", "malformed", "checksum_mismatch", "key_mismatch"]);
+const DIGITS = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
+
+function isLarge(record: unknown): record is Exclude<Stored, Uint8Array> {
+  if (typeof record !== "object" || record === null) return false;
+  const { h, c, b } = record as { h?: unknown; c?: unknown; b?: unknown };
+  return h instanceof Uint8Array && typeof c === "number" && Array.isArray(b);
+}
+
+/** The bytes of all parts; nothing if one of them is no part. */
+function partsLength(parts: unknown[]): number | undefined {
+  let length = 0;
+  for (const part of parts) {
+    if (part instanceof Blob) length += part.size;
+    else if (part instanceof ArrayBuffer) length += part.byteLength;
+    else return undefined;
+  }
+  return length;
+}

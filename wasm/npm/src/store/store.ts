@@ -1,0 +1,400 @@
+import { type Engine, loadEngine } from "../engine.js";
+import { Database, ENTRIES } from "./database.js";
+import { complete, Fault, fault, result } from "./idb.js";
+import { type Explained, explain, type Listed, list, statistics, verify } from "./inspect.js";
+import { Journal } from "./journal.js";
+import { Memory } from "./memory.js";
+import { encode, type Entry, type Found, hex, isDamage, type Item, nameOf, Records, type Stored } from "./record.js";
+import { Counters, type Statistics } from "./statistics.js";
+
+export type { Explained, Listed } from "./inspect.js";
+export type { Found, Item, Part } from "./record.js";
+export type { Statistics } from "./statistics.js";
+
+/** What is kept at most, in bytes, of what a database had no space for. */
+const BESIDE = 64 << 20;
+
+/** How often room is made for a write that the browser has no space for; each time twice as much. */
+const ATTEMPTS = 4;
+
+/** Limits of a store. What is not given is without limit. */
+export interface Limits {
+  /** The most bytes of all entries, with their heads. */
+  maxBytes?: number | undefined;
+  /** The most entries. */
+  maxEntries?: number | undefined;
+}
+
+/**
+ * A cache's entries, in IndexedDB or in memory. No fault of the browser rejects: a read misses and a write is refused, with a
+ * reason of the core.
+ */
+export class Store {
+  readonly counters = new Counters();
+  /** Why there is no database, or why it last did not take something. */
+  reason: string | undefined;
+  /** @internal */
+  readonly engine: Engine;
+  /** @internal */
+  readonly database: Database | undefined;
+  /** @internal */
+  readonly journal: Journal | undefined;
+  /** @internal */
+  readonly memory: Memory;
+  #limits: Limits;
+  #records: Records;
+  #isClosed = false;
+  /** The names of entries that were seen to be a newer version's. They are left alone. */
+  #newer = new Set<string>();
+
+  private constructor(engine: Engine, database: Database | undefined, limits: Limits) {
+    const { maxBytes, maxEntries } = limits;
+    this.engine = engine;
+    this.database = database;
+    this.#limits = limits;
+    this.#records = new Records(engine);
+    if (database !== undefined) {
+      this.journal = new Journal(engine, database, maxBytes, maxEntries);
+      this.journal.onEvicted = (entries) => {
+        this.counters.evictions += entries;
+      };
+      this.memory = new Memory(engine, BESIDE);
+    } else {
+      this.memory = new Memory(engine, maxBytes, maxEntries);
+    }
+  }
+
+  /** Opens the store of this name; where the browser has no database for it, or `memory` is asked for, in memory. */
+  static async open(name: string, options: Limits & { memory?: boolean | undefined } = {}): Promise<Store> {
+    const opening = options.memory === true ? undefined : Database.open(`warmstart:${name}`).catch(fault);
+    const [engine, database] = await Promise.all([loadEngine(), opening]);
+    if (!(database instanceof Error)) return new Store(engine, database, options);
+    const store = new Store(engine, undefined, options);
+    store.reason = database.reason;
+    return store;
+  }
+
+  get backend(): "indexeddb" | "memory" {
+    return this.database === undefined ? "memory" : "indexeddb";
+  }
+
+  /** Whether the parts of large values are to be Blobs; else they are to be `ArrayBuffer`s. */
+  get storesBlobs(): boolean {
+    return this.database?.storesBlobs ?? true;
+  }
+
+  get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
+  /** Looks values up in one transaction. A text is the reason of a miss. Hits and misses are counted, and a hit is a use. */
+  async read(keys: readonly Uint8Array[]): Promise<(Found | string)[]> {
+    const names = keys.map((key) => nameOf(this.engine, key));
+    const looked = await this.#look(keys, names);
+    const now = Date.now();
+    looked.forEach((found, at) => {
+      const name = names[at]!;
+      if (typeof found === "string") return this.counters.miss(found);
+      this.counters.hits += 1;
+      this.counters.bytesRead += found.size;
+      this.counters.savedMs += found.buildMs;
+      if (this.memory.get(name) !== undefined) this.memory.used(name, now);
+      else this.journal?.ledger.used(name, now);
+    });
+    this.journal?.flushSoon();
+    return looked;
+  }
+
+  /** The same for those who only look: nothing is counted, and it is no use. */
+  peek(keys: readonly Uint8Array[]): Promise<(Found | string)[]> {
+    return this.#look(keys, keys.map((key) => nameOf(this.engine, key)));
+  }
+
+  /** Whether something is under each key. No value is read. */
+  async has(keys: readonly Uint8Array[]): Promise<boolean[]> {
+    if (this.#isClosed) return keys.map(() => false);
+    const names = keys.map((key) => nameOf(this.engine, key));
+    const inMemory = names.map((name) => this.memory.get(name) !== undefined);
+    if (this.database === undefined) return inMemory;
+    try {
+      const entries = (await this.database.begin(ENTRIES, "readonly")).objectStore(ENTRIES);
+      const stored = await Promise.all(names.map((name) => result(entries.getKey(name))));
+      return inMemory.map((is, at) => is || stored[at] !== undefined);
+    } catch {
+      return inMemory;
+    }
+  }
+
+  /**
+   * Stores values in one transaction, all of them or none. Gives for each why it was refused, or nothing: then it survives the
+   * death of the browser. What there is no space for after evicting is kept in memory, as far as there is room.
+   */
+  async write(items: readonly Item[]): Promise<(string | undefined)[]> {
+    const refusals: (string | undefined)[] = [];
+    const entries: Entry[] = [];
+    for (const item of items) {
+      const admitted = this.#admitted(item);
+      // Nothing is waited for where nothing of a newer version was seen: calls are stored in their order.
+      const isNewer = this.#newer.size > 0 && typeof admitted !== "string" && (await this.#isNewer(admitted));
+      const entry = isNewer ? "newer_version" : admitted;
+      if (typeof entry === "string") refusals.push(entry);
+      else {
+        refusals.push(undefined);
+        entries.push(entry);
+      }
+    }
+    const refusal = entries.length > 0 ? await this.#store(entries) : undefined;
+    const outcome = refusals.map((earlier) => earlier ?? refusal);
+    for (const reason of outcome) if (reason !== undefined) this.counters.refusal(reason);
+    return outcome;
+  }
+
+  /** Removes entries. Gives for each whether it was there. */
+  async remove(keys: readonly Uint8Array[]): Promise<boolean[]> {
+    const held = await this.has(keys);
+    if (this.#isClosed) return held;
+    const names = keys.map((key) => nameOf(this.engine, key));
+    for (const name of names) this.memory.remove(name);
+    if (this.database === undefined) return held;
+    try {
+      const transaction = await this.database.begin(ENTRIES, "readwrite");
+      for (const name of names) transaction.objectStore(ENTRIES).delete(name);
+      await complete(transaction);
+      for (const name of names) this.journal?.ledger.removed(name, Date.now());
+      this.journal?.flushSoon();
+      return held;
+    } catch (error) {
+      this.reason = fault(error).reason;
+      return held.map(() => false);
+    }
+  }
+
+  /** A large value failed its check: it is a miss and no hit, and goes if it still has this head. */
+  async damaged(key: Uint8Array, head: Uint8Array, reason: string): Promise<void> {
+    this.counters.hits -= 1;
+    this.counters.miss(reason);
+    await this.heal(nameOf(this.engine, key), (record) => {
+      return !(record instanceof Uint8Array) && equal(record.h, head);
+    });
+  }
+
+  /** Removes every entry. */
+  async clear(): Promise<void> {
+    if (this.#isClosed) return;
+    this.memory.clear();
+    await this.journal?.clear().catch((error: unknown) => this.#trouble(error));
+  }
+
+  /** Other limits from now on. What is too much goes at once. */
+  async setLimits(maxBytes: number | undefined, maxEntries: number | undefined): Promise<void> {
+    this.#limits = { maxBytes, maxEntries };
+    if (this.journal === undefined) this.counters.evictions += this.memory.setLimits(maxBytes, maxEntries);
+    else await this.journal.setLimits(maxBytes, maxEntries).catch((error: unknown) => this.#trouble(error));
+  }
+
+  /** What is known of each entry, the one that goes first at first. */
+  list(): Promise<Listed[]> {
+    return list(this);
+  }
+
+  /** Why a look-up misses; `recipe` is encoded metadata with the recipe that the key is made of. */
+  explain(key: Uint8Array, recipe?: Uint8Array): Promise<Explained> {
+    return explain(this, key, recipe);
+  }
+
+  /** Reads every entry and removes what is damaged. Of large values the head is proved, and not the payload. */
+  verify(): Promise<{ key: Uint8Array | undefined; reason: string }[]> {
+    return verify(this);
+  }
+
+  /** What was counted since the store was opened, and what it holds. */
+  statistics(): Promise<Statistics> {
+    return statistics(this);
+  }
+
+  /** Somebody built something, in so many milliseconds. */
+  countBuild(ms: number): void {
+    this.counters.builds += 1;
+    this.counters.buildMs += ms;
+  }
+
+  /** Something was built by somebody else while it was waited for. */
+  countShared(): void {
+    this.counters.shared += 1;
+  }
+
+  /** Writes what is pending of the accounts, and reads what other tabs wrote. */
+  async flush(): Promise<void> {
+    if (!this.#isClosed) await this.journal?.sync().catch((error: unknown) => this.#trouble(error));
+  }
+
+  /** Writes what is pending and lets go of the database. What comes after misses, and is refused. */
+  async close(): Promise<void> {
+    if (this.#isClosed) return;
+    await this.flush();
+    this.#isClosed = true;
+    this.journal?.stop();
+    this.database?.close();
+    this.memory.clear();
+  }
+
+  /** @internal Records by their names, read in one transaction. */
+  async records(names: readonly Uint8Array<ArrayBuffer>[]): Promise<(Stored | undefined | Fault)[]> {
+    const inMemory = names.map((name) => this.memory.get(name));
+    if (this.database === undefined || inMemory.every((record) => record !== undefined)) return inMemory;
+    try {
+      const transaction = await this.database.begin(ENTRIES, "readonly");
+      const entries = transaction.objectStore(ENTRIES);
+      const requests = names.map((name) => entries.get(name) as IDBRequest<Stored | undefined>);
+      // Requests are answered in their order: the last one is waited for, and one promise does for all.
+      await result(requests.at(-1)!);
+      return inMemory.map((record, at) => record ?? requests[at]!.result);
+    } catch (error) {
+      const failed = fault(error);
+      return inMemory.map((record) => record ?? failed);
+    }
+  }
+
+  /** @internal Removes what is damaged, unless somebody has stored something else there meanwhile. */
+  async heal(name: Uint8Array<ArrayBuffer>, isBad: (record: Stored) => boolean): Promise<void> {
+    const inMemory = this.memory.get(name);
+    if (inMemory !== undefined && isBad(inMemory)) this.memory.remove(name);
+    if (this.database === undefined || this.#isClosed) return;
+    try {
+      const transaction = await this.database.begin(ENTRIES, "readwrite");
+      const entries = transaction.objectStore(ENTRIES);
+      const record = await result<Stored | undefined>(entries.get(name));
+      const goes = record !== undefined && isBad(record);
+      if (goes) entries.delete(name);
+      await complete(transaction);
+      if (goes) this.journal?.ledger.removed(name, Date.now());
+      this.journal?.flushSoon();
+    } catch (error) {
+      this.#trouble(error);
+    }
+  }
+
+  async #look(
+    keys: readonly Uint8Array[],
+    names: readonly Uint8Array<ArrayBuffer>[],
+  ): Promise<(Found | string)[]> {
+    if (this.#isClosed) return keys.map(() => "closed");
+    if (keys.length === 0) return [];
+    const records = await this.records(names);
+    const looked = records.map((record, at) => {
+      return record instanceof Fault ? missOf(record) : this.#records.find(record, keys[at]!);
+    });
+    for (const [at, found] of looked.entries()) {
+      if (typeof found !== "string") continue;
+      if (found === "newer_version") this.#newer.add(hex(names[at]!));
+      if (!isDamage(found)) continue;
+      const key = keys[at]!;
+      await this.heal(names[at]!, (record) => {
+        const still = this.#records.find(record, key);
+        return typeof still === "string" && isDamage(still);
+      });
+    }
+    return looked;
+  }
+
+  #admitted(item: Item): Entry | string {
+    if (this.#isClosed) return "closed";
+    let entry: Entry;
+    try {
+      entry = encode(this.engine, item);
+    } catch (reason) {
+      return typeof reason === "string" ? reason : "malformed";
+    }
+    const { maxBytes, maxEntries } = this.#limits;
+    const fits = (limit: number | undefined, n: number) => limit === undefined || (limit > 0 && n <= limit);
+    return fits(maxBytes, entry.size) && fits(maxEntries, 1) ? entry : "oversize";
+  }
+
+  /** Whether what would be replaced is a newer version's, as far as this handle has seen. */
+  async #isNewer({ name }: Entry): Promise<boolean> {
+    if (!this.#newer.has(hex(name))) return false;
+    const [record] = await this.records([name]);
+    const is = record !== undefined && !(record instanceof Fault) && this.#records.read(record) === "newer_version";
+    if (!is) this.#newer.delete(hex(name));
+    return is;
+  }
+
+  async #store(entries: Entry[]): Promise<string | undefined> {
+    const { journal } = this;
+    const now = Date.now();
+    const payload = entries.reduce((sum, entry) => sum + entry.payload, 0);
+    if (journal === undefined) {
+      for (const entry of entries) this.counters.evictions += this.memory.put(entry, now);
+      this.counters.bytesWritten += payload;
+      return undefined;
+    }
+    try {
+      await this.#putMakingRoom(journal, entries);
+    } catch (error) {
+      this.#trouble(error);
+      for (const entry of entries) this.memory.put(entry, now);
+      return this.reason;
+    }
+    for (const entry of entries) {
+      // It is newer than what memory has of it.
+      this.memory.remove(entry.name);
+      journal.ledger.stored(entry.name, entry.size, now, entry.metadata);
+    }
+    this.counters.bytesWritten += payload;
+    await journal.keepLimits().catch((error: unknown) => this.#trouble(error));
+    journal.flushSoon();
+    return undefined;
+  }
+
+  /** Stores entries. Where the browser has no space for them, evicts and tries again. */
+  async #putMakingRoom(journal: Journal, entries: Entry[]): Promise<void> {
+    const needed = entries.reduce((sum, entry) => sum + entry.size, 0);
+    for (let attempt = 0; ; attempt++) {
+      try {
+        return await this.#put(entries);
+      } catch (error) {
+        const isFull = fault(error).reason === "no_space";
+        if (!isFull || attempt === ATTEMPTS || !(await couldEverFit(needed))) throw error;
+        // Where nothing is left to go, trying again is no use.
+        if ((await journal.makeRoom(needed * 2 ** attempt)) === 0) throw error;
+      }
+    }
+  }
+
+  async #put(entries: Entry[]): Promise<void> {
+    const begun = this.database!.begin(ENTRIES, "readwrite");
+    const transaction = begun instanceof Promise ? await begun : begun;
+    const store = transaction.objectStore(ENTRIES);
+    try {
+      for (const { record, name } of entries) store.put(record, name);
+    } catch (error) {
+      // All or nothing: what would be stored beside it is not acknowledged.
+      transaction.abort();
+      throw error;
+    }
+    await complete(transaction);
+  }
+
+  #trouble(error: unknown): void {
+    this.reason = missOf(fault(error));
+  }
+}
+
+/** What a look-up that ended so is said to miss for. */
+function missOf({ reason }: Fault): string {
+  return reason === "closing" ? "unavailable" : reason;
+}
+
+/** Whether so many bytes are fewer than all that the browser would ever give. */
+async function couldEverFit(bytes: number): Promise<boolean> {
+  try {
+    const { quota } = await navigator.storage.estimate();
+    return quota === undefined || bytes <= quota;
+  } catch {
+    return true;
+  }
+}
+
+function equal(left: Uint8Array, right: Uint8Array): boolean {
+  return left.length === right.length && left.every((byte, at) => byte === right[at]);
+}

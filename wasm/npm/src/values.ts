@@ -1,0 +1,255 @@
+import { invalid, WarmstartError } from "./errors.js";
+import { Pace } from "./pace.js";
+import type { Progress, Value } from "./types.js";
+
+/** A piece of a large value. */
+export type Part = Blob | ArrayBuffer;
+
+/** The bytes of a value: whole if it is small, else in parts. */
+export type Payload = SmallPayload | LargePayload;
+
+/** A small value. */
+export interface SmallPayload {
+  size: number;
+  bytes: Uint8Array<ArrayBuffer>;
+  parts?: undefined;
+}
+
+/** A large value. */
+export interface LargePayload {
+  size: number;
+  bytes?: undefined;
+  parts: Part[];
+  /** The same bytes in the caller's memory, until the caller gets to run again. */
+  source?: Uint8Array;
+}
+
+/** What decides the form of a payload. */
+export interface Shape {
+  /** The most bytes of a small value. */
+  small: number;
+  /** Whether the parts of a large one are Blobs. */
+  blobs: boolean;
+}
+
+/** How long reading a value may go on, and who is told. */
+export interface Reading {
+  signal?: AbortSignal | undefined;
+  onProgress?: Progress | undefined;
+}
+
+/** The most bytes of a part: one Blob of 400 MiB or more cannot be stored. */
+export const PART = 128 * 1024 * 1024;
+
+/** Bytes that are put into a Blob at once while a stream arrives. */
+const PIECE = 4 * 1024 * 1024;
+
+/**
+ * The bytes of `value`. Of what the caller could change later, they are copied before this function returns;
+ * what has to be read comes as a promise.
+ *
+ * @throws WarmstartError if it is nothing that can be stored, or an answer that must not be
+ */
+export function payloadOf(value: Value, shape: Shape, reading: Reading = {}): Payload | Promise<Payload> {
+  if (typeof value === "string") return ofOwn(new TextEncoder().encode(value), shape);
+  if (value instanceof ArrayBuffer) return ofBorrowed(value, 0, value.byteLength, shape);
+  if (ArrayBuffer.isView(value)) return ofBorrowed(value.buffer, value.byteOffset, value.byteLength, shape);
+  if (value instanceof Blob) return ofBlob(value, shape, reading);
+  if (value instanceof Response) return ofResponse(value, shape, reading);
+  if (value instanceof ReadableStream) return ofStream(value, shape, reading);
+  throw invalid(
+    "A value is a string, an ArrayBuffer or a view of one, a Blob, a Response or a ReadableStream. " +
+      'An object is stored as JSON.stringify(object) and read with "json".',
+  );
+}
+
+/** Whether reading `value` depends on others than this machine, and so may never end. */
+export function isStream(value: Value): boolean {
+  return value instanceof Response || value instanceof ReadableStream;
+}
+
+function ofBorrowed(buffer: ArrayBufferLike, offset: number, length: number, shape: Shape): Payload {
+  if ((buffer as { detached?: boolean }).detached) {
+    throw invalid(
+      "The buffer was transferred elsewhere, so its bytes are gone. Store it before it is transferred.",
+    );
+  }
+  const bytes = new Uint8Array(buffer, offset, length);
+  const size = bytes.length;
+  if (size <= shape.small) return { size, bytes: new Uint8Array(bytes) };
+  // A Blob refuses memory that threads share.
+  if (!shape.blobs || !(bytes.buffer instanceof ArrayBuffer)) return ofOwn(new Uint8Array(bytes), shape);
+  return { size, parts: cut(bytes as Uint8Array<ArrayBuffer>, shape), source: bytes };
+}
+
+function ofOwn(bytes: Uint8Array<ArrayBuffer>, shape: Shape): Payload {
+  const size = bytes.length;
+  if (size <= shape.small) return { size, bytes };
+  if (!shape.blobs && size <= PART && size === bytes.buffer.byteLength)
+    return { size, parts: [bytes.buffer] };
+  return { size, parts: cut(bytes, shape), source: bytes };
+}
+
+function cut(bytes: Uint8Array<ArrayBuffer>, shape: Shape): Part[] {
+  const parts: Part[] = [];
+  for (let at = 0; at < bytes.length; at += PART) {
+    const part = bytes.subarray(at, at + PART);
+    parts.push(shape.blobs ? new Blob([part]) : part.slice().buffer);
+  }
+  return parts;
+}
+
+async function ofBlob(blob: Blob, shape: Shape, { signal }: Reading): Promise<Payload> {
+  const size = blob.size;
+  if (size <= shape.small) return { size, bytes: new Uint8Array(await blob.arrayBuffer()) };
+  const parts: Part[] = [];
+  for (let at = 0; at < size; at += PART) {
+    signal?.throwIfAborted();
+    const part = size <= PART ? blob : blob.slice(at, at + PART);
+    parts.push(shape.blobs ? part : await part.arrayBuffer());
+  }
+  return { size, parts };
+}
+
+function ofResponse(response: Response, shape: Shape, reading: Reading): Promise<Payload> {
+  const { status, url } = response;
+  if (!response.ok || status === 206) {
+    const what =
+      status === 206
+        ? "only a part of the file (206)"
+        : response.type === "opaque" || response.type === "opaqueredirect"
+          ? `an ${response.type} response, which nobody can look into; ask with CORS`
+          : `${status} ${response.statusText}`.trim();
+    throw new WarmstartError("http_error", `${url || "The server"} answered ${what}. It is not kept.`, {
+      status,
+      url,
+    });
+  }
+  if (response.bodyUsed || response.body?.locked) {
+    throw invalid("The body of this Response was read already. Store response.clone() before it is read.");
+  }
+  const announced = announcedLength(response);
+  if (!response.body) return complete(new Gatherer(shape), announced, url);
+  return gather(response.body, new Gatherer(shape), announced, reading, url);
+}
+
+function ofStream(stream: ReadableStream<Uint8Array>, shape: Shape, reading: Reading): Promise<Payload> {
+  if (stream.locked) throw invalid("This ReadableStream is being read elsewhere.");
+  return gather(stream, new Gatherer(shape), undefined, reading, "");
+}
+
+function announcedLength(response: Response): number | undefined {
+  const text = response.headers.get("content-length");
+  return text !== null && /^\d+$/.test(text) ? Number(text) : undefined;
+}
+
+async function gather(
+  stream: ReadableStream<Uint8Array>,
+  gatherer: Gatherer,
+  announced: number | undefined,
+  { signal, onProgress }: Reading,
+  url: string,
+): Promise<Payload> {
+  signal?.throwIfAborted();
+  const reader = stream.getReader();
+  const pace = new Pace();
+  const stop = (): void => void reader.cancel(signal?.reason).catch(() => undefined);
+  signal?.addEventListener("abort", stop, { once: true });
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      signal?.throwIfAborted();
+      if (done) break;
+      if (!(value instanceof Uint8Array)) {
+        stop();
+        throw invalid(
+          "The chunks of a ReadableStream are Uint8Arrays. Pipe text through a TextEncoderStream.",
+        );
+      }
+      gatherer.add(value as Uint8Array<ArrayBuffer>);
+      // A length that was announced for compressed bytes says nothing of these.
+      const total = announced !== undefined && announced >= gatherer.size ? announced : undefined;
+      onProgress?.(gatherer.size, total);
+      // A stream that always has something ready would let nothing else run.
+      if (pace.due) await pace.rest();
+    }
+  } finally {
+    signal?.removeEventListener("abort", stop);
+  }
+  return await complete(gatherer, announced, url);
+}
+
+/**
+ * More than was announced is no fault: browsers hide that the announced length was that of compressed bytes.
+ */
+async function complete(gatherer: Gatherer, announced: number | undefined, url: string): Promise<Payload> {
+  if (announced !== undefined && gatherer.size < announced) {
+    const what = `${url || "The body"} ended after ${gatherer.size} of ${announced} bytes.`;
+    throw new WarmstartError("truncated", `${what} It is not kept.`, { url });
+  }
+  return gatherer.finish();
+}
+
+/** Puts the chunks of a stream into parts, without holding them twice. */
+class Gatherer {
+  size = 0;
+  readonly #shape: Shape;
+  readonly #parts: Part[] = [];
+  #pieces: Blob[] = [];
+  #chunks: Uint8Array<ArrayBuffer>[] = [];
+  #inChunks = 0;
+  #inPart = 0;
+
+  constructor(shape: Shape) {
+    this.#shape = shape;
+  }
+
+  add(chunk: Uint8Array<ArrayBuffer>): void {
+    for (let rest = chunk; rest.length > 0;) {
+      const taken = rest.subarray(0, PART - this.#inPart);
+      rest = rest.subarray(taken.length);
+      this.#chunks.push(taken);
+      this.#inChunks += taken.length;
+      this.#inPart += taken.length;
+      this.size += taken.length;
+      if (this.#shape.blobs && this.#inChunks >= PIECE) this.#closePiece();
+      if (this.#inPart === PART) this.#closePart();
+    }
+  }
+
+  finish(): Payload {
+    const { size } = this;
+    if (size <= this.#shape.small) return { size, bytes: joined(this.#chunks, size) };
+    if (this.#inPart > 0) this.#closePart();
+    return { size, parts: this.#parts };
+  }
+
+  #closePiece(): void {
+    if (this.#chunks.length > 0) this.#pieces.push(new Blob(this.#chunks));
+    this.#chunks = [];
+    this.#inChunks = 0;
+  }
+
+  #closePart(): void {
+    if (this.#shape.blobs) {
+      this.#closePiece();
+      this.#parts.push(new Blob(this.#pieces));
+      this.#pieces = [];
+    } else {
+      this.#parts.push(joined(this.#chunks, this.#inPart).buffer);
+      this.#chunks = [];
+      this.#inChunks = 0;
+    }
+    this.#inPart = 0;
+  }
+}
+
+function joined(chunks: Uint8Array<ArrayBuffer>[], size: number): Uint8Array<ArrayBuffer> {
+  const whole = new Uint8Array(size);
+  let at = 0;
+  for (const chunk of chunks) {
+    whole.set(chunk, at);
+    at += chunk.length;
+  }
+  return whole;
+}

@@ -1,0 +1,174 @@
+import type { Engine } from "./engine.js";
+import { WarmstartError } from "./errors.js";
+import { feed, feedNow, Pace } from "./pace.js";
+import type { Found } from "./store/store.js";
+import type { Part } from "./values.js";
+
+/** A large value as it was found: its head is verified, its payload is not. */
+export type Large = Extract<Found, { parts: Part[] }> & { bytes?: undefined };
+
+/** What reading a large value came to: what was asked for, or the reason why it is damaged. */
+export type Verified<Result> = { value: Result; damage?: undefined } | { damage: string };
+
+/** Bytes that are read of a Blob at once. Fewer take longer in all, more take more memory. */
+const SLICE = 4 * 1024 * 1024;
+
+/** The payload in one array, verified. */
+export async function verifiedBytes(
+  engine: Engine,
+  found: Large,
+): Promise<Verified<Uint8Array<ArrayBuffer>>> {
+  const only = found.parts.length === 1 ? found.parts[0] : undefined;
+  const check = new engine.Check(found.head);
+  return settled(check, async () => {
+    if (only instanceof Blob) {
+      const whole = new Uint8Array(await only.arrayBuffer());
+      await feed(check, whole, new Pace());
+      return whole;
+    }
+    const pace = new Pace();
+    const whole = new Uint8Array(found.size);
+    let at = 0;
+    for await (const slice of slices(found.parts)) {
+      // More than the head says is damage too; the check finds it, but it has no place in the array.
+      const place = whole.subarray(at, at + slice.length);
+      place.set(slice.subarray(0, place.length));
+      check.update(place);
+      if (place.length < slice.length) check.update(slice.subarray(place.length));
+      at += slice.length;
+      if (pace.due) await pace.rest();
+    }
+    return whole;
+  });
+}
+
+/** Reads everything and says what is wrong with it, if anything is. */
+export async function damageOf(engine: Engine, found: Large): Promise<string | undefined> {
+  const check = new engine.Check(found.head);
+  const pace = new Pace();
+  const result = await settled(check, async () => {
+    for await (const slice of slices(found.parts)) await feed(check, slice, pace);
+  });
+  return result.damage;
+}
+
+/**
+ * The payload as a stream. Nothing is read before it is asked for. The last chunk is withheld until the
+ * checksum matches; if it does not, `onDamage` is told and the stream fails.
+ */
+export function verifiedStream(
+  engine: Engine,
+  found: Large,
+  onDamage: (reason: string) => Promise<void>,
+): ReadableStream<Uint8Array<ArrayBuffer>> {
+  let check: InstanceType<Engine["Check"]> | undefined;
+  let source: AsyncGenerator<Uint8Array<ArrayBuffer>> | undefined;
+  let withheld: Uint8Array<ArrayBuffer> | undefined;
+  let cancelled = false;
+
+  const fail = async (
+    controller: ReadableStreamDefaultController,
+    reason: string,
+    cause?: unknown,
+  ): Promise<void> => {
+    // Whoever asks again because of the error finds it gone.
+    await onDamage(reason);
+    const message = `The stored value is damaged: ${engine.explanation(reason)}. It is removed; get it anew.`;
+    controller.error(new WarmstartError("damaged", message, { cause }));
+  };
+  return new ReadableStream(
+    {
+      async pull(controller) {
+        check ??= new engine.Check(found.head);
+        source ??= slices(found.parts);
+        for (;;) {
+          let next: IteratorResult<Uint8Array<ArrayBuffer>, undefined>;
+          try {
+            next = await source.next();
+          } catch (error) {
+            check.free();
+            return fail(controller, UNREADABLE, error);
+          }
+          if (cancelled) return check.free();
+          const ready = withheld;
+          if (next.done) {
+            const damage = check.finish();
+            if (damage !== undefined) return fail(controller, damage);
+            if (ready) controller.enqueue(ready);
+            return controller.close();
+          }
+          feedNow(check, next.value, UNHURRIED);
+          withheld = next.value;
+          if (ready) return controller.enqueue(ready);
+        }
+      },
+      async cancel() {
+        cancelled = true;
+        await source?.return(undefined);
+      },
+    },
+    { highWaterMark: 0 },
+  );
+}
+
+/**
+ * The bytes of `parts` in order, in slices. The next one is read while one is worked on. A slice of memory is
+ * a copy, so that nobody gets hold of what the store keeps.
+ */
+export async function* slices(
+  parts: readonly Part[],
+  from = 0,
+): AsyncGenerator<Uint8Array<ArrayBuffer>, undefined> {
+  const reads = planned(parts, from);
+  let ahead = start(reads.next().value);
+  while (ahead) {
+    const slice = new Uint8Array(await ahead);
+    ahead = start(reads.next().value);
+    yield slice;
+  }
+}
+
+function* planned(parts: readonly Part[], from: number): Generator<() => Promise<ArrayBuffer>, undefined> {
+  let skip = from;
+  for (const part of parts) {
+    const length = part instanceof Blob ? part.size : part.byteLength;
+    for (let at = Math.min(skip, length); at < length; at += SLICE) {
+      const slice = part.slice(at, at + SLICE);
+      yield async () => (slice instanceof Blob ? await slice.arrayBuffer() : slice);
+    }
+    skip = Math.max(0, skip - length);
+  }
+}
+
+function start(read: (() => Promise<ArrayBuffer>) | undefined): Promise<ArrayBuffer> | undefined {
+  const reading = read?.();
+  // Whoever waits for it is told; if nobody does any more, nobody needs to be.
+  reading?.catch(() => undefined);
+  return reading;
+}
+
+/** Runs `read`, which gives every byte to `check`, and asks what the check found. */
+async function settled<Result>(
+  check: InstanceType<Engine["Check"]>,
+  read: () => Promise<Result>,
+): Promise<Verified<Result>> {
+  let value: Result;
+  try {
+    value = await read();
+  } catch {
+    check.free();
+    return { damage: UNREADABLE };
+  }
+  const damage = check.finish();
+  return damage === undefined ? { value } : { damage };
+}
+
+/** The browser lost the file behind a Blob, or cannot read it. */
+const UNREADABLE = "unavailable";
+
+/** For slices that are small enough to be checked in one go. */
+const UNHURRIED = {
+  get due() {
+    return false;
+  },
+} as Pace;

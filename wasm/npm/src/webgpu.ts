@@ -1,0 +1,139 @@
+import { key, type FieldValue, type Key } from "./key.js";
+
+/**
+ * Where a kernel runs: an adapter, a device, or both.
+ *
+ * A device says best what its shaders may use; an adapter alone is described with everything that it could offer.
+ */
+export type WebGpu = GPUAdapter | GPUDevice | { readonly adapter: GPUAdapter; readonly device?: GPUDevice | undefined };
+
+/** What belongs to the key of a thing that was compiled or tuned for WebGPU, next to the adapter. */
+export interface WebGpuKeyParts {
+  /** The WGSL source. */
+  readonly source: string;
+  /** The name of the entry point. */
+  readonly entryPoint?: string | undefined;
+  /** The values of `override` declarations. Their order does not matter. */
+  readonly constants?: Readonly<Record<string, number>> | undefined;
+  /** The features that matter, instead of all that the device has. Their order does not matter. */
+  readonly features?: Iterable<string> | undefined;
+  /** The limits that matter, instead of all that the device has: a few names, or names and values. */
+  readonly limits?: readonly string[] | Readonly<Record<string, number>> | undefined;
+  /** Whatever else the result depends on: shapes, a version of the tuner. Their order does not matter. */
+  readonly extra?: Readonly<Record<string, FieldValue>> | undefined;
+}
+
+/**
+ * The key of something that was generated, tuned or compiled for a WebGPU adapter.
+ *
+ * It takes in the adapter, its features and limits, the version of the browser's engine (an update of the
+ * browser may bring another compiler), the source, the entry point and the constants. The same inputs in
+ * another order give the same key. Each of them is a field of its own, so that `cache.explain(key)` names
+ * the one that differs.
+ *
+ * Browsers tell their full version to nobody at once. So an update within one major version of the engine
+ * gives the same key. Put what you know better into `extra`.
+ *
+ * @example
+ * ```ts
+ * const tile = await cache.getOrCreate(webgpuKey(device, { source, extra: { m: 384, n: 384 } }), tune, { as: "json" });
+ * ```
+ */
+export function webgpuKey(gpu: WebGpu, parts: WebGpuKeyParts): Key {
+  return key("warmstart.webgpu", 1, {
+    ...deviceFields(gpu, parts.features),
+    ...limitFields(gpu, parts.limits),
+    engine: engineVersion(),
+    ...prefixed("constant.", parts.constants ?? {}),
+    ...prefixed("extra.", parts.extra ?? {}),
+    entry_point: parts.entryPoint ?? "",
+    source: parts.source,
+  });
+}
+
+/**
+ * The adapter and its features, as fields of a key.
+ *
+ * @internal
+ */
+export function deviceFields(gpu: WebGpu, features?: Iterable<string>): Record<string, FieldValue> {
+  const { info, fallback, capable } = parts(gpu);
+  return {
+    "adapter.vendor": info?.vendor ?? "",
+    "adapter.architecture": info?.architecture ?? "",
+    "adapter.device": info?.device ?? "",
+    "adapter.description": info?.description ?? "",
+    "adapter.subgroup_min_size": info?.subgroupMinSize ?? 0,
+    "adapter.subgroup_max_size": info?.subgroupMaxSize ?? 0,
+    "adapter.is_fallback": fallback,
+    features: [...new Set(features ?? (capable.features as ReadonlySet<string>))].sort(),
+  };
+}
+
+/**
+ * The engine of this browser and its version, for example `"Chromium 140"`.
+ *
+ * @internal
+ */
+export function engineVersion(browser: Pick<Navigator, "userAgent"> = navigator): string {
+  const brands = (browser as { userAgentData?: { brands?: { brand: string; version: string }[] } }).userAgentData?.brands;
+  const chromium = brands?.find(({ brand }) => brand === "Chromium");
+  if (chromium !== undefined) return `Chromium ${chromium.version}`;
+  const agent = browser.userAgent;
+  for (const [name, pattern] of ENGINES) {
+    const found = pattern.exec(agent);
+    if (found !== null) return `${name} ${found[1]}`;
+  }
+  return agent;
+}
+
+/** Chromium calls itself AppleWebKit as well, so it stands first. Safari's own version says more than its engine's, which is frozen. */
+const ENGINES: readonly (readonly [string, RegExp])[] = [
+  ["Chromium", /Chrom(?:e|ium)\/(\d+)/],
+  ["Gecko", /Firefox\/(\d+)/],
+  ["WebKit", /Version\/([\d.]+).*Safari\//],
+  ["WebKit", /AppleWebKit\/([\d.]+)/],
+];
+
+/** What adapters and devices of several browser versions have in common. */
+interface Capable {
+  readonly features: Iterable<string>;
+  readonly limits: GPUSupportedLimits;
+  readonly info?: GPUAdapterInfo;
+  readonly adapterInfo?: GPUAdapterInfo;
+  readonly isFallbackAdapter?: boolean;
+}
+
+function parts(gpu: WebGpu): { info: GPUAdapterInfo | undefined; fallback: boolean; capable: Capable } {
+  const adapter = ("adapter" in gpu ? gpu.adapter : gpu) as unknown as Capable;
+  const capable = (("adapter" in gpu ? gpu.device : undefined) ?? adapter) as unknown as Capable;
+  const info = adapter.info ?? adapter.adapterInfo ?? capable.adapterInfo;
+  const fallback = (info as { isFallbackAdapter?: boolean } | undefined)?.isFallbackAdapter ?? adapter.isFallbackAdapter;
+  return { info, fallback: fallback ?? false, capable };
+}
+
+function limitFields(gpu: WebGpu, wanted: WebGpuKeyParts["limits"]): Record<string, FieldValue> {
+  const limits = parts(gpu).capable.limits as unknown as Record<string, unknown>;
+  const values: Record<string, number> = {};
+  if (wanted !== undefined && !Array.isArray(wanted)) Object.assign(values, wanted);
+  else {
+    // The limits are accessors of the prototype: `for in` sees them, `Object.keys` does not.
+    const names: string[] = (wanted as string[] | undefined) ?? [];
+    if (wanted === undefined) for (const name in limits) names.push(name);
+    for (const name of names) {
+      const value = limits[name];
+      if (typeof value === "number") values[name] = value;
+    }
+  }
+  return prefixed("limit.", values);
+}
+
+/** Sorted by name. Numbers become text, since a constant may be a fraction, and no two numbers have the same text. */
+function prefixed(prefix: string, values: Readonly<Record<string, FieldValue>>): Record<string, FieldValue> {
+  const fields: Record<string, FieldValue> = {};
+  for (const name of Object.keys(values).sort()) {
+    const value = values[name] as FieldValue;
+    fields[prefix + name] = typeof value === "number" ? (Object.is(value, -0) ? "-0" : String(value)) : value;
+  }
+  return fields;
+}

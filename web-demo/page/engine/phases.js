@@ -1,0 +1,36 @@
+/** Runs the steps from an empty tab to the first answer, times them, and tells the page how far each is. */
+export class Phases {
+  /** Milliseconds by phase, and `total`, from the moment the visitor asked for the page. */
+  times = {};
+  #origin;
+  #tell;
+
+  /** @param origin when the page was asked for, in milliseconds since 1970 */
+  constructor(origin, tell) {
+    this.#origin = origin;
+    this.#tell = tell;
+  }
+
+  /** Milliseconds since the page was asked for. */
+  now() {
+    return performance.timeOrigin + performance.now() - this.#origin;
+  }
+
+  /** Runs one phase. `work` is given a function to call with (note, loaded, total). */
+  async run(name, work) {
+    const begun = performance.now();
+    let told = 0;
+    const progress = (note, loaded, total) => {
+      const now = performance.now();
+      if (now - told < 50 && loaded !== total) return;
+      told = now;
+      this.#tell({ type: "phase", name, state: "running", note, loaded, total });
+    };
+    progress("");
+    const result = await work(progress);
+    this.times[name] = performance.now() - begun;
+    this.times.total = this.now();
+    this.#tell({ type: "phase", name, state: "done", ms: this.times[name] });
+    return result;
+  }
+}

@@ -1,0 +1,35 @@
+import { key } from "../warmstart/dist/index.js";
+import { DIMENSIONS, modelFields } from "./files.js";
+import { passages } from "./passages.js";
+
+/** How many passages are embedded at a time. */
+const BATCH = 8;
+
+/** The embeddings of all passages, one after the other; made once and kept. */
+export async function passageVectors(cache, model, files, progress) {
+  const name = key("demo.passages", 1, {
+    ...modelFields(files),
+    device: model.device,
+    passages: passages.map(({ text }) => text),
+  });
+  const bytes = await cache.getOrCreate(name, ({ onProgress }) => embedAll(model, onProgress), {
+    label: `meanings of ${passages.length} passages`,
+    onProgress: (loaded, total) => progress("Reading the passages", loaded, total),
+  });
+  return new Float32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4);
+}
+
+async function embedAll(model, onProgress) {
+  const vectors = new Float32Array(passages.length * DIMENSIONS);
+  // Passages of like length go together: a batch is as slow as its longest.
+  const order = passages.map((_, index) => index).sort((a, b) => passages[a].text.length - passages[b].text.length);
+  for (let done = 0; done < order.length; done += BATCH) {
+    const batch = order.slice(done, done + BATCH);
+    const found = await model.embed(batch.map((index) => passages[index].text));
+    batch.forEach((index, place) => {
+      vectors.set(found.subarray(place * DIMENSIONS, (place + 1) * DIMENSIONS), index * DIMENSIONS);
+    });
+    onProgress(Math.min(done + BATCH, order.length), order.length);
+  }
+  return vectors;
+}

@@ -1,0 +1,115 @@
+// Everything that computes, in a worker of its own, so that the page never freezes.
+//
+// The page sends { type: "start" | "ask" | "clear" | "resize" | "list", ... } and is told { type: "phase" | "remembered" |
+// "ready" | "answer" | "map" | "holdings" | "warning" | "failed", ... }.
+
+import { open } from "../warmstart/dist/index.js";
+import { Answers } from "./answers.js";
+import { bring, manifest } from "./files.js";
+import { findGpu } from "./gpu.js";
+import { Holdings } from "./holdings.js";
+import { loadModel, transformersFor } from "./model.js";
+import { Neighbours, openKernels } from "./neighbours.js";
+import { passages, questions } from "./passages.js";
+import { Phases } from "./phases.js";
+import { flatMap } from "./projection.js";
+import { passageVectors } from "./vectors.js";
+
+/** What is under way, or done, once the page said "start". */
+let session;
+
+const handlers = {
+  start(message) {
+    session = start(message);
+    session.catch((error) => tell({ type: "failed", message: describe(error) }));
+  },
+  async ask({ id, question }) {
+    const { answers } = await session;
+    tell({ type: "answer", id, question, ...(await answers.to(question)) });
+  },
+  async clear() {
+    const { cache, holdings } = await opened;
+    await cache.clear();
+    await holdings.tellNow("was cleared by you");
+    tell({ type: "cleared" });
+  },
+  async resize({ maxBytes }) {
+    const { cache, holdings } = await opened;
+    await cache.resize({ maxBytes });
+    await holdings.tellNow("went to make room");
+    tell({ type: "resized", maxBytes });
+  },
+  async list() {
+    await (await opened).holdings.tellNow();
+  },
+};
+
+self.onmessage = ({ data }) => {
+  Promise.resolve(handlers[data.type](data)).catch((error) => {
+    tell({ type: "failed", id: data.id, message: describe(error) });
+  });
+};
+
+let resolveOpened;
+/** The cache and the list of what it holds, which work while the model is still on its way. */
+const opened = new Promise((resolve) => (resolveOpened = resolve));
+
+/** From an empty tab to the first answer. */
+async function start({ maxBytes, device, origin }) {
+  const phases = new Phases(origin, tell);
+  const onWarning = (warning) => tell({ type: "warning", message: warning.message });
+  const looking = findGpu(device);
+  const listing = manifest();
+  const cache = await open({ name: "warmstart-demo", maxBytes, onWarning });
+  const everything = await listing;
+  await remember(cache, everything, phases);
+  const gpu = await looking;
+  const files = everything.filter((file) => file.device === undefined || file.device === gpu.model);
+  const holdings = new Holdings(cache, files, tell);
+  resolveOpened({ cache, holdings });
+  tell({ type: "gpu", ...gpu.shown });
+  // What takes a while and depends on nothing else begins now: code is fetched, and what was compiled at an earlier
+  // visit is compiled again.
+  const library = transformersFor(gpu.model);
+  library.catch(() => undefined);
+  const kernels = await openKernels(cache, gpu.device);
+
+  const cold = (await Promise.all(files.map(({ url }) => cache.has(url)))).includes(false);
+  tell({ type: "visit", cold });
+  const held = await phases.run("download", (progress) => bring(cache, files, progress));
+  const { model, vectors } = await phases.run("prepare", async (progress) => {
+    const model = await loadModel(cache, held, gpu.model, await library, progress);
+    return { model, vectors: await passageVectors(cache, model, files, progress) };
+  });
+  const neighbours = await phases.run("compile", (progress) =>
+    Neighbours.create({ cache, kernels, vectors, count: passages.length, progress }),
+  );
+  const answers = new Answers({ cache, files, model, neighbours });
+  const question = questions[0];
+  // Computed even where the answer is kept, so that both visits are measured doing the same.
+  const first = await phases.run("answer", () => answers.compute(question));
+  const shown = { backend: cache.backend, device: model.device, search: neighbours.shown };
+  tell({ type: "ready", cold, ...shown, phases: phases.times });
+  tell({ type: "answer", question, ...first });
+  await answers.keep(question, first);
+
+  const { places, project } = await flatMap(cache, vectors, passages.length, files);
+  answers.project = project;
+  tell({ type: "map", places, at: project(first.vector) });
+  await holdings.tellNow();
+  return { answers };
+}
+
+/** Shows the answer of an earlier visit before anything else is there. */
+async function remember(cache, files, phases) {
+  const kept = await Answers.kept(cache, files, questions[0]);
+  if (kept) tell({ type: "remembered", question: questions[0], ...kept, ms: phases.now() });
+}
+
+function tell(message) {
+  self.postMessage(message);
+}
+
+function describe(error) {
+  return error instanceof Error ? error.message : String(error);
+}

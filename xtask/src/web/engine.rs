@@ -1,0 +1,108 @@
+//! The wasm module with its JavaScript, as the npm package carries it.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::stamp::Stamp;
+use crate::{
+    node::Node,
+    process::{Failure, Invocation, workspace_root},
+    tools::{self, Tool},
+};
+
+/// Where the npm package is.
+pub(super) const PACKAGE: &str = "wasm/npm";
+
+/// Where the module is laid out on its way.
+const WORK: &str = "target/package/engine";
+
+/// The module as cargo leaves it.
+const BUILT: &str = "target/wasm32-unknown-unknown/wasm/warmstart_wasm.wasm";
+
+const TARGET: &str = "wasm32-unknown-unknown";
+
+/// What every browser of today has.
+const FEATURES: &str = "--enable-bulk-memory --enable-sign-ext --enable-mutable-globals \
+                        --enable-nontrapping-float-to-int --enable-simd --enable-reference-types --enable-multivalue";
+
+/// Its type, for TypeScript.
+const INLINED_TYPE: &str = "declare const wasm: string;\nexport default wasm;\n";
+
+/// Builds the module and fills `wasm/npm/engine`, unless it is there.
+pub(super) fn build(node: &Node) -> Result<(), Failure> {
+    tools::ensure(&[Tool::Target(TARGET)])?;
+    Invocation::new(&format!("cargo build --package warmstart-wasm --profile wasm --target {TARGET}"))
+        .run()?;
+    let root = workspace_root();
+    let engine = root.join(PACKAGE).join("engine");
+    let stamp =
+        Stamp::of(&[&root.join(BUILT), &root.join("Cargo.lock"), &root.join("xtask/src/web/engine.rs")])?;
+    let at = engine.join(".made-from");
+    if stamp.is_at(&at) {
+        println!("the engine is there");
+        return Ok(());
+    }
+    Invocation::new("cargo run --quiet --package xtask --profile tool --features bindgen --bin bindgen --")
+        .argument(BUILT)
+        .argument(WORK)
+        .run()?;
+    node.install(PACKAGE)?;
+    node.invocation(format!("{PACKAGE}/node_modules/binaryen/bin/wasm-opt"))
+        .arguments(&format!("-Oz {FEATURES} {WORK}/warmstart_wasm_bg.wasm -o"))
+        .argument(optimised_path())
+        .run()?;
+    lay_out(&engine).map_err(|error| Failure::new(format!("{}: {error}", engine.display())))?;
+    stamp.write(&at)
+}
+
+/// The module as it is shipped.
+pub(super) fn optimised() -> PathBuf {
+    workspace_root().join(optimised_path())
+}
+
+fn optimised_path() -> String {
+    format!("{WORK}/warmstart_wasm.wasm")
+}
+
+fn lay_out(engine: &Path) -> std::io::Result<()> {
+    if engine.exists() {
+        fs::remove_dir_all(engine)?;
+    }
+    fs::create_dir_all(engine)?;
+    let work = workspace_root().join(WORK);
+    for name in ["warmstart_wasm.js", "warmstart_wasm.d.ts"] {
+        fs::copy(work.join(name), engine.join(name))?;
+    }
+    // Inlined, the module needs no settings of any bundler, and works in every worker.
+    let inlined = format!("export default \"{}\";\n", base64(&fs::read(optimised())?));
+    fs::write(engine.join("wasm.js"), inlined)?;
+    fs::write(engine.join("wasm.d.ts"), INLINED_TYPE)
+}
+
+/// As RFC 4648 has it, padded.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for three in bytes.chunks(3) {
+        let word = (0..3).fold(0, |word, at| word << 8 | u32::from(three.get(at).copied().unwrap_or(0)));
+        for at in 0..4 {
+            let digit = DIGITS[(word >> (18 - 6 * at) & 63) as usize];
+            text.push(if at > three.len() { '=' } else { char::from(digit) });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_that_of_the_standard() {
+        let encoded = ["", "f", "fo", "foo", "foob", "fooba", "foobar"].map(|text| base64(text.as_bytes()));
+        assert_eq!(encoded, ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"]);
+        assert_eq!(base64(&[0xfb, 0xff, 0xfe]), "+//+");
+    }
+}
