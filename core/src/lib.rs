@@ -63,4 +63,5 @@ pub mod tally;
 pub mod trailer;
 
 mod bytes;
+mod sum;
 mod wire;

@@ -12,7 +12,8 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use hashbrown::HashTable;
-use xxhash_rust::xxh3::xxh3_64;
+
+use crate::sum::xxh3_64;
 
 mod error;
 mod id;

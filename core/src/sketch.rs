@@ -7,11 +7,12 @@
 
 use alloc::vec::Vec;
 
-use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
+use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::{
     metadata::Metadata,
     recipe::{Recipe, RecipeField},
+    sum::xxh3_64,
 };
 
 const SLOTS: usize = 14;

@@ -13,19 +13,18 @@ extern crate alloc;
 
 mod entry;
 mod fields;
-mod flights;
 mod ledger;
 mod metadata;
+mod names;
 mod nearest;
 mod stream;
 
 use rlsf::SmallGlobalTlsf;
 
 pub use entry::{Reader, encode_small, head_sum, small_limit};
-pub use fields::{Fields, digest_of, name_of};
-pub use flights::Flights;
+pub use fields::{derive_key, digest_of};
 pub use ledger::Ledger;
-pub use metadata::{decode_metadata, encode_metadata, explanation};
+pub use metadata::{decode_metadata, encode_metadata, reason};
 pub use nearest::{Nearest, changes, remoteness};
 pub use stream::{Check, HeadWriter};
 

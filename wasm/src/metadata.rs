@@ -12,7 +12,7 @@ use crate::entry::thrown;
 /// Encodes what is kept beside an artifact: the recipe of its key, as `Fields.recipe` gives it, and named bytes, as pairs.
 ///
 /// # Errors
-/// Throws the name of a reason if `recipe` is none.
+/// Throws the number of a reason if `recipe` is none.
 #[wasm_bindgen]
 pub fn encode_metadata(recipe: &[u8], attributes: &Array) -> Result<Vec<u8>, JsValue> {
     let mut metadata = Metadata::decode(recipe).map_err(thrown)?;
@@ -27,7 +27,7 @@ pub fn encode_metadata(recipe: &[u8], attributes: &Array) -> Result<Vec<u8>, JsV
 /// Decodes it: an object with `attributes`, which are pairs, and `recipe` if there is one.
 ///
 /// # Errors
-/// Throws the name of a reason if these are no such bytes.
+/// Throws the number of a reason if these are no such bytes.
 #[wasm_bindgen]
 pub fn decode_metadata(metadata: &[u8]) -> Result<Object, JsValue> {
     let metadata = Metadata::decode(metadata).map_err(thrown)?;
@@ -43,11 +43,12 @@ pub fn decode_metadata(metadata: &[u8]) -> Result<Object, JsValue> {
     Ok(described)
 }
 
-/// One sentence for people about the reason of this name.
+/// The name of the reason with this number, or the sentence about it for people; nothing if there is no such number.
 #[wasm_bindgen]
 #[must_use]
-pub fn explanation(reason: &str) -> String {
-    Reason::from_name(reason).map_or_else(|| String::from(reason), |known| String::from(known.explanation()))
+pub fn reason(number: u32, is_sentence: bool) -> Option<JsString> {
+    let reason = Reason::ALL.get((number as usize).checked_sub(1)?)?;
+    Some(if is_sentence { reason.explanation() } else { reason.as_str() }.into())
 }
 
 fn described_recipe(recipe: &Recipe) -> Object {

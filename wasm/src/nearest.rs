@@ -48,7 +48,9 @@ impl Nearest {
     /// The names of the entries that are to be looked at, 32 bytes each, the nearest first.
     #[must_use]
     pub fn names(self) -> Vec<u8> {
-        self.0.into_vec().iter().flat_map(|name| *name.as_bytes()).collect()
+        let mut names = Vec::new();
+        self.0.into_vec().iter().for_each(|name| names.extend_from_slice(name.as_bytes()));
+        names
     }
 }
 

@@ -1,6 +1,6 @@
 //! Large values, whose payloads pass by in pieces and stay in JavaScript.
 
-use alloc::{boxed::Box, string::String, vec, vec::Vec};
+use alloc::{boxed::Box, vec, vec::Vec};
 
 use js_sys::Uint8Array;
 use wasm_bindgen::{JsValue, prelude::wasm_bindgen};
@@ -10,7 +10,7 @@ use warmstart_core::{
     reason::Reason,
 };
 
-use crate::entry::{provenance, thrown};
+use crate::entry::{number_of, provenance, thrown};
 
 /// So many bytes are copied at once to be hashed: what fits into the fast caches beside the hash's own.
 const WINDOW: usize = 32 * 1024;
@@ -36,7 +36,7 @@ impl HeadWriter {
     /// Of a payload of `payload_len` bytes.
     ///
     /// # Errors
-    /// Throws the name of a reason if key and metadata are too long.
+    /// Throws the number of a reason if key and metadata are too long.
     #[wasm_bindgen(constructor)]
     pub fn new(
         key: &[u8],
@@ -60,7 +60,7 @@ impl HeadWriter {
     /// The head.
     ///
     /// # Errors
-    /// Throws the name of a reason if more or fewer bytes came than were announced.
+    /// Throws the number of a reason if more or fewer bytes came than were announced.
     pub fn finish(self) -> Result<Vec<u8>, JsValue> {
         self.writer.finish().map_err(thrown)
     }
@@ -83,11 +83,10 @@ impl Check {
         }
     }
 
-    /// What is wrong, or nothing.
+    /// The number of what is wrong, or 0.
     #[must_use]
-    pub fn finish(self) -> Option<String> {
-        let proved = self.verifier.and_then(Verifier::finish);
-        proved.err().map(|reason| reason.as_str().into())
+    pub fn finish(self) -> u32 {
+        self.verifier.and_then(Verifier::finish).map_or_else(number_of, |()| 0)
     }
 }
 
