@@ -64,4 +64,5 @@ pub mod trailer;
 
 mod bytes;
 mod sum;
+mod table;
 mod wire;

@@ -14,9 +14,11 @@ extern crate alloc;
 mod entry;
 mod fields;
 mod ledger;
+mod memo;
 mod metadata;
 mod names;
 mod nearest;
+mod registry;
 mod stream;
 
 use rlsf::SmallGlobalTlsf;
@@ -24,8 +26,10 @@ use rlsf::SmallGlobalTlsf;
 pub use entry::{Reader, encode_small, head_sum, small_limit};
 pub use fields::{derive_key, digest_of};
 pub use ledger::Ledger;
+pub use memo::Memo;
 pub use metadata::{decode_metadata, encode_metadata, reason};
 pub use nearest::{Nearest, changes, remoteness};
+pub use registry::Registry;
 pub use stream::{Check, HeadWriter};
 
 /// Its operations take constant time, and a third of the bytes of the standard library's.
