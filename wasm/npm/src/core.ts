@@ -14,6 +14,7 @@ import { type Found, type Item, type Store } from "./store/store.js";
 import type { As, Formats, PutOptions, Value } from "./types.js";
 import { isStream, type LargePayload, type Payload, payloadOf, type Shape } from "./values.js";
 import { damageOf, type Large, slices } from "./verify.js";
+import { explanation, named } from "./reasons.js";
 
 /** How a cache was opened. */
 export interface Opened {
@@ -195,7 +196,11 @@ export class Core {
     signal: AbortSignal | undefined,
   ): Promise<Uint8Array> {
     const { key, metadata, createdMs, buildMs } = about;
-    const writer = new this.engine.HeadWriter(key, metadata, payload.size, createdMs, buildMs);
+    const { engine } = this;
+    const writer = named(
+      engine,
+      () => new engine.HeadWriter(key, metadata, payload.size, createdMs, buildMs),
+    );
     try {
       const pace = new Pace();
       const done = payload.source ? feedNow(writer, payload.source, pace) : 0;
@@ -210,7 +215,7 @@ export class Core {
       writer.free();
       throw error;
     }
-    return writer.finish();
+    return named(engine, () => writer.finish());
   }
 
   async #write(items: Item[]): Promise<(string | undefined)[]> {
@@ -233,7 +238,7 @@ export class Core {
     if (reason === "no_space") {
       this.#warn("no_space", "The browser gives no more room. The newest values are kept in memory only.");
     } else if (reason === "unavailable" || reason === "busy") {
-      const why = this.engine.explanation(reason);
+      const why = explanation(this.engine, reason);
       this.#warn("memory_only", `Some values are kept in memory only: ${why} (${reason}).`);
     }
   }
@@ -250,7 +255,7 @@ export class Core {
   #checkBackend(): void {
     if (this.#opened.memory || this.backend !== "memory") return;
     const why = this.store.reason ?? "unavailable";
-    const sentence = this.engine.explanation(why);
+    const sentence = explanation(this.engine, why);
     this.#warn(
       "memory_only",
       `The cache "${this.name}" keeps nothing after this page: ${sentence} (${why}).`,

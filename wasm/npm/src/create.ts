@@ -7,6 +7,7 @@ import type { Cache } from "./cache.js";
 import { encodeMetadata } from "./metadata.js";
 import type { As, Build, CreateOptions, Formats, Value } from "./types.js";
 import { payloadOf } from "./values.js";
+import { hex } from "./store/record.js";
 
 /** What a build made, for all who wait for it. */
 export interface Made {
@@ -38,7 +39,7 @@ export async function getOrCreate(
   const hit = await core.read(input, key, as, false);
   if (hit) return hit.value;
   const { result, shared } = await core.flights.obtain({
-    name: core.engine.name_of(key),
+    name: hex(core.engine.digest_of(key)),
     within,
     waitMs,
     signal,

@@ -4,6 +4,7 @@ import { idOf, Key, keyBytes, type KeyInput, keyText } from "./key.js";
 import { decodeMetadata } from "./metadata.js";
 import type { EntryInfo, Explanation, Stats } from "./types.js";
 import { damageOf } from "./verify.js";
+import { explanation } from "./reasons.js";
 
 /** Every entry, the next to go first. */
 export async function entries({ engine, order, store }: Core): Promise<EntryInfo[]> {
@@ -41,7 +42,7 @@ export async function explain({ engine, order, store }: Core, input: KeyInput): 
   return {
     hit: reason === undefined,
     reason,
-    text: reason === undefined ? "the value is stored" : engine.explanation(reason),
+    text: reason === undefined ? "the value is stored" : explanation(engine, reason),
     nearest: nearest && {
       key: nearest.key,
       label: decodeMetadata(engine, nearest.metadata).label,

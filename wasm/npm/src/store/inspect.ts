@@ -42,8 +42,8 @@ export async function list(store: Store): Promise<Listed[]> {
     if (records.under(record, name) !== undefined) return;
     const { reader } = records;
     const about = records.about();
-    const payload = reader.size - reader.payload_start;
-    const entry = { ...about, key: reader.key(), size: reader.size, payload, usedMs: usedMs ?? about.createdMs };
+    const payload = records.payload();
+    const entry = { ...about, key: reader.key(), size: records.size(), payload, usedMs: usedMs ?? about.createdMs };
     listed.push({ place, entry });
   };
   const ledger = store.journal?.ledger;

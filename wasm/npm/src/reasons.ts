@@ -1,0 +1,32 @@
+import type { Engine } from "./engine.js";
+
+/** The name of the reason with this number, which the engine gives; nothing for 0, which is none. */
+export function reasonOf(engine: Engine, number: number): string | undefined {
+  return number === 0 ? undefined : names(engine)[number];
+}
+
+/** What a reason means, in one sentence for people. */
+export function explanation(engine: Engine, reason: string): string {
+  const number = names(engine).indexOf(reason);
+  return (number > 0 ? engine.reason(number, true) : undefined) ?? reason;
+}
+
+/** Does what may throw the number of a reason, and throws its name instead. */
+export function named<Result>(engine: Engine, work: () => Result): Result {
+  try {
+    return work();
+  } catch (error) {
+    throw typeof error === "number" ? (reasonOf(engine, error) ?? "malformed") : error;
+  }
+}
+
+let known: string[] | undefined;
+
+function names(engine: Engine): string[] {
+  if (known) return known;
+  known = [""];
+  for (let name = engine.reason(1, false); name !== undefined; name = engine.reason(known.length, false)) {
+    known.push(name);
+  }
+  return known;
+}
