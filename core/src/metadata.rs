@@ -5,7 +5,7 @@ use alloc::{string::String, vec::Vec};
 use crate::{
     reason::Reason,
     recipe::{Recipe, RecipeField},
-    wire::{Malformed, put, put_bytes, take, take_bytes, take_count, take_text},
+    wire::{Malformed, put_bytes, put_number, take, take_bytes, take_count, take_text},
 };
 
 pub use crate::wire::MAX_ITEMS;
@@ -79,21 +79,21 @@ impl Metadata {
         if *self == Self::new() {
             return bytes;
         }
-        put(&mut bytes, &self.recipe.is_some());
+        bytes.push(u8::from(self.recipe.is_some()));
         if let Some(recipe) = &self.recipe {
             put_bytes(&mut bytes, recipe.domain().as_bytes());
-            put(&mut bytes, &recipe.schema());
-            put(&mut bytes, &(recipe.fields().len() as u64));
+            put_number(&mut bytes, recipe.schema().into());
+            put_number(&mut bytes, recipe.fields().len() as u64);
             for field in recipe.fields() {
                 put_bytes(&mut bytes, field.label().as_bytes());
                 bytes.extend_from_slice(&field.digest());
-                put(&mut bytes, &field.value().is_some());
+                bytes.push(u8::from(field.value().is_some()));
                 if let Some(text) = field.value() {
                     put_bytes(&mut bytes, text.as_bytes());
                 }
             }
         }
-        put(&mut bytes, &(self.attributes.len() as u64));
+        put_number(&mut bytes, self.attributes.len() as u64);
         for (name, value) in &self.attributes {
             put_bytes(&mut bytes, name.as_bytes());
             put_bytes(&mut bytes, value);
@@ -144,7 +144,7 @@ impl From<Malformed> for Reason {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::KeyFields;
+    use crate::{key::KeyFields, wire::put};
 
     fn full() -> Metadata {
         let recipe =

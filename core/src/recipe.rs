@@ -292,7 +292,13 @@ mod digest {
     use crate::key::hex_digits;
 
     pub(super) fn hex(digest: [u8; 8]) -> String {
-        digest.iter().flat_map(|byte| hex_digits(*byte)).map(char::from).collect()
+        let mut hex = String::with_capacity(16);
+        for byte in digest {
+            for digit in hex_digits(byte) {
+                hex.push(char::from(digit));
+            }
+        }
+        hex
     }
 
     pub(super) fn serialize<S: Serializer>(digest: &[u8; 8], serializer: S) -> Result<S::Ok, S::Error> {

@@ -38,9 +38,18 @@ pub(crate) fn take_text<'a>(rest: &mut &'a [u8]) -> Result<&'a str, Malformed> {
     core::str::from_utf8(take_bytes(rest)?).map_err(|_| Malformed)
 }
 
+/// Appends a number, as postcard writes it whatever its type: seven bits a byte, the lowest first.
+pub(crate) fn put_number(bytes: &mut Vec<u8>, mut number: u64) {
+    while number > 127 {
+        bytes.push((number & 127 | 128) as u8);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
 /// Appends bytes, or a text, with their length before them.
 pub(crate) fn put_bytes(bytes: &mut Vec<u8>, value: &[u8]) {
-    put(bytes, &(value.len() as u64));
+    put_number(bytes, value.len() as u64);
     bytes.extend_from_slice(value);
 }
 

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use wasm_bindgen::{JsValue, prelude::wasm_bindgen};
+use wasm_bindgen::prelude::wasm_bindgen;
 
 use warmstart_core::{
     artifact::Provenance,
@@ -23,24 +23,18 @@ pub fn small_limit() -> u32 {
     SMALL
 }
 
-/// Encodes a small value.
-///
-/// # Errors
-/// Throws the number of a reason if key and metadata are too long.
+/// Encodes a small value; or gives one byte, which is the number of the reason why it cannot: too long a key or metadata.
 #[wasm_bindgen]
-pub fn encode_small(
-    key: &[u8],
-    metadata: &[u8],
-    payload: &[u8],
-    created_ms: f64,
-    build_ms: f64,
-) -> Result<Vec<u8>, JsValue> {
+#[must_use]
+pub fn encode_small(key: &[u8], metadata: &[u8], payload: &[u8], created_ms: f64, build_ms: f64) -> Vec<u8> {
     let provenance = provenance(created_ms, build_ms);
-    let mut writer = HeadWriter::new(key, metadata, payload.len() as u64, provenance).map_err(thrown)?;
-    writer.update(payload);
-    let mut envelope = writer.finish().map_err(thrown)?;
-    envelope.extend_from_slice(payload);
-    Ok(envelope)
+    let writer = HeadWriter::new(key, metadata, payload.len() as u64, provenance);
+    or_number(writer.and_then(|mut writer| {
+        writer.update(payload);
+        let mut envelope = writer.finish()?;
+        envelope.extend_from_slice(payload);
+        Ok(envelope)
+    }))
 }
 
 /// The checksum of the head of a large value, which is stored beside it: the head is handed out before the payload is read.
@@ -158,6 +152,7 @@ pub(crate) fn number_of(reason: Reason) -> u32 {
     1 + reason.index() as u32
 }
 
-pub(crate) fn thrown(reason: Reason) -> JsValue {
-    JsValue::from_f64(number_of(reason).into())
+/// What was encoded, or one byte that says why not. No envelope and no head is as short.
+pub(crate) fn or_number(encoded: Result<Vec<u8>, Reason>) -> Vec<u8> {
+    encoded.unwrap_or_else(|reason| Vec::from([number_of(reason) as u8]))
 }

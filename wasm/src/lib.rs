@@ -15,9 +15,9 @@ mod entry;
 mod fields;
 mod ledger;
 mod memo;
-mod metadata;
 mod names;
 mod nearest;
+mod reason;
 mod registry;
 mod stream;
 
@@ -27,10 +27,10 @@ pub use entry::{Reader, encode_small, head_sum, small_limit};
 pub use fields::{derive_key, digest_of};
 pub use ledger::Ledger;
 pub use memo::Memo;
-pub use metadata::{decode_metadata, encode_metadata, reason};
 pub use nearest::{Nearest, changes, remoteness};
+pub use reason::reason;
 pub use registry::Registry;
-pub use stream::{Check, HeadWriter};
+pub use stream::{Check, HeadWriter, window_len};
 
 /// Its operations take constant time, and a third of the bytes of the standard library's.
 #[global_allocator]

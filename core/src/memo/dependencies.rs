@@ -1,6 +1,6 @@
 //! What was observed while a result was computed, and whether it is still so.
 
-use alloc::{boxed::Box, collections::BinaryHeap, vec::Vec};
+use alloc::{boxed::Box, vec::Vec};
 use core::fmt;
 
 use super::{
@@ -71,11 +71,11 @@ pub struct Dependencies {
 impl Dependencies {
     pub(super) fn new(world: WorldId, mut list: Observations) -> Self {
         list.sort_unstable_by_key(|&(observed, _)| observed);
-        Self::sorted(world, list)
+        Self::in_order(world, list)
     }
 
-    /// These, as they are in `world` now, each once. For results that are computed where no [`Recorder`](super::Recorder) can be, while
-    /// nothing was written; how they were is not looked at.
+    /// These, as they are in `world` now. For results that are computed where no [`Recorder`](super::Recorder) can be, while nothing was
+    /// written; how they were is not looked at. They are looked at in this order, so name each once, and in the order of their ids.
     ///
     /// ```
     /// use warmstart_core::memo::{Dependencies, Dependency, Tracked};
@@ -94,21 +94,19 @@ impl Dependencies {
         world: &W,
         observed: impl IntoIterator<Item = Dependency>,
     ) -> Result<Self, Unkept> {
-        let observed: BinaryHeap<Observed> = observed.into_iter().map(pack).collect();
-        let mut observed = observed.into_sorted_vec();
-        observed.dedup();
-        let mut list = Vec::with_capacity(observed.len());
+        let mut list = Vec::new();
         for observed in observed {
+            let observed = pack(observed);
             let seen = see(world, observed);
             if is_worn(observed, seen) {
                 return Err(Unkept::Worn);
             }
             list.push((observed, seen));
         }
-        if list.is_empty() { Err(Unkept::NoDependency) } else { Ok(Self::sorted(world.identity(), list)) }
+        if list.is_empty() { Err(Unkept::NoDependency) } else { Ok(Self::in_order(world.identity(), list)) }
     }
 
-    fn sorted(world: WorldId, list: Observations) -> Self {
+    fn in_order(world: WorldId, list: Observations) -> Self {
         let (mut fields, mut arguments, mut extents) = (Vec::new(), Vec::new(), Vec::new());
         for (observed, (seen, allocation)) in list {
             match observed {

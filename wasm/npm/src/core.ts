@@ -14,7 +14,7 @@ import { type Found, type Item, type Store } from "./store/store.js";
 import type { As, Formats, PutOptions, Value } from "./types.js";
 import { isStream, type LargePayload, type Payload, payloadOf, type Shape } from "./values.js";
 import { damageOf, type Large, slices } from "./verify.js";
-import { explanation, named } from "./reasons.js";
+import { encoded, explanation } from "./reasons.js";
 
 /** How a cache was opened. */
 export interface Opened {
@@ -111,7 +111,7 @@ export class Core {
     const { signal } = options;
     const key = keyBytes(input);
     signal?.throwIfAborted();
-    const metadata = encodeMetadata(this.engine, input, value, options);
+    const metadata = encodeMetadata(input, value, options);
     const taken = payloadOf(value, this.shape, { signal });
     return this.order.run(idOf(input), "write", !isStream(value), async (ticket) => {
       // Waiting for what is there already would let the caller change it.
@@ -197,10 +197,7 @@ export class Core {
   ): Promise<Uint8Array> {
     const { key, metadata, createdMs, buildMs } = about;
     const { engine } = this;
-    const writer = named(
-      engine,
-      () => new engine.HeadWriter(key, metadata, payload.size, createdMs, buildMs),
-    );
+    const writer = new engine.HeadWriter(key, metadata, payload.size, createdMs, buildMs);
     try {
       const pace = new Pace();
       const done = payload.source ? feedNow(writer, payload.source, pace) : 0;
@@ -215,7 +212,7 @@ export class Core {
       writer.free();
       throw error;
     }
-    return named(engine, () => writer.finish());
+    return encoded(engine, writer.finish());
   }
 
   async #write(items: Item[]): Promise<(string | undefined)[]> {

@@ -71,7 +71,7 @@ async function make(
   const began = performance.now();
   const value = await build({ signal, onProgress, cache });
   try {
-    const metadata = encodeMetadata(core.engine, input, value, options);
+    const metadata = encodeMetadata(input, value, options);
     const taken = payloadOf(value, core.shape, { signal, onProgress });
     let made: Made | undefined;
     await core.order.run(idOf(input), "write", !(taken instanceof Promise), async (ticket) => {

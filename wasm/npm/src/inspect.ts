@@ -11,7 +11,7 @@ export async function entries({ engine, order, store }: Core): Promise<EntryInfo
   await order.drained();
   const all = await store.list();
   return all.map(({ key, metadata, size, payload, createdMs, buildMs, usedMs }) => {
-    const { label, headers, recipe } = decodeMetadata(engine, metadata);
+    const { label, headers, recipe } = decodeMetadata(metadata);
     return {
       key,
       text: keyText(key),
@@ -45,7 +45,7 @@ export async function explain({ engine, order, store }: Core, input: KeyInput): 
     text: reason === undefined ? "the value is stored" : explanation(engine, reason),
     nearest: nearest && {
       key: nearest.key,
-      label: decodeMetadata(engine, nearest.metadata).label,
+      label: decodeMetadata(nearest.metadata).label,
       changes: nearest.changes,
     },
   };

@@ -290,6 +290,7 @@ class Reading implements Reader {
   #memo: LaunchMemo;
   #args: readonly MemoArray<unknown>[];
   #isOver = false;
+  #seen = new Set<string>();
   /** Three numbers for each thing that was read, as the engine has them. */
   readonly observed: number[] = [];
 
@@ -326,6 +327,9 @@ class Reading implements Reader {
   #observe(kind: number, id: number, axis: number): void {
     if (this.#isOver) throw invalid("A result is computed at once: nothing is read after its function returned.");
     if (id !== id >>> 0 || axis !== axis >>> 0) throw invalid("A place and an axis are whole numbers from 0.");
+    const name = `${kind} ${id} ${axis}`;
+    if (this.#seen.has(name)) return;
+    this.#seen.add(name);
     this.observed.push(kind, id, axis);
   }
 }

@@ -11,13 +11,10 @@ export function explanation(engine: Engine, reason: string): string {
   return (number > 0 ? engine.reason(number, true) : undefined) ?? reason;
 }
 
-/** Does what may throw the number of a reason, and throws its name instead. */
-export function named<Result>(engine: Engine, work: () => Result): Result {
-  try {
-    return work();
-  } catch (error) {
-    throw typeof error === "number" ? (reasonOf(engine, error) ?? "malformed") : error;
-  }
+/** What the engine encoded. One byte is the number of the reason why it could not, whose name is thrown. */
+export function encoded(engine: Engine, bytes: Uint8Array): Uint8Array {
+  if (bytes.length === 1) throw reasonOf(engine, bytes[0] as number) ?? "malformed";
+  return bytes;
 }
 
 let known: string[] | undefined;

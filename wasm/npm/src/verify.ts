@@ -1,4 +1,4 @@
-import type { Engine } from "./engine.js";
+import { type Engine, pour } from "./engine.js";
 import { WarmstartError } from "./errors.js";
 import { feed, feedNow, Pace } from "./pace.js";
 import type { Found } from "./store/store.js";
@@ -34,8 +34,8 @@ export async function verifiedBytes(
       // More than the head says is damage too; the check finds it, but it has no place in the array.
       const place = whole.subarray(at, at + slice.length);
       place.set(slice.subarray(0, place.length));
-      check.update(place);
-      if (place.length < slice.length) check.update(slice.subarray(place.length));
+      pour(check, place);
+      if (place.length < slice.length) pour(check, slice.subarray(place.length));
       at += slice.length;
       if (pace.due) await pace.rest();
     }

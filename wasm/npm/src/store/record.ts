@@ -1,5 +1,5 @@
 import type { Engine } from "../engine.js";
-import { named, reasonOf } from "../reasons.js";
+import { encoded, reasonOf } from "../reasons.js";
 
 /** A piece of the payload of a large value. */
 export type Part = Blob | ArrayBuffer;
@@ -46,7 +46,7 @@ export function encode(engine: Engine, item: Item): Entry {
   const { metadata } = item;
   if (item.bytes !== undefined) {
     const { key, bytes, createdMs, buildMs } = item;
-    const record = named(engine, () => engine.encode_small(key, metadata, bytes, createdMs, buildMs));
+    const record = encoded(engine, engine.encode_small(key, metadata, bytes, createdMs, buildMs));
     return { name, record, metadata, size: record.length, payload: bytes.length };
   }
   const payload = partsLength(item.parts) ?? 0;
