@@ -23,7 +23,7 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
+use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::{
     artifact::{Artifact, Provenance},
@@ -31,6 +31,7 @@ use crate::{
     head::MAX_HEAD_LEN,
     reason::Reason,
     seal::{Seal, TAG_LEN},
+    sum::xxh3_64,
 };
 
 mod pieces;

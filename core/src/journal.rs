@@ -28,14 +28,13 @@
 
 use core::hash::BuildHasher;
 
-use xxhash_rust::xxh3::xxh3_64;
-
 use crate::{
     bytes::{array, u16_at, u32_at, u64_at},
     key::Key,
     lru::{Limits, Lru},
     reason::Reason,
     sketch::Sketch,
+    sum::xxh3_64,
 };
 
 /// The length of the header in bytes.

@@ -1,6 +1,10 @@
 //! Keys: a 32-byte digest of everything that decides what an artifact is.
 
-use alloc::{borrow::Cow, string::String, vec::Vec};
+use alloc::{
+    borrow::Cow,
+    string::{String, ToString},
+    vec::Vec,
+};
 use core::fmt;
 
 use blake2::{Blake2b256, Digest};
@@ -57,11 +61,9 @@ impl Key {
     /// The 64 lower-case hexadecimal digits of the key, in ASCII.
     #[must_use]
     pub fn to_hex(&self) -> [u8; 2 * Self::LEN] {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut hex = [0; 2 * Self::LEN];
-        for (pair, byte) in hex.chunks_exact_mut(2).zip(self.0) {
-            pair[0] = DIGITS[usize::from(byte >> 4)];
-            pair[1] = DIGITS[usize::from(byte & 15)];
+        for (pair, byte) in hex.as_chunks_mut().0.iter_mut().zip(self.0) {
+            *pair = hex_digits(byte);
         }
         hex
     }
@@ -89,6 +91,12 @@ impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Key({self})")
     }
+}
+
+/// The two lower-case hexadecimal digits of a byte, in ASCII.
+pub(crate) const fn hex_digits(byte: u8) -> [u8; 2] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    [DIGITS[(byte >> 4) as usize], DIGITS[(byte & 15) as usize]]
 }
 
 /// Lower-case digits only: a key has one spelling, so that a file name has one owner.
@@ -275,7 +283,7 @@ impl Value<'_> {
         match self {
             Self::Text(text) => Some(String::from(&**text)),
             Self::Bytes(_) => None,
-            Self::Number(number) => Some(alloc::format!("{number}")),
+            Self::Number(number) => Some(number.to_string()),
             Self::List(items) => Some(items.join(" ")),
         }
     }
@@ -294,7 +302,6 @@ fn len_bytes(len: usize) -> [u8; 8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::string::ToString;
 
     /// Guards the preimage: a change of it makes every stored entry unreachable and must be a decision.
     #[test]

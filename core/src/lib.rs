@@ -63,4 +63,6 @@ pub mod tally;
 pub mod trailer;
 
 mod bytes;
+mod sum;
+mod table;
 mod wire;

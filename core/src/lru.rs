@@ -9,7 +9,7 @@ use core::{
 
 use hashbrown::HashTable;
 
-use crate::reason::Reason;
+use crate::{reason::Reason, table};
 
 /// What a store may hold. `None` is no limit; a limit of 0 refuses every entry.
 ///
@@ -118,7 +118,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Lru<K, V, S> {
     pub fn reserve(&mut self, additional: usize) {
         let Self { table, nodes, hasher, .. } = self;
         nodes.reserve(additional);
-        table.reserve(additional, |&at| hash_of(hasher, nodes, at));
+        table::reserve(table, additional, &hashes(hasher, nodes));
     }
 
     /// The limits it was made with.
@@ -197,8 +197,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Lru<K, V, S> {
         }
         let at = self.place(Node { newer: NIL, older: NIL, size, entry: Some((key, value)) });
         let Self { table, nodes, hasher, .. } = self;
-        let hash = hash_of(hasher, nodes, at);
-        table.insert_unique(hash, at, |&at| hash_of(hasher, nodes, at));
+        table::insert(table, at, &hashes(hasher, nodes));
         self.total_bytes += u128::from(size);
         self.push_front(at);
         None
@@ -216,9 +215,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Lru<K, V, S> {
         let at = self.oldest;
         let (key, _) = self.node(at)?.entry.as_ref()?;
         let hash = self.hasher.hash_one(key);
-        if let Ok(found) = self.table.find_entry(hash, |&other| other == at) {
-            found.remove();
-        }
+        table::remove(&mut self.table, hash, at);
         self.release(at)
     }
 
@@ -355,8 +352,11 @@ fn key_at<K: Borrow<Q>, V, Q: ?Sized>(nodes: &[Node<K, V>], at: u32) -> Option<&
 }
 
 /// The hash of the entry at a place that the table names; such a place always holds one.
-fn hash_of<K: Hash, V>(hasher: &impl BuildHasher, nodes: &[Node<K, V>], at: u32) -> u64 {
-    nodes.get(at as usize).and_then(|node| node.entry.as_ref()).map_or(0, |(key, _)| hasher.hash_one(key))
+fn hashes<K: Hash, V>(hasher: &impl BuildHasher, nodes: &[Node<K, V>]) -> impl Fn(&u32) -> u64 {
+    |at| {
+        let entry = nodes.get(*at as usize).and_then(|node| node.entry.as_ref());
+        entry.map_or(0, |(key, _)| hasher.hash_one(key))
+    }
 }
 
 #[cfg(test)]

@@ -2,12 +2,10 @@
 
 use alloc::{string::String, vec::Vec};
 
-use serde::de::DeserializeOwned;
-
 use crate::{
     reason::Reason,
     recipe::{Recipe, RecipeField},
-    wire::{self, Malformed, put, take},
+    wire::{Malformed, put_bytes, put_number, take, take_bytes, take_count, take_text},
 };
 
 pub use crate::wire::MAX_ITEMS;
@@ -81,18 +79,24 @@ impl Metadata {
         if *self == Self::new() {
             return bytes;
         }
-        put(&mut bytes, &self.recipe.is_some());
+        bytes.push(u8::from(self.recipe.is_some()));
         if let Some(recipe) = &self.recipe {
-            put(&mut bytes, recipe.domain());
-            put(&mut bytes, &recipe.schema());
-            put(&mut bytes, &(recipe.fields().len() as u64));
+            put_bytes(&mut bytes, recipe.domain().as_bytes());
+            put_number(&mut bytes, recipe.schema().into());
+            put_number(&mut bytes, recipe.fields().len() as u64);
             for field in recipe.fields() {
-                put(&mut bytes, field);
+                put_bytes(&mut bytes, field.label().as_bytes());
+                bytes.extend_from_slice(&field.digest());
+                bytes.push(u8::from(field.value().is_some()));
+                if let Some(text) = field.value() {
+                    put_bytes(&mut bytes, text.as_bytes());
+                }
             }
         }
-        put(&mut bytes, &(self.attributes.len() as u64));
-        for attribute in &self.attributes {
-            put(&mut bytes, attribute);
+        put_number(&mut bytes, self.attributes.len() as u64);
+        for (name, value) in &self.attributes {
+            put_bytes(&mut bytes, name.as_bytes());
+            put_bytes(&mut bytes, value);
         }
         bytes
     }
@@ -109,24 +113,26 @@ impl Metadata {
             return Ok(Self::new());
         }
         let recipe = if take(&mut rest)? { Some(take_recipe(&mut rest)?) } else { None };
-        let attributes = take_list(&mut rest)?;
+        let mut attributes = Vec::new();
+        for _ in 0..take_count(&mut rest)? {
+            attributes.push((String::from(take_text(&mut rest)?), take_bytes(&mut rest)?.to_vec()));
+        }
         if rest.is_empty() { Ok(Self { recipe, attributes }) } else { Err(Reason::Malformed) }
     }
 }
 
 fn take_recipe(rest: &mut &[u8]) -> Result<Recipe, Reason> {
-    let domain: String = take(rest)?;
+    let domain = take_text(rest)?;
     let schema = take(rest)?;
-    let fields: Vec<RecipeField> = take_list(rest)?;
-    Ok(Recipe::new(&domain, schema, fields))
-}
-
-fn take_list<T: DeserializeOwned>(rest: &mut &[u8]) -> Result<Vec<T>, Malformed> {
-    let mut items = Vec::new();
-    for _ in 0..wire::take_count(rest)? {
-        items.push(take(rest)?);
+    let mut fields = Vec::new();
+    for _ in 0..take_count(rest)? {
+        let label = take_text(rest)?;
+        let (digest, after) = rest.split_first_chunk().ok_or(Malformed)?;
+        *rest = after;
+        let text = if take(rest)? { Some(String::from(take_text(rest)?)) } else { None };
+        fields.push(RecipeField::stored(label, *digest, text).ok_or(Malformed)?);
     }
-    Ok(items)
+    Ok(Recipe::new(domain, schema, fields))
 }
 
 impl From<Malformed> for Reason {
@@ -138,7 +144,7 @@ impl From<Malformed> for Reason {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::KeyFields;
+    use crate::{key::KeyFields, wire::put};
 
     fn full() -> Metadata {
         let recipe =

@@ -1,8 +1,9 @@
 //! Recipes: what a key was made of, kept beside the artifact so that a miss can be explained.
 
 use alloc::{
-    collections::{BTreeMap, VecDeque},
-    string::String,
+    collections::BinaryHeap,
+    string::{String, ToString},
+    vec,
     vec::Vec,
 };
 
@@ -141,8 +142,8 @@ impl Recipe {
         if self.schema != newer.schema {
             changes.push(FieldChange {
                 label: String::from("schema"),
-                old: Some(alloc::format!("{}", self.schema)),
-                new: Some(alloc::format!("{}", newer.schema)),
+                old: Some(self.schema.to_string()),
+                new: Some(newer.schema.to_string()),
             });
         }
         if self.is_reordered(newer) {
@@ -176,27 +177,41 @@ impl Recipe {
     }
 
     fn labels(&self) -> String {
-        shorten(self.fields.iter().map(RecipeField::label).collect::<Vec<_>>().join(", "))
+        let mut labels = String::new();
+        for field in &self.fields {
+            if !labels.is_empty() {
+                labels.push_str(", ");
+            }
+            labels.push_str(&field.label);
+        }
+        shorten(labels)
     }
 
     /// The fields that differ: those of this recipe, each with its partner, and then those that only `newer` has.
     fn differing<'a>(&'a self, newer: &'a Self) -> Vec<(Option<&'a RecipeField>, Option<&'a RecipeField>)> {
         // By label, so that thousands of fields take no quadratic time: what a stored head says is not proved.
-        let mut unpaired: BTreeMap<&str, VecDeque<usize>> = BTreeMap::new();
-        for (place, new) in newer.fields.iter().enumerate() {
-            unpaired.entry(&new.label).or_default().push_back(place);
-        }
+        let labels: BinaryHeap<(&str, usize)> =
+            newer.fields.iter().enumerate().map(|(place, new)| (&*new.label, place)).collect();
+        let labels = labels.into_sorted_vec();
+        // How many of each label have a partner, where the first of that label stands.
+        let mut taken = vec![0; labels.len()];
+        let mut is_paired = vec![false; labels.len()];
         let mut differing = Vec::new();
         for old in &self.fields {
-            let partner = unpaired.get_mut(&*old.label).and_then(VecDeque::pop_front);
-            let new = partner.and_then(|place| newer.fields.get(place));
+            let first = labels.partition_point(|(label, _)| *label < &*old.label);
+            let next = first + taken.get(first).copied().unwrap_or(0);
+            let partner = labels.get(next).filter(|(label, _)| *label == old.label);
+            let new = partner.map(|&(_, place)| {
+                taken[first] += 1;
+                is_paired[place] = true;
+                &newer.fields[place]
+            });
             if new.is_none_or(|new| new.digest != old.digest) {
                 differing.push((Some(old), new));
             }
         }
-        let mut left: Vec<usize> = unpaired.into_values().flatten().collect();
-        left.sort_unstable();
-        differing.extend(left.into_iter().map(|place| (None, newer.fields.get(place))));
+        let left = newer.fields.iter().zip(is_paired).filter(|(_, is_paired)| !is_paired);
+        differing.extend(left.map(|(new, _)| (None, Some(new))));
         differing
     }
 }
@@ -206,6 +221,12 @@ impl RecipeField {
         let mut short = [0; 8];
         short.copy_from_slice(&digest[..8]);
         Self { label: String::from(label), digest: short, text: text.map(shorten) }
+    }
+
+    /// One that was stored, unless its text is longer than any that this crate wrote.
+    pub(crate) fn stored(label: &str, digest: [u8; 8], text: Option<String>) -> Option<Self> {
+        let is_short = text.as_ref().is_none_or(|text| text.len() <= MAX_TEXT);
+        is_short.then(|| Self { label: String::from(label), digest, text })
     }
 
     /// The label of the field.
@@ -239,7 +260,7 @@ impl RecipeField {
     fn shown_with_digest(&self) -> String {
         let digest = self.digest_hex();
         match &self.text {
-            Some(text) => alloc::format!("{text} ({digest})"),
+            Some(text) => [text, " (", &digest, ")"].concat(),
             None => digest,
         }
     }
@@ -264,12 +285,20 @@ fn short_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Strin
 
 /// A short digest as text where a person may read it, else as its bytes.
 mod digest {
-    use alloc::{format, string::String};
+    use alloc::string::String;
 
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
+    use crate::key::hex_digits;
+
     pub(super) fn hex(digest: [u8; 8]) -> String {
-        format!("{:016x}", u64::from_le_bytes(digest).swap_bytes())
+        let mut hex = String::with_capacity(16);
+        for byte in digest {
+            for digit in hex_digits(byte) {
+                hex.push(char::from(digit));
+            }
+        }
+        hex
     }
 
     pub(super) fn serialize<S: Serializer>(digest: &[u8; 8], serializer: S) -> Result<S::Ok, S::Error> {

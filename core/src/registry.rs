@@ -12,7 +12,8 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use hashbrown::HashTable;
-use xxhash_rust::xxh3::xxh3_64;
+
+use crate::{sum::xxh3_64, table};
 
 mod error;
 mod id;
@@ -203,11 +204,8 @@ impl<T> Registry<T> {
     /// If it was the first of its pair, another one becomes the first, the one that is nearest to the pair's home.
     pub fn remove(&mut self, id: RegistryId, kernel: &str, task: i32) -> Option<T> {
         let at = self.place(id, kernel, task)?;
-        if let Ok(found) = self.ids.find_entry(id.mixed(), |other| *other == at) {
-            found.remove();
-        }
-        if let Ok(found) = self.pairs.find_entry(identity(kernel, task), |other| *other == at) {
-            found.remove();
+        table::remove(&mut self.ids, id.mixed(), at);
+        if table::remove(&mut self.pairs, identity(kernel, task), at) {
             // Only then can there be another row of the pair.
             if self.rows.len() > self.pairs.len() + 1 {
                 let mut ids = RegistryId::home(kernel, task).probes();
@@ -220,8 +218,8 @@ impl<T> Registry<T> {
         Some(self.rows.swap_remove(at as usize).value)
     }
 
-    /// Every row that claims an id.
-    fn claims(&self, id: RegistryId) -> impl Iterator<Item = &Registered<T>> {
+    /// Every row that claims an id, in no order.
+    pub fn claims(&self, id: RegistryId) -> impl Iterator<Item = &Registered<T>> {
         self.ids.iter_hash(id.mixed()).filter_map(|at| self.row(*at)).filter(move |row| row.id == id)
     }
 
@@ -244,10 +242,10 @@ impl<T> Registry<T> {
         let Ok(at) = u32::try_from(self.rows.len()) else {
             return Err(RegistryError::Full { home: RegistryId::home(&row.kernel, row.task) });
         };
-        let (id, is_first) = (row.id, self.first(&row.kernel, row.task).is_none());
+        let is_first = self.first(&row.kernel, row.task).is_none();
         self.rows.push(row);
         let Self { rows, ids, .. } = self;
-        ids.insert_unique(id.mixed(), at, |at| rows.get(*at as usize).map_or(0, |row| row.id.mixed()));
+        table::insert(ids, at, &|at| rows.get(*at as usize).map_or(0, |row| row.id.mixed()));
         if is_first {
             self.make_first(at);
         }
@@ -257,19 +255,17 @@ impl<T> Registry<T> {
     /// Makes a row the first of its pair, which has none.
     fn make_first(&mut self, at: u32) {
         let Self { rows, pairs, .. } = self;
-        let hash = |at: &u32| rows.get(*at as usize).map_or(0, |row| identity(&row.kernel, row.task));
-        pairs.insert_unique(hash(&at), at, hash);
+        table::insert(pairs, at, &|at| {
+            rows.get(*at as usize).map_or(0, |row| identity(&row.kernel, row.task))
+        });
     }
 
     /// Makes both tables say that the last row is where `at` is.
     fn move_last_to(&mut self, at: u32) {
         let Self { rows, ids, pairs } = self;
         let Some((row, last)) = rows.last().zip(u32::try_from(rows.len() - 1).ok()) else { return };
-        let moved = [
-            ids.find_mut(row.id.mixed(), |other| *other == last),
-            pairs.find_mut(identity(&row.kernel, row.task), |other| *other == last),
-        ];
-        moved.into_iter().flatten().for_each(|place| *place = at);
+        table::rename(ids, row.id.mixed(), last, at);
+        table::rename(pairs, identity(&row.kernel, row.task), last, at);
     }
 }
 

@@ -5,13 +5,14 @@
 //! fields differ in few slots. A sketch only proposes: whether a recipe is near, and how it differs, the recipe itself
 //! says.
 
-use alloc::{collections::BinaryHeap, vec::Vec};
+use alloc::vec::Vec;
 
-use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
+use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::{
     metadata::Metadata,
     recipe::{Recipe, RecipeField},
+    sum::xxh3_64,
 };
 
 const SLOTS: usize = 14;
@@ -145,16 +146,14 @@ pub struct Nearest<T> {
     /// Which field has the name of what is wanted.
     name_at: Option<usize>,
     most: usize,
-    offered: u64,
-    /// The farthest on top.
-    found: BinaryHeap<Proposal<T>>,
+    /// The nearest first, and of those that are equally far the one that was offered last.
+    found: Vec<Proposal<T>>,
 }
 
 #[derive(Clone, Debug)]
 struct Proposal<T> {
     /// As [`Recipe::remoteness_of`] has it.
     remoteness: (u32, bool),
-    number: u64,
     what: T,
 }
 
@@ -163,7 +162,7 @@ impl<T> Nearest<T> {
     #[must_use]
     pub fn new(wanted: &Recipe, most: usize) -> Self {
         let name_at = wanted.name_at();
-        Self { wanted: Sketch::of(wanted), name_at, most, offered: 0, found: BinaryHeap::new() }
+        Self { wanted: Sketch::of(wanted), name_at, most, found: Vec::new() }
     }
 
     /// One more; of another domain it is none. Of those that are equally far, the ones that seem to have the
@@ -174,45 +173,25 @@ impl<T> Nearest<T> {
 
     /// As [`offer`](Self::offer); `what` is only asked for if it is kept for now.
     pub fn offer_with(&mut self, sketch: &Sketch, what: impl FnOnce() -> T) {
-        self.offered += 1;
         let Some(distance) = self.wanted.distance_to(sketch) else { return };
         let is_other = self.name_at.is_some_and(|at| !self.wanted.looks_alike_at(sketch, at));
         let remoteness = (distance, is_other);
         if self.found.len() >= self.most {
-            if self.found.peek().is_none_or(|farthest| farthest.remoteness < remoteness) {
+            if self.found.last().is_none_or(|farthest| farthest.remoteness < remoteness) {
                 return;
             }
             self.found.pop();
         }
-        self.found.push(Proposal { remoteness, number: self.offered, what: what() });
+        let at = self.found.partition_point(|nearer| nearer.remoteness < remoteness);
+        self.found.insert(at, Proposal { remoteness, what: what() });
     }
 
     /// What was kept, the nearest first, and of those that are equally far and alike in name the last one offered.
     #[must_use]
     pub fn into_vec(self) -> Vec<T> {
-        self.found.into_sorted_vec().into_iter().map(|proposal| proposal.what).collect()
+        self.found.into_iter().map(|proposal| proposal.what).collect()
     }
 }
-
-impl<T> Ord for Proposal<T> {
-    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
-        self.remoteness.cmp(&other.remoteness).then(other.number.cmp(&self.number))
-    }
-}
-
-impl<T> PartialOrd for Proposal<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T> PartialEq for Proposal<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl<T> Eq for Proposal<T> {}
 
 #[cfg(test)]
 mod tests {

@@ -1,8 +1,9 @@
 //! Entries: the whole envelope of a small value, or the head of a large one.
 
+use alloc::vec::Vec;
 use core::ops::Range;
 
-use wasm_bindgen::{JsValue, prelude::wasm_bindgen};
+use wasm_bindgen::prelude::wasm_bindgen;
 
 use warmstart_core::{
     artifact::Provenance,
@@ -22,24 +23,18 @@ pub fn small_limit() -> u32 {
     SMALL
 }
 
-/// Encodes a small value.
-///
-/// # Errors
-/// Throws the name of a reason if key and metadata are too long.
+/// Encodes a small value; or gives one byte, which is the number of the reason why it cannot: too long a key or metadata.
 #[wasm_bindgen]
-pub fn encode_small(
-    key: &[u8],
-    metadata: &[u8],
-    payload: &[u8],
-    created_ms: f64,
-    build_ms: f64,
-) -> Result<Vec<u8>, JsValue> {
+#[must_use]
+pub fn encode_small(key: &[u8], metadata: &[u8], payload: &[u8], created_ms: f64, build_ms: f64) -> Vec<u8> {
     let provenance = provenance(created_ms, build_ms);
-    let mut writer = HeadWriter::new(key, metadata, payload.len() as u64, provenance).map_err(thrown)?;
-    writer.update(payload);
-    let mut envelope = writer.finish().map_err(thrown)?;
-    envelope.extend_from_slice(payload);
-    Ok(envelope)
+    let writer = HeadWriter::new(key, metadata, payload.len() as u64, provenance);
+    or_number(writer.and_then(|mut writer| {
+        writer.update(payload);
+        let mut envelope = writer.finish()?;
+        envelope.extend_from_slice(payload);
+        Ok(envelope)
+    }))
 }
 
 /// The checksum of the head of a large value, which is stored beside it: the head is handed out before the payload is read.
@@ -76,15 +71,15 @@ impl Reader {
         }
     }
 
-    /// Reads the envelope of a small value. Says what is wrong, or nothing: every byte is proved.
-    pub fn small(&mut self, envelope: Vec<u8>) -> Option<String> {
+    /// Reads the envelope of a small value. Gives the number of what is wrong, or 0: every byte is proved.
+    pub fn small(&mut self, envelope: Vec<u8>) -> u32 {
         let layout = envelope::verify(&envelope);
         self.take(envelope, layout)
     }
 
-    /// Reads the head of a large value, given its checksum and the length of the payload in bytes. Says what is wrong, or nothing: the
+    /// Reads the head of a large value, given its checksum and the length of the payload in bytes. Gives the number of what is wrong, or 0: the
     /// head is proved, and the payload is not.
-    pub fn large(&mut self, head: Vec<u8>, sum: u32, payload_len: f64) -> Option<String> {
+    pub fn large(&mut self, head: Vec<u8>, sum: u32, payload_len: f64) -> u32 {
         let layout = if head_checksum(&head) == sum {
             Verifier::new(&head, payload_len as u64).map(|(_, layout)| layout)
         } else {
@@ -117,44 +112,22 @@ impl Reader {
         self.bytes[self.metadata.clone()].to_vec()
     }
 
-    /// How long the encoded metadata is in bytes; often nothing, and then it need not be asked for.
-    #[wasm_bindgen(getter)]
+    /// A number: how long the encoded metadata is (0), where in the entry the payload starts (1), how long the whole entry is (2), in
+    /// bytes; when it was made, in milliseconds since 1970 UTC (3), and how long that took, in milliseconds (4).
     #[must_use]
-    pub fn metadata_len(&self) -> u32 {
-        self.metadata.len() as u32
-    }
-
-    /// Where in the entry the payload starts, in bytes.
-    #[wasm_bindgen(getter)]
-    #[must_use]
-    pub fn payload_start(&self) -> f64 {
-        self.payload.start as f64
-    }
-
-    /// The length of the whole entry in bytes.
-    #[wasm_bindgen(getter)]
-    #[must_use]
-    pub fn size(&self) -> f64 {
-        self.payload.end as f64
-    }
-
-    /// When it was made, in milliseconds since 1970 UTC.
-    #[wasm_bindgen(getter)]
-    #[must_use]
-    pub fn created_ms(&self) -> f64 {
-        self.provenance.created_unix_ms as f64
-    }
-
-    /// How long making it took, in milliseconds.
-    #[wasm_bindgen(getter)]
-    #[must_use]
-    pub fn build_ms(&self) -> f64 {
-        self.provenance.build_nanos as f64 / 1e6
+    pub fn number(&self, which: u32) -> f64 {
+        match which {
+            0 => self.metadata.len() as f64,
+            1 => self.payload.start as f64,
+            2 => self.payload.end as f64,
+            3 => self.provenance.created_unix_ms as f64,
+            _ => self.provenance.build_nanos as f64 / 1e6,
+        }
     }
 }
 
 impl Reader {
-    fn take(&mut self, bytes: Vec<u8>, layout: Result<Layout, Reason>) -> Option<String> {
+    fn take(&mut self, bytes: Vec<u8>, layout: Result<Layout, Reason>) -> u32 {
         self.bytes = bytes;
         // What was refused has no parts that could be asked for.
         (self.key, self.metadata, self.payload) = (0..0, 0..0, 0..0);
@@ -162,9 +135,9 @@ impl Reader {
             Ok(layout) => {
                 (self.key, self.metadata, self.payload) = (layout.key(), layout.metadata(), layout.payload());
                 self.provenance = layout.provenance();
-                None
+                0
             }
-            Err(reason) => Some(reason.as_str().into()),
+            Err(reason) => number_of(reason),
         }
     }
 }
@@ -174,6 +147,12 @@ pub(crate) fn provenance(created_ms: f64, build_ms: f64) -> Provenance {
     Provenance { created_unix_ms: created_ms as u64, build_nanos: (build_ms * 1e6) as u64 }
 }
 
-pub(crate) fn thrown(reason: Reason) -> JsValue {
-    JsValue::from_str(reason.as_str())
+/// What JavaScript gets for a reason; 0 is none.
+pub(crate) fn number_of(reason: Reason) -> u32 {
+    1 + reason.index() as u32
+}
+
+/// What was encoded, or one byte that says why not. No envelope and no head is as short.
+pub(crate) fn or_number(encoded: Result<Vec<u8>, Reason>) -> Vec<u8> {
+    encoded.unwrap_or_else(|reason| Vec::from([number_of(reason) as u8]))
 }

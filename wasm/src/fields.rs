@@ -1,6 +1,6 @@
 //! Keys from labelled fields, as the native crate derives them.
 
-use core::mem;
+use alloc::{borrow::Cow, string::String, vec::Vec};
 
 use wasm_bindgen::prelude::wasm_bindgen;
 
@@ -9,74 +9,62 @@ use warmstart_core::{
     metadata::Metadata,
 };
 
-/// The fields that a key is made of.
-#[wasm_bindgen]
-#[derive(Debug)]
-pub struct Fields(KeyFields<'static>);
+/// The kinds of fields.
+const TEXT: u8 = 1;
+const BYTES: u8 = 2;
+const NUMBER: u8 = 3;
+const LIST: u8 = 4;
 
-/// The name of a key: 64 hexadecimal digits. Names entries, locks and flights.
+/// The key that these fields make, which is 32 bytes, and behind it the recipe, as encoded metadata without attributes.
+///
+/// `fields` is one byte for the kind of a field, its label, and then its value; of a list the number of its items, and then
+/// each. Labels and values are their bytes behind their length, which is 4 bytes, as is the number of items; a number is 8 bytes. All
+/// little-endian. What is not written so adds nothing.
 #[wasm_bindgen]
 #[must_use]
-pub fn name_of(key: &[u8]) -> String {
-    Key::digest(key).to_hex().iter().map(|digit| char::from(*digit)).collect()
+pub fn derive_key(domain: String, schema: u32, fields: &[u8]) -> Vec<u8> {
+    let mut made = KeyFields::new(domain, schema);
+    let mut rest = fields;
+    while let Some(kind) = take(&mut rest, 1) {
+        let Some(label) = text(&mut rest) else { break };
+        made = match kind {
+            [TEXT] => made.text(label, text(&mut rest).unwrap_or_default()),
+            [BYTES] => made.bytes(label, piece(&mut rest).unwrap_or_default()),
+            [NUMBER] => made.number(label, number(take(&mut rest, 8))),
+            [LIST] => {
+                let items = number(take(&mut rest, 4));
+                made.list(label, (0..items).map_while(|_| text(&mut rest)))
+            }
+            _ => break,
+        };
+    }
+    let mut derived = made.key().as_bytes().to_vec();
+    derived.extend_from_slice(&Metadata::new().with_recipe(made.recipe()).encode());
+    derived
 }
 
-/// The name of a key as 32 bytes: the key of its entry in the database.
+/// The name of a key as 32 bytes: the key of its entry in the database. As hexadecimal digits it names locks and flights.
 #[wasm_bindgen]
 #[must_use]
 pub fn digest_of(key: &[u8]) -> Vec<u8> {
     Key::digest(key).as_bytes().to_vec()
 }
 
-#[wasm_bindgen]
-impl Fields {
-    /// No fields yet.
-    #[wasm_bindgen(constructor)]
-    #[must_use]
-    pub fn new(domain: String, schema: u32) -> Self {
-        Self(KeyFields::new(domain, schema))
-    }
+fn text<'a>(rest: &mut &'a [u8]) -> Option<Cow<'a, str>> {
+    core::str::from_utf8(piece(rest)?).ok().map(Cow::Borrowed)
+}
 
-    /// Adds text.
-    pub fn text(&mut self, label: String, value: String) {
-        self.add(|fields| fields.text(label, value));
-    }
+fn piece<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let len = number(Some(take(rest, 4)?));
+    take(rest, len as usize)
+}
 
-    /// Adds bytes.
-    pub fn bytes(&mut self, label: String, value: Vec<u8>) {
-        self.add(|fields| fields.bytes(label, value));
-    }
+fn number(bytes: Option<&[u8]>) -> u64 {
+    bytes.unwrap_or_default().iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
 
-    /// Adds something long by its BLAKE2b-256 digest; `shown` is what the recipe says of it.
-    pub fn digest(&mut self, label: String, value: &[u8], shown: String) {
-        let digest = Key::digest(value).as_bytes().to_vec();
-        self.add(|fields| fields.digest(label, digest, shown));
-    }
-
-    /// Adds a number.
-    pub fn number(&mut self, label: String, value: u64) {
-        self.add(|fields| fields.number(label, value));
-    }
-
-    /// Adds a list of texts, in their order.
-    pub fn list(&mut self, label: String, values: Vec<String>) {
-        self.add(|fields| fields.list(label, values));
-    }
-
-    /// The key.
-    #[must_use]
-    pub fn key(&self) -> Vec<u8> {
-        self.0.key().as_bytes().to_vec()
-    }
-
-    /// The recipe, as encoded metadata without attributes.
-    #[must_use]
-    pub fn recipe(&self) -> Vec<u8> {
-        Metadata::new().with_recipe(self.0.recipe()).encode()
-    }
-
-    fn add(&mut self, add: impl FnOnce(KeyFields<'static>) -> KeyFields<'static>) {
-        let fields = mem::replace(&mut self.0, KeyFields::new("", 0));
-        self.0 = add(fields);
-    }
+fn take<'a>(rest: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
+    let (taken, after) = rest.split_at_checked(len)?;
+    *rest = after;
+    Some(taken)
 }

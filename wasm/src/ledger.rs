@@ -5,16 +5,18 @@
 //! stored by one transaction and accounted for by a later one, which many share: a tab that dies between the two
 //! leaves an entry that nobody counts, until the next one to open the database finds it.
 
-use foldhash::fast::FixedState;
-use hashbrown::HashSet;
+use alloc::vec::Vec;
+
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use warmstart_core::{
-    journal::{self, Accounts, Event, HEADER_LEN, Record},
+    journal::{self, Account, Accounts, Event, HEADER_LEN, Record},
     key::Key,
     lru::Limits,
     sketch::Sketch,
 };
+
+use crate::names::{Last, NameHasher};
 
 type Line = (Record, Option<Sketch>);
 
@@ -22,7 +24,7 @@ type Line = (Record, Option<Sketch>);
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct Ledger {
-    accounts: Accounts<FixedState>,
+    accounts: Accounts<NameHasher>,
     limits: Limits,
     pending: Vec<Line>,
     /// What is being written.
@@ -102,7 +104,7 @@ impl Ledger {
     /// The names of all entries, 32 bytes each, the one longest unused first.
     #[must_use]
     pub fn names(&self) -> Vec<u8> {
-        self.accounts.iter().flat_map(|account| *account.name.as_bytes()).collect()
+        joined(self.accounts.iter())
     }
 
     /// When each of [`names`](Self::names) was last used, in milliseconds since 1970 UTC.
@@ -111,19 +113,23 @@ impl Ledger {
         self.accounts.iter().map(|account| account.used_unix_ms as f64).collect()
     }
 
-    /// Brings the accounts to agreement with the names that are there, 32 bytes each: strikes out what is gone, and gives the names that
+    /// Brings the accounts to agreement with the names that are there, 32 bytes each and in their order: strikes out what is gone, and gives the names that
     /// nobody has counted.
     #[must_use]
     pub fn settle(&mut self, there: &[u8], unix_ms: f64) -> Vec<u8> {
         let (there, _) = there.as_chunks::<{ Key::LEN }>();
-        let present: HashSet<[u8; Key::LEN], FixedState> = there.iter().copied().collect();
-        let accounts = self.accounts.iter().map(|account| account.name);
-        let gone: Vec<Key> = accounts.filter(|name| !present.contains(name.as_bytes())).collect();
-        for name in gone {
-            self.note(name.as_bytes(), Event::Removed, unix_ms, None);
+        for name in joined(self.accounts.iter()).as_chunks::<{ Key::LEN }>().0 {
+            if there.binary_search(name).is_err() {
+                self.note(name, Event::Removed, unix_ms, None);
+            }
         }
-        let is_uncounted = |name: &&[u8; Key::LEN]| self.accounts.size_of(&Key::from_bytes(**name)).is_none();
-        there.iter().filter(is_uncounted).flatten().copied().collect()
+        let mut uncounted = Vec::new();
+        for name in there {
+            if self.accounts.size_of(&Key::from_bytes(*name)).is_none() {
+                uncounted.extend_from_slice(name);
+            }
+        }
+        uncounted
     }
 
     /// Replays a row that another tab wrote, or an earlier visit. If it is none, the journal has to be made anew.
@@ -155,14 +161,15 @@ impl Ledger {
     /// The row to write; of several uses of an entry only the last counts.
     #[must_use]
     pub fn take(&mut self) -> Vec<u8> {
-        let mut used: HashSet<[u8; Key::LEN], FixedState> = HashSet::default();
         self.taken = core::mem::take(&mut self.pending);
-        self.taken.reverse();
-        self.taken.retain(|(record, _)| record.event != Event::Used || used.insert(*record.name.as_bytes()));
-        self.taken.reverse();
+        let numbered = self.taken.iter().enumerate();
+        let uses = numbered.filter(|(_, (record, _))| record.event == Event::Used);
+        let last = Last::of(uses.map(|(place, (record, _))| (record.name, place)));
         let mut row = Vec::new();
-        for (record, sketch) in &self.taken {
-            push(&mut row, record, sketch.as_ref());
+        for (place, (record, sketch)) in self.taken.iter().enumerate() {
+            if record.event != Event::Used || last.place(&record.name) == Some(place) {
+                push(&mut row, record, sketch.as_ref());
+            }
         }
         row
     }
@@ -191,14 +198,17 @@ impl Ledger {
     /// their sketches.
     #[must_use]
     pub fn snapshot(&mut self, rows: &[u8]) -> Vec<u8> {
-        let mut sketches: hashbrown::HashMap<Key, Sketch, FixedState> = journal::sketches(rows).collect();
-        let pending = core::mem::take(&mut self.pending).into_iter();
-        sketches.extend(pending.filter_map(|(record, sketch)| Some((record.name, sketch?))));
+        let mut sketches: Vec<(Key, Sketch)> = journal::sketches(rows).collect();
+        for (record, sketch) in core::mem::take(&mut self.pending) {
+            sketches.extend(sketch.map(|sketch| (record.name, sketch)));
+        }
+        let last = Last::of(sketches.iter().enumerate().map(|(place, (name, _))| (*name, place)));
         let mut row = journal::header().to_vec();
         for account in self.accounts.iter() {
             let event = Event::Stored { size: account.size };
             let record = Record { name: account.name, event, unix_ms: account.used_unix_ms };
-            push(&mut row, &record, sketches.get(&account.name));
+            let sketch = last.place(&account.name).and_then(|place| sketches.get(place));
+            push(&mut row, &record, sketch.map(|(_, sketch)| sketch));
         }
         row
     }
@@ -213,8 +223,15 @@ impl Ledger {
     }
 }
 
-fn accounts() -> Accounts<FixedState> {
-    Accounts::new(Limits::NONE, FixedState::default())
+/// The names of the accounts, 32 bytes each.
+fn joined(accounts: impl Iterator<Item = Account>) -> Vec<u8> {
+    let mut names = Vec::new();
+    accounts.for_each(|account| names.extend_from_slice(account.name.as_bytes()));
+    names
+}
+
+fn accounts() -> Accounts<NameHasher> {
+    Accounts::new(Limits::NONE, NameHasher::default())
 }
 
 fn limits(max_bytes: Option<f64>, max_entries: Option<f64>) -> Limits {

@@ -1,7 +1,8 @@
 //! Why something missed: the nearest recipe, and how it differs.
 
-use js_sys::Array;
-use wasm_bindgen::{JsValue, prelude::wasm_bindgen};
+use alloc::vec::Vec;
+
+use wasm_bindgen::prelude::wasm_bindgen;
 
 use warmstart_core::{
     journal,
@@ -10,8 +11,6 @@ use warmstart_core::{
     recipe::{FieldChange, Recipe},
     sketch::{self, Sketch},
 };
-
-use crate::metadata::{object, set};
 
 /// So many entries are looked at to find the nearest: sketches of recipes that differ in one field can look alike.
 const PROPOSALS: usize = 64;
@@ -46,7 +45,9 @@ impl Nearest {
     /// The names of the entries that are to be looked at, 32 bytes each, the nearest first.
     #[must_use]
     pub fn names(self) -> Vec<u8> {
-        self.0.into_vec().iter().flat_map(|name| *name.as_bytes()).collect()
+        let mut names = Vec::new();
+        self.0.into_vec().iter().for_each(|name| names.extend_from_slice(name.as_bytes()));
+        names
     }
 }
 
@@ -61,22 +62,22 @@ pub fn remoteness(wanted: &[u8], other: &[u8]) -> Option<f64> {
     is_candidate.then(|| 2.0 * distance as f64 + f64::from(u8::from(has_other_name)))
 }
 
-/// What differs, from the recipe in `other` to that in `wanted`: objects with `label`, `old` and `new`.
+/// What differs, from the recipe in `other` to that in `wanted`: for each change its label, the old value and the new one, as bytes behind
+/// their length, which is 4 bytes, little-endian. One that there is not has a length of 2^32 - 1.
 #[wasm_bindgen]
 #[must_use]
-pub fn changes(wanted: &[u8], other: &[u8]) -> Array {
-    let (Some(wanted), Some(other)) = (recipe(wanted), recipe(other)) else { return Array::new() };
-    let described = other.changes_to(&wanted).into_iter().map(|FieldChange { label, old, new }| {
-        let described = object();
-        set(&described, "label", &label);
-        for (name, value) in [("old", old), ("new", new)] {
-            if let Some(value) = value {
-                set(&described, name, &value);
+pub fn changes(wanted: &[u8], other: &[u8]) -> Vec<u8> {
+    let mut described = Vec::new();
+    if let (Some(wanted), Some(other)) = (recipe(wanted), recipe(other)) {
+        for FieldChange { label, old, new } in other.changes_to(&wanted) {
+            for text in [Some(label), old, new] {
+                let len = text.as_ref().map_or(u32::MAX, |text| text.len() as u32);
+                described.extend_from_slice(&len.to_le_bytes());
+                described.extend_from_slice(text.unwrap_or_default().as_bytes());
             }
         }
-        JsValue::from(described)
-    });
-    described.collect()
+    }
+    described
 }
 
 fn recipe(metadata: &[u8]) -> Option<Recipe> {

@@ -1,27 +1,35 @@
 //! Large values, whose payloads pass by in pieces and stay in JavaScript.
 
-use js_sys::Uint8Array;
-use wasm_bindgen::{JsValue, prelude::wasm_bindgen};
+use alloc::{boxed::Box, vec, vec::Vec};
+
+use wasm_bindgen::prelude::wasm_bindgen;
 
 use warmstart_core::{
     envelope::{self, Layout, Verifier},
     reason::Reason,
 };
 
-use crate::entry::{provenance, thrown};
+use crate::entry::{number_of, or_number, provenance};
 
 /// So many bytes are copied at once to be hashed: what fits into the fast caches beside the hash's own.
 const WINDOW: usize = 32 * 1024;
 
-/// Makes the head of a large value: `update` with every byte of the payload in their order, then `finish`.
+/// How many bytes a window has.
+#[wasm_bindgen]
+#[must_use]
+pub fn window_len() -> usize {
+    WINDOW
+}
+
+/// Makes the head of a large value: every byte of the payload goes through the window in their order, then `finish`.
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct HeadWriter {
-    writer: envelope::HeadWriter,
+    writer: Result<envelope::HeadWriter, Reason>,
     window: Box<[u8]>,
 }
 
-/// Proves a large value: `update` with every byte of the payload in their order, then `finish`.
+/// Proves a large value: every byte of the payload goes through the window in their order, then `finish`.
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct Check {
@@ -32,35 +40,32 @@ pub struct Check {
 #[wasm_bindgen]
 impl HeadWriter {
     /// Of a payload of `payload_len` bytes.
-    ///
-    /// # Errors
-    /// Throws the name of a reason if key and metadata are too long.
     #[wasm_bindgen(constructor)]
-    pub fn new(
-        key: &[u8],
-        metadata: &[u8],
-        payload_len: f64,
-        created_ms: f64,
-        build_ms: f64,
-    ) -> Result<Self, JsValue> {
+    #[must_use]
+    pub fn new(key: &[u8], metadata: &[u8], payload_len: f64, created_ms: f64, build_ms: f64) -> Self {
         let provenance = provenance(created_ms, build_ms);
-        let writer =
-            envelope::HeadWriter::new(key, metadata, payload_len as u64, provenance).map_err(thrown)?;
-        Ok(Self { writer, window: window() })
+        let writer = envelope::HeadWriter::new(key, metadata, payload_len as u64, provenance);
+        Self { writer, window: window() }
     }
 
-    /// The next bytes of the payload.
-    pub fn update(&mut self, chunk: &Uint8Array) {
-        let Self { writer, window } = self;
-        pass(chunk, window, |piece| writer.update(piece));
+    /// Where in memory the window is.
+    #[must_use]
+    pub fn window(&self) -> *const u8 {
+        self.window.as_ptr()
     }
 
-    /// The head.
-    ///
-    /// # Errors
-    /// Throws the name of a reason if more or fewer bytes came than were announced.
-    pub fn finish(self) -> Result<Vec<u8>, JsValue> {
-        self.writer.finish().map_err(thrown)
+    /// The next bytes of the payload are the first of the window.
+    pub fn update(&mut self, len: usize) {
+        if let (Ok(writer), Some(piece)) = (&mut self.writer, self.window.get(..len)) {
+            writer.update(piece);
+        }
+    }
+
+    /// The head; or one byte, which is the number of the reason why there is none: too long a key or metadata, or more or fewer bytes
+    /// than were announced.
+    #[must_use]
+    pub fn finish(self) -> Vec<u8> {
+        or_number(self.writer.and_then(envelope::HeadWriter::finish))
     }
 }
 
@@ -74,33 +79,26 @@ impl Check {
         Self { verifier: verifier.map(|(verifier, _)| verifier), window: window() }
     }
 
-    /// The next bytes of the payload.
-    pub fn update(&mut self, chunk: &Uint8Array) {
-        if let Ok(verifier) = &mut self.verifier {
-            pass(chunk, &mut self.window, |piece| verifier.update(piece));
+    /// Where in memory the window is.
+    #[must_use]
+    pub fn window(&self) -> *const u8 {
+        self.window.as_ptr()
+    }
+
+    /// The next bytes of the payload are the first of the window.
+    pub fn update(&mut self, len: usize) {
+        if let (Ok(verifier), Some(piece)) = (&mut self.verifier, self.window.get(..len)) {
+            verifier.update(piece);
         }
     }
 
-    /// What is wrong, or nothing.
+    /// The number of what is wrong, or 0.
     #[must_use]
-    pub fn finish(self) -> Option<String> {
-        let proved = self.verifier.and_then(Verifier::finish);
-        proved.err().map(|reason| reason.as_str().into())
+    pub fn finish(self) -> u32 {
+        self.verifier.and_then(Verifier::finish).map_or_else(number_of, |()| 0)
     }
 }
 
 fn window() -> Box<[u8]> {
     vec![0; WINDOW].into_boxed_slice()
-}
-
-/// Copies the chunk through the window.
-fn pass(chunk: &Uint8Array, window: &mut [u8], mut piece: impl FnMut(&[u8])) {
-    let mut at = 0;
-    while at < chunk.length() {
-        let end = chunk.length().min(at + WINDOW as u32);
-        let part = &mut window[..(end - at) as usize];
-        chunk.subarray(at, end).copy_to(part);
-        piece(part);
-        at = end;
-    }
 }

@@ -3,10 +3,10 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
+use xxhash_rust::xxh3::Xxh3Default;
 
 use super::{CHECKED, Layout, head_without_checksum};
-use crate::{artifact::Provenance, bytes::u64_at, reason::Reason};
+use crate::{artifact::Provenance, bytes::u64_at, reason::Reason, sum::xxh3_64};
 
 /// Makes the head of an envelope while its payload passes by.
 ///
@@ -33,7 +33,7 @@ pub struct HeadWriter {
 /// Proves an envelope while its payload passes by.
 ///
 /// ```
-/// use warmstart_core::{artifact::Artifact, envelope::{self, Verifier}, reason::Reason};
+/// use warmstart_core::{artifact::Artifact, envelope::{self, Verifier}, reason::Reason, sum::xxh3_64};
 ///
 /// let artifact = Artifact::new(b"payload".to_vec());
 /// let stored = envelope::encode(b"key", &artifact)?;

@@ -3,7 +3,10 @@
 use alloc::{boxed::Box, vec::Vec};
 use core::fmt;
 
-use super::world::{AllocationId, ArgumentId, Binding, FieldId, Generation, World, WorldId};
+use super::{
+    launched::Unkept,
+    world::{AllocationId, ArgumentId, Binding, FieldId, Generation, World, WorldId},
+};
 
 /// The generation of what does not exist. [`Generation::new`] never makes it.
 const ABSENT: u64 = u64::MAX - 1;
@@ -68,6 +71,42 @@ pub struct Dependencies {
 impl Dependencies {
     pub(super) fn new(world: WorldId, mut list: Observations) -> Self {
         list.sort_unstable_by_key(|&(observed, _)| observed);
+        Self::in_order(world, list)
+    }
+
+    /// These, as they are in `world` now. For results that are computed where no [`Recorder`](super::Recorder) can be, while nothing was
+    /// written; how they were is not looked at. They are looked at in this order, so name each once, and in the order of their ids.
+    ///
+    /// ```
+    /// use warmstart_core::memo::{Dependencies, Dependency, Tracked};
+    ///
+    /// let mut world = Tracked::<u32, ()>::new();
+    /// let field = world.add_field(1024);
+    /// let dependencies = Dependencies::now(&world.with_arguments(&[]), [Dependency::Field(field, None)]).unwrap();
+    /// assert!(dependencies.hold(&world.with_arguments(&[])));
+    /// *world.field_mut(field).unwrap() = 2048;
+    /// assert!(!dependencies.hold(&world.with_arguments(&[])));
+    /// ```
+    ///
+    /// # Errors
+    /// [`Unkept::NoDependency`] if there are none, [`Unkept::Worn`] if the next change of one could not be told.
+    pub fn now<W: World + ?Sized>(
+        world: &W,
+        observed: impl IntoIterator<Item = Dependency>,
+    ) -> Result<Self, Unkept> {
+        let mut list = Vec::new();
+        for observed in observed {
+            let observed = pack(observed);
+            let seen = see(world, observed);
+            if is_worn(observed, seen) {
+                return Err(Unkept::Worn);
+            }
+            list.push((observed, seen));
+        }
+        if list.is_empty() { Err(Unkept::NoDependency) } else { Ok(Self::in_order(world.identity(), list)) }
+    }
+
+    fn in_order(world: WorldId, list: Observations) -> Self {
         let (mut fields, mut arguments, mut extents) = (Vec::new(), Vec::new(), Vec::new());
         for (observed, (seen, allocation)) in list {
             match observed {
@@ -180,6 +219,14 @@ pub(super) const fn is_worn(observed: Observed, (seen, other): Seen) -> bool {
         Observed::Field(_) | Observed::Argument(_) => seen == Generation::WORN.as_u64(),
         // It would look like an axis that does not exist.
         Observed::Extent(..) => seen == NO_AXIS && other != 0,
+    }
+}
+
+const fn pack(dependency: Dependency) -> Observed {
+    match dependency {
+        Dependency::Field(field, _) => Observed::Field(field),
+        Dependency::Argument(argument, _) => Observed::Argument(argument),
+        Dependency::Extent(argument, axis, _) => Observed::Extent(argument, axis),
     }
 }
 

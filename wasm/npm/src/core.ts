@@ -14,6 +14,7 @@ import { type Found, type Item, type Store } from "./store/store.js";
 import type { As, Formats, PutOptions, Value } from "./types.js";
 import { isStream, type LargePayload, type Payload, payloadOf, release, type Shape } from "./values.js";
 import { damageOf, type Large, slices } from "./verify.js";
+import { encoded, explanation } from "./reasons.js";
 
 /** How a cache was opened. */
 export interface Opened {
@@ -119,7 +120,7 @@ export class Core {
     const { signal } = options;
     const key = keyBytes(input);
     signal?.throwIfAborted();
-    const metadata = encodeMetadata(this.engine, input, value, options);
+    const metadata = encodeMetadata(input, value, options);
     const taken = payloadOf(value, this.shape, { signal });
     return this.order.run(idOf(input), "write", !isStream(value), async (ticket) => {
       // Waiting for what is there already would let the caller change it.
@@ -206,7 +207,8 @@ export class Core {
     signal: AbortSignal | undefined,
   ): Promise<Uint8Array> {
     const { key, metadata, createdMs, buildMs } = about;
-    const writer = new this.engine.HeadWriter(key, metadata, payload.size, createdMs, buildMs);
+    const { engine } = this;
+    const writer = new engine.HeadWriter(key, metadata, payload.size, createdMs, buildMs);
     try {
       const pace = new Pace();
       const done = payload.source ? feedNow(writer, payload.source, pace) : 0;
@@ -221,7 +223,7 @@ export class Core {
       writer.free();
       throw error;
     }
-    return writer.finish();
+    return encoded(engine, writer.finish());
   }
 
   async #write(items: Item[]): Promise<(string | undefined)[]> {
@@ -244,7 +246,7 @@ export class Core {
     if (reason === "no_space") {
       this.#warn("no_space", "The browser gives no more room. The newest values are kept in memory only.");
     } else if (reason === "unavailable" || reason === "busy") {
-      const why = this.engine.explanation(reason);
+      const why = explanation(this.engine, reason);
       this.#warn("memory_only", `Some values are kept in memory only: ${why} (${reason}).`);
     }
   }
@@ -261,7 +263,7 @@ export class Core {
   #checkBackend(): void {
     if (this.#opened.memory || this.backend !== "memory") return;
     const why = this.store.reason ?? "unavailable";
-    const sentence = this.engine.explanation(why);
+    const sentence = explanation(this.engine, why);
     this.#warn(
       "memory_only",
       `The cache "${this.name}" keeps nothing after this page: ${sentence} (${why}).`,

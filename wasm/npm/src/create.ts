@@ -7,6 +7,7 @@ import type { Cache } from "./cache.js";
 import { encodeMetadata } from "./metadata.js";
 import type { As, Build, CreateOptions, Formats, Value } from "./types.js";
 import { payloadOf } from "./values.js";
+import { hex } from "./store/record.js";
 
 /** What a build made, for all who wait for it. */
 export interface Made {
@@ -38,7 +39,7 @@ export async function getOrCreate(
   const hit = await core.read(input, key, as, false);
   if (hit) return hit.value;
   const { result, shared } = await core.flights.obtain({
-    name: core.engine.name_of(key),
+    name: hex(core.engine.digest_of(key)),
     within,
     waitMs,
     signal,
@@ -70,7 +71,7 @@ async function make(
   const began = performance.now();
   const value = await build({ signal, onProgress, cache });
   try {
-    const metadata = encodeMetadata(core.engine, input, value, options);
+    const metadata = encodeMetadata(input, value, options);
     const taken = payloadOf(value, core.shape, { signal, onProgress });
     let made: Made | undefined;
     await core.order.run(idOf(input), "write", !(taken instanceof Promise), async (ticket) => {

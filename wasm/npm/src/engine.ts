@@ -7,7 +7,13 @@ import { WarmstartError } from "./errors.js";
 export type Engine = typeof glue;
 
 let loading: Promise<Engine> | undefined;
-let ready = false;
+let memory: WebAssembly.Memory | undefined;
+
+/** What takes the bytes of large values in order; what `HeadWriter` and `Check` have in common. */
+export interface Sink {
+  window(): number;
+  update(length: number): void;
+}
 
 /** Loads the engine, once for the whole page or worker. */
 export function loadEngine(): Promise<Engine> {
@@ -17,26 +23,36 @@ export function loadEngine(): Promise<Engine> {
 
 /** The engine, at once. It is instantiated here if nobody has opened a cache yet. */
 export function engineNow(): Engine {
-  if (!ready) {
+  if (!memory) {
     try {
-      glue.initSync({ module: decoded() });
+      ({ memory } = glue.initSync({ module: decoded() }));
     } catch (cause) {
       throw unsupported(cause);
     }
-    ready = true;
   }
   return glue;
 }
 
+/** Gives bytes to the engine, through its window. They are copied once, and nothing is kept. */
+export function pour(sink: Sink, bytes: Uint8Array): void {
+  if (memory === undefined) return;
+  const place = sink.window();
+  const length = glue.window_len();
+  for (let at = 0; at < bytes.length; at += length) {
+    const piece = bytes.subarray(at, at + length);
+    new Uint8Array(memory.buffer, place, piece.length).set(piece);
+    sink.update(piece.length);
+  }
+}
+
 async function instantiate(): Promise<Engine> {
-  if (!ready) {
+  if (!memory) {
     try {
-      await init({ module_or_path: decoded() });
+      ({ memory } = await init({ module_or_path: decoded() }));
     } catch (cause) {
       loading = undefined;
       throw unsupported(cause);
     }
-    ready = true;
   }
   return glue;
 }

@@ -31,7 +31,7 @@ export async function handOut(
   if (as === "response" || as === "blob") {
     const blobs = content.bytes ? [content.bytes] : await Promise.all(content.parts.map(loaded));
     if (as === "response" && blobs.length === 1) return responseOf(engine, content, blobs[0] as BodyInit);
-    const { headers } = decodeMetadata(engine, content.metadata);
+    const { headers } = decodeMetadata(content.metadata);
     const blob = new Blob(blobs, { type: headers.get("content-type") ?? "" });
     return as === "blob" ? blob : responseOf(engine, content, blob);
   }
@@ -86,7 +86,7 @@ async function bytesOf(content: KeptPayload): Promise<Uint8Array<ArrayBuffer>> {
 }
 
 function responseOf(engine: Engine, found: { metadata: Uint8Array; size: number }, body: BodyInit): Response {
-  const { headers } = decodeMetadata(engine, found.metadata);
+  const { headers } = decodeMetadata(found.metadata);
   headers.set("content-length", String(found.size));
   const response = new Response(body, { headers });
   // A Blob would bring its own type along.

@@ -4,13 +4,14 @@ import { idOf, Key, keyBytes, type KeyInput, keyText } from "./key.js";
 import { decodeMetadata } from "./metadata.js";
 import type { EntryInfo, Explanation, Stats } from "./types.js";
 import { damageOf } from "./verify.js";
+import { explanation } from "./reasons.js";
 
 /** Every entry, the next to go first. */
 export async function entries({ engine, order, store }: Core): Promise<EntryInfo[]> {
   await order.drained();
   const all = await store.list();
   return all.map(({ key, metadata, size, payload, createdMs, buildMs, usedMs }) => {
-    const { label, headers, recipe } = decodeMetadata(engine, metadata);
+    const { label, headers, recipe } = decodeMetadata(metadata);
     return {
       key,
       text: keyText(key),
@@ -41,10 +42,10 @@ export async function explain({ engine, order, store }: Core, input: KeyInput): 
   return {
     hit: reason === undefined,
     reason,
-    text: reason === undefined ? "the value is stored" : engine.explanation(reason),
+    text: reason === undefined ? "the value is stored" : explanation(engine, reason),
     nearest: nearest && {
       key: nearest.key,
-      label: decodeMetadata(engine, nearest.metadata).label,
+      label: decodeMetadata(nearest.metadata).label,
       changes: nearest.changes,
     },
   };

@@ -50,19 +50,8 @@ export class Key {
 
   #derive(): { bytes: Uint8Array; recipe: Uint8Array } {
     if (this.#derived) return this.#derived;
-    const fields = new (engineNow().Fields)(this.domain, this.schema);
-    try {
-      for (const [label, value] of Object.entries(this.fields)) {
-        if (typeof value === "string") fields.text(label, value);
-        else if (typeof value === "boolean") fields.text(label, String(value));
-        else if (typeof value === "number" || typeof value === "bigint") fields.number(label, BigInt(value));
-        else if (value instanceof Uint8Array) fields.bytes(label, value);
-        else fields.list(label, [...value]);
-      }
-      this.#derived = { bytes: fields.key(), recipe: fields.recipe() };
-    } finally {
-      fields.free();
-    }
+    const derived = engineNow().derive_key(this.domain, this.schema, written(this.fields));
+    this.#derived = { bytes: derived.slice(0, 32), recipe: derived.slice(32) };
     return this.#derived;
   }
 }
@@ -106,6 +95,52 @@ export function keyText(bytes: Uint8Array): string | undefined {
   }
 }
 
+/** The fields as the engine reads them: kind, label and value, with lengths, little-endian. */
+function written(fields: Readonly<Record<string, FieldValue>>): Uint8Array {
+  const pieces: Uint8Array[] = [];
+  const count = (number: number): void => {
+    pieces.push(new Uint8Array(Uint32Array.of(number).buffer));
+  };
+  const put = (value: string | Uint8Array): void => {
+    const bytes = typeof value === "string" ? encoder.encode(value) : value;
+    count(bytes.length);
+    pieces.push(bytes);
+  };
+  const begin = (kind: number, label: string): void => {
+    pieces.push(Uint8Array.of(kind));
+    put(label);
+  };
+  for (const [label, value] of Object.entries(fields)) {
+    if (typeof value === "string" || typeof value === "boolean") {
+      begin(TEXT, label);
+      put(String(value));
+    } else if (typeof value === "number" || typeof value === "bigint") {
+      begin(NUMBER, label);
+      pieces.push(new Uint8Array(BigUint64Array.of(BigInt(value)).buffer));
+    } else if (value instanceof Uint8Array) {
+      begin(BYTES, label);
+      put(value);
+    } else {
+      begin(LIST, label);
+      count(value.length);
+      for (const item of value) put(item);
+    }
+  }
+  return joined(pieces);
+}
+
+function joined(pieces: Uint8Array[]): Uint8Array {
+  const bytes = new Uint8Array(pieces.reduce((length, piece) => length + piece.length, 0));
+  let at = 0;
+  for (const piece of pieces) {
+    bytes.set(piece, at);
+    at += piece.length;
+  }
+  return bytes;
+}
+
+/** The kinds of fields, as the engine has them. */
+const [TEXT, BYTES, NUMBER, LIST] = [1, 2, 3, 4] as const;
 const encoder = new TextEncoder();
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 const lossy = new TextDecoder("utf-8", { ignoreBOM: true });

@@ -1,7 +1,8 @@
-import type { Engine } from "./engine.js";
 import { invalid } from "./errors.js";
 import { Key, type KeyInput } from "./key.js";
 import type { PutOptions, Recipe, Value } from "./types.js";
+import { hex } from "./store/record.js";
+import { put, Wire } from "./wire.js";
 
 /** What is known about a value beside its bytes. */
 export interface Known {
@@ -11,7 +12,7 @@ export interface Known {
 }
 
 /** Encodes what is to be kept beside `value`. Nothing to keep is no bytes, and costs nothing. */
-export function encodeMetadata(engine: Engine, key: KeyInput, value: Value, options: PutOptions): Uint8Array {
+export function encodeMetadata(key: KeyInput, value: Value, options: PutOptions): Uint8Array {
   const recipe = key instanceof Key ? key.recipe : undefined;
   const attributes: [string, Uint8Array][] = [];
   if (options.label !== undefined) {
@@ -21,17 +22,27 @@ export function encodeMetadata(engine: Engine, key: KeyInput, value: Value, opti
   for (const [name, text] of headersOf(value, options))
     attributes.push([HEADER + name, encoder.encode(text)]);
   if (recipe === undefined && attributes.length === 0) return NOTHING;
-  return engine.encode_metadata(recipe ?? NOTHING, attributes);
+  // The recipe is encoded with no attributes behind it, which is a 0 at the end. Without a recipe it begins with one.
+  const bytes = Array.from(recipe === undefined ? [0] : recipe.subarray(0, -1));
+  put(bytes, attributes.length);
+  for (const [name, value] of attributes) {
+    for (const part of [encoder.encode(name), value]) {
+      put(bytes, part.length);
+      for (const byte of part) bytes.push(byte);
+    }
+  }
+  return Uint8Array.from(bytes);
 }
 
 /** Reads what {@link encodeMetadata} wrote. What it does not know is left out. */
-export function decodeMetadata(engine: Engine, metadata: Uint8Array): Known {
+export function decodeMetadata(metadata: Uint8Array): Known {
   const known: Known = { label: undefined, headers: new Headers(), recipe: undefined };
   if (metadata.length === 0) return known;
   try {
-    const { recipe, attributes } = engine.decode_metadata(metadata) as Described;
-    known.recipe = recipe;
-    for (const [name, value] of attributes) {
+    const wire = new Wire(metadata);
+    known.recipe = wire.flag() ? takeRecipe(wire) : undefined;
+    for (let left = wire.number(); left > 0; left--) {
+      const [name, value] = [wire.text(), wire.bytes()];
       if (name === LABEL) known.label = decoder.decode(value);
       else if (name.startsWith(HEADER)) known.headers.set(name.slice(HEADER.length), decoder.decode(value));
     }
@@ -41,10 +52,14 @@ export function decodeMetadata(engine: Engine, metadata: Uint8Array): Known {
   return known;
 }
 
-/** What the engine makes of metadata. */
-interface Described {
-  recipe?: Recipe;
-  attributes: [string, Uint8Array][];
+function takeRecipe(wire: Wire): Recipe {
+  const recipe: Recipe = { domain: wire.text(), schema: wire.number(), fields: [] };
+  for (let left = wire.number(); left > 0; left--) {
+    const label = wire.text();
+    const digest = hex(wire.take(8));
+    recipe.fields.push(wire.flag() ? { label, value: wire.text(), digest } : { label, digest });
+  }
+  return recipe;
 }
 
 /** The name that Rust's `Metadata::LABEL` has too. */

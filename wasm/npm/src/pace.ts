@@ -1,3 +1,5 @@
+import { pour, type Sink } from "./engine.js";
+
 /** How long one stretch of work may take the thread, in milliseconds. Half of a frame. */
 const STRETCH_MS = 8;
 
@@ -17,11 +19,6 @@ export class Pace {
   }
 }
 
-/** Takes bytes in order; what the engine's `HeadWriter` and `Check` have in common. */
-export interface Sink {
-  update(chunk: Uint8Array): void;
-}
-
 /** Small enough that the engine's copy of it stays in the processor's cache. */
 const BITE = 512 * 1024;
 
@@ -29,7 +26,7 @@ const BITE = 512 * 1024;
 export function feedNow(sink: Sink, bytes: Uint8Array, pace: Pace, from = 0): number {
   let at = from;
   while (at < bytes.length && !(at > from && pace.due)) {
-    sink.update(bytes.subarray(at, at + BITE));
+    pour(sink, bytes.subarray(at, at + BITE));
     at = Math.min(at + BITE, bytes.length);
   }
   return at;

@@ -1,6 +1,7 @@
-import type { Engine } from "./engine.js";
+import { type Engine, pour } from "./engine.js";
 import { WarmstartError } from "./errors.js";
 import { feed, feedNow, Pace } from "./pace.js";
+import { explanation, reasonOf } from "./reasons.js";
 import type { Found, Part, Piece } from "./store/store.js";
 
 /** A large value as it was found: its head is verified, its payload is not. */
@@ -19,7 +20,7 @@ export async function verifiedBytes(
 ): Promise<Verified<Uint8Array<ArrayBuffer>>> {
   const only = found.parts.length === 1 ? found.parts[0] : undefined;
   const check = new engine.Check(found.head);
-  return settled(check, async () => {
+  return settled(engine, check, async () => {
     if (only instanceof Blob) {
       const whole = new Uint8Array(await only.arrayBuffer());
       await feed(check, whole, new Pace());
@@ -32,8 +33,8 @@ export async function verifiedBytes(
       // More than the head says is damage too; the check finds it, but it has no place in the array.
       const place = whole.subarray(at, at + slice.length);
       place.set(slice.subarray(0, place.length));
-      check.update(place);
-      if (place.length < slice.length) check.update(slice.subarray(place.length));
+      pour(check, place);
+      if (place.length < slice.length) pour(check, slice.subarray(place.length));
       at += slice.length;
       if (pace.due) await pace.rest();
     }
@@ -45,7 +46,7 @@ export async function verifiedBytes(
 export async function damageOf(engine: Engine, found: Large): Promise<string | undefined> {
   const check = new engine.Check(found.head);
   const pace = new Pace();
-  const result = await settled(check, async () => {
+  const result = await settled(engine, check, async () => {
     for await (const slice of slices(found.parts)) await feed(check, slice, pace);
   });
   return result.damage;
@@ -72,7 +73,7 @@ export function verifiedStream(
   ): Promise<void> => {
     // Whoever asks again because of the error finds it gone.
     await onDamage(reason);
-    const message = `The stored value is damaged: ${engine.explanation(reason)}. It is removed; get it anew.`;
+    const message = `The stored value is damaged: ${explanation(engine, reason)}. It is removed; get it anew.`;
     controller.error(new WarmstartError("damaged", message, { cause }));
   };
   return new ReadableStream(
@@ -91,7 +92,7 @@ export function verifiedStream(
           if (cancelled) return check.free();
           const ready = withheld;
           if (next.done) {
-            const damage = check.finish();
+            const damage = reasonOf(engine, check.finish());
             if (damage !== undefined) return fail(controller, damage);
             if (ready) controller.enqueue(ready);
             return controller.close();
@@ -152,6 +153,7 @@ function start(read: (() => Promise<ArrayBuffer>) | undefined): Promise<ArrayBuf
 
 /** Runs `read`, which gives every byte to `check`, and asks what the check found. */
 async function settled<Result>(
+  engine: Engine,
   check: InstanceType<Engine["Check"]>,
   read: () => Promise<Result>,
 ): Promise<Verified<Result>> {
@@ -162,7 +164,7 @@ async function settled<Result>(
     check.free();
     return { damage: UNREADABLE };
   }
-  const damage = check.finish();
+  const damage = reasonOf(engine, check.finish());
   return damage === undefined ? { value } : { damage };
 }
 

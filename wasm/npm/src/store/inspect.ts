@@ -42,8 +42,8 @@ export async function list(store: Store): Promise<Listed[]> {
     if (records.under(record, name) !== undefined) return;
     const { reader } = records;
     const about = records.about();
-    const payload = reader.size - reader.payload_start;
-    const entry = { ...about, key: reader.key(), size: reader.size, payload, usedMs: usedMs ?? about.createdMs };
+    const payload = records.payload();
+    const entry = { ...about, key: reader.key(), size: records.size(), payload, usedMs: usedMs ?? about.createdMs };
     listed.push({ place, entry });
   };
   const ledger = store.journal?.ledger;
@@ -133,8 +133,32 @@ async function findNearest(store: Store, wanted: Uint8Array): Promise<Explained[
   records.reader.free();
   if (nearest === undefined) return undefined;
   const { key, metadata } = nearest;
-  return { key, metadata, changes: engine.changes(wanted, metadata) as Change[] };
+  return { key, metadata, changes: changed(engine.changes(wanted, metadata)) };
 }
+
+/** The engine's changes: label, old and new value, each behind its length, which is the largest where there is none. */
+function changed(bytes: Uint8Array): Change[] {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  let at = 0;
+  const text = (): string | undefined => {
+    const length = view.getUint32(at, true);
+    at += 4;
+    if (length === 0xffff_ffff) return undefined;
+    at += length;
+    return decoder.decode(bytes.subarray(at - length, at));
+  };
+  const changes: Change[] = [];
+  while (at < bytes.length) {
+    const [label, before, after] = [text() ?? "", text(), text()];
+    const change: Change = { label };
+    if (before !== undefined) change.old = before;
+    if (after !== undefined) change.new = after;
+    changes.push(change);
+  }
+  return changes;
+}
+
+const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
 
 /** Visits every record of the database. If that fails on the way, the rest is not visited. */
 async function eachRecord(

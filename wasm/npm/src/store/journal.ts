@@ -165,9 +165,9 @@ export class Journal {
     names.forEach((name, at) => {
       const record = found[at];
       const reason = records.under(record, name);
-      const { reader } = records;
       if (reason === undefined) {
-        this.ledger.stored(name, reader.size, reader.created_ms, records.metadata());
+        const { createdMs, metadata } = records.about();
+        this.ledger.stored(name, records.size(), createdMs, metadata);
       } else if (isDamage(reason)) {
         entries.delete(name);
       } else {

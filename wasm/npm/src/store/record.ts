@@ -1,4 +1,5 @@
 import type { Engine } from "../engine.js";
+import { encoded, reasonOf } from "../reasons.js";
 
 /** A part of the payload of a large value. */
 export type Part = Blob | ArrayBuffer;
@@ -64,7 +65,7 @@ export function encode(engine: Engine, item: Item): Entry {
   const { metadata } = item;
   if (item.bytes !== undefined) {
     const { key, bytes, createdMs, buildMs } = item;
-    const record = engine.encode_small(key, metadata, bytes, createdMs, buildMs);
+    const record = encoded(engine, engine.encode_small(key, metadata, bytes, createdMs, buildMs));
     return { name, record, metadata, size: record.length, payload: bytes.length };
   }
   const payload = partsLength(item.parts) ?? 0;
@@ -76,16 +77,20 @@ export function encode(engine: Engine, item: Item): Entry {
 export class Records {
   readonly reader: InstanceType<Engine["Reader"]>;
 
+  #engine: Engine;
+
   constructor(engine: Engine) {
+    this.#engine = engine;
     this.reader = new engine.Reader();
   }
 
   /** Reads a record, which is somebody's. Gives the reason why it cannot be read, or nothing. */
   read(record: unknown): string | undefined {
-    if (record instanceof Uint8Array) return this.reader.small(record);
+    if (record instanceof Uint8Array) return reasonOf(this.#engine, this.reader.small(record));
     if (!isLarge(record)) return "foreign";
     const payload = payloadLength(record);
-    return payload === undefined ? "foreign" : this.reader.large(record.h, record.c, payload);
+    if (payload === undefined) return "foreign";
+    return reasonOf(this.#engine, this.reader.large(record.h, record.c, payload));
   }
 
   /** Reads the record of a key. Gives what was found, or the reason of the miss. */
@@ -105,19 +110,28 @@ export class Records {
   /** What is known of the entry that was read last. */
   about(): About {
     const { reader } = this;
-    return { metadata: this.metadata(), createdMs: reader.created_ms, buildMs: reader.build_ms };
+    return { metadata: this.metadata(), createdMs: reader.number(CREATED), buildMs: reader.number(BUILD) };
   }
 
   /** The encoded metadata of the entry that was read last. */
   metadata(): Uint8Array {
-    return this.reader.metadata_len > 0 ? this.reader.metadata() : NOTHING;
+    return this.reader.number(METADATA) > 0 ? this.reader.metadata() : NOTHING;
+  }
+
+  /** The bytes of the whole entry that was read last. */
+  size(): number {
+    return this.reader.number(SIZE);
+  }
+
+  /** The bytes of its payload. */
+  payload(): number {
+    return this.size() - this.reader.number(PAYLOAD);
   }
 
   #found(record: Stored): Found {
-    const { size, payload_start: start } = this.reader;
-    const about = { ...this.about(), size: size - start };
+    const about = { ...this.about(), size: this.payload() };
     if (!(record instanceof Uint8Array)) return { ...about, head: record.h, parts: record.b };
-    return { ...about, bytes: record.slice(start) as Uint8Array<ArrayBuffer> };
+    return { ...about, bytes: record.slice(record.length - about.size) as Uint8Array<ArrayBuffer> };
   }
 }
 
@@ -147,6 +161,9 @@ export function hex(name: Uint8Array): string {
 export function* split(names: Uint8Array): Generator<Uint8Array<ArrayBuffer>> {
   for (let at = 0; at < names.length; at += 32) yield names.slice(at, at + 32) as Uint8Array<ArrayBuffer>;
 }
+
+/** The numbers that the engine's `Reader` tells of an entry. */
+const [METADATA, PAYLOAD, SIZE, CREATED, BUILD] = [0, 1, 2, 3, 4];
 
 const NOTHING = new Uint8Array(0);
 const DAMAGE = new Set(["truncated", "foreign", "malformed", "checksum_mismatch", "key_mismatch"]);
