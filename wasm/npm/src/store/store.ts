@@ -402,8 +402,8 @@ export class Store {
     for (const { name, record, usedMs } of [...this.memory.all()]) {
       if (this.database === undefined || this.journal === undefined || this.#isClosed) return;
       if (this.#records.under(record, name) !== undefined) continue;
-      const { size, payload_start: start } = this.#records.reader;
-      const entry = { name, record, metadata: this.#records.metadata(), size, payload: size - start };
+      const [size, payload] = [this.#records.size(), this.#records.payload()];
+      const entry = { name, record, metadata: this.#records.metadata(), size, payload };
       await store(this.database, this.journal, [entry]);
       // Somebody may have put something newer there meanwhile.
       if (this.memory.get(name) !== record) continue;
