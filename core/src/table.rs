@@ -14,7 +14,13 @@ pub(crate) fn reserve(table: &mut HashTable<u32>, additional: usize, hash_of: &d
 
 /// Removes a place. Says whether it was there.
 pub(crate) fn remove(table: &mut HashTable<u32>, hash: u64, at: u32) -> bool {
-    table.find_entry(hash, |other| *other == at).map(|found| drop(found.remove())).is_ok()
+    match table.find_entry(hash, |other| *other == at) {
+        Ok(found) => {
+            found.remove();
+            true
+        }
+        Err(_) => false,
+    }
 }
 
 /// What was at a place is now at another.
