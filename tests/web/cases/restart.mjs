@@ -63,6 +63,28 @@ export const cases = {
     });
   },
 
+  "a use is written down when the page goes": async (t) => {
+    let browser = await t.launch();
+    let page = await t.page(browser);
+    await page.evaluate(async () => {
+      const cache = await warmstart.open({ name: "left", maxEntries: 2 });
+      await cache.put("a", "a");
+      await cache.put("b", "b");
+      await cache.flush();
+      kit.equal(await cache.get("a", "text"), "a");
+    });
+    await page.goto("about:blank");
+    await browser.close();
+
+    browser = await t.launch();
+    page = await t.page(browser);
+    await page.evaluate(async () => {
+      const cache = await warmstart.open({ name: "left", maxEntries: 2 });
+      await cache.put("c", "c");
+      kit.equal([await cache.has("a"), await cache.has("b")], [true, false]);
+    });
+  },
+
   "a use is written down soon, without a close: also where the browser is killed": async (t) => {
     let browser = await t.launch();
     let page = await t.page(browser);
