@@ -1,6 +1,6 @@
 import { type Engine, loadEngine } from "../engine.js";
 import { Database, ENTRIES } from "./database.js";
-import { complete, Fault, fault, result, results } from "./idb.js";
+import { complete, eachResult, Fault, fault, result } from "./idb.js";
 import { type Explained, explain, type Listed, list, statistics, verify } from "./inspect.js";
 import { Journal } from "./journal.js";
 import { Memory } from "./memory.js";
@@ -87,19 +87,19 @@ export class Store {
     return this.#isClosed;
   }
 
-  /** Looks values up in one transaction. A text is the reason of a miss. Hits and misses are counted, and a hit is a use. */
-  async read(keys: readonly Uint8Array[]): Promise<(Found | string)[]> {
+  /**
+   * Looks values up in one transaction. A text is the reason of a miss. Hits and misses are counted, and a hit is a use.
+   * `tell` is told of each as soon as it is known, while the browser reads the next one.
+   */
+  async read(
+    keys: readonly Uint8Array[],
+    tell?: (found: Found | string, at: number) => void,
+  ): Promise<(Found | string)[]> {
     const names = keys.map((key) => nameOf(this.engine, key));
-    const looked = await this.#look(keys, names);
     const now = Date.now();
-    looked.forEach((found, at) => {
-      const name = names[at]!;
-      if (typeof found === "string") return this.counters.miss(found);
-      this.counters.hits += 1;
-      this.counters.bytesRead += found.size;
-      this.counters.savedMs += found.buildMs;
-      if (this.memory.get(name) !== undefined) this.memory.used(name, now);
-      else this.journal?.ledger.used(name, now);
+    const looked = await this.#look(keys, names, (found, at) => {
+      this.#count(found, names[at]!, now);
+      tell?.(found, at);
     });
     this.journal?.flushSoon();
     return looked;
@@ -248,15 +248,17 @@ export class Store {
   ): Promise<T[]> {
     const inMemory = names.map((name) => this.memory.get(name));
     if (this.database === undefined || inMemory.every((record) => record !== undefined)) return inMemory.map(look);
+    const done: T[] = [];
     try {
       const begun = this.database.begin(ENTRIES, "readonly");
       const entries = (begun instanceof Promise ? await begun : begun).objectStore(ENTRIES);
       const requests = names.map((name) => entries.get(name) as IDBRequest<Stored | undefined>);
-      return await results(requests, (record, at) => look(inMemory[at] ?? record, at));
+      await eachResult(requests, (record, at) => done.push(look(inMemory[at] ?? record, at)));
     } catch (error) {
       const failed = fault(error);
-      return inMemory.map((record, at) => look(record ?? failed, at));
+      for (let at = done.length; at < names.length; at++) done.push(look(inMemory[at] ?? failed, at));
     }
+    return done;
   }
 
   /** @internal Removes what is damaged, unless somebody has stored something else there meanwhile. */
@@ -278,14 +280,21 @@ export class Store {
     }
   }
 
+  /** `known` is told of each: of what is damaged once it is removed, of all else when it arrives. */
   async #look(
     keys: readonly Uint8Array[],
     names: readonly Uint8Array<ArrayBuffer>[],
+    known: (found: Found | string, at: number) => void = () => {},
   ): Promise<(Found | string)[]> {
-    if (this.#isClosed) return keys.map(() => "closed");
+    if (this.#isClosed) {
+      keys.forEach((_, at) => known("closed", at));
+      return keys.map(() => "closed");
+    }
     if (keys.length === 0) return [];
     const looked = await this.records(names, (record, at) => {
-      return record instanceof Fault ? missOf(record) : this.#records.find(record, keys[at]!);
+      const found = record instanceof Fault ? missOf(record) : this.#records.find(record, keys[at]!);
+      if (typeof found !== "string" || !isDamage(found)) known(found, at);
+      return found;
     });
     for (const [at, found] of looked.entries()) {
       if (typeof found !== "string") continue;
@@ -296,8 +305,18 @@ export class Store {
         const still = this.#records.find(record, key);
         return typeof still === "string" && isDamage(still);
       });
+      known(found, at);
     }
     return looked;
+  }
+
+  #count(found: Found | string, name: Uint8Array<ArrayBuffer>, now: number): void {
+    if (typeof found === "string") return this.counters.miss(found);
+    this.counters.hits += 1;
+    this.counters.bytesRead += found.size;
+    this.counters.savedMs += found.buildMs;
+    if (this.memory.get(name) !== undefined) this.memory.used(name, now);
+    else this.journal?.ledger.used(name, now);
   }
 
   #admitted(item: Item): Entry | string {
