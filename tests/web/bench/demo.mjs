@@ -43,12 +43,15 @@ async function visit(scene, url, expected) {
   await scene.browser.throttle(page, NETWORK.bits, NETWORK.latency);
   await page.goto(url);
   const root = () => ({ ...document.documentElement.dataset });
-  await page.waitForFunction(() => document.documentElement.dataset.state !== "starting", null, { timeout: PATIENCE });
+  const arrived = () => document.documentElement.dataset.state !== "starting";
+  await page.waitForFunction(arrived, null, { timeout: PATIENCE });
   const { state, visit: which, firstAnswer } = await page.evaluate(root);
   if (state !== "ready") throw new Error(`the demo failed: ${await page.textContent("#told")}`);
   if (which !== expected) throw new Error(`the demo says that the ${expected} visit is the ${which} one`);
   const least = ((await bytesAskedFor(scene.server)) * 8000) / NETWORK.bits;
-  if (firstAnswer < least) throw new Error(`the network was not slow: ${firstAnswer} ms where ${least} are needed`);
+  if (firstAnswer < least) {
+    throw new Error(`the network was not slow: ${firstAnswer} ms where ${least} are needed`);
+  }
   return Number(firstAnswer);
 }
 

@@ -13,7 +13,8 @@ const FULL = {
   rounds: 2,
   has: 9,
 };
-const QUICK = { peers: ["idb-keyval", "tvmjs"], askers: ["idb-keyval", "tvmjs"], restarts: 1, passes: 1, rounds: 1, has: 5 };
+const FEW = ["idb-keyval", "tvmjs"];
+const QUICK = { peers: FEW, askers: FEW, restarts: 1, passes: 1, rounds: 1, has: 5 };
 
 /** The least throughput, as multiples of idb-keyval's. */
 const BOUNDS = { write: 1, read_cold: 1.2, read_warm: 2 };
@@ -41,7 +42,9 @@ export async function large({ quick }) {
     const warm = await measure(page, "large.js", "read", { names, passes: plan.passes });
     const again = await measure(page, "large.js", "has", { names: asked, passes: plan.has });
     return [
-      ...[["write", written], ["read_cold", cold], ["read_warm", warm]].flatMap(([kind, samples]) => throughput(kind, samples, plan.peers)),
+      ...throughput("write", written, plan.peers),
+      ...throughput("read_cold", cold, plan.peers),
+      ...throughput("read_warm", warm, plan.peers),
       ...hasRows("has/8x32MiB/cold", first, plan.askers),
       ...hasRows("has/8x32MiB/warm", again, plan.askers),
     ];

@@ -18,7 +18,8 @@ export function figure(name, { samples, unit, against = "none", bound, theirs })
   const sorted = [...samples].sort((one, other) => one - other);
   const range = samples.length > 1 ? { low: quantile(sorted, 0.25), high: quantile(sorted, 0.75) } : {};
   const figures = { ours: median(samples), ...(theirs ? { theirs: median(theirs) } : {}), measured: unit };
-  return { name, value: median(samples), unit, against, ...judged(median(samples), "<=", bound), ...figures, ...range };
+  const value = median(samples);
+  return { name, value, unit, against, ...judged(value, "<=", bound), ...figures, ...range };
 }
 
 /** What was not measured. It says why. */

@@ -35,6 +35,9 @@ if (values.help) {
 const unknown = values.only.find((part) => !(part in PARTS));
 if (unknown) throw new Error(`there is no part ${unknown}: there are ${Object.keys(PARTS).join(", ")}`);
 
+// So that the browser ends with it.
+for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => process.exit(1));
+
 const began = performance.now();
 const rows = [];
 for (const [name, part] of Object.entries(PARTS)) {

@@ -55,7 +55,7 @@ export function measure(page, file, name, argument = {}) {
 
 let said = false;
 
-/** Has the machine forget what it read of the disk; where only root may, that the profile's files were read. */
+/** Has the machine forget what it read of the disk; where it may not, what it read of the profile. */
 async function dropPageCache(profile) {
   if (process.platform !== "linux") return say("the page cache cannot be dropped here, so nothing is quite cold");
   await run("sync");

@@ -4,8 +4,8 @@ interface Waiting<Item, Answer> {
   resolve: (answer: Answer) => void;
 }
 
-/** Answers many calls at once; the answers are in the order of the items. */
-export type Run<Item, Answer> = (items: Item[]) => Promise<Answer[]>;
+/** Answers many calls at once; the answers are in the order of the items. Those that are known early can be told before. */
+export type Run<Item, Answer> = (items: Item[], tell: (answer: Answer, at: number) => void) => Promise<Answer[]>;
 
 /** How a batch works. */
 export interface BatchOptions<Item, Answer> {
@@ -71,7 +71,10 @@ export class Batch<Item, Answer> {
     if (!this.#options.oneAtATime) this.#schedule();
     let answers: Answer[] = [];
     try {
-      answers = await this.#run(batch.map(({ item }) => item));
+      answers = await this.#run(
+        batch.map(({ item }) => item),
+        (answer, at) => batch[at]?.resolve(answer),
+      );
     } catch (error) {
       console.error("warmstart: a batch failed", error);
     }

@@ -2,7 +2,7 @@
 
 import { expectBytes, keysOf, timed } from "./turns.js";
 
-/** Opens one store, the first one of this browser to be opened, and reads one value: `{ load, open }` in milliseconds. */
+/** Opens one store, the first of this browser, and reads one value: `{ load, open }` in milliseconds. */
 export async function first({ who, count }) {
   const [key] = keysOf(1, count);
   return FIRST[who](key);

@@ -80,5 +80,11 @@ async function openAll() {
 }
 
 function perContestant(opened, task) {
-  return Object.fromEntries(opened.map(({ who, way, store }) => [who, () => task(store, way, who)]));
+  const turn = async ({ who, way, store }) => {
+    const took = await task(store, way, who);
+    // Otherwise it would write its accounts in the turn of the next one.
+    await store.flush?.();
+    return took;
+  };
+  return Object.fromEntries(opened.map((contestant) => [contestant.who, () => turn(contestant)]));
 }

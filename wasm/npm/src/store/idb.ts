@@ -15,21 +15,25 @@ export function result<T>(request: IDBRequest<T>): Promise<T> {
   });
 }
 
-/** The results of requests of one transaction, each changed by `work` when it arrives; one promise does for all. */
-export function results<T, U>(requests: readonly IDBRequest<T>[], work: (result: T, at: number) => U): Promise<U[]> {
+/** Hands the results of requests of one transaction to `work` as they arrive, which is in their order. */
+export function eachResult<T>(requests: readonly IDBRequest<T>[], work: (result: T, at: number) => void): Promise<void> {
   return new Promise((resolve, reject) => {
-    const done: U[] = [];
+    let failed = false;
+    const fail = (error: unknown): void => {
+      failed = true;
+      reject(error);
+    };
     requests.forEach((request, at) => {
       request.onsuccess = () => {
+        if (failed) return;
         try {
-          done.push(work(request.result, at));
+          work(request.result, at);
         } catch (error) {
-          return reject(error);
+          return fail(error);
         }
-        // Requests are answered in their order.
-        if (done.length === requests.length) resolve(done);
+        if (at === requests.length - 1) resolve();
       };
-      request.onerror = () => reject(fault(request.error));
+      request.onerror = () => fail(fault(request.error));
     });
   });
 }

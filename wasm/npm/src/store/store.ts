@@ -1,6 +1,6 @@
 import { type Engine, loadEngine } from "../engine.js";
 import { Database, ENTRIES, PIECES } from "./database.js";
-import { complete, Fault, fault, result, results } from "./idb.js";
+import { complete, eachResult, Fault, fault, result } from "./idb.js";
 import { type Explained, explain, type Listed, list, statistics, verify } from "./inspect.js";
 import { Journal } from "./journal.js";
 import { Memory } from "./memory.js";
@@ -90,19 +90,19 @@ export class Store {
     return this.#isClosed;
   }
 
-  /** Looks values up in one transaction. A text is the reason of a miss. Hits and misses are counted, and a hit is a use. */
-  async read(keys: readonly Uint8Array[]): Promise<(Found | string)[]> {
+  /**
+   * Looks values up in one transaction. A text is the reason of a miss. Hits and misses are counted, and a hit is a use.
+   * `tell` is told of each as soon as it is known, while the browser reads the next one.
+   */
+  async read(
+    keys: readonly Uint8Array[],
+    tell?: (found: Found | string, at: number) => void,
+  ): Promise<(Found | string)[]> {
     const names = keys.map((key) => nameOf(this.engine, key));
-    const looked = await this.#look(keys, names);
     const now = Date.now();
-    looked.forEach((found, at) => {
-      const name = names[at]!;
-      if (typeof found === "string") return this.counters.miss(found);
-      this.counters.hits += 1;
-      this.counters.bytesRead += found.size;
-      this.counters.savedMs += found.buildMs;
-      if (this.memory.get(name) !== undefined) this.memory.used(name, now);
-      else this.journal?.ledger.used(name, now);
+    const looked = await this.#look(keys, names, (found, at) => {
+      this.#count(found, names[at]!, now);
+      tell?.(found, at);
     });
     this.journal?.flushSoon();
     return looked;
@@ -259,15 +259,17 @@ export class Store {
   ): Promise<T[]> {
     const inMemory = names.map((name) => this.memory.get(name));
     if (this.database === undefined || inMemory.every((record) => record !== undefined)) return inMemory.map(look);
+    const done: T[] = [];
     try {
       const begun = this.database.begin(ENTRIES, "readonly");
       const entries = (begun instanceof Promise ? await begun : begun).objectStore(ENTRIES);
       const requests = names.map((name) => entries.get(name) as IDBRequest<Stored | undefined>);
-      return await results(requests, (record, at) => look(inMemory[at] ?? record, at));
+      await eachResult(requests, (record, at) => done.push(look(inMemory[at] ?? record, at)));
     } catch (error) {
       const failed = this.#trouble(error);
-      return inMemory.map((record, at) => look(record ?? failed, at));
+      for (let at = done.length; at < names.length; at++) done.push(look(inMemory[at] ?? failed, at));
     }
+    return done;
   }
 
   /** @internal Removes what is damaged, unless somebody has stored something else there meanwhile. */
@@ -292,31 +294,42 @@ export class Store {
     }
   }
 
+  /** `known` is told of each: of what is damaged once it is removed, of all else when it arrives. */
   async #look(
     keys: readonly Uint8Array[],
     names: readonly Uint8Array<ArrayBuffer>[],
+    known: (found: Found | string, at: number) => void = () => {},
   ): Promise<(Found | string)[]> {
-    if (this.#isClosed) return keys.map(() => "closed");
+    if (this.#isClosed) {
+      keys.forEach((_, at) => known("closed", at));
+      return keys.map(() => "closed");
+    }
     if (keys.length === 0) return [];
-    const large = new Map<number, Exclude<Stored, Uint8Array>>();
+    // Payloads in pieces of their own are looked for when all records are there.
+    const split = new Map<number, Exclude<Stored, Uint8Array>>();
     const looked = await this.records(names, (record, at) => {
-      if (record instanceof Fault) return missOf(record);
-      const found = this.#records.find(record, keys[at]!);
-      if (typeof found !== "string" && found.parts !== undefined) large.set(at, record as Exclude<Stored, Uint8Array>);
+      const found = record instanceof Fault ? missOf(record) : this.#records.find(record, keys[at]!);
+      if (found === "newer_version") this.#newer.add(hex(names[at]!));
+      const isSplit = typeof found !== "string" && (record as { p?: unknown }).p !== undefined;
+      if (isSplit) split.set(at, record as Exclude<Stored, Uint8Array>);
+      else if (typeof found !== "string" || !isDamage(found)) known(found, at);
       return found;
     });
-    for (const [at, record] of large) looked[at] = await this.#withPieces(looked[at] as Found, record, names[at]!);
+    for (const [at, record] of split) {
+      const found = await this.#withPieces(looked[at] as Found, record, names[at]!);
+      looked[at] = found;
+      if (typeof found !== "string" || !isDamage(found)) known(found, at);
+    }
     for (const [at, found] of looked.entries()) {
-      if (typeof found !== "string") continue;
-      if (found === "newer_version") this.#newer.add(hex(names[at]!));
-      if (!isDamage(found)) continue;
+      if (typeof found !== "string" || !isDamage(found)) continue;
       const key = keys[at]!;
-      const head = large.get(at)?.h;
+      const head = split.get(at)?.h;
       await this.heal(names[at]!, (record) => {
         const still = this.#records.find(record, key);
         // What can be read and lacks its pieces is bad if it is still the same.
         return typeof still === "string" ? isDamage(still) : hasHead(record, head);
       });
+      known(found, at);
     }
     return looked;
   }
@@ -334,6 +347,15 @@ export class Store {
     } catch (error) {
       return missOf(this.#trouble(error));
     }
+  }
+
+  #count(found: Found | string, name: Uint8Array<ArrayBuffer>, now: number): void {
+    if (typeof found === "string") return this.counters.miss(found);
+    this.counters.hits += 1;
+    this.counters.bytesRead += found.size;
+    this.counters.savedMs += found.buildMs;
+    if (this.memory.get(name) !== undefined) this.memory.used(name, now);
+    else this.journal?.ledger.used(name, now);
   }
 
   #admitted(item: Item): Entry | string {
