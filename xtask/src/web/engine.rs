@@ -55,7 +55,7 @@ pub(super) fn build(node: &Node) -> Result<(), Failure> {
         .run()?;
     node.install(PACKAGE)?;
     node.invocation(format!("{PACKAGE}/node_modules/binaryen/bin/wasm-opt"))
-        .arguments(&format!("-O2 -Oz --converge --reorder-functions --reorder-locals --strip-producers {FEATURES} {WORK}/warmstart_wasm_bg.wasm -o"))
+        .arguments(&format!("-O2 -Oz --converge --reorder-functions --reorder-locals --strip-producers --strip-target-features {FEATURES} {WORK}/warmstart_wasm_bg.wasm -o"))
         .argument(optimised_path())
         .run()?;
     lay_out(&engine).map_err(|error| Failure::new(format!("{}: {error}", engine.display())))?;
