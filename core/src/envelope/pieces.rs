@@ -33,7 +33,7 @@ pub struct HeadWriter {
 /// Proves an envelope while its payload passes by.
 ///
 /// ```
-/// use warmstart_core::{artifact::Artifact, envelope::{self, Verifier}, reason::Reason, sum::xxh3_64};
+/// use warmstart_core::{artifact::Artifact, envelope::{self, Verifier}, reason::Reason};
 ///
 /// let artifact = Artifact::new(b"payload".to_vec());
 /// let stored = envelope::encode(b"key", &artifact)?;

@@ -31,6 +31,10 @@ const TARGET: &str = "wasm32-unknown-unknown";
 const FEATURES: &str = "--enable-bulk-memory --enable-sign-ext --enable-mutable-globals \
                         --enable-nontrapping-float-to-int --enable-simd --enable-reference-types --enable-multivalue";
 
+/// See wasm/SIZE.md for what each gains.
+const SMALLEST: &str = "-O2 -Oz --converge --reorder-functions --reorder-locals --strip-producers \
+                        --strip-target-features";
+
 /// Its type, for TypeScript.
 const INLINED_TYPE: &str = "declare const wasm: string;\nexport default wasm;\n";
 
@@ -55,7 +59,7 @@ pub(super) fn build(node: &Node) -> Result<(), Failure> {
         .run()?;
     node.install(PACKAGE)?;
     node.invocation(format!("{PACKAGE}/node_modules/binaryen/bin/wasm-opt"))
-        .arguments(&format!("-O2 -Oz --converge --reorder-functions --reorder-locals --strip-producers {FEATURES} {WORK}/warmstart_wasm_bg.wasm -o"))
+        .arguments(&format!("{SMALLEST} {FEATURES} {WORK}/warmstart_wasm_bg.wasm -o"))
         .argument(optimised_path())
         .run()?;
     lay_out(&engine).map_err(|error| Failure::new(format!("{}: {error}", engine.display())))?;
