@@ -16,6 +16,9 @@ import { isStream, type LargePayload, type Payload, payloadOf, release, type Sha
 import { damageOf, type Large, slices } from "./verify.js";
 import { encoded, explanation } from "./reasons.js";
 
+/** One transaction reads no more values than this, so that others get their turn. */
+const MOST = 2048;
+
 /** How a cache was opened. */
 export interface Opened {
   name: string;
@@ -76,6 +79,26 @@ export class Core {
     return (await this.read(input, keyBytes(input), as, true))?.value;
   }
 
+  /** Reads many values in as few transactions as may be, and without a promise for each that is small. */
+  async getMany(inputs: readonly KeyInput[], as: As): Promise<(Formats[As] | undefined)[]> {
+    checkedAs(as);
+    const keys = inputs.map(keyBytes);
+    if (!this.order.isIdle) await Promise.all(inputs.map((input) => this.order.pending(idOf(input))));
+    const values: (Formats[As] | undefined)[] = new Array(keys.length);
+    const later: Promise<unknown>[] = [];
+    for (let from = 0; from < keys.length; from += MOST) {
+      const some = keys.slice(from, from + MOST);
+      const looked = await this.store.read(some).catch(() => some.map(() => "unavailable"));
+      looked.forEach((found, at) => {
+        const answer = this.#answered(some[at]!, found, as, true);
+        if (answer instanceof Promise) later.push(answer.then((read) => (values[from + at] = read?.value)));
+        else values[from + at] = answer?.value;
+      });
+    }
+    await Promise.all(later);
+    return values;
+  }
+
   /** Reads and verifies. A `lazy` response is verified while it is read. */
   async read(
     input: KeyInput,
@@ -85,12 +108,29 @@ export class Core {
   ): Promise<{ value: Formats[As] } | undefined> {
     const pending = this.order.pending(idOf(input));
     if (pending) await pending;
-    const found = await this.#reads.add(key);
+    return this.#answered(key, await this.#reads.add(key), as, lazy);
+  }
+
+  /** What a look-up came to, in the format that was asked for; at once where nothing is left to be done. */
+  #answered(
+    key: Uint8Array,
+    found: Found | string,
+    as: As,
+    lazy: boolean,
+  ): { value: Formats[As] } | undefined | Promise<{ value: Formats[As] } | undefined> {
     if (typeof found === "string") return this.#missed(key, found);
-    if (found.bytes) {
-      this.#tell("hit", key, () => ({ size: found.size }));
-      return { value: await handOut(this.engine, found as Content, as, true) };
-    }
+    if (found.bytes === undefined) return this.#verified(key, found, as, lazy);
+    this.#tell("hit", key, () => ({ size: found.size }));
+    if (as === "bytes") return { value: found.bytes };
+    return handOut(this.engine, found as Content, as, true).then((value) => ({ value }));
+  }
+
+  async #verified(
+    key: Uint8Array,
+    found: Large,
+    as: As,
+    lazy: boolean,
+  ): Promise<{ value: Formats[As] } | undefined> {
     const onDamage = (reason: string): Promise<void> => this.damaged(key, found, reason);
     const result = await handOutVerified(this.engine, found, as, lazy, onDamage);
     if (result.damage !== undefined) {
