@@ -21,7 +21,7 @@ export class Database {
   #connection: IDBDatabase | undefined;
   #connecting: Promise<IDBDatabase> | undefined;
   #isClosed = false;
-  /** Whether large values are to be stored as Blobs. */
+  /** Whether large values are to be stored as Blobs: yes, until a Blob did not survive being stored. */
   storesBlobs = true;
 
   private constructor(name: string) {
@@ -32,7 +32,8 @@ export class Database {
   static async open(name: string): Promise<Database> {
     const database = new Database(name);
     await database.#connect();
-    database.storesBlobs = await database.#blobsSurvive();
+    // Nobody who only reads has to wait for that.
+    void database.#blobsSurvive().then((survive) => (database.storesBlobs = survive));
     return database;
   }
 
@@ -92,7 +93,8 @@ export class Database {
       await this.#note("blobs", survive);
       return survive;
     } catch {
-      return false;
+      // That says nothing of Blobs: the database is full, or gone.
+      return true;
     }
   }
 
