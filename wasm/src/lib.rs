@@ -4,7 +4,7 @@
 //! entries, accounts for what is stored and says what goes. It does no I/O: the package's TypeScript talks to IndexedDB and asks here what
 //! to do. Payloads of large values stay in JavaScript and pass through the window of a [`HeadWriter`] or a [`Check`] piece by piece.
 //!
-//! docs/format.md has the layout of the database.
+//! docs/format.md has the layout of the database. The registry and the launch memo are in `warmstart-wasm-launch`.
 
 #![cfg(target_arch = "wasm32")]
 #![no_std]
@@ -14,11 +14,9 @@ extern crate alloc;
 mod entry;
 mod fields;
 mod ledger;
-mod memo;
 mod names;
 mod nearest;
 mod reason;
-mod registry;
 mod stream;
 
 use rlsf::SmallGlobalTlsf;
@@ -26,10 +24,8 @@ use rlsf::SmallGlobalTlsf;
 pub use entry::{Reader, encode_small, head_sum, small_limit};
 pub use fields::{derive_key, digest_of};
 pub use ledger::Ledger;
-pub use memo::Memo;
 pub use nearest::{Nearest, changes, remoteness};
 pub use reason::reason;
-pub use registry::Registry;
 pub use stream::{Check, HeadWriter, window_len};
 
 /// Its operations take constant time, and a third of the bytes of the standard library's.

@@ -10,7 +10,7 @@ import { TabLocks } from "./locks.js";
 import { encodeMetadata } from "./metadata.js";
 import { Order, type Ticket } from "./order.js";
 import { feed, feedNow, Pace } from "./pace.js";
-import { type Found, type Item, type Store } from "./store/store.js";
+import type { About, Found, Item, Store } from "./store/store.js";
 import type { As, Formats, PutOptions, Value } from "./types.js";
 import { isStream, type LargePayload, type Payload, payloadOf, release, type Shape } from "./values.js";
 import { damageOf, type Large, slices } from "./verify.js";
@@ -121,7 +121,7 @@ export class Core {
     const key = keyBytes(input);
     signal?.throwIfAborted();
     const metadata = encodeMetadata(input, value, options);
-    const taken = payloadOf(value, this.shape, { signal });
+    const taken = payloadOf(value, this.shape, { signal, borrow: true });
     return this.order.run(idOf(input), "write", !isStream(value), async (ticket) => {
       // Waiting for what is there already would let the caller change it.
       const payload = taken instanceof Promise ? await taken : taken;
@@ -138,7 +138,7 @@ export class Core {
     let reason: string | undefined;
     try {
       item = payload.bytes
-        ? { ...about, bytes: payload.bytes }
+        ? { ...about, envelope: this.#envelope(about, payload.bytes), payload: payload.size }
         : {
             ...about,
             head: await this.#head(about, payload, signal),
@@ -200,6 +200,12 @@ export class Core {
     await this.store.damaged(key, found.head, reason);
   }
 
+  /** Encodes a small value, and so copies it, before this function first waits. */
+  #envelope(about: About & { key: Uint8Array }, bytes: Uint8Array): Uint8Array {
+    const { key, metadata, createdMs, buildMs } = about;
+    return encoded(this.engine, this.engine.encode_small(key, metadata, bytes, createdMs, buildMs));
+  }
+
   /** Hashes a large value. What the caller could change is hashed before this function first waits. */
   async #head(
     about: { key: Uint8Array; metadata: Uint8Array; createdMs: number; buildMs: number },
@@ -211,8 +217,13 @@ export class Core {
     const writer = new engine.HeadWriter(key, metadata, payload.size, createdMs, buildMs);
     try {
       const pace = new Pace();
-      const done = payload.source ? feedNow(writer, payload.source, pace) : 0;
+      let done = payload.source ? feedNow(writer, payload.source, pace) : 0;
       delete payload.source;
+      if (payload.own) {
+        await feed(writer, payload.own, pace);
+        delete payload.own;
+        done = payload.size;
+      }
       if (done < payload.size) {
         for await (const slice of slices(payload.parts, done)) {
           signal?.throwIfAborted();

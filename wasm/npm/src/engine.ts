@@ -25,7 +25,7 @@ export function loadEngine(): Promise<Engine> {
 export function engineNow(): Engine {
   if (!memory) {
     try {
-      ({ memory } = glue.initSync({ module: decoded() }));
+      ({ memory } = glue.initSync({ module: decoded(base64) }));
     } catch (cause) {
       throw unsupported(cause);
     }
@@ -48,7 +48,7 @@ export function pour(sink: Sink, bytes: Uint8Array): void {
 async function instantiate(): Promise<Engine> {
   if (!memory) {
     try {
-      ({ memory } = await init({ module_or_path: decoded() }));
+      ({ memory } = await init({ module_or_path: decoded(base64) }));
     } catch (cause) {
       loading = undefined;
       throw unsupported(cause);
@@ -57,14 +57,16 @@ async function instantiate(): Promise<Engine> {
   return glue;
 }
 
-function decoded(): Uint8Array<ArrayBuffer> {
-  const text = atob(base64);
+/** The bytes of an inlined module. */
+export function decoded(inlined: string): Uint8Array<ArrayBuffer> {
+  const text = atob(inlined);
   const bytes = new Uint8Array(text.length);
   for (let at = 0; at < text.length; at++) bytes[at] = text.charCodeAt(at);
   return bytes;
 }
 
-function unsupported(cause: unknown): WarmstartError {
+/** Why there is no engine. */
+export function unsupported(cause: unknown): WarmstartError {
   const message =
     "WebAssembly cannot be used here. Where a content security policy is set, it needs 'wasm-unsafe-eval'.";
   return new WarmstartError("unsupported", message, { cause });

@@ -1,4 +1,4 @@
-import { type Engine, engineNow } from "./engine.js";
+import { launchEngine, type LaunchEngine } from "./launch.js";
 import { invalid } from "./errors.js";
 
 /** Why a result was computed and not taken from the memo. */
@@ -140,7 +140,7 @@ export interface Kernel<Result> {
  * memo.launch(groups, [image]); // { value: 4, hit: false, why: { reason: "moved", ... } }
  */
 export class LaunchMemo {
-  #engine: InstanceType<Engine["Memo"]> = new (engineNow().Memo)();
+  #engine: InstanceType<LaunchEngine["Memo"]> = new (launchEngine().Memo)();
   #slots = new Map<Kernel<unknown>, Slot>();
   #free: number[] = [];
   #used = 0;
@@ -242,7 +242,7 @@ export class LaunchMemo {
   }
 
   /** @internal */
-  wrote<Result>(write: (engine: InstanceType<Engine["Memo"]>) => Result): Result {
+  wrote<Result>(write: (engine: InstanceType<LaunchEngine["Memo"]>) => Result): Result {
     this.#writes += 1;
     return write(this.#engine);
   }

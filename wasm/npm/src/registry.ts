@@ -1,4 +1,4 @@
-import { type Engine, engineNow } from "./engine.js";
+import { launchEngine, type LaunchEngine } from "./launch.js";
 import { invalid } from "./errors.js";
 
 /** A kernel and a task with an id that stands for them, and what was registered with them. */
@@ -25,7 +25,7 @@ export interface Registered<Value> {
  * if (found && others.length === 0) console.log(`out of bounds in ${found.kernel}, task ${found.task}`);
  */
 export class Registry<Value = undefined> {
-  #ids: InstanceType<Engine["Registry"]> = new (engineNow().Registry)();
+  #ids: InstanceType<LaunchEngine["Registry"]> = new (launchEngine().Registry)();
   /** By slot. */
   #rows: (Registered<Value> | undefined)[] = [];
   #free: number[] = [];

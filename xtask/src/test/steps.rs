@@ -50,7 +50,9 @@ pub(super) fn all() -> Vec<Step> {
             &[Tool::Component("clippy"), Tool::Target(WASM)],
             [
                 line("cargo clippy --workspace --all-targets -- -D warnings"),
-                line(&format!("cargo clippy --package warmstart-wasm --target {WASM} -- -D warnings")),
+                line(&format!(
+                    "cargo clippy --package warmstart-wasm --package warmstart-wasm-launch --target {WASM} -- -D warnings"
+                )),
                 line(
                     "cargo clippy --package xtask --profile tool --features bindgen --bin bindgen -- -D warnings",
                 ),

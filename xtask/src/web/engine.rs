@@ -18,12 +18,27 @@ pub(super) const PACKAGE: &str = "wasm/npm";
 /// Where the module is laid out on its way.
 const WORK: &str = "target/package/engine";
 
-/// The module as cargo leaves it.
-const BUILT: &str = "target/wasm32-unknown-unknown/wasm/warmstart_wasm.wasm";
+/// Where cargo leaves the modules.
+const BUILT: &str = "target/wasm32-unknown-unknown/wasm";
 
-/// Passes no arguments on that nobody reads. What a panic would say is such, and nobody could read it: with its texts the module is 2 KiB
-/// longer.
-const RUSTFLAGS: &str = "-C passes=deadargelim";
+/// The modules: what every page needs, and what those that launch need besides.
+pub(super) const MODULES: [Module; 2] = [
+    Module { name: "warmstart_wasm", inlined: "wasm" },
+    Module { name: "warmstart_wasm_launch", inlined: "launch" },
+];
+
+/// A wasm module of the npm package.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Module {
+    /// What cargo calls it.
+    pub(super) name: &'static str,
+    /// The script that it is inlined in.
+    inlined: &'static str,
+}
+
+/// SIMD hashes twice as fast, and every browser of today has it. The pass leaves out arguments that nobody reads. What a
+/// panic would say is such, and nobody could read it: with its texts the module is 2 KiB longer.
+const RUSTFLAGS: &str = "-C target-feature=+simd128 -C passes=deadargelim";
 
 const TARGET: &str = "wasm32-unknown-unknown";
 
@@ -38,41 +53,50 @@ const SMALLEST: &str = "-O2 -Oz --converge --reorder-functions --reorder-locals 
 /// Its type, for TypeScript.
 const INLINED_TYPE: &str = "declare const wasm: string;\nexport default wasm;\n";
 
-/// Builds the module and fills `wasm/npm/engine`, unless it is there.
+/// Builds the modules and fills `wasm/npm/engine`, unless they are there.
 pub(super) fn build(node: &Node) -> Result<(), Failure> {
     tools::ensure(&[Tool::Target(TARGET)])?;
-    Invocation::new(&format!("cargo build --package warmstart-wasm --profile wasm --target {TARGET}"))
+    Invocation::new("cargo build --package warmstart-wasm --package warmstart-wasm-launch")
+        .arguments(&format!("--profile wasm --target {TARGET}"))
         .variable("RUSTFLAGS", RUSTFLAGS)
         .run()?;
     let root = workspace_root();
     let engine = root.join(PACKAGE).join("engine");
-    let stamp =
-        Stamp::of(&[&root.join(BUILT), &root.join("Cargo.lock"), &root.join("xtask/src/web/engine.rs")])?;
+    let built = MODULES.map(|module| root.join(module.built()));
+    let (lock, this) = (root.join("Cargo.lock"), root.join("xtask/src/web/engine.rs"));
+    let stamp = Stamp::of(&[&built[0], &built[1], &lock, &this])?;
     let at = engine.join(".made-from");
     if stamp.is_at(&at) {
         println!("the engine is there");
         return Ok(());
     }
-    Invocation::new("cargo run --quiet --package xtask --profile tool --features bindgen --bin bindgen --")
-        .argument(BUILT)
+    node.install(PACKAGE)?;
+    for module in MODULES {
+        Invocation::new(
+            "cargo run --quiet --package xtask --profile tool --features bindgen --bin bindgen --",
+        )
+        .argument(module.built())
         .argument(WORK)
         .run()?;
-    node.install(PACKAGE)?;
-    node.invocation(format!("{PACKAGE}/node_modules/binaryen/bin/wasm-opt"))
-        .arguments(&format!("{SMALLEST} {FEATURES} {WORK}/warmstart_wasm_bg.wasm -o"))
-        .argument(optimised_path())
-        .run()?;
+        node.invocation(format!("{PACKAGE}/node_modules/binaryen/bin/wasm-opt"))
+            .arguments(&format!("{SMALLEST} {FEATURES} {WORK}/{}_bg.wasm -o", module.name))
+            .argument(module.optimised())
+            .run()?;
+    }
     lay_out(&engine).map_err(|error| Failure::new(format!("{}: {error}", engine.display())))?;
     stamp.write(&at)
 }
 
-/// The module as it is shipped.
-pub(super) fn optimised() -> PathBuf {
-    workspace_root().join(optimised_path())
-}
+impl Module {
+    /// Where cargo leaves it.
+    fn built(self) -> String {
+        format!("{BUILT}/{}.wasm", self.name)
+    }
 
-fn optimised_path() -> String {
-    format!("{WORK}/warmstart_wasm.wasm")
+    /// Where it is as it is shipped.
+    pub(super) fn optimised(self) -> PathBuf {
+        workspace_root().join(WORK).join(format!("{}.wasm", self.name))
+    }
 }
 
 fn lay_out(engine: &Path) -> std::io::Result<()> {
@@ -81,13 +105,17 @@ fn lay_out(engine: &Path) -> std::io::Result<()> {
     }
     fs::create_dir_all(engine)?;
     let work = workspace_root().join(WORK);
-    for name in ["warmstart_wasm.js", "warmstart_wasm.d.ts"] {
-        fs::copy(work.join(name), engine.join(name))?;
+    for module in MODULES {
+        for extension in ["js", "d.ts"] {
+            let name = format!("{}.{extension}", module.name);
+            fs::copy(work.join(&name), engine.join(&name))?;
+        }
+        // Inlined, the module needs no settings of any bundler, and works in every worker.
+        let inlined = format!("export default \"{}\";\n", base64(&fs::read(module.optimised())?));
+        fs::write(engine.join(format!("{}.js", module.inlined)), inlined)?;
+        fs::write(engine.join(format!("{}.d.ts", module.inlined)), INLINED_TYPE)?;
     }
-    // Inlined, the module needs no settings of any bundler, and works in every worker.
-    let inlined = format!("export default \"{}\";\n", base64(&fs::read(optimised())?));
-    fs::write(engine.join("wasm.js"), inlined)?;
-    fs::write(engine.join("wasm.d.ts"), INLINED_TYPE)
+    Ok(())
 }
 
 /// As RFC 4648 has it, padded.

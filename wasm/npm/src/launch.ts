@@ -1,0 +1,21 @@
+import * as glue from "../engine/warmstart_wasm_launch.js";
+import base64 from "../engine/launch.js";
+
+import { decoded, unsupported } from "./engine.js";
+
+/** The WebAssembly half of the registry and the launch memo: ids, dependencies and generations. */
+export type LaunchEngine = typeof glue;
+
+let ready = false;
+
+/** The engine, instantiated by whoever needs it first. A page that only keeps things never loads it. */
+export function launchEngine(): LaunchEngine {
+  if (ready) return glue;
+  try {
+    glue.initSync({ module: decoded(base64) });
+  } catch (cause) {
+    throw unsupported(cause);
+  }
+  ready = true;
+  return glue;
+}
