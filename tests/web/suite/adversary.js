@@ -1,6 +1,6 @@
 // What somebody tries who wants the cache to be wrong: calls that cross, keys that look alike, records that nobody wrote.
 
-import { databaseOf, openRaw, rewrite } from "/tests/web/raw.js";
+import { databaseOf, deleteRaw, records, rewrite } from "/tests/web/raw.js";
 
 const LARGE = 300_000;
 
@@ -16,17 +16,6 @@ function held() {
     },
   });
   return { stream, end: (bytes) => end(bytes) };
-}
-
-async function putRaw(name, key, record) {
-  const database = await openRaw(databaseOf(name));
-  const transaction = database.transaction("entries", "readwrite");
-  transaction.objectStore("entries").put(record, key);
-  await new Promise((resolve, reject) => {
-    transaction.oncomplete = resolve;
-    transaction.onabort = () => reject(transaction.error);
-  });
-  database.close();
 }
 
 export const tests = {
@@ -120,5 +109,43 @@ export const tests = {
       t.equal(await cache.verify(), []);
       await cache.close();
     }
+  },
+
+  "a database that was deleted while it was open is accounted for anew": async (t) => {
+    const name = t.database();
+    const cache = await t.open({ name, maxEntries: 3 });
+    for (const key of "abc") await cache.put(key, key);
+    await cache.flush();
+    t.equal(await deleteRaw(databaseOf(name)), "deleted");
+    const other = await t.open({ name, maxEntries: 3 });
+    t.equal(await other.putMany([["x", "1"], ["y", "2"]]), [true, true]);
+    await other.flush();
+    t.equal(await cache.putMany([["d", "1"]]), [true]);
+    t.equal((await cache.stats()).entries, 3);
+    t.equal((await records(name)).length, 3);
+    await cache.put("e", "1");
+    t.equal([(await cache.stats()).entries, (await records(name)).length], [3, 3]);
+    t.equal((await other.stats()).entries, 3);
+  },
+
+  "what memory kept while the disk was full does not replace what another tab stored since": async (t) => {
+    const name = t.database();
+    const one = await t.open({ name });
+    const two = await t.open({ name });
+    await one.put("key", "old");
+    const real = IDBObjectStore.prototype.put;
+    IDBObjectStore.prototype.put = () => {
+      throw new DOMException("full", "QuotaExceededError");
+    };
+    const first = await one.put("key", "from one");
+    IDBObjectStore.prototype.put = real;
+    t.equal(first, false);
+    t.equal(await one.get("key", "text"), "from one");
+    await t.sleep(5);
+    t.equal(await two.put("key", "from two"), true);
+    t.equal(await two.get("key", "text"), "from two");
+    await t.sleep(6000);
+    t.equal(await two.get("key", "text"), "from two");
+    t.equal(await one.get("key", "text"), "from two");
   },
 };

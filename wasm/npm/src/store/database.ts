@@ -23,6 +23,8 @@ export class Database {
   #isClosed = false;
   /** Whether large values are to be stored as Blobs. */
   storesBlobs = true;
+  /** How often it was opened. Between two times, it may have been deleted and made anew. */
+  openings = 0;
 
   private constructor(name: string) {
     this.#name = name;
@@ -80,6 +82,7 @@ export class Database {
       throw new Fault("closed");
     }
     this.#connection = connection;
+    this.openings += 1;
     return connection;
   }
 
