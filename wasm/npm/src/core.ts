@@ -186,6 +186,7 @@ export class Core {
           };
       if (ticket.after) await ticket.after;
       if (ticket.next) return await ticket.outcome();
+      ticket.isStoring = true;
       reason = await this.#writes.add(item);
     } catch (error) {
       // The engine refuses what the format has no place for.

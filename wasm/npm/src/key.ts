@@ -74,16 +74,18 @@ export function key(domain: string, schema: number, fields: Record<string, Field
 
 /** The bytes that name an entry. A caller's array is copied, for it may be changed later. */
 export function keyBytes(input: KeyInput): Uint8Array {
-  if (typeof input === "string") return encoder.encode(input);
+  if (typeof input === "string") return encoder.encode(wellFormed("A key", input));
   if (input instanceof Uint8Array) return input.slice();
   if (input instanceof Key) return input.bytes;
   throw invalid("A key is a string, a Uint8Array, or what key() returned.");
 }
 
-/** A text that is the same for the same key, whichever way it is given. Only few different keys share one. */
+/** A text that is the same for the same key, whichever way it is given, and for no other. */
 export function idOf(input: KeyInput): string {
   if (typeof input === "string") return input;
-  return lossy.decode(input instanceof Key ? input.bytes : input);
+  const bytes = input instanceof Key ? input.bytes : input;
+  // No text that is a key begins so.
+  return keyText(bytes) ?? `\ud800${Array.from(bytes, (byte) => String.fromCharCode(byte)).join("")}`;
 }
 
 /** The text of a key's bytes, where they are UTF-8. */
@@ -143,8 +145,13 @@ function joined(pieces: Uint8Array[]): Uint8Array {
 const [TEXT, BYTES, NUMBER, LIST] = [1, 2, 3, 4] as const;
 const encoder = new TextEncoder();
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-const lossy = new TextDecoder("utf-8", { ignoreBOM: true });
 const LARGEST = 2n ** 64n - 1n;
+
+/** Fails on half a surrogate pair: it has no UTF-8, and is encoded as any other is. */
+function wellFormed(what: string, text: string): string {
+  if (!/\p{Surrogate}/u.test(text)) return text;
+  throw invalid(`${what} has half a surrogate pair, so it is no Unicode text. Give its bytes as a Uint8Array.`);
+}
 
 function copied(
   domain: string,
@@ -152,6 +159,7 @@ function copied(
   fields: Record<string, FieldValue>,
 ): Record<string, FieldValue> {
   if (typeof domain !== "string") throw invalid("The domain of a key is a string.");
+  wellFormed("The domain of a key", domain);
   if (!Number.isInteger(schema) || schema < 0 || schema > 0xffff_ffff) {
     throw invalid("The schema of a key is a whole number from 0 to 4294967295.");
   }
@@ -162,8 +170,10 @@ function copied(
 }
 
 function checked(label: string, value: FieldValue): FieldValue {
+  wellFormed("The label of a field", label);
   switch (typeof value) {
     case "string":
+      return wellFormed(`The field "${label}"`, value);
     case "boolean":
       return value;
     case "number":
@@ -177,6 +187,6 @@ function checked(label: string, value: FieldValue): FieldValue {
   }
   if (value instanceof Uint8Array) return value.slice();
   if (Array.isArray(value) && value.every((item) => typeof item === "string"))
-    return Object.freeze([...value]);
+    return Object.freeze(value.map((item: string) => wellFormed(`The field "${label}"`, item)));
   throw invalid(`The field "${label}" is neither text, number, boolean, Uint8Array nor a list of texts.`);
 }

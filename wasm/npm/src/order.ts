@@ -10,6 +10,11 @@ export class Ticket {
   finite: boolean;
   /** A removal that was called before, and has to be done before this one stores anything. */
   readonly after: Promise<unknown> | undefined;
+  /** The call for the same key that came before, until it or this one has ended. */
+  before: Ticket | undefined;
+  /** Whether it is a write that will be stored, whatever call comes next. */
+  isStoring = false;
+  hasEnded = false;
   /** How it ended: `true` if it did something. It never rejects. */
   readonly done: Promise<boolean>;
   /** The call for the same key that came next, or `"clear"`. */
@@ -17,14 +22,32 @@ export class Ticket {
   /** Ends it. */
   readonly finish: (did: boolean) => void;
 
-  constructor(id: string, kind: Kind, finite: boolean, after: Promise<unknown> | undefined) {
+  constructor(id: string, kind: Kind, finite: boolean, before: Ticket | undefined, clearing?: Promise<unknown>) {
     this.id = id;
     this.kind = kind;
     this.finite = finite;
-    this.after = after;
+    this.before = before;
+    // What a write waits for, those that take its place wait for, too.
+    this.after = before?.kind === "remove" ? before.done : (before?.after ?? clearing);
     let finish!: (did: boolean) => void;
     this.done = new Promise((resolve) => (finish = resolve));
     this.finish = finish;
+  }
+
+  /** What ends soon: of this call, and of those before it that take effect all the same. */
+  ending(): Promise<boolean>[] {
+    const all = this.finite ? [this.done] : [];
+    for (let each = this.before; each; each = each.before) {
+      if (!each.hasEnded && (each.isStoring || each.kind === "remove")) all.push(each.done);
+    }
+    return all;
+  }
+
+  /** The last call before this one that has not ended. */
+  earlier(): Ticket | undefined {
+    let each = this.before;
+    while (each?.hasEnded) each = each.before;
+    return each;
   }
 
   /** What came of the write that took this one's place; `false` if the key was removed since. */
@@ -48,7 +71,7 @@ export class Order {
     work: (ticket: Ticket) => Promise<boolean>,
   ): Promise<boolean> {
     const before = this.#latest.get(id);
-    const ticket = new Ticket(id, kind, finite, before?.kind === "remove" ? before.done : this.#clearing);
+    const ticket = new Ticket(id, kind, finite, before, this.#clearing);
     if (before) before.next = ticket;
     this.#latest.set(id, ticket);
     let did = false;
@@ -56,9 +79,19 @@ export class Order {
       did = await work(ticket);
       return did;
     } finally {
-      if (this.#latest.get(id) === ticket) this.#latest.delete(id);
+      this.#end(ticket);
       ticket.finish(did);
     }
+  }
+
+  /** Those before it may not have ended: one that was aborted ends sooner than what it was to replace. */
+  #end(ticket: Ticket): void {
+    ticket.hasEnded = true;
+    const earlier = ticket.earlier();
+    ticket.before = earlier;
+    if (this.#latest.get(ticket.id) !== ticket) return;
+    if (earlier) this.#latest.set(ticket.id, earlier);
+    else this.#latest.delete(ticket.id);
   }
 
   /**
@@ -83,13 +116,14 @@ export class Order {
 
   /** What a read of this key has to wait for, if there is anything. */
   pending(id: string): Promise<unknown> | undefined {
-    const latest = this.#latest.get(id);
-    return latest?.finite ? latest.done : this.#clearing;
+    const ending = this.#latest.get(id)?.ending() ?? [];
+    if (ending.length < 2) return ending[0] ?? this.#clearing;
+    return Promise.all(ending);
   }
 
   /** Waits for what ends soon. */
   async drained(): Promise<void> {
-    const finite = [...this.#latest.values()].filter((ticket) => ticket.finite);
-    await Promise.all([this.#clearing, ...finite.map(({ done }) => done)]);
+    const ending = [...this.#latest.values()].flatMap((ticket) => ticket.ending());
+    await Promise.all([this.#clearing, ...ending]);
   }
 }

@@ -23,6 +23,8 @@ export class Database {
   #isClosed = false;
   /** Whether large values are to be stored as Blobs: yes, until a Blob did not survive being stored. */
   storesBlobs = true;
+  /** How often it was opened. Between two times, it may have been deleted and made anew. */
+  openings = 0;
 
   private constructor(name: string) {
     this.#name = name;
@@ -81,6 +83,7 @@ export class Database {
       throw new Fault("closed");
     }
     this.#connection = connection;
+    this.openings += 1;
     return connection;
   }
 

@@ -9,10 +9,13 @@ export class Fault extends Error {
 
 /** Waits for the result of a request. Those made before it in the same transaction are done then, too. */
 export function result<T>(request: IDBRequest<T>): Promise<T> {
-  return new Promise((resolve, reject) => {
+  const given = new Promise<T>((resolve, reject) => {
     request.onsuccess = () => resolve(request.result);
     request.onerror = () => reject(fault(request.error));
   });
+  // Where the request after it throws, nobody waits for this one any more. A page is not to be told of that.
+  given.catch(() => undefined);
+  return given;
 }
 
 /** Hands the results of requests of one transaction to `work` as they arrive, which is in their order. */
@@ -47,6 +50,15 @@ export function complete(transaction: IDBTransaction): Promise<void> {
     transaction.oncomplete = () => resolve();
     transaction.onabort = () => reject(fault(transaction.error));
   });
+}
+
+/** Takes back what a transaction did, if it has not ended: the browser would store the half of it that did not fail. */
+export function abort(transaction: IDBTransaction): void {
+  try {
+    transaction.abort();
+  } catch {
+    // It has ended already.
+  }
 }
 
 /** What a call threw or a request ended with, as a fault. */

@@ -1,6 +1,6 @@
 import type { Engine } from "../engine.js";
 import { type Database, ENTRIES, JOURNAL, PIECES } from "./database.js";
-import { complete, Fault, result } from "./idb.js";
+import { abort, complete, Fault, result } from "./idb.js";
 import { removePieces, sweepPieces } from "./pieces.js";
 import { isDamage, Records, seenLength, split, type Stored } from "./record.js";
 
@@ -18,6 +18,8 @@ export class Journal {
   #database: Database;
   /** The number of the last row that was replayed. */
   #seen = 0;
+  /** The opening of the database that the accounts are of. */
+  #opening: number;
   /** Whether the accounts are those of the whole database. */
   #isSettled = false;
   /** The row that is being written. */
@@ -31,6 +33,7 @@ export class Journal {
   constructor(engine: Engine, database: Database, maxBytes?: number, maxEntries?: number) {
     this.#engine = engine;
     this.#database = database;
+    this.#opening = database.openings;
     this.#limits = [maxBytes, maxEntries];
     this.ledger = new engine.Ledger(maxBytes, maxEntries);
   }
@@ -91,13 +94,14 @@ export class Journal {
   /** Removes all entries. */
   clear(): Promise<void> {
     return this.#inTurn(async () => {
-      const { transaction, entries, pieces, rows } = await this.#beginAll();
-      entries.clear();
-      pieces.clear();
-      rows.clear();
-      this.ledger.reset();
-      await this.#append(rows, this.ledger.snapshot(new Uint8Array(0)));
-      await this.#completed(transaction);
+      const all = await this.#beginAll();
+      await this.#whole(all.transaction, async () => {
+        all.entries.clear();
+        all.pieces.clear();
+        all.rows.clear();
+        this.ledger.reset();
+        await this.#append(all.rows, this.ledger.snapshot(new Uint8Array(0)));
+      });
       this.#isSettled = true;
     });
   }
@@ -118,8 +122,7 @@ export class Journal {
     const rows = transaction.objectStore(JOURNAL);
     const isWhole = await this.#catchUp(rows);
     if (isWhole && this.ledger.should_compact) {
-      await this.#rewrite(rows);
-      return this.#completed(transaction);
+      return this.#whole(transaction, () => this.#rewrite(rows));
     }
     const row = this.ledger.take();
     this.#writing = row;
@@ -141,19 +144,17 @@ export class Journal {
    */
   async #settle(): Promise<void> {
     const { transaction, entries, rows } = await this.#beginAll();
-    const isWhole = await this.#catchUp(rows);
-    if (!isWhole) this.ledger.reset();
-    const keys = (await result(entries.getAllKeys())).filter(isName);
-    const there = new Uint8Array(32 * keys.length);
-    keys.forEach((key, at) => there.set(new Uint8Array(key), 32 * at));
-    await this.#count(entries, [...split(this.ledger.settle(there, Date.now()))]);
-    if (isWhole) {
+    await this.#whole(transaction, async () => {
+      const isWhole = await this.#catchUp(rows);
+      if (!isWhole) this.ledger.reset();
+      const keys = (await result(entries.getAllKeys())).filter(isName);
+      const there = new Uint8Array(32 * keys.length);
+      keys.forEach((key, at) => there.set(new Uint8Array(key), 32 * at));
+      await this.#count(entries, [...split(this.ledger.settle(there, Date.now()))]);
+      if (!isWhole) return this.#rewrite(rows);
       const row = this.ledger.take();
       if (row.length > 0) await this.#append(rows, row);
-    } else {
-      await this.#rewrite(rows);
-    }
-    await this.#completed(transaction);
+    });
     this.#isSettled = true;
     void sweepPieces(this.#database).catch(() => {});
   }
@@ -188,18 +189,19 @@ export class Journal {
     }
     const { ledger } = this;
     let [freed, evicted] = [0, 0];
-    while (goesOn(freed)) {
-      const name = ledger.oldest() as Uint8Array<ArrayBuffer> | undefined;
-      if (name === undefined) break;
-      entries.delete(name);
-      removePieces(pieces, name);
-      freed += ledger.size_of(name);
-      ledger.removed(name, Date.now());
-      evicted += 1;
-    }
-    const row = ledger.take();
-    if (row.length > 0) await this.#append(rows, row);
-    await this.#completed(transaction);
+    await this.#whole(transaction, async () => {
+      while (goesOn(freed)) {
+        const name = ledger.oldest() as Uint8Array<ArrayBuffer> | undefined;
+        if (name === undefined) break;
+        entries.delete(name);
+        removePieces(pieces, name);
+        freed += ledger.size_of(name);
+        ledger.removed(name, Date.now());
+        evicted += 1;
+      }
+      const row = ledger.take();
+      if (row.length > 0) await this.#append(rows, row);
+    });
     if (evicted > 0) this.onEvicted(evicted);
     return freed;
   }
@@ -245,11 +247,16 @@ export class Journal {
     return { transaction, entries, pieces, rows };
   }
 
-  /** What was noted on the way to a transaction that failed did not happen: everything is to be read again. */
-  async #completed(transaction: IDBTransaction): Promise<void> {
+  /**
+   * Does the work of a transaction, all of it or nothing. What was noted on the way to one that failed did not happen: everything is
+   * to be read again.
+   */
+  async #whole(transaction: IDBTransaction, work: () => Promise<void>): Promise<void> {
     try {
+      await work();
       await complete(transaction);
     } catch (error) {
+      abort(transaction);
       this.#unsettle();
       throw error;
     }
@@ -262,7 +269,11 @@ export class Journal {
   }
 
   #inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const done = this.#turn.then(work);
+    const done = this.#turn.then(() => {
+      if (this.#opening !== this.#database.openings) this.#unsettle();
+      this.#opening = this.#database.openings;
+      return work();
+    });
     this.#turn = done.catch(() => {});
     return done;
   }

@@ -175,7 +175,7 @@ function isLarge(record: unknown): record is Exclude<Stored, Uint8Array> {
 
 function payloadLength({ b, p }: Exclude<Stored, Uint8Array>): number | undefined {
   if (p === undefined) return partsLength(b);
-  const { id, lengths } = p as Partial<Pieces>;
+  const { id, lengths } = (p ?? {}) as Partial<Pieces>;
   const are = typeof id === "number" && Array.isArray(lengths) && lengths.every((n) => Number.isSafeInteger(n) && n > 0);
   return are ? lengths.reduce((sum, length) => sum + length, 0) : undefined;
 }

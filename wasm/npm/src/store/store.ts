@@ -1,6 +1,6 @@
 import { type Engine, loadEngine } from "../engine.js";
 import { Database, ENTRIES, PIECES } from "./database.js";
-import { complete, eachResult, Fault, fault, result } from "./idb.js";
+import { abort, complete, eachResult, Fault, fault, result } from "./idb.js";
 import { type Explained, explain, type Listed, list, statistics, verify } from "./inspect.js";
 import { Journal } from "./journal.js";
 import { Memory } from "./memory.js";
@@ -160,13 +160,23 @@ export class Store {
     const names = keys.map((key) => nameOf(this.engine, key));
     for (const name of names) this.memory.remove(name);
     if (this.database === undefined) return held;
-    try {
-      const transaction = await this.database.begin([ENTRIES, PIECES], "readwrite");
-      for (const name of names) {
-        transaction.objectStore(ENTRIES).delete(name);
-        removePieces(transaction.objectStore(PIECES), name);
+    const { database } = this;
+    const attempt = async (): Promise<void> => {
+      const transaction = await database.begin([ENTRIES, PIECES], "readwrite");
+      try {
+        for (const name of names) {
+          transaction.objectStore(ENTRIES).delete(name);
+          removePieces(transaction.objectStore(PIECES), name);
+        }
+      } catch (error) {
+        abort(transaction);
+        throw error;
       }
       await complete(transaction);
+    };
+    try {
+      // What stays would be found later, so one fault of the browser is not enough.
+      await attempt().catch(attempt);
       for (const name of names) this.journal?.ledger.removed(name, Date.now());
       this.journal?.flushSoon();
       return held;
@@ -187,7 +197,13 @@ export class Store {
   async clear(): Promise<void> {
     if (this.#isClosed) return;
     this.memory.clear();
-    await this.journal?.clear().catch((error: unknown) => this.#trouble(error));
+    const { journal } = this;
+    if (journal === undefined) return;
+    // What stays would be found later, so one fault of the browser is not enough.
+    await journal
+      .clear()
+      .catch(() => journal.clear())
+      .catch((error: unknown) => this.#trouble(error));
   }
 
   /** Other limits from now on. What is too much goes at once. */
@@ -420,7 +436,16 @@ export class Store {
       if (this.database === undefined || this.journal === undefined || this.#isClosed) return;
       if (this.#records.under(record, name) !== undefined) continue;
       const [size, payload] = [this.#records.size(), this.#records.payload()];
+      const { createdMs } = this.#records.about();
       const entry = { name, record, metadata: this.#records.metadata(), size, payload };
+      const entries = (await this.database.begin(ENTRIES, "readonly")).objectStore(ENTRIES);
+      const there = await result<unknown>(entries.get(name));
+      const isReplaced = this.#records.under(there, name) === undefined && this.#records.about().createdMs > createdMs;
+      if (isReplaced) {
+        // Another tab has stored something newer since.
+        if (this.memory.get(name) === record) this.memory.remove(name);
+        continue;
+      }
       await store(this.database, this.journal, [entry]);
       // Somebody may have put something newer there meanwhile.
       if (this.memory.get(name) !== record) continue;

@@ -1,5 +1,5 @@
 import { type Database, ENTRIES, PIECES } from "./database.js";
-import { complete, Fault, fault } from "./idb.js";
+import { abort, complete, Fault, fault } from "./idb.js";
 import type { Journal } from "./journal.js";
 import { arePiecesThere, dropPieces, storePieces, sweepPiecesOf } from "./pieces.js";
 import type { Entry, Pieces } from "./record.js";
@@ -68,11 +68,7 @@ async function putRecords(
     transaction.commit?.();
   } catch (error) {
     // All or nothing: what would be stored beside it is not acknowledged.
-    try {
-      transaction.abort();
-    } catch {
-      // It has aborted already.
-    }
+    abort(transaction);
     throw error;
   }
   await complete(transaction);
