@@ -4,8 +4,14 @@ interface Waiting<Item, Answer> {
   resolve: (answer: Answer) => void;
 }
 
-/** Answers many calls at once; the answers are in the order of the items. Those that are known early can be told before. */
-export type Run<Item, Answer> = (items: Item[], tell: (answer: Answer, at: number) => void) => Promise<Answer[]>;
+/**
+ * Answers many calls at once; the answers are in the order of the items. Those that are known early can be
+ * told before.
+ */
+export type Run<Item, Answer> = (
+  items: Item[],
+  tell: (answer: Answer, at: number) => void,
+) => Promise<Answer[]>;
 
 /** How a batch works. */
 export interface BatchOptions<Item, Answer> {

@@ -58,7 +58,9 @@ export class Core {
     this.#opened = opened;
     this.shape = { small: engine.small_limit(), blobs: store.storesBlobs };
     this.flights = new Flights(new TabLocks(opened.name), () => this.backend === "indexeddb");
-    this.#reads = new Batch<Uint8Array, Found | string>((keys, tell) => store.read(keys, tell), { failed: "unavailable" });
+    this.#reads = new Batch<Uint8Array, Found | string>((keys, tell) => store.read(keys, tell), {
+      failed: "unavailable",
+    });
     this.#has = new Batch((keys) => store.has(keys), { failed: false });
     this.#writes = new Batch((items) => this.#write(items), {
       failed: "unavailable",

@@ -52,7 +52,8 @@ export class Parts {
     const pieces = await cache.getMany(parts.#kept, "blob");
     for (const [index, piece] of pieces.entries()) {
       if (piece?.size !== (list.ends[index] as number) - parts.#length) break;
-      // The file outlives the entries that its pieces came from, and not every browser lets such a Blob do so.
+      // The file outlives the entries that its pieces came from, and not every browser lets such a Blob do
+      // so.
       parts.#pieces.push(new Blob([await piece.arrayBuffer()]));
       parts.#length += piece.size;
     }
@@ -130,7 +131,10 @@ export class Parts {
       }
       ends.push(end);
     }
-    await this.#cache.put(this.#listKey(), JSON.stringify({ ...about, ends }), { label, type: "application/json" });
+    await this.#cache.put(this.#listKey(), JSON.stringify({ ...about, ends }), {
+      label,
+      type: "application/json",
+    });
   }
 
   async #remove(): Promise<void> {

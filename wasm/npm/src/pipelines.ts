@@ -36,13 +36,15 @@ export interface PipelineStats {
 }
 
 /**
- * The compute pipelines of earlier visits, created again asynchronously and in parallel before the runtime asks.
+ * The compute pipelines of earlier visits, created again asynchronously and in parallel before the runtime
+ * asks.
  *
  * A page cannot keep a compiled pipeline. It can keep what to compile, and begin with it at once: while the
  * model is still read, and without blocking the page as `createComputePipeline` does. The list belongs to the
  * adapter with its features, and is kept in `cache` under `name`.
  *
- * Without a device (no WebGPU here) the list is empty, watches nothing and says so in {@link PipelineList.available}.
+ * Without a device (no WebGPU here) the list is empty, watches nothing and says so in {@link
+ * PipelineList.available}.
  *
  * @example
  * ```ts
@@ -56,10 +58,15 @@ export async function pipelines(
   name: string,
   options: PipelinesOptions = {},
 ): Promise<PipelineList> {
-  if (typeof name !== "string" || name === "") throw invalid("A list of pipelines needs a name, for example the model's.");
+  if (typeof name !== "string" || name === "")
+    throw invalid("A list of pipelines needs a name, for example the model's.");
   const { max = 256, parallel = 8 } = options;
-  for (const [what, count] of [["max", max], ["parallel", parallel]] as const) {
-    if (!Number.isSafeInteger(count) || count < 1) throw invalid(`pipelines: ${what} is ${count}; give a whole number from 1.`);
+  for (const [what, count] of [
+    ["max", max],
+    ["parallel", parallel],
+  ] as const) {
+    if (!Number.isSafeInteger(count) || count < 1)
+      throw invalid(`pipelines: ${what} is ${count}; give a whole number from 1.`);
   }
   if (!device) return new PipelineList(undefined, { name, max, parallel, stored: [] });
   const place = { cache, key: key("warmstart.pipelines", 1, { name, ...deviceFields(device) }) };
@@ -162,12 +169,16 @@ export class PipelineList {
    */
   computePipeline(request: ComputePipelineRequest): Promise<GPUComputePipeline> {
     if (!this.#structures || !this.#originals) {
-      return Promise.reject(new WarmstartError("unsupported", "There is no WebGPU device here; look at `available` first."));
+      return Promise.reject(
+        new WarmstartError("unsupported", "There is no WebGPU device here; look at `available` first."),
+      );
     }
     const recorded = this.#describe(request);
     if (recorded === undefined) {
       if (typeof request.compute.module === "string" || Array.isArray(request.layout)) {
-        return Promise.reject(invalid("The layouts and constants of a pipeline are plain objects and finite numbers."));
+        return Promise.reject(
+          invalid("The layouts and constants of a pipeline are plain objects and finite numbers."),
+        );
       }
       return this.#originals.createComputePipelineAsync(request as GPUComputePipelineDescriptor);
     }
@@ -176,9 +187,9 @@ export class PipelineList {
   }
 
   /**
-   * Watches the device: `createComputePipelineAsync`, `createComputePipeline` and what they depend on are recorded,
-   * and served from the list. Call it before the runtime makes its shader modules. Whatever cannot be recorded
-   * passes through as it is. Returns a function that ends it.
+   * Watches the device: `createComputePipelineAsync`, `createComputePipeline` and what they depend on are
+   * recorded, and served from the list. Call it before the runtime makes its shader modules. Whatever cannot
+   * be recorded passes through as it is. Returns a function that ends it.
    */
   attach(): () => void {
     if (this.#place && !this.#detach) this.#detach = this.#watch(this.#place.device);
@@ -365,11 +376,14 @@ export class PipelineList {
       },
     };
     const own = device as unknown as Record<string, unknown>;
-    const before = Object.keys(watching).map((name) => [name, Object.getOwnPropertyDescriptor(device, name)] as const);
+    const before = Object.keys(watching).map(
+      (name) => [name, Object.getOwnPropertyDescriptor(device, name)] as const,
+    );
     Object.assign(own, watching);
     return () => {
       for (const [name, property] of before) {
-        if (own[name] !== watching[name as keyof Originals]) continue; // Somebody else watches now, through us.
+        // Somebody else watches now, through us.
+        if (own[name] !== watching[name as keyof Originals]) continue;
         delete own[name];
         if (property) Object.defineProperty(device, name, property);
       }
