@@ -27,7 +27,7 @@ export interface BatchOptions<Item, Answer> {
 const MOST = 2048;
 const MOST_BYTES = 256 * 1024 * 1024;
 
-/** Makes the calls of one tick one call of the engine, and so one transaction. */
+/** Makes the calls of one tick one call of the store, and so one transaction. */
 export class Batch<Item, Answer> {
   #waiting: Waiting<Item, Answer>[] = [];
   #scheduled = false;

@@ -10,7 +10,8 @@ import { TabLocks } from "./locks.js";
 import { encodeMetadata } from "./metadata.js";
 import { Order, type Ticket } from "./order.js";
 import { feed, feedNow, Pace } from "./pace.js";
-import { type Found, type Item, type Store } from "./store/store.js";
+import { partsLength } from "./store/record.js";
+import type { Found, Item, Store } from "./store/store.js";
 import type { As, Formats, PutOptions, Value } from "./types.js";
 import { isStream, type LargePayload, type Payload, payloadOf, release, type Shape } from "./values.js";
 import { damageOf, type Large, slices } from "./verify.js";
@@ -32,7 +33,7 @@ export interface Ready {
 
 /** What a large value weighs in a batch; small ones do not count. */
 function bytesOf({ parts = [] }: Item): number {
-  return parts.reduce((sum, part) => sum + (part instanceof Blob ? part.size : part.byteLength), 0);
+  return partsLength(parts) ?? 0;
 }
 
 /** What a cache and the caches that its builds get share: the store, and what is under way. */
@@ -135,7 +136,7 @@ export class Core {
   async write(ticket: Ticket, key: Uint8Array, ready: Ready, signal?: AbortSignal): Promise<boolean> {
     ticket.finite = true;
     const { payload, metadata, buildMs } = ready;
-    const about = { key, metadata, createdMs: Date.now(), buildMs: buildMs };
+    const about = { key, metadata, createdMs: Date.now(), buildMs };
     let item: Item;
     let reason: string | undefined;
     try {

@@ -1,6 +1,6 @@
 import type { Cache } from "./cache.js";
 import { WarmstartError } from "./errors.js";
-import { type Partial, isResumable, Parts, type Validator } from "./parts.js";
+import { isResumable, type PartialFile, Parts, type Validator } from "./parts.js";
 
 /** One file to be brought here. */
 export interface Transfer {
@@ -89,7 +89,7 @@ async function round(wanted: Transfer, parts: Parts): Promise<Headers> {
   const from = parts.length;
   const response = await ask(wanted, from, parts.about);
   if (from > 0 && (response.status === 206 || response.status === 412 || response.status === 416)) {
-    if (response.status !== 206 || !continues(response, from, parts.about as Partial)) {
+    if (response.status !== 206 || !continues(response, from, parts.about as PartialFile)) {
       await response.body?.cancel().catch(() => undefined);
       parts.restart();
       return round(wanted, parts);
@@ -98,7 +98,7 @@ async function round(wanted: Transfer, parts: Parts): Promise<Headers> {
     await refuse(response, wanted);
     parts.begin(aboutOf(response));
   }
-  const now = parts.about as Partial;
+  const now = parts.about as PartialFile;
   const expected =
     now.total ?? (response.status === 206 ? rangeTotal(response, parts.length) : undefined) ?? wanted.size;
   if (wanted.size !== undefined && expected !== wanted.size) {
@@ -206,7 +206,7 @@ export function refusePage(url: string, { headers, status }: Response): void {
  * Whether a 206 is the rest of what has arrived. A server of another origin may hide headers; then what it
  * shows decides.
  */
-function continues(response: Response, from: number, about: Partial): boolean {
+function continues(response: Response, from: number, about: PartialFile): boolean {
   const { headers } = response;
   if (isEncoded(headers)) return false;
   const now = validatorOf(response);
@@ -230,7 +230,7 @@ function rangeTotal({ headers }: Response, from: number): number | undefined {
   return rest === undefined ? undefined : from + rest;
 }
 
-function aboutOf(response: Response): Partial {
+function aboutOf(response: Response): PartialFile {
   const { headers } = response;
   const told = isEncoded(headers) ? undefined : lengthOf(headers);
   const resumable = !isEncoded(headers) && headers.get("accept-ranges") !== "none";
@@ -253,7 +253,7 @@ function validatorOf({ headers }: Response): Validator {
   return { etag: undefined, modified: isStrong ? modified : undefined };
 }
 
-function keptHeaders(about: Partial, length: number): Headers {
+function keptHeaders(about: PartialFile, length: number): Headers {
   const headers = new Headers({ "content-length": String(length) });
   if (about.type !== undefined) headers.set("content-type", about.type);
   if (about.etag !== undefined) headers.set("etag", about.etag);

@@ -78,7 +78,7 @@ export function deviceFields(gpu: WebGpu, features?: Iterable<string>): Record<s
  *
  * @internal
  */
-export function engineVersion(browser: Pick<Navigator, "userAgent"> = navigator): string {
+function engineVersion(browser: Pick<Navigator, "userAgent"> = navigator): string {
   const brands = (browser as { userAgentData?: { brands?: { brand: string; version: string }[] } })
     .userAgentData?.brands;
   const chromium = brands?.find(({ brand }) => brand === "Chromium");
