@@ -93,6 +93,11 @@ impl Module {
         format!("{BUILT}/{}.wasm", self.name)
     }
 
+    /// Where its types are, for TypeScript.
+    pub(super) fn types(self) -> PathBuf {
+        workspace_root().join(PACKAGE).join("engine").join(format!("{}.d.ts", self.name))
+    }
+
     /// Where it is as it is shipped.
     pub(super) fn optimised(self) -> PathBuf {
         workspace_root().join(WORK).join(format!("{}.wasm", self.name))
