@@ -76,7 +76,7 @@ export class Cache {
   getMany<Json = unknown>(keys: Iterable<KeyInput>, as: "json"): Promise<(Json | undefined)[]>;
   getMany<Format extends As>(keys: Iterable<KeyInput>, as: Format): Promise<(Formats[Format] | undefined)[]>;
   getMany(keys: Iterable<KeyInput>, as: As = "bytes"): Promise<(Formats[As] | undefined)[]> {
-    return Promise.all(Array.from(keys, (key) => this.core.get(key, as)));
+    return this.core.getMany([...keys], as);
   }
 
   /**

@@ -11,11 +11,14 @@ import { encodeMetadata } from "./metadata.js";
 import { Order, type Ticket } from "./order.js";
 import { feed, feedNow, Pace } from "./pace.js";
 import { partsLength } from "./store/record.js";
-import type { Found, Item, Store } from "./store/store.js";
+import type { About, Found, Item, Store } from "./store/store.js";
 import type { As, Formats, PutOptions, Value } from "./types.js";
 import { isStream, type LargePayload, type Payload, payloadOf, release, type Shape } from "./values.js";
 import { damageOf, type Large, slices } from "./verify.js";
 import { encoded, explanation } from "./reasons.js";
+
+/** One transaction reads no more values than this, so that others get their turn. */
+const MOST = 2048;
 
 /** How a cache was opened. */
 export interface Opened {
@@ -79,6 +82,26 @@ export class Core {
     return (await this.read(input, keyBytes(input), as, true))?.value;
   }
 
+  /** Reads many values in as few transactions as may be, and without a promise for each that is small. */
+  async getMany(inputs: readonly KeyInput[], as: As): Promise<(Formats[As] | undefined)[]> {
+    checkedAs(as);
+    const keys = inputs.map(keyBytes);
+    if (!this.order.isIdle) await Promise.all(inputs.map((input) => this.order.pending(idOf(input))));
+    const values: (Formats[As] | undefined)[] = new Array(keys.length);
+    const later: Promise<unknown>[] = [];
+    for (let from = 0; from < keys.length; from += MOST) {
+      const some = keys.slice(from, from + MOST);
+      const looked = await this.store.read(some).catch(() => some.map(() => "unavailable"));
+      looked.forEach((found, at) => {
+        const answer = this.#answered(some[at]!, found, as, true);
+        if (answer instanceof Promise) later.push(answer.then((read) => (values[from + at] = read?.value)));
+        else values[from + at] = answer?.value;
+      });
+    }
+    await Promise.all(later);
+    return values;
+  }
+
   /** Reads and verifies. A `lazy` response is verified while it is read. */
   async read(
     input: KeyInput,
@@ -88,12 +111,29 @@ export class Core {
   ): Promise<{ value: Formats[As] } | undefined> {
     const pending = this.order.pending(idOf(input));
     if (pending) await pending;
-    const found = await this.#reads.add(key);
+    return this.#answered(key, await this.#reads.add(key), as, lazy);
+  }
+
+  /** What a look-up came to, in the format that was asked for; at once where nothing is left to be done. */
+  #answered(
+    key: Uint8Array,
+    found: Found | string,
+    as: As,
+    lazy: boolean,
+  ): { value: Formats[As] } | undefined | Promise<{ value: Formats[As] } | undefined> {
     if (typeof found === "string") return this.#missed(key, found);
-    if (found.bytes) {
-      this.#tell("hit", key, () => ({ size: found.size }));
-      return { value: await handOut(this.engine, found as Content, as, true) };
-    }
+    if (found.bytes === undefined) return this.#verified(key, found, as, lazy);
+    this.#tell("hit", key, () => ({ size: found.size }));
+    if (as === "bytes") return { value: found.bytes };
+    return handOut(this.engine, found as Content, as, true).then((value) => ({ value }));
+  }
+
+  async #verified(
+    key: Uint8Array,
+    found: Large,
+    as: As,
+    lazy: boolean,
+  ): Promise<{ value: Formats[As] } | undefined> {
     const onDamage = (reason: string): Promise<void> => this.damaged(key, found, reason);
     const result = await handOutVerified(this.engine, found, as, lazy, onDamage);
     if (result.damage !== undefined) {
@@ -124,7 +164,7 @@ export class Core {
     const key = keyBytes(input);
     signal?.throwIfAborted();
     const metadata = encodeMetadata(input, value, options);
-    const taken = payloadOf(value, this.shape, { signal });
+    const taken = payloadOf(value, this.shape, { signal, borrow: true });
     return this.order.run(idOf(input), "write", !isStream(value), async (ticket) => {
       // Waiting for what is there already would let the caller change it.
       const payload = taken instanceof Promise ? await taken : taken;
@@ -141,7 +181,7 @@ export class Core {
     let reason: string | undefined;
     try {
       item = payload.bytes
-        ? { ...about, bytes: payload.bytes }
+        ? { ...about, envelope: this.#envelope(about, payload.bytes), payload: payload.size }
         : {
             ...about,
             head: await this.#head(about, payload, signal),
@@ -203,6 +243,12 @@ export class Core {
     await this.store.damaged(key, found.head, reason);
   }
 
+  /** Encodes a small value, and so copies it, before this function first waits. */
+  #envelope(about: About & { key: Uint8Array }, bytes: Uint8Array): Uint8Array {
+    const { key, metadata, createdMs, buildMs } = about;
+    return encoded(this.engine, this.engine.encode_small(key, metadata, bytes, createdMs, buildMs));
+  }
+
   /** Hashes a large value. What the caller could change is hashed before this function first waits. */
   async #head(
     about: { key: Uint8Array; metadata: Uint8Array; createdMs: number; buildMs: number },
@@ -214,8 +260,13 @@ export class Core {
     const writer = new engine.HeadWriter(key, metadata, payload.size, createdMs, buildMs);
     try {
       const pace = new Pace();
-      const done = payload.source ? feedNow(writer, payload.source, pace) : 0;
+      let done = payload.source ? feedNow(writer, payload.source, pace) : 0;
       delete payload.source;
+      if (payload.own) {
+        await feed(writer, payload.own, pace);
+        delete payload.own;
+        done = payload.size;
+      }
       if (done < payload.size) {
         for await (const slice of slices(payload.parts, done)) {
           signal?.throwIfAborted();

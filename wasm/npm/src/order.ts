@@ -76,6 +76,11 @@ export class Order {
     });
   }
 
+  /** Whether no read has to wait for anything. */
+  get isIdle(): boolean {
+    return this.#latest.size === 0 && this.#clearing === undefined;
+  }
+
   /** What a read of this key has to wait for, if there is anything. */
   pending(id: string): Promise<unknown> | undefined {
     const latest = this.#latest.get(id);

@@ -20,6 +20,8 @@ export interface LargePayload {
   parts: Part[];
   /** The same bytes in the caller's memory, until the caller gets to run again. */
   source?: Uint8Array;
+  /** The same bytes in memory of ours, until they are hashed. */
+  own?: Uint8Array;
   /** The bytes of Blobs that are made here; see {@link release}. */
   reserved?: number;
 }
@@ -36,6 +38,8 @@ export interface Shape {
 export interface Reading {
   signal?: AbortSignal | undefined;
   onProgress?: Progress | undefined;
+  /** Whether a small value is encoded before the caller gets to run again, so that it need not be copied. */
+  borrow?: boolean;
 }
 
 /**
@@ -55,8 +59,8 @@ const PIECE = 4 * 1024 * 1024;
  */
 export function payloadOf(value: Value, shape: Shape, reading: Reading = {}): Payload | Promise<Payload> {
   if (typeof value === "string") return ofOwn(new TextEncoder().encode(value), shape);
-  if (value instanceof ArrayBuffer) return ofBorrowed(value, 0, value.byteLength, shape);
-  if (ArrayBuffer.isView(value)) return ofBorrowed(value.buffer, value.byteOffset, value.byteLength, shape);
+  if (value instanceof ArrayBuffer) return ofBorrowed(value, 0, value.byteLength, shape, reading);
+  if (ArrayBuffer.isView(value)) return ofBorrowed(value.buffer, value.byteOffset, value.byteLength, shape, reading);
   if (value instanceof Blob) return ofBlob(value, shape, reading);
   if (value instanceof Response) return ofResponse(value, shape, reading);
   if (value instanceof ReadableStream) return ofStream(value, shape, reading);
@@ -78,7 +82,13 @@ export function isStream(value: Value): boolean {
   return value instanceof Response || value instanceof ReadableStream;
 }
 
-function ofBorrowed(buffer: ArrayBufferLike, offset: number, length: number, shape: Shape): Payload {
+function ofBorrowed(
+  buffer: ArrayBufferLike,
+  offset: number,
+  length: number,
+  shape: Shape,
+  { borrow = false }: Reading,
+): Payload | Promise<Payload> {
   if ((buffer as { detached?: boolean }).detached) {
     throw invalid(
       "The buffer was transferred elsewhere, so its bytes are gone. Store it before it is transferred.",
@@ -86,10 +96,29 @@ function ofBorrowed(buffer: ArrayBufferLike, offset: number, length: number, sha
   }
   const bytes = new Uint8Array(buffer, offset, length);
   const size = bytes.length;
-  if (size <= shape.small) return { size, bytes: new Uint8Array(bytes) };
+  if (size <= shape.small) {
+    const isOwn = borrow && bytes.buffer instanceof ArrayBuffer;
+    return { size, bytes: isOwn ? (bytes as Uint8Array<ArrayBuffer>) : new Uint8Array(bytes) };
+  }
+  if (shape.blobs && size > PIECE && size <= PART && reserve(size)) return ofCopy(new Uint8Array(bytes));
   // A Blob refuses memory that threads share.
   if (!shape.blobs || !(bytes.buffer instanceof ArrayBuffer)) return ofOwn(new Uint8Array(bytes), shape);
   return { size, ...cut(bytes as Uint8Array<ArrayBuffer>, shape), source: bytes };
+}
+
+/**
+ * The caller may change its bytes next, so they were copied in one go, at the speed of memory. A Blob takes three times as long; it is
+ * made in pieces, so that the page stays alive.
+ */
+async function ofCopy(own: Uint8Array<ArrayBuffer>): Promise<Payload> {
+  const size = own.length;
+  const pace = new Pace();
+  const pieces: Blob[] = [];
+  for (let at = 0; at < size; at += PIECE) {
+    await pace.rest();
+    pieces.push(new Blob([own.subarray(at, at + PIECE)]));
+  }
+  return { size, parts: [new Blob(pieces)], reserved: size, own };
 }
 
 function ofOwn(bytes: Uint8Array<ArrayBuffer>, shape: Shape): Payload {

@@ -21,7 +21,7 @@ export class Database {
   #connection: IDBDatabase | undefined;
   #connecting: Promise<IDBDatabase> | undefined;
   #isClosed = false;
-  /** Whether large values are to be stored as Blobs. */
+  /** Whether large values are to be stored as Blobs: yes, until a Blob did not survive being stored. */
   storesBlobs = true;
 
   private constructor(name: string) {
@@ -32,13 +32,14 @@ export class Database {
   static async open(name: string): Promise<Database> {
     const database = new Database(name);
     await database.#connect();
-    database.storesBlobs = await database.#blobsSurvive();
+    // Nobody who only reads has to wait for that.
+    void database.#blobsSurvive().then((survive) => (database.storesBlobs = survive));
     return database;
   }
 
   /**
-   * Begins a transaction. Opens the database again if the connection is gone. It is begun at once where there
-   * is a connection, so that what is done in the order of calls is stored in that order.
+   * Begins a transaction. Opens the database again if the connection is gone. It is begun at once where there is a connection, so
+   * that what is done in the order of calls is stored in that order.
    */
   begin(stores: string | string[], mode: IDBTransactionMode): IDBTransaction | Promise<IDBTransaction> {
     if (this.#connection !== undefined) {
@@ -61,11 +62,9 @@ export class Database {
 
   #connect(): Promise<IDBDatabase> {
     if (this.#isClosed) return Promise.reject(new Fault("closed"));
-    this.#connecting ??= connect(this.#name)
-      .then((connection) => this.#adopt(connection))
-      .finally(() => {
-        this.#connecting = undefined;
-      });
+    this.#connecting ??= connect(this.#name).then((connection) => this.#adopt(connection)).finally(() => {
+      this.#connecting = undefined;
+    });
     return this.#connecting;
   }
 
@@ -85,10 +84,7 @@ export class Database {
     return connection;
   }
 
-  /**
-   * Stores a Blob and reads it again, once in the life of the database: some browsers cannot, or not in
-   * private windows.
-   */
+  /** Stores a Blob and reads it again, once in the life of the database: some browsers cannot, or not in private windows. */
   async #blobsSurvive(): Promise<boolean> {
     try {
       const known = await result((await this.begin(NOTES, "readonly")).objectStore(NOTES).get("blobs"));
@@ -97,7 +93,8 @@ export class Database {
       await this.#note("blobs", survive);
       return survive;
     } catch {
-      return false;
+      // That says nothing of Blobs: the database is full, or gone.
+      return true;
     }
   }
 

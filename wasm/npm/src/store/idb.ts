@@ -1,14 +1,8 @@
 /** IndexedDB's events as promises, and its errors as reasons. */
 
-/**
- * What goes wrong with IndexedDB: a reason of the core, or `"closing"`, after which the database can be
- * opened again.
- */
+/** What goes wrong with IndexedDB: a reason of the core, or `"closing"`, after which the database can be opened again. */
 export class Fault extends Error {
-  constructor(
-    readonly reason: string,
-    options?: ErrorOptions,
-  ) {
+  constructor(readonly reason: string, options?: ErrorOptions) {
     super(reason, options);
   }
 }
@@ -22,10 +16,7 @@ export function result<T>(request: IDBRequest<T>): Promise<T> {
 }
 
 /** Hands the results of requests of one transaction to `work` as they arrive, which is in their order. */
-export function eachResult<T>(
-  requests: readonly IDBRequest<T>[],
-  work: (result: T, at: number) => void,
-): Promise<void> {
+export function eachResult<T>(requests: readonly IDBRequest<T>[], work: (result: T, at: number) => void): Promise<void> {
   return new Promise((resolve, reject) => {
     let failed = false;
     const fail = (error: unknown): void => {
@@ -48,8 +39,8 @@ export function eachResult<T>(
 }
 
 /**
- * Waits until the transaction is stored. Nothing else means that it is: over quota its requests succeed, and
- * the transaction aborts afterwards.
+ * Waits until the transaction is stored. Nothing else means that it is: over quota its requests succeed, and the transaction aborts
+ * afterwards.
  */
 export function complete(transaction: IDBTransaction): Promise<void> {
   return new Promise((resolve, reject) => {

@@ -8,10 +8,9 @@ import { isDamage, Records, seenLength, split, type Stored } from "./record.js";
 const FLUSH_MS = 200;
 
 /**
- * The accounts of a database that all tabs share: sizes, the order of use, what goes. An entry is stored by
- * one transaction and accounted for by a later one, off the path of whoever stores it; what a tab stored that
- * died between the two is found by the next one to open the database. Who may write the journal is decided by
- * turns.
+ * The accounts of a database that all tabs share: sizes, the order of use, what goes. An entry is stored by one transaction and
+ * accounted for by a later one, off the path of whoever stores it; what a tab stored that died between the two is found by
+ * the next one to open the database. Who may write the journal is decided by turns.
  */
 export class Journal {
   readonly ledger: InstanceType<Engine["Ledger"]>;
@@ -53,8 +52,8 @@ export class Journal {
   }
 
   /**
-   * Writes what is pending without waiting for anything: a page that is hidden may never run again. What is
-   * being written may not arrive then, so it is written once more; twice is as good as once.
+   * Writes what is pending without waiting for anything: a page that is hidden may never run again. What is being written may not
+   * arrive then, so it is written once more; twice is as good as once.
    */
   writeNow(): void {
     const rows = [this.#writing, this.ledger.take()].filter((row) => row !== undefined && row.length > 0);
@@ -106,9 +105,7 @@ export class Journal {
   /** Every row, of which some are of no account any more. */
   async rows(): Promise<Uint8Array[]> {
     const transaction = await this.#database.begin(JOURNAL, "readonly");
-    return (await result(transaction.objectStore(JOURNAL).getAll())).filter(
-      (row) => row instanceof Uint8Array,
-    );
+    return (await result(transaction.objectStore(JOURNAL).getAll())).filter((row) => row instanceof Uint8Array);
   }
 
   stop(): void {
@@ -139,8 +136,8 @@ export class Journal {
   }
 
   /**
-   * Brings accounts and entries to agreement: counts what a tab stored that died before it accounted for it,
-   * and strikes out what is gone.
+   * Brings accounts and entries to agreement: counts what a tab stored that died before it accounted for it, and strikes out what
+   * is gone.
    */
   async #settle(): Promise<void> {
     const { transaction, entries, rows } = await this.#beginAll();
@@ -210,10 +207,7 @@ export class Journal {
   /** Replays the rows that are new. Gives whether all of them could be read. */
   async #catchUp(rows: IDBObjectStore): Promise<boolean> {
     const range = IDBKeyRange.lowerBound(this.#seen, true);
-    const [contents, numbers] = await Promise.all([
-      result(rows.getAll(range)),
-      result(rows.getAllKeys(range)),
-    ]);
+    const [contents, numbers] = await Promise.all([result(rows.getAll(range)), result(rows.getAllKeys(range))]);
     let isWhole = true;
     for (const row of contents) isWhole = row instanceof Uint8Array && this.ledger.replay(row) && isWhole;
     const last = numbers.at(-1);
@@ -243,15 +237,15 @@ export class Journal {
 
   async #beginAll() {
     const transaction = await this.#database.begin([ENTRIES, PIECES, JOURNAL], "readwrite");
-    const [entries, pieces, rows] = [ENTRIES, PIECES, JOURNAL].map((name) =>
-      transaction.objectStore(name),
-    ) as [IDBObjectStore, IDBObjectStore, IDBObjectStore];
+    const [entries, pieces, rows] = [ENTRIES, PIECES, JOURNAL].map((name) => transaction.objectStore(name)) as [
+      IDBObjectStore,
+      IDBObjectStore,
+      IDBObjectStore,
+    ];
     return { transaction, entries, pieces, rows };
   }
 
-  /**
-   * What was noted on the way to a transaction that failed did not happen: everything is to be read again.
-   */
+  /** What was noted on the way to a transaction that failed did not happen: everything is to be read again. */
   async #completed(transaction: IDBTransaction): Promise<void> {
     try {
       await complete(transaction);

@@ -1,5 +1,5 @@
 import type { Engine } from "../engine.js";
-import { encoded, reasonOf } from "../reasons.js";
+import { reasonOf } from "../reasons.js";
 
 /** A part of the payload of a large value, of at most {@link PART} bytes. */
 export type Part = Blob | ArrayBuffer;
@@ -25,25 +25,21 @@ export interface About {
   buildMs: number;
 }
 
-/** A small value has its payload whole, a large one in parts behind the head that was made for it. */
+/** A small value is encoded already, `payload` says how long it is in bytes; a large one is in parts behind the head that was made for it. */
 export type Item = About & { key: Uint8Array } & (
-    | { bytes: Uint8Array; head?: undefined; parts?: undefined }
-    | { bytes?: undefined; head: Uint8Array; parts: Part[] }
+    | { envelope: Uint8Array; payload: number; head?: undefined; parts?: undefined }
+    | { envelope?: undefined; head: Uint8Array; parts: Part[] }
   );
 
-/**
- * A value that was found. A small one is proved, a large one once `Check` has said so; `size` is that of the
- * payload, in bytes.
- */
+/** A value that was found. A small one is proved, a large one once `Check` has said so; `size` is that of the payload, in bytes. */
 export type Found = About & { size: number } & (
     | { bytes: Uint8Array<ArrayBuffer>; head?: undefined; parts?: undefined }
     | { bytes?: undefined; head: Uint8Array; parts: (Part | Piece)[] }
   );
 
 /**
- * What IndexedDB holds: the envelope of a small value, or head `h`, its checksum `c` and the payload `b` of a
- * large one. Where the payload is elsewhere, because no transaction takes it as a whole, `p` says under which
- * number and how long its pieces are.
+ * What IndexedDB holds: the envelope of a small value, or head `h`, its checksum `c` and the payload `b` of a large one. Where
+ * the payload is elsewhere, because no transaction takes it as a whole, `p` says under which number and how long its pieces are.
  */
 export type Stored = Uint8Array | { h: Uint8Array; c: number; b: Part[]; p?: Pieces };
 
@@ -66,14 +62,12 @@ export interface Entry {
   payload: number;
 }
 
-/** Encodes an item. Throws the name of a reason. */
-export function encode(engine: Engine, item: Item): Entry {
+/** The entry that an item becomes. */
+export function entryOf(engine: Engine, item: Item): Entry {
   const name = nameOf(engine, item.key);
-  const { metadata } = item;
-  if (item.bytes !== undefined) {
-    const { key, bytes, createdMs, buildMs } = item;
-    const record = encoded(engine, engine.encode_small(key, metadata, bytes, createdMs, buildMs));
-    return { name, record, metadata, size: record.length, payload: bytes.length };
+  const { metadata, envelope } = item;
+  if (envelope !== undefined) {
+    return { name, record: envelope, metadata, size: envelope.length, payload: item.payload };
   }
   const payload = partsLength(item.parts) ?? 0;
   const record = { h: item.head, c: engine.head_sum(item.head), b: item.parts };
@@ -185,10 +179,7 @@ function isLarge(record: unknown): record is Exclude<Stored, Uint8Array> {
 function payloadLength({ b, p }: Exclude<Stored, Uint8Array>): number | undefined {
   if (p === undefined) return partsLength(b);
   const { id, lengths } = p as Partial<Pieces>;
-  const are =
-    typeof id === "number" &&
-    Array.isArray(lengths) &&
-    lengths.every((n) => Number.isSafeInteger(n) && n > 0);
+  const are = typeof id === "number" && Array.isArray(lengths) && lengths.every((n) => Number.isSafeInteger(n) && n > 0);
   return are ? lengths.reduce((sum, length) => sum + length, 0) : undefined;
 }
 

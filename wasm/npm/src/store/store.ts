@@ -5,12 +5,12 @@ import { type Explained, explain, type Listed, list, statistics, verify } from "
 import { Journal } from "./journal.js";
 import { Memory } from "./memory.js";
 import { findPieces, removePieces } from "./pieces.js";
-import { encode, type Entry, type Found, hex, isDamage, type Item, nameOf, Records, type Stored } from "./record.js";
+import { type Entry, entryOf, type Found, hex, isDamage, type Item, nameOf, Records, type Stored } from "./record.js";
 import { Counters, type Statistics } from "./statistics.js";
 import { store } from "./write.js";
 
 export type { Explained, Listed } from "./inspect.js";
-export type { Found, Item, Part, Piece } from "./record.js";
+export type { About, Found, Item, Part, Piece } from "./record.js";
 export type { Statistics } from "./statistics.js";
 
 /** What is kept at most, in bytes, of what a database had no space for. */
@@ -360,12 +360,7 @@ export class Store {
 
   #admitted(item: Item): Entry | string {
     if (this.#isClosed) return "closed";
-    let entry: Entry;
-    try {
-      entry = encode(this.engine, item);
-    } catch (reason) {
-      return typeof reason === "string" ? reason : "malformed";
-    }
+    const entry = entryOf(this.engine, item);
     const { maxBytes, maxEntries } = this.#limits;
     const fits = (limit: number | undefined, n: number) => limit === undefined || (limit > 0 && n <= limit);
     return fits(maxBytes, entry.size) && fits(maxEntries, 1) ? entry : "oversize";

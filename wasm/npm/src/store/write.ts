@@ -5,8 +5,8 @@ import { arePiecesThere, dropPieces, storePieces, sweepPiecesOf } from "./pieces
 import { type Entry, PART, type Pieces } from "./record.js";
 
 /**
- * Stores entries in one transaction, all of them or none. Where the browser has no space for them, evicts as
- * much and tries once more. Rejects with a {@link Fault}.
+ * Stores entries in one transaction, all of them or none. Where the browser has no space for them, evicts as much and tries once
+ * more. Rejects with a {@link Fault}.
  */
 export async function store(database: Database, journal: Journal, entries: readonly Entry[]): Promise<void> {
   try {
@@ -15,8 +15,7 @@ export async function store(database: Database, journal: Journal, entries: reado
     const needed = entries.reduce((sum, entry) => sum + entry.size, 0);
     const isFull = fault(error).reason === "no_space";
     // Where nothing is left to go, trying again is no use.
-    if (!isFull || !(await couldEverFit(needed)) || (await journal.makeRoom(needed)) === 0)
-      throw fault(error);
+    if (!isFull || !(await couldEverFit(needed)) || (await journal.makeRoom(needed)) === 0) throw fault(error);
     await put(database, journal, entries);
   }
 }
@@ -59,8 +58,7 @@ async function putRecords(
         continue;
       }
       // Another tab that has just opened the database may have taken them for those of a dead one.
-      if (!(await arePiecesThere(transaction.objectStore(PIECES), entry.name, stored)))
-        throw new Fault("unavailable");
+      if (!(await arePiecesThere(transaction.objectStore(PIECES), entry.name, stored))) throw new Fault("unavailable");
       store.put({ ...entry.record, b: [], p: stored }, entry.name);
     }
     // Otherwise the browser first waits to hear that nothing else comes.
