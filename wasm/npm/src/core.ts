@@ -60,7 +60,7 @@ export class Core {
     this.store = store;
     this.name = opened.name;
     this.#opened = opened;
-    this.shape = { small: engine.small_limit(), blobs: store.storesBlobs };
+    this.shape = { small: engine.small_limit(), blobs: () => store.storesBlobs };
     this.flights = new Flights(new TabLocks(opened.name), () => this.backend === "indexeddb");
     this.#reads = new Batch<Uint8Array, Found | string>((keys, tell) => store.read(keys, tell), {
       failed: "unavailable",

@@ -30,8 +30,8 @@ export interface LargePayload {
 export interface Shape {
   /** The most bytes of a small value. */
   small: number;
-  /** Whether the parts of a large one are Blobs. */
-  blobs: boolean;
+  /** Whether the parts of a large one are Blobs; a browser is asked in the background. */
+  blobs(): boolean;
 }
 
 /** How long reading a value may go on, and who is told. */
@@ -100,9 +100,9 @@ function ofBorrowed(
     const isOwn = borrow && bytes.buffer instanceof ArrayBuffer;
     return { size, bytes: isOwn ? (bytes as Uint8Array<ArrayBuffer>) : new Uint8Array(bytes) };
   }
-  if (shape.blobs && size > PIECE && size <= PART && reserve(size)) return ofCopy(new Uint8Array(bytes));
+  if (shape.blobs() && size > PIECE && size <= PART && reserve(size)) return ofCopy(new Uint8Array(bytes));
   // A Blob refuses memory that threads share.
-  if (!shape.blobs || !(bytes.buffer instanceof ArrayBuffer)) return ofOwn(new Uint8Array(bytes), shape);
+  if (!shape.blobs() || !(bytes.buffer instanceof ArrayBuffer)) return ofOwn(new Uint8Array(bytes), shape);
   return { size, ...cut(bytes as Uint8Array<ArrayBuffer>, shape), source: bytes };
 }
 
@@ -124,14 +124,14 @@ async function ofCopy(own: Uint8Array<ArrayBuffer>): Promise<Payload> {
 function ofOwn(bytes: Uint8Array<ArrayBuffer>, shape: Shape): Payload {
   const size = bytes.length;
   if (size <= shape.small) return { size, bytes };
-  if (!shape.blobs && size <= PART && size === bytes.buffer.byteLength)
+  if (!shape.blobs() && size <= PART && size === bytes.buffer.byteLength)
     return { size, parts: [bytes.buffer] };
   return { size, ...cut(bytes, shape), source: bytes };
 }
 
 function cut(bytes: Uint8Array<ArrayBuffer>, shape: Shape): { parts: Part[]; reserved: number } {
   const parts: Part[] = [];
-  const asBlob = shape.blobs && reserve(bytes.length);
+  const asBlob = shape.blobs() && reserve(bytes.length);
   const reserved = asBlob ? bytes.length : 0;
   for (let at = 0; at < bytes.length; at += PART) {
     const part = bytes.subarray(at, at + PART);
@@ -155,7 +155,7 @@ async function ofBlob(blob: Blob, shape: Shape, { signal }: Reading): Promise<Pa
   for (let at = 0; at < size; at += PART) {
     signal?.throwIfAborted();
     const part = size <= PART ? blob : blob.slice(at, at + PART);
-    parts.push(shape.blobs ? part : await part.arrayBuffer());
+    parts.push(shape.blobs() ? part : await part.arrayBuffer());
   }
   return { size, parts };
 }
@@ -282,7 +282,7 @@ class Gatherer {
     }
     if (this.#inPart > 0) this.#closePart();
     // Where no length was announced, this is the first moment at which it is known that there is room.
-    if (this.#shape.blobs && this.#reserved === 0 && reserve(size)) {
+    if (this.#shape.blobs() && this.#reserved === 0 && reserve(size)) {
       this.#reserved = size;
       this.#parts.forEach((part, at) => (this.#parts[at] = new Blob([part])));
     }
@@ -303,7 +303,7 @@ class Gatherer {
     if (this.size > 0 && !this.#asBlob) return;
     const expected = this.size < this.#announced ? this.#announced : this.size + PART;
     const more = Math.max(0, expected - this.#reserved);
-    this.#asBlob = this.#shape.blobs && reserve(more);
+    this.#asBlob = this.#shape.blobs() && reserve(more);
     if (this.#asBlob) this.#reserved += more;
   }
 
