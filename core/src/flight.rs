@@ -4,10 +4,10 @@
 //! close a circle (A builds x and needs y, B builds y and needs x). The circle is found before it closes: whoever would
 //! close it builds for itself instead.
 
-use alloc::{boxed::Box, vec::Vec};
+use alloc::{collections::BTreeMap, vec::Vec};
 
 /// A thread, or whatever else runs a builder to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Worker(pub u64);
 
 /// What a worker that wants a key is to do.
@@ -35,64 +35,45 @@ pub enum Role {
 /// ```
 #[derive(Debug, Default)]
 pub struct Flights {
-    /// In the order of the keys: those under way at once are few, and a sorted list finds them with the least code.
-    builders: Vec<(Box<[u8]>, Worker)>,
-    /// What each waiting worker waits for, in the order of the workers. A worker waits for one thing at a time.
-    waiting: Vec<(Worker, Box<[u8]>)>,
+    builders: BTreeMap<Vec<u8>, Worker>,
+    /// What each waiting worker waits for. A worker waits for one thing at a time.
+    waiting: BTreeMap<Worker, Vec<u8>>,
 }
 
 impl Flights {
     /// No flights.
     #[must_use]
     pub const fn new() -> Self {
-        Self { builders: Vec::new(), waiting: Vec::new() }
+        Self { builders: BTreeMap::new(), waiting: BTreeMap::new() }
     }
 
     /// `worker` wants `key`.
     pub fn join(&mut self, key: &[u8], worker: Worker) -> Role {
-        let at = match self.find(key) {
-            Ok(at) => at,
-            Err(at) => {
-                self.builders.insert(at, (key.into(), worker));
-                return Role::Build;
-            }
+        let Some(&builder) = self.builders.get(key) else {
+            self.builders.insert(key.to_vec(), worker);
+            return Role::Build;
         };
-        if self.ends_at(self.builders[at].1, worker) {
+        if self.ends_at(builder, worker) {
             return Role::BuildAlone;
         }
-        match self.find_waiting(worker) {
-            Ok(at) => self.waiting[at].1 = key.into(),
-            Err(at) => self.waiting.insert(at, (worker, key.into())),
-        }
+        self.waiting.insert(worker, key.to_vec());
         Role::Wait
     }
 
     /// The builder of `key` is done, one way or the other.
     pub fn land(&mut self, key: &[u8]) {
-        if let Ok(at) = self.find(key) {
-            self.builders.remove(at);
-        }
+        self.builders.remove(key);
     }
 
     /// `worker` no longer waits, because what it waited for landed or because it lost patience.
     pub fn stop_waiting(&mut self, worker: Worker) {
-        if let Ok(at) = self.find_waiting(worker) {
-            self.waiting.remove(at);
-        }
+        self.waiting.remove(&worker);
     }
 
     /// Whether somebody builds `key`.
     #[must_use]
     pub fn is_building(&self, key: &[u8]) -> bool {
-        self.find(key).is_ok()
-    }
-
-    fn find(&self, key: &[u8]) -> Result<usize, usize> {
-        self.builders.binary_search_by(|(other, _)| (**other).cmp(key))
-    }
-
-    fn find_waiting(&self, worker: Worker) -> Result<usize, usize> {
-        self.waiting.binary_search_by_key(&worker, |(other, _)| *other)
+        self.builders.contains_key(key)
     }
 
     /// Whether following who waits for whom from `start` leads to `end`. It takes at most as many steps as there are
@@ -103,9 +84,10 @@ impl Flights {
             if at == end {
                 return true;
             }
-            let Ok(waits) = self.find_waiting(at) else { return false };
-            let Ok(builds) = self.find(&self.waiting[waits].1) else { return false };
-            at = self.builders[builds].1;
+            let Some(next) = self.waiting.get(&at).and_then(|key| self.builders.get(key)) else {
+                return false;
+            };
+            at = *next;
         }
         // A circle that does not pass through `end`: it cannot be, but not waiting is always safe.
         true

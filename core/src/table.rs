@@ -1,4 +1,5 @@
-//! Tables of places, by the hashes of what lies there. What is not on the path of a look-up is compiled once for all of them.
+//! Tables of places, by the hashes of what lies there. What is not on the path of a look-up is compiled once for all
+//! of them.
 
 use hashbrown::HashTable;
 

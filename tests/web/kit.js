@@ -78,7 +78,6 @@ function tools(warmstart, mode) {
     },
     /** The URL of a path of the test server. */
     url: (path) => new URL(path, globalThis.location.origin).href,
-    fetchUrl: (path) => t.url(path),
     /** How often each path was asked for since the last `/counts/reset`. */
     counts: async () => (await fetch("/counts")).json(),
     sleep: (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds)),

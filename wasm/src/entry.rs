@@ -12,8 +12,8 @@ use warmstart_core::{
     reason::Reason,
 };
 
-/// Payloads of at most so many bytes are kept whole, in one record with their head. Chromium keeps records of more than 64 KiB
-/// in files of their own, one more step for each read.
+/// Payloads of at most so many bytes are kept whole, in one record with their head. Chromium keeps records of
+/// more than 64 KiB in files of their own, one more step for each read.
 const SMALL: u32 = 48 * 1024;
 
 /// The most payload bytes that a small value has.
@@ -23,7 +23,8 @@ pub fn small_limit() -> u32 {
     SMALL
 }
 
-/// Encodes a small value; or gives one byte, which is the number of the reason why it cannot: too long a key or metadata.
+/// Encodes a small value; or gives one byte, which is the number of the reason why it cannot: too long a key
+/// or metadata.
 #[wasm_bindgen]
 #[must_use]
 pub fn encode_small(key: &[u8], metadata: &[u8], payload: &[u8], created_ms: f64, build_ms: f64) -> Vec<u8> {
@@ -37,7 +38,8 @@ pub fn encode_small(key: &[u8], metadata: &[u8], payload: &[u8], created_ms: f64
     }))
 }
 
-/// The checksum of the head of a large value, which is stored beside it: the head is handed out before the payload is read.
+/// The checksum of the head of a large value, which is stored beside it: the head is handed out before the
+/// payload is read.
 #[wasm_bindgen]
 #[must_use]
 pub fn head_sum(head: &[u8]) -> u32 {
@@ -77,8 +79,8 @@ impl Reader {
         self.take(envelope, layout)
     }
 
-    /// Reads the head of a large value, given its checksum and the length of the payload in bytes. Gives the number of what is wrong, or 0: the
-    /// head is proved, and the payload is not.
+    /// Reads the head of a large value, given its checksum and the length of the payload in bytes. Gives the
+    /// number of what is wrong, or 0: the head is proved, and the payload is not.
     pub fn large(&mut self, head: Vec<u8>, sum: u32, payload_len: f64) -> u32 {
         let layout = if head_checksum(&head) == sum {
             Verifier::new(&head, payload_len as u64).map(|(_, layout)| layout)
@@ -112,8 +114,9 @@ impl Reader {
         self.bytes[self.metadata.clone()].to_vec()
     }
 
-    /// A number: how long the encoded metadata is (0), where in the entry the payload starts (1), how long the whole entry is (2), in
-    /// bytes; when it was made, in milliseconds since 1970 UTC (3), and how long that took, in milliseconds (4).
+    /// A number: how long the encoded metadata is (0), where in the entry the payload starts (1), how long
+    /// the whole entry is (2), in bytes; when it was made, in milliseconds since 1970 UTC (3), and how long
+    /// that took, in milliseconds (4).
     #[must_use]
     pub fn number(&self, which: u32) -> f64 {
         match which {

@@ -15,11 +15,12 @@ const BYTES: u8 = 2;
 const NUMBER: u8 = 3;
 const LIST: u8 = 4;
 
-/// The key that these fields make, which is 32 bytes, and behind it the recipe, as encoded metadata without attributes.
+/// The key that these fields make, which is 32 bytes, and behind it the recipe, as encoded metadata without
+/// attributes.
 ///
-/// `fields` is one byte for the kind of a field, its label, and then its value; of a list the number of its items, and then
-/// each. Labels and values are their bytes behind their length, which is 4 bytes, as is the number of items; a number is 8 bytes. All
-/// little-endian. What is not written so adds nothing.
+/// `fields` is one byte for the kind of a field, its label, and then its value; of a list the number of its
+/// items, and then each. Labels and values are their bytes behind their length, which is 4 bytes, as is the
+/// number of items; a number is 8 bytes. All little-endian. What is not written so adds nothing.
 #[wasm_bindgen]
 #[must_use]
 pub fn derive_key(domain: String, schema: u32, fields: &[u8]) -> Vec<u8> {
@@ -43,7 +44,8 @@ pub fn derive_key(domain: String, schema: u32, fields: &[u8]) -> Vec<u8> {
     derived
 }
 
-/// The name of a key as 32 bytes: the key of its entry in the database. As hexadecimal digits it names locks and flights.
+/// The name of a key as 32 bytes: the key of its entry in the database. As hexadecimal digits it names locks
+/// and flights.
 #[wasm_bindgen]
 #[must_use]
 pub fn digest_of(key: &[u8]) -> Vec<u8> {

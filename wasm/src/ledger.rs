@@ -1,9 +1,11 @@
-//! What a tab knows of the sizes and the order of use of all entries, and what it has yet to tell the other tabs.
+//! What a tab knows of the sizes and the order of use of all entries, and what it has yet to tell the other
+//! tabs.
 //!
-//! The journal of the core, in rows: each row of the database's `journal` is some of its records, appended in one transaction by one
-//! tab. A row that begins with the journal's header says everything anew; what was before it counts no more. An entry is
-//! stored by one transaction and accounted for by a later one, which many share: a tab that dies between the two
-//! leaves an entry that nobody counts, until the next one to open the database finds it.
+//! The journal of the core, in rows: each row of the database's `journal` is some of its records, appended in
+//! one transaction by one tab. A row that begins with the journal's header says everything anew; what was
+//! before it counts no more. An entry is stored by one transaction and accounted for by a later one, which
+//! many share: a tab that dies between the two leaves an entry that nobody counts, until the next one to open
+//! the database finds it.
 
 use alloc::vec::Vec;
 
@@ -113,8 +115,8 @@ impl Ledger {
         self.accounts.iter().map(|account| account.used_unix_ms as f64).collect()
     }
 
-    /// Brings the accounts to agreement with the names that are there, 32 bytes each and in their order: strikes out what is gone, and gives the names that
-    /// nobody has counted.
+    /// Brings the accounts to agreement with the names that are there, 32 bytes each and in their order:
+    /// strikes out what is gone, and gives the names that nobody has counted.
     #[must_use]
     pub fn settle(&mut self, there: &[u8], unix_ms: f64) -> Vec<u8> {
         let (there, _) = there.as_chunks::<{ Key::LEN }>();
@@ -132,7 +134,8 @@ impl Ledger {
         uncounted
     }
 
-    /// Replays a row that another tab wrote, or an earlier visit. If it is none, the journal has to be made anew.
+    /// Replays a row that another tab wrote, or an earlier visit. If it is none, the journal has to be made
+    /// anew.
     pub fn replay(&mut self, row: &[u8]) -> bool {
         let mut records = row;
         if let Some((header, rest)) = row.split_at_checked(HEADER_LEN)
@@ -144,7 +147,8 @@ impl Ledger {
         self.accounts.replay(records).is_ok()
     }
 
-    /// Brings the accounts to where they are once what is pending is written: behind what others wrote before it.
+    /// Brings the accounts to where they are once what is pending is written: behind what others wrote before
+    /// it.
     pub fn reapply(&mut self) {
         for (record, _) in &self.pending {
             self.accounts.apply(record);
@@ -194,8 +198,8 @@ impl Ledger {
         self.accounts.should_compact()
     }
 
-    /// A row that says everything anew, also what is pending. `rows` are all rows that there are, one behind the other, for
-    /// their sketches.
+    /// A row that says everything anew, also what is pending. `rows` are all rows that there are, one behind
+    /// the other, for their sketches.
     #[must_use]
     pub fn snapshot(&mut self, rows: &[u8]) -> Vec<u8> {
         let mut sketches: Vec<(Key, Sketch)> = journal::sketches(rows).collect();

@@ -12,7 +12,8 @@ use warmstart_core::{
     sketch::{self, Sketch},
 };
 
-/// So many entries are looked at to find the nearest: sketches of recipes that differ in one field can look alike.
+/// So many entries are looked at to find the nearest: sketches of recipes that differ in one field can look
+/// alike.
 const PROPOSALS: usize = 64;
 
 /// Finds the entries whose recipes look most like one that was looked for.
@@ -51,8 +52,8 @@ impl Nearest {
     }
 }
 
-/// How far the recipe in `other` is from that in `wanted`, both encoded metadata: less is nearer. Nothing if one has none, if they are of
-/// different domains, or if they are the same.
+/// How far the recipe in `other` is from that in `wanted`, both encoded metadata: less is nearer. Nothing if
+/// one has none, if they are of different domains, or if they are the same.
 #[wasm_bindgen]
 #[must_use]
 pub fn remoteness(wanted: &[u8], other: &[u8]) -> Option<f64> {
@@ -62,8 +63,9 @@ pub fn remoteness(wanted: &[u8], other: &[u8]) -> Option<f64> {
     is_candidate.then(|| 2.0 * distance as f64 + f64::from(u8::from(has_other_name)))
 }
 
-/// What differs, from the recipe in `other` to that in `wanted`: for each change its label, the old value and the new one, as bytes behind
-/// their length, which is 4 bytes, little-endian. One that there is not has a length of 2^32 - 1.
+/// What differs, from the recipe in `other` to that in `wanted`: for each change its label, the old value and
+/// the new one, as bytes behind their length, which is 4 bytes, little-endian. One that there is not has a
+/// length of 2^32 - 1.
 #[wasm_bindgen]
 #[must_use]
 pub fn changes(wanted: &[u8], other: &[u8]) -> Vec<u8> {

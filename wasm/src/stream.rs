@@ -21,7 +21,8 @@ pub fn window_len() -> usize {
     WINDOW
 }
 
-/// Makes the head of a large value: every byte of the payload goes through the window in their order, then `finish`.
+/// Makes the head of a large value: every byte of the payload goes through the window in their order, then
+/// `finish`.
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct HeadWriter {
@@ -61,8 +62,8 @@ impl HeadWriter {
         }
     }
 
-    /// The head; or one byte, which is the number of the reason why there is none: too long a key or metadata, or more or fewer bytes
-    /// than were announced.
+    /// The head; or one byte, which is the number of the reason why there is none: too long a key or
+    /// metadata, or more or fewer bytes than were announced.
     #[must_use]
     pub fn finish(self) -> Vec<u8> {
         or_number(self.writer.and_then(envelope::HeadWriter::finish))

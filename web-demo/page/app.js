@@ -15,8 +15,8 @@ const SHRUNK = 64 * MEGABYTE;
 const worker = new Worker(new URL("engine/worker.js", import.meta.url), { type: "module" });
 const ask = (message) => worker.postMessage(message);
 const maxBytes = load("maxBytes") ?? FULL;
-// ?device=wasm or webgpu says where the model runs, ?device=none keeps the kernels off the graphics processor
-// too.
+// ?device=wasm or webgpu says where the model runs; with ?device=none the kernels leave the graphics processor
+// alone too.
 const device = new URL(location.href).searchParams.get("device") ?? undefined;
 ask({ type: "start", origin: performance.timeOrigin, maxBytes, device });
 

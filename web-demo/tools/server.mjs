@@ -24,8 +24,7 @@ const TYPES = {
  *
  * @param {string} folder
  * @param {{ port?: number, mbit?: number }} options `port` 0 takes any free one; `mbit` limits the rate of
- * all
- *   responses together, in megabits a second
+ *   all responses together, in megabits a second
  * @returns {Promise<{ url: string, counts: Map<string, number>, close(): Promise<void> }>}
  */
 export async function serve(folder, { port = 0, mbit } = {}) {

@@ -58,7 +58,8 @@ struct Pieces {
     left: Option<u64>,
 }
 
-/// The checksum of a head alone, for those who keep head and payload apart and hand out the head first: the low half of its XXH3-64.
+/// The checksum of a head alone, for those who keep head and payload apart and hand out the head first: the low half
+/// of its XXH3-64.
 #[must_use]
 pub fn head_checksum(head: &[u8]) -> u32 {
     (xxh3_64(head) & 0xffff_ffff) as u32
@@ -97,8 +98,8 @@ impl HeadWriter {
 }
 
 impl Verifier {
-    /// Of an envelope with this head, which is everything before the payload, and a payload of `payload_len` bytes. The layout says where
-    /// in the head key and metadata are; it is proved when [`finish`](Self::finish) says so.
+    /// Of an envelope with this head, which is everything before the payload, and a payload of `payload_len` bytes.
+    /// The layout says where in the head key and metadata are; it is proved when [`finish`](Self::finish) says so.
     ///
     /// # Errors
     /// The reason why it cannot be the head of such an envelope.

@@ -74,8 +74,9 @@ impl Dependencies {
         Self::in_order(world, list)
     }
 
-    /// These, as they are in `world` now. For results that are computed where no [`Recorder`](super::Recorder) can be, while nothing was
-    /// written; how they were is not looked at. They are looked at in this order, so name each once, and in the order of their ids.
+    /// These, as they are in `world` now. For results that are computed where no [`Recorder`](super::Recorder) can
+    /// be, while nothing was written; how they were is not looked at. They are looked at in this order, so name each
+    /// once, and in the order of their ids.
     ///
     /// ```
     /// use warmstart_core::memo::{Dependencies, Dependency, Tracked};
@@ -154,7 +155,8 @@ impl Dependencies {
             })
     }
 
-    /// The first dependency that is not as it was, and how it is now. Nothing if all [hold](Self::hold), or if it is another world.
+    /// The first dependency that is not as it was, and how it is now. Nothing if all [hold](Self::hold), or if it is
+    /// another world.
     pub fn moved<W: World + ?Sized>(&self, world: &W) -> Option<(Dependency, Dependency)> {
         if self.world != world.identity() {
             return None;

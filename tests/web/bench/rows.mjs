@@ -28,7 +28,7 @@ export function missing(name, why) {
 }
 
 /** The middle value; of an even number the mean of the two in the middle. */
-export function median(values) {
+function median(values) {
   return quantile([...values].sort((one, other) => one - other), 0.5);
 }
 

@@ -1,7 +1,7 @@
 //! What a launch asks, for JavaScript: the registry and the launch memo of the core.
 //!
-//! A WebAssembly module of its own, because a page that only keeps things should not have to download it. It knows ids, dependencies and
-//! generations; what is registered and what was computed stays in JavaScript.
+//! A WebAssembly module of its own, because a page that only keeps things should not have to download it. It
+//! knows ids, dependencies and generations; what is registered and what was computed stays in JavaScript.
 
 #![cfg(target_arch = "wasm32")]
 #![no_std]

@@ -58,9 +58,9 @@ impl Memo {
         self.of(kernel).is_some_and(|kept| kept.hold(&self.world.with_arguments(&arguments)))
     }
 
-    /// A result was computed for `kernel` at a launch with these arrays, while nothing was written. `observed` is what was read: three
-    /// numbers each, as `moved` gives them. Gives 0 if it is kept, 1 if nothing was read, 2 if something was written so often that the
-    /// next write could not be told.
+    /// A result was computed for `kernel` at a launch with these arrays, while nothing was written.
+    /// `observed` is what was read: three numbers each, as `moved` gives them. Gives 0 if it is kept, 1 if
+    /// nothing was read, 2 if something was written so often that the next write could not be told.
     pub fn keep(&mut self, kernel: u32, arguments: &[u64], observed: &[u32]) -> u32 {
         let arguments = bound(arguments);
         let (observed, _) = observed.as_chunks();
@@ -90,9 +90,10 @@ impl Memo {
         }
     }
 
-    /// The first thing that is not as it was when the result of `kernel` was computed; nothing if all is. A field is 0, its
-    /// number, 0; an argument is 1, its place, 0; an extent is 2, the argument's place, the axis. Then follow how it was and how it
-    /// is: the count of writes, or the extent, or -1 if there was none; and 1 if it is another array.
+    /// The first thing that is not as it was when the result of `kernel` was computed; nothing if all is. A
+    /// field is 0, its number, 0; an argument is 1, its place, 0; an extent is 2, the argument's place, the
+    /// axis. Then follow how it was and how it is: the count of writes, or the extent, or -1 if there was
+    /// none; and 1 if it is another array.
     #[must_use]
     pub fn moved(&self, kernel: u32, arguments: &[u64]) -> Option<Vec<f64>> {
         let arguments = bound(arguments);

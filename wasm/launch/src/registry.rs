@@ -1,4 +1,5 @@
-//! Ids for kernels and tasks. What is registered with them stays in JavaScript, in slots whose numbers are kept here.
+//! Ids for kernels and tasks. What is registered with them stays in JavaScript, in slots whose numbers are
+//! kept here.
 
 use alloc::vec::Vec;
 
@@ -24,8 +25,9 @@ impl Registry {
         Self(registry::Registry::new())
     }
 
-    /// Takes a slot for a kernel and a task under the id that loaded code bears, or under a new one if `id` is 0. Gives the id, or 0 if
-    /// it cannot be theirs or none is left. Whoever is known already is to be found with `slot` first.
+    /// Takes a slot for a kernel and a task under the id that loaded code bears, or under a new one if `id`
+    /// is 0. Gives the id, or 0 if it cannot be theirs or none is left. Whoever is known already is to be
+    /// found with `slot` first.
     pub fn claim(&mut self, id: u32, kernel: &str, task: i32, slot: u32) -> u32 {
         let claimed = match RegistryId::new(id) {
             Some(given) => self.0.adopt(given, kernel, task, slot).map(|_| given),
@@ -34,7 +36,8 @@ impl Registry {
         claimed.map_or(0, RegistryId::as_u32)
     }
 
-    /// The slot of exactly this id, kernel and task; of the first id of the two if `id` is 0. None is 2^32 - 1.
+    /// The slot of exactly this id, kernel and task; of the first id of the two if `id` is 0. None is 2^32
+    /// minus 1.
     #[must_use]
     pub fn slot(&self, id: u32, kernel: &str, task: i32) -> u32 {
         let id = RegistryId::new(id).or_else(|| self.0.id_of(kernel, task));

@@ -4,8 +4,14 @@ interface Waiting<Item, Answer> {
   resolve: (answer: Answer) => void;
 }
 
-/** Answers many calls at once; the answers are in the order of the items. Those that are known early can be told before. */
-export type Run<Item, Answer> = (items: Item[], tell: (answer: Answer, at: number) => void) => Promise<Answer[]>;
+/**
+ * Answers many calls at once; the answers are in the order of the items. Those that are known early can be
+ * told before.
+ */
+export type Run<Item, Answer> = (
+  items: Item[],
+  tell: (answer: Answer, at: number) => void,
+) => Promise<Answer[]>;
 
 /** How a batch works. */
 export interface BatchOptions<Item, Answer> {
@@ -21,7 +27,7 @@ export interface BatchOptions<Item, Answer> {
 const MOST = 2048;
 const MOST_BYTES = 256 * 1024 * 1024;
 
-/** Makes the calls of one tick one call of the engine, and so one transaction. */
+/** Makes the calls of one tick one call of the store, and so one transaction. */
 export class Batch<Item, Answer> {
   #waiting: Waiting<Item, Answer>[] = [];
   #scheduled = false;

@@ -10,6 +10,7 @@ import { TabLocks } from "./locks.js";
 import { encodeMetadata } from "./metadata.js";
 import { Order, type Ticket } from "./order.js";
 import { feed, feedNow, Pace } from "./pace.js";
+import { partsLength } from "./store/record.js";
 import type { About, Found, Item, Store } from "./store/store.js";
 import type { As, Formats, PutOptions, Value } from "./types.js";
 import { isStream, type LargePayload, type Payload, payloadOf, release, type Shape } from "./values.js";
@@ -35,7 +36,7 @@ export interface Ready {
 
 /** What a large value weighs in a batch; small ones do not count. */
 function bytesOf({ parts = [] }: Item): number {
-  return parts.reduce((sum, part) => sum + (part instanceof Blob ? part.size : part.byteLength), 0);
+  return partsLength(parts) ?? 0;
 }
 
 /** What a cache and the caches that its builds get share: the store, and what is under way. */
@@ -61,7 +62,9 @@ export class Core {
     this.#opened = opened;
     this.shape = { small: engine.small_limit(), blobs: () => store.storesBlobs };
     this.flights = new Flights(new TabLocks(opened.name), () => this.backend === "indexeddb");
-    this.#reads = new Batch<Uint8Array, Found | string>((keys, tell) => store.read(keys, tell), { failed: "unavailable" });
+    this.#reads = new Batch<Uint8Array, Found | string>((keys, tell) => store.read(keys, tell), {
+      failed: "unavailable",
+    });
     this.#has = new Batch((keys) => store.has(keys), { failed: false });
     this.#writes = new Batch((items) => this.#write(items), {
       failed: "unavailable",
@@ -173,7 +176,7 @@ export class Core {
   async write(ticket: Ticket, key: Uint8Array, ready: Ready, signal?: AbortSignal): Promise<boolean> {
     ticket.finite = true;
     const { payload, metadata, buildMs } = ready;
-    const about = { key, metadata, createdMs: Date.now(), buildMs: buildMs };
+    const about = { key, metadata, createdMs: Date.now(), buildMs };
     let item: Item;
     let reason: string | undefined;
     try {

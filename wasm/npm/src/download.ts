@@ -18,7 +18,10 @@ export interface Shard {
   readonly size?: number;
   /** Headers to send, for example `authorization`. */
   readonly headers?: HeadersInit;
-  /** `"html"` where a page is what is wanted. Otherwise a page is an error, unless the address ends in `.html`. */
+  /**
+   * `"html"` where a page is what is wanted. Otherwise a page is an error, unless the address ends in
+   * `.html`.
+   */
   readonly accept?: "html";
 }
 
@@ -34,7 +37,10 @@ export interface DownloadProgress {
 
 /** How {@link download} works. */
 export interface DownloadOptions<Format extends As = As> {
-  /** How the files are handed out: `"bytes"` if left out. `"blob"` and `"response"` take no memory for the bytes. */
+  /**
+   * How the files are handed out: `"bytes"` if left out. `"blob"` and `"response"` take no memory for the
+   * bytes.
+   */
   readonly as?: Format;
   /** Is told of progress of any file. */
   readonly onProgress?: (progress: DownloadProgress) => void;
@@ -47,16 +53,17 @@ export interface DownloadOptions<Format extends As = As> {
 /**
  * Gets files from the cache, and from the network what the cache does not have.
  *
- * Only a whole file is stored, and only one that is answered with status 200: an error of the server, a page of
- * HTML in place of the file, a body that ends early or one with another digest is never cached. A network failure
- * or an error of the server (5xx) is tried again, twice. What arrived of a file is kept in pieces of 8 MiB, and on
- * failure and abort. The next try asks for the rest only, if the server names its version by a strong `etag` or a
- * date of modification. Two tabs that want the same file download it once.
+ * Only a whole file is stored, and only one that is answered with status 200: an error of the server, a page
+ * of HTML in place of the file, a body that ends early or one with another digest is never cached. A network
+ * failure or an error of the server (5xx) is tried again, twice. What arrived of a file is kept in pieces of
+ * 8 MiB, and on failure and abort. The next try asks for the rest only, if the server names its version by a
+ * strong `etag` or a date of modification. Two tabs that want the same file download it once.
  *
  * A digest can be computed of a whole file only. So a file with `integrity` is once in memory as a whole.
  *
  * @throws WarmstartError `http_error` with `status` and `url`, `network`, `truncated`, `unexpected_html`,
- *   `integrity`, or `invalid_argument`; on abort the reason of the signal. The first failure ends the other files.
+ *   `integrity`, or `invalid_argument`; on abort the reason of the signal. The first failure ends the other
+ * files.
  *
  * @example
  * ```ts
@@ -66,9 +73,21 @@ export interface DownloadOptions<Format extends As = As> {
  * });
  * ```
  */
-export function download(cache: Cache, source: Source, options?: DownloadOptions<"bytes">): Promise<Formats["bytes"]>;
-export function download(cache: Cache, sources: readonly Source[], options?: DownloadOptions<"bytes">): Promise<Formats["bytes"][]>;
-export function download<Format extends As>(cache: Cache, source: Source, options: DownloadOptions<Format>): Promise<Formats[Format]>;
+export function download(
+  cache: Cache,
+  source: Source,
+  options?: DownloadOptions<"bytes">,
+): Promise<Formats["bytes"]>;
+export function download(
+  cache: Cache,
+  sources: readonly Source[],
+  options?: DownloadOptions<"bytes">,
+): Promise<Formats["bytes"][]>;
+export function download<Format extends As>(
+  cache: Cache,
+  source: Source,
+  options: DownloadOptions<Format>,
+): Promise<Formats[Format]>;
 export function download<Format extends As>(
   cache: Cache,
   sources: readonly Source[],
@@ -80,7 +99,8 @@ export async function download(
   options: DownloadOptions = {},
 ): Promise<Formats[As] | Formats[As][]> {
   const { as = "bytes", parallel = 4, signal, onProgress } = options;
-  if (!Number.isSafeInteger(parallel) || parallel < 1) throw invalid(`parallel is ${parallel}; give a whole number from 1.`);
+  if (!Number.isSafeInteger(parallel) || parallel < 1)
+    throw invalid(`parallel is ${parallel}; give a whole number from 1.`);
   const list = (Array.isArray(sources) ? (sources as readonly Source[]) : [sources as Source]).map(parsed);
   const values = new Array<Formats[As]>(list.length);
   const stop = new AbortController();
@@ -93,7 +113,9 @@ export async function download(
     for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
       stop.signal.throwIfAborted();
       const [index, wanted] = next;
-      values[index] = await one(cache, wanted, as, stop.signal, (loaded, total) => sum.set(index, loaded, total));
+      values[index] = await one(cache, wanted, as, stop.signal, (loaded, total) =>
+        sum.set(index, loaded, total),
+      );
     }
   };
   const workers = Array.from({ length: Math.min(parallel, list.length) }, work);
@@ -130,10 +152,13 @@ function parsed(source: Source): Wanted {
   const shard: Shard = typeof source === "string" || source instanceof URL ? { url: source } : source;
   const url = shard?.url === undefined ? undefined : absolute(String(shard.url));
   if (url === undefined || !/^https?:/.test(url)) {
-    throw invalid(`Cannot download "${String(shard?.url)}": give an address that begins with http: or https:, or a relative one.`);
+    throw invalid(
+      `Cannot download "${String(shard?.url)}": give an address that begins with http: or https:, or a relative one.`,
+    );
   }
   const { size } = shard;
-  if (size !== undefined && (!Number.isSafeInteger(size) || size < 0)) throw invalid(`size is ${size}; give bytes, or leave it out.`);
+  if (size !== undefined && (!Number.isSafeInteger(size) || size < 0))
+    throw invalid(`size is ${size}; give bytes, or leave it out.`);
   return {
     url,
     key: shard.key ?? url,
@@ -177,7 +202,9 @@ async function one(
   }
 }
 
-/** Brings the file here and compares its digest. A part from an earlier visit is given up if it does not fit. */
+/**
+ * Brings the file here and compares its digest. A part from an earlier visit is given up if it does not fit.
+ */
 async function checked(
   cache: Cache,
   wanted: Wanted,
@@ -196,7 +223,10 @@ async function checked(
   }
 }
 
-/** Removes what is kept under the key if it has another digest. What was checked when it was stored is not read. */
+/**
+ * Removes what is kept under the key if it has another digest. What was checked when it was stored is not
+ * read.
+ */
 async function removeOther(cache: Cache, { key }: Wanted, integrity: Integrity): Promise<void> {
   if (!(await cache.has(key))) return;
   const kept = await cache.get(key, "response");
@@ -231,7 +261,8 @@ class Sum {
     let [all, here]: [number | undefined, number] = [0, 0];
     for (const each of this.#files) {
       here += each.loaded;
-      all = all === undefined || each.total === undefined ? undefined : all + Math.max(each.total, each.loaded);
+      all =
+        all === undefined || each.total === undefined ? undefined : all + Math.max(each.total, each.loaded);
     }
     this.#onProgress({ loaded: here, total: all, url: file.url });
   }

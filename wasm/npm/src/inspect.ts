@@ -22,7 +22,7 @@ export async function entries({ engine, order, store }: Core): Promise<EntryInfo
       storedSize: size,
       created: new Date(createdMs),
       lastUsed: new Date(usedMs),
-      buildMs: buildMs,
+      buildMs,
       recipe,
     };
   });

@@ -8,7 +8,7 @@ export type LaunchEngine = typeof glue;
 
 let ready = false;
 
-/** The engine, instantiated by whoever needs it first. A page that only keeps things never loads it. */
+/** The engine, instantiated by whoever needs it first. A bundle that uses neither of them goes without. */
 export function launchEngine(): LaunchEngine {
   if (ready) return glue;
   try {

@@ -7,7 +7,8 @@ export interface Why {
    * - `first`: nothing was computed for this kernel before.
    * - `moved`: something that the result was computed from is not as it was.
    * - `invalidated`: {@link LaunchMemo.invalidate} was called.
-   * - `nothing_read`: the last one read nothing through its reader, so nobody can know when it is out of date.
+   * - `nothing_read`: the last one read nothing through its reader, so nobody can know when it is out of
+   *   date.
    * - `torn`: something was written while the last one was computed.
    * - `worn`: something was written so often that the next write could not be told.
    */
@@ -25,7 +26,10 @@ export interface Launched<Result> {
   why?: Why;
 }
 
-/** Something with one value, whose writes count. Change what is inside of an object with {@link touch} behind it. */
+/**
+ * Something with one value, whose writes count. Change what is inside of an object with {@link touch} behind
+ * it.
+ */
 export class MemoField<Value> {
   /** @internal */
   readonly memo: LaunchMemo;
@@ -110,7 +114,10 @@ export class MemoArray<Value> {
 export interface Reader {
   /** The value of a field. */
   field<Value>(field: MemoField<Value>): Value;
-  /** The array at this place among the arguments of the launch: the result depends on which one it is, and on its contents. */
+  /**
+   * The array at this place among the arguments of the launch: the result depends on which one it is, and on
+   * its contents.
+   */
   array(place: number): MemoArray<unknown> | undefined;
   /** The length of an axis of that array, in elements: the result depends on that number alone. */
   extent(place: number, axis: number): number | undefined;
@@ -123,9 +130,10 @@ export interface Kernel<Result> {
 }
 
 /**
- * Keeps what is computed at each launch, nearly always from the same things: how many workgroups, which tile, how large a scratch
- * buffer. A result is kept together with everything that was read while it was computed, and is taken again until something of
- * that moves. The fields and arrays belong to one memo; arguments are known by their places.
+ * Keeps what is computed at each launch, nearly always from the same things: how many workgroups, which tile,
+ * how large a scratch buffer. A result is kept together with everything that was read while it was computed,
+ * and is taken again until something of that moves. The fields and arrays belong to one memo; arguments are
+ * known by their places.
  *
  * One result a kernel: where two buffers are swapped at each launch, register the function once for each.
  *
@@ -167,8 +175,8 @@ export class LaunchMemo {
   }
 
   /**
-   * Names a function whose results are kept. What it reads that may change, it reads through `read`, at once and not later; beside that it
-   * uses nothing that changes.
+   * Names a function whose results are kept. What it reads that may change, it reads through `read`, at once
+   * and not later; beside that it uses nothing that changes.
    */
   register<Result>(compute: (read: Reader) => Result): Kernel<Result> {
     if (typeof compute !== "function") throw invalid("A kernel is a function that computes a result.");
@@ -193,14 +201,15 @@ export class LaunchMemo {
   }
 
   /**
-   * The result for a launch with these arrays: the kept one if nothing has moved, else a new one. What the function throws is passed on, and
-   * what was kept stays.
+   * The result for a launch with these arrays: the kept one if nothing has moved, else a new one. What the
+   * function throws is passed on, and what was kept stays.
    *
-   * @throws {@link WarmstartError} with `invalid_argument`, if the kernel or an array is not this memo's, if the function is asynchronous, or
-   * if it launches something itself: what that depends on would be lost
+   * @throws {@link WarmstartError} with `invalid_argument`, if the kernel or an array is not this memo's,
+   *   if the function is asynchronous, or if it launches something itself: what that depends on would be lost
    */
   launch<Result>(kernel: Kernel<Result>, args: readonly MemoArray<unknown>[] = []): Launched<Result> {
-    if (this.#isComputing) throw invalid("A function whose result is kept launches nothing: read what it needs.");
+    if (this.#isComputing)
+      throw invalid("A function whose result is kept launches nothing: read what it needs.");
     const slot = this.#slot(kernel);
     const bound = this.#bound(args);
     if (slot.kept && this.#engine.holds(slot.number, bound)) {
@@ -247,7 +256,10 @@ export class LaunchMemo {
     return write(this.#engine);
   }
 
-  /** Gives why it was not kept, or nothing. What was kept before stays then: it never holds, and says what moved. */
+  /**
+   * Gives why it was not kept, or nothing. What was kept before stays then: it never holds, and says what
+   * moved.
+   */
   #keep(slot: Slot, bound: BigUint64Array, observed: number[]): Why["reason"] | undefined {
     return UNKEPT[this.#engine.keep(slot.number, bound, Uint32Array.from(observed))];
   }
@@ -325,8 +337,10 @@ class Reading implements Reader {
   }
 
   #observe(kind: number, id: number, axis: number): void {
-    if (this.#isOver) throw invalid("A result is computed at once: nothing is read after its function returned.");
-    if (id !== id >>> 0 || axis !== axis >>> 0) throw invalid("A place and an axis are whole numbers from 0.");
+    if (this.#isOver)
+      throw invalid("A result is computed at once: nothing is read after its function returned.");
+    if (id !== id >>> 0 || axis !== axis >>> 0)
+      throw invalid("A place and an axis are whole numbers from 0.");
     const name = `${kind} ${id} ${axis}`;
     if (this.#seen.has(name)) return;
     this.#seen.add(name);

@@ -22,7 +22,8 @@ export function encodeMetadata(key: KeyInput, value: Value, options: PutOptions)
   for (const [name, text] of headersOf(value, options))
     attributes.push([HEADER + name, encoder.encode(text)]);
   if (recipe === undefined && attributes.length === 0) return NOTHING;
-  // The recipe is encoded with no attributes behind it, which is a 0 at the end. Without a recipe it begins with one.
+  // The recipe is encoded with no attributes behind it, which is a 0 at the end. Without a recipe it begins
+  // with one.
   const bytes = Array.from(recipe === undefined ? [0] : recipe.subarray(0, -1));
   put(bytes, attributes.length);
   for (const [name, value] of attributes) {

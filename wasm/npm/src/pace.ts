@@ -19,7 +19,7 @@ export class Pace {
   }
 }
 
-/** Small enough that the engine's copy of it stays in the processor's cache. */
+/** Bytes that are given before the clock is looked at again: a small part of a stretch. */
 const BITE = 512 * 1024;
 
 /** Gives `bytes` to `sink` at once, until the stretch is over. Returns how many were given. */

@@ -9,7 +9,7 @@ export interface Validator {
 }
 
 /** What is known of a file of which a part has arrived. */
-export interface Partial extends Validator {
+export interface PartialFile extends Validator {
   /** The length of the whole file in bytes, where it is known. */
   readonly total: number | undefined;
   /** The `content-length` of the whole file; where headers are hidden, it may be that of an encoded body. */
@@ -30,7 +30,7 @@ export class Parts {
   readonly #url: string;
   #pieces: Blob[] = [];
   #length = 0;
-  #about: Partial | undefined;
+  #about: PartialFile | undefined;
   #kept: string[] = [];
   /** Whether the cache may have a list of pieces. */
   #listed = false;
@@ -52,7 +52,8 @@ export class Parts {
     const pieces = await cache.getMany(parts.#kept, "blob");
     for (const [index, piece] of pieces.entries()) {
       if (piece?.size !== (list.ends[index] as number) - parts.#length) break;
-      // The file outlives the entries that its pieces came from, and not every browser lets such a Blob do so.
+      // The file outlives the entries that its pieces came from, and not every browser lets such a Blob do
+      // so.
       parts.#pieces.push(new Blob([await piece.arrayBuffer()]));
       parts.#length += piece.size;
     }
@@ -66,7 +67,7 @@ export class Parts {
   }
 
   /** What the server said of the file, if there is anything of it. */
-  get about(): Partial | undefined {
+  get about(): PartialFile | undefined {
     return this.#about;
   }
 
@@ -76,7 +77,7 @@ export class Parts {
   }
 
   /** Begins a file of which nothing is there yet. What is kept of another version goes. */
-  begin(about: Partial): void {
+  begin(about: PartialFile): void {
     this.restart();
     this.#about = about;
   }
@@ -115,7 +116,7 @@ export class Parts {
     await this.#saving;
   }
 
-  async #write(about: Partial, pieces: readonly Blob[]): Promise<void> {
+  async #write(about: PartialFile, pieces: readonly Blob[]): Promise<void> {
     const ends: number[] = [];
     const label = `part of ${this.#url}`;
     this.#listed = true;
@@ -130,7 +131,10 @@ export class Parts {
       }
       ends.push(end);
     }
-    await this.#cache.put(this.#listKey(), JSON.stringify({ ...about, ends }), { label, type: "application/json" });
+    await this.#cache.put(this.#listKey(), JSON.stringify({ ...about, ends }), {
+      label,
+      type: "application/json",
+    });
   }
 
   async #remove(): Promise<void> {
@@ -155,9 +159,9 @@ export function isResumable(about: Validator): boolean {
   return about.etag !== undefined || about.modified !== undefined;
 }
 
-function decodeList(text: string | undefined): (Partial & { ends: number[] }) | undefined {
+function decodeList(text: string | undefined): (PartialFile & { ends: number[] }) | undefined {
   try {
-    const list = JSON.parse(text ?? "null") as Partial & { ends: unknown };
+    const list = JSON.parse(text ?? "null") as PartialFile & { ends: unknown };
     if (!Array.isArray(list.ends) || !list.ends.every((end) => Number.isSafeInteger(end))) return undefined;
     const { etag, modified, total, told, type, ends } = list;
     return { etag, modified, total, told, type, ends: ends as number[] };

@@ -11,7 +11,10 @@ export interface RecordedPipeline {
   readonly layout: "auto" | { readonly [name: string]: Plain };
 }
 
-/** A compute pipeline's descriptor, in which the module may be its WGSL text and the layout a list of descriptors. */
+/**
+ * A compute pipeline's descriptor, in which the module may be its WGSL text and the layout a list of
+ * descriptors.
+ */
 export interface ComputePipelineRequest {
   /** A name for people. */
   readonly label?: string | undefined;
@@ -99,13 +102,17 @@ export class Structures {
 
   /** Creates a recorded pipeline. Rejects as `createComputePipelineAsync` does. */
   create(recorded: RecordedPipeline, label?: string): Promise<GPUComputePipeline> {
-    // An invalid module or layout raises an error of its own. It must not reach a scope, or a listener, of the
-    // page. The scope opens and closes without waiting in between, so that it holds nothing else.
+    // An invalid module or layout raises an error of its own. It must not reach a scope, or a listener, of
+    // the page. The scope opens and closes without waiting in between, so that it holds nothing else.
     this.#device.pushErrorScope("validation");
     try {
       const layout = recorded.layout === "auto" ? "auto" : this.#pipelineLayout(recorded.layout);
       const compute = { ...recorded.compute, module: this.module(recorded) };
-      return this.#create.createComputePipelineAsync({ layout, compute, ...(label === undefined ? {} : { label }) });
+      return this.#create.createComputePipelineAsync({
+        layout,
+        compute,
+        ...(label === undefined ? {} : { label }),
+      });
     } catch (error) {
       return Promise.reject(error);
     } finally {
@@ -116,7 +123,9 @@ export class Structures {
   #layout(layout: ComputePipelineRequest["layout"]): RecordedPipeline["layout"] | undefined {
     if (layout === "auto") return "auto";
     if (!Array.isArray(layout)) return this.#layouts.get(layout as GPUPipelineLayout);
-    const groups = (layout as (GPUBindGroupLayoutDescriptor | null)[]).map((group) => (group === null ? null : plainGroup(group)));
+    const groups = (layout as (GPUBindGroupLayoutDescriptor | null)[]).map((group) =>
+      group === null ? null : plainGroup(group),
+    );
     return groups.some((group) => group === undefined) ? undefined : { bindGroupLayouts: groups as Plain[] };
   }
 
@@ -166,7 +175,11 @@ export function encodeList(list: readonly ListedPipeline[]): string {
     modules.set(module, index);
     return { module: index, compute: recorded.compute, layout: recorded.layout, used };
   });
-  return JSON.stringify({ version: VERSION, modules: [...modules.keys()].map((module) => JSON.parse(module)), pipelines });
+  return JSON.stringify({
+    version: VERSION,
+    modules: [...modules.keys()].map((module) => JSON.parse(module)),
+    pipelines,
+  });
 }
 
 /** Reads what `encodeList` wrote. What it does not understand is left out. */

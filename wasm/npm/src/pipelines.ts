@@ -1,19 +1,8 @@
 import type { Cache } from "./cache.js";
-import { invalid, WarmstartError } from "./errors.js";
-import { key, type Key } from "./key.js";
-import {
-  type ComputePipelineRequest,
-  decodeList,
-  encodeList,
-  type ListedPipeline,
-  type Originals,
-  type RecordedPipeline,
-  signature,
-  Structures,
-} from "./pipeline-record.js";
+import { invalid } from "./errors.js";
+import { key } from "./key.js";
+import { PipelineList, readList } from "./pipeline-list.js";
 import { deviceFields } from "./webgpu.js";
-
-export type { ComputePipelineRequest } from "./pipeline-record.js";
 
 /** How {@link pipelines} works. */
 export interface PipelinesOptions {
@@ -23,26 +12,16 @@ export interface PipelinesOptions {
   readonly parallel?: number;
 }
 
-/** What a {@link PipelineList} did. */
-export interface PipelineStats {
-  /** Pipelines in the list. */
-  readonly recorded: number;
-  /** Pipelines that were created again before anybody asked. */
-  readonly created: number;
-  /** How often a pipeline was handed out that was there, or under way, already. */
-  readonly used: number;
-  /** Recorded pipelines that no longer compile, and were dropped. */
-  readonly failed: number;
-}
-
 /**
- * The compute pipelines of earlier visits, created again asynchronously and in parallel before the runtime asks.
+ * The compute pipelines of earlier visits, created again asynchronously and in parallel before the runtime
+ * asks.
  *
  * A page cannot keep a compiled pipeline. It can keep what to compile, and begin with it at once: while the
  * model is still read, and without blocking the page as `createComputePipeline` does. The list belongs to the
  * adapter with its features, and is kept in `cache` under `name`.
  *
- * Without a device (no WebGPU here) the list is empty, watches nothing and says so in {@link PipelineList.available}.
+ * Without a device (no WebGPU here) the list is empty, watches nothing and says so in {@link
+ * PipelineList.available}.
  *
  * @example
  * ```ts
@@ -56,10 +35,15 @@ export async function pipelines(
   name: string,
   options: PipelinesOptions = {},
 ): Promise<PipelineList> {
-  if (typeof name !== "string" || name === "") throw invalid("A list of pipelines needs a name, for example the model's.");
+  if (typeof name !== "string" || name === "")
+    throw invalid("A list of pipelines needs a name, for example the model's.");
   const { max = 256, parallel = 8 } = options;
-  for (const [what, count] of [["max", max], ["parallel", parallel]] as const) {
-    if (!Number.isSafeInteger(count) || count < 1) throw invalid(`pipelines: ${what} is ${count}; give a whole number from 1.`);
+  for (const [what, count] of [
+    ["max", max],
+    ["parallel", parallel],
+  ] as const) {
+    if (!Number.isSafeInteger(count) || count < 1)
+      throw invalid(`pipelines: ${what} is ${count}; give a whole number from 1.`);
   }
   if (!device) return new PipelineList(undefined, { name, max, parallel, stored: [] });
   const place = { cache, key: key("warmstart.pipelines", 1, { name, ...deviceFields(device) }) };
@@ -101,324 +85,5 @@ export function watchDevices(
       if (adapter.requestDevice === watching) adapter.requestDevice = original;
       for (const list of lists) list.detach();
     },
-  };
-}
-
-/** Made by {@link pipelines}. */
-export class PipelineList {
-  /** The name that the list was opened under. */
-  readonly name: string;
-  /** Whether there is a device. Without one, nothing is recorded and nothing created. */
-  readonly available: boolean;
-  /** Settles when everything that was recorded is created again, or has failed. It never rejects. */
-  readonly ready: Promise<void>;
-
-  readonly #place: (Place & { readonly device: GPUDevice }) | undefined;
-  readonly #originals: Originals | undefined;
-  readonly #structures: Structures | undefined;
-  readonly #max: number;
-  /** By signature; the one that was not asked for longest first. */
-  readonly #entries = new Map<string, Entry>();
-  readonly #dropped = new Set<string>();
-  #created = 0;
-  #used = 0;
-  #failed = 0;
-  #lost = false;
-  #detach: (() => void) | undefined;
-  #saving: ReturnType<typeof setTimeout> | undefined;
-
-  /** @internal */
-  constructor(
-    place: (Place & { readonly device: GPUDevice }) | undefined,
-    settings: { name: string; max: number; parallel: number; stored: readonly ListedPipeline[] },
-  ) {
-    this.name = settings.name;
-    this.available = place !== undefined;
-    this.#place = place;
-    this.#max = settings.max;
-    if (place === undefined) {
-      this.ready = Promise.resolve();
-      return;
-    }
-    const { device } = place;
-    this.#originals = originals(device);
-    this.#structures = new Structures(device, this.#originals);
-    void device.lost.then(() => this.#forget());
-    for (const { recorded, used } of settings.stored) {
-      this.#entries.set(signature(recorded), { recorded, used, pipeline: undefined, made: undefined });
-    }
-    this.#bound();
-    const queue = [...this.#entries].reverse();
-    this.ready = Promise.all(Array.from({ length: settings.parallel }, () => this.#work(queue))).then(() =>
-      this.#structures?.clear(),
-    );
-  }
-
-  /**
-   * Gets a compute pipeline: from the list where it is there or under way, else it is created and recorded.
-   *
-   * `compute.module` may be WGSL, and `layout` the descriptors of the bind group layouts. So no other object
-   * is needed. Rejects as `createComputePipelineAsync` does, and with `unsupported` where there is no device.
-   */
-  computePipeline(request: ComputePipelineRequest): Promise<GPUComputePipeline> {
-    if (!this.#structures || !this.#originals) {
-      return Promise.reject(new WarmstartError("unsupported", "There is no WebGPU device here; look at `available` first."));
-    }
-    const recorded = this.#describe(request);
-    if (recorded === undefined) {
-      if (typeof request.compute.module === "string" || Array.isArray(request.layout)) {
-        return Promise.reject(invalid("The layouts and constants of a pipeline are plain objects and finite numbers."));
-      }
-      return this.#originals.createComputePipelineAsync(request as GPUComputePipelineDescriptor);
-    }
-    const structures = this.#structures;
-    return this.#get(recorded, request.label, () => structures.create(recorded, request.label));
-  }
-
-  /**
-   * Watches the device: `createComputePipelineAsync`, `createComputePipeline` and what they depend on are recorded,
-   * and served from the list. Call it before the runtime makes its shader modules. Whatever cannot be recorded
-   * passes through as it is. Returns a function that ends it.
-   */
-  attach(): () => void {
-    if (this.#place && !this.#detach) this.#detach = this.#watch(this.#place.device);
-    return () => this.detach();
-  }
-
-  /** Ends {@link attach}. */
-  detach(): void {
-    this.#detach?.();
-    this.#detach = undefined;
-  }
-
-  /** What it did so far. */
-  stats(): PipelineStats {
-    return { recorded: this.#entries.size, created: this.#created, used: this.#used, failed: this.#failed };
-  }
-
-  /**
-   * Writes the list now. It is also written by itself, a moment after it changed. Resolves with whether it is
-   * stored. What other tabs recorded meanwhile is kept.
-   */
-  async save(): Promise<boolean> {
-    clearTimeout(this.#saving);
-    this.#saving = undefined;
-    if (!this.#place) return false;
-    const all = new Map<string, ListedPipeline>();
-    for (const listed of await readList(this.#place)) {
-      const name = signature(listed.recorded);
-      if (!this.#dropped.has(name)) all.set(name, listed);
-    }
-    for (const [name, { recorded, used }] of this.#entries) {
-      all.set(name, { recorded, used: Math.max(used, all.get(name)?.used ?? 0) });
-    }
-    const list = [...all.values()].sort((one, other) => one.used - other.used);
-    return this.#place.cache.put(this.#place.key, encodeList(withinBounds(list, this.#max)), {
-      label: `compute pipelines of ${this.name}`,
-      type: "application/json",
-    });
-  }
-
-  /** Takes recorded pipelines, last used first, until none is left. */
-  async #work(queue: [string, Entry][]): Promise<void> {
-    for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
-      const [name, entry] = next;
-      if (this.#lost || entry.made !== undefined || this.#entries.get(name) !== entry) continue;
-      await this.#again(name, entry).then(
-        () => this.#created++,
-        () => undefined,
-      );
-    }
-  }
-
-  /** Creates what was recorded at an earlier visit. What no longer compiles is dropped. */
-  #again(name: string, entry: Entry): Promise<GPUComputePipeline> {
-    entry.made = (this.#structures as Structures).create(entry.recorded).then(
-      (pipeline) => (entry.pipeline = pipeline),
-      async (error: unknown) => {
-        // Everything fails on a device that is lost, which may be told a moment later.
-        await new Promise((resolve) => setTimeout(resolve));
-        if (this.#lost) throw error;
-        if (this.#entries.get(name) === entry) this.#entries.delete(name);
-        this.#dropped.add(name);
-        this.#failed++;
-        this.#saveSoon();
-        throw error;
-      },
-    );
-    return entry.made;
-  }
-
-  async #get(
-    recorded: RecordedPipeline,
-    label: string | undefined,
-    create: () => Promise<GPUComputePipeline>,
-  ): Promise<GPUComputePipeline> {
-    const name = signature(recorded);
-    const entry = this.#entries.get(name);
-    if (entry?.made !== undefined) {
-      try {
-        const pipeline = await entry.made;
-        this.#touch(name, entry);
-        this.#used++;
-        if (label !== undefined) pipeline.label = label;
-        return pipeline;
-      } catch {
-        // The caller is to see its own error, or a pipeline where another try succeeds.
-      }
-    }
-    const made = create();
-    const fresh: Entry = entry ?? { recorded, used: 0, pipeline: undefined, made: undefined };
-    if (this.#lost) return made;
-    fresh.made = made.then((pipeline) => (fresh.pipeline = pipeline));
-    fresh.made.then(
-      () => this.#touch(name, fresh),
-      () => {
-        fresh.made = undefined;
-        if (this.#entries.get(name) === fresh) this.#entries.delete(name);
-      },
-    );
-    this.#entries.set(name, fresh);
-    return made;
-  }
-
-  /** Moves an entry to the end, where those are that were asked for last. */
-  #touch(name: string, entry: Entry): void {
-    if (this.#lost) return;
-    entry.used = Date.now();
-    this.#dropped.delete(name);
-    this.#entries.delete(name);
-    this.#entries.set(name, entry);
-    this.#bound();
-    this.#saveSoon();
-  }
-
-  #bound(): void {
-    for (const name of this.#entries.keys()) {
-      if (this.#entries.size <= this.#max) return;
-      this.#entries.delete(name);
-    }
-  }
-
-  #saveSoon(): void {
-    if (this.#saving !== undefined) return;
-    this.#saving = setTimeout(() => void this.save().catch(() => undefined), SAVE_AFTER_MS);
-  }
-
-  #describe(request: ComputePipelineRequest | GPUComputePipelineDescriptor): RecordedPipeline | undefined {
-    try {
-      return this.#structures?.describe(request);
-    } catch {
-      return undefined; // A malformed descriptor: the browser says what is wrong with it.
-    }
-  }
-
-  /** A lost device compiles nothing and its pipelines do nothing; what was recorded stays stored. */
-  #forget(): void {
-    this.#lost = true;
-    this.#structures?.clear();
-    this.#entries.clear();
-  }
-
-  #watch(device: GPUDevice): () => void {
-    const originals = this.#originals as Originals;
-    const structures = this.#structures as Structures;
-    const noted = (note: () => void): void => {
-      try {
-        note();
-      } catch {
-        // What cannot be described is not recorded.
-      }
-    };
-    const watching: Originals = {
-      createShaderModule: (descriptor) => {
-        const module = originals.createShaderModule(descriptor);
-        noted(() => structures.sawModule(module, descriptor));
-        return module;
-      },
-      createBindGroupLayout: (descriptor) => {
-        const group = originals.createBindGroupLayout(descriptor);
-        noted(() => structures.sawGroup(group, descriptor));
-        return group;
-      },
-      createPipelineLayout: (descriptor) => {
-        const layout = originals.createPipelineLayout(descriptor);
-        noted(() => structures.sawLayout(layout, descriptor));
-        return layout;
-      },
-      createComputePipeline: (descriptor) => {
-        const recorded = this.#describe(descriptor);
-        if (recorded === undefined) return originals.createComputePipeline(descriptor);
-        const name = signature(recorded);
-        const entry = this.#entries.get(name) ?? { recorded, used: 0, pipeline: undefined, made: undefined };
-        if (entry.pipeline !== undefined) this.#used++;
-        // Whether this one is valid is not known before later, so it is not kept for others.
-        const pipeline = entry.pipeline ?? originals.createComputePipeline(descriptor);
-        if (!this.#dropped.has(name)) this.#touch(name, entry);
-        if (descriptor.label !== undefined) pipeline.label = descriptor.label;
-        return pipeline;
-      },
-      createComputePipelineAsync: (descriptor) => {
-        const recorded = this.#describe(descriptor);
-        if (recorded === undefined) return originals.createComputePipelineAsync(descriptor);
-        return this.#get(recorded, descriptor.label, () => originals.createComputePipelineAsync(descriptor));
-      },
-    };
-    const own = device as unknown as Record<string, unknown>;
-    const before = Object.keys(watching).map((name) => [name, Object.getOwnPropertyDescriptor(device, name)] as const);
-    Object.assign(own, watching);
-    return () => {
-      for (const [name, property] of before) {
-        if (own[name] !== watching[name as keyof Originals]) continue; // Somebody else watches now, through us.
-        delete own[name];
-        if (property) Object.defineProperty(device, name, property);
-      }
-    };
-  }
-}
-
-/** A moment, so that a runtime's many pipelines are one write. */
-const SAVE_AFTER_MS = 300;
-/** The most WGSL that a list keeps, in UTF-16 code units. */
-const MAX_SOURCE = 8 * 1024 * 1024;
-
-interface Place {
-  readonly cache: Cache;
-  readonly key: Key;
-}
-
-interface Entry {
-  readonly recorded: RecordedPipeline;
-  used: number;
-  /** The pipeline, once it is known to be valid. */
-  pipeline: GPUComputePipeline | undefined;
-  /** The pipeline that is under way, or there. */
-  made: Promise<GPUComputePipeline> | undefined;
-}
-
-async function readList({ cache, key }: Place): Promise<ListedPipeline[]> {
-  const text = await cache.get(key, "text");
-  return text === undefined ? [] : decodeList(text);
-}
-
-/** The end of the list, as much as is to be kept of it. */
-function withinBounds(list: readonly ListedPipeline[], max: number): ListedPipeline[] {
-  const kept: ListedPipeline[] = [];
-  let room = MAX_SOURCE;
-  for (const listed of [...list].reverse().slice(0, max)) {
-    room -= listed.recorded.module.code.length;
-    if (room < 0) break;
-    kept.unshift(listed);
-  }
-  return kept;
-}
-
-function originals(device: GPUDevice): Originals {
-  return {
-    createShaderModule: device.createShaderModule.bind(device),
-    createBindGroupLayout: device.createBindGroupLayout.bind(device),
-    createPipelineLayout: device.createPipelineLayout.bind(device),
-    createComputePipeline: device.createComputePipeline.bind(device),
-    createComputePipelineAsync: device.createComputePipelineAsync.bind(device),
   };
 }

@@ -11,11 +11,12 @@ export interface Registered<Value> {
 }
 
 /**
- * Which kernel and task stand behind a small number that generated code can write when something goes wrong: an index out of
- * bounds, a buffer that is too short. The ids are the same in every process and in Rust, so code that was compiled elsewhere keeps its meaning.
+ * Which kernel and task stand behind a small number that generated code can write when something goes wrong:
+ * an index out of bounds, a buffer that is too short. The ids are the same in every process and in Rust, so
+ * code that was compiled elsewhere keeps its meaning.
  *
- * An id is a hash of the name. Several kernels may claim one; so an id alone is a hint, and {@link Registry.verify} tells
- * whether it is the one you think of.
+ * An id is a hash of the name. Several kernels may claim one; so an id alone is a hint, and {@link
+ * Registry.verify} tells whether it is the one you think of.
  *
  * @example
  * const registry = new Registry<GPUComputePipeline>();
@@ -36,11 +37,12 @@ export class Registry<Value = undefined> {
   }
 
   /**
-   * The id to bake into code that is about to be compiled. Who is known already keeps the first id, and gets the new value.
+   * The id to bake into code that is about to be compiled. Who is known already keeps the first id, and gets
+   * the new value.
    *
    * @param task a whole number of 32 bits
-   * @throws {@link WarmstartError} with `invalid_argument`, if the kernel has no name, if the task is no such number, or if all 256 ids that
-   * the two may have are taken
+   * @throws {@link WarmstartError} with `invalid_argument`, if the kernel has no name, if the task is no
+   *   such number, or if all 256 ids that the two may have are taken
    */
   register(kernel: string, task: number, value: Value): number {
     checkPair(kernel, task);
@@ -52,11 +54,11 @@ export class Registry<Value = undefined> {
   }
 
   /**
-   * Takes over what loaded code says of itself: this id is in it and cannot be changed. Says whether the id is this kernel's
-   * and task's `"alone"`, or is `"shared"` with others.
+   * Takes over what loaded code says of itself: this id is in it and cannot be changed. Says whether the id
+   * is this kernel's and task's `"alone"`, or is `"shared"` with others.
    *
-   * @throws {@link WarmstartError} with `invalid_argument`, if the id cannot be that of this kernel and task: then the code was damaged or
-   * renamed, and is to be compiled anew
+   * @throws {@link WarmstartError} with `invalid_argument`, if the id cannot be that of this kernel and
+   *   task: then the code was damaged or renamed, and is to be compiled anew
    */
   adopt(id: number, kernel: string, task: number, value: Value): "alone" | "shared" {
     checkPair(kernel, task);
@@ -84,8 +86,8 @@ export class Registry<Value = undefined> {
   }
 
   /**
-   * Forgets exactly this id, kernel and task, and gives what was registered. To be called once no code that bears the id can run any
-   * more: the id may be given to another kernel.
+   * Forgets exactly this id, kernel and task, and gives what was registered. To be called once no code that
+   * bears the id can run any more: the id may be given to another kernel.
    */
   remove(id: number, kernel: string, task: number): Registered<Value> | undefined {
     const slot = this.#ids.remove(id, kernel, task);

@@ -1,6 +1,6 @@
 import type { Cache } from "./cache.js";
 import { WarmstartError } from "./errors.js";
-import { type Partial, isResumable, Parts, type Validator } from "./parts.js";
+import { isResumable, type PartialFile, Parts, type Validator } from "./parts.js";
 
 /** One file to be brought here. */
 export interface Transfer {
@@ -39,8 +39,8 @@ export async function transfer(wanted: Transfer): Promise<Transferred> {
     try {
       wanted.signal.throwIfAborted();
       const headers = await round(wanted, parts);
-      // The pieces go before the whole is stored: else the two together would push out what else is cached, or
-      // would need twice the room.
+      // The pieces go before the whole is stored: else the two together would push out what else is cached,
+      // or would need twice the room.
       await parts.drop();
       return { body: parts.blob(headers.get("content-type") ?? ""), headers, resumed };
     } catch (error) {
@@ -89,7 +89,7 @@ async function round(wanted: Transfer, parts: Parts): Promise<Headers> {
   const from = parts.length;
   const response = await ask(wanted, from, parts.about);
   if (from > 0 && (response.status === 206 || response.status === 412 || response.status === 416)) {
-    if (response.status !== 206 || !continues(response, from, parts.about as Partial)) {
+    if (response.status !== 206 || !continues(response, from, parts.about as PartialFile)) {
       await response.body?.cancel().catch(() => undefined);
       parts.restart();
       return round(wanted, parts);
@@ -98,8 +98,9 @@ async function round(wanted: Transfer, parts: Parts): Promise<Headers> {
     await refuse(response, wanted);
     parts.begin(aboutOf(response));
   }
-  const now = parts.about as Partial;
-  const expected = now.total ?? (response.status === 206 ? rangeTotal(response, parts.length) : undefined) ?? wanted.size;
+  const now = parts.about as PartialFile;
+  const expected =
+    now.total ?? (response.status === 206 ? rangeTotal(response, parts.length) : undefined) ?? wanted.size;
   if (wanted.size !== undefined && expected !== wanted.size) {
     await response.body?.cancel().catch(() => undefined);
     throw wrongSize(parts, expected ?? 0, wanted);
@@ -119,12 +120,14 @@ async function ask(wanted: Transfer, from: number, about: Validator | undefined)
   const headers = new Headers(request.headers);
   if (from > 0) {
     headers.set("range", `bytes=${from}-`);
-    // From another origin, If-Range would need the server's consent in advance. There, what the answer says of its
-    // version is compared instead.
+    // From another origin, If-Range would need the server's consent in advance. There, what the answer says
+    // of its version is compared instead.
     if (isSameOrigin(request.url)) headers.set("if-range", about?.etag ?? about?.modified ?? "");
   }
   try {
-    return await fetch(new Request(request, { headers, signal, ...(from > 0 ? { cache: "no-store" as const } : {}) }));
+    return await fetch(
+      new Request(request, { headers, signal, ...(from > 0 ? { cache: "no-store" as const } : {}) }),
+    );
   } catch (cause) {
     if (signal.aborted) throw signal.reason;
     const message = `${request.url} cannot be reached: is the network up, and does the server allow this page to ask?`;
@@ -159,7 +162,9 @@ async function read(
     }
   } catch (cause) {
     if (signal.aborted) throw signal.reason;
-    throw new Retryable(new WarmstartError("truncated", `${url} ended early: the connection broke.`, { cause, url }));
+    throw new Retryable(
+      new WarmstartError("truncated", `${url} ended early: the connection broke.`, { cause, url }),
+    );
   } finally {
     seal();
   }
@@ -170,7 +175,10 @@ async function refuse(response: Response, { request: { url }, html }: Transfer):
   const { status } = response;
   try {
     if (status === 200) return html ? undefined : refusePage(url, response);
-    const error = new WarmstartError("http_error", `${url} is answered with status ${status}.`, { status, url });
+    const error = new WarmstartError("http_error", `${url} is answered with status ${status}.`, {
+      status,
+      url,
+    });
     if (status < 500) throw error;
     const seconds = Number(response.headers.get("retry-after") ?? "x");
     throw new Retryable(error, Number.isFinite(seconds) ? Math.min(seconds, 10) * 1000 : undefined);
@@ -194,8 +202,11 @@ export function refusePage(url: string, { headers, status }: Response): void {
   throw new WarmstartError("unexpected_html", message, { status, url });
 }
 
-/** Whether a 206 is the rest of what has arrived. A server of another origin may hide headers; then what it shows decides. */
-function continues(response: Response, from: number, about: Partial): boolean {
+/**
+ * Whether a 206 is the rest of what has arrived. A server of another origin may hide headers; then what it
+ * shows decides.
+ */
+function continues(response: Response, from: number, about: PartialFile): boolean {
   const { headers } = response;
   if (isEncoded(headers)) return false;
   const now = validatorOf(response);
@@ -203,7 +214,9 @@ function continues(response: Response, from: number, about: Partial): boolean {
   const range = /^bytes (\d+)-(\d+)\/(\d+|\*)$/.exec(headers.get("content-range") ?? "");
   if (range !== null) {
     const total = range[3] === "*" ? undefined : Number(range[3]);
-    return Number(range[1]) === from && (total === undefined || about.total === undefined || total === about.total);
+    return (
+      Number(range[1]) === from && (total === undefined || about.total === undefined || total === about.total)
+    );
   }
   const whole = about.total ?? about.told;
   return whole !== undefined && rangeTotal(response, from) === whole;
@@ -217,18 +230,20 @@ function rangeTotal({ headers }: Response, from: number): number | undefined {
   return rest === undefined ? undefined : from + rest;
 }
 
-function aboutOf(response: Response): Partial {
+function aboutOf(response: Response): PartialFile {
   const { headers } = response;
   const told = isEncoded(headers) ? undefined : lengthOf(headers);
   const resumable = !isEncoded(headers) && headers.get("accept-ranges") !== "none";
   const { etag, modified } = resumable ? validatorOf(response) : { etag: undefined, modified: undefined };
-  // Another origin may hide that the body is encoded; then its length is not the file's. There the browser itself
-  // notices what is cut off.
+  // Another origin may hide that the body is encoded; then its length is not the file's. There the browser
+  // itself notices what is cut off.
   const total = response.type === "cors" && !headers.has("content-encoding") ? undefined : told;
   return { etag, modified, total, told, type: headers.get("content-type") ?? undefined };
 }
 
-/** What names this version byte by byte: a weak tag does not, nor does a date that is as young as the answer. */
+/**
+ * What names this version byte by byte: a weak tag does not, nor does a date that is as young as the answer.
+ */
 function validatorOf({ headers }: Response): Validator {
   const etag = headers.get("etag") ?? "";
   if (/^"[^"]*"$/.test(etag)) return { etag, modified: undefined };
@@ -238,7 +253,7 @@ function validatorOf({ headers }: Response): Validator {
   return { etag: undefined, modified: isStrong ? modified : undefined };
 }
 
-function keptHeaders(about: Partial, length: number): Headers {
+function keptHeaders(about: PartialFile, length: number): Headers {
   const headers = new Headers({ "content-length": String(length) });
   if (about.type !== undefined) headers.set("content-type", about.type);
   if (about.etag !== undefined) headers.set("etag", about.etag);

@@ -1,9 +1,7 @@
 import { invalid, WarmstartError } from "./errors.js";
 import { Pace } from "./pace.js";
+import { type Part, PART } from "./store/record.js";
 import type { Progress, Value } from "./types.js";
-
-/** A piece of a large value. */
-export type Part = Blob | ArrayBuffer;
 
 /** The bytes of a value: whole if it is small, else in parts. */
 export type Payload = SmallPayload | LargePayload;
@@ -43,9 +41,6 @@ export interface Reading {
   /** Whether a small value is encoded before the caller gets to run again, so that it need not be copied. */
   borrow?: boolean;
 }
-
-/** The most bytes of a part: one Blob of 400 MiB or more cannot be stored. */
-export const PART = 128 * 1024 * 1024;
 
 /**
  * The most bytes of Blobs that are made here and not stored yet. Chromium cannot read Blobs back of which it

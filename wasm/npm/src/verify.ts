@@ -128,7 +128,10 @@ export async function* slices(
   }
 }
 
-function* planned(parts: readonly (Part | Piece)[], from: number): Generator<() => Promise<ArrayBuffer>, undefined> {
+function* planned(
+  parts: readonly (Part | Piece)[],
+  from: number,
+): Generator<() => Promise<ArrayBuffer>, undefined> {
   let skip = from;
   for (const part of parts) {
     const length = "byteLength" in part ? part.byteLength : part.size;

@@ -3,9 +3,11 @@ import { key, type FieldValue, type Key } from "./key.js";
 /**
  * Where a kernel runs: an adapter, a device, or both.
  *
- * A device says best what its shaders may use; an adapter alone is described with everything that it could offer.
+ * A device says best what its shaders may use; an adapter alone is described with everything that it could
+ * offer.
  */
-export type WebGpu = GPUAdapter | GPUDevice | { readonly adapter: GPUAdapter; readonly device?: GPUDevice | undefined };
+export type WebGpu =
+  GPUAdapter | GPUDevice | { readonly adapter: GPUAdapter; readonly device?: GPUDevice | undefined };
 
 /** What belongs to the key of a thing that was compiled or tuned for WebGPU, next to the adapter. */
 export interface WebGpuKeyParts {
@@ -36,7 +38,8 @@ export interface WebGpuKeyParts {
  *
  * @example
  * ```ts
- * const tile = await cache.getOrCreate(webgpuKey(device, { source, extra: { m: 384, n: 384 } }), tune, { as: "json" });
+ * const wanted = webgpuKey(device, { source, extra: { m: 384, n: 384 } });
+ * const tile = await cache.getOrCreate(wanted, tune, { as: "json" });
  * ```
  */
 export function webgpuKey(gpu: WebGpu, parts: WebGpuKeyParts): Key {
@@ -75,8 +78,9 @@ export function deviceFields(gpu: WebGpu, features?: Iterable<string>): Record<s
  *
  * @internal
  */
-export function engineVersion(browser: Pick<Navigator, "userAgent"> = navigator): string {
-  const brands = (browser as { userAgentData?: { brands?: { brand: string; version: string }[] } }).userAgentData?.brands;
+function engineVersion(browser: Pick<Navigator, "userAgent"> = navigator): string {
+  const brands = (browser as { userAgentData?: { brands?: { brand: string; version: string }[] } })
+    .userAgentData?.brands;
   const chromium = brands?.find(({ brand }) => brand === "Chromium");
   if (chromium !== undefined) return `Chromium ${chromium.version}`;
   const agent = browser.userAgent;
@@ -87,7 +91,10 @@ export function engineVersion(browser: Pick<Navigator, "userAgent"> = navigator)
   return agent;
 }
 
-/** Chromium calls itself AppleWebKit as well, so it stands first. Safari's own version says more than its engine's, which is frozen. */
+/**
+ * Chromium calls itself AppleWebKit as well, so it stands first. Safari's own version says more than its
+ * engine's, which is frozen.
+ */
 const ENGINES: readonly (readonly [string, RegExp])[] = [
   ["Chromium", /Chrom(?:e|ium)\/(\d+)/],
   ["Gecko", /Firefox\/(\d+)/],
@@ -108,7 +115,8 @@ function parts(gpu: WebGpu): { info: GPUAdapterInfo | undefined; fallback: boole
   const adapter = ("adapter" in gpu ? gpu.adapter : gpu) as unknown as Capable;
   const capable = (("adapter" in gpu ? gpu.device : undefined) ?? adapter) as unknown as Capable;
   const info = adapter.info ?? adapter.adapterInfo ?? capable.adapterInfo;
-  const fallback = (info as { isFallbackAdapter?: boolean } | undefined)?.isFallbackAdapter ?? adapter.isFallbackAdapter;
+  const fallback =
+    (info as { isFallbackAdapter?: boolean } | undefined)?.isFallbackAdapter ?? adapter.isFallbackAdapter;
   return { info, fallback: fallback ?? false, capable };
 }
 
@@ -128,7 +136,10 @@ function limitFields(gpu: WebGpu, wanted: WebGpuKeyParts["limits"]): Record<stri
   return prefixed("limit.", values);
 }
 
-/** Sorted by name. Numbers become text, since a constant may be a fraction, and no two numbers have the same text. */
+/**
+ * Sorted by name. Numbers become text, since a constant may be a fraction, and no two numbers have the same
+ * text.
+ */
 function prefixed(prefix: string, values: Readonly<Record<string, FieldValue>>): Record<string, FieldValue> {
   const fields: Record<string, FieldValue> = {};
   for (const name of Object.keys(values).sort()) {

@@ -1,4 +1,7 @@
-/** Reads what Rust's postcard wrote: see docs/format.md. Throws where the bytes end too early or are none such. */
+/**
+ * Reads what Rust's postcard wrote: see docs/format.md. Throws where the bytes end too early or are none
+ * such.
+ */
 export class Wire {
   #bytes: Uint8Array;
   #at = 0;

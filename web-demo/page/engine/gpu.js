@@ -2,8 +2,7 @@
  * Looks for a graphics processor.
  *
  * The kernels run on any adapter. The model runs there only if the adapter is a real one: a software adapter
- * is many
- * times slower than WebAssembly. `wanted` ("webgpu" or "wasm") decides otherwise, where it can.
+ * is many times slower than WebAssembly. `wanted` ("webgpu" or "wasm") decides otherwise, where it can.
  *
  * @returns {Promise<{ device?: GPUDevice, model: "webgpu" | "wasm", shown: object }>}
  */

@@ -36,8 +36,9 @@ pub(super) struct Module {
     inlined: &'static str,
 }
 
-/// SIMD hashes twice as fast, and every browser of today has it. The pass leaves out arguments that nobody reads. What a
-/// panic would say is such, and nobody could read it: with its texts the module is 2 KiB longer.
+/// SIMD hashes twice as fast, and every browser of today has it. The pass leaves out arguments that nobody
+/// reads. What a panic would say is such, and nobody could read it: with its texts the module is 2 KiB
+/// longer.
 const RUSTFLAGS: &str = "-C target-feature=+simd128 -C passes=deadargelim";
 
 const TARGET: &str = "wasm32-unknown-unknown";
@@ -91,6 +92,11 @@ impl Module {
     /// Where cargo leaves it.
     fn built(self) -> String {
         format!("{BUILT}/{}.wasm", self.name)
+    }
+
+    /// Where its types are, for TypeScript.
+    pub(super) fn types(self) -> PathBuf {
+        workspace_root().join(PACKAGE).join("engine").join(format!("{}.d.ts", self.name))
     }
 
     /// Where it is as it is shipped.

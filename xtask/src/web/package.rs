@@ -64,9 +64,9 @@ fn compile(node: &Node) -> Result<(), Failure> {
     engine::build(node)?;
     node.install(engine::PACKAGE)?;
     let package = workspace_root().join(engine::PACKAGE);
-    let sources = ["src", "tsconfig.json", "package-lock.json", "engine/warmstart_wasm.d.ts"];
-    let sources = sources.map(|name| package.join(name));
-    let stamp = Stamp::of(&sources.each_ref().map(PathBuf::as_path))?;
+    let mut sources = ["src", "tsconfig.json", "package-lock.json"].map(|name| package.join(name)).to_vec();
+    sources.extend(engine::MODULES.map(engine::Module::types));
+    let stamp = Stamp::of(&sources.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
     let dist = package.join("dist");
     let at = dist.join(".made-from");
     if stamp.is_at(&at) {

@@ -4,7 +4,10 @@ import { urlKey } from "../url.js";
 
 /** What tvmjs calls an `ArtifactCacheTemplate`. */
 export interface ArtifactCache {
-  /** The file, from the cache or the network: parsed if `"json"`, an `ArrayBuffer` if `"arraybuffer"`, else a `Response`. */
+  /**
+   * The file, from the cache or the network: parsed if `"json"`, an `ArrayBuffer` if `"arraybuffer"`, else a
+   * `Response`.
+   */
   fetchWithCache(url: string, storetype?: string, signal?: AbortSignal): Promise<any>; // eslint-disable-line
   /** Brings the file into the cache, if it is not there. */
   addToCache(url: string, storetype?: string, signal?: AbortSignal): Promise<void>;
@@ -17,8 +20,8 @@ export interface ArtifactCache {
 /**
  * A cache for tvmjs: give it as `artifactCache`.
  *
- * A file that was interrupted goes on where it ended, and one that is damaged is fetched again. `hasAllKeys` reads
- * no value. The `storetype` of `addToCache` does not matter: the bytes are kept as they came.
+ * A file that was interrupted goes on where it ended, and one that is damaged is fetched again. `hasAllKeys`
+ * reads no value. The `storetype` of `addToCache` does not matter: the bytes are kept as they came.
  *
  * @example
  * ```ts

@@ -4,10 +4,11 @@ import { NamedCache } from "./named-cache.js";
 /**
  * A `CacheStorage` that keeps its entries in `cache`: for runtimes that know `caches` only, such as web-llm.
  *
- * What differs from the browser's own: it is bounded, and every answer is checked. An answer that is not ok, that
- * is opaque, or that is a page of HTML under the name of another kind of file, is not stored; `put` resolves all the
- * same, since a cache may forget, while `add` rejects with a `TypeError`. `Vary` is ignored, except that `*` is refused as
- * in the standard. The status of a stored answer is 200, and of its headers those are kept that tell about its bytes.
+ * What differs from the browser's own: it is bounded, and every answer is checked. An answer that is not ok,
+ * that is opaque, or that is a page of HTML under the name of another kind of file, is not stored; `put`
+ * resolves all the same, since a cache may forget, while `add` rejects with a `TypeError`. `Vary` is ignored,
+ * except that `*` is refused as in the standard. The status of a stored answer is 200, and of its headers
+ * those are kept that tell about its bytes.
  *
  * @example
  * ```ts
@@ -66,9 +67,13 @@ class Storage implements CacheStorage {
   }
 
   /** The first answer that a cache has; the caches are asked in the order in which they were made. */
-  async match(request: RequestInfo | URL, options: MultiCacheQueryOptions = {}): Promise<Response | undefined> {
+  async match(
+    request: RequestInfo | URL,
+    options: MultiCacheQueryOptions = {},
+  ): Promise<Response | undefined> {
     const { cacheName } = options;
-    const names = cacheName === undefined ? await this.keys() : (await this.has(cacheName)) ? [cacheName] : [];
+    const names =
+      cacheName === undefined ? await this.keys() : (await this.has(cacheName)) ? [cacheName] : [];
     for (const name of names) {
       const found = await new NamedCache(this.#cache, name).match(request, options);
       if (found !== undefined) return found;
@@ -91,11 +96,15 @@ class Storage implements CacheStorage {
       const names = await this.#index();
       const changed = change(names);
       if (changed !== names && changed.join("\n") !== names.join("\n")) {
-        await this.#cache.put(INDEX, JSON.stringify(changed), { label: "names of caches", type: "application/json" });
+        await this.#cache.put(INDEX, JSON.stringify(changed), {
+          label: "names of caches",
+          type: "application/json",
+        });
       }
     };
     const { locks } = navigator as { locks?: LockManager };
-    const locked = (): Promise<void> => (locks ? locks.request(`${INDEX} ${this.#cache.name}`, run).catch(run) : run());
+    const locked = (): Promise<void> =>
+      locks ? locks.request(`${INDEX} ${this.#cache.name}`, run).catch(run) : run();
     const changed = this.#changing.then(locked);
     this.#changing = changed.catch(() => undefined);
     return changed;

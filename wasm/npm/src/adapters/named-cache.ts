@@ -23,7 +23,10 @@ export class NamedCache implements Cache {
     }
   }
 
-  /** The answer that is stored for `request`. Its body is read when it is asked for, and checked while it streams. */
+  /**
+   * The answer that is stored for `request`. Its body is read when it is asked for, and checked while it
+   * streams.
+   */
   async match(request: RequestInfo | URL, options: CacheQueryOptions = {}): Promise<Response | undefined> {
     const url = wanted(request, options);
     if (url === undefined) return undefined;
@@ -48,15 +51,18 @@ export class NamedCache implements Cache {
   /**
    * Stores an answer.
    *
-   * @throws TypeError where the standard says so: a method other than GET, an address that is not http, a part of a file
-   *   (206), `Vary: *`, a body that was read
+   * @throws TypeError where the standard says so: a method other than GET, an address that is not http, a
+   *   part of a file (206), `Vary: *`, a body that was read
    */
   async put(request: RequestInfo | URL, response: Response): Promise<void> {
     const url = storable(request);
     if (response.status === 206) throw new TypeError("A part of a file (206) cannot be stored.");
-    if (/(^|,)\s*\*\s*(,|$)/.test(response.headers.get("vary") ?? "")) throw new TypeError("Vary: * cannot be stored.");
-    if (response.bodyUsed || response.body?.locked) throw new TypeError("The body of this Response was read already.");
-    if (!response.ok || isPageInstead(url, response)) return void response.body?.cancel().catch(() => undefined);
+    if (/(^|,)\s*\*\s*(,|$)/.test(response.headers.get("vary") ?? ""))
+      throw new TypeError("Vary: * cannot be stored.");
+    if (response.bodyUsed || response.body?.locked)
+      throw new TypeError("The body of this Response was read already.");
+    if (!response.ok || isPageInstead(url, response))
+      return void response.body?.cancel().catch(() => undefined);
     await this.#cache.put(this.#prefix + url, response, { label: url });
   }
 
@@ -68,13 +74,16 @@ export class NamedCache implements Cache {
   /**
    * Fetches and stores several. Nothing is stored unless all are answered.
    *
-   * @throws TypeError if one is not answered with status 200, or with a page of HTML under the name of another kind of file
+   * @throws TypeError if one is not answered with status 200, or with a page of HTML under the name of
+   *   another kind of file
    */
   async addAll(requests: Iterable<RequestInfo | URL>): Promise<void> {
     const all = Array.from(requests, (request) => ({ request, url: storable(request) }));
     const answers = await Promise.all(all.map(({ request, url }) => this.#fetch(request, url)));
     await Promise.all(
-      answers.map(({ url, body, headers }) => this.#cache.put(this.#prefix + url, body, { label: url, headers })),
+      answers.map(({ url, body, headers }) =>
+        this.#cache.put(this.#prefix + url, body, { label: url, headers }),
+      ),
     );
   }
 
@@ -116,7 +125,10 @@ export class NamedCache implements Cache {
     return (await this.#cache.has(this.#prefix + url)) ? [url] : [];
   }
 
-  /** The addresses that are stored, oldest first: all, or those that are `like` apart from what the options ignore. */
+  /**
+   * The addresses that are stored, oldest first: all, or those that are `like` apart from what the options
+   * ignore.
+   */
   async #urls(like?: string, { ignoreSearch = false }: CacheQueryOptions = {}): Promise<string[]> {
     const entries = (await this.#cache.entries()).filter(({ text }) => text?.startsWith(this.#prefix));
     const urls = entries

@@ -18,12 +18,13 @@ export type TransformersProgress = (data: { progress: number; loaded: number; to
 /**
  * A cache for transformers.js: models, tokenizers and, where `wasmPaths` is an object, ONNX Runtime itself.
  *
- * `match` is its test of existence, up to three times a file. So it reads no body: that of the answer is read when
- * it is asked for, and checked while it streams. What was damaged is gone when the stream fails, and the next load
- * gets it anew. An address is made absolute, so that {@link download} can bring files here ahead of time.
+ * `match` is its test of existence, up to three times a file. So it reads no body: that of the answer is read
+ * when it is asked for, and checked while it streams. What was damaged is gone when the stream fails, and the
+ * next load gets it anew. An address is made absolute, so that {@link download} can bring files here ahead of
+ * time.
  *
- * `put` rejects with `unexpected_html` for a page of HTML under another name than `.html`, and with `http_error`
- * for an answer that is not ok. transformers.js then warns and goes on without.
+ * `put` rejects with `unexpected_html` for a page of HTML under another name than `.html`, and with
+ * `http_error` for an answer that is not ok. transformers.js then warns and goes on without.
  *
  * @example
  * ```ts

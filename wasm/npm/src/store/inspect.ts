@@ -7,7 +7,10 @@ import type { Store } from "./store.js";
 /** So many records are read at once. */
 const BATCH = 256;
 
-/** What is known of an entry: sizes are of the whole and of its payload, in bytes; times in milliseconds since 1970 UTC. */
+/**
+ * What is known of an entry: sizes are of the whole and of its payload, in bytes; times in milliseconds since
+ * 1970 UTC.
+ */
 export interface Listed extends About {
   key: Uint8Array;
   size: number;
@@ -43,7 +46,13 @@ export async function list(store: Store): Promise<Listed[]> {
     const { reader } = records;
     const about = records.about();
     const payload = records.payload();
-    const entry = { ...about, key: reader.key(), size: records.size(), payload, usedMs: usedMs ?? about.createdMs };
+    const entry = {
+      ...about,
+      key: reader.key(),
+      size: records.size(),
+      payload,
+      usedMs: usedMs ?? about.createdMs,
+    };
     listed.push({ place, entry });
   };
   const ledger = store.journal?.ledger;
@@ -136,7 +145,10 @@ async function findNearest(store: Store, wanted: Uint8Array): Promise<Explained[
   return { key, metadata, changes: changed(engine.changes(wanted, metadata)) };
 }
 
-/** The engine's changes: label, old and new value, each behind its length, which is the largest where there is none. */
+/**
+ * The engine's changes: label, old and new value, each behind its length, which is the largest where there is
+ * none.
+ */
 function changed(bytes: Uint8Array): Change[] {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   let at = 0;
@@ -170,10 +182,14 @@ async function eachRecord(
     let range: IDBKeyRange | undefined;
     for (;;) {
       const entries = (await database.begin(ENTRIES, "readonly")).objectStore(ENTRIES);
-      const requests = [result(entries.getAllKeys(range, BATCH)), result(entries.getAll(range, BATCH))] as const;
+      const requests = [
+        result(entries.getAllKeys(range, BATCH)),
+        result(entries.getAll(range, BATCH)),
+      ] as const;
       const [keys, records] = await Promise.all(requests);
       keys.forEach((key, at) => {
-        if (key instanceof ArrayBuffer && key.byteLength === 32) visit(new Uint8Array(key), records[at] as Stored);
+        if (key instanceof ArrayBuffer && key.byteLength === 32)
+          visit(new Uint8Array(key), records[at] as Stored);
       });
       if (keys.length < BATCH) return;
       range = IDBKeyRange.lowerBound(keys.at(-1), true);

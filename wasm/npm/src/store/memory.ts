@@ -1,7 +1,9 @@
 import type { Engine } from "../engine.js";
 import { type Entry, hex, split, type Stored } from "./record.js";
 
-/** Records in memory: all of them where there is no database, and those that the database had no space for. */
+/**
+ * Records in memory: all of them where there is no database, and those that the database had no space for.
+ */
 export class Memory {
   #records = new Map<string, Stored>();
   #ledger: InstanceType<Engine["Ledger"]>;

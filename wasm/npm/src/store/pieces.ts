@@ -3,9 +3,9 @@ import { complete, Fault, result } from "./idb.js";
 import { hex, type Part, partLength, type Piece, type Pieces, type Stored } from "./record.js";
 
 /**
- * Payloads that no transaction takes as a whole: Chromium fails where the Blobs of one come to more than 450 MiB. So their pieces are
- * stored one by one, and the record that names them last. Until then nobody finds them; those of a tab that died meanwhile are
- * removed at the next visit.
+ * Payloads that no transaction takes as a whole: Chromium fails where the Blobs of one come to more than 450
+ * MiB. So their pieces are stored one by one, and the record that names them last. Until then nobody finds
+ * them; those of a tab that died meanwhile are removed at the next visit.
  */
 
 /** Stores the pieces of the payload of `name`, and gives what its record has to say of them. */
@@ -58,13 +58,19 @@ async function readPiece(database: Database, key: IDBValidKey): Promise<Part> {
 }
 
 /** Removes the pieces under one number, which no record names. */
-export async function dropPieces(database: Database, name: Uint8Array<ArrayBuffer>, { id }: Pieces): Promise<void> {
+export async function dropPieces(
+  database: Database,
+  name: Uint8Array<ArrayBuffer>,
+  { id }: Pieces,
+): Promise<void> {
   const transaction = await database.begin(PIECES, "readwrite");
   transaction.objectStore(PIECES).delete(IDBKeyRange.bound([name, id], [name, id, []]));
   await complete(transaction);
 }
 
-/** Removes all pieces of a name, or those that are not under this number; in a transaction of the caller's. */
+/**
+ * Removes all pieces of a name, or those that are not under this number; in a transaction of the caller's.
+ */
 export function removePieces(store: IDBObjectStore, name: Uint8Array<ArrayBuffer>, except?: number): void {
   if (except === undefined) {
     store.delete(IDBKeyRange.bound([name], [name, []]));

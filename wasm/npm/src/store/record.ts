@@ -1,8 +1,11 @@
 import type { Engine } from "../engine.js";
 import { reasonOf } from "../reasons.js";
 
-/** A part of the payload of a large value. */
+/** A part of the payload of a large value, of at most {@link PART} bytes. */
 export type Part = Blob | ArrayBuffer;
+
+/** The most bytes of a part: Chromium cannot store one Blob of 400 MiB or more. */
+export const PART = 128 << 20;
 
 /** A part that stays in the database until it is asked for. */
 export interface Piece {

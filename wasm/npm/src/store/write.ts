@@ -2,10 +2,7 @@ import { type Database, ENTRIES, PIECES } from "./database.js";
 import { abort, complete, Fault, fault } from "./idb.js";
 import type { Journal } from "./journal.js";
 import { arePiecesThere, dropPieces, storePieces, sweepPiecesOf } from "./pieces.js";
-import type { Entry, Pieces } from "./record.js";
-
-/** Payloads of more bytes are in pieces: what a part has at most. */
-const WHOLE = 128 << 20;
+import { type Entry, PART, type Pieces } from "./record.js";
 
 /**
  * Stores entries in one transaction, all of them or none. Where the browser has no space for them, evicts as much and tries once
@@ -39,7 +36,7 @@ async function put(database: Database, journal: Journal, entries: readonly Entry
   for (const entry of entries) {
     // What it replaces may have had pieces.
     const { name } = entry;
-    if (pieces.has(entry) || journal.ledger.size_of(name) > WHOLE) {
+    if (pieces.has(entry) || journal.ledger.size_of(name) > PART) {
       await sweepPiecesOf(database, name).catch(() => {});
     }
   }
