@@ -36,7 +36,8 @@ export interface WebGpuKeyParts {
  *
  * @example
  * ```ts
- * const tile = await cache.getOrCreate(webgpuKey(device, { source, extra: { m: 384, n: 384 } }), tune, { as: "json" });
+ * const wanted = webgpuKey(device, { source, extra: { m: 384, n: 384 } });
+ * const tile = await cache.getOrCreate(wanted, async () => JSON.stringify(await tune()), { as: "json" });
  * ```
  */
 export function webgpuKey(gpu: WebGpu, parts: WebGpuKeyParts): Key {
