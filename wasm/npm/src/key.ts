@@ -66,7 +66,7 @@ export class Key {
  *
  * @example
  * const tuned = key("my-app.tuned", 1, { source: wgsl, device: "swiftshader", size: 256 });
- * const best = await cache.getOrCreate(tuned, () => tune(), { as: "json" });
+ * const best = await cache.getOrCreate(tuned, async () => JSON.stringify(await tune()), { as: "json" });
  */
 export function key(domain: string, schema: number, fields: Record<string, FieldValue>): Key {
   return new Key(domain, schema, fields);
