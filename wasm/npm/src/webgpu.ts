@@ -39,11 +39,7 @@ export interface WebGpuKeyParts {
  * @example
  * ```ts
  * const wanted = webgpuKey(device, { source, extra: { m: 384, n: 384 } });
-<<<<<<< HEAD
- * const tile = await cache.getOrCreate(wanted, tune, { as: "json" });
-=======
  * const tile = await cache.getOrCreate(wanted, async () => JSON.stringify(await tune()), { as: "json" });
->>>>>>> newcomer7
  * ```
  */
 export function webgpuKey(gpu: WebGpu, parts: WebGpuKeyParts): Key {
