@@ -3,7 +3,7 @@
 //! This crate is built into the npm package `warmstart`, which is what a page uses. It derives keys, encodes
 //! and proves entries, accounts for what is stored and says what goes. It does no I/O: the package's
 //! TypeScript talks to IndexedDB and asks here what to do. Payloads of large values stay in JavaScript and
-//! pass through the window of a [`HeadWriter`] or a [`Check`] piece by piece.
+//! pass through the window of a `HeadWriter` or a `Check` piece by piece.
 //!
 //! docs/format.md has the layout of the database. The registry and the launch memo are in
 //! `warmstart-wasm-launch`.

@@ -91,8 +91,13 @@ pub(super) fn all() -> Vec<Step> {
         step(
             "docs",
             "the documentation is whole",
-            &[],
-            [line("cargo doc --workspace --no-deps").variable("RUSTDOCFLAGS", "-D warnings")],
+            &[Tool::Target(WASM)],
+            [
+                String::from("cargo doc --workspace --no-deps"),
+                // Where there is no browser these are empty.
+                format!("cargo doc --package warmstart-wasm --package warmstart-wasm-launch --no-deps --target {WASM}"),
+            ]
+            .map(|command| line(&command).variable("RUSTDOCFLAGS", "-D warnings")),
         ),
         step(
             "features",
