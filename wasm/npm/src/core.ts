@@ -261,13 +261,8 @@ export class Core {
     const writer = new engine.HeadWriter(key, metadata, payload.size, createdMs, buildMs);
     try {
       const pace = new Pace();
-      let done = payload.source ? feedNow(writer, payload.source, pace) : 0;
+      const done = payload.source ? feedNow(writer, payload.source, pace) : 0;
       delete payload.source;
-      if (payload.own) {
-        await feed(writer, payload.own, pace);
-        delete payload.own;
-        done = payload.size;
-      }
       if (done < payload.size) {
         for await (const slice of slices(payload.parts, done)) {
           signal?.throwIfAborted();

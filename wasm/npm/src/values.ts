@@ -20,8 +20,6 @@ export interface LargePayload {
   parts: Part[];
   /** The same bytes in the caller's memory, until the caller gets to run again. */
   source?: Uint8Array;
-  /** The same bytes in memory of ours, until they are hashed. */
-  own?: Uint8Array;
   /** The bytes of Blobs that are made here; see {@link release}. */
   reserved?: number;
 }
@@ -88,7 +86,7 @@ function ofBorrowed(
   length: number,
   shape: Shape,
   { borrow = false }: Reading,
-): Payload | Promise<Payload> {
+): Payload {
   if ((buffer as { detached?: boolean }).detached) {
     throw invalid(
       "The buffer was transferred elsewhere, so its bytes are gone. Store it before it is transferred.",
@@ -100,25 +98,9 @@ function ofBorrowed(
     const isOwn = borrow && bytes.buffer instanceof ArrayBuffer;
     return { size, bytes: isOwn ? (bytes as Uint8Array<ArrayBuffer>) : new Uint8Array(bytes) };
   }
-  if (shape.blobs() && size > PIECE && size <= PART && reserve(size)) return ofCopy(new Uint8Array(bytes));
   // A Blob refuses memory that threads share.
   if (!shape.blobs() || !(bytes.buffer instanceof ArrayBuffer)) return ofOwn(new Uint8Array(bytes), shape);
   return { size, ...cut(bytes as Uint8Array<ArrayBuffer>, shape), source: bytes };
-}
-
-/**
- * The caller may change its bytes next, so they were copied in one go, at the speed of memory. A Blob takes three times as long; it is
- * made in pieces, so that the page stays alive.
- */
-async function ofCopy(own: Uint8Array<ArrayBuffer>): Promise<Payload> {
-  const size = own.length;
-  const pace = new Pace();
-  const pieces: Blob[] = [];
-  for (let at = 0; at < size; at += PIECE) {
-    await pace.rest();
-    pieces.push(new Blob([own.subarray(at, at + PIECE)]));
-  }
-  return { size, parts: [new Blob(pieces)], reserved: size, own };
 }
 
 function ofOwn(bytes: Uint8Array<ArrayBuffer>, shape: Shape): Payload {
