@@ -41,6 +41,37 @@ export const cases = {
     }, 6 * MIB);
   },
 
+  "where more is stored than the quota has come to allow, entries still go, and all of them if asked": async (t) => {
+    const browser = await t.launch();
+    const page = await t.page(browser);
+    await browser.quota(page, 40 * MIB);
+    const put = (first, after) =>
+      page.evaluate(
+        async ([size, first, after]) => {
+          globalThis.cache ??= await warmstart.open({ name: "shrunk" });
+          let stored = 0;
+          for (let at = first; at < after; at += 1) stored += (await cache.put(`value ${at}`, kit.bytes(size, at))) ? 1 : 0;
+          return { stored, evictions: (await cache.stats()).evictions };
+        },
+        [3 * MIB, first, after],
+      );
+    t.equal(await put(0, 12), { stored: 12, evictions: 0 });
+    await browser.quota(page, 20 * MIB);
+    const { stored, evictions } = await put(12, 24);
+    t.ok(stored > 0, "there came to be room");
+    t.ok(evictions > 4, `enough went: ${evictions}`);
+    await browser.quota(page, 4 * MIB);
+    t.equal(
+      await page.evaluate(async () => {
+        await cache.clear();
+        return [(await cache.entries()).length, (await cache.stats()).entries];
+      }),
+      [0, 0],
+    );
+    t.equal(await page.evaluate(async () => (await raw.records("shrunk")).length), 0);
+    await browser.quota(page);
+  },
+
   "a value that is larger than the quota is kept in memory, and said to be refused": async (t) => {
     const browser = await t.launch();
     const page = await t.page(browser);

@@ -1,6 +1,6 @@
 import type { Engine } from "../engine.js";
 import { type Database, ENTRIES, JOURNAL, PIECES } from "./database.js";
-import { abort, complete, Fault, result } from "./idb.js";
+import { abort, complete, Fault, fault, result } from "./idb.js";
 import { removePieces, sweepPieces } from "./pieces.js";
 import { isDamage, Records, seenLength, split, type Stored } from "./record.js";
 
@@ -94,15 +94,27 @@ export class Journal {
   /** Removes all entries. */
   clear(): Promise<void> {
     return this.#inTurn(async () => {
-      const all = await this.#beginAll();
-      await this.#whole(all.transaction, async () => {
-        all.entries.clear();
-        all.pieces.clear();
-        all.rows.clear();
-        this.ledger.reset();
-        await this.#append(all.rows, this.ledger.snapshot(new Uint8Array(0)));
-      });
-      this.#isSettled = true;
+      try {
+        await this.#clear(true);
+        this.#isSettled = true;
+      } catch (error) {
+        if (fault(error).reason !== "no_space") throw error;
+        // A database that is over its quota takes no row, but lets entries go. The old rows tell of what is struck out next.
+        await this.#clear(false);
+        this.#unsettle();
+      }
+    });
+  }
+
+  async #clear(accounts: boolean): Promise<void> {
+    const { transaction, entries, pieces, rows } = await this.#beginAll();
+    await this.#whole(transaction, async () => {
+      entries.clear();
+      pieces.clear();
+      if (!accounts) return;
+      rows.clear();
+      this.ledger.reset();
+      await this.#append(rows, this.ledger.snapshot(new Uint8Array(0)));
     });
   }
 
@@ -151,11 +163,10 @@ export class Journal {
       const there = new Uint8Array(32 * keys.length);
       keys.forEach((key, at) => there.set(new Uint8Array(key), 32 * at));
       await this.#count(entries, [...split(this.ledger.settle(there, Date.now()))]);
-      if (!isWhole) return this.#rewrite(rows);
-      const row = this.ledger.take();
-      if (row.length > 0) await this.#append(rows, row);
+      if (!isWhole) await this.#rewrite(rows);
     });
     this.#isSettled = true;
+    await this.#account();
     void sweepPieces(this.#database).catch(() => {});
   }
 
@@ -199,11 +210,18 @@ export class Journal {
         ledger.removed(name, Date.now());
         evicted += 1;
       }
-      const row = ledger.take();
-      if (row.length > 0) await this.#append(rows, row);
     });
     if (evicted > 0) this.onEvicted(evicted);
+    await this.#account();
     return freed;
+  }
+
+  /**
+   * Writes what is pending, in a transaction of its own: a database that is over its quota takes no row, but lets entries go. What
+   * is not written now is tried again later, and else the next one to open the database finds it out.
+   */
+  async #account(): Promise<void> {
+    if (this.ledger.has_pending) await this.#exchange().catch(() => {});
   }
 
   /** Replays the rows that are new. Gives whether all of them could be read. */
