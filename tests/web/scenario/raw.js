@@ -12,7 +12,7 @@ const KEY_AT = 64;
 export class Raw {
   #name;
   #database;
-  /** Where an entry is, by its key: when its bytes are altered they no longer tell. */
+  /** The number of an entry, by its key: when its bytes are altered they no longer tell. */
   #places = new Map();
 
   constructor(name) {
@@ -59,7 +59,9 @@ export class Raw {
 
   async #place(key) {
     const name = toHex(key);
-    if (!this.#places.has(name)) {
+    const known = this.#places.get(name);
+    // A value that replaces another one has another number.
+    if (known === undefined || (await this.#inStore("readonly", (store) => store.getKey(known))) === undefined) {
       const [places, records] = await Promise.all([
         this.#inStore("readonly", (store) => store.getAllKeys()),
         this.#inStore("readonly", (store) => store.getAll()),

@@ -1,7 +1,9 @@
 import { complete, Fault, fault, result } from "./idb.js";
 
-/** The object store with an entry under each name. */
+/** The object store with the entries, numbered in the order in which they came. */
 export const ENTRIES = "entries";
+/** The object store with the rows that say under which number the entry of a name is. */
+export const DIRECTORY = "directory";
 /** The object store with the pieces of payloads that no transaction takes as a whole. */
 export const PIECES = "pieces";
 /** The object store with the rows of the journal, numbered. */
@@ -125,6 +127,7 @@ async function connect(name: string): Promise<IDBDatabase> {
   request.onupgradeneeded = () => {
     const database = request.result;
     database.createObjectStore(ENTRIES);
+    database.createObjectStore(DIRECTORY, { autoIncrement: true });
     database.createObjectStore(PIECES);
     database.createObjectStore(JOURNAL, { autoIncrement: true });
     database.createObjectStore(NOTES);
@@ -143,7 +146,7 @@ async function connect(name: string): Promise<IDBDatabase> {
 /** A database of this name that somebody else made is left alone. */
 function checked(database: IDBDatabase): IDBDatabase {
   const { objectStoreNames: names } = database;
-  if ([ENTRIES, PIECES, JOURNAL, NOTES].every((name) => names.contains(name))) return database;
+  if ([ENTRIES, DIRECTORY, PIECES, JOURNAL, NOTES].every((name) => names.contains(name))) return database;
   database.close();
   throw new Fault("foreign");
 }

@@ -1,5 +1,5 @@
 import { ENTRIES } from "./database.js";
-import { result } from "./idb.js";
+import { Fault, result } from "./idb.js";
 import { type About, hex, isDamage, Records, split, type Stored } from "./record.js";
 import type { Statistics } from "./statistics.js";
 import type { Store } from "./store.js";
@@ -174,26 +174,29 @@ const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
 
 /** Visits every record of the database. If that fails on the way, the rest is not visited. */
 async function eachRecord(
-  { database, isClosed }: Store,
+  store: Store,
   visit: (name: Uint8Array<ArrayBuffer>, record: Stored) => void,
 ): Promise<void> {
+  const { database, directory, isClosed } = store;
   if (database === undefined || isClosed) return;
   try {
-    let range: IDBKeyRange | undefined;
-    for (;;) {
+    await directory.refresh(database);
+    const names = directory.names();
+    const missing: Uint8Array<ArrayBuffer>[] = [];
+    for (let from = 0; from < names.length; from += BATCH) {
       const entries = (await database.begin(ENTRIES, "readonly")).objectStore(ENTRIES);
-      const requests = [
-        result(entries.getAllKeys(range, BATCH)),
-        result(entries.getAll(range, BATCH)),
-      ] as const;
-      const [keys, records] = await Promise.all(requests);
-      keys.forEach((key, at) => {
-        if (key instanceof ArrayBuffer && key.byteLength === 32)
-          visit(new Uint8Array(key), records[at] as Stored);
-      });
-      if (keys.length < BATCH) return;
-      range = IDBKeyRange.lowerBound(keys.at(-1), true);
+      const some = names.slice(from, from + BATCH);
+      const numbers = some.map((name) => directory.numberOf(name) ?? 0);
+      const found = numbers.map((number) => result<unknown>(entries.get(number)));
+      for (const [at, record] of (await Promise.all(found)).entries()) {
+        if (record === undefined) missing.push(some[at]!);
+        else visit(some[at]!, record as Stored);
+      }
     }
+    // Somebody has replaced them meanwhile, or they are gone.
+    await store.records(missing, (record, at) => {
+      if (record !== undefined && !(record instanceof Fault)) visit(missing[at]!, record);
+    });
   } catch {
     // What was visited counts.
   }

@@ -1,7 +1,9 @@
 import type { Engine } from "../engine.js";
-import { type Database, ENTRIES, JOURNAL, PIECES } from "./database.js";
+import { type Database, DIRECTORY, ENTRIES, JOURNAL, PIECES } from "./database.js";
+import type { Directory } from "./directory.js";
 import { abort, complete, Fault, fault, result } from "./idb.js";
 import { removePieces, sweepPieces } from "./pieces.js";
+import { rebuild } from "./rebuild.js";
 import { isDamage, Records, seenLength, split, type Stored } from "./record.js";
 
 /** How long records of the journal may wait for company, in milliseconds. */
@@ -16,6 +18,7 @@ export class Journal {
   readonly ledger: InstanceType<Engine["Ledger"]>;
   #engine: Engine;
   #database: Database;
+  #directory: Directory;
   /** The number of the last row that was replayed. */
   #seen = 0;
   /** The opening of the database that the accounts are of. */
@@ -30,9 +33,10 @@ export class Journal {
   /** Told how many entries went, of the bytes given. */
   onEvicted: (entries: number) => void = () => {};
 
-  constructor(engine: Engine, database: Database, maxBytes?: number, maxEntries?: number) {
+  constructor(engine: Engine, database: Database, directory: Directory, maxBytes?: number, maxEntries?: number) {
     this.#engine = engine;
     this.#database = database;
+    this.#directory = directory;
     this.#opening = database.openings;
     this.#limits = [maxBytes, maxEntries];
     this.ledger = new engine.Ledger(maxBytes, maxEntries);
@@ -50,7 +54,11 @@ export class Journal {
   async sync(): Promise<void> {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    await this.#inTurn(() => (this.#isSettled ? this.#exchange() : this.#settle()));
+    await this.#inTurn(async () => {
+      if (!this.#isSettled || !this.#directory.isWhole) await this.#settle();
+      else await this.#exchange();
+      if (this.#directory.shouldCompact) await this.#compactDirectory();
+    });
     await this.keepLimits();
   }
 
@@ -106,16 +114,19 @@ export class Journal {
     });
   }
 
-  async #clear(accounts: boolean): Promise<void> {
-    const { transaction, entries, pieces, rows } = await this.#beginAll();
+  async #clear(withRows: boolean): Promise<void> {
+    const { transaction, pieces, rows } = await this.#beginAll();
+    let done = () => {};
     await this.#whole(transaction, async () => {
-      entries.clear();
+      await this.#directory.catchUp(this.#database, transaction);
+      done = this.#directory.clear(transaction, withRows);
       pieces.clear();
-      if (!accounts) return;
+      if (!withRows) return;
       rows.clear();
       this.ledger.reset();
       await this.#append(rows, this.ledger.snapshot(new Uint8Array(0)));
     });
+    done();
   }
 
   /** Every row, of which some are of no account any more. */
@@ -151,37 +162,62 @@ export class Journal {
   }
 
   /**
-   * Brings accounts and entries to agreement: counts what a tab stored that died before it accounted for it, and strikes out what
-   * is gone.
+   * Brings accounts and directory to agreement: counts what a tab stored that died before it accounted for it, and strikes out what
+   * is gone. A directory that cannot be read is made anew from the entries.
    */
   async #settle(): Promise<void> {
+    const directory = this.#directory;
     const { transaction, entries, rows } = await this.#beginAll();
+    let done = () => {};
     await this.#whole(transaction, async () => {
+      await directory.catchUp(this.#database, transaction);
+      if (!directory.isWhole) {
+        done = directory.rewrite(transaction, await rebuild(this.#engine, entries));
+        // The accounts follow as soon as it is there.
+        this.#isSettled = false;
+        return;
+      }
       const isWhole = await this.#catchUp(rows);
       if (!isWhole) this.ledger.reset();
-      const keys = (await result(entries.getAllKeys())).filter(isName);
-      const there = new Uint8Array(32 * keys.length);
-      keys.forEach((key, at) => there.set(new Uint8Array(key), 32 * at));
-      await this.#count(entries, [...split(this.ledger.settle(there, Date.now()))]);
+      await this.#count(entries, [...split(this.ledger.settle(directory.sortedNames(), Date.now()))]);
       if (!isWhole) await this.#rewrite(rows);
+      this.#isSettled = true;
     });
-    this.#isSettled = true;
+    done();
+    if (!this.#isSettled) return this.#settle();
     await this.#account();
-    void sweepPieces(this.#database).catch(() => {});
+    await directory.tidy(this.#database);
+    void sweepPieces(this.#database, directory).catch(() => {});
+  }
+
+  async #compactDirectory(): Promise<void> {
+    const transaction = await this.#database.begin([ENTRIES, DIRECTORY], "readwrite");
+    let done = () => {};
+    try {
+      await this.#directory.catchUp(this.#database, transaction);
+      done = this.#directory.compact(transaction);
+    } catch (error) {
+      abort(transaction);
+      throw error;
+    }
+    await complete(transaction);
+    done();
   }
 
   /** Counts entries that nobody has counted. What is damaged goes. */
   async #count(entries: IDBObjectStore, names: Uint8Array<ArrayBuffer>[]): Promise<void> {
     const records = new Records(this.#engine);
-    const found = await Promise.all(names.map((name) => result<unknown>(entries.get(name))));
+    const numbers = names.map((name) => this.#directory.numberOf(name)!);
+    const found = await Promise.all(numbers.map((number) => result<unknown>(entries.get(number))));
     names.forEach((name, at) => {
       const record = found[at];
+      if (record === undefined) return this.#directory.forget(name, numbers[at]);
       const reason = records.under(record, name);
       if (reason === undefined) {
         const { createdMs, metadata } = records.about();
         this.ledger.stored(name, records.size(), createdMs, metadata);
       } else if (isDamage(reason)) {
-        entries.delete(name);
+        entries.delete(numbers[at]!);
       } else {
         // A newer version's: left alone, and counted by what is seen of it.
         this.ledger.stored(name, seenLength(record as Stored), Date.now(), new Uint8Array(0));
@@ -192,6 +228,16 @@ export class Journal {
 
   /** Evicts while `goesOn` says so, given how many bytes are free already. */
   async #evict(goesOn: (freed: number) => boolean): Promise<number> {
+    try {
+      return await this.#evictInOne(goesOn, true);
+    } catch (error) {
+      if (fault(error).reason !== "no_space") throw error;
+      // A database that is over its quota lets entries go, but takes no row.
+      return this.#evictInOne(goesOn, false);
+    }
+  }
+
+  async #evictInOne(goesOn: (freed: number) => boolean, withRows: boolean): Promise<number> {
     if (!this.#isSettled) await this.#settle();
     const { transaction, entries, pieces, rows } = await this.#beginAll();
     if (!(await this.#catchUp(rows))) {
@@ -199,27 +245,32 @@ export class Journal {
       return 0;
     }
     const { ledger } = this;
-    let [freed, evicted] = [0, 0];
+    let freed = 0;
+    const names: Uint8Array<ArrayBuffer>[] = [];
+    let done = () => {};
     await this.#whole(transaction, async () => {
+      await this.#directory.catchUp(this.#database, transaction);
       while (goesOn(freed)) {
         const name = ledger.oldest() as Uint8Array<ArrayBuffer> | undefined;
         if (name === undefined) break;
-        entries.delete(name);
+        const number = this.#directory.numberOf(name);
+        // What is gone behind the back of all caches gives no room.
+        const isThere = number !== undefined && (await result(entries.getKey(number))) !== undefined;
+        if (isThere) names.push(name);
         removePieces(pieces, name);
-        freed += ledger.size_of(name);
+        freed += isThere ? ledger.size_of(name) : 0;
         ledger.removed(name, Date.now());
-        evicted += 1;
       }
+      done = this.#directory.remove(transaction, names, withRows);
+      const row = withRows ? ledger.take() : NOTHING;
+      if (row.length > 0) await this.#append(rows, row);
     });
-    if (evicted > 0) this.onEvicted(evicted);
-    await this.#account();
+    done();
+    if (names.length > 0) this.onEvicted(names.length);
     return freed;
   }
 
-  /**
-   * Writes what is pending, in a transaction of its own: a database that is over its quota takes no row, but lets entries go. What
-   * is not written now is tried again later, and else the next one to open the database finds it out.
-   */
+  /** Writes what is pending. What cannot be written now is tried again later. */
   async #account(): Promise<void> {
     if (this.ledger.has_pending) await this.#exchange().catch(() => {});
   }
@@ -256,7 +307,7 @@ export class Journal {
   }
 
   async #beginAll() {
-    const transaction = await this.#database.begin([ENTRIES, PIECES, JOURNAL], "readwrite");
+    const transaction = await this.#database.begin([ENTRIES, DIRECTORY, PIECES, JOURNAL], "readwrite");
     const [entries, pieces, rows] = [ENTRIES, PIECES, JOURNAL].map((name) => transaction.objectStore(name)) as [
       IDBObjectStore,
       IDBObjectStore,
@@ -297,6 +348,4 @@ export class Journal {
   }
 }
 
-function isName(key: IDBValidKey): key is ArrayBuffer {
-  return key instanceof ArrayBuffer && key.byteLength === 32;
-}
+const NOTHING = new Uint8Array(0);

@@ -1,4 +1,5 @@
-import { type Database, ENTRIES, PIECES } from "./database.js";
+import { type Database, DIRECTORY, ENTRIES, PIECES } from "./database.js";
+import type { Directory } from "./directory.js";
 import { complete, Fault, result } from "./idb.js";
 import { hex, type Part, partLength, type Piece, type Pieces, type Stored } from "./record.js";
 
@@ -81,20 +82,27 @@ export function removePieces(store: IDBObjectStore, name: Uint8Array<ArrayBuffer
 }
 
 /** Removes the pieces that no record names: of tabs that died, and of values that were replaced. */
-export async function sweepPieces(database: Database): Promise<void> {
+export async function sweepPieces(database: Database, directory: Directory): Promise<void> {
   const keys = await result((await database.begin(PIECES, "readonly")).objectStore(PIECES).getAllKeys());
   const names = new Map<string, Uint8Array<ArrayBuffer>>();
   for (const key of keys) {
     const [name] = Array.isArray(key) ? key : [];
     if (name instanceof ArrayBuffer) names.set(hex(new Uint8Array(name)), new Uint8Array(name));
   }
-  for (const name of names.values()) await sweepPiecesOf(database, name);
+  for (const name of names.values()) await sweepPiecesOf(database, directory, name);
 }
 
 /** The same for one name. */
-export async function sweepPiecesOf(database: Database, name: Uint8Array<ArrayBuffer>): Promise<void> {
-  const transaction = await database.begin([ENTRIES, PIECES], "readwrite");
-  const record = (await result(transaction.objectStore(ENTRIES).get(name))) as Stored | undefined;
+export async function sweepPiecesOf(
+  database: Database,
+  directory: Directory,
+  name: Uint8Array<ArrayBuffer>,
+): Promise<void> {
+  const transaction = await database.begin([ENTRIES, DIRECTORY, PIECES], "readwrite");
+  await directory.catchUp(database, transaction);
+  const number = directory.numberOf(name);
+  const found = number === undefined ? undefined : await result<unknown>(transaction.objectStore(ENTRIES).get(number));
+  const record = found as Stored | undefined;
   const named = record === undefined || record instanceof Uint8Array ? undefined : record.p?.id;
   removePieces(transaction.objectStore(PIECES), name, named);
   await complete(transaction);

@@ -1,11 +1,14 @@
 import { type Engine, loadEngine } from "../engine.js";
-import { Database, ENTRIES, PIECES } from "./database.js";
-import { abort, complete, eachResult, Fault, fault, result } from "./idb.js";
+import { Database } from "./database.js";
+import { Directory } from "./directory.js";
+import { Fault, fault } from "./idb.js";
 import { type Explained, explain, type Listed, list, statistics, verify } from "./inspect.js";
 import { Journal } from "./journal.js";
+import { type LookUp, lookUp } from "./look-up.js";
 import { Memory } from "./memory.js";
-import { findPieces, removePieces } from "./pieces.js";
+import { findPieces } from "./pieces.js";
 import { type Entry, entryOf, type Found, hex, isDamage, type Item, nameOf, Records, type Stored } from "./record.js";
+import { remove } from "./remove.js";
 import { Counters, type Statistics } from "./statistics.js";
 import { store } from "./write.js";
 
@@ -40,6 +43,8 @@ export class Store {
   /** @internal */
   database: Database | undefined;
   /** @internal */
+  readonly directory: Directory;
+  /** @internal */
   journal: Journal | undefined;
   /** @internal */
   readonly memory: Memory;
@@ -50,14 +55,15 @@ export class Store {
   /** The names of entries that were seen to be a newer version's. They are left alone. */
   #newer = new Set<string>();
 
-  private constructor(engine: Engine, database: Database | undefined, limits: Limits) {
+  private constructor(engine: Engine, database: Database | undefined, directory: Directory, limits: Limits) {
     const { maxBytes, maxEntries } = limits;
     this.engine = engine;
+    this.directory = directory;
     this.database = database;
     this.#limits = limits;
     this.#records = new Records(engine);
     if (database !== undefined) {
-      this.journal = new Journal(engine, database, maxBytes, maxEntries);
+      this.journal = new Journal(engine, database, directory, maxBytes, maxEntries);
       this.journal.onEvicted = (entries) => {
         this.counters.evictions += entries;
       };
@@ -69,10 +75,17 @@ export class Store {
 
   /** Opens the store of this name; where the browser has no database for it, or `memory` is asked for, in memory. */
   static async open(name: string, options: Limits & { memory?: boolean | undefined } = {}): Promise<Store> {
-    const opening = options.memory === true ? undefined : Database.open(`warmstart:${name}`).catch(fault);
-    const [engine, database] = await Promise.all([loadEngine(), opening]);
-    if (!(database instanceof Error)) return new Store(engine, database, options);
-    const store = new Store(engine, undefined, options);
+    const directory = new Directory();
+    const opening = async (): Promise<Database> => {
+      const database = await Database.open(`warmstart:${name}`);
+      // Should it not be to be had now, the first one to look for something tries again.
+      await directory.refresh(database).catch(() => {});
+      return database;
+    };
+    const opened = options.memory === true ? undefined : opening().catch(fault);
+    const [engine, database] = await Promise.all([loadEngine(), opened]);
+    if (!(database instanceof Error)) return new Store(engine, database, directory, options);
+    const store = new Store(engine, undefined, directory, options);
     store.reason = database.reason;
     return store;
   }
@@ -120,8 +133,8 @@ export class Store {
     const inMemory = names.map((name) => this.memory.get(name) !== undefined);
     if (this.database === undefined) return inMemory;
     try {
-      const entries = (await this.database.begin(ENTRIES, "readonly")).objectStore(ENTRIES);
-      const stored = await Promise.all(names.map((name) => result(entries.getKey(name))));
+      const stored: unknown[] = [];
+      await this.#lookUp<IDBValidKey>(names, (entries, number) => entries.getKey(number), (found, at) => (stored[at] = found));
       return inMemory.map((is, at) => is || stored[at] !== undefined);
     } catch (error) {
       this.#trouble(error);
@@ -160,23 +173,8 @@ export class Store {
     const names = keys.map((key) => nameOf(this.engine, key));
     for (const name of names) this.memory.remove(name);
     if (this.database === undefined) return held;
-    const { database } = this;
-    const attempt = async (): Promise<void> => {
-      const transaction = await database.begin([ENTRIES, PIECES], "readwrite");
-      try {
-        for (const name of names) {
-          transaction.objectStore(ENTRIES).delete(name);
-          removePieces(transaction.objectStore(PIECES), name);
-        }
-      } catch (error) {
-        abort(transaction);
-        throw error;
-      }
-      await complete(transaction);
-    };
     try {
-      // What stays would be found later, so one fault of the browser is not enough.
-      await attempt().catch(attempt);
+      await remove(this.database, this.directory, names);
       for (const name of names) this.journal?.ledger.removed(name, Date.now());
       this.journal?.flushSoon();
       return held;
@@ -274,18 +272,35 @@ export class Store {
     look: (record: Stored | undefined | Fault, at: number) => T,
   ): Promise<T[]> {
     const inMemory = names.map((name) => this.memory.get(name));
-    if (this.database === undefined || inMemory.every((record) => record !== undefined)) return inMemory.map(look);
+    if (names.length === 0 || this.database === undefined || inMemory.every((record) => record !== undefined)) return inMemory.map(look);
     const done: T[] = [];
+    const isDone = new Uint8Array(names.length);
+    const tell = (record: Stored | undefined | Fault, at: number) => {
+      isDone[at] = 1;
+      done[at] = look(inMemory[at] ?? record, at);
+    };
     try {
-      const begun = this.database.begin(ENTRIES, "readonly");
-      const entries = (begun instanceof Promise ? await begun : begun).objectStore(ENTRIES);
-      const requests = names.map((name) => entries.get(name) as IDBRequest<Stored | undefined>);
-      await eachResult(requests, (record, at) => done.push(look(inMemory[at] ?? record, at)));
+      await this.#lookUp<Stored>(names, (entries, number) => entries.get(number), tell);
     } catch (error) {
       const failed = this.#trouble(error);
-      for (let at = done.length; at < names.length; at++) done.push(look(inMemory[at] ?? failed, at));
+      isDone.forEach((is, at) => is === 0 && tell(failed, at));
     }
     return done;
+  }
+
+  async #lookUp<T>(
+    names: readonly Uint8Array[],
+    request: LookUp<T>["request"],
+    tell: LookUp<T>["tell"],
+  ): Promise<void> {
+    const gone = (name: Uint8Array): void => this.gone(name);
+    await lookUp(this.database!, this.directory, { names, request, tell, gone });
+  }
+
+  /** @internal An entry is not there any more, and nobody said so. */
+  gone(name: Uint8Array): void {
+    this.journal?.ledger.removed(name, Date.now());
+    this.journal?.flushSoon();
   }
 
   /** @internal Removes what is damaged, unless somebody has stored something else there meanwhile. */
@@ -294,16 +309,8 @@ export class Store {
     if (inMemory !== undefined && isBad(inMemory)) this.memory.remove(name);
     if (this.database === undefined || this.#isClosed) return;
     try {
-      const transaction = await this.database.begin([ENTRIES, PIECES], "readwrite");
-      const entries = transaction.objectStore(ENTRIES);
-      const record = await result<Stored | undefined>(entries.get(name));
-      const goes = record !== undefined && isBad(record);
-      if (goes) {
-        entries.delete(name);
-        removePieces(transaction.objectStore(PIECES), name);
-      }
-      await complete(transaction);
-      if (goes) this.journal?.ledger.removed(name, Date.now());
+      const [went] = await remove(this.database, this.directory, [name], isBad);
+      if (went) this.journal?.ledger.removed(name, Date.now());
       this.journal?.flushSoon();
     } catch (error) {
       this.#trouble(error);
@@ -401,7 +408,7 @@ export class Store {
       return undefined;
     }
     try {
-      await store(this.database!, journal, entries);
+      await store({ database: this.database!, directory: this.directory }, journal, entries);
     } catch (error) {
       const { reason } = this.#trouble(error);
       for (const entry of entries) this.memory.put(entry, now);
@@ -438,15 +445,15 @@ export class Store {
       const [size, payload] = [this.#records.size(), this.#records.payload()];
       const { createdMs } = this.#records.about();
       const entry = { name, record, metadata: this.#records.metadata(), size, payload };
-      const entries = (await this.database.begin(ENTRIES, "readonly")).objectStore(ENTRIES);
-      const there = await result<unknown>(entries.get(name));
+      let there: unknown;
+      await this.#lookUp<unknown>([name], (entries, number) => entries.get(number), (found) => (there = found));
       const isReplaced = this.#records.under(there, name) === undefined && this.#records.about().createdMs > createdMs;
       if (isReplaced) {
         // Another tab has stored something newer since.
         if (this.memory.get(name) === record) this.memory.remove(name);
         continue;
       }
-      await store(this.database, this.journal, [entry]);
+      await store({ database: this.database, directory: this.directory }, this.journal, [entry]);
       // Somebody may have put something newer there meanwhile.
       if (this.memory.get(name) !== record) continue;
       this.memory.remove(name);

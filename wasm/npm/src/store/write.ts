@@ -1,4 +1,5 @@
-import { type Database, ENTRIES, PIECES } from "./database.js";
+import { type Database, DIRECTORY, ENTRIES, PIECES } from "./database.js";
+import type { Directory, Done } from "./directory.js";
 import { abort, complete, Fault, fault } from "./idb.js";
 import type { Journal } from "./journal.js";
 import { arePiecesThere, dropPieces, storePieces, sweepPiecesOf } from "./pieces.js";
@@ -8,19 +9,20 @@ import { type Entry, PART, type Pieces } from "./record.js";
  * Stores entries in one transaction, all of them or none. Where the browser has no space for them, evicts as much and tries once
  * more. Rejects with a {@link Fault}.
  */
-export async function store(database: Database, journal: Journal, entries: readonly Entry[]): Promise<void> {
+export async function store(place: Place, journal: Journal, entries: readonly Entry[]): Promise<void> {
   try {
-    await put(database, journal, entries);
+    await put(place, journal, entries);
   } catch (error) {
     const needed = entries.reduce((sum, entry) => sum + entry.size, 0);
     const isFull = fault(error).reason === "no_space";
     // Where nothing is left to go, trying again is no use.
     if (!isFull || !(await couldEverFit(needed)) || (await journal.makeRoom(needed)) === 0) throw fault(error);
-    await put(database, journal, entries);
+    await put(place, journal, entries);
   }
 }
 
-async function put(database: Database, journal: Journal, entries: readonly Entry[]): Promise<void> {
+async function put(place: Place, journal: Journal, entries: readonly Entry[]): Promise<void> {
+  const { database, directory } = place;
   const pieces = new Map<Entry, Pieces>();
   try {
     for (const entry of entries) {
@@ -28,7 +30,7 @@ async function put(database: Database, journal: Journal, entries: readonly Entry
       if (record instanceof Uint8Array || record.b.length < 2) continue;
       pieces.set(entry, await storePieces(database, name, record.b));
     }
-    await putRecords(database, entries, pieces);
+    await putRecords(place, entries, pieces);
   } catch (error) {
     for (const [{ name }, stored] of pieces) await dropPieces(database, name, stored).catch(() => {});
     throw error;
@@ -37,30 +39,30 @@ async function put(database: Database, journal: Journal, entries: readonly Entry
     // What it replaces may have had pieces.
     const { name } = entry;
     if (pieces.has(entry) || journal.ledger.size_of(name) > PART) {
-      await sweepPiecesOf(database, name).catch(() => {});
+      await sweepPiecesOf(database, directory, name).catch(() => {});
     }
   }
 }
 
 async function putRecords(
-  database: Database,
+  { database, directory }: Place,
   entries: readonly Entry[],
   pieces: ReadonlyMap<Entry, Pieces>,
 ): Promise<void> {
-  const begun = database.begin(pieces.size > 0 ? [ENTRIES, PIECES] : ENTRIES, "readwrite");
+  const begun = database.begin(pieces.size > 0 ? [ENTRIES, DIRECTORY, PIECES] : [ENTRIES, DIRECTORY], "readwrite");
   const transaction = begun instanceof Promise ? await begun : begun;
-  const store = transaction.objectStore(ENTRIES);
+  let done: Done;
   try {
-    for (const entry of entries) {
-      const stored = pieces.get(entry);
-      if (stored === undefined) {
-        store.put(entry.record, entry.name);
-        continue;
-      }
+    for (const [{ name }, stored] of pieces) {
       // Another tab that has just opened the database may have taken them for those of a dead one.
-      if (!(await arePiecesThere(transaction.objectStore(PIECES), entry.name, stored))) throw new Fault("unavailable");
-      store.put({ ...entry.record, b: [], p: stored }, entry.name);
+      if (!(await arePiecesThere(transaction.objectStore(PIECES), name, stored))) throw new Fault("unavailable");
     }
+    const records = entries.map((entry) => {
+      const stored = pieces.get(entry);
+      return { name: entry.name, record: stored ? { ...entry.record, b: [], p: stored } : entry.record };
+    });
+    const putting = directory.put(database, transaction, records);
+    done = putting instanceof Promise ? await putting : putting;
     // Otherwise the browser first waits to hear that nothing else comes.
     transaction.commit?.();
   } catch (error) {
@@ -69,6 +71,13 @@ async function putRecords(
     throw error;
   }
   await complete(transaction);
+  await done();
+}
+
+/** A database, and where in it the entries are. */
+interface Place {
+  database: Database;
+  directory: Directory;
 }
 
 /** Whether so many bytes are fewer than all that the browser would ever give. */

@@ -1,0 +1,49 @@
+/** Rows of the directory: see "Browser database" in docs/format.md. */
+
+/** A name as text, and the number that its entry is under; 0 if it is gone. */
+export type Place = [text: string, number: number];
+
+/** Whether a row adds to the ones before it, or says everything anew. */
+export type Kind = "more" | "anew";
+
+const KINDS: Kind[] = ["more", "anew"];
+const HEADER = 8;
+const NAME = 32;
+const PLACE = NAME + 8;
+
+export function encodeRow(kind: Kind, places: readonly Place[]): Uint8Array<ArrayBuffer> {
+  const row = new Uint8Array(HEADER + PLACE * places.length);
+  const view = new DataView(row.buffer);
+  row[0] = KINDS.indexOf(kind);
+  let at = HEADER;
+  for (const [text, number] of places) {
+    for (let byte = 0; byte < NAME; byte += 1) row[at + byte] = text.charCodeAt(byte);
+    view.setFloat64(at + NAME, number, true);
+    at += PLACE;
+  }
+  return row;
+}
+
+/** What a row says; nothing if it is none. */
+export function decodeRow(row: unknown): { kind: Kind; places: Place[] } | undefined {
+  if (!(row instanceof Uint8Array) || row.length < HEADER || (row.length - HEADER) % PLACE !== 0) return undefined;
+  const kind = KINDS[row[0]!];
+  if (kind === undefined || row.subarray(1, HEADER).some((byte) => byte !== 0)) return undefined;
+  const view = new DataView(row.buffer, row.byteOffset, row.length);
+  const places: Place[] = [];
+  for (let at = HEADER; at < row.length; at += PLACE) {
+    const number = view.getFloat64(at + NAME, true);
+    if (!Number.isSafeInteger(number) || number < 0) return undefined;
+    places.push([textOf(row.subarray(at, at + NAME)), number]);
+  }
+  return { kind, places };
+}
+
+/** A name as text of 32 characters, one for each byte: maps find it faster than hexadecimal digits, and it sorts alike. */
+export function textOf(name: Uint8Array): string {
+  return String.fromCharCode.apply(null, name as unknown as number[]);
+}
+
+export function bytesOfText(text: string): Uint8Array<ArrayBuffer> {
+  return Uint8Array.from(text, (character) => character.charCodeAt(0));
+}
