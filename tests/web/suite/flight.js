@@ -147,8 +147,9 @@ export const tests = {
     const [one, two] = [new AbortController(), new AbortController()];
     const calls = [one, two].map(({ signal }) => cache.getOrCreate("key", build, { signal }));
     calls.forEach((call) => call.catch(() => undefined));
-    await t.sleep(20);
+    while (signals.length === 0) await t.sleep(5);
     one.abort();
+    await t.sleep(20);
     t.equal(
       signals.map(({ aborted }) => aborted),
       [false],

@@ -1,7 +1,7 @@
 /** Rows of the directory: see "Browser database" in docs/format.md. */
 
-/** A name as text, and the number that its entry is under; 0 if it is gone. */
-export type Place = [text: string, number: number];
+/** A name as text, and where its entry is, see pack.ts; 0 if it is gone. */
+export type Place = [text: string, place: number];
 
 /** Whether a row adds to the ones before it, or says everything anew. */
 export type Kind = "more" | "anew";
@@ -16,9 +16,9 @@ export function encodeRow(kind: Kind, places: readonly Place[]): Uint8Array<Arra
   const view = new DataView(row.buffer);
   row[0] = KINDS.indexOf(kind);
   let at = HEADER;
-  for (const [text, number] of places) {
+  for (const [text, place] of places) {
     for (let byte = 0; byte < NAME; byte += 1) row[at + byte] = text.charCodeAt(byte);
-    view.setFloat64(at + NAME, number, true);
+    view.setFloat64(at + NAME, place, true);
     at += PLACE;
   }
   return row;
@@ -32,9 +32,9 @@ export function decodeRow(row: unknown): { kind: Kind; places: Place[] } | undef
   const view = new DataView(row.buffer, row.byteOffset, row.length);
   const places: Place[] = [];
   for (let at = HEADER; at < row.length; at += PLACE) {
-    const number = view.getFloat64(at + NAME, true);
-    if (!Number.isSafeInteger(number) || number < 0) return undefined;
-    places.push([textOf(row.subarray(at, at + NAME)), number]);
+    const place = view.getFloat64(at + NAME, true);
+    if (!(place >= 0 && place <= Number.MAX_SAFE_INTEGER)) return undefined;
+    places.push([textOf(row.subarray(at, at + NAME)), place]);
   }
   return { kind, places };
 }

@@ -1,54 +1,61 @@
 import { type Database, DIRECTORY, ENTRIES } from "./database.js";
-import { abort, complete, result } from "./idb.js";
 import { bytesOfText, decodeRow, encodeRow, type Place, textOf } from "./directory-row.js";
+import { abort, complete, result } from "./idb.js";
+import { isPacked, numberAt, placeIn, readPlaces, type Shelf, shelved } from "./pack.js";
 
-/** So many entries at most are numbered after one row, and so after each claim of a tab. */
-const CLAIM = 2 ** 22;
+/** So many records at most are numbered after one row, and so after each claim of a tab. */
+const CLAIM = 2 ** 16;
+
+/** Numbers for records: the next one, and the first that is somebody else's. */
+interface Claim {
+  next: number;
+  end: number;
+  /** The row that they are named after, if it is of the transaction that is to use them first. */
+  row?: number;
+}
 
 /** What is to be done once a transaction is complete. */
 export type Done = () => Promise<void>;
 
 /**
- * Where each entry is. Entries are stored under numbers, in the order in which they come: what is stored together lies together on
+ * Where each entry is. Records are stored under numbers, in the order in which they come: what is stored together lies together on
  * the disk, and is read together. Each transaction that stores entries or removes some appends a row that says so, and every tab
  * replays the rows.
  *
- * Nothing is ever stored twice under a number. So what is found under the number of a name is what was stored last, or is on its
+ * Nothing is ever stored twice under a number. So what is found at the place of a name is what was stored last, or is on its
  * way out: whoever replaces an entry removes the older one, also where it learns only afterwards that there was one. And a name
- * that is not known, or whose number is empty, is looked for again once the new rows are replayed.
+ * that is not known, or whose place is empty, is looked for again once the new rows are replayed. When an entry of a pack goes, the
+ * others get records of their own.
  */
 export class Directory {
-  #numbers = new Map<string, number>();
+  #places = new Map<string, number>();
+  /** The names of the entries in each pack. */
+  #packs = new Map<number, Set<string>>();
   /** The number of the last row that was replayed. */
   #seen = 0;
   /** How many rows there are since the last one that says everything anew. */
   #rows = 0;
   /** The opening of the database that all this is of. */
   #opening = 0;
-  /** Numbers that are this tab's: the next one, and the first that is not. */
-  #claim = { next: 0, end: 0 };
-  /** Numbers whose entries were replaced by somebody who may not have known of them. */
-  #replaced: number[] = [];
+  #claim: Claim = { next: 0, end: 0 };
+  /** Names that were replaced by somebody who may not have known of it, and where they were. */
+  #replaced: Place[] = [];
   #isWhole = true;
 
-  /** The number of an entry, as far as this tab knows. */
-  numberOf(name: Uint8Array): number | undefined {
-    return this.#numbers.get(textOf(name));
-  }
-
-  get size(): number {
-    return this.#numbers.size;
+  /** Where an entry is, as far as this tab knows. */
+  placeOf(name: Uint8Array): number | undefined {
+    return this.#places.get(textOf(name));
   }
 
   /** The names of all entries, in the order in which they were stored. */
   names(): Uint8Array<ArrayBuffer>[] {
-    return [...this.#numbers.keys()].map(bytesOfText);
+    return [...this.#places.keys()].map(bytesOfText);
   }
 
   /** The same, 32 bytes each, in the order of the names. */
   sortedNames(): Uint8Array {
-    const joined = new Uint8Array(32 * this.#numbers.size);
-    [...this.#numbers.keys()].sort().forEach((text, at) => joined.set(bytesOfText(text), 32 * at));
+    const joined = new Uint8Array(32 * this.#places.size);
+    [...this.#places.keys()].sort().forEach((text, at) => joined.set(bytesOfText(text), 32 * at));
     return joined;
   }
 
@@ -59,20 +66,20 @@ export class Directory {
 
   /** Whether the rows should become one. */
   get shouldCompact(): boolean {
-    return this.#rows > 128 + this.#numbers.size / 16;
+    return this.#rows > 128 + this.#places.size / 16;
   }
 
-  /** An entry turned out to be gone from under its number. */
-  forget(name: Uint8Array, number: number | undefined): void {
+  /** An entry turned out to be gone from its place. */
+  forget(name: Uint8Array, place: number | undefined): void {
     const text = textOf(name);
-    if (number !== undefined && this.#numbers.get(text) === number) this.#numbers.delete(text);
+    if (place !== undefined && this.#places.get(text) === place) this.#move(text, 0);
   }
 
   /** Forgets everything if the database was opened anew: it may have been deleted meanwhile. */
   follow(database: Database): void {
     if (this.#opening === database.openings) return;
     this.#opening = database.openings;
-    this.#numbers.clear();
+    this.#forgetAll();
     this.#seen = 0;
     this.#rows = 0;
     this.#claim = { next: 0, end: 0 };
@@ -97,8 +104,8 @@ export class Directory {
   }
 
   /**
-   * Puts records under new numbers. Nothing is waited for, but by the first call: what is put in the order of calls is stored in
-   * that order.
+   * Puts entries into new records. Nothing is waited for, but by the first call and where a pack has to be dissolved: what is put in
+   * the order of calls is stored in that order.
    */
   put(
     database: Database,
@@ -108,39 +115,50 @@ export class Directory {
     this.follow(database);
     // Of two values of a name the last one counts.
     const records = new Map(entries.map(({ name, record }) => [textOf(name), record]));
-    const { next, end } = this.#claim;
-    if (next + records.size > end) return this.#putFirst(database, transaction, records);
-    this.#claim.next += records.size;
-    return this.#put(database, transaction, records, next);
+    const shelves = shelved(records);
+    const older = this.#placed(records.keys());
+    const seen = this.#seen;
+    if (older.some(([, place]) => isPacked(place)) || !this.#hasNumbers(shelves.length)) {
+      return this.#putSlowly(database, transaction, shelves, older, seen);
+    }
+    const store = transaction.objectStore(ENTRIES);
+    for (const [, place] of older) store.delete(place);
+    return this.#put(database, transaction, shelves, [], this.#take(shelves.length), seen);
   }
 
   /**
-   * Removes entries in a transaction that has caught up. A database that is over its quota lets entries go, but takes no row to say
-   * so: without it, others find out when they look.
+   * Removes entries, in a transaction that has caught up. Where nothing can be written because the database is over its quota,
+   * nothing is: then all entries of their packs go, and others find out when they look.
    */
-  remove(transaction: IDBTransaction, names: readonly Uint8Array[], withRow: boolean): () => void {
-    const store = transaction.objectStore(ENTRIES);
-    const gone = names.map(textOf).filter((text) => this.#numbers.has(text));
-    for (const text of gone) store.delete(this.#numbers.get(text)!);
+  async remove(transaction: IDBTransaction, names: readonly Uint8Array[], mayWrite: boolean): Promise<() => void> {
+    const gone = this.#placed(names.map(textOf));
     if (gone.length === 0) return () => {};
-    const row = encodeRow("more", gone.map((text) => [text, 0]));
-    const appended = withRow ? transaction.objectStore(DIRECTORY).put(row) : undefined;
-    return () => {
-      if (appended !== undefined) this.#replay(appended.result, row, true);
-      else for (const text of gone) this.#numbers.delete(text);
-    };
+    if (!mayWrite) {
+      const numbers = new Set(gone.map(([, place]) => numberAt(place)));
+      for (const number of numbers) transaction.objectStore(ENTRIES).delete(number);
+      const lost = gone.flatMap(([text, place]) => [text, ...(this.#packs.get(numberAt(place)) ?? [])]);
+      return () => lost.forEach((text) => this.#move(text, 0));
+    }
+    const claim = await this.#claimed(transaction, this.#neighbours(gone).length);
+    const moved = await this.#dissolve(transaction, gone, claim);
+    const places: Place[] = [...gone.map(([text]): Place => [text, 0]), ...moved];
+    return this.#append(transaction, places, claim);
   }
 
   /** Removes all entries, in a transaction that has caught up. Without a row, others find out when they look. */
-  clear(transaction: IDBTransaction, withRow: boolean): () => void {
+  clear(transaction: IDBTransaction, mayWrite: boolean): () => void {
     transaction.objectStore(ENTRIES).clear();
-    return withRow ? this.rewrite(transaction, []) : () => this.#numbers.clear();
+    return mayWrite ? this.rewrite(transaction, []) : () => this.#forgetAll();
   }
 
-  /** Replaces all rows by one, in a transaction that has caught up. */
-  compact(transaction: IDBTransaction): () => void {
-    this.#dropReplaced(transaction);
-    return this.rewrite(transaction, [...this.#numbers]);
+  /** Replaces all rows by one. */
+  async compact(database: Database): Promise<void> {
+    await this.tidy(database);
+    await this.#whole(database, async (transaction) => {
+      // Somebody has added to what has to be tidied first.
+      if (this.#replaced.length > 0) return () => {};
+      return this.rewrite(transaction, [...this.#places]);
+    });
   }
 
   /** Replaces all rows by one that says this. */
@@ -155,80 +173,140 @@ export class Directory {
     };
   }
 
-  /** Removes what was replaced by somebody who died before that was removed. */
+  /** Removes what was replaced and is still there: by somebody who did not know of it, and may have died since. */
   async tidy(database: Database): Promise<void> {
-    if (this.#replaced.length === 0) return;
-    const transaction = await database.begin(ENTRIES, "readwrite");
-    this.#dropReplaced(transaction);
-    await complete(transaction);
+    if (this.#replaced.length > 0) await this.#whole(database, (transaction) => this.#dropReplaced(transaction));
   }
 
   #put(
     database: Database,
     transaction: IDBTransaction,
-    records: ReadonlyMap<string, unknown>,
-    first: number,
-    rowNumber?: IDBValidKey,
+    shelves: readonly Shelf[],
+    moved: readonly Place[],
+    claim: Claim,
+    seen: number,
   ): Done {
-    const rows = transaction.objectStore(DIRECTORY);
-    const store = transaction.objectStore(ENTRIES);
+    const unseen = transaction
+      .objectStore(DIRECTORY)
+      .getKey(IDBKeyRange.bound(seen, claim.row ?? Infinity, true, true));
+    const places = [...moved, ...this.#shelve(transaction, shelves, claim)];
+    const done = this.#append(transaction, places, claim);
     const opening = this.#opening;
-    const unseen = rows.getKey(IDBKeyRange.bound(this.#seen, rowNumber ?? Infinity, true, true));
-    const places: Place[] = [];
-    for (const [text, record] of records) {
-      const older = this.#numbers.get(text);
-      if (older !== undefined) store.delete(older);
-      places.push([text, first + places.length]);
-      store.put(record, first + places.length - 1);
-    }
-    const row = encodeRow("more", places);
-    const appended = rowNumber === undefined ? rows.put(row) : rows.put(row, rowNumber);
     return async () => {
       if (this.#opening !== opening) return;
-      if (unseen.result === undefined) this.#replay(appended.result, row, true);
+      if (unseen.result === undefined) return done();
       // Somebody else has stored something meanwhile. Where it is under the same name, nobody must find it any more.
-      else await this.#settle(database);
+      const settle = () => this.#whole(database, (again) => this.#dropReplaced(again));
+      // It is stored, whatever comes of this.
+      await settle().catch(settle).catch(() => {});
     };
   }
 
-  /** The number of a row becomes that of the entries behind it. Others cannot have the same one, if it is stored. */
-  async #putFirst(
+  async #putSlowly(
     database: Database,
     transaction: IDBTransaction,
-    records: ReadonlyMap<string, unknown>,
+    shelves: readonly Shelf[],
+    older: readonly Place[],
+    seen: number,
   ): Promise<Done> {
-    const rowNumber = await result(transaction.objectStore(DIRECTORY).put(encodeRow("more", [])));
-    const first = (rowNumber as number) * CLAIM;
-    const opening = this.#opening;
-    const done = this.#put(database, transaction, records, first, rowNumber);
-    return () => {
-      if (this.#opening === opening) this.#claim = { next: first + records.size, end: first + CLAIM };
-      return done();
-    };
+    const claim = await this.#claimed(transaction, shelves.length + this.#neighbours(older).length);
+    const moved = await this.#dissolve(transaction, older, claim);
+    return this.#put(database, transaction, shelves, moved, claim, seen);
   }
 
-  async #settle(database: Database): Promise<void> {
-    const attempt = async () => {
-      const transaction = await database.begin([ENTRIES, DIRECTORY], "readwrite");
-      try {
-        await this.catchUp(database, transaction);
-        this.#dropReplaced(transaction);
-      } catch (error) {
-        abort(transaction);
-        throw error;
-      }
-      await complete(transaction);
-    };
-    // It is stored, whatever comes of this.
-    await attempt().catch(attempt).catch(() => {});
-  }
-
-  #dropReplaced(transaction: IDBTransaction): void {
+  /** Puts records under numbers of a claim, and gives where the entries are then. */
+  #shelve(transaction: IDBTransaction, shelves: readonly Shelf[], claim: Claim): Place[] {
     const store = transaction.objectStore(ENTRIES);
-    const dropped = this.#replaced;
+    const places: Place[] = [];
+    for (const { texts, record, isPack } of shelves) {
+      const number = claim.next;
+      claim.next += 1;
+      store.put(record, number);
+      texts.forEach((text, at) => places.push([text, isPack ? placeIn(number, at + 1) : number]));
+    }
+    return places;
+  }
+
+  /** Removes the records of entries. Gives where the other entries of their packs are then. */
+  async #dissolve(transaction: IDBTransaction, gone: readonly Place[], claim: Claim): Promise<Place[]> {
+    const store = transaction.objectStore(ENTRIES);
+    const others = this.#neighbours(gone);
+    const found = await readPlaces(store, others.map(([, place]) => place));
+    for (const number of new Set(gone.map(([, place]) => numberAt(place)))) store.delete(number);
+    const records = new Map<string, unknown>();
+    // What is not there was moved by somebody else, which is yet to be replayed.
+    others.forEach(([text], at) => found[at] !== undefined && records.set(text, found[at]));
+    return this.#shelve(transaction, shelved(records), claim);
+  }
+
+  /** The other entries of the packs in which these are. */
+  #neighbours(gone: readonly Place[]): Place[] {
+    const texts = new Set(gone.map(([text]) => text));
+    const numbers = new Set(gone.map(([, place]) => numberAt(place)));
+    const others = [...numbers].flatMap((number) => [...(this.#packs.get(number) ?? [])]);
+    return this.#placed(others.filter((text) => !texts.has(text)));
+  }
+
+  #placed(texts: Iterable<string>): Place[] {
+    const placed: Place[] = [];
+    for (const text of texts) {
+      const place = this.#places.get(text);
+      if (place !== undefined) placed.push([text, place]);
+    }
+    return placed;
+  }
+
+  #hasNumbers(count: number): boolean {
+    return this.#claim.next + count <= this.#claim.end;
+  }
+
+  #take(count: number): Claim {
+    const { next } = this.#claim;
+    this.#claim.next += count;
+    return { next, end: next + count };
+  }
+
+  /** Numbers that nobody else has. Those of a new row are this tab's if its transaction is stored. */
+  async #claimed(transaction: IDBTransaction, count: number): Promise<Claim> {
+    if (this.#hasNumbers(count)) return this.#take(count);
+    const row = (await result(transaction.objectStore(DIRECTORY).put(encodeRow("more", [])))) as number;
+    return { next: row * CLAIM, end: (row + 1) * CLAIM, row };
+  }
+
+  #append(transaction: IDBTransaction, places: readonly Place[], claim: Claim): () => void {
+    const rows = transaction.objectStore(DIRECTORY);
+    const row = encodeRow("more", places);
+    const appended = claim.row === undefined ? rows.put(row) : rows.put(row, claim.row);
+    const opening = this.#opening;
+    return () => {
+      if (this.#opening !== opening) return;
+      if (claim.row !== undefined) this.#claim = claim;
+      this.#replay(appended.result, row, true);
+    };
+  }
+
+  async #dropReplaced(transaction: IDBTransaction): Promise<() => void> {
+    const replaced = this.#replaced;
     this.#replaced = [];
-    for (const number of dropped) store.delete(number);
-    transaction.addEventListener("abort", () => this.#replaced.push(...dropped));
+    transaction.addEventListener("abort", () => this.#replaced.push(...replaced));
+    const claim = await this.#claimed(transaction, this.#neighbours(replaced).length);
+    const moved = await this.#dissolve(transaction, replaced, claim);
+    return moved.length > 0 || claim.row !== undefined ? this.#append(transaction, moved, claim) : () => {};
+  }
+
+  /** Does the work of a transaction that has caught up, and what is to be done once it is complete. */
+  async #whole(database: Database, work: (transaction: IDBTransaction) => Promise<() => void>): Promise<void> {
+    const transaction = await database.begin([ENTRIES, DIRECTORY], "readwrite");
+    let done: () => void;
+    try {
+      await this.catchUp(database, transaction);
+      done = await work(transaction);
+    } catch (error) {
+      abort(transaction);
+      throw error;
+    }
+    await complete(transaction);
+    done();
   }
 
   /** Replays a row, if it was not replayed already. `isOwn` says that what it replaces is gone. */
@@ -242,16 +320,36 @@ export class Directory {
       return;
     }
     if (decoded.kind === "anew") {
-      this.#numbers.clear();
+      this.#forgetAll();
       this.#rows = 1;
     }
     for (const [text, place] of decoded.places) {
-      const older = this.#numbers.get(text);
+      const older = this.#places.get(text);
       if (older === place) continue;
-      if (older !== undefined && place > 0 && !isOwn) this.#replaced.push(older);
-      // What is stored last comes last.
-      this.#numbers.delete(text);
-      if (place > 0) this.#numbers.set(text, place);
+      if (older !== undefined && place > 0 && !isOwn) this.#replaced.push([text, older]);
+      this.#move(text, place);
     }
+  }
+
+  /** An entry is somewhere else, or nowhere. What is stored last comes last. */
+  #move(text: string, place: number): void {
+    const older = this.#places.get(text);
+    this.#places.delete(text);
+    if (older !== undefined && isPacked(older)) {
+      const members = this.#packs.get(numberAt(older));
+      members?.delete(text);
+      if (members?.size === 0) this.#packs.delete(numberAt(older));
+    }
+    if (place === 0) return;
+    this.#places.set(text, place);
+    if (!isPacked(place)) return;
+    const members = this.#packs.get(numberAt(place));
+    if (members === undefined) this.#packs.set(numberAt(place), new Set([text]));
+    else members.add(text);
+  }
+
+  #forgetAll(): void {
+    this.#places.clear();
+    this.#packs.clear();
   }
 }

@@ -1,5 +1,4 @@
-import { ENTRIES } from "./database.js";
-import { Fault, result } from "./idb.js";
+import { Fault } from "./idb.js";
 import { type About, hex, isDamage, Records, split, type Stored } from "./record.js";
 import type { Statistics } from "./statistics.js";
 import type { Store } from "./store.js";
@@ -172,7 +171,7 @@ function changed(bytes: Uint8Array): Change[] {
 
 const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
 
-/** Visits every record of the database. If that fails on the way, the rest is not visited. */
+/** Visits every record of the database. What the browser fails to read is not visited. */
 async function eachRecord(
   store: Store,
   visit: (name: Uint8Array<ArrayBuffer>, record: Stored) => void,
@@ -181,23 +180,14 @@ async function eachRecord(
   if (database === undefined || isClosed) return;
   try {
     await directory.refresh(database);
-    const names = directory.names();
-    const missing: Uint8Array<ArrayBuffer>[] = [];
-    for (let from = 0; from < names.length; from += BATCH) {
-      const entries = (await database.begin(ENTRIES, "readonly")).objectStore(ENTRIES);
-      const some = names.slice(from, from + BATCH);
-      const numbers = some.map((name) => directory.numberOf(name) ?? 0);
-      const found = numbers.map((number) => result<unknown>(entries.get(number)));
-      for (const [at, record] of (await Promise.all(found)).entries()) {
-        if (record === undefined) missing.push(some[at]!);
-        else visit(some[at]!, record as Stored);
-      }
-    }
-    // Somebody has replaced them meanwhile, or they are gone.
-    await store.records(missing, (record, at) => {
-      if (record !== undefined && !(record instanceof Fault)) visit(missing[at]!, record);
-    });
   } catch {
-    // What was visited counts.
+    // What is known is visited.
+  }
+  const names = directory.names();
+  for (let from = 0; from < names.length; from += BATCH) {
+    const some = names.slice(from, from + BATCH);
+    await store.records(some, (record, at) => {
+      if (record !== undefined && !(record instanceof Fault)) visit(some[at]!, record);
+    });
   }
 }

@@ -2,6 +2,7 @@ import type { Engine } from "../engine.js";
 import { type Database, DIRECTORY, ENTRIES, JOURNAL, PIECES } from "./database.js";
 import type { Directory } from "./directory.js";
 import { abort, complete, Fault, fault, result } from "./idb.js";
+import { isPacked, numberAt, readPlaces } from "./pack.js";
 import { removePieces, sweepPieces } from "./pieces.js";
 import { rebuild } from "./rebuild.js";
 import { isDamage, Records, seenLength, split, type Stored } from "./record.js";
@@ -57,7 +58,7 @@ export class Journal {
     await this.#inTurn(async () => {
       if (!this.#isSettled || !this.#directory.isWhole) await this.#settle();
       else await this.#exchange();
-      if (this.#directory.shouldCompact) await this.#compactDirectory();
+      if (this.#directory.shouldCompact) await this.#directory.compact(this.#database);
     });
     await this.keepLimits();
   }
@@ -190,34 +191,24 @@ export class Journal {
     void sweepPieces(this.#database, directory).catch(() => {});
   }
 
-  async #compactDirectory(): Promise<void> {
-    const transaction = await this.#database.begin([ENTRIES, DIRECTORY], "readwrite");
-    let done = () => {};
-    try {
-      await this.#directory.catchUp(this.#database, transaction);
-      done = this.#directory.compact(transaction);
-    } catch (error) {
-      abort(transaction);
-      throw error;
-    }
-    await complete(transaction);
-    done();
-  }
 
   /** Counts entries that nobody has counted. What is damaged goes. */
   async #count(entries: IDBObjectStore, names: Uint8Array<ArrayBuffer>[]): Promise<void> {
     const records = new Records(this.#engine);
-    const numbers = names.map((name) => this.#directory.numberOf(name)!);
-    const found = await Promise.all(numbers.map((number) => result<unknown>(entries.get(number))));
+    const places = names.map((name) => this.#directory.placeOf(name) ?? 0);
+    const found = await readPlaces(entries, places);
     names.forEach((name, at) => {
       const record = found[at];
-      if (record === undefined) return this.#directory.forget(name, numbers[at]);
+      if (record === undefined) return this.#directory.forget(name, places[at]);
       const reason = records.under(record, name);
       if (reason === undefined) {
         const { createdMs, metadata } = records.about();
         this.ledger.stored(name, records.size(), createdMs, metadata);
       } else if (isDamage(reason)) {
-        entries.delete(numbers[at]!);
+        // One of a pack goes when somebody looks for it.
+        if (isPacked(places[at]!)) return;
+        entries.delete(places[at]!);
+        this.#directory.forget(name, places[at]);
       } else {
         // A newer version's: left alone, and counted by what is seen of it.
         this.ledger.stored(name, seenLength(record as Stored), Date.now(), new Uint8Array(0));
@@ -253,15 +244,15 @@ export class Journal {
       while (goesOn(freed)) {
         const name = ledger.oldest() as Uint8Array<ArrayBuffer> | undefined;
         if (name === undefined) break;
-        const number = this.#directory.numberOf(name);
+        const place = this.#directory.placeOf(name);
         // What is gone behind the back of all caches gives no room.
-        const isThere = number !== undefined && (await result(entries.getKey(number))) !== undefined;
+        const isThere = place !== undefined && (await result(entries.getKey(numberAt(place)))) !== undefined;
         if (isThere) names.push(name);
         removePieces(pieces, name);
         freed += isThere ? ledger.size_of(name) : 0;
         ledger.removed(name, Date.now());
       }
-      done = this.#directory.remove(transaction, names, withRows);
+      done = await this.#directory.remove(transaction, names, withRows);
       const row = withRows ? ledger.take() : NOTHING;
       if (row.length > 0) await this.#append(rows, row);
     });

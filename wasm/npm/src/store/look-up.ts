@@ -1,14 +1,15 @@
 import { type Database, DIRECTORY, ENTRIES } from "./database.js";
 import type { Directory } from "./directory.js";
 import { eachResult } from "./idb.js";
+import { numberAt } from "./pack.js";
 
 /** What is looked for, and who is told. */
 export interface LookUp<T> {
   names: readonly Uint8Array[];
-  /** Makes the request for the entry under a number. */
+  /** Makes the request for a record, which may be that of several names. */
   request: (entries: IDBObjectStore, number: number) => IDBRequest<T | undefined>;
-  /** Told of each name once, as soon as it is known; of those that are there, while the browser reads the next one. */
-  tell: (found: T | undefined, at: number) => void;
+  /** Told of each name once, as soon as it is known, while the browser reads the next record. `place` is that of its entry. */
+  tell: (found: T | undefined, at: number, place: number) => void;
   /** Told of an entry that should be there: somebody has removed it behind the back of all caches. */
   gone: (name: Uint8Array) => void;
 }
@@ -22,17 +23,27 @@ export async function lookUp<T>(database: Database, directory: Directory, wanted
   const begun = database.begin(ENTRIES, "readonly");
   const transaction = begun instanceof Promise ? await begun : begun;
   directory.follow(database);
-  const numbers = names.map((name) => directory.numberOf(name));
+  const places = names.map((name) => directory.placeOf(name));
   let open: number[] = [];
-  const ask = (entries: IDBObjectStore, places: readonly number[]): Promise<void> => {
-    const requests = places.map((at) => request(entries, numbers[at]!));
+  const ask = (entries: IDBObjectStore, wanted: readonly number[]): Promise<void> => {
+    const shared = new Map<number, number[]>();
+    for (const at of wanted) {
+      const number = numberAt(places[at]!);
+      const others = shared.get(number);
+      if (others === undefined) shared.set(number, [at]);
+      else others.push(at);
+    }
+    const sharers = [...shared.values()];
+    const requests = [...shared.keys()].map((number) => request(entries, number));
     return eachResult(requests, (found, nth) => {
-      if (found === undefined) open.push(places[nth]!);
-      else tell(found, places[nth]!);
+      for (const at of sharers[nth]!) {
+        if (found === undefined) open.push(at);
+        else tell(found, at, places[at]!);
+      }
     });
   };
   const known: number[] = [];
-  numbers.forEach((number, at) => (number === undefined ? open : known).push(at));
+  places.forEach((place, at) => (place === undefined ? open : known).push(at));
   if (known.length > 0) await ask(transaction.objectStore(ENTRIES), known);
   if (open.length === 0) return;
 
@@ -40,19 +51,19 @@ export async function lookUp<T>(database: Database, directory: Directory, wanted
   await directory.catchUp(database, again);
   const [absent, moved]: [number[], number[]] = [[], []];
   for (const at of open) {
-    const number = directory.numberOf(names[at]!);
-    const isNew = number !== undefined && number !== numbers[at];
-    numbers[at] = number;
+    const place = directory.placeOf(names[at]!);
+    const isNew = place !== undefined && place !== places[at];
+    places[at] = place;
     (isNew ? moved : absent).push(at);
   }
   open = absent;
   if (moved.length > 0) await ask(again.objectStore(ENTRIES), moved);
   for (const at of open) {
-    const number = numbers[at];
-    if (number !== undefined) {
-      directory.forget(names[at]!, number);
+    const place = places[at];
+    if (place !== undefined) {
+      directory.forget(names[at]!, place);
       wanted.gone(names[at]!);
     }
-    tell(undefined, at);
+    tell(undefined, at, 0);
   }
 }

@@ -1,6 +1,7 @@
 import { type Database, DIRECTORY, ENTRIES, PIECES } from "./database.js";
 import type { Directory } from "./directory.js";
 import { complete, Fault, result } from "./idb.js";
+import { readPlaces } from "./pack.js";
 import { hex, type Part, partLength, type Piece, type Pieces, type Stored } from "./record.js";
 
 /**
@@ -100,9 +101,9 @@ export async function sweepPiecesOf(
 ): Promise<void> {
   const transaction = await database.begin([ENTRIES, DIRECTORY, PIECES], "readwrite");
   await directory.catchUp(database, transaction);
-  const number = directory.numberOf(name);
-  const found = number === undefined ? undefined : await result<unknown>(transaction.objectStore(ENTRIES).get(number));
-  const record = found as Stored | undefined;
+  const place = directory.placeOf(name);
+  const found = place === undefined ? [] : await readPlaces(transaction.objectStore(ENTRIES), [place]);
+  const record = found[0] as Stored | undefined;
   const named = record === undefined || record instanceof Uint8Array ? undefined : record.p?.id;
   removePieces(transaction.objectStore(PIECES), name, named);
   await complete(transaction);

@@ -1,32 +1,40 @@
 import type { Engine } from "../engine.js";
 import { type Place, textOf } from "./directory-row.js";
 import { result } from "./idb.js";
+import { membersOf, numberAt, placeIn } from "./pack.js";
 import { isDamage, nameOf, Records } from "./record.js";
 
 /** So many records are read at once. */
 const BATCH = 64;
 
-/** Finds out where all entries are by reading them. What is damaged goes, and of two values of a name the older one. */
+/**
+ * Finds out where all entries are by reading them. What nothing can be read of goes, and of two values of a name the older
+ * one.
+ */
 export async function rebuild(engine: Engine, entries: IDBObjectStore): Promise<Place[]> {
   const records = new Records(engine);
   const places = new Map<string, number>();
+  /** Of a newer version: left alone. */
+  const unreadable: number[] = [];
+  const note = (record: unknown, place: number): void => {
+    const reason = records.read(record);
+    if (reason === undefined) places.set(textOf(nameOf(engine, records.reader.key())), place);
+    else if (!isDamage(reason)) unreadable.push(place);
+  };
   const numbers = await result(entries.getAllKeys());
   for (let from = 0; from < numbers.length; from += BATCH) {
     const some = numbers.slice(from, from + BATCH);
     const range = IDBKeyRange.bound(some[0], some.at(-1));
     const found: unknown[] = await result(entries.getAll(range));
     some.forEach((number, at) => {
-      const reason = typeof number === "number" ? records.read(found[at]) : "foreign";
-      if (reason === undefined) {
-        const text = textOf(nameOf(engine, records.reader.key()));
-        const older = places.get(text);
-        if (older !== undefined) entries.delete(older);
-        places.set(text, number as number);
-      } else if (isDamage(reason)) {
-        entries.delete(number);
-      }
+      if (typeof number !== "number") return;
+      const members = membersOf(found[at]);
+      if (members === undefined) note(found[at], number);
+      else members.forEach((member, nth) => note(member, placeIn(number, nth + 1)));
     });
   }
+  const live = new Set([...places.values(), ...unreadable].map(numberAt));
+  for (const number of numbers) if (typeof number !== "number" || !live.has(number)) entries.delete(number);
   records.reader.free();
   return [...places];
 }

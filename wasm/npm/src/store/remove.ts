@@ -1,8 +1,12 @@
 import { type Database, DIRECTORY, ENTRIES, PIECES } from "./database.js";
 import type { Directory } from "./directory.js";
-import { abort, complete, result } from "./idb.js";
+import { abort, complete } from "./idb.js";
+import { readPlaces } from "./pack.js";
 import { removePieces } from "./pieces.js";
 import type { Stored } from "./record.js";
+
+/** Where nothing is: the first record has a higher number. */
+const NOWHERE = 0;
 
 /** Removes entries in one transaction, with their pieces. Only those go of which `goes` is true. Gives which were there and went. */
 export async function remove(
@@ -11,15 +15,17 @@ export async function remove(
   names: readonly Uint8Array<ArrayBuffer>[],
   goes?: (record: Stored, at: number) => boolean,
 ): Promise<boolean[]> {
-  const attempt = async (withRow: boolean): Promise<boolean[]> => {
+  const attempt = async (mayWrite: boolean): Promise<boolean[]> => {
     const transaction = await database.begin([ENTRIES, DIRECTORY, PIECES], "readwrite");
     let went: boolean[];
     let done: () => void;
     try {
       await directory.catchUp(database, transaction);
-      went = await Promise.all(names.map((name, at) => isToGo(transaction.objectStore(ENTRIES), directory.numberOf(name), at)));
+      const places = names.map((name) => directory.placeOf(name) ?? NOWHERE);
+      const found = await readPlaces(transaction.objectStore(ENTRIES), places);
+      went = found.map((record, at) => record !== undefined && (goes === undefined || goes(record as Stored, at)));
       const going = names.filter((_, at) => went[at]);
-      done = directory.remove(transaction, going, withRow);
+      done = await directory.remove(transaction, going, mayWrite);
       for (const name of going) removePieces(transaction.objectStore(PIECES), name);
     } catch (error) {
       abort(transaction);
@@ -29,12 +35,6 @@ export async function remove(
     done();
     return went;
   };
-  const isToGo = async (entries: IDBObjectStore, number: number | undefined, at: number): Promise<boolean> => {
-    if (number === undefined) return false;
-    if (goes === undefined) return (await result(entries.getKey(number))) !== undefined;
-    const record = await result<Stored | undefined>(entries.get(number));
-    return record !== undefined && goes(record, at);
-  };
-  // What stays would be found later, so one fault of the browser is not enough; and a database that is over its quota takes no row.
+  // What stays would be found later, so one fault of the browser is not enough; and a database that is over its quota takes nothing.
   return attempt(true).catch(() => attempt(false));
 }

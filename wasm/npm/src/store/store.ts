@@ -6,6 +6,7 @@ import { type Explained, explain, type Listed, list, statistics, verify } from "
 import { Journal } from "./journal.js";
 import { type LookUp, lookUp } from "./look-up.js";
 import { Memory } from "./memory.js";
+import { entryAt } from "./pack.js";
 import { findPieces } from "./pieces.js";
 import { type Entry, entryOf, type Found, hex, isDamage, type Item, nameOf, Records, type Stored } from "./record.js";
 import { remove } from "./remove.js";
@@ -280,7 +281,11 @@ export class Store {
       done[at] = look(inMemory[at] ?? record, at);
     };
     try {
-      await this.#lookUp<Stored>(names, (entries, number) => entries.get(number), tell);
+      await this.#lookUp<unknown>(
+        names,
+        (entries, number) => entries.get(number),
+        (found, at, place) => tell(entryAt(found, place) as Stored | undefined, at),
+      );
     } catch (error) {
       const failed = this.#trouble(error);
       isDone.forEach((is, at) => is === 0 && tell(failed, at));
@@ -446,7 +451,9 @@ export class Store {
       const { createdMs } = this.#records.about();
       const entry = { name, record, metadata: this.#records.metadata(), size, payload };
       let there: unknown;
-      await this.#lookUp<unknown>([name], (entries, number) => entries.get(number), (found) => (there = found));
+      await this.#lookUp<unknown>([name], (entries, number) => entries.get(number), (found, _, place) => {
+        there = entryAt(found, place);
+      });
       const isReplaced = this.#records.under(there, name) === undefined && this.#records.about().createdMs > createdMs;
       if (isReplaced) {
         // Another tab has stored something newer since.
