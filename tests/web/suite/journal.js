@@ -95,6 +95,20 @@ export const tests = {
     }
   },
 
+  "what waits to be written is counted behind what others wrote before": async (t) => {
+    const name = t.database();
+    const [one, two] = [await t.open({ name }), await t.open({ name })];
+    await fill(t, one, "k");
+    await one.flush();
+    await two.flush();
+    t.equal(await two.delete("k"), true);
+    await two.flush();
+    await fill(t, one, "k");
+    await one.flush();
+    t.equal((await one.stats()).entries, 1);
+    t.equal((await two.stats()).entries, 1);
+  },
+
   "the cap is that of the database, not of a handle": async (t) => {
     const name = t.database();
     const maxBytes = 4 * ENTRY;
