@@ -74,7 +74,7 @@ export function key(domain: string, schema: number, fields: Record<string, Field
 
 /** The bytes that name an entry. A caller's array is copied, for it may be changed later. */
 export function keyBytes(input: KeyInput): Uint8Array {
-  if (typeof input === "string") return encoder.encode(wellFormed("A key", input));
+  if (typeof input === "string") return asciiBytes(input) ?? encoder.encode(wellFormed("A key", input));
   if (input instanceof Uint8Array) return input.slice();
   if (input instanceof Key) return input.bytes;
   throw invalid("A key is a string, a Uint8Array, or what key() returned.");
@@ -148,6 +148,18 @@ const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 const LARGEST = 2n ** 64n - 1n;
 
 /** Fails on half a surrogate pair: it has no UTF-8, and is encoded as any other is. */
+/** Most keys are short ASCII texts, for which a `TextEncoder` takes longer than this. */
+function asciiBytes(text: string): Uint8Array | undefined {
+  if (text.length > 64) return undefined;
+  const bytes = new Uint8Array(text.length);
+  for (let at = 0; at < text.length; at += 1) {
+    const code = text.charCodeAt(at);
+    if (code > 0x7f) return undefined;
+    bytes[at] = code;
+  }
+  return bytes;
+}
+
 function wellFormed(what: string, text: string): string {
   if (!/\p{Surrogate}/u.test(text)) return text;
   throw invalid(`${what} has half a surrogate pair, so it is no Unicode text. Give its bytes as a Uint8Array.`);

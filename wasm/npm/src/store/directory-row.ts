@@ -6,6 +6,12 @@ export type Place = [text: string, place: number];
 /** Whether a row adds to the ones before it, or says everything anew. */
 export type Kind = "more" | "anew";
 
+/** What a row says. */
+export interface Row {
+  kind: Kind;
+  places: readonly Place[];
+}
+
 const KINDS: Kind[] = ["more", "anew"];
 const HEADER = 8;
 const NAME = 32;
@@ -25,7 +31,7 @@ export function encodeRow(kind: Kind, places: readonly Place[]): Uint8Array<Arra
 }
 
 /** What a row says; nothing if it is none. */
-export function decodeRow(row: unknown): { kind: Kind; places: Place[] } | undefined {
+export function decodeRow(row: unknown): Row | undefined {
   if (!(row instanceof Uint8Array) || row.length < HEADER || (row.length - HEADER) % PLACE !== 0) return undefined;
   const kind = KINDS[row[0]!];
   if (kind === undefined || row.subarray(1, HEADER).some((byte) => byte !== 0)) return undefined;

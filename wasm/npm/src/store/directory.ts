@@ -1,5 +1,5 @@
 import { type Database, DIRECTORY, ENTRIES } from "./database.js";
-import { bytesOfText, decodeRow, encodeRow, type Place, textOf } from "./directory-row.js";
+import { bytesOfText, decodeRow, encodeRow, type Place, type Row, textOf } from "./directory-row.js";
 import { abort, complete, result } from "./idb.js";
 import { isPacked, numberAt, placeIn, readPlaces, type Shelf, shelved } from "./pack.js";
 
@@ -16,6 +16,12 @@ interface Claim {
 
 /** What is to be done once a transaction is complete. */
 export type Done = () => Promise<void>;
+
+/** A row whose number is known once its transaction is complete. */
+interface Appended {
+  appended: IDBRequest<IDBValidKey>;
+  done: () => void;
+}
 
 /**
  * Where each entry is. Records are stored under numbers, in the order in which they come: what is stored together lies together on
@@ -95,7 +101,7 @@ export class Directory {
     const contents: unknown[] = await result(rows.getAll(range));
     if (contents.length === 0) return;
     const numbers = await result(rows.getAllKeys(range, contents.length));
-    contents.forEach((row, at) => this.#replay(numbers[at], row));
+    contents.forEach((row, at) => this.#apply(numbers[at], decodeRow(row)));
   }
 
   /** The same in a transaction of its own. */
@@ -142,7 +148,7 @@ export class Directory {
     const claim = await this.#claimed(transaction, this.#neighbours(gone).length);
     const moved = await this.#dissolve(transaction, gone, claim);
     const places: Place[] = [...gone.map(([text]): Place => [text, 0]), ...moved];
-    return this.#append(transaction, places, claim);
+    return this.#append(transaction, places, claim).done;
   }
 
   /** Removes all entries, in a transaction that has caught up. Without a row, others find out when they look. */
@@ -163,13 +169,12 @@ export class Directory {
 
   /** Replaces all rows by one that says this. */
   rewrite(transaction: IDBTransaction, places: Place[]): () => void {
-    const row = encodeRow("anew", places);
     const rows = transaction.objectStore(DIRECTORY);
     rows.clear();
-    const appended = rows.put(row);
+    const appended = rows.put(encodeRow("anew", places));
     return () => {
       this.#isWhole = true;
-      this.#replay(appended.result, row);
+      this.#apply(appended.result, { kind: "anew", places });
     };
   }
 
@@ -186,15 +191,12 @@ export class Directory {
     claim: Claim,
     seen: number,
   ): Done {
-    const unseen = transaction
-      .objectStore(DIRECTORY)
-      .getKey(IDBKeyRange.bound(seen, claim.row ?? Infinity, true, true));
     const places = [...moved, ...this.#shelve(transaction, shelves, claim)];
-    const done = this.#append(transaction, places, claim);
+    const { appended, done } = this.#append(transaction, places, claim);
     const opening = this.#opening;
     return async () => {
       if (this.#opening !== opening) return;
-      if (unseen.result === undefined) return done();
+      if (appended.result === seen + 1) return done();
       // Somebody else has stored something meanwhile. Where it is under the same name, nobody must find it any more.
       const settle = () => this.#whole(database, (again) => this.#dropReplaced(again));
       // It is stored, whatever comes of this.
@@ -273,16 +275,17 @@ export class Directory {
     return { next: row * CLAIM, end: (row + 1) * CLAIM, row };
   }
 
-  #append(transaction: IDBTransaction, places: readonly Place[], claim: Claim): () => void {
+  #append(transaction: IDBTransaction, places: readonly Place[], claim: Claim): Appended {
     const rows = transaction.objectStore(DIRECTORY);
     const row = encodeRow("more", places);
     const appended = claim.row === undefined ? rows.put(row) : rows.put(row, claim.row);
     const opening = this.#opening;
-    return () => {
+    const done = (): void => {
       if (this.#opening !== opening) return;
       if (claim.row !== undefined) this.#claim = claim;
-      this.#replay(appended.result, row, true);
+      this.#apply(appended.result, { kind: "more", places }, true);
     };
+    return { appended, done };
   }
 
   async #dropReplaced(transaction: IDBTransaction): Promise<() => void> {
@@ -291,7 +294,7 @@ export class Directory {
     transaction.addEventListener("abort", () => this.#replaced.push(...replaced));
     const claim = await this.#claimed(transaction, this.#neighbours(replaced).length);
     const moved = await this.#dissolve(transaction, replaced, claim);
-    return moved.length > 0 || claim.row !== undefined ? this.#append(transaction, moved, claim) : () => {};
+    return moved.length > 0 || claim.row !== undefined ? this.#append(transaction, moved, claim).done : () => {};
   }
 
   /** Does the work of a transaction that has caught up, and what is to be done once it is complete. */
@@ -310,20 +313,19 @@ export class Directory {
   }
 
   /** Replays a row, if it was not replayed already. `isOwn` says that what it replaces is gone. */
-  #replay(number: unknown, row: unknown, isOwn = false): void {
+  #apply(number: unknown, row: Row | undefined, isOwn = false): void {
     if (typeof number !== "number" || number <= this.#seen) return;
     this.#seen = number;
     this.#rows += 1;
-    const decoded = decodeRow(row);
-    if (decoded === undefined) {
+    if (row === undefined) {
       this.#isWhole = false;
       return;
     }
-    if (decoded.kind === "anew") {
+    if (row.kind === "anew") {
       this.#forgetAll();
       this.#rows = 1;
     }
-    for (const [text, place] of decoded.places) {
+    for (const [text, place] of row.places) {
       const older = this.#places.get(text);
       if (older === place) continue;
       if (older !== undefined && place > 0 && !isOwn) this.#replaced.push([text, older]);
