@@ -31,7 +31,7 @@ export class Journal {
   #timer: ReturnType<typeof setTimeout> | undefined;
   #turn: Promise<unknown> = Promise.resolve();
   #limits: [maxBytes: number | undefined, maxEntries: number | undefined];
-  /** Told how many entries went, of the bytes given. */
+  /** Told how many entries were evicted. */
   onEvicted: (entries: number) => void = () => {};
 
   constructor(engine: Engine, database: Database, directory: Directory, maxBytes?: number, maxEntries?: number) {

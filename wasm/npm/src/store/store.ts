@@ -11,6 +11,7 @@ import { findPieces } from "./pieces.js";
 import { type Entry, entryOf, type Found, hex, isDamage, type Item, nameOf, Records, type Stored } from "./record.js";
 import { remove } from "./remove.js";
 import { Counters, type Statistics } from "./statistics.js";
+import { Spill } from "./spill.js";
 import { store } from "./write.js";
 
 export type { Explained, Listed } from "./inspect.js";
@@ -19,9 +20,6 @@ export type { Statistics } from "./statistics.js";
 
 /** What is kept at most, in bytes, of what a database had no space for. */
 const BESIDE = 64 << 20;
-
-/** When what there was no space for is tried again, in milliseconds: Chromium gives the room of what went back after seconds. */
-const LATER = [5_000, 10_000, 20_000, 40_000];
 
 /** Limits of a store. What is not given is without limit. */
 export interface Limits {
@@ -52,7 +50,7 @@ export class Store {
   #limits: Limits;
   #records: Records;
   #isClosed = false;
-  #later: ReturnType<typeof setTimeout> | undefined;
+  #spill = new Spill(this);
   /** The names of entries that were seen to be a newer version's. They are left alone. */
   #newer = new Set<string>();
 
@@ -138,7 +136,7 @@ export class Store {
       await this.#lookUp<IDBValidKey>(names, (entries, number) => entries.getKey(number), (found, at) => (stored[at] = found));
       return inMemory.map((is, at) => is || stored[at] !== undefined);
     } catch (error) {
-      this.#trouble(error);
+      this.trouble(error);
       return inMemory;
     }
   }
@@ -180,7 +178,7 @@ export class Store {
       this.journal?.flushSoon();
       return held;
     } catch (error) {
-      this.#trouble(error);
+      this.trouble(error);
       return held.map(() => false);
     }
   }
@@ -202,14 +200,14 @@ export class Store {
     await journal
       .clear()
       .catch(() => journal.clear())
-      .catch((error: unknown) => this.#trouble(error));
+      .catch((error: unknown) => this.trouble(error));
   }
 
   /** Other limits from now on. What is too much goes at once. */
   async setLimits(maxBytes: number | undefined, maxEntries: number | undefined): Promise<void> {
     this.#limits = { maxBytes, maxEntries };
     if (this.journal === undefined) this.counters.evictions += this.memory.setLimits(maxBytes, maxEntries);
-    else await this.journal.setLimits(maxBytes, maxEntries).catch((error: unknown) => this.#trouble(error));
+    else await this.journal.setLimits(maxBytes, maxEntries).catch((error: unknown) => this.trouble(error));
   }
 
   /** What is known of each entry, the one that goes first at first. */
@@ -245,7 +243,7 @@ export class Store {
 
   /** Writes what is pending of the accounts, and reads what other tabs wrote. */
   async flush(): Promise<void> {
-    if (!this.#isClosed) await this.journal?.sync().catch((error: unknown) => this.#trouble(error));
+    if (!this.#isClosed) await this.journal?.sync().catch((error: unknown) => this.trouble(error));
   }
 
   /** Writes what is pending without waiting for anything, as a page that is hidden has to. */
@@ -258,7 +256,7 @@ export class Store {
     if (this.#isClosed) return;
     await this.flush();
     this.#isClosed = true;
-    clearTimeout(this.#later);
+    this.#spill.stop();
     this.journal?.stop();
     this.database?.close();
     this.memory.clear();
@@ -273,12 +271,13 @@ export class Store {
     look: (record: Stored | undefined | Fault, at: number) => T,
   ): Promise<T[]> {
     const inMemory = names.map((name) => this.memory.get(name));
-    if (names.length === 0 || this.database === undefined || inMemory.every((record) => record !== undefined)) return inMemory.map(look);
+    if (names.length === 0 || this.database === undefined) return inMemory.map(look);
     const done: T[] = [];
     const isDone = new Uint8Array(names.length);
     const tell = (record: Stored | undefined | Fault, at: number) => {
       isDone[at] = 1;
-      done[at] = look(inMemory[at] ?? record, at);
+      const kept = inMemory[at];
+      done[at] = look(kept === undefined ? record : this.#spill.newerOf(kept, record, names[at]!), at);
     };
     try {
       await this.#lookUp<unknown>(
@@ -287,7 +286,7 @@ export class Store {
         (found, at, place) => tell(entryAt(found, place) as Stored | undefined, at),
       );
     } catch (error) {
-      const failed = this.#trouble(error);
+      const failed = this.trouble(error);
       isDone.forEach((is, at) => is === 0 && tell(failed, at));
     }
     return done;
@@ -318,7 +317,7 @@ export class Store {
       if (went) this.journal?.ledger.removed(name, Date.now());
       this.journal?.flushSoon();
     } catch (error) {
-      this.#trouble(error);
+      this.trouble(error);
     }
   }
 
@@ -373,7 +372,7 @@ export class Store {
       const parts = await findPieces(this.database, name, record.p);
       return parts === undefined ? "truncated" : ({ ...found, parts } as Found);
     } catch (error) {
-      return missOf(this.#trouble(error));
+      return missOf(this.trouble(error));
     }
   }
 
@@ -415,9 +414,9 @@ export class Store {
     try {
       await store({ database: this.database!, directory: this.directory }, journal, entries);
     } catch (error) {
-      const { reason } = this.#trouble(error);
+      const { reason } = this.trouble(error);
       for (const entry of entries) this.memory.put(entry, now);
-      if (reason === "no_space") this.#tryLater(0);
+      if (reason === "no_space") this.#spill.tryLater();
       return this.reason;
     }
     for (const entry of entries) {
@@ -426,52 +425,13 @@ export class Store {
       journal.ledger.stored(entry.name, entry.size, now, entry.metadata);
     }
     this.counters.bytesWritten += payload;
-    await journal.keepLimits().catch((error: unknown) => this.#trouble(error));
+    await journal.keepLimits().catch((error: unknown) => this.trouble(error));
     journal.flushSoon();
     return undefined;
   }
 
-  /** Stores what there was no space for, once there is. */
-  #tryLater(attempt: number): void {
-    if (this.#later !== undefined || attempt >= LATER.length) return;
-    this.#later = setTimeout(() => {
-      this.#later = undefined;
-      this.#storeKept().catch((error: unknown) => {
-        this.#trouble(error);
-        this.#tryLater(attempt + 1);
-      });
-    }, LATER[attempt]);
-  }
-
-  async #storeKept(): Promise<void> {
-    for (const { name, record, usedMs } of [...this.memory.all()]) {
-      if (this.database === undefined || this.journal === undefined || this.#isClosed) return;
-      if (this.#records.under(record, name) !== undefined) continue;
-      const [size, payload] = [this.#records.size(), this.#records.payload()];
-      const { createdMs } = this.#records.about();
-      const entry = { name, record, metadata: this.#records.metadata(), size, payload };
-      let there: unknown;
-      await this.#lookUp<unknown>([name], (entries, number) => entries.get(number), (found, _, place) => {
-        there = entryAt(found, place);
-      });
-      const isReplaced = this.#records.under(there, name) === undefined && this.#records.about().createdMs > createdMs;
-      if (isReplaced) {
-        // Another tab has stored something newer since.
-        if (this.memory.get(name) === record) this.memory.remove(name);
-        continue;
-      }
-      await store({ database: this.database, directory: this.directory }, this.journal, [entry]);
-      // Somebody may have put something newer there meanwhile.
-      if (this.memory.get(name) !== record) continue;
-      this.memory.remove(name);
-      this.journal.ledger.stored(name, size, usedMs, entry.metadata);
-      await this.journal.keepLimits();
-      this.journal.flushSoon();
-    }
-  }
-
-  /** Notes what failed. A database that a newer version has taken over is given up, and memory takes its place. */
-  #trouble(error: unknown): Fault {
+  /** @internal Notes what failed. A database that a newer version has taken over is given up, and memory takes its place. */
+  trouble(error: unknown): Fault {
     const failed = fault(error);
     this.reason = missOf(failed);
     if (failed.reason === "newer_version" && this.database !== undefined) {
