@@ -4,7 +4,7 @@ import { decodeMetadata } from "./metadata.js";
 import type { As, Formats } from "./types.js";
 import type { Part, Piece } from "./store/store.js";
 import type { LargePayload, SmallPayload } from "./values.js";
-import { type Large, slices, type Verified, verifiedBytes, verifiedStream, damageOf } from "./verify.js";
+import { bytesOfBlob, type Large, slices, type Verified, verifiedBytes, verifiedStream, damageOf } from "./verify.js";
 
 /** A value that is known to be right, and what is kept beside it. */
 export type Content = (SmallPayload | KeptPayload) & { metadata: Uint8Array };
@@ -75,7 +75,7 @@ function formatted(bytes: Uint8Array<ArrayBuffer>, as: As): Formats[As] {
 
 async function bytesOf(content: KeptPayload): Promise<Uint8Array<ArrayBuffer>> {
   const only = content.parts.length === 1 ? content.parts[0] : undefined;
-  if (only instanceof Blob) return new Uint8Array(await only.arrayBuffer());
+  if (only instanceof Blob) return bytesOfBlob(only);
   const whole = new Uint8Array(content.size);
   let at = 0;
   for await (const slice of slices(content.parts)) {
