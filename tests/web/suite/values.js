@@ -88,6 +88,63 @@ export const tests = {
     }
   },
 
+  "a value of 32 MiB is what it was when it was put, whatever happens until it is stored": async (t) => {
+    const cache = await t.open();
+    const mine = t.bytes(32 * MIB, 6);
+    const before = mine.slice();
+    let stored = false;
+    const storing = cache.put("mine", mine).then((did) => (stored = did));
+    for (let turn = 0; !stored; turn += 1) {
+      mine.fill(turn);
+      await new Promise((resolve) => setTimeout(resolve, 2));
+    }
+    t.ok(await storing);
+    t.equal(await cache.get("mine"), before);
+    t.equal(await (await cache.get("mine", "blob")).arrayBuffer(), before.buffer);
+    t.equal(await cache.verify(), []);
+  },
+
+  "large values that are put at once, or right after another, do not get into each other": async (t) => {
+    const cache = await t.open();
+    const sizes = [32 * MIB, 32 * MIB, 5 * MIB, 32 * MIB - 1, 4 * MIB + 1];
+    const mine = sizes.map((size, at) => t.bytes(size, at));
+    const all = mine.map((bytes, at) => {
+      const storing = cache.put(`at once ${at}`, bytes);
+      bytes.fill(255);
+      return storing;
+    });
+    t.equal(await Promise.all(all), sizes.map(() => true));
+    for (const [at, size] of sizes.entries()) {
+      const bytes = t.bytes(size, 10 + at);
+      const storing = cache.put(`in turn ${at}`, bytes);
+      bytes.fill(255);
+      // The same one again takes its place.
+      if (at === 2) await cache.put(`in turn ${at}`, t.bytes(size, 10 + at));
+      t.ok(await storing);
+    }
+    for (const [at, size] of sizes.entries()) {
+      t.equal(await cache.get(`at once ${at}`), t.bytes(size, at), `at once ${at}`);
+      t.equal(await cache.get(`in turn ${at}`), t.bytes(size, 10 + at), `in turn ${at}`);
+    }
+  },
+
+  "a large value whose put is aborted is not stored, and the next one is": async (t) => {
+    const cache = await t.open();
+    for (let turn = 0; turn < 3; turn += 1) {
+      const controller = new AbortController();
+      const outcome = cache.put("mine", t.bytes(32 * MIB, 1), { signal: controller.signal }).then(
+        () => "stored",
+        (error) => error.name,
+      );
+      controller.abort();
+      t.equal(await outcome, "AbortError");
+      t.equal(await cache.has("mine"), false);
+      t.ok(await cache.put("mine", t.bytes(32 * MIB, 2)));
+      t.equal(await cache.get("mine"), t.bytes(32 * MIB, 2));
+      await cache.delete("mine");
+    }
+  },
+
   "what is handed out shares nothing with what is kept": async (t) => {
     for (const memory of [false, true]) {
       const cache = await t.open({ memory });

@@ -13,7 +13,7 @@ import { feed, feedNow, Pace } from "./pace.js";
 import { partsLength } from "./store/record.js";
 import type { About, Found, Item, Store } from "./store/store.js";
 import type { As, Formats, PutOptions, Value } from "./types.js";
-import { isStream, type LargePayload, type Payload, payloadOf, release, type Shape } from "./values.js";
+import { isStream, type LargePayload, type Payload, payloadOf, release, sealed, type Shape } from "./values.js";
 import { damageOf, type Large, slices } from "./verify.js";
 import { encoded, explanation } from "./reasons.js";
 
@@ -263,7 +263,8 @@ export class Core {
       const pace = new Pace();
       const done = payload.source ? feedNow(writer, payload.source, pace) : 0;
       delete payload.source;
-      if (done < payload.size) {
+      if (payload.copy) await sealed(payload, payload.copy, writer, signal);
+      else if (done < payload.size) {
         for await (const slice of slices(payload.parts, done)) {
           signal?.throwIfAborted();
           await feed(writer, slice, pace);

@@ -44,7 +44,7 @@ const waiting: (() => void)[] = [];
 let channel: MessageChannel | undefined;
 
 /** The next turn of the event loop. Timers would wait for 4 ms, and for a second in a hidden tab. */
-function turn(): Promise<void> {
+export function turn(): Promise<void> {
   if (!channel) {
     channel = new MessageChannel();
     channel.port1.onmessage = () => waiting.shift()?.();

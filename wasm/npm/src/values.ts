@@ -1,5 +1,7 @@
 import { invalid, WarmstartError } from "./errors.js";
-import { Pace } from "./pace.js";
+import { type Sink, pour } from "./engine.js";
+import { Pace, turn } from "./pace.js";
+import { type Copy, copied, POOLED } from "./pool.js";
 import { type Part, PART } from "./store/record.js";
 import type { Progress, Value } from "./types.js";
 
@@ -20,6 +22,8 @@ export interface LargePayload {
   parts: Part[];
   /** The same bytes in the caller's memory, until the caller gets to run again. */
   source?: Uint8Array;
+  /** A copy of the bytes, of which the parts are still to be made; see {@link sealed}. */
+  copy?: Copy;
   /** The bytes of Blobs that are made here; see {@link release}. */
   reserved?: number;
 }
@@ -50,6 +54,12 @@ const ROOM = 2 * PART;
 const PIECE = 4 * 1024 * 1024;
 
 /**
+ * Bytes of a copy that are put into a Blob at once. More of them take longer than a frame where the machine is
+ * busy; fewer ask the browser more often.
+ */
+const BITE = 2 * 1024 * 1024;
+
+/**
  * The bytes of `value`. Of what the caller could change later, they are copied before this function returns;
  * what has to be read comes as a promise.
  *
@@ -68,11 +78,40 @@ export function payloadOf(value: Value, shape: Shape, reading: Reading = {}): Pa
   );
 }
 
+/**
+ * Makes the parts of a payload that was copied, and gives its bytes to `sink`; a stretch at a time, as making a Blob
+ * takes long. The copy is gone afterwards, and all of the bytes are in `sink`.
+ */
+export async function sealed(payload: LargePayload, copy: Copy, sink: Sink, signal?: AbortSignal): Promise<void> {
+  const { bytes } = copy;
+  const pieces: Blob[] = [];
+  try {
+    for (let at = 0; at < bytes.length; at += BITE) {
+      await turn();
+      signal?.throwIfAborted();
+      const piece = bytes.subarray(at, at + BITE);
+      pour(sink, piece);
+      pieces.push(new Blob([piece]));
+    }
+    await turn();
+    payload.parts.push(new Blob(pieces));
+  } finally {
+    discard(payload);
+  }
+}
+
 /** The Blobs of this payload are stored, or will not be. */
 export function release(payload: Payload): void {
-  if (!payload.parts || payload.reserved === undefined) return;
+  if (!payload.parts) return;
+  discard(payload);
+  if (payload.reserved === undefined) return;
   unstored -= payload.reserved;
   delete payload.reserved;
+}
+
+function discard(payload: LargePayload): void {
+  payload.copy?.free();
+  delete payload.copy;
 }
 
 /** Whether reading `value` depends on others than this machine, and so may never end. */
@@ -100,6 +139,12 @@ function ofBorrowed(
   }
   // A Blob refuses memory that threads share.
   if (!shape.blobs() || !(bytes.buffer instanceof ArrayBuffer)) return ofOwn(new Uint8Array(bytes), shape);
+  // What Blobs are made of later is nobody else's to change.
+  if (size > PIECE && size <= POOLED && reserve(size)) {
+    const copy = copied(bytes);
+    if (copy) return { size, parts: [], copy, reserved: size };
+    unstored -= size;
+  }
   return { size, ...cut(bytes as Uint8Array<ArrayBuffer>, shape), source: bytes };
 }
 
