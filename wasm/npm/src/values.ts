@@ -50,14 +50,11 @@ export interface Reading {
  */
 const ROOM = 2 * PART;
 
-/** Bytes that are put into a Blob at once while a stream arrives. */
-const PIECE = 4 * 1024 * 1024;
-
 /**
- * Bytes of a copy that are put into a Blob at once. More of them take longer than a frame where the machine is
- * busy; fewer ask the browser more often.
+ * Bytes that are put into a Blob at once. More of them take longer than a frame where the machine is busy; the more
+ * pieces there are, the longer it takes until the browser has them all.
  */
-const BITE = 2 * 1024 * 1024;
+const PIECE = 4 * 1024 * 1024;
 
 /**
  * The bytes of `value`. Of what the caller could change later, they are copied before this function returns;
@@ -86,10 +83,10 @@ export async function sealed(payload: LargePayload, copy: Copy, sink: Sink, sign
   const { bytes } = copy;
   const pieces: Blob[] = [];
   try {
-    for (let at = 0; at < bytes.length; at += BITE) {
+    for (let at = 0; at < bytes.length; at += PIECE) {
       await turn();
       signal?.throwIfAborted();
-      const piece = bytes.subarray(at, at + BITE);
+      const piece = bytes.subarray(at, at + PIECE);
       pour(sink, piece);
       pieces.push(new Blob([piece]));
     }
