@@ -10,6 +10,7 @@ use warmstart::{
 use super::Harness;
 
 /// A folder with a file store in it, which goes with it.
+#[derive(Debug)]
 pub struct Files {
     directory: tempfile::TempDir,
 }
