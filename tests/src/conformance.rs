@@ -12,7 +12,10 @@
 //! | [`inspect`] | what a store tells about itself, and what it keeps of reports | scenarios and functions |
 //! | [`threads`] | that readers and writers at once see only what was written | functions |
 //! | [`one_call`] | look up, else build: single flight, failing builders, nested builds | scenarios and functions |
+//!
+//! The harness of the file store is in [`files`], for more than one test has it.
 
+pub mod files;
 pub mod inspect;
 pub mod one_call;
 pub mod threads;

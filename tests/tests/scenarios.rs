@@ -1,51 +1,13 @@
 //! Every expectation of every scenario is asked: whatever one of them says otherwise, the scenario fails.
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind, set_hook},
-    path::PathBuf,
-    sync::Arc,
-};
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
 
 use serde_json::{Value, json};
-use warmstart::{
-    Clock, Key, Limits, Store,
-    store::{FileOptions, FileStore},
-};
 use warmstart_tests::{
-    conformance::Harness,
+    conformance::{Harness, files::Files},
     scenario::{self, FILES},
 };
-
-struct Files {
-    directory: tempfile::TempDir,
-}
-
-impl Files {
-    fn entry(&self, key: &[u8]) -> PathBuf {
-        self.directory.path().join("entries").join(Key::digest(key).to_string())
-    }
-}
-
-impl Harness for Files {
-    fn new() -> Self {
-        Self { directory: tempfile::tempdir().unwrap() }
-    }
-
-    fn open(&self, limits: Limits, clock: Arc<dyn Clock>) -> Box<dyn Store> {
-        let options = FileOptions::default().with_limits(limits).with_clock(clock);
-        Box::new(FileStore::open(self.directory.path(), options).unwrap())
-    }
-
-    fn damage(&self, key: &[u8], alter: &mut dyn FnMut(&mut Vec<u8>)) {
-        let mut bytes = std::fs::read(self.entry(key)).unwrap();
-        let before = bytes.clone();
-        alter(&mut bytes);
-        if bytes != before {
-            std::fs::write(self.entry(key), bytes).unwrap();
-        }
-    }
-}
 
 /// What can be said otherwise of a step: the place of an expectation in it, and something else than it says.
 fn otherwise(step: &Value) -> Vec<(String, Value)> {

@@ -16,17 +16,46 @@ export async function runCases(names, modes, report) {
     const file = await import(new URL(`cases/${name}`, import.meta.url));
     for (const mode of (file.modes ?? ["default"]).filter((mode) => modes.includes(mode))) {
       const results = [];
+      const shared = new Shared(mode);
       for (const [title, run] of Object.entries(file.cases)) {
-        results.push(await runCase(title, run, mode, file.patience ?? PATIENCE));
+        results.push(await runCase(title, run, mode, file.patience ?? PATIENCE, shared));
       }
+      await shared.end();
       report(`cases/${name} ${mode}`, results);
     }
   }
 }
 
-async function runCase(name, run, mode, patience) {
+/** The browser that the cases of a file share. Each has a server and so an origin of its own: none sees what another stored. */
+class Shared {
+  #mode;
+  #started;
+
+  constructor(mode) {
+    this.#mode = mode;
+  }
+
+  /** Starts it for the first one who asks. */
+  browser() {
+    return (this.#started ??= this.#start()).then(({ browser }) => browser);
+  }
+
+  async #start() {
+    const profile = await freshFolder("shared");
+    return { profile, browser: await Browser.launch({ profile, sqlite: this.#mode === "sqlite" }) };
+  }
+
+  async end() {
+    const started = await this.#started?.catch(() => undefined);
+    this.#started = undefined;
+    await started?.browser.kill();
+    if (started !== undefined) await forget(started.profile);
+  }
+}
+
+async function runCase(name, run, mode, patience, shared) {
   const started = performance.now();
-  const { t, end } = await tools(mode);
+  const { t, end } = await tools(mode, shared);
   let error;
   let timer;
   const late = new Promise((_, reject) => {
@@ -38,13 +67,16 @@ async function runCase(name, run, mode, patience) {
     error = described(thrown);
   }
   clearTimeout(timer);
+  // What one case spoilt is not left to the next.
+  if (error !== undefined) await shared.end();
   await end().catch((thrown) => (error ??= `while cleaning up: ${described(thrown)}`));
   return { name, took: performance.now() - started, ...(error === undefined ? {} : { error }) };
 }
 
-async function tools(mode) {
+async function tools(mode, shared) {
   const server = await site();
   const browsers = [];
+  const pages = [];
   const folders = [];
   const folder = async (name) => {
     folders.push(await freshFolder(name));
@@ -69,9 +101,12 @@ async function tools(mode) {
       browsers.push(browser);
       return browser;
     },
+    /** A browser that the cases of the file share, for those that neither end nor configure it. */
+    browser: () => shared.browser(),
     /** Opens the page of the tests, which has `warmstart` and `kit` as globals. */
     page: async (browser, at = "/tests/web/page.html") => {
       const page = await browser.open(server.url(at));
+      pages.push(page);
       await page.waitForFunction(() => globalThis.warmstart);
       return page;
     },
@@ -84,6 +119,8 @@ async function tools(mode) {
   };
   const end = async () => {
     for (const browser of browsers) await browser.kill();
+    // Those of the shared browser; the others are gone.
+    for (const page of pages) await page.close().catch(() => undefined);
     await server.close();
     for (const at of folders) await forget(at);
   };

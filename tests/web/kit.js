@@ -27,7 +27,7 @@ async function runTest(test, warmstart, mode, patience) {
   const unseen = [];
   const notice = (event) => {
     event.preventDefault();
-    unseen.push(event.reason ?? event.error ?? event.message);
+    (kit.expected() ?? unseen).push(event.reason ?? event.error ?? event.message);
   };
   globalThis.addEventListener("unhandledrejection", notice);
   globalThis.addEventListener("error", notice);
@@ -53,6 +53,7 @@ function tools(warmstart, mode) {
   const opened = [];
   const names = [];
   const atEnd = [];
+  let expected;
   const t = {
     warmstart,
     mode,
@@ -81,6 +82,8 @@ function tools(warmstart, mode) {
     /** How often each path was asked for since the last `/counts/reset`. */
     counts: async () => (await fetch("/counts")).json(),
     sleep: (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds)),
+    /** What nobody catches is put in the list that this gives from here on, and fails the test no more. */
+    uncaught: () => (expected = []),
     /** Runs after the test, the last one first. */
     after: (work) => void atEnd.unshift(work),
   };
@@ -90,7 +93,7 @@ function tools(warmstart, mode) {
     // IndexedDB may have been taken away from the test.
     if (globalThis.indexedDB) await Promise.all(names.map((name) => dropped(`warmstart:${name}`)));
   };
-  return { t, end };
+  return { t, end, expected: () => expected };
 }
 
 /** Deletes a database. One that somebody keeps open is deleted as soon as nobody does. */

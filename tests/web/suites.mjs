@@ -4,23 +4,31 @@ import { Browser, forget } from "./browser.mjs";
 import { freshFolder, site } from "./site.mjs";
 
 /** How long a whole suite may take, in milliseconds. */
-const PATIENCE = 180_000;
+const PATIENCE = 240_000;
+/** How many modes run at a time, each in a browser of its own: much of a suite is waiting. */
+const MODES_AT_A_TIME = 2;
 
 /** `report(group, results)` is called for every suite in every mode. */
 export async function runSuites(names, modes, report) {
   if (names.length === 0) return;
   const server = await site();
-  for (const mode of modes) {
-    const profile = await freshFolder("suites");
-    const browser = await Browser.launch({ profile, sqlite: mode === "sqlite" });
-    try {
-      for (const name of names) report(`suite/${name} ${mode}`, await runSuite(browser, server, name, mode));
-    } finally {
-      await browser.close();
-      await forget(profile);
-    }
-  }
+  const queue = [...modes];
+  const work = async () => {
+    for (let mode = queue.shift(); mode !== undefined; mode = queue.shift()) await runMode(server, names, mode, report);
+  };
+  await Promise.all(Array.from({ length: MODES_AT_A_TIME }, work));
   await server.close();
+}
+
+async function runMode(server, names, mode, report) {
+  const profile = await freshFolder("suites");
+  const browser = await Browser.launch({ profile, sqlite: mode === "sqlite" });
+  try {
+    for (const name of names) report(`suite/${name} ${mode}`, await runSuite(browser, server, name, mode));
+  } finally {
+    await browser.close();
+    await forget(profile);
+  }
 }
 
 async function runSuite(browser, server, name, mode) {

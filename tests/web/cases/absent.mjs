@@ -47,7 +47,7 @@ const INJURIES = {
 
 export const cases = {
   "without IndexedDB there is memory, and it is said once": async (t) => {
-    const browser = await t.launch();
+    const browser = await t.browser();
     for (const [name, injure] of Object.entries(INJURIES)) {
       try {
         await hurt(t, browser, injure);
@@ -58,7 +58,7 @@ export const cases = {
   },
 
   "a newer version's database is left as it was": async (t) => {
-    const browser = await t.launch();
+    const browser = await t.browser();
     const page = await t.page(browser);
     await page.evaluate(async () => {
       const upgrade = (database) => database.createObjectStore("newer").put("kept", "key");

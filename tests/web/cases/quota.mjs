@@ -6,7 +6,7 @@ const MIB = 1 << 20;
 
 export const cases = {
   "large values beyond the quota push out older ones, and the page goes on": async (t) => {
-    const browser = await t.launch();
+    const browser = await t.browser();
     let page = await t.page(browser);
     await browser.quota(page, 40 * MIB);
     const first = await page.evaluate(async (size) => {
@@ -42,7 +42,7 @@ export const cases = {
   },
 
   "where more is stored than the quota has come to allow, entries still go, and all of them if asked": async (t) => {
-    const browser = await t.launch();
+    const browser = await t.browser();
     const page = await t.page(browser);
     await browser.quota(page, 40 * MIB);
     const put = (first, after) =>
@@ -73,7 +73,7 @@ export const cases = {
   },
 
   "a value that is larger than the quota is kept in memory, and said to be refused": async (t) => {
-    const browser = await t.launch();
+    const browser = await t.browser();
     const page = await t.page(browser);
     await browser.quota(page, 20 * MIB);
     await page.evaluate(async (size) => {
@@ -97,7 +97,7 @@ export const cases = {
   },
 
   "small values beyond the quota push out older ones too": async (t) => {
-    const browser = await t.launch();
+    const browser = await t.browser();
     const page = await t.page(browser);
     await browser.quota(page, 4 * MIB);
     const stats = await page.evaluate(async () => {

@@ -4,85 +4,96 @@ export const modes = ["default", "sqlite"];
 
 const LARGE = 32 << 20;
 
+/** What a visit leaves and what the next one finds. The last two are over just before the browser is closed. */
+const VISITS = {
+  "what was used last is known after a restart, and stays": {
+    leave: async (t, page) => {
+      await page.evaluate(async () => {
+        const cache = await warmstart.open({ name: "recent", maxEntries: 3 });
+        for (const key of ["a", "b", "c"]) {
+          await cache.put(key, key);
+          await new Promise((resolve) => setTimeout(resolve, 20));
+        }
+        kit.equal(await cache.get("a", "text"), "a");
+        await cache.close();
+      });
+    },
+    find: async (t, page) => {
+      await page.evaluate(async () => {
+        const cache = await warmstart.open({ name: "recent", maxEntries: 3 });
+        await cache.put("d", "d");
+        kit.equal(await Promise.all(["a", "b", "c", "d"].map((key) => cache.has(key))), [true, false, true, true]);
+      });
+    },
+  },
+
+  "values, and what is known of them, are there after a restart": {
+    leave: async (t, page) => {
+      const stored = await page.evaluate(async (large) => {
+        const cache = await warmstart.open({ name: "kept" });
+        const json = new Response('{"a":1}', { headers: { "content-type": "application/json", etag: '"1"' } });
+        return Promise.all([
+          cache.put("small", kit.bytes(4096, 1), { label: "A small one" }),
+          cache.put("large", kit.bytes(large, 2)),
+          cache.put("nothing", ""),
+          cache.put("answer", json),
+        ]);
+      }, LARGE);
+      t.equal(stored, [true, true, true, true]);
+    },
+    find: async (t, page) => {
+      await page.evaluate(async (large) => {
+        const cache = await warmstart.open({ name: "kept" });
+        kit.equal(cache.backend, "indexeddb");
+        kit.equal(await cache.get("small"), kit.bytes(4096, 1), "small");
+        kit.equal(await cache.get("large"), kit.bytes(large, 2), "large");
+        kit.equal(await cache.get("nothing"), new Uint8Array(0), "nothing");
+        const answer = await cache.get("answer", "response");
+        kit.equal([answer.headers.get("content-type"), answer.headers.get("etag")], ["application/json", '"1"']);
+        kit.equal(await answer.json(), { a: 1 });
+        kit.equal(await cache.get("never"), undefined);
+        const labels = (await cache.entries()).map((entry) => entry.label).filter(Boolean);
+        kit.equal(labels, ["A small one"]);
+        const { entries, hits, misses } = await cache.stats();
+        kit.equal([entries, hits, misses.absent], [4, 4, 1]);
+      }, LARGE);
+    },
+  },
+
+  "a use is written down when the page goes": {
+    leave: async (t, page) => {
+      await page.evaluate(async () => {
+        const cache = await warmstart.open({ name: "left", maxEntries: 2 });
+        await cache.put("a", "a");
+        await cache.put("b", "b");
+        await cache.flush();
+        kit.equal(await cache.get("a", "text"), "a");
+      });
+      await page.goto("about:blank");
+    },
+    find: async (t, page) => {
+      await page.evaluate(async () => {
+        const cache = await warmstart.open({ name: "left", maxEntries: 2 });
+        await cache.put("c", "c");
+        kit.equal([await cache.has("a"), await cache.has("b")], [true, false]);
+      });
+    },
+  },
+};
+
 export const cases = {
-  "values, and what is known of them, are there after a restart": async (t) => {
-    let browser = await t.launch();
-    let page = await t.page(browser);
-    const stored = await page.evaluate(async (large) => {
-      const cache = await warmstart.open({ name: "kept" });
-      const json = new Response('{"a":1}', { headers: { "content-type": "application/json", etag: '"1"' } });
-      return Promise.all([
-        cache.put("small", kit.bytes(4096, 1), { label: "A small one" }),
-        cache.put("large", kit.bytes(large, 2)),
-        cache.put("nothing", ""),
-        cache.put("answer", json),
-      ]);
-    }, LARGE);
-    t.equal(stored, [true, true, true, true]);
-    await browser.close();
-
-    browser = await t.launch();
-    page = await t.page(browser);
-    await page.evaluate(async (large) => {
-      const cache = await warmstart.open({ name: "kept" });
-      kit.equal(cache.backend, "indexeddb");
-      kit.equal(await cache.get("small"), kit.bytes(4096, 1), "small");
-      kit.equal(await cache.get("large"), kit.bytes(large, 2), "large");
-      kit.equal(await cache.get("nothing"), new Uint8Array(0), "nothing");
-      const answer = await cache.get("answer", "response");
-      kit.equal([answer.headers.get("content-type"), answer.headers.get("etag")], ["application/json", '"1"']);
-      kit.equal(await answer.json(), { a: 1 });
-      kit.equal(await cache.get("never"), undefined);
-      const labels = (await cache.entries()).map((entry) => entry.label).filter(Boolean);
-      kit.equal(labels, ["A small one"]);
-      const { entries, hits, misses } = await cache.stats();
-      kit.equal([entries, hits, misses.absent], [4, 4, 1]);
-    }, LARGE);
-  },
-
-  "what was used last is known after a restart, and stays": async (t) => {
-    let browser = await t.launch();
-    let page = await t.page(browser);
-    await page.evaluate(async () => {
-      const cache = await warmstart.open({ name: "recent", maxEntries: 3 });
-      for (const key of ["a", "b", "c"]) {
-        await cache.put(key, key);
-        await new Promise((resolve) => setTimeout(resolve, 20));
+  "what visits leave is there after a restart": async (t) => {
+    for (const step of ["leave", "find"]) {
+      const browser = await t.launch();
+      const visits = [];
+      for (const [name, visit] of Object.entries(VISITS)) visits.push({ name, visit, page: await t.page(browser) });
+      for (const { name, visit, page } of visits) {
+        await visit[step](t, page).catch((cause) => {
+          throw new Error(name, { cause });
+        });
       }
-      kit.equal(await cache.get("a", "text"), "a");
-      await cache.close();
-    });
-    await browser.close();
-
-    browser = await t.launch();
-    page = await t.page(browser);
-    await page.evaluate(async () => {
-      const cache = await warmstart.open({ name: "recent", maxEntries: 3 });
-      await cache.put("d", "d");
-      kit.equal(await Promise.all(["a", "b", "c", "d"].map((key) => cache.has(key))), [true, false, true, true]);
-    });
-  },
-
-  "a use is written down when the page goes": async (t) => {
-    let browser = await t.launch();
-    let page = await t.page(browser);
-    await page.evaluate(async () => {
-      const cache = await warmstart.open({ name: "left", maxEntries: 2 });
-      await cache.put("a", "a");
-      await cache.put("b", "b");
-      await cache.flush();
-      kit.equal(await cache.get("a", "text"), "a");
-    });
-    await page.goto("about:blank");
-    await browser.close();
-
-    browser = await t.launch();
-    page = await t.page(browser);
-    await page.evaluate(async () => {
-      const cache = await warmstart.open({ name: "left", maxEntries: 2 });
-      await cache.put("c", "c");
-      kit.equal([await cache.has("a"), await cache.has("b")], [true, false]);
-    });
+      await browser.close();
+    }
   },
 
   "a use is written down soon, without a close: also where the browser is killed": async (t) => {

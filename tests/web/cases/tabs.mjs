@@ -4,7 +4,7 @@ export const modes = ["default", "sqlite"];
 
 export const cases = {
   "what both tabs want is built in one of them": async (t) => {
-    const browser = await t.launch();
+    const browser = await t.browser();
     const tabs = [await t.page(browser), await t.page(browser)];
     const create = async (name) => {
       const cache = await warmstart.open({ name });
@@ -51,7 +51,7 @@ export const cases = {
   },
 
   "a newer version in another tab is not held up, and not written to": async (t) => {
-    const browser = await t.launch();
+    const browser = await t.browser();
     const [old, newer] = [await t.page(browser), await t.page(browser)];
     await old.evaluate(async () => {
       globalThis.warnings = [];
@@ -79,7 +79,7 @@ export const cases = {
   },
 
   "a database that another tab deletes is gone, and both go on": async (t) => {
-    const browser = await t.launch();
+    const browser = await t.browser();
     const [one, other] = [await t.page(browser), await t.page(browser)];
     await one.evaluate(async () => {
       globalThis.cache = await warmstart.open({ name: "deleted", onWarning: () => undefined });
@@ -94,7 +94,7 @@ export const cases = {
   },
 
   "what one tab evicts or deletes, the other misses": async (t) => {
-    const browser = await t.launch();
+    const browser = await t.browser();
     const [one, other] = [await t.page(browser), await t.page(browser)];
     const open = () => warmstart.open({ name: "evicted", maxEntries: 3 }).then((cache) => void (globalThis.cache = cache));
     await one.evaluate(open);
@@ -114,7 +114,7 @@ export const cases = {
   },
 
   "the cap holds when both tabs write": async (t) => {
-    const browser = await t.launch();
+    const browser = await t.browser();
     const tabs = [await t.page(browser), await t.page(browser)];
     const cap = 2 << 20;
     const fill = async ([mine, maxBytes]) => {

@@ -7,6 +7,11 @@ const gate = () => {
   return { open, opened };
 };
 
+/** Waits until a build has come to a point. Calls of one tick miss together, so they all wait for it by then. */
+async function until(t, holds) {
+  while (!holds()) await t.sleep(5);
+}
+
 export const tests = {
   "a miss is built once and is a hit from then on": async (t) => {
     const cache = await t.open();
@@ -129,7 +134,7 @@ export const tests = {
     const leaves = new AbortController();
     const first = cache.getOrCreate("key", build, { signal: leaves.signal });
     const second = cache.getOrCreate("key", build, { as: "text" });
-    await t.sleep(20);
+    await until(t, () => signal !== undefined);
     leaves.abort();
     await t.rejects(first, "AbortError");
     t.equal(signal.aborted, false);
@@ -147,9 +152,8 @@ export const tests = {
     const [one, two] = [new AbortController(), new AbortController()];
     const calls = [one, two].map(({ signal }) => cache.getOrCreate("key", build, { signal }));
     calls.forEach((call) => call.catch(() => undefined));
-    while (signals.length === 0) await t.sleep(5);
+    await until(t, () => signals.length > 0);
     one.abort();
-    await t.sleep(20);
     t.equal(
       signals.map(({ aborted }) => aborted),
       [false],
@@ -256,8 +260,13 @@ export const tests = {
     const name = t.database();
     const [one, two] = [await t.open({ name }), await t.open({ name })];
     const { open, opened } = gate();
-    const stuck = one.getOrCreate("key", () => opened.then(() => "late"), { as: "text" });
-    await t.sleep(20);
+    let begun = false;
+    const late = () => {
+      begun = true;
+      return opened.then(() => "late");
+    };
+    const stuck = one.getOrCreate("key", late, { as: "text" });
+    await until(t, () => begun);
     const other = { as: "text", waitMs: 100 };
     t.equal(await one.getOrCreate("key", () => "alone", other), "alone", "in the same tab");
     await one.delete("key");

@@ -2,6 +2,7 @@ import type { Cache } from "./cache.js";
 import { invalid, WarmstartError } from "./errors.js";
 import { Integrity } from "./integrity.js";
 import type { KeyInput } from "./key.js";
+import { tell } from "./listener.js";
 import { transfer, type Transferred } from "./transfer.js";
 import type { As, CreateOptions, Formats } from "./types.js";
 import { absolute } from "./url.js";
@@ -42,7 +43,10 @@ export interface DownloadOptions<Format extends As = As> {
    * bytes.
    */
   readonly as?: Format;
-  /** Is told of progress of any file. */
+  /**
+   * Is told of progress of any file. What it throws is reported as that of an event's listener is, and ends
+   * nothing.
+   */
   readonly onProgress?: (progress: DownloadProgress) => void;
   /** Stops it. What has arrived is kept, and the next download goes on from there. */
   readonly signal?: AbortSignal | undefined;
@@ -264,6 +268,6 @@ class Sum {
       all =
         all === undefined || each.total === undefined ? undefined : all + Math.max(each.total, each.loaded);
     }
-    this.#onProgress({ loaded: here, total: all, url: file.url });
+    tell(this.#onProgress, { loaded: here, total: all, url: file.url });
   }
 }

@@ -1,4 +1,5 @@
 import type { WarmstartError } from "./errors.js";
+import { tell } from "./listener.js";
 
 /** What an entry is called in an event. */
 export interface EventEntry {
@@ -10,15 +11,15 @@ export interface EventEntry {
 
 /** Each event and what its listeners are given. */
 export interface CacheEvents {
-  /** A value was found. */
+  /** A value was found; `size` is its length in bytes. */
   hit: EventEntry & { size: number };
   /** A value was not found; `reason` says why, for example `absent` or `checksum_mismatch`. */
   miss: EventEntry & { reason: string };
-  /** A value was stored. */
+  /** A value was stored; `size` is its length in bytes. */
   stored: EventEntry & { size: number };
-  /** A value was not stored; `reason` says why, for example `oversize` or `no_space`. */
+  /** A value of `size` bytes was not stored; `reason` says why, for example `oversize` or `no_space`. */
   refused: EventEntry & { size: number; reason: string };
-  /** Entries went, to make room. */
+  /** Entries went, to make room; `count` is how many. */
   evicted: { count: number };
   /** The cache goes on, but not as it should: `memory_only` or `no_space`. */
   warning: WarmstartError;
@@ -28,8 +29,8 @@ export interface CacheEvents {
 export type Listener<Name extends keyof CacheEvents> = (detail: CacheEvents[Name]) => void;
 
 /**
- * What a cache tells while it works, for live lists and logs. A listener that throws is reported to the
- * console and disturbs nobody.
+ * What a cache tells while it works, for live lists and logs. What a listener throws is reported as of any
+ * event of the browser, and disturbs nobody.
  *
  * @example
  * const stop = cache.events.on("miss", ({ text, reason }) => console.log(text, reason));
@@ -60,11 +61,7 @@ export class Events {
    * @internal */
   emit<Name extends keyof CacheEvents>(name: Name, detail: CacheEvents[Name]): void {
     for (const listener of [...(this.#listeners.get(name) ?? [])]) {
-      try {
-        (listener as Listener<Name>)(detail);
-      } catch (error) {
-        console.error("warmstart: a listener threw", error);
-      }
+      tell(listener as Listener<Name>, detail);
     }
   }
 }

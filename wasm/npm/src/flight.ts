@@ -1,3 +1,4 @@
+import { tell } from "./listener.js";
 import type { Release, TabLocks } from "./locks.js";
 import type { Progress } from "./types.js";
 
@@ -50,7 +51,7 @@ export class Flight {
   /** Tells everybody who waits. */
   readonly onProgress: Progress = (loaded, total) => {
     this.stir();
-    for (const listener of [...this.#listeners]) listener(loaded, total);
+    for (const listener of [...this.#listeners]) tell(listener, loaded, total);
   };
 
   /** Shows a sign of life. */

@@ -1,7 +1,8 @@
 import { Cache } from "./cache.js";
 import { Core } from "./core.js";
 import { loadEngine } from "./engine.js";
-import { bound, invalid } from "./errors.js";
+import { bound, invalid, type WarmstartError } from "./errors.js";
+import { tell } from "./listener.js";
 import { Store } from "./store/store.js";
 import type { OpenOptions } from "./types.js";
 
@@ -32,5 +33,6 @@ export async function open(options: OpenOptions): Promise<Cache> {
     ...(maxBytes === undefined ? {} : { maxBytes }),
     ...(maxEntries === undefined ? {} : { maxEntries }),
   });
-  return new Cache(new Core(engine, store, { name, memory, onWarning }));
+  const warn = onWarning && ((warning: WarmstartError): void => tell(onWarning, warning));
+  return new Cache(new Core(engine, store, { name, memory, onWarning: warn }));
 }

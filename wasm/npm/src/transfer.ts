@@ -8,10 +8,11 @@ export interface Transfer {
   /** What is asked for, by GET. */
   readonly request: Request;
   readonly signal: AbortSignal;
-  /** The length that the file has to have, where the caller knows it. */
+  /** The length in bytes that the file has to have, where the caller knows it. */
   readonly size: number | undefined;
   /** Whether a page of HTML is what is wanted. */
   readonly html: boolean;
+  /** Is told the bytes that are here, and those of the whole file where that is known. */
   readonly onProgress: (loaded: number, total: number | undefined) => void;
 }
 
@@ -67,6 +68,7 @@ const TRIES = 3;
 /** A failure that may not be one the next time. */
 class Retryable extends Error {
   readonly error: WarmstartError;
+  /** How long to wait before the next try, in milliseconds, where the server says it. */
   readonly waitMs: number | undefined;
 
   constructor(error: WarmstartError, waitMs?: number) {

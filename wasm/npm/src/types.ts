@@ -11,7 +11,10 @@ export interface OpenOptions {
   maxEntries?: number;
   /** Keeps everything in memory, for tests and for pages that must leave no trace. */
   memory?: boolean;
-  /** Is called when the cache goes on but not as it should; otherwise the console is told, once. */
+  /**
+   * Is called when the cache goes on but not as it should; otherwise the console is told, once. What it
+   * throws is reported as that of an event's listener is.
+   */
   onWarning?: (warning: WarmstartError) => void;
 }
 
@@ -50,7 +53,11 @@ export interface PutOptions {
   signal?: AbortSignal;
 }
 
-/** Tells how far something is. `total` is left out where it is not known. */
+/**
+ * Tells how far something is. What this library reads it counts in bytes; a builder may count in what it
+ * likes. `total` is in the same unit, and is left out where it is not known. What a listener throws is
+ * reported as that of an event's listener is, and ends nothing.
+ */
 export type Progress = (loaded: number, total?: number) => void;
 
 /** What a builder is given. */
@@ -95,7 +102,7 @@ export interface EntryInfo {
   headers: Headers;
   /** The length of the value in bytes. */
   size: number;
-  /** What it counts against `maxBytes`: value, key and what is kept beside it. */
+  /** What it counts against `maxBytes`, in bytes: value, key and what is kept beside it. */
   storedSize: number;
   /** When it was stored. */
   created: Date;
@@ -109,7 +116,9 @@ export interface EntryInfo {
 
 /** What a {@link Key} was made of. */
 export interface Recipe {
+  /** What kind of thing the key names. */
   domain: string;
+  /** The version of the fields' meaning. */
   schema: number;
   /** The fields; bytes and long texts have no `value`, only a digest. */
   fields: { label: string; value?: string; digest: string }[];
@@ -121,6 +130,7 @@ export interface Stats {
   backend: "indexeddb" | "memory";
   /** Why they are kept in memory only, if that was not asked for. */
   reason: string | undefined;
+  /** How often a value was found. */
   hits: number;
   /** How often each reason made a miss. */
   misses: Record<string, number>;
@@ -130,8 +140,11 @@ export interface Stats {
   builds: number;
   /** Calls that got what another call built. */
   shared: number;
+  /** The bytes of the values that were found. */
   bytesRead: number;
+  /** The bytes of the values that were stored. */
   bytesWritten: number;
+  /** Entries that went, to make room. */
   evictions: number;
   /** Time spent in builds, in milliseconds. */
   buildMs: number;

@@ -3,10 +3,10 @@
 use super::{Step, Work, hygiene};
 use crate::{capi, process::Invocation, tools::Tool};
 
-/// Targets without an operating system, and the browser's.
 /// What browsers run.
 const WASM: &str = "wasm32-unknown-unknown";
 
+/// Targets without an operating system, and the browser's.
 const CORE_TARGETS: [&str; 2] = ["thumbv7em-none-eabihf", WASM];
 
 /// Platforms that the type checker alone visits, unless the tests are run on one of them.

@@ -1,4 +1,5 @@
 import type { Cache } from "../cache.js";
+import { tell } from "../listener.js";
 import { refusePage } from "../transfer.js";
 import { urlKey } from "../url.js";
 
@@ -52,7 +53,7 @@ function watched(response: Response, onProgress: TransformersProgress): Response
     transform(chunk, controller) {
       loaded += chunk.byteLength;
       const all = Math.max(total, loaded);
-      onProgress({ progress: (loaded / all) * 100, loaded, total: all });
+      tell(onProgress, { progress: (loaded / all) * 100, loaded, total: all });
       controller.enqueue(chunk);
     },
   });
