@@ -1,4 +1,4 @@
-/** Rows of the directory: see "Browser database" in docs/format.md. */
+/** Rows of the directory: see docs/format-browser.md. */
 
 /** A name as text, and where its entry is, see pack.ts; 0 if it is gone. */
 export type Place = [text: string, place: number];

@@ -2,7 +2,7 @@ import { result } from "./idb.js";
 
 /**
  * Small entries that are stored together share a record, because a record takes Chromium longer than its bytes do. It is called a
- * pack: see "Browser database" in docs/format.md.
+ * pack: see docs/format-browser.md.
  */
 
 /** An entry that is longer than this has a record of its own, in bytes. */
