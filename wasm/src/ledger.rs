@@ -184,6 +184,11 @@ impl Ledger {
         core::mem::swap(&mut self.taken, &mut self.pending);
     }
 
+    /// Forgets what is pending: where there is no journal, nobody writes it.
+    pub fn forget_pending(&mut self) {
+        self.pending.clear();
+    }
+
     /// Forgets everything, but the limits.
     pub fn reset(&mut self) {
         self.accounts = accounts();

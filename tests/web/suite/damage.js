@@ -4,6 +4,7 @@ import { records, rewrite } from "/tests/web/raw.js";
 
 /** What is done to the record of a small value, an envelope in bytes, and what the miss is called. */
 const SMALL = {
+  "that is longer than any": [() => new Uint8Array(18 << 20), "malformed"],
   "a byte of the value flipped": [(bytes) => flipped(bytes, bytes.length - 1), "checksum_mismatch"],
   "cut": [(bytes) => bytes.slice(0, bytes.length - 10), "truncated"],
   "a number": [() => 7, undefined],

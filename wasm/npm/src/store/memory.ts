@@ -38,13 +38,13 @@ export class Memory {
 
   used(name: Uint8Array, now: number): void {
     this.#ledger.used(name, now);
-    this.#ledger.take();
+    this.#ledger.forget_pending();
   }
 
   remove(name: Uint8Array): boolean {
     if (this.#records.size === 0 || !this.#records.delete(hex(name))) return false;
     this.#ledger.removed(name, 0);
-    this.#ledger.take();
+    this.#ledger.forget_pending();
     return true;
   }
 
@@ -80,7 +80,7 @@ export class Memory {
       evicted += 1;
     }
     // There is no journal here.
-    this.#ledger.take();
+    this.#ledger.forget_pending();
     return evicted;
   }
 }

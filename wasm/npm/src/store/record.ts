@@ -7,6 +7,9 @@ export type Part = Blob | ArrayBuffer;
 /** The most bytes of a part: Chromium cannot store one Blob of 400 MiB or more. */
 export const PART = 128 << 20;
 
+/** No small record is longer, in bytes: the longest head that there is, and a payload. */
+const SMALL = 17 << 20;
+
 /** A part that stays in the database until it is asked for. */
 export interface Piece {
   /** In bytes. */
@@ -87,7 +90,11 @@ export class Records {
 
   /** Reads a record, which is somebody's. Gives the reason why it cannot be read, or nothing. */
   read(record: unknown): string | undefined {
-    if (record instanceof Uint8Array) return reasonOf(this.#engine, this.reader.small(record));
+    if (record instanceof Uint8Array) {
+      // It is looked at in the engine's memory, which cannot become smaller again.
+      if (record.length > SMALL) return "malformed";
+      return reasonOf(this.#engine, this.reader.small(record));
+    }
     if (!isLarge(record)) return "foreign";
     const payload = payloadLength(record);
     if (payload === undefined) return "foreign";
