@@ -116,6 +116,26 @@ export const tests = {
     for (const cache of caches) t.equal(await count(t, cache, seedsOf(keys(12))), 0);
   },
 
+  "a pack that is dissolved does not bring back what was replaced meanwhile": async (t) => {
+    for (let round = 0; round < 4; round += 1) {
+      const name = t.database();
+      const [knows, other] = [await t.open({ name }), await t.open({ name })];
+      // Both have numbers of their own, and only one knows of the pack.
+      await knows.put("a", t.bytes(SIZE, 1));
+      await other.put("b", t.bytes(SIZE, 2));
+      await putAll(t, knows);
+      const [one, two] = round % 2 ? ["key 3", "key 4"] : ["key 4", "key 3"];
+      const puts = [() => other.put(one, t.bytes(SIZE, 500)), () => knows.put(two, t.bytes(SIZE, 600))];
+      if (round > 1) puts.reverse();
+      t.equal(await Promise.all(puts.map((put) => put())), [true, true]);
+      const seeds = { ...seedsOf(keys()), [one]: 500, [two]: 600 };
+      for (const cache of [knows, other, await t.open({ name })]) {
+        t.equal(await count(t, cache, seeds), COUNT);
+        t.equal((await cache.stats()).entries, COUNT + 2);
+      }
+    }
+  },
+
   "a handle finds at once what another one has stored, replaced or cleared": async (t) => {
     const name = t.database();
     const [one, two] = [await t.open({ name }), await t.open({ name })];
@@ -153,7 +173,7 @@ export const tests = {
 
   "rows that nobody can read are made anew from the entries": async (t) => {
     const pad = (bytes, length) => Uint8Array.from({ length }, (_, at) => bytes[at] ?? 0);
-    const junks = [new Uint8Array(), pad([9], 8), pad([0, 1], 8), pad([0], 47), "text", 7, pad([0], 48).fill(0xff, 40)];
+    const junks = [new Uint8Array(), pad([9], 8), pad([0, 1], 8), pad([0], 55), "text", 7, pad([0], 56).fill(0xff, 48)];
     for (const junk of junks) {
       const name = t.database();
       let cache = await t.open({ name });

@@ -1,5 +1,5 @@
 import { type Database, DIRECTORY, ENTRIES } from "./database.js";
-import { bytesOfText, decodeRow, encodeRow, type Place, type Row, textOf } from "./directory-row.js";
+import { bytesOfText, type Change, decodeRow, encodeRow, type Place, type Row, textOf } from "./directory-row.js";
 import { abort, complete, result } from "./idb.js";
 import { isPacked, numberAt, placeIn, readPlaces, type Shelf, shelved } from "./pack.js";
 
@@ -147,8 +147,8 @@ export class Directory {
     }
     const claim = await this.#claimed(transaction, this.#neighbours(gone).length);
     const moved = await this.#dissolve(transaction, gone, claim);
-    const places: Place[] = [...gone.map(([text]): Place => [text, 0]), ...moved];
-    return this.#append(transaction, places, claim).done;
+    const removed = gone.map(([text]): Change => [text, 0]);
+    return this.#append(transaction, [...removed, ...moved], claim).done;
   }
 
   /** Removes all entries, in a transaction that has caught up. Without a row, others find out when they look. */
@@ -174,7 +174,7 @@ export class Directory {
     const appended = rows.put(encodeRow("anew", places));
     return () => {
       this.#isWhole = true;
-      this.#apply(appended.result, { kind: "anew", places });
+      this.#apply(appended.result, { kind: "anew", changes: places });
     };
   }
 
@@ -187,12 +187,12 @@ export class Directory {
     database: Database,
     transaction: IDBTransaction,
     shelves: readonly Shelf[],
-    moved: readonly Place[],
+    moved: readonly Change[],
     claim: Claim,
     seen: number,
   ): Done {
-    const places = [...moved, ...this.#shelve(transaction, shelves, claim)];
-    const { appended, done } = this.#append(transaction, places, claim);
+    const changes = [...moved, ...this.#shelve(transaction, shelves, claim)];
+    const { appended, done } = this.#append(transaction, changes, claim);
     const opening = this.#opening;
     return async () => {
       if (this.#opening !== opening) return;
@@ -230,7 +230,7 @@ export class Directory {
   }
 
   /** Removes the records of entries. Gives where the other entries of their packs are then. */
-  async #dissolve(transaction: IDBTransaction, gone: readonly Place[], claim: Claim): Promise<Place[]> {
+  async #dissolve(transaction: IDBTransaction, gone: readonly Place[], claim: Claim): Promise<Change[]> {
     const store = transaction.objectStore(ENTRIES);
     const others = this.#neighbours(gone);
     const found = await readPlaces(store, others.map(([, place]) => place));
@@ -238,15 +238,17 @@ export class Directory {
     const records = new Map<string, unknown>();
     // What is not there was moved by somebody else, which is yet to be replayed.
     others.forEach(([text], at) => found[at] !== undefined && records.set(text, found[at]));
-    return this.#shelve(transaction, shelved(records), claim);
+    const places = this.#shelve(transaction, shelved(records), claim);
+    return places.map(([text, place]): Change => [text, place, this.#places.get(text)!]);
   }
 
   /** The other entries of the packs in which these are. */
   #neighbours(gone: readonly Place[]): Place[] {
-    const texts = new Set(gone.map(([text]) => text));
+    // Of a name that was replaced more than once only the place says which of its entries goes.
+    const going = new Set(gone.map(([text, place]) => text + place));
     const numbers = new Set(gone.map(([, place]) => numberAt(place)));
     const others = [...numbers].flatMap((number) => [...(this.#packs.get(number) ?? [])]);
-    return this.#placed(others.filter((text) => !texts.has(text)));
+    return this.#placed(others).filter(([text, place]) => !going.has(text + place));
   }
 
   #placed(texts: Iterable<string>): Place[] {
@@ -275,15 +277,15 @@ export class Directory {
     return { next: row * CLAIM, end: (row + 1) * CLAIM, row };
   }
 
-  #append(transaction: IDBTransaction, places: readonly Place[], claim: Claim): Appended {
+  #append(transaction: IDBTransaction, changes: readonly Change[], claim: Claim): Appended {
     const rows = transaction.objectStore(DIRECTORY);
-    const row = encodeRow("more", places);
+    const row = encodeRow("more", changes);
     const appended = claim.row === undefined ? rows.put(row) : rows.put(row, claim.row);
     const opening = this.#opening;
     const done = (): void => {
       if (this.#opening !== opening) return;
       if (claim.row !== undefined) this.#claim = claim;
-      this.#apply(appended.result, { kind: "more", places }, true);
+      this.#apply(appended.result, { kind: "more", changes }, true);
     };
     return { appended, done };
   }
@@ -325,9 +327,14 @@ export class Directory {
       this.#forgetAll();
       this.#rows = 1;
     }
-    for (const [text, place] of row.places) {
+    for (const [text, place, from] of row.changes) {
       const older = this.#places.get(text);
       if (older === place) continue;
+      if (from !== undefined && older !== from) {
+        // What was moved had been replaced or removed before, by somebody of whom the one who moved it did not know.
+        this.#replaced.push([text, place]);
+        continue;
+      }
       if (older !== undefined && place > 0 && !isOwn) this.#replaced.push([text, older]);
       this.#move(text, place);
     }

@@ -13,13 +13,18 @@ const BATCH = 64;
  */
 export async function rebuild(engine: Engine, entries: IDBObjectStore): Promise<Place[]> {
   const records = new Records(engine);
-  const places = new Map<string, number>();
+  const newest = new Map<string, { place: number; createdMs: number }>();
   /** Of a newer version: left alone. */
   const unreadable: number[] = [];
   const note = (record: unknown, place: number): void => {
     const reason = records.read(record);
-    if (reason === undefined) places.set(textOf(nameOf(engine, records.reader.key())), place);
-    else if (!isDamage(reason)) unreadable.push(place);
+    if (reason === undefined) {
+      const text = textOf(nameOf(engine, records.reader.key()));
+      const { createdMs } = records.about();
+      if (createdMs >= (newest.get(text)?.createdMs ?? 0)) newest.set(text, { place, createdMs });
+    } else if (!isDamage(reason)) {
+      unreadable.push(place);
+    }
   };
   const numbers = await result(entries.getAllKeys());
   for (let from = 0; from < numbers.length; from += BATCH) {
@@ -33,8 +38,8 @@ export async function rebuild(engine: Engine, entries: IDBObjectStore): Promise<
       else members.forEach((member, nth) => note(member, placeIn(number, nth + 1)));
     });
   }
-  const live = new Set([...places.values(), ...unreadable].map(numberAt));
+  const live = new Set([...[...newest.values()].map(({ place }) => place), ...unreadable].map(numberAt));
   for (const number of numbers) if (typeof number !== "number" || !live.has(number)) entries.delete(number);
   records.reader.free();
-  return [...places];
+  return [...newest].map(([text, { place }]) => [text, place]);
 }
