@@ -26,7 +26,7 @@ export function encodeRow(kind: Kind, changes: readonly Change[]): Uint8Array<Ar
   row[0] = KINDS.indexOf(kind);
   let at = HEADER;
   for (const [text, place, from = 0] of changes) {
-    for (let byte = 0; byte < NAME; byte += 1) row[at + byte] = text.charCodeAt(byte);
+    writeText(row, at, text);
     view.setFloat64(at + NAME, place, true);
     view.setFloat64(at + NAME + 8, from, true);
     at += CHANGE;
@@ -59,6 +59,13 @@ export function textOf(name: Uint8Array): string {
   return String.fromCharCode.apply(null, name as unknown as number[]);
 }
 
+/** The name again. */
 export function bytesOfText(text: string): Uint8Array<ArrayBuffer> {
-  return Uint8Array.from(text, (character) => character.charCodeAt(0));
+  const name = new Uint8Array(NAME);
+  writeText(name, 0, text);
+  return name;
+}
+
+export function writeText(bytes: Uint8Array, from: number, text: string): void {
+  for (let at = 0; at < NAME; at += 1) bytes[from + at] = text.charCodeAt(at);
 }

@@ -1,5 +1,5 @@
 import { type Database, DIRECTORY, ENTRIES } from "./database.js";
-import { bytesOfText, type Change, decodeRow, encodeRow, type Place, type Row, textOf } from "./directory-row.js";
+import { bytesOfText, type Change, decodeRow, encodeRow, type Place, type Row, textOf, writeText } from "./directory-row.js";
 import { abort, complete, result } from "./idb.js";
 import { isPacked, numberAt, placeIn, readPlaces, type Shelf, shelved } from "./pack.js";
 
@@ -61,7 +61,7 @@ export class Directory {
   /** The same, 32 bytes each, in the order of the names. */
   sortedNames(): Uint8Array {
     const joined = new Uint8Array(32 * this.#places.size);
-    [...this.#places.keys()].sort().forEach((text, at) => joined.set(bytesOfText(text), 32 * at));
+    [...this.#places.keys()].sort().forEach((text, at) => writeText(joined, 32 * at, text));
     return joined;
   }
 
@@ -81,9 +81,9 @@ export class Directory {
     if (place !== undefined && this.#places.get(text) === place) this.#move(text, 0);
   }
 
-  /** Forgets everything if the database was opened anew: it may have been deleted meanwhile. */
-  follow(database: Database): void {
-    if (this.#opening === database.openings) return;
+  /** Forgets everything if the database was opened anew: it may have been deleted meanwhile. Gives whether it did. */
+  follow(database: Database): boolean {
+    if (this.#opening === database.openings) return false;
     this.#opening = database.openings;
     this.#forgetAll();
     this.#seen = 0;
@@ -91,6 +91,7 @@ export class Directory {
     this.#claim = { next: 0, end: 0 };
     this.#replaced = [];
     this.#isWhole = true;
+    return true;
   }
 
   /** Replays the rows that are new, in a transaction of the caller's. */

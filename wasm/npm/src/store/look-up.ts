@@ -20,10 +20,7 @@ export interface LookUp<T> {
  */
 export async function lookUp<T>(database: Database, directory: Directory, wanted: LookUp<T>): Promise<void> {
   const { names, request, tell } = wanted;
-  const begun = database.begin(ENTRIES, "readonly");
-  const transaction = begun instanceof Promise ? await begun : begun;
-  directory.follow(database);
-  const places = names.map((name) => directory.placeOf(name));
+  let places = names.map((name) => directory.placeOf(name));
   let open: number[] = [];
   const ask = (entries: IDBObjectStore, wanted: readonly number[]): Promise<void> => {
     const shared = new Map<number, number[]>();
@@ -43,9 +40,16 @@ export async function lookUp<T>(database: Database, directory: Directory, wanted
     });
   };
   const known: number[] = [];
-  places.forEach((place, at) => (place === undefined ? open : known).push(at));
-  if (known.length > 0) await ask(transaction.objectStore(ENTRIES), known);
-  if (open.length === 0) return;
+  if (places.some((place) => place !== undefined)) {
+    const begun = database.begin(ENTRIES, "readonly");
+    const transaction = begun instanceof Promise ? await begun : begun;
+    if (directory.follow(database)) places = places.map(() => undefined);
+    places.forEach((place, at) => (place === undefined ? open : known).push(at));
+    if (known.length > 0) await ask(transaction.objectStore(ENTRIES), known);
+    if (open.length === 0) return;
+  } else {
+    open = names.map((_, at) => at);
+  }
 
   const again = await database.begin([ENTRIES, DIRECTORY], "readonly");
   await directory.catchUp(database, again);
