@@ -160,7 +160,7 @@ export const tests = {
     const busy = await t.open({ name });
     for (let at = 0; at < 200; at += 1) await busy.put(`key ${at % 50}`, t.bytes(SIZE, at));
     await busy.flush();
-    t.ok((await held(name, "directory")) < 140, "they became one");
+    t.ok((await held(name, "directory")) < 80, "they became one");
     t.equal(await held(name), 51);
     await busy.put("last", t.bytes(SIZE, 2));
     t.equal(await sleeper.get("last"), t.bytes(SIZE, 2));

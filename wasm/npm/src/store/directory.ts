@@ -72,7 +72,7 @@ export class Directory {
 
   /** Whether the rows should become one. */
   get shouldCompact(): boolean {
-    return this.#rows > 128 + this.#places.size / 16;
+    return this.#rows > 64 + this.#places.size / 64;
   }
 
   /** An entry turned out to be gone from its place. */
