@@ -31,7 +31,7 @@ interface Appended {
  * Nothing is ever stored twice under a number. So what is found at the place of a name is what was stored last, or is on its
  * way out: whoever replaces an entry removes the older one, also where it learns only afterwards that there was one. And a name
  * that is not known, or whose place is empty, is looked for again once the new rows are replayed. When an entry of a pack goes, the
- * others get records of their own.
+ * others get other records.
  */
 export class Directory {
   #places = new Map<string, number>();
@@ -44,7 +44,7 @@ export class Directory {
   /** The opening of the database that all this is of. */
   #opening = 0;
   #claim: Claim = { next: 0, end: 0 };
-  /** Names that were replaced by somebody who may not have known of it, and where they were. */
+  /** Names that others have replaced, perhaps without knowing of it, and where they were. */
   #replaced: Place[] = [];
   #isWhole = true;
 
@@ -110,8 +110,8 @@ export class Directory {
   }
 
   /**
-   * Puts entries into new records. Nothing is waited for, but by the first call and where a pack has to be dissolved: what is put in
-   * the order of calls is stored in that order.
+   * Puts entries into new records. Nothing is waited for but where a row has to be appended for numbers, and where a pack has to
+   * be dissolved. What is put in the order of calls is stored in that order: it is that of the transactions.
    */
   put(
     database: Database,
@@ -297,7 +297,7 @@ export class Directory {
     return moved.length > 0 || claim.row !== undefined ? this.#append(transaction, moved, claim).done : () => {};
   }
 
-  /** Does the work of a transaction that has caught up, and what is to be done once it is complete. */
+  /** Catches up and does work in a transaction, all of it or nothing; then what is to be done once it is complete. */
   async #whole(database: Database, work: (transaction: IDBTransaction) => Promise<() => void>): Promise<void> {
     const transaction = await database.begin([ENTRIES, DIRECTORY], "readwrite");
     let done: () => void;

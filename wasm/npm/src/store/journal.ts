@@ -115,21 +115,6 @@ export class Journal {
     });
   }
 
-  async #clear(withRows: boolean): Promise<void> {
-    const { transaction, pieces, rows } = await this.#beginAll();
-    let done = () => {};
-    await this.#whole(transaction, async () => {
-      await this.#directory.catchUp(this.#database, transaction);
-      done = this.#directory.clear(transaction, withRows);
-      pieces.clear();
-      if (!withRows) return;
-      rows.clear();
-      this.ledger.reset();
-      await this.#append(rows, this.ledger.snapshot(new Uint8Array(0)));
-    });
-    done();
-  }
-
   /** Every row, of which some are of no account any more. */
   async rows(): Promise<Uint8Array[]> {
     const transaction = await this.#database.begin(JOURNAL, "readonly");
@@ -191,7 +176,6 @@ export class Journal {
     void sweepPieces(this.#database, directory).catch(() => {});
   }
 
-
   /** Counts entries that nobody has counted. What is damaged goes. */
   async #count(entries: IDBObjectStore, names: Uint8Array<ArrayBuffer>[]): Promise<void> {
     const records = new Records(this.#engine);
@@ -217,6 +201,22 @@ export class Journal {
     records.reader.free();
   }
 
+  /** Removes all entries. Without rows, nothing says so. */
+  async #clear(withRows: boolean): Promise<void> {
+    const { transaction, pieces, rows } = await this.#beginAll();
+    let done = () => {};
+    await this.#whole(transaction, async () => {
+      await this.#directory.catchUp(this.#database, transaction);
+      done = this.#directory.clear(transaction, withRows);
+      pieces.clear();
+      if (!withRows) return;
+      rows.clear();
+      this.ledger.reset();
+      await this.#append(rows, this.ledger.snapshot(new Uint8Array(0)));
+    });
+    done();
+  }
+
   /** Evicts while `goesOn` says so, given how many bytes are free already. */
   async #evict(goesOn: (freed: number) => boolean): Promise<number> {
     try {
@@ -228,6 +228,7 @@ export class Journal {
     }
   }
 
+  /** The same in one transaction. Without rows, nothing says what went. */
   async #evictInOne(goesOn: (freed: number) => boolean, withRows: boolean): Promise<number> {
     if (!this.#isSettled) await this.#settle();
     const { transaction, entries, pieces, rows } = await this.#beginAll();

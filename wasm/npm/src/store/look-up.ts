@@ -18,13 +18,16 @@ export interface LookUp<T> {
  * Looks for entries where the directory says that they are, in one transaction. For those that are not there, or are not known, the
  * directory is brought up to date in another one: what was stored before this call is found.
  */
-export async function lookUp<T>(database: Database, directory: Directory, wanted: LookUp<T>): Promise<void> {
-  const { names, request, tell } = wanted;
+export async function lookUp<T>(
+  database: Database,
+  directory: Directory,
+  { names, request, tell, gone }: LookUp<T>,
+): Promise<void> {
   const begun = database.begin(ENTRIES, "readonly");
   const transaction = begun instanceof Promise ? await begun : begun;
   directory.follow(database);
   const places = names.map((name) => directory.placeOf(name));
-  let open: number[] = [];
+  let missing: number[] = [];
   const ask = (entries: IDBObjectStore, wanted: readonly number[]): Promise<void> => {
     const shared = new Map<number, number[]>();
     for (const at of wanted) {
@@ -37,32 +40,33 @@ export async function lookUp<T>(database: Database, directory: Directory, wanted
     const requests = [...shared.keys()].map((number) => request(entries, number));
     return eachResult(requests, (found, nth) => {
       for (const at of sharers[nth]!) {
-        if (found === undefined) open.push(at);
+        if (found === undefined) missing.push(at);
         else tell(found, at, places[at]!);
       }
     });
   };
   const known: number[] = [];
-  places.forEach((place, at) => (place === undefined ? open : known).push(at));
+  places.forEach((place, at) => (place === undefined ? missing : known).push(at));
   if (known.length > 0) await ask(transaction.objectStore(ENTRIES), known);
-  if (open.length === 0) return;
+  if (missing.length === 0) return;
 
   const again = await database.begin([ENTRIES, DIRECTORY], "readonly");
   await directory.catchUp(database, again);
   const [absent, moved]: [number[], number[]] = [[], []];
-  for (const at of open) {
+  for (const at of missing) {
     const place = directory.placeOf(names[at]!);
     const isNew = place !== undefined && place !== places[at];
     places[at] = place;
     (isNew ? moved : absent).push(at);
   }
-  open = absent;
+  // What is not there either comes to them.
+  missing = absent;
   if (moved.length > 0) await ask(again.objectStore(ENTRIES), moved);
-  for (const at of open) {
+  for (const at of missing) {
     const place = places[at];
     if (place !== undefined) {
       directory.forget(names[at]!, place);
-      wanted.gone(names[at]!);
+      gone(names[at]!);
     }
     tell(undefined, at, 0);
   }
