@@ -412,7 +412,7 @@ export class Store {
       return undefined;
     }
     try {
-      await store({ database: this.database!, directory: this.directory }, journal, entries);
+      await store(this.database!, this.directory, journal, entries);
     } catch (error) {
       const { reason } = this.trouble(error);
       for (const entry of entries) this.memory.put(entry, now);
