@@ -259,8 +259,8 @@ export class Core {
   }
 
   /**
-   * Hashes a large value, and makes its parts where that is still to be done. What is the caller's is looked at only
-   * before this function first waits.
+   * Hashes a large value, and makes its parts where that is still to be done. What is the caller's is looked
+   * at only before this function first waits.
    */
   async #head(
     about: { key: Uint8Array; metadata: Uint8Array; createdMs: number; buildMs: number },

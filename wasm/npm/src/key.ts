@@ -162,7 +162,9 @@ function asciiBytes(text: string): Uint8Array | undefined {
 /** Fails on half a surrogate pair: it has no UTF-8, and is encoded as any other is. */
 function wellFormed(what: string, text: string): string {
   if (!/\p{Surrogate}/u.test(text)) return text;
-  throw invalid(`${what} has half a surrogate pair, so it is no Unicode text. Give its bytes as a Uint8Array.`);
+  throw invalid(
+    `${what} has half a surrogate pair, so it is no Unicode text. Give its bytes as a Uint8Array.`,
+  );
 }
 
 function copied(

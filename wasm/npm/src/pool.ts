@@ -1,6 +1,7 @@
 /**
  * Memory for one copy of a value that is about to be stored. The system hands out fresh memory page by page,
- * which takes several times as long as copying does. So what was used once is kept for a while and used again.
+ * which takes several times as long as copying does. So what was used once is kept for a while and used
+ * again.
  */
 
 /** The most bytes that are copied into it, and so the most that it ever holds. */

@@ -51,8 +51,8 @@ export interface Reading {
 const ROOM = 2 * PART;
 
 /**
- * Bytes that are put into a Blob at once. More of them take longer than a frame where the machine is busy; the
- * more pieces there are, the longer it takes until the browser has them all.
+ * Bytes that are put into a Blob at once. More of them take longer than a frame where the machine is busy;
+ * the more pieces there are, the longer it takes until the browser has them all.
  */
 const PIECE = 4 * 1024 * 1024;
 

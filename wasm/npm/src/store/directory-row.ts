@@ -32,7 +32,8 @@ export function encodeRow(kind: Kind, places: readonly Place[]): Uint8Array<Arra
 
 /** What a row says; nothing if it is none. */
 export function decodeRow(row: unknown): Row | undefined {
-  if (!(row instanceof Uint8Array) || row.length < HEADER || (row.length - HEADER) % PLACE !== 0) return undefined;
+  if (!(row instanceof Uint8Array) || row.length < HEADER) return undefined;
+  if ((row.length - HEADER) % PLACE !== 0) return undefined;
   const kind = KINDS[row[0]!];
   if (kind === undefined || row.subarray(1, HEADER).some((byte) => byte !== 0)) return undefined;
   const view = new DataView(row.buffer, row.byteOffset, row.length);
@@ -45,7 +46,10 @@ export function decodeRow(row: unknown): Row | undefined {
   return { kind, places };
 }
 
-/** A name as text of 32 characters, one for each byte: maps find it faster than hexadecimal digits, and it sorts alike. */
+/**
+ * A name as text of 32 characters, one for each byte: maps find it faster than hexadecimal digits, and it
+ * sorts alike.
+ */
 export function textOf(name: Uint8Array): string {
   return String.fromCharCode.apply(null, name as unknown as number[]);
 }

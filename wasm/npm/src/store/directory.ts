@@ -24,14 +24,14 @@ interface Appended {
 }
 
 /**
- * Where each entry is. Records are stored under numbers, in the order in which they come: what is stored together lies together on
- * the disk, and is read together. Each transaction that stores entries or removes some appends a row that says so, and every tab
- * replays the rows.
+ * Where each entry is. Records are stored under numbers, in the order in which they come: what is stored
+ * together lies together on the disk, and is read together. Each transaction that stores entries or removes
+ * some appends a row that says so, and every tab replays the rows.
  *
- * Nothing is ever stored twice under a number. So what is found at the place of a name is what was stored last, or is on its
- * way out: whoever replaces an entry removes the older one, also where it learns only afterwards that there was one. And a name
- * that is not known, or whose place is empty, is looked for again once the new rows are replayed. When an entry of a pack goes, the
- * others get other records.
+ * Nothing is ever stored twice under a number. So what is found at the place of a name is what was stored
+ * last, or is on its way out: whoever replaces an entry removes the older one, also where it learns only
+ * afterwards that there was one. And a name that is not known, or whose place is empty, is looked for again
+ * once the new rows are replayed. When an entry of a pack goes, the others get other records.
  */
 export class Directory {
   #places = new Map<string, number>();
@@ -110,8 +110,9 @@ export class Directory {
   }
 
   /**
-   * Puts entries into new records. Nothing is waited for but where a row has to be appended for numbers, and where a pack has to
-   * be dissolved. What is put in the order of calls is stored in that order: it is that of the transactions.
+   * Puts entries into new records. Nothing is waited for but where a row has to be appended for numbers, and
+   * where a pack has to be dissolved. What is put in the order of calls is stored in that order: it is that
+   * of the transactions.
    */
   put(
     database: Database,
@@ -133,10 +134,14 @@ export class Directory {
   }
 
   /**
-   * Removes entries, in a transaction that has caught up. Where nothing can be written because the database is over its quota,
-   * nothing is: then all entries of their packs go, and others find out when they look.
+   * Removes entries, in a transaction that has caught up. Where nothing can be written because the database
+   * is over its quota, nothing is: then all entries of their packs go, and others find out when they look.
    */
-  async remove(transaction: IDBTransaction, names: readonly Uint8Array[], mayWrite: boolean): Promise<() => void> {
+  async remove(
+    transaction: IDBTransaction,
+    names: readonly Uint8Array[],
+    mayWrite: boolean,
+  ): Promise<() => void> {
     const gone = this.#placed(names.map(textOf));
     if (gone.length === 0) return () => {};
     if (!mayWrite) {
@@ -151,7 +156,9 @@ export class Directory {
     return this.#append(transaction, places, claim).done;
   }
 
-  /** Removes all entries, in a transaction that has caught up. Without a row, others find out when they look. */
+  /**
+   * Removes all entries, in a transaction that has caught up. Without a row, others find out when they look.
+   */
   clear(transaction: IDBTransaction, mayWrite: boolean): () => void {
     transaction.objectStore(ENTRIES).clear();
     return mayWrite ? this.rewrite(transaction, []) : () => this.#forgetAll();
@@ -178,9 +185,13 @@ export class Directory {
     };
   }
 
-  /** Removes what was replaced and is still there: by somebody who did not know of it, and may have died since. */
+  /**
+   * Removes what was replaced and is still there: by somebody who did not know of it, and may have died
+   * since.
+   */
   async tidy(database: Database): Promise<void> {
-    if (this.#replaced.length > 0) await this.#whole(database, (transaction) => this.#dropReplaced(transaction));
+    if (this.#replaced.length === 0) return;
+    await this.#whole(database, (transaction) => this.#dropReplaced(transaction));
   }
 
   #put(
@@ -197,7 +208,8 @@ export class Directory {
     return async () => {
       if (this.#opening !== opening) return;
       if (appended.result === seen + 1) return done();
-      // Somebody else has stored something meanwhile. Where it is under the same name, nobody must find it any more.
+      // Somebody else has stored something meanwhile. Where it is under the same name, nobody must find it
+      // any more.
       const settle = () => this.#whole(database, (again) => this.#dropReplaced(again));
       // It is stored, whatever comes of this.
       await settle().catch(settle).catch(() => {});
@@ -294,11 +306,18 @@ export class Directory {
     transaction.addEventListener("abort", () => this.#replaced.push(...replaced));
     const claim = await this.#claimed(transaction, this.#neighbours(replaced).length);
     const moved = await this.#dissolve(transaction, replaced, claim);
-    return moved.length > 0 || claim.row !== undefined ? this.#append(transaction, moved, claim).done : () => {};
+    if (moved.length === 0 && claim.row === undefined) return () => {};
+    return this.#append(transaction, moved, claim).done;
   }
 
-  /** Catches up and does work in a transaction, all of it or nothing; then what is to be done once it is complete. */
-  async #whole(database: Database, work: (transaction: IDBTransaction) => Promise<() => void>): Promise<void> {
+  /**
+   * Catches up and does work in a transaction, all of it or nothing; then what is to be done once it is
+   * complete.
+   */
+  async #whole(
+    database: Database,
+    work: (transaction: IDBTransaction) => Promise<() => void>,
+  ): Promise<void> {
     const transaction = await database.begin([ENTRIES, DIRECTORY], "readwrite");
     let done: () => void;
     try {

@@ -11,9 +11,10 @@ import { isDamage, Records, seenLength, split, type Stored } from "./record.js";
 const FLUSH_MS = 200;
 
 /**
- * The accounts of a database that all tabs share: sizes, the order of use, what goes. An entry is stored by one transaction and
- * accounted for by a later one, off the path of whoever stores it; what a tab stored that died between the two is found by
- * the next one to open the database. Who may write the journal is decided by turns.
+ * The accounts of a database that all tabs share: sizes, the order of use, what goes. An entry is stored by
+ * one transaction and accounted for by a later one, off the path of whoever stores it; what a tab stored that
+ * died between the two is found by the next one to open the database. Who may write the journal is decided by
+ * turns.
  */
 export class Journal {
   readonly ledger: InstanceType<Engine["Ledger"]>;
@@ -34,7 +35,13 @@ export class Journal {
   /** Told how many entries were evicted. */
   onEvicted: (entries: number) => void = () => {};
 
-  constructor(engine: Engine, database: Database, directory: Directory, maxBytes?: number, maxEntries?: number) {
+  constructor(
+    engine: Engine,
+    database: Database,
+    directory: Directory,
+    maxBytes?: number,
+    maxEntries?: number,
+  ) {
     this.#engine = engine;
     this.#database = database;
     this.#directory = directory;
@@ -64,8 +71,8 @@ export class Journal {
   }
 
   /**
-   * Writes what is pending without waiting for anything: a page that is hidden may never run again. What is being written may not
-   * arrive then, so it is written once more; twice is as good as once.
+   * Writes what is pending without waiting for anything: a page that is hidden may never run again. What is
+   * being written may not arrive then, so it is written once more; twice is as good as once.
    */
   writeNow(): void {
     const rows = [this.#writing, this.ledger.take()].filter((row) => row !== undefined && row.length > 0);
@@ -108,7 +115,8 @@ export class Journal {
         this.#isSettled = true;
       } catch (error) {
         if (fault(error).reason !== "no_space") throw error;
-        // A database that is over its quota takes no row, but lets entries go. The old rows tell of what is struck out next.
+        // A database that is over its quota takes no row, but lets entries go. The old rows tell of what is
+        // struck out next.
         await this.#clear(false);
         this.#unsettle();
       }
@@ -118,7 +126,8 @@ export class Journal {
   /** Every row, of which some are of no account any more. */
   async rows(): Promise<Uint8Array[]> {
     const transaction = await this.#database.begin(JOURNAL, "readonly");
-    return (await result(transaction.objectStore(JOURNAL).getAll())).filter((row) => row instanceof Uint8Array);
+    const rows: unknown[] = await result(transaction.objectStore(JOURNAL).getAll());
+    return rows.filter((row) => row instanceof Uint8Array);
   }
 
   stop(): void {
@@ -148,8 +157,8 @@ export class Journal {
   }
 
   /**
-   * Brings accounts and directory to agreement: counts what a tab stored that died before it accounted for it, and strikes out what
-   * is gone. A directory that cannot be read is made anew from the entries.
+   * Brings accounts and directory to agreement: counts what a tab stored that died before it accounted for
+   * it, and strikes out what is gone. A directory that cannot be read is made anew from the entries.
    */
   async #settle(): Promise<void> {
     const directory = this.#directory;
@@ -270,7 +279,8 @@ export class Journal {
   /** Replays the rows that are new. Gives whether all of them could be read. */
   async #catchUp(rows: IDBObjectStore): Promise<boolean> {
     const range = IDBKeyRange.lowerBound(this.#seen, true);
-    const [contents, numbers] = await Promise.all([result(rows.getAll(range)), result(rows.getAllKeys(range))]);
+    const requests = [result(rows.getAll(range)), result(rows.getAllKeys(range))] as const;
+    const [contents, numbers] = await Promise.all(requests);
     let isWhole = true;
     for (const row of contents) isWhole = row instanceof Uint8Array && this.ledger.replay(row) && isWhole;
     const last = numbers.at(-1);
@@ -300,17 +310,15 @@ export class Journal {
 
   async #beginAll() {
     const transaction = await this.#database.begin([ENTRIES, DIRECTORY, PIECES, JOURNAL], "readwrite");
-    const [entries, pieces, rows] = [ENTRIES, PIECES, JOURNAL].map((name) => transaction.objectStore(name)) as [
-      IDBObjectStore,
-      IDBObjectStore,
-      IDBObjectStore,
-    ];
+    const entries = transaction.objectStore(ENTRIES);
+    const pieces = transaction.objectStore(PIECES);
+    const rows = transaction.objectStore(JOURNAL);
     return { transaction, entries, pieces, rows };
   }
 
   /**
-   * Does the work of a transaction, all of it or nothing. What was noted on the way to one that failed did not happen: everything is
-   * to be read again.
+   * Does the work of a transaction, all of it or nothing. What was noted on the way to one that failed did
+   * not happen: everything is to be read again.
    */
   async #whole(transaction: IDBTransaction, work: () => Promise<void>): Promise<void> {
     try {

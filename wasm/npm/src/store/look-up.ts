@@ -8,15 +8,19 @@ export interface LookUp<T> {
   names: readonly Uint8Array[];
   /** Makes the request for a record, which may be that of several names. */
   request: (entries: IDBObjectStore, number: number) => IDBRequest<T | undefined>;
-  /** Told of each name once, as soon as it is known, while the browser reads the next record. `place` is that of its entry. */
+  /**
+   * Told of each name once, as soon as it is known, while the browser reads the next record. `place` is that
+   * of its entry.
+   */
   tell: (found: T | undefined, at: number, place: number) => void;
   /** Told of an entry that should be there: somebody has removed it behind the back of all caches. */
   gone: (name: Uint8Array) => void;
 }
 
 /**
- * Looks for entries where the directory says that they are, in one transaction. For those that are not there, or are not known, the
- * directory is brought up to date in another one: what was stored before this call is found.
+ * Looks for entries where the directory says that they are, in one transaction. For those that are not there,
+ * or are not known, the directory is brought up to date in another one: what was stored before this call is
+ * found.
  */
 export async function lookUp<T>(
   database: Database,

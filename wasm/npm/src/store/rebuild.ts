@@ -8,8 +8,8 @@ import { isDamage, nameOf, Records } from "./record.js";
 const BATCH = 64;
 
 /**
- * Finds out where all entries are by reading them. Records of which nothing is of any use go: of two values of a name, the
- * one with the higher number counts. What is of a newer version is left where it is.
+ * Finds out where all entries are by reading them. Records of which nothing is of any use go: of two values
+ * of a name, the one with the higher number counts. What is of a newer version is left where it is.
  */
 export async function rebuild(engine: Engine, entries: IDBObjectStore): Promise<Place[]> {
   const records = new Records(engine);

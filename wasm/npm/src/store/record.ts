@@ -25,21 +25,28 @@ export interface About {
   buildMs: number;
 }
 
-/** A small value is encoded already, `payload` says how long it is in bytes; a large one is in parts behind the head that was made for it. */
+/**
+ * A small value is encoded already, `payload` says how long it is in bytes; a large one is in parts behind
+ * the head that was made for it.
+ */
 export type Item = About & { key: Uint8Array } & (
     | { envelope: Uint8Array; payload: number; head?: undefined; parts?: undefined }
     | { envelope?: undefined; head: Uint8Array; parts: Part[] }
   );
 
-/** A value that was found. A small one is proved, a large one once `Check` has said so; `size` is that of the payload, in bytes. */
+/**
+ * A value that was found. A small one is proved, a large one once `Check` has said so; `size` is that of the
+ * payload, in bytes.
+ */
 export type Found = About & { size: number } & (
     | { bytes: Uint8Array<ArrayBuffer>; head?: undefined; parts?: undefined }
     | { bytes?: undefined; head: Uint8Array; parts: (Part | Piece)[] }
   );
 
 /**
- * What IndexedDB holds: the envelope of a small value, or head `h`, its checksum `c` and the payload `b` of a large one. Where
- * the payload is elsewhere, because no transaction takes it as a whole, `p` says under which number and how long its pieces are.
+ * What IndexedDB holds: the envelope of a small value, or head `h`, its checksum `c` and the payload `b` of a
+ * large one. Where the payload is elsewhere, because no transaction takes it as a whole, `p` says under which
+ * number and how long its pieces are.
  */
 export type Stored = Uint8Array | { h: Uint8Array; c: number; b: Part[]; p?: Pieces };
 
@@ -179,8 +186,9 @@ function isLarge(record: unknown): record is Exclude<Stored, Uint8Array> {
 function payloadLength({ b, p }: Exclude<Stored, Uint8Array>): number | undefined {
   if (p === undefined) return partsLength(b);
   const { id, lengths } = (p ?? {}) as Partial<Pieces>;
-  const are = typeof id === "number" && Array.isArray(lengths) && lengths.every((n) => Number.isSafeInteger(n) && n > 0);
-  return are ? lengths.reduce((sum, length) => sum + length, 0) : undefined;
+  if (typeof id !== "number" || !Array.isArray(lengths)) return undefined;
+  if (!lengths.every((length) => Number.isSafeInteger(length) && length > 0)) return undefined;
+  return lengths.reduce((sum, length) => sum + length, 0);
 }
 
 /** The bytes of one part; nothing if it is none. */

@@ -6,8 +6,8 @@ import { arePiecesThere, dropPieces, storePieces, sweepPiecesOf } from "./pieces
 import { type Entry, PART, type Pieces } from "./record.js";
 
 /**
- * Stores entries in one transaction, all of them or none. Where the browser has no space for them, evicts as much
- * and tries once more. Rejects with a {@link Fault}.
+ * Stores entries in one transaction, all of them or none. Where the browser has no space for them, evicts as
+ * much and tries once more. Rejects with a {@link Fault}.
  */
 export async function store(
   database: Database,
