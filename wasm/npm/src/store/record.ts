@@ -153,7 +153,7 @@ export function isDamage(reason: string): boolean {
   return DAMAGE.has(reason);
 }
 
-/** The name that a key's entry has, which is its key in the database. */
+/** The name that a key's entry has: in the directory, in the journal, and in the keys of its pieces. */
 export function nameOf(engine: Engine, key: Uint8Array): Uint8Array<ArrayBuffer> {
   return engine.digest_of(key) as Uint8Array<ArrayBuffer>;
 }
