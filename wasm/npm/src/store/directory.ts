@@ -2,6 +2,7 @@ import { type Database, DIRECTORY, ENTRIES } from "./database.js";
 import { bytesOfText, decodeRow, encodeRow, type Place, type Row, textOf } from "./directory-row.js";
 import { abort, complete, result } from "./idb.js";
 import { isPacked, numberAt, placeIn, readPlaces, type Shelf, shelved } from "./pack.js";
+import { Places } from "./places.js";
 
 /** So many records at most are numbered after one row, and so after each claim of a tab. */
 const CLAIM = 2 ** 16;
@@ -34,9 +35,7 @@ interface Appended {
  * once the new rows are replayed. When an entry of a pack goes, the others get other records.
  */
 export class Directory {
-  #places = new Map<string, number>();
-  /** The names of the entries in each pack. */
-  #packs = new Map<number, Set<string>>();
+  #places = new Places();
   /** The number of the last row that was replayed. */
   #seen = 0;
   /** How many rows there are since the last one that says everything anew. */
@@ -50,18 +49,19 @@ export class Directory {
 
   /** Where an entry is, as far as this tab knows. */
   placeOf(name: Uint8Array): number | undefined {
-    return this.#places.get(textOf(name));
+    return this.#places.of(textOf(name));
   }
 
   /** The names of all entries, in the order in which they were stored. */
   names(): Uint8Array<ArrayBuffer>[] {
-    return [...this.#places.keys()].map(bytesOfText);
+    return this.#places.texts().map(bytesOfText);
   }
 
   /** The same, 32 bytes each, in the order of the names. */
   sortedNames(): Uint8Array {
     const joined = new Uint8Array(32 * this.#places.size);
-    [...this.#places.keys()].sort().forEach((text, at) => joined.set(bytesOfText(text), 32 * at));
+    const sorted = this.#places.texts().sort();
+    sorted.forEach((text, at) => joined.set(bytesOfText(text), 32 * at));
     return joined;
   }
 
@@ -78,14 +78,14 @@ export class Directory {
   /** An entry turned out to be gone from its place. */
   forget(name: Uint8Array, place: number | undefined): void {
     const text = textOf(name);
-    if (place !== undefined && this.#places.get(text) === place) this.#move(text, 0);
+    if (place !== undefined && this.#places.of(text) === place) this.#places.move(text, 0);
   }
 
   /** Forgets everything if the database was opened anew: it may have been deleted meanwhile. */
   follow(database: Database): void {
     if (this.#opening === database.openings) return;
     this.#opening = database.openings;
-    this.#forgetAll();
+    this.#places.clear();
     this.#seen = 0;
     this.#rows = 0;
     this.#claim = { next: 0, end: 0 };
@@ -123,7 +123,7 @@ export class Directory {
     // Of two values of a name the last one counts.
     const records = new Map(entries.map(({ name, record }) => [textOf(name), record]));
     const shelves = shelved(records);
-    const older = this.#placed(records.keys());
+    const older = this.#places.known(records.keys());
     const seen = this.#seen;
     if (older.some(([, place]) => isPacked(place)) || !this.#hasNumbers(shelves.length)) {
       return this.#putSlowly(database, transaction, shelves, older, seen);
@@ -142,15 +142,15 @@ export class Directory {
     names: readonly Uint8Array[],
     mayWrite: boolean,
   ): Promise<() => void> {
-    const gone = this.#placed(names.map(textOf));
+    const gone = this.#places.known(names.map(textOf));
     if (gone.length === 0) return () => {};
     if (!mayWrite) {
       const numbers = new Set(gone.map(([, place]) => numberAt(place)));
       for (const number of numbers) transaction.objectStore(ENTRIES).delete(number);
-      const lost = gone.flatMap(([text, place]) => [text, ...(this.#packs.get(numberAt(place)) ?? [])]);
-      return () => lost.forEach((text) => this.#move(text, 0));
+      const lost = [...gone, ...this.#places.neighbours(gone)];
+      return () => lost.forEach(([text]) => this.#places.move(text, 0));
     }
-    const claim = await this.#claimed(transaction, this.#neighbours(gone).length);
+    const claim = await this.#claimed(transaction, this.#places.neighbours(gone).length);
     const moved = await this.#dissolve(transaction, gone, claim);
     const places: Place[] = [...gone.map(([text]): Place => [text, 0]), ...moved];
     return this.#append(transaction, places, claim).done;
@@ -161,7 +161,7 @@ export class Directory {
    */
   clear(transaction: IDBTransaction, mayWrite: boolean): () => void {
     transaction.objectStore(ENTRIES).clear();
-    return mayWrite ? this.rewrite(transaction, []) : () => this.#forgetAll();
+    return mayWrite ? this.rewrite(transaction, []) : () => this.#places.clear();
   }
 
   /** Replaces all rows by one. */
@@ -170,7 +170,7 @@ export class Directory {
     await this.#whole(database, async (transaction) => {
       // Somebody has added to what has to be tidied first.
       if (this.#replaced.length > 0) return () => {};
-      return this.rewrite(transaction, [...this.#places]);
+      return this.rewrite(transaction, this.#places.all());
     });
   }
 
@@ -223,7 +223,7 @@ export class Directory {
     older: readonly Place[],
     seen: number,
   ): Promise<Done> {
-    const claim = await this.#claimed(transaction, shelves.length + this.#neighbours(older).length);
+    const claim = await this.#claimed(transaction, shelves.length + this.#places.neighbours(older).length);
     const moved = await this.#dissolve(transaction, older, claim);
     return this.#put(database, transaction, shelves, moved, claim, seen);
   }
@@ -244,30 +244,13 @@ export class Directory {
   /** Removes the records of entries. Gives where the other entries of their packs are then. */
   async #dissolve(transaction: IDBTransaction, gone: readonly Place[], claim: Claim): Promise<Place[]> {
     const store = transaction.objectStore(ENTRIES);
-    const others = this.#neighbours(gone);
+    const others = this.#places.neighbours(gone);
     const found = await readPlaces(store, others.map(([, place]) => place));
     for (const number of new Set(gone.map(([, place]) => numberAt(place)))) store.delete(number);
     const records = new Map<string, unknown>();
     // What is not there was moved by somebody else, which is yet to be replayed.
     others.forEach(([text], at) => found[at] !== undefined && records.set(text, found[at]));
     return this.#shelve(transaction, shelved(records), claim);
-  }
-
-  /** The other entries of the packs in which these are. */
-  #neighbours(gone: readonly Place[]): Place[] {
-    const texts = new Set(gone.map(([text]) => text));
-    const numbers = new Set(gone.map(([, place]) => numberAt(place)));
-    const others = [...numbers].flatMap((number) => [...(this.#packs.get(number) ?? [])]);
-    return this.#placed(others.filter((text) => !texts.has(text)));
-  }
-
-  #placed(texts: Iterable<string>): Place[] {
-    const placed: Place[] = [];
-    for (const text of texts) {
-      const place = this.#places.get(text);
-      if (place !== undefined) placed.push([text, place]);
-    }
-    return placed;
   }
 
   #hasNumbers(count: number): boolean {
@@ -304,7 +287,7 @@ export class Directory {
     const replaced = this.#replaced;
     this.#replaced = [];
     transaction.addEventListener("abort", () => this.#replaced.push(...replaced));
-    const claim = await this.#claimed(transaction, this.#neighbours(replaced).length);
+    const claim = await this.#claimed(transaction, this.#places.neighbours(replaced).length);
     const moved = await this.#dissolve(transaction, replaced, claim);
     if (moved.length === 0 && claim.row === undefined) return () => {};
     return this.#append(transaction, moved, claim).done;
@@ -341,36 +324,14 @@ export class Directory {
       return;
     }
     if (row.kind === "anew") {
-      this.#forgetAll();
+      this.#places.clear();
       this.#rows = 1;
     }
     for (const [text, place] of row.places) {
-      const older = this.#places.get(text);
+      const older = this.#places.of(text);
       if (older === place) continue;
       if (older !== undefined && place > 0 && !isOwn) this.#replaced.push([text, older]);
-      this.#move(text, place);
+      this.#places.move(text, place);
     }
-  }
-
-  /** An entry is somewhere else, or nowhere. What is stored last comes last. */
-  #move(text: string, place: number): void {
-    const older = this.#places.get(text);
-    this.#places.delete(text);
-    if (older !== undefined && isPacked(older)) {
-      const members = this.#packs.get(numberAt(older));
-      members?.delete(text);
-      if (members?.size === 0) this.#packs.delete(numberAt(older));
-    }
-    if (place === 0) return;
-    this.#places.set(text, place);
-    if (!isPacked(place)) return;
-    const members = this.#packs.get(numberAt(place));
-    if (members === undefined) this.#packs.set(numberAt(place), new Set([text]));
-    else members.add(text);
-  }
-
-  #forgetAll(): void {
-    this.#places.clear();
-    this.#packs.clear();
   }
 }
