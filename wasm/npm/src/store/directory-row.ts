@@ -1,3 +1,5 @@
+import { textOf } from "./name.js";
+
 /** Rows of the directory: see docs/format-browser.md. */
 
 /** A name as text, and where its entry is, see pack.ts; 0 if it is gone. */
@@ -44,16 +46,4 @@ export function decodeRow(row: unknown): Row | undefined {
     places.push([textOf(row.subarray(at, at + NAME)), place]);
   }
   return { kind, places };
-}
-
-/**
- * A name as text of 32 characters, one for each byte: maps find it faster than hexadecimal digits, and it
- * sorts alike.
- */
-export function textOf(name: Uint8Array): string {
-  return String.fromCharCode.apply(null, name as unknown as number[]);
-}
-
-export function bytesOfText(text: string): Uint8Array<ArrayBuffer> {
-  return Uint8Array.from(text, (character) => character.charCodeAt(0));
 }

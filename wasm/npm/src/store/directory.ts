@@ -1,6 +1,7 @@
 import { type Database, DIRECTORY, ENTRIES } from "./database.js";
-import { bytesOfText, decodeRow, encodeRow, type Place, type Row, textOf } from "./directory-row.js";
+import { decodeRow, encodeRow, type Place, type Row } from "./directory-row.js";
 import { abort, complete, result } from "./idb.js";
+import { bytesOfText, textOf } from "./name.js";
 import { isPacked, numberAt, placeIn, readPlaces, type Shelf, shelved } from "./pack.js";
 import { Places } from "./places.js";
 

@@ -2,10 +2,11 @@ import type { Engine } from "../engine.js";
 import { type Database, DIRECTORY, ENTRIES, JOURNAL, PIECES } from "./database.js";
 import type { Directory } from "./directory.js";
 import { abort, complete, Fault, fault, result } from "./idb.js";
+import { split } from "./name.js";
 import { isPacked, numberAt, readPlaces } from "./pack.js";
 import { removePieces, sweepPieces } from "./pieces.js";
 import { rebuild } from "./rebuild.js";
-import { isDamage, Records, seenLength, split, type Stored } from "./record.js";
+import { isDamage, Records, seenLength, type Stored } from "./record.js";
 
 /** How long records of the journal may wait for company, in milliseconds. */
 const FLUSH_MS = 200;

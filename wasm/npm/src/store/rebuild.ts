@@ -1,8 +1,9 @@
 import type { Engine } from "../engine.js";
-import { type Place, textOf } from "./directory-row.js";
+import type { Place } from "./directory-row.js";
 import { result } from "./idb.js";
+import { nameOf, textOf } from "./name.js";
 import { membersOf, numberAt, placeIn } from "./pack.js";
-import { isDamage, nameOf, Records } from "./record.js";
+import { isDamage, Records } from "./record.js";
 
 /** So many records are read at once. */
 const BATCH = 64;

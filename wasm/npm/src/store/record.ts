@@ -1,5 +1,6 @@
 import type { Engine } from "../engine.js";
 import { reasonOf } from "../reasons.js";
+import { nameOf } from "./name.js";
 
 /** A part of the payload of a large value, of at most {@link PART} bytes. */
 export type Part = Blob | ArrayBuffer;
@@ -153,29 +154,11 @@ export function isDamage(reason: string): boolean {
   return DAMAGE.has(reason);
 }
 
-/** The name that a key's entry has: in the directory, in the journal, and in the keys of its pieces. */
-export function nameOf(engine: Engine, key: Uint8Array): Uint8Array<ArrayBuffer> {
-  return engine.digest_of(key) as Uint8Array<ArrayBuffer>;
-}
-
-/** A name as text, for maps. */
-export function hex(name: Uint8Array): string {
-  let text = "";
-  for (const byte of name) text += DIGITS[byte];
-  return text;
-}
-
-/** Names of 32 bytes each, one behind the other. */
-export function* split(names: Uint8Array): Generator<Uint8Array<ArrayBuffer>> {
-  for (let at = 0; at < names.length; at += 32) yield names.slice(at, at + 32) as Uint8Array<ArrayBuffer>;
-}
-
 /** The numbers that the engine's `Reader` tells of an entry. */
 const [METADATA, PAYLOAD, SIZE, CREATED, BUILD] = [0, 1, 2, 3, 4];
 
 const NOTHING = new Uint8Array(0);
 const DAMAGE = new Set(["truncated", "foreign", "malformed", "checksum_mismatch", "key_mismatch"]);
-const DIGITS = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
 
 function isLarge(record: unknown): record is Exclude<Stored, Uint8Array> {
   if (typeof record !== "object" || record === null) return false;

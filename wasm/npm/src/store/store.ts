@@ -6,19 +6,10 @@ import { type Explained, explain, type Listed, list, statistics, verify } from "
 import { Journal } from "./journal.js";
 import { type LookUp, lookUp } from "./look-up.js";
 import { Memory } from "./memory.js";
+import { nameOf, textOf } from "./name.js";
 import { entryAt } from "./pack.js";
 import { findPieces } from "./pieces.js";
-import {
-  type Entry,
-  entryOf,
-  type Found,
-  hex,
-  isDamage,
-  type Item,
-  nameOf,
-  Records,
-  type Stored,
-} from "./record.js";
+import { type Entry, entryOf, type Found, isDamage, type Item, Records, type Stored } from "./record.js";
 import { remove } from "./remove.js";
 import { Spill } from "./spill.js";
 import { Counters, type Statistics } from "./statistics.js";
@@ -353,7 +344,7 @@ export class Store {
     const split = new Map<number, Exclude<Stored, Uint8Array>>();
     const looked = await this.records(names, (record, at) => {
       const found = record instanceof Fault ? missOf(record) : this.#records.find(record, keys[at]!);
-      if (found === "newer_version") this.#newer.add(hex(names[at]!));
+      if (found === "newer_version") this.#newer.add(textOf(names[at]!));
       const isSplit = typeof found !== "string" && (record as { p?: unknown }).p !== undefined;
       if (isSplit) split.set(at, record as Exclude<Stored, Uint8Array>);
       else if (typeof found !== "string" || !isDamage(found)) known(found, at);
@@ -412,11 +403,11 @@ export class Store {
 
   /** Whether what would be replaced is a newer version's, as far as this handle has seen. */
   async #isNewer({ name }: Entry): Promise<boolean> {
-    if (!this.#newer.has(hex(name))) return false;
+    if (!this.#newer.has(textOf(name))) return false;
     const [record] = await this.records([name], (record) => record);
     const isThere = record !== undefined && !(record instanceof Fault);
     const is = isThere && this.#records.read(record) === "newer_version";
-    if (!is) this.#newer.delete(hex(name));
+    if (!is) this.#newer.delete(textOf(name));
     return is;
   }
 
