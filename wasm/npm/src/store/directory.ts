@@ -5,26 +5,6 @@ import { bytesOfText, textOf } from "./name.js";
 import { isPacked, numberAt, placeIn, readPlaces, type Shelf, shelved } from "./pack.js";
 import { Places } from "./places.js";
 
-/** So many records at most are numbered after one row, and so after each claim of a tab. */
-const CLAIM = 2 ** 16;
-
-/** Numbers for records: the next one, and the first that is somebody else's. */
-interface Claim {
-  next: number;
-  end: number;
-  /** The row that they are named after, if it is of the transaction that is to use them first. */
-  row?: number;
-}
-
-/** What is to be done once a transaction is complete. */
-export type Done = () => Promise<void>;
-
-/** A row whose number is known once its transaction is complete. */
-interface Appended {
-  appended: IDBRequest<IDBValidKey>;
-  done: () => void;
-}
-
 /**
  * Where each entry is. Records are stored under numbers, in the order in which they come: what is stored
  * together lies together on the disk, and is read together. Each transaction that stores entries or removes
@@ -335,4 +315,24 @@ export class Directory {
       this.#places.move(text, place);
     }
   }
+}
+
+/** What is to be done once a transaction is complete. */
+export type Done = () => Promise<void>;
+
+/** So many records at most are numbered after one row, and so after each claim of a tab. */
+const CLAIM = 2 ** 16;
+
+/** Numbers for records: the next one, and the first that is somebody else's. */
+interface Claim {
+  next: number;
+  end: number;
+  /** The row that they are named after, if it is of the transaction that is to use them first. */
+  row?: number;
+}
+
+/** A row whose number is known once its transaction is complete. */
+interface Appended {
+  appended: IDBRequest<IDBValidKey>;
+  done: () => void;
 }
