@@ -13,7 +13,15 @@ import { feed, feedNow, Pace } from "./pace.js";
 import { partsLength } from "./store/record.js";
 import type { About, Found, Item, Store } from "./store/store.js";
 import type { As, Formats, PutOptions, Value } from "./types.js";
-import { isStream, type LargePayload, type Payload, payloadOf, release, sealed, type Shape } from "./values.js";
+import {
+  isStream,
+  type LargePayload,
+  makeParts,
+  type Payload,
+  payloadOf,
+  release,
+  type Shape,
+} from "./values.js";
 import { damageOf, type Large, slices } from "./verify.js";
 import { encoded, explanation } from "./reasons.js";
 
@@ -250,7 +258,10 @@ export class Core {
     return encoded(this.engine, this.engine.encode_small(key, metadata, bytes, createdMs, buildMs));
   }
 
-  /** Hashes a large value. What the caller could change is hashed before this function first waits. */
+  /**
+   * Hashes a large value, and makes its parts where that is still to be done. What is the caller's is looked
+   * at only before this function first waits.
+   */
   async #head(
     about: { key: Uint8Array; metadata: Uint8Array; createdMs: number; buildMs: number },
     payload: LargePayload,
@@ -263,7 +274,7 @@ export class Core {
       const pace = new Pace();
       const done = payload.source ? feedNow(writer, payload.source, pace) : 0;
       delete payload.source;
-      if (payload.copy) await sealed(payload, payload.copy, writer, signal);
+      if (payload.copy) await makeParts(payload, payload.copy, writer, signal);
       else if (done < payload.size) {
         for await (const slice of slices(payload.parts, done)) {
           signal?.throwIfAborted();

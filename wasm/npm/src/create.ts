@@ -7,7 +7,7 @@ import type { Cache } from "./cache.js";
 import { encodeMetadata } from "./metadata.js";
 import type { As, Build, CreateOptions, Formats, Value } from "./types.js";
 import { payloadOf } from "./values.js";
-import { hex } from "./store/record.js";
+import { hex } from "./store/name.js";
 
 /** What a build made, for all who wait for it. */
 export interface Made {

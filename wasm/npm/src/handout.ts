@@ -4,7 +4,15 @@ import { decodeMetadata } from "./metadata.js";
 import type { As, Formats } from "./types.js";
 import type { Part, Piece } from "./store/store.js";
 import type { LargePayload, SmallPayload } from "./values.js";
-import { bytesOfBlob, type Large, slices, type Verified, verifiedBytes, verifiedStream, damageOf } from "./verify.js";
+import {
+  bytesOfBlob,
+  damageOf,
+  type Large,
+  slices,
+  type Verified,
+  verifiedBytes,
+  verifiedStream,
+} from "./verify.js";
 
 /** A value that is known to be right, and what is kept beside it. */
 export type Content = (SmallPayload | KeptPayload) & { metadata: Uint8Array };

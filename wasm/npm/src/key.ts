@@ -147,7 +147,6 @@ const encoder = new TextEncoder();
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 const LARGEST = 2n ** 64n - 1n;
 
-/** Fails on half a surrogate pair: it has no UTF-8, and is encoded as any other is. */
 /** Most keys are short ASCII texts, for which a `TextEncoder` takes longer than this. */
 function asciiBytes(text: string): Uint8Array | undefined {
   if (text.length > 64) return undefined;
@@ -160,9 +159,12 @@ function asciiBytes(text: string): Uint8Array | undefined {
   return bytes;
 }
 
+/** Fails on half a surrogate pair: it has no UTF-8, and is encoded as any other is. */
 function wellFormed(what: string, text: string): string {
   if (!/\p{Surrogate}/u.test(text)) return text;
-  throw invalid(`${what} has half a surrogate pair, so it is no Unicode text. Give its bytes as a Uint8Array.`);
+  throw invalid(
+    `${what} has half a surrogate pair, so it is no Unicode text. Give its bytes as a Uint8Array.`,
+  );
 }
 
 function copied(

@@ -1,7 +1,7 @@
 import { invalid } from "./errors.js";
 import { Key, type KeyInput } from "./key.js";
 import type { PutOptions, Recipe, Value } from "./types.js";
-import { hex } from "./store/record.js";
+import { hex } from "./store/name.js";
 import { put, Wire } from "./wire.js";
 
 /** What is known about a value beside its bytes. */

@@ -22,7 +22,13 @@ export class Ticket {
   /** Ends it. */
   readonly finish: (did: boolean) => void;
 
-  constructor(id: string, kind: Kind, finite: boolean, before: Ticket | undefined, clearing?: Promise<unknown>) {
+  constructor(
+    id: string,
+    kind: Kind,
+    finite: boolean,
+    before: Ticket | undefined,
+    clearing?: Promise<unknown>,
+  ) {
     this.id = id;
     this.kind = kind;
     this.finite = finite;

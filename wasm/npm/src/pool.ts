@@ -1,10 +1,11 @@
 /**
- * Memory for one copy of a value that is about to be stored. The system hands out fresh memory page by page, which
- * takes several times as long as copying does. So what was used once is kept for a while and used again.
+ * Memory for one copy of a value that is about to be stored. The system hands out fresh memory page by page,
+ * which takes several times as long as copying does. So what was used once is kept for a while and used
+ * again.
  */
 
 /** The most bytes that are copied into it, and so the most that it ever holds. */
-export const POOLED = 32 * 1024 * 1024;
+const POOLED = 32 * 1024 * 1024;
 
 /** How long it is kept after its last use, in milliseconds: until the next file of a download is there. */
 const KEPT_MS = 5000;
@@ -16,7 +17,7 @@ export interface Copy {
   free(): void;
 }
 
-/** Copies `bytes`, at most {@link POOLED} of them. Gives nothing while there is another copy. */
+/** Copies `bytes`. Gives nothing if they are too many, or while there is another copy. */
 export function copied(bytes: Uint8Array): Copy | undefined {
   if (taken || bytes.length > POOLED) return undefined;
   if (!memory || memory.byteLength < bytes.length) {

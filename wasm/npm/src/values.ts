@@ -1,7 +1,7 @@
 import { invalid, WarmstartError } from "./errors.js";
 import { type Sink, pour } from "./engine.js";
 import { Pace, turn } from "./pace.js";
-import { type Copy, copied, POOLED } from "./pool.js";
+import { type Copy, copied } from "./pool.js";
 import { type Part, PART } from "./store/record.js";
 import type { Progress, Value } from "./types.js";
 
@@ -22,7 +22,7 @@ export interface LargePayload {
   parts: Part[];
   /** The same bytes in the caller's memory, until the caller gets to run again. */
   source?: Uint8Array;
-  /** A copy of the bytes, of which the parts are still to be made; see {@link sealed}. */
+  /** A copy of the bytes, of which the parts are still to be made; see {@link makeParts}. */
   copy?: Copy;
   /** The bytes of Blobs that are made here; see {@link release}. */
   reserved?: number;
@@ -51,8 +51,8 @@ export interface Reading {
 const ROOM = 2 * PART;
 
 /**
- * Bytes that are put into a Blob at once. More of them take longer than a frame where the machine is busy; the more
- * pieces there are, the longer it takes until the browser has them all.
+ * Bytes that are put into a Blob at once. More of them take longer than a frame where the machine is busy;
+ * the more pieces there are, the longer it takes until the browser has them all.
  */
 const PIECE = 4 * 1024 * 1024;
 
@@ -65,7 +65,9 @@ const PIECE = 4 * 1024 * 1024;
 export function payloadOf(value: Value, shape: Shape, reading: Reading = {}): Payload | Promise<Payload> {
   if (typeof value === "string") return ofOwn(new TextEncoder().encode(value), shape);
   if (value instanceof ArrayBuffer) return ofBorrowed(value, 0, value.byteLength, shape, reading);
-  if (ArrayBuffer.isView(value)) return ofBorrowed(value.buffer, value.byteOffset, value.byteLength, shape, reading);
+  if (ArrayBuffer.isView(value)) {
+    return ofBorrowed(value.buffer, value.byteOffset, value.byteLength, shape, reading);
+  }
   if (value instanceof Blob) return ofBlob(value, shape, reading);
   if (value instanceof Response) return ofResponse(value, shape, reading);
   if (value instanceof ReadableStream) return ofStream(value, shape, reading);
@@ -76,10 +78,15 @@ export function payloadOf(value: Value, shape: Shape, reading: Reading = {}): Pa
 }
 
 /**
- * Makes the parts of a payload that was copied, and gives its bytes to `sink`; a stretch at a time, as making a Blob
- * takes long. The copy is gone afterwards, and all of the bytes are in `sink`.
+ * Makes the parts of a payload that was copied, and gives its bytes to `sink`; a stretch at a time, as making
+ * a Blob takes long. The copy is gone afterwards.
  */
-export async function sealed(payload: LargePayload, copy: Copy, sink: Sink, signal?: AbortSignal): Promise<void> {
+export async function makeParts(
+  payload: LargePayload,
+  copy: Copy,
+  sink: Sink,
+  signal?: AbortSignal,
+): Promise<void> {
   const { bytes } = copy;
   const pieces: Blob[] = [];
   try {
@@ -93,20 +100,20 @@ export async function sealed(payload: LargePayload, copy: Copy, sink: Sink, sign
     await turn();
     payload.parts.push(new Blob(pieces));
   } finally {
-    discard(payload);
+    freeCopy(payload);
   }
 }
 
 /** The Blobs of this payload are stored, or will not be. */
 export function release(payload: Payload): void {
   if (!payload.parts) return;
-  discard(payload);
+  freeCopy(payload);
   if (payload.reserved === undefined) return;
   unstored -= payload.reserved;
   delete payload.reserved;
 }
 
-function discard(payload: LargePayload): void {
+function freeCopy(payload: LargePayload): void {
   payload.copy?.free();
   delete payload.copy;
 }
@@ -137,7 +144,7 @@ function ofBorrowed(
   // A Blob refuses memory that threads share.
   if (!shape.blobs() || !(bytes.buffer instanceof ArrayBuffer)) return ofOwn(new Uint8Array(bytes), shape);
   // What Blobs are made of later is nobody else's to change.
-  if (size > PIECE && size <= POOLED && reserve(size)) {
+  if (size > PIECE && reserve(size)) {
     const copy = copied(bytes);
     if (copy) return { size, parts: [], copy, reserved: size };
     unstored -= size;

@@ -39,8 +39,8 @@ export async function verifiedBytes(
 }
 
 /**
- * All bytes of a Blob, in one array; `sink` gets each, too. They are read right into their place, in stretches: what
- * reads a Blob as a whole stands still for as long as it takes.
+ * All bytes of a Blob, in one array; `sink` gets each, too. They are read right into their place, in
+ * stretches: what reads a Blob as a whole stands still for as long as it takes.
  */
 export async function bytesOfBlob(blob: Blob, sink?: Sink): Promise<Uint8Array<ArrayBuffer>> {
   const pace = new Pace();

@@ -42,8 +42,8 @@ export class Database {
   }
 
   /**
-   * Begins a transaction. Opens the database again if the connection is gone. It is begun at once where there is a connection, so
-   * that what is done in the order of calls is stored in that order.
+   * Begins a transaction. Opens the database again if the connection is gone. It is begun at once where there
+   * is a connection, so that what is done in the order of calls is stored in that order.
    */
   begin(stores: string | string[], mode: IDBTransactionMode): IDBTransaction | Promise<IDBTransaction> {
     if (this.#connection !== undefined) {
@@ -55,6 +55,11 @@ export class Database {
       }
     }
     return this.#connect().then((connection) => connection.transaction(stores, mode));
+  }
+
+  /** Whether a transaction is of the connection that there is now. */
+  isCurrent(transaction: IDBTransaction): boolean {
+    return transaction.db === this.#connection;
   }
 
   /** Lets go of the database for good. */
@@ -89,7 +94,10 @@ export class Database {
     return connection;
   }
 
-  /** Stores a Blob and reads it again, once in the life of the database: some browsers cannot, or not in private windows. */
+  /**
+   * Stores a Blob and reads it again, once in the life of the database: some browsers cannot, or not in
+   * private windows.
+   */
   async #blobsSurvive(): Promise<boolean> {
     try {
       const known = await result((await this.begin(NOTES, "readonly")).objectStore(NOTES).get("blobs"));

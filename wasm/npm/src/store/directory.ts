@@ -1,67 +1,50 @@
 import { type Database, DIRECTORY, ENTRIES } from "./database.js";
-import { bytesOfText, type Change, decodeRow, encodeRow, type Place, type Row, textOf, writeText } from "./directory-row.js";
-import { abort, complete, result } from "./idb.js";
+import { decodeRow, encodeRow, type Place, type Row } from "./directory-row.js";
+import { abort, complete, Fault, insist, result } from "./idb.js";
+import { bytesOfText, textOf, writeText } from "./name.js";
 import { isPacked, numberAt, placeIn, readPlaces, type Shelf, shelved } from "./pack.js";
-
-/** So many records at most are numbered after one row, and so after each claim of a tab. */
-const CLAIM = 2 ** 16;
-
-/** Numbers for records: the next one, and the first that is somebody else's. */
-interface Claim {
-  next: number;
-  end: number;
-  /** The row that they are named after, if it is of the transaction that is to use them first. */
-  row?: number;
-}
-
-/** What is to be done once a transaction is complete. */
-export type Done = () => Promise<void>;
-
-/** A row whose number is known once its transaction is complete. */
-interface Appended {
-  appended: IDBRequest<IDBValidKey>;
-  done: () => void;
-}
+import { Places } from "./places.js";
 
 /**
- * Where each entry is. Records are stored under numbers, in the order in which they come: what is stored together lies together on
- * the disk, and is read together. Each transaction that stores entries or removes some appends a row that says so, and every tab
- * replays the rows.
+ * Where each entry is. Records are stored under numbers, in the order in which they come: what is stored
+ * together lies together on the disk, and is read together. Each transaction that stores entries or removes
+ * some appends a row that says so, and every tab replays the rows.
  *
- * Nothing is ever stored twice under a number. So what is found at the place of a name is what was stored last, or is on its
- * way out: whoever replaces an entry removes the older one, also where it learns only afterwards that there was one. And a name
- * that is not known, or whose place is empty, is looked for again once the new rows are replayed. When an entry of a pack goes, the
- * others get records of their own.
+ * Nothing is ever stored twice under a number. So what is found at the place of a name is what was stored
+ * last, or is on its way out: whoever replaces an entry removes the older one, also where it learns only
+ * afterwards that there was one. And a name that is not known, or whose place is empty, is looked for again
+ * once the new rows are replayed. When an entry of a pack goes, the others get other records.
  */
 export class Directory {
-  #places = new Map<string, number>();
-  /** The names of the entries in each pack. */
-  #packs = new Map<number, Set<string>>();
+  #places = new Places();
   /** The number of the last row that was replayed. */
   #seen = 0;
   /** How many rows there are since the last one that says everything anew. */
   #rows = 0;
   /** The opening of the database that all this is of. */
   #opening = 0;
+  /** Its connection. */
+  #connection: IDBDatabase | undefined;
   #claim: Claim = { next: 0, end: 0 };
-  /** Names that were replaced by somebody who may not have known of it, and where they were. */
+  /** Names that others have replaced, perhaps without knowing of it, and where they were. */
   #replaced: Place[] = [];
   #isWhole = true;
 
   /** Where an entry is, as far as this tab knows. */
   placeOf(name: Uint8Array): number | undefined {
-    return this.#places.get(textOf(name));
+    return this.#places.of(textOf(name));
   }
 
   /** The names of all entries, in the order in which they were stored. */
   names(): Uint8Array<ArrayBuffer>[] {
-    return [...this.#places.keys()].map(bytesOfText);
+    return this.#places.texts().map(bytesOfText);
   }
 
   /** The same, 32 bytes each, in the order of the names. */
   sortedNames(): Uint8Array {
     const joined = new Uint8Array(32 * this.#places.size);
-    [...this.#places.keys()].sort().forEach((text, at) => writeText(joined, 32 * at, text));
+    const sorted = this.#places.texts().sort();
+    sorted.forEach((text, at) => writeText(joined, 32 * at, text));
     return joined;
   }
 
@@ -78,14 +61,18 @@ export class Directory {
   /** An entry turned out to be gone from its place. */
   forget(name: Uint8Array, place: number | undefined): void {
     const text = textOf(name);
-    if (place !== undefined && this.#places.get(text) === place) this.#move(text, 0);
+    if (place !== undefined && this.#places.of(text) === place) this.#places.move(text, 0);
   }
 
-  /** Forgets everything if the database was opened anew: it may have been deleted meanwhile. Gives whether it did. */
+  /**
+   * Forgets everything if the database was opened anew: it may have been deleted meanwhile. Gives whether it
+   * did.
+   */
   follow(database: Database): boolean {
     if (this.#opening === database.openings) return false;
     this.#opening = database.openings;
-    this.#forgetAll();
+    this.#connection = undefined;
+    this.#places.clear();
     this.#seen = 0;
     this.#rows = 0;
     this.#claim = { next: 0, end: 0 };
@@ -94,15 +81,16 @@ export class Directory {
     return true;
   }
 
-  /** Replays the rows that are new, in a transaction of the caller's. */
-  async catchUp(database: Database, transaction: IDBTransaction): Promise<void> {
-    this.follow(database);
+  /** Replays the rows that are new, in a transaction of the caller's. Gives whether all was forgotten before. */
+  async catchUp(database: Database, transaction: IDBTransaction): Promise<boolean> {
+    const isAnew = this.#belong(database, transaction);
     const rows = transaction.objectStore(DIRECTORY);
     const range = IDBKeyRange.lowerBound(this.#seen, true);
     const contents: unknown[] = await result(rows.getAll(range));
-    if (contents.length === 0) return;
+    if (contents.length === 0) return isAnew;
     const numbers = await result(rows.getAllKeys(range, contents.length));
     contents.forEach((row, at) => this.#apply(numbers[at], decodeRow(row)));
+    return isAnew;
   }
 
   /** The same in a transaction of its own. */
@@ -111,110 +99,139 @@ export class Directory {
   }
 
   /**
-   * Puts entries into new records. Nothing is waited for, but by the first call and where a pack has to be dissolved: what is put in
-   * the order of calls is stored in that order.
+   * Puts entries into new records. Nothing is waited for but where a row has to be appended for numbers, and
+   * where something else has to be removed first. What is put in the order of calls is stored in that order: it is that
+   * of the transactions.
    */
   put(
     database: Database,
     transaction: IDBTransaction,
     entries: readonly { name: Uint8Array; record: unknown }[],
   ): Done | Promise<Done> {
-    this.follow(database);
+    this.#belong(database, transaction);
     // Of two values of a name the last one counts.
     const records = new Map(entries.map(({ name, record }) => [textOf(name), record]));
     const shelves = shelved(records);
-    const older = this.#placed(records.keys());
-    const seen = this.#seen;
-    if (older.some(([, place]) => isPacked(place)) || !this.#hasNumbers(shelves.length)) {
-      return this.#putSlowly(database, transaction, shelves, older, seen);
+    const older = this.#places.known(records.keys());
+    const isPlain = this.#replaced.length === 0 && !older.some(([, place]) => isPacked(place));
+    if (!isPlain || !this.#hasNumbers(shelves.length)) {
+      return this.#putSlowly(database, transaction, shelves);
     }
     const store = transaction.objectStore(ENTRIES);
     for (const [, place] of older) store.delete(place);
-    return this.#put(database, transaction, shelves, [], this.#take(shelves.length), seen);
+    const claim = this.#take(shelves.length);
+    const places = this.#shelve(transaction, shelves, claim);
+    return this.#settled(database, this.#append(transaction, places, claim), this.#seen);
   }
 
   /**
-   * Removes entries, in a transaction that has caught up. Where nothing can be written because the database is over its quota,
-   * nothing is: then all entries of their packs go, and others find out when they look.
+   * Removes entries, in a transaction that has caught up, and what was replaced and is still there. Where
+   * nothing can be written because the database is over its quota, nothing is: then all entries of their
+   * packs go, and others find out when they look.
    */
-  async remove(transaction: IDBTransaction, names: readonly Uint8Array[], mayWrite: boolean): Promise<() => void> {
-    const gone = this.#placed(names.map(textOf));
+  async remove(
+    transaction: IDBTransaction,
+    names: readonly Uint8Array[],
+    mayWrite: boolean,
+  ): Promise<() => void> {
+    const wanted = this.#places.known(names.map(textOf));
+    const replaced = [...this.#replaced];
+    const gone = [...wanted, ...replaced];
     if (gone.length === 0) return () => {};
     if (!mayWrite) {
       const numbers = new Set(gone.map(([, place]) => numberAt(place)));
       for (const number of numbers) transaction.objectStore(ENTRIES).delete(number);
-      const lost = gone.flatMap(([text, place]) => [text, ...(this.#packs.get(numberAt(place)) ?? [])]);
-      return () => lost.forEach((text) => this.#move(text, 0));
+      const lost = [...wanted, ...this.#places.neighbours(gone)];
+      return () => {
+        lost.forEach(([text]) => this.#places.move(text, 0));
+        this.#dropped(replaced);
+      };
     }
-    const claim = await this.#claimed(transaction, this.#neighbours(gone).length);
+    const claim = await this.#claimed(transaction, this.#places.neighbours(gone).length);
     const moved = await this.#dissolve(transaction, gone, claim);
-    const removed = gone.map(([text]): Change => [text, 0]);
-    return this.#append(transaction, [...removed, ...moved], claim).done;
+    const places: Place[] = [...wanted.map(([text]): Place => [text, 0]), ...moved];
+    const hasRow = places.length > 0 || claim.row !== undefined;
+    const done = hasRow ? this.#append(transaction, places, claim).done : () => {};
+    return () => {
+      this.#dropped(replaced);
+      done();
+    };
   }
 
-  /** Removes all entries, in a transaction that has caught up. Without a row, others find out when they look. */
+  /**
+   * Removes all entries, in a transaction that has caught up. Without a row, others find out when they look.
+   */
   clear(transaction: IDBTransaction, mayWrite: boolean): () => void {
     transaction.objectStore(ENTRIES).clear();
-    return mayWrite ? this.rewrite(transaction, []) : () => this.#forgetAll();
+    return mayWrite ? this.rewrite(transaction, []) : () => this.#places.clear();
   }
 
   /** Replaces all rows by one. */
   async compact(database: Database): Promise<void> {
     await this.tidy(database);
     await this.#whole(database, async (transaction) => {
-      // Somebody has added to what has to be tidied first.
-      if (this.#replaced.length > 0) return () => {};
-      return this.rewrite(transaction, [...this.#places]);
+      // Somebody has added to what has to be tidied first, or to what has to be read.
+      if (this.#replaced.length > 0 || !this.#isWhole) return () => {};
+      return this.rewrite(transaction, this.#places.all());
     });
   }
 
-  /** Replaces all rows by one that says this. */
-  rewrite(transaction: IDBTransaction, places: Place[]): () => void {
+  /** Replaces all rows by one that says this. `replaced` is what is still there of older values. */
+  rewrite(
+    transaction: IDBTransaction,
+    places: readonly Place[],
+    replaced: readonly Place[] = [],
+  ): () => void {
     const rows = transaction.objectStore(DIRECTORY);
     rows.clear();
     const appended = rows.put(encodeRow("anew", places));
     return () => {
       this.#isWhole = true;
-      this.#apply(appended.result, { kind: "anew", changes: places });
+      this.#apply(appended.result, { kind: "anew", places });
+      this.#replaced.push(...replaced);
     };
   }
 
-  /** Removes what was replaced and is still there: by somebody who did not know of it, and may have died since. */
+  /**
+   * Removes what was replaced and is still there: by somebody who did not know of it, and may have died
+   * since.
+   */
   async tidy(database: Database): Promise<void> {
-    if (this.#replaced.length > 0) await this.#whole(database, (transaction) => this.#dropReplaced(transaction));
+    if (this.#replaced.length === 0) return;
+    await this.#whole(database, (transaction) => this.remove(transaction, [], true));
   }
 
-  #put(
-    database: Database,
-    transaction: IDBTransaction,
-    shelves: readonly Shelf[],
-    moved: readonly Change[],
-    claim: Claim,
-    seen: number,
-  ): Done {
-    const changes = [...moved, ...this.#shelve(transaction, shelves, claim)];
-    const { appended, done } = this.#append(transaction, changes, claim);
-    const opening = this.#opening;
+  /** What is left to be done for entries whose row was appended. `seen` is the last row that was known then. */
+  #settled(database: Database, { appended, done, db }: Appended, seen: number): Done {
     return async () => {
-      if (this.#opening !== opening) return;
+      if (this.#connection !== db) return;
       if (appended.result === seen + 1) return done();
-      // Somebody else has stored something meanwhile. Where it is under the same name, nobody must find it any more.
-      const settle = () => this.#whole(database, (again) => this.#dropReplaced(again));
+      // Somebody else has stored something meanwhile. Where it is under the same name, nobody must find it
+      // any more.
+      const settle = (mayWrite: boolean) => this.#whole(database, (again) => this.remove(again, [], mayWrite));
       // It is stored, whatever comes of this.
-      await settle().catch(settle).catch(() => {});
+      await insist(settle).catch(() => {});
     };
   }
 
+  /** The same where packs are dissolved. What is moved must not be what somebody else has replaced meanwhile. */
   async #putSlowly(
     database: Database,
     transaction: IDBTransaction,
     shelves: readonly Shelf[],
-    older: readonly Place[],
-    seen: number,
   ): Promise<Done> {
-    const claim = await this.#claimed(transaction, shelves.length + this.#neighbours(older).length);
-    const moved = await this.#dissolve(transaction, older, claim);
-    return this.#put(database, transaction, shelves, moved, claim, seen);
+    await this.catchUp(database, transaction);
+    const seen = this.#seen;
+    const replaced = [...this.#replaced];
+    const gone = [...this.#places.known(shelves.flatMap(({ texts }) => texts)), ...replaced];
+    const claim = await this.#claimed(transaction, shelves.length + this.#places.neighbours(gone).length);
+    const moved = await this.#dissolve(transaction, gone, claim);
+    const places = [...moved, ...this.#shelve(transaction, shelves, claim)];
+    const done = this.#settled(database, this.#append(transaction, places, claim), seen);
+    return () => {
+      this.#dropped(replaced);
+      return done();
+    };
   }
 
   /** Puts records under numbers of a claim, and gives where the entries are then. */
@@ -231,34 +248,15 @@ export class Directory {
   }
 
   /** Removes the records of entries. Gives where the other entries of their packs are then. */
-  async #dissolve(transaction: IDBTransaction, gone: readonly Place[], claim: Claim): Promise<Change[]> {
+  async #dissolve(transaction: IDBTransaction, gone: readonly Place[], claim: Claim): Promise<Place[]> {
     const store = transaction.objectStore(ENTRIES);
-    const others = this.#neighbours(gone);
+    const others = this.#places.neighbours(gone);
     const found = await readPlaces(store, others.map(([, place]) => place));
     for (const number of new Set(gone.map(([, place]) => numberAt(place)))) store.delete(number);
     const records = new Map<string, unknown>();
     // What is not there was moved by somebody else, which is yet to be replayed.
     others.forEach(([text], at) => found[at] !== undefined && records.set(text, found[at]));
-    const places = this.#shelve(transaction, shelved(records), claim);
-    return places.map(([text, place]): Change => [text, place, this.#places.get(text)!]);
-  }
-
-  /** The other entries of the packs in which these are. */
-  #neighbours(gone: readonly Place[]): Place[] {
-    // Of a name that was replaced more than once only the place says which of its entries goes.
-    const going = new Set(gone.map(([text, place]) => text + place));
-    const numbers = new Set(gone.map(([, place]) => numberAt(place)));
-    const others = [...numbers].flatMap((number) => [...(this.#packs.get(number) ?? [])]);
-    return this.#placed(others).filter(([text, place]) => !going.has(text + place));
-  }
-
-  #placed(texts: Iterable<string>): Place[] {
-    const placed: Place[] = [];
-    for (const text of texts) {
-      const place = this.#places.get(text);
-      if (place !== undefined) placed.push([text, place]);
-    }
-    return placed;
+    return this.#shelve(transaction, shelved(records), claim);
   }
 
   #hasNumbers(count: number): boolean {
@@ -278,30 +276,41 @@ export class Directory {
     return { next: row * CLAIM, end: (row + 1) * CLAIM, row };
   }
 
-  #append(transaction: IDBTransaction, changes: readonly Change[], claim: Claim): Appended {
+  #append(transaction: IDBTransaction, places: readonly Place[], claim: Claim): Appended {
     const rows = transaction.objectStore(DIRECTORY);
-    const row = encodeRow("more", changes);
+    const row = encodeRow("more", places);
     const appended = claim.row === undefined ? rows.put(row) : rows.put(row, claim.row);
-    const opening = this.#opening;
+    const { db } = transaction;
     const done = (): void => {
-      if (this.#opening !== opening) return;
+      if (this.#connection !== db) return;
       if (claim.row !== undefined) this.#claim = claim;
-      this.#apply(appended.result, { kind: "more", changes }, true);
+      this.#apply(appended.result, { kind: "more", places }, true);
     };
-    return { appended, done };
+    return { appended, done, db };
   }
 
-  async #dropReplaced(transaction: IDBTransaction): Promise<() => void> {
-    const replaced = this.#replaced;
-    this.#replaced = [];
-    transaction.addEventListener("abort", () => this.#replaced.push(...replaced));
-    const claim = await this.#claimed(transaction, this.#neighbours(replaced).length);
-    const moved = await this.#dissolve(transaction, replaced, claim);
-    return moved.length > 0 || claim.row !== undefined ? this.#append(transaction, moved, claim).done : () => {};
+  /** What was replaced is gone. */
+  #dropped(replaced: readonly Place[]): void {
+    const gone = new Set(replaced);
+    if (gone.size > 0) this.#replaced = this.#replaced.filter((place) => !gone.has(place));
   }
 
-  /** Does the work of a transaction that has caught up, and what is to be done once it is complete. */
-  async #whole(database: Database, work: (transaction: IDBTransaction) => Promise<() => void>): Promise<void> {
+  /** A transaction of a connection that was given up says nothing of the database that is there now. */
+  #belong(database: Database, transaction: IDBTransaction): boolean {
+    if (!database.isCurrent(transaction)) throw new Fault("closing");
+    const isAnew = this.follow(database);
+    this.#connection = transaction.db;
+    return isAnew;
+  }
+
+  /**
+   * Catches up and does work in a transaction, all of it or nothing; then what is to be done once it is
+   * complete.
+   */
+  async #whole(
+    database: Database,
+    work: (transaction: IDBTransaction) => Promise<() => void>,
+  ): Promise<void> {
     const transaction = await database.begin([ENTRIES, DIRECTORY], "readwrite");
     let done: () => void;
     try {
@@ -325,41 +334,37 @@ export class Directory {
       return;
     }
     if (row.kind === "anew") {
-      this.#forgetAll();
+      this.#places.clear();
       this.#rows = 1;
+      // Whoever says everything anew has removed what was replaced before.
+      this.#replaced = [];
     }
-    for (const [text, place, from] of row.changes) {
-      const older = this.#places.get(text);
+    for (const [text, place] of row.places) {
+      const older = this.#places.of(text);
       if (older === place) continue;
-      if (from !== undefined && older !== from) {
-        // What was moved had been replaced or removed before, by somebody of whom the one who moved it did not know.
-        this.#replaced.push([text, place]);
-        continue;
-      }
       if (older !== undefined && place > 0 && !isOwn) this.#replaced.push([text, older]);
-      this.#move(text, place);
+      this.#places.move(text, place);
     }
   }
+}
 
-  /** An entry is somewhere else, or nowhere. What is stored last comes last. */
-  #move(text: string, place: number): void {
-    const older = this.#places.get(text);
-    this.#places.delete(text);
-    if (older !== undefined && isPacked(older)) {
-      const members = this.#packs.get(numberAt(older));
-      members?.delete(text);
-      if (members?.size === 0) this.#packs.delete(numberAt(older));
-    }
-    if (place === 0) return;
-    this.#places.set(text, place);
-    if (!isPacked(place)) return;
-    const members = this.#packs.get(numberAt(place));
-    if (members === undefined) this.#packs.set(numberAt(place), new Set([text]));
-    else members.add(text);
-  }
+/** What is to be done once a transaction is complete. */
+export type Done = () => Promise<void>;
 
-  #forgetAll(): void {
-    this.#places.clear();
-    this.#packs.clear();
-  }
+/** So many records at most are numbered after one row, and so after each claim of a tab. */
+const CLAIM = 2 ** 18;
+
+/** Numbers for records: the next one, and the first that is somebody else's. */
+interface Claim {
+  next: number;
+  end: number;
+  /** The row that they are named after, if it is of the transaction that is to use them first. */
+  row?: number;
+}
+
+/** A row whose number is known once its transaction is complete. */
+interface Appended {
+  appended: IDBRequest<IDBValidKey>;
+  done: () => void;
+  db: IDBDatabase;
 }

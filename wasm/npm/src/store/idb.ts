@@ -1,6 +1,9 @@
 /** IndexedDB's events as promises, and its errors as reasons. */
 
-/** What goes wrong with IndexedDB: a reason of the core, or `"closing"`, after which the database can be opened again. */
+/**
+ * What goes wrong with IndexedDB: a reason of the core, or `"closing"`, after which the database can be
+ * opened again.
+ */
 export class Fault extends Error {
   constructor(readonly reason: string, options?: ErrorOptions) {
     super(reason, options);
@@ -19,7 +22,10 @@ export function result<T>(request: IDBRequest<T>): Promise<T> {
 }
 
 /** Hands the results of requests of one transaction to `work` as they arrive, which is in their order. */
-export function eachResult<T>(requests: readonly IDBRequest<T>[], work: (result: T, at: number) => void): Promise<void> {
+export function eachResult<T>(
+  requests: readonly IDBRequest<T>[],
+  work: (result: T, at: number) => void,
+): Promise<void> {
   return new Promise((resolve, reject) => {
     let failed = false;
     const fail = (error: unknown): void => {
@@ -42,8 +48,8 @@ export function eachResult<T>(requests: readonly IDBRequest<T>[], work: (result:
 }
 
 /**
- * Waits until the transaction is stored. Nothing else means that it is: over quota its requests succeed, and the transaction aborts
- * afterwards.
+ * Waits until the transaction is stored. Nothing else means that it is: over quota its requests succeed, and
+ * the transaction aborts afterwards.
  */
 export function complete(transaction: IDBTransaction): Promise<void> {
   return new Promise((resolve, reject) => {
@@ -52,7 +58,10 @@ export function complete(transaction: IDBTransaction): Promise<void> {
   });
 }
 
-/** Takes back what a transaction did, if it has not ended: the browser would store the half of it that did not fail. */
+/**
+ * Takes back what a transaction did, if it has not ended: the browser would store the half of it that did not
+ * fail.
+ */
 export function abort(transaction: IDBTransaction): void {
   try {
     transaction.abort();

@@ -1,5 +1,6 @@
 import { Fault } from "./idb.js";
-import { type About, hex, isDamage, Records, split, type Stored } from "./record.js";
+import { split, textOf } from "./name.js";
+import { type About, isDamage, Records, type Stored } from "./record.js";
 import type { Statistics } from "./statistics.js";
 import type { Store } from "./store.js";
 
@@ -59,19 +60,19 @@ export async function list(store: Store): Promise<Listed[]> {
     const uses = ledger.uses();
     let place = 0;
     for (const name of split(ledger.names())) {
-      places.set(hex(name), { place, usedMs: uses[place] ?? 0 });
+      places.set(textOf(name), { place, usedMs: uses[place] ?? 0 });
       place += 1;
     }
   }
   let place = places.size;
   const inMemory = new Set<string>();
   for (const { name, record, usedMs } of store.memory.all()) {
-    inMemory.add(hex(name));
+    inMemory.add(textOf(name));
     add(record, name, place, usedMs);
     place += 1;
   }
   await eachRecord(store, (name, record) => {
-    const text = hex(name);
+    const text = textOf(name);
     const known = places.get(text);
     if (!inMemory.has(text)) add(record, name, known?.place ?? place, known?.usedMs);
   });

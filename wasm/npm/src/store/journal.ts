@@ -2,18 +2,20 @@ import type { Engine } from "../engine.js";
 import { type Database, DIRECTORY, ENTRIES, JOURNAL, PIECES } from "./database.js";
 import type { Directory } from "./directory.js";
 import { abort, complete, Fault, fault, result } from "./idb.js";
+import { split } from "./name.js";
 import { isPacked, numberAt, readPlaces } from "./pack.js";
 import { removePieces, sweepPieces } from "./pieces.js";
 import { rebuild } from "./rebuild.js";
-import { isDamage, Records, seenLength, split, type Stored } from "./record.js";
+import { isDamage, Records, seenLength, type Stored } from "./record.js";
 
 /** How long records of the journal may wait for company, in milliseconds. */
 const FLUSH_MS = 200;
 
 /**
- * The accounts of a database that all tabs share: sizes, the order of use, what goes. An entry is stored by one transaction and
- * accounted for by a later one, off the path of whoever stores it; what a tab stored that died between the two is found by
- * the next one to open the database. Who may write the journal is decided by turns.
+ * The accounts of a database that all tabs share: sizes, the order of use, what goes. An entry is stored by
+ * one transaction and accounted for by a later one, off the path of whoever stores it; what a tab stored that
+ * died between the two is found by the next one to open the database. Who may write the journal is decided by
+ * turns.
  */
 export class Journal {
   readonly ledger: InstanceType<Engine["Ledger"]>;
@@ -34,7 +36,13 @@ export class Journal {
   /** Told how many entries were evicted. */
   onEvicted: (entries: number) => void = () => {};
 
-  constructor(engine: Engine, database: Database, directory: Directory, maxBytes?: number, maxEntries?: number) {
+  constructor(
+    engine: Engine,
+    database: Database,
+    directory: Directory,
+    maxBytes?: number,
+    maxEntries?: number,
+  ) {
     this.#engine = engine;
     this.#database = database;
     this.#directory = directory;
@@ -64,8 +72,8 @@ export class Journal {
   }
 
   /**
-   * Writes what is pending without waiting for anything: a page that is hidden may never run again. What is being written may not
-   * arrive then, so it is written once more; twice is as good as once.
+   * Writes what is pending without waiting for anything: a page that is hidden may never run again. What is
+   * being written may not arrive then, so it is written once more; twice is as good as once.
    */
   writeNow(): void {
     const rows = [this.#writing, this.ledger.take()].filter((row) => row !== undefined && row.length > 0);
@@ -108,32 +116,19 @@ export class Journal {
         this.#isSettled = true;
       } catch (error) {
         if (fault(error).reason !== "no_space") throw error;
-        // A database that is over its quota takes no row, but lets entries go. The old rows tell of what is struck out next.
+        // A database that is over its quota takes no row, but lets entries go. The old rows tell of what is
+        // struck out next.
         await this.#clear(false);
         this.#unsettle();
       }
     });
   }
 
-  async #clear(withRows: boolean): Promise<void> {
-    const { transaction, pieces, rows } = await this.#beginAll();
-    let done = () => {};
-    await this.#whole(transaction, async () => {
-      await this.#directory.catchUp(this.#database, transaction);
-      done = this.#directory.clear(transaction, withRows);
-      pieces.clear();
-      if (!withRows) return;
-      rows.clear();
-      this.ledger.reset();
-      await this.#append(rows, this.ledger.snapshot(new Uint8Array(0)));
-    });
-    done();
-  }
-
   /** Every row, of which some are of no account any more. */
   async rows(): Promise<Uint8Array[]> {
     const transaction = await this.#database.begin(JOURNAL, "readonly");
-    return (await result(transaction.objectStore(JOURNAL).getAll())).filter((row) => row instanceof Uint8Array);
+    const rows: unknown[] = await result(transaction.objectStore(JOURNAL).getAll());
+    return rows.filter((row) => row instanceof Uint8Array);
   }
 
   stop(): void {
@@ -163,8 +158,8 @@ export class Journal {
   }
 
   /**
-   * Brings accounts and directory to agreement: counts what a tab stored that died before it accounted for it, and strikes out what
-   * is gone. A directory that cannot be read is made anew from the entries.
+   * Brings accounts and directory to agreement: counts what a tab stored that died before it accounted for
+   * it, and strikes out what is gone. A directory that cannot be read is made anew from the entries.
    */
   async #settle(): Promise<void> {
     const directory = this.#directory;
@@ -191,7 +186,6 @@ export class Journal {
     void sweepPieces(this.#database, directory).catch(() => {});
   }
 
-
   /** Counts entries that nobody has counted. What is damaged goes. */
   async #count(entries: IDBObjectStore, names: Uint8Array<ArrayBuffer>[]): Promise<void> {
     const records = new Records(this.#engine);
@@ -217,6 +211,22 @@ export class Journal {
     records.reader.free();
   }
 
+  /** Removes all entries. Without rows, nothing says so. */
+  async #clear(withRows: boolean): Promise<void> {
+    const { transaction, pieces, rows } = await this.#beginAll();
+    let done = () => {};
+    await this.#whole(transaction, async () => {
+      await this.#directory.catchUp(this.#database, transaction);
+      done = this.#directory.clear(transaction, withRows);
+      pieces.clear();
+      if (!withRows) return;
+      rows.clear();
+      this.ledger.reset();
+      await this.#append(rows, this.ledger.snapshot(new Uint8Array(0)));
+    });
+    done();
+  }
+
   /** Evicts while `goesOn` says so, given how many bytes are free already. */
   async #evict(goesOn: (freed: number) => boolean): Promise<number> {
     try {
@@ -228,6 +238,7 @@ export class Journal {
     }
   }
 
+  /** The same in one transaction. Without rows, nothing says what went. */
   async #evictInOne(goesOn: (freed: number) => boolean, withRows: boolean): Promise<number> {
     if (!this.#isSettled) await this.#settle();
     const { transaction, entries, pieces, rows } = await this.#beginAll();
@@ -269,7 +280,8 @@ export class Journal {
   /** Replays the rows that are new. Gives whether all of them could be read. */
   async #catchUp(rows: IDBObjectStore): Promise<boolean> {
     const range = IDBKeyRange.lowerBound(this.#seen, true);
-    const [contents, numbers] = await Promise.all([result(rows.getAll(range)), result(rows.getAllKeys(range))]);
+    const requests = [result(rows.getAll(range)), result(rows.getAllKeys(range))] as const;
+    const [contents, numbers] = await Promise.all(requests);
     let isWhole = true;
     for (const row of contents) isWhole = row instanceof Uint8Array && this.ledger.replay(row) && isWhole;
     const last = numbers.at(-1);
@@ -299,17 +311,15 @@ export class Journal {
 
   async #beginAll() {
     const transaction = await this.#database.begin([ENTRIES, DIRECTORY, PIECES, JOURNAL], "readwrite");
-    const [entries, pieces, rows] = [ENTRIES, PIECES, JOURNAL].map((name) => transaction.objectStore(name)) as [
-      IDBObjectStore,
-      IDBObjectStore,
-      IDBObjectStore,
-    ];
+    const entries = transaction.objectStore(ENTRIES);
+    const pieces = transaction.objectStore(PIECES);
+    const rows = transaction.objectStore(JOURNAL);
     return { transaction, entries, pieces, rows };
   }
 
   /**
-   * Does the work of a transaction, all of it or nothing. What was noted on the way to one that failed did not happen: everything is
-   * to be read again.
+   * Does the work of a transaction, all of it or nothing. What was noted on the way to one that failed did
+   * not happen: everything is to be read again.
    */
   async #whole(transaction: IDBTransaction, work: () => Promise<void>): Promise<void> {
     try {

@@ -8,20 +8,27 @@ export interface LookUp<T> {
   names: readonly Uint8Array[];
   /** Makes the request for a record, which may be that of several names. */
   request: (entries: IDBObjectStore, number: number) => IDBRequest<T | undefined>;
-  /** Told of each name once, as soon as it is known, while the browser reads the next record. `place` is that of its entry. */
+  /**
+   * Told of each name once, as soon as it is known, while the browser reads the next record. `place` is that
+   * of its entry.
+   */
   tell: (found: T | undefined, at: number, place: number) => void;
   /** Told of an entry that should be there: somebody has removed it behind the back of all caches. */
   gone: (name: Uint8Array) => void;
 }
 
 /**
- * Looks for entries where the directory says that they are, in one transaction. For those that are not there, or are not known, the
- * directory is brought up to date in another one: what was stored before this call is found.
+ * Looks for entries where the directory says that they are, in one transaction. For those that are not there,
+ * or are not known, the directory is brought up to date in another one: what was stored before this call is
+ * found.
  */
-export async function lookUp<T>(database: Database, directory: Directory, wanted: LookUp<T>): Promise<void> {
-  const { names, request, tell } = wanted;
+export async function lookUp<T>(
+  database: Database,
+  directory: Directory,
+  { names, request, tell, gone }: LookUp<T>,
+): Promise<void> {
   let places = names.map((name) => directory.placeOf(name));
-  let open: number[] = [];
+  let missing: number[] = [];
   const ask = (entries: IDBObjectStore, wanted: readonly number[]): Promise<void> => {
     const shared = new Map<number, number[]>();
     for (const at of wanted) {
@@ -34,39 +41,40 @@ export async function lookUp<T>(database: Database, directory: Directory, wanted
     const requests = [...shared.keys()].map((number) => request(entries, number));
     return eachResult(requests, (found, nth) => {
       for (const at of sharers[nth]!) {
-        if (found === undefined) open.push(at);
+        if (found === undefined) missing.push(at);
         else tell(found, at, places[at]!);
       }
     });
   };
-  const known: number[] = [];
   if (places.some((place) => place !== undefined)) {
     const begun = database.begin(ENTRIES, "readonly");
     const transaction = begun instanceof Promise ? await begun : begun;
-    if (directory.follow(database)) places = places.map(() => undefined);
-    places.forEach((place, at) => (place === undefined ? open : known).push(at));
+    if (directory.follow(database)) places = names.map(() => undefined);
+    const known: number[] = [];
+    places.forEach((place, at) => (place === undefined ? missing : known).push(at));
     if (known.length > 0) await ask(transaction.objectStore(ENTRIES), known);
-    if (open.length === 0) return;
+    if (missing.length === 0) return;
   } else {
-    open = names.map((_, at) => at);
+    missing = names.map((_, at) => at);
   }
 
   const again = await database.begin([ENTRIES, DIRECTORY], "readonly");
-  await directory.catchUp(database, again);
+  if (await directory.catchUp(database, again)) places = names.map(() => undefined);
   const [absent, moved]: [number[], number[]] = [[], []];
-  for (const at of open) {
+  for (const at of missing) {
     const place = directory.placeOf(names[at]!);
     const isNew = place !== undefined && place !== places[at];
     places[at] = place;
     (isNew ? moved : absent).push(at);
   }
-  open = absent;
+  // What is not there either comes to them.
+  missing = absent;
   if (moved.length > 0) await ask(again.objectStore(ENTRIES), moved);
-  for (const at of open) {
+  for (const at of missing) {
     const place = places[at];
     if (place !== undefined) {
       directory.forget(names[at]!, place);
-      wanted.gone(names[at]!);
+      gone(names[at]!);
     }
     tell(undefined, at, 0);
   }

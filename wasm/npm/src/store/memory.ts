@@ -1,5 +1,6 @@
 import type { Engine } from "../engine.js";
-import { type Entry, hex, split, type Stored } from "./record.js";
+import { split, textOf } from "./name.js";
+import type { Entry, Stored } from "./record.js";
 
 /**
  * Records in memory: all of them where there is no database, and those that the database had no space for.
@@ -21,7 +22,7 @@ export class Memory {
   }
 
   get(name: Uint8Array): Stored | undefined {
-    return this.#records.size === 0 ? undefined : this.#records.get(hex(name));
+    return this.#records.size === 0 ? undefined : this.#records.get(textOf(name));
   }
 
   /** Keeps an entry if it can be kept at all. Gives how many went for it. */
@@ -31,7 +32,7 @@ export class Memory {
       this.remove(entry.name);
       return 0;
     }
-    this.#records.set(hex(entry.name), entry.record);
+    this.#records.set(textOf(entry.name), entry.record);
     this.#ledger.stored(entry.name, entry.size, now, entry.metadata);
     return this.#shrink();
   }
@@ -42,7 +43,7 @@ export class Memory {
   }
 
   remove(name: Uint8Array): boolean {
-    if (this.#records.size === 0 || !this.#records.delete(hex(name))) return false;
+    if (this.#records.size === 0 || !this.#records.delete(textOf(name))) return false;
     this.#ledger.removed(name, 0);
     this.#ledger.forget_pending();
     return true;
@@ -64,7 +65,7 @@ export class Memory {
     const uses = this.#ledger.uses();
     let at = 0;
     for (const name of split(this.#ledger.names())) {
-      const record = this.#records.get(hex(name));
+      const record = this.#records.get(textOf(name));
       if (record !== undefined) yield { name, record, usedMs: uses[at] ?? 0 };
       at += 1;
     }
@@ -75,7 +76,7 @@ export class Memory {
     while (this.#ledger.exceeds) {
       const oldest = this.#ledger.oldest();
       if (oldest === undefined) break;
-      this.#records.delete(hex(oldest));
+      this.#records.delete(textOf(oldest));
       this.#ledger.removed(oldest, 0);
       evicted += 1;
     }

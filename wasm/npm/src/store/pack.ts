@@ -1,8 +1,8 @@
 import { result } from "./idb.js";
 
 /**
- * Small entries that are stored together share a record, because a record takes Chromium longer than its bytes do. It is called a
- * pack: see docs/format-browser.md.
+ * Small entries that are stored together share a record, because a record takes Chromium longer than its
+ * bytes do. It is called a pack: see docs/format-browser.md.
  */
 
 /** An entry that is longer than this has a record of its own, in bytes. */
@@ -64,10 +64,14 @@ export function isPacked(place: number): boolean {
   return !Number.isInteger(place);
 }
 
-/** The entry at a place, of the record that is there. Of a pack that is damaged it is nothing but a damaged entry. */
+/**
+ * The entry at a place, of the record that is there. Of a pack that is damaged it is nothing but a damaged
+ * entry.
+ */
 export function entryAt(record: unknown, place: number): unknown {
   if (record === undefined || !isPacked(place)) return record;
-  return (record instanceof Uint8Array && memberOf(record, (place - numberAt(place)) * (MEMBERS + 1))) || NOTHING;
+  if (!(record instanceof Uint8Array)) return NOTHING;
+  return memberOf(record, (place - numberAt(place)) * (MEMBERS + 1)) ?? NOTHING;
 }
 
 /** All entries of a pack; nothing if it is none. */
@@ -105,8 +109,9 @@ function packed(envelopes: readonly Uint8Array[]): Uint8Array {
 function countOf(pack: Uint8Array): number | undefined {
   if (pack.length < HEADER) return undefined;
   const view = new DataView(pack.buffer, pack.byteOffset, pack.length);
+  if (view.getUint32(0, true) !== MAGIC) return undefined;
   const count = view.getUint32(4, true);
-  return view.getUint32(0, true) === MAGIC && count <= MEMBERS && HEADER + 4 * count <= pack.length ? count : undefined;
+  return count <= MEMBERS && HEADER + 4 * count <= pack.length ? count : undefined;
 }
 
 function memberOf(pack: Uint8Array, member: number): Uint8Array | undefined {

@@ -1,8 +1,9 @@
 import { type Database, DIRECTORY, ENTRIES, PIECES } from "./database.js";
 import type { Directory } from "./directory.js";
 import { complete, Fault, result } from "./idb.js";
+import { textOf } from "./name.js";
 import { readPlaces } from "./pack.js";
-import { hex, type Part, partLength, type Piece, type Pieces, type Stored } from "./record.js";
+import { type Part, partLength, type Piece, type Pieces, type Stored } from "./record.js";
 
 /**
  * Payloads that no transaction takes as a whole: Chromium fails where the Blobs of one come to more than 450
@@ -88,7 +89,7 @@ export async function sweepPieces(database: Database, directory: Directory): Pro
   const names = new Map<string, Uint8Array<ArrayBuffer>>();
   for (const key of keys) {
     const [name] = Array.isArray(key) ? key : [];
-    if (name instanceof ArrayBuffer) names.set(hex(new Uint8Array(name)), new Uint8Array(name));
+    if (name instanceof ArrayBuffer) names.set(textOf(new Uint8Array(name)), new Uint8Array(name));
   }
   for (const name of names.values()) await sweepPiecesOf(database, directory, name);
 }

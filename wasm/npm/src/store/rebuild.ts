@@ -1,15 +1,16 @@
 import type { Engine } from "../engine.js";
-import { type Place, textOf } from "./directory-row.js";
+import type { Place } from "./directory-row.js";
 import { result } from "./idb.js";
+import { nameOf, textOf } from "./name.js";
 import { membersOf, numberAt, placeIn } from "./pack.js";
-import { isDamage, nameOf, Records } from "./record.js";
+import { isDamage, Records } from "./record.js";
 
 /** So many records are read at once. */
 const BATCH = 64;
 
 /**
- * Finds out where all entries are by reading them. What nothing can be read of goes, and of two values of a name the older
- * one.
+ * Finds out where all entries are by reading them. Records of which nothing is of any use go: of two values
+ * of a name, the one with the higher number counts. What is of a newer version is left where it is.
  */
 export async function rebuild(engine: Engine, entries: IDBObjectStore): Promise<Place[]> {
   const records = new Records(engine);

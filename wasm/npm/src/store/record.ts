@@ -1,5 +1,6 @@
 import type { Engine } from "../engine.js";
 import { reasonOf } from "../reasons.js";
+import { nameOf } from "./name.js";
 
 /** A part of the payload of a large value, of at most {@link PART} bytes. */
 export type Part = Blob | ArrayBuffer;
@@ -28,21 +29,28 @@ export interface About {
   buildMs: number;
 }
 
-/** A small value is encoded already, `payload` says how long it is in bytes; a large one is in parts behind the head that was made for it. */
+/**
+ * A small value is encoded already, `payload` says how long it is in bytes; a large one is in parts behind
+ * the head that was made for it.
+ */
 export type Item = About & { key: Uint8Array } & (
     | { envelope: Uint8Array; payload: number; head?: undefined; parts?: undefined }
     | { envelope?: undefined; head: Uint8Array; parts: Part[] }
   );
 
-/** A value that was found. A small one is proved, a large one once `Check` has said so; `size` is that of the payload, in bytes. */
+/**
+ * A value that was found. A small one is proved, a large one once `Check` has said so; `size` is that of the
+ * payload, in bytes.
+ */
 export type Found = About & { size: number } & (
     | { bytes: Uint8Array<ArrayBuffer>; head?: undefined; parts?: undefined }
     | { bytes?: undefined; head: Uint8Array; parts: (Part | Piece)[] }
   );
 
 /**
- * What IndexedDB holds: the envelope of a small value, or head `h`, its checksum `c` and the payload `b` of a large one. Where
- * the payload is elsewhere, because no transaction takes it as a whole, `p` says under which number and how long its pieces are.
+ * What IndexedDB holds: the envelope of a small value, or head `h`, its checksum `c` and the payload `b` of a
+ * large one. Where the payload is elsewhere, because no transaction takes it as a whole, `p` says under which
+ * number and how long its pieces are.
  */
 export type Stored = Uint8Array | { h: Uint8Array; c: number; b: Part[]; p?: Pieces };
 
@@ -153,29 +161,11 @@ export function isDamage(reason: string): boolean {
   return DAMAGE.has(reason);
 }
 
-/** The name that a key's entry has, which is its key in the database. */
-export function nameOf(engine: Engine, key: Uint8Array): Uint8Array<ArrayBuffer> {
-  return engine.digest_of(key) as Uint8Array<ArrayBuffer>;
-}
-
-/** A name as text, for maps. */
-export function hex(name: Uint8Array): string {
-  let text = "";
-  for (const byte of name) text += DIGITS[byte];
-  return text;
-}
-
-/** Names of 32 bytes each, one behind the other. */
-export function* split(names: Uint8Array): Generator<Uint8Array<ArrayBuffer>> {
-  for (let at = 0; at < names.length; at += 32) yield names.slice(at, at + 32) as Uint8Array<ArrayBuffer>;
-}
-
 /** The numbers that the engine's `Reader` tells of an entry. */
 const [METADATA, PAYLOAD, SIZE, CREATED, BUILD] = [0, 1, 2, 3, 4];
 
 const NOTHING = new Uint8Array(0);
 const DAMAGE = new Set(["truncated", "foreign", "malformed", "checksum_mismatch", "key_mismatch"]);
-const DIGITS = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
 
 function isLarge(record: unknown): record is Exclude<Stored, Uint8Array> {
   if (typeof record !== "object" || record === null) return false;
@@ -186,8 +176,9 @@ function isLarge(record: unknown): record is Exclude<Stored, Uint8Array> {
 function payloadLength({ b, p }: Exclude<Stored, Uint8Array>): number | undefined {
   if (p === undefined) return partsLength(b);
   const { id, lengths } = (p ?? {}) as Partial<Pieces>;
-  const are = typeof id === "number" && Array.isArray(lengths) && lengths.every((n) => Number.isSafeInteger(n) && n > 0);
-  return are ? lengths.reduce((sum, length) => sum + length, 0) : undefined;
+  if (typeof id !== "number" || !Array.isArray(lengths)) return undefined;
+  if (!lengths.every((length) => Number.isSafeInteger(length) && length > 0)) return undefined;
+  return lengths.reduce((sum, length) => sum + length, 0);
 }
 
 /** The bytes of one part; nothing if it is none. */

@@ -8,12 +8,15 @@ import type { Stored } from "./record.js";
 /** Where nothing is: the first record has a higher number. */
 const NOWHERE = 0;
 
-/** Removes entries in one transaction, with their pieces. Only those go of which `goes` is true. Gives which were there and went. */
+/**
+ * Removes entries in one transaction, with their pieces. Only those go of which `goes` is true. Gives which
+ * were there and went.
+ */
 export async function remove(
   database: Database,
   directory: Directory,
   names: readonly Uint8Array<ArrayBuffer>[],
-  goes?: (record: Stored, at: number) => boolean,
+  goes: (record: Stored) => boolean = () => true,
 ): Promise<boolean[]> {
   const attempt = async (mayWrite: boolean): Promise<boolean[]> => {
     const transaction = await database.begin([ENTRIES, DIRECTORY, PIECES], "readwrite");
@@ -23,7 +26,7 @@ export async function remove(
       await directory.catchUp(database, transaction);
       const places = names.map((name) => directory.placeOf(name) ?? NOWHERE);
       const found = await readPlaces(transaction.objectStore(ENTRIES), places);
-      went = found.map((record, at) => record !== undefined && (goes === undefined || goes(record as Stored, at)));
+      went = found.map((record) => record !== undefined && goes(record as Stored));
       const going = names.filter((_, at) => went[at]);
       done = await directory.remove(transaction, going, mayWrite);
       for (const name of going) removePieces(transaction.objectStore(PIECES), name);
@@ -35,6 +38,7 @@ export async function remove(
     done();
     return went;
   };
-  // What stays would be found later, so one fault of the browser is not enough; and a database that is over its quota takes nothing.
+  // What stays would be found later, so one fault of the browser is not enough; and a database that is over
+  // its quota takes nothing.
   return attempt(true).catch(() => attempt(false));
 }

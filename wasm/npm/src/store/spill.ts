@@ -10,7 +10,7 @@ const LATER = [5_000, 10_000, 20_000, 40_000];
 export class Spill {
   #store: Store;
   #timer: ReturnType<typeof setTimeout> | undefined;
-  #reader: Records | undefined;
+  #opened: Records | undefined;
 
   constructor(store: Store) {
     this.#store = store;
@@ -32,7 +32,7 @@ export class Spill {
     clearTimeout(this.#timer);
   }
 
-  /** What was made last: what memory keeps under a name, or what the database has there, which may be another tab's. */
+  /** What was made last: what memory keeps under a name, or what is stored there, perhaps by another tab. */
   newerOf(kept: Stored, stored: Stored | undefined | Fault, name: Uint8Array<ArrayBuffer>): Stored {
     if (stored === undefined || stored instanceof Fault) return kept;
     return (this.#madeMs(stored, name) ?? 0) > (this.#madeMs(kept, name) ?? 0) ? stored : kept;
@@ -52,7 +52,7 @@ export class Spill {
       }
       if (records.under(record, name) !== undefined) continue;
       const [size, payload, metadata] = [records.size(), records.payload(), records.metadata()];
-      await store({ database, directory }, journal, [{ name, record, metadata, size, payload }]);
+      await store(database, directory, journal, [{ name, record, metadata, size, payload }]);
       if (memory.get(name) !== record) continue;
       memory.remove(name);
       journal.ledger.stored(name, size, usedMs, metadata);
@@ -67,6 +67,6 @@ export class Spill {
   }
 
   #records(): Records {
-    return (this.#reader ??= new Records(this.#store.engine));
+    return (this.#opened ??= new Records(this.#store.engine));
   }
 }

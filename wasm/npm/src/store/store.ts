@@ -6,12 +6,13 @@ import { type Explained, explain, type Listed, list, statistics, verify } from "
 import { Journal } from "./journal.js";
 import { type LookUp, lookUp } from "./look-up.js";
 import { Memory } from "./memory.js";
+import { nameOf, textOf } from "./name.js";
 import { entryAt } from "./pack.js";
 import { findPieces } from "./pieces.js";
-import { type Entry, entryOf, type Found, hex, isDamage, type Item, nameOf, Records, type Stored } from "./record.js";
+import { type Entry, entryOf, type Found, isDamage, type Item, Records, type Stored } from "./record.js";
 import { remove } from "./remove.js";
-import { Counters, type Statistics } from "./statistics.js";
 import { Spill } from "./spill.js";
+import { Counters, type Statistics } from "./statistics.js";
 import { store } from "./write.js";
 
 export type { Explained, Listed } from "./inspect.js";
@@ -30,8 +31,8 @@ export interface Limits {
 }
 
 /**
- * A cache's entries, in IndexedDB or in memory. No fault of the browser rejects: a read misses and a write is refused, with a
- * reason of the core.
+ * A cache's entries, in IndexedDB or in memory. No fault of the browser rejects: a read misses and a write is
+ * refused, with a reason of the core.
  */
 export class Store {
   readonly counters = new Counters();
@@ -72,7 +73,10 @@ export class Store {
     }
   }
 
-  /** Opens the store of this name; where the browser has no database for it, or `memory` is asked for, in memory. */
+  /**
+   * Opens the store of this name; where the browser has no database for it, or `memory` is asked for, in
+   * memory.
+   */
   static async open(name: string, options: Limits & { memory?: boolean | undefined } = {}): Promise<Store> {
     const directory = new Directory();
     const opening = async (): Promise<Database> => {
@@ -103,8 +107,8 @@ export class Store {
   }
 
   /**
-   * Looks values up in one transaction. A text is the reason of a miss. Hits and misses are counted, and a hit is a use.
-   * `tell` is told of each as soon as it is known, while the browser reads the next one.
+   * Looks values up in one transaction. A text is the reason of a miss. Hits and misses are counted, and a
+   * hit is a use. `tell` is told of each as soon as it is known, while the browser reads the next one.
    */
   async read(
     keys: readonly Uint8Array[],
@@ -133,7 +137,8 @@ export class Store {
     if (this.database === undefined) return inMemory;
     try {
       const stored: unknown[] = [];
-      await this.#lookUp<IDBValidKey>(names, (entries, number) => entries.getKey(number), (found, at) => (stored[at] = found));
+      const request = (entries: IDBObjectStore, number: number) => entries.getKey(number);
+      await this.#lookUp<IDBValidKey>(names, request, (found, at) => (stored[at] = found));
       return inMemory.map((is, at) => is || stored[at] !== undefined);
     } catch (error) {
       this.trouble(error);
@@ -142,8 +147,9 @@ export class Store {
   }
 
   /**
-   * Stores values in one transaction, all of them or none. Gives for each why it was refused, or nothing: then it survives the
-   * death of the browser. What there is no space for after evicting is kept in memory, as far as there is room.
+   * Stores values in one transaction, all of them or none. Gives for each why it was refused, or nothing:
+   * then it survives the death of the browser. What there is no space for after evicting is kept in memory,
+   * as far as there is room.
    */
   async write(items: readonly Item[]): Promise<(string | undefined)[]> {
     const refusals: (string | undefined)[] = [];
@@ -220,7 +226,9 @@ export class Store {
     return explain(this, key, recipe);
   }
 
-  /** Reads every entry and removes what is damaged. Of large values the head is proved, and not the payload. */
+  /**
+   * Reads every entry and removes what is damaged. Of large values the head is proved, and not the payload.
+   */
   verify(): Promise<{ key: Uint8Array | undefined; reason: string }[]> {
     return verify(this);
   }
@@ -263,8 +271,8 @@ export class Store {
   }
 
   /**
-   * @internal Reads records by their names, in one transaction. Each is looked at as soon as it arrives, while the browser reads the
-   * next one.
+   * @internal Reads records by their names, in one transaction. Each is looked at as soon as it arrives,
+   * while the browser reads the next one.
    */
   async records<T>(
     names: readonly Uint8Array<ArrayBuffer>[],
@@ -336,7 +344,7 @@ export class Store {
     const split = new Map<number, Exclude<Stored, Uint8Array>>();
     const looked = await this.records(names, (record, at) => {
       const found = record instanceof Fault ? missOf(record) : this.#records.find(record, keys[at]!);
-      if (found === "newer_version") this.#newer.add(hex(names[at]!));
+      if (found === "newer_version") this.#newer.add(textOf(names[at]!));
       const isSplit = typeof found !== "string" && (record as { p?: unknown }).p !== undefined;
       if (isSplit) split.set(at, record as Exclude<Stored, Uint8Array>);
       else if (typeof found !== "string" || !isDamage(found)) known(found, at);
@@ -395,10 +403,11 @@ export class Store {
 
   /** Whether what would be replaced is a newer version's, as far as this handle has seen. */
   async #isNewer({ name }: Entry): Promise<boolean> {
-    if (!this.#newer.has(hex(name))) return false;
+    if (!this.#newer.has(textOf(name))) return false;
     const [record] = await this.records([name], (record) => record);
-    const is = record !== undefined && !(record instanceof Fault) && this.#records.read(record) === "newer_version";
-    if (!is) this.#newer.delete(hex(name));
+    const isThere = record !== undefined && !(record instanceof Fault);
+    const is = isThere && this.#records.read(record) === "newer_version";
+    if (!is) this.#newer.delete(textOf(name));
     return is;
   }
 
@@ -412,7 +421,7 @@ export class Store {
       return undefined;
     }
     try {
-      await store({ database: this.database!, directory: this.directory }, journal, entries);
+      await store(this.database!, this.directory, journal, entries);
     } catch (error) {
       const { reason } = this.trouble(error);
       for (const entry of entries) this.memory.put(entry, now);
@@ -430,7 +439,10 @@ export class Store {
     return undefined;
   }
 
-  /** @internal Notes what failed. A database that a newer version has taken over is given up, and memory takes its place. */
+  /**
+   * @internal Notes what failed. A database that a newer version has taken over is given up, and memory takes
+   * its place.
+   */
   trouble(error: unknown): Fault {
     const failed = fault(error);
     this.reason = missOf(failed);

@@ -6,23 +6,34 @@ import { arePiecesThere, dropPieces, storePieces, sweepPiecesOf } from "./pieces
 import { type Entry, PART, type Pieces } from "./record.js";
 
 /**
- * Stores entries in one transaction, all of them or none. Where the browser has no space for them, evicts as much and tries once
- * more. Rejects with a {@link Fault}.
+ * Stores entries in one transaction, all of them or none. Where the browser has no space for them, evicts as
+ * much and tries once more. Rejects with a {@link Fault}.
  */
-export async function store(place: Place, journal: Journal, entries: readonly Entry[]): Promise<void> {
+export async function store(
+  database: Database,
+  directory: Directory,
+  journal: Journal,
+  entries: readonly Entry[],
+): Promise<void> {
+  const attempt = (): Promise<void> => put(database, directory, journal, entries);
   try {
-    await put(place, journal, entries);
+    await attempt();
   } catch (error) {
     const needed = entries.reduce((sum, entry) => sum + entry.size, 0);
     const isFull = fault(error).reason === "no_space";
     // Where nothing is left to go, trying again is no use.
-    if (!isFull || !(await couldEverFit(needed)) || (await journal.makeRoom(needed)) === 0) throw fault(error);
-    await put(place, journal, entries);
+    const isHopeless = !isFull || !(await couldEverFit(needed)) || (await journal.makeRoom(needed)) === 0;
+    if (isHopeless) throw fault(error);
+    await attempt();
   }
 }
 
-async function put(place: Place, journal: Journal, entries: readonly Entry[]): Promise<void> {
-  const { database, directory } = place;
+async function put(
+  database: Database,
+  directory: Directory,
+  journal: Journal,
+  entries: readonly Entry[],
+): Promise<void> {
   const pieces = new Map<Entry, Pieces>();
   try {
     for (const entry of entries) {
@@ -30,7 +41,7 @@ async function put(place: Place, journal: Journal, entries: readonly Entry[]): P
       if (record instanceof Uint8Array || record.b.length < 2) continue;
       pieces.set(entry, await storePieces(database, name, record.b));
     }
-    await putRecords(place, entries, pieces);
+    await putRecords(database, directory, entries, pieces);
   } catch (error) {
     for (const [{ name }, stored] of pieces) await dropPieces(database, name, stored).catch(() => {});
     throw error;
@@ -45,17 +56,20 @@ async function put(place: Place, journal: Journal, entries: readonly Entry[]): P
 }
 
 async function putRecords(
-  { database, directory }: Place,
+  database: Database,
+  directory: Directory,
   entries: readonly Entry[],
   pieces: ReadonlyMap<Entry, Pieces>,
 ): Promise<void> {
-  const begun = database.begin(pieces.size > 0 ? [ENTRIES, DIRECTORY, PIECES] : [ENTRIES, DIRECTORY], "readwrite");
+  const stores = pieces.size > 0 ? [ENTRIES, DIRECTORY, PIECES] : [ENTRIES, DIRECTORY];
+  const begun = database.begin(stores, "readwrite");
   const transaction = begun instanceof Promise ? await begun : begun;
   let done: Done;
   try {
     for (const [{ name }, stored] of pieces) {
       // Another tab that has just opened the database may have taken them for those of a dead one.
-      if (!(await arePiecesThere(transaction.objectStore(PIECES), name, stored))) throw new Fault("unavailable");
+      const areThere = await arePiecesThere(transaction.objectStore(PIECES), name, stored);
+      if (!areThere) throw new Fault("unavailable");
     }
     const records = entries.map((entry) => {
       const stored = pieces.get(entry);
@@ -72,12 +86,6 @@ async function putRecords(
   }
   await complete(transaction);
   await done();
-}
-
-/** A database, and where in it the entries are. */
-interface Place {
-  database: Database;
-  directory: Directory;
 }
 
 /** Whether so many bytes are fewer than all that the browser would ever give. */
