@@ -1,6 +1,6 @@
 import { type Database, DIRECTORY, ENTRIES } from "./database.js";
 import { bytesOfText, decodeRow, encodeRow, type Place, type Row, textOf } from "./directory-row.js";
-import { abort, complete, result } from "./idb.js";
+import { abort, complete, fault, result } from "./idb.js";
 import { isPacked, numberAt, placeIn, readPlaces, type Shelf, shelved } from "./pack.js";
 
 /** So many records at most are numbered after one row, and so after each claim of a tab. */
@@ -123,32 +123,43 @@ export class Directory {
     const records = new Map(entries.map(({ name, record }) => [textOf(name), record]));
     const shelves = shelved(records);
     const older = this.#placed(records.keys());
-    const seen = this.#seen;
-    if (older.some(([, place]) => isPacked(place)) || !this.#hasNumbers(shelves.length)) {
-      return this.#putSlowly(database, transaction, shelves, older, seen);
+    const isPlain = this.#replaced.length === 0 && !older.some(([, place]) => isPacked(place));
+    if (!isPlain || !this.#hasNumbers(shelves.length)) {
+      return this.#putSlowly(database, transaction, shelves, [...records.keys()]);
     }
     const store = transaction.objectStore(ENTRIES);
     for (const [, place] of older) store.delete(place);
-    return this.#put(database, transaction, shelves, [], this.#take(shelves.length), seen);
+    const claim = this.#take(shelves.length);
+    return this.#appended(database, this.#append(transaction, this.#shelve(transaction, shelves, claim), claim), this.#seen);
   }
 
   /**
-   * Removes entries, in a transaction that has caught up. Where nothing can be written because the database is over its quota,
-   * nothing is: then all entries of their packs go, and others find out when they look.
+   * Removes entries, in a transaction that has caught up, and what was replaced and is still there. Where nothing can be written
+   * because the database is over its quota, nothing is: then all entries of their packs go, and others find out when they look.
    */
   async remove(transaction: IDBTransaction, names: readonly Uint8Array[], mayWrite: boolean): Promise<() => void> {
-    const gone = this.#placed(names.map(textOf));
+    const wanted = this.#placed(names.map(textOf));
+    const replaced = [...this.#replaced];
+    const gone = [...wanted, ...replaced];
     if (gone.length === 0) return () => {};
     if (!mayWrite) {
       const numbers = new Set(gone.map(([, place]) => numberAt(place)));
       for (const number of numbers) transaction.objectStore(ENTRIES).delete(number);
-      const lost = gone.flatMap(([text, place]) => [text, ...(this.#packs.get(numberAt(place)) ?? [])]);
-      return () => lost.forEach((text) => this.#move(text, 0));
+      const lost = [...wanted, ...this.#neighbours(gone)];
+      return () => {
+        lost.forEach(([text]) => this.#move(text, 0));
+        this.#dropped(replaced);
+      };
     }
     const claim = await this.#claimed(transaction, this.#neighbours(gone).length);
     const moved = await this.#dissolve(transaction, gone, claim);
-    const places: Place[] = [...gone.map(([text]): Place => [text, 0]), ...moved];
-    return this.#append(transaction, places, claim).done;
+    const places: Place[] = [...wanted.map(([text]): Place => [text, 0]), ...moved];
+    const hasRow = places.length > 0 || claim.row !== undefined;
+    const done = hasRow ? this.#append(transaction, places, claim).done : () => {};
+    return () => {
+      this.#dropped(replaced);
+      done();
+    };
   }
 
   /** Removes all entries, in a transaction that has caught up. Without a row, others find out when they look. */
@@ -161,59 +172,61 @@ export class Directory {
   async compact(database: Database): Promise<void> {
     await this.tidy(database);
     await this.#whole(database, async (transaction) => {
-      // Somebody has added to what has to be tidied first.
-      if (this.#replaced.length > 0) return () => {};
+      // Somebody has added to what has to be tidied first, or to what has to be read.
+      if (this.#replaced.length > 0 || !this.#isWhole) return () => {};
       return this.rewrite(transaction, [...this.#places]);
     });
   }
 
-  /** Replaces all rows by one that says this. */
-  rewrite(transaction: IDBTransaction, places: Place[]): () => void {
+  /** Replaces all rows by one that says this. `replaced` is what is still there of older values. */
+  rewrite(transaction: IDBTransaction, places: readonly Place[], replaced: readonly Place[] = []): () => void {
     const rows = transaction.objectStore(DIRECTORY);
     rows.clear();
     const appended = rows.put(encodeRow("anew", places));
     return () => {
       this.#isWhole = true;
       this.#apply(appended.result, { kind: "anew", places });
+      this.#replaced.push(...replaced);
     };
   }
 
   /** Removes what was replaced and is still there: by somebody who did not know of it, and may have died since. */
   async tidy(database: Database): Promise<void> {
-    if (this.#replaced.length > 0) await this.#whole(database, (transaction) => this.#dropReplaced(transaction));
+    if (this.#replaced.length > 0) await this.#whole(database, (transaction) => this.remove(transaction, [], true));
   }
 
-  #put(
-    database: Database,
-    transaction: IDBTransaction,
-    shelves: readonly Shelf[],
-    moved: readonly Place[],
-    claim: Claim,
-    seen: number,
-  ): Done {
-    const places = [...moved, ...this.#shelve(transaction, shelves, claim)];
-    const { appended, done } = this.#append(transaction, places, claim);
+  /** What is left to be done for entries whose row was appended. `seen` is the last row that was known then. */
+  #appended(database: Database, { appended, done }: Appended, seen: number): Done {
     const opening = this.#opening;
     return async () => {
       if (this.#opening !== opening) return;
       if (appended.result === seen + 1) return done();
       // Somebody else has stored something meanwhile. Where it is under the same name, nobody must find it any more.
-      const settle = () => this.#whole(database, (again) => this.#dropReplaced(again));
+      const settle = (mayWrite: boolean) => this.#whole(database, (again) => this.remove(again, [], mayWrite));
       // It is stored, whatever comes of this.
-      await settle().catch(settle).catch(() => {});
+      await settle(true).catch((error: unknown) => settle(fault(error).reason !== "no_space")).catch(() => {});
     };
   }
 
+  /** The same where packs are dissolved. What is moved must not be something that somebody else has replaced meanwhile. */
   async #putSlowly(
     database: Database,
     transaction: IDBTransaction,
     shelves: readonly Shelf[],
-    older: readonly Place[],
-    seen: number,
+    texts: readonly string[],
   ): Promise<Done> {
-    const claim = await this.#claimed(transaction, shelves.length + this.#neighbours(older).length);
-    const moved = await this.#dissolve(transaction, older, claim);
-    return this.#put(database, transaction, shelves, moved, claim, seen);
+    await this.catchUp(database, transaction);
+    const seen = this.#seen;
+    const replaced = [...this.#replaced];
+    const gone = [...this.#placed(texts), ...replaced];
+    const claim = await this.#claimed(transaction, shelves.length + this.#neighbours(gone).length);
+    const moved = await this.#dissolve(transaction, gone, claim);
+    const places = [...moved, ...this.#shelve(transaction, shelves, claim)];
+    const done = this.#appended(database, this.#append(transaction, places, claim), seen);
+    return () => {
+      this.#dropped(replaced);
+      return done();
+    };
   }
 
   /** Puts records under numbers of a claim, and gives where the entries are then. */
@@ -241,12 +254,12 @@ export class Directory {
     return this.#shelve(transaction, shelved(records), claim);
   }
 
-  /** The other entries of the packs in which these are. */
+  /** The other entries of the packs in which these are, or were. */
   #neighbours(gone: readonly Place[]): Place[] {
-    const texts = new Set(gone.map(([text]) => text));
+    const places = new Set(gone.map(([, place]) => place));
     const numbers = new Set(gone.map(([, place]) => numberAt(place)));
-    const others = [...numbers].flatMap((number) => [...(this.#packs.get(number) ?? [])]);
-    return this.#placed(others.filter((text) => !texts.has(text)));
+    const members = [...numbers].flatMap((number) => [...(this.#packs.get(number) ?? [])]);
+    return this.#placed(members).filter(([, place]) => !places.has(place));
   }
 
   #placed(texts: Iterable<string>): Place[] {
@@ -288,13 +301,10 @@ export class Directory {
     return { appended, done };
   }
 
-  async #dropReplaced(transaction: IDBTransaction): Promise<() => void> {
-    const replaced = this.#replaced;
-    this.#replaced = [];
-    transaction.addEventListener("abort", () => this.#replaced.push(...replaced));
-    const claim = await this.#claimed(transaction, this.#neighbours(replaced).length);
-    const moved = await this.#dissolve(transaction, replaced, claim);
-    return moved.length > 0 || claim.row !== undefined ? this.#append(transaction, moved, claim).done : () => {};
+  /** What was replaced is gone. */
+  #dropped(replaced: readonly Place[]): void {
+    const gone = new Set(replaced);
+    if (gone.size > 0) this.#replaced = this.#replaced.filter((place) => !gone.has(place));
   }
 
   /** Does the work of a transaction that has caught up, and what is to be done once it is complete. */
