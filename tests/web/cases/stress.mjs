@@ -4,7 +4,7 @@ import { KEYS, Model } from "../current.js";
 
 export const modes = ["default", "sqlite"];
 
-const ROUNDS = 3;
+const ROUNDS = 2;
 
 export const cases = {
   "what tabs find is current, also when one is closed and when the browser is killed": async (t) => {

@@ -1,6 +1,6 @@
 import { type Database, DIRECTORY, ENTRIES } from "./database.js";
 import { bytesOfText, decodeRow, encodeRow, type Place, type Row, textOf } from "./directory-row.js";
-import { abort, complete, fault, result } from "./idb.js";
+import { abort, complete, insist, result } from "./idb.js";
 import { isPacked, numberAt, placeIn, readPlaces, type Shelf, shelved } from "./pack.js";
 
 /** So many records at most are numbered after one row, and so after each claim of a tab. */
@@ -204,7 +204,7 @@ export class Directory {
       // Somebody else has stored something meanwhile. Where it is under the same name, nobody must find it any more.
       const settle = (mayWrite: boolean) => this.#whole(database, (again) => this.remove(again, [], mayWrite));
       // It is stored, whatever comes of this.
-      await settle(true).catch((error: unknown) => settle(fault(error).reason !== "no_space")).catch(() => {});
+      await insist(settle).catch(() => {});
     };
   }
 
