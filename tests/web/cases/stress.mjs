@@ -14,9 +14,9 @@ export const cases = {
       const browser = await t.launch();
       const tabs = [await t.page(browser), await t.page(browser), await t.page(browser)];
       const steps = tabs.map((tab, at) => tab.evaluate(work, { seed: 10 * round + at, keys: KEYS }).catch(() => undefined));
-      await book.until(40 * (round * 2 + 1));
+      await book.until(25 * (round * 2 + 1));
       await tabs[2].close();
-      await book.until(40 * (round * 2 + 2));
+      await book.until(25 * (round * 2 + 2));
       await browser.kill();
       await Promise.all(steps);
       t.equal(book.wrong, [], `in round ${round}`);
