@@ -1,5 +1,8 @@
 // IndexedDB without the package: to look behind its back, and to spoil what it keeps.
 
+/** The magic of a pack: see "Browser database" in docs/format.md. */
+const PACK = [..."WSPK"].map((letter) => letter.charCodeAt(0));
+
 /** The name of the database of a cache. */
 export const databaseOf = (name) => `warmstart:${name}`;
 
@@ -41,6 +44,13 @@ export async function records(name, store = "entries") {
   } finally {
     database.close();
   }
+}
+
+/** How many entries are in the records of a cache, also where a pack has several. */
+export async function stored(name) {
+  const isPack = (record) => PACK.every((byte, at) => record[at] === byte);
+  const count = (record) => (isPack(record) ? new DataView(record.buffer, record.byteOffset).getUint32(4, true) : 1);
+  return (await records(name)).reduce((sum, [, record]) => sum + count(record), 0);
 }
 
 /** Puts `change(value)` in the place of every value; without a value, removes it. */

@@ -70,6 +70,15 @@ export function abort(transaction: IDBTransaction): void {
   }
 }
 
+/**
+ * Attempts what must not be left undone: again after one fault of the browser, and at last without writing anything, since a database
+ * that is over its quota lets entries go but takes none.
+ */
+export function insist<T>(attempt: (mayWrite: boolean) => Promise<T>): Promise<T> {
+  const again = (error: unknown): Promise<T> => attempt(fault(error).reason !== "no_space");
+  return attempt(true).catch(again).catch(() => attempt(false));
+}
+
 /** What a call threw or a request ended with, as a fault. */
 export function fault(error: unknown): Fault {
   if (error instanceof Fault) return error;

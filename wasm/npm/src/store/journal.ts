@@ -168,7 +168,8 @@ export class Journal {
     await this.#whole(transaction, async () => {
       await directory.catchUp(this.#database, transaction);
       if (!directory.isWhole) {
-        done = directory.rewrite(transaction, await rebuild(this.#engine, entries));
+        const { places, replaced } = await rebuild(this.#engine, entries);
+        done = directory.rewrite(transaction, places, replaced);
         // The accounts follow as soon as it is there.
         this.#isSettled = false;
         return;

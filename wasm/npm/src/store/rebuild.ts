@@ -8,24 +8,34 @@ import { isDamage, Records } from "./record.js";
 /** So many records are read at once. */
 const BATCH = 64;
 
+/** Where entries are, and what is still there of values that are older than those. */
+export interface Rebuilt {
+  places: Place[];
+  replaced: Place[];
+}
+
 /**
- * Finds out where all entries are by reading them. Records of which nothing is of any use go: of two values
- * of a name, the one with the higher number counts. What is of a newer version is left where it is.
+ * Finds out where all entries are by reading them. Records of which nothing is of any use go, and of two values
+ * of a name the older one; in a pack it goes later. What is of a newer version is left where it is.
  */
-export async function rebuild(engine: Engine, entries: IDBObjectStore): Promise<Place[]> {
+export async function rebuild(engine: Engine, entries: IDBObjectStore): Promise<Rebuilt> {
   const records = new Records(engine);
-  const newest = new Map<string, { place: number; createdMs: number }>();
+  const latest = new Map<string, { place: number; createdMs: number }>();
+  const replaced: Place[] = [];
   /** Of a newer version: left alone. */
   const unreadable: number[] = [];
   const note = (record: unknown, place: number): void => {
     const reason = records.read(record);
-    if (reason === undefined) {
-      const text = textOf(nameOf(engine, records.reader.key()));
-      const { createdMs } = records.about();
-      if (createdMs >= (newest.get(text)?.createdMs ?? 0)) newest.set(text, { place, createdMs });
-    } else if (!isDamage(reason)) {
-      unreadable.push(place);
+    if (reason !== undefined) {
+      if (!isDamage(reason)) unreadable.push(place);
+      return;
     }
+    const text = textOf(nameOf(engine, records.reader.key()));
+    const { createdMs } = records.about();
+    const other = latest.get(text);
+    const isLatest = other === undefined || other.createdMs <= createdMs;
+    if (other !== undefined) replaced.push([text, isLatest ? other.place : place]);
+    if (isLatest) latest.set(text, { place, createdMs });
   };
   const numbers = await result(entries.getAllKeys());
   for (let from = 0; from < numbers.length; from += BATCH) {
@@ -39,8 +49,9 @@ export async function rebuild(engine: Engine, entries: IDBObjectStore): Promise<
       else members.forEach((member, nth) => note(member, placeIn(number, nth + 1)));
     });
   }
-  const live = new Set([...[...newest.values()].map(({ place }) => place), ...unreadable].map(numberAt));
+  const places = [...latest].map(([text, { place }]): Place => [text, place]);
+  const live = new Set([...places.map(([, place]) => place), ...unreadable].map(numberAt));
   for (const number of numbers) if (typeof number !== "number" || !live.has(number)) entries.delete(number);
   records.reader.free();
-  return [...newest].map(([text, { place }]) => [text, place]);
+  return { places, replaced: replaced.filter(([, place]) => live.has(numberAt(place))) };
 }

@@ -1,6 +1,6 @@
 import { type Database, DIRECTORY, ENTRIES, PIECES } from "./database.js";
 import type { Directory } from "./directory.js";
-import { abort, complete } from "./idb.js";
+import { abort, complete, insist } from "./idb.js";
 import { readPlaces } from "./pack.js";
 import { removePieces } from "./pieces.js";
 import type { Stored } from "./record.js";
@@ -38,7 +38,6 @@ export async function remove(
     done();
     return went;
   };
-  // What stays would be found later, so one fault of the browser is not enough; and a database that is over
-  // its quota takes nothing.
-  return attempt(true).catch(() => attempt(false));
+  // What stays would be found later.
+  return insist(attempt);
 }

@@ -180,6 +180,12 @@ export class Store {
     if (this.database === undefined) return held;
     try {
       await remove(this.database, this.directory, names);
+      if (!this.directory.isWhole) {
+        // They may be there, and nobody would know until the directory is made anew.
+        await this.journal?.sync();
+        const went = await remove(this.database, this.directory, names);
+        went.forEach((did, at) => (held[at] ||= did));
+      }
       for (const name of names) this.journal?.ledger.removed(name, Date.now());
       this.journal?.flushSoon();
       return held;
