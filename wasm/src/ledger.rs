@@ -155,6 +155,18 @@ impl Ledger {
         }
     }
 
+    /// The names of the entries of which it is yet to be written that they were stored, 32 bytes each.
+    #[must_use]
+    pub fn pending_stored(&self) -> Vec<u8> {
+        self.pending_names(|event| matches!(event, Event::Stored { .. }))
+    }
+
+    /// The same of those that were removed.
+    #[must_use]
+    pub fn pending_removed(&self) -> Vec<u8> {
+        self.pending_names(|event| *event == Event::Removed)
+    }
+
     /// Whether there is something to write.
     #[wasm_bindgen(getter)]
     #[must_use]
@@ -224,6 +236,16 @@ impl Ledger {
 }
 
 impl Ledger {
+    fn pending_names(&self, is_wanted: impl Fn(&Event) -> bool) -> Vec<u8> {
+        let mut names = Vec::new();
+        for (record, _) in &self.pending {
+            if is_wanted(&record.event) {
+                names.extend_from_slice(record.name.as_bytes());
+            }
+        }
+        names
+    }
+
     fn note(&mut self, name: &[u8], event: Event, unix_ms: f64, sketch: Option<Sketch>) {
         let Some(name) = key(name) else { return };
         let record = Record { name, event, unix_ms: unix_ms as u64 };

@@ -160,4 +160,49 @@ export const tests = {
     await finds(t, [one, two, await t.open({ name })], "a", 2);
     await nothingElse(t, name, 2);
   },
+
+  "what is stored later does not replace what was put meanwhile": async (t) => {
+    const waiting = [];
+    const real = globalThis.setTimeout;
+    const cache = await t.open();
+    await t.sleep(300);
+    globalThis.setTimeout = (work, ms, ...given) => (ms >= 5000 ? (waiting.push(work), 0) : real(work, ms, ...given));
+    t.after(() => (globalThis.setTimeout = real));
+    const put = IDBObjectStore.prototype.put;
+    IDBObjectStore.prototype.put = () => {
+      throw new DOMException("full", "QuotaExceededError");
+    };
+    t.after(() => (IDBObjectStore.prototype.put = put));
+    t.equal(await cache.put("key", "old"), false);
+    IDBObjectStore.prototype.put = put;
+    await t.sleep(10);
+    t.ok(waiting.length > 0);
+    for (const work of waiting.splice(0)) work();
+    // Begins while what is in memory is compared with what is stored.
+    t.equal(await cache.put("key", "new"), true);
+    await t.sleep(300);
+    t.equal(await cache.get("key", "text"), "new");
+  },
+
+  "accounts agree with what is there, however the changes of two handles cross": async (t) => {
+    const name = t.database();
+    const maxEntries = 3;
+    const [one, two] = [await t.open({ name, maxEntries }), await t.open({ name, maxEntries })];
+    await two.put("a", t.bytes(100, 1));
+    await one.flush();
+    await two.flush();
+    await one.delete("a");
+    await two.put("a", t.bytes(100, 2));
+    await two.flush();
+    await one.flush();
+    for (const cache of [one, two]) t.equal((await cache.stats()).entries, 1, "stored after it was removed");
+    await one.put("b", t.bytes(100, 3));
+    t.equal(await two.delete("b"), true);
+    await two.flush();
+    await one.flush();
+    for (const cache of [one, two]) t.equal((await cache.stats()).entries, 1, "removed after it was stored");
+    for (const key of ["c", "d", "e"]) await one.put(key, t.bytes(100, 4));
+    await one.flush();
+    t.equal((await records(name)).length, maxEntries);
+  },
 };

@@ -2,7 +2,7 @@ import type { Engine } from "../engine.js";
 import { type Database, DIRECTORY, ENTRIES, JOURNAL, PIECES } from "./database.js";
 import type { Directory } from "./directory.js";
 import { abort, complete, Fault, fault, result } from "./idb.js";
-import { split } from "./name.js";
+import { bytesOfText, split, textOf } from "./name.js";
 import { isPacked, numberAt, readPlaces } from "./pack.js";
 import { removePieces, sweepPieces } from "./pieces.js";
 import { rebuild } from "./rebuild.js";
@@ -137,9 +137,17 @@ export class Journal {
 
   /** Tells the others what this tab did, and learns what they did. */
   async #exchange(): Promise<void> {
-    const transaction = await this.#database.begin(JOURNAL, "readwrite");
+    const transaction = await this.#database.begin([DIRECTORY, JOURNAL], "readwrite");
     const rows = transaction.objectStore(JOURNAL);
-    const isWhole = await this.#catchUp(rows);
+    const [isWhole] = await Promise.all([
+      this.#catchUp(rows),
+      this.#directory.catchUp(this.#database, transaction),
+    ]);
+    if (!this.#agrees()) {
+      abort(transaction);
+      this.#unsettle();
+      return this.#settle();
+    }
     if (isWhole && this.ledger.should_compact) {
       return this.#whole(transaction, () => this.#rewrite(rows));
     }
@@ -233,7 +241,9 @@ export class Journal {
     try {
       return await this.#evictInOne(goesOn, true);
     } catch (error) {
-      if (fault(error).reason !== "no_space") throw error;
+      const { reason } = fault(error);
+      if (reason === "busy") return this.#evictInOne(goesOn, true);
+      if (reason !== "no_space") throw error;
       // A database that is over its quota lets entries go, but takes no row.
       return this.#evictInOne(goesOn, false);
     }
@@ -253,6 +263,8 @@ export class Journal {
     let done = () => {};
     await this.#whole(transaction, async () => {
       await this.#directory.catchUp(this.#database, transaction);
+      // Accounts are made to agree before anything goes for them.
+      if (!this.#agrees()) throw new Fault("busy");
       while (goesOn(freed)) {
         const name = ledger.oldest() as Uint8Array<ArrayBuffer> | undefined;
         if (name === undefined) break;
@@ -276,6 +288,21 @@ export class Journal {
   /** Writes what is pending. What cannot be written now is tried again later. */
   async #account(): Promise<void> {
     if (this.ledger.has_pending) await this.#exchange().catch(() => {});
+  }
+
+  /**
+   * Whether what is pending is still so. Others may have removed since what was stored here, or stored what was
+   * removed, and have said so already: a row that comes after theirs would have the last word.
+   */
+  #agrees(): boolean {
+    const stored = new Set([...split(this.ledger.pending_stored())].map(textOf));
+    const removed = new Set([...split(this.ledger.pending_removed())].map(textOf));
+    const isThere = (text: string): boolean => this.#directory.placeOf(bytesOfText(text)) !== undefined;
+    const isOnly = (text: string): boolean => !(stored.has(text) && removed.has(text));
+    return (
+      [...stored].every((text) => !isOnly(text) || isThere(text)) &&
+      [...removed].every((text) => !isOnly(text) || !isThere(text))
+    );
   }
 
   /** Replays the rows that are new. Gives whether all of them could be read. */

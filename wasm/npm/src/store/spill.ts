@@ -52,7 +52,9 @@ export class Spill {
       }
       if (records.under(record, name) !== undefined) continue;
       const [size, payload, metadata] = [records.size(), records.payload(), records.metadata()];
-      await store(database, directory, journal, [{ name, record, metadata, size, payload }]);
+      const place = directory.placeOf(name);
+      const isStill = (): boolean => directory.placeOf(name) === place && memory.get(name) === record;
+      await store(database, directory, journal, [{ name, record, metadata, size, payload }], isStill);
       if (memory.get(name) !== record) continue;
       memory.remove(name);
       journal.ledger.stored(name, size, usedMs, metadata);

@@ -7,15 +7,17 @@ import { type Entry, PART, type Pieces } from "./record.js";
 
 /**
  * Stores entries in one transaction, all of them or none. Where the browser has no space for them, evicts as
- * much and tries once more. Rejects with a {@link Fault}.
+ * much and tries once more. Rejects with a {@link Fault}; also if `isStill`, which is asked once nobody else can
+ * store anything in between, says that they are to be stored no more.
  */
 export async function store(
   database: Database,
   directory: Directory,
   journal: Journal,
   entries: readonly Entry[],
+  isStill?: () => boolean,
 ): Promise<void> {
-  const attempt = (): Promise<void> => put(database, directory, journal, entries);
+  const attempt = (): Promise<void> => put(database, directory, journal, entries, isStill);
   try {
     await attempt();
   } catch (error) {
@@ -33,6 +35,7 @@ async function put(
   directory: Directory,
   journal: Journal,
   entries: readonly Entry[],
+  isStill: (() => boolean) | undefined,
 ): Promise<void> {
   const pieces = new Map<Entry, Pieces>();
   try {
@@ -41,7 +44,7 @@ async function put(
       if (record instanceof Uint8Array || record.b.length < 2) continue;
       pieces.set(entry, await storePieces(database, name, record.b));
     }
-    await putRecords(database, directory, entries, pieces);
+    await putRecords(database, directory, entries, pieces, isStill);
   } catch (error) {
     for (const [{ name }, stored] of pieces) await dropPieces(database, name, stored).catch(() => {});
     throw error;
@@ -60,6 +63,7 @@ async function putRecords(
   directory: Directory,
   entries: readonly Entry[],
   pieces: ReadonlyMap<Entry, Pieces>,
+  isStill: (() => boolean) | undefined,
 ): Promise<void> {
   const stores = pieces.size > 0 ? [ENTRIES, DIRECTORY, PIECES] : [ENTRIES, DIRECTORY];
   const begun = database.begin(stores, "readwrite");
@@ -70,6 +74,10 @@ async function putRecords(
       // Another tab that has just opened the database may have taken them for those of a dead one.
       const areThere = await arePiecesThere(transaction.objectStore(PIECES), name, stored);
       if (!areThere) throw new Fault("unavailable");
+    }
+    if (isStill !== undefined) {
+      await directory.catchUp(database, transaction);
+      if (!isStill()) throw new Fault("busy");
     }
     const records = entries.map((entry) => {
       const stored = pieces.get(entry);
