@@ -49,8 +49,8 @@ export async function block({ names, rounds }) {
       const tasks = perStore(opened, async (store, who) => {
         const bytes = payload(SIZE);
         await rest(50);
-        still[who].write += await Stillness.during(() => store.put(`again-${key}`, bytes.buffer));
-        still[who].read += await Stillness.during(() => store.get(`again-${key}`));
+        still[who].write += await Stillness.during(() => store.put(`again-${round}-${key}`, bytes.buffer));
+        still[who].read += await Stillness.during(() => store.get(`again-${round}-${key}`));
       });
       await inTurns(tasks, at + round);
     }
