@@ -36,9 +36,12 @@ export class Database {
   static async open(name: string): Promise<Database> {
     const database = new Database(name);
     await database.#connect();
-    // Nobody who only reads has to wait for that.
-    void database.#blobsSurvive().then((survive) => (database.storesBlobs = survive));
     return database;
+  }
+
+  /** Finds out whether large values can be stored as Blobs. Nobody who only reads has to wait for that. */
+  async probe(): Promise<void> {
+    this.storesBlobs = await this.#blobsSurvive();
   }
 
   /**
