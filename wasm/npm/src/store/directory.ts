@@ -86,9 +86,12 @@ export class Directory {
     const isAnew = this.#belong(database, transaction);
     const rows = transaction.objectStore(DIRECTORY);
     const range = IDBKeyRange.lowerBound(this.#seen, true);
-    const contents: unknown[] = await result(rows.getAll(range));
+    const asked = result<unknown[]>(rows.getAll(range));
+    // Mostly there is nothing new, and then nobody asks for its numbers.
+    const early = this.#seen === 0 ? result(rows.getAllKeys(range)) : undefined;
+    const contents = await asked;
     if (contents.length === 0) return isAnew;
-    const numbers = await result(rows.getAllKeys(range, contents.length));
+    const numbers = await (early ?? result(rows.getAllKeys(range, contents.length)));
     contents.forEach((row, at) => this.#apply(numbers[at], decodeRow(row)));
     return isAnew;
   }

@@ -81,6 +81,8 @@ export class Store {
     const directory = new Directory();
     const opening = async (): Promise<Database> => {
       const database = await Database.open(`warmstart:${name}`);
+      // While the engine is loaded. Should it not be to be had now, the first look-up tries again.
+      await directory.refresh(database).catch(() => {});
       // Behind the first look-up, which is not to wait for it.
       setTimeout(() => void database.probe(), 0);
       return database;
