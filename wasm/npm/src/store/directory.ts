@@ -103,8 +103,8 @@ export class Directory {
 
   /**
    * Puts entries into new records. Nothing is waited for but where a row has to be appended for numbers, and
-   * where something else has to be removed first. What is put in the order of calls is stored in that order: it is that
-   * of the transactions.
+   * where something else has to be removed first. What is put in the order of calls is stored in that order:
+   * it is that of the transactions.
    */
   put(
     database: Database,
@@ -257,7 +257,7 @@ export class Directory {
     const found = await readPlaces(store, others.map(([, place]) => place));
     for (const number of new Set(gone.map(([, place]) => numberAt(place)))) store.delete(number);
     const records = new Map<string, unknown>();
-    // What is not there was moved by somebody else, which is yet to be replayed.
+    // What is not there was removed behind the back of all caches.
     others.forEach(([text], at) => found[at] !== undefined && records.set(text, found[at]));
     return this.#shelve(transaction, shelved(records), claim);
   }

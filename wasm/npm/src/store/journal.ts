@@ -2,7 +2,7 @@ import type { Engine } from "../engine.js";
 import { type Database, DIRECTORY, ENTRIES, JOURNAL, PIECES } from "./database.js";
 import type { Directory } from "./directory.js";
 import { abort, complete, Fault, fault, result } from "./idb.js";
-import { bytesOfText, split, textOf } from "./name.js";
+import { split, textOf } from "./name.js";
 import { isPacked, numberAt, readPlaces } from "./pack.js";
 import { removePieces, sweepPieces } from "./pieces.js";
 import { rebuild } from "./rebuild.js";
@@ -295,14 +295,14 @@ export class Journal {
    * removed, and have said so already: a row that comes after theirs would have the last word.
    */
   #agrees(): boolean {
-    const stored = new Set([...split(this.ledger.pending_stored())].map(textOf));
-    const removed = new Set([...split(this.ledger.pending_removed())].map(textOf));
-    const isThere = (text: string): boolean => this.#directory.placeOf(bytesOfText(text)) !== undefined;
-    const isOnly = (text: string): boolean => !(stored.has(text) && removed.has(text));
-    return (
-      [...stored].every((text) => !isOnly(text) || isThere(text)) &&
-      [...removed].every((text) => !isOnly(text) || !isThere(text))
-    );
+    const stored = [...split(this.ledger.pending_stored())];
+    const removed = [...split(this.ledger.pending_removed())];
+    const texts = new Set(stored.map(textOf));
+    // Of what is in both lists the order decides, which is this tab's own.
+    const both = new Set(removed.map(textOf).filter((text) => texts.has(text)));
+    const agrees = (name: Uint8Array, isThere: boolean): boolean =>
+      both.has(textOf(name)) || (this.#directory.placeOf(name) !== undefined) === isThere;
+    return stored.every((name) => agrees(name, true)) && removed.every((name) => agrees(name, false));
   }
 
   /** Replays the rows that are new. Gives whether all of them could be read. */
