@@ -8,17 +8,15 @@ export { bytes, equal, ok, rejects };
 /** How long a test may take, in milliseconds, unless its suite says `export const patience`. */
 const PATIENCE = 60_000;
 
-/** Runs all tests of a suite, one after the other: `[{ name, took, error? }]`. */
-export async function runSuite(file, mode) {
+/** Runs the tests of a suite, one after the other, and yields `{ name, took, error? }` after each. */
+export async function* runSuite(file, mode) {
   const [warmstart, suite] = await Promise.all([import("/warmstart/dist/index.js"), import(file)]);
-  if (suite.modes && !suite.modes.includes(mode)) return [];
-  const results = [];
+  if (suite.modes && !suite.modes.includes(mode)) return;
   for (const [name, test] of Object.entries(suite.tests)) {
     const started = performance.now();
     const error = await runTest(test, warmstart, mode, suite.patience ?? PATIENCE);
-    results.push({ name, took: performance.now() - started, ...(error === undefined ? {} : { error }) });
+    yield { name, took: performance.now() - started, ...(error === undefined ? {} : { error }) };
   }
-  return results;
 }
 
 /** What went wrong in one test, or nothing. */

@@ -3,8 +3,11 @@
 import { Browser, forget } from "./browser.mjs";
 import { freshFolder, site } from "./site.mjs";
 
-/** How long a whole suite may take, in milliseconds. */
-const PATIENCE = 240_000;
+/**
+ * How long a page may say nothing, in milliseconds. A test that hangs is given up by the page itself (`PATIENCE` in kit.js, or the
+ * suite's `patience`, once for the test and once for what it leaves behind): this is for a page that has died.
+ */
+const PATIENCE = 660_000;
 /** How many modes run at a time, each in a browser of its own: much of a suite is waiting. */
 const MODES_AT_A_TIME = 2;
 
@@ -33,17 +36,20 @@ async function runMode(server, names, mode, report) {
 
 async function runSuite(browser, server, name, mode) {
   const page = await browser.open(server.url("/tests/web/page.html"));
+  const results = [];
   try {
-    await page.waitForFunction(() => globalThis.runSuite);
-    const ran = page.evaluate(([file, mode]) => globalThis.runSuite(file, mode), [`/tests/web/suite/${name}`, mode]);
-    const results = await within(ran);
+    await page.waitForFunction(() => globalThis.startSuite);
+    await page.evaluate(([file, mode]) => globalThis.startSuite(file, mode), [`/tests/web/suite/${name}`, mode]);
+    const next = () => within(page.evaluate(() => globalThis.nextResult()));
+    for (let result = await next(); result !== undefined; result = await next()) results.push(result);
     // The kit sees what tests do; here is what went wrong between them.
-    return page.problems.length === 0 ? results : [...results, failed("between the tests", page.problems.join("\n"))];
+    if (page.problems.length > 0) results.push(failed("between the tests", page.problems.join("\n")));
   } catch (error) {
-    return [failed("the suite as a whole", [error?.stack ?? error, ...page.problems].join("\n"))];
+    results.push(failed("the suite as a whole", [error?.stack ?? error, ...page.problems].join("\n")));
   } finally {
     await page.close().catch(() => undefined);
   }
+  return results;
 }
 
 const failed = (name, error) => ({ name, took: 0, error: String(error) });
