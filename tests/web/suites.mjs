@@ -7,9 +7,11 @@ import { freshFolder, site } from "./site.mjs";
  * How long a page may say nothing, in milliseconds. A test that hangs is given up by the page itself (`PATIENCE` in kit.js, or the
  * suite's `patience`, once for the test and once for what it leaves behind): this is for a page that has died.
  */
-const PATIENCE = 660_000;
+const PATIENCE = 300_000;
 /** How many modes run at a time, each in a browser of its own: much of a suite is waiting. */
 const MODES_AT_A_TIME = 2;
+/** Lets suites collect garbage when they want to. */
+const COLLECTS = ["--js-flags=--expose-gc"];
 
 /** `report(group, results)` is called for every suite in every mode. */
 export async function runSuites(names, modes, report) {
@@ -25,7 +27,7 @@ export async function runSuites(names, modes, report) {
 
 async function runMode(server, names, mode, report) {
   const profile = await freshFolder("suites");
-  const browser = await Browser.launch({ profile, sqlite: mode === "sqlite" });
+  const browser = await Browser.launch({ profile, sqlite: mode === "sqlite", flags: COLLECTS });
   try {
     for (const name of names) report(`suite/${name} ${mode}`, await runSuite(browser, server, name, mode));
   } finally {

@@ -3,7 +3,7 @@
 
 import { databaseOf, deleteRaw, records } from "/tests/web/raw.js";
 
-export const patience = 300_000;
+export const patience = 120_000;
 // The calls are the same everywhere.
 export const modes = ["default"];
 

@@ -50,19 +50,30 @@ export async function bytesOfBlob(blob: Blob, sink?: Sink): Promise<Uint8Array<A
     if (sink) await feed(sink, whole, pace);
     return whole;
   }
-  let buffer = new ArrayBuffer(blob.size);
-  for (let at = 0; at < blob.size;) {
-    const { done, value } = await reader.read(new Uint8Array(buffer, at));
-    if (done) throw new Error(`the Blob ended after ${at} of ${blob.size} bytes`);
-    if (sink) pour(sink, value);
-    buffer = value.buffer;
-    at += value.length;
-    if (pace.due) await pace.rest();
+  reading.add(reader);
+  try {
+    let buffer = new ArrayBuffer(blob.size);
+    for (let at = 0; at < blob.size;) {
+      const { done, value } = await reader.read(new Uint8Array(buffer, at));
+      if (done) throw new Error(`the Blob ended after ${at} of ${blob.size} bytes`);
+      if (sink) pour(sink, value);
+      buffer = value.buffer;
+      at += value.length;
+      if (pace.due) await pace.rest();
+    }
+    // What is behind it is not looked for.
+    void reader.cancel().catch(() => undefined);
+    return new Uint8Array(buffer);
+  } finally {
+    reading.delete(reader);
   }
-  // What is behind it is not looked for.
-  void reader.cancel().catch(() => undefined);
-  return new Uint8Array(buffer);
 }
+
+/**
+ * The readers that are waited for. Where nothing but that wait refers to it, Chromium collects such a reader
+ * as garbage; then its bytes never come, and nothing says so.
+ */
+const reading = new Set<ReadableStreamBYOBReader>();
 
 /** A reader that writes where it is told; older browsers have none for Blobs. */
 function byteReader(blob: Blob): ReadableStreamBYOBReader | undefined {
