@@ -4,8 +4,6 @@
 const MIB = 1024 * 1024;
 const KEYS = Array.from({ length: 8 }, (_, at) => `key ${at}`);
 
-export const patience = 20_000;
-
 /** Waits for `works` while garbage is collected again and again. */
 async function amid(t, works) {
   if (typeof globalThis.gc !== "function") throw new Error("Chromium was not started with --js-flags=--expose-gc");
