@@ -1,6 +1,6 @@
 import { type Database, DIRECTORY, ENTRIES } from "./database.js";
 import { decodeRow, encodeRow, type Place, type Row } from "./directory-row.js";
-import { abort, complete, Fault, insist, result } from "./idb.js";
+import { Fault, insist, result, whole } from "./idb.js";
 import { bytesOfText, textOf, writeText } from "./name.js";
 import { isPacked, numberAt, placeIn, readPlaces, type Shelf, shelved } from "./pack.js";
 import { Places } from "./places.js";
@@ -315,15 +315,10 @@ export class Directory {
     work: (transaction: IDBTransaction) => Promise<() => void>,
   ): Promise<void> {
     const transaction = await database.begin([ENTRIES, DIRECTORY], "readwrite");
-    let done: () => void;
-    try {
+    const done = await whole(transaction, async () => {
       await this.catchUp(database, transaction);
-      done = await work(transaction);
-    } catch (error) {
-      abort(transaction);
-      throw error;
-    }
-    await complete(transaction);
+      return work(transaction);
+    });
     done();
   }
 

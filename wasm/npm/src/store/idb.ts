@@ -70,6 +70,19 @@ export function abort(transaction: IDBTransaction): void {
   }
 }
 
+/** Does the work of a transaction, all of it or nothing, and waits until it is stored. */
+export async function whole<T>(transaction: IDBTransaction, work: () => Promise<T>): Promise<T> {
+  let done: T;
+  try {
+    done = await work();
+  } catch (error) {
+    abort(transaction);
+    throw error;
+  }
+  await complete(transaction);
+  return done;
+}
+
 /**
  * Attempts what must not be left undone: again after one fault of the browser, and at last without writing anything, since a database
  * that is over its quota lets entries go but takes none.

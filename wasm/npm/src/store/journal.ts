@@ -1,7 +1,7 @@
 import type { Engine } from "../engine.js";
 import { type Database, DIRECTORY, ENTRIES, JOURNAL, PIECES } from "./database.js";
 import type { Directory } from "./directory.js";
-import { abort, complete, Fault, fault, result } from "./idb.js";
+import { abort, complete, Fault, fault, result, whole } from "./idb.js";
 import { split, textOf } from "./name.js";
 import { isPacked, numberAt, readPlaces } from "./pack.js";
 import { removePieces, sweepPieces } from "./pieces.js";
@@ -351,10 +351,8 @@ export class Journal {
    */
   async #whole(transaction: IDBTransaction, work: () => Promise<void>): Promise<void> {
     try {
-      await work();
-      await complete(transaction);
+      await whole(transaction, work);
     } catch (error) {
-      abort(transaction);
       this.#unsettle();
       throw error;
     }

@@ -1,6 +1,6 @@
 import { type Database, DIRECTORY, ENTRIES, PIECES } from "./database.js";
 import type { Directory } from "./directory.js";
-import { abort, complete, insist } from "./idb.js";
+import { insist, whole } from "./idb.js";
 import { readPlaces } from "./pack.js";
 import { removePieces } from "./pieces.js";
 import type { Stored } from "./record.js";
@@ -20,21 +20,16 @@ export async function remove(
 ): Promise<boolean[]> {
   const attempt = async (mayWrite: boolean): Promise<boolean[]> => {
     const transaction = await database.begin([ENTRIES, DIRECTORY, PIECES], "readwrite");
-    let went: boolean[];
-    let done: () => void;
-    try {
+    const { went, done } = await whole(transaction, async () => {
       await directory.catchUp(database, transaction);
       const places = names.map((name) => directory.placeOf(name) ?? NOWHERE);
       const found = await readPlaces(transaction.objectStore(ENTRIES), places);
-      went = found.map((record) => record !== undefined && goes(record as Stored));
+      const went = found.map((record) => record !== undefined && goes(record as Stored));
       const going = names.filter((_, at) => went[at]);
-      done = await directory.remove(transaction, going, mayWrite);
+      const done = await directory.remove(transaction, going, mayWrite);
       for (const name of going) removePieces(transaction.objectStore(PIECES), name);
-    } catch (error) {
-      abort(transaction);
-      throw error;
-    }
-    await complete(transaction);
+      return { went, done };
+    });
     done();
     return went;
   };
