@@ -57,6 +57,20 @@ async function storeAndDie(t, name, key, seed) {
   database.close();
 }
 
+/** Removes all pieces just before a record is to name some, as a tab does that is opened then; so many times. */
+function sweeping(t, times) {
+  const real = IDBDatabase.prototype.transaction;
+  let swept = 0;
+  IDBDatabase.prototype.transaction = function (stores, mode, ...more) {
+    if (swept < times && mode === "readwrite" && String(stores) === "entries,directory,pieces") {
+      swept += 1;
+      real.call(this, "pieces", mode).objectStore("pieces").clear();
+    }
+    return real.call(this, stores, mode, ...more);
+  };
+  t.after(() => (IDBDatabase.prototype.transaction = real));
+}
+
 export const tests = {
   "an entry that another handle replaces does not come back when one beside it is replaced at once": async (t) => {
     for (const count of [1, 12]) {
@@ -204,5 +218,26 @@ export const tests = {
     for (const key of ["c", "d", "e"]) await one.put(key, t.bytes(100, 4));
     await one.flush();
     t.equal((await records(name)).length, maxEntries);
+  },
+
+  "pieces that another tab takes for those of a dead one are stored again": async (t) => {
+    const name = t.database();
+    const cache = await t.open({ name });
+    const mebibyte = t.bytes(1 << 20, 1);
+    const large = new Blob(Array(130).fill(mebibyte));
+    sweeping(t, 1);
+    t.equal(await cache.put("large", large), true);
+    const found = await (await t.open({ name })).get("large", "blob");
+    t.equal(found?.size, large.size);
+    t.equal(new Uint8Array(await found.slice(-mebibyte.length).arrayBuffer()), mebibyte);
+  },
+
+  "a value whose pieces go again and again is not acknowledged": async (t) => {
+    const name = t.database();
+    const cache = await t.open({ name, onWarning: () => undefined });
+    sweeping(t, 2);
+    t.equal(await cache.put("large", new Blob(Array(130).fill(t.bytes(1 << 20, 1)))), false);
+    t.equal(await held(name), 0);
+    t.equal(await held(name, "pieces"), 0);
   },
 };

@@ -17,7 +17,9 @@ export async function store(
   entries: readonly Entry[],
   isStill?: () => boolean,
 ): Promise<void> {
-  const attempt = (): Promise<void> => put(database, directory, journal, entries, isStill);
+  const once = (): Promise<void> => put(database, directory, journal, entries, isStill);
+  // A tab sweeps when it is opened, and so does not do it again.
+  const attempt = (): Promise<void> => once().catch((error) => (error === SWEPT ? once() : Promise.reject(error)));
   try {
     await attempt();
   } catch (error) {
@@ -71,9 +73,8 @@ async function putRecords(
   let done: Done;
   try {
     for (const [{ name }, stored] of pieces) {
-      // Another tab that has just opened the database may have taken them for those of a dead one.
       const areThere = await arePiecesThere(transaction.objectStore(PIECES), name, stored);
-      if (!areThere) throw new Fault("unavailable");
+      if (!areThere) throw SWEPT;
     }
     if (isStill !== undefined) {
       await directory.catchUp(database, transaction);
@@ -95,6 +96,9 @@ async function putRecords(
   await complete(transaction);
   await done();
 }
+
+/** Another tab that has just opened the database took the pieces of a value for those of a dead one. */
+const SWEPT = new Fault("unavailable");
 
 /** Whether so many bytes are fewer than all that the browser would ever give. */
 async function couldEverFit(bytes: number): Promise<boolean> {
