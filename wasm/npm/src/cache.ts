@@ -1,3 +1,4 @@
+/// <reference lib="esnext.disposable" preserve="true" />
 import type { Core } from "./core.js";
 import type { Events } from "./events.js";
 import type { Flight } from "./flight.js";

@@ -16,6 +16,8 @@ const VERSION = 1;
 
 /** How long opening may take, in milliseconds: another tab may hold the database and not let go. */
 const PATIENCE = 3000;
+/** In so many stretches. While a page computes it hears nothing, and however long that is, it uses up only one. */
+const STRETCHES = 6;
 
 /** The connection to a database: opened, given up when another tab asks for it, and opened again. */
 export class Database {
@@ -145,7 +147,11 @@ async function connect(name: string): Promise<IDBDatabase> {
   };
   let timer: ReturnType<typeof setTimeout> | undefined;
   const late = new Promise<undefined>((resolve) => {
-    timer = setTimeout(resolve, PATIENCE);
+    const wait = (stretches: number) => {
+      if (stretches === 0) resolve(undefined);
+      else timer = setTimeout(wait, PATIENCE / STRETCHES, stretches - 1);
+    };
+    wait(STRETCHES);
   });
   const opened = await Promise.race([result(request), late]).finally(() => clearTimeout(timer));
   if (opened !== undefined) return checked(opened);
