@@ -28,12 +28,12 @@ if (values.help) {
   process.exit(0);
 }
 const unknown = values.mode.find((mode) => !MODES.includes(mode));
-if (unknown) throw new Error(`there is no mode ${unknown}: there are ${MODES.join(", ")}`);
+if (unknown) refuse(`there is no mode ${unknown}: there are ${MODES.join(", ")}`);
 
 const suites = await chosen("suite", ".js");
 const cases = await chosen("cases", ".mjs");
 if (values.only.length > 0 && suites.length + cases.length === 0) {
-  throw new Error(`no file is called ${values.only.join(" or ")}`);
+  refuse(`no file is called ${values.only.join(" or ")}: give the name of one in tests/web/suite or tests/web/cases`);
 }
 
 const started = performance.now();
@@ -46,6 +46,12 @@ const took = ((performance.now() - started) / 1000).toFixed(1);
 console.log(`\nbrowser: ${passed} passed, ${failures.length} failed, in ${took} s`);
 // A run that finds nothing to run proves nothing.
 process.exit(failures.length === 0 && passed > 0 ? 0 : 1);
+
+/** Ends because of what was asked for. */
+function refuse(message) {
+  console.error(message);
+  process.exit(2);
+}
 
 /** Prints one line of a group of tests, and keeps what failed. */
 function report(group, results) {

@@ -33,7 +33,10 @@ if (values.help) {
   process.exit(0);
 }
 const unknown = values.only.find((part) => !(part in PARTS));
-if (unknown) throw new Error(`there is no part ${unknown}: there are ${Object.keys(PARTS).join(", ")}`);
+if (unknown) {
+  console.error(`there is no part ${unknown}: there are ${Object.keys(PARTS).join(", ")}`);
+  process.exit(2);
+}
 
 // So that the browser ends with it.
 for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => process.exit(1));

@@ -4,7 +4,7 @@ import { load, save } from "./stored.js";
 const PHASES = [
   ["download", "Download", "Model and runtime"],
   ["prepare", "Prepare", "Model started, passages read"],
-  ["compile", "Compile", "Kernels, tuned"],
+  ["compile", "Compile", "Kernels, tuned, with WebGPU"],
   ["answer", "First answer", "One question"],
   ["total", "Altogether", "From opening the page"],
 ];

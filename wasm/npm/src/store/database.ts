@@ -17,7 +17,7 @@ const VERSION = 1;
 /** How long opening may take, in milliseconds: another tab may hold the database and not let go. */
 const PATIENCE = 3000;
 /** In so many stretches. While a page computes it hears nothing, and however long that is, it uses up only one. */
-const STRETCHES = 6;
+const STRETCHES = 3;
 
 /** The connection to a database: opened, given up when another tab asks for it, and opened again. */
 export class Database {
