@@ -2,10 +2,7 @@
 
 use std::{fs, path::Path, process::ExitCode};
 
-use crate::{
-    process::{Failure, Invocation, workspace_root},
-    tools::{self, Tool},
-};
+use crate::process::{Failure, Invocation, workspace_root};
 
 /// Where the package is.
 const PACKAGE: &str = "native/capi";
@@ -15,9 +12,6 @@ const HEADER: &str = "include/warmstart.h";
 
 /// Where all is laid out.
 const LAID_OUT: &str = "target/capi";
-
-/// What writes the header.
-pub(crate) const CBINDGEN: Tool = Tool::Program { name: "cbindgen", package: "cbindgen" };
 
 /// What `cargo xtask capi` is asked for.
 #[derive(Debug, clap::Args)]
@@ -30,7 +24,6 @@ pub(crate) struct Arguments {
 /// Builds the libraries, or writes the header.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if arguments.header {
-        tools::ensure(&[CBINDGEN])?;
         write(&workspace_root().join(PACKAGE).join(HEADER), &header()?)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -79,30 +72,11 @@ fn build() -> Result<String, Failure> {
 
 /// The header that the sources say.
 fn header() -> Result<String, Failure> {
-    let command = format!("cbindgen --quiet --config {PACKAGE}/cbindgen.toml {PACKAGE}");
+    let command = format!(
+        "cargo run --quiet --package warmstart-tools --profile tool --features header --bin header -- {PACKAGE}"
+    );
     let written = Invocation::new(&command).output()?;
-    Ok(without_safety(&String::from_utf8_lossy(&written)))
-}
-
-/// Without the sections that only Rust's lints ask for: in C, that a pointer is to what its type says goes without saying.
-fn without_safety(header: &str) -> String {
-    let mut kept: Vec<&str> = Vec::new();
-    let mut skips = false;
-    for line in header.lines() {
-        match line.trim() {
-            "* # Safety" => {
-                skips = true;
-                // The empty line before it.
-                kept.pop_if(|line| line.trim() == "*");
-            }
-            "*/" => skips = false,
-            _ => {}
-        }
-        if !skips {
-            kept.push(line);
-        }
-    }
-    kept.join("\n") + "\n"
+    Ok(String::from_utf8_lossy(&written).into_owned())
 }
 
 fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
@@ -125,16 +99,4 @@ fn make_room(path: &Path) -> Result<(), Failure> {
 
 fn failed(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(format!("{}: {error}", path.display()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sections_on_safety_are_left_out_and_nothing_else() {
-        let header =
-            "/**\n * Does it.\n *\n * # Safety\n * Be careful.\n */\nvoid f(void);\n/**\n * More.\n */\n";
-        assert_eq!(without_safety(header), "/**\n * Does it.\n */\nvoid f(void);\n/**\n * More.\n */\n");
-    }
 }

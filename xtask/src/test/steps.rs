@@ -54,21 +54,14 @@ pub(super) fn all() -> Vec<Step> {
                     "cargo clippy --package warmstart-wasm --package warmstart-wasm-launch --target {WASM} -- -D warnings"
                 )),
                 line(
-                    "cargo clippy --package xtask --profile tool --features bindgen --bin bindgen -- -D warnings",
+                    "cargo clippy --package warmstart-tools --profile tool --features bindgen --bin bindgen -- -D warnings",
                 ),
                 line(
                     "cargo clippy --manifest-path tests/fuzz/Cargo.toml --locked --target-dir target --all-targets -- -D warnings",
                 ),
             ],
         ),
-        Step {
-            tools: vec![capi::CBINDGEN],
-            ..inspection(
-                "header",
-                "the header of the C library is what its sources say",
-                capi::inspect_header,
-            )
-        },
+        inspection("header", "the header of the C library is what its sources say", capi::inspect_header),
         step(
             "runtimes",
             "what the tests run against is there",

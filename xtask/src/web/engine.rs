@@ -74,7 +74,7 @@ pub(super) fn build(node: &Node) -> Result<(), Failure> {
     node.install(PACKAGE)?;
     for module in MODULES {
         Invocation::new(
-            "cargo run --quiet --package xtask --profile tool --features bindgen --bin bindgen --",
+            "cargo run --quiet --package warmstart-tools --profile tool --features bindgen --bin bindgen --",
         )
         .argument(module.built())
         .argument(WORK)
