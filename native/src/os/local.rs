@@ -9,23 +9,23 @@ use std::{
     time::Duration,
 };
 
-use super::{Disk, FileFacts, FileKind, LogState, private_options};
+use super::{
+    Disk, FileFacts, FileKind, LogState,
+    platform::{self, User},
+    private_options,
+};
 
 /// The file system of this machine.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalDisk {
-    #[cfg(unix)]
-    user: u32,
+    user: User,
 }
 
 impl LocalDisk {
     /// The file system as the current user sees it.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            #[cfg(unix)]
-            user: rustix::process::geteuid().as_raw(),
-        }
+        Self { user: User::current() }
     }
 
     pub(super) fn describe(self, metadata: &Metadata) -> FileFacts {
@@ -39,48 +39,14 @@ impl LocalDisk {
         } else {
             FileKind::Other
         };
-        let (identity, modified_ns, is_trusted) = self.identify(metadata);
+        let (identity, modified_ns, is_trusted) = self.user.identify(metadata);
         FileFacts { kind, len: metadata.len(), identity, modified_ns, is_trusted }
     }
 
     /// Whether others may make files in a directory of ours, as in `/tmp`, but not rename or remove those of ours.
-    #[cfg(all(unix, feature = "sqlite"))]
+    #[cfg(feature = "sqlite")]
     pub(crate) fn is_sticky(self, directory: &Path) -> bool {
-        use std::os::unix::fs::MetadataExt;
-
-        fs::symlink_metadata(directory).is_ok_and(|metadata| {
-            metadata.is_dir() && self.is_ours(&metadata) && metadata.mode() & 0o1000 != 0
-        })
-    }
-
-    #[cfg(all(not(unix), feature = "sqlite"))]
-    pub(crate) fn is_sticky(self, _: &Path) -> bool {
-        false
-    }
-
-    #[cfg(unix)]
-    fn is_ours(self, metadata: &Metadata) -> bool {
-        use std::os::unix::fs::MetadataExt;
-
-        metadata.uid() == self.user || metadata.uid() == 0
-    }
-
-    #[cfg(unix)]
-    fn identify(self, metadata: &Metadata) -> ((u64, u64), i128, bool) {
-        use std::os::unix::fs::MetadataExt;
-
-        let modified_ns = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
-        let is_trusted = self.is_ours(metadata) && metadata.mode() & 0o022 == 0;
-        ((metadata.dev(), metadata.ino()), modified_ns, is_trusted)
-    }
-
-    /// Elsewhere access is a matter of lists that the standard library does not show: the user's own directories are
-    /// the user's own there.
-    #[cfg(not(unix))]
-    fn identify(self, metadata: &Metadata) -> ((u64, u64), i128, bool) {
-        let modified =
-            metadata.modified().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
-        ((0, 0), modified.map_or(0, |since| since.as_nanos().cast_signed()), true)
+        self.user.is_sticky(directory)
     }
 }
 
@@ -132,8 +98,7 @@ impl Disk for LocalDisk {
     }
 
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
-        // Windows has no such call; its file systems order names by themselves.
-        if cfg!(unix) { File::open(path)?.sync_all() } else { Ok(()) }
+        platform::sync_directory(path)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

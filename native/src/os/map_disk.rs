@@ -15,7 +15,10 @@ use std::{
 
 use memmap2::MmapOptions;
 
-use super::{FileFacts, LocalDisk, Mapping, lock_within, make_private_directories, private_options};
+use super::{
+    FileFacts, LocalDisk, Mapping, lock_within, make_private_directories, platform::map as platform,
+    private_options,
+};
 
 /// What a pack asks of a file system. No call follows a link in the last part of a path, and none truncates or rewrites what
 /// was committed: that is the caller's to keep.
@@ -184,21 +187,10 @@ impl MapDisk for LocalMapDisk {
     }
 
     fn allocate(&self, file: &File, range: Range<u64>) -> io::Result<()> {
-        #[cfg(all(unix, not(target_vendor = "apple")))]
-        {
-            use rustix::{fs::FallocateFlags, io::Errno};
-
-            let len = range.end.saturating_sub(range.start);
-            loop {
-                match rustix::fs::fallocate(file, FallocateFlags::empty(), range.start, len) {
-                    Err(Errno::INTR) => {}
-                    Err(Errno::NOSYS | Errno::OPNOTSUPP) => return write_zeros(self, file, range),
-                    result => return Ok(result?),
-                }
-            }
+        match platform::allocate(file, &range) {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => write_zeros(self, file, range),
+            result => result,
         }
-        #[cfg(not(all(unix, not(target_vendor = "apple"))))]
-        write_zeros(self, file, range)
     }
 
     fn map(&self, file: &File, range: Range<u64>, access: Access) -> io::Result<Mapping> {
@@ -213,46 +205,16 @@ impl MapDisk for LocalMapDisk {
         Ok(Mapping::of_file(map))
     }
 
-    #[cfg(unix)]
     fn read_at(&self, file: &File, at: u64, into: &mut [u8]) -> io::Result<()> {
-        std::os::unix::fs::FileExt::read_exact_at(file, into, at)
+        platform::read_at(file, at, into)
     }
 
-    #[cfg(not(unix))]
-    fn read_at(&self, mut file: &File, at: u64, into: &mut [u8]) -> io::Result<()> {
-        use io::{Read, Seek};
-
-        file.seek(io::SeekFrom::Start(at))?;
-        file.read_exact(into)
-    }
-
-    #[cfg(unix)]
     fn write_at(&self, file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
-        std::os::unix::fs::FileExt::write_all_at(file, bytes, at)
-    }
-
-    #[cfg(not(unix))]
-    fn write_at(&self, mut file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
-        use io::Seek;
-
-        file.seek(io::SeekFrom::Start(at))?;
-        file.write_all(bytes)
+        platform::write_at(file, at, bytes)
     }
 
     fn start_write_back(&self, file: &File, range: Range<u64>) {
-        #[cfg(target_os = "linux")]
-        if let (Ok(start), Ok(len)) =
-            (i64::try_from(range.start), i64::try_from(range.end.saturating_sub(range.start)))
-        {
-            use std::os::fd::AsRawFd;
-
-            // SAFETY: a call about an open file, with nothing but numbers.
-            unsafe {
-                libc::sync_file_range(file.as_raw_fd(), start, len, libc::SYNC_FILE_RANGE_WRITE);
-            }
-        }
-        #[cfg(not(target_os = "linux"))]
-        let _ = (file, range);
+        platform::start_write_back(file, &range);
     }
 
     fn sync(&self, file: &File) -> io::Result<()> {
@@ -270,14 +232,7 @@ impl MapDisk for LocalMapDisk {
     }
 
     fn sync_name(&self, path: &Path) {
-        #[cfg(unix)]
-        if let Some(directory) = path.parent() {
-            let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
-            // The file has its name; that power loss may take it away again is all that a failure means.
-            let _ = File::open(directory).and_then(|directory| directory.sync_all());
-        }
-        #[cfg(not(unix))]
-        let _ = path;
+        platform::sync_name(path);
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

@@ -9,6 +9,8 @@ use std::{
 
 use memmap2::MmapRaw;
 
+use super::platform::map as platform;
+
 /// Every payload begins at a multiple of this many bytes, in a file and in memory.
 pub const ALIGNMENT: usize = warmstart_core::trailer::ALIGNMENT as usize;
 
@@ -90,19 +92,15 @@ impl Mapping {
 
     /// Asks for the pages to be read from the medium ahead of their use, and does not wait.
     pub fn prefetch(&self) {
-        #[cfg(unix)]
         if let Kind::Mapped(map) = &self.kind {
-            // Advice that is not taken costs nothing but what it would have saved.
-            let _ = map.advise(memmap2::Advice::WillNeed);
+            platform::prefetch(map);
         }
     }
 
     /// Gives the pages back to the system, which still has the file's. They come again when they are touched.
     pub fn release(&self) {
-        #[cfg(target_os = "linux")]
         if let Kind::Mapped(map) = &self.kind {
-            // SAFETY: the mapping is shared and of a file, so what was written to its pages stays in the file's.
-            let _ = unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
+            platform::release(map);
         }
     }
 }

@@ -5,8 +5,6 @@
 //! disk of its own in between, which fails when it is told to. What is mapped has a seam of its own, `MapDisk` (feature
 //! `packs`).
 
-#[cfg(unix)]
-mod at;
 mod local;
 #[cfg(feature = "packs")]
 mod map_disk;
@@ -14,18 +12,27 @@ mod map_disk;
 mod mapping;
 mod private;
 pub(crate) mod process_lock;
-#[cfg(unix)]
-mod shared;
 mod sharing;
+
+cfg_if! {
+    if #[cfg(unix)] {
+        mod unix;
+        use unix as platform;
+    } else {
+        mod other;
+        use other as platform;
+    }
+}
 
 pub use local::LocalDisk;
 #[cfg(feature = "packs")]
 pub use map_disk::{Access, LocalMapDisk, MapDisk};
 #[cfg(feature = "packs")]
 pub use mapping::{ALIGNMENT, Mapping};
+pub(crate) use platform::{has_one_name, is_linked, private_options};
 #[cfg(any(feature = "packs", feature = "sqlite"))]
 pub(crate) use private::make_private_directories;
-pub(crate) use private::{make_private_directory, private_options};
+pub(crate) use private::make_private_directory;
 pub use sharing::RETRY_PAUSES;
 pub(crate) use sharing::retry_sharing;
 
@@ -40,12 +47,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cfg_if::cfg_if;
 use warmstart_core::reason::Reason;
-
-/// Flags for opening a file that is not a link, without waiting for whoever is at the other end of a pipe.
-#[cfg(unix)]
-pub(crate) const NO_FOLLOW: i32 =
-    (rustix::fs::OFlags::NOFOLLOW.bits() | rustix::fs::OFlags::NONBLOCK.bits()) as i32;
 
 /// What the file store asks of a file system. No call follows a link in the last part of a path.
 pub trait Disk: Debug + Send + Sync {
@@ -199,20 +202,14 @@ impl FileFacts {
 
 /// The disk of a directory whose entries are sealed, so that others may write to it.
 pub(crate) fn disk_of_sealed(root: &Path) -> Arc<dyn Disk> {
-    #[cfg(unix)]
-    if let Some(shared) = shared::SharedDisk::below(root) {
-        return Arc::new(shared);
-    }
-    let _ = root;
-    Arc::new(LocalDisk::new())
+    platform::shared_disk(root).unwrap_or_else(|| Arc::new(LocalDisk::new()))
 }
 
 /// The reason that an error of the system amounts to.
 pub(crate) fn reason_of(error: &io::Error) -> Reason {
     use io::ErrorKind as Kind;
 
-    #[cfg(unix)]
-    if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) {
+    if platform::is_refused_link(error) {
         return Reason::Untrusted;
     }
     match error.kind() {
@@ -248,28 +245,4 @@ pub(crate) fn lock_within(file: &File, patience: Duration) -> io::Result<()> {
         }
     }
     Err(io::ErrorKind::WouldBlock.into())
-}
-
-/// Whether a name still leads to an open file.
-#[cfg(unix)]
-pub(crate) fn is_linked(metadata: &std::fs::Metadata) -> bool {
-    std::os::unix::fs::MetadataExt::nlink(metadata) > 0
-}
-
-/// Whether an open file has one name and no other.
-#[cfg(unix)]
-pub(crate) fn has_one_name(metadata: &std::fs::Metadata) -> bool {
-    std::os::unix::fs::MetadataExt::nlink(metadata) == 1
-}
-
-/// Elsewhere the standard library does not tell.
-#[cfg(not(unix))]
-pub(crate) fn has_one_name(_: &std::fs::Metadata) -> bool {
-    true
-}
-
-/// Elsewhere a file that is open is not removed, so its name stays.
-#[cfg(not(unix))]
-pub(crate) fn is_linked(_: &std::fs::Metadata) -> bool {
-    true
 }

@@ -16,6 +16,8 @@ use std::{
 
 use warmstart_core::key::Key;
 
+use super::platform::lock::{is_named, list, open_existing, open_or_create, remove};
+
 /// The longest chain of waiting holders that is followed. A longer one is waited for, which is bounded too.
 const MAX_CHAIN: usize = 64;
 
@@ -202,71 +204,6 @@ fn open(path: &Path) -> Option<File> {
 
 fn is_nameless(file: &File) -> bool {
     file.metadata().is_ok_and(|metadata| !super::is_linked(&metadata))
-}
-
-#[cfg(unix)]
-use unix::{is_named, list, open_existing, open_or_create, remove};
-
-/// In a cache directory that several users write to, others may put anything in the place of a lock, and of the directory.
-#[cfg(unix)]
-mod unix {
-    use std::{
-        fs::{File, Permissions},
-        io,
-        os::unix::fs::{MetadataExt, PermissionsExt},
-        path::Path,
-    };
-
-    use rustix::fs::OFlags;
-
-    use crate::os::at;
-    pub(super) use crate::os::at::{is_only_name as is_named, list, remove};
-
-    pub(super) fn open_existing(path: &Path) -> io::Result<File> {
-        at::open(path, OFlags::RDWR)
-    }
-
-    /// Who may make files in the directory may lock this one too.
-    pub(super) fn open_or_create(path: &Path) -> io::Result<File> {
-        let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-        at::open_or_make(path, OFlags::RDWR, |file| {
-            let mode = directory.symlink_metadata()?.mode();
-            let shared: u32 = [0o060, 0o006].into_iter().filter(|class| mode & class & 0o022 != 0).sum();
-            if shared == 0 {
-                return Ok(());
-            }
-            file.set_permissions(Permissions::from_mode(0o600 | shared))
-        })
-    }
-}
-
-#[cfg(not(unix))]
-fn open_existing(path: &Path) -> io::Result<File> {
-    File::options().read(true).write(true).open(path)
-}
-
-#[cfg(not(unix))]
-fn open_or_create(path: &Path) -> io::Result<File> {
-    File::options().read(true).write(true).create(true).truncate(false).open(path)
-}
-
-#[cfg(not(unix))]
-fn remove(path: &Path) -> io::Result<()> {
-    std::fs::remove_file(path)
-}
-
-#[cfg(not(unix))]
-fn list(directory: &Path, visit: &mut dyn FnMut(&std::ffi::OsStr)) -> io::Result<()> {
-    for entry in std::fs::read_dir(directory)? {
-        visit(&entry?.file_name());
-    }
-    Ok(())
-}
-
-/// A file that is open is not removed here, so its name stays.
-#[cfg(not(unix))]
-const fn is_named(_: &File, _: &Path) -> bool {
-    true
 }
 
 #[cfg(test)]

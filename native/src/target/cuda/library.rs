@@ -6,10 +6,30 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use cfg_if::cfg_if;
+
 use super::{
     error::{CudaError, CudaProblem},
     toolkit::search::Part,
 };
+
+cfg_if! {
+    if #[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))] {
+        mod gnu;
+        use gnu as platform;
+    } else if #[cfg(unix)] {
+        mod unix;
+        use unix as platform;
+    } else if #[cfg(windows)] {
+        mod windows;
+        use windows as platform;
+    } else {
+        mod other;
+        use other as platform;
+    }
+}
+
+pub(super) use platform::build_id_by_name;
 
 /// A library that is loaded.
 #[derive(Debug)]
@@ -33,7 +53,7 @@ impl Loaded {
     /// What of it runs when it is loaded is sound.
     pub(super) unsafe fn open(part: Part, path: &Path) -> Result<Self, CudaError> {
         // SAFETY: the caller vouches for the library.
-        let (handle, build_id) = unsafe { open(path) }.map_err(|error| {
+        let (handle, build_id) = unsafe { platform::open(path) }.map_err(|error| {
             let source =
                 std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
             CudaError::new(CudaProblem::Unusable {
@@ -99,65 +119,6 @@ impl Loaded {
         let (library, path) = (self.part.name(), self.path.clone());
         CudaError::new(CudaProblem::Unusable { library, path, why })
     }
-}
-
-/// The library, and its build id in memory.
-///
-/// # Safety
-/// As [`Loaded::open`].
-unsafe fn open(path: &Path) -> Result<(libloading::Library, Option<Vec<u8>>), libloading::Error> {
-    #[cfg(unix)]
-    {
-        use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
-
-        // SAFETY: the caller vouches for the library.
-        let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }?;
-        Ok(with_build_id(library))
-    }
-    #[cfg(windows)]
-    {
-        use libloading::os::windows::{LOAD_WITH_ALTERED_SEARCH_PATH, Library};
-
-        // What it needs is looked for beside it. SAFETY: the caller vouches for the library.
-        unsafe { Library::load_with_flags(path, LOAD_WITH_ALTERED_SEARCH_PATH) }
-            .map(|library| (library.into(), None))
-    }
-    #[cfg(not(any(unix, windows)))]
-    // SAFETY: the caller vouches for the library.
-    unsafe {
-        libloading::Library::new(path).map(|library| (library, None))
-    }
-}
-
-#[cfg(unix)]
-fn with_build_id(library: libloading::os::unix::Library) -> (libloading::Library, Option<Vec<u8>>) {
-    #[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
-    {
-        let handle = library.into_raw();
-        // SAFETY: it is open, and is closed by `library` only.
-        let (library, build_id) = unsafe {
-            (libloading::os::unix::Library::from_raw(handle), super::toolkit::mapped::build_id(handle))
-        };
-        (library.into(), build_id)
-    }
-    #[cfg(not(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64")))]
-    (library.into(), None)
-}
-
-/// The build id of the library that the loader has under this name, which is none of a file but the one that libraries
-/// have in themselves. Nothing if it has none of that name.
-#[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
-pub(super) fn build_id_by_name(name: &str) -> Option<Vec<u8>> {
-    use libloading::os::unix::{Library, RTLD_LAZY};
-
-    // SAFETY: nothing is loaded, and so nothing runs.
-    let library = unsafe { Library::open(Some(name), RTLD_LAZY | libc::RTLD_NOLOAD) }.ok()?;
-    with_build_id(library).1
-}
-
-#[cfg(not(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64")))]
-pub(super) fn build_id_by_name(_name: &str) -> Option<Vec<u8>> {
-    None
 }
 
 /// Declares a table of functions that answer with a [`Status`], and how it is filled from a library.

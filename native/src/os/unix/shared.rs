@@ -13,7 +13,8 @@ use std::{
 
 use rustix::fs::OFlags;
 
-use super::{Disk, FileFacts, FileKind, LocalDisk, LogState, at, local::write_parts};
+use super::at;
+use crate::os::{Disk, FileFacts, FileKind, LocalDisk, LogState, local::write_parts};
 
 /// The longest file that is read where others may have made it, in bytes: memory is taken for it before it is proved.
 const MAX_FILE: u64 = 1 << 30;
