@@ -4,7 +4,9 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { rm } from "node:fs/promises";
 
-import { chromium } from "playwright-core";
+import { chromium as protocol } from "playwright-core";
+
+import { chromium } from "./chromium.mjs";
 
 const FLAGS = [
   "--headless=new",
@@ -42,15 +44,15 @@ export class Browser {
   /** Starts Chromium on the profile in a folder. `sqlite` and `webgpu` switch what their names say. */
   static async launch({ profile, sqlite = false, webgpu = true, flags = [] }) {
     const all = [...FLAGS, ...(webgpu ? WEBGPU : []), ...(sqlite ? SQLITE : [])];
-    const program = process.env.CHROMIUM ?? "chromium";
-    const options = { detached: true, stdio: ["ignore", "ignore", "pipe"] };
+    const { program, env } = await chromium();
+    const options = { detached: true, env, stdio: ["ignore", "ignore", "pipe"] };
     const started = spawn(program, [...all, ...flags, `--user-data-dir=${profile}`, "about:blank"], options);
     running.add(started);
     started.once("exit", () => running.delete(started));
     const browser = new Browser();
     browser.#process = started;
     try {
-      browser.#connection = await chromium.connectOverCDP(await endpoint(started));
+      browser.#connection = await protocol.connectOverCDP(await endpoint(started));
     } catch (error) {
       killed(started);
       throw error;

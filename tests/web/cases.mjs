@@ -1,29 +1,29 @@
 // Runs what needs Node's side too: restarts, kills, two tabs, projects. See README.md for what a case is handed.
 
+import { readFileSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import path from "node:path";
 
 import { Browser, forget } from "./browser.mjs";
-import { equal, ok, rejects } from "./check.js";
+import { equal, ignore, Ignored, ok, rejects } from "./check.js";
 import { freshFolder, ROOT, site, TARGET } from "./site.mjs";
+
+const { version: VERSION } = JSON.parse(readFileSync(path.join(ROOT, "wasm/npm/package.json"), "utf8"));
 
 /** How long a case may take, in milliseconds, unless its file says `export const patience`. */
 const PATIENCE = 120_000;
 
-/** `report(group, results)` is called for every file in every mode that it names in `modes`; else in the default one. */
-export async function runCases(names, modes, report) {
-  for (const name of names) {
-    const file = await import(new URL(`cases/${name}`, import.meta.url));
-    for (const mode of (file.modes ?? ["default"]).filter((mode) => modes.includes(mode))) {
-      const results = [];
-      const shared = new Shared(mode);
-      for (const [title, run] of Object.entries(file.cases)) {
-        results.push(await runCase(title, run, mode, file.patience ?? PATIENCE, shared));
-      }
-      await shared.end();
-      report(`cases/${name} ${mode}`, results);
-    }
+/** The results of a file of cases. Without `deep`, those that its `deep` names are left out. */
+export async function runCases(name, mode, deep) {
+  const file = await import(new URL(`cases/${name}`, import.meta.url));
+  const results = [];
+  const shared = new Shared(mode);
+  for (const [title, run] of Object.entries(file.cases)) {
+    if (!deep && file.deep?.includes?.(title)) continue;
+    results.push(await runCase(title, run, { mode, deep }, file.patience ?? PATIENCE, shared));
   }
+  await shared.end();
+  return results;
 }
 
 /** The browser that the cases of a file share. Each has a server and so an origin of its own: none sees what another stored. */
@@ -53,10 +53,11 @@ class Shared {
   }
 }
 
-async function runCase(name, run, mode, patience, shared) {
+async function runCase(name, run, options, patience, shared) {
   const started = performance.now();
-  const { t, end } = await tools(mode, shared);
+  const { t, end } = await tools(options, shared);
   let error;
+  let ignored;
   let timer;
   const late = new Promise((_, reject) => {
     timer = setTimeout(() => reject(new Error(`not done after ${patience} ms`)), patience);
@@ -64,16 +65,17 @@ async function runCase(name, run, mode, patience, shared) {
   try {
     await Promise.race([run(t), late]);
   } catch (thrown) {
-    error = described(thrown);
+    if (thrown instanceof Ignored) ignored = thrown.message;
+    else error = described(thrown);
   }
   clearTimeout(timer);
   // What one case spoilt is not left to the next.
   if (error !== undefined) await shared.end();
   await end().catch((thrown) => (error ??= `while cleaning up: ${described(thrown)}`));
-  return { name, took: performance.now() - started, ...(error === undefined ? {} : { error }) };
+  return { name, took: performance.now() - started, ...(error === undefined ? { ignored } : { error }) };
 }
 
-async function tools(mode, shared) {
+async function tools({ mode, deep }, shared) {
   const server = await site();
   const browsers = [];
   const pages = [];
@@ -85,13 +87,15 @@ async function tools(mode, shared) {
   const profile = await folder("profile");
   const t = {
     mode,
+    deep,
     server,
     equal,
     ok,
     rejects,
+    ignore,
     root: ROOT,
-    /** The tarball of the package, as `cargo xtask package` leaves it. */
-    tarball: process.env.WARMSTART_TARBALL ?? path.join(ROOT, "target/package/warmstart-0.1.0.tgz"),
+    /** The tarball of the package, as `npm run package` leaves it. */
+    tarball: path.join(ROOT, `target/package/warmstart-${VERSION}.tgz`),
     profile,
     /** A new folder that is removed after the case. */
     folder,

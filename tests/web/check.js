@@ -25,6 +25,14 @@ export async function rejects(promise, code, note) {
   throw new Error(`${note ? `${note}: ` : ""}did not reject: ${shown(value)}`);
 }
 
+/** Why a test cannot run here. */
+export class Ignored extends Error {}
+
+/** Ends a test that cannot run here. */
+export function ignore(reason) {
+  throw new Ignored(reason);
+}
+
 /** Where the two differ, in words, or nothing. */
 function compare(actual, expected, at) {
   const where = at ? `at ${at}: ` : "";

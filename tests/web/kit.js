@@ -1,27 +1,26 @@
 // What runs the suites, within a page or a worker, and what it hands to every test as `t`.
 
 import { bytes } from "/tests/web/bytes.js";
-import { equal, ok, rejects } from "/tests/web/check.js";
+import { equal, ignore, Ignored, ok, rejects } from "/tests/web/check.js";
 
 export { bytes, equal, ok, rejects };
 
 /** How long a test may take, in milliseconds, unless its suite says `export const patience`. */
 const PATIENCE = 60_000;
 
-/** Runs the tests of a suite, one after the other, and yields `{ name, took, error? }` after each. */
-export async function* runSuite(file, mode) {
+/** Runs the tests of a suite, one after the other, and yields `{ name, took, error?, ignored? }` after each. */
+export async function* runSuite(file, mode, deep) {
   const [warmstart, suite] = await Promise.all([import("/warmstart/dist/index.js"), import(file)]);
   if (suite.modes && !suite.modes.includes(mode)) return;
   for (const [name, test] of Object.entries(suite.tests)) {
     const started = performance.now();
-    const error = await runTest(test, warmstart, mode, suite.patience ?? PATIENCE);
-    yield { name, took: performance.now() - started, ...(error === undefined ? {} : { error }) };
+    const outcome = await runTest(test, tools(warmstart, mode, deep), suite.patience ?? PATIENCE);
+    yield { name, took: performance.now() - started, ...outcome };
   }
 }
 
-/** What went wrong in one test, or nothing. */
-async function runTest(test, warmstart, mode, patience) {
-  const kit = tools(warmstart, mode);
+/** What went wrong in one test, or why it cannot run here. */
+async function runTest(test, kit, patience) {
   const unseen = [];
   const notice = (event) => {
     event.preventDefault();
@@ -30,10 +29,12 @@ async function runTest(test, warmstart, mode, patience) {
   globalThis.addEventListener("unhandledrejection", notice);
   globalThis.addEventListener("error", notice);
   let error;
+  let ignored;
   try {
     await within(patience, test(kit.t));
   } catch (thrown) {
-    error = described(thrown);
+    if (thrown instanceof Ignored) ignored = thrown.message;
+    else error = described(thrown);
   }
   try {
     await within(patience, kit.end());
@@ -44,10 +45,11 @@ async function runTest(test, warmstart, mode, patience) {
   }
   globalThis.removeEventListener("unhandledrejection", notice);
   globalThis.removeEventListener("error", notice);
-  return error ?? (unseen.length === 0 ? undefined : `nobody caught: ${unseen.map(described).join("; ")}`);
+  if (unseen.length > 0) error ??= `nobody caught: ${unseen.map(described).join("; ")}`;
+  return error === undefined ? { ignored } : { error };
 }
 
-function tools(warmstart, mode) {
+function tools(warmstart, mode, deep) {
   const opened = [];
   const names = [];
   const atEnd = [];
@@ -55,10 +57,14 @@ function tools(warmstart, mode) {
   const t = {
     warmstart,
     mode,
+    /** Whether all is asked for, however long it takes. */
+    deep,
     isWorker: typeof document === "undefined",
     equal,
     ok,
     rejects,
+    /** Ends a test that cannot run here: it is counted, and not as one that passed. */
+    ignore,
     /** The bytes that /faults/bytes sends. */
     bytes,
     /** A name that no other cache has. What it names is deleted after the test. */

@@ -4,21 +4,27 @@ import { readdir } from "node:fs/promises";
 import { parseArgs } from "node:util";
 
 import { runCases } from "./cases.mjs";
-import { runSuites } from "./suites.mjs";
+import { chromium } from "./chromium.mjs";
+import { Bench } from "./suites.mjs";
 
-const HELP = `node tests/web/run.mjs [--only FILE]... [--mode MODE]... [--verbose]
+const HELP = `node tests/web/run.mjs [--deep] [--only FILE]... [--mode MODE]... [--verbose]
 
-Runs suite/*.js in pages and cases/*.mjs beside them, in Debian's Chromium or the one that CHROMIUM names.
+Runs suite/*.js in pages and cases/*.mjs beside them, in the Chromium that CHROMIUM names, that of the machine or that of an npm package.
+--deep        all modes, and the cases that take long
 --only FILE   this file alone: suite/NAME.js, cases/NAME.mjs or just NAME
 --mode MODE   this mode alone: default, sqlite (IndexedDB over SQLite) or worker (suites in a module worker)
---verbose     names every test and how long it took`;
+--verbose     names every test and how long it took
+Ends with 1 where a test failed, and with 3 where there is no Chromium.`;
 
 const MODES = ["default", "sqlite", "worker"];
+/** How many files run at a time: much of a test is waiting. */
+const AT_A_TIME = 3;
 
 const { values } = parseArgs({
   options: {
+    deep: { type: "boolean", default: false },
     only: { type: "string", multiple: true, default: [] },
-    mode: { type: "string", multiple: true, default: MODES },
+    mode: { type: "string", multiple: true },
     verbose: { type: "boolean", default: false },
     help: { type: "boolean", default: false },
   },
@@ -27,44 +33,80 @@ if (values.help) {
   console.log(HELP);
   process.exit(0);
 }
-const unknown = values.mode.find((mode) => !MODES.includes(mode));
-if (unknown) refuse(`there is no mode ${unknown}: there are ${MODES.join(", ")}`);
+const modes = values.mode ?? (values.deep ? MODES : MODES.slice(0, 1));
+const unknown = modes.find((mode) => !MODES.includes(mode));
+if (unknown) refuse(2, `there is no mode ${unknown}: there are ${MODES.join(", ")}`);
 
 const suites = await chosen("suite", ".js");
 const cases = await chosen("cases", ".mjs");
 if (values.only.length > 0 && suites.length + cases.length === 0) {
-  refuse(`no file is called ${values.only.join(" or ")}: give the name of one in tests/web/suite or tests/web/cases`);
+  refuse(2, `no file is called ${values.only.join(" or ")}: give the name of one in tests/web/suite or tests/web/cases`);
 }
+if ((await chromium()) === undefined) refuse(3, "not run: there is no Chromium; install it, or name one by CHROMIUM");
 
 const started = performance.now();
 const failures = [];
+const ignored = [];
 let passed = 0;
-await runSuites(suites, values.mode, report);
-await runCases(cases, values.mode, report);
+const left = [];
+const queue = await jobs();
+await Promise.all(Array.from({ length: AT_A_TIME }, work));
+for (const { group, name, ignored: reason } of ignored) console.log(`ignored ${group}: ${name}: ${reason}`);
 for (const { group, name, error } of failures) console.log(`\nFAILED ${group}: ${name}\n${error}`);
+if (left.length > 0) console.log(`\nonly with --deep: ${left.join(", ")}`);
 const took = ((performance.now() - started) / 1000).toFixed(1);
-console.log(`\nbrowser: ${passed} passed, ${failures.length} failed, in ${took} s`);
+console.log(`\nbrowser: ${passed} passed, ${failures.length} failed, ${ignored.length} ignored, in ${took} s`);
 // A run that finds nothing to run proves nothing.
 process.exit(failures.length === 0 && passed > 0 ? 0 : 1);
 
-/** Ends because of what was asked for. */
-function refuse(message) {
+/** Ends because of what was asked for, or of what is missing. */
+function refuse(status, message) {
   console.error(message);
-  process.exit(2);
+  process.exit(status);
 }
 
-/** Prints one line of a group of tests, and keeps what failed. */
+/** What is run, each with its mode. A file that is asked for by its name is run as a whole. */
+async function jobs() {
+  const found = [];
+  const deep = values.deep || values.only.length > 0;
+  for (const name of cases) {
+    const { modes: its = ["default"], deep: long } = await import(new URL(`cases/${name}`, import.meta.url));
+    if (!deep && long) left.push(...(long === true ? [`cases/${name}`] : long.map((title) => `cases/${name}: ${title}`)));
+    if (!deep && long === true) continue;
+    for (const mode of modes.filter((mode) => its.includes(mode))) {
+      found.push({ group: `cases/${name} ${mode}`, run: () => runCases(name, mode, deep) });
+    }
+  }
+  for (const mode of modes) {
+    for (const name of suites) {
+      found.push({ group: `suite/${name} ${mode}`, run: (bench) => bench.run(name, mode, deep) });
+    }
+  }
+  return found;
+}
+
+async function work() {
+  const bench = new Bench();
+  for (let job = queue.shift(); job !== undefined; job = queue.shift()) report(job.group, await job.run(bench));
+  await bench.end();
+}
+
+/** Prints one line of a group of tests, and keeps what did not pass. */
 function report(group, results) {
   if (results.length === 0) return;
   const failed = results.filter((result) => result.error !== undefined);
+  const unable = results.filter((result) => result.ignored !== undefined);
   const took = results.reduce((sum, result) => sum + result.took, 0) / 1000;
-  passed += results.length - failed.length;
+  const well = results.length - failed.length - unable.length;
+  passed += well;
   failures.push(...failed.map((result) => ({ group, ...result })));
-  const verdict = failed.length === 0 ? "" : `, ${failed.length} FAILED`;
-  console.log(`${group}: ${results.length - failed.length} passed${verdict}, ${took.toFixed(1)} s`);
+  ignored.push(...unable.map((result) => ({ group, ...result })));
+  const verdict = (failed.length === 0 ? "" : `, ${failed.length} FAILED`) + (unable.length === 0 ? "" : `, ${unable.length} ignored`);
+  console.log(`${group}: ${well} passed${verdict}, ${took.toFixed(1)} s`);
   if (!values.verbose) return;
-  for (const { name, took: time, error } of results) {
-    console.log(`  ${error === undefined ? "passed" : "FAILED"} ${(time / 1000).toFixed(2).padStart(6)} s  ${name}`);
+  for (const { name, took: time, error, ignored: reason } of results) {
+    const outcome = error !== undefined ? "FAILED " : reason !== undefined ? "ignored" : "passed ";
+    console.log(`  ${outcome} ${(time / 1000).toFixed(2).padStart(6)} s  ${name}`);
   }
 }
 

@@ -1,4 +1,4 @@
-// Runs each suite in a page of its own, in every mode.
+// Runs suites, each in a page of its own.
 
 import { Browser, forget } from "./browser.mjs";
 import { freshFolder, site } from "./site.mjs";
@@ -8,50 +8,51 @@ import { freshFolder, site } from "./site.mjs";
  * suite's `patience`, once for the test and once for what it leaves behind): this is for a page that has died.
  */
 const PATIENCE = 300_000;
-/** How many modes run at a time, each in a browser of its own: much of a suite is waiting. */
-const MODES_AT_A_TIME = 2;
 /** Lets suites collect garbage when they want to. */
 const COLLECTS = ["--js-flags=--expose-gc"];
 
-/** `report(group, results)` is called for every suite in every mode. */
-export async function runSuites(names, modes, report) {
-  if (names.length === 0) return;
-  const server = await site();
-  const queue = [...modes];
-  const work = async () => {
-    for (let mode = queue.shift(); mode !== undefined; mode = queue.shift()) await runMode(server, names, mode, report);
-  };
-  await Promise.all(Array.from({ length: MODES_AT_A_TIME }, work));
-  await server.close();
-}
+/** A browser and a server for the suites that run one after the other. */
+export class Bench {
+  #server;
+  #browser;
+  #profile;
+  #sqlite;
 
-async function runMode(server, names, mode, report) {
-  const profile = await freshFolder("suites");
-  const browser = await Browser.launch({ profile, sqlite: mode === "sqlite", flags: COLLECTS });
-  try {
-    for (const name of names) report(`suite/${name} ${mode}`, await runSuite(browser, server, name, mode));
-  } finally {
-    await browser.close();
-    await forget(profile);
+  /** The results of a suite. */
+  async run(name, mode, deep) {
+    this.#server ??= await site();
+    await this.#start(mode === "sqlite");
+    const page = await this.#browser.open(this.#server.url("/tests/web/page.html"));
+    const results = [];
+    try {
+      await page.waitForFunction(() => globalThis.startSuite);
+      await page.evaluate((asked) => globalThis.startSuite(...asked), [`/tests/web/suite/${name}`, mode, deep]);
+      const next = () => within(page.evaluate(() => globalThis.nextResult()));
+      for (let result = await next(); result !== undefined; result = await next()) results.push(result);
+      // The kit sees what tests do; here is what went wrong between them.
+      if (page.problems.length > 0) results.push(failed("between the tests", page.problems.join("\n")));
+    } catch (error) {
+      results.push(failed("the suite as a whole", [error?.stack ?? error, ...page.problems].join("\n")));
+    } finally {
+      await page.close().catch(() => undefined);
+    }
+    return results;
   }
-}
 
-async function runSuite(browser, server, name, mode) {
-  const page = await browser.open(server.url("/tests/web/page.html"));
-  const results = [];
-  try {
-    await page.waitForFunction(() => globalThis.startSuite);
-    await page.evaluate(([file, mode]) => globalThis.startSuite(file, mode), [`/tests/web/suite/${name}`, mode]);
-    const next = () => within(page.evaluate(() => globalThis.nextResult()));
-    for (let result = await next(); result !== undefined; result = await next()) results.push(result);
-    // The kit sees what tests do; here is what went wrong between them.
-    if (page.problems.length > 0) results.push(failed("between the tests", page.problems.join("\n")));
-  } catch (error) {
-    results.push(failed("the suite as a whole", [error?.stack ?? error, ...page.problems].join("\n")));
-  } finally {
-    await page.close().catch(() => undefined);
+  /** Starts a browser whose IndexedDB is kept in this way, unless it runs. */
+  async #start(sqlite) {
+    if (this.#browser !== undefined && this.#sqlite === sqlite) return;
+    await this.end();
+    this.#profile = await freshFolder("suites");
+    this.#sqlite = sqlite;
+    this.#browser = await Browser.launch({ profile: this.#profile, sqlite, flags: COLLECTS });
   }
-  return results;
+
+  async end() {
+    await this.#browser?.close();
+    if (this.#profile !== undefined) await forget(this.#profile);
+    this.#browser = this.#profile = undefined;
+  }
 }
 
 const failed = (name, error) => ({ name, took: 0, error: String(error) });

@@ -1,5 +1,6 @@
 // The browser is killed while it writes: what was acknowledged is there, and what is there is whole.
 
+export const deep = true;
 export const modes = ["default", "sqlite"];
 export const patience = 240_000;
 

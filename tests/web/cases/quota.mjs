@@ -1,5 +1,6 @@
 // The browser gives no more room: something is evicted, the write is tried again, and else memory has it.
 
+export const deep = ["large values beyond the quota push out older ones, and the page goes on"];
 export const modes = ["default", "sqlite"];
 
 const MIB = 1 << 20;

@@ -1,5 +1,6 @@
 // Values of no bytes at all, and of more than a browser takes as one.
 
+export const deep = ["a value of 600 MiB comes back whole, after a restart too"];
 export const patience = 240_000;
 
 const HUGE = 600 << 20;

@@ -2,6 +2,7 @@
 
 import { KEYS, Model } from "../current.js";
 
+export const deep = true;
 export const modes = ["default", "sqlite"];
 
 const ROUNDS = 2;

@@ -98,8 +98,9 @@ async function project(t) {
   const folder = await t.folder("project");
   for (const [name, text] of Object.entries(PROJECT)) await writeFile(path.join(folder, name), text);
   const install = ["install", "--offline", "--ignore-scripts", "--no-audit", "--no-fund", t.tarball];
-  // npm is a script; xtask says where, if it is not that of the machine.
-  const [program, first] = process.env.WARMSTART_NPM ? [process.execPath, [process.env.WARMSTART_NPM]] : ["npm", []];
+  // npm is a script, and says where, if it is not that of the machine.
+  const { npm_execpath: npm } = process.env;
+  const [program, first] = npm ? [process.execPath, [npm]] : ["npm", []];
   await run(program, [...first, ...install], { cwd: folder });
   const script = path.join(t.root, "tests/web/node_modules/vite/bin/vite.js");
   const vite = (variables = {}) =>

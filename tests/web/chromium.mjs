@@ -1,0 +1,62 @@
+// Where Chromium is: the one that CHROMIUM names, that of the machine, or else the one that an npm package carries.
+
+import { execFileSync } from "node:child_process";
+import { cpSync, existsSync, readFileSync, renameSync, rmSync } from "node:fs";
+import path from "node:path";
+import { pathToFileURL } from "node:url";
+
+import { ROOT } from "./site.mjs";
+
+const NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+/** The package's name and version. */
+const PINNED = path.join(ROOT, "tests/web/chromium");
+/** Where the package is installed and unpacked. */
+const UNPACKED = path.join(ROOT, "target/chromium");
+
+let found;
+
+/** The program, and the variables that it is started with; nothing where there is none for this machine. */
+export function chromium() {
+  return (found ??= find());
+}
+
+async function find() {
+  const folders = (process.env.PATH ?? "").split(path.delimiter);
+  const files = NAMES.flatMap((name) => folders.map((folder) => path.join(folder, name)));
+  const program = process.env.CHROMIUM ?? files.find(existsSync);
+  if (program !== undefined) return { program, env: process.env };
+  // The package has no other Chromium in it.
+  if (process.platform !== "linux" || process.arch !== "x64") return undefined;
+  const lock = (folder) => readFileSync(path.join(folder, "package-lock.json"), "utf8");
+  if (!existsSync(UNPACKED) || lock(UNPACKED) !== lock(PINNED)) await unpack();
+  const env = {
+    ...process.env,
+    FONTCONFIG_PATH: path.join(UNPACKED, "fonts"),
+    LD_LIBRARY_PATH: path.join(UNPACKED, "al2023/lib"),
+  };
+  return { program: path.join(UNPACKED, "chromium"), env };
+}
+
+async function unpack() {
+  // Renamed when it is whole: what was interrupted leaves nothing that looks done.
+  const incoming = `${UNPACKED}.incoming`;
+  rmSync(incoming, { recursive: true, force: true });
+  cpSync(PINNED, incoming, { recursive: true });
+  const npm = process.env.npm_execpath;
+  const [program, first] = npm ? [process.execPath, [npm]] : ["npm", []];
+  const words = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"];
+  console.log("there is no Chromium here: installing the one of tests/web/chromium/package.json in target/chromium");
+  execFileSync(program, [...first, ...words], { cwd: incoming, stdio: "inherit" });
+  const carrier = path.join(incoming, "node_modules/@sparticuz/chromium");
+  const { default: carried, inflate } = await import(pathToFileURL(path.join(carrier, "build/index.js")).href);
+  // It unpacks to where temporary files go.
+  const { TMPDIR } = process.env;
+  process.env.TMPDIR = incoming;
+  await carried.executablePath();
+  await inflate(path.join(carrier, "bin/al2023.tar.br"));
+  if (TMPDIR === undefined) delete process.env.TMPDIR;
+  else process.env.TMPDIR = TMPDIR;
+  rmSync(path.join(incoming, "node_modules"), { recursive: true });
+  rmSync(UNPACKED, { recursive: true, force: true });
+  renameSync(incoming, UNPACKED);
+}
