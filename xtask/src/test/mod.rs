@@ -1,50 +1,52 @@
 //! `cargo xtask test`: a list of named steps, each with the commands that a person would type.
 
-mod hygiene;
 mod steps;
 
 use std::{
-    env,
-    process::ExitCode,
+    process::{Command, ExitCode, Stdio},
     time::{Duration, Instant},
 };
 
-use clap::builder::PossibleValuesParser;
+use lexopt::prelude::*;
+use xshell::{Cmd, Shell};
 
 use crate::{
-    process::{Failure, Invocation},
-    tools::{self, Tool},
+    Result,
+    needs::{self, Need},
 };
 
+/// The exit status where all steps that ran passed, and one could not run.
+const INCOMPLETE: u8 = 3;
+
 /// What `cargo xtask test` is asked for.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default)]
 pub(crate) struct Arguments {
-    /// Runs this step alone; may be given more than once.
-    #[arg(long, value_name = "STEP", value_parser = PossibleValuesParser::new(steps::all().iter().map(|step| step.name)))]
+    deep: bool,
     only: Vec<String>,
-    /// Names the steps and what they prove, and runs none.
-    #[arg(long)]
     list: bool,
-    /// Goes on after a step that failed.
-    #[arg(long)]
+    preflight: bool,
+    install: bool,
     no_fail_fast: bool,
 }
 
-/// A step: it holds if all of it succeeds.
+/// A step: it passes if all of its work succeeds.
 #[derive(Debug)]
-struct Step {
+struct Step<'a> {
     name: &'static str,
     /// What it proves.
     about: &'static str,
-    tools: Vec<Tool>,
-    work: Work,
+    /// Whether it takes long, and runs with `--deep` alone.
+    deep: bool,
+    needs: Vec<Need>,
+    work: Vec<Work<'a>>,
 }
 
 #[derive(Debug)]
-enum Work {
-    Commands(Vec<Invocation>),
-    /// Finds what is wrong, a line each.
-    Inspection(fn() -> Result<Vec<String>, Failure>),
+enum Work<'a> {
+    Command(Cmd<'a>),
+    /// Commands without quotes that run at the same time; what each prints is shown at its end.
+    AtOnce(Vec<&'static str>),
+    Check(fn(&Shell) -> Result),
 }
 
 /// How a step went.
@@ -52,87 +54,173 @@ enum Work {
 struct Outcome {
     name: &'static str,
     took: Duration,
-    failure: Option<Failure>,
+    end: End,
+}
+
+#[derive(Debug)]
+enum End {
+    Passed,
+    Failed(String),
+    /// What the step needs is missing.
+    NotRun(Need),
+}
+
+impl Arguments {
+    /// Parses the command line behind `test`.
+    pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Self> {
+        let mut arguments = Self { install: needs::is_ci(), ..Self::default() };
+        while let Some(argument) = parser.next()? {
+            match argument {
+                Long("deep") => arguments.deep = true,
+                Long("only") => arguments.only.push(parser.value()?.string()?),
+                Long("list") => arguments.list = true,
+                Long("preflight") => arguments.preflight = true,
+                Long("install") => arguments.install = true,
+                Long("no-fail-fast") => arguments.no_fail_fast = true,
+                other => return Err(other.unexpected().into()),
+            }
+        }
+        Ok(arguments)
+    }
 }
 
 /// Runs the steps in their order and closes with a table of them.
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let mut steps = steps::all();
+pub(crate) fn run(sh: &Shell, arguments: &Arguments) -> Result<ExitCode> {
+    let mut steps = steps::all(sh, arguments.deep);
+    let names: Vec<&str> = steps.iter().map(|step| step.name).collect();
+    if let Some(unknown) = arguments.only.iter().find(|only| !names.contains(&only.as_str())) {
+        return Err(format!("there is no step {unknown}; there are: {}", names.join(", ")).into());
+    }
     if arguments.list {
-        print!("{}", aligned(steps.iter().map(|step| (step.name, step.about))));
+        print!("{}", list(&steps));
         return Ok(ExitCode::SUCCESS);
     }
-    steps.retain(|step| arguments.only.is_empty() || arguments.only.iter().any(|name| name == step.name));
-    let mut outcomes = Vec::new();
+    steps.retain(|step| match arguments.only.as_slice() {
+        [] => arguments.deep || !step.deep,
+        only => only.iter().any(|name| name == step.name),
+    });
+    let mut needs: Vec<Need> = Vec::new();
+    for need in steps.iter().flat_map(|step| &step.needs) {
+        if !needs.contains(need) {
+            needs.push(*need);
+        }
+    }
+    let started = Instant::now();
+    let missing = needs::preflight(sh, &needs, arguments.install)?;
+    if arguments.preflight {
+        return Ok(if missing.is_empty() { ExitCode::SUCCESS } else { INCOMPLETE.into() });
+    }
+    needs.retain(|need| !missing.contains(need));
+    needs.iter().try_for_each(|need| need.ensure(sh))?;
+    steps::fetch(sh, arguments.deep)?;
+    let mut outcomes = vec![Outcome { name: "install", took: started.elapsed(), end: End::Passed }];
     for step in &steps {
         println!("\n== {}: {}", step.name, step.about);
         let started = Instant::now();
-        let failure = step.run().err();
+        let end = step.run(sh, &missing);
         let took = started.elapsed();
-        println!(
-            "== {}: {} after {}",
-            step.name,
-            if failure.is_some() { "FAILED" } else { "passed" },
-            seconds(took)
-        );
-        let stop = failure.is_some() && !arguments.no_fail_fast;
-        outcomes.push(Outcome { name: step.name, took, failure });
+        println!("== {}: {} after {}", step.name, end.verdict(), seconds(took));
+        let stop = matches!(end, End::Failed(_)) && !arguments.no_fail_fast;
+        outcomes.push(Outcome { name: step.name, took, end });
         if stop {
             break;
         }
     }
     print!("\n{}", report(&steps, &outcomes));
-    let passed = outcomes.iter().all(|outcome| outcome.failure.is_none());
-    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let any = |is: fn(&End) -> bool| outcomes.iter().any(|outcome| is(&outcome.end));
+    Ok(if any(|end| matches!(end, End::Failed(_))) {
+        ExitCode::FAILURE
+    } else if any(|end| matches!(end, End::NotRun(_))) {
+        INCOMPLETE.into()
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
-impl Step {
-    fn run(&self) -> Result<(), Failure> {
-        tools::ensure(&self.tools)?;
-        match &self.work {
-            Work::Commands(commands) => commands.iter().try_for_each(|command| readable(command).run()),
-            Work::Inspection(inspect) => {
-                let wrong = inspect()?;
-                if wrong.is_empty() { Ok(()) } else { Err(Failure::new(wrong.join("\n"))) }
-            }
+impl Step<'_> {
+    fn run(&self, sh: &Shell, missing: &[Need]) -> End {
+        if let Some(need) = self.needs.iter().find(|need| missing.contains(need)) {
+            return End::NotRun(*need);
+        }
+        match self.work.iter().try_for_each(|work| work.run(sh)) {
+            Ok(()) => End::Passed,
+            Err(failure) => End::Failed(failure.to_string()),
         }
     }
 }
 
-/// Where nobody watches, a progress bar is noise in a log.
-fn readable(command: &Invocation) -> Invocation {
-    let command = command.clone();
-    if env::var_os("CI").is_some() { command.variable("CARGO_TERM_PROGRESS_WHEN", "never") } else { command }
+impl Work<'_> {
+    fn run(&self, sh: &Shell) -> Result {
+        match self {
+            Self::Command(command) => Ok(command.run()?),
+            Self::AtOnce(lines) => at_once(sh, lines),
+            Self::Check(check) => check(sh),
+        }
+    }
 }
 
-/// The table of the steps with their times; below it, of every failure what failed and how to run it again.
-fn report(steps: &[Step], outcomes: &[Outcome]) -> String {
-    let total = outcomes.iter().map(|outcome| outcome.took).sum();
-    let mut rows: Vec<(&str, String)> = outcomes
-        .iter()
-        .map(|outcome| {
-            let verdict = if outcome.failure.is_some() { "FAILED" } else { "passed" };
-            (outcome.name, format!("{:>8}  {verdict}", seconds(outcome.took)))
-        })
-        .collect();
-    rows.extend(steps[outcomes.len()..].iter().map(|step| (step.name, format!("{:>8}  not run", "-"))));
-    rows.push(("all", format!("{:>8}", seconds(total))));
-    let mut text = aligned(rows.iter().map(|(name, rest)| (*name, rest.as_str())));
-    for outcome in outcomes {
-        if let Some(failure) = &outcome.failure {
-            let name = outcome.name;
-            text += &format!(
-                "\nstep {name} failed\n{failure}\nrun the step again: cargo xtask test --only {name}\n"
-            );
+impl End {
+    fn verdict(&self) -> String {
+        match self {
+            Self::Passed => String::from("passed"),
+            Self::Failed(_) => String::from("FAILED"),
+            Self::NotRun(need) => format!("not run, no {need}"),
         }
+    }
+}
+
+/// Runs commands at the same time and shows what each printed.
+fn at_once(sh: &Shell, lines: &[&str]) -> Result {
+    let mut started = Vec::new();
+    for line in lines {
+        eprintln!("$ {line}");
+        let mut words = line.split_whitespace();
+        let command = sh.cmd(words.next().unwrap_or_default()).args(words);
+        started.push((line, Command::from(command).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?));
+    }
+    let mut failures = Vec::new();
+    for (line, child) in started {
+        let output = child.wait_with_output()?;
+        println!("{}", String::from_utf8_lossy(&[output.stdout, output.stderr].concat()));
+        if !output.status.success() {
+            failures.push(format!("{}: {line}", output.status));
+        }
+    }
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
+}
+
+/// Returns the steps: what each proves and needs.
+fn list(steps: &[Step<'_>]) -> String {
+    let mut text = String::new();
+    for step in steps {
+        let needs: Vec<String> = step.needs.iter().map(Need::to_string).collect();
+        let needs = if needs.is_empty() { String::from("cargo alone") } else { needs.join(", ") };
+        let deep = if step.deep { " (--deep)" } else { "" };
+        text += &format!("{:10} {}{deep}\n{:10} needs {needs}\n", step.name, step.about, "");
     }
     text
 }
 
-/// Lines of two columns.
-fn aligned<'a>(rows: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> String {
-    let width = rows.clone().map(|(first, _)| first.len()).max().unwrap_or(0);
-    rows.map(|(first, second)| format!("{first:width$}  {second}\n")).collect()
+/// Returns the table of the steps with their times; below it, for each failure, what failed and how to run it again.
+fn report(steps: &[Step<'_>], outcomes: &[Outcome]) -> String {
+    let total = outcomes.iter().map(|outcome| outcome.took).sum();
+    let mut rows: Vec<(&str, String)> = outcomes
+        .iter()
+        .map(|outcome| (outcome.name, format!("{:>8}  {}", seconds(outcome.took), outcome.end.verdict())))
+        .collect();
+    let reached = |step: &&Step<'_>| !outcomes.iter().any(|outcome| outcome.name == step.name);
+    rows.extend(steps.iter().filter(reached).map(|step| (step.name, format!("{:>8}  not run", "-"))));
+    rows.push(("all", format!("{:>8}", seconds(total))));
+    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let mut text: String = rows.iter().map(|(name, rest)| format!("{name:width$}  {rest}\n")).collect();
+    for outcome in outcomes {
+        if let End::Failed(failure) = &outcome.end {
+            let name = outcome.name;
+            text +=
+                &format!("\nstep {name} failed\n{failure}\nrun it again: cargo xtask test --only {name}\n");
+        }
+    }
+    text
 }
 
 fn seconds(duration: Duration) -> String {
@@ -143,35 +231,43 @@ fn seconds(duration: Duration) -> String {
 mod tests {
     use super::*;
 
-    fn step(name: &'static str) -> Step {
-        Step { name, about: "proves", tools: Vec::new(), work: Work::Commands(Vec::new()) }
+    fn step<'a>(name: &'static str, work: Vec<Work<'a>>) -> Step<'a> {
+        Step { name, about: "proves", deep: false, needs: vec![Need::Browser], work }
     }
 
     #[test]
-    fn the_report_names_what_failed_and_how_to_run_it_again() {
-        let steps = [step("one"), step("second"), step("third")];
-        let outcome = |name, failure| Outcome { name, took: Duration::from_millis(1500), failure };
-        let failed = Failure::new("exit status: 1: cargo fmt");
-        let text = report(&steps, &[outcome("one", None), outcome("second", Some(failed))]);
+    fn report_names_failures_and_how_to_run_them_again() {
+        let steps = ["one", "second", "web", "third"].map(|name| step(name, Vec::new()));
+        let outcome = |name, end| Outcome { name, took: Duration::from_millis(1500), end };
+        let outcomes = [
+            outcome("one", End::Passed),
+            outcome("web", End::NotRun(Need::Browser)),
+            outcome("second", End::Failed("exit status: 1: cargo fmt".to_owned())),
+        ];
         assert_eq!(
-            text,
+            report(&steps, &outcomes),
             "one        1.5 s  passed\n\
+             web        1.5 s  not run, no Chromium\n\
              second     1.5 s  FAILED\n\
              third          -  not run\n\
-             all        3.0 s\n\
+             all        4.5 s\n\
              \n\
              step second failed\n\
              exit status: 1: cargo fmt\n\
-             run the step again: cargo xtask test --only second\n"
+             run it again: cargo xtask test --only second\n"
         );
     }
 
     #[test]
-    fn what_an_inspection_finds_fails_the_step() {
-        let inspected =
-            |work| Step { work, ..step("inspection") }.run().map_err(|failure| failure.to_string());
-        assert_eq!(inspected(Work::Inspection(|| Ok(Vec::new()))), Ok(()));
-        let wrong = Work::Inspection(|| Ok(vec!["this".to_owned(), "that".to_owned()]));
-        assert_eq!(inspected(wrong), Err("this\nthat".to_owned()));
+    fn step_fails_with_any_of_its_work_and_waits_for_what_is_missing() {
+        let sh = Shell::new().unwrap();
+        let command = |program| Work::Command(sh.cmd(program));
+        let at_once = |lines: [&'static str; 2]| Work::AtOnce(lines.to_vec());
+        let verdict = |work, missing: &[Need]| step("step", work).run(&sh, missing).verdict();
+        assert_eq!(verdict(vec![command("true"), at_once(["true", "true"])], &[]), "passed");
+        assert_eq!(verdict(vec![command("false")], &[]), "FAILED");
+        assert_eq!(verdict(vec![at_once(["true", "false"])], &[]), "FAILED");
+        assert_eq!(verdict(vec![Work::Check(|_| Err("wrong".into()))], &[]), "FAILED");
+        assert_eq!(verdict(vec![command("false")], &[Need::Browser]), "not run, no Chromium");
     }
 }

@@ -1,9 +1,19 @@
 //! The steps, cheap ones first.
 
-use super::{Step, Work, hygiene};
-use crate::{capi, process::Invocation, tools::Tool};
+use std::collections::BTreeSet;
 
-/// What browsers run.
+use xshell::{Cmd, Shell, cmd};
+
+use super::{Step, Work};
+use crate::{
+    Result, capi, fuzz,
+    needs::{self, Need},
+    runtimes,
+};
+
+const WASM_PACKAGES: &str = "--package warmstart-wasm --package warmstart-wasm-launch";
+
+/// The target of browsers.
 const WASM: &str = "wasm32-unknown-unknown";
 
 /// Targets without an operating system, and the browser's.
@@ -12,187 +22,223 @@ const CORE_TARGETS: [&str; 2] = ["thumbv7em-none-eabihf", WASM];
 /// Platforms that the type checker alone visits, unless the tests are run on one of them.
 const PLATFORMS: [&str; 3] = ["x86_64-pc-windows-gnu", "aarch64-apple-darwin", "aarch64-unknown-linux-gnu"];
 
-/// Miri interprets any target on any host; this one is big-endian.
-const BIG_ENDIAN: &str = "s390x-unknown-linux-gnu";
+/// The largest file that the repository tracks, in bytes.
+const MAX_FILE: u64 = 1 << 20;
 
-/// How long each fuzz target runs: long enough to see that it still finds nothing near its corpus.
-const FUZZ_SECONDS: u64 = 3;
+/// The lines without which the core is not what it says it is.
+const CORE_PROMISES: [&str; 2] = ["#![no_std]", "#![forbid(unsafe_code)]"];
 
-/// With other flags everything is compiled anew: in a folder of its own, so that the other steps find theirs as it was.
-const LOOM: &str = "cargo test --package warmstart --no-default-features --features launch --lib --target-dir target/loom loom";
+/// Names the tests that may be ignored on a Debian machine; what they need is said there.
+const IGNORED: &str = "tests/ignored.txt";
+
+/// With other flags everything is compiled again: in a folder of its own, so that the other steps find theirs.
+const LOOM: [&str; 3] = ["--target-dir", "target/loom", "loom"];
+
+/// Miri interprets any target on any host; this one is big-endian. What decodes bytes runs there: one run shows both
+/// that it is sound and that it does not depend on the order of bytes.
+const MIRI_CORE: &str = "cargo +nightly miri test --package warmstart-core --target s390x-unknown-linux-gnu --lib -- \
+                         envelope:: head:: journal:: launch_record:: metadata:: miss:: portable recipe:: seal:: \
+                         tally:: trailer::";
 
 /// What threads share, with the real pointers that loom replaces.
-const MIRI_LAUNCH: &str = "cargo +nightly miri test --package warmstart --no-default-features --features launch --lib -- memo:: registry::";
+const MIRI_LAUNCH: &str = "cargo +nightly miri test --package warmstart --no-default-features --features launch --lib \
+                           --target-dir target/miri-launch -- memo:: registry::";
 
-const MIRI: Tool = Tool::Nightly(&["miri", "rust-src"]);
+const CLIPPY: Need = Need::Component("clippy");
+const CC: Need = Need::Program { name: "cc", debian: "gcc libc6-dev" };
+const CXX: Need = Need::Program { name: "c++", debian: "g++" };
+const GIT: Need = Need::Program { name: "git", debian: "git" };
 
-/// All steps, in the order in which they run.
-pub(super) fn all() -> Vec<Step> {
+/// Returns all steps in the order in which they run. With `deep`, those that can do more do it.
+pub(super) fn all(sh: &Shell, deep: bool) -> Vec<Step<'_>> {
+    let manifests = ["tests/fuzz/Cargo.toml", "tests/peers/Cargo.toml"];
     vec![
-        inspection(
-            "hygiene",
-            "small files only; the core says no_std and forbids unsafe code",
-            hygiene::inspect,
+        step("hygiene", "tracked files are small; the core says no_std and forbids unsafe code", &[GIT])
+            .check(check_core)
+            .check(check_files),
+        step("fmt", "there is one formatting", &[Need::Component("rustfmt")])
+            .command(cmd!(sh, "cargo fmt --all --check"))
+            .commands(manifests.map(|path| cmd!(sh, "cargo fmt --check --manifest-path {path}"))),
+        step("clippy", "no lint fires", &[CLIPPY, CC, Need::Target(WASM)])
+            .command(clippy(sh, "--workspace --all-targets"))
+            .command(clippy(sh, &format!("{WASM_PACKAGES} --target {WASM}"))),
+        step("header", "the C header is what the sources say", &[]).check(capi::check_header),
+        tests(sh),
+        step("web", "the npm package passes its tests in Chromium, and is as small as promised", &[Need::Pip])
+            .needs(&[Need::Node, Need::Target(WASM), Need::Browser])
+            .command(cmd!(sh, "cargo xtask web").args(deep.then_some("--deep"))),
+        step("docs", "the documentation is whole", &[Need::Target(WASM)]).commands([
+            doc(sh, "--workspace"),
+            // Where there is no browser these are empty.
+            doc(sh, &format!("{WASM_PACKAGES} --target {WASM}")),
+        ]),
+        step("features", "each feature compiles without the others", &[CLIPPY]).commands(
+            ["", "cpu", "cuda", "launch", "packs", "sqlite", "cli"].map(|feature| native(sh, feature)),
         ),
-        step(
-            "fmt",
-            "one formatting",
-            &[Tool::Component("rustfmt")],
-            [
-                line("cargo fmt --all --check"),
-                line("cargo fmt --manifest-path tests/fuzz/Cargo.toml --check"),
-                peers("fmt", "--check"),
-            ],
-        ),
-        step(
-            "clippy",
-            "no lint fires",
-            &[Tool::Component("clippy"), Tool::Target(WASM)],
-            [
-                line("cargo clippy --workspace --all-targets -- -D warnings"),
-                line(&format!(
-                    "cargo clippy --package warmstart-wasm --package warmstart-wasm-launch --target {WASM} -- -D warnings"
-                )),
-                line(
-                    "cargo clippy --package warmstart-tools --profile tool --features bindgen --bin bindgen -- -D warnings",
-                ),
-                line(
-                    "cargo clippy --manifest-path tests/fuzz/Cargo.toml --locked --target-dir target --all-targets -- -D warnings",
-                ),
-            ],
-        ),
-        inspection("header", "the header of the C library is what its sources say", capi::inspect_header),
-        step(
-            "runtimes",
-            "what the tests run against is there",
-            &[],
-            [line("cargo xtask runtimes --xnnpack --models --cuda")],
-        ),
-        step(
-            "tests",
-            "all tests pass, those in the documentation too; the examples compile",
-            &[],
-            // A test that finds no runtime fails.
-            [line("cargo test --workspace --no-fail-fast").variable("WARMSTART_RUNTIMES", "required")],
-        ),
-        step(
-            "web",
-            "the npm package passes its tests in Chromium, and is as small as promised",
-            &[],
-            [line("cargo xtask web")],
-        ),
-        step(
-            "docs",
-            "the documentation is whole",
-            &[Tool::Target(WASM)],
-            [
-                String::from("cargo doc --workspace --no-deps"),
-                // Where there is no browser these are empty.
-                format!("cargo doc --package warmstart-wasm --package warmstart-wasm-launch --no-deps --target {WASM}"),
-            ]
-            .map(|command| line(&command).variable("RUSTDOCFLAGS", "-D warnings")),
-        ),
-        step(
-            "features",
-            "each feature compiles without the others",
-            &[Tool::Component("clippy")],
-            [
-                "",
-                " --features cpu",
-                " --features cuda",
-                " --features launch",
-                " --features packs",
-                " --features sqlite",
-                " --features cli",
-            ]
-            .map(|features| native(features, "")),
-        ),
-        step(
-            "peers",
-            "the benchmark of the peers type-checks",
-            &[Tool::Component("clippy")],
-            [peers("clippy", "--locked --target-dir target --all-targets -- -D warnings")],
-        ),
-        step(
-            "core",
-            "the core builds without a standard library, and for browsers",
-            &CORE_TARGETS.map(Tool::Target),
-            CORE_TARGETS
-                .map(|target| line(&format!("cargo build --package warmstart-core --target {target}"))),
-        ),
-        step(
-            "platforms",
-            "Windows, macOS and 64-bit Arm type-check",
-            &[&[Tool::Component("clippy")][..], &PLATFORMS.map(Tool::Target)].concat(),
-            PLATFORMS.iter().flat_map(|target| {
-                let target = format!(" --target {target}");
-                [native(" --features cpu,cuda,launch,packs,sqlite,cli", &target), capi(&target)]
-            }),
-        ),
-        step(
-            "loom",
-            "the shared launch memo is right however threads take turns",
-            &[],
-            [line(LOOM).variable("RUSTFLAGS", "--cfg loom")],
-        ),
-        step(
-            "miri",
-            "the core, on a big-endian target, and the shared launch memo have no undefined behaviour",
-            &[MIRI],
-            // One run proves both of the core: what is computed, and how. It holds no line that is compiled for one order of bytes alone.
-            [
-                line(&format!("cargo +nightly miri test --package warmstart-core --target {BIG_ENDIAN}")),
-                line(MIRI_LAUNCH),
-            ],
-        ),
-        step(
-            "fuzz",
-            "no fuzz target finds anything in a few seconds",
-            &[],
-            [line(&format!("cargo xtask fuzz {FUZZ_SECONDS}"))],
-        ),
+        step("core", "the core builds without a standard library, and for browsers", &[])
+            .needs(&CORE_TARGETS.map(Need::Target))
+            .commands(
+                CORE_TARGETS.map(|target| cmd!(sh, "cargo check --package warmstart-core").args(["--target", target])),
+            ),
+        step("platforms", "Windows, macOS and 64-bit Arm type-check", &[CLIPPY])
+            .needs(&PLATFORMS.map(Need::Target))
+            .commands(PLATFORMS.map(|target| native(sh, &format!("cpu,cuda,launch,packs,sqlite,cli --target {target}"))))
+            .commands(PLATFORMS.map(|target| clippy(sh, &format!("--package warmstart-capi --target {target}")))),
+        step("lints", "no lint fires in the tools, the fuzz targets and the benchmark of the peers", &[CXX])
+            .deep()
+            .command(clippy(sh, "--package warmstart-tools --profile tool --all-features --bins"))
+            .commands(manifests.map(|path| {
+                clippy(sh, &format!("--locked --target-dir target --all-targets --manifest-path {path}"))
+            })),
+        step("deny", "licences, duplicates and sources of the dependencies are as deny.toml allows", &[])
+            .needs(&[Need::Tool { name: "cargo-deny", version: "0.20.2" }])
+            .deep()
+            .command(needs::tool(sh, "cargo-deny").args(["--offline", "check", "licenses", "bans", "sources"])),
+        step("package", "the crates that are published build from their packages", &[])
+            .deep()
+            .command(cmd!(sh, "cargo package --package warmstart-core --package warmstart --allow-dirty")),
+        step("loom", "the shared launch memo is right however threads take turns", &[])
+            .deep()
+            .command(cmd!(sh, "cargo test --package warmstart --no-default-features --features launch --lib").args(LOOM).env("RUSTFLAGS", "--cfg loom")),
+        Step {
+            work: vec![Work::AtOnce(vec![MIRI_CORE, MIRI_LAUNCH])],
+            ..step(
+                "miri",
+                "the decoders, on a big-endian target, and the shared launch memo have no undefined behaviour",
+                &[Need::Nightly(&["miri", "rust-src"])],
+            )
+            .deep()
+        },
+        step("fuzz", "no fuzz target finds anything in 20 seconds", &fuzz::NEEDS)
+            .deep()
+            .command(cmd!(sh, "cargo xtask fuzz 20")),
     ]
 }
 
-/// Type-checks and lints the C library, of which nothing is linked.
-fn capi(target: &str) -> Invocation {
-    line(&format!("cargo clippy --package warmstart-capi{target} -- -D warnings"))
+/// Downloads the packages of all workspaces that the steps build, so that no step waits for them.
+pub(super) fn fetch(sh: &Shell, deep: bool) -> Result {
+    cmd!(sh, "cargo fetch --locked").run()?;
+    if deep {
+        cmd!(sh, "cargo fetch --locked --manifest-path tests/fuzz/Cargo.toml").run()?;
+        cmd!(sh, "cargo fetch --locked --manifest-path tests/peers/Cargo.toml").run()?;
+    }
+    Ok(())
 }
 
-/// Type-checks and lints `native/` with these features alone.
-fn native(features: &str, target: &str) -> Invocation {
-    let command = format!(
-        "cargo clippy --package warmstart --all-targets --no-default-features{features}{target} -- -D warnings"
-    );
+/// Runs all Rust tests: under nextest, where it is installed, those of all programs share the cores.
+fn tests(sh: &Shell) -> Step<'_> {
+    let about = "all Rust tests pass, those in the documentation too; the examples compile";
+    let step = step("tests", about, &[CC, CXX, Need::Pip])
+        .needs(&runtimes::TESTED.map(Need::Runtimes))
+        .command(cmd!(sh, "cargo build --package warmstart-capi"));
+    if has_nextest(sh) {
+        step.command(cmd!(sh, "cargo nextest run --workspace --no-fail-fast"))
+            .check(check_ignored)
+            .command(cmd!(sh, "cargo test --workspace --doc"))
+    } else {
+        step.command(cmd!(sh, "cargo test --workspace --no-fail-fast")).check(check_ignored)
+    }
+}
+
+fn has_nextest(sh: &Shell) -> bool {
+    cmd!(sh, "cargo nextest --version").quiet().ignore_stdout().ignore_stderr().run().is_ok()
+}
+
+/// Checks that only those tests are ignored that may be.
+fn check_ignored(sh: &Shell) -> Result {
+    let list = if has_nextest(sh) {
+        cmd!(sh, "cargo nextest list --workspace --run-ignored only --message-format oneline")
+    } else {
+        cmd!(sh, "cargo test --workspace --quiet -- --list --ignored --format terse")
+    };
+    let (listed, allowed) = (list.ignore_stderr().read()?, sh.read_file(IGNORED)?);
+    let wrong = not_allowed(&listed, &allowed);
+    if wrong.is_empty() {
+        println!("{IGNORED} names every test that is ignored");
+        return Ok(());
+    }
+    let names: Vec<&str> = wrong.into_iter().collect();
+    Err(format!("these tests are ignored, and {IGNORED} does not name them:\n{}", names.join("\n")).into())
+}
+
+/// Returns the names of the listed tests that `allowed` does not name. A test is the last word of a line.
+fn not_allowed<'a>(listed: &'a str, allowed: &str) -> BTreeSet<&'a str> {
+    let last_word =
+        |line: &'a str| line.strip_suffix(": test").unwrap_or(line).split_whitespace().next_back();
+    let lines = allowed.lines().filter(|line| !line.starts_with('#'));
+    let allowed: BTreeSet<&str> = lines.filter_map(|line| line.split_whitespace().next_back()).collect();
+    listed.lines().filter_map(last_word).filter(|name| !allowed.contains(name)).collect()
+}
+
+fn check_core(sh: &Shell) -> Result {
+    match missing_promise(&sh.read_file("core/src/lib.rs")?) {
+        Some(promise) => Err(format!("core/src/lib.rs does not say {promise}").into()),
+        None => Ok(()),
+    }
+}
+
+fn missing_promise(core: &str) -> Option<&'static str> {
+    CORE_PROMISES.into_iter().find(|promise| !core.lines().any(|line| line == *promise))
+}
+
+fn check_files(sh: &Shell) -> Result {
+    // The checkout may belong to another user than the one who runs the tests, as in a container.
+    let tracked = cmd!(sh, "git -c safe.directory=* ls-files -z").quiet().read()?;
+    for path in tracked.split_terminator('\0') {
+        // A file that is tracked and not there was just removed.
+        let size = sh.current_dir().join(path).symlink_metadata().map_or(0, |found| found.len());
+        if size > MAX_FILE {
+            return Err(format!("{path} has {size} bytes; at most {MAX_FILE} are tracked").into());
+        }
+    }
+    Ok(())
+}
+
+/// Returns the command that checks and lints what `selection` names.
+fn clippy<'a>(sh: &'a Shell, selection: &str) -> Cmd<'a> {
+    cmd!(sh, "cargo clippy").args(selection.split_whitespace()).args(["--", "-D", "warnings"])
+}
+
+/// Checks and lints `native/` with these features alone.
+fn native<'a>(sh: &'a Shell, features: &str) -> Cmd<'a> {
     // Nothing is linked, so any folder will do. Named, it stops the build script of libsqlite3-sys, which would
     // otherwise ask the host for a library of the target.
-    line(&command).variable("SQLITE3_LIB_DIR", ".")
+    clippy(sh, &format!("--package warmstart --all-targets --no-default-features --features={features}"))
+        .env("SQLITE3_LIB_DIR", ".")
 }
 
-/// A command of cargo in the workspace that the peers have.
-fn peers(command: &str, rest: &str) -> Invocation {
-    line(&format!("cargo {command} --manifest-path tests/peers/Cargo.toml {rest}"))
+fn doc<'a>(sh: &'a Shell, selection: &str) -> Cmd<'a> {
+    cmd!(sh, "cargo doc --no-deps").args(selection.split_whitespace()).env("RUSTDOCFLAGS", "-D warnings")
 }
 
-fn line(command: &str) -> Invocation {
-    Invocation::new(command)
+fn step<'a>(name: &'static str, about: &'static str, needs: &[Need]) -> Step<'a> {
+    Step { name, about, deep: false, needs: needs.to_vec(), work: Vec::new() }
 }
 
-fn step(
-    name: &'static str,
-    about: &'static str,
-    tools: &[Tool],
-    commands: impl IntoIterator<Item = Invocation>,
-) -> Step {
-    Step { name, about, tools: tools.to_vec(), work: Work::Commands(commands.into_iter().collect()) }
-}
+impl<'a> Step<'a> {
+    fn deep(mut self) -> Self {
+        self.deep = true;
+        self
+    }
 
-fn inspection(
-    name: &'static str,
-    about: &'static str,
-    inspect: fn() -> Result<Vec<String>, crate::process::Failure>,
-) -> Step {
-    Step { name, about, tools: Vec::new(), work: Work::Inspection(inspect) }
+    fn needs(mut self, needs: &[Need]) -> Self {
+        self.needs.extend(needs);
+        self
+    }
+
+    fn command(self, command: Cmd<'a>) -> Self {
+        self.commands([command])
+    }
+
+    fn commands(mut self, commands: impl IntoIterator<Item = Cmd<'a>>) -> Self {
+        self.work.extend(commands.into_iter().map(Work::Command));
+        self
+    }
+
+    fn check(mut self, check: fn(&Shell) -> Result) -> Self {
+        self.work.push(Work::Check(check));
+        self
+    }
 }
 
 #[cfg(test)]
@@ -200,8 +246,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn core_that_promises_only_sometimes_is_refused() {
+        assert_eq!(missing_promise("#![no_std]\n#![forbid(unsafe_code)]\n"), None);
+        assert_eq!(missing_promise("#![cfg_attr(not(test), no_std)]\n//! #![no_std]\n"), Some("#![no_std]"));
+        assert_eq!(missing_promise("#![no_std]\n#![deny(unsafe_code)]\n"), Some("#![forbid(unsafe_code)]"));
+    }
+
+    #[test]
+    fn ignored_tests_are_read_from_both_runners() {
+        let allowed = "# needs root\nwarmstart-tests::stores files::full_disk\n\nplace::given_away\n";
+        let nextest = "warmstart-tests::stores files::full_disk\nwarmstart-tests::packs cut\n";
+        assert_eq!(not_allowed(nextest, allowed), ["cut"].into());
+        let cargo = "files::full_disk: test\nplace::given_away: test\nlost: test\n";
+        assert_eq!(not_allowed(cargo, allowed), ["lost"].into());
+    }
+
+    #[test]
     fn every_step_has_a_name_of_its_own() {
-        let names: Vec<&str> = all().iter().map(|step| step.name).collect();
+        let sh = Shell::new().unwrap();
+        let names: Vec<&str> = all(&sh, true).iter().map(|step| step.name).collect();
         for (at, name) in names.iter().enumerate() {
             assert!(!names[..at].contains(name), "{name}");
         }

@@ -1,0 +1,239 @@
+//! What the steps need of the machine: looked for before any step runs, so that none fails late for want of it.
+//!
+//! Packages of registries are installed under `target/`, targets and components by rustup. Programs of the system
+//! are installed only with consent: `--install`, or `CI=true`.
+
+use std::{collections::BTreeSet, env, fmt};
+
+use xshell::{Cmd, Shell, cmd};
+
+use crate::{Result, node::Node, on_path, runtimes, web};
+
+/// Something that a step needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// A program of the system.
+    Program {
+        name: &'static str,
+        /// The Debian package that has it.
+        debian: &'static str,
+    },
+    /// Python 3 that can run pip.
+    Pip,
+    /// Node with npm: of the machine, or a wheel.
+    Node,
+    /// Chromium: of the machine, or a package of npm.
+    Browser,
+    /// A component of the toolchain in use.
+    Component(&'static str),
+    /// The standard library for a target, of the toolchain in use.
+    Target(&'static str),
+    /// A nightly toolchain with these components.
+    Nightly(&'static [&'static str]),
+    /// A program that cargo builds under `target/tools`, of this version.
+    Tool { name: &'static str, version: &'static str },
+    /// A group of `cargo xtask runtimes`.
+    Runtimes(&'static str),
+}
+
+/// Looks for everything at once and says what is missing; installs that if `install`.
+///
+/// Returns what steps have to do without: only the browser can be among it.
+///
+/// # Errors
+/// If something else is missing.
+pub(crate) fn preflight(sh: &Shell, needs: &[Need], install: bool) -> Result<Vec<Need>> {
+    let has_apt = on_path("apt-get").is_some();
+    let missing = look(sh, needs, install && has_apt);
+    if missing.is_empty() {
+        return Ok(missing);
+    }
+    let names: Vec<String> = missing.iter().map(Need::to_string).collect();
+    let packages: BTreeSet<&str> = missing.iter().flat_map(|need| need.debian().split(' ')).collect();
+    let packages = packages.into_iter().collect::<Vec<_>>().join(" ");
+    let is_root = cmd!(sh, "id -u").quiet().read().is_ok_and(|user| user == "0");
+    let sudo = if is_root { "" } else { "sudo " };
+    let apt =
+        format!("{sudo}apt-get update && {sudo}apt-get install --yes --no-install-recommends {packages}");
+    let how = if has_apt {
+        format!("install with\n    {apt}\nor run this again with --install, which does that")
+    } else {
+        format!("install what Debian has in the packages {packages}")
+    };
+    let advice = format!("missing: {}\n{how}", names.join(", "));
+    if install && has_apt {
+        println!("{advice}\n");
+        cmd!(sh, "sh -c {apt}").env("DEBIAN_FRONTEND", "noninteractive").run()?;
+        let left = look(sh, &missing, true);
+        return if left.is_empty() { Ok(left) } else { Err("apt-get did not install all of it".into()) };
+    }
+    if missing == [Need::Browser] {
+        println!("{advice}\nthe other steps run without it");
+        return Ok(missing);
+    }
+    Err(advice.into())
+}
+
+/// Prints the state of each need; returns those that only the system can meet. With apt at hand, that is where a
+/// browser comes from.
+fn look(sh: &Shell, needs: &[Need], has_apt: bool) -> Vec<Need> {
+    let mut missing = Vec::new();
+    for need in needs {
+        let is_fetched =
+            need.debian().is_empty() || *need == Need::Browser && web::CAN_FETCH_BROWSER && !has_apt;
+        if need.is_met(sh) {
+            println!("{need}: found");
+        } else if is_fetched {
+            println!("{need}: will be installed, by rustup or under target/");
+        } else {
+            println!("{need}: MISSING");
+            missing.push(*need);
+        }
+    }
+    missing
+}
+
+impl Need {
+    fn is_met(self, sh: &Shell) -> bool {
+        let succeeds = |command: Cmd<'_>| command.quiet().ignore_stdout().ignore_stderr().run().is_ok();
+        match self {
+            Self::Program { name, .. } => on_path(name).is_some(),
+            Self::Pip => succeeds(cmd!(sh, "python3 -c 'import pip, venv'")),
+            Self::Node => Node::find(sh).is_some(),
+            Self::Browser => web::browser().is_some(),
+            Self::Component(name) => {
+                has_component(&lines(cmd!(sh, "rustup component list --installed")), name)
+            }
+            Self::Target(name) => {
+                lines(cmd!(sh, "rustup target list --installed")).iter().any(|target| target == name)
+            }
+            Self::Nightly(components) => {
+                let installed = lines(cmd!(sh, "rustup component list --installed --toolchain nightly"));
+                has_nightly(sh) && components.iter().all(|component| has_component(&installed, component))
+            }
+            Self::Tool { name, version } => sh.read_file(version_file(name)).is_ok_and(|is| is == version),
+            Self::Runtimes(group) => runtimes::is_installed(sh, group),
+        }
+    }
+
+    /// Fetches what is not there and can be had without changing the system.
+    pub(crate) fn ensure(self, sh: &Shell) -> Result {
+        if self.is_met(sh) {
+            return Ok(());
+        }
+        match self {
+            // Looked for before; the tests in a browser fetch one themselves.
+            Self::Program { .. } | Self::Pip | Self::Browser => {}
+            Self::Node => runtimes::ensure(sh, "node")?,
+            Self::Component(name) => cmd!(sh, "rustup component add {name}").run()?,
+            Self::Target(name) => cmd!(sh, "rustup target add {name}").run()?,
+            Self::Nightly(components) if has_nightly(sh) => {
+                cmd!(sh, "rustup component add --toolchain nightly {components...}").run()?;
+            }
+            // Asked for together, so that rustup takes the newest nightly that has them all.
+            Self::Nightly(components) => {
+                let components = components.join(",");
+                cmd!(sh, "rustup toolchain install nightly --profile minimal --component {components}")
+                    .run()?;
+            }
+            Self::Tool { name, version } => {
+                let package = format!("{name}@{version}");
+                let into = ["--root", "target/tools", "--target-dir", "target/tools"];
+                cmd!(sh, "cargo install --locked --quiet {into...} {package}").run()?;
+                sh.write_file(version_file(name), version)?;
+            }
+            Self::Runtimes(group) => runtimes::ensure(sh, group)?,
+        }
+        Ok(())
+    }
+
+    /// Returns the Debian packages that meet the need; empty if another source does.
+    fn debian(self) -> &'static str {
+        match self {
+            Self::Program { debian, .. } => debian,
+            Self::Pip => "python3-pip python3-venv",
+            Self::Browser => "chromium",
+            _ => "",
+        }
+    }
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Program { name, .. } | Self::Component(name) | Self::Target(name) => f.write_str(name),
+            Self::Pip => f.write_str("Python 3 with pip"),
+            Self::Node => f.write_str("Node with npm"),
+            Self::Browser => f.write_str("Chromium"),
+            Self::Nightly(components) => write!(f, "nightly with {}", components.join(" and ")),
+            Self::Tool { name, version } => write!(f, "{name} {version}"),
+            Self::Runtimes(group) => write!(f, "runtimes {group}"),
+        }
+    }
+}
+
+/// Returns a program of `target/tools`.
+pub(crate) fn tool<'a>(sh: &'a Shell, name: &str) -> Cmd<'a> {
+    sh.cmd(sh.current_dir().join("target/tools/bin").join(name))
+}
+
+/// Returns the file that says which version of a tool is installed.
+fn version_file(name: &str) -> String {
+    format!("target/tools/{name}.version")
+}
+
+fn has_nightly(sh: &Shell) -> bool {
+    lines(cmd!(sh, "rustup toolchain list")).iter().any(|name| is_nightly(name))
+}
+
+/// Returns whether `+nightly` means this toolchain: one that is pinned to a day is another.
+fn is_nightly(toolchain: &str) -> bool {
+    let date = |host: &str| host.starts_with(|c: char| c.is_ascii_digit());
+    toolchain == "nightly" || toolchain.strip_prefix("nightly-").is_some_and(|host| !date(host))
+}
+
+/// Components of a host are listed with the host behind their name.
+fn has_component(installed: &[String], component: &str) -> bool {
+    let is_it = |rest: &str| rest.is_empty() || rest.starts_with('-');
+    installed.iter().any(|name| name.strip_prefix(component).is_some_and(is_it))
+}
+
+/// Returns the first words of the lines that a command prints; none if it fails.
+fn lines(command: Cmd<'_>) -> Vec<String> {
+    let printed = command.quiet().ignore_stderr().read().unwrap_or_default();
+    printed.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+}
+
+/// Returns whether the system may be changed without asking.
+pub(crate) fn is_ci() -> bool {
+    env::var_os("CI").is_some_and(|value| value == "true")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nightly_of_a_day_is_not_the_nightly() {
+        assert!(is_nightly("nightly-x86_64-unknown-linux-gnu"));
+        assert!(is_nightly("nightly"));
+        assert!(!is_nightly("nightly-2026-05-19-x86_64-unknown-linux-gnu"));
+        assert!(!is_nightly("stable-x86_64-unknown-linux-gnu"));
+    }
+
+    #[test]
+    fn components_are_found_with_and_without_a_host() {
+        let installed = ["rust-src", "miri-x86_64-unknown-linux-gnu"].map(str::to_owned);
+        assert!(has_component(&installed, "rust-src"));
+        assert!(has_component(&installed, "miri"));
+        assert!(!has_component(&installed, "mir"));
+        assert!(!has_component(&installed, "clippy"));
+    }
+
+    #[test]
+    fn a_missing_program_is_a_failure_that_names_its_package() {
+        let need = Need::Program { name: "no-such-program-at-all", debian: "some-package" };
+        let failure = preflight(&Shell::new().unwrap(), &[need], false).unwrap_err().to_string();
+        assert!(failure.contains("no-such-program-at-all") && failure.contains("some-package"), "{failure}");
+    }
+}

