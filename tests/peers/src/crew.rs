@@ -2,9 +2,10 @@
 
 use std::{
     error::Error,
-    io::{self, BufRead, BufReader, Write},
+    io::{self, BufRead, BufReader, Read, Write},
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -28,13 +29,16 @@ pub(crate) struct Task {
     pub(crate) max_bytes: Option<u64>,
 }
 
-/// Processes that wait for work, and end when this is dropped.
+/// Processes that wait for work, and end when this is dropped. Panics where one of them dies, with what it said.
 pub(crate) struct Crew(Vec<Worker>);
 
 struct Worker {
+    name: String,
     child: Child,
     orders: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
+    /// Reads what it says of errors, until it ends.
+    errors: Option<JoinHandle<String>>,
 }
 
 /// What a process does with entries, as the word for it in an order.
@@ -66,7 +70,7 @@ impl Crew {
     /// So many processes of this benchmark.
     pub(crate) fn of_ours(processes: usize, task: &Task) -> Result<Self, Box<dyn Error>> {
         let program = std::env::current_exe()?;
-        Self::start(processes, task, || {
+        Self::start(processes, &task.kind, task, || {
             let mut command = Command::new(&program);
             command.arg("--worker");
             command
@@ -80,24 +84,37 @@ impl Crew {
         python: &Path,
         script: &Path,
     ) -> Result<Self, Box<dyn Error>> {
-        Self::start(processes, task, || {
+        let name = script.file_stem().unwrap_or_default().to_string_lossy();
+        Self::start(processes, &name, task, || {
             let mut command = Command::new(python);
             command.arg(script);
             command
         })
     }
 
-    fn start(processes: usize, task: &Task, command: impl Fn() -> Command) -> Result<Self, Box<dyn Error>> {
+    fn start(
+        processes: usize,
+        name: &str,
+        task: &Task,
+        command: impl Fn() -> Command,
+    ) -> Result<Self, Box<dyn Error>> {
         let mut crew = Self(Vec::new());
         for _ in 0..processes {
             let mut command = command();
-            command.arg(serde_json::to_string(task)?).stdin(Stdio::piped()).stdout(Stdio::piped());
-            let mut child = command.spawn()?;
+            command.arg(serde_json::to_string(task)?);
+            let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut child = piped.spawn()?;
             let orders = child.stdin.take();
             let answers = BufReader::new(child.stdout.take().ok_or("its output is piped")?);
-            crew.0.push(Worker { child, orders, answers });
+            let mut errors = child.stderr.take().ok_or("its errors are piped")?;
+            let errors = thread::spawn(move || {
+                let mut text = Vec::new();
+                let _ = errors.read_to_end(&mut text);
+                String::from_utf8_lossy(&text).into_owned()
+            });
+            crew.0.push(Worker { name: name.to_owned(), child, orders, answers, errors: Some(errors) });
             if let Some(worker) = crew.0.last_mut() {
-                worker.answer()?;
+                worker.answer();
             }
         }
         Ok(crew)
@@ -109,36 +126,69 @@ impl Crew {
         let many = self.0.len() as u64;
         for (n, worker) in self.0.iter_mut().enumerate() {
             let from = if matches!(verb, Verb::Put) { start * many + n as u64 * count } else { start };
-            worker.order(verb, from, count).expect("the process listens");
+            worker.order(verb, from, count);
         }
-        let answers = self.0.iter_mut().map(|worker| worker.answer().expect("the process answers"));
-        answers.max().unwrap_or_default()
+        self.0.iter_mut().map(Worker::answer).max().unwrap_or_default()
     }
 }
 
 impl Worker {
-    fn order(&mut self, verb: Verb, start: u64, count: u64) -> io::Result<()> {
-        let orders = self.orders.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
-        writeln!(orders, "{} {start} {count}", verb.word())
+    fn order(&mut self, verb: Verb, start: u64, count: u64) {
+        let Some(orders) = &mut self.orders else { self.died() };
+        if writeln!(orders, "{} {start} {count}", verb.word()).is_err() {
+            self.died();
+        }
     }
 
     /// The nanoseconds that it says.
-    fn answer(&mut self) -> io::Result<Duration> {
+    fn answer(&mut self) -> Duration {
         let mut line = String::new();
-        self.answers.read_line(&mut line)?;
-        let nanoseconds = line.trim().parse().map_err(|_| {
-            io::Error::other(format!("a process ended or said something else than a number: {line:?}"))
-        })?;
-        Ok(Duration::from_nanos(nanoseconds))
+        let read = self.answers.read_line(&mut line);
+        match line.trim().parse() {
+            Ok(nanoseconds) => Duration::from_nanos(nanoseconds),
+            // It closed its output, so it is ending.
+            Err(_) if matches!(read, Ok(0)) => self.died(),
+            Err(_) => panic!("{} said something else than a number: {line:?}", self.name),
+        }
     }
+
+    /// Panics with how it ended, and with what it said then.
+    fn died(&mut self) -> ! {
+        self.orders = None;
+        let status = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+        let said = self.errors();
+        let said = last_words(&said);
+        panic!("{} ended, {status}{}{said}", self.name, if said.is_empty() { "" } else { ": " });
+    }
+
+    /// All that an ended process said of errors, which is shown too.
+    fn errors(&mut self) -> String {
+        let text = self.errors.take().and_then(|errors| errors.join().ok()).unwrap_or_default();
+        eprint!("{text}");
+        text
+    }
+}
+
+/// The first line of what a panic says; of anything else the last line, where Python's exceptions are.
+fn last_words(text: &str) -> &str {
+    let mut lines = text.lines().filter(|line| !line.trim().is_empty());
+    if lines.clone().any(|line| line.contains("panicked at")) {
+        lines.find(|line| line.contains("panicked at"));
+        return lines.next().unwrap_or_default();
+    }
+    lines.next_back().unwrap_or_default()
 }
 
 impl Drop for Crew {
     fn drop(&mut self) {
         for worker in &mut self.0 {
+            // It ends when there are no more orders; after a crash it may wait for a process that is gone.
             worker.orders = None;
-            // It ends when there are no more orders.
+            if thread::panicking() {
+                let _ = worker.child.kill();
+            }
             let _ = worker.child.wait();
+            worker.errors();
         }
     }
 }

@@ -8,10 +8,11 @@ use std::{
 
 use crate::{
     Bench, Duels,
+    crash::Bout,
     crew::{Crew, Task, Verb},
     duel::{Duel, Outcome},
     eight::PROCESSES,
-    persistent::{SHAPES, Shape, remove},
+    persistent::{SHAPES, Shape},
 };
 
 const FILES: &str = "cuda-core files";
@@ -45,7 +46,7 @@ pub(crate) fn rows(bench: &Bench) -> Duels {
     let job = |name, verb, shape| Job { name, verb, shape, processes: 1, cap: None, memory: false };
     for shape in SHAPES.into_iter().filter(|shape| shape.entries == 100 || !bench.quick) {
         for (name, verb) in [("hit", Verb::Hit), ("miss", Verb::Miss), ("put", Verb::Put)] {
-            duels.push(place.row(job(name, verb, shape))?);
+            duels.extend(place.row(job(name, verb, shape))?);
         }
     }
     let (few, many) = if bench.quick {
@@ -59,37 +60,50 @@ pub(crate) fn rows(bench: &Bench) -> Duels {
             Shape { label: "1KiB/50000", size: 1 << 10, entries: 50_000 },
         )
     };
-    duels.push(place.row(job("open and hit", Verb::Open, many))?);
-    duels.push(place.row(Job { cap: Some(many.entries), ..job("put at the cap", Verb::Put, many) })?);
+    duels.extend(place.row(job("open and hit", Verb::Open, many))?);
+    duels.extend(place.row(Job { cap: Some(many.entries), ..job("put at the cap", Verb::Put, many) })?);
     for (name, verb) in [("hit by 8 processes", Verb::Hit), ("put by 8 processes", Verb::Put)] {
-        duels.push(place.row(Job { processes: PROCESSES, ..job(name, verb, few) })?);
+        duels.extend(place.row(Job { processes: PROCESSES, ..job(name, verb, few) })?);
     }
     let memory = |name, verb, shape| Job { memory: true, ..job(name, verb, shape) };
-    duels.push(place.row(memory("hit", Verb::Hit, many))?);
-    duels.push(place.row(memory("put", Verb::Put, many))?);
-    duels.push(place.row(Job { cap: Some(many.entries), ..memory("put at the cap", Verb::Put, many) })?);
+    duels.extend(place.row(memory("hit", Verb::Hit, many))?);
+    duels.extend(place.row(memory("put", Verb::Put, many))?);
+    duels.extend(place.row(Job { cap: Some(many.entries), ..memory("put at the cap", Verb::Put, many) })?);
     Ok(duels)
 }
 
 impl Place<'_> {
-    fn row(&self, job: Job<'_>) -> Result<Duel, Box<dyn Error>> {
+    fn row(&self, job: Job<'_>) -> Duels {
         let name = format!("{}/{}", job.name, job.shape.label);
         let (both, leaves_out, remark, medium) = if job.memory {
             (("memory", MEMORY), "", MEMORY_REMARK, "")
         } else {
             (("files", FILES), FILES_LEAVES_OUT, FILES_REMARK, self.bench.quiet.name)
         };
-        let outcome = match &self.python {
-            Some(python) => self.measure(python, job)?,
-            None => {
-                return Ok(Duel::with(&name, medium, both, "", Outcome::Missing(NOT_INSTALLED.to_owned())));
-            }
+        let Some(python) = &self.python else {
+            return Ok(vec![Duel::with(&name, medium, both, "", Outcome::Missing(NOT_INSTALLED.to_owned()))]);
         };
-        Ok(Duel::with(&name, medium, both, leaves_out, outcome).remarking(remark))
+        let bout = Bout {
+            jobs: &[name],
+            medium,
+            ours: both.0,
+            peer: both.1,
+            leaves_out,
+            roots: ["ours", "peer"].map(|name| self.bench.quiet.path(name)),
+        };
+        let rows = bout.rows(|roots, outcomes| {
+            outcomes.push(self.measure(python, job, roots)?);
+            Ok(())
+        })?;
+        Ok(rows.into_iter().map(|row| row.remarking(remark)).collect())
     }
 
-    fn measure(&self, python: &Path, job: Job<'_>) -> Result<Outcome, Box<dyn Error>> {
-        let (our_root, peer_root) = (self.bench.quiet.path("ours"), self.bench.quiet.path("peer"));
+    fn measure(
+        &self,
+        python: &Path,
+        job: Job<'_>,
+        [our_root, peer_root]: &[PathBuf; 2],
+    ) -> Result<Outcome, Box<dyn Error>> {
         // What an entry counts against a cap: we count its key and its header too.
         let (our_entry, peer_entry) = if job.memory { (32, 0) } else { (128 + 32, 0) };
         let task = |kind: &str, path: &Path, more: usize| Task {
@@ -101,7 +115,7 @@ impl Place<'_> {
             max_bytes: job.cap.map(|entries| entries * (job.shape.size + more) as u64),
         };
         let kind = if job.memory { "memory" } else { "files" };
-        let (our_task, peer_task) = (task(kind, &our_root, our_entry), task(kind, &peer_root, peer_entry));
+        let (our_task, peer_task) = (task(kind, our_root, our_entry), task(kind, peer_root, peer_entry));
         let script = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/cuda_core.py"));
         let mut our = Crew::of_ours(job.processes, &our_task)?;
         let mut their = Crew::of_python(job.processes, &peer_task, python, script)?;
@@ -132,9 +146,6 @@ impl Place<'_> {
             // Of several each may take its turn on a core, so what counts is when all have done.
             plan.compare(ours, theirs)
         };
-        drop((our, their));
-        remove(&our_root)?;
-        remove(&peer_root)?;
         Ok(Outcome::of_many(found, count * job.processes as u64))
     }
 }

@@ -89,7 +89,7 @@ fn matrix(duels: &[&Duel]) -> String {
             .iter()
             .filter_map(|duel| match duel.outcome {
                 Outcome::Measured { ours_ns, .. } => Some(ours_ns),
-                Outcome::Missing(_) => None,
+                Outcome::Missing(_) | Outcome::Crashed(_) => None,
             })
             .collect();
         let ours = if ours.is_empty() { String::new() } else { time(warmstart_tests::measure::median(ours)) };
@@ -106,6 +106,7 @@ fn matrix(duels: &[&Duel]) -> String {
 
 fn cell(duel: &Duel) -> String {
     match duel.ratio() {
+        None if matches!(duel.outcome, Outcome::Crashed(_)) => "crashed".to_owned(),
         None => "missing".to_owned(),
         Some(ratio) if duel.is_lost() => format!("**{ratio:.2}**"),
         Some(ratio) if ratio < 0.01 => format!("{ratio:.4}"),
@@ -116,12 +117,16 @@ fn cell(duel: &Duel) -> String {
 fn missing(duels: &[Duel]) -> String {
     let reasons: BTreeSet<String> = duels
         .iter()
-        .filter_map(|duel| match &duel.outcome {
-            Outcome::Missing(why) => {
-                let job = duel.job.split('/').next().unwrap_or_default();
-                Some(format!("- {}, {job}: {why}.\n", duel.peer))
+        .filter_map(|duel| {
+            let job = duel.job.split('/').next().unwrap_or_default();
+            match &duel.outcome {
+                Outcome::Missing(why) => Some(format!("- {}, {job}: {why}.\n", duel.peer)),
+                // The message may hold anything, and stands within a list.
+                Outcome::Crashed(why) => {
+                    Some(format!("- {}, {job}: crashed: `{}`.\n", duel.peer, why.replace('`', "'")))
+                }
+                Outcome::Measured { .. } => None,
             }
-            Outcome::Measured { .. } => None,
         })
         .collect();
     if reasons.is_empty() { "Nothing.\n".to_owned() } else { reasons.into_iter().collect() }
@@ -149,9 +154,12 @@ mod tests {
             duel("slow", measured(0.5)),
             duel("quick", measured(2.0)),
             duel("absent", Outcome::Missing("why".into())),
+            duel("broken", Outcome::Crashed("no `page`".into())),
         ];
         let text = figures(&duels);
-        assert!(text.contains("| hit/1KiB/100 | tmpfs | 1.25 µs | 0.50 | **2.00** | missing |"), "{text}");
+        let row = "| hit/1KiB/100 | tmpfs | 1.25 µs | 0.50 | **2.00** | missing | crashed |";
+        assert!(text.contains(row), "{text}");
         assert!(text.contains("- absent, hit: why."), "{text}");
+        assert!(text.contains("- broken, hit: crashed: `no 'page'`."), "{text}");
     }
 }

@@ -29,13 +29,11 @@ pub(crate) enum Outcome {
     Measured { ours_ns: f64, peer_ns: f64, ratio: f64 },
     /// Why there is no number.
     Missing(String),
+    /// The first line of what was said when a side crashed.
+    Crashed(String),
 }
 
 impl Duel {
-    pub(crate) fn measured(job: &str, medium: &str, (ours, peer): (&Kind, &Kind), found: Comparison) -> Self {
-        Self::with(job, medium, (ours.name, peer.name), peer.leaves_out, Outcome::of(found))
-    }
-
     pub(crate) fn missing(job: &str, medium: &str, (ours, peer): (&Kind, &Kind), why: &str) -> Self {
         Self::with(job, medium, (ours.name, peer.name), "", Outcome::Missing(why.to_owned()))
     }
@@ -67,7 +65,7 @@ impl Duel {
     pub(crate) const fn ratio(&self) -> Option<f64> {
         match self.outcome {
             Outcome::Measured { ratio, .. } => Some(ratio),
-            Outcome::Missing(_) => None,
+            Outcome::Missing(_) | Outcome::Crashed(_) => None,
         }
     }
 
@@ -82,6 +80,7 @@ impl Duel {
 
     fn verdict(&self) -> &'static str {
         match self.ratio() {
+            None if matches!(self.outcome, Outcome::Crashed(_)) => "CRASHED",
             None => "missing",
             Some(_) if !self.is_lost() => "ours leads",
             Some(_) if self.leaves_out.is_empty() => "PEER LEADS",
@@ -125,12 +124,12 @@ pub(crate) fn table(duels: &[Duel]) -> Table {
             Outcome::Measured { ours_ns, peer_ns, ratio } => {
                 [time(*ours_ns), time(*peer_ns), format!("{ratio:.3}")]
             }
-            Outcome::Missing(_) => ["-", "-", "-"].map(str::to_owned),
+            Outcome::Missing(_) | Outcome::Crashed(_) => ["-", "-", "-"].map(str::to_owned),
         };
         let [ours, theirs, ratio] = numbers;
         let mut rest = match &duel.outcome {
             Outcome::Measured { .. } => duel.leaves_out.clone(),
-            Outcome::Missing(why) => why.clone(),
+            Outcome::Missing(why) | Outcome::Crashed(why) => why.clone(),
         };
         if !duel.remark.is_empty() {
             rest = format!("{rest}; {}", duel.remark).trim_start_matches("; ").to_owned();
@@ -194,15 +193,20 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_is_missing_is_in_the_table() {
-        let missing = Outcome::Missing("has no quota".to_owned());
-        let text = table(&[Duel::with("put", "", ("files", "peer"), "", missing)]).to_string();
-        assert!(text.contains("missing") && text.contains("has no quota"), "{text}");
+    fn a_peer_that_is_missing_or_crashed_is_in_the_table() {
+        let row = |outcome| Duel::with("put", "", ("files", "peer"), "", outcome);
+        let missing = row(Outcome::Missing("has no quota".to_owned()));
+        let text = table(&[missing, row(Outcome::Crashed("no such page".to_owned()))]).to_string();
+        for cell in ["missing", "has no quota", "CRASHED", "no such page"] {
+            assert!(text.contains(cell), "{text}");
+        }
     }
 
     #[test]
     fn what_was_written_is_read() {
-        let text = json(&[duel(0.5, "quota"), duel(2.0, "")]).unwrap();
+        let crashed = Outcome::Crashed("no such page".to_owned());
+        let crashed = Duel::with("put", "", ("files", "peer"), "", crashed);
+        let text = json(&[duel(0.5, "quota"), duel(2.0, ""), crashed]).unwrap();
         let found = read(&text).unwrap();
         assert_eq!(json(&found).unwrap(), text);
         assert_eq!(found[1].ratio(), Some(2.0));

@@ -2,7 +2,7 @@
 
 use std::{
     hint::black_box,
-    path::Path,
+    panic::{self, AssertUnwindSafe},
     sync::mpsc::{self, Receiver, Sender},
     thread,
 };
@@ -11,7 +11,8 @@ use warmstart_tests::measure::Comparison;
 
 use crate::{
     Bench, Duels,
-    duel::{Duel, Outcome},
+    crash::Bout,
+    duel::Outcome,
     peer::{Kind, OURS_IN_MEMORY, PEERS_IN_MEMORY, Peer, Wanted},
     persistent::rotate,
     value::{Key, Values, key},
@@ -24,28 +25,41 @@ const THREADS: usize = 8;
 /// What each of several threads does before it is asked again.
 const AT_ONCE: u64 = 4096;
 
+/// What is done with how many entries, and by how many threads.
+#[derive(Clone, Copy)]
+pub(crate) struct Job {
+    pub(crate) name: &'static str,
+    pub(crate) entries: u64,
+    /// Whether no more entries fit.
+    pub(crate) cap: bool,
+    pub(crate) threads: usize,
+}
+
 pub(crate) fn rows(bench: &Bench) -> Duels {
     let values = Values::new(SIZE);
-    // Four times what fits: when a key comes round, its entry has gone.
+    // Four times what fits: when a key is used again, its entry has gone.
     let keys: Vec<Key> = (0..4 * ENTRIES).map(key).collect();
     let mut duels = Vec::new();
     for ours in &OURS_IN_MEMORY {
         for peer in &PEERS_IN_MEMORY {
-            for (job, entries, cap) in [
+            for (name, entries, cap) in [
                 ("hit", 1000, false),
                 ("hit", ENTRIES, false),
                 ("put", ENTRIES, false),
                 ("put at the cap", ENTRIES, true),
             ] {
                 // What a put costs there is what it costs the files behind.
-                if ours.name == "tiered" && job != "hit" {
+                if ours.name == "tiered" && name != "hit" {
                     continue;
                 }
                 for threads in [1, THREADS] {
-                    let outcome = one(bench, (ours, peer), job, entries, cap, threads, &keys, &values)?;
-                    let by = if threads == 1 { String::new() } else { format!(" by {threads} threads") };
-                    let name = format!("{job}{by}/1KiB/{entries}");
-                    duels.push(Duel::with(&name, "", (ours.name, peer.name), peer.leaves_out, outcome));
+                    duels.extend(row(
+                        bench,
+                        (ours, peer),
+                        Job { name, entries, cap, threads },
+                        &keys,
+                        &values,
+                    )?);
                 }
             }
         }
@@ -53,44 +67,46 @@ pub(crate) fn rows(bench: &Bench) -> Duels {
     Ok(duels)
 }
 
-#[expect(clippy::too_many_arguments, reason = "a row has so many sides")]
-fn one(
+pub(crate) fn row(
     bench: &Bench,
     (ours, peer): (&'static Kind, &'static Kind),
-    job: &str,
-    entries: u64,
-    cap: bool,
-    threads: usize,
+    job: Job,
     keys: &[Key],
     values: &Values,
-) -> Result<Outcome, Box<dyn std::error::Error>> {
+) -> Duels {
+    let Job { name, entries, cap, threads } = job;
+    let by = if threads == 1 { String::new() } else { format!(" by {threads} threads") };
+    let bout = Bout {
+        jobs: &[format!("{name}{by}/1KiB/{entries}")],
+        medium: "",
+        ours: ours.name,
+        peer: peer.name,
+        leaves_out: peer.leaves_out,
+        roots: ["ours", "peer"].map(|name| bench.quiet.path(name)),
+    };
     let max_bytes = cap.then_some(entries * (SIZE as u64 + 32));
     let wanted = Wanted { max_bytes, ..Wanted::default() };
-    let root = bench.quiet.path("tiered");
-    let open = |kind: &Kind, root: &Path| (kind.open)(root, wanted);
-    let (our, their) = (open(ours, &root), open(peer, &root));
-    our.fill(entries, values);
-    their.fill(entries, values);
-    let hit = |peer: &dyn Peer, call: u64| {
-        let found = peer.get(&keys[rotate(call, entries)], &mut |bytes| {
-            black_box(bytes.len());
+    bout.rows(|roots, outcomes| {
+        let (our, their) = ((ours.open)(&roots[0], wanted), (peer.open)(&roots[1], wanted));
+        our.fill(entries, values);
+        their.fill(entries, values);
+        let hit = |peer: &dyn Peer, call: u64| {
+            let found = peer.get(&keys[rotate(call, entries)], &mut |bytes| {
+                black_box(bytes.len());
+            });
+            assert!(found, "an entry was not kept");
+        };
+        let among = if cap { keys.len() as u64 } else { entries };
+        let put = |peer: &dyn Peer, call: u64| peer.put(&keys[(call % among) as usize], values.of(call));
+        let work: &(dyn Fn(&dyn Peer, u64) + Sync) = if name == "hit" { &hit } else { &put };
+        outcomes.push(if threads == 1 {
+            Outcome::of(bench.plan.compare(|call| work(&*our, call), |call| work(&*their, call)))
+        } else {
+            let found = by_threads(bench, threads, &*our, &*their, work);
+            Outcome::of_many(found, AT_ONCE * threads as u64)
         });
-        assert!(found, "an entry was not kept");
-    };
-    let among = if cap { keys.len() as u64 } else { entries };
-    let put = |peer: &dyn Peer, call: u64| peer.put(&keys[(call % among) as usize], values.of(call));
-    let work: &(dyn Fn(&dyn Peer, u64) + Sync) = if job == "hit" { &hit } else { &put };
-    let outcome = if threads == 1 {
-        Outcome::of(bench.plan.compare(|call| work(&*our, call), |call| work(&*their, call)))
-    } else {
-        let found = by_threads(bench, threads, &*our, &*their, work);
-        Outcome::of_many(found, AT_ONCE * threads as u64)
-    };
-    drop((our, their));
-    if root.exists() {
-        std::fs::remove_dir_all(root)?;
-    }
-    Ok(outcome)
+        Ok(())
+    })
 }
 
 /// The same by threads that wait for each other after [`AT_ONCE`] operations each.
@@ -111,7 +127,7 @@ fn by_threads(
 /// Threads that do the same job on one store.
 struct Squad {
     orders: Vec<Sender<u64>>,
-    done: Receiver<()>,
+    done: Receiver<thread::Result<()>>,
 }
 
 impl Squad {
@@ -129,8 +145,10 @@ impl Squad {
                 scope.spawn(move || {
                     for round in orders {
                         let first = (round * threads as u64 + thread) * AT_ONCE;
-                        (first..first + AT_ONCE).for_each(|call| work(peer, call));
-                        let _ = say_done.send(());
+                        let done = panic::catch_unwind(AssertUnwindSafe(|| {
+                            (first..first + AT_ONCE).for_each(|call| work(peer, call));
+                        }));
+                        let _ = say_done.send(done);
                     }
                 });
                 order
@@ -144,7 +162,10 @@ impl Squad {
             order.send(round).expect("the thread listens");
         }
         for _ in &self.orders {
-            self.done.recv().expect("no thread panicked");
+            self.done
+                .recv()
+                .expect("a thread says how its work ended")
+                .unwrap_or_else(|cause| panic::resume_unwind(cause));
         }
     }
 }

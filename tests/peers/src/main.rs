@@ -4,6 +4,7 @@
 //! beyond that, or leaves out, the row says.
 
 mod cap;
+mod crash;
 mod crew;
 mod cuda_core;
 mod document;

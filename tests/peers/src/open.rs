@@ -4,9 +4,10 @@ use std::time::Instant;
 
 use crate::{
     Bench, Duels,
-    duel::Duel,
+    crash::Bout,
+    duel::{Duel, Outcome},
     peer::Wanted,
-    persistent::{pairs, remove},
+    persistent::pairs,
     value::{Values, key},
 };
 
@@ -20,24 +21,33 @@ pub(crate) fn rows(bench: &Bench) -> Duels {
             duels.push(Duel::missing(&job, bench.quiet.name, (ours, peer), why));
             continue;
         }
-        let roots = (bench.quiet.path("ours"), bench.quiet.path("peer"));
-        let wanted = Wanted::default();
-        (ours.open)(&roots.0, wanted).fill(entries, &values);
-        (peer.open)(&roots.1, wanted).fill(entries, &values);
-        let first_hit = |kind: &crate::peer::Kind, root, call: u64| {
-            let wanted_key = key(call * 619 % entries);
-            let start = Instant::now();
-            let store = (kind.open)(root, wanted);
-            assert!(store.get(&wanted_key, &mut |_| {}), "{}: an entry was not kept", kind.name);
-            // What closing costs is not measured.
-            start.elapsed()
+        let bout = Bout {
+            jobs: &[job],
+            medium: bench.quiet.name,
+            ours: ours.name,
+            peer: peer.name,
+            leaves_out: peer.leaves_out,
+            roots: ["ours", "peer"].map(|name| bench.quiet.path(name)),
         };
-        let found = bench
-            .plan
-            .compare_timed(|call| first_hit(ours, &roots.0, call), |call| first_hit(peer, &roots.1, call));
-        remove(&roots.0)?;
-        remove(&roots.1)?;
-        duels.push(Duel::measured(&job, bench.quiet.name, (ours, peer), found));
+        duels.extend(bout.rows(|roots, outcomes| {
+            let wanted = Wanted::default();
+            (ours.open)(&roots[0], wanted).fill(entries, &values);
+            (peer.open)(&roots[1], wanted).fill(entries, &values);
+            let first_hit = |kind: &crate::peer::Kind, root, call: u64| {
+                let wanted_key = key(call * 619 % entries);
+                let start = Instant::now();
+                let store = (kind.open)(root, wanted);
+                assert!(store.get(&wanted_key, &mut |_| {}), "{}: an entry was not kept", kind.name);
+                // What closing costs is not measured.
+                start.elapsed()
+            };
+            let found = bench.plan.compare_timed(
+                |call| first_hit(ours, &roots[0], call),
+                |call| first_hit(peer, &roots[1], call),
+            );
+            outcomes.push(Outcome::of(found));
+            Ok(())
+        })?);
     }
     Ok(duels)
 }

@@ -4,7 +4,8 @@ use std::{fs, time::Duration};
 
 use crate::{
     Bench, Duels,
-    duel::Duel,
+    crash::Bout,
+    duel::{Duel, Outcome},
     peer::{self, Kind, Wanted},
     value::{Key, Values, key},
 };
@@ -45,7 +46,7 @@ pub(crate) fn rows(bench: &Bench) -> Duels {
     }
     for shape in SHAPES.into_iter().filter(|shape| shape.entries == 100) {
         for (ours, peer) in pairs() {
-            duels.push(durable_put(bench, shape, ours, peer)?);
+            duels.extend(durable_put(bench, shape, ours, peer)?);
         }
     }
     Ok(duels)
@@ -69,79 +70,85 @@ pub(crate) fn other_keys(many: u64) -> Vec<Key> {
     (0..many).map(|n| key(n + (1 << 40))).collect()
 }
 
-fn reads_and_puts(bench: &Bench, shape: Shape, ours: &'static Kind, peer: &'static Kind) -> Duels {
+pub(crate) fn reads_and_puts(bench: &Bench, shape: Shape, ours: &'static Kind, peer: &'static Kind) -> Duels {
+    let jobs = ["hit", "miss", "put"].map(|job| format!("{job}/{}", shape.label));
     if let Some(why) = peer.missing {
-        let job = |job| Duel::missing(&format!("{job}/{}", shape.label), bench.quiet.name, (ours, peer), why);
-        return Ok(["hit", "miss", "put"].map(job).into());
+        return Ok(jobs.map(|job| Duel::missing(&job, bench.quiet.name, (ours, peer), why)).into());
     }
-    let (our_root, peer_root) = (bench.quiet.path("ours"), bench.quiet.path("peer"));
-    let values = Values::new(shape.size);
-    let (our, their) =
-        ((ours.open)(&our_root, Wanted::default()), (peer.open)(&peer_root, Wanted::default()));
-    our.fill(shape.entries, &values);
-    their.fill(shape.entries, &values);
-
-    let keys: Vec<Key> = (0..shape.entries).map(key).collect();
-    for key in &keys {
-        if !our.get(key, &mut |_| {}) || !their.get(key, &mut |_| {}) {
-            return Err(
-                format!("{}: an entry was not kept by {} or {}", shape.label, ours.name, peer.name).into()
-            );
-        }
-    }
-    let at = |call| &keys[rotate(call, shape.entries)];
-    let look = |bytes: &[u8]| {
-        std::hint::black_box(bytes.len());
+    let bout = Bout {
+        jobs: &jobs,
+        medium: bench.quiet.name,
+        ours: ours.name,
+        peer: peer.name,
+        leaves_out: peer.leaves_out,
+        roots: ["ours", "peer"].map(|name| bench.quiet.path(name)),
     };
-    let hit = bench
-        .plan
-        .compare(|call| our.get(at(call), &mut { look }), |call| their.get(at(call), &mut { look }));
+    bout.rows(|roots, outcomes| {
+        let values = Values::new(shape.size);
+        let (our, their) =
+            ((ours.open)(&roots[0], Wanted::default()), (peer.open)(&roots[1], Wanted::default()));
+        our.fill(shape.entries, &values);
+        their.fill(shape.entries, &values);
 
-    let others = other_keys(shape.put_keys());
-    let other = |call: u64| &others[(call % others.len() as u64) as usize];
-    let miss = bench
-        .plan
-        .compare(|call| our.get(other(call), &mut { look }), |call| their.get(other(call), &mut { look }));
-    let put = bench.plan.with_warm_up(Duration::from_millis(50)).compare(
-        |call| our.put(other(call), values.of(call)),
-        |call| their.put(other(call), values.of(call)),
-    );
-    drop((our, their));
-    remove(&our_root)?;
-    remove(&peer_root)?;
+        let keys: Vec<Key> = (0..shape.entries).map(key).collect();
+        for (kind, store) in [(ours, &our), (peer, &their)] {
+            for key in &keys {
+                assert!(store.get(key, &mut |_| {}), "{}: an entry was not kept", kind.name);
+            }
+        }
+        let at = |call| &keys[rotate(call, shape.entries)];
+        let look = |bytes: &[u8]| {
+            std::hint::black_box(bytes.len());
+        };
+        let hit = bench
+            .plan
+            .compare(|call| our.get(at(call), &mut { look }), |call| their.get(at(call), &mut { look }));
+        outcomes.push(Outcome::of(hit));
 
-    let both = (ours, peer);
-    Ok([("hit", hit), ("miss", miss), ("put", put)]
-        .map(|(job, found)| Duel::measured(&format!("{job}/{}", shape.label), bench.quiet.name, both, found))
-        .into())
+        let others = other_keys(shape.put_keys());
+        let other = |call: u64| &others[(call % others.len() as u64) as usize];
+        let miss = bench.plan.compare(
+            |call| our.get(other(call), &mut { look }),
+            |call| their.get(other(call), &mut { look }),
+        );
+        outcomes.push(Outcome::of(miss));
+        let put = bench.plan.with_warm_up(Duration::from_millis(50)).compare(
+            |call| our.put(other(call), values.of(call)),
+            |call| their.put(other(call), values.of(call)),
+        );
+        outcomes.push(Outcome::of(put));
+        Ok(())
+    })
 }
 
 /// A put that survives a loss of power.
-fn durable_put(
-    bench: &Bench,
-    shape: Shape,
-    ours: &'static Kind,
-    peer: &'static Kind,
-) -> Result<Duel, Box<dyn std::error::Error>> {
+fn durable_put(bench: &Bench, shape: Shape, ours: &'static Kind, peer: &'static Kind) -> Duels {
     let job = format!("durable put/{}", shape.label);
     if let Some(why) = peer.missing.or(peer.no_durable) {
-        return Ok(Duel::missing(&job, bench.disk.name, (ours, peer), why));
+        return Ok(vec![Duel::missing(&job, bench.disk.name, (ours, peer), why)]);
     }
-    let (our_root, peer_root) = (bench.disk.path("ours"), bench.disk.path("peer"));
-    let values = Values::new(shape.size);
-    let wanted = Wanted { durable: true, ..Wanted::default() };
-    let (our, their) = ((ours.open)(&our_root, wanted), (peer.open)(&peer_root, wanted));
-    let others = other_keys(shape.put_keys());
-    let other = |call: u64| &others[(call % others.len() as u64) as usize];
-    let rounds = if bench.quick { 7 } else { 41 };
-    let put = bench.plan.with_rounds(rounds).with_warm_up(Duration::from_millis(20)).compare(
-        |call| our.put(other(call), values.of(call)),
-        |call| their.put(other(call), values.of(call)),
-    );
-    drop((our, their));
-    remove(&our_root)?;
-    remove(&peer_root)?;
-    Ok(Duel::measured(&job, bench.disk.name, (ours, peer), put))
+    let bout = Bout {
+        jobs: &[job],
+        medium: bench.disk.name,
+        ours: ours.name,
+        peer: peer.name,
+        leaves_out: peer.leaves_out,
+        roots: ["ours", "peer"].map(|name| bench.disk.path(name)),
+    };
+    bout.rows(|roots, outcomes| {
+        let values = Values::new(shape.size);
+        let wanted = Wanted { durable: true, ..Wanted::default() };
+        let (our, their) = ((ours.open)(&roots[0], wanted), (peer.open)(&roots[1], wanted));
+        let others = other_keys(shape.put_keys());
+        let other = |call: u64| &others[(call % others.len() as u64) as usize];
+        let rounds = if bench.quick { 7 } else { 41 };
+        let put = bench.plan.with_rounds(rounds).with_warm_up(Duration::from_millis(20)).compare(
+            |call| our.put(other(call), values.of(call)),
+            |call| their.put(other(call), values.of(call)),
+        );
+        outcomes.push(Outcome::of(put));
+        Ok(())
+    })
 }
 
 /// Removes what a side kept, which is a file, a directory, or files beside one.
