@@ -61,3 +61,8 @@ pub use warmstart_core::{
     statistics::{ReasonCounts, Statistics},
     tally::Tally,
 };
+
+/// Its example is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
