@@ -1,6 +1,6 @@
 // Builds engine/ and dist/: `npm run build`. --pack also leaves the tarball in target/package, and --test installs what tests/web needs.
 
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
@@ -108,5 +108,9 @@ function run(program, line, variables) {
 
 function start(program, words, variables = {}, cwd = ROOT) {
   console.log(`$ ${path.basename(program)} ${words.join(" ")}`);
-  execFileSync(program, words, { stdio: "inherit", env: { ...process.env, ...variables }, cwd });
+  const { error, status } = spawnSync(program, words, { stdio: "inherit", env: { ...process.env, ...variables }, cwd });
+  if (status === 0) return;
+  // What the program said stands above.
+  console.error(error ? `${program} could not be started: ${error.message}` : `failed: ${program} ${words[0]}`);
+  process.exit(1);
 }
