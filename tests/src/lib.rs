@@ -17,6 +17,7 @@
 //! | [`model`] | any program of operations, run on a store and on a model |
 //! | [`mount`] | media that are full or read-only |
 //! | [`mod@noise`] | numbers that are the same at each call |
+//! | [`mod@own_process`] | tests in processes of their own |
 //! | [`packed`] | packed weights that prove which they are |
 //! | [`proof`] | artifacts that prove under which key they were written, and a clock that tells what it is told |
 //! | [`runtimes`] | what `cargo xtask runtimes` fetches |
@@ -44,6 +45,7 @@ pub mod minilm;
 pub mod model;
 pub mod mount;
 pub mod noise;
+pub mod own_process;
 pub mod packed;
 pub mod proof;
 pub mod runtimes;

@@ -1,0 +1,42 @@
+//! The example of a launch loop, run as its readers run it.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+#[test]
+fn the_example_finds_every_answer_right_and_no_hit_that_allocates() {
+    let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["run", "--quiet", "--package", "warmstart", "--example", "launch_loop"])
+        // Optimised where this test is.
+        .args((!cfg!(debug_assertions)).then_some("--release"))
+        .args(["--", "--json", "--rounds", "1"])
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+        .output()
+        .unwrap();
+    let (report, printed) =
+        (String::from_utf8(output.stderr).unwrap(), String::from_utf8(output.stdout).unwrap());
+    assert!(output.status.success(), "{report}{printed}");
+
+    let line: Value = serde_json::from_str(printed.lines().last().unwrap()).unwrap();
+    let expected = [
+        ("launches", 2008),
+        ("checked", 2008),
+        ("wrong", 0),
+        ("results_per_map", 600),
+        ("allocations_on_hit", 0),
+    ];
+    for (field, value) in expected {
+        assert_eq!(line[field], value, "{field} of {line}");
+    }
+    assert!((64..=150).contains(&line["dependencies"].as_u64().unwrap()), "{line}");
+    // Far from what an optimised build does, so that no debug build on a busy machine fails. Whether the bounds hold, the
+    // report says, and no test decides.
+    let millis = |field: &str| line[field].as_f64().unwrap();
+    assert!(millis("memo_ms") > 0.0 && millis("memo_ms") * 5.0 < millis("deep_copy_ms"), "{line}");
+    assert_eq!(line.as_object().unwrap().len(), 8, "{line}");
+
+    for said in ["kernel `", "All answers are what", "bound 1.00 ms: ", "bound 1/100: "] {
+        assert!(report.contains(said), "{said:?} in {report}");
+    }
+}

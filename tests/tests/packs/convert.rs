@@ -1,0 +1,177 @@
+//! Files of packed weights that are exported for ExecuTorch, and those of its that are imported.
+
+use std::{fs, path::Path};
+
+use warmstart::{
+    Reason,
+    pack::{
+        FileError, ModelId, Name, Pack, PackOptions, Packing, RewriteOptions, Wanted, compact, export,
+        import, inspect, verify,
+    },
+};
+use warmstart_tests::{
+    executorch,
+    packed::{Weight, image, names_in, open, place, saved, use_all, weights},
+};
+
+/// Saves payloads of zeros under these names, with a seed and in a model.
+fn pack_named(path: &Path, all: &[(Name<'_>, u32, u8)]) {
+    let pack = open(path).unwrap();
+    for (name, seed, model) in all {
+        let model = ModelId::from_bytes([*model; 32]);
+        let wanted = Wanted { name: *name, model, packing: Packing::of_seed(*seed) };
+        let mut space = pack.reserve(300).unwrap();
+        space.bytes_mut().fill(*seed as u8);
+        pack.insert(&wanted, space);
+    }
+    pack.save().unwrap();
+}
+
+/// The entries of an exported file, in the order of their names.
+fn read_version2(file: &[u8]) -> Vec<executorch::Entry> {
+    let mut entries = executorch::read(file);
+    assert!(entries.iter().all(|entry| entry.offset.is_multiple_of(4096)));
+    entries.sort();
+    let is_unique = entries.windows(2).all(|pair| pair[0].name != pair[1].name);
+    assert!(is_unique);
+    entries
+}
+
+#[test]
+fn an_exported_file_is_read_by_who_knows_the_text_of_the_format_alone() {
+    let (directory, path) = place().unwrap();
+    drop(saved(&path, PackOptions::default(), weights(0..12)).unwrap());
+    let output = directory.path().join("exported.xpwc");
+    let done = export(&path, &RewriteOptions::default().with_output(&output)).unwrap();
+    assert_eq!((done.entries, done.left_out, done.damaged), (12, 0, 0));
+    let file = fs::read(&output).unwrap();
+    let read = read_version2(&file);
+    assert_eq!(read.len(), 12);
+    for number in 0..12 {
+        let weight = Weight::number(number);
+        let joined =
+            weight.wanted(|wanted| format!("{}{}", wanted.name.weight, wanted.name.bias.unwrap_or_default()));
+        let entry = read.iter().find(|entry| entry.name == joined).unwrap();
+        let payload: Vec<u8> = (0..weight.size()).map(|at| weight.byte(at)).collect();
+        assert_eq!((entry.seed, &entry.payload), (7, &payload), "{joined}");
+    }
+    let found = inspect(&output).unwrap();
+    assert_eq!((found.version, found.entries.len(), found.dead_bytes), (2, 12, 0));
+    let proved = verify(&output, &mut |_, is_whole| assert_eq!(is_whole, None)).unwrap();
+    assert!(proved.is_good() && !proved.has_checksums);
+}
+
+#[test]
+fn names_that_would_collide_are_refused_and_both_are_named() {
+    let (directory, path) = place().unwrap();
+    pack_named(&path, &[(Name::new("ab").with_bias("c"), 1, 1), (Name::new("a").with_bias("bc"), 1, 1)]);
+    let before = image(&path).unwrap();
+    let error = export(&path, &RewriteOptions::default()).unwrap_err();
+    assert!(matches!(error, FileError::Clash(..)));
+    let text = error.to_string();
+    assert!(text.contains("ab + c") && text.contains("a + bc"), "{text}");
+    assert_eq!((image(&path).unwrap(), names_in(directory.path()).unwrap().len()), (before, 1));
+}
+
+#[test]
+fn of_several_models_one_is_chosen_and_of_its_packings_the_newest() {
+    let (directory, path) = place().unwrap();
+    let (weight, alone) = (Name::new("w"), Name::new("alone"));
+    pack_named(&path, &[(weight, 1, 1), (weight, 2, 2), (alone, 9, 2)]);
+    pack_named(&path, &[(weight, 3, 1)]);
+    assert!(
+        matches!(export(&path, &RewriteOptions::default()), Err(FileError::Several(name)) if name == "w")
+    );
+    let seeds = |model: u8, name: &str| {
+        let output = directory.path().join(name);
+        let only =
+            RewriteOptions::default().with_output(&output).with_models([ModelId::from_bytes([model; 32])]);
+        let done = export(&path, &only)?;
+        let read = read_version2(&fs::read(&output).unwrap());
+        Ok::<_, FileError>((done.left_out, read.iter().map(|entry| entry.seed).collect::<Vec<_>>()))
+    };
+    assert_eq!(seeds(1, "one").unwrap(), (3, vec![3]));
+    assert_eq!(seeds(2, "two").unwrap(), (2, vec![9, 2]));
+    assert!(matches!(seeds(3, "three"), Err(FileError::NoSuchModel(_))));
+    assert!(!directory.path().join("three").exists());
+}
+
+#[test]
+fn what_executorch_wrote_is_found_after_import_and_is_unverified() {
+    for (name, dead) in [("five.xpwc", 0), ("bias.xpwc", 0), ("two-models.xpwc", 144)] {
+        let Some(bytes) = executorch::golden(name) else { return };
+        let (_directory, path) = place().unwrap();
+        fs::write(&path, &bytes).unwrap();
+        let found = inspect(&path).unwrap();
+        assert_eq!((found.version, found.dead_bytes), (2, dead), "{name}");
+        let expected = read_version2(&bytes);
+        let done = import(&path, &RewriteOptions::default()).unwrap();
+        assert_eq!((done.is_changed, done.entries), (true, expected.len() as u64));
+        let found = inspect(&path).unwrap();
+        assert_eq!((found.version, found.dead_bytes, found.generation), (3, 0, 1));
+        assert!(found.entries.iter().all(|entry| entry.is_imported && entry.checksum.is_some()));
+        assert!(verify(&path, &mut |_, _| {}).unwrap().is_good());
+
+        let named = ModelId::from_bytes([1; 32]);
+        let (plain, lenient) = (open(&path).unwrap(), PackOptions::default().with_unverified(true));
+        for entry in &expected {
+            // Wherever the weight's name ends and that of the bias begins.
+            let (weight, bias) = entry.name.split_at(entry.name.len() / 2);
+            for name in [Name::new(&entry.name), Name::new(weight).with_bias(bias)] {
+                let wanted = |model, seed| Wanted { name, model, packing: Packing::of_seed(seed) };
+                let weights = plain.look_up(&wanted(ModelId::default(), entry.seed)).unwrap();
+                assert_eq!((&weights[..], weights.is_verified()), (&entry.payload[..], false));
+                let look_up = |model, seed| plain.look_up(&wanted(model, seed)).map(drop);
+                assert_eq!(look_up(named, entry.seed), Err(Reason::OtherModel));
+                assert_eq!(look_up(ModelId::default(), entry.seed ^ 1), Err(Reason::OtherSeed));
+            }
+            let longer = format!("{}x", entry.name);
+            let wanted = Wanted {
+                name: Name::new(&longer),
+                model: ModelId::default(),
+                packing: Packing::of_seed(entry.seed),
+            };
+            assert_eq!(plain.look_up(&wanted).map(drop), Err(Reason::Absent));
+        }
+        drop(plain);
+        let lenient = Pack::open(&path, lenient).unwrap();
+        for entry in &expected {
+            let wanted =
+                Wanted { name: Name::new(&entry.name), model: named, packing: Packing::of_seed(entry.seed) };
+            assert!(!lenient.look_up(&wanted).unwrap().is_verified());
+        }
+        drop(lenient);
+
+        // There and back, nothing is lost.
+        export(&path, &RewriteOptions::default()).unwrap();
+        let back = read_version2(&fs::read(&path).unwrap());
+        let essence = |read: &[executorch::Entry]| {
+            read.iter().map(|read| (read.name.clone(), read.seed, read.payload.clone())).collect::<Vec<_>>()
+        };
+        assert_eq!(essence(&back), essence(&expected));
+    }
+}
+
+#[test]
+fn what_was_imported_stays_when_something_is_saved_and_compacted() {
+    let (_directory, path) = place().unwrap();
+    drop(saved(&path, PackOptions::default(), weights(0..6)).unwrap());
+    export(&path, &RewriteOptions::default()).unwrap();
+    let exported = fs::read(&path).unwrap();
+    import(&path, &RewriteOptions::default()).unwrap();
+    let before = image(&path).unwrap();
+    assert!(!import(&path, &RewriteOptions::default()).unwrap().is_changed);
+    assert_eq!(image(&path).unwrap(), before);
+
+    // The same weight, packed by somebody who knows the model, stands beside it.
+    drop(saved(&path, PackOptions::default(), weights(4..8)).unwrap());
+    assert_eq!(inspect(&path).unwrap().entries.len(), 10);
+    assert!(compact(&path, &RewriteOptions::default()).unwrap().is_changed);
+    assert_eq!(inspect(&path).unwrap().entries.iter().filter(|entry| entry.is_imported).count(), 6);
+    assert!(verify(&path, &mut |_, _| {}).unwrap().is_good());
+    assert_eq!(use_all(&open(&path).unwrap(), weights(4..8)).unwrap(), 0);
+    let imported = ModelId::default();
+    let done = export(&path, &RewriteOptions::default().with_models([imported])).unwrap();
+    assert_eq!((done.entries, done.left_out), (6, 4));
+    assert_eq!(read_version2(&fs::read(&path).unwrap()), read_version2(&exported));
+}

@@ -1,0 +1,119 @@
+//! Files of packed weights that ExecuTorch wrote, read by the core; and what the core writes, read by a reader that was
+//! made from the text of the format alone.
+//!
+//! The files are not part of the repository: see [`golden`].
+
+use warmstart_core::trailer::{
+    Entry, FOOTER_LEN, Name,
+    space::dead_bytes_of_version2,
+    version2::{self, Version2},
+};
+use warmstart_tests::executorch::{self, golden};
+
+/// What an entry of a golden file must be.
+struct Expected {
+    name: String,
+    size: usize,
+    seed: u32,
+    payload: fn(usize, usize, u32) -> usize,
+}
+
+fn read(file: &[u8]) -> Version2<'_> {
+    let footer = version2::footer(&file[file.len() - FOOTER_LEN..], file.len() as u64).unwrap();
+    version2::decode(&file[footer.index_start as usize..], file.len() as u64).unwrap()
+}
+
+/// All entries, in the order in which they were packed; and whatever else must be so of any such file.
+fn check(file: &[u8], expected: &[Expected], dead: u64) {
+    let read = read(file);
+    assert_eq!(read.len(), expected.len());
+    for (entry, (at, expected)) in read.entries().zip(expected.iter().enumerate()) {
+        assert_eq!(entry.name, Name::new(&expected.name));
+        assert_eq!((entry.size as usize, entry.packing.seed), (expected.size, expected.seed));
+        assert!(entry.offset.is_multiple_of(4096));
+        let payload = &file[entry.offset as usize..entry.end() as usize];
+        let byte_at = |j: usize| ((expected.payload)(at, j, expected.seed) % 256) as u8;
+        assert!(
+            payload.iter().copied().eq((0..expected.size).map(byte_at)),
+            "the payload of {}",
+            expected.name
+        );
+        assert_eq!(read.look_up(&entry.name, expected.seed), Ok(entry));
+    }
+    assert_eq!(dead_bytes_of_version2(&read, file), dead);
+    check_writing(file, &read);
+    for end in 0..file.len() {
+        // A file that was cut may end with an older trailer, and with nothing else that is one.
+        let footer = version2::footer(&file[..end], end as u64);
+        if let Ok(footer) = footer {
+            let older = version2::decode(&file[footer.index_start as usize..end], end as u64).unwrap();
+            assert!(
+                older.len() < read.len()
+                    && older.entries().all(|old| read.entries().any(|entry| entry == old))
+            );
+        }
+    }
+}
+
+/// That a trailer of the same entries says the same, to a reader that knows the text of the format alone.
+fn check_writing(file: &[u8], read: &Version2<'_>) {
+    let index_start = read.index_start();
+    let written = version2::encode(read.entries(), index_start).unwrap();
+    let mut rewritten = file[..index_start as usize].to_vec();
+    rewritten.extend_from_slice(&written);
+    assert_eq!(rewritten.len(), file.len());
+    let mut theirs = executorch::read(file);
+    theirs.sort_by_key(|entry| entry.offset);
+    assert_eq!(executorch::read(&rewritten), theirs);
+
+    // In their order, the bytes are the same.
+    let entries: Vec<Entry<'_>> = read.entries().collect();
+    let ours = |theirs: executorch::Entry| {
+        *entries.iter().find(|entry| entry.offset == theirs.offset as u64).unwrap()
+    };
+    let in_order = executorch::read(file).into_iter().map(ours);
+    assert_eq!(version2::encode(in_order, index_start).unwrap(), file[index_start as usize..]);
+}
+
+#[test]
+fn five_entries_of_one_save_are_read() {
+    let Some(file) = golden("five.xpwc") else { return };
+    let entry = |i: usize| Expected {
+        name: format!("layer{i:04}.weight"),
+        size: 100 + i,
+        seed: 0xabcd_0001 + i as u32 % 3,
+        payload: |i, j, _| 31 * i + 7 * j + (j >> 8),
+    };
+    check(&file, &(0..5).map(entry).collect::<Vec<_>>(), 0);
+}
+
+#[test]
+fn names_with_a_bias_are_found_by_both() {
+    let Some(file) = golden("bias.xpwc") else { return };
+    let entry = |i: usize| {
+        let bias = if i % 2 == 1 { format!("blk.{i}.b") } else { String::new() };
+        Expected {
+            name: format!("blk.{i}.w{bias}"),
+            size: 1 + 977 * i,
+            seed: 0x1000 + i as u32,
+            payload: |_, j, seed| seed as usize + 7 * j + (j >> 8) + 13 * 7,
+        }
+    };
+    check(&file, &(0..6).map(entry).collect::<Vec<_>>(), 0);
+    let read = read(&file);
+    let found = read.look_up(&Name::new("blk.3.w").with_bias("blk.3.b"), 0x1003).unwrap();
+    assert_eq!(found.size, 1 + 977 * 3);
+    assert!(read.look_up(&Name::new("blk.3.w"), 0x1003).is_err());
+}
+
+#[test]
+fn an_older_trailer_in_the_middle_is_dead() {
+    let Some(file) = golden("two-models.xpwc") else { return };
+    let entry = |i: usize| Expected {
+        name: format!("blk.{i}.w"),
+        size: 100 + i,
+        seed: 5,
+        payload: |_, j, _| 5 + 7 * j + (j >> 8) + 13 * 7,
+    };
+    check(&file, &(0..8).map(entry).collect::<Vec<_>>(), 144);
+}

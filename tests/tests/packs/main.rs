@@ -1,0 +1,27 @@
+//! Files of packed weights: alone, between processes, and with the real XNNPACK.
+#![allow(clippy::unwrap_used, reason = "every function here is part of a test")]
+
+#[cfg(unix)]
+mod adversary;
+#[cfg(unix)]
+mod capi;
+mod compact;
+mod convert;
+mod goldens;
+mod inspect;
+#[cfg(unix)]
+mod processes;
+mod saved;
+mod xnnpack {
+    //! XNNPACK, and the weights cache that it is given.
+
+    mod calls;
+    mod library;
+    #[cfg(unix)]
+    mod model;
+    #[cfg(unix)]
+    mod other_seed;
+    #[cfg(unix)]
+    mod provider;
+    mod recording_cache;
+}

@@ -1,0 +1,82 @@
+//! The weights of a real model, packed by the real XNNPACK in one process and found in the next.
+
+use std::{fs, path::Path};
+
+use warmstart::{
+    Key,
+    pack::ModelId,
+    target::xnnpack::{Abi, Provider},
+};
+use warmstart_tests::{
+    children_of, minilm,
+    own_process::Children,
+    packed::{image, open, place},
+    xnnpack::{self, Tensor, WeightsCache},
+};
+
+/// Where a child finds its pack.
+const TASK: &str = "WARMSTART_XNNPACK_TASK";
+
+fn pack_and_run() {
+    let path = std::env::var(TASK).unwrap();
+    let (Some(library), Some(model)) = (xnnpack::library(), minilm::model()) else { return };
+    let digest = *Key::digest(&fs::read(minilm::path()).unwrap()).as_bytes();
+    let provider = Provider::new(open(Path::new(&path)).unwrap(), Abi::V2025, ModelId::from_bytes(digest));
+    // SAFETY: the function is XNNPACK's own.
+    let provider = unsafe { provider.with_fingerprints(library.fingerprint_function()) };
+    for layer in model.layers() {
+        provider.register(layer.weight().as_ptr(), &layer.weight_name());
+        provider.register(layer.bias().as_ptr(), &layer.bias_name());
+    }
+    let tokens = 4;
+    // SAFETY: the provider outlives the encoder, which is dropped first. The weights are where they were registered.
+    let cache = unsafe { WeightsCache::from_raw(provider.as_ptr().cast()) };
+    let mut encoder = model.compile(library, tokens, Some(cache)).unwrap();
+    provider.finalize();
+    let saved = provider.save().unwrap().entries;
+    let output = encoder.run(&Tensor::noise(tokens * minilm::WIDTH, 11)).unwrap();
+    let bytes: Vec<u8> = output.iter().flat_map(|number| number.to_le_bytes()).collect();
+    let asked = provider.statistics();
+    // Calls that change nothing, and then those that XNNPACK makes of each.
+    println!(
+        "\nSAID {} {} {} {} {saved} {} {} {} {} {}\nSAID {}",
+        asked.hits,
+        asked.packed,
+        asked.reservations,
+        asked.unnamed + asked.refused + asked.panics,
+        asked.look_up_calls,
+        asked.reserve_space_calls,
+        asked.look_up_or_insert_calls,
+        asked.is_finalized_calls,
+        asked.offset_to_addr_calls,
+        Key::digest(&bytes),
+    );
+}
+
+/// What a process says that runs the real model.
+fn run_model(processes: &Children, path: &Path) -> ([u64; 10], String) {
+    let child = processes.command().env(TASK, path).output().unwrap();
+    assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
+    let said = String::from_utf8(child.stdout).unwrap();
+    let mut said = said.lines().filter_map(|line| line.strip_prefix("SAID "));
+    let counts: Vec<u64> = said.next().unwrap().split(' ').map(|count| count.parse().unwrap()).collect();
+    (counts.try_into().unwrap(), said.next().unwrap().to_owned())
+}
+
+#[test]
+fn a_real_model_is_packed_by_one_process_and_the_next_packs_and_reserves_nothing() {
+    let Some(processes) = children_of!(pack_and_run) else { return };
+    let (Some(_), Some(_)) = (xnnpack::library(), minilm::model()) else { return };
+    let (_directory, path) = place().unwrap();
+    let (cold, computed) = run_model(&processes, &path);
+    let [hits, packed, reserved, wrong, saved, calls @ ..] = cold;
+    assert_eq!([hits, packed, reserved, wrong, saved], [0, 36, 36, 0, 36]);
+    assert!(calls.iter().all(|calls| *calls > 0), "XNNPACK did not make all of its calls: {calls:?}");
+    let before = image(&path).unwrap();
+    let (warm, again) = run_model(&processes, &path);
+    let [hits, packed, reserved, wrong, saved, look_ups, reserves, inserts, ..] = warm;
+    assert_eq!([hits, packed, reserved, wrong, saved], [36, 0, 0, 0, 0]);
+    assert_eq!([look_ups, reserves, inserts], [36, 0, 0]);
+    assert_eq!(again, computed, "the outputs differ");
+    assert_eq!(image(&path).unwrap(), before);
+}

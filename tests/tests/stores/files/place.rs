@@ -1,0 +1,177 @@
+//! Where the file store may be, and who may have written there.
+
+use std::{
+    convert::Infallible,
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
+    path::{Path, PathBuf},
+};
+
+use warmstart::{
+    Artifact, Cache, Key, Reason, Store,
+    store::{FileOptions, FileStore},
+};
+use warmstart_tests::own_process;
+
+fn open(path: &Path) -> FileStore {
+    FileStore::open(path, FileOptions::default()).unwrap()
+}
+
+fn entry_path(root: &Path, key: &[u8]) -> PathBuf {
+    root.join("entries").join(Key::digest(key).to_string())
+}
+
+fn artifact(n: u8, len: usize) -> Artifact {
+    Artifact::new(vec![n; len])
+}
+
+/// The caller of the one call gets what it built, and the reason why it is not stored.
+fn builds_anyway<S: Store>(cache: &Cache<S>, key: &str) -> Option<Reason> {
+    let Ok(fetched) = cache.get_or_build(key, || Ok::<_, Infallible>(vec![9; 4096]));
+    assert_eq!(fetched.artifact().payload(), [9; 4096]);
+    fetched.refusal()
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_a_cache_that_always_misses() {
+    let cache = Cache::new(open(Path::new("/proc/warmstart/cache")));
+    let refusal = builds_anyway(&cache, "k");
+    assert!(refusal.is_some());
+    assert_eq!(cache.get("k").miss(), Some(Reason::Unavailable));
+    assert_eq!(cache.store().contains(b"k"), Err(Reason::Unavailable));
+}
+
+#[test]
+fn a_path_that_is_not_a_directory_is_refused_with_what_to_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    fs::write(&file, "precious").unwrap();
+    let link = directory.path().join("link");
+    symlink(directory.path(), &link).unwrap();
+    for path in [&file, &link, &file.join("below")] {
+        let error = FileStore::open(path, FileOptions::default()).unwrap_err();
+        assert!(error.is_wrong_kind(), "{error}");
+        assert!(
+            error.to_string().contains("name a directory") || error.to_string().contains("that it leads to")
+        );
+    }
+    assert_eq!(fs::read(&file).unwrap(), b"precious");
+}
+
+#[test]
+fn a_directory_that_others_own_or_may_write_to_is_refused_with_what_to_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let writable = directory.path().join("writable");
+    fs::create_dir(&writable).unwrap();
+    fs::set_permissions(&writable, fs::Permissions::from_mode(0o777)).unwrap();
+    let mut paths = vec![writable];
+    let foreign = directory.path().join("foreign");
+    fs::create_dir(&foreign).unwrap();
+    if std::os::unix::fs::chown(&foreign, Some(12345), None).is_ok() {
+        paths.push(foreign);
+    } else {
+        eprintln!("SKIPPED: giving a directory away needs root");
+    }
+    // A directory of the store's own that others may write to is as bad.
+    let inner = directory.path().join("inner");
+    drop(open(&inner));
+    fs::set_permissions(inner.join("entries"), fs::Permissions::from_mode(0o770)).unwrap();
+    paths.push(inner);
+    for path in paths {
+        let error = FileStore::open(&path, FileOptions::default()).unwrap_err();
+        assert!(error.is_untrusted(), "{error}");
+        assert!(error.to_string().contains("chmod go-w"), "{error}");
+    }
+}
+
+#[test]
+fn directories_and_files_are_their_owners_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("a/b/cache");
+    open(&root).put(b"k", &artifact(1, 10)).unwrap();
+    for path in [root.parent().unwrap(), &root, &root.join("entries"), &root.join("tmp"), &root.join("locks")]
+    {
+        assert_eq!(fs::metadata(path).unwrap().mode() & 0o777, 0o700, "{}", path.display());
+    }
+    for path in [entry_path(&root, b"k"), root.join("journal")] {
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600, "{}", path.display());
+    }
+}
+
+#[test]
+fn an_entry_that_others_may_have_written_is_never_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("cache");
+    let store = open(&root);
+    let path = entry_path(&root, b"k");
+    let spoil: [&dyn Fn(); 4] = [
+        &|| fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap(),
+        &|| {
+            fs::rename(&path, root.join("elsewhere")).unwrap();
+            symlink(root.join("elsewhere"), &path).unwrap();
+        },
+        &|| {
+            fs::remove_file(&path).unwrap();
+            rustix::fs::mknodat(
+                rustix::fs::CWD,
+                &path,
+                rustix::fs::FileType::Fifo,
+                rustix::fs::Mode::from_raw_mode(0o600),
+                0,
+            )
+            .unwrap();
+        },
+        &|| {
+            if std::os::unix::fs::chown(&path, Some(12345), None).is_err() {
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o620)).unwrap();
+            }
+        },
+    ];
+    for spoil in spoil {
+        store.put(b"k", &artifact(1, 100)).unwrap();
+        assert!(store.get(b"k").hit().is_some());
+        spoil();
+        assert_eq!(store.get(b"k").miss(), Some(Reason::Untrusted));
+        assert_eq!(store.contains(b"k"), Ok(false));
+    }
+    store.put(b"k", &artifact(2, 100)).unwrap();
+    assert_eq!(store.get(b"k").hit().unwrap().payload(), [2; 100], "a put heals it");
+}
+
+#[test]
+fn an_empty_path_is_refused() {
+    assert!(FileStore::open("", FileOptions::default()).unwrap_err().is_wrong_kind());
+}
+
+#[test]
+fn a_relative_path_means_what_it_meant_when_the_store_was_opened() {
+    own_process!(|| {
+        let directory = tempfile::tempdir().unwrap();
+        std::env::set_current_dir(directory.path()).unwrap();
+        let store = open(Path::new("cache"));
+        store.put(b"k", &artifact(1, 10)).unwrap();
+        fs::create_dir("elsewhere").unwrap();
+        std::env::set_current_dir("elsewhere").unwrap();
+        assert!(store.get(b"k").hit().is_some());
+        store.put(b"l", &artifact(2, 10)).unwrap();
+        assert!(!Path::new("cache").exists());
+        assert_eq!(store.len(), Ok(2));
+    });
+}
+
+#[test]
+fn an_entry_of_a_newer_version_is_not_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    let cache = Cache::new(open(directory.path()));
+    cache.put("k", &artifact(1, 100)).unwrap();
+    let path = entry_path(directory.path(), b"k");
+    let mut newer = fs::read(&path).unwrap();
+    newer[16] = 2;
+    let sum = xxhash_rust::xxh3::xxh3_64(&newer[16..]);
+    newer[8..16].copy_from_slice(&sum.to_le_bytes());
+    fs::write(&path, &newer).unwrap();
+    assert_eq!(builds_anyway(&cache, "k"), Some(Reason::NewerVersion));
+    assert_eq!(fs::read(&path).unwrap(), newer);
+    fs::remove_file(&path).unwrap();
+    assert_eq!(builds_anyway(&cache, "k"), None);
+}

@@ -1,0 +1,42 @@
+//! The stores beyond what the conformance suite asks: what only files or only SQLite can do, and what can go wrong there.
+#![allow(clippy::unwrap_used, reason = "every function here is part of a test")]
+
+mod files {
+    //! The file store.
+
+    #[cfg(unix)]
+    mod faults;
+    mod inspect;
+    #[cfg(unix)]
+    mod journal;
+    #[cfg(unix)]
+    mod place;
+    #[cfg(unix)]
+    mod processes;
+    #[cfg(unix)]
+    mod reports;
+}
+#[cfg(unix)]
+mod model;
+mod scenarios;
+mod sealed;
+#[cfg(unix)]
+mod sealed_shared;
+#[cfg(unix)]
+mod single_flight;
+mod sqlite {
+    //! The SQLite store.
+
+    mod cap;
+    mod damage;
+    mod format;
+    mod inspect;
+    #[cfg(unix)]
+    mod place;
+    #[cfg(unix)]
+    mod processes;
+    #[cfg(unix)]
+    mod read_only;
+    mod reports;
+}
+mod tiered;

@@ -1,0 +1,465 @@
+//! What the SQLite store tells about itself.
+
+use std::{
+    fs,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use rusqlite::Connection;
+use warmstart::{
+    Artifact, KeyFields, Limits, Metadata, Reason, Recipe, Seal, Store,
+    store::{Entry, SqliteOptions, SqliteStore},
+};
+use warmstart_core::sketch::Sketch;
+use warmstart_tests::proof::{artifact, numbered_key, numbered_len};
+
+const CAP: u64 = 2 << 20;
+const FILE_OVERHEAD: u64 = 64 << 10;
+
+fn place() -> (tempfile::TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cache.db");
+    (directory, path)
+}
+
+fn open(path: &Path) -> SqliteStore {
+    SqliteStore::open(path, SqliteOptions::default()).unwrap()
+}
+
+fn fields(name: u64, flags: &'static str) -> KeyFields<'static> {
+    KeyFields::new("example", 1).number("name", name).text("flags", flags)
+}
+
+fn with_recipe(fields: &KeyFields<'_>, len: usize) -> Artifact {
+    Artifact::new(vec![7; len]).with_metadata(&Metadata::new().with_recipe(fields.recipe()))
+}
+
+fn put(store: &SqliteStore, fields: &KeyFields<'_>) {
+    store.put(fields.key().as_bytes(), &with_recipe(fields, 100)).unwrap();
+}
+
+fn entries(store: &SqliteStore) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    store
+        .entries(&mut |entry| {
+            entries.push(entry);
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    entries
+}
+
+fn nearest(store: &SqliteStore, recipe: &Recipe) -> Option<Recipe> {
+    let entry = store.nearest(recipe).unwrap()?;
+    entry.head.unwrap().metadata.recipe().cloned()
+}
+
+fn number(path: &Path, sql: &str) -> i64 {
+    Connection::open(path).unwrap().query_row(sql, [], |row| row.get(0)).unwrap()
+}
+
+fn file_len(path: &Path) -> u64 {
+    fs::metadata(path).unwrap().len()
+}
+
+/// Most of the pages that its payload takes are overwritten, so that whoever reads it finds damage.
+#[test]
+fn a_head_is_read_without_its_payload_however_long_it_is() {
+    for metadata_len in [10, 50_000] {
+        let (_directory, path) = place();
+        let store = open(&path);
+        let metadata = Metadata::new().with_attribute("name", vec![7; metadata_len]);
+        let key = vec![b'k'; metadata_len];
+        store.put(&key, &Artifact::new(vec![7; 4 << 20]).with_metadata(&metadata)).unwrap();
+        store.close().unwrap();
+        let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+        let at = file_len(&path) / 4096 / 2 * 4096;
+        std::os::unix::fs::FileExt::write_all_at(&file, &[0x5a; 256 << 10], at).unwrap();
+        drop(file);
+        let store = open(&path);
+        let [entry] = &entries(&store)[..] else { panic!("there is one entry") };
+        let content = entry.head.as_ref().unwrap();
+        assert_eq!((&content.metadata, content.payload_len), (&metadata, 4 << 20));
+        assert!(content.key == key);
+        assert!(store.get(&key).miss().unwrap().is_damage(), "the payload was not damaged");
+    }
+}
+
+#[test]
+fn a_head_that_is_not_whole_is_told_with_its_reason_and_left_where_it_is() {
+    let (_directory, path) = place();
+    let store = open(&path);
+    let damages = [
+        ("UPDATE content SET envelope = substr(envelope, 1, 200)", Reason::Truncated),
+        ("UPDATE content SET envelope = x'89575341'", Reason::Truncated),
+        ("UPDATE content SET envelope = zeroblob(length(envelope))", Reason::Foreign),
+        ("DELETE FROM content", Reason::Truncated),
+        ("UPDATE content SET envelope = (SELECT envelope FROM content WHERE id = 1)", Reason::KeyMismatch),
+    ];
+    for n in 0..=damages.len() as u64 {
+        put(&store, &fields(n, ""));
+    }
+    for (id, (damage, _)) in (2..).zip(damages) {
+        Connection::open(&path).unwrap().execute(&format!("{damage} WHERE id = {id}"), []).unwrap();
+    }
+    let reasons = || entries(&store).into_iter().map(|entry| entry.head.err()).collect::<Vec<_>>();
+    let expected: Vec<_> = [None].into_iter().chain(damages.map(|(_, reason)| Some(reason))).collect();
+    assert_eq!(reasons(), expected);
+    assert_eq!(reasons(), expected, "to look is not to remove");
+    assert_eq!(nearest(&store, &fields(9, "").recipe()), Some(fields(0, "").recipe()));
+}
+
+/// Nothing is left of a sketch whose entry went: neither its slot, which another entry with the same id would have, nor a
+/// row without entries.
+#[test]
+fn a_sketch_goes_with_its_entry() {
+    let (_directory, path) = place();
+    let options = SqliteOptions::default().with_limits(Limits { max_entries: Some(40), max_bytes: None });
+    let store = SqliteStore::open(&path, options).unwrap();
+    let rows = || number(&path, "SELECT count(*) FROM sketch");
+    let sketches = || {
+        let slots = "SELECT coalesce(sum(slot), 0) FROM (SELECT hex(substr(slots, 57 * n + 1, 1)) = '01' AS slot FROM sketch, \
+             (WITH RECURSIVE one(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM one WHERE n < 15) SELECT n FROM one))";
+        number(&path, slots)
+    };
+    // The largest id is given again, here to an entry without a recipe.
+    put(&store, &fields(0, "-O2"));
+    assert_eq!((rows(), sketches()), (1, 1));
+    let envelope = number(&path, "SELECT length(envelope) FROM content") as u64;
+    // Its key twice, its sketch, and 1/256 of all that.
+    assert_eq!(store.total_bytes(), Ok((envelope + 64 + 64) * 257 / 256));
+    assert_eq!(store.remove(fields(0, "-O2").key().as_bytes()), Ok(true));
+    assert_eq!((rows(), sketches()), (0, 0));
+    put(&store, &fields(1, "-O2"));
+    put(&store, &fields(2, "-O2"));
+    assert_eq!(store.remove(fields(2, "-O2").key().as_bytes()), Ok(true));
+    store.put(b"none", &Artifact::new(vec![])).unwrap();
+    assert_eq!((number(&path, "SELECT max(id) FROM entry"), rows(), sketches()), (2, 1, 1));
+    assert_eq!(nearest(&store, &fields(2, "-O3").recipe()), Some(fields(1, "-O2").recipe()));
+
+    // Evicted, replaced, pruned, cleared.
+    for n in 0..400 {
+        put(&store, &fields(n, "-O2"));
+    }
+    assert_eq!(sketches(), 40);
+    assert!(rows() <= 4, "{}", rows());
+    for wanted in [390, 380, 399] {
+        assert_eq!(nearest(&store, &fields(wanted, "-O3").recipe()), Some(fields(wanted, "-O2").recipe()));
+    }
+    assert_eq!(
+        nearest(&store, &fields(100, "-O3").recipe()).unwrap().distance_to(&fields(100, "-O3").recipe()),
+        4
+    );
+    put(&store, &fields(399, "-O2"));
+    assert_eq!(sketches(), 40);
+    store.prune(Limits { max_entries: Some(3), max_bytes: None }).unwrap();
+    assert_eq!(sketches(), 3);
+    drop(store);
+    let store = open(&path);
+    assert_eq!(nearest(&store, &fields(398, "-O3").recipe()), Some(fields(398, "-O2").recipe()));
+    store.clear().unwrap();
+    assert_eq!(rows(), 0);
+}
+
+#[test]
+fn a_damaged_row_of_sketches_is_passed_over_and_made_anew() {
+    let (_directory, path) = place();
+    let store = open(&path);
+    for n in 0..5 {
+        put(&store, &fields(n, "-O2"));
+    }
+    Connection::open(&path).unwrap().execute("UPDATE sketch SET slots = zeroblob(100)", []).unwrap();
+    assert_eq!(nearest(&store, &fields(1, "-O3").recipe()), None);
+    put(&store, &fields(5, "-O2"));
+    assert_eq!(nearest(&store, &fields(1, "-O3").recipe()), Some(fields(5, "-O2").recipe()));
+    assert_eq!(number(&path, "SELECT length(slots) FROM sketch"), 912);
+}
+
+/// Small entries with recipes, of which every third is used, so that sketches are left alone in their rows.
+#[test]
+fn with_recipes_the_files_are_within_the_cap_too() {
+    for size in [16, 400, 3000] {
+        let (_directory, path) = place();
+        let store = SqliteStore::open(&path, SqliteOptions::default().with_max_bytes(CAP)).unwrap();
+        for n in 0..4000 {
+            let fields = fields(n, "-O2");
+            let len = if size == 400 { numbered_len(n) / 50 } else { size };
+            store.put(fields.key().as_bytes(), &with_recipe(&fields, len)).unwrap();
+            for used in 0..4 {
+                let _ = store.get(self::fields(n / 2 / 16 * 16 + used * 160, "-O2").key().as_bytes());
+            }
+            assert!(file_len(&path) <= CAP + FILE_OVERHEAD, "{size}: {} bytes", file_len(&path));
+        }
+        let kept = store.total_bytes().unwrap();
+        println!(
+            "{size}: {} entries, {kept} bytes counted, {} on disk",
+            store.len().unwrap(),
+            file_len(&path)
+        );
+        assert!((CAP * 4 / 10..=CAP).contains(&kept), "{size}: {kept} of {CAP} bytes are used");
+    }
+}
+
+/// In a handle that has read nothing yet. How long it takes is printed; what is required of it is far above that, because
+/// machines are busy.
+#[test]
+fn the_nearest_of_fifty_thousand_is_found_at_once() {
+    const ENTRIES: u64 = 50_000;
+    let (_directory, path) = place();
+    put(&open(&path), &fields(0, "-O2"));
+    let mut connection = Connection::open(&path).unwrap();
+    let transaction = connection.transaction().unwrap();
+    {
+        let mut entry = transaction.prepare("INSERT INTO entry VALUES (?1, ?2, 500, ?1)").unwrap();
+        let mut content = transaction.prepare("INSERT INTO content VALUES (?1, ?2)").unwrap();
+        let mut sketch = transaction.prepare("INSERT OR REPLACE INTO sketch VALUES (?1, ?2)").unwrap();
+        let mut slots = vec![0; 912];
+        for id in 2..=ENTRIES {
+            let fields = fields(id, "-O2");
+            let artifact = with_recipe(&fields, 100);
+            let envelope = warmstart_core::envelope::encode(fields.key().as_bytes(), &artifact).unwrap();
+            entry.execute((id as i64, fields.key().as_bytes())).unwrap();
+            content.execute((id as i64, envelope.to_vec())).unwrap();
+            let at = id as usize % 16 * 57;
+            slots[at] = 1;
+            slots[at + 1..at + 57].copy_from_slice(&Sketch::of(&fields.recipe()).to_bytes());
+            if id % 16 == 15 || id == ENTRIES {
+                sketch.execute((id as i64 / 16, &slots)).unwrap();
+                slots.fill(0);
+            }
+        }
+    }
+    transaction.commit().unwrap();
+    drop(connection);
+    let mut times = Vec::new();
+    for id in (1..=10).map(|n| n * 4999) {
+        for options in [SqliteOptions::default(), SqliteOptions::default().with_read_only(true)] {
+            let store = SqliteStore::open(&path, options).unwrap();
+            let begun = Instant::now();
+            let found = nearest(&store, &fields(id, "-O3").recipe());
+            times.push(begun.elapsed());
+            assert_eq!(found, Some(fields(id, "-O2").recipe()));
+        }
+    }
+    times.sort();
+    println!(
+        "nearest of {ENTRIES}: {:?} at best, {:?} in the middle, {:?} at worst",
+        times[0], times[10], times[19]
+    );
+    assert!(times[0] < Duration::from_millis(200), "{times:?}");
+    let store = open(&path);
+    let begun = Instant::now();
+    assert_eq!(store.nearest(&KeyFields::new("another domain", 1).number("name", 1).recipe()), Ok(None));
+    println!("of none of them: {:?}", begun.elapsed());
+    let begun = Instant::now();
+    assert_eq!(entries(&store).len() as u64, ENTRIES);
+    println!("entries: {:?}", begun.elapsed());
+}
+
+#[test]
+fn what_is_pruned_is_given_back_to_the_file_system() {
+    let (_directory, path) = place();
+    let store = open(&path);
+    for n in 0..1500 {
+        store.put(fields(n, "").key().as_bytes(), &with_recipe(&fields(n, ""), 20_000)).unwrap();
+    }
+    let before = store.total_bytes().unwrap();
+    let pruned = store.prune(Limits::bytes(1_000_000)).unwrap();
+    let (left, bytes) = (store.len().unwrap(), store.total_bytes().unwrap());
+    assert_eq!((pruned.entries + left, pruned.bytes + bytes), (1500, before));
+    assert!((900_000..=1_000_000).contains(&bytes), "{bytes}");
+    let on_disk = file_len(&path) + fs::metadata(path.with_extension("db-wal")).unwrap().len();
+    assert!(on_disk <= bytes * 12 / 10 + FILE_OVERHEAD, "{on_disk} bytes are left");
+    assert_eq!(number(&path, "SELECT count(*) FROM total WHERE entries = (SELECT count(*) FROM entry)"), 1);
+    assert!(store.contains(fields(1499, "").key().as_bytes()).unwrap());
+}
+
+#[test]
+fn flushing_writes_the_uses_down_and_the_store_stays_open() {
+    let (_directory, path) = place();
+    let store = open(&path);
+    put(&store, &fields(0, ""));
+    put(&store, &fields(1, ""));
+    assert!(store.get(fields(0, "").key().as_bytes()).hit().is_some());
+    assert_eq!(number(&path, "SELECT id FROM entry ORDER BY accessed_at LIMIT 1"), 1);
+    store.flush().unwrap();
+    assert_eq!(number(&path, "SELECT id FROM entry ORDER BY accessed_at LIMIT 1"), 2);
+    assert!(store.get(fields(1, "").key().as_bytes()).hit().is_some());
+}
+
+#[test]
+fn verifying_tells_of_an_entry_without_an_envelope_and_of_what_goes_with_a_damaged_page() {
+    let (_directory, path) = place();
+    let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
+    for n in 0..200u64 {
+        store.put(&n.to_le_bytes(), &Artifact::new(vec![7; 3000])).unwrap();
+    }
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute("DELETE FROM content WHERE id = 7", []).unwrap();
+    drop(other);
+    let mut damaged = Vec::new();
+    let found = store.verify_each(&mut |proof| damaged.extend(proof.result.err().map(|_| *proof))).unwrap();
+    assert_eq!((found.whole, found.damaged), (199, 1));
+    assert_eq!((damaged[0].result, damaged[0].is_removed), (Err(Reason::Truncated), true));
+    assert_eq!(store.len(), Ok(199));
+    drop(store);
+
+    // A page in the middle: whatever was on it, and what is behind it, is lost with the database.
+    let mut bytes = std::fs::read(&path).unwrap();
+    let middle = bytes.len() / 2 / 4096 * 4096;
+    bytes[middle..middle + 4096].fill(0xa5);
+    std::fs::write(&path, bytes).unwrap();
+    for read_only in [true, false] {
+        let options = SqliteOptions::default().with_read_only(read_only);
+        let store = SqliteStore::open(&path, options).unwrap();
+        let found = store.verify().unwrap();
+        assert!(found.damaged > 0, "read-only {read_only}: {found:?}");
+    }
+}
+
+/// Whatever page it is: what cannot be read is told, and nothing is removed by who only looks.
+#[test]
+fn verifying_a_database_with_a_damaged_page_finds_damage() {
+    let (_directory, path) = place();
+    let store = open(&path);
+    for n in 0..60 {
+        store.put(&numbered_key(n), &artifact(&numbered_key(n), n, 20_000)).unwrap();
+    }
+    store.close().unwrap();
+    let whole = fs::read(&path).unwrap();
+    let mut damaged = 0;
+    for page in 1..whole.len() / 4096 {
+        let mut bytes = whole.clone();
+        bytes[page * 4096..][..4096].fill(0x5a);
+        fs::write(&path, &bytes).unwrap();
+        let store = SqliteStore::open(&path, SqliteOptions::default().with_read_only(true)).unwrap();
+        let mut problems = 0;
+        let verified = store.verify_each(&mut |proof| {
+            assert!(!proof.is_removed, "page {page}");
+            problems += u64::from(proof.result.is_err());
+        });
+        match verified {
+            Ok(found) => {
+                assert_eq!((found.whole + found.damaged, found.damaged), (60, problems), "page {page}");
+                damaged += u64::from(problems > 0);
+            }
+            Err(reason) => assert!(reason.is_damage(), "page {page}: {reason:?}"),
+        }
+    }
+    assert!(damaged > 200, "{damaged} of {} pages", whole.len() / 4096);
+}
+
+/// A page that SQLite cannot read costs the whole database, and verifying says so.
+#[test]
+fn verifying_a_writable_database_with_a_damaged_page_says_so() {
+    let (_directory, path) = place();
+    let store = open(&path);
+    for n in 0..60 {
+        store.put(&numbered_key(n), &artifact(&numbered_key(n), n, 20_000)).unwrap();
+    }
+    store.close().unwrap();
+    let whole = fs::read(&path).unwrap();
+    let mut lost = 0;
+    // The tables begin on the first pages; on most others is content.
+    for page in (1..20).chain((20..whole.len() / 4096).step_by(7)) {
+        let (_directory, path) = place();
+        let mut bytes = whole.clone();
+        bytes[page * 4096..][..4096].fill(0x5a);
+        fs::write(&path, &bytes).unwrap();
+        let store = open(&path);
+        let found = store.verify();
+        let left = store.len().unwrap();
+        match found {
+            Ok(found) => {
+                assert_eq!((found.whole, found.whole + found.damaged), (left, 60), "page {page}");
+                assert_eq!(entries(&store).len() as u64, left, "page {page}");
+                lost += u64::from(left == 0);
+            }
+            Err(reason) => {
+                assert!(reason.is_damage() && left == 0, "page {page}: {reason:?}, {left} are left");
+            }
+        }
+    }
+    assert!(lost > 0);
+}
+
+/// Somebody else set the database aside, and the same entries were stored anew.
+#[test]
+fn verifying_a_database_that_is_replaced_meanwhile_does_not_call_it_whole() {
+    let (_directory, path) = place();
+    let store = open(&path);
+    for n in 0..10 {
+        store.put(&numbered_key(n), &artifact(&numbered_key(n), n, 100)).unwrap();
+    }
+    let mut seen = 0;
+    let found = store.verify_each(&mut |_| {
+        seen += 1;
+        if seen == 5 {
+            for suffix in ["", "-wal", "-shm"] {
+                let _ = fs::rename(
+                    format!("{}{suffix}", path.display()),
+                    format!("{}-gone{suffix}", path.display()),
+                );
+            }
+            for n in 0..10 {
+                store.put(&numbered_key(n), &artifact(&numbered_key(n), n, 100)).unwrap();
+            }
+        }
+    });
+    assert_eq!((found, seen), (Err(Reason::Unavailable), 5));
+}
+
+/// A look-up waits for nobody: recipes are compared without the lock.
+#[test]
+fn a_look_up_does_not_wait_for_an_explanation() {
+    let (_directory, path) = place();
+    let store = open(&path);
+    let fields = |n: u64| {
+        (0..2000).fold(KeyFields::new("d", 1), |fields, at| {
+            fields.text(format!("header /a/rather/long/prefix/{n}/{at}"), "x")
+        })
+    };
+    for n in 0..64 {
+        put(&store, &fields(n));
+    }
+    store.put(b"k", &Artifact::new(vec![1])).unwrap();
+    let recipe = fields(1000).recipe();
+    std::thread::scope(|scope| {
+        let explaining = scope.spawn(|| {
+            let begun = Instant::now();
+            assert!(store.nearest(&recipe).unwrap().is_some());
+            begun.elapsed()
+        });
+        let (mut longest, mut found) = (Duration::ZERO, 0);
+        while !explaining.is_finished() {
+            let begun = Instant::now();
+            assert!(store.get(b"k").hit().is_some());
+            longest = longest.max(begun.elapsed());
+            found += 1;
+        }
+        let explained = explaining.join().unwrap();
+        println!("explained in {explained:?}; of {found} look-ups meanwhile the longest took {longest:?}");
+        assert!(longest < explained / 3, "{longest:?} of {explained:?}");
+    });
+}
+
+/// What is not sealed cannot be a hit of a store with a secret, and so is no explanation.
+#[test]
+fn a_store_with_a_seal_passes_over_entries_without_one() {
+    let (_directory, path) = place();
+    put(&open(&path), &fields(1, "-O2"));
+    let sealed = SqliteStore::open(&path, SqliteOptions::default().with_seal(Seal::new(&[7; 32]))).unwrap();
+    assert_eq!(nearest(&sealed, &fields(1, "-O3").recipe()), None);
+    put(&sealed, &fields(2, "-O2"));
+    assert_eq!(nearest(&sealed, &fields(1, "-O3").recipe()), Some(fields(2, "-O2").recipe()));
+    drop(sealed);
+    let store = open(&path);
+    assert_eq!(
+        nearest(&store, &fields(2, "-O3").recipe()),
+        Some(fields(2, "-O2").recipe()),
+        "it tells of all"
+    );
+    assert_eq!(nearest(&store, &fields(1, "-O3").recipe()), Some(fields(1, "-O2").recipe()));
+}

@@ -1,0 +1,152 @@
+//! What the SQLite store keeps of the reports of caches.
+
+use std::{
+    convert::Infallible,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use rusqlite::Connection;
+use warmstart::{
+    Cache, KeyFields, Reason, Recipe, Statistics, Store,
+    store::{Report, SqliteOptions, SqliteStore},
+};
+use warmstart_core::miss::Miss;
+use warmstart_tests::proof::artifact;
+
+fn place() -> (tempfile::TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cache.db");
+    (directory, path)
+}
+
+fn open(path: &Path) -> SqliteStore {
+    SqliteStore::open(path, SqliteOptions::default()).unwrap()
+}
+
+fn fields(name: u64, flags: &'static str) -> KeyFields<'static> {
+    KeyFields::new("example", 1).number("name", name).text("flags", flags)
+}
+
+#[test]
+fn reports_of_processes_and_threads_add_up() {
+    const KEYS: u64 = 10;
+    let (directory, path) = place();
+    let workers: Vec<_> = (0..3)
+        .map(|n| {
+            Command::new(env!("CARGO_BIN_EXE_worker"))
+                .args(["--store", "sqlite", "--path"])
+                .arg(&path)
+                .args(["build", "--keys", &KEYS.to_string(), "--build-ms", "1", "--log"])
+                .arg(directory.path().join(format!("log {n}")))
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    let patient = || SqliteOptions::default().with_patience(Duration::from_secs(10));
+    let store = SqliteStore::open(&path, patient()).unwrap();
+    let mut counted = Statistics::default();
+    counted.hits = 1000;
+    let report = Report { counted, last_miss: None };
+    let reported: u64 = std::thread::scope(|scope| {
+        let tell = || {
+            let own = SqliteStore::open(&path, patient()).unwrap();
+            (0..50).map(|_| u64::from(own.report(&report).is_ok())).sum::<u64>()
+        };
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(tell)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    for mut worker in workers {
+        assert!(worker.wait().unwrap().success());
+    }
+    assert!(reported > 0);
+    let built: usize = (0..3)
+        .map(|n| {
+            fs::read_to_string(directory.path().join(format!("log {n}"))).unwrap_or_default().lines().count()
+        })
+        .sum();
+    let kept = store.kept().unwrap();
+    let statistics = kept.tally.statistics();
+    assert_eq!(statistics.hits / 1000, reported);
+    assert_eq!(statistics.builds, built as u64);
+    assert_eq!(statistics.hits % 1000 + statistics.misses.total(), 3 * KEYS);
+    assert!(kept.tally.since_unix_ms() > 1_700_000_000_000);
+}
+
+#[test]
+fn damaged_statistics_are_reset_and_that_is_counted() {
+    let (_directory, path) = place();
+    let store = open(&path);
+    let mut counted = Statistics::default();
+    counted.hits = 1;
+    let report = || store.report(&Report { counted, last_miss: None });
+    let kept = || store.kept().map(|kept| (kept.tally.resets(), kept.tally.statistics().hits));
+    let execute = |sql: &str| Connection::open(&path).unwrap().execute(sql, []).unwrap();
+    for damage in ["x''", "x'00'", "zeroblob(1000)", "substr(value, 1, length(value) - 1)"] {
+        report().unwrap();
+        execute(&format!("UPDATE note SET value = {damage} WHERE id = 1"));
+        assert_eq!((kept(), kept()), (Ok((1, 0)), Ok((1, 0))));
+        report().unwrap();
+        report().unwrap();
+        assert_eq!(kept(), Ok((1, 2)), "{damage}");
+        execute("DELETE FROM note WHERE id = 1");
+    }
+
+    // A newer version's is left alone.
+    report().unwrap();
+    let mut newer = store.kept().unwrap().tally.encode();
+    newer[16] = 2;
+    let sum = xxhash_rust::xxh3::xxh3_64(&newer[16..]);
+    newer[8..16].copy_from_slice(&sum.to_le_bytes());
+    let connection = Connection::open(&path).unwrap();
+    connection.execute("UPDATE note SET value = ?1 WHERE id = 1", [&newer]).unwrap();
+    assert_eq!((report(), kept()), (Err(Reason::NewerVersion), Err(Reason::NewerVersion)));
+    let left: Vec<u8> =
+        connection.query_row("SELECT value FROM note WHERE id = 1", [], |row| row.get(0)).unwrap();
+    assert_eq!(left, newer);
+    store.put(b"k", &artifact(b"k", 1, 100)).unwrap();
+}
+
+#[test]
+fn a_last_miss_that_is_damaged_or_too_long_says_less() {
+    let (_directory, path) = place();
+    let store = open(&path);
+    let tell = |key: Vec<u8>, recipe: &Recipe| {
+        let miss =
+            Miss { key, reason: Reason::Absent, refusal: None, recipe: Some(recipe.clone()), unix_ms: 3 };
+        store.report(&Report { counted: Statistics::default(), last_miss: Some(miss) }).unwrap();
+        store.kept().unwrap().last_miss.map(|miss| (miss.key.len(), miss.recipe))
+    };
+    let short = fields(1, "").recipe();
+    let long = (0..200)
+        .fold(KeyFields::new("example", 1), |key, n| key.text(format!("header {n}"), "x".repeat(100)))
+        .recipe();
+    assert_eq!(tell(vec![1; 10], &short), Some((10, Some(short.clone()))));
+    assert_eq!(tell(vec![1; 20], &long), Some((20, None)));
+    assert_eq!(tell(vec![1; 20_000], &short), Some((20, None)), "the one before is still the last");
+    Connection::open(&path)
+        .unwrap()
+        .execute("UPDATE note SET value = substr(value, 2) WHERE id = 2", [])
+        .unwrap();
+    assert_eq!(store.kept().unwrap().last_miss, None);
+}
+
+#[test]
+fn what_a_cache_reported_explains_its_last_miss_elsewhere() {
+    let (_directory, path) = place();
+    let cache = Cache::new(open(&path));
+    for flags in ["-O2", "-O3"] {
+        let Ok(_) = cache.get_or_build(&fields(1, flags), || Ok::<_, Infallible>(vec![1]));
+    }
+    drop(cache);
+    let cache = Cache::new(SqliteStore::open(&path, SqliteOptions::default().with_read_only(true)).unwrap());
+    let miss = cache.store().kept().unwrap().last_miss.unwrap();
+    let explanation = cache.explain(&miss.recipe.unwrap()).unwrap().unwrap();
+    let [change] = &explanation.changes[..] else { panic!("one field differs: {explanation}") };
+    assert_eq!(
+        (&*change.label, change.old.as_deref(), change.new.as_deref()),
+        ("flags", Some("-O2"), Some("-O3"))
+    );
+}

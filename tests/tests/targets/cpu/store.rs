@@ -1,0 +1,212 @@
+//! The CPU target: stores that refuse, are damaged, or hold something else.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use warmstart::{
+    Artifact, Cache, Limits, Lookup, Reason, Store,
+    cache::How,
+    store::{FileOptions, FileStore, MemoryStore, Stored},
+    target::cpu::{CpuFeatures, Kernel},
+};
+use warmstart_tests::cpu::{memory, run, target};
+
+#[test]
+fn a_rejected_source_is_an_error_with_the_log_and_is_not_stored() {
+    let (target, cache) = (target(), memory());
+    let _ = target.compile(&cache, &Kernel::new("f", "int f(void) { return 1; }")).unwrap();
+    let before = cache.store().len().unwrap();
+    let error = target.compile(&cache, &Kernel::new("broken", "int f(void) { return one; }")).unwrap_err();
+    assert!(error.is_rejected_source());
+    assert!(error.log().unwrap().contains("broken:1:"), "{error}");
+    assert!(error.to_string().contains("broken"), "{error}");
+    assert_eq!(cache.store().len(), Ok(before));
+}
+
+/// Refuses everything, or fails to find anything, as a store on a full or failing disk does.
+#[derive(Debug)]
+struct Broken(Reason);
+
+impl Store for Broken {
+    fn get(&self, _: &[u8]) -> Lookup {
+        Lookup::Miss(self.0)
+    }
+    fn put(&self, _: &[u8], _: &Artifact) -> Result<Stored, Reason> {
+        Err(self.0)
+    }
+    fn remove(&self, _: &[u8]) -> Result<bool, Reason> {
+        Err(self.0)
+    }
+    fn contains(&self, _: &[u8]) -> Result<bool, Reason> {
+        Err(self.0)
+    }
+    fn len(&self) -> Result<u64, Reason> {
+        Err(self.0)
+    }
+    fn clear(&self) -> Result<(), Reason> {
+        Err(self.0)
+    }
+    fn close(&self) -> Result<(), Reason> {
+        Err(self.0)
+    }
+}
+
+#[test]
+fn a_store_that_refuses_everything_never_loses_the_object() {
+    let target = target();
+    for reason in [Reason::NoSpace, Reason::Unavailable, Reason::Busy] {
+        let (value, fetched) =
+            run(&target, &Cache::new(Broken(reason)), &Kernel::new("f", "int f(void) { return 3; }"));
+        assert_eq!((value, fetched.miss(), fetched.refusal()), (3, Some(reason), Some(reason)));
+    }
+}
+
+/// All files below a directory.
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+#[test]
+fn damage_anywhere_in_the_store_is_a_miss_and_mends_itself() {
+    let directory = tempfile::tempdir().unwrap();
+    let cache = Cache::new(FileStore::open(directory.path().join("cache"), FileOptions::default()).unwrap());
+    let kernel = Kernel::new("f", "#include <math.h>\nint f(void) { return 4; }");
+    let _ = run(&target(), &cache, &kernel);
+    let entries = files(&directory.path().join("cache/entries"));
+    assert_eq!(entries.len(), 3, "the compiler, the manifest and the object");
+    for entry in &entries {
+        let whole = fs::read(entry).unwrap();
+        for damaged in [&whole[..whole.len() / 2], &[&whole[..whole.len() - 9], b"something"].concat(), b""] {
+            // Anew: somebody may have mapped what was there.
+            fs::remove_file(entry).unwrap();
+            fs::write(entry, damaged).unwrap();
+            assert_eq!(run(&target(), &cache, &kernel).0, 4);
+            assert!(run(&target(), &cache, &kernel).1.is_hit());
+        }
+    }
+}
+
+#[test]
+fn entries_that_are_sound_and_hold_something_else_are_misses() {
+    #[derive(Debug)]
+    struct Scrambled(MemoryStore);
+    impl Store for Scrambled {
+        fn get(&self, key: &[u8]) -> Lookup {
+            match self.0.get(key) {
+                // Manifests and probes have no recipe.
+                Lookup::Hit(artifact) if artifact.metadata().is_ok_and(|known| known.recipe().is_none()) => {
+                    Lookup::Hit(Artifact::new(artifact.payload().iter().map(|byte| byte ^ 0x55).collect()))
+                }
+                found => found,
+            }
+        }
+        fn put(&self, key: &[u8], artifact: &Artifact) -> Result<Stored, Reason> {
+            self.0.put(key, artifact)
+        }
+        fn remove(&self, key: &[u8]) -> Result<bool, Reason> {
+            self.0.remove(key)
+        }
+        fn contains(&self, key: &[u8]) -> Result<bool, Reason> {
+            self.0.contains(key)
+        }
+        fn len(&self) -> Result<u64, Reason> {
+            self.0.len()
+        }
+        fn clear(&self) -> Result<(), Reason> {
+            self.0.clear()
+        }
+        fn close(&self) -> Result<(), Reason> {
+            self.0.close()
+        }
+    }
+    let cache = Cache::new(Scrambled(MemoryStore::new(Limits::NONE)));
+    let kernel = Kernel::new("f", "#include <math.h>\nint f(void) { return 4; }");
+    assert_eq!(run(&target(), &cache, &kernel).1.miss(), Some(Reason::Absent));
+    let (value, fetched) = run(&target(), &cache, &kernel);
+    assert_eq!(value, 4);
+    assert!(matches!(fetched.how(), How::Built { stored: Ok(_), .. }), "{:?}", fetched.how());
+}
+
+/// Keeps another object in the place of the first ones that it is given.
+#[derive(Debug)]
+struct Exchanging {
+    inner: MemoryStore,
+    left: AtomicU32,
+}
+
+impl Exchanging {
+    fn cache(times: u32) -> Cache<Self> {
+        Cache::new(Self { inner: MemoryStore::new(Limits::NONE), left: AtomicU32::new(times) })
+    }
+}
+
+impl Store for Exchanging {
+    fn get(&self, key: &[u8]) -> Lookup {
+        self.inner.get(key)
+    }
+    fn put(&self, key: &[u8], artifact: &Artifact) -> Result<Stored, Reason> {
+        let metadata = artifact.metadata().unwrap();
+        let is_object = metadata.attribute("cpu.machine").is_some();
+        let take = |left: u32| left.checked_sub(1);
+        if is_object && self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok() {
+            return self.inner.put(key, &Artifact::new(b"no object".to_vec()).with_metadata(&metadata));
+        }
+        self.inner.put(key, artifact)
+    }
+    fn remove(&self, key: &[u8]) -> Result<bool, Reason> {
+        self.inner.remove(key)
+    }
+    fn contains(&self, key: &[u8]) -> Result<bool, Reason> {
+        self.inner.contains(key)
+    }
+    fn len(&self) -> Result<u64, Reason> {
+        self.inner.len()
+    }
+    fn clear(&self) -> Result<(), Reason> {
+        self.inner.clear()
+    }
+    fn close(&self) -> Result<(), Reason> {
+        self.inner.close()
+    }
+}
+
+#[test]
+fn an_object_that_the_loader_refuses_is_compiled_once_more() {
+    let (target, cache) = (target(), Exchanging::cache(1));
+    let kernel = Kernel::new("f", "#include <math.h>\nint f(void) { return 4; }");
+    assert_eq!(run(&target, &cache, &kernel).0, 4);
+    let (value, fetched) = run(&target, &cache, &kernel);
+    assert_eq!((value, fetched.miss()), (4, Some(Reason::Absent)));
+    let statistics = cache.statistics();
+    assert_eq!((statistics.hits, statistics.misses.total(), statistics.builds), (1, 2, 2));
+    assert!(run(&target, &cache, &kernel).1.is_hit());
+}
+
+#[test]
+fn an_object_that_the_loader_always_refuses_is_an_error() {
+    let (target, cache) = (target(), Exchanging::cache(0));
+    let kernel = Kernel::new("f", "int missing(void); int f(void) { return missing(); }");
+    for builds in 1..=3 {
+        let error = target.load(&cache, &kernel).unwrap_err();
+        assert!(error.to_string().contains("cannot be loaded"), "{error}");
+        assert_eq!(cache.statistics().builds, builds);
+    }
+}
+
+#[test]
+fn an_object_for_another_cpu_is_kept() {
+    let (target, cache) = (target(), memory());
+    let kernel = Kernel::new("f", "int f(void) { return 4; }");
+    // Not every compiler knows it.
+    let target = target.with_features(CpuFeatures::none().with("avx512er"));
+    let Ok(_) = target.compile(&cache, &kernel) else { return };
+    let before = cache.store().len();
+    for _ in 0..2 {
+        assert!(target.load(&cache, &kernel).unwrap_err().is_missing_feature());
+    }
+    assert_eq!((cache.statistics().builds, cache.store().len()), (1, before));
+}

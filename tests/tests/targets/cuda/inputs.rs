@@ -1,0 +1,554 @@
+//! The CUDA target's one call: what it is given, and what is wrong with it.
+
+use std::{
+    fs,
+    path::Path,
+    sync::{
+        Barrier,
+        atomic::{AtomicU32, Ordering},
+    },
+    thread,
+};
+
+use warmstart::{
+    Artifact, Cache, Limits, Lookup, Reason, Store,
+    cache::How,
+    store::{FileOptions, FileStore, MemoryStore, Stored},
+    target::cuda::{CodeType, CudaError, CudaTarget, OptionName, Options, Program, TargetType, Toolkit},
+};
+use warmstart_tests::cuda;
+
+/// Whatever the directory is that the compiler's own answers are kept under, a program adds one entry.
+const NO_PROGRAM: u64 = 1;
+
+fn target() -> Option<CudaTarget> {
+    cuda::folder().map(|folder| CudaTarget::new(Toolkit::at(folder).unwrap()))
+}
+
+fn memory() -> Cache<MemoryStore> {
+    Cache::new(MemoryStore::new(Limits::NONE))
+}
+
+fn cxx(source: &str) -> Program {
+    Program::cxx("f.cu", source).arch("sm_80")
+}
+
+/// A kernel that stores what an expression is worth.
+fn storing(before: &str, value: &str) -> Program {
+    cxx(&format!("{before}\nextern \"C\" __global__ void f(int *x) {{ x[0] = {value}; }}"))
+}
+
+/// The program is refused or rejected, twice alike, and nothing is stored.
+#[track_caller]
+fn fails(target: &CudaTarget, program: &Program) -> CudaError {
+    let cache = memory();
+    let error = target.compile(&cache, program).unwrap_err();
+    assert_eq!(target.compile(&cache, program).unwrap_err().to_string(), error.to_string());
+    assert!(cache.len().unwrap() <= NO_PROGRAM, "nothing of it is stored");
+    assert_eq!((cache.statistics().hits, cache.statistics().builds), (0, 0));
+    error
+}
+
+/// The program compiles, and is found from then on.
+#[track_caller]
+fn compiles(target: &CudaTarget, program: &Program) -> Vec<u8> {
+    let cache = memory();
+    let built = target.compile(&cache, program).unwrap();
+    let found = target.compile(&cache, program).unwrap();
+    assert!(!built.is_hit() && found.is_hit());
+    assert_eq!(built.binary(), found.binary());
+    assert_eq!(built.log(), found.log());
+    built.binary().to_vec()
+}
+
+#[test]
+fn what_does_not_compile_says_so_with_the_log_and_stores_nothing() {
+    let Some(target) = target() else { return };
+    let error = fails(&target, &storing("", "missing"));
+    assert!(error.is_rejected_source() && !error.is_refused());
+    assert!(error.log().unwrap().contains("identifier \"missing\" is undefined"), "{error}");
+    assert!(error.log().unwrap().contains("/warmstart/f.cu(2)"), "{error}");
+    // What is mended compiles through the same target.
+    compiles(&target, &storing("#define missing 1", "missing"));
+    let error =
+        fails(&target, &cxx("template <class T> __global__ void f(T *x) {}").name_expression("g<int>"));
+    assert!(error.is_rejected_source(), "{error}");
+}
+
+#[test]
+fn an_architecture_that_the_compiler_does_not_know_is_named_with_those_it_knows() {
+    let Some(target) = target() else { return };
+    let error = fails(&target, &storing("", "1").arch("sm_999"));
+    assert!(error.is_unknown_architecture(), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("sm_999") && text.contains("sm_90,"), "{text}");
+    for arch in ["", "90", "sm_", "sm_90 ", "SM_90", "sm_90x", "compute_90", "sm_9\u{660}"] {
+        let error = fails(&target, &storing("", "1").arch(arch));
+        assert!(error.is_refused() && error.refusal().unwrap().option() == Some("arch"), "{arch}: {error}");
+    }
+    let error = fails(&target, &Program::cxx("f.cu", "__global__ void f() {}"));
+    assert_eq!(error.refusal().unwrap().option(), Some("arch"), "there is no default: {error}");
+}
+
+/// The whole name of the architecture decides, and so does what it is compiled to.
+#[test]
+fn a_binary_for_another_architecture_is_never_served() {
+    let Some(target) = target() else { return };
+    let cache = memory();
+    let programs =
+        ["sm_80", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_100f"].map(|arch| storing("", "1").arch(arch));
+    let ptx = ["sm_90", "compute_90"].map(|arch| storing("", "1").arch(arch).target(TargetType::Ptx));
+    for program in programs.iter().chain(&ptx) {
+        let built = target.compile(&cache, program).unwrap();
+        assert_eq!(built.fetched().miss(), Some(Reason::Absent), "{program:?}");
+    }
+    for program in programs.iter().chain(&ptx) {
+        let found = target.compile(&cache, program).unwrap();
+        assert!(found.is_hit());
+        assert_eq!(found.binary(), target.compile(&memory(), program).unwrap().binary());
+    }
+}
+
+#[test]
+fn bytes_that_c_would_cut_are_refused() {
+    let Some(target) = target() else { return };
+    let cut = |program: Program| {
+        let error = fails(&target, &program);
+        assert!(error.is_refused() && error.to_string().contains("NUL"), "{error}");
+    };
+    cut(storing("// \0", "1"));
+    cut(Program::cxx("f\0.cu", "").arch("sm_80"));
+    cut(storing("", "1").option(OptionName::Std, "c++17\0"));
+    cut(storing("", "1").name_expression("f\0"));
+    cut(storing("#include \"a.cuh\"", "1").header("a.cuh", "\0"));
+    cut(Program::ptx("f.ptx", ".version 8.0\0").arch("sm_80"));
+}
+
+#[test]
+fn ten_mebibytes_of_source_are_compiled_and_found() {
+    let Some(target) = target() else { return };
+    let mut long = String::with_capacity(10 << 20);
+    while long.len() < 10 << 20 {
+        long.push_str(
+            "// a comment that is as long as a line is, and that says nothing at all to the compiler\n",
+        );
+    }
+    compiles(&target, &storing(&long, "1"));
+}
+
+#[test]
+fn includes_in_a_circle_end_where_the_compiler_ends_them() {
+    let Some(target) = target() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
+    write("a.cuh", "#pragma once\n#include \"b.cuh\"\n");
+    write("b.cuh", "#ifndef B\n#define B\n#include \"a.cuh\"\n#define VALUE 7\n#endif\n");
+    let around = storing("#include \"a.cuh\"", "VALUE").include_dir(directory.path());
+    compiles(&target, &around);
+    write("endless.cuh", "#include \"endless.cuh\"\n");
+    let endless = storing("#include \"endless.cuh\"", "1").include_dir(directory.path());
+    assert!(fails(&target, &endless).is_rejected_source());
+}
+
+#[test]
+fn a_directory_that_is_called_like_a_header_is_passed_over() {
+    let Some(target) = target() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let (first, second) = (directory.path().join("first"), directory.path().join("second"));
+    fs::create_dir_all(first.join("value.cuh")).unwrap();
+    fs::create_dir_all(&second).unwrap();
+    let program = storing("#include <value.cuh>", "VALUE").include_dir(&first).include_dir(&second);
+    assert!(fails(&target, &program).is_rejected_source());
+    fs::write(second.join("value.cuh"), "#define VALUE 7\n").unwrap();
+    compiles(&target, &program);
+}
+
+#[test]
+fn an_include_that_only_the_preprocessor_knows_is_refused_and_says_what_to_do() {
+    let Some(target) = target() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("value.cuh"), "#define VALUE 7\n").unwrap();
+    let computed = |before: &str| storing(before, "VALUE").include_dir(directory.path());
+    for before in [
+        "#define NAME(x) <x.cuh>\n#include NAME(value)",
+        "#define TEXT(x) #x\n#include TEXT(value.cuh)",
+        "#define HAS(x) __has_include(x)\n#if HAS(<value.cuh>)\n#include <value.cuh>\n#endif",
+    ] {
+        let error = fails(&target, &computed(before));
+        assert!(error.is_refused(), "{before}: {error}");
+        let text = error.to_string();
+        assert!(text.contains("f.cu") || text.contains("source"), "where: {text}");
+    }
+    // In a branch that is skipped it does no harm, and headers of others have such branches.
+    let skipped = computed(
+        "#define NAME(x) <x.cuh>\n#ifndef __CUDACC_RTC__\n#include NAME(value)\n#endif\n#define VALUE 7",
+    );
+    compiles(&target, &skipped);
+    // A name that can be told is found.
+    compiles(&target, &computed("#define NAME <value.cuh>\n#include NAME"));
+    let by_option = computed("#include NAME").option(OptionName::DefineMacro, ["NAME=<value.cuh>"]);
+    compiles(&target, &by_option);
+}
+
+#[test]
+fn options_in_another_order_and_another_spelling_are_the_same_program() {
+    let Some(target) = target() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("value.cuh"), "#define VALUE (A + B)\n").unwrap();
+    let include = format!("-I{}", directory.path().display());
+    let program = |options: &[&str]| {
+        storing("#include <value.cuh>", "VALUE").options(Options::parse(options.iter().copied()).unwrap())
+    };
+    let one =
+        program(&["-arch=sm_90", "-DA=1", "-DB=2", "-std=c++17", "--use_fast_math", &include, "-lineinfo"]);
+    let other = program(&[
+        "--generate-line-info",
+        "--std",
+        "c++17",
+        "--include-path",
+        &directory.path().display().to_string(),
+        "-use_fast_math",
+        "--define-macro=A=1",
+        "-D",
+        "B=2",
+        "--gpu-architecture",
+        "sm_90",
+    ]);
+    let cache = memory();
+    assert!(!target.compile(&cache, &one).unwrap().is_hit());
+    assert!(target.compile(&cache, &other).unwrap().is_hit());
+    // The order of definitions is not a spelling.
+    let redefined =
+        program(&["-arch=sm_90", "-DB=2", "-DA=1", "-std=c++17", "-use_fast_math", &include, "-lineinfo"]);
+    assert!(!target.compile(&cache, &redefined).unwrap().is_hit());
+}
+
+/// The same checkout elsewhere, compiled in another directory: nothing of either is in the binary.
+#[test]
+fn no_path_is_in_the_key_or_in_the_binary() {
+    let Some(target) = target() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let cache = memory();
+    let source = "#include \"inner/value.cuh\"\n__device__ const char *where = __FILE__;\n\
+                  extern \"C\" __global__ void f(int *x) { x[0] = value(); }\n";
+    let mut binaries = Vec::new();
+    for (place, hit) in [("one", false), ("another/and/deeper", true)] {
+        let root = directory.path().join(place);
+        fs::create_dir_all(root.join("include/inner")).unwrap();
+        fs::write(root.join("f.cu"), source).unwrap();
+        let header = "__device__ int value() { return blockIdx.x * 7; }\n";
+        fs::write(root.join("include/inner/value.cuh"), header).unwrap();
+        let program = Program::open(root.join("f.cu"))
+            .unwrap()
+            .arch("sm_80")
+            .include_dir(root.join("include"))
+            .option(OptionName::Lineinfo, true);
+        let compiled = target.compile(&cache, &program).unwrap();
+        assert_eq!(compiled.is_hit(), hit);
+        let fresh = target.compile(&memory(), &program).unwrap();
+        binaries.push(fresh.binary().to_vec());
+        let path = directory.path().to_str().unwrap().as_bytes();
+        let current = std::env::current_dir().unwrap();
+        let current = current.to_str().unwrap().as_bytes();
+        for hidden in [path, current] {
+            assert!(!fresh.binary().windows(hidden.len()).any(|window| window == hidden));
+        }
+        let shown = b"/warmstart/include0/inner";
+        assert!(fresh.binary().windows(shown.len()).any(|window| window == shown));
+    }
+    assert_eq!(binaries[0], binaries[1]);
+}
+
+#[test]
+fn every_language_is_compiled_linked_and_found() {
+    let Some(target) = target() else { return };
+    let relocatable = |program: Program| program.option(OptionName::RelocatableDeviceCode, true);
+    let ptx = compiles(&target, &relocatable(storing("", "1")).target(TargetType::Ptx));
+    let ptx = String::from_utf8(ptx).unwrap();
+    let cubin = compiles(&target, &Program::ptx("f.ptx", ptx).arch("sm_80"));
+    assert_eq!(cubin[..4], *b"\x7fELF");
+    let lto = |program: Program| {
+        let program = relocatable(program).target(TargetType::LtoIr);
+        compiles(&target, &program.option(OptionName::LinkTimeOptimization, true))
+    };
+    let caller = lto(cxx(
+        "extern __device__ int value();\nextern \"C\" __global__ void f(int *x) { x[0] = value(); }",
+    ));
+    let callee = lto(cxx("__device__ int value() { return 7; }"));
+    let linked = Program::ltoir("f", caller).arch("sm_80").option(OptionName::LinkTimeOptimization, true);
+    assert!(fails(&target, &linked).is_rejected_source(), "it calls what is not there");
+    let linked = compiles(&target, &linked.extra_source("value", callee));
+    assert_eq!(linked[..4], *b"\x7fELF");
+    let ir = "target triple = \"nvptx64-nvidia-cuda\"\n\
+              target datalayout = \"e-p:64:64:64-i1:8:8-i8:8:8-i16:16:16-i32:32:32-i64:64:64-i128:128:128-f32:32:32-\
+              f64:64:64-v16:16:16-v32:32:32-v64:64:64-v128:128:128-n16:32:64\"\n\
+              declare float @__nv_sinf(float)\n\
+              define void @f(float* %x) {\n  %v = load float, float* %x\n  %s = call float @__nv_sinf(float %v)\n  \
+              store float %s, float* %x\n  ret void\n}\n\
+              !nvvm.annotations = !{!0}\n!0 = !{void (float*)* @f, !\"kernel\", i32 1}\n\
+              !nvvmir.version = !{!1}\n!1 = !{i32 2, i32 0}\n";
+    let nvvm = Program::nvvm("f.ll", ir).arch("compute_80");
+    let with = compiles(&target, &nvvm.clone().libdevice());
+    assert!(String::from_utf8(with).unwrap().contains(".entry f"));
+}
+
+/// What the language and the target are decides who compiles, and a pair that nobody compiles is refused.
+#[test]
+fn a_pair_that_nobody_compiles_is_refused() {
+    let Some(target) = target() else { return };
+    for (program, pair) in [
+        (Program::ptx("f", "").arch("sm_80").target(TargetType::LtoIr), (CodeType::Ptx, TargetType::LtoIr)),
+        (Program::nvvm("f", "").arch("sm_80").target(TargetType::Cubin), (CodeType::Nvvm, TargetType::Cubin)),
+        (
+            Program::ltoir("f", [1]).arch("sm_80").target(TargetType::LtoIr),
+            (CodeType::LtoIr, TargetType::LtoIr),
+        ),
+    ] {
+        let error = fails(&target, &program);
+        let text = error.to_string();
+        assert!(error.is_refused() && text.contains(pair.0.as_str()), "{pair:?}: {text}");
+    }
+}
+
+#[test]
+fn threads_that_want_the_same_programs_compile_each_once() {
+    const THREADS: usize = 8;
+    let Some(target) = target() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let cache = Cache::new(FileStore::open(directory.path(), FileOptions::default()).unwrap());
+    let start = Barrier::new(THREADS);
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                start.wait();
+                for value in 0..4 {
+                    let program = storing("", &value.to_string());
+                    let compiled = target.compile(&cache, &program).unwrap();
+                    assert!(!compiled.binary().is_empty());
+                }
+            });
+        }
+    });
+    assert_eq!(cache.statistics().builds, 4);
+}
+
+/// A header that is edited between the look-up and the compilation: what is returned is of the new text, and so is what is
+/// stored.
+#[test]
+fn a_header_that_is_edited_all_the_time_is_never_stored_as_another() {
+    let Some(target) = target() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let header = directory.path().join("value.cuh");
+    let text = |value: u32| format!("#define VALUE {value}\n");
+    fs::write(&header, text(0)).unwrap();
+    let cache = memory();
+    let program = storing("#include \"value.cuh\"", "VALUE").source_dir(directory.path());
+    let done = std::sync::atomic::AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for value in (1..=40u32).cycle() {
+                if done.load(std::sync::atomic::Ordering::Relaxed) {
+                    break;
+                }
+                let incoming = directory.path().join("incoming");
+                fs::write(&incoming, text(value)).unwrap();
+                fs::rename(&incoming, &header).unwrap();
+            }
+        });
+        for _ in 0..10 {
+            let compiled = target.compile(&cache, &program).unwrap();
+            assert!(!matches!(compiled.fetched().how(), How::Built { stored: Err(_), .. }));
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    for value in 0..=40 {
+        fs::write(&header, text(value)).unwrap();
+        let found = target.compile(&cache, &program).unwrap();
+        assert_eq!(found.binary(), target.compile(&memory(), &program).unwrap().binary(), "value {value}");
+    }
+}
+
+/// A store whose entry of a binary lacks the names that are wanted of it.
+#[test]
+fn a_binary_without_its_lowered_names_is_a_miss() {
+    let Some(target) = target() else { return };
+    let cache = memory();
+    let program = cxx("template <class T> __global__ void f(T *x) {}").name_expression("f<int>");
+    let key = target.fields(&cache, &program).unwrap().key();
+    cache.store().put(key.as_bytes(), &vec![1, 2, 3].into()).unwrap();
+    let compiled = target.compile(&cache, &program).unwrap();
+    assert_eq!(compiled.fetched().miss(), Some(Reason::Malformed));
+    assert_eq!(compiled.lowered_name("f<int>"), Some("_Z1fIiEvPT_"));
+    assert!(target.compile(&cache, &program).unwrap().is_hit());
+}
+
+#[test]
+fn what_is_missing_is_one_clear_line() {
+    let Some(folder) = cuda::folder() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let only = |name: &str| {
+        let place = directory.path().join(name);
+        fs::create_dir(&place).unwrap();
+        std::os::unix::fs::symlink(Path::new(&folder).join(name), place.join(name)).unwrap();
+        CudaTarget::new(Toolkit::at(place).unwrap())
+    };
+    let target = only("libnvvm.so.4");
+    let error = target.compile(&memory(), &storing("", "1")).unwrap_err();
+    let text = error.to_string();
+    assert!(error.is_no_library() && !text.contains('\n'), "{text}");
+    assert!(text.contains("NVRTC") && text.contains("pip install nvidia-cuda-nvrtc"), "{text}");
+}
+
+/// The compiler sees names that no editor can open, and no directories: so the error says what they stand for.
+#[test]
+fn a_rejected_program_says_where_its_headers_were_looked_for() {
+    let Some(target) = target() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let missing = directory.path().join("missing");
+    let program = storing("#include \"a.cuh\"\n#include \"no.cuh\"", "1").source_dir(directory.path());
+    fs::write(directory.path().join("a.cuh"), "int wrong = ;\n").unwrap();
+    let text = fails(&target, &program.include_dir(&missing)).to_string();
+    assert!(text.contains(&format!("/warmstart/source is {}\n", directory.path().display())), "{text}");
+    assert!(
+        text.ends_with(&format!("/warmstart/include0 is {}, which is no directory", missing.display())),
+        "{text}"
+    );
+    let text = fails(&target, &storing("#include \"no.cuh\"", "1")).to_string();
+    assert!(text.contains("Program::include_dir"), "{text}");
+    let text = fails(&target, &storing("", "missing")).to_string();
+    assert!(!text.contains("include_dir"), "nobody asks: {text}");
+}
+
+/// A store with something that happens before each look-up.
+struct Before<F> {
+    inner: MemoryStore,
+    happens: F,
+}
+
+impl<F> std::fmt::Debug for Before<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl<F: Fn(&MemoryStore, &[u8]) + Send + Sync> Store for Before<F> {
+    fn get(&self, key: &[u8]) -> Lookup {
+        (self.happens)(&self.inner, key);
+        self.inner.get(key)
+    }
+
+    fn put(&self, key: &[u8], artifact: &Artifact) -> Result<Stored, Reason> {
+        self.inner.put(key, artifact)
+    }
+
+    fn remove(&self, key: &[u8]) -> Result<bool, Reason> {
+        self.inner.remove(key)
+    }
+
+    fn contains(&self, key: &[u8]) -> Result<bool, Reason> {
+        self.inner.contains(key)
+    }
+
+    fn len(&self) -> Result<u64, Reason> {
+        self.inner.len()
+    }
+
+    fn clear(&self) -> Result<(), Reason> {
+        self.inner.clear()
+    }
+
+    fn close(&self) -> Result<(), Reason> {
+        self.inner.close()
+    }
+}
+
+#[test]
+fn a_header_that_never_stands_still_is_compiled_as_it_was_read() {
+    let Some(target) = target() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let header = directory.path().join("value.cuh");
+    fs::write(&header, "#define VALUE 0\n").unwrap();
+    let program =
+        storing("#include \"value.cuh\"", "VALUE").target(TargetType::Ptx).source_dir(directory.path());
+    let value = AtomicU32::new(1000);
+    let happens = |_: &MemoryStore, _: &[u8]| {
+        fs::write(&header, format!("#define VALUE {}\n", value.fetch_add(1, Ordering::Relaxed))).unwrap();
+    };
+    let cache = Cache::new(Before { inner: MemoryStore::new(Limits::NONE), happens });
+    let compiled = target.compile(&cache, &program).unwrap();
+    assert!(!compiled.is_hit());
+    // What stands there now is what was read, for nobody looks anything up after that.
+    let last = value.load(Ordering::Relaxed) - 1;
+    let text = std::str::from_utf8(compiled.binary()).unwrap();
+    assert!(text.contains(&last.to_string()), "{last}: {text}");
+    let key = target.fields(&cache, &program).unwrap().key();
+    assert_eq!(cache.store().contains(key.as_bytes()), Ok(true));
+}
+
+#[test]
+fn the_order_of_name_expressions_and_how_often_one_is_given_do_not_count() {
+    let Some(target) = target() else { return };
+    let cache = memory();
+    let template = || cxx("template <int N> __global__ void f(int *x) { x[0] = N; }");
+    let one = template().name_expression("f<2>").name_expression("f<1>").name_expression("f<2>");
+    let other = template().name_expression("f<1>").name_expression("f<2>");
+    let built = target.compile(&cache, &one).unwrap();
+    let found = target.compile(&cache, &other).unwrap();
+    assert!(!built.is_hit() && found.is_hit());
+    assert!(built.lowered_names().eq(found.lowered_names()));
+    assert_eq!(built.lowered_names().count(), 2);
+}
+
+/// Two checkouts want one binary, and while the first builds it, the first is edited.
+#[test]
+fn who_waits_for_a_build_never_gets_what_another_checkout_was_edited_to() {
+    let Some(target) = target() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let checkout = |name: &str| {
+        let place = directory.path().join(name);
+        fs::create_dir(&place).unwrap();
+        fs::write(place.join("value.cuh"), "#define VALUE 1\n").unwrap();
+        storing("#include \"value.cuh\"", "VALUE").target(TargetType::Ptx).source_dir(place)
+    };
+    let (edited, untouched) = (checkout("edited"), checkout("untouched"));
+    let right = target.compile(&memory(), &untouched).unwrap().binary().to_vec();
+    let header = directory.path().join("edited/value.cuh");
+    let (asked, others_may_come) = (AtomicU32::new(0), Barrier::new(2));
+    let happens = |inner: &MemoryStore, key: &[u8]| {
+        // The second look-up in vain is that of whoever is about to build.
+        if inner.contains(key) == Ok(false) && asked.fetch_add(1, Ordering::SeqCst) == 1 {
+            others_may_come.wait();
+            // Long enough for the other to look up, and to wait.
+            thread::sleep(std::time::Duration::from_millis(500));
+            fs::write(&header, "#define VALUE 2\n").unwrap();
+        }
+    };
+    let cache = Cache::new(Before { inner: MemoryStore::new(Limits::NONE), happens });
+    // What the compiler is, is known from here on.
+    let _ = target.fields(&cache, &untouched).unwrap();
+    asked.store(0, Ordering::SeqCst);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let compiled = target.compile(&cache, &edited).unwrap();
+            assert_ne!(compiled.binary(), right, "it was edited before it was read");
+        });
+        others_may_come.wait();
+        assert_eq!(target.compile(&cache, &untouched).unwrap().binary(), right);
+    });
+}
+
+/// A definition may be given as a text or as a list of one, and names a header that only its path leads to.
+#[test]
+fn a_header_that_a_single_definition_names_is_in_the_key() {
+    let Some(target) = target() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let header = directory.path().join("value.cuh");
+    let definition = format!("NAME=\"{}\"", header.display());
+    let program = storing("#include NAME", "VALUE").option(OptionName::DefineMacro, definition);
+    let cache = memory();
+    for value in [1, 2] {
+        fs::write(&header, format!("#define VALUE {value}\n")).unwrap();
+        assert!(!target.compile(&cache, &program).unwrap().is_hit(), "value {value}");
+        assert!(target.compile(&cache, &program).unwrap().is_hit());
+    }
+}
