@@ -1,8 +1,8 @@
 //! The suite that every store passes.
 //!
-//! A store is given as a [`Harness`]; [`conformance!`](crate::conformance!) makes one test of each scenario and of each
-//! function below. What can be told as data is a [scenario](mod@crate::scenario), which a browser plays too; the functions
-//! are the rest.
+//! A kind of store is a line of [`KINDS`]. `tests/tests/conformance` makes one test of each kind and of each [`Case`] of its
+//! topics: of each scenario and of each function below. What can be told as data is a [scenario](mod@crate::scenario), which
+//! a browser plays too; the functions are the rest.
 //!
 //! | topic | proves | told as |
 //! |---|---|---|
@@ -12,29 +12,32 @@
 //! | [`inspect`] | what a store tells about itself, and what it keeps of reports | scenarios and functions |
 //! | [`threads`] | that readers and writers at once see only what was written | functions |
 //! | [`one_call`] | look up, else build: single flight, failing builders, nested builds | scenarios and functions |
+//! | [`read_only`] | that looking at what is on disk changes nothing | functions |
+//! | [`seal`] | that a secret's store takes nothing that the secret has not sealed | functions |
+//! | [`processes`] | that processes share a store, and may die at any instant | functions |
 //!
-//! The harness of the file store is in [`files`], for more than one test has it.
+//! The kinds themselves are in [`stores`].
 
-pub mod files;
 pub mod inspect;
 pub mod one_call;
+pub mod processes;
+pub mod read_only;
+pub mod seal;
+pub mod stores;
 pub mod threads;
 
-use std::sync::Arc;
+use std::{path::Path, process::Command, sync::Arc};
 
-use warmstart::{Clock, Limits, Store};
+use warmstart::{Clock, Limits, Store, SystemClock};
+
+use crate::scenario::{self, script::Scenario};
 
 /// A kind of store, and where one of that kind is kept.
 pub trait Harness {
-    /// An empty place.
-    fn new() -> Self
-    where
-        Self: Sized;
-
     /// Opens the store at this place, with what it holds, if it is [persistent](Self::is_persistent).
     fn open(&self, limits: Limits, clock: Arc<dyn Clock>) -> Box<dyn Store>;
 
-    /// Whether a store that is opened anew holds what the one before it held.
+    /// Whether a store that is opened again holds what the one before it held.
     fn is_persistent(&self) -> bool {
         true
     }
@@ -55,151 +58,201 @@ pub trait Harness {
 
     /// Opens the store without limits and with the system's clock.
     fn open_default(&self) -> Box<dyn Store> {
-        self.open(Limits::NONE, Arc::new(warmstart::SystemClock))
+        self.open(Limits::NONE, Arc::new(SystemClock))
     }
 }
 
-/// One test of each scenario and of each function of the suite, for the store of a [`Harness`]; or only those of a topic.
-///
-/// ```ignore
-/// warmstart_tests::conformance!(MyHarness);
-/// warmstart_tests::conformance!(AnotherHarness: interface);
-/// ```
-#[macro_export]
-macro_rules! conformance {
-    ($harness:ty) => {
-        $crate::conformance!($harness: interface);
-        $crate::conformance!($harness: eviction);
-        $crate::conformance!($harness: damage);
-        $crate::conformance!($harness: inspect);
-        $crate::conformance!($harness: threads);
-        $crate::conformance!($harness: one_call);
-    };
-    ($harness:ty: interface) => {
-        $crate::conformance!($harness: interface
-            scenarios {
-                text_and_bytes_are_one_key,
-                what_is_put_is_found_with_metadata_and_provenance,
-                an_overwrite_replaces,
-                what_is_removed_is_absent,
-                membership_is_what_a_look_up_would_say,
-                len_and_clear,
-                empty_payloads_and_empty_keys,
-                a_key_of_a_mebibyte,
-                keys_that_begin_alike_are_told_apart,
-                after_close_everything_is_refused,
-                what_was_stored_is_there_when_it_is_opened_again,
-            }
-            functions {}
-        );
-    };
-    ($harness:ty: eviction) => {
-        $crate::conformance!($harness: eviction
-            scenarios {
-                the_least_recently_used_goes_first,
-                membership_is_not_a_use,
-                an_overwrite_is_a_use,
-                recency_survives_reopening,
-                recency_survives_a_clock_that_is_set_back,
-                the_cap_is_kept_at_every_step,
-                an_overwrite_adjusts_the_size,
-                a_removal_adjusts_the_size,
-                the_oversized_are_refused_before_anything_is_evicted,
-                a_cap_of_zero_refuses_everything,
-                the_number_of_entries_is_capped_too,
-                a_cap_of_no_entries_refuses_everything,
-            }
-            functions {}
-        );
-    };
-    ($harness:ty: damage) => {
-        $crate::conformance!($harness: damage
-            scenarios {
-                no_flipped_byte_is_handed_out,
-                no_truncation_is_handed_out,
-                the_reason_of_damage_is_told,
-                len_removes_what_is_not_whole,
-                another_keys_envelope_is_not_handed_out,
-                a_newer_envelope_is_a_miss_and_left_alone,
-                a_newer_envelope_is_no_entry,
-                verify_finds_and_removes_what_len_cannot_see,
-            }
-            functions {}
-        );
-    };
-    ($harness:ty: inspect) => {
-        $crate::conformance!($harness: inspect
-            scenarios {
-                entries_come_in_the_order_of_their_eviction,
-                the_nearest_recipe_explains_a_miss,
-                what_went_is_nearest_no_more,
-                a_recipe_does_not_explain_itself,
-                pruning_takes_the_oldest,
-                verifying_tells_of_each_entry,
-                a_closed_store_tells_nothing,
-            }
-            functions {
-                whoever_looks_at_entries_may_call_the_store,
-                the_nearest_recipe_is_one_that_differs_least,
-                reports_add_up_and_outlive_what_is_cleared,
-            }
-        );
-    };
-    ($harness:ty: threads) => {
-        $crate::conformance!($harness: threads
-            scenarios {}
-            functions {
-                every_read_is_what_was_written_under_its_key,
-                readers_and_writers_race_with_eviction_and_clear,
-            }
-        );
-    };
-    ($harness:ty: one_call) => {
-        $crate::conformance!($harness: one_call
-            scenarios {
-                it_builds_once_and_then_hits,
-                an_error_stores_nothing,
-                what_is_too_large_is_returned_all_the_same,
-                a_closed_store_builds_every_time,
-                what_is_damaged_is_built_again,
-            }
-            functions {
-                of_many_threads_one_builds,
-                an_error_stores_nothing_and_the_next_builds,
-                a_panic_stores_nothing_and_those_who_wait_go_on,
-                nested_builds_never_deadlock,
-            }
-        );
-    };
-    (
-        $harness:ty: $topic:ident
-        scenarios { $($scenario:ident),* $(,)? }
-        functions { $($function:ident),* $(,)? }
-    ) => {
-        mod $topic {
-            #[allow(unused_imports)]
-            use super::*;
-            use $crate::{conformance::Harness as _, scenario};
+/// A store on disk, which other processes open too.
+pub trait OnDisk: Harness {
+    /// Opens the store at this place.
+    fn open_as(&self, opening: Opening) -> Box<dyn Store>;
 
-            #[test]
-            fn no_scenario_is_left_out() {
-                let played: &[&str] = &[$(stringify!($scenario)),*];
-                assert_eq!(scenario::names(stringify!($topic)), played);
-            }
-            $(
-                #[test]
-                fn $scenario() {
-                    scenario::play(stringify!($topic), stringify!($scenario), &<$harness>::new());
-                }
-            )*
-            $(
-                #[test]
-                fn $function() {
-                    $crate::conformance::$topic::$function(&<$harness>::new());
-                }
-            )*
+    /// The byte that the secret of [`open`](Harness::open) is made of, if there is one.
+    fn secret(&self) -> Option<u8>;
+
+    /// The folder that all files of the store are in.
+    fn folder(&self) -> &Path;
+
+    /// Gives `worker` the arguments with which it works on this store.
+    fn worker(&self, worker: &mut Command);
+
+    /// Asserts that what a store says of its size and its entries is what is on disk, within the cap.
+    fn check_accounts(&self, cap: Option<u64>);
+
+    /// Asserts that the files of a store that was closed are whole, and that nothing of dead processes is left.
+    fn check_files(&self, cap: Option<u64>);
+}
+
+/// How a store on disk is opened.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    /// What it may hold.
+    pub limits: Limits,
+    /// What it asks for the time.
+    pub clock: Arc<dyn Clock>,
+    /// Each byte of the secret that seals it; `None` is no seal.
+    pub secret: Option<u8>,
+    /// Whether it is only looked at.
+    pub is_read_only: bool,
+}
+
+impl Opening {
+    /// As [`Harness::open_default`] does it.
+    #[must_use]
+    pub fn of(harness: &dyn OnDisk) -> Self {
+        Self::sealed(harness.secret())
+    }
+
+    /// Without limits, with the system's clock, with this secret.
+    #[must_use]
+    pub fn sealed(secret: Option<u8>) -> Self {
+        Self { limits: Limits::NONE, clock: Arc::new(SystemClock), secret, is_read_only: false }
+    }
+}
+
+/// A kind of store, the topics that it passes, and how an empty one is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    /// What it is called.
+    pub name: &'static str,
+    /// Those of the suite that make sense for it.
+    pub topics: &'static [&'static str],
+    /// Makes an empty place.
+    pub new: New,
+}
+
+/// Makes an empty place for a store.
+#[derive(Clone, Copy, Debug)]
+pub enum New {
+    /// In memory, or in parts.
+    Any(fn() -> Box<dyn Harness>),
+    /// On disk.
+    OnDisk(fn() -> Box<dyn OnDisk>),
+}
+
+/// What every store passes.
+const ALL: &[&str] = &["interface", "eviction", "damage", "inspect", "threads", "one_call"];
+/// What a store passes that is on disk, and sealed or not as it is opened.
+const DISK: &[&str] =
+    &["interface", "eviction", "damage", "inspect", "threads", "one_call", "read_only", "seal", "processes"];
+/// What one passes that is sealed already.
+const SEALED: &[&str] = &["interface", "eviction", "damage", "inspect", "threads", "one_call", "read_only"];
+/// Which entry goes, and damage, are the business of the store behind.
+const TIERED: &[&str] = &["interface", "inspect", "threads", "one_call"];
+
+/// The stores that pass the suite.
+pub const KINDS: &[Kind] = &[
+    Kind { name: "memory", topics: ALL, new: New::Any(|| Box::new(stores::Memory)) },
+    Kind { name: "tiered", topics: TIERED, new: New::Any(|| Box::new(stores::Tiered::new())) },
+    Kind { name: "files", topics: DISK, new: New::OnDisk(|| Box::new(stores::Files::new(None))) },
+    Kind { name: "sqlite", topics: DISK, new: New::OnDisk(|| Box::new(stores::Sqlite::new(None))) },
+    Kind { name: "sealed_files", topics: SEALED, new: New::OnDisk(|| Box::new(stores::Files::new(Some(1)))) },
+    #[cfg(unix)]
+    Kind {
+        name: "sealed_shared_files",
+        topics: SEALED,
+        new: New::OnDisk(|| Box::new(stores::Files::shared(1))),
+    },
+    Kind {
+        name: "sealed_sqlite",
+        topics: SEALED,
+        new: New::OnDisk(|| Box::new(stores::Sqlite::new(Some(1)))),
+    },
+];
+
+/// A part of the suite.
+#[derive(Debug)]
+pub struct Case {
+    /// Which the [`Kind`] must have.
+    pub topic: &'static str,
+    /// What it proves.
+    pub name: String,
+    play: Play,
+}
+
+#[derive(Debug)]
+enum Play {
+    Scenario(Scenario),
+    Any(fn(&dyn Harness)),
+    OnDisk(fn(&dyn OnDisk)),
+}
+
+impl Case {
+    /// Why a store of this kind cannot play it; empty if it can.
+    #[must_use]
+    pub fn unmet(&self, new: New) -> Vec<&'static str> {
+        match (&self.play, new) {
+            (Play::Scenario(scenario), New::Any(new)) => scenario.unmet(&*new()),
+            (Play::Scenario(scenario), New::OnDisk(new)) => scenario.unmet(&*new()),
+            (Play::OnDisk(_), New::Any(_)) => vec!["a store on disk"],
+            (Play::Any(_) | Play::OnDisk(_), _) => Vec::new(),
         }
+    }
+
+    /// Plays it on a store of this kind, which is empty.
+    ///
+    /// # Panics
+    /// If the store does not do what it must, or [cannot](Self::unmet) play it.
+    pub fn play(&self, new: New) {
+        match (&self.play, new) {
+            (Play::Scenario(scenario), New::Any(new)) => scenario::play(scenario, &*new()),
+            (Play::Scenario(scenario), New::OnDisk(new)) => scenario::play(scenario, &*new()),
+            (Play::Any(function), New::Any(new)) => function(&*new()),
+            (Play::Any(function), New::OnDisk(new)) => function(&*new()),
+            (Play::OnDisk(function), New::OnDisk(new)) => function(&*new()),
+            (Play::OnDisk(_), New::Any(_)) => panic!("it needs a store on disk"),
+        }
+    }
+}
+
+/// All cases: the scenarios of every file, and the functions.
+#[must_use]
+pub fn cases() -> Vec<Case> {
+    macro_rules! functions {
+        ($($play:ident $topic:ident: $($function:ident),* $(,)?;)*) => {
+            [$($((
+                stringify!($topic),
+                stringify!($function),
+                Play::$play($topic::$function),
+            )),*),*]
+        };
+    }
+    let functions = functions! {
+        Any inspect:
+            a_visitor_of_entries_may_call_the_store,
+            the_nearest_recipe_is_one_that_differs_least,
+            reports_add_up_and_outlive_what_is_cleared;
+        Any threads:
+            every_read_is_what_was_written_under_its_key,
+            readers_and_writers_race_with_eviction_and_clear;
+        Any one_call:
+            of_many_threads_one_builds,
+            an_error_stores_nothing_and_the_next_builds,
+            a_panic_stores_nothing_and_those_who_wait_go_on,
+            nested_builds_never_deadlock;
+        OnDisk read_only:
+            looking_changes_nothing,
+            a_head_that_is_not_whole_is_told_and_left_where_it_is,
+            the_last_miss_is_explained_to_who_only_looks;
+        OnDisk seal:
+            what_our_secret_has_not_sealed_is_a_counted_miss_that_the_next_build_replaces,
+            an_entry_that_is_replayed_under_another_name_is_a_miss,
+            stores_of_other_secrets_and_of_none_leave_what_they_cannot_prove_alone,
+            an_entry_without_a_seal_is_no_member_of_a_sealed_store_and_stays,
+            damage_is_told_from_forgery_without_the_secret,
+            the_nearest_is_none_that_anybody_could_have_put_there;
+        OnDisk processes:
+            eight_processes_against_eviction_and_clear,
+            two_hundred_killed_writers_leave_nothing_torn_and_nothing_locked,
+            killed_churners_leave_the_cap_and_every_entry_whole;
     };
+    let scenarios = scenario::FILES.iter().flat_map(|(topic, _)| {
+        let cases = scenario::of(topic).into_iter();
+        cases.map(|scenario| Case { topic, name: scenario.name.clone(), play: Play::Scenario(scenario) })
+    });
+    let functions = functions.into_iter();
+    let functions = functions.map(|(topic, name, play)| Case { topic, name: name.to_owned(), play });
+    scenarios.chain(functions).collect()
 }
 
 /// What every test needs: a store without limits.

@@ -40,32 +40,23 @@ pub fn of(topic: &str) -> Vec<Scenario> {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{topic}.json: {error}"))
 }
 
-/// What the scenarios of a topic are called.
-#[must_use]
-pub fn names(topic: &str) -> Vec<String> {
-    of(topic).into_iter().map(|scenario| scenario.name).collect()
-}
-
-/// Plays the scenario of this name.
-///
-/// # Panics
-/// If there is no such scenario, or the store does not do what it says.
-pub fn play(topic: &str, name: &str, harness: &dyn Harness) {
-    let scenarios = of(topic);
-    play_one(
-        scenarios.iter().find(|scenario| scenario.name == name).expect("a scenario has a name"),
-        harness,
-    );
-}
-
-/// Plays a scenario, unless it needs what the store cannot do.
-///
-/// # Panics
-/// If the store does not do what it says.
-pub fn play_one(scenario: &Scenario, harness: &dyn Harness) {
-    if scenario.needs.iter().all(|need| need.is_met_by(harness)) {
-        Player::new(harness, scenario).play(&scenario.steps);
+impl Scenario {
+    /// What it needs and the store of a harness cannot do, as words; empty if it can be played there.
+    #[must_use]
+    pub fn unmet(&self, harness: &dyn Harness) -> Vec<&'static str> {
+        let unmet = self.needs.iter().filter(|need| !need.is_met_by(harness));
+        unmet.map(|need| need.words()).collect()
     }
+}
+
+/// Plays a scenario.
+///
+/// # Panics
+/// If the store cannot do what it [needs](Scenario::unmet), or does not do what it says.
+pub fn play(scenario: &Scenario, harness: &dyn Harness) {
+    let unmet = scenario.unmet(harness);
+    assert!(unmet.is_empty(), "{} needs {}", scenario.name, unmet.join(" and "));
+    Player::new(harness, scenario).play(&scenario.steps);
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ fn nearest(store: &dyn Store, recipe: &Recipe) -> Option<Recipe> {
 }
 
 /// It holds no lock, and is not asked for more than it wants.
-pub fn whoever_looks_at_entries_may_call_the_store(harness: &dyn Harness) {
+pub fn a_visitor_of_entries_may_call_the_store(harness: &dyn Harness) {
     let store = store(harness);
     for n in 0..10 {
         put(&store, &fields("d", &[n]));

@@ -53,6 +53,16 @@ impl Need {
             Self::Checked | Self::Heads => harness.is_checked(),
         }
     }
+
+    /// What a store must be for it.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Persistent => "a store that persists",
+            Self::Checked => "a store that proves its hits",
+            Self::Heads => "a store that reads heads",
+        }
+    }
 }
 
 /// One thing that is done, with what must come of it.

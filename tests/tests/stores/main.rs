@@ -19,13 +19,16 @@ mod files {
 #[cfg(unix)]
 mod model;
 mod scenarios;
-mod sealed;
 #[cfg(unix)]
 mod sealed_shared;
 #[cfg(unix)]
 mod single_flight;
 mod sqlite {
     //! The SQLite store.
+
+    use std::path::{Path, PathBuf};
+
+    use warmstart::store::{SqliteOptions, SqliteStore};
 
     mod cap;
     mod damage;
@@ -38,5 +41,20 @@ mod sqlite {
     #[cfg(unix)]
     mod read_only;
     mod reports;
+
+    fn place() -> (tempfile::TempDir, PathBuf) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("cache.db");
+        (directory, path)
+    }
+
+    fn open(path: &Path) -> SqliteStore {
+        SqliteStore::open(path, SqliteOptions::default()).unwrap()
+    }
+
+    /// A file that belongs to a database, such as its log.
+    fn beside(path: &Path, suffix: &str) -> PathBuf {
+        PathBuf::from(format!("{}{suffix}", path.display()))
+    }
 }
 mod tiered;

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
 
 use serde_json::{Value, json};
 use warmstart_tests::{
-    conformance::{Harness, files::Files},
+    conformance::stores::Files,
     own_process,
     scenario::{self, FILES},
 };
@@ -104,7 +104,7 @@ fn every_expectation_is_asked() {
                         let parent = altered.pointer_mut(&format!("{place}{parent}")).unwrap();
                         parent[name] = value;
                         let altered = serde_json::from_value(altered).unwrap();
-                        let played = || scenario::play_one(&altered, &Files::new());
+                        let played = || scenario::play(&altered, &Files::new(None));
                         asked += 1;
                         if catch_unwind(AssertUnwindSafe(played)).is_ok() {
                             unasked.push(format!("{topic}: {}{place}{field}", scenario["name"]));

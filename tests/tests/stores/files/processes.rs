@@ -2,13 +2,12 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
     os::unix::fs::MetadataExt,
     path::Path,
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicBool, Ordering},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use warmstart::{
@@ -149,74 +148,4 @@ fn eight_processes_keep_one_cap_while_the_accounts_are_deleted_under_them() {
         done.store(true, Ordering::Relaxed);
     });
     check_at_rest(directory.path());
-}
-
-#[test]
-fn eight_processes_against_eviction_and_clear() {
-    let directory = tempfile::tempdir().unwrap();
-    succeed(churners(directory.path(), 8, "1000", &["--clear-every", "100"]));
-    check_at_rest(directory.path());
-}
-
-/// 200 processes are killed while they write. What they said was stored is there, and nothing is torn.
-#[test]
-fn two_hundred_killed_writers_leave_nothing_torn_and_nothing_locked() {
-    let directory = tempfile::tempdir().unwrap();
-    let root = directory.path();
-    let mut acknowledged = Vec::new();
-    for round in 0..25u64 {
-        let seeds = round * 8..round * 8 + 8;
-        let mut children: Vec<_> = seeds
-            .map(|seed| {
-                let seed_text = seed.to_string();
-                let mut child = worker(root, 1 << 40, &["put", "--seed", &seed_text, "--len", "20000"]);
-                let said = BufReader::new(child.stdout.take().unwrap()).lines();
-                (seed, child, said)
-            })
-            .collect();
-        for (_, _, said) in &mut children {
-            assert!(said.next().unwrap().is_ok(), "all of them are at work");
-        }
-        // For a time that is different in each round.
-        thread::sleep(Duration::from_micros(round * 137 % 3000));
-        for (_, child, _) in &mut children {
-            child.kill().unwrap();
-        }
-        for (seed, mut child, said) in children {
-            child.wait().unwrap();
-            acknowledged.push(seed * 1_000_000);
-            acknowledged.extend(said.map_while(Result::ok).filter_map(|line| line.parse::<u64>().ok()));
-        }
-    }
-    assert!(acknowledged.len() > 200);
-
-    let store = FileStore::open(root, FileOptions::default()).unwrap();
-    let entries = names_in(&root.join("entries"));
-    assert_eq!(store.len(), Ok(entries.len() as u64), "an entry was torn");
-    for n in acknowledged {
-        let key = numbered_key(n);
-        let found = store.get(&key).hit().expect("what was stored survives");
-        assert_eq!(prove(&key, &found), n);
-    }
-    let started = Instant::now();
-    store.put(b"last", &artifact(b"last", 1, 16)).unwrap();
-    assert!(started.elapsed() < Duration::from_secs(1), "a lock was left behind");
-    let accounted = store.total_bytes().unwrap();
-    assert!(accounted >= bytes_in(&root.join("entries")), "the accounts say too little");
-    drop(store);
-    assert_eq!(names_in(&root.join("tmp")), Vec::<String>::new(), "temp files are swept at open");
-}
-
-#[test]
-fn killed_churners_leave_the_cap_and_every_entry_whole() {
-    let directory = tempfile::tempdir().unwrap();
-    for round in 0..12u64 {
-        let mut children = churners(directory.path(), 4, "1000000", &[]);
-        thread::sleep(Duration::from_millis(20 + round * 13 % 50));
-        for child in &mut children {
-            child.kill().unwrap();
-            child.wait().unwrap();
-        }
-        check_at_rest(directory.path());
-    }
 }

@@ -148,21 +148,6 @@ fn the_last_miss_does_not_pass_for_an_entry() {
 }
 
 #[test]
-fn in_a_sealed_store_the_nearest_is_none_that_anybody_could_have_put_there() {
-    let directory = tempfile::tempdir().unwrap();
-    let fields = |flags: &'static str| KeyFields::new("d", 1).text("name", "softmax").text("flags", flags);
-    let artifact =
-        |flags| Artifact::new(vec![1]).with_metadata(&Metadata::new().with_recipe(fields(flags).recipe()));
-    open(directory.path()).put(fields("-O2").key().as_bytes(), &artifact("-O2")).unwrap();
-    let options = FileOptions::default().with_seal(Seal::new(&[7; 32]));
-    let store = FileStore::open(directory.path(), options).unwrap();
-    assert_eq!(store.nearest(&fields("-O3").recipe()), Ok(None));
-    store.put(fields("-O1").key().as_bytes(), &artifact("-O1")).unwrap();
-    let found = store.nearest(&fields("-O3").recipe()).unwrap().unwrap();
-    assert_eq!(found.recipe(), Some(&fields("-O1").recipe()));
-}
-
-#[test]
 fn recipes_of_thousands_of_fields_are_compared_in_no_quadratic_time() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());

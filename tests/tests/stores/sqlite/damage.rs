@@ -13,22 +13,10 @@ use warmstart::{
 };
 use warmstart_tests::proof::{artifact, numbered_key, numbered_len, prove};
 
+use super::{beside, open, place};
+
 const APPLICATION_ID: i32 = 0x5753_4341;
 const COMPANIONS: [&str; 3] = ["", "-wal", "-shm"];
-
-fn place() -> (tempfile::TempDir, PathBuf) {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("cache.db");
-    (directory, path)
-}
-
-fn open(path: &Path) -> SqliteStore {
-    SqliteStore::open(path, SqliteOptions::default()).unwrap()
-}
-
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    PathBuf::from(format!("{}{suffix}", path.display()))
-}
 
 /// Every file of the directory with its bytes.
 fn image(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {

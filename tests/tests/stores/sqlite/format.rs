@@ -1,52 +1,9 @@
-//! The SQLite store passes the conformance suite.
+//! What a database holds is what the documents say.
 
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
-use warmstart::{
-    Clock, Limits, Store,
-    store::{SqliteOptions, SqliteStore},
-};
-use warmstart_tests::conformance::Harness;
-
-struct Sqlite {
-    directory: tempfile::TempDir,
-}
-
-impl Sqlite {
-    fn path(&self) -> PathBuf {
-        self.directory.path().join("cache.db")
-    }
-}
-
-impl Harness for Sqlite {
-    fn new() -> Self {
-        Self { directory: tempfile::tempdir().unwrap() }
-    }
-
-    fn open(&self, limits: Limits, clock: Arc<dyn Clock>) -> Box<dyn Store> {
-        let options = SqliteOptions::default().with_limits(limits).with_clock(clock);
-        Box::new(SqliteStore::open(self.path(), options).unwrap())
-    }
-
-    fn damage(&self, key: &[u8], alter: &mut dyn FnMut(&mut Vec<u8>)) {
-        let connection = rusqlite::Connection::open(self.path()).unwrap();
-        connection.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
-        let (id, mut envelope): (i64, Vec<u8>) = connection
-            .query_row(
-                "SELECT id, envelope FROM entry JOIN content USING (id) WHERE key = ?1",
-                [key],
-                |row| Ok((row.get(0)?, row.get(1)?)),
-            )
-            .unwrap();
-        let before = envelope.clone();
-        alter(&mut envelope);
-        if envelope != before {
-            connection.execute("UPDATE content SET envelope = ?2 WHERE id = ?1", (id, envelope)).unwrap();
-        }
-    }
-}
-
-warmstart_tests::conformance!(Sqlite);
+use warmstart::{Clock, Limits};
+use warmstart_tests::conformance::{Harness as _, stores::Sqlite};
 
 /// A clock that stands still.
 #[derive(Debug)]
@@ -60,7 +17,7 @@ impl Clock for Stopped {
 
 #[test]
 fn the_schema_and_the_order_of_use_are_what_is_documented() {
-    let harness = Sqlite::new();
+    let harness = Sqlite::new(None);
     let store = harness.open(Limits::NONE, Arc::new(Stopped));
     for key in [&b"a"[..], b"bc", b"d"] {
         store.put(key, &warmstart::Artifact::new(vec![7; 500])).unwrap();
@@ -85,7 +42,7 @@ fn the_schema_and_the_order_of_use_are_what_is_documented() {
 /// `application_id`, where the format of SQLite has it, while the store is open and the entry in its log.
 #[test]
 fn the_file_says_whose_it_is_while_it_is_in_use() {
-    let harness = Sqlite::new();
+    let harness = Sqlite::new(None);
     let store = harness.open(Limits::NONE, Arc::new(Stopped));
     store.put(b"k", &warmstart::Artifact::new(vec![7; 500])).unwrap();
     assert_eq!(std::fs::read(harness.path()).unwrap().get(68..72), Some(&b"WSCA"[..]));

@@ -3,7 +3,7 @@
 use std::{
     fs::{self, Permissions},
     os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink},
-    path::{Path, PathBuf},
+    path::Path,
     process::Command,
 };
 
@@ -17,14 +17,12 @@ use warmstart_tests::{
     proof::{artifact, prove},
 };
 
+use super::{beside, open};
+
 const STRANGER: u32 = 54_321;
 
 fn refused(path: &Path) -> OpenError {
     SqliteStore::open(path, SqliteOptions::default()).expect_err("it was opened")
-}
-
-fn open(path: &Path) -> SqliteStore {
-    SqliteStore::open(path, SqliteOptions::default()).unwrap()
 }
 
 fn mode(path: impl AsRef<Path>) -> u32 {
@@ -33,10 +31,6 @@ fn mode(path: impl AsRef<Path>) -> u32 {
 
 fn chmod(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
-}
-
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    PathBuf::from(format!("{}{suffix}", path.display()))
 }
 
 #[test]

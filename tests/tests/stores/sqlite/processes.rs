@@ -4,7 +4,7 @@ use std::{
     io::{BufRead, BufReader},
     path::Path,
     process::{Child, Command, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use warmstart::{
@@ -166,116 +166,4 @@ fn the_cap_survives_the_death_of_processes() {
         })
         .unwrap();
     assert_eq!(wrong, 0);
-}
-
-/// Every page, every entry and the totals are right, and nothing waits for the dead.
-fn check_at_rest(path: &Path, cap: Option<u64>) {
-    let mut options = SqliteOptions::default();
-    if let Some(cap) = cap {
-        options = options.with_max_bytes(cap);
-    }
-    let store = SqliteStore::open(path, options).unwrap();
-    let started = Instant::now();
-    store.put(b"last", &artifact(b"last", 1, 16)).unwrap();
-    assert!(started.elapsed() < Duration::from_secs(1), "a lock was left behind");
-    assert_eq!(std::fs::read_dir(store.lock_directory().unwrap()).unwrap().count(), 0, "locks are left");
-
-    let connection = rusqlite::Connection::open(path).unwrap();
-    let check: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
-    assert_eq!(check, "ok");
-    let found: (i64, i64, i64) = connection
-        .query_row("SELECT count(*), (SELECT count(*) FROM content), sum(size) FROM entry", [], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-        })
-        .unwrap();
-    // Last, because it removes what is not whole.
-    let (total, whole) = (store.total_bytes().unwrap(), store.len().unwrap());
-    assert_eq!(found, (whole as i64, whole as i64, total as i64), "something was torn");
-    drop(connection);
-    store.close().unwrap();
-    if let Some(cap) = cap {
-        assert!(total <= cap && std::fs::metadata(path).unwrap().len() <= cap + (64 << 10));
-    }
-    assert!(!path.with_extension("db.damaged-1").exists(), "it was taken for damaged");
-}
-
-/// 200 processes are killed while they write, eight at a time. What they said was stored is there, nothing is torn, and
-/// no lock is left.
-#[test]
-fn two_hundred_killed_writers_leave_nothing_torn_and_nothing_locked() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("cache.db");
-    let mut acknowledged: Vec<u64> = Vec::new();
-    for round in 0..25u64 {
-        let mut children: Vec<_> = (round * 8..round * 8 + 8)
-            .map(|seed| {
-                let arguments = ["--len", "20000", "--seed", &seed.to_string()];
-                let mut child = worker("put", &path).args(arguments).spawn().unwrap();
-                let said = BufReader::new(child.stdout.take().unwrap()).lines();
-                (child, said)
-            })
-            .collect();
-        for (_, said) in &mut children {
-            acknowledged.push(said.next().unwrap().unwrap().parse().unwrap());
-        }
-        // For a time that is different in each round.
-        std::thread::sleep(Duration::from_micros(round * 137 % 3000));
-        for (child, _) in &mut children {
-            child.kill().unwrap();
-        }
-        for (mut child, said) in children {
-            child.wait().unwrap();
-            acknowledged.extend(said.map_while(Result::ok).filter_map(|line| line.parse::<u64>().ok()));
-        }
-    }
-    assert!(acknowledged.len() >= 200);
-    check_at_rest(&path, None);
-    let store = SqliteStore::open(&path, patient()).unwrap();
-    for n in &acknowledged {
-        let key = numbered_key(*n);
-        assert_eq!(prove(&key, &store.get(&key).hit().expect("what was stored survives")), *n);
-    }
-    // At most one entry of each process was stored without its having been said, and there is the last one.
-    assert!(store.len().unwrap() <= acknowledged.len() as u64 + 201);
-}
-
-fn churners(path: &Path, n: u64, more: &[&str]) -> Vec<Child> {
-    let start = |seed: u64| {
-        let seed = (seed * 7919 + 17).to_string();
-        worker("churn", path).args(["--max-bytes", "1000000", "--seed", &seed]).args(more).spawn().unwrap()
-    };
-    (0..n).map(start).collect()
-}
-
-#[test]
-fn eight_processes_against_eviction_and_clear() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("cache.db");
-    for mut child in churners(&path, 8, &["--count", "400", "--clear-every", "100"]) {
-        assert!(child.wait().unwrap().success(), "a worker failed: see its message");
-    }
-    check_at_rest(&path, Some(1_000_000));
-    let store = SqliteStore::open(&path, patient()).unwrap();
-    for n in 0..200 {
-        let key = numbered_key(n);
-        match store.get(&key) {
-            Lookup::Hit(found) => assert!(prove(&key, &found) > 0),
-            Lookup::Miss(reason) => assert_eq!(reason, Reason::Absent),
-        }
-    }
-}
-
-#[test]
-fn killed_churners_leave_the_cap_and_every_entry_whole() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("cache.db");
-    for round in 0..12u64 {
-        let mut children = churners(&path, 4, &["--count", "1000000", "--clear-every", "50"]);
-        std::thread::sleep(Duration::from_millis(20 + round * 13 % 50));
-        for child in &mut children {
-            child.kill().unwrap();
-            child.wait().unwrap();
-        }
-        check_at_rest(&path, Some(1_000_000));
-    }
 }

@@ -3,7 +3,6 @@
 use std::{
     fs,
     io::{BufRead, BufReader},
-    ops::ControlFlow,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::atomic::{AtomicBool, Ordering},
@@ -12,27 +11,15 @@ use std::{
 
 use rusqlite::Connection;
 use warmstart::{
-    Cache, KeyFields, Limits, Lookup, Reason, Statistics, Store,
+    Lookup, Reason, Statistics, Store,
     store::{Report, SqliteOptions, SqliteStore, Verified},
 };
 use warmstart_tests::proof::{artifact, numbered_key, prove};
 
-fn place() -> (tempfile::TempDir, PathBuf) {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("cache.db");
-    (directory, path)
-}
-
-fn open(path: &Path) -> SqliteStore {
-    SqliteStore::open(path, SqliteOptions::default()).unwrap()
-}
+use super::{beside, open, place};
 
 fn look(path: &Path) -> SqliteStore {
     SqliteStore::open(path, SqliteOptions::default().with_read_only(true)).unwrap()
-}
-
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    PathBuf::from(format!("{}{suffix}", path.display()))
 }
 
 /// Everything in the directory: what it is called, when it was changed, and its bytes.
@@ -56,51 +43,6 @@ fn fill(store: &SqliteStore, entries: u64) {
     let mut counted = Statistics::default();
     counted.hits = entries;
     store.report(&Report { counted, last_miss: None }).unwrap();
-}
-
-/// Looks at all there is, and tries to change it.
-fn look_at_everything(store: &SqliteStore, entries: u64) {
-    for n in 0..entries {
-        assert_eq!(prove(&numbered_key(n), &store.get(&numbered_key(n)).hit().unwrap()), n);
-    }
-    assert_eq!(store.get(b"none").miss(), Some(Reason::Absent));
-    assert_eq!((store.contains(&numbered_key(0)), store.len()), (Ok(true), Ok(entries)));
-    assert_eq!(store.verify(), Ok(Verified { whole: entries, damaged: 0 }));
-    let mut seen = 0;
-    store
-        .entries(&mut |entry| {
-            assert!(entry.head.is_ok());
-            seen += 1;
-            ControlFlow::Continue(())
-        })
-        .unwrap();
-    assert_eq!(seen, entries);
-    assert_eq!(store.nearest(&KeyFields::new("d", 1).recipe()), Ok(None));
-    assert_eq!(store.kept().unwrap().tally.statistics().hits, entries);
-    assert_eq!(store.put(b"k", &artifact(b"k", 1, 100)), Err(Reason::ReadOnly));
-    assert_eq!(store.remove(&numbered_key(0)), Err(Reason::ReadOnly));
-    assert_eq!(
-        (store.clear(), store.prune(Limits::bytes(0)).err()),
-        (Err(Reason::ReadOnly), Some(Reason::ReadOnly))
-    );
-    assert_eq!(store.report(&Report::default()), Err(Reason::ReadOnly));
-    assert_eq!((store.flush(), store.lock_directory()), (Ok(()), None));
-    let built = Cache::new(store).get_or_build(b"k", || Ok::<_, ()>(vec![1])).unwrap();
-    assert_eq!(built.refusal(), Some(Reason::ReadOnly));
-}
-
-#[test]
-fn looking_at_a_database_that_nobody_has_open_changes_nothing() {
-    let (_directory, path) = place();
-    fill(&open(&path), 20);
-    assert!(!beside(&path, "-wal").exists());
-    let before = image(&path);
-    let store = look(&path);
-    look_at_everything(&store, 20);
-    assert!(before == image(&path), "while it was looked at");
-    store.close().unwrap();
-    assert!(before == image(&path));
-    assert_eq!(store.get(b"k").miss(), Some(Reason::Closed));
 }
 
 /// The entries are in the log alone. A live process is one that has its locks; a dead one has left its files.

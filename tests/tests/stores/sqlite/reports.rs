@@ -1,30 +1,16 @@
 //! What the SQLite store keeps of the reports of caches.
 
-use std::{
-    convert::Infallible,
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-    time::Duration,
-};
+use std::{fs, process::Command, time::Duration};
 
 use rusqlite::Connection;
 use warmstart::{
-    Cache, KeyFields, Reason, Recipe, Statistics, Store,
+    KeyFields, Reason, Recipe, Statistics, Store,
     store::{Report, SqliteOptions, SqliteStore},
 };
 use warmstart_core::miss::Miss;
 use warmstart_tests::proof::artifact;
 
-fn place() -> (tempfile::TempDir, PathBuf) {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("cache.db");
-    (directory, path)
-}
-
-fn open(path: &Path) -> SqliteStore {
-    SqliteStore::open(path, SqliteOptions::default()).unwrap()
-}
+use super::{open, place};
 
 fn fields(name: u64, flags: &'static str) -> KeyFields<'static> {
     KeyFields::new("example", 1).number("name", name).text("flags", flags)
@@ -131,22 +117,4 @@ fn a_last_miss_that_is_damaged_or_too_long_says_less() {
         .execute("UPDATE note SET value = substr(value, 2) WHERE id = 2", [])
         .unwrap();
     assert_eq!(store.kept().unwrap().last_miss, None);
-}
-
-#[test]
-fn what_a_cache_reported_explains_its_last_miss_elsewhere() {
-    let (_directory, path) = place();
-    let cache = Cache::new(open(&path));
-    for flags in ["-O2", "-O3"] {
-        let Ok(_) = cache.get_or_build(&fields(1, flags), || Ok::<_, Infallible>(vec![1]));
-    }
-    drop(cache);
-    let cache = Cache::new(SqliteStore::open(&path, SqliteOptions::default().with_read_only(true)).unwrap());
-    let miss = cache.store().kept().unwrap().last_miss.unwrap();
-    let explanation = cache.explain(&miss.recipe.unwrap()).unwrap().unwrap();
-    let [change] = &explanation.changes[..] else { panic!("one field differs: {explanation}") };
-    assert_eq!(
-        (&*change.label, change.old.as_deref(), change.new.as_deref()),
-        ("flags", Some("-O2"), Some("-O3"))
-    );
 }

@@ -1,0 +1,28 @@
+//! Every store passes the conformance suite: one test of each kind of store and of each case of its topics, such as
+//! `memory::eviction::the_least_recently_used_goes_first`.
+//!
+//! A case that needs what a kind of store cannot do is ignored, and says what that is.
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+use warmstart_tests::conformance::{KINDS, cases};
+
+fn main() -> ExitCode {
+    let trials = KINDS.iter().copied().flat_map(|kind| {
+        let cases = cases().into_iter().filter(|case| kind.topics.contains(&case.topic));
+        cases.map(move |case| {
+            let unmet = case.unmet(kind.new);
+            let name = format!("{}::{}::{}", kind.name, case.topic, case.name);
+            let trial = Trial::test(name, move || {
+                case.play(kind.new);
+                Ok(())
+            });
+            if unmet.is_empty() {
+                return trial;
+            }
+            trial.with_ignored_flag(true).with_kind(format!("needs {}", unmet.join(" and ")))
+        })
+    });
+    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
+}
