@@ -1,7 +1,7 @@
 //! The real NVRTC, nvJitLink and NVVM, which compile for GPUs and need none; and what only plays NVRTC.
 
 use std::{
-    env, fs,
+    fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -10,34 +10,37 @@ use warmstart::target::cuda::{CudaTarget, Toolkit};
 
 use crate::runtimes;
 
-/// The library that is there if `cargo xtask runtimes --cuda` fetched them.
-const NVRTC: &str = "libnvrtc.so.13";
+/// What is said where they are missing and were asked for all the same.
+const MISSING: &str = "the CUDA compilers are not there: run cargo xtask runtimes --cuda";
 
-/// Where the libraries are: in the folder that `WARMSTART_CUDA` names, else where `cargo xtask runtimes` keeps them if it
-/// fetched them. Nothing if they are not there, which is said on standard error.
+/// The toolkit: what `WARMSTART_CUDA` names, else what `cargo xtask runtimes --cuda` installed.
 ///
 /// # Panics
 ///
-/// If they are not there although [`runtimes::are_required`].
+/// If there is none.
 #[must_use]
-pub fn folder() -> Option<PathBuf> {
-    let fetched = || Some(runtimes::folder().join("cuda")).filter(|folder| folder.join(NVRTC).is_file());
-    let folder = env::var_os("WARMSTART_CUDA").map(PathBuf::from).or_else(fetched);
-    if folder.is_none() {
-        let can_be_fetched = cfg!(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"));
-        runtimes::missing("the CUDA compilers", "cargo xtask runtimes --cuda", can_be_fetched);
-    }
-    folder
+pub fn folder() -> PathBuf {
+    runtimes::cuda().expect(MISSING)
 }
 
-/// A target of the libraries in [`folder`]. It remembers nothing, as a new process would not.
+/// The folder in it that has its libraries.
 ///
 /// # Panics
 ///
-/// If the folder has none of them.
+/// If there is no toolkit.
 #[must_use]
-pub fn target() -> Option<CudaTarget> {
-    folder().map(|folder| CudaTarget::new(Toolkit::at(folder).unwrap_or_else(|error| panic!("{error}"))))
+pub fn libraries() -> PathBuf {
+    runtimes::cuda_libraries().expect(MISSING)
+}
+
+/// A target of that toolkit. It remembers nothing, as a new process would not.
+///
+/// # Panics
+///
+/// If there is no toolkit, or nothing in it.
+#[must_use]
+pub fn target() -> CudaTarget {
+    CudaTarget::new(Toolkit::at(folder()).unwrap_or_else(|error| panic!("{error}")))
 }
 
 /// A library that plays NVRTC, built by the machine's C compiler.

@@ -1,9 +1,8 @@
 //! Files of packed weights as ExecuTorch writes them: some that it wrote, and a reader that knows the text of the format alone.
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-};
+use std::fs;
+
+use crate::runtimes;
 
 /// An entry, and its payload.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,20 +17,15 @@ pub struct Entry {
     pub payload: Vec<u8>,
 }
 
-/// A file that ExecuTorch wrote; nothing if it is not here, which is said.
+/// A file that ExecuTorch wrote.
 ///
-/// These files are not part of the repository. They are looked for in `xpwc-goldens`, in the folder that `WARMSTART_SHARED`
-/// names, or else in the nearest `shared` above this package.
+/// # Panics
+/// If it is not there: see [`runtimes::goldens`].
 #[must_use]
-pub fn golden(name: &str) -> Option<Vec<u8>> {
-    let above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|above| above.join("shared"));
-    let folders: Vec<PathBuf> =
-        env::var_os("WARMSTART_SHARED").map_or_else(|| above.collect(), |shared| vec![shared.into()]);
-    let bytes = folders.iter().find_map(|shared| fs::read(shared.join("xpwc-goldens").join(name)).ok());
-    if bytes.is_none() {
-        eprintln!("SKIPPED: {name} is not there; WARMSTART_SHARED may name the folder above xpwc-goldens");
-    }
-    bytes
+pub fn golden(name: &str) -> Vec<u8> {
+    let folder = runtimes::goldens().expect("WARMSTART_SHARED may name the folder above xpwc-goldens");
+    let path = folder.join(name);
+    fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// The entries of a file of version 2, in the file's own order. A reader made from

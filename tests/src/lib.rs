@@ -2,6 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`built`] | what cargo has built beside a test |
 //! | [`calls`] | any program of XNNPACK's calls, run on a provider and on a model |
 //! | [`mod@conformance`] | the suite that every store passes |
 //! | [`mod@counting`] | what a thread asks the allocator for |
@@ -20,12 +21,13 @@
 //! | [`mod@own_process`] | tests in processes of their own |
 //! | [`packed`] | packed weights that prove which they are |
 //! | [`proof`] | artifacts that prove under which key they were written, and a clock that tells what it is told |
-//! | [`runtimes`] | what `cargo xtask runtimes` fetches |
+//! | [`runtimes`] | where what `cargo xtask runtimes` installs is |
 //! | [`mod@scenario`] | the part of the suite that is told as data, for a browser too |
 //! | [`smaps`] | what of a process is in memory |
 //! | `weights` | the weights of a large model, and what is done with them in other processes (feature `programs`) |
 //! | `xnnpack` | the real XNNPACK, loaded (feature `xnnpack`) |
 
+pub mod built;
 pub mod calls;
 #[expect(clippy::unwrap_used, reason = "what it holds are tests, which clippy cannot tell")]
 pub mod conformance;

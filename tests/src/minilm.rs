@@ -54,26 +54,25 @@ pub struct Encoder<'a> {
     output: Value,
 }
 
-/// The model where `cargo xtask runtimes` keeps it; nothing if it was not fetched, which is said on standard error.
+/// The model where `cargo xtask runtimes --models` keeps it.
 ///
 /// # Panics
 ///
-/// If it was fetched and cannot be read, and if it was not fetched although [`runtimes::are_required`].
+/// If it is not there, or cannot be read.
 #[must_use]
-pub fn model() -> Option<Model> {
+pub fn model() -> Model {
     let path = path();
-    if !path.is_file() {
-        runtimes::missing("the model all-MiniLM-L6-v2", "cargo xtask runtimes --models", true);
-        return None;
-    }
-    let model = Model::read(&path);
-    Some(model.unwrap_or_else(|error| panic!("{}: {error}", path.display())))
+    Model::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// Where `cargo xtask runtimes` keeps the model's file.
+///
+/// # Panics
+///
+/// If it is not there.
 #[must_use]
 pub fn path() -> PathBuf {
-    runtimes::folder().join("minilm").join("model.safetensors")
+    runtimes::minilm().expect("the model all-MiniLM-L6-v2 is not there: run cargo xtask runtimes --models")
 }
 
 impl Model {

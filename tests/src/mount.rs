@@ -1,4 +1,6 @@
 //! Real mounts, where the tests run as root on Linux: media that are full or read-only.
+//!
+//! The build script tries one. In it this is a module of its own.
 
 use std::{
     path::{Path, PathBuf},
@@ -12,9 +14,7 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// A file system in memory at `directory`, which is made; `size` is in bytes.
-    ///
-    /// Says on standard error why a test cannot be done where nothing can be mounted.
+    /// A file system in memory at `directory`, which is made; `size` is in bytes. `None` where nothing can be mounted.
     #[must_use]
     pub fn memory(directory: &Path, size: u64) -> Option<Self> {
         std::fs::create_dir_all(directory).ok()?;
@@ -22,7 +22,7 @@ impl Mount {
         Self::of(&["-t", "tmpfs", "-o", &options, "tmpfs"], directory)
     }
 
-    /// Another file system at `directory`, which is made, that is `source` and read-only.
+    /// Another file system at `directory`, which is made, that is `source` and read-only. `None` where nothing can be mounted.
     #[must_use]
     pub fn read_only(source: &Path, directory: &Path) -> Option<Self> {
         std::fs::create_dir_all(directory).ok()?;
@@ -32,11 +32,7 @@ impl Mount {
     }
 
     fn of(arguments: &[&str], directory: &Path) -> Option<Self> {
-        let mounted = Self::run(arguments, directory);
-        if !mounted {
-            eprintln!("SKIPPED: nothing can be mounted here, so this is not tested");
-        }
-        mounted.then(|| Self { directory: directory.to_path_buf() })
+        Self::run(arguments, directory).then(|| Self { directory: directory.to_path_buf() })
     }
 
     fn run(arguments: &[&str], directory: &Path) -> bool {

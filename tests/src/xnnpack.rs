@@ -13,7 +13,7 @@ mod operator;
 mod subgraph;
 mod tensor;
 
-use std::{env, fmt, marker::PhantomData, path::PathBuf, sync::OnceLock};
+use std::{fmt, marker::PhantomData, path::PathBuf, sync::OnceLock};
 
 use self::abi::Provider;
 pub use self::{
@@ -59,33 +59,30 @@ pub enum Error {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Status(pub i32);
 
-/// XNNPACK, loaded once for the process; nothing if it was not fetched, which is said on standard error.
+/// XNNPACK, loaded once for the process.
 ///
 /// # Panics
 ///
-/// If it was fetched and cannot be loaded, and if it was not fetched although [`runtimes::are_required`].
+/// If it is not there, or cannot be loaded.
 #[must_use]
-pub fn library() -> Option<&'static Library> {
-    static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
-    let library = LIBRARY.get_or_init(|| {
-        let folder = folder()?;
+pub fn library() -> &'static Library {
+    static LIBRARY: OnceLock<Library> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let folder = folder();
         // SAFETY: the folder holds what was fetched, whose checksum is pinned, or what a person set there on purpose.
         let loaded = unsafe { Library::load(&folder) };
-        Some(loaded.unwrap_or_else(|error| panic!("XNNPACK in {}: {error}", folder.display())))
-    });
-    if library.is_none() {
-        runtimes::missing("XNNPACK", "cargo xtask runtimes --xnnpack", Library::CAN_BE_FETCHED);
-    }
-    library.as_ref()
+        loaded.unwrap_or_else(|error| panic!("XNNPACK in {}: {error}", folder.display()))
+    })
 }
 
-/// Where the libraries are: in the folder that `WARMSTART_XNNPACK` names, else where `cargo xtask runtimes` keeps them if
-/// it fetched them.
+/// Where the libraries are: in the folder that `WARMSTART_XNNPACK` names, else where `cargo xtask runtimes --xnnpack` puts them.
+///
+/// # Panics
+///
+/// If they are not there.
 #[must_use]
-pub fn folder() -> Option<PathBuf> {
-    let fetched =
-        || Some(runtimes::folder().join("xnnpack")).filter(|folder| folder.join(library::FILE).is_file());
-    env::var_os("WARMSTART_XNNPACK").map(PathBuf::from).or_else(fetched)
+pub fn folder() -> PathBuf {
+    runtimes::xnnpack().expect("XNNPACK is not there: run cargo xtask runtimes --xnnpack")
 }
 
 impl<'a> WeightsCache<'a> {

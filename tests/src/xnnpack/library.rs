@@ -9,9 +9,7 @@ use super::{
     Error, Status,
     abi::{Answer, Functions},
 };
-
-/// The file that exports XNNPACK's functions.
-pub(super) const FILE: &str = "libexecutorch_backend_xnnpack.so";
+use crate::runtimes::XNNPACK_FILE;
 
 /// What it needs, each after what it needs itself.
 const NEEDED: [&str; 2] = ["libexecutorch.so", "libexecutorch_threadpool.so"];
@@ -22,10 +20,6 @@ pub struct Library {
 }
 
 impl Library {
-    /// Whether `cargo xtask runtimes` has one for this platform.
-    pub const CAN_BE_FETCHED: bool =
-        cfg!(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"));
-
     /// Loads and initialises the one in this folder.
     ///
     /// # Errors
@@ -45,9 +39,9 @@ impl Library {
             // By name they are found again once they are loaded, wherever XNNPACK looks for them.
             std::mem::forget(load(needed)?);
         }
-        let library = load(FILE)?;
+        let library = load(XNNPACK_FILE)?;
         // SAFETY: the caller vouches for the release, and it is forgotten below, which keeps it loaded.
-        let functions = unsafe { Functions::of(&library) }.map_err(|error| failed(FILE, &error))?;
+        let functions = unsafe { Functions::of(&library) }.map_err(|error| failed(XNNPACK_FILE, &error))?;
         std::mem::forget(library);
         // SAFETY: null asks for XNNPACK's own allocator.
         check("xnn_initialize", unsafe { (functions.initialize)(ptr::null()) })?;

@@ -4,10 +4,9 @@ use std::{
     env, fs,
     path::{Path, PathBuf},
     process::{Command, Output},
-    sync::OnceLock,
 };
 
-use warmstart_tests::xnnpack;
+use warmstart_tests::{built, xnnpack};
 
 /// What every program is compiled with.
 const STRICT: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-std=c11"];
@@ -22,19 +21,12 @@ fn capi() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("native").join("capi")
 }
 
-/// The folder with the libraries, which are built once.
-fn libraries() -> &'static Path {
-    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    FOLDER.get_or_init(|| {
-        // This test is in `target/debug/deps`.
-        let program = env::current_exe().unwrap();
-        let target = program.ancestors().nth(3).unwrap();
-        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut build = Command::new(cargo);
-        build.args(["build", "--package", "warmstart-capi", "--target-dir"]).arg(target).current_dir(capi());
-        done(&mut build);
-        target.join("debug")
-    })
+/// The folder with the libraries.
+fn libraries() -> PathBuf {
+    let shared = format!("{}warmstart{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
+    let folder = built::c_library(&shared);
+    assert_eq!(built::c_library("libwarmstart.a"), folder);
+    folder
 }
 
 /// How a program is linked with the library.
@@ -180,11 +172,9 @@ int main(int argc, char **argv) {
 "#;
 
 #[test]
+#[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
 fn the_example_is_cold_and_then_warm_with_the_real_xnnpack() {
-    if xnnpack::library().is_none() {
-        return;
-    }
-    let folder = xnnpack::folder().unwrap();
+    let folder = xnnpack::folder();
     let directory = tempfile::tempdir().unwrap();
     let source = capi().join("examples").join("packed_weights.c");
     let library = folder.join("libexecutorch_backend_xnnpack.so");

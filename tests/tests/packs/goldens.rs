@@ -3,12 +3,19 @@
 //!
 //! The files are not part of the repository: see [`golden`].
 
+use std::{path::Path, process::Command};
+
+use serde_json::{Value, json};
 use warmstart_core::trailer::{
     Entry, FOOTER_LEN, Name,
     space::dead_bytes_of_version2,
     version2::{self, Version2},
 };
-use warmstart_tests::executorch::{self, golden};
+use warmstart_tests::{
+    built,
+    executorch::{self, golden},
+    runtimes,
+};
 
 /// What an entry of a golden file must be.
 struct Expected {
@@ -76,8 +83,12 @@ fn check_writing(file: &[u8], read: &Version2<'_>) {
 }
 
 #[test]
+#[cfg_attr(
+    not(has_goldens),
+    ignore = "needs files that ExecuTorch wrote: WARMSTART_SHARED names the folder above xpwc-goldens"
+)]
 fn five_entries_of_one_save_are_read() {
-    let Some(file) = golden("five.xpwc") else { return };
+    let file = golden("five.xpwc");
     let entry = |i: usize| Expected {
         name: format!("layer{i:04}.weight"),
         size: 100 + i,
@@ -88,8 +99,12 @@ fn five_entries_of_one_save_are_read() {
 }
 
 #[test]
+#[cfg_attr(
+    not(has_goldens),
+    ignore = "needs files that ExecuTorch wrote: WARMSTART_SHARED names the folder above xpwc-goldens"
+)]
 fn names_with_a_bias_are_found_by_both() {
-    let Some(file) = golden("bias.xpwc") else { return };
+    let file = golden("bias.xpwc");
     let entry = |i: usize| {
         let bias = if i % 2 == 1 { format!("blk.{i}.b") } else { String::new() };
         Expected {
@@ -107,8 +122,12 @@ fn names_with_a_bias_are_found_by_both() {
 }
 
 #[test]
+#[cfg_attr(
+    not(has_goldens),
+    ignore = "needs files that ExecuTorch wrote: WARMSTART_SHARED names the folder above xpwc-goldens"
+)]
 fn an_older_trailer_in_the_middle_is_dead() {
-    let Some(file) = golden("two-models.xpwc") else { return };
+    let file = golden("two-models.xpwc");
     let entry = |i: usize| Expected {
         name: format!("blk.{i}.w"),
         size: 100 + i,
@@ -116,4 +135,42 @@ fn an_older_trailer_in_the_middle_is_dead() {
         payload: |_, j, _| 5 + 7 * j + (j >> 8) + 13 * 7,
     };
     check(&file, &(0..8).map(entry).collect::<Vec<_>>(), 144);
+}
+
+/// What the command `warmstart` prints of a file.
+fn printed(arguments: &[&str], path: &Path) -> String {
+    let output = Command::new(built::command()).args(arguments).arg(path).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+#[cfg_attr(
+    not(has_goldens),
+    ignore = "needs files that ExecuTorch wrote: WARMSTART_SHARED names the folder above xpwc-goldens"
+)]
+fn what_executorch_wrote_is_shown_to_the_letter() {
+    let folder = runtimes::goldens().unwrap();
+    let json = |arguments: &[&str], path: &Path| -> Value {
+        serde_json::from_str(&printed(arguments, path)).unwrap()
+    };
+    for (name, dead) in [("five", 0), ("bias", 0), ("two-models", 144)] {
+        let path = folder.join(name).with_extension("xpwc");
+        let out = printed(&["inspect", "--json"], &path);
+        assert!(out.starts_with(r#"{"format":"xpwc","version":2,"entries":[{"name":"#), "{out}");
+        assert!(out.trim_end().ends_with(&format!(r#"}}],"dead_bytes":{dead}}}"#)), "{out}");
+        let proved = json(&["verify", "--json"], &path);
+        assert_eq!((&proved["has_checksums"], &proved["damaged"]), (&json!(false), &json!(0)));
+        assert!(printed(&["verify"], &path).contains("version 2 has no checksums"));
+    }
+    let five = json(&["inspect", "--json"], &folder.join("five.xpwc"));
+    for (i, entry) in five["entries"].as_array().unwrap().iter().enumerate() {
+        let expected = json!({
+            "name": format!("layer{i:04}.weight"),
+            "offset": 4096 * i,
+            "size": 100 + i,
+            "seed": 0xabcd_0001_u32 + i as u32 % 3,
+        });
+        assert_eq!(*entry, expected);
+    }
 }

@@ -199,11 +199,12 @@ fn a_writer_that_dies_with_its_lock_holds_nobody_up() {
 
 #[cfg(target_os = "linux")]
 #[test]
+#[cfg_attr(not(can_mount), ignore = "needs root on Linux, to mount a file system")]
 fn a_disk_that_is_really_full_kills_nobody() {
     own_process!(|| {
         let directory = tempfile::tempdir().unwrap();
         let small = directory.path().join("small");
-        let Some(_mount) = Mount::memory(&small, 2 << 20) else { return };
+        let _mount = Mount::memory(&small, 2 << 20).unwrap();
         let path = small.join("weights.xpwc");
         let pack = Pack::open(&path, PackOptions::default()).unwrap();
         use_all(&pack, weights(0..200)).unwrap();
@@ -220,12 +221,13 @@ fn a_disk_that_is_really_full_kills_nobody() {
 
 #[cfg(target_os = "linux")]
 #[test]
+#[cfg_attr(not(can_mount), ignore = "needs root on Linux, to mount a file system")]
 fn a_read_only_disk_serves_hits_and_packs_into_the_heap() {
     own_process!(|| {
         let (directory, path) = place().unwrap();
         drop(saved(&path, PackOptions::default(), weights(0..5)).unwrap());
         let read_only = directory.path().join("read-only");
-        let Some(_mount) = Mount::read_only(directory.path(), &read_only) else { return };
+        let _mount = Mount::read_only(directory.path(), &read_only).unwrap();
         let pack = checked(&read_only.join("weights.xpwc"));
         assert_eq!(use_all(&pack, weights(0..7)).unwrap(), 2);
         assert_eq!(pack.statistics().refusals.of(Reason::ReadOnly), 2);

@@ -73,8 +73,9 @@ impl Small {
 }
 
 #[test]
+#[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
 fn a_fully_connected_operator_computes_a_product() {
-    let Some(library) = xnnpack::library() else { return };
+    let library = xnnpack::library();
     for (rows, inputs, outputs) in [(1, 1, 1), (3, 40, 24), (5, 257, 130), (17, 64, 3)] {
         let (weight, bias) = (Tensor::noise(inputs * outputs, 1), Tensor::noise(outputs, 2));
         let mut operator = FullyConnected::new(library, &weight, Some(&bias), inputs, None).unwrap();
@@ -90,8 +91,9 @@ fn a_fully_connected_operator_computes_a_product() {
 }
 
 #[test]
+#[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
 fn the_operators_of_a_subgraph_are_those_that_were_asked_for() {
-    let Some(library) = xnnpack::library() else { return };
+    let library = xnnpack::library();
     let input = Tensor::noise(64, 7).iter().map(|number| 4.0 * number).collect::<Tensor>();
     let computed = |define: &dyn Fn(&mut Subgraph<'_>, xnnpack::Value, xnnpack::Value)| {
         let mut subgraph = Subgraph::new(library, 2).unwrap();
@@ -125,8 +127,9 @@ fn gelu(number: f32) -> f32 {
 }
 
 #[test]
+#[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
 fn a_runtime_that_is_bound_wrongly_is_not_run() {
-    let Some(library) = xnnpack::library() else { return };
+    let library = xnnpack::library();
     let sixteen = Tensor::noise(16, 1);
     let mut subgraph = Subgraph::new(library, 2).unwrap();
     let [from, to] = [subgraph.input(&[2, 8]), subgraph.output(&[2, 8])].map(Result::unwrap);
@@ -155,8 +158,9 @@ fn a_runtime_that_is_bound_wrongly_is_not_run() {
 }
 
 #[test]
+#[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
 fn a_cache_is_asked_then_reserves_then_inserts_and_is_finalized_before_it_is_run() {
-    let Some(library) = xnnpack::library() else { return };
+    let library = xnnpack::library();
     let small = Small::new();
     let recorder = RecordingCache::default();
     let cold = small.run(library, &recorder).unwrap();
@@ -188,8 +192,9 @@ fn a_cache_is_asked_then_reserves_then_inserts_and_is_finalized_before_it_is_run
 }
 
 #[test]
+#[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
 fn a_cache_that_is_not_finalised_cannot_be_run() {
-    let Some(library) = xnnpack::library() else { return };
+    let library = xnnpack::library();
     let (weight, recorder) = (Tensor::noise(64, 1), RecordingCache::default());
     let mut operator = FullyConnected::new(library, &weight, None, 8, Some(recorder.cache())).unwrap();
     operator.reshape(1).unwrap();
@@ -206,8 +211,9 @@ fn a_cache_that_is_not_finalised_cannot_be_run() {
 }
 
 #[test]
+#[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
 fn addresses_are_asked_for_before_the_end_of_packing_and_a_finalised_cache_is_still_filled() {
-    let Some(library) = xnnpack::library() else { return };
+    let library = xnnpack::library();
     let (one, other, recorder) = (Tensor::noise(64, 1), Tensor::noise(64, 2), RecordingCache::default());
     let create = |weight| FullyConnected::new(library, weight, None, 8, Some(recorder.cache())).unwrap();
     let mut operator = create(&one);
@@ -225,16 +231,18 @@ fn addresses_are_asked_for_before_the_end_of_packing_and_a_finalised_cache_is_st
 }
 
 #[test]
+#[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
 fn a_cache_that_reserves_nothing_is_out_of_memory() {
-    let Some(library) = xnnpack::library() else { return };
+    let library = xnnpack::library();
     let (weight, recorder) = (Tensor::noise(64, 1), RecordingCache::full());
     let refused = FullyConnected::new(library, &weight, None, 8, Some(recorder.cache())).unwrap_err();
     assert_eq!(refused.status(), Some(Status::OUT_OF_MEMORY));
 }
 
 #[test]
+#[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
 fn sizes_are_multiples_of_64_and_weights_of_one_shape_have_one_seed() {
-    let Some(library) = xnnpack::library() else { return };
+    let library = xnnpack::library();
     let create = |inputs: usize, outputs: usize, seed: u32| {
         let recorder = RecordingCache::default();
         let (weight, bias) = (Tensor::noise(inputs * outputs, seed), Tensor::noise(outputs, seed));
@@ -258,8 +266,9 @@ fn sizes_are_multiples_of_64_and_weights_of_one_shape_have_one_seed() {
 }
 
 #[test]
+#[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
 fn an_operator_brings_its_fingerprint_and_another_value_is_refused() {
-    let Some(library) = xnnpack::library() else { return };
+    let library = xnnpack::library();
     for outputs in [1, 256] {
         let (weight, recorder) = (Tensor::noise(8 * outputs, 1), RecordingCache::default());
         drop(FullyConnected::new(library, &weight, None, 8, Some(recorder.cache())).unwrap());
@@ -283,8 +292,9 @@ fn an_operator_brings_its_fingerprint_and_another_value_is_refused() {
 }
 
 #[test]
+#[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
 fn weights_in_bf16_are_converted_and_the_cache_is_told_what_the_copy_stands_for() {
-    let Some(library) = xnnpack::library() else { return };
+    let library = xnnpack::library();
     let (rows, inputs, outputs) = (2, 32, 16);
     let weight: Tensor<Bf16> =
         Tensor::noise(inputs * outputs, 1).iter().map(|number| Bf16::truncated(*number)).collect();
@@ -315,8 +325,13 @@ fn weights_in_bf16_are_converted_and_the_cache_is_told_what_the_copy_stands_for(
 }
 
 #[test]
+#[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
+#[cfg_attr(
+    all(has_xnnpack, not(has_minilm)),
+    ignore = "needs the weights of a model: cargo xtask runtimes --models"
+)]
 fn the_layers_of_a_real_model_compute_what_they_should_with_and_without_a_cache() {
-    let (Some(library), Some(model)) = (xnnpack::library(), minilm::model()) else { return };
+    let (library, model) = (xnnpack::library(), minilm::model());
     let tokens = 2;
     let input = Tensor::noise(tokens * minilm::WIDTH, 11);
     let first = model.compile(library, tokens, None).unwrap().run(&input).unwrap();
@@ -350,8 +365,9 @@ fn the_layers_of_a_real_model_compute_what_they_should_with_and_without_a_cache(
 }
 
 #[test]
+#[cfg_attr(not(has_minilm), ignore = "needs the weights of a model: cargo xtask runtimes --models")]
 fn the_layers_of_a_real_model_have_the_names_that_its_file_gives_them() {
-    let Some(model) = minilm::model() else { return };
+    let model = minilm::model();
     let layers = model.layers();
     assert_eq!(layers.len(), 36);
     let names: Vec<&str> = layers[18..24].iter().map(minilm::Layer::name).collect();

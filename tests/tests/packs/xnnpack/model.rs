@@ -19,7 +19,7 @@ const TASK: &str = "WARMSTART_XNNPACK_TASK";
 
 fn pack_and_run() {
     let path = std::env::var(TASK).unwrap();
-    let (Some(library), Some(model)) = (xnnpack::library(), minilm::model()) else { return };
+    let (library, model) = (xnnpack::library(), minilm::model());
     let digest = *Key::digest(&fs::read(minilm::path()).unwrap()).as_bytes();
     let provider = Provider::new(open(Path::new(&path)).unwrap(), Abi::V2025, ModelId::from_bytes(digest));
     // SAFETY: the function is XNNPACK's own.
@@ -64,9 +64,13 @@ fn run_model(processes: &Children, path: &Path) -> ([u64; 10], String) {
 }
 
 #[test]
+#[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
+#[cfg_attr(
+    all(has_xnnpack, not(has_minilm)),
+    ignore = "needs the weights of a model: cargo xtask runtimes --models"
+)]
 fn a_real_model_is_packed_by_one_process_and_the_next_packs_and_reserves_nothing() {
     let Some(processes) = children_of!(pack_and_run) else { return };
-    let (Some(_), Some(_)) = (xnnpack::library(), minilm::model()) else { return };
     let (_directory, path) = place().unwrap();
     let (cold, computed) = run_model(&processes, &path);
     let [hits, packed, reserved, wrong, saved, calls @ ..] = cold;

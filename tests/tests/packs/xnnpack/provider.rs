@@ -104,8 +104,9 @@ fn mappings(path: &Path) -> usize {
 const ALL: u64 = Model::LAYERS as u64;
 
 #[test]
+#[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
 fn a_path_opts_in_and_caches_with_other_paths_know_nothing_of_each_other() {
-    let Some(library) = xnnpack::library() else { return };
+    let library = xnnpack::library();
     let (directory, path) = place().unwrap();
     let other = directory.path().join("other.xpwc");
     let model = Model::new(1);
@@ -127,7 +128,7 @@ fn a_path_opts_in_and_caches_with_other_paths_know_nothing_of_each_other() {
 #[test]
 #[cfg(target_os = "linux")]
 fn what_was_packed_and_saved_is_not_mapped_a_second_time() {
-    let Some(library) = xnnpack::library() else { return };
+    let library = xnnpack::library();
     let (_directory, path) = place().unwrap();
     let model = Model::new(1);
     let provider = model.provider(library, open(&path).unwrap());
@@ -143,8 +144,9 @@ fn what_was_packed_and_saved_is_not_mapped_a_second_time() {
 }
 
 #[test]
+#[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
 fn what_is_saved_survives_the_model_and_loading_it_again_grows_nothing() {
-    let Some(library) = xnnpack::library() else { return };
+    let library = xnnpack::library();
     let (_directory, path) = place().unwrap();
     let model = Model::new(1);
     let expected = model.load(library, &model.provider(library, open(&path).unwrap()));
@@ -160,8 +162,9 @@ fn what_is_saved_survives_the_model_and_loading_it_again_grows_nothing() {
 }
 
 #[test]
+#[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
 fn finalize_and_save_with_nothing_new_write_nothing() {
-    let Some(library) = xnnpack::library() else { return };
+    let library = xnnpack::library();
     let (_directory, path) = place().unwrap();
     let model = Model::new(1);
     let provider = model.provider(library, open(&path).unwrap());
@@ -177,8 +180,9 @@ fn finalize_and_save_with_nothing_new_write_nothing() {
 }
 
 #[test]
+#[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
 fn several_models_share_a_file_and_the_same_names_of_another_are_no_hit() {
-    let Some(library) = xnnpack::library() else { return };
+    let library = xnnpack::library();
     let (_directory, path) = place().unwrap();
     let models = [1, 2, 3].map(Model::new);
     let expected: Vec<_> = models.iter().map(|model| model.plain(library)).collect();
@@ -196,8 +200,9 @@ fn several_models_share_a_file_and_the_same_names_of_another_are_no_hit() {
 }
 
 #[test]
+#[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
 fn another_seed_is_packed_again_and_the_next_process_finds_that() {
-    let Some(library) = xnnpack::library() else { return };
+    let library = xnnpack::library();
     let (_directory, path) = place().unwrap();
     let model = Model::new(1);
     let expected = model.load(library, &model.provider(library, open(&path).unwrap()));
@@ -211,12 +216,13 @@ fn another_seed_is_packed_again_and_the_next_process_finds_that() {
 }
 
 #[test]
+#[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
 fn another_packing_algorithm_is_packed_again_and_the_next_process_finds_that() {
     unsafe extern "C" fn other(id: u32) -> *const Fingerprint {
         static OTHER: Fingerprint = Fingerprint { id: 0, value: 12345 };
         if id == 0 { std::ptr::null() } else { &raw const OTHER }
     }
-    let Some(library) = xnnpack::library() else { return };
+    let library = xnnpack::library();
     let (_directory, path) = place().unwrap();
     let model = Model::new(1);
     let expected = model.load(library, &model.provider(library, open(&path).unwrap()));
@@ -231,8 +237,9 @@ fn another_packing_algorithm_is_packed_again_and_the_next_process_finds_that() {
 }
 
 #[test]
+#[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
 fn without_mappings_and_on_a_full_disk_all_computes_the_same() {
-    let Some(library) = xnnpack::library() else { return };
+    let library = xnnpack::library();
     let (directory, path) = place().unwrap();
     let model = Model::new(1);
     let expected = model.plain(library);
@@ -257,8 +264,9 @@ fn without_mappings_and_on_a_full_disk_all_computes_the_same() {
 }
 
 #[test]
+#[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
 fn a_panic_of_ours_is_no_memory_to_xnnpack() {
-    let Some(library) = xnnpack::library() else { return };
+    let library = xnnpack::library();
     let (_directory, path) = place().unwrap();
     let options = PackOptions::default().with_disk(Arc::new(Poor::that_panics()));
     let provider = Provider::new(Pack::open(&path, options).unwrap(), Abi::V2025, ModelId::default());
@@ -270,8 +278,9 @@ fn a_panic_of_ours_is_no_memory_to_xnnpack() {
 }
 
 #[test]
+#[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
 fn weights_without_names_leave_the_file_as_it_was() {
-    let Some(library) = xnnpack::library() else { return };
+    let library = xnnpack::library();
     let (_directory, path) = place().unwrap();
     let model = Model::new(1);
     model.load(library, &model.provider(library, open(&path).unwrap()));
@@ -296,8 +305,9 @@ fn weights_without_names_leave_the_file_as_it_was() {
 }
 
 #[test]
+#[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
 fn an_operator_runs_only_once_the_provider_is_finalized() {
-    let Some(library) = xnnpack::library() else { return };
+    let library = xnnpack::library();
     let (_directory, path) = place().unwrap();
     let provider = Model::new(1).provider(library, open(&path).unwrap());
     let weight = Tensor::noise(64, 1);
@@ -313,8 +323,9 @@ fn an_operator_runs_only_once_the_provider_is_finalized() {
 }
 
 #[test]
+#[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
 fn a_weight_that_xnnpack_converts_is_found_by_the_name_of_the_original() {
-    let Some(library) = xnnpack::library() else { return };
+    let library = xnnpack::library();
     let (_directory, path) = place().unwrap();
     let (rows, inputs, outputs) = (2, 32, 16);
     let weight: Tensor<Bf16> =

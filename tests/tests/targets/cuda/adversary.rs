@@ -18,9 +18,10 @@ fn contains(binary: &[u8], text: &str) -> bool {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn debug_information_of_another_directory_is_a_miss() {
     own_process!(|| {
-        let Some(target) = cuda::target() else { return };
+        let target = cuda::target();
         let directory = tempfile::tempdir().unwrap();
         let cache = memory();
         let plain =
@@ -52,8 +53,9 @@ fn debug_information_of_another_directory_is_a_miss() {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn a_binary_that_has_the_time_in_it_is_refused() {
-    let Some(target) = cuda::target() else { return };
+    let target = cuda::target();
     for (source, said) in [
         ("__device__ const char *built = __DATE__;", "__DATE__"),
         ("#define BUILT __TIME__\n__device__ const char *built = BUILT;", "__TIME__"),
@@ -66,8 +68,9 @@ fn a_binary_that_has_the_time_in_it_is_refused() {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn a_name_expression_reaches_no_file_and_no_clock() {
-    let Some(target) = cuda::target() else { return };
+    let target = cuda::target();
     let source = "template <int N> __global__ void f(int *x) { *x = N; }\n";
     for expression in ["f<__TIME__[7]>", "f<__has_include(\"/none.h\")>", "f<1>\n#include \"/none.h\"\n"] {
         let program = Program::cxx("f.cu", source).arch("sm_80").name_expression(expression);
@@ -81,8 +84,9 @@ fn a_name_expression_reaches_no_file_and_no_clock() {
 
 /// The compiler opens what has an absolute name by itself: a directive that is overlooked is a header that no key has.
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn a_header_that_hides_is_found_or_refused() {
-    let Some(target) = cuda::target() else { return };
+    let target = cuda::target();
     let directory = tempfile::tempdir().unwrap();
     let header = directory.path().join("a.h");
     let include = format!("include \"{}\"\n", header.display());
@@ -128,7 +132,7 @@ fn a_header_that_hides_is_found_or_refused() {
 
 /// Compiles all kernels, in a directory that the environment names.
 fn compile_all() {
-    let target = cuda::target().unwrap();
+    let target = cuda::target();
     let directory = std::path::PathBuf::from(env::var_os("WARMSTART_ADVERSARY").unwrap());
     let cache = Cache::new(FileStore::open(directory.join("cache"), FileOptions::default()).unwrap());
     for number in 0..KERNELS {
@@ -147,9 +151,10 @@ fn kernel(directory: &std::path::Path, number: usize) -> Program {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn processes_that_are_killed_leave_nothing_wrong() {
     let Some(processes) = children_of!(compile_all) else { return };
-    let Some(target) = cuda::target() else { return };
+    let target = cuda::target();
     let directory = tempfile::tempdir().unwrap();
     for round in 0..6_u64 {
         fs::write(directory.path().join("a.h"), format!("#define A {round}000\n")).unwrap();
@@ -182,8 +187,9 @@ fn processes_that_are_killed_leave_nothing_wrong() {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn headers_that_change_all_the_time_leave_nothing_wrong() {
-    let Some(target) = cuda::target() else { return };
+    let target = cuda::target();
     let directory = tempfile::tempdir().unwrap();
     let place = |name: &str| directory.path().join(name);
     let write = |name: &str, value: u32, in_place: bool| {

@@ -14,7 +14,7 @@ use warmstart::{
     store::{FileOptions, FileStore, MemoryStore, Stored},
     target::cuda::{CudaTarget, NameExpression, OptionName, Program, TargetType, Toolkit},
 };
-use warmstart_tests::cuda::{Fake, folder, target};
+use warmstart_tests::cuda::{Fake, folder, libraries, target};
 
 type Memory = Cache<MemoryStore>;
 
@@ -94,8 +94,9 @@ fn refused_at(folder: &Path) -> String {
 // --- What they make.
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn every_language_becomes_every_target_that_it_can() {
-    let Some(target) = target() else { return };
+    let target = target();
     let ptx = compile(&target, &scale().target(TargetType::Ptx));
     assert!(text(&ptx).contains(".visible .entry scale") && !ptx.contains(&0));
     assert!(compile(&target, &scale()).starts_with(b"\x7fELF"));
@@ -120,8 +121,9 @@ fn every_language_becomes_every_target_that_it_can() {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn modules_of_nvvm_ir_are_linked() {
-    let Some(target) = target() else { return };
+    let target = target();
     let header = NVVM_IR.lines().take(2).collect::<Vec<_>>().join("\n");
     let module = format!(
         "{header}\ndefine float @__nv_sinf(float %v) {{\n  %r = fadd float %v, 1.0\n  ret float %r\n}}\n\
@@ -133,8 +135,9 @@ fn modules_of_nvvm_ir_are_linked() {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn lowered_names_are_those_in_the_binary() {
-    let Some(target) = target() else { return };
+    let target = target();
     let program = Program::cxx("times.cu", TEMPLATE).arch("sm_90").target(TargetType::Ptx);
     let program =
         program.name_expression("times<3>").name_expression("&bias").name_expression(&b"times<4>"[..]);
@@ -155,8 +158,9 @@ fn lowered_names_are_those_in_the_binary() {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn what_a_compiler_says_although_it_succeeds_is_kept() {
-    let Some(target) = target() else { return };
+    let target = target();
     let source = format!("{SCALE}\n__device__ void unused() {{ int nobody_reads_me; }}");
     let cache = memory();
     for is_hit in [false, true] {
@@ -168,11 +172,12 @@ fn what_a_compiler_says_although_it_succeeds_is_kept() {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn several_threads_compile_at_once() {
-    let Some(target) = target() else { return };
+    let target = target();
     let alone: Vec<_> = (0..8).map(|number| compile(&target, &numbered(number))).collect();
     let (cache, barrier) = (memory(), Barrier::new(4));
-    let target = warmstart_tests::cuda::target().unwrap();
+    let target = warmstart_tests::cuda::target();
     thread::scope(|scope| {
         for thread in 0..4 {
             let (alone, cache, barrier, target) = (&alone, &cache, &barrier, &target);
@@ -201,8 +206,9 @@ fn numbered(number: usize) -> Program {
 // --- What they refuse.
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn an_output_that_is_empty_is_an_error_that_says_why() {
-    let Some(target) = target() else { return };
+    let target = target();
     let error = fails(&target, &scale().target(TargetType::LtoIr));
     assert!(error.is_empty_output() && error.to_string().contains("link_time_optimization"), "{error}");
     for kind in [TargetType::Ptx, TargetType::Cubin] {
@@ -213,8 +219,9 @@ fn an_output_that_is_empty_is_an_error_that_says_why() {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn a_source_that_does_not_compile_is_an_error_with_the_log() {
-    let Some(target) = target() else { return };
+    let target = target();
     let rejected = |program: Program, word: &str| {
         let error = fails(&target, &program);
         assert!(error.is_rejected_source(), "{error}");
@@ -242,8 +249,9 @@ fn a_source_that_does_not_compile_is_an_error_with_the_log() {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn an_architecture_that_no_compiler_knows_is_named() {
-    let Some(target) = target() else { return };
+    let target = target();
     let ptx = compile(&target, &scale().target(TargetType::Ptx));
     for program in [
         Program::cxx("scale.cu", SCALE),
@@ -259,8 +267,9 @@ fn an_architecture_that_no_compiler_knows_is_named() {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn a_nul_byte_in_a_source_is_an_error() {
-    let Some(target) = target() else { return };
+    let target = target();
     for program in [
         Program::cxx("scale.cu", format!("{SCALE}\0 and more")),
         Program::ptx("scale.ptx", ".version 8.0\0 and more"),
@@ -273,8 +282,8 @@ fn a_nul_byte_in_a_source_is_an_error() {
 // --- Libraries that are missing, and that are none.
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn a_library_that_is_missing_is_an_error_when_it_is_needed() {
-    let Some(folder) = folder() else { return };
     let directory = tempfile::tempdir().unwrap();
     let error = Toolkit::at(directory.path()).unwrap_err();
     assert!(error.is_no_library());
@@ -288,7 +297,8 @@ fn a_library_that_is_missing_is_an_error_when_it_is_needed() {
         assert!(said.contains(word), "{said}");
     }
     // NVVM alone is enough for NVVM IR.
-    std::os::unix::fs::symlink(folder.join("libnvvm.so.4"), directory.path().join("libnvvm.so.4")).unwrap();
+    std::os::unix::fs::symlink(libraries().join("libnvvm.so.4"), directory.path().join("libnvvm.so.4"))
+        .unwrap();
     let target = CudaTarget::new(Toolkit::at(directory.path()).unwrap());
     compile(&target, &Program::nvvm("sine.ll", NVVM_IR).arch("sm_90"));
     let said = fails(&target, &Program::nvvm("sine.ll", NVVM_IR).arch("sm_90").libdevice()).to_string();
@@ -346,8 +356,9 @@ fn a_library_that_is_too_old_says_which_it_is_and_which_is_needed() {
 // --- The headers of CUDA
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn the_headers_that_nvrtc_brings_along_are_written_once_and_compile() {
-    let (Some(folder), Some(target)) = (folder(), target()) else { return };
+    let (folder, target) = (folder(), target());
     let directory = tempfile::tempdir().unwrap();
     let toolkit = Toolkit::at(folder).unwrap();
     let [cuda, cccl] = toolkit.install_headers(directory.path().join("include")).unwrap();

@@ -6,11 +6,11 @@ use std::{
 };
 
 use serde_json::Value;
-use warmstart_tests::cuda;
+use warmstart_tests::{built, cuda};
 
 fn run(libraries: &Path, arguments: &[&str]) -> Output {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["run", "--quiet", "--package", "warmstart", "--example", "cuda_kernels", "--", "--libraries"])
+    Command::new(built::example("cuda_kernels"))
+        .arg("--libraries")
         .arg(libraries)
         .args(arguments)
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
@@ -19,8 +19,9 @@ fn run(libraries: &Path, arguments: &[&str]) -> Output {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn the_example_misses_where_it_must_and_nowhere_else() {
-    let Some(libraries) = cuda::folder() else { return };
+    let libraries = cuda::folder();
     let output = run(&libraries, &["--json"]);
     let (report, printed) =
         (String::from_utf8(output.stderr).unwrap(), String::from_utf8(output.stdout).unwrap());

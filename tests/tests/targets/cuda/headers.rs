@@ -23,7 +23,7 @@ use self::{
 
 /// Runs `check` for each program of the corpus, in a directory of its own.
 fn each(check: impl Fn(&Nvrtc, &str, &Program)) {
-    let Some(nvrtc) = nvrtc() else { return };
+    let nvrtc = nvrtc();
     let check = |(name, text): &(&str, &str)| {
         let directory = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(directory.path()).unwrap().join("here");
@@ -51,6 +51,7 @@ fn the_corpus_is_large_and_its_programs_have_names_of_their_own() {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn what_only_the_compiler_can_tell_is_refused() {
     each(|_, name, program| match (&program.refused, program.found()) {
         (None, found) => assert!(found.is_ok(), "{name}: {}", found.unwrap_err()),
@@ -60,6 +61,7 @@ fn what_only_the_compiler_can_tell_is_refused() {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn all_files_that_the_compiler_opens_are_found() {
     each_taken(|nvrtc, name, program| {
         let (compiled, opened) = program.compile_plainly(nvrtc);
@@ -73,6 +75,7 @@ fn all_files_that_the_compiler_opens_are_found() {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn closed_texts_compile_to_the_same_and_open_no_file() {
     each_taken(|nvrtc, name, program| {
         let (plain, _) = program.compile_plainly(nvrtc);
@@ -93,6 +96,7 @@ fn closed_texts_compile_to_the_same_and_open_no_file() {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn an_edit_of_any_file_is_found() {
     each_taken(|_, name, program| {
         let headers = warmstart::target::cuda::headers::Headers::default();
@@ -109,6 +113,7 @@ fn an_edit_of_any_file_is_found() {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn a_file_that_shadows_another_is_found() {
     each_taken(|nvrtc, name, program| {
         let before = program.found().unwrap();
@@ -144,6 +149,7 @@ fn a_file_that_shadows_another_is_found() {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn what_is_not_reached_does_not_count() {
     each_taken(|_, name, program| {
         let before = program.found().unwrap();
@@ -156,6 +162,7 @@ fn what_is_not_reached_does_not_count() {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn a_program_that_moved_has_the_same_headers() {
     each_taken(|_, name, program| {
         if program.is_fixed {

@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    path::Path,
     sync::{
         Barrier,
         atomic::{AtomicU32, Ordering},
@@ -20,10 +19,6 @@ use warmstart_tests::cuda;
 
 /// Whatever the directory is that the compiler's own answers are kept under, a program adds one entry.
 const NO_PROGRAM: u64 = 1;
-
-fn target() -> Option<CudaTarget> {
-    cuda::folder().map(|folder| CudaTarget::new(Toolkit::at(folder).unwrap()))
-}
 
 fn memory() -> Cache<MemoryStore> {
     Cache::new(MemoryStore::new(Limits::NONE))
@@ -62,8 +57,9 @@ fn compiles(target: &CudaTarget, program: &Program) -> Vec<u8> {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn what_does_not_compile_says_so_with_the_log_and_stores_nothing() {
-    let Some(target) = target() else { return };
+    let target = cuda::target();
     let error = fails(&target, &storing("", "missing"));
     assert!(error.is_rejected_source() && !error.is_refused());
     assert!(error.log().unwrap().contains("identifier \"missing\" is undefined"), "{error}");
@@ -76,8 +72,9 @@ fn what_does_not_compile_says_so_with_the_log_and_stores_nothing() {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn an_architecture_that_the_compiler_does_not_know_is_named_with_those_it_knows() {
-    let Some(target) = target() else { return };
+    let target = cuda::target();
     let error = fails(&target, &storing("", "1").arch("sm_999"));
     assert!(error.is_unknown_architecture(), "{error}");
     let text = error.to_string();
@@ -92,8 +89,9 @@ fn an_architecture_that_the_compiler_does_not_know_is_named_with_those_it_knows(
 
 /// The whole name of the architecture decides, and so does what it is compiled to.
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn a_binary_for_another_architecture_is_never_served() {
-    let Some(target) = target() else { return };
+    let target = cuda::target();
     let cache = memory();
     let programs =
         ["sm_80", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_100f"].map(|arch| storing("", "1").arch(arch));
@@ -110,8 +108,9 @@ fn a_binary_for_another_architecture_is_never_served() {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn bytes_that_c_would_cut_are_refused() {
-    let Some(target) = target() else { return };
+    let target = cuda::target();
     let cut = |program: Program| {
         let error = fails(&target, &program);
         assert!(error.is_refused() && error.to_string().contains("NUL"), "{error}");
@@ -125,8 +124,9 @@ fn bytes_that_c_would_cut_are_refused() {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn ten_mebibytes_of_source_are_compiled_and_found() {
-    let Some(target) = target() else { return };
+    let target = cuda::target();
     let mut long = String::with_capacity(10 << 20);
     while long.len() < 10 << 20 {
         long.push_str(
@@ -137,8 +137,9 @@ fn ten_mebibytes_of_source_are_compiled_and_found() {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn includes_in_a_circle_end_where_the_compiler_ends_them() {
-    let Some(target) = target() else { return };
+    let target = cuda::target();
     let directory = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
     write("a.cuh", "#pragma once\n#include \"b.cuh\"\n");
@@ -151,8 +152,9 @@ fn includes_in_a_circle_end_where_the_compiler_ends_them() {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn a_directory_that_is_called_like_a_header_is_passed_over() {
-    let Some(target) = target() else { return };
+    let target = cuda::target();
     let directory = tempfile::tempdir().unwrap();
     let (first, second) = (directory.path().join("first"), directory.path().join("second"));
     fs::create_dir_all(first.join("value.cuh")).unwrap();
@@ -164,8 +166,9 @@ fn a_directory_that_is_called_like_a_header_is_passed_over() {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn an_include_that_only_the_preprocessor_knows_is_refused_and_says_what_to_do() {
-    let Some(target) = target() else { return };
+    let target = cuda::target();
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("value.cuh"), "#define VALUE 7\n").unwrap();
     let computed = |before: &str| storing(before, "VALUE").include_dir(directory.path());
@@ -191,8 +194,9 @@ fn an_include_that_only_the_preprocessor_knows_is_refused_and_says_what_to_do() 
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn options_in_another_order_and_another_spelling_are_the_same_program() {
-    let Some(target) = target() else { return };
+    let target = cuda::target();
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("value.cuh"), "#define VALUE (A + B)\n").unwrap();
     let include = format!("-I{}", directory.path().display());
@@ -225,8 +229,9 @@ fn options_in_another_order_and_another_spelling_are_the_same_program() {
 
 /// The same checkout elsewhere, compiled in another directory: nothing of either is in the binary.
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn no_path_is_in_the_key_or_in_the_binary() {
-    let Some(target) = target() else { return };
+    let target = cuda::target();
     let directory = tempfile::tempdir().unwrap();
     let cache = memory();
     let source = "#include \"inner/value.cuh\"\n__device__ const char *where = __FILE__;\n\
@@ -260,8 +265,9 @@ fn no_path_is_in_the_key_or_in_the_binary() {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn every_language_is_compiled_linked_and_found() {
-    let Some(target) = target() else { return };
+    let target = cuda::target();
     let relocatable = |program: Program| program.option(OptionName::RelocatableDeviceCode, true);
     let ptx = compiles(&target, &relocatable(storing("", "1")).target(TargetType::Ptx));
     let ptx = String::from_utf8(ptx).unwrap();
@@ -294,8 +300,9 @@ fn every_language_is_compiled_linked_and_found() {
 
 /// What the language and the target are decides who compiles, and a pair that nobody compiles is refused.
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn a_pair_that_nobody_compiles_is_refused() {
-    let Some(target) = target() else { return };
+    let target = cuda::target();
     for (program, pair) in [
         (Program::ptx("f", "").arch("sm_80").target(TargetType::LtoIr), (CodeType::Ptx, TargetType::LtoIr)),
         (Program::nvvm("f", "").arch("sm_80").target(TargetType::Cubin), (CodeType::Nvvm, TargetType::Cubin)),
@@ -311,9 +318,10 @@ fn a_pair_that_nobody_compiles_is_refused() {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn threads_that_want_the_same_programs_compile_each_once() {
     const THREADS: usize = 8;
-    let Some(target) = target() else { return };
+    let target = cuda::target();
     let directory = tempfile::tempdir().unwrap();
     let cache = Cache::new(FileStore::open(directory.path(), FileOptions::default()).unwrap());
     let start = Barrier::new(THREADS);
@@ -335,8 +343,9 @@ fn threads_that_want_the_same_programs_compile_each_once() {
 /// A header that is edited between the look-up and the compilation: what is returned is of the new text, and so is what is
 /// stored.
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn a_header_that_is_edited_all_the_time_is_never_stored_as_another() {
-    let Some(target) = target() else { return };
+    let target = cuda::target();
     let directory = tempfile::tempdir().unwrap();
     let header = directory.path().join("value.cuh");
     let text = |value: u32| format!("#define VALUE {value}\n");
@@ -370,8 +379,9 @@ fn a_header_that_is_edited_all_the_time_is_never_stored_as_another() {
 
 /// A store whose entry of a binary lacks the names that are wanted of it.
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn a_binary_without_its_lowered_names_is_a_miss() {
-    let Some(target) = target() else { return };
+    let target = cuda::target();
     let cache = memory();
     let program = cxx("template <class T> __global__ void f(T *x) {}").name_expression("f<int>");
     let key = target.fields(&cache, &program).unwrap().key();
@@ -383,13 +393,14 @@ fn a_binary_without_its_lowered_names_is_a_miss() {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn what_is_missing_is_one_clear_line() {
-    let Some(folder) = cuda::folder() else { return };
+    let folder = cuda::libraries();
     let directory = tempfile::tempdir().unwrap();
     let only = |name: &str| {
         let place = directory.path().join(name);
         fs::create_dir(&place).unwrap();
-        std::os::unix::fs::symlink(Path::new(&folder).join(name), place.join(name)).unwrap();
+        std::os::unix::fs::symlink(folder.join(name), place.join(name)).unwrap();
         CudaTarget::new(Toolkit::at(place).unwrap())
     };
     let target = only("libnvvm.so.4");
@@ -401,8 +412,9 @@ fn what_is_missing_is_one_clear_line() {
 
 /// The compiler sees names that no editor can open, and no directories: so the error says what they stand for.
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn a_rejected_program_says_where_its_headers_were_looked_for() {
-    let Some(target) = target() else { return };
+    let target = cuda::target();
     let directory = tempfile::tempdir().unwrap();
     let missing = directory.path().join("missing");
     let program = storing("#include \"a.cuh\"\n#include \"no.cuh\"", "1").source_dir(directory.path());
@@ -463,8 +475,9 @@ impl<F: Fn(&MemoryStore, &[u8]) + Send + Sync> Store for Before<F> {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn a_header_that_never_stands_still_is_compiled_as_it_was_read() {
-    let Some(target) = target() else { return };
+    let target = cuda::target();
     let directory = tempfile::tempdir().unwrap();
     let header = directory.path().join("value.cuh");
     fs::write(&header, "#define VALUE 0\n").unwrap();
@@ -486,8 +499,9 @@ fn a_header_that_never_stands_still_is_compiled_as_it_was_read() {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn the_order_of_name_expressions_and_how_often_one_is_given_do_not_count() {
-    let Some(target) = target() else { return };
+    let target = cuda::target();
     let cache = memory();
     let template = || cxx("template <int N> __global__ void f(int *x) { x[0] = N; }");
     let one = template().name_expression("f<2>").name_expression("f<1>").name_expression("f<2>");
@@ -501,8 +515,9 @@ fn the_order_of_name_expressions_and_how_often_one_is_given_do_not_count() {
 
 /// Two checkouts want one binary, and while the first builds it, the first is edited.
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn who_waits_for_a_build_never_gets_what_another_checkout_was_edited_to() {
-    let Some(target) = target() else { return };
+    let target = cuda::target();
     let directory = tempfile::tempdir().unwrap();
     let checkout = |name: &str| {
         let place = directory.path().join(name);
@@ -539,8 +554,9 @@ fn who_waits_for_a_build_never_gets_what_another_checkout_was_edited_to() {
 
 /// A definition may be given as a text or as a list of one, and names a header that only its path leads to.
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn a_header_that_a_single_definition_names_is_in_the_key() {
-    let Some(target) = target() else { return };
+    let target = cuda::target();
     let directory = tempfile::tempdir().unwrap();
     let header = directory.path().join("value.cuh");
     let definition = format!("NAME=\"{}\"", header.display());

@@ -14,7 +14,7 @@ use warmstart::{
     Artifact, Cache, Key, Limits, Reason, Store,
     cache::How,
     store::{FileOptions, FileStore, MemoryStore},
-    target::cuda::{Compiled, CudaTarget, ExtraDigest, OptionName, Program, TargetType, Toolkit},
+    target::cuda::{Compiled, CudaTarget, ExtraDigest, OptionName, Program, TargetType},
 };
 use warmstart_tests::{
     children_of, cuda, faulty::FaultyDisk, mount::Mount, own_process, own_process::Children,
@@ -32,10 +32,6 @@ fn kernel(number: u32) -> Program {
 fn including(directory: &Path) -> Program {
     let source = "#include \"value.cuh\"\nextern \"C\" __global__ void f(int *x) { x[0] = VALUE; }";
     Program::cxx("f.cu", source).arch("sm_80").source_dir(directory)
-}
-
-fn target() -> Option<CudaTarget> {
-    cuda::folder().map(|folder| CudaTarget::new(Toolkit::at(folder).unwrap()))
 }
 
 fn files(directory: &Path) -> Cache<FileStore> {
@@ -69,7 +65,7 @@ fn bytes_of(paths: &[PathBuf]) -> u64 {
 fn compile_kernels() {
     let directory = PathBuf::from(std::env::var_os("WARMSTART_STORE").unwrap());
     let number = |name: &str| std::env::var(name).unwrap().parse::<u64>().unwrap();
-    let target = target().unwrap();
+    let target = cuda::target();
     let options = FileOptions::default().with_max_bytes(number("WARMSTART_CAP"));
     let cache = Cache::new(FileStore::open(directory, options).unwrap());
     let kernels = number("WARMSTART_FIRST")..number("WARMSTART_FIRST") + number("WARMSTART_COUNT");
@@ -80,7 +76,7 @@ fn compile_kernels() {
 }
 
 fn start(processes: &Children, directory: &Path, cap: u64, first: u64, count: u64) -> Child {
-    start_with(processes, &cuda::folder().unwrap(), directory, cap, first, count)
+    start_with(processes, &cuda::folder(), directory, cap, first, count)
 }
 
 fn start_with(
@@ -111,8 +107,9 @@ fn builds(child: Child) -> u64 {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn shortcoming_01_an_edited_header_is_a_miss() {
-    let Some(target) = target() else { return };
+    let target = cuda::target();
     let directory = tempfile::tempdir().unwrap();
     let cache = files(&directory.path().join("cache"));
     let header = directory.path().join("value.cuh");
@@ -134,8 +131,9 @@ fn shortcoming_01_an_edited_header_is_a_miss() {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn shortcoming_02_a_damaged_or_foreign_entry_is_a_miss() {
-    let Some(target) = target() else { return };
+    let target = cuda::target();
     let directory = tempfile::tempdir().unwrap();
     let cache = files(&directory.path().join("cache"));
     let program = kernel(1);
@@ -196,8 +194,9 @@ fn shortcoming_02_a_damaged_or_foreign_entry_is_a_miss() {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn shortcoming_03_one_large_entry_evicts_nothing() {
-    let Some(target) = target() else { return };
+    let target = cuda::target();
     let directory = tempfile::tempdir().unwrap();
     let options = FileOptions::default().with_max_bytes(40_000);
     let cache = Cache::new(FileStore::open(directory.path(), options).unwrap());
@@ -215,12 +214,10 @@ fn shortcoming_03_one_large_entry_evicts_nothing() {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn shortcoming_04_the_cap_holds_for_the_directory() {
     let Some(processes) = children_of!(compile_kernels) else { return };
     const CAP: u64 = 40_000;
-    if target().is_none() {
-        return;
-    }
     let directory = tempfile::tempdir().unwrap();
     let children: Vec<_> = (0..8).map(|n| start(&processes, directory.path(), CAP, n * 8, 8)).collect();
     // Each writes just under the cap: together they would keep 7.9 times as much.
@@ -231,8 +228,9 @@ fn shortcoming_04_the_cap_holds_for_the_directory() {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn shortcoming_05_a_put_at_the_cap_costs_the_same_however_many_entries_there_are() {
-    let Some(target) = target() else { return };
+    let target = cuda::target();
     let binary = compile(&target, &memory(), &kernel(0)).fetched().artifact().clone();
     let calls = |entries: u64| {
         let directory = tempfile::tempdir().unwrap();
@@ -258,8 +256,9 @@ fn shortcoming_05_a_put_at_the_cap_costs_the_same_however_many_entries_there_are
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn shortcoming_06_a_lost_unlink_does_not_over_evict() {
-    let Some(target) = target() else { return };
+    let target = cuda::target();
     let binary = compile(&target, &memory(), &kernel(0)).fetched().artifact().clone();
     let directory = tempfile::tempdir().unwrap();
     let disk = Arc::new(FaultyDisk::new());
@@ -283,12 +282,14 @@ fn shortcoming_06_a_lost_unlink_does_not_over_evict() {
 }
 
 #[test]
+#[cfg_attr(not(can_mount), ignore = "needs root on Linux, to mount a file system")]
+#[cfg_attr(all(can_mount, not(has_cuda)), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn shortcoming_07_a_full_disk_still_yields_the_object() {
     own_process!(|| {
-        let Some(target) = target() else { return };
+        let target = cuda::target();
         let directory = tempfile::tempdir().unwrap();
         let small = directory.path().join("small");
-        let Some(_mount) = Mount::memory(&small, 1 << 20) else { return };
+        let _mount = Mount::memory(&small, 1 << 20).unwrap();
         let cache = files(&small.join("cache"));
         fs::write(small.join("ballast"), vec![1; 1 << 20]).unwrap_err();
         let compiled = compile(&target, &cache, &kernel(1));
@@ -303,8 +304,9 @@ fn shortcoming_07_a_full_disk_still_yields_the_object() {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn shortcoming_08_an_empty_output_is_an_error_and_is_not_stored() {
-    let Some(target) = target() else { return };
+    let target = cuda::target();
     let cache = memory();
     let program = kernel(1).target(TargetType::LtoIr);
     for _ in 0..2 {
@@ -322,9 +324,10 @@ fn shortcoming_08_an_empty_output_is_an_error_and_is_not_stored() {
 
 /// Two libraries of one version that differ in their build id: a patch release.
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn shortcoming_09_the_build_id_is_in_the_key() {
     let Some(processes) = children_of!(compile_kernels) else { return };
-    let Some(folder) = cuda::folder() else { return };
+    let folder = cuda::libraries();
     let directory = tempfile::tempdir().unwrap();
     let patched = directory.path().join("patched");
     fs::create_dir(&patched).unwrap();
@@ -351,11 +354,12 @@ fn shortcoming_09_the_build_id_is_in_the_key() {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn shortcoming_10_an_empty_digest_opens_no_gate() {
     for digest in [&[][..], &[0], &[0; 16], &[0; 32], &[1; 15]] {
         assert!(ExtraDigest::new(digest).is_err(), "{digest:?}");
     }
-    let Some(target) = target() else { return };
+    let target = cuda::target();
     let cache = memory();
     let program = kernel(1).option(OptionName::UsePch, "headers.pch");
     let refused = target.compile(&cache, &program).unwrap_err();
@@ -368,9 +372,10 @@ fn shortcoming_10_an_empty_digest_opens_no_gate() {
 }
 
 #[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn shortcoming_11_one_compiles_and_the_rest_is_told() {
     let Some(processes) = children_of!(compile_kernels) else { return };
-    let Some(target) = target() else { return };
+    let target = cuda::target();
     let directory = tempfile::tempdir().unwrap();
     // Single flight, across processes.
     let children: Vec<_> = (0..8).map(|_| start(&processes, directory.path(), u64::MAX, 0, 4)).collect();

@@ -15,7 +15,7 @@ use crate::{
     preimage::Preimage,
     row::{Compared, Row},
 };
-use warmstart_tests::cuda;
+use warmstart_tests::runtimes;
 
 /// Keys that the peer derives at once.
 const CALLS: u32 = 200;
@@ -81,7 +81,7 @@ fn preimage(source: &str) -> Preimage {
 
 /// What the peer takes for a key of the same source. To inform: its key holds no headers and no build.
 fn peers(name: &str, plan: &Plan, source: &str, ours_ns: f64) -> Rows {
-    let Some(compilers) = cuda::folder() else { return Ok(Vec::new()) };
+    let Some(compilers) = runtimes::cuda_libraries() else { return Ok(Vec::new()) };
     let task = Task { code: source, arch: ARCH, path: None, job: Job::Key };
     let name = format!("{name}/{}", peer::NAME);
     let Some(mut peer) = Peer::start(&compilers, &task)? else {

@@ -23,7 +23,7 @@ use warmstart::{
     Cache, Store,
     target::cuda::{Compiled, CudaTarget, Program, Toolkit},
 };
-use warmstart_tests::{cuda, measure::Plan, medium::Medium};
+use warmstart_tests::{measure::Plan, medium::Medium, runtimes};
 
 use crate::{Rows, row::Row};
 
@@ -61,7 +61,7 @@ struct Place {
 /// All rows of the benchmark.
 pub(crate) fn run(plan: &Plan) -> Rows {
     let mut rows = key::rows(plan)?;
-    let Some(compilers) = cuda::folder() else {
+    let Some(compilers) = runtimes::cuda_libraries() else {
         eprintln!("the compilers are not there: their rows are missing (cargo xtask runtimes --cuda)");
         return Ok(rows);
     };

@@ -75,7 +75,7 @@ pub(crate) fn child(child: &Child) -> io::Result<()> {
     if child.xnnpack {
         use warmstart_tests::{weights::xnnpack::Operators, xnnpack};
 
-        let library = xnnpack::library().ok_or(io::ErrorKind::NotFound)?;
+        let library = xnnpack::library();
         let noise = Operators::noise(&layers);
         return process::run(child.role, &mut Operators::new(library, &layers, &noise), &child.path);
     }
@@ -85,7 +85,7 @@ pub(crate) fn child(child: &Child) -> io::Result<()> {
 /// Whether the real XNNPACK can be measured.
 fn has_xnnpack() -> bool {
     #[cfg(feature = "xnnpack")]
-    return warmstart_tests::xnnpack::folder().is_some();
+    return warmstart_tests::runtimes::xnnpack().is_some();
     #[cfg(not(feature = "xnnpack"))]
     false
 }

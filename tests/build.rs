@@ -1,0 +1,54 @@
+//! Finds out what this machine lacks, so that tests which need it are ignored, and say why.
+
+// Not all that they offer is used here.
+#[allow(dead_code, unreachable_pub)]
+#[path = "src/mount.rs"]
+mod mount;
+#[allow(dead_code, unreachable_pub)]
+#[path = "src/runtimes.rs"]
+mod runtimes;
+
+use std::{env, fs, path::Path};
+
+fn main() {
+    let out = env::var_os("OUT_DIR").expect("cargo says where");
+    let out = Path::new(&out);
+    // A path that does not exist would have all of this built again each time.
+    let installed = runtimes::folder();
+    fs::create_dir_all(&installed).expect("there can be a target folder");
+    println!("cargo::rerun-if-changed={}", installed.display());
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=src/mount.rs");
+    println!("cargo::rerun-if-changed=src/runtimes.rs");
+    for variable in ["WARMSTART_CUDA", "WARMSTART_XNNPACK", "WARMSTART_SHARED", "HOME"] {
+        println!("cargo::rerun-if-env-changed={variable}");
+    }
+    let found = [
+        ("can_mount", mount::Mount::memory(&out.join("mount"), 1 << 20).is_some()),
+        ("is_root", is_root(out)),
+        ("has_cuda", runtimes::cuda().is_some()),
+        ("has_xnnpack", runtimes::xnnpack().is_some()),
+        ("has_minilm", runtimes::minilm().is_some()),
+        ("has_goldens", runtimes::goldens().is_some()),
+    ];
+    for (name, is_there) in found {
+        println!("cargo::rustc-check-cfg=cfg({name})");
+        if is_there {
+            println!("cargo::rustc-cfg={name}");
+        }
+    }
+}
+
+/// Whose a file is that is made here.
+#[cfg(unix)]
+fn is_root(out: &Path) -> bool {
+    let file = out.join("mine");
+    let _ = fs::remove_file(&file);
+    let made = fs::write(&file, "").and_then(|()| fs::metadata(&file));
+    made.is_ok_and(|metadata| std::os::unix::fs::MetadataExt::uid(&metadata) == 0)
+}
+
+#[cfg(not(unix))]
+fn is_root(_out: &Path) -> bool {
+    false
+}
