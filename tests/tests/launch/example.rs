@@ -3,14 +3,12 @@
 use std::process::Command;
 
 use serde_json::Value;
+use warmstart_tests::built;
 
 #[test]
 fn the_example_finds_every_answer_right_and_no_hit_that_allocates() {
-    let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["run", "--quiet", "--package", "warmstart", "--example", "launch_loop"])
-        // Optimised where this test is.
-        .args((!cfg!(debug_assertions)).then_some("--release"))
-        .args(["--", "--json", "--rounds", "1"])
+    let output = Command::new(built::example("launch_loop"))
+        .args(["--json", "--rounds", "1"])
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
         .output()
         .unwrap();

@@ -3,6 +3,7 @@
 use std::{error::Error, process::Command};
 
 use serde::Deserialize;
+use warmstart_tests::built;
 
 use crate::{
     Rows,
@@ -46,12 +47,7 @@ pub(super) fn rows() -> Rows {
 
 /// What `cargo run --release --example launch_loop -- --json` prints last.
 fn report() -> Result<Report, Box<dyn Error>> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
-        .args(["run", "--quiet", "--release", "--package", "warmstart", "--example", "launch_loop"])
-        .args(["--", "--json"])
-        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
-        .output()?;
+    let output = Command::new(built::example("launch_loop")).arg("--json").output()?;
     let text = String::from_utf8_lossy(&output.stdout);
     let last = text.lines().last().ok_or_else(|| {
         format!("training_loop: the example failed: {}", String::from_utf8_lossy(&output.stderr).trim())
