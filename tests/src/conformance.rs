@@ -81,6 +81,9 @@ pub trait OnDisk: Harness {
 
     /// Asserts that the files of a store that was closed are whole, and that nothing of dead processes is left.
     fn check_files(&self, cap: Option<u64>);
+
+    /// The names of the files that writes go to before they are published.
+    fn temp_files(&self) -> Vec<String>;
 }
 
 /// How a store on disk is opened.

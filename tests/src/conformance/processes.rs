@@ -3,9 +3,7 @@
 //! The processes are the `worker` of this package.
 
 use std::{
-    env,
     io::{BufRead, BufReader},
-    path::PathBuf,
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -14,18 +12,15 @@ use std::{
 use warmstart::{Limits, Lookup, Reason};
 
 use super::{OnDisk, Opening};
-use crate::proof::{artifact, numbered_key, prove};
+use crate::{
+    built,
+    proof::{artifact, numbered_key, prove},
+};
 
 const CAP: u64 = 1 << 20;
 
-/// The worker, which cargo builds before the tests of this package, beside the folder of the running one.
-fn program() -> PathBuf {
-    let test = env::current_exe().unwrap();
-    test.ancestors().nth(2).unwrap().join(format!("worker{}", env::consts::EXE_SUFFIX))
-}
-
 fn worker(harness: &dyn OnDisk, max_bytes: u64, work: &[&str]) -> Child {
-    let mut worker = Command::new(program());
+    let mut worker = Command::new(built::worker());
     harness.worker(&mut worker);
     worker.args(["--max-bytes", &max_bytes.to_string()]).args(work).stdout(Stdio::piped());
     worker.spawn().expect("the worker starts")
@@ -104,6 +99,7 @@ pub fn two_hundred_killed_writers_leave_nothing_torn_and_nothing_locked(harness:
     }
     assert!(acknowledged.len() >= 200);
     check_at_rest(harness, None);
+    assert_eq!(harness.temp_files(), Vec::<String>::new(), "those of dead processes are swept at open");
     let store = harness.open_default();
     for n in &acknowledged {
         let key = numbered_key(*n);

@@ -151,8 +151,11 @@ impl OnDisk for Files {
     }
 
     fn check_files(&self, _cap: Option<u64>) {
-        // Those of dead processes are swept when a store is opened.
-        assert_eq!(names_in(&self.directory.path().join("tmp")), Vec::<String>::new(), "temp files are left");
+        assert_eq!(bytes_in(&self.directory.path().join("tmp")), 0, "temp files are left");
+    }
+
+    fn temp_files(&self) -> Vec<String> {
+        names_in(&self.directory.path().join("tmp"))
     }
 }
 
@@ -247,5 +250,9 @@ impl OnDisk for Sqlite {
         let len = fs::metadata(self.path()).unwrap().len();
         assert!(cap.is_none_or(|cap| len <= cap + (64 << 10)), "{len} bytes on disk");
         assert!(!self.path().with_extension("db.damaged-1").exists(), "it was taken for damaged");
+    }
+
+    fn temp_files(&self) -> Vec<String> {
+        Vec::new()
     }
 }
