@@ -3,7 +3,7 @@
 import { execFileSync } from "node:child_process";
 import { cpSync, existsSync, readFileSync, renameSync, rmSync } from "node:fs";
 import path from "node:path";
-import { pathToFileURL } from "node:url";
+import { fileURLToPath, pathToFileURL } from "node:url";
 
 import { ROOT } from "./site.mjs";
 
@@ -63,4 +63,11 @@ async function unpack() {
   rmSync(path.join(incoming, "node_modules"), { recursive: true });
   rmSync(UNPACKED, { recursive: true, force: true });
   renameSync(incoming, UNPACKED);
+}
+
+// `node tests/web/chromium.mjs` has it installed and prints where it is.
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const there = await chromium();
+  if (there !== undefined) console.log(there.program);
+  process.exit(there === undefined ? 3 : 0);
 }

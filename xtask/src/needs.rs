@@ -122,8 +122,9 @@ impl Need {
             return Ok(());
         }
         match self {
-            // Looked for before; the tests in a browser fetch one themselves.
-            Self::Program { .. } | Self::Pip | Self::Browser => {}
+            // Looked for before.
+            Self::Program { .. } | Self::Pip => {}
+            Self::Browser => web::fetch_browser(sh)?,
             Self::Node => runtimes::ensure(sh, "node")?,
             Self::Component(name) => cmd!(sh, "rustup component add {name}").run()?,
             Self::Target(name) => cmd!(sh, "rustup target add {name}").run()?,

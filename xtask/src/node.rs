@@ -41,11 +41,16 @@ impl Node {
 
     /// Returns npm without arguments; what it starts by the name `node` is the same Node.
     pub(crate) fn npm<'a>(&self, sh: &'a Shell) -> Cmd<'a> {
-        let (program, npm) = (&self.program, &self.npm);
+        self.script(sh, &self.npm)
+    }
+
+    /// Returns the command that runs a script.
+    pub(crate) fn script<'a>(&self, sh: &'a Shell, script: &Path) -> Cmd<'a> {
+        let program = &self.program;
         let folder = program.parent().map(Path::to_owned);
         let path = env::var_os("PATH").unwrap_or_default();
         let path = env::join_paths(folder.into_iter().chain(env::split_paths(&path))).unwrap_or(path);
-        cmd!(sh, "{program} {npm}").env("PATH", path)
+        cmd!(sh, "{program} {script}").env("PATH", path).env("npm_execpath", &self.npm)
     }
 
     fn of_machine(sh: &Shell) -> Option<Self> {

@@ -1,6 +1,10 @@
 //! `cargo xtask package`, `web` and `bench web`: the npm package, which npm builds and tests.
 
-use std::{env, path::PathBuf, process::ExitCode};
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use lexopt::prelude::*;
 use xshell::{Cmd, Shell};
@@ -10,7 +14,7 @@ use crate::{Result, node::Node, on_path, status};
 /// Names under which the browser is installed.
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
-/// Whether a package of npm carries a browser for this platform: the tests fetch it where there is no other.
+/// Whether a package of npm carries a browser for this platform.
 pub(crate) const CAN_FETCH_BROWSER: bool = cfg!(all(target_os = "linux", target_arch = "x86_64"));
 
 /// The exit status of the tests where there is no browser.
@@ -54,6 +58,11 @@ pub(crate) fn bench(sh: &Shell) -> Result<Cmd<'_>> {
 pub(crate) fn browser() -> Option<PathBuf> {
     let named = env::var_os("CHROMIUM").map(PathBuf::from);
     named.or_else(|| BROWSERS.iter().find_map(|name| on_path(name)))
+}
+
+/// Installs a browser under `target/`, from a package of npm.
+pub(crate) fn fetch_browser(sh: &Shell) -> Result {
+    Ok(Node::ensure(sh)?.script(sh, Path::new("tests/web/chromium.mjs")).run()?)
 }
 
 /// Returns npm in the folder of the package.

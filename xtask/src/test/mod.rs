@@ -106,12 +106,21 @@ pub(crate) fn run(sh: &Shell, arguments: &Arguments) -> Result<ExitCode> {
         }
     }
     let started = Instant::now();
-    let missing = needs::preflight(sh, &needs, arguments.install)?;
+    let mut missing = needs::preflight(sh, &needs, arguments.install)?;
     if arguments.preflight {
         return Ok(if missing.is_empty() { ExitCode::SUCCESS } else { INCOMPLETE.into() });
     }
     needs.retain(|need| !missing.contains(need));
-    needs.iter().try_for_each(|need| need.ensure(sh))?;
+    for need in needs {
+        match need.ensure(sh) {
+            // Where its package cannot be fetched, the other steps run without it.
+            Err(error) if need == Need::Browser => {
+                eprintln!("{error}");
+                missing.push(need);
+            }
+            ended => ended?,
+        }
+    }
     steps::fetch(sh, arguments.deep)?;
     let mut outcomes = vec![Outcome { name: "install", took: started.elapsed(), end: End::Passed }];
     for step in &steps {
