@@ -23,8 +23,8 @@ export function chromium() {
 async function find() {
   const folders = (process.env.PATH ?? "").split(path.delimiter);
   const files = NAMES.flatMap((name) => folders.map((folder) => path.join(folder, name)));
-  const program = process.env.CHROMIUM ?? files.find(existsSync);
-  if (program !== undefined) return { program, env: process.env };
+  const program = process.env.CHROMIUM || files.find(existsSync);
+  if (program) return { program, env: process.env };
   // The package has no other Chromium in it.
   if (process.platform !== "linux" || process.arch !== "x64") return undefined;
   const lock = (folder) => readFileSync(path.join(folder, "package-lock.json"), "utf8");
