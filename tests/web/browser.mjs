@@ -18,7 +18,7 @@ const FLAGS = [
   "--disable-sync",
   // Containers have little of it.
   "--disable-dev-shm-usage",
-  // Tabs that nobody looks at run as fast as the others.
+  // Tabs in the background run as fast as the others.
   "--disable-background-timer-throttling",
   "--disable-backgrounding-occluded-windows",
   "--disable-renderer-backgrounding",
@@ -124,7 +124,7 @@ export function forget(profile) {
 
 const running = new Set();
 
-// Nothing goes on running that nobody waits for.
+// Every browser ends with the run.
 process.on("exit", () => running.forEach(killed));
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => process.exit(1));
 
@@ -142,7 +142,7 @@ async function endpoint(started) {
   let said = "";
   const found = new Promise((resolve, reject) => {
     started.stderr.setEncoding("utf8").on("data", (text) => {
-      // Later it says much that nobody needs.
+      // Later it says much that is not needed.
       if (said.length < 64 << 10) said += text;
       const match = /DevTools listening on (ws:\S+)/.exec(said);
       if (match) resolve(match[1]);

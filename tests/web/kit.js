@@ -38,14 +38,14 @@ async function runTest(test, kit, patience) {
   }
   try {
     await within(patience, kit.end());
-    // What nobody awaits is told of a task later.
+    // A rejection without a handler is reported a task later.
     await new Promise((resolve) => setTimeout(resolve));
   } catch (thrown) {
     error ??= `while cleaning up: ${described(thrown)}`;
   }
   globalThis.removeEventListener("unhandledrejection", notice);
   globalThis.removeEventListener("error", notice);
-  if (unseen.length > 0) error ??= `nobody caught: ${unseen.map(described).join("; ")}`;
+  if (unseen.length > 0) error ??= `not caught: ${unseen.map(described).join("; ")}`;
   return error === undefined ? { ignored } : { error };
 }
 
@@ -86,7 +86,7 @@ function tools(warmstart, mode, deep) {
     /** How often each path was asked for since the last `/counts/reset`. */
     counts: async () => (await fetch("/counts")).json(),
     sleep: (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds)),
-    /** What nobody catches is put in the list that this gives from here on, and fails the test no more. */
+    /** Collects rejections without a handler from here on, which then do not fail the test. */
     uncaught: () => (expected = []),
     /** Runs after the test, the last one first. */
     after: (work) => void atEnd.unshift(work),
@@ -100,7 +100,7 @@ function tools(warmstart, mode, deep) {
   return { t, end, expected: () => expected };
 }
 
-/** Deletes a database. One that somebody keeps open is deleted as soon as nobody does. */
+/** Deletes a database; one that is open, as soon as it is closed. */
 function dropped(name) {
   return new Promise((resolve) => {
     const request = indexedDB.deleteDatabase(name);

@@ -5,7 +5,7 @@ import { parseArgs } from "node:util";
 
 import { runCases } from "./cases.mjs";
 import { chromium } from "./chromium.mjs";
-import { Bench } from "./suites.mjs";
+import { SuiteRunner } from "./suites.mjs";
 
 const HELP = `node tests/web/run.mjs [--deep] [--only FILE]... [--mode MODE]... [--verbose]
 
@@ -79,16 +79,16 @@ async function jobs() {
   }
   for (const mode of modes) {
     for (const name of suites) {
-      found.push({ group: `suite/${name} ${mode}`, run: (bench) => bench.run(name, mode, deep) });
+      found.push({ group: `suite/${name} ${mode}`, run: (runner) => runner.run(name, mode, deep) });
     }
   }
   return found;
 }
 
 async function work() {
-  const bench = new Bench();
-  for (let job = queue.shift(); job !== undefined; job = queue.shift()) report(job.group, await job.run(bench));
-  await bench.end();
+  const runner = new SuiteRunner();
+  for (let job = queue.shift(); job !== undefined; job = queue.shift()) report(job.group, await job.run(runner));
+  await runner.end();
 }
 
 /** Prints one line of a group of tests, and keeps what did not pass. */

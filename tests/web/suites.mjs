@@ -12,7 +12,7 @@ const PATIENCE = 300_000;
 const COLLECTS = ["--js-flags=--expose-gc"];
 
 /** A browser and a server for the suites that run one after the other. */
-export class Bench {
+export class SuiteRunner {
   #server;
   #browser;
   #profile;
