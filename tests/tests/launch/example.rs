@@ -29,9 +29,9 @@ fn the_example_finds_every_answer_right_and_no_hit_that_allocates() {
     }
     assert!((64..=150).contains(&line["dependencies"].as_u64().unwrap()), "{line}");
     // Far from what an optimised build does, so that no debug build on a busy machine fails. Whether the bounds hold, the
-    // report says, and no test decides.
+    // report says, and no test decides. It is a difference of two times, which is none on a busy machine.
     let millis = |field: &str| line[field].as_f64().unwrap();
-    assert!(millis("memo_ms") > 0.0 && millis("memo_ms") * 5.0 < millis("deep_copy_ms"), "{line}");
+    assert!(millis("memo_ms") >= 0.0 && millis("memo_ms") * 5.0 < millis("deep_copy_ms"), "{line}");
     assert_eq!(line.as_object().unwrap().len(), 8, "{line}");
 
     for said in ["kernel `", "All answers are what", "bound 1.00 ms: ", "bound 1/100: "] {
