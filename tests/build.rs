@@ -13,10 +13,14 @@ use std::{env, fs, path::Path};
 fn main() {
     let out = env::var_os("OUT_DIR").expect("cargo says where");
     let out = Path::new(&out);
-    // A path that does not exist would have all of this built again each time.
     let installed = runtimes::folder();
     fs::create_dir_all(&installed).expect("there can be a target folder");
-    println!("cargo::rerun-if-changed={}", installed.display());
+    for path in runtimes::watched() {
+        // A path that does not exist would have all of this built again each time.
+        if let Some(path) = path.ancestors().find(|path| path.exists()) {
+            println!("cargo::rerun-if-changed={}", path.display());
+        }
+    }
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=src/mount.rs");
     println!("cargo::rerun-if-changed=src/runtimes.rs");

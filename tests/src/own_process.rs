@@ -2,7 +2,7 @@
 //!
 //! A test whose body must not meet others, because it changes the current directory or counts free space, is
 //!
-//! ```ignore
+//! ```text
 //! #[test]
 //! fn a_relative_path_is_resolved_once() {
 //!     own_process!(|| {
@@ -13,7 +13,7 @@
 //!
 //! A test that starts processes begins with
 //!
-//! ```ignore
+//! ```text
 //! let Some(children) = children_of!(work) else { return };
 //! ```
 //!

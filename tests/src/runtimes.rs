@@ -75,6 +75,15 @@ pub fn goldens() -> Option<PathBuf> {
     folders.into_iter().map(|shared| shared.join("xpwc-goldens")).find(|goldens| goldens.is_dir())
 }
 
+/// The paths below [`folder`], and the folder of files that ExecuTorch wrote, at which something appears or goes.
+#[must_use]
+pub fn watched() -> Vec<PathBuf> {
+    let python = folder().join(PYTHON);
+    let nvrtc = Path::new(CUDA).join("lib").join(NVRTC);
+    let installed = [nvrtc, Path::new(XNNPACK).join(XNNPACK_FILE), MINILM.into()];
+    installed.map(|path| python.join(path)).into_iter().chain(goldens()).collect()
+}
+
 fn named(variable: &str) -> Option<PathBuf> {
     env::var_os(variable).map(PathBuf::from)
 }

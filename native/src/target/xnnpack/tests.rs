@@ -1,4 +1,4 @@
-//! XNNPACK's part is played here; `tests/tests/xnnpack_provider.rs` has the real one.
+//! XNNPACK's part is played here; `tests/tests/packs/xnnpack/provider.rs` has the real one.
 
 use std::{ffi::c_void, path::PathBuf, ptr, thread};
 
