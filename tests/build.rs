@@ -1,4 +1,4 @@
-//! Finds out what this machine lacks, so that tests which need it are ignored, and say why.
+//! Finds out what this machine has. Tests that need what it lacks are ignored, and say why.
 
 // Not all that they offer is used here.
 #[allow(dead_code, unreachable_pub)]
@@ -43,7 +43,7 @@ fn main() {
     }
 }
 
-/// Whose a file is that is made here.
+/// Returns whether root owns a file that this process makes.
 #[cfg(unix)]
 fn is_root(out: &Path) -> bool {
     let file = out.join("mine");

@@ -62,7 +62,7 @@ pub use warmstart_core::{
     tally::Tally,
 };
 
-/// Its example is a test.
+/// Runs the example of the README as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,13 +1,14 @@
-//! Programs and libraries that cargo has built beside a test or a benchmark.
+//! Finds programs and libraries that cargo built before a test or a benchmark.
 //!
-//! They are built before: a cargo that a test starts would wait for the one that runs the test, or build what is not asked for.
+//! None is built from here: a cargo that a test starts would wait for the lock of the one that runs the test, or build with
+//! other features.
 
 use std::{
     env,
     path::{Path, PathBuf},
 };
 
-/// The example of this name in the package `warmstart`.
+/// Returns the example of this name in the package `warmstart`.
 ///
 /// # Panics
 /// If it was not built.
@@ -17,7 +18,7 @@ pub fn example(name: &str) -> PathBuf {
     find(&folder().join("examples").join(file), &format!("--package warmstart --example {name}"))
 }
 
-/// The command `warmstart`.
+/// Returns the command `warmstart`.
 ///
 /// # Panics
 /// If it was not built.
@@ -27,7 +28,7 @@ pub fn command() -> PathBuf {
     find(&folder().join(file), "--package warmstart --features cli --bin warmstart")
 }
 
-/// The folder with the C library, of which this is a file.
+/// Returns the folder of the C library that contains this file.
 ///
 /// # Panics
 /// If it was not built.
@@ -37,7 +38,7 @@ pub fn c_library(file: &str) -> PathBuf {
     library.parent().map_or_else(PathBuf::new, Path::to_path_buf)
 }
 
-/// The worker of the tests of several processes, which is part of this package.
+/// Returns the worker, which tests of several processes start.
 ///
 /// # Panics
 /// If it was not built.
@@ -47,7 +48,7 @@ pub fn worker() -> PathBuf {
     find(&folder().join(file), "--package warmstart-tests --bin worker")
 }
 
-/// Where cargo puts what it builds as the running program was built. A test is in `deps` there.
+/// Returns the folder of the profile that the running program was built with, such as `target/debug`. Tests are in its `deps`.
 fn folder() -> PathBuf {
     let program = env::current_exe().expect("a running program has a path");
     let folder = program.parent().unwrap_or(&program);

@@ -32,7 +32,7 @@ use warmstart::{Clock, Limits, Store, SystemClock};
 
 use crate::scenario::{self, script::Scenario};
 
-/// A kind of store, and where one of that kind is kept.
+/// An empty place for one store, and how that store is opened there.
 pub trait Harness {
     /// Opens the store at this place, with what it holds, if it is [persistent](Self::is_persistent).
     fn open(&self, limits: Limits, clock: Arc<dyn Clock>) -> Box<dyn Store>;
@@ -67,22 +67,22 @@ pub trait OnDisk: Harness {
     /// Opens the store at this place.
     fn open_as(&self, opening: Opening) -> Box<dyn Store>;
 
-    /// The byte that the secret of [`open`](Harness::open) is made of, if there is one.
+    /// Returns the byte that fills the secret of [`open`](Harness::open); `None` if the store is not sealed.
     fn secret(&self) -> Option<u8>;
 
-    /// The folder that all files of the store are in.
+    /// Returns the folder of all files of the store.
     fn folder(&self) -> &Path;
 
-    /// Gives `worker` the arguments with which it works on this store.
+    /// Adds the arguments that make `worker` work on this store.
     fn worker(&self, worker: &mut Command);
 
-    /// Asserts that what a store says of its size and its entries is what is on disk, within the cap.
+    /// Asserts that the store's counts of bytes and entries match the disk, and the cap holds.
     fn check_accounts(&self, cap: Option<u64>);
 
-    /// Asserts that the files of a store that was closed are whole, and that nothing of dead processes is left.
+    /// Asserts that the files of a closed store are whole, and dead processes left none.
     fn check_files(&self, cap: Option<u64>);
 
-    /// The names of the files that writes go to before they are published.
+    /// Returns the names of files that were written and not yet published.
     fn temp_files(&self) -> Vec<String>;
 }
 
@@ -95,30 +95,30 @@ pub struct Opening {
     pub clock: Arc<dyn Clock>,
     /// Each byte of the secret that seals it; `None` is no seal.
     pub secret: Option<u8>,
-    /// Whether it is only looked at.
+    /// Whether it is opened read-only.
     pub is_read_only: bool,
 }
 
 impl Opening {
-    /// As [`Harness::open_default`] does it.
+    /// Opens as [`Harness::open_default`] does.
     #[must_use]
     pub fn of(harness: &dyn OnDisk) -> Self {
         Self::sealed(harness.secret())
     }
 
-    /// Without limits, with the system's clock, with this secret.
+    /// Opens without limits, with the system's clock and this secret.
     #[must_use]
     pub fn sealed(secret: Option<u8>) -> Self {
         Self { limits: Limits::NONE, clock: Arc::new(SystemClock), secret, is_read_only: false }
     }
 }
 
-/// A kind of store, the topics that it passes, and how an empty one is made.
+/// A kind of store: its topics, and how an empty one is made.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
     /// What it is called.
     pub name: &'static str,
-    /// Those of the suite that make sense for it.
+    /// The topics of the suite that apply to it.
     pub topics: &'static [&'static str],
     /// Makes an empty place.
     pub new: New,
@@ -133,14 +133,14 @@ pub enum New {
     OnDisk(fn() -> Box<dyn OnDisk>),
 }
 
-/// What every store passes.
+/// The topics of every store that evicts and detects damage itself.
 const ALL: &[&str] = &["interface", "eviction", "damage", "inspect", "threads", "one_call"];
-/// What a store passes that is on disk, and sealed or not as it is opened.
+/// Those of a store on disk, sealed or not as it is opened.
 const DISK: &[&str] =
     &["interface", "eviction", "damage", "inspect", "threads", "one_call", "read_only", "seal", "processes"];
-/// What one passes that is sealed already.
+/// Those of a store on disk that is always sealed.
 const SEALED: &[&str] = &["interface", "eviction", "damage", "inspect", "threads", "one_call", "read_only"];
-/// Which entry goes, and damage, are the business of the store behind.
+/// Those of memory in front of a store, which leaves eviction and damage to that store.
 const TIERED: &[&str] = &["interface", "inspect", "threads", "one_call"];
 
 /// The stores that pass the suite.
@@ -166,7 +166,7 @@ pub const KINDS: &[Kind] = &[
 /// A part of the suite.
 #[derive(Debug)]
 pub struct Case {
-    /// Which the [`Kind`] must have.
+    /// The topic that a [`Kind`] must list to play it.
     pub topic: &'static str,
     /// What it proves.
     pub name: String,
@@ -181,7 +181,7 @@ enum Play {
 }
 
 impl Case {
-    /// Why a store of this kind cannot play it; empty if it can.
+    /// Returns what a store of this kind lacks to play it.
     #[must_use]
     pub fn unmet(&self, new: New) -> Vec<&'static str> {
         match (&self.play, new) {
@@ -208,7 +208,7 @@ impl Case {
     }
 }
 
-/// All cases: the scenarios of every file, and the functions.
+/// Returns all cases: the scenarios of every file, and the functions.
 #[must_use]
 pub fn cases() -> Vec<Case> {
     macro_rules! functions {

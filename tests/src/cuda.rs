@@ -10,10 +10,10 @@ use warmstart::target::cuda::{CudaTarget, Toolkit};
 
 use crate::runtimes;
 
-/// What is said where they are missing and were asked for all the same.
+/// The message of a test that is run by `--include-ignored` without them.
 const MISSING: &str = "the CUDA compilers are not there: run cargo xtask runtimes --cuda";
 
-/// The toolkit: what `WARMSTART_CUDA` names, else what `cargo xtask runtimes --cuda` installed.
+/// Returns the toolkit that `WARMSTART_CUDA` names, else the one that `cargo xtask runtimes --cuda` installed.
 ///
 /// # Panics
 ///
@@ -23,7 +23,7 @@ pub fn folder() -> PathBuf {
     runtimes::cuda().expect(MISSING)
 }
 
-/// The folder in it that has its libraries.
+/// Returns the folder of the libraries in [that toolkit](folder).
 ///
 /// # Panics
 ///
@@ -33,7 +33,7 @@ pub fn libraries() -> PathBuf {
     runtimes::cuda_libraries().expect(MISSING)
 }
 
-/// A target of that toolkit. It remembers nothing, as a new process would not.
+/// Returns a target of [that toolkit](folder). It remembers nothing, as in a new process.
 ///
 /// # Panics
 ///

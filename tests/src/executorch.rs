@@ -17,7 +17,7 @@ pub struct Entry {
     pub payload: Vec<u8>,
 }
 
-/// A file that ExecuTorch wrote.
+/// Reads a file that ExecuTorch wrote.
 ///
 /// # Panics
 /// If it is not there: see [`runtimes::goldens`].

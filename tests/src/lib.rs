@@ -2,7 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`built`] | what cargo has built beside a test |
+//! | [`built`] | where the programs are that cargo built before the tests |
 //! | [`calls`] | any program of XNNPACK's calls, run on a provider and on a model |
 //! | [`mod@conformance`] | the suite that every store passes |
 //! | [`mod@counting`] | what a thread asks the allocator for |
@@ -21,7 +21,7 @@
 //! | [`mod@own_process`] | tests in processes of their own |
 //! | [`packed`] | packed weights that prove which they are |
 //! | [`proof`] | artifacts that prove under which key they were written, and a clock that tells what it is told |
-//! | [`runtimes`] | where what `cargo xtask runtimes` installs is |
+//! | [`runtimes`] | where `cargo xtask runtimes` installed XNNPACK, a model and the CUDA compilers |
 //! | [`mod@scenario`] | the part of the suite that is told as data, for a browser too |
 //! | [`smaps`] | what of a process is in memory |
 //! | `weights` | the weights of a large model, and what is done with them in other processes (feature `programs`) |

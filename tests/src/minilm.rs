@@ -54,7 +54,7 @@ pub struct Encoder<'a> {
     output: Value,
 }
 
-/// The model where `cargo xtask runtimes --models` keeps it.
+/// Reads the model that `cargo xtask runtimes --models` installed.
 ///
 /// # Panics
 ///
@@ -65,7 +65,7 @@ pub fn model() -> Model {
     Model::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Where `cargo xtask runtimes` keeps the model's file.
+/// Returns the model's file.
 ///
 /// # Panics
 ///

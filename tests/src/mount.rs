@@ -1,6 +1,6 @@
 //! Real mounts, where the tests run as root on Linux: media that are full or read-only.
 //!
-//! The build script tries one. In it this is a module of its own.
+//! The build script includes this file as a module of its own, to try a mount.
 
 use std::{
     path::{Path, PathBuf},
@@ -14,7 +14,7 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// A file system in memory at `directory`, which is made; `size` is in bytes. `None` where nothing can be mounted.
+    /// Mounts a file system in memory at `directory`, which is made; `size` is in bytes. Returns `None` where mounts are refused.
     #[must_use]
     pub fn memory(directory: &Path, size: u64) -> Option<Self> {
         std::fs::create_dir_all(directory).ok()?;
@@ -22,7 +22,7 @@ impl Mount {
         Self::of(&["-t", "tmpfs", "-o", &options, "tmpfs"], directory)
     }
 
-    /// Another file system at `directory`, which is made, that is `source` and read-only. `None` where nothing can be mounted.
+    /// Mounts `source` read-only at `directory`, which is made. Returns `None` where mounts are refused.
     #[must_use]
     pub fn read_only(source: &Path, directory: &Path) -> Option<Self> {
         std::fs::create_dir_all(directory).ok()?;

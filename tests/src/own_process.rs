@@ -1,6 +1,7 @@
-//! Tests that run in processes of their own: this program is started again to run the one test.
+//! Runs tests in processes of their own: the test program is started again, to run one test.
 //!
-//! A test whose body must not meet others, because it changes the current directory or counts free space, is
+//! A test that others in its process would disturb, because it changes the current directory or counts free space, wraps
+//! its body:
 //!
 //! ```text
 //! #[test]
@@ -11,20 +12,20 @@
 //! }
 //! ```
 //!
-//! A test that starts processes begins with
+//! A test that starts processes of itself begins with
 //!
 //! ```text
 //! let Some(children) = children_of!(work) else { return };
 //! ```
 //!
-//! In a child this runs `work` and gives `None`. In the test itself it gives [`Children`], which start such processes.
+//! In a child, this runs `work` and returns `None`. In the test itself it returns [`Children`], which start such children.
 
 use std::{
     env,
     process::{Command, Stdio},
 };
 
-/// Names the test that a process was started for.
+/// Names the test that a child runs. It is not set in other processes.
 const VARIABLE: &str = "WARMSTART_TEST_IN_OWN_PROCESS";
 
 /// Printed once the work of a child is done.
@@ -39,7 +40,7 @@ macro_rules! own_process {
     }};
 }
 
-/// The processes of a test that run this function; `None` in such a process, after the function.
+/// Returns the [`Children`](crate::own_process::Children) of a test, which run this function; in a child, runs it and returns `None`.
 #[macro_export]
 macro_rules! children_of {
     ($work:expr) => {{
@@ -55,7 +56,7 @@ pub struct Children {
 }
 
 impl Children {
-    /// A process that does the work, and prints to its standard output what the work prints.
+    /// Returns the command that starts a child. Its standard output has what the work prints.
     ///
     /// # Panics
     /// If this program cannot be found.
@@ -66,7 +67,7 @@ impl Children {
         command
     }
 
-    /// A filter that matches nothing is no error of a test program.
+    /// Checks that the test exists: a filter that matches no test is no error, and the child would do nothing.
     fn check(&self) {
         let listed = self.command().args(["--list", "--format", "terse"]).output().expect("it starts again");
         let listed = String::from_utf8_lossy(&listed.stdout);
@@ -74,7 +75,7 @@ impl Children {
     }
 }
 
-/// What [`children_of!`](crate::children_of!) gives; `here` is the path of an item in the test.
+/// Expands [`children_of!`](crate::children_of!). `here` is the path of an item within the test, which gives its name.
 ///
 /// # Panics
 /// If `here` leads to no test.
@@ -92,7 +93,7 @@ pub fn children(here: &str, work: impl FnOnce()) -> Option<Children> {
     Some(children)
 }
 
-/// What [`own_process!`](crate::own_process!) does.
+/// Expands [`own_process!`](crate::own_process!).
 ///
 /// # Panics
 /// If `work` panics, or was not done.

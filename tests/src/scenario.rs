@@ -41,7 +41,7 @@ pub fn of(topic: &str) -> Vec<Scenario> {
 }
 
 impl Scenario {
-    /// What it needs and the store of a harness cannot do, as words; empty if it can be played there.
+    /// Returns what the scenario needs and the store of a harness lacks, in words.
     #[must_use]
     pub fn unmet(&self, harness: &dyn Harness) -> Vec<&'static str> {
         let unmet = self.needs.iter().filter(|need| !need.is_met_by(harness));

@@ -59,7 +59,7 @@ pub enum Error {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Status(pub i32);
 
-/// XNNPACK, loaded once for the process.
+/// Loads XNNPACK, once for the process.
 ///
 /// # Panics
 ///
@@ -75,7 +75,7 @@ pub fn library() -> &'static Library {
     })
 }
 
-/// Where the libraries are: in the folder that `WARMSTART_XNNPACK` names, else where `cargo xtask runtimes --xnnpack` puts them.
+/// Returns the folder that `WARMSTART_XNNPACK` names, else the one that `cargo xtask runtimes --xnnpack` installed.
 ///
 /// # Panics
 ///

@@ -1,4 +1,4 @@
-//! Rows of two sides, one of which may crash: then the row says so, and the others go on.
+//! Measures two sides, one of which may crash: its row says so, and the benchmark goes on.
 
 use std::{
     any::Any,
@@ -19,9 +19,9 @@ pub(crate) struct Bout<'a> {
     pub(crate) medium: &'a str,
     pub(crate) ours: &'a str,
     pub(crate) peer: &'a str,
-    /// What ours does and the peer does not.
+    /// The guarantees of ours that the peer lacks.
     pub(crate) leaves_out: &'a str,
-    /// What the two sides keep, removed at the end.
+    /// The files of the two sides, removed at the end.
     pub(crate) roots: [PathBuf; 2],
 }
 
@@ -51,7 +51,7 @@ impl Bout<'_> {
     }
 }
 
-/// The first line of what a panic says.
+/// Returns the first line of a panic's message.
 fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message");

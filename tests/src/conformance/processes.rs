@@ -34,7 +34,7 @@ fn churners(harness: &dyn OnDisk, n: u64, more: &[&str]) -> Vec<Child> {
     (0..n).map(churner).collect()
 }
 
-/// Every entry is whole, the accounts agree with what is on disk, the cap holds, and nothing waits for the dead.
+/// Asserts that every entry is whole, the counts match the disk, the cap holds, and no lock of a dead process is left.
 fn check_at_rest(harness: &dyn OnDisk, cap: Option<u64>) {
     let limits = Limits { max_bytes: cap, max_entries: None };
     let store = harness.open_as(Opening { limits, ..Opening::of(harness) });
@@ -63,7 +63,7 @@ fn check_at_rest(harness: &dyn OnDisk, cap: Option<u64>) {
     harness.check_files(cap);
 }
 
-/// Processes that put and get, while all is cleared again and again.
+/// Eight processes put, get and clear.
 pub fn eight_processes_against_eviction_and_clear(harness: &dyn OnDisk) {
     for mut child in churners(harness, 8, &["--count", "600", "--clear-every", "100"]) {
         assert!(child.wait().unwrap().success(), "a worker failed: see its message");
@@ -71,7 +71,7 @@ pub fn eight_processes_against_eviction_and_clear(harness: &dyn OnDisk) {
     check_at_rest(harness, Some(CAP));
 }
 
-/// 200 processes are killed while they write, eight at a time. What they said was stored is there.
+/// 200 processes are killed while they write, eight at a time. What they acknowledged is stored.
 pub fn two_hundred_killed_writers_leave_nothing_torn_and_nothing_locked(harness: &dyn OnDisk) {
     let mut acknowledged: Vec<u64> = Vec::new();
     for round in 0..25u64 {

@@ -44,7 +44,7 @@ fn nearest(store: &dyn Store, recipe: &Recipe) -> Option<Recipe> {
     entry.head.unwrap().metadata.recipe().cloned()
 }
 
-/// Every file below `root`, with its bytes and the time of its last change.
+/// Returns every file below `root` with its bytes and the time of its last change.
 fn image(root: &Path) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
     let mut image = BTreeMap::new();
     let mut folders = vec![root.to_path_buf()];
@@ -61,7 +61,7 @@ fn image(root: &Path) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
     image
 }
 
-/// Looks at all there is, and tries to change it.
+/// Every read and every refused change leaves the files as they were.
 pub fn looking_changes_nothing(harness: &dyn OnDisk) {
     let cache = Cache::new(harness.open_default());
     for name in ["a", "b", "c"] {

@@ -16,7 +16,7 @@ fn with_secret(harness: &dyn OnDisk, secret: Option<u8>) -> Box<dyn Store> {
     harness.open_as(Opening::sealed(secret))
 }
 
-/// An entry of `KEY` that anybody can write: what it says it is, with a checksum that holds.
+/// Encodes an entry of `key` with a valid checksum, as any user could write it.
 fn entry_of(key: &[u8], payload: &[u8], secret: Option<u8>) -> Vec<u8> {
     let seal = secret.map(|secret| Seal::new(&[secret; 32]));
     envelope::encode_with(key, &Artifact::new(payload.to_vec()), seal.as_ref()).unwrap().to_vec()
@@ -27,7 +27,7 @@ fn make_checksum_right(bytes: &mut [u8]) {
     bytes[8..16].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Whatever an enemy writes there, with a checksum that holds.
+/// Entries of an attacker, all with valid checksums.
 pub fn what_our_secret_has_not_sealed_is_a_counted_miss_that_the_next_build_replaces(harness: &dyn OnDisk) {
     type Alter = fn(&mut Vec<u8>);
     let attacks: [(&str, Reason, Alter); 7] = [
@@ -76,7 +76,7 @@ pub fn an_entry_that_is_replayed_under_another_name_is_a_miss(harness: &dyn OnDi
     assert_eq!(store.get(b"other").hit().unwrap().payload(), b"other");
 }
 
-/// They share a place, and remove nothing of each other.
+/// Stores of several secrets share a directory and remove no entry of each other.
 pub fn stores_of_other_secrets_and_of_none_leave_what_they_cannot_prove_alone(harness: &dyn OnDisk) {
     let ours = with_secret(harness, OURS);
     ours.put(KEY, &Artifact::new(b"good".to_vec())).unwrap();
@@ -93,7 +93,7 @@ pub fn stores_of_other_secrets_and_of_none_leave_what_they_cannot_prove_alone(ha
     assert_eq!((found.whole, found.damaged), (1, 0));
 }
 
-/// Nor the other way round.
+/// A sealed store leaves entries without a seal, and a plain store leaves sealed ones.
 pub fn an_entry_without_a_seal_is_no_member_of_a_sealed_store_and_stays(harness: &dyn OnDisk) {
     let plain = with_secret(harness, None);
     plain.put(KEY, &Artifact::new(b"plain".to_vec())).unwrap();
@@ -106,7 +106,7 @@ pub fn an_entry_without_a_seal_is_no_member_of_a_sealed_store_and_stays(harness:
     assert_eq!(plain.get(KEY).miss(), Some(Reason::Sealed));
 }
 
-/// A process without the secret must be able to tell damage too, and remove it.
+/// A process without the secret detects and removes damage too.
 pub fn damage_is_told_from_forgery_without_the_secret(harness: &dyn OnDisk) {
     for secret in [OURS, Some(2), None] {
         with_secret(harness, OURS).put(KEY, &Artifact::new(b"good".to_vec())).unwrap();

@@ -56,7 +56,7 @@ impl Harness for Memory {
 }
 
 impl Tiered {
-    /// In an empty folder.
+    /// Makes an empty folder.
     #[must_use]
     pub fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
@@ -82,13 +82,13 @@ impl Harness for Tiered {
 }
 
 impl Files {
-    /// In an empty folder; sealed if there is a secret.
+    /// Makes an empty folder; the store is sealed if there is a secret.
     #[must_use]
     pub fn new(secret: Option<u8>) -> Self {
         Self { directory: tempfile::tempdir().unwrap(), secret }
     }
 
-    /// Sealed, in a folder that a group may write to.
+    /// Makes a folder that a group may write to; the store is sealed.
     #[cfg(unix)]
     #[must_use]
     pub fn shared(secret: u8) -> Self {
@@ -159,7 +159,7 @@ impl OnDisk for Files {
     }
 }
 
-/// The bytes of everything in a folder.
+/// Returns the length of all files in a folder.
 fn bytes_in(folder: &Path) -> u64 {
     fs::read_dir(folder).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum()
 }
@@ -169,13 +169,13 @@ fn names_in(folder: &Path) -> Vec<String> {
 }
 
 impl Sqlite {
-    /// In an empty folder; sealed if there is a secret.
+    /// Makes an empty folder; the store is sealed if there is a secret.
     #[must_use]
     pub fn new(secret: Option<u8>) -> Self {
         Self { directory: tempfile::tempdir().unwrap(), secret }
     }
 
-    /// Where the database is.
+    /// Returns the path of the database.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.directory.path().join("cache.db")

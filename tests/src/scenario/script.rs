@@ -54,7 +54,7 @@ impl Need {
         }
     }
 
-    /// What a store must be for it.
+    /// Returns the store that it needs, in words.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {

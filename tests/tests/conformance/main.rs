@@ -1,7 +1,7 @@
-//! Every store passes the conformance suite: one test of each kind of store and of each case of its topics, such as
+//! Runs the conformance suite on every kind of store. Each case is a test, such as
 //! `memory::eviction::the_least_recently_used_goes_first`.
 //!
-//! A case that needs what a kind of store cannot do is ignored, and says what that is.
+//! A case that needs more than a kind of store has is ignored, and says what it needs.
 
 use std::process::ExitCode;
 
