@@ -87,5 +87,5 @@ pub fn watched() -> Vec<PathBuf> {
 }
 
 fn named(variable: &str) -> Option<PathBuf> {
-    env::var_os(variable).map(PathBuf::from)
+    env::var_os(variable).map(PathBuf::from).filter(|folder| folder.is_dir())
 }

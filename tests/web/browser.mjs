@@ -44,7 +44,9 @@ export class Browser {
   /** Starts Chromium on the profile in a folder. `sqlite` and `webgpu` switch what their names say. */
   static async launch({ profile, sqlite = false, webgpu = true, flags = [] }) {
     const all = [...FLAGS, ...(webgpu ? WEBGPU : []), ...(sqlite ? SQLITE : [])];
-    const { program, env } = await chromium();
+    const there = await chromium();
+    if (there === undefined) throw new Error("there is no Chromium: install it, or name one by CHROMIUM");
+    const { program, env } = there;
     const options = { detached: true, env, stdio: ["ignore", "ignore", "pipe"] };
     const started = spawn(program, [...all, ...flags, `--user-data-dir=${profile}`, "about:blank"], options);
     running.add(started);

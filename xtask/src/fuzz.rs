@@ -26,7 +26,7 @@ const LIMITS: [&str; 4] =
 /// What building and running the targets needs.
 pub(crate) const NEEDS: [Need; 3] = [
     Need::Program { name: "c++", debian: "g++" },
-    Need::Nightly(&["miri", "rust-src"]),
+    Need::Nightly(&["rust-src"]),
     Need::Tool { name: "cargo-fuzz", version: "0.13.2" },
 ];
 

@@ -12,7 +12,7 @@ mod web;
 use std::{
     env,
     path::{Path, PathBuf},
-    process::{Command, ExitCode, ExitStatus},
+    process::{Command, ExitCode},
 };
 
 use lexopt::prelude::*;
@@ -93,10 +93,11 @@ fn shell() -> Result<Shell> {
     Ok(sh)
 }
 
-/// Runs a command to its end, its output shown.
-fn status(command: Cmd<'_>) -> Result<ExitStatus> {
+/// Runs a command to its end, its output shown; returns its exit status.
+fn status(command: Cmd<'_>) -> Result<ExitCode> {
     eprintln!("$ {command}");
-    Ok(Command::from(command).status()?)
+    let code = Command::from(command).status()?.code().and_then(|code| u8::try_from(code).ok());
+    Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
 /// Returns the program of this name that a shell would run.

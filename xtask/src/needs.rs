@@ -79,8 +79,7 @@ pub(crate) fn preflight(sh: &Shell, needs: &[Need], install: bool) -> Result<Vec
 fn look(sh: &Shell, needs: &[Need], has_apt: bool) -> Vec<Need> {
     let mut missing = Vec::new();
     for need in needs {
-        let is_fetched =
-            need.debian().is_empty() || *need == Need::Browser && web::CAN_FETCH_BROWSER && !has_apt;
+        let is_fetched = need.debian().is_empty() || *need == Need::Browser && web::CAN_FETCH && !has_apt;
         if need.is_met(sh) {
             println!("{need}: found");
         } else if is_fetched {
@@ -98,9 +97,9 @@ impl Need {
         let succeeds = |command: Cmd<'_>| command.quiet().ignore_stdout().ignore_stderr().run().is_ok();
         match self {
             Self::Program { name, .. } => on_path(name).is_some(),
-            Self::Pip => succeeds(cmd!(sh, "python3 -c 'import pip, venv'")),
+            Self::Pip => succeeds(cmd!(sh, "python3 -c 'import pip'")),
             Self::Node => Node::find(sh).is_some(),
-            Self::Browser => web::browser().is_some(),
+            Self::Browser => web::browser(sh).is_some(),
             Self::Component(name) => {
                 has_component(&lines(cmd!(sh, "rustup component list --installed")), name)
             }
@@ -125,7 +124,7 @@ impl Need {
             // Looked for before.
             Self::Program { .. } | Self::Pip => {}
             Self::Browser => web::fetch_browser(sh)?,
-            Self::Node => runtimes::ensure(sh, "node")?,
+            Self::Node => Node::ensure(sh).map(drop)?,
             Self::Component(name) => cmd!(sh, "rustup component add {name}").run()?,
             Self::Target(name) => cmd!(sh, "rustup target add {name}").run()?,
             Self::Nightly(components) if has_nightly(sh) => {
@@ -152,8 +151,10 @@ impl Need {
     fn debian(self) -> &'static str {
         match self {
             Self::Program { debian, .. } => debian,
-            Self::Pip => "python3-pip python3-venv",
+            Self::Pip => "python3-pip",
             Self::Browser => "chromium",
+            // Elsewhere there is no wheel of it.
+            Self::Node if !web::CAN_FETCH => "nodejs npm",
             _ => "",
         }
     }

@@ -3,7 +3,7 @@
 mod steps;
 
 use std::{
-    process::{Command, ExitCode, Stdio},
+    process::{Command, ExitCode},
     time::{Duration, Instant},
 };
 
@@ -44,7 +44,7 @@ struct Step<'a> {
 #[derive(Debug)]
 enum Work<'a> {
     Command(Cmd<'a>),
-    /// Commands without quotes that run at the same time; what each prints is shown at its end.
+    /// Commands without quotes that run at the same time.
     AtOnce(Vec<&'static str>),
     Check(fn(&Shell) -> Result),
 }
@@ -106,7 +106,7 @@ pub(crate) fn run(sh: &Shell, arguments: &Arguments) -> Result<ExitCode> {
         }
     }
     let started = Instant::now();
-    let mut missing = needs::preflight(sh, &needs, arguments.install)?;
+    let mut missing = needs::preflight(sh, &needs, arguments.install && !arguments.preflight)?;
     if arguments.preflight {
         return Ok(if missing.is_empty() { ExitCode::SUCCESS } else { INCOMPLETE.into() });
     }
@@ -178,21 +178,20 @@ impl End {
     }
 }
 
-/// Runs commands at the same time and shows what each printed.
+/// Runs commands at the same time; what they print is mixed.
 fn at_once(sh: &Shell, lines: &[&str]) -> Result {
     let mut started = Vec::new();
     for line in lines {
         eprintln!("$ {line}");
         let mut words = line.split_whitespace();
         let command = sh.cmd(words.next().unwrap_or_default()).args(words);
-        started.push((line, Command::from(command).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?));
+        started.push((line, Command::from(command).spawn()?));
     }
     let mut failures = Vec::new();
-    for (line, child) in started {
-        let output = child.wait_with_output()?;
-        println!("{}", String::from_utf8_lossy(&[output.stdout, output.stderr].concat()));
-        if !output.status.success() {
-            failures.push(format!("{}: {line}", output.status));
+    for (line, mut child) in started {
+        let status = child.wait()?;
+        if !status.success() {
+            failures.push(format!("{status}: {line}"));
         }
     }
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
@@ -217,8 +216,8 @@ fn report(steps: &[Step<'_>], outcomes: &[Outcome]) -> String {
         .iter()
         .map(|outcome| (outcome.name, format!("{:>8}  {}", seconds(outcome.took), outcome.end.verdict())))
         .collect();
-    let reached = |step: &&Step<'_>| !outcomes.iter().any(|outcome| outcome.name == step.name);
-    rows.extend(steps.iter().filter(reached).map(|step| (step.name, format!("{:>8}  not run", "-"))));
+    let unreached = |step: &&Step<'_>| !outcomes.iter().any(|outcome| outcome.name == step.name);
+    rows.extend(steps.iter().filter(unreached).map(|step| (step.name, format!("{:>8}  not run", "-"))));
     rows.push(("all", format!("{:>8}", seconds(total))));
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let mut text: String = rows.iter().map(|(name, rest)| format!("{name:width$}  {rest}\n")).collect();

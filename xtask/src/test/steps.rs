@@ -11,7 +11,9 @@ use crate::{
     runtimes,
 };
 
-const WASM_PACKAGES: &str = "--package warmstart-wasm --package warmstart-wasm-launch";
+/// What runs in browsers, with the profile of the npm package: what is compiled for the host is then compiled once.
+const WASM_PACKAGES: &str =
+    "--package warmstart-wasm --package warmstart-wasm-launch --target wasm32-unknown-unknown --profile wasm";
 
 /// The target of browsers.
 const WASM: &str = "wasm32-unknown-unknown";
@@ -21,6 +23,14 @@ const CORE_TARGETS: [&str; 2] = ["thumbv7em-none-eabihf", WASM];
 
 /// Platforms that the type checker alone visits, unless the tests are run on one of them.
 const PLATFORMS: [&str; 3] = ["x86_64-pc-windows-gnu", "aarch64-apple-darwin", "aarch64-unknown-linux-gnu"];
+
+/// The features of `native/`. The SQLite of the system stands in for the bundled one, of which only C differs.
+const FEATURES: &str = "cpu,cuda,launch,packs,sqlite,cli";
+
+const CAPI: &str = "--package warmstart-capi";
+
+/// What clippy asks of a workspace of its own.
+const APART: &str = "--locked --target-dir target --all-targets --manifest-path";
 
 /// The largest file that the repository tracks, in bytes.
 const MAX_FILE: u64 = 1 << 20;
@@ -32,7 +42,8 @@ const CORE_PROMISES: [&str; 2] = ["#![no_std]", "#![forbid(unsafe_code)]"];
 const IGNORED: &str = "tests/ignored.txt";
 
 /// With other flags everything is compiled again: in a folder of its own, so that the other steps find theirs.
-const LOOM: [&str; 3] = ["--target-dir", "target/loom", "loom"];
+const LOOM: [&str; 6] =
+    ["--no-default-features", "--features", "launch", "--target-dir", "target/loom", "loom"];
 
 /// Miri interprets any target on any host; this one is big-endian. What decodes bytes runs there: one run shows both
 /// that it is sound and that it does not depend on the order of bytes.
@@ -47,6 +58,7 @@ const MIRI_LAUNCH: &str = "cargo +nightly miri test --package warmstart --no-def
 const CLIPPY: Need = Need::Component("clippy");
 const CC: Need = Need::Program { name: "cc", debian: "gcc libc6-dev" };
 const CXX: Need = Need::Program { name: "c++", debian: "g++" };
+const RUSTUP: Need = Need::Program { name: "rustup", debian: "rustup" };
 const GIT: Need = Need::Program { name: "git", debian: "git" };
 
 /// Returns all steps in the order in which they run. With `deep`, those that can do more do it.
@@ -56,50 +68,46 @@ pub(super) fn all(sh: &Shell, deep: bool) -> Vec<Step<'_>> {
         step("hygiene", "tracked files are small; the core says no_std and forbids unsafe code", &[GIT])
             .check(check_core)
             .check(check_files),
-        step("fmt", "there is one formatting", &[Need::Component("rustfmt")])
-            .command(cmd!(sh, "cargo fmt --all --check"))
-            .commands(manifests.map(|path| cmd!(sh, "cargo fmt --check --manifest-path {path}"))),
+        step("fmt", "there is one formatting", &[RUSTUP, Need::Component("rustfmt")])
+            .command(cargo(sh, "fmt --all --check"))
+            .commands(manifests.map(|path| cargo(sh, "fmt --check").args(["--manifest-path", path]))),
         step("clippy", "no lint fires", &[CLIPPY, CC, Need::Target(WASM)])
             .command(clippy(sh, "--workspace --all-targets"))
-            .command(clippy(sh, &format!("{WASM_PACKAGES} --target {WASM}"))),
+            .command(clippy(sh, WASM_PACKAGES)),
         step("header", "the C header is what the sources say", &[]).check(capi::check_header),
         tests(sh),
         step("web", "the npm package passes its tests in Chromium, and is as small as promised", &[Need::Pip])
             .needs(&[Need::Node, Need::Target(WASM), Need::Browser])
-            .command(cmd!(sh, "cargo xtask web").args(deep.then_some("--deep"))),
+            .command(cargo(sh, "xtask web").args(deep.then_some("--deep"))),
         step("docs", "the documentation is whole", &[Need::Target(WASM)]).commands([
             doc(sh, "--workspace"),
             // Where there is no browser these are empty.
-            doc(sh, &format!("{WASM_PACKAGES} --target {WASM}")),
+            doc(sh, WASM_PACKAGES),
         ]),
         step("features", "each feature compiles without the others", &[CLIPPY]).commands(
             ["", "cpu", "cuda", "launch", "packs", "sqlite", "cli"].map(|feature| native(sh, feature)),
         ),
         step("core", "the core builds without a standard library, and for browsers", &[])
             .needs(&CORE_TARGETS.map(Need::Target))
-            .commands(
-                CORE_TARGETS.map(|target| cmd!(sh, "cargo check --package warmstart-core").args(["--target", target])),
-            ),
+            .commands(CORE_TARGETS.map(|target| cargo(sh, "check --package warmstart-core --target").arg(target))),
         step("platforms", "Windows, macOS and 64-bit Arm type-check", &[CLIPPY])
             .needs(&PLATFORMS.map(Need::Target))
-            .commands(PLATFORMS.map(|target| native(sh, &format!("cpu,cuda,launch,packs,sqlite,cli --target {target}"))))
-            .commands(PLATFORMS.map(|target| clippy(sh, &format!("--package warmstart-capi --target {target}")))),
+            .commands(PLATFORMS.map(|target| native(sh, &format!("{FEATURES} --target {target}"))))
+            .commands(PLATFORMS.map(|target| clippy(sh, &format!("{CAPI} --target {target}")))),
         step("lints", "no lint fires in the tools, the fuzz targets and the benchmark of the peers", &[CXX])
             .deep()
             .command(clippy(sh, "--package warmstart-tools --profile tool --all-features --bins"))
-            .commands(manifests.map(|path| {
-                clippy(sh, &format!("--locked --target-dir target --all-targets --manifest-path {path}"))
-            })),
+            .commands(manifests.map(|path| clippy(sh, &format!("{APART} {path}")))),
         step("deny", "licences, duplicates and sources of the dependencies are as deny.toml allows", &[])
             .needs(&[Need::Tool { name: "cargo-deny", version: "0.20.2" }])
             .deep()
             .command(needs::tool(sh, "cargo-deny").args(["--offline", "check", "licenses", "bans", "sources"])),
         step("package", "the crates that are published build from their packages", &[])
             .deep()
-            .command(cmd!(sh, "cargo package --package warmstart-core --package warmstart --allow-dirty")),
+            .command(cargo(sh, "package --package warmstart-core --package warmstart --allow-dirty")),
         step("loom", "the shared launch memo is right however threads take turns", &[])
             .deep()
-            .command(cmd!(sh, "cargo test --package warmstart --no-default-features --features launch --lib").args(LOOM).env("RUSTFLAGS", "--cfg loom")),
+            .command(cargo(sh, "test --package warmstart --lib").args(LOOM).env("RUSTFLAGS", "--cfg loom")),
         Step {
             work: vec![Work::AtOnce(vec![MIRI_CORE, MIRI_LAUNCH])],
             ..step(
@@ -111,16 +119,16 @@ pub(super) fn all(sh: &Shell, deep: bool) -> Vec<Step<'_>> {
         },
         step("fuzz", "no fuzz target finds anything in 20 seconds", &fuzz::NEEDS)
             .deep()
-            .command(cmd!(sh, "cargo xtask fuzz 20")),
+            .command(cargo(sh, "xtask fuzz 20")),
     ]
 }
 
 /// Downloads the packages of all workspaces that the steps build, so that no step waits for them.
 pub(super) fn fetch(sh: &Shell, deep: bool) -> Result {
-    cmd!(sh, "cargo fetch --locked").run()?;
+    cargo(sh, "fetch --locked").run()?;
     if deep {
-        cmd!(sh, "cargo fetch --locked --manifest-path tests/fuzz/Cargo.toml").run()?;
-        cmd!(sh, "cargo fetch --locked --manifest-path tests/peers/Cargo.toml").run()?;
+        cargo(sh, "fetch --locked --manifest-path tests/fuzz/Cargo.toml").run()?;
+        cargo(sh, "fetch --locked --manifest-path tests/peers/Cargo.toml").run()?;
     }
     Ok(())
 }
@@ -131,26 +139,26 @@ fn tests(sh: &Shell) -> Step<'_> {
     let step = step("tests", about, &[CC, CXX, Need::Pip])
         .needs(&runtimes::TESTED.map(Need::Runtimes))
         // What tests start: examples that are tests too, and the C library, are not built with the tests.
-        .command(cmd!(sh, "cargo build --workspace --lib --bins --examples"));
+        .command(cargo(sh, "build --workspace --lib --bins --examples"));
     if has_nextest(sh) {
-        step.command(cmd!(sh, "cargo nextest run --workspace --no-fail-fast"))
+        step.command(cargo(sh, "nextest run --workspace --no-fail-fast"))
             .check(check_ignored)
-            .command(cmd!(sh, "cargo test --workspace --doc"))
+            .command(cargo(sh, "test --workspace --doc"))
     } else {
-        step.command(cmd!(sh, "cargo test --workspace --no-fail-fast")).check(check_ignored)
+        step.command(cargo(sh, "test --workspace --no-fail-fast")).check(check_ignored)
     }
 }
 
 fn has_nextest(sh: &Shell) -> bool {
-    cmd!(sh, "cargo nextest --version").quiet().ignore_stdout().ignore_stderr().run().is_ok()
+    cargo(sh, "nextest --version").quiet().ignore_stdout().ignore_stderr().run().is_ok()
 }
 
 /// Checks that only those tests are ignored that may be.
 fn check_ignored(sh: &Shell) -> Result {
     let list = if has_nextest(sh) {
-        cmd!(sh, "cargo nextest list --workspace --run-ignored only --message-format oneline")
+        cargo(sh, "nextest list --workspace --run-ignored only --message-format oneline")
     } else {
-        cmd!(sh, "cargo test --workspace --quiet -- --list --ignored --format terse")
+        cargo(sh, "test --workspace --quiet -- --list --ignored --format terse")
     };
     let (listed, allowed) = (list.ignore_stderr().read()?, sh.read_file(IGNORED)?);
     let wrong = not_allowed(&listed, &allowed);
@@ -195,9 +203,14 @@ fn check_files(sh: &Shell) -> Result {
     Ok(())
 }
 
+/// Returns cargo with arguments that have no quotes.
+fn cargo<'a>(sh: &'a Shell, arguments: &str) -> Cmd<'a> {
+    cmd!(sh, "cargo").args(arguments.split_whitespace())
+}
+
 /// Returns the command that checks and lints what `selection` names.
 fn clippy<'a>(sh: &'a Shell, selection: &str) -> Cmd<'a> {
-    cmd!(sh, "cargo clippy").args(selection.split_whitespace()).args(["--", "-D", "warnings"])
+    cargo(sh, "clippy").args(selection.split_whitespace()).args(["--", "-D", "warnings"])
 }
 
 /// Checks and lints `native/` with these features alone.
@@ -209,7 +222,7 @@ fn native<'a>(sh: &'a Shell, features: &str) -> Cmd<'a> {
 }
 
 fn doc<'a>(sh: &'a Shell, selection: &str) -> Cmd<'a> {
-    cmd!(sh, "cargo doc --no-deps").args(selection.split_whitespace()).env("RUSTDOCFLAGS", "-D warnings")
+    cargo(sh, "doc --no-deps").args(selection.split_whitespace()).env("RUSTDOCFLAGS", "-D warnings")
 }
 
 fn step<'a>(name: &'static str, about: &'static str, needs: &[Need]) -> Step<'a> {
