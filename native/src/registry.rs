@@ -20,10 +20,9 @@
 //! # Ok::<(), warmstart::registry::RegistryError>(())
 //! ```
 
-use std::{
-    fmt,
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
-};
+use std::{fmt, sync::Arc};
+
+use crate::os::fork::{ReadGuard, RwLock, WriteGuard};
 
 use warmstart_core::launch_record::LaunchRecord;
 pub use warmstart_core::registry::{
@@ -165,12 +164,12 @@ impl<T> SharedRegistry<T> {
         self.write().remove(id, kernel, task)
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Registry<Arc<T>>> {
-        self.registry.read().unwrap_or_else(PoisonError::into_inner)
+    fn read(&self) -> ReadGuard<'_, Registry<Arc<T>>> {
+        self.registry.read()
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Registry<Arc<T>>> {
-        self.registry.write().unwrap_or_else(PoisonError::into_inner)
+    fn write(&self) -> WriteGuard<'_, Registry<Arc<T>>> {
+        self.registry.write()
     }
 }
 

@@ -1,12 +1,11 @@
 //! What a cache has yet to tell its store: what it counted, and the last miss.
 
 use std::{
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::{Duration, Instant},
 };
+
+use crate::os::fork::{Mutex, MutexGuard};
 
 use warmstart_core::{artifact::Artifact, key::Key, miss::Miss, reason::Reason, statistics::Statistics};
 
@@ -84,7 +83,7 @@ impl Reports {
 
     /// Hands over what the store does not know of. What it cannot keep is handed over the next time.
     pub(super) fn hand_over<S: Store>(&self, store: &S, counters: &Counters) -> Result<(), Reason> {
-        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reported = self.reported.lock();
         let now = counters.snapshot();
         let report = Report { counted: now.since(&reported), last_miss: self.state().last_miss.take() };
         if report == Report::default() {
@@ -104,7 +103,7 @@ impl Reports {
 
     /// Whole between any two calls: each sets what it sets at once.
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

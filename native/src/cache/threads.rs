@@ -5,11 +5,13 @@
 
 use std::{
     collections::BTreeMap,
+    mem,
     path::{Path, PathBuf},
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
+    thread::{self, Thread},
     time::{Duration, Instant},
 };
 
@@ -19,12 +21,17 @@ use warmstart_core::{
     key::Key,
 };
 
-use crate::os::process_lock::{self, AnnouncedWait};
+use crate::os::{
+    fork::{self, Mutex, MutexGuard},
+    process_lock::{self, AnnouncedWait},
+};
 
-static TABLE: Mutex<Table> = Mutex::new(Table { flights: Flights::new(), under_way: BTreeMap::new() });
+static TABLE: Mutex<Table> = Mutex::new(Table::new(0));
 
 #[derive(Debug)]
 struct Table {
+    /// The [generation](fork::generation) of what is under way: a forked child has none of the threads that build.
+    generation: u64,
     flights: Flights,
     /// Exactly what `flights` says is being built.
     under_way: BTreeMap<Key, Arc<Flight>>,
@@ -34,7 +41,9 @@ struct Table {
 struct Flight {
     /// What it ended with: an artifact, or nothing if the builder failed.
     outcome: OnceLock<Option<Artifact>>,
-    landed: Condvar,
+    /// The threads that wait for it. They are parked, and not blocked at a condition: a fork in the middle of a wait would
+    /// leave its lock held in the child.
+    waiting: Mutex<Vec<Thread>>,
 }
 
 /// Whose builds count as the same.
@@ -102,14 +111,16 @@ impl Flight {
         let wait = scope.locks().map(|directory| process_lock::announce_wait(directory, name));
         let interval = wait.as_ref().and_then(AnnouncedWait::interval);
         loop {
-            let table = table();
+            // Before a look at the outcome: it is set first, and then all who wait are woken.
+            self.waiting.lock().push(thread::current());
             if let Some(outcome) = self.outcome.get() {
                 return Some(outcome.clone());
             }
             let left = remaining(deadline)?;
             let pause = interval.map_or(left, |interval| interval.min(left));
-            // Files are not read while others want the table.
-            drop(self.landed.wait_timeout(table, pause).unwrap_or_else(PoisonError::into_inner));
+            thread::park_timeout(pause);
+            let me = thread::current().id();
+            self.waiting.lock().retain(|waiting| waiting.id() != me);
             if self.outcome.get().is_none() && wait.as_ref().is_some_and(AnnouncedWait::would_never_end) {
                 return None;
             }
@@ -132,7 +143,8 @@ impl Drop for BuilderSeat {
         table.under_way.remove(&self.id);
         table.flights.land(self.id.as_bytes());
         drop(table);
-        self.flight.landed.notify_all();
+        let waiting = mem::take(&mut *self.flight.waiting.lock());
+        waiting.iter().for_each(Thread::unpark);
     }
 }
 
@@ -178,9 +190,19 @@ impl CacheNumber {
     }
 }
 
-/// Nothing that can panic runs under this lock, so what it guards is whole even if it was poisoned.
+impl Table {
+    const fn new(generation: u64) -> Self {
+        Self { generation, flights: Flights::new(), under_way: BTreeMap::new() }
+    }
+}
+
+/// Locks the table. Nothing that can panic runs under this lock.
 fn table() -> MutexGuard<'static, Table> {
-    TABLE.lock().unwrap_or_else(PoisonError::into_inner)
+    let mut table = TABLE.lock();
+    if table.generation != fork::generation() {
+        *table = Table::new(fork::generation());
+    }
+    table
 }
 
 /// The time until `deadline`; nothing once it has passed. Without a deadline it is as long as one wait can be.

@@ -114,8 +114,13 @@ impl<K: Reduction> SharedMemo<K> {
     /// If there are 2^32 handles.
     pub fn register(&self, kernel: K) -> Handle {
         let kernel = Arc::new(kernel);
-        let handle = self.handles.lock().take(self.id);
-        self.table.get_or_grow(handle.index()).register(handle, kernel);
+        let (handle, slot) = {
+            let mut handles = self.handles.lock();
+            let handle = handles.take(self.id);
+            // Under the lock: a fork while the table grows would leave it growing for ever in the child.
+            (handle, self.table.get_or_grow(handle.index()))
+        };
+        slot.register(handle, kernel);
         handle
     }
 

@@ -178,7 +178,7 @@ impl<K: Reduction> Slot<K> {
 
     /// Locks what a hit must not need.
     #[cfg(all(test, not(loom)))]
-    pub(super) fn locked(&self) -> impl Drop {
+    pub(super) fn locked(&self) -> impl Sized {
         self.state.lock()
     }
 

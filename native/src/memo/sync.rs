@@ -7,9 +7,11 @@ pub(super) use watched::{Mutex, Shared};
 
 #[cfg(not(all(test, loom)))]
 mod real {
-    use std::sync::{self, Arc, MutexGuard, PoisonError};
+    use std::sync::Arc;
 
     use arc_swap::ArcSwapOption;
+
+    pub(in crate::memo) use crate::os::fork::Mutex;
 
     /// A result that is taken without a lock while another thread replaces it.
     pub(in crate::memo) struct Shared<T>(ArcSwapOption<T>);
@@ -27,19 +29,6 @@ mod real {
         /// What was there until now.
         pub(in crate::memo) fn swap(&self, value: Option<Arc<T>>) -> Option<Arc<T>> {
             self.0.swap(value)
-        }
-    }
-
-    /// A mutex that a panic does not poison: nothing that is half done ever lies under it.
-    pub(in crate::memo) struct Mutex<T>(sync::Mutex<T>);
-
-    impl<T> Mutex<T> {
-        pub(in crate::memo) const fn new(value: T) -> Self {
-            Self(sync::Mutex::new(value))
-        }
-
-        pub(in crate::memo) fn lock(&self) -> MutexGuard<'_, T> {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner)
         }
     }
 }

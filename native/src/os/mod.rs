@@ -5,6 +5,7 @@
 //! disk of its own in between, which fails when it is told to. What is mapped has a seam of its own, `MapDisk` (feature
 //! `packs`).
 
+pub(crate) mod fork;
 mod local;
 #[cfg(feature = "packs")]
 mod map_disk;

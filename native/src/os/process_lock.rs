@@ -16,7 +16,10 @@ use std::{
 
 use warmstart_core::key::Key;
 
-use super::platform::lock::{is_named, list, open_existing, open_or_create, remove};
+use super::{
+    fork::LockHolder,
+    platform::lock::{is_named, list, open_existing, open_or_create, remove},
+};
 
 /// The longest chain of waiting holders that is followed. A longer one is waited for, which is bounded too.
 const MAX_CHAIN: usize = 64;
@@ -36,7 +39,7 @@ thread_local! {
 struct Held {
     name: Key,
     directory: PathBuf,
-    file: File,
+    file: LockHolder,
 }
 
 /// A held lock. It belongs to the thread that acquired it.
@@ -54,14 +57,14 @@ impl ProcessLock {
         let path = lock_path(directory, name);
         let mut announced = None;
         let mut pause = FIRST_PAUSE;
-        let mut file = open(&path)?;
+        let mut file = LockHolder::new(open(&path)?);
         loop {
             let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
             match file.try_lock() {
                 Ok(()) if is_named(&file, &path) => break,
                 // The holder removed the file before it let go: the lock is another file now.
                 Ok(()) if is_nameless(&file) && !is_late() => {
-                    file = open(&path)?;
+                    file = LockHolder::new(open(&path)?);
                     continue;
                 }
                 Err(TryLockError::WouldBlock) => {}
@@ -89,7 +92,8 @@ impl Drop for ProcessLock {
             let place = held.iter().rposition(|held| held.name == self.name)?;
             Some(held.remove(place))
         });
-        if let Some(held) = held {
+        // In a forked child, the lock and its file are the parent's.
+        if let Some(held) = held.filter(|held| held.file.is_own()) {
             // While the lock is held, so that nobody removes the next holder's file.
             let _ = remove(&lock_path(&held.directory, &held.name));
         }

@@ -1,9 +1,8 @@
 //! Counting by any number of threads.
 
-use std::sync::{
-    Mutex, PoisonError,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::os::fork::Mutex;
 
 use crate::{Reason, ReasonCounts};
 
@@ -48,11 +47,11 @@ pub(crate) struct ByReason(Mutex<ReasonCounts>);
 
 impl ByReason {
     pub(crate) fn add(&self, reason: Reason) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).add(reason, 1);
+        self.0.lock().add(reason, 1);
     }
 
     pub(crate) fn snapshot(&self) -> ReasonCounts {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock()
     }
 }
 

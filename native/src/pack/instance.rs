@@ -6,10 +6,12 @@ use std::{
     path::{Path, PathBuf},
     ptr::NonNull,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
+
+use crate::os::fork::{Mutex, MutexGuard, ReadGuard, RwLock, WriteGuard};
 
 use warmstart_core::{
     reason::Reason,
@@ -226,19 +228,19 @@ impl Instance {
         self.read().segments.address(handle)
     }
 
-    pub(super) fn read(&self) -> std::sync::RwLockReadGuard<'_, State> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn read(&self) -> ReadGuard<'_, State> {
+        self.state.read()
     }
 
-    pub(super) fn write(&self) -> std::sync::RwLockWriteGuard<'_, State> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn write(&self) -> WriteGuard<'_, State> {
+        self.state.write()
     }
 }
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        let retired = self.retired.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..);
-        let writer = self.writer.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let retired = self.retired.get_mut().drain(..);
+        let writer = self.writer.get_mut().take();
         for writer in retired.chain(writer) {
             writer.abandon(&*self.options.disk);
         }
@@ -270,7 +272,7 @@ impl Fresh {
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 /// The path under which a pack is known in this process.

@@ -79,8 +79,10 @@ use std::{
     ops::Deref,
     path::{Path, PathBuf},
     ptr::NonNull,
-    sync::{Arc, Mutex, Weak},
+    sync::{Arc, Weak},
 };
+
+use crate::os::fork::Mutex;
 
 use instance::{Hit, Instance, lock};
 

@@ -7,10 +7,12 @@
 use std::{
     ptr,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicPtr, Ordering},
     },
 };
+
+use crate::os::fork::Mutex;
 
 use warmstart_core::{reason::Reason, trailer::Wanted};
 

@@ -24,7 +24,7 @@ use super::{
     segments::{FileNumber, Handle},
     state::{FileId, Reservation},
 };
-use crate::os::{ALIGNMENT, Access, FileKind, MapDisk, Mapping, reason_of};
+use crate::os::{ALIGNMENT, Access, FileKind, MapDisk, Mapping, fork::LockHolder, reason_of};
 
 /// The smallest chunk that a file grows by, in bytes.
 const SMALLEST_CHUNK: u64 = 4 << 20;
@@ -63,9 +63,8 @@ pub(super) struct Writer {
 /// A file whose lock is held until this is dropped, also by mappings of the file that live on.
 #[derive(Debug)]
 pub(super) struct LockedFile {
-    file: File,
-    /// Who took the lock. A child that it forked has the file too, and must not write to it, cut it or unlock it.
-    process: u32,
+    /// Of the process that took the lock. A child that it forked must not write to the file, cut it or unlock it.
+    file: LockHolder,
     disk: Arc<dyn MapDisk>,
 }
 
@@ -120,8 +119,9 @@ impl Instance {
                     }
                 };
             }
+            let file = LockHolder::new(file);
             disk.lock(&file, patience).map_err(failed)?;
-            let file = LockedFile { file, process: std::process::id(), disk: Arc::clone(&self.options.disk) };
+            let file = LockedFile { file, disk: Arc::clone(&self.options.disk) };
             // Whoever compacts a file puts another in its place.
             if disk.facts_at(path).map_err(failed)?.identity != facts.identity {
                 continue;
@@ -338,7 +338,7 @@ impl Writer {
 impl LockedFile {
     /// Whether this process took the lock.
     pub(super) fn is_own(&self) -> bool {
-        self.process == std::process::id()
+        self.file.is_own()
     }
 }
 

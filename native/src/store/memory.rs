@@ -2,11 +2,10 @@
 
 use std::{
     ops::ControlFlow,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
 };
+
+use crate::os::fork::{Mutex, MutexGuard};
 
 use foldhash::fast::RandomState;
 use warmstart_core::{
@@ -79,7 +78,7 @@ impl MemoryStore {
     /// The policy is whole between any two of its calls, and none of them runs foreign code but `Drop` of what was
     /// handed out of it: a panic elsewhere while the lock was held leaves nothing half done.
     fn held(&self) -> MutexGuard<'_, Entries> {
-        self.lru.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lru.lock()
     }
 
     fn check_open(&self) -> Result<(), Reason> {
@@ -174,7 +173,7 @@ impl Store for MemoryStore {
 
     fn report(&self, report: &Report) -> Result<(), Reason> {
         self.check_open()?;
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         kept.tally.add(&report.counted);
         if let Some(miss) = &report.last_miss {
             kept.last_miss = Some(miss.clone());
@@ -184,7 +183,7 @@ impl Store for MemoryStore {
 
     fn kept(&self) -> Result<Kept, Reason> {
         self.check_open()?;
-        Ok(self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone())
+        Ok(self.kept.lock().clone())
     }
 
     fn clear(&self) -> Result<(), Reason> {

@@ -1,12 +1,8 @@
 //! Which entries were used, until it is written down.
 
-use std::{
-    borrow::Borrow,
-    collections::HashMap,
-    hash::Hash,
-    mem,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{borrow::Borrow, collections::HashMap, hash::Hash, mem};
+
+use crate::os::fork::{Mutex, MutexGuard};
 
 use foldhash::fast::RandomState;
 
@@ -77,7 +73,7 @@ impl<K: Hash + Eq> Recency<K> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Uses<K>> {
-        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
+        self.uses.lock()
     }
 }
 

@@ -11,8 +11,9 @@ use std::{
     fs::{self, File, Metadata, OpenOptions},
     io::{self, Read},
     path::Path,
-    sync::{Mutex, PoisonError},
 };
+
+use crate::os::fork::Mutex;
 
 use foldhash::fast::RandomState;
 
@@ -52,7 +53,7 @@ impl<V: Clone> Memo<V> {
         path: &Path,
         make: impl FnOnce(&[u8]) -> V,
     ) -> Option<V> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&identity).cloned();
+        let known = self.0.lock().get(&identity).cloned();
         known.or_else(|| self.read(path, make).ok().map(|content| content.made))
     }
 
@@ -76,7 +77,7 @@ impl<V: Clone> Memo<V> {
         let made = make(&bytes);
         // Settled when it was opened, and nothing changed while it was read.
         if identity.is_settled() && FileIdentity::of(&file.metadata()?) == identity {
-            let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = self.0.lock();
             if known.len() >= MAX_FILES {
                 known.clear();
             }
@@ -110,7 +111,7 @@ mod tests {
             fs::write(&path, content).unwrap();
             assert_eq!(memo.of(&path, <[u8]>::to_vec), Some(content.as_bytes().to_vec()));
         }
-        assert!(memo.0.lock().unwrap().is_empty(), "a file that was just written is not remembered");
+        assert!(memo.0.lock().is_empty(), "a file that was just written is not remembered");
     }
 
     #[cfg(unix)]

@@ -17,6 +17,8 @@ mod files {
     mod reports;
 }
 #[cfg(unix)]
+mod forks;
+#[cfg(unix)]
 mod model;
 mod scenarios;
 #[cfg(unix)]

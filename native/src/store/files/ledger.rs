@@ -7,8 +7,8 @@ mod rebuild;
 
 use std::{
     fs::File,
-    io, process,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError},
+    io,
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -25,7 +25,11 @@ use warmstart_core::{
 use super::layout::Layout;
 use crate::{
     clock::Clock,
-    os::{Disk, FileKind, reason_of, retry_sharing},
+    os::{
+        Disk, FileKind,
+        fork::{self, Mutex, MutexGuard},
+        reason_of, retry_sharing,
+    },
 };
 
 /// A journal this long, in bytes, is loaded, and made anew if it is worth it, even by one who only reads entries.
@@ -70,8 +74,9 @@ struct State {
     name_checked: Option<Instant>,
     /// Whether what this handle appended lately may have gone to a journal that has been moved away.
     was_moved: bool,
-    /// The process that opened the journal. A forked child shares its lock, and must open it anew.
-    process: u32,
+    /// The [generation](fork::generation) that opened the journal: a forked child opens its own, for locks of one descriptor
+    /// do not exclude each other.
+    generation: u64,
 }
 
 /// The accounting, locked against all other handles.
@@ -97,7 +102,7 @@ impl Ledger {
             identity: (0, 0),
             name_checked: None,
             was_moved: false,
-            process: process::id(),
+            generation: fork::generation(),
         });
         Self { state, limits, layout, disk, clock }
     }
@@ -121,12 +126,9 @@ impl Ledger {
         // Another thread may be about something long, such as pruning.
         let state = loop {
             match self.state.try_lock() {
-                Ok(state) => break state,
-                Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) if deadline.is_some_and(|at| Instant::now() >= at) => {
-                    return Err(Reason::Busy);
-                }
-                Err(TryLockError::WouldBlock) => thread::sleep(PAUSE),
+                Some(state) => break state,
+                None if deadline.is_some_and(|at| Instant::now() >= at) => return Err(Reason::Busy),
+                None => thread::sleep(PAUSE),
             }
         };
         self.lock_file(state, patience).map(|(locked, _)| locked)
@@ -167,9 +169,9 @@ impl Ledger {
         mut state: MutexGuard<'a, State>,
         patience: Duration,
     ) -> Result<(LockedLedger<'a>, u64), Reason> {
-        if state.process != process::id() {
+        if state.generation != fork::generation() {
             // Closing the parent's file leaves the parent's lock alone; unlocking it would not.
-            (state.log, state.process) = (None, process::id());
+            (state.log, state.generation) = (None, fork::generation());
         }
         for _ in 0..ATTEMPTS {
             let log = match state.log.take() {
@@ -197,14 +199,13 @@ impl Ledger {
     /// not wait for them either.
     fn lock_state(&self, patience: Duration) -> Result<(MutexGuard<'_, State>, Duration), Reason> {
         match self.state.try_lock() {
-            Ok(state) => return Ok((state, patience)),
             // What is done under this lock never panics half way: every record is applied whole.
-            Err(TryLockError::Poisoned(poisoned)) => return Ok((poisoned.into_inner(), patience)),
-            Err(TryLockError::WouldBlock) if patience.is_zero() => return Err(Reason::Busy),
-            Err(TryLockError::WouldBlock) => {}
+            Some(state) => return Ok((state, patience)),
+            None if patience.is_zero() => return Err(Reason::Busy),
+            None => {}
         }
         let started = Instant::now();
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         Ok((state, patience.saturating_sub(started.elapsed())))
     }
 

@@ -21,11 +21,13 @@ use std::{
     ops::ControlFlow,
     path::Path,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
+
+use crate::os::fork::Mutex;
 
 use warmstart_core::{
     artifact::Artifact, envelope, journal::Event, key::Key, lru::Limits, reason::Reason, recipe::Recipe,
@@ -49,7 +51,7 @@ use ledger::{Ledger, reason_of_write};
 /// directory, whoever writes to it; docs/format.md of the repository describes the files.
 ///
 /// A medium that fails makes misses and refusals, with their reasons, and no errors. When it works again, so does the
-/// store. A process that forks opens its stores anew in the child.
+/// store. A forked child may use the stores of its parent.
 ///
 /// ```
 /// use warmstart::{Artifact, Store, store::{FileOptions, FileStore}};

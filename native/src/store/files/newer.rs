@@ -1,13 +1,11 @@
 //! Entries that a newer version of warmstart wrote, as look-ups have found: a put leaves them alone.
 
-use std::{
-    collections::HashSet,
-    sync::{MutexGuard, PoisonError, atomic::Ordering},
-};
+use std::{collections::HashSet, sync::atomic::Ordering};
 
 use warmstart_core::{envelope, key::Key, reason::Reason};
 
 use super::FileStore;
+use crate::os::fork::MutexGuard;
 
 impl FileStore {
     pub(super) fn remember_newer(&self, name: Key) {
@@ -35,6 +33,6 @@ impl FileStore {
     }
 
     fn newer(&self) -> MutexGuard<'_, HashSet<Key>> {
-        self.newer.lock().unwrap_or_else(PoisonError::into_inner)
+        self.newer.lock()
     }
 }

@@ -5,18 +5,18 @@
 
 use std::{
     collections::HashMap,
-    fs::{self, File},
+    fs,
     hash::{BuildHasher, Hasher, RandomState},
     path::{Path, PathBuf},
     process,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
     time::Duration,
 };
 
-use crate::os::{Disk, FileKind, private_options};
+use crate::os::{
+    Disk, FileKind,
+    fork::{self, LockHolder, Mutex, MutexGuard},
+    private_options,
+};
 
 /// Where locks are not to be had, a temp file this old belongs to nobody.
 const STALE_AFTER: Duration = Duration::from_secs(3600);
@@ -25,16 +25,21 @@ const STALE_AFTER: Duration = Duration::from_secs(3600);
 #[derive(Debug)]
 pub(super) struct Temps {
     directory: PathBuf,
-    /// Begins the names of this handle's temp files, so that no other handle makes the same.
-    handle: String,
-    /// The process that made the handle. A forked child is another, and must not pass for it.
-    process: u32,
-    counter: AtomicU64,
-    /// The handle's own file, locked.
-    alive: Mutex<Option<File>>,
-    shows_life: AtomicBool,
-    /// Whether this is a forked child of the process that made the handle.
-    is_forked: AtomicBool,
+    writer: Mutex<Writer>,
+}
+
+/// What tells the temp files of this handle and process from those of all others.
+#[derive(Debug)]
+struct Writer {
+    /// The [generation](fork::generation) that it belongs to: a forked child becomes another writer.
+    generation: u64,
+    /// Begins the names of its temp files.
+    name: String,
+    /// How many temp files it has named.
+    count: u64,
+    /// Its own file, locked.
+    alive: Option<LockHolder>,
+    shows_life: bool,
 }
 
 /// What is known about the process of a handle.
@@ -45,42 +50,45 @@ enum Life {
     Unknown,
 }
 
+impl Writer {
+    fn new() -> Self {
+        let random = RandomState::new().build_hasher().finish();
+        let name = format!("{}-{random:016x}", process::id());
+        Self { generation: fork::generation(), name, count: 0, alive: None, shows_life: false }
+    }
+}
+
 impl Temps {
     pub(super) fn new(directory: PathBuf) -> Self {
-        let random = RandomState::new().build_hasher().finish();
-        let process = process::id();
-        Self {
-            directory,
-            handle: format!("{process}-{random:016x}"),
-            process,
-            counter: AtomicU64::new(0),
-            alive: Mutex::new(None),
-            shows_life: AtomicBool::new(false),
-            is_forked: AtomicBool::new(false),
-        }
+        Self { directory, writer: Mutex::new(Writer::new()) }
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.directory
     }
 
-    /// A path for a temp file that nobody else has.
+    /// Returns a path for a temp file that no other handle or process uses.
     pub(super) fn new_path(&self, disk: &dyn Disk) -> PathBuf {
-        let n = self.counter.fetch_add(1, Ordering::Relaxed);
-        if !self.shows_life.swap(true, Ordering::Relaxed) {
-            self.is_forked.store(process::id() != self.process, Ordering::Relaxed);
-            self.show_life(disk);
+        let mut writer = self.writer();
+        if !writer.shows_life {
+            self.show_life(&mut writer, disk);
         }
-        if self.is_forked.load(Ordering::Relaxed) {
-            // Nobody vouches for a forked child's files: they go when they are old.
-            return self.directory.join(format!("{}-{}.{n}", self.handle, process::id()));
-        }
-        self.directory.join(format!("{}.{n}", self.handle))
+        writer.count += 1;
+        self.directory.join(format!("{}.{}", writer.name, writer.count))
     }
 
-    /// The next temp file shows life anew, because the directory, or this process, may be another one.
+    /// Shows life again with the next temp file, because the directory may be another one.
     pub(super) fn begin_anew(&self) {
-        self.shows_life.store(false, Ordering::Relaxed);
+        self.writer().shows_life = false;
+    }
+
+    /// Locks the writer. A forked child is not its parent: it begins with a name of its own.
+    fn writer(&self) -> MutexGuard<'_, Writer> {
+        let mut writer = self.writer.lock();
+        if writer.generation != fork::generation() {
+            *writer = Writer::new();
+        }
+        writer
     }
 
     /// Removes the temp files of handles whose process is dead.
@@ -90,7 +98,7 @@ impl Temps {
 
     /// The bytes of the temp files of the living, except `own`: what other writers are about to add. Those of the dead go.
     pub(super) fn bytes_being_written(&self, disk: &dyn Disk, own: &Path, now_unix_ms: u64) -> u64 {
-        let mut living: HashMap<String, Life> = HashMap::from([(self.handle.clone(), Life::Alive)]);
+        let mut living: HashMap<String, Life> = HashMap::from([(self.writer().name.clone(), Life::Alive)]);
         let mut names = Vec::new();
         let _ = disk.list(&self.directory, &mut |name| names.extend(name.to_str().map(str::to_owned)));
         let mut bytes = 0u64;
@@ -133,18 +141,16 @@ impl Temps {
     /// Shows other processes, for as long as this handle lives, that its temp files are being written.
     ///
     /// Where locks are not to be had, or the file is lost, age tells the files of the dead from those of the living.
-    fn show_life(&self, disk: &dyn Disk) {
-        if self.is_forked.load(Ordering::Relaxed) {
-            return;
-        }
-        let mut alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
-        let path = self.alive_path(&self.handle);
-        if alive.is_none() || disk.facts(&path).is_err() {
+    fn show_life(&self, writer: &mut Writer, disk: &dyn Disk) {
+        writer.shows_life = true;
+        let path = self.alive_path(&writer.name);
+        if writer.alive.is_none() || disk.facts(&path).is_err() {
             // Locked before its name is one that anybody looks for.
-            let unnamed = self.directory.join(format!("{}.new", self.handle));
-            *alive = disk.open_log(&unnamed).ok().filter(|file| disk.lock(file, Duration::ZERO).is_ok());
+            let unnamed = self.directory.join(format!("{}.new", writer.name));
+            let file = disk.open_log(&unnamed).ok().map(LockHolder::new);
+            writer.alive = file.filter(|file| disk.lock(file, Duration::ZERO).is_ok());
             if disk.rename(&unnamed, &path).is_err() {
-                *alive = None;
+                writer.alive = None;
             }
         }
     }
@@ -152,9 +158,9 @@ impl Temps {
 
 impl Drop for Temps {
     fn drop(&mut self) {
-        let is_shown = self.alive.get_mut().unwrap_or_else(PoisonError::into_inner).is_some();
-        if is_shown && process::id() == self.process {
-            let _ = fs::remove_file(self.alive_path(&self.handle));
+        let writer = self.writer.get_mut();
+        if writer.alive.as_ref().is_some_and(LockHolder::is_own) {
+            let _ = fs::remove_file(self.directory.join(format!("{}.alive", writer.name)));
         }
     }
 }

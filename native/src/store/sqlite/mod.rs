@@ -33,7 +33,7 @@ use std::{
     cell::Cell,
     ops::ControlFlow,
     path::{Path, PathBuf},
-    sync::{Mutex, OnceLock},
+    sync::{Arc, OnceLock},
     time::Instant,
 };
 
@@ -51,13 +51,13 @@ use self::{
     database::Database,
     fault::Fault,
     place::Place,
-    state::{State, patiently},
+    state::{Connection, State, patiently},
 };
 use super::{
     Entry, Kept, Lookup, Proof, Pruned, REPORT_PATIENCE, Report, Store, Stored, Totals, Verified,
     nearest::nearest,
 };
-use crate::error::OpenError;
+use crate::{error::OpenError, os::fork};
 
 /// So many heads are read at once for whoever looks at the entries.
 const HEADS: usize = 256;
@@ -115,7 +115,7 @@ const HEADS: usize = 256;
 pub struct SqliteStore {
     place: Place,
     options: SqliteOptions,
-    state: Mutex<State>,
+    connection: Arc<Connection>,
     lock_directory: OnceLock<PathBuf>,
 }
 
@@ -130,8 +130,9 @@ impl SqliteStore {
     /// to it.
     pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, OpenError> {
         let place = Place::new(path.as_ref())?;
-        let store =
-            Self { place, options, state: Mutex::new(State::Closed), lock_directory: OnceLock::new() };
+        let connection = Arc::new(Connection::new(State::Closed));
+        fork::watch(&connection);
+        let store = Self { place, options, connection, lock_directory: OnceLock::new() };
         let state = match Database::open(&store.place, &store.options, store.options.patience) {
             Ok(database) if database.is_alone() => State::Down(Reason::NoSpace),
             Ok(database) => store.opened(database),

@@ -1,7 +1,6 @@
 //! The connection of a store: opened again when it must be, and what becomes of it after a fault.
 
 use std::{
-    sync::PoisonError,
     thread,
     time::{Duration, Instant},
 };
@@ -9,6 +8,7 @@ use std::{
 use warmstart_core::reason::Reason;
 
 use super::{SqliteStore, connect, database::Database, fault::Fault};
+use crate::os::fork::{BeforeFork, Mutex, MutexGuard};
 
 /// The pause between attempts of a call that waits for a lock.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -25,6 +25,33 @@ pub(super) enum State {
     /// A newer version's: not even looked at again.
     Newer,
     Closed,
+}
+
+/// The connection of a store, which no fork passes on: SQLite keeps for the whole process which of its files are locked, and
+/// a child that inherits that takes none of the locks itself.
+#[derive(Debug)]
+pub(super) struct Connection(Mutex<State>);
+
+impl Connection {
+    pub(super) const fn new(state: State) -> Self {
+        Self(Mutex::new(state))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock()
+    }
+}
+
+impl BeforeFork for Connection {
+    /// Closes the connection: parent and child open one of their own when they next need it.
+    fn before_fork(&self) {
+        let mut state = self.lock();
+        if let State::Open(database) = &*state {
+            // What is not written down now only makes the order of use a little older.
+            let _ = database.flush();
+            *state = State::Down(Reason::Unavailable);
+        }
+    }
 }
 
 impl State {
@@ -153,7 +180,7 @@ impl SqliteStore {
 
     /// A call that panics half way leaves no transaction behind: it is rolled back as it is dropped.
     pub(super) fn with_state<T>(&self, call: impl FnOnce(&mut State) -> T) -> T {
-        call(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+        call(&mut self.connection.lock())
     }
 }
 

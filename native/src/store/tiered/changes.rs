@@ -2,11 +2,10 @@
 
 use std::{
     hash::BuildHasher,
-    sync::{
-        Mutex, MutexGuard, PoisonError, TryLockError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
 };
+
+use crate::os::fork::{Mutex, MutexGuard};
 
 use foldhash::fast::RandomState;
 
@@ -42,11 +41,7 @@ impl Changes {
     /// under way.
     pub(super) fn none_since(&self, key: &[u8], before: u64) -> Option<MutexGuard<'_, ()>> {
         let counter = self.counter(key);
-        let guard = match counter.under_way.try_lock() {
-            Ok(guard) => guard,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
+        let guard = counter.under_way.try_lock()?;
         (counter.done.load(Ordering::Acquire) == before).then_some(guard)
     }
 
@@ -73,7 +68,7 @@ impl Default for Changes {
 impl Counter {
     fn begin(&self) -> Change<'_> {
         // It guards no data: a change that panicked is counted like any other.
-        let under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        let under_way = self.under_way.lock();
         Change { counter: self, _under_way: under_way }
     }
 }

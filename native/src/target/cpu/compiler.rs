@@ -6,9 +6,11 @@ use std::{
     fmt, fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
+
+use crate::os::fork::Mutex;
 
 use warmstart_core::{
     artifact::Artifact,
@@ -112,7 +114,7 @@ impl Compiler {
     /// What the compiler is: remembered, else read from the store and checked against the file system, else asked.
     pub(super) fn identity(&self, store: &impl Store) -> Result<Arc<Probe>, CompileError> {
         // Held while the compiler is asked, so that it is asked once.
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         let missing = || CompileError::new(CompileProblem::NoCompiler(self.path.display().to_string()));
         let driver = FileIdentity::of_path(&self.path).ok_or_else(missing)?;
         let search = env::var_os("PATH");
@@ -156,7 +158,7 @@ impl Compiler {
     pub(super) fn is_still(&self, probe: &Probe) -> bool {
         let still = FileIdentity::of_path(&self.path) == Some(probe.driver) && probe.holds();
         if !still {
-            *self.known.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            *self.known.lock() = None;
         }
         still
     }

@@ -2,6 +2,8 @@
 
 use std::{fmt, sync::OnceLock};
 
+use crate::os::fork::Section;
+
 /// A set of CPU features, by the names that Rust has for them.
 ///
 /// ```
@@ -109,6 +111,8 @@ impl CpuFeatures {
     #[must_use]
     pub fn host() -> Self {
         static HOST: OnceLock<CpuFeatures> = OnceLock::new();
+        // A fork in the middle of this would have a child wait for a thread that it does not have.
+        let _section = Section::enter();
         HOST.get_or_init(|| Self::detected(|known| known.given)).clone()
     }
 
@@ -155,6 +159,7 @@ impl CpuFeatures {
     /// Every feature that can be found out and is there, to compare an object's features with.
     pub(super) fn loadable() -> &'static Self {
         static LOADABLE: OnceLock<CpuFeatures> = OnceLock::new();
+        let _section = Section::enter();
         LOADABLE.get_or_init(|| Self::detected(|_| true))
     }
 

@@ -5,11 +5,10 @@ use std::{
     collections::HashSet,
     num::NonZero,
     ptr::NonNull,
-    sync::{
-        Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
+
+use crate::os::fork::{Mutex, MutexGuard, ReadGuard, RwLock, WriteGuard};
 
 use super::{
     abi::{ALIGNMENT, Abi, FingerprintFn, Key},
@@ -168,16 +167,16 @@ impl Cache {
         self.pack.raw().address(handle)
     }
 
-    pub(super) fn names(&self) -> RwLockReadGuard<'_, Names> {
-        self.names.read().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn names(&self) -> ReadGuard<'_, Names> {
+        self.names.read()
     }
 
-    pub(super) fn names_mut(&self) -> RwLockWriteGuard<'_, Names> {
-        self.names.write().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn names_mut(&self) -> WriteGuard<'_, Names> {
+        self.names.write()
     }
 
     fn own(&self) -> MutexGuard<'_, Own> {
-        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+        self.own.lock()
     }
 
     /// Calls `ask` with what a key stands for.
@@ -218,7 +217,7 @@ impl Cache {
 
 impl Drop for Cache {
     fn drop(&mut self) {
-        let Own { spaces, unnamed } = self.own.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let Own { spaces, unnamed } = self.own.get_mut();
         for address in spaces.drain().filter_map(NonZero::new) {
             // What is given back is found by its address, which is not followed.
             self.pack.raw().give_back(NonNull::without_provenance(address));

@@ -1,10 +1,8 @@
 //! What was read of the programs themselves, which come as texts and not as files.
 
-use std::{
-    collections::HashMap,
-    hash::BuildHasher,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashMap, hash::BuildHasher, sync::Arc};
+
+use crate::os::fork::Mutex;
 
 use foldhash::fast::RandomState;
 use warmstart_core::includes::Scan;
@@ -32,7 +30,7 @@ impl Sources {
     /// What is read of `text`, without a digest: the text is in the key itself.
     pub(super) fn read(&self, text: &str) -> Arc<Read> {
         let hash = self.hasher.hash_one(text);
-        let lock = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || self.known.lock();
         if let Some((known, read)) = lock().texts.get(&hash)
             && **known == *text
         {
@@ -70,9 +68,9 @@ mod tests {
         for number in 0..6 {
             let text = format!("{number}").repeat(MAX_BYTES / 4);
             drop(sources.read(&text));
-            assert!(sources.known.lock().unwrap().bytes <= MAX_BYTES);
+            assert!(sources.known.lock().bytes <= MAX_BYTES);
         }
         drop(sources.read(&"x".repeat(MAX_BYTES)));
-        assert_eq!(sources.known.lock().unwrap().texts.len(), 2);
+        assert_eq!(sources.known.lock().texts.len(), 2);
     }
 }

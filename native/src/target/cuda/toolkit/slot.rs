@@ -3,9 +3,11 @@
 use std::{
     env,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
+
+use crate::os::fork::{Mutex, MutexGuard};
 
 use warmstart_core::program::{Compiler, Toolchain};
 
@@ -135,7 +137,7 @@ impl<C: Compile> Slot<C> {
     }
 
     fn state(&self) -> MutexGuard<'_, State<C>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -1,0 +1,316 @@
+//! Processes that fork while other threads are in the middle of a call: no child hangs, and none gets anything wrong.
+
+use std::{
+    convert::Infallible,
+    fs,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    process::Stdio,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use warmstart::{
+    Cache, Limits, Store,
+    memo::{Evaluate, FieldId, LaunchError, Recorder, Reduction, SharedMemo, Tracked, World},
+    pack::{Pack, PackOptions},
+    store::{FileOptions, FileStore, MemoryStore, SqliteOptions, SqliteStore, TieredStore},
+};
+use warmstart_tests::{
+    children_of, own_process,
+    packed::Weight,
+    proof::{artifact, numbered_key, payload, prove},
+};
+
+/// How many children each test forks.
+const FORKS: u64 = 200;
+
+/// How long a child may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How many threads are in calls while the process forks.
+const THREADS: u64 = 2;
+
+/// Names the folder of a test to the process that builds in it.
+const FOLDER: &str = "WARMSTART_FORK_FOLDER";
+
+unsafe extern "C" {
+    fn fork() -> i32;
+    fn waitpid(child: i32, status: *mut i32, options: i32) -> i32;
+    fn kill(process: i32, signal: i32) -> i32;
+    fn _exit(status: i32) -> !;
+}
+
+/// Forks; the child runs `work` and ends. Returns the child.
+fn forked(work: impl FnOnce()) -> i32 {
+    // SAFETY: that this may be done while other threads run is what is tested. The child ends below, and unwinds no further.
+    let child = unsafe { fork() };
+    if child == 0 {
+        let ended = catch_unwind(AssertUnwindSafe(work));
+        // SAFETY: it ends the child.
+        unsafe { _exit(i32::from(ended.is_err())) };
+    }
+    assert!(child > 0);
+    child
+}
+
+/// Waits until a child ends; returns its status, or nothing if it was killed because it took too long.
+fn status_of(child: i32) -> Option<i32> {
+    let started = Instant::now();
+    let mut status = 0;
+    loop {
+        // SAFETY: it is a child of this process that nothing else waits for.
+        if unsafe { waitpid(child, &raw mut status, 1) } != 0 {
+            return Some(status);
+        }
+        if started.elapsed() > PATIENCE {
+            // SAFETY: as above.
+            unsafe { kill(child, 9) };
+            // SAFETY: as above.
+            unsafe { waitpid(child, &raw mut status, 0) };
+            return None;
+        }
+        thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// Forks while threads run `busy`, which is called with ever new numbers; each child runs `child`.
+fn fork_under(busy: impl Fn(u64) + Sync, child: impl Fn(u64)) {
+    let (is_done, next) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (hung, failed) = thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                while !is_done.load(Ordering::Relaxed) {
+                    busy(next.fetch_add(1, Ordering::Relaxed));
+                }
+            });
+        }
+        let (mut hung, mut failed) = (0, 0);
+        for number in 0..FORKS {
+            match status_of(forked(|| child(number))) {
+                Some(0) => {}
+                Some(_) => failed += 1,
+                None => hung += 1,
+            }
+            // What is wrong is wrong soon.
+            if hung + failed > 20 {
+                break;
+            }
+        }
+        is_done.store(true, Ordering::Relaxed);
+        (hung, failed)
+    });
+    assert_eq!((hung, failed), (0, 0), "children that hung, and children that failed");
+}
+
+/// What the threads of a parent do with a store.
+fn put_and_get(store: &impl Store, number: u64) {
+    let key = numbered_key(number % 64);
+    let _ = store.put(&key, &artifact(&key, number, 3000));
+    if let Some(found) = store.get(&numbered_key(number % 7)).hit() {
+        let _ = prove(&numbered_key(number % 7), &found);
+    }
+}
+
+/// What a child does with the store of its parent, or with one of its own: what is found is right, and calls end.
+fn use_in_child(store: &impl Store, number: u64) {
+    let key = numbered_key(1000 + number);
+    if store.put(&key, &artifact(&key, number, 500)).is_ok()
+        && let Some(found) = store.get(&key).hit()
+    {
+        assert_eq!(prove(&key, &found), number);
+    }
+    if let Some(found) = store.get(&numbered_key(number % 7)).hit() {
+        let _ = prove(&numbered_key(number % 7), &found);
+    }
+}
+
+fn build_in_child(store: impl Store, number: u64) {
+    let (cache, key) = (Cache::new(store), numbered_key(2000 + number));
+    let Ok(built) = cache.get_or_build(&key[..], || Ok::<_, Infallible>(payload(&key, 1, 100)));
+    assert_eq!(prove(&key, built.artifact()), 1);
+}
+
+fn fork_over<S: Store + Sync>(open: impl Fn() -> S + Sync) {
+    let store = open();
+    fork_under(
+        |number| put_and_get(&store, number),
+        |number| {
+            use_in_child(&store, number);
+            let own = open();
+            use_in_child(&own, number);
+            build_in_child(own, number);
+        },
+    );
+    assert!(store.verify().is_ok_and(|verified| verified.damaged == 0));
+}
+
+#[test]
+fn fork_under_puts_into_memory_hangs_no_child() {
+    own_process!(|| {
+        fork_over(|| MemoryStore::new(Limits::bytes(100_000)));
+    });
+}
+
+#[test]
+fn fork_under_puts_into_files_hangs_no_child() {
+    own_process!(|| {
+        let directory = tempfile::tempdir().unwrap();
+        fork_over(|| FileStore::open(directory.path(), FileOptions::default()).unwrap());
+    });
+}
+
+#[test]
+fn fork_under_puts_into_capped_files_hangs_no_child() {
+    own_process!(|| {
+        let directory = tempfile::tempdir().unwrap();
+        fork_over(|| {
+            FileStore::open(directory.path(), FileOptions::default().with_max_bytes(100_000)).unwrap()
+        });
+    });
+}
+
+#[test]
+fn fork_under_puts_into_sqlite_hangs_no_child() {
+    own_process!(|| {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("cache.db");
+        fork_over(|| SqliteStore::open(&path, SqliteOptions::default().with_max_bytes(1 << 20)).unwrap());
+    });
+}
+
+#[test]
+fn fork_under_puts_into_tiers_hangs_no_child() {
+    own_process!(|| {
+        let directory = tempfile::tempdir().unwrap();
+        fork_over(|| {
+            let files =
+                FileStore::open(directory.path(), FileOptions::default().with_max_bytes(100_000)).unwrap();
+            TieredStore::new(Limits::bytes(50_000), files)
+        });
+    });
+}
+
+#[test]
+fn fork_under_builds_hangs_no_child() {
+    own_process!(|| {
+        let directory = tempfile::tempdir().unwrap();
+        let open = || FileStore::open(directory.path(), FileOptions::default()).unwrap();
+        let cache = Cache::new(open());
+        let build = |number: u64| {
+            let key = numbered_key(number);
+            let Ok(built) = cache.get_or_build(&key[..], || Ok::<_, Infallible>(payload(&key, 1, 2000)));
+            assert_eq!(prove(&key, built.artifact()), 1);
+        };
+        fork_under(build, |number| {
+            // Keys that the parent's threads are about to build, have built, and never build.
+            for key in [number * 4, number, 1_000_000 + number] {
+                build(key);
+            }
+            build_in_child(open(), number);
+        });
+    });
+}
+
+#[test]
+fn fork_under_packing_hangs_no_child() {
+    own_process!(|| {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("weights");
+        let pack = Pack::open(&path, PackOptions::default()).unwrap();
+        let packs = |number: u64| {
+            let weight = Weight::number(u32::try_from(number % 500).unwrap());
+            let _ = weight.pack(&pack);
+            if number.is_multiple_of(50) {
+                let _ = pack.save();
+            }
+        };
+        fork_under(packs, |number| {
+            let weight = Weight::number(u32::try_from(number).unwrap());
+            let _ = weight.pack(&pack);
+            let _ = weight.find(&pack);
+            let other =
+                Pack::open(directory.path().join(format!("own {number}")), PackOptions::default()).unwrap();
+            weight.pack(&other).unwrap();
+            other.save().unwrap();
+            weight.find(&other).unwrap();
+        });
+        pack.save().unwrap();
+    });
+}
+
+/// Doubles a field.
+struct Double(FieldId);
+
+impl Reduction for Double {
+    type Spec = Infallible;
+    type Value = Infallible;
+    type Output = u64;
+    type Error = Infallible;
+}
+
+impl<W: World<Field = u64>> Evaluate<W> for Double {
+    fn launch(&self, recorder: &mut Recorder<'_, Self, W>) -> Result<u64, LaunchError<Infallible>> {
+        Ok(recorder.field(self.0).map_or(0, |value| value * 2))
+    }
+
+    fn spec(
+        &self,
+        spec: &Infallible,
+        _: &mut Recorder<'_, Self, W>,
+    ) -> Result<Infallible, LaunchError<Infallible>> {
+        match *spec {}
+    }
+}
+
+#[test]
+fn fork_under_launches_hangs_no_child() {
+    own_process!(|| {
+        let memo = SharedMemo::new();
+        let launch = |number: u64| {
+            let mut world = Tracked::<u64, ()>::new();
+            let field = world.add_field(number);
+            let kernel = memo.register(Double(field));
+            assert_eq!(*memo.launch(kernel, &world.with_arguments(&[])).unwrap(), number * 2);
+            let _ = memo.remove(kernel);
+        };
+        fork_under(launch, launch);
+    });
+}
+
+/// Builds for long, in a folder that a variable names, and has a child that lives on.
+fn build_with_a_living_child() {
+    let folder = std::env::var_os(FOLDER).unwrap();
+    let folder = Path::new(&folder);
+    let cache = Cache::new(FileStore::open(folder.join("cache"), FileOptions::default()).unwrap());
+    let _ = cache.get_or_build(b"key", || {
+        forked(|| thread::sleep(Duration::from_secs(30)));
+        fs::write(folder.join("building"), b"").unwrap();
+        thread::sleep(Duration::from_secs(60));
+        Ok::<_, Infallible>(vec![1])
+    });
+}
+
+/// The lock of a build is released by the death of the process that took it, although a child of it lives.
+#[test]
+fn fork_lock_of_a_dead_parent_with_a_living_child_is_free() {
+    let Some(children) = children_of!(build_with_a_living_child) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = children.command();
+    // Its child lives longer than this test, and would keep what it inherits open.
+    command.env(FOLDER, folder.path()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut parent = command.spawn().unwrap();
+    let started = Instant::now();
+    while !folder.path().join("building").exists() {
+        assert!(started.elapsed() < Duration::from_secs(20), "the parent does not build");
+        thread::sleep(Duration::from_millis(5));
+    }
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    let cache = Cache::new(FileStore::open(folder.path().join("cache"), FileOptions::default()).unwrap());
+    let started = Instant::now();
+    let Ok(fetched) = cache.get_or_build(b"key", || Ok::<_, Infallible>(vec![2]));
+    assert_eq!(fetched.artifact().payload(), [2]);
+    assert!(started.elapsed() < Duration::from_secs(1), "it waited for {:?}", started.elapsed());
+}
