@@ -9,12 +9,12 @@ export { bytes, equal, ok, rejects };
 const PATIENCE = 60_000;
 
 /** Runs the tests of a suite, one after the other, and yields `{ name, took, error?, ignored? }` after each. */
-export async function* runSuite(file, mode, deep) {
+export async function* runSuite(file, mode) {
   const [warmstart, suite] = await Promise.all([import("/warmstart/dist/index.js"), import(file)]);
   if (suite.modes && !suite.modes.includes(mode)) return;
   for (const [name, test] of Object.entries(suite.tests)) {
     const started = performance.now();
-    const outcome = await runTest(test, tools(warmstart, mode, deep), suite.patience ?? PATIENCE);
+    const outcome = await runTest(test, tools(warmstart, mode), suite.patience ?? PATIENCE);
     yield { name, took: performance.now() - started, ...outcome };
   }
 }
@@ -49,7 +49,7 @@ async function runTest(test, kit, patience) {
   return error === undefined ? { ignored } : { error };
 }
 
-function tools(warmstart, mode, deep) {
+function tools(warmstart, mode) {
   const opened = [];
   const names = [];
   const atEnd = [];
@@ -58,7 +58,6 @@ function tools(warmstart, mode, deep) {
     warmstart,
     mode,
     /** Whether all is asked for, however long it takes. */
-    deep,
     isWorker: typeof document === "undefined",
     equal,
     ok,

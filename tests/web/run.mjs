@@ -79,7 +79,7 @@ async function jobs() {
   }
   for (const mode of modes) {
     for (const name of suites) {
-      found.push({ group: `suite/${name} ${mode}`, run: (runner) => runner.run(name, mode, deep) });
+      found.push({ group: `suite/${name} ${mode}`, run: (runner) => runner.run(name, mode) });
     }
   }
   return found;

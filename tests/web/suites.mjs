@@ -19,14 +19,14 @@ export class SuiteRunner {
   #sqlite;
 
   /** The results of a suite. */
-  async run(name, mode, deep) {
+  async run(name, mode) {
     this.#server ??= await site();
     await this.#start(mode === "sqlite");
     const page = await this.#browser.open(this.#server.url("/tests/web/page.html"));
     const results = [];
     try {
       await page.waitForFunction(() => globalThis.startSuite);
-      await page.evaluate((asked) => globalThis.startSuite(...asked), [`/tests/web/suite/${name}`, mode, deep]);
+      await page.evaluate((asked) => globalThis.startSuite(...asked), [`/tests/web/suite/${name}`, mode]);
       const next = () => within(page.evaluate(() => globalThis.nextResult()));
       for (let result = await next(); result !== undefined; result = await next()) results.push(result);
       // The kit sees what tests do; here is what went wrong between them.

@@ -4,8 +4,8 @@ import { runSuite } from "/tests/web/kit.js";
 
 let suite;
 
-globalThis.onmessage = async ({ data: { file, mode, deep } }) => {
-  suite ??= runSuite(file, mode, deep);
+globalThis.onmessage = async ({ data: { file, mode } }) => {
+  suite ??= runSuite(file, mode);
   try {
     globalThis.postMessage({ result: (await suite.next()).value });
   } catch (error) {
