@@ -133,6 +133,26 @@ pub enum New {
     OnDisk(fn() -> Box<dyn OnDisk>),
 }
 
+impl New {
+    /// Makes one.
+    #[must_use]
+    pub fn place(self) -> Place {
+        match self {
+            Self::Any(new) => Place::Any(new()),
+            Self::OnDisk(new) => Place::OnDisk(new()),
+        }
+    }
+}
+
+/// A place for a store.
+#[expect(missing_debug_implementations, reason = "harnesses have none")]
+pub enum Place {
+    /// In memory, or in parts.
+    Any(Box<dyn Harness>),
+    /// On disk.
+    OnDisk(Box<dyn OnDisk>),
+}
+
 /// The topics of every store that evicts and detects damage itself.
 const ALL: &[&str] = &["interface", "eviction", "damage", "inspect", "threads", "one_call"];
 /// Those of a store on disk, sealed or not as it is opened.
@@ -181,29 +201,29 @@ enum Play {
 }
 
 impl Case {
-    /// Returns what a store of this kind lacks to play it.
+    /// Returns what a store at this place lacks to play it.
     #[must_use]
-    pub fn unmet(&self, new: New) -> Vec<&'static str> {
-        match (&self.play, new) {
-            (Play::Scenario(scenario), New::Any(new)) => scenario.unmet(&*new()),
-            (Play::Scenario(scenario), New::OnDisk(new)) => scenario.unmet(&*new()),
-            (Play::OnDisk(_), New::Any(_)) => vec!["a store on disk"],
+    pub fn unmet(&self, place: &Place) -> Vec<&'static str> {
+        match (&self.play, place) {
+            (Play::Scenario(scenario), Place::Any(harness)) => scenario.unmet(&**harness),
+            (Play::Scenario(scenario), Place::OnDisk(harness)) => scenario.unmet(&**harness),
+            (Play::OnDisk(_), Place::Any(_)) => vec!["a store on disk"],
             (Play::Any(_) | Play::OnDisk(_), _) => Vec::new(),
         }
     }
 
-    /// Plays it on a store of this kind, which is empty.
+    /// Plays it at this place, which is empty.
     ///
     /// # Panics
     /// If the store does not do what it must, or [cannot](Self::unmet) play it.
-    pub fn play(&self, new: New) {
-        match (&self.play, new) {
-            (Play::Scenario(scenario), New::Any(new)) => scenario::play(scenario, &*new()),
-            (Play::Scenario(scenario), New::OnDisk(new)) => scenario::play(scenario, &*new()),
-            (Play::Any(function), New::Any(new)) => function(&*new()),
-            (Play::Any(function), New::OnDisk(new)) => function(&*new()),
-            (Play::OnDisk(function), New::OnDisk(new)) => function(&*new()),
-            (Play::OnDisk(_), New::Any(_)) => panic!("it needs a store on disk"),
+    pub fn play(&self, place: &Place) {
+        match (&self.play, place) {
+            (Play::Scenario(scenario), Place::Any(harness)) => scenario::play(scenario, &**harness),
+            (Play::Scenario(scenario), Place::OnDisk(harness)) => scenario::play(scenario, &**harness),
+            (Play::Any(function), Place::Any(harness)) => function(&**harness),
+            (Play::Any(function), Place::OnDisk(harness)) => function(&**harness),
+            (Play::OnDisk(function), Place::OnDisk(harness)) => function(&**harness),
+            (Play::OnDisk(_), Place::Any(_)) => panic!("it needs a store on disk"),
         }
     }
 }
@@ -261,4 +281,20 @@ pub fn cases() -> Vec<Case> {
 /// What every test needs: a store without limits.
 fn store(harness: &dyn Harness) -> Box<dyn Store> {
     harness.open_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A topic that no case has would take its tests away without a word.
+    #[test]
+    fn topics_of_kinds_are_topics_of_cases() {
+        let cases = cases();
+        for kind in KINDS {
+            for topic in kind.topics {
+                assert!(cases.iter().any(|case| case.topic == *topic), "{}: {topic}", kind.name);
+            }
+        }
+    }
 }
