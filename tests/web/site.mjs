@@ -9,7 +9,7 @@ import { serve } from "./server.mjs";
 /** The repository. */
 export const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 
-/** What a run leaves behind, and where profiles are while it runs. */
+/** What a run leaves behind. */
 export const TARGET = path.join(ROOT, "target/web");
 
 /** A server of the built package, the tests, and what npm installed for them. */
@@ -22,8 +22,9 @@ export function site() {
   });
 }
 
-/** A new folder, for a profile or for a project. */
+/** A new folder, for a profile or for a project: where the environment wants temporary files, else on the disk of the build. */
 export async function freshFolder(name) {
-  await mkdir(TARGET, { recursive: true });
-  return mkdtemp(path.join(TARGET, `${name}-`));
+  const { TMPDIR: within = TARGET } = process.env;
+  await mkdir(within, { recursive: true });
+  return mkdtemp(path.join(within, `${name}-`));
 }

@@ -1,5 +1,6 @@
 //! `cargo xtask test`: a list of named steps, each with the commands that a person would type.
 
+mod memory;
 mod steps;
 
 use std::{
@@ -122,6 +123,10 @@ pub(crate) fn run(sh: &Shell, arguments: &Arguments) -> Result<ExitCode> {
         }
     }
     steps::fetch(sh, arguments.deep)?;
+    // The deep run shows that all is the same on a disk.
+    if !arguments.deep {
+        memory::use_memory(sh);
+    }
     let mut outcomes = vec![Outcome { name: "install", took: started.elapsed(), end: End::Passed }];
     for step in &steps {
         println!("\n== {}: {}", step.name, step.about);
