@@ -319,7 +319,8 @@ impl Run {
         }
         assert_ne!(offset, NOT_FOUND);
         self.spaces.swap_remove(at);
-        let packed = (fill, len);
+        // No bytes are the same as no others.
+        let packed = (if len == 0 { 0 } else { fill }, len);
         self.check(offset, packed);
         match self.key(asked) {
             Some(key) => {

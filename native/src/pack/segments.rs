@@ -47,11 +47,12 @@ unsafe impl Send for View {}
 unsafe impl Sync for View {}
 
 impl View {
-    /// The handle, the address and the length of a payload, if all of it is here.
+    /// The handle, the address and the length of a payload, if all of it is here. One without bytes is where its first byte
+    /// would be.
     #[inline]
     pub(super) fn find(&self, offset: u64, size: u64) -> Option<(Handle, NonNull<u8>, usize)> {
         let at = offset.wrapping_sub(self.start);
-        if at > self.len || size > self.len - at {
+        if at >= self.len || size > self.len - at {
             return None;
         }
         // Both are at most the length of a mapping.
@@ -96,13 +97,13 @@ impl Segments {
         }
     }
 
-    /// The handle of a range of a file, if it lies within one of the segments.
+    /// The handle of a range of a file, if it lies within one of the segments. An empty one is where its first byte would be.
     pub(super) fn handle(&self, file: FileNumber, range: &Range<u64>) -> Option<Handle> {
         self.all.iter().rev().find_map(|segment| {
             let (number, start) = segment.file?;
             let at = usize::try_from(range.start.checked_sub(start)?).ok()?;
             let len = usize::try_from(range.end.checked_sub(range.start)?).ok()?;
-            let fits = number == file && at.checked_add(len)? <= segment.mapping.len();
+            let fits = number == file && at.checked_add(len.max(1))? <= segment.mapping.len();
             fits.then(|| Handle(segment.first + at))
         })
     }
@@ -172,5 +173,18 @@ mod tests {
             assert_eq!(handle(1, range.clone()), None, "{range:?}");
         }
         assert_eq!(handle(2, 4096..4100), None);
+    }
+
+    #[test]
+    fn an_empty_range_has_a_handle_where_its_first_byte_would_be() {
+        let mut segments = Segments::default();
+        let file = FileNumber(1);
+        segments.add(heap(64), Some((file, 4096))).unwrap();
+        let second = segments.add(heap(64), Some((file, 4160))).unwrap();
+        segments.add(heap(64), Some((file, 4032))).unwrap();
+        assert_eq!(segments.handle(file, &(4160..4160)), Some(second));
+        assert_eq!(segments.handle(file, &(4224..4224)), None);
+        let found: Vec<_> = segments.views(file).iter().filter_map(|view| view.find(4160, 0)).collect();
+        assert_eq!(found, [(second, segments.address(second).unwrap(), 0)]);
     }
 }

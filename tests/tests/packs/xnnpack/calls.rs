@@ -43,3 +43,25 @@ fn a_provider_over_a_file_agrees_with_the_model() {
 fn a_provider_in_the_heap_agrees_with_the_model() {
     agrees_with_the_model(Medium::Heap);
 }
+
+/// Where a weight of no bytes is saved, the mapping of what was saved before ends.
+#[test]
+fn a_weight_without_bytes_is_found_once_it_is_saved() {
+    const RESERVE: [u8; 4] = [15, 241, 240, 2];
+    const SAVE: [u8; 4] = [29, 0, 0, 0];
+    let calls = [
+        RESERVE,
+        RESERVE,
+        RESERVE,
+        [15, 0, 0, 2],        // reserves one byte
+        [0, 3, 3, 0],         // registers address 3 as name 3
+        [0, 5, 2, 0],         // registers address 5 as name 2
+        [18, 0xb3, 179, 107], // inserts the second space: the weight at 3, the bias at 5
+        [18, 0x77, 119, 179], // inserts another under no name
+        SAVE,
+        [18, 0x6b, 35, 107], // inserts none of that one byte: the weight at 5
+        SAVE,
+        [10, 0x6b, 1, 0], // looks it up
+    ];
+    run(Medium::File, Call::from_bytes(calls.as_flattened()));
+}
