@@ -26,6 +26,8 @@ pub(super) struct Lexer<'a> {
     literal_end: Option<usize>,
     /// Up to here lines are known to be even.
     even_to: usize,
+    /// Up to here a line is even only with the name of a header that it has.
+    named_to: usize,
     /// Whether it reads as a compiler does what it skips: no digits are separated, no headers named.
     skips: bool,
 }
@@ -113,6 +115,7 @@ impl<'a> Lexer<'a> {
             unlike: Unlike::default(),
             literal_end: None,
             even_to: 0,
+            named_to: 0,
             skips: false,
         }
     }
@@ -127,6 +130,7 @@ impl<'a> Lexer<'a> {
                 self.uneven = self.uneven.or(Some(before.at));
             }
             self.see_even(before);
+            self.named_to = self.even_to;
         }
     }
 
@@ -216,6 +220,10 @@ impl<'a> Lexer<'a> {
         let number = &self.text[before.at..self.end];
         if number.contains(&b'\'') {
             self.unlike.separator = self.unlike.separator.or(Some(before.at));
+            if before.at < self.named_to {
+                // With another name in its place, the line may end elsewhere.
+                self.uneven = self.uneven.or(Some(before.at));
+            }
             self.see_even(before);
         }
         if self.peek() == Some(b'\'') && !self.skips {

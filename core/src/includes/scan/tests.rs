@@ -103,6 +103,7 @@ fn what_some_branch_or_standard_reads_otherwise_is_a_problem() {
 
     for (text, trouble) in [
         ("1'0 /*\n#include <a.h>\n*/", Uneven),
+        ("#include <\"b> 33'a\\\n\"'\"c\n#include <a.h>", Uneven),
         ("1'0'/*\n#include <a.h>\n*/", Uneven),
         ("0'\"'>R\"(\n#include <a.h>", Uneven),
         ("#include <a'b> /*'\n#include <a.h>", Uneven),
