@@ -8,7 +8,7 @@ mod mount;
 #[path = "src/runtimes.rs"]
 mod runtimes;
 
-use std::{env, fs, path::Path};
+use std::{env, fs, path::Path, process::Command};
 
 fn main() {
     let out = env::var_os("OUT_DIR").expect("cargo says where");
@@ -34,6 +34,11 @@ fn main() {
         ("has_xnnpack", runtimes::xnnpack().is_some()),
         ("has_minilm", runtimes::minilm().is_some()),
         ("has_goldens", runtimes::goldens().is_some()),
+        ("has_gcc", compiler_says(&["--version"]).contains("Free Software Foundation")),
+        (
+            "has_avx512er",
+            compiler_says(&["-mavx512er", "-dM", "-E", "-xc", "/dev/null"]).contains("__AVX512ER__"),
+        ),
     ];
     for (name, is_there) in found {
         println!("cargo::rustc-check-cfg=cfg({name})");
@@ -41,6 +46,12 @@ fn main() {
             println!("cargo::rustc-cfg={name}");
         }
     }
+}
+
+/// Returns what the C compiler prints.
+fn compiler_says(arguments: &[&str]) -> String {
+    let output = Command::new("cc").args(arguments).output();
+    output.map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Returns whether root owns a file that this process makes.
