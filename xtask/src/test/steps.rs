@@ -156,7 +156,10 @@ fn check_ignored(sh: &Shell) -> Result {
     let list = if has_nextest(sh) {
         cargo(sh, "nextest list --workspace --run-ignored only --message-format oneline")
     } else {
-        cargo(sh, "test --workspace --quiet -- --list --ignored --format terse")
+        cargo(
+            sh,
+            "test --workspace --lib --bins --tests --examples --quiet -- --list --ignored --format terse",
+        )
     };
     let (listed, allowed) = (list.ignore_stderr().read()?, sh.read_file(IGNORED)?);
     let wrong = not_allowed(&listed, &allowed);
