@@ -203,7 +203,7 @@ fn an_object_for_another_cpu_is_kept() {
     let (target, cache) = (target(), memory());
     let kernel = Kernel::new("f", "int f(void) { return 4; }");
     let target = target.with_features(CpuFeatures::none().with("avx512er"));
-    target.compile(&cache, &kernel).unwrap();
+    let _ = target.compile(&cache, &kernel).unwrap();
     let before = cache.store().len();
     for _ in 0..2 {
         assert!(target.load(&cache, &kernel).unwrap_err().is_missing_feature());
