@@ -20,7 +20,7 @@ pub(super) fn use_memory(sh: &Shell) -> Option<()> {
     let us = process::id();
     let folder = format!("{MOUNT}/warmstart-test-{us}");
     // What is left there takes memory from everything else: it goes when this process ends, however it ends.
-    let remove = format!("exec >&- 2>&-; tail --pid={us} --follow /dev/null; rm -rf {folder}");
+    let remove = format!("exec >/dev/null 2>&1; tail --pid={us} --follow /dev/null && rm -rf {folder}");
     process::Command::new("setsid").args(["sh", "-c", &remove]).spawn().ok()?;
     fs::create_dir(&folder).ok()?;
     println!("temporary files are in {folder}");
