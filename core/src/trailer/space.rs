@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn old_trailers_are_dead_and_what_pads_them_is_not() {
         let first = version2::encode([entry("a", 0, 5)], 4096).unwrap();
-        let second = version2::encode([entry("a", 0, 5), entry("bc", 5, 6)], 8192).unwrap();
+        let second = version2::encode([entry("a", 0, 5), entry("bc", 4096, 6)], 8192).unwrap();
         let gap = padded([padded(first.clone()), second.clone()].concat());
         assert_eq!(dead_in_gap(&gap, 4096), (first.len() + second.len()) as u64);
         // One that names another place is none.

@@ -7,7 +7,7 @@
 //!
 //! The name is that of the weight, immediately followed by that of the bias, if there is one: `"ab"` with `"c"` is the
 //! same as `"a"` with `"bc"`. Nothing says of which model an entry is, and nothing proves its payload. ExecuTorch puts
-//! payloads at multiples of 4096, which is not asked for here.
+//! payloads at multiples of 4096: another offset is damage.
 
 use alloc::vec::Vec;
 use core::{cmp::Ordering, ops::Range};
@@ -89,7 +89,7 @@ pub fn footer(tail: &[u8], file_len: u64) -> Result<Footer, Refusal> {
 /// # Errors
 /// As [`footer`]. [`Refusal::Lengths`] if `trailer` does not begin at the index; with the place of an entry in the
 /// trailer, [`Refusal::EntryLength`] if entries do not fill the index exactly, [`Refusal::NotUtf8`],
-/// [`Refusal::OutOfBounds`], [`Refusal::Overlap`] or [`Refusal::Duplicate`].
+/// [`Refusal::OutOfBounds`], [`Refusal::Misaligned`], [`Refusal::Overlap`] or [`Refusal::Duplicate`].
 pub fn decode(trailer: &[u8], file_len: u64) -> Result<Version2<'_>, Refusal> {
     let footer = footer(trailer, file_len)?;
     if file_len.checked_sub(footer.index_start) != Some(trailer.len() as u64) {
@@ -105,6 +105,9 @@ pub fn decode(trailer: &[u8], file_len: u64) -> Result<Version2<'_>, Refusal> {
             .checked_add(item.size)
             .filter(|end| *end <= footer.index_start)
             .ok_or(Refusal::OutOfBounds(ordinal))?;
+        if !item.offset.is_multiple_of(space::PAGE) {
+            return Err(Refusal::Misaligned(ordinal));
+        }
         // The holes of a file cost whoever made it nothing: that what they say is twice there need not be sorted to be seen.
         if items.last().is_some_and(|before| before.name == item.name) {
             return Err(Refusal::Duplicate(ordinal));
@@ -134,8 +137,8 @@ pub fn decode(trailer: &[u8], file_len: u64) -> Result<Version2<'_>, Refusal> {
 /// fingerprint, checksum, generation, and where the name of the bias begins.
 ///
 /// # Errors
-/// [`Refusal::Duplicate`] if the joined names of two entries are the same; [`Refusal::OutOfBounds`] or
-/// [`Refusal::Overlap`]; each with the place of an entry in the order given. [`Refusal::TooLong`].
+/// [`Refusal::Duplicate`] if the joined names of two entries are the same; [`Refusal::OutOfBounds`],
+/// [`Refusal::Misaligned`] or [`Refusal::Overlap`]; each with the place of an entry in the order given. [`Refusal::TooLong`].
 pub fn encode<'a>(
     entries: impl IntoIterator<Item = Entry<'a>>,
     index_start: u64,

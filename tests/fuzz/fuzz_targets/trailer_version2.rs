@@ -9,6 +9,9 @@ use warmstart_core::trailer::{
     version2,
 };
 
+/// Payloads are at multiples of this.
+const PAGE: u64 = 4096;
+
 #[derive(Arbitrary, Debug)]
 enum Input<'a> {
     /// Any bytes, also with a footer that says where the index begins and how much is in it.
@@ -38,7 +41,7 @@ fuzz_target!(|input: Input<'_>| match input {
         let _ = dead_in_gap(bytes, 0);
     }
     Input::Entries { entries, before, damages } => {
-        let (mut offset, mut list) = (u64::from(before), Vec::new());
+        let (mut offset, mut list) = (PAGE * u64::from(before % 4), Vec::new());
         for Planned { weight, bias, seed, size, gap } in &entries {
             list.push(Entry {
                 name: Name { weight, bias: bias.as_deref() },
@@ -50,7 +53,7 @@ fuzz_target!(|input: Input<'_>| match input {
                 generation: 0,
                 is_imported: true,
             });
-            offset += u64::from(*size) + u64::from(*gap);
+            offset = (offset + u64::from(*size)).next_multiple_of(PAGE) + PAGE * u64::from(*gap % 4);
         }
         let joined =
             |entry: &Entry<'_>| format!("{}{}", entry.name.weight, entry.name.bias.unwrap_or_default());
@@ -92,7 +95,7 @@ fn read(file: &[u8]) -> bool {
     assert_eq!(read.len(), footer.entry_count as usize);
     let mut end = 0;
     for entry in read.entries() {
-        assert!(entry.offset >= end && entry.end() <= footer.index_start);
+        assert!(entry.offset.is_multiple_of(PAGE) && entry.offset >= end && entry.end() <= footer.index_start);
         end = entry.end();
         assert_eq!(read.look_up(&entry.name, entry.packing.seed), Ok(entry));
     }

@@ -1,16 +1,25 @@
 use super::*;
 use alloc::{format, string::String};
 
-/// A file of two entries, with 20 bytes of payload and no padding.
+/// The trailer of two entries, with 10 bytes of payload each.
 const GOLDEN: &[u8] = b"\
-    0123456789abcdefghij\
     \x10\0\0\0fc.weightfc.bias\
-    \x0a\0\0\0\0\0\0\0\x0a\0\0\0\0\0\0\0\x02\0\xcd\xab\
+    \0\x10\0\0\0\0\0\0\x0a\0\0\0\0\0\0\0\x02\0\xcd\xab\
     \x01\0\0\0w\
     \0\0\0\0\0\0\0\0\x0a\0\0\0\0\0\0\0\x01\0\xcd\xab\
-    \x14\0\0\0\0\0\0\0\x02\0\0\0\x43\x57\x50\x58\x02\0\0\0";
+    \x0a\x10\0\0\0\0\0\0\x02\0\0\0\x43\x57\x50\x58\x02\0\0\0";
 
-const START: usize = 20;
+/// Where it begins in its file.
+const START: usize = 4096 + 10;
+
+/// The file of that trailer.
+fn golden() -> Vec<u8> {
+    let mut file = b"0123456789".to_vec();
+    file.resize(4096, 0);
+    file.extend_from_slice(b"abcdefghij");
+    file.extend_from_slice(GOLDEN);
+    file
+}
 
 fn of_file(file: &[u8]) -> Result<Version2<'_>, Refusal> {
     let footer = footer(file, file.len() as u64)?;
@@ -18,7 +27,7 @@ fn of_file(file: &[u8]) -> Result<Version2<'_>, Refusal> {
 }
 
 fn golden_with(at: usize, bytes: &[u8]) -> Vec<u8> {
-    let mut file = GOLDEN.to_vec();
+    let mut file = golden();
     file[at..at + bytes.len()].copy_from_slice(bytes);
     file
 }
@@ -31,24 +40,26 @@ fn entry(name: Name<'_>, seed: u32, offset: u64, size: u64) -> Entry<'_> {
 
 #[test]
 fn the_golden_file_is_read_and_written_as_ever() {
-    let read = of_file(GOLDEN).unwrap();
-    assert_eq!((read.len(), read.index_start()), (2, 20));
+    let file = golden();
+    let read = of_file(&file).unwrap();
+    assert_eq!((read.len(), read.index_start()), (2, START as u64));
     let (first, second) = (
         entry(Name::new("w"), 0xabcd_0001, 0, 10),
-        entry(Name::new("fc.weightfc.bias"), 0xabcd_0002, 10, 10),
+        entry(Name::new("fc.weightfc.bias"), 0xabcd_0002, 4096, 10),
     );
     assert_eq!(read.entries().collect::<Vec<_>>(), [first, second]);
     let second = Entry { name: Name::new("fc.weight").with_bias("fc.bias"), ..second };
-    assert_eq!(encode([second, first], 20).unwrap(), GOLDEN[START..]);
+    assert_eq!(encode([second, first], START as u64).unwrap(), GOLDEN);
 }
 
 #[test]
 fn a_joined_name_is_found_however_it_is_divided() {
-    let read = of_file(GOLDEN).unwrap();
+    let file = golden();
+    let read = of_file(&file).unwrap();
     for at in 0..=16 {
         let (weight, bias) = "fc.weightfc.bias".split_at(at);
         let name = Name::new(weight).with_bias(bias);
-        assert_eq!(read.look_up(&name, 0xabcd_0002).map(|entry| entry.offset), Ok(10));
+        assert_eq!(read.look_up(&name, 0xabcd_0002).map(|entry| entry.offset), Ok(4096));
         assert_eq!(read.look_up(&name, 1).unwrap_err(), Reason::OtherSeed);
     }
     for (weight, bias) in [("fc.weight", None), ("fc.weight", Some("fc.bia")), ("", None), ("x", Some("w"))] {
@@ -58,8 +69,9 @@ fn a_joined_name_is_found_however_it_is_divided() {
 
 #[test]
 fn every_prefix_is_refused() {
-    for len in 0..GOLDEN.len() {
-        let refusal = of_file(&GOLDEN[..len]).unwrap_err();
+    let file = golden();
+    for len in (0..file.len()).filter(|len| *len < 100 || *len >= START) {
+        let refusal = of_file(&file[..len]).unwrap_err();
         let needed = FOOTER_LEN as u64;
         let short = Refusal::Short { len: len as u64, needed };
         assert_eq!(refusal, if len < FOOTER_LEN { short } else { Refusal::Foreign });
@@ -70,24 +82,40 @@ fn every_prefix_is_refused() {
 /// than is there.
 #[test]
 fn a_flipped_bit_in_lengths_counts_or_the_footer_is_refused() {
-    let (len_at, footer_at) = ([START..START + 4, START + 40..START + 44], GOLDEN.len() - FOOTER_LEN);
-    for bit in (8 * START..8 * GOLDEN.len()).step_by(if cfg!(miri) { 7 } else { 1 }) {
+    let (len_at, file) = ([START..START + 4, START + 40..START + 44], golden());
+    let footer_at = file.len() - FOOTER_LEN;
+    for bit in (8 * START..8 * file.len()).step_by(if cfg!(miri) { 7 } else { 1 }) {
         let at = bit / 8;
-        let file = golden_with(at, &[GOLDEN[at] ^ 1 << (bit % 8)]);
+        let file = golden_with(at, &[file[at] ^ 1 << (bit % 8)]);
         let read = of_file(&file);
         if at >= footer_at || len_at.iter().any(|len| len.contains(&at)) {
             assert!(read.is_err(), "byte {at}, bit {}", bit % 8);
         } else if let Ok(read) = read {
             assert_eq!(read.len(), 2);
-            assert!(read.entries().all(|entry| entry.end() <= 20));
+            assert!(read.entries().all(|entry| entry.end() <= START as u64));
+        }
+    }
+}
+
+/// ExecuTorch puts every payload at a page: a bit that flipped within one would lead to wrong bytes.
+#[test]
+fn a_flipped_bit_of_an_offset_within_a_page_is_refused() {
+    let file = golden();
+    for (ordinal, at) in [(0, START + 20), (1, START + 40 + 5)] {
+        for bit in 0..12 {
+            let (at, mask) = (at + bit / 8, 1 << (bit % 8));
+            let refusal = of_file(&golden_with(at, &[file[at] ^ mask])).map(|_| ()).unwrap_err();
+            let is_outside = refusal == Refusal::OutOfBounds(ordinal);
+            assert!(is_outside || refusal == Refusal::Misaligned(ordinal), "{ordinal}, bit {bit}: {refusal}");
         }
     }
 }
 
 #[test]
 fn versions_are_told_apart() {
+    let len = golden().len();
     let version =
-        |version: u32| of_file(&golden_with(GOLDEN.len() - 4, &version.to_le_bytes())).map(|read| read.len());
+        |version: u32| of_file(&golden_with(len - 4, &version.to_le_bytes())).map(|read| read.len());
     assert_eq!(version(2), Ok(2));
     assert_eq!(version(1), Err(Refusal::Version1));
     assert_eq!(version(3), Err(Refusal::Headless));
@@ -95,7 +123,7 @@ fn versions_are_told_apart() {
         assert_eq!(version(unknown), Err(Refusal::UnknownVersion(unknown)));
     }
     assert_eq!(version(2 << 24), Err(Refusal::BigEndian));
-    assert_eq!(of_file(&golden_with(GOLDEN.len() - 8, b"XPWC")).unwrap_err(), Refusal::BigEndian);
+    assert_eq!(of_file(&golden_with(len - 8, b"XPWC")).unwrap_err(), Refusal::BigEndian);
     assert_eq!(of_file(&[0; 4096]).unwrap_err(), Refusal::Foreign);
     assert_eq!(of_file(b"").unwrap_err(), Refusal::Short { len: 0, needed: 20 });
     assert_eq!(
@@ -106,21 +134,22 @@ fn versions_are_told_apart() {
 
 #[test]
 fn numbers_that_lie_are_refused_by_name() {
-    let (second, footer_at) = (START + 40, GOLDEN.len() - FOOTER_LEN);
+    let (second, footer_at) = (START + 40, golden().len() - FOOTER_LEN);
     let (long, short) = (u64::to_le_bytes, u32::to_le_bytes);
     let cases: &[(usize, &[u8], Refusal)] = &[
         (START, &short(u32::MAX), Refusal::EntryLength(0)),
         (START, &short(100), Refusal::EntryLength(0)),
-        (START + 20, &long(11), Refusal::OutOfBounds(0)),
+        (START + 20, &long(11), Refusal::Misaligned(0)),
+        (START + 20, &long(8192), Refusal::OutOfBounds(0)),
         (START + 20, &long(u64::MAX), Refusal::OutOfBounds(0)),
         (START + 20, &long(u64::MAX - 9), Refusal::OutOfBounds(0)),
         (START + 28, &long(u64::MAX), Refusal::OutOfBounds(0)),
         (START + 28, &long(u64::MAX - 9), Refusal::OutOfBounds(0)),
-        (START + 20, &long(9), Refusal::Overlap(0)),
+        (START + 20, &long(4095), Refusal::Misaligned(0)),
         (START + 20, &long(0), Refusal::Overlap(1)),
-        (second + 13, &long(11), Refusal::Overlap(0)),
+        (second + 13, &long(4097), Refusal::Overlap(0)),
         (second + 4, &[0xff], Refusal::NotUtf8(1)),
-        (footer_at, &long(19), Refusal::EntryLength(0)),
+        (footer_at, &long(START as u64 - 1), Refusal::EntryLength(0)),
         (footer_at, &long(u64::MAX), Refusal::Footer),
         (footer_at, &long(footer_at as u64 + 1), Refusal::Footer),
         (footer_at, &long(footer_at as u64), Refusal::EntryLength(0)),
@@ -132,16 +161,18 @@ fn numbers_that_lie_are_refused_by_name() {
     for (at, bytes, refusal) in cases {
         assert_eq!(of_file(&golden_with(*at, bytes)).map(|_| ()), Err(*refusal), "byte {at} {bytes:x?}");
     }
-    assert_eq!(decode(&GOLDEN[START + 1..], GOLDEN.len() as u64).unwrap_err(), Refusal::Lengths);
-    assert_eq!(decode(&GOLDEN[START..], 10).unwrap_err(), Refusal::Short { len: 10, needed: 20 });
+    assert_eq!(decode(&GOLDEN[1..], golden().len() as u64).unwrap_err(), Refusal::Lengths);
+    assert_eq!(decode(GOLDEN, 10).unwrap_err(), Refusal::Short { len: 10, needed: 20 });
 }
 
 #[test]
 fn names_that_collide_when_they_are_joined_are_not_written() {
     let (one, two) = (Name::new("ab").with_bias("c"), Name::new("a").with_bias("bc"));
-    assert_eq!(encode([entry(one, 1, 0, 1), entry(two, 1, 1, 1)], 4096), Err(Refusal::Duplicate(1)));
+    assert_eq!(encode([entry(one, 1, 0, 1), entry(two, 1, 4096, 1)], 8192), Err(Refusal::Duplicate(1)));
     assert_eq!(encode([entry(one, 1, 4096, 1)], 4096), Err(Refusal::OutOfBounds(0)));
-    assert_eq!(encode([entry(one, 1, 5, 5), entry(Name::new("a"), 1, 0, 6)], 4096), Err(Refusal::Overlap(0)));
+    assert_eq!(encode([entry(one, 1, 1, 1)], 4096), Err(Refusal::Misaligned(0)));
+    let long = entry(Name::new("a"), 1, 0, 4097);
+    assert_eq!(encode([entry(one, 1, 4096, 5), long], 8192), Err(Refusal::Overlap(0)));
     assert_eq!(encode([], u64::MAX), Err(Refusal::TooLong));
     assert_eq!(encode([], 0).map(|bytes| bytes.len()), Ok(FOOTER_LEN));
 }
