@@ -24,6 +24,7 @@ pub(super) enum CompileProblem {
     Unusable {
         compiler: String,
         problem: String,
+        source: Option<io::Error>,
     },
     /// A cache of compilers, and the compiler behind it if that was named.
     Wrapped {
@@ -97,7 +98,7 @@ impl fmt::Display for CompileError {
                 "no C compiler: looked for {looked_for}; install gcc or clang (Debian: apt install gcc, Fedora: \
                  dnf install gcc, macOS: xcode-select --install) or set CC to the path of one"
             ),
-            CompileProblem::Unusable { compiler, problem } => write!(
+            CompileProblem::Unusable { compiler, problem, .. } => write!(
                 f,
                 "the C compiler {compiler} does not answer like gcc or clang: {problem}; set CC to the path of one"
             ),
@@ -132,7 +133,9 @@ impl fmt::Display for CompileError {
 impl std::error::Error for CompileError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &*self.0 {
-            CompileProblem::Io(_, error) => Some(error),
+            CompileProblem::Io(_, error) | CompileProblem::Unusable { source: Some(error), .. } => {
+                Some(error)
+            }
             _ => None,
         }
     }

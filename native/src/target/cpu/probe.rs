@@ -5,7 +5,7 @@ use std::{
     env,
     ffi::OsStr,
     fs,
-    io::Read,
+    io::{self, Read},
     path::{Path, PathBuf},
     process::Stdio,
 };
@@ -78,12 +78,14 @@ impl Probe {
             CompileError::new(CompileProblem::Io("cannot make a temporary directory for the compiler", error))
         })?;
         let questions = Questions { path, temporary: temporary.path() };
-        let unusable = |problem: &str| {
+        let because = |problem: String, source: Option<io::Error>| {
             CompileError::new(CompileProblem::Unusable {
                 compiler: path.display().to_string(),
-                problem: problem.into(),
+                problem,
+                source,
             })
         };
+        let unusable = |problem: &str| because(problem.into(), None);
         let version = questions.line(&["--version"]).ok_or_else(|| unusable("--version says nothing"))?;
         let triple =
             questions.line(&["-dumpmachine"]).ok_or_else(|| unusable("-dumpmachine says nothing"))?;
@@ -127,7 +129,7 @@ impl Probe {
         let content = |path: &Path| {
             fs::read(path)
                 .map(|bytes| Key::digest(&bytes))
-                .map_err(|_| unusable("a part of it cannot be read"))
+                .map_err(|error| because(format!("{} cannot be read ({error})", path.display()), Some(error)))
         };
         let mut fields = KeyFields::new("warmstart.cpu.compiler content", 2)
             .bytes("driver", content(path)?.as_bytes().to_vec())

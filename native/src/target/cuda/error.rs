@@ -1,6 +1,6 @@
 //! What can go wrong when a CUDA program is compiled.
 
-use std::{fmt, path::PathBuf};
+use std::{error::Error, fmt, path::PathBuf};
 
 use warmstart_core::program::Refusal;
 
@@ -34,6 +34,7 @@ pub(super) enum CudaProblem {
         library: &'static str,
         path: PathBuf,
         why: String,
+        source: Option<Box<dyn Error + Send + Sync>>,
     },
     /// `why` completes "the file ...".
     TooOld {
@@ -224,7 +225,7 @@ impl fmt::Display for CudaError {
                 "{library} is missing: looked for {pattern} in {looked_in}; install it (pip install {package}, or the \
                  CUDA toolkit), activate the Python environment that has it, or set WARMSTART_CUDA to its folder"
             ),
-            CudaProblem::Unusable { library, path, why } => write!(
+            CudaProblem::Unusable { library, path, why, .. } => write!(
                 f,
                 "{library} cannot be used: {} {why}; install it anew or set WARMSTART_CUDA to the folder of another",
                 path.display()
@@ -296,4 +297,13 @@ impl fmt::Display for CudaError {
     }
 }
 
-impl std::error::Error for CudaError {}
+impl Error for CudaError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match &*self.0 {
+            CudaProblem::Unusable { source, .. } => source.as_deref().map(|source| source as _),
+            // Its words are this error's own.
+            CudaProblem::Headers { error, .. } => error.source(),
+            _ => None,
+        }
+    }
+}

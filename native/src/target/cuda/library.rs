@@ -54,12 +54,13 @@ impl Loaded {
     pub(super) unsafe fn open(part: Part, path: &Path) -> Result<Self, CudaError> {
         // SAFETY: the caller vouches for the library.
         let (handle, build_id) = unsafe { platform::open(path) }.map_err(|error| {
-            let source =
+            let said =
                 std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
             CudaError::new(CudaProblem::Unusable {
                 library: part.name(),
                 path: path.into(),
-                why: format!("cannot be loaded ({source})"),
+                why: format!("cannot be loaded ({said})"),
+                source: Some(error.into()),
             })
         })?;
         // Not unloaded once it was called: it may have threads, and data of threads that end later.
@@ -117,7 +118,7 @@ impl Loaded {
     /// The library is there and does not do what it should. `why` completes "the file ...".
     pub(super) fn unusable(&self, why: String) -> CudaError {
         let (library, path) = (self.part.name(), self.path.clone());
-        CudaError::new(CudaProblem::Unusable { library, path, why })
+        CudaError::new(CudaProblem::Unusable { library, path, why, source: None })
     }
 }
 

@@ -167,3 +167,20 @@ impl fmt::Display for Place {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use super::*;
+    use crate::target::cuda::CudaError;
+
+    #[test]
+    fn source_of_an_unreadable_header_is_the_error_of_the_system() {
+        let denied = io::Error::from_raw_os_error(13);
+        let unreadable = HeaderError::new(Problem::Unreadable("a.h".into(), denied));
+        let error = CudaError::headers("kernel.cu", unreadable);
+        let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+        assert_eq!(source.and_then(io::Error::raw_os_error), Some(13));
+    }
+}

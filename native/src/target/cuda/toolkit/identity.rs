@@ -13,7 +13,7 @@ use warmstart_core::{
 };
 
 use super::{
-    elf::{self, Machine},
+    elf::{self, ElfError, Machine},
     search::Part,
 };
 use crate::{
@@ -61,16 +61,16 @@ impl Identified {
     /// # Errors
     /// It cannot be read, or is no library that this machine can load.
     pub(super) fn read(part: Part, path: &Path, store: &(impl Store + ?Sized)) -> Result<Self, CudaError> {
-        let unusable = |why: String| {
-            let (library, path) = (part.name(), path.into());
-            CudaError::new(CudaProblem::Unusable { library, path, why })
+        let unusable = |why: String, source: Option<io::Error>| {
+            let (library, path, source) = (part.name(), path.into(), source.map(Into::into));
+            CudaError::new(CudaProblem::Unusable { library, path, why, source })
         };
-        let unread = |error: io::Error| unusable(format!("cannot be read: {error}"));
+        let unread = |error: io::Error| unusable(format!("cannot be read: {error}"), Some(error));
         // Before it is opened: whoever writes to a pipe shall not take us for its reader.
         let metadata = path.metadata().map_err(unread)?;
         if !metadata.is_file() {
             let what = if metadata.is_dir() { "a directory" } else { "no file" };
-            return Err(unusable(format!("is no shared library: it is {what}")));
+            return Err(unusable(format!("is no shared library: it is {what}"), None));
         }
         let mut file = File::open(path).map_err(unread)?;
         let metadata = file.metadata().map_err(unread)?;
@@ -78,7 +78,10 @@ impl Identified {
         let id = if cfg!(windows) {
             None
         } else {
-            elf::build_id(&mut file, Machine::HOST).map_err(|error| unusable(error.to_string()))?
+            elf::build_id(&mut file, Machine::HOST).map_err(|error| match error {
+                ElfError::Io(error) => unread(error),
+                error => unusable(error.to_string(), None),
+            })?
         };
         let build = match id {
             Some(id) => Build::Id(id),
@@ -164,6 +167,8 @@ fn is_version(version: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::error::Error;
+
     use super::*;
     use crate::{Limits, store::MemoryStore};
 
@@ -187,6 +192,14 @@ mod tests {
             store.put(key.as_bytes(), &Artifact::new(wrong.to_vec())).unwrap();
             assert_eq!(known(Part::Nvvm, &library), None, "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn source_of_an_unreadable_library_is_the_error_of_the_system() {
+        let store = MemoryStore::new(Limits::NONE);
+        let error = Identified::read(Part::Nvrtc, Path::new("/no/such/library.so"), &store).unwrap_err();
+        let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+        assert_eq!(source.map(io::Error::kind), Some(io::ErrorKind::NotFound));
     }
 
     #[test]
