@@ -1,11 +1,14 @@
 //! Disks for packs that stop, are full, or have no mappings.
 
 use std::{
-    fs::File,
-    io,
+    fs::{self, File},
+    io, mem,
     ops::Range,
-    path::Path,
-    sync::atomic::{AtomicI64, AtomicU64, Ordering},
+    path::{Path, PathBuf},
+    sync::{
+        Mutex,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -18,9 +21,52 @@ pub struct Mortal {
     disk: LocalMapDisk,
     left: AtomicI64,
     done: AtomicU64,
+    watched: Option<PathBuf>,
+    moments: Mutex<Vec<Moment>>,
+}
+
+/// The bytes of a file just before an operation: those that the last sync has put on the medium, and those that a process
+/// reads. If power is lost, each sector is either.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Moment {
+    /// On the medium.
+    pub synced: Vec<u8>,
+    /// In memory.
+    pub now: Vec<u8>,
 }
 
 impl Mortal {
+    /// A disk that does all operations, and remembers what the file under this path held before each.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn watching(path: &Path) -> io::Result<Self> {
+        let now = fs::read(path)?;
+        let first = Moment { synced: now.clone(), now };
+        Ok(Self { watched: Some(path.into()), moments: Mutex::new(vec![first]), ..Self::after(u64::MAX) })
+    }
+
+    /// The moments from the last of the call before on, without those that are like the one before them.
+    ///
+    /// # Panics
+    /// If an operation has panicked.
+    pub fn take_moments(&self) -> Vec<Moment> {
+        let mut moments = self.moments.lock().expect("no operation has panicked");
+        let last = moments.last().cloned();
+        mem::replace(&mut *moments, last.into_iter().collect())
+    }
+
+    fn remember(&self, is_synced: bool) {
+        let Some(now) = self.watched.as_deref().and_then(|path| fs::read(path).ok()) else { return };
+        let mut moments = self.moments.lock().expect("no operation has panicked");
+        let last = moments.last().cloned().unwrap_or_default();
+        let synced = if is_synced { now.clone() } else { last.synced.clone() };
+        let moment = Moment { synced, now };
+        if moment != last {
+            moments.push(moment);
+        }
+    }
+
     /// A disk that does `operations` operations.
     #[must_use]
     pub fn after(operations: u64) -> Self {
@@ -28,6 +74,8 @@ impl Mortal {
             disk: LocalMapDisk::new(),
             left: AtomicI64::new(i64::try_from(operations).unwrap_or(i64::MAX)),
             done: AtomicU64::new(0),
+            watched: None,
+            moments: Mutex::default(),
         }
     }
 
@@ -42,6 +90,7 @@ impl Mortal {
     }
 
     fn lives(&self) -> io::Result<()> {
+        self.remember(false);
         if self.left.fetch_sub(1, Ordering::Relaxed) > 0 {
             self.done.fetch_add(1, Ordering::Relaxed);
             Ok(())
@@ -121,7 +170,9 @@ impl MapDisk for Mortal {
 
     fn sync(&self, file: &File) -> io::Result<()> {
         self.lives()?;
-        self.disk.sync(file)
+        self.disk.sync(file)?;
+        self.remember(true);
+        Ok(())
     }
 
     fn set_len(&self, file: &File, len: u64) -> io::Result<()> {

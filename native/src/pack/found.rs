@@ -6,8 +6,9 @@ use warmstart_core::{
     reason::Reason,
     trailer::{
         FOOTER_LEN, HEADER_LEN, Refusal,
-        header::{Commits, Header, Place, Slot},
+        header::{Commits, Header, Place, SLOT_LEN, Slot},
         index::Layout,
+        pick::{Picked, pick},
         version2,
     },
 };
@@ -35,8 +36,9 @@ pub(super) enum Content {
     Empty,
     /// A file of ours of which nothing can be used: another may be put in its place.
     Damaged,
-    /// Not to be written to: another version's, or damaged and not known to be ours.
-    Others,
+    /// Not to be written to: another version's, damaged and not known to be ours, or ours with payloads and no index that is
+    /// whole.
+    Refused,
     Index(Slot, Layout, Range<usize>),
     Imported(ImportedEntries),
 }
@@ -143,32 +145,42 @@ pub(super) fn look_into(
                 Err(Problem::Refused(Refusal::Headless)) => {
                     found(None, None, Content::Damaged, Some(Refusal::Headless))
                 }
-                Err(Problem::Refused(refusal)) => found(None, None, Content::Others, Some(refusal)),
+                Err(Problem::Refused(refusal)) => found(None, None, Content::Refused, Some(refusal)),
                 Err(Problem::Io(error)) => Err(NotFound::Io(error)),
             };
         }
         Err(refusal @ Refusal::UnknownVersion(_)) => {
-            return found(None, None, Content::Others, Some(refusal));
+            return found(None, None, Content::Refused, Some(refusal));
         }
         Err(refusal) => return found(None, None, Content::Damaged, Some(refusal)),
     };
+    // Its payloads may be all that is left of what was saved, so the file stays as it is.
+    let refuse = |refusal| found(None, None, Content::Refused, Some(refusal));
     let commits = match Commits::read(page) {
         Ok(commits) => commits,
-        Err(refusal) => return found(None, None, Content::Damaged, Some(refusal)),
-    };
-    let mut refused = commits.refused();
-    let identity = FileId { header: header.file, system: facts.identity };
-    for (_, slot) in commits.iter() {
-        match map_index(disk, file, facts.len, &slot, mapped(&identity)) {
-            Ok((mapping, start, layout, range)) => {
-                let content = Content::Index(slot, layout, range);
-                return found(Some((header, commits)), Some((mapping, start)), content, refused);
-            }
-            Err(Problem::Refused(refusal)) => refused = refused.or(Some(refusal)),
-            Err(Problem::Io(error)) => return Err(NotFound::Io(error)),
+        // A first commit that was broken off: nothing was saved yet.
+        Err(refusal) if !was_written(page, Place::B) => {
+            return found(None, None, Content::Damaged, Some(refusal));
         }
+        Err(refusal) => return refuse(refusal),
+    };
+    let identity = FileId { header: header.file, system: facts.identity };
+    let (mapped, mut failed) = (mapped(&identity), None);
+    let picked = pick(&commits, facts.len, |slot| {
+        map_index(disk, file, slot, mapped).map_err(|error| failed = Some(error)).ok()
+    });
+    // An index that cannot be mapped or read just now is not damaged: to go on with the one before would lose it.
+    if let Some(error) = failed {
+        return Err(NotFound::Io(error));
     }
-    found(Some((header, commits)), None, Content::Empty, refused)
+    match picked {
+        Ok(None) => found(Some((header, commits)), None, Content::Empty, commits.refused()),
+        Ok(Some(Picked { slot, layout, block, refused, .. })) => {
+            let content = Content::Index(slot, layout, block.range);
+            found(Some((header, commits)), Some((block.mapping, block.start)), content, refused)
+        }
+        Err(refusal) => refuse(refusal),
+    }
 }
 
 enum Problem {
@@ -188,25 +200,32 @@ impl From<Refusal> for Problem {
     }
 }
 
-/// Maps a file from where it is not mapped yet up to the end of an index, and checks the index.
-fn map_index(
-    disk: &dyn MapDisk,
-    file: &File,
-    len: u64,
-    slot: &Slot,
-    mapped: u64,
-) -> Result<(Arc<Mapping>, u64, Layout, Range<usize>), Problem> {
-    let range = slot.index_start..slot.end();
-    if range.end > len {
-        return Err(Refusal::Outside { end: range.end, len }.into());
+/// Whether a slot of the first page is of a commit, whole or not. The first commit is in slot A.
+fn was_written(page: &[u8], place: Place) -> bool {
+    let slot = usize::try_from(place.offset()).ok().and_then(|at| page.get(at..at + SLOT_LEN));
+    slot.is_some_and(|slot| slot.iter().any(|byte| *byte != 0))
+}
+
+/// An index block in a mapping that begins at byte `start` of its file.
+struct MappedIndex {
+    mapping: Arc<Mapping>,
+    start: u64,
+    range: Range<usize>,
+}
+
+impl AsRef<[u8]> for MappedIndex {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: the index is committed, and nobody writes to what is committed.
+        unsafe { self.mapping.bytes(self.range.clone()) }.unwrap_or_default()
     }
-    let start = mapped.min(range.start);
-    let mapping = map_or_read(disk, file, start..range.end)?;
-    let block = to_usize(range.start - start)?..to_usize(range.end - start)?;
-    // SAFETY: the index is committed, and nobody writes to what is committed.
-    let bytes = unsafe { mapping.bytes(block.clone()) }.unwrap_or_default();
-    let layout = Layout::check(bytes, slot)?;
-    Ok((Arc::new(mapping), start, layout, block))
+}
+
+/// Maps a file from where it is not mapped yet up to the end of an index, which is in the file.
+fn map_index(disk: &dyn MapDisk, file: &File, slot: &Slot, mapped: u64) -> io::Result<MappedIndex> {
+    let start = mapped.min(slot.index_start);
+    let mapping = Arc::new(map_or_read(disk, file, start..slot.end())?);
+    let at = |byte: u64| usize::try_from(byte - start).map_err(|_| io::ErrorKind::OutOfMemory);
+    Ok(MappedIndex { mapping, start, range: at(slot.index_start)?..at(slot.end())? })
 }
 
 /// Of version 2: under which joined name, where, and with which seed.

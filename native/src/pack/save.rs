@@ -89,7 +89,7 @@ impl Instance {
         // A refresh may have looked at another file, which was under the path meanwhile.
         let is_known = self.read().base.file() == Some(writer.number);
         if !is_known && writer.counting.is_some() {
-            self.adopt_from(&*self.options.disk, &writer.file)?;
+            self.adopt_from(&*self.options.disk, writer.file.to_map())?;
         }
         let mut fresh: Vec<(Key, Fresh)> =
             self.read().fresh.iter().map(|(key, fresh)| (key.clone(), fresh.clone())).collect();
@@ -179,7 +179,7 @@ impl Instance {
         let page = written.map_err(|error| reason_of(&error))?;
         let commits = Commits::read(&page).map_err(Refusal::reason)?;
         let mapped = in_chunk.or_else(|| {
-            let mapping = disk.map(&writer.file, slot.index_start..slot.end(), Access::Read).ok()?;
+            let mapping = disk.map(writer.file.to_map(), slot.index_start..slot.end(), Access::Read).ok()?;
             Some((Arc::new(mapping), 0))
         });
         let committed = Committed::written(writer.number, slot, block, mapped).map_err(Refusal::reason)?;
@@ -288,7 +288,7 @@ fn map_appended(disk: &dyn MapDisk, writer: &Writer, packed: &[Packed]) -> Optio
     // All of it is behind what was packed in the file.
     let mut appended = packed.iter().filter(is_appended);
     let start = appended.next()?.offset;
-    map_or_read(disk, &writer.file, start..writer.end).ok().map(|mapping| (mapping, start))
+    map_or_read(disk, writer.file.to_map(), start..writer.end).ok().map(|mapping| (mapping, start))
 }
 
 /// Writes an index and the slot that makes it count, and returns the file's first page.

@@ -60,11 +60,14 @@ pub(super) struct Writer {
     in_use: usize,
 }
 
-/// A file whose lock is held until this is dropped, also by mappings of the file that live on.
+/// A file whose lock is held until this is dropped.
 #[derive(Debug)]
 pub(super) struct LockedFile {
     /// Of the process that took the lock. A child that it forked must not write to the file, cut it or unlock it.
     file: LockHolder,
+    /// The same file, opened again to be mapped: a mapping keeps the lock of its own descriptor, also in a child that outlives
+    /// this process.
+    unlocked: File,
     disk: Arc<dyn MapDisk>,
 }
 
@@ -110,7 +113,7 @@ impl Instance {
                 return Err(Reason::Untrusted);
             }
             if let Some(writer) = self.take_retired(facts.identity) {
-                let adopted = self.adopt_from(disk, &writer.file);
+                let adopted = self.adopt_from(disk, writer.file.to_map());
                 return match adopted {
                     Ok(()) => Ok(writer),
                     Err(reason) => {
@@ -121,9 +124,11 @@ impl Instance {
             }
             let file = LockHolder::new(file);
             disk.lock(&file, patience).map_err(failed)?;
-            let file = LockedFile { file, disk: Arc::clone(&self.options.disk) };
+            let unlocked = disk.open_to_write(path).map_err(failed)?;
+            let there = disk.facts(&unlocked).map_err(failed)?;
+            let file = LockedFile { file, unlocked, disk: Arc::clone(&self.options.disk) };
             // Whoever compacts a file puts another in its place.
-            if disk.facts_at(path).map_err(failed)?.identity != facts.identity {
+            if there.identity != facts.identity {
                 continue;
             }
             if let Some(writer) = self.begin(disk, path, file)? {
@@ -158,14 +163,14 @@ impl Instance {
         let (number, header, commits, counting) = if let Some(known) = known {
             known
         } else {
-            let mut found = look_into(disk, &file, &page, &mapped).map_err(refused)?;
+            let mut found = look_into(disk, file.to_map(), &page, &mapped).map_err(refused)?;
             if found.head.is_none() {
                 match found.content {
                     Content::Empty => {
                         begin_file(disk, &file).map_err(failed)?;
                         disk.sync_name(path);
                         page = FirstPage::read(disk, &file).map_err(refused)?;
-                        found = look_into(disk, &file, &page, &mapped).map_err(refused)?;
+                        found = look_into(disk, file.to_map(), &page, &mapped).map_err(refused)?;
                     }
                     // Readers keep what they have mapped.
                     Content::Damaged => {
@@ -257,8 +262,9 @@ impl Writer {
                 wanted
             }
         };
-        let mapping =
-            disk.map(&self.file, start..end(len)?, Access::Write).map_err(|error| reason_of(&error))?;
+        let mapping = disk
+            .map(self.file.to_map(), start..end(len)?, Access::Write)
+            .map_err(|error| reason_of(&error))?;
         let mapping = Arc::new(mapping);
         let place = Some((self.number, start));
         let handle = pack.write().segments.add(Arc::clone(&mapping), place).ok_or(Reason::NoSpace)?;
@@ -339,6 +345,11 @@ impl LockedFile {
     /// Whether this process took the lock.
     pub(super) fn is_own(&self) -> bool {
         self.file.is_own()
+    }
+
+    /// Returns what mappings are to be of.
+    pub(super) fn to_map(&self) -> &File {
+        &self.unlocked
     }
 }
 

@@ -1,13 +1,19 @@
 //! Files of packed weights: what is saved is found, whatever happened.
 
-use std::{fs, sync::Arc, time::Duration};
+use std::{
+    fs::{self, File, OpenOptions},
+    io::Write,
+    sync::Arc,
+    thread,
+    time::Duration,
+};
 
 use warmstart::{
     Reason,
     pack::{Checks, Pack, PackOptions},
 };
 use warmstart_tests::{
-    map_disk::{Mortal, Poor},
+    map_disk::{Moment, Mortal, Poor},
     packed::{Weight, image, open, place, saved, use_all, weights},
 };
 
@@ -178,6 +184,54 @@ fn whatever_operation_a_process_dies_at_what_was_saved_before_is_found() {
     }
 }
 
+/// A disk that loses power has what was synced, and of what was written since, any sectors.
+#[test]
+fn whatever_sectors_are_lost_with_the_power_what_was_saved_is_found_and_nothing_wrong() {
+    const SECTOR: usize = 512;
+
+    let (directory, path) = place().unwrap();
+    drop(saved(&path, PackOptions::default(), weights(0..3)).unwrap());
+    let disk = Arc::new(Mortal::watching(&path).unwrap());
+    let pack = Pack::open(&path, PackOptions::default().with_disk(disk.clone())).unwrap();
+    let (mut states, mut saved_before) = (0, 3);
+    for until in [7, 9] {
+        use_all(&pack, weights(5..until)).unwrap();
+        pack.save().unwrap();
+        for Moment { mut synced, mut now } in disk.take_moments() {
+            let used = |bytes: &[u8]| bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+            let len = used(&synced).max(used(&now)).next_multiple_of(SECTOR);
+            synced.resize(len, 0);
+            now.resize(len, 0);
+            let differs = |at: &usize| synced[*at..*at + SECTOR] != now[*at..*at + SECTOR];
+            let changed: Vec<usize> = (0..len).step_by(SECTOR).filter(differs).collect();
+            // One sector was written and no other, or all but one were.
+            for (alone, at) in
+                [false, true].into_iter().flat_map(|alone| changed.iter().map(move |at| (alone, *at)))
+            {
+                let (mut kept, from) = if alone { (synced.clone(), &now) } else { (now.clone(), &synced) };
+                kept[at..at + SECTOR].copy_from_slice(&from[at..at + SECTOR]);
+                let after = directory.path().join(format!("after {states}"));
+                states += 1;
+                fs::write(&after, kept).unwrap();
+                #[cfg(unix)]
+                fs::set_permissions(&after, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+                let pack = open(&after).unwrap();
+                for weight in weights(0..3).chain(weights(5..saved_before.max(5))) {
+                    assert_eq!(weight.find(&pack), Ok(()), "{weight:?} is lost, sector {at}, alone: {alone}");
+                }
+                // What was not saved yet is found as it was packed, or not at all.
+                for weight in weights(saved_before.max(5)..until) {
+                    let _ = weight.find(&pack);
+                }
+                drop(pack);
+                fs::remove_file(after).unwrap();
+            }
+        }
+        saved_before = until;
+    }
+    assert!(states > 100, "{states}");
+}
+
 #[test]
 fn a_damaged_index_leads_to_the_one_before_and_the_next_save_heals() {
     let (_directory, path) = place().unwrap();
@@ -194,6 +248,30 @@ fn a_damaged_index_leads_to_the_one_before_and_the_next_save_heals() {
     assert_eq!(pack.refusal(), None);
     drop(pack);
     assert_eq!(use_all(&open(&path).unwrap(), weights(0..9)).unwrap(), 0);
+}
+
+/// Its payloads may be all that is left of what was saved.
+#[test]
+fn a_pack_without_a_whole_index_is_refused_and_left_as_it_is() {
+    for slots_are_damaged in [false, true] {
+        let (_directory, path) = place().unwrap();
+        drop(saved(&path, PackOptions::default(), weights(0..5)).unwrap());
+        drop(saved(&path, PackOptions::default(), weights(5..9)).unwrap());
+        let mut bytes = fs::read(&path).unwrap();
+        for slot in [512, 1024] {
+            let index_start = u64::from_le_bytes(bytes[slot + 8..slot + 16].try_into().unwrap());
+            let at = if slots_are_damaged { slot } else { usize::try_from(index_start).unwrap() };
+            bytes[at] ^= 1;
+        }
+        fs::write(&path, &bytes).unwrap();
+        let pack = open(&path).unwrap();
+        assert!(pack.refusal().is_some());
+        assert_eq!(use_all(&pack, weights(0..9)).unwrap(), 9);
+        pack.save().unwrap_err();
+        assert_eq!(use_all(&pack, weights(0..9)).unwrap(), 0, "what is in the heap is found");
+        drop(pack);
+        assert!(fs::read(&path).unwrap() == bytes, "the file changed");
+    }
 }
 
 #[test]
@@ -213,6 +291,47 @@ fn a_damaged_payload_is_a_miss_and_packed_again() {
         let pack = Pack::open(&path, PackOptions::default().with_checks(checks)).unwrap();
         assert_eq!(use_all(&pack, weights(0..5)).unwrap(), 0);
     }
+}
+
+#[test]
+fn what_a_dead_writer_left_behind_is_cut_off() {
+    let (_directory, path) = place().unwrap();
+    drop(saved(&path, PackOptions::default(), weights(0..3)).unwrap());
+    let control = path.with_extension("control");
+    fs::copy(&path, &control).unwrap();
+    OpenOptions::new().append(true).open(&path).unwrap().write_all(&vec![0xff; 1 << 20]).unwrap();
+    for path in [&path, &control] {
+        let pack = open(path).unwrap();
+        assert!(pack.reserve(10_000).unwrap().bytes_mut().iter().all(|byte| *byte == 0));
+        assert_eq!(use_all(&pack, weights(0..6)).unwrap(), 3);
+        pack.save().unwrap();
+    }
+    let len = |path| fs::metadata(path).unwrap().len();
+    assert_eq!(len(&path), len(&control));
+}
+
+/// Whoever compacts a file puts another in its place while writers wait for its lock.
+#[test]
+fn a_writer_that_waited_for_a_file_that_was_replaced_saves_to_the_new_one() {
+    let (_directory, path) = place().unwrap();
+    let new = path.with_extension("new");
+    for path in [&path, &new] {
+        drop(saved(path, PackOptions::default(), weights(0..3)).unwrap());
+    }
+    let held = File::open(&path).unwrap();
+    held.lock().unwrap();
+    let pack = Pack::open(&path, PackOptions::default().with_patience(Duration::from_secs(1))).unwrap();
+    // It waits in vain, and packs into the heap: so the save is what takes the lock.
+    assert_eq!(use_all(&pack, weights(0..5)).unwrap(), 2);
+    thread::scope(|scope| {
+        let saving = scope.spawn(|| pack.save());
+        thread::sleep(Duration::from_millis(200));
+        fs::rename(&new, &path).unwrap();
+        drop(held);
+        assert_eq!(saving.join().unwrap().unwrap().entries, 2);
+    });
+    drop(pack);
+    assert_eq!(use_all(&open(&path).unwrap(), weights(0..5)).unwrap(), 0);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::{
     convert::Infallible,
     fs,
     panic::{AssertUnwindSafe, catch_unwind},
-    path::Path,
+    path::{Path, PathBuf},
     process::Stdio,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
@@ -19,6 +19,7 @@ use warmstart::{
 };
 use warmstart_tests::{
     children_of, own_process,
+    own_process::Children,
     packed::Weight,
     proof::{artifact, numbered_key, payload, prove},
 };
@@ -279,15 +280,38 @@ fn fork_under_launches_hangs_no_child() {
     });
 }
 
-/// Builds for long, in a folder that a variable names, and has a child that lives on.
+/// The folder that a variable names.
+fn folder() -> PathBuf {
+    std::env::var_os(FOLDER).unwrap().into()
+}
+
+/// Has a child that lives on, says so by a file in the folder, and waits to be killed.
+fn live_on_in_a_child(folder: &Path) {
+    forked(|| thread::sleep(Duration::from_secs(30)));
+    fs::write(folder.join("forked"), b"").unwrap();
+    thread::sleep(Duration::from_secs(60));
+}
+
+/// Runs a child of a test up to its [fork](live_on_in_a_child), and kills it: what it forked lives.
+fn kill_parent(children: &Children, folder: &Path) {
+    let mut command = children.command();
+    // Its child lives longer than this test, and would keep what it inherits open.
+    command.env(FOLDER, folder).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut parent = command.spawn().unwrap();
+    let started = Instant::now();
+    while !folder.join("forked").exists() {
+        assert!(started.elapsed() < Duration::from_secs(20), "the parent does not fork");
+        thread::sleep(Duration::from_millis(5));
+    }
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+}
+
 fn build_with_a_living_child() {
-    let folder = std::env::var_os(FOLDER).unwrap();
-    let folder = Path::new(&folder);
+    let folder = folder();
     let cache = Cache::new(FileStore::open(folder.join("cache"), FileOptions::default()).unwrap());
     let _ = cache.get_or_build(b"key", || {
-        forked(|| thread::sleep(Duration::from_secs(30)));
-        fs::write(folder.join("building"), b"").unwrap();
-        thread::sleep(Duration::from_secs(60));
+        live_on_in_a_child(&folder);
         Ok::<_, Infallible>(vec![1])
     });
 }
@@ -297,20 +321,35 @@ fn build_with_a_living_child() {
 fn fork_lock_of_a_dead_parent_with_a_living_child_is_free() {
     let Some(children) = children_of!(build_with_a_living_child) else { return };
     let folder = tempfile::tempdir().unwrap();
-    let mut command = children.command();
-    // Its child lives longer than this test, and would keep what it inherits open.
-    command.env(FOLDER, folder.path()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut parent = command.spawn().unwrap();
-    let started = Instant::now();
-    while !folder.path().join("building").exists() {
-        assert!(started.elapsed() < Duration::from_secs(20), "the parent does not build");
-        thread::sleep(Duration::from_millis(5));
-    }
-    parent.kill().unwrap();
-    parent.wait().unwrap();
+    kill_parent(&children, folder.path());
     let cache = Cache::new(FileStore::open(folder.path().join("cache"), FileOptions::default()).unwrap());
     let started = Instant::now();
     let Ok(fetched) = cache.get_or_build(b"key", || Ok::<_, Infallible>(vec![2]));
     assert_eq!(fetched.artifact().payload(), [2]);
+    assert!(started.elapsed() < Duration::from_secs(1), "it waited for {:?}", started.elapsed());
+}
+
+fn pack_with_a_living_child() {
+    let folder = folder();
+    let pack = Pack::open(folder.join("weights"), PackOptions::default()).unwrap();
+    Weight::number(1).pack(&pack).unwrap();
+    pack.save().unwrap();
+    Weight::number(2).pack(&pack).unwrap();
+    live_on_in_a_child(&folder);
+}
+
+/// The same of the lock of a pack, although the child has the file mapped.
+#[test]
+fn fork_lock_of_a_dead_packing_parent_with_a_living_child_is_free() {
+    let Some(children) = children_of!(pack_with_a_living_child) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    kill_parent(&children, folder.path());
+    let started = Instant::now();
+    // The child may not have begun to run yet.
+    let options = PackOptions::default().with_patience(Duration::from_millis(500));
+    let pack = Pack::open(folder.path().join("weights"), options).unwrap();
+    Weight::number(1).find(&pack).unwrap();
+    Weight::number(3).pack(&pack).unwrap();
+    assert_eq!(pack.save().unwrap().entries, 1);
     assert!(started.elapsed() < Duration::from_secs(1), "it waited for {:?}", started.elapsed());
 }
