@@ -423,6 +423,16 @@ mod tests {
     }
 
     #[test]
+    fn a_replayed_use_moves_an_entry_behind_those_that_were_used_before() {
+        let mut accounts = accounts(Limits::NONE);
+        accounts.apply(&record(1, Event::Stored { size: 10 }));
+        accounts.apply(&record(2, Event::Stored { size: 20 }));
+        assert_eq!(accounts.oldest(), Some((Key::digest(&[1]), 10)));
+        accounts.apply(&record(1, Event::Used));
+        assert_eq!(accounts.oldest(), Some((Key::digest(&[2]), 20)));
+    }
+
+    #[test]
     fn the_entry_being_replaced_is_never_the_one_evicted() {
         let mut accounts = accounts(Limits::bytes(30));
         accounts.apply(&record(1, Event::Stored { size: 10 }));

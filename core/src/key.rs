@@ -338,6 +338,17 @@ mod tests {
     }
 
     #[test]
+    fn borrowed_and_owned_values_are_one_key() {
+        let number = 7;
+        let owned = KeyFields::new(String::from("dom"), 1)
+            .text("k", number.to_string())
+            .bytes("b", alloc::vec![1])
+            .list("l", [String::from("x")]);
+        let borrowed = KeyFields::new("dom", 1).text("k", "7").bytes("b", &[1u8][..]).list("l", ["x"]);
+        assert_eq!(owned.key(), borrowed.key());
+    }
+
+    #[test]
     fn no_two_different_field_lists_share_a_key() {
         let base = || KeyFields::new("d", 1);
         let keys = [

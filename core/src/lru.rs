@@ -428,6 +428,12 @@ mod tests {
     }
 
     #[test]
+    fn what_is_larger_than_the_limit_is_not_admitted() {
+        assert_eq!(Limits::bytes(100).admit(100), Ok(()));
+        assert_eq!(Limits::bytes(100).admit(101), Err(Reason::Oversize));
+    }
+
+    #[test]
     fn limits_of_zero_admit_nothing() {
         assert_eq!(Limits::bytes(0).admit(0), Err(Reason::Oversize));
         assert_eq!(Limits { max_entries: Some(0), max_bytes: None }.admit(0), Err(Reason::Oversize));

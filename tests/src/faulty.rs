@@ -27,18 +27,33 @@ pub struct FaultyDisk {
     failures: AtomicU64,
     /// Whether errors 5, 32 and 33 mean what they mean on Windows.
     windows: bool,
-    before_rename: BeforeRename,
+    before_rename: Hook,
+    after_read: Hook,
     /// How many removals are still to fail.
     removals: AtomicU64,
+    directory_syncs: AtomicU64,
 }
 
-/// What somebody else does just before the next rename.
+/// What somebody else does once.
 #[derive(Default)]
-struct BeforeRename(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+struct Hook(Mutex<Option<Box<dyn FnOnce() + Send>>>);
 
-impl fmt::Debug for BeforeRename {
+impl fmt::Debug for Hook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("BeforeRename")
+        f.write_str("Hook")
+    }
+}
+
+impl Hook {
+    fn set(&self, action: impl FnOnce() + Send + 'static) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(action));
+    }
+
+    fn run(&self) {
+        let action = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(action) = action {
+            action();
+        }
     }
 }
 
@@ -71,7 +86,12 @@ impl FaultyDisk {
 
     /// Somebody else does `action` just before the next rename.
     pub fn before_rename(&self, action: impl FnOnce() + Send + 'static) {
-        *self.before_rename.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(action));
+        self.before_rename.set(action);
+    }
+
+    /// Somebody else does `action` just after the next file was read.
+    pub fn after_read(&self, action: impl FnOnce() + Send + 'static) {
+        self.after_read.set(action);
     }
 
     /// How many calls there were since [`fail`](Self::fail).
@@ -84,6 +104,12 @@ impl FaultyDisk {
     #[must_use]
     pub fn failures(&self) -> u64 {
         self.failures.load(SeqCst)
+    }
+
+    /// How often a directory was synced.
+    #[must_use]
+    pub fn directory_syncs(&self) -> u64 {
+        self.directory_syncs.load(SeqCst)
     }
 
     fn check(&self) -> io::Result<()> {
@@ -99,7 +125,9 @@ impl FaultyDisk {
 impl Disk for FaultyDisk {
     fn read(&self, path: &Path, wanted: &dyn Fn(&FileFacts) -> u64) -> io::Result<(Vec<u8>, FileFacts)> {
         self.check()?;
-        self.inner.read(path, wanted)
+        let found = self.inner.read(path, wanted);
+        self.after_read.run();
+        found
     }
 
     fn create(&self, path: &Path, parts: &[&[u8]], durable: bool) -> io::Result<File> {
@@ -120,15 +148,13 @@ impl Disk for FaultyDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.check()?;
-        let action = self.before_rename.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(action) = action {
-            action();
-        }
+        self.before_rename.run();
         self.inner.rename(from, to)
     }
 
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
         self.check()?;
+        self.directory_syncs.fetch_add(1, SeqCst);
         self.inner.sync_directory(path)
     }
 

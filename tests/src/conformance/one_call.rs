@@ -53,6 +53,7 @@ pub fn of_many_threads_one_builds(harness: &dyn Harness) {
 pub fn an_error_stores_nothing_and_the_next_builds(harness: &dyn Harness) {
     let cache = Cache::new(store(harness));
     let (builds, start) = (AtomicU64::new(0), Barrier::new(THREADS));
+    let started = Instant::now();
     let outcomes: Vec<Result<u64, &str>> = thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|_| {
@@ -74,6 +75,7 @@ pub fn an_error_stores_nothing_and_the_next_builds(harness: &dyn Harness) {
     assert_eq!(outcomes.iter().filter(|outcome| outcome.is_err()).count(), 1);
     assert_eq!(outcomes.iter().filter(|outcome| **outcome == Ok(1)).count(), THREADS - 1);
     assert_eq!(builds.into_inner(), 2);
+    assert!(started.elapsed() < SOON, "the failing builder woke nobody");
 }
 
 /// A panic is the panicking caller's alone.

@@ -87,6 +87,7 @@ fn what_only_looks_like_a_comment_or_a_string_hides_nothing() {
         "/* x *\\\n/ #include <a.h>",
         "x\r\n\x0C#\x0Binclude <a.h>",
         "\\\n#in\\\r\nclude <a\\\n.h>",
+        "\\\n\\\n#in\\\n\\\r\n\\\nclude <a\\\n\\\n.h>",
         "/* *//**/#/*\n*/include/*\n*/<a.h>/*",
         "#if 0\n#include <a.h>",
         "S(@/*\n*/#include <a.h>\n)",

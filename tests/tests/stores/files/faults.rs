@@ -45,6 +45,61 @@ fn bytes_of_entries(root: &Path) -> u64 {
     entries.map(|entry| entry.and_then(|entry| entry.metadata()).expect("nothing changes").len()).sum()
 }
 
+/// A name that is not synced may be gone when power is lost, and with it what was stored.
+#[test]
+fn a_durable_put_syncs_its_directory_and_another_does_not() {
+    for is_durable in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let disk = Arc::new(FaultyDisk::new());
+        let options = FileOptions::default().with_disk(disk.clone()).with_durability(is_durable);
+        let store = FileStore::open(directory.path().join("store"), options).unwrap();
+        store.put(b"first", &artifact(1, 10)).unwrap();
+        let before = disk.directory_syncs();
+        store.put(b"second", &artifact(2, 10)).unwrap();
+        assert_eq!(disk.directory_syncs() - before, u64::from(is_durable));
+    }
+}
+
+/// What took the place of a damaged entry since it was read is not removed in its stead.
+#[test]
+fn what_replaced_a_damaged_entry_meanwhile_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Arc::new(FaultyDisk::new());
+    let options = FileOptions::default().with_disk(disk.clone());
+    let store = FileStore::open(directory.path(), options).unwrap();
+    let other = open(directory.path());
+    store.put(b"key", &artifact(1, 100)).unwrap();
+    let path = entry_path(directory.path(), b"key");
+    let mut bytes = fs::read(&path).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&path, bytes).unwrap();
+    disk.after_read(move || assert!(other.put(b"key", &artifact(2, 100)).is_ok()));
+    assert!(store.get(b"key").hit().is_none_or(|found| found.payload() == [2; 100]));
+    assert_eq!(store.get(b"key").hit().map(|found| found.payload().to_vec()), Some(vec![2; 100]));
+}
+
+/// What another writer has not published yet takes room already.
+#[test]
+fn eviction_leaves_room_for_what_a_living_writer_is_writing() {
+    for is_writing in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let open =
+            || FileStore::open(directory.path(), FileOptions::default().with_max_bytes(10_000)).unwrap();
+        let (store, writer) = (open(), open());
+        store.put(b"oldest", &artifact(1, 3000)).unwrap();
+        writer.put(b"older", &artifact(2, 3000)).unwrap();
+        if is_writing {
+            let temps = fs::read_dir(directory.path().join("tmp")).unwrap();
+            let mut names = temps.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            let alive = names.find_map(|name| Some(name.strip_suffix(".alive")?.to_owned())).unwrap();
+            fs::write(directory.path().join("tmp").join(alive + ".999"), [0; 2500]).unwrap();
+        }
+        store.put(b"new", &artifact(3, 5000)).unwrap();
+        let found = [b"oldest".as_slice(), b"older", b"new"].map(|key| store.get(key).hit().is_some());
+        assert_eq!(found, [false, !is_writing, true]);
+    }
+}
+
 /// Every single call of a scenario fails in turn, with each error, once or from then on. The host never notices, and
 /// when the disk is well again nothing is wrong and the accounts agree with the directory.
 #[test]

@@ -198,6 +198,19 @@ fn an_object_that_the_loader_always_refuses_is_an_error() {
 }
 
 #[test]
+#[cfg(target_arch = "x86_64")]
+fn features_that_flags_ask_for_are_kept_with_the_object() {
+    let (target, cache) = (target().with_features(CpuFeatures::none()), memory());
+    for (flags, features) in [(&[][..], ""), (&["-mavx512f"], "avx512f"), (&["-mavx2", "-mno-avx2"], "")] {
+        let kernel = Kernel::new("f", "int f(void) { return 4; }");
+        let kernel = flags.iter().fold(kernel, |kernel, flag| kernel.flag(*flag));
+        let fetched = target.compile(&cache, &kernel).unwrap();
+        let metadata = fetched.artifact().metadata().unwrap();
+        assert_eq!(metadata.attribute("cpu.features"), Some(features.as_bytes()), "{flags:?}");
+    }
+}
+
+#[test]
 #[cfg_attr(not(has_avx512er), ignore = "needs a compiler that knows the CPU feature avx512er")]
 fn an_object_for_another_cpu_is_kept() {
     let (target, cache) = (target(), memory());

@@ -10,7 +10,7 @@ use std::{
 };
 
 use warmstart::{
-    Artifact, Cache, Limits, Lookup, Reason, Store,
+    Artifact, Cache, Limits, Lookup, Metadata, Reason, Store,
     cache::How,
     store::{FileOptions, FileStore, MemoryStore, Stored},
     target::cuda::{CodeType, CudaError, CudaTarget, OptionName, Options, Program, TargetType, Toolkit},
@@ -382,14 +382,19 @@ fn a_header_that_is_edited_all_the_time_is_never_stored_as_another() {
 #[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn a_binary_without_its_lowered_names_is_a_miss() {
     let target = cuda::target();
-    let cache = memory();
     let program = cxx("template <class T> __global__ void f(T *x) {}").name_expression("f<int>");
-    let key = target.fields(&cache, &program).unwrap().key();
-    cache.store().put(key.as_bytes(), &vec![1, 2, 3].into()).unwrap();
-    let compiled = target.compile(&cache, &program).unwrap();
-    assert_eq!(compiled.fetched().miss(), Some(Reason::Malformed));
-    assert_eq!(compiled.lowered_name("f<int>"), Some("_Z1fIiEvPT_"));
-    assert!(target.compile(&cache, &program).unwrap().is_hit());
+    // No list of names, an empty one, and one of another name.
+    for kept in [None, Some(&b"\0"[..]), Some(b"\x01\0\x06g<int>\x02_Z")] {
+        let cache = memory();
+        let key = target.fields(&cache, &program).unwrap().key();
+        let list = kept.map(|kept| Metadata::new().with_attribute("cuda.lowered_names", kept));
+        let stored = Artifact::new(vec![1, 2, 3]).with_metadata(&list.unwrap_or_default());
+        cache.store().put(key.as_bytes(), &stored).unwrap();
+        let compiled = target.compile(&cache, &program).unwrap();
+        assert_eq!(compiled.fetched().miss(), Some(Reason::Malformed), "{kept:?}");
+        assert_eq!(compiled.lowered_name("f<int>"), Some("_Z1fIiEvPT_"));
+        assert!(target.compile(&cache, &program).unwrap().is_hit());
+    }
 }
 
 #[test]
