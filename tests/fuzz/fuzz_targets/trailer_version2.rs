@@ -95,7 +95,9 @@ fn read(file: &[u8]) -> bool {
     assert_eq!(read.len(), footer.entry_count as usize);
     let mut end = 0;
     for entry in read.entries() {
-        assert!(entry.offset.is_multiple_of(PAGE) && entry.offset >= end && entry.end() <= footer.index_start);
+        assert!(
+            entry.offset.is_multiple_of(PAGE) && entry.offset >= end && entry.end() <= footer.index_start
+        );
         end = entry.end();
         assert_eq!(read.look_up(&entry.name, entry.packing.seed), Ok(entry));
     }

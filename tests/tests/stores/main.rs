@@ -17,6 +17,8 @@ mod files {
     mod reports;
 }
 #[cfg(unix)]
+mod fixtures;
+#[cfg(unix)]
 mod forks;
 #[cfg(unix)]
 mod model;
