@@ -21,10 +21,25 @@ pub struct Artifact(Arc<Shared>);
 #[derive(Clone)]
 struct Shared {
     /// A whole envelope as it was read, or the payload alone: a hit is not copied out of the buffer it was read into.
-    buffer: Vec<u8>,
+    buffer: Buffer,
     payload: Range<usize>,
     metadata: Source,
     provenance: Provenance,
+}
+
+#[derive(Clone)]
+enum Buffer {
+    Vec(Vec<u8>),
+    Owner(Arc<dyn AsRef<[u8]> + Send + Sync>),
+}
+
+impl Buffer {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Vec(bytes) => bytes,
+            Self::Owner(owner) => (**owner).as_ref(),
+        }
+    }
 }
 
 /// Where the encoded metadata is.
@@ -49,12 +64,30 @@ impl Artifact {
     #[must_use]
     pub fn new(payload: Vec<u8>) -> Self {
         let range = 0..payload.len();
-        Self(Arc::new(Shared {
-            buffer: payload,
-            payload: range,
-            metadata: Source::Beside(Vec::new()),
-            provenance: Provenance::default(),
-        }))
+        Self::of_buffer(Buffer::Vec(payload), range)
+    }
+
+    /// An artifact of the bytes that `owner` has, such as a mapping or the bytes object of another language. They are not
+    /// copied; the owner is dropped with the last clone of the artifact.
+    ///
+    /// The owner must return the same bytes each time.
+    ///
+    /// ```
+    /// use warmstart_core::artifact::Artifact;
+    ///
+    /// let boxed: Box<[u8]> = Box::new([1, 2, 3]);
+    /// assert_eq!(Artifact::from_owner(boxed).payload(), [1, 2, 3]);
+    /// assert_eq!(Artifact::from_owner("text").payload(), b"text");
+    /// ```
+    #[must_use]
+    pub fn from_owner(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
+        let range = 0..owner.as_ref().len();
+        Self::of_buffer(Buffer::Owner(Arc::new(owner)), range)
+    }
+
+    fn of_buffer(buffer: Buffer, payload: Range<usize>) -> Self {
+        let (metadata, provenance) = (Source::Beside(Vec::new()), Provenance::default());
+        Self(Arc::new(Shared { buffer, payload, metadata, provenance }))
     }
 
     /// The artifact inside an envelope. The caller has checked that both ranges lie within `buffer`.
@@ -65,6 +98,7 @@ impl Artifact {
         provenance: Provenance,
     ) -> Self {
         debug_assert!(payload.end <= buffer.len() && metadata.end <= buffer.len());
+        let buffer = Buffer::Vec(buffer);
         Self(Arc::new(Shared { buffer, payload, metadata: Source::Inside(metadata), provenance }))
     }
 
@@ -85,7 +119,7 @@ impl Artifact {
     /// The cached bytes.
     #[must_use]
     pub fn payload(&self) -> &[u8] {
-        self.0.buffer.get(self.0.payload.clone()).unwrap_or_default()
+        self.0.buffer.bytes().get(self.0.payload.clone()).unwrap_or_default()
     }
 
     /// What is known about the payload, decoded anew at each call: a hit that does not ask does not pay.
@@ -100,7 +134,7 @@ impl Artifact {
     #[must_use]
     pub fn encoded_metadata(&self) -> &[u8] {
         match &self.0.metadata {
-            Source::Inside(range) => self.0.buffer.get(range.clone()).unwrap_or_default(),
+            Source::Inside(range) => self.0.buffer.bytes().get(range.clone()).unwrap_or_default(),
             Source::Beside(bytes) => bytes,
         }
     }
