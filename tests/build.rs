@@ -24,7 +24,7 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=src/mount.rs");
     println!("cargo::rerun-if-changed=src/runtimes.rs");
-    for variable in ["WARMSTART_CUDA", "WARMSTART_XNNPACK", "WARMSTART_SHARED", "HOME"] {
+    for variable in ["WARMSTART_CUDA", "WARMSTART_XNNPACK", "WARMSTART_SHARED", "HOME", "CC"] {
         println!("cargo::rerun-if-env-changed={variable}");
     }
     let found = [
@@ -50,7 +50,8 @@ fn main() {
 
 /// Returns what the C compiler prints.
 fn compiler_says(arguments: &[&str]) -> String {
-    let output = Command::new("cc").args(arguments).output();
+    let compiler = env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let output = Command::new(compiler).args(arguments).output();
     output.map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 

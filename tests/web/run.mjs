@@ -39,10 +39,12 @@ const modes = values.mode ?? (values.deep ? MODES : MODES.slice(0, 1));
 const unknown = modes.find((mode) => !MODES.includes(mode));
 if (unknown) refuse(2, `there is no mode ${unknown}: there are ${MODES.join(", ")}`);
 
+const matched = new Set();
 const suites = await chosen("suite", ".js");
 const cases = await chosen("cases", ".mjs");
-if (values.only.length > 0 && suites.length + cases.length === 0) {
-  refuse(2, `no file is called ${values.only.join(" or ")}: give the name of one in tests/web/suite or tests/web/cases`);
+const misspelt = values.only.filter((only) => !matched.has(only));
+if (misspelt.length > 0) {
+  refuse(2, `no file is called ${misspelt.join(" or ")}: give the name of one in tests/web/suite or tests/web/cases`);
 }
 if ((await chromium()) === undefined) refuse(3, "not run: there is no Chromium; install it, or name one by CHROMIUM");
 
@@ -119,7 +121,9 @@ async function chosen(folder, extension) {
   const names = found.filter((name) => name.endsWith(extension)).sort();
   const asked = (name) => {
     const bare = name.slice(0, -extension.length);
-    return values.only.some((only) => [bare, name, `${folder}/${name}`].includes(only.replace(/^tests\/web\//, "")));
+    const asking = values.only.filter((only) => [bare, name, `${folder}/${name}`].includes(only.replace(/^tests\/web\//, "")));
+    for (const only of asking) matched.add(only);
+    return asking.length > 0;
   };
   return names.filter((name) => values.only.length === 0 || asked(name));
 }

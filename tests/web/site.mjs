@@ -24,7 +24,7 @@ export function site() {
 
 /** A new folder, for a profile or for a project: where the environment wants temporary files, else on the disk of the build. */
 export async function freshFolder(name) {
-  const { TMPDIR: within = TARGET } = process.env;
+  const within = process.env.TMPDIR || TARGET;
   await mkdir(within, { recursive: true });
   return mkdtemp(path.join(within, `${name}-`));
 }
