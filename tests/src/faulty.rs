@@ -34,7 +34,7 @@ pub struct FaultyDisk {
     directory_syncs: AtomicU64,
 }
 
-/// What somebody else does once.
+/// Runs once, as another process would at that moment.
 #[derive(Default)]
 struct Hook(Mutex<Option<Box<dyn FnOnce() + Send>>>);
 
@@ -89,7 +89,7 @@ impl FaultyDisk {
         self.before_rename.set(action);
     }
 
-    /// Somebody else does `action` just after the next file was read.
+    /// Runs `action` once, just after the next read of a file.
     pub fn after_read(&self, action: impl FnOnce() + Send + 'static) {
         self.after_read.set(action);
     }

@@ -25,8 +25,8 @@ pub struct Mortal {
     moments: Mutex<Vec<Moment>>,
 }
 
-/// The bytes of a file just before an operation: those that the last sync has put on the medium, and those that a process
-/// reads. If power is lost, each sector is either.
+/// The bytes of a file before an operation: as last synced, and as a process reads them. After a loss of power each sector is
+/// one or the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
     /// On the medium.
@@ -46,7 +46,7 @@ impl Mortal {
         Ok(Self { watched: Some(path.into()), moments: Mutex::new(vec![first]), ..Self::after(u64::MAX) })
     }
 
-    /// The moments from the last of the call before on, without those that are like the one before them.
+    /// Takes the moments since the previous call, beginning with the last one that it returned. Equal neighbours are left out.
     ///
     /// # Panics
     /// If an operation has panicked.

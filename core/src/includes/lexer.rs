@@ -26,7 +26,7 @@ pub(super) struct Lexer<'a> {
     literal_end: Option<usize>,
     /// Up to here lines are known to be even.
     even_to: usize,
-    /// Up to here a line is even only with the name of a header that it has.
+    /// Up to here, lines end where they do only thanks to the name of a header on them.
     named_to: usize,
     /// Whether it reads as a compiler does what it skips: no digits are separated, no headers named.
     skips: bool,

@@ -133,7 +133,12 @@ impl fmt::Display for Refusal {
             }
             Self::Flags(entry) => write!(f, "entry {entry} has flags that contradict its fields"),
             Self::Misaligned(entry) => {
-                write!(f, "entry {entry} is not at a multiple of {} bytes", super::ALIGNMENT)
+                let (version3, version2) = (super::ALIGNMENT, super::space::PAGE);
+                write!(
+                    f,
+                    "entry {entry} is not aligned: payloads begin at multiples of {version3} bytes in version 3, and of \
+                     {version2} in version 2"
+                )
             }
             Self::OutOfBounds(entry) => write!(f, "entry {entry} is not between the header and the index"),
             Self::Overlap(entry) => write!(f, "entry {entry} begins before the one before it ends"),

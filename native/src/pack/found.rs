@@ -158,7 +158,7 @@ pub(super) fn look_into(
     let refuse = |refusal| found(None, None, Content::Refused, Some(refusal));
     let commits = match Commits::read(page) {
         Ok(commits) => commits,
-        // A first commit that was broken off: nothing was saved yet.
+        // Slot A may be of a first commit that power loss tore, or of a single one that was damaged since: a writer replaces both.
         Err(refusal) if !was_written(page, Place::B) => {
             return found(None, None, Content::Damaged, Some(refusal));
         }
@@ -174,7 +174,7 @@ pub(super) fn look_into(
         return Err(NotFound::Io(error));
     }
     match picked {
-        Ok(None) => found(Some((header, commits)), None, Content::Empty, commits.refused()),
+        Ok(None) => found(Some((header, commits)), None, Content::Empty, None),
         Ok(Some(Picked { slot, layout, block, refused, .. })) => {
             let content = Content::Index(slot, layout, block.range);
             found(Some((header, commits)), Some((block.mapping, block.start)), content, refused)
@@ -215,7 +215,7 @@ struct MappedIndex {
 
 impl AsRef<[u8]> for MappedIndex {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the index is committed, and nobody writes to what is committed.
+        // SAFETY: the index is committed, and committed bytes are never written again; `Mapping::bytes` checks the range.
         unsafe { self.mapping.bytes(self.range.clone()) }.unwrap_or_default()
     }
 }

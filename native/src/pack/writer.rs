@@ -65,8 +65,8 @@ pub(super) struct Writer {
 pub(super) struct LockedFile {
     /// Of the process that took the lock. A child that it forked must not write to the file, cut it or unlock it.
     file: LockHolder,
-    /// The same file, opened again to be mapped: a mapping keeps the lock of its own descriptor, also in a child that outlives
-    /// this process.
+    /// The same file, opened again, not cloned: a clone shares the lock. Mappings are made from it, because a mapping keeps the
+    /// lock of its descriptor, also in a child that outlives this process.
     unlocked: File,
     disk: Arc<dyn MapDisk>,
 }
@@ -347,9 +347,10 @@ impl LockedFile {
         self.file.is_own()
     }
 
-    /// Returns what mappings are to be of.
+    /// Returns the descriptor that mappings are made from.
     pub(super) fn to_map(&self) -> &File {
-        &self.unlocked
+        // Elsewhere a lock shuts other handles out, and no child is forked.
+        if cfg!(unix) { &self.unlocked } else { &self.file }
     }
 }
 

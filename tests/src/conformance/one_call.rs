@@ -75,7 +75,7 @@ pub fn an_error_stores_nothing_and_the_next_builds(harness: &dyn Harness) {
     assert_eq!(outcomes.iter().filter(|outcome| outcome.is_err()).count(), 1);
     assert_eq!(outcomes.iter().filter(|outcome| **outcome == Ok(1)).count(), THREADS - 1);
     assert_eq!(builds.into_inner(), 2);
-    assert!(started.elapsed() < SOON, "the failing builder woke nobody");
+    assert!(started.elapsed() < SOON, "the waiters were not woken");
 }
 
 /// A panic is the panicking caller's alone.

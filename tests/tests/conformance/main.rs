@@ -11,7 +11,7 @@ use warmstart_tests::conformance::{Case, KINDS, cases};
 fn main() -> ExitCode {
     let cases: &'static [Case] = cases().leak();
     let trials = KINDS.iter().copied().flat_map(|kind| {
-        // One place tells what all of its kind lack: every test that nextest runs comes by here.
+        // Made once per kind: under nextest, every test is a process that runs this.
         let any = kind.new.place();
         let cases = cases.iter().filter(|case| kind.topics.contains(&case.topic));
         cases.map(move |case| {

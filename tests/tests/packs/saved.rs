@@ -184,7 +184,7 @@ fn whatever_operation_a_process_dies_at_what_was_saved_before_is_found() {
     }
 }
 
-/// A disk that loses power has what was synced, and of what was written since, any sectors.
+/// A disk that loses power has what was synced, and of what was written since, one sector, or all but one.
 #[test]
 fn whatever_sectors_are_lost_with_the_power_what_was_saved_is_found_and_nothing_wrong() {
     const SECTOR: usize = 512;
@@ -310,7 +310,7 @@ fn what_a_dead_writer_left_behind_is_cut_off() {
     assert_eq!(len(&path), len(&control));
 }
 
-/// Whoever compacts a file puts another in its place while writers wait for its lock.
+/// Compaction replaces a file while writers wait for its lock.
 #[test]
 fn a_writer_that_waited_for_a_file_that_was_replaced_saves_to_the_new_one() {
     let (_directory, path) = place().unwrap();
@@ -320,7 +320,7 @@ fn a_writer_that_waited_for_a_file_that_was_replaced_saves_to_the_new_one() {
     }
     let held = File::open(&path).unwrap();
     held.lock().unwrap();
-    let pack = Pack::open(&path, PackOptions::default().with_patience(Duration::from_secs(1))).unwrap();
+    let pack = Pack::open(&path, PackOptions::default().with_patience(Duration::from_secs(2))).unwrap();
     // It waits in vain, and packs into the heap: so the save is what takes the lock.
     assert_eq!(use_all(&pack, weights(0..5)).unwrap(), 2);
     thread::scope(|scope| {

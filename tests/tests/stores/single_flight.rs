@@ -173,19 +173,22 @@ fn of_two_caches_of_one_directory_one_builds() {
 /// A store that takes nothing spares those that wait nothing: they are handed what was built.
 #[test]
 fn those_who_wait_are_handed_what_no_store_takes() {
-    const THREADS: usize = 8;
+    const THREADS: u64 = 8;
     let cache = Cache::new(MemoryStore::new(Limits { max_bytes: Some(10), ..Limits::NONE }));
-    let (builds, begun) = (AtomicU64::new(0), Barrier::new(THREADS));
+    let (builds, arrived) = (AtomicU64::new(0), AtomicU64::new(0));
     let build = || {
         builds.fetch_add(1, Ordering::Relaxed);
-        // The others come to wait meanwhile.
+        while arrived.load(Ordering::Relaxed) < THREADS {
+            thread::yield_now();
+        }
+        // The last of them comes to wait meanwhile.
         thread::sleep(Duration::from_millis(500));
         Ok::<_, Infallible>(vec![7; 1000])
     };
     thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
-                begun.wait();
+                arrived.fetch_add(1, Ordering::Relaxed);
                 let Ok(fetched) = cache.get_or_build(b"key", build);
                 assert_eq!(fetched.artifact().payload(), [7; 1000]);
             });
