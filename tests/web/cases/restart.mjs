@@ -70,6 +70,8 @@ const VISITS = {
         kit.equal(await cache.get("a", "text"), "a");
       });
       await page.goto("about:blank");
+      // The browser lives on, as it does when somebody goes to another page: what it was told is written a moment later.
+      await new Promise((resolve) => setTimeout(resolve, 1_000));
     },
     find: async (t, page) => {
       await page.evaluate(async () => {
