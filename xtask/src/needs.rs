@@ -139,7 +139,8 @@ impl Need {
             Self::Tool { name, version } => {
                 let package = format!("{name}@{version}");
                 let into = ["--root", "target/tools", "--target-dir", "target/tools"];
-                cmd!(sh, "cargo install --locked --quiet {into...} {package}").run()?;
+                // They run for seconds, and are compiled for longer: a build without optimisation is soonest done.
+                cmd!(sh, "cargo install --debug --locked --quiet {into...} {package}").run()?;
                 sh.write_file(version_file(name), version)?;
             }
             Self::Runtimes(group) => runtimes::ensure(sh, group)?,
