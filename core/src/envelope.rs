@@ -176,22 +176,58 @@ pub fn verify(stored: &[u8]) -> Result<Layout, Reason> {
 /// # Errors
 /// As [`decode_with`], but never [`Reason::KeyMismatch`].
 pub fn verify_with(stored: &[u8], seal: Option<&Seal>) -> Result<Layout, Reason> {
-    let layout = Layout::parse(stored, stored.len() as u64);
+    verify_parts([stored, &[]], seal)
+}
+
+/// Proves an envelope of `key` whose payload was read apart from its head, as [`decode_with`] does: the head is all that is
+/// before the payload.
+///
+/// ```
+/// use warmstart_core::{artifact::Artifact, envelope, reason::Reason};
+///
+/// let artifact = Artifact::new(b"payload".to_vec());
+/// let [head, _] = envelope::encode(b"key", &artifact)?.parts().map(<[u8]>::to_vec);
+/// assert_eq!(envelope::prove(&head, b"payload", b"key", None), Ok(()));
+/// assert_eq!(envelope::prove(&head, b"paylord", b"key", None), Err(Reason::ChecksumMismatch));
+/// # Ok::<(), Reason>(())
+/// ```
+///
+/// # Errors
+/// As [`decode_with`]; [`Reason::Malformed`] if the payload does not begin where the head ends.
+pub fn prove(head: &[u8], payload: &[u8], key: &[u8], seal: Option<&Seal>) -> Result<(), Reason> {
+    let layout = verify_parts([head, payload], seal)?;
+    if layout.payload.start != head.len() {
+        return Err(Reason::Malformed);
+    }
+    if head.get(layout.key) == Some(key) { Ok(()) } else { Err(Reason::KeyMismatch) }
+}
+
+/// Proves an envelope whose head is in the first of two parts.
+fn verify_parts([first, second]: [&[u8]; 2], seal: Option<&Seal>) -> Result<Layout, Reason> {
+    let layout = Layout::parse(first, first.len() as u64 + second.len() as u64);
     if !matches!(layout, Ok(_) | Err(Reason::NewerVersion)) {
         return layout;
     }
-    let sum = u64_at(stored, 8).ok_or(Reason::Truncated)?;
-    let checked = stored.get(CHECKED..).ok_or(Reason::Truncated)?;
+    let expected = u64_at(first, 8).ok_or(Reason::Truncated)?;
+    let checked = first.get(CHECKED..).ok_or(Reason::Truncated)?;
+    let sum = if second.is_empty() {
+        xxh3_64(checked)
+    } else {
+        let mut hasher = Xxh3Default::new();
+        hasher.update(checked);
+        hasher.update(second);
+        hasher.digest()
+    };
     // First, also where a seal would find it: so damage is told from forgery, whether or not one has the secret.
-    if xxh3_64(checked) != sum {
+    if sum != expected {
         return Err(Reason::ChecksumMismatch);
     }
     let layout = layout?.matching(seal)?;
     let Some(seal) = seal else { return Ok(layout) };
-    let part = |range: Range<usize>| stored.get(range).ok_or(Reason::Truncated);
+    let part = |range: Range<usize>| first.get(range).ok_or(Reason::Truncated);
     let header = part(CHECKED..HEADER_LEN)?;
-    let (tag, rest) = (part(HEADER_LEN..layout.key.start)?, part(layout.key.start..stored.len())?);
-    if seal.holds([header, rest, &[]], tag) { Ok(layout) } else { Err(Reason::Forged) }
+    let (tag, rest) = (part(HEADER_LEN..layout.key.start)?, part(layout.key.start..first.len())?);
+    if seal.holds([header, rest, second], tag) { Ok(layout) } else { Err(Reason::Forged) }
 }
 
 impl Encoded<'_> {
@@ -365,6 +401,28 @@ mod tests {
                 let reason = decode(damaged, b"key").expect_err("a flipped bit was handed out");
                 assert!(reason.is_damage(), "byte {at}, bit {bit}: {reason:?}");
             }
+        }
+    }
+
+    #[test]
+    fn no_flipped_bit_is_proved_where_the_payload_is_apart() {
+        let seal = Seal::new(&[7; 32]);
+        for seal in [None, Some(&seal)] {
+            let artifact = artifact(b"payload");
+            let whole = encode_with(b"key", &artifact, seal).unwrap().to_vec();
+            let start = whole.len() - b"payload".len();
+            let prove = |stored: &[u8], at| prove(&stored[..at], &stored[at..], b"key", seal);
+            assert_eq!(prove(&whole, start), Ok(()));
+            assert_eq!(
+                (prove(&whole, start - 1), prove(&whole, start + 1)),
+                (Err(Reason::Malformed), Err(Reason::Malformed))
+            );
+            for bit in 0..8 * whole.len() {
+                let mut damaged = whole.clone();
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                assert!(prove(&damaged, start).is_err(), "bit {bit}");
+            }
+            assert_eq!(super::prove(&whole[..start], b"payload", b"kez", seal), Err(Reason::KeyMismatch));
         }
     }
 

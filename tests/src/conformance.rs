@@ -10,6 +10,7 @@
 //! | eviction | which entry goes when, and what the cap counts | scenarios |
 //! | damage | that no damaged entry is handed out | scenarios |
 //! | [`inspect`] | what a store tells about itself, and what it keeps of reports | scenarios and functions |
+//! | [`into`] | that a payload read into a buffer of the caller's is the one that was stored | functions |
 //! | [`threads`] | that readers and writers at once see only what was written | functions |
 //! | [`one_call`] | look up, else build: single flight, failing builders, nested builds | scenarios and functions |
 //! | [`read_only`] | that looking at what is on disk changes nothing | functions |
@@ -19,6 +20,7 @@
 //! The kinds themselves are in [`stores`].
 
 pub mod inspect;
+pub mod into;
 pub mod one_call;
 pub mod processes;
 pub mod read_only;
@@ -154,12 +156,23 @@ pub enum Place {
 }
 
 /// The topics of every store that evicts and detects damage itself.
-const ALL: &[&str] = &["interface", "eviction", "damage", "inspect", "threads", "one_call"];
+const ALL: &[&str] = &["interface", "eviction", "damage", "inspect", "into", "threads", "one_call"];
 /// Those of a store on disk, sealed or not as it is opened.
-const DISK: &[&str] =
-    &["interface", "eviction", "damage", "inspect", "threads", "one_call", "read_only", "seal", "processes"];
+const DISK: &[&str] = &[
+    "interface",
+    "eviction",
+    "damage",
+    "inspect",
+    "into",
+    "threads",
+    "one_call",
+    "read_only",
+    "seal",
+    "processes",
+];
 /// Those of a store on disk that is always sealed.
-const SEALED: &[&str] = &["interface", "eviction", "damage", "inspect", "threads", "one_call", "read_only"];
+const SEALED: &[&str] =
+    &["interface", "eviction", "damage", "inspect", "into", "threads", "one_call", "read_only"];
 /// Those of memory in front of a store, which leaves eviction and damage to that store.
 const TIERED: &[&str] = &["interface", "inspect", "threads", "one_call"];
 
@@ -245,6 +258,10 @@ pub fn cases() -> Vec<Case> {
             a_visitor_of_entries_may_call_the_store,
             the_nearest_recipe_is_one_that_differs_least,
             reports_add_up_and_outlive_what_is_cleared;
+        Any into:
+            get_into_returns_what_get_returns,
+            get_into_returns_no_damaged_payload,
+            get_into_counts_as_a_use;
         Any threads:
             every_read_is_what_was_written_under_its_key,
             readers_and_writers_race_with_eviction_and_clear;

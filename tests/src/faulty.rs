@@ -130,6 +130,11 @@ impl Disk for FaultyDisk {
         found
     }
 
+    fn read_at(&self, path: &Path, at: u64, into: &mut [u8]) -> io::Result<FileFacts> {
+        self.check()?;
+        self.inner.read_at(path, at, into)
+    }
+
     fn create(&self, path: &Path, parts: &[&[u8]], durable: bool) -> io::Result<File> {
         self.check()?;
         self.inner.create(path, parts, durable)

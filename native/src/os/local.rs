@@ -70,6 +70,16 @@ impl Disk for LocalDisk {
         Ok((bytes, facts))
     }
 
+    fn read_at(&self, path: &Path, at: u64, into: &mut [u8]) -> io::Result<FileFacts> {
+        let mut file = private_options().read(true).open(path)?;
+        let facts = self.describe(&file.metadata()?);
+        if facts.is_readable() {
+            file.seek(SeekFrom::Start(at))?;
+            file.read_exact(into)?;
+        }
+        Ok(facts)
+    }
+
     fn create(&self, path: &Path, parts: &[&[u8]], durable: bool) -> io::Result<File> {
         let mut file = private_options().write(true).create_new(true).open(path)?;
         let written =

@@ -60,6 +60,13 @@ pub trait Disk: Debug + Send + Sync {
     /// As the system reports.
     fn read(&self, path: &Path, wanted: &dyn Fn(&FileFacts) -> u64) -> io::Result<(Vec<u8>, FileFacts)>;
 
+    /// Reads exactly as many bytes of a file as `into` has, from `at`, if [`FileFacts::is_readable`] says yes, and says what is
+    /// known about the file.
+    ///
+    /// # Errors
+    /// As the system reports.
+    fn read_at(&self, path: &Path, at: u64, into: &mut [u8]) -> io::Result<FileFacts>;
+
     /// Creates a file that must not exist, for its owner only, writes `parts` one after the other and, if `durable`,
     /// waits until they are on the medium. Closing the file is left to the caller, for when nobody waits.
     ///

@@ -52,6 +52,31 @@ pub trait Store: Debug + Send + Sync {
     /// The artifact stored under `key`. Counts as a use. Damage found on the way is removed.
     fn get(&self, key: &[u8]) -> Lookup;
 
+    /// Reads the payload stored under `key` into a buffer of the caller's, and returns its length in bytes. Counts as a use. The
+    /// payload is proved before this returns; after an error, what the buffer holds is unspecified.
+    ///
+    /// [`FileStore`] and `SqliteStore` read it into the buffer and copy nothing.
+    ///
+    /// ```
+    /// use warmstart::{Artifact, Limits, Store, store::MemoryStore};
+    ///
+    /// let store = MemoryStore::new(Limits::bytes(1000));
+    /// store.put(b"k", &Artifact::new(vec![1, 2, 3]))?;
+    /// let mut buffer = Vec::new();
+    /// assert_eq!(store.get_into(b"k", &mut buffer)?, 3);
+    /// assert_eq!(buffer, [1, 2, 3]);
+    /// # Ok::<(), warmstart::Reason>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The reason why there is none, as of [`get`](Self::get); [`Reason::TooLong`] if the buffer has no room for it.
+    fn get_into(&self, key: &[u8], buffer: &mut dyn Buffer) -> Result<usize, Reason> {
+        match self.get(key) {
+            Lookup::Hit(artifact) => copy_into(&artifact, buffer),
+            Lookup::Miss(reason) => Err(reason),
+        }
+    }
+
     /// Keeps `artifact` under `key`, in place of what was there, and evicts what was not used for longest if the cap
     /// asks for it. When it returns, the artifact survives the death of any process, if the store is persistent.
     ///
@@ -251,6 +276,37 @@ impl From<Result<Artifact, Reason>> for Lookup {
     }
 }
 
+/// A buffer that [`Store::get_into`] reads a payload into.
+pub trait Buffer {
+    /// Returns room for a payload of exactly `len` bytes, or nothing if there is none.
+    ///
+    /// No lock of the store is held. It is called again if an entry is replaced or found to be damaged while it is read: what
+    /// was returned last counts.
+    fn room(&mut self, len: usize) -> Option<&mut [u8]>;
+}
+
+/// Is made as long as the payload, if there is memory for it.
+impl Buffer for Vec<u8> {
+    fn room(&mut self, len: usize) -> Option<&mut [u8]> {
+        self.try_reserve_exact(len.saturating_sub(self.len())).ok()?;
+        self.resize(len, 0);
+        Some(self)
+    }
+}
+
+/// Takes a payload that is no longer than the slice, from its first byte on.
+impl Buffer for &mut [u8] {
+    fn room(&mut self, len: usize) -> Option<&mut [u8]> {
+        self.get_mut(..len)
+    }
+}
+
+fn copy_into(artifact: &Artifact, buffer: &mut dyn Buffer) -> Result<usize, Reason> {
+    let payload = artifact.payload();
+    buffer.room(payload.len()).ok_or(Reason::TooLong)?.copy_from_slice(payload);
+    Ok(payload.len())
+}
+
 /// What [`Store::verify`] found. What is sealed with another secret, a newer version's or unreadable is neither.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
@@ -299,6 +355,9 @@ macro_rules! forward_store {
         impl<S: Store + ?Sized> Store for $pointer {
             fn get(&self, key: &[u8]) -> Lookup {
                 (**self).get(key)
+            }
+            fn get_into(&self, key: &[u8], buffer: &mut dyn Buffer) -> Result<usize, Reason> {
+                (**self).get_into(key, buffer)
             }
             fn put(&self, key: &[u8], artifact: &Artifact) -> Result<Stored, Reason> {
                 (**self).put(key, artifact)

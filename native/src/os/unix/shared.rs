@@ -88,6 +88,16 @@ impl Disk for SharedDisk {
         Ok((bytes, facts))
     }
 
+    fn read_at(&self, path: &Path, place: u64, into: &mut [u8]) -> io::Result<FileFacts> {
+        let mut file = at::open(path, OFlags::RDONLY)?;
+        let facts = self.describe(&file.metadata()?);
+        if facts.is_readable() {
+            file.seek(SeekFrom::Start(place))?;
+            file.read_exact(into)?;
+        }
+        Ok(facts)
+    }
+
     fn create(&self, path: &Path, parts: &[&[u8]], durable: bool) -> io::Result<File> {
         let mut file = at::open(path, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;
         let written = self

@@ -5,10 +5,16 @@ use std::{io, path::Path};
 use warmstart_core::{artifact::Artifact, envelope, journal::Event, key::Key, reason::Reason};
 
 use super::{FileStore, reason_of_read};
-use crate::os::{FileFacts, reason_of, retry_sharing};
+use crate::{
+    os::{FileFacts, reason_of, retry_sharing},
+    store::Buffer,
+};
 
 /// The header of a file longer than this, in bytes, is looked at before the rest is read.
 const LARGE: u64 = 16 << 20;
+
+/// A head of up to so many bytes is read apart from the payload.
+const SHORT_HEAD: u64 = 4096;
 
 impl FileStore {
     pub(super) fn find(&self, key: &[u8]) -> Result<Artifact, Reason> {
@@ -27,6 +33,25 @@ impl FileStore {
             Err(_) => {}
         }
         found
+    }
+
+    /// Reads the payload of an entry into a buffer. Nothing if it is anything but an entry of the right key, whole and with a
+    /// short head: of that, [`find`](Self::find) makes what is right.
+    pub(super) fn find_into(&self, key: &[u8], buffer: &mut dyn Buffer) -> Option<Result<usize, Reason>> {
+        self.check_readable().ok()?;
+        let name = Key::digest(key);
+        let (path, disk) = (self.layout.entry(&name), &*self.options.disk);
+        let (mut head, facts) = disk.read(&path, &|facts| facts.len.min(SHORT_HEAD)).ok()?;
+        let payload = envelope::Layout::parse(&head, facts.len).ok()?.payload();
+        if !facts.is_readable() || facts.len > disk.max_file() || payload.start > head.len() {
+            return None;
+        }
+        head.truncate(payload.start);
+        let Some(room) = buffer.room(payload.len()) else { return Some(Err(Reason::TooLong)) };
+        disk.read_at(&path, payload.start as u64, room).ok()?;
+        envelope::prove(&head, room, key, self.seal()).ok()?;
+        self.note_use(name);
+        Some(Ok(payload.len()))
     }
 
     /// Reads an entry to its end. Memory for a large file is only taken once its header says that it is an entry of this

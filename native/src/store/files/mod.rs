@@ -34,7 +34,10 @@ use warmstart_core::{
     seal::Seal, sketch::Sketch,
 };
 
-use super::{Entry, Kept, Lookup, Proof, Pruned, Report, Store, Stored, Totals, Verified, recency::Recency};
+use super::{
+    Buffer, Entry, Kept, Lookup, Proof, Pruned, Report, Store, Stored, Totals, Verified, copy_into,
+    recency::Recency,
+};
 use crate::{
     error::OpenError,
     os::{disk_of_sealed, process_lock, reason_of, retry_sharing},
@@ -185,6 +188,13 @@ impl FileStore {
 impl Store for FileStore {
     fn get(&self, key: &[u8]) -> Lookup {
         self.find(key).into()
+    }
+
+    fn get_into(&self, key: &[u8], buffer: &mut dyn Buffer) -> Result<usize, Reason> {
+        match self.find_into(key, buffer) {
+            Some(found) => found,
+            None => copy_into(&self.find(key)?, buffer),
+        }
     }
 
     fn put(&self, key: &[u8], artifact: &Artifact) -> Result<Stored, Reason> {

@@ -70,6 +70,25 @@ impl Database {
         Ok(Some(stored))
     }
 
+    /// The id of what is stored under `key`, the first bytes of its envelope, and the length of that.
+    pub(super) fn head(&self, key: &[u8]) -> Result<Option<(i64, Vec<u8>, u64)>, Fault> {
+        let transaction = self.opened.connection.unchecked_transaction()?;
+        let Some(id) = rows::find_id(&transaction, key)? else { return Ok(None) };
+        Ok(rows::read_head(&transaction, id)?.map(|(head, len)| (id, head, len)))
+    }
+
+    /// Reads the payload of an entry, from `at` of its envelope to the end, if that is still so long; says whether it is.
+    /// Counts as a use.
+    pub(super) fn read_payload(&self, id: i64, at: usize, into: &mut [u8]) -> Result<bool, Fault> {
+        let transaction = self.opened.connection.unchecked_transaction()?;
+        let is_read = rows::read_into(&transaction, id, at, into)?;
+        drop(transaction);
+        if is_read {
+            self.note_use(id);
+        }
+        Ok(is_read)
+    }
+
     /// The envelope stored under `key`, as it is. Counts no use.
     pub(super) fn read(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
         let connection = &self.opened.connection;

@@ -54,8 +54,8 @@ use self::{
     state::{Connection, State, patiently},
 };
 use super::{
-    Entry, Kept, Lookup, Proof, Pruned, REPORT_PATIENCE, Report, Store, Stored, Totals, Verified,
-    nearest::nearest,
+    Buffer, Entry, Kept, Lookup, Proof, Pruned, REPORT_PATIENCE, Report, Store, Stored, Totals, Verified,
+    copy_into, nearest::nearest,
 };
 use crate::{error::OpenError, os::fork};
 
@@ -173,6 +173,24 @@ impl SqliteStore {
         self.with(Database::totals).map(|totals| totals.bytes)
     }
 
+    /// Reads the payload of an entry into a buffer. Nothing if it is anything but an entry of the right key, whole and with a
+    /// short head: of that, [`get`](Store::get) makes what is right.
+    fn find_into(&self, key: &[u8], buffer: &mut dyn Buffer) -> Option<Result<usize, Reason>> {
+        let (id, mut head, len) = self.with(|database| database.head(key)).ok().flatten()?;
+        let payload = envelope::Layout::parse(&head, len).ok()?.payload();
+        if payload.start > head.len() {
+            return None;
+        }
+        head.truncate(payload.start);
+        // Without the lock: the buffer is the caller's.
+        let Some(room) = buffer.room(payload.len()) else { return Some(Err(Reason::TooLong)) };
+        self.with(|database| database.read_payload(id, payload.start, room))
+            .ok()
+            .filter(|is_read| *is_read)?;
+        envelope::prove(&head, room, key, self.options.seal.as_ref()).ok()?;
+        Some(Ok(payload.len()))
+    }
+
     fn check_writable(&self) -> Result<(), Reason> {
         if !self.options.read_only {
             return Ok(());
@@ -199,6 +217,16 @@ impl Store for SqliteStore {
             let _ = self.with(|database| database.remove_damaged(key));
         }
         found.into()
+    }
+
+    fn get_into(&self, key: &[u8], buffer: &mut dyn Buffer) -> Result<usize, Reason> {
+        match self.find_into(key, buffer) {
+            Some(found) => found,
+            None => match self.get(key) {
+                Lookup::Hit(artifact) => copy_into(&artifact, buffer),
+                Lookup::Miss(reason) => Err(reason),
+            },
+        }
     }
 
     fn put(&self, key: &[u8], artifact: &Artifact) -> Result<Stored, Reason> {

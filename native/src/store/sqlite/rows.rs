@@ -7,10 +7,14 @@ use warmstart_core::{envelope, reason::Reason, seal::Seal};
 use super::{fault::Fault, heads::Heads};
 use crate::store::recency::Batch;
 
+/// A head of up to so many bytes is read apart from the payload.
+const SHORT_HEAD: usize = 4096;
+
 /// An envelope of more than 64 KiB is read by pieces into its place, so that SQLite does not put it together somewhere
 /// else first.
 const FIND: &str = "SELECT entry.id, CASE WHEN length(envelope) <= 65536 THEN envelope END \
      FROM entry JOIN content ON content.id = entry.id WHERE key = ?1";
+const LENGTH: &str = "SELECT length(envelope) FROM content WHERE id = ?1";
 const FIND_ID: &str = "SELECT id FROM entry WHERE key = ?1";
 const NEWEST: &str = "SELECT max(accessed_at) FROM entry";
 const USE: &str = "UPDATE entry SET accessed_at = ?2 WHERE id = ?1";
@@ -50,6 +54,28 @@ pub(super) fn read(connection: &Connection, id: i64) -> Result<Vec<u8>, Fault> {
     let mut envelope = vec![0; blob.len()];
     blob.read_at_exact(&mut envelope, 0)?;
     Ok(envelope)
+}
+
+/// The first bytes of the envelope of the entry `id`, and its length. Nothing if it has none, as only a damaged database says.
+pub(super) fn read_head(connection: &Connection, id: i64) -> Result<Option<(Vec<u8>, u64)>, Fault> {
+    let Some(len) = envelope_len(connection, id)? else { return Ok(None) };
+    let mut head = vec![0; len.min(SHORT_HEAD)];
+    connection.blob_open("main", "content", "envelope", id, true)?.read_at_exact(&mut head, 0)?;
+    Ok(Some((head, len as u64)))
+}
+
+fn envelope_len(connection: &Connection, id: i64) -> Result<Option<usize>, Fault> {
+    let len: Option<i64> = connection.prepare_cached(LENGTH)?.query_row([id], |row| row.get(0)).optional()?;
+    Ok(len.and_then(|len| usize::try_from(len).ok()))
+}
+
+/// Reads the envelope of the entry `id` from `at` to the end; says whether there is one that is so long.
+pub(super) fn read_into(connection: &Connection, id: i64, at: usize, into: &mut [u8]) -> Result<bool, Fault> {
+    if envelope_len(connection, id)? != Some(at + into.len()) {
+        return Ok(false);
+    }
+    connection.blob_open("main", "content", "envelope", id, true)?.read_at_exact(into, at)?;
+    Ok(true)
 }
 
 /// Writes down that the entries in `used` were used, in that order and after every use that is written down already,

@@ -11,7 +11,7 @@ use warmstart_core::envelope;
 use warmstart_tests::proof::artifact;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{SIZES, medium::Medium};
+use super::{SIZES, get_into, medium::Medium};
 use crate::{Rows, measure::Plan, row::Compared};
 
 /// Bytes of payload in a database, so that all sizes fit in memory alike.
@@ -48,6 +48,18 @@ pub(super) fn rows(plan: &Plan) -> Rows {
         let at = |call: u64| &keys[(call as usize).wrapping_mul(619) % keys.len()];
         let compared = plan.compare(|call| store.get(at(call).as_bytes()).hit(), |call| read(at(call)).ok());
         rows.extend(compared.rows(&format!("sqlite_hit/{label}"), "floor", 1.3).map(|row| row.on(disk.name)));
+        let mut find = floor.prepare("SELECT rowid FROM floor WHERE key = ?1")?;
+        let (mut ours, mut raw) = (Vec::new(), Vec::new());
+        let mut read_into = |key: &Key| -> Result<u64, Box<dyn Error>> {
+            let id = find.query_row([key.as_bytes()], |row| row.get(0))?;
+            let blob = floor.blob_open("main", "floor", "envelope", id, true)?;
+            raw.resize(blob.len(), 0);
+            blob.read_at_exact(&mut raw, 0)?;
+            Ok(xxh3_64(black_box(&raw)))
+        };
+        let compared = plan
+            .compare(|call| store.get_into(at(call).as_bytes(), &mut ours), |call| read_into(at(call)).ok());
+        rows.extend(get_into(&compared, label, "sqlite").into_iter().map(|row| row.on(disk.name)));
     }
     Ok(rows)
 }

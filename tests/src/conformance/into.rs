@@ -1,0 +1,64 @@
+//! That a payload which is read into a buffer of the caller's is the one that was stored.
+
+use warmstart::{Artifact, Limits, Reason, SystemClock};
+
+use super::{Harness, store};
+use crate::proof::{artifact, prove};
+
+/// Payloads and keys of many lengths: a head that is longer than a page is read in another way.
+pub fn get_into_returns_what_get_returns(harness: &dyn Harness) {
+    let store = store(harness);
+    let mut buffer = vec![0xff; 100];
+    for (key_len, len) in [(1, 24), (0, 16), (30, 4096), (4000, 5000), (9000, 70_001), (64, 3 << 20)] {
+        let key = vec![7; key_len];
+        store.put(&key, &artifact(&key, len as u64, len)).unwrap();
+        assert_eq!(store.get_into(&key, &mut buffer), Ok(len));
+        assert_eq!(prove(&key, &Artifact::new(buffer.clone())), len as u64);
+        assert_eq!(store.get(&key).hit().unwrap().payload(), buffer);
+        let mut exact = vec![0; len];
+        assert_eq!(store.get_into(&key, &mut &mut exact[..]), Ok(len));
+        assert_eq!(exact, buffer);
+        assert_eq!(store.get_into(&key, &mut &mut exact[1..]), Err(Reason::TooLong));
+    }
+    store.put(b"empty", &Artifact::new(Vec::new())).unwrap();
+    assert_eq!((store.get_into(b"empty", &mut buffer), buffer.len()), (Ok(0), 0));
+    assert_eq!(store.get_into(b"absent", &mut buffer), Err(Reason::Absent));
+    store.close().unwrap();
+    assert_eq!(store.get_into(b"empty", &mut buffer), Err(Reason::Closed));
+}
+
+/// Every bit of an entry matters, in its head and in its payload.
+pub fn get_into_returns_no_damaged_payload(harness: &dyn Harness) {
+    if !harness.is_checked() {
+        return;
+    }
+    let store = store(harness);
+    let (key, mut buffer) = (b"key", Vec::new());
+    store.put(key, &artifact(key, 1, 20)).unwrap();
+    let mut len = 0;
+    harness.damage(key, &mut |bytes| len = bytes.len());
+    for at in 0..len {
+        store.put(key, &artifact(key, 1, 20)).unwrap();
+        harness.damage(key, &mut |bytes| bytes[at] ^= 0x10);
+        let reason = store.get_into(key, &mut buffer).unwrap_err();
+        assert!(reason.is_damage(), "byte {at}: {reason:?}");
+        assert_eq!(store.get_into(key, &mut buffer), Err(Reason::Absent), "damage is removed");
+    }
+    store.put(key, &artifact(key, 1, 20)).unwrap();
+    harness.damage(key, &mut |bytes| bytes.truncate(len - 1));
+    assert!(store.get_into(key, &mut buffer).unwrap_err().is_damage());
+}
+
+/// What is read into a buffer is used.
+pub fn get_into_counts_as_a_use(harness: &dyn Harness) {
+    let limits = Limits { max_entries: Some(2), ..Limits::NONE };
+    let store = harness.open(limits, std::sync::Arc::new(SystemClock));
+    let mut buffer = Vec::new();
+    for key in [b"a", b"b"] {
+        store.put(key, &artifact(key, 1, 100)).unwrap();
+    }
+    store.get_into(b"a", &mut buffer).unwrap();
+    store.put(b"c", &artifact(b"c", 1, 100)).unwrap();
+    assert_eq!(store.get_into(b"b", &mut buffer), Err(Reason::Absent));
+    assert_eq!(store.get_into(b"a", &mut buffer), Ok(100));
+}
