@@ -92,7 +92,9 @@ reasons! {
     /// Nobody said which weight this is, so that it could never be found again.
     Unnamed = "unnamed", "the weight has no name";
     /// Written in a version that lacks what a look-up must check.
-    OldVersion = "old_version", "written in a version that is too old to be trusted";
+    OldVersion = "old_version", "written in an older version, which lacks what must be checked";
+    /// The weight was imported from a file that does not say of which model it is.
+    UnverifiedModel = "unverified_model", "the weight is stored, but nothing says of which model it is";
 }
 
 impl Reason {

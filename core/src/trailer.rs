@@ -43,6 +43,7 @@ mod refusal;
 mod tests;
 
 pub use footer::FOOTER_LEN;
+pub use model::ModelDigest;
 pub use refusal::Refusal;
 
 /// Payloads and index blocks of version 3 begin at multiples of this, in bytes: two cache lines. XNNPACK asks for 64 at least.
@@ -120,8 +121,8 @@ pub struct Entry<'a> {
     pub checksum: Option<u64>,
     /// The commit that added it; 0 in version 2.
     pub generation: u64,
-    /// Whether version 3 has it from a file of version 2: then nothing proves its model and its packing, and only
-    /// [`look_up_imported`](index::Index::look_up_imported) finds it. Always so in version 2.
+    /// Whether version 3 has it from a file of version 2: then nothing proves its packing, its model is what somebody said or
+    /// of all zeros, and only [`look_up_imported`](index::Index::look_up_imported) finds it. Always so in version 2.
     pub is_imported: bool,
 }
 

@@ -1,6 +1,10 @@
 //! Files of packed weights as ExecuTorch writes them: some that it wrote, and a reader that knows the text of the format alone.
 
-use std::fs;
+use std::{
+    fs::{self, File},
+    io::{self, Read, Seek, SeekFrom},
+    path::Path,
+};
 
 use crate::runtimes;
 
@@ -15,6 +19,47 @@ pub struct Entry {
     pub seed: u32,
     /// The payload.
     pub payload: Vec<u8>,
+}
+
+/// What ExecuTorch has open, and so keeps locked.
+#[derive(Debug)]
+pub enum Opened {
+    /// The file that it loaded: its mapping keeps the shared lock.
+    Loaded(File),
+    /// The file that it writes to, which it locked for itself and truncated.
+    Writing(File),
+    /// None: it packs into the heap.
+    Nothing,
+}
+
+/// Does to the file under a path what ExecuTorch does when a model is initialised: the calls of `load_packed_cache` and
+/// `initialize_for_runtime` in its XNNWeightsCache.cpp, in their order.
+///
+/// # Errors
+/// If a call fails that does not fail for a lock.
+pub fn initialize(path: &Path) -> io::Result<Opened> {
+    if let Ok(file) = File::open(path)
+        && file.try_lock_shared().is_ok()
+        && has_footer(&file)?
+    {
+        return Ok(Opened::Loaded(file));
+    }
+    let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+    if file.try_lock().is_err() {
+        return Ok(Opened::Nothing);
+    }
+    file.set_len(0)?;
+    Ok(Opened::Writing(file))
+}
+
+fn has_footer(mut file: &File) -> io::Result<bool> {
+    let mut footer = [0; 20];
+    if file.metadata()?.len() < 20 {
+        return Ok(false);
+    }
+    file.seek(SeekFrom::End(-20))?;
+    file.read_exact(&mut footer)?;
+    Ok(footer[12..] == *b"CWPX\x02\0\0\0")
 }
 
 /// Reads a file that ExecuTorch wrote.

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use warmstart::os::{Access, FileFacts, LocalMapDisk, MapDisk, Mapping};
+use warmstart::os::{Access, FileFacts, LocalMapDisk, Lock, MapDisk, Mapping};
 
 /// A disk on which a process dies: after so many operations nothing happens any more. What was written to a mapping before
 /// stays, as it does when a process is killed.
@@ -101,9 +101,9 @@ impl Mortal {
 }
 
 impl MapDisk for Mortal {
-    fn open(&self, path: &Path) -> io::Result<File> {
+    fn open(&self, path: &Path, access: Access) -> io::Result<File> {
         self.lives()?;
-        self.disk.open(path)
+        self.disk.open(path, access)
     }
 
     fn open_to_write(&self, path: &Path) -> io::Result<File> {
@@ -126,14 +126,18 @@ impl MapDisk for Mortal {
         self.disk.facts_at(path)
     }
 
-    fn lock(&self, file: &File, patience: Duration) -> io::Result<()> {
+    fn lock(&self, file: &File, lock: Lock, patience: Duration) -> io::Result<()> {
         self.lives()?;
-        self.disk.lock(file, patience)
+        self.disk.lock(file, lock, patience)
     }
 
     fn unlock(&self, file: &File) {
         // Death releases locks too.
         self.disk.unlock(file);
+    }
+
+    fn hold(&self, file: &File) {
+        self.disk.hold(file);
     }
 
     fn allocate(&self, file: &File, range: Range<u64>) -> io::Result<()> {
@@ -227,8 +231,8 @@ impl Poor {
 }
 
 impl MapDisk for Poor {
-    fn open(&self, path: &Path) -> io::Result<File> {
-        self.disk.open(path)
+    fn open(&self, path: &Path, access: Access) -> io::Result<File> {
+        self.disk.open(path, access)
     }
 
     fn open_to_write(&self, path: &Path) -> io::Result<File> {
@@ -247,12 +251,16 @@ impl MapDisk for Poor {
         self.disk.facts_at(path)
     }
 
-    fn lock(&self, file: &File, patience: Duration) -> io::Result<()> {
-        self.disk.lock(file, patience)
+    fn lock(&self, file: &File, lock: Lock, patience: Duration) -> io::Result<()> {
+        self.disk.lock(file, lock, patience)
     }
 
     fn unlock(&self, file: &File) {
         self.disk.unlock(file);
+    }
+
+    fn hold(&self, file: &File) {
+        self.disk.hold(file);
     }
 
     fn allocate(&self, file: &File, range: Range<u64>) -> io::Result<()> {

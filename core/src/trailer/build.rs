@@ -82,12 +82,12 @@ impl<'a> IndexBuilder<'a> {
         self.entries.push(Given { entry, is_imported: false });
     }
 
-    /// Adds an entry of a file of version 2, under its joined name. Of model and packing only the seed counts: version 2
-    /// says no more. It is found by [`look_up_imported`](index::Index::look_up_imported) alone.
+    /// Adds an entry of a file of version 2, under its joined name, of the model that somebody says it is of, or of that of all
+    /// zeros. Of its packing only the seed counts: version 2 says no more. It is found by
+    /// [`look_up_imported`](index::Index::look_up_imported) alone.
     pub fn push_imported(&mut self, entry: NewEntry<'a>) {
         let packing = Packing::of_seed(entry.packing.seed);
-        let entry = NewEntry { model: ModelId::default(), packing, ..entry };
-        self.entries.push(Given { entry, is_imported: true });
+        self.entries.push(Given { entry: NewEntry { packing, ..entry }, is_imported: true });
     }
 
     /// The number of entries.

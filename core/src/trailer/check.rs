@@ -33,7 +33,7 @@ pub(super) fn check(block: &[u8], slot: &Slot) -> Result<Layout, Refusal> {
     if xxh3_64(block) != slot.index_sum {
         return Err(Refusal::IndexChecksum);
     }
-    let layout = layout(block, slot)?;
+    let mut layout = layout(block, slot)?;
     let footer = Footer::decode(block.get(layout.records_end..).unwrap_or_default(), slot.end())?;
     let expected =
         Footer { index_start: slot.index_start, entry_count: layout.entry_count, version: VERSION };
@@ -45,7 +45,7 @@ pub(super) fn check(block: &[u8], slot: &Slot) -> Result<Layout, Refusal> {
     if !parts.models.is_sorted_by(|one, next| one < next) {
         return Err(Refusal::Models);
     }
-    parts.check_records(slot.index_start)?;
+    layout.has_imported = parts.check_records(slot.index_start)?;
     if !parts.buckets_are_strictly_ascending()? {
         parts.check_order(&layout.view(block))?;
     }
@@ -86,6 +86,7 @@ fn layout(block: &[u8], slot: &Slot) -> Result<Layout, Refusal> {
         entry_count,
         model_count,
         bucket_bits,
+        has_imported: false,
         buckets: place(buckets)?,
         slots: place(slots)?,
         records: place(records)?,
@@ -118,9 +119,9 @@ impl<'a> Parts<'a> {
     }
 
     /// That there are as many records as slots, each in the slot that points to it, with right names and a payload that
-    /// is behind the one before and before the index.
-    fn check_records(&self, index_start: u64) -> Result<(), Refusal> {
-        let mut rest = self.records;
+    /// is behind the one before and before the index. Returns whether any was imported.
+    fn check_records(&self, index_start: u64) -> Result<bool, Refusal> {
+        let (mut rest, mut has_imported) = (self.records, false);
         let mut payload_end = HEADER_LEN as u64;
         for ordinal in 0..self.slots.len() as u32 {
             let at = (self.records.len() - rest.len()) as u64;
@@ -130,9 +131,10 @@ impl<'a> Parts<'a> {
             if found.map(|at| u64::from(at) * UNIT as u64) != Some(at) {
                 return Err(Refusal::Unlinked(ordinal));
             }
+            has_imported |= record.is_imported();
             rest = next;
         }
-        if rest.is_empty() { Ok(()) } else { Err(Refusal::Lengths) }
+        if rest.is_empty() { Ok(has_imported) } else { Err(Refusal::Lengths) }
     }
 
     /// That the buckets divide the slots, without a gap. Then, whether tags ascend in each of them.
@@ -202,10 +204,6 @@ fn check_record<'a>(
     }
     if record.model as usize >= models.len() {
         return Err(Refusal::UnknownModel);
-    }
-    // Version 2 does not say of which model an entry is: it is that of all zeros, which is before all others.
-    if record.is_imported() && (record.model != 0 || models.first() != Some(&[0; ModelId::LEN])) {
-        return Err(Refusal::Flags);
     }
     let (this, next) = record.len().and_then(|len| records.split_at_checked(len)).ok_or(too_short)?;
     check_names(&record, this)?;

@@ -20,7 +20,7 @@
 //!
 //! The hash of a name is XXH3-64 of the weight's name. The key is (weight, bias, imported, model, packing); a bias, a
 //! fingerprint, or its value that is absent is before any that is not, and what was imported from version 2 is behind what was
-//! not. Only the weight's name is hashed: few weights are packed with more than one bias, and all packings of a weight are
+//! not. An imported entry has the joined name as its weight's, and is of the model of all zeros if nobody said of which it is. Only the weight's name is hashed: few weights are packed with more than one bias, and all packings of a weight are
 //! neighbours, so that a miss can say what else is there.
 
 mod entries;
@@ -63,6 +63,8 @@ pub struct Layout {
     pub(super) entry_count: u32,
     pub(super) model_count: u32,
     pub(super) bucket_bits: u32,
+    /// Whether any entry was imported from version 2.
+    pub(super) has_imported: bool,
     /// Where each part begins; what is before it ends there, but for the padding of the buckets.
     pub(super) buckets: usize,
     pub(super) slots: usize,
@@ -170,11 +172,9 @@ impl<'a> Index<'a> {
     pub fn verify(&self) -> Result<(), Refusal> {
         let mut ordinal = 0;
         for entry in self.entries() {
-            let found = if entry.is_imported {
-                self.look_up_imported(&entry.name, entry.packing.seed)
-            } else {
-                self.look_up(&entry.wanted())
-            };
+            let wanted = entry.wanted();
+            let found =
+                if entry.is_imported { self.look_up_imported(&wanted, false) } else { self.look_up(&wanted) };
             if found != Ok(entry) {
                 return Err(Refusal::Misfiled(ordinal));
             }

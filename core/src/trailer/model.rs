@@ -1,4 +1,4 @@
-//! Which model weights are of, where nobody says: a digest of all of them.
+//! Which model weights are of: a digest of the model's file, or of all weights.
 
 use alloc::vec::Vec;
 
@@ -14,7 +14,8 @@ impl ModelId {
     /// are given.
     ///
     /// Give all that a model is packed from: weights, biases, and scales where weights are quantised. All of it is read, at
-    /// about 1 GB a second, so a digest that is at hand, such as that of the model's file, is the better choice.
+    /// about 1 GB a second, at each start: a [digest of the model's file](ModelDigest) can be remembered, and is the better
+    /// choice.
     ///
     /// ```
     /// use warmstart_core::trailer::ModelId;
@@ -37,6 +38,41 @@ impl ModelId {
             }
         }
         Self(digest.finalize().into())
+    }
+}
+
+/// Digests the file that a model is in.
+///
+/// The digest is BLAKE2b-256 of the file's bytes: what `b2sum -l 256 FILE` prints.
+///
+/// ```
+/// use warmstart_core::trailer::ModelDigest;
+///
+/// let mut digest = ModelDigest::new();
+/// digest.update(b"a");
+/// digest.update(b"bc");
+/// let model = digest.finish();
+/// assert_eq!(model.to_string(), "bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319");
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct ModelDigest(Blake2b256);
+
+impl ModelDigest {
+    /// Begins with an empty file.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds the next bytes of the file.
+    pub fn update(&mut self, part: &[u8]) {
+        self.0.update(part);
+    }
+
+    /// Returns the digest of all that was added.
+    #[must_use]
+    pub fn finish(self) -> ModelId {
+        ModelId(self.0.finalize().into())
     }
 }
 

@@ -13,8 +13,7 @@
 //!  52  weight_len   u32  bytes of the weight's name
 //!  56  bias_len     u32  bytes of the bias's name
 //!  60  flags        u32  bit 0: has a bias; 1: has a fingerprint id; 2: has a fingerprint value, which needs bit 1;
-//!                     3: imported from version 2, which excludes the others: the name is the joined one, and the model
-//!                     is of all zeros
+//!                     3: imported from version 2, which excludes the others: the name is the joined one
 //!  64  weight's name, bias's name, zeros to a multiple of 8
 //! ```
 //!

@@ -6,13 +6,19 @@
  *   ./packed_weights /tmp/model.xpwc      prints "cold: packed 6", and a checksum of the output
  *   ./packed_weights /tmp/model.xpwc      prints "warm: 6 hits, 0 packed", and the same checksum
  *
+ * Given a second file, it has its model there, as a real host does: it makes the file if there is none.
+ *
  * Section "From C" of README.md has the same with the folders of this repository.
  */
+#define _DEFAULT_SOURCE
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <warmstart.h>
 
@@ -41,13 +47,19 @@ extern int xnn_setup_runtime_v2(xnn_runtime_t runtime, size_t count, const struc
 extern int xnn_invoke_runtime(xnn_runtime_t runtime);
 extern int xnn_delete_runtime(xnn_runtime_t runtime);
 
-/* The model: fully-connected layers, each WIDTH wide. */
-enum { LAYERS = 6, WIDTH = 96, ROWS = 4 };
+/* The model: fully-connected layers, each WIDTH wide. Say -DLAYERS=1184 -DWIDTH=362 for one of 620 MB. */
+#ifndef LAYERS
+#define LAYERS 6
+#endif
+#ifndef WIDTH
+#define WIDTH 96
+#endif
+enum { ROWS = 4, LAYER = WIDTH * WIDTH + WIDTH };
+static const size_t MODEL_LEN = (size_t)LAYERS * LAYER * sizeof(float) + XNN_EXTRA_BYTES;
 
 struct layer {
     char weight_name[32], bias_name[32];
-    float weight[WIDTH * WIDTH + XNN_EXTRA_BYTES / sizeof(float)];
-    float bias[WIDTH + XNN_EXTRA_BYTES / sizeof(float)];
+    const float *weight, *bias;
 };
 
 static struct layer layers[LAYERS];
@@ -77,18 +89,45 @@ static void fill(float *numbers, size_t count, uint32_t seed) {
     }
 }
 
-static void load_model(void) {
+static void check_system(bool is_done, const char *what) {
+    if (!is_done) {
+        perror(what);
+        exit(1);
+    }
+}
+
+/* Maps the model's file, or memory if there is no path, and makes the model if it is not there. */
+static void load_model(const char *path) {
+    int file = path ? open(path, O_RDWR | O_CREAT, 0600) : -1;
+    check_system(!path || file >= 0, "model");
+    bool is_new = !path || lseek(file, 0, SEEK_END) != (off_t)MODEL_LEN;
+    check_system(!path || !is_new || ftruncate(file, (off_t)MODEL_LEN) == 0, "model");
+    int flags = path ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+    float *numbers = mmap(NULL, MODEL_LEN, is_new ? PROT_READ | PROT_WRITE : PROT_READ, flags, file, 0);
+    check_system(numbers != MAP_FAILED, "model");
     for (uint32_t i = 0; i < LAYERS; i++) {
         snprintf(layers[i].weight_name, sizeof layers[i].weight_name, "layer.%" PRIu32 ".weight", i);
         snprintf(layers[i].bias_name, sizeof layers[i].bias_name, "layer.%" PRIu32 ".bias", i);
-        fill(layers[i].weight, WIDTH * WIDTH, 2 * i + 1);
-        fill(layers[i].bias, WIDTH, 2 * i + 2);
+        float *weight = numbers + (size_t)i * LAYER, *bias = weight + WIDTH * WIDTH;
+        if (is_new) {
+            fill(weight, WIDTH * WIDTH, 2 * i + 1);
+            fill(bias, WIDTH, 2 * i + 2);
+        }
+        layers[i].weight = weight;
+        layers[i].bias = bias;
     }
     fill(input, ROWS * WIDTH, 1000);
+    if (path) {
+        check_system((!is_new || msync(numbers, MODEL_LEN, MS_SYNC) == 0) && close(file) == 0, "model");
+    }
 }
 
-/* Which model it is. A host that has a digest of the model's file uses that. */
-static void digest_model(uint8_t digest[WS_DIGEST_LEN]) {
+/* Which model it is: the digest of its file, which is remembered beside the pack, or of all its weights. */
+static void digest_model(const ws_pack *pack, const char *path, uint8_t digest[WS_DIGEST_LEN]) {
+    if (path) {
+        check(ws_model_digest_file(pack, path, digest), "digest");
+        return;
+    }
     ws_weight weights[2 * LAYERS];
     for (size_t i = 0; i < LAYERS; i++) {
         ws_weight weight = {layers[i].weight_name, layers[i].weight, WIDTH * WIDTH * sizeof(float)};
@@ -127,19 +166,19 @@ static xnn_subgraph_t define_model(void) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 2) {
-        fprintf(stderr, "usage: %s FILE\n", argv[0]);
+    if (argc != 2 && argc != 3) {
+        fprintf(stderr, "usage: %s FILE [MODEL]\n", argv[0]);
         return 2;
     }
-    load_model();
+    load_model(argv[2]);
     check_xnnpack(xnn_initialize(NULL), "XNNPACK");
 
     /* 1. Create. An empty path would opt out: then all is packed into the heap. */
     ws_pack *pack = NULL;
     ws_provider *provider = NULL;
     uint8_t digest[WS_DIGEST_LEN];
-    digest_model(digest);
     check(ws_pack_open(argv[1], NULL, &pack), "open");
+    digest_model(pack, argv[2], digest);
     check(ws_provider_create(pack, WS_ABI_2025, digest, xnn_get_fingerprint, &provider), "provider");
 
     /* 2. Register all weights and biases where XNNPACK is told that they are. */
@@ -175,6 +214,10 @@ int main(int argc, char **argv) {
         printf("cold: packed %" PRIu64 "\n", counts.packed);
     } else {
         printf("warm: %" PRIu64 " hits, %" PRIu64 " packed\n", counts.hits, counts.packed);
+    }
+    if (counts.misses_unverified_model > 0) {
+        fprintf(stderr, "%" PRIu64 " weights are there, and nothing says of which model they are; say so with:\n"
+                "warmstart convert %s --to 3 --model MODEL\n", counts.misses_unverified_model, argv[1]);
     }
     uint32_t checksum = 2166136261u;
     for (size_t i = 0; i < ROWS * WIDTH; i++) {

@@ -62,8 +62,8 @@ struct xnn_fingerprint;
 #define WS_PREFETCH 2
 
 /**
- * Use the entries of a file that ExecuTorch wrote (version 2) although a model is named: such a file does not say whose its
- * weights are.
+ * Use entries of an unverified model: those of a file that ExecuTorch wrote (version 2), and of one that was converted without
+ * saying of which model it is. If the model was changed under the same names, these are the old weights.
  */
 #define WS_UNVERIFIED 4
 
@@ -222,6 +222,11 @@ typedef struct ws_pack_counts {
      * Weights that did not go to the file, and saves that did not happen: no space, busy, read-only, damaged, unnamed.
      */
     uint64_t refusals;
+    /**
+     * Of the misses, look-ups of weights that are stored, and of which nothing says of which model they are. Convert the file
+     * with `warmstart convert FILE --to 3 --model MODEL`, or open it with WS_UNVERIFIED.
+     */
+    uint64_t misses_unverified_model;
 } ws_pack_counts;
 
 /**
@@ -297,6 +302,10 @@ typedef struct ws_provider_counts {
      * Calls that could not be done: no memory, or not as XNNPACK calls.
      */
     uint64_t refused;
+    /**
+     * Of the misses: stored, and nothing says of which model. See ws_pack_counts.
+     */
+    uint64_t misses_unverified_model;
 } ws_provider_counts;
 
 #ifdef __cplusplus
@@ -304,9 +313,25 @@ extern "C" {
 #endif // __cplusplus
 
 /**
+ * Digests the file that a model is in, such as a .safetensors, .gguf or .pte file: WS_DIGEST_LEN bytes go to `digest`, BLAKE2b-256
+ * of the file, as `b2sum -l 256` prints it. On Windows the path is in UTF-8.
+ *
+ * The digest is remembered beside the pack, in a file with `.models` behind the pack's name, so that the next start does not read
+ * the model's file. That is so as long as the model's file is the same file, of the same length, whose times of modification and
+ * of change are the same, on a local file system; elsewhere, as on network file systems and on Windows, and where `pack` is NULL,
+ * in memory or read-only, all of the file is read each time, at about 1 GB a second. Do not use it where a program writes to the model's
+ * file through a mapping, or where the clock of the machine is set back.
+ *
+ * Fails with WS_INVALID_ARGUMENT, or with WS_IO if the file cannot be read.
+ */
+enum ws_status ws_model_digest_file(const struct ws_pack *pack,
+                                    const char *path,
+                                    uint8_t *digest);
+
+/**
  * The digest of `count` weights, in any order: WS_DIGEST_LEN bytes that go to `digest`. Give all that a model is packed from:
- * weights, biases, and scales where weights are quantised. All of it is read, at about 1 GB a second: a digest that is at hand,
- * such as that of the model's file, is the better choice. Any NULL is WS_INVALID_ARGUMENT, but that of no weights, or of data
+ * weights, biases, and scales where weights are quantised. All of it is read, at about 1 GB a second, at each start:
+ * ws_model_digest_file is the better choice where the model is in a file. Any NULL is WS_INVALID_ARGUMENT, but that of no weights, or of data
  * of length 0.
  */
 enum ws_status ws_model_digest(const struct ws_weight *weights,
@@ -322,7 +347,8 @@ enum ws_status ws_model_digest(const struct ws_weight *weights,
  * WS_UNTRUSTED or WS_IO. A file that is damaged, or that cannot be read or written just now, is no failure.
  *
  * A file that ExecuTorch wrote (version 2) is read and never written to: what is packed stays in the heap, and saves are refused. The
- * command `warmstart convert FILE --to 3` makes it one that is.
+ * command `warmstart convert FILE --to 3 --model MODEL` makes it one that is. Never give ExecuTorch and this library one path: each
+ * takes the other's file for damaged, and ExecuTorch truncates what it cannot read.
  */
 enum ws_status ws_pack_open(const char *path,
                             const struct ws_pack_options *options,

@@ -1,13 +1,16 @@
-//! The digest of a model's weights.
+//! The digest of a model: of its file, or of its weights.
 
 use std::{
     ffi::{c_char, c_void},
     slice,
 };
 
-use native::pack::ModelId;
+use native::pack::{ModelId, model_of_file};
 
-use crate::status::{Failure, call, place, text, ws_status};
+use crate::{
+    pack::{file_name, ws_pack},
+    status::{Failure, call, place, text, ws_status},
+};
 
 /// Data that a model is packed from, and their name.
 #[repr(C)]
@@ -21,9 +24,45 @@ pub struct ws_weight {
     pub len: usize,
 }
 
+/// Digests the file that a model is in, such as a .safetensors, .gguf or .pte file: WS_DIGEST_LEN bytes go to `digest`, BLAKE2b-256
+/// of the file, as `b2sum -l 256` prints it. On Windows the path is in UTF-8.
+///
+/// The digest is remembered beside the pack, in a file with `.models` behind the pack's name, so that the next start does not read
+/// the model's file. That is so as long as the model's file is the same file, of the same length, whose times of modification and
+/// of change are the same, on a local file system; elsewhere, as on network file systems and on Windows, and where `pack` is NULL,
+/// in memory or read-only, all of the file is read each time, at about 1 GB a second. Do not use it where a program writes to the model's
+/// file through a mapping, or where the clock of the machine is set back.
+///
+/// Fails with WS_INVALID_ARGUMENT, or with WS_IO if the file cannot be read.
+///
+/// # Safety
+/// As the header says: pointers are NULL or to what they are declared to be to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ws_model_digest_file(
+    pack: *const ws_pack,
+    path: *const c_char,
+    digest: *mut u8,
+) -> ws_status {
+    call(|| {
+        let into = place(digest, "digest")?;
+        // SAFETY: as the caller promises.
+        let (pack, path) = unsafe { (pack.as_ref(), file_name(path)?) };
+        let model = match pack {
+            Some(pack) => pack.pack.model_of_file(path),
+            None => model_of_file(path),
+        };
+        let model = model.map_err(|error| {
+            Failure::new(ws_status::WS_IO, format!("the model {} cannot be read: {error}", path.display()))
+        })?;
+        // SAFETY: as the caller promises, there is room for a digest.
+        unsafe { into.cast::<[u8; ModelId::LEN]>().write_unaligned(*model.as_bytes()) };
+        Ok(())
+    })
+}
+
 /// The digest of `count` weights, in any order: WS_DIGEST_LEN bytes that go to `digest`. Give all that a model is packed from:
-/// weights, biases, and scales where weights are quantised. All of it is read, at about 1 GB a second: a digest that is at hand,
-/// such as that of the model's file, is the better choice. Any NULL is WS_INVALID_ARGUMENT, but that of no weights, or of data
+/// weights, biases, and scales where weights are quantised. All of it is read, at about 1 GB a second, at each start:
+/// ws_model_digest_file is the better choice where the model is in a file. Any NULL is WS_INVALID_ARGUMENT, but that of no weights, or of data
 /// of length 0.
 ///
 /// # Safety

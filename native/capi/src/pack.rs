@@ -23,8 +23,8 @@ pub const WS_CHECKS_ALL: u32 = 2;
 pub const WS_READ_ONLY: u32 = 1;
 /// Have the system read the whole file ahead when it is opened.
 pub const WS_PREFETCH: u32 = 2;
-/// Use the entries of a file that ExecuTorch wrote (version 2) although a model is named: such a file does not say whose its
-/// weights are.
+/// Use entries of an unverified model: those of a file that ExecuTorch wrote (version 2), and of one that was converted without
+/// saying of which model it is. If the model was changed under the same names, these are the old weights.
 pub const WS_UNVERIFIED: u32 = 4;
 
 /// A file of packed weights that is open.
@@ -77,6 +77,9 @@ pub struct ws_pack_counts {
     pub written_bytes: u64,
     /// Weights that did not go to the file, and saves that did not happen: no space, busy, read-only, damaged, unnamed.
     pub refusals: u64,
+    /// Of the misses, look-ups of weights that are stored, and of which nothing says of which model they are. Convert the file
+    /// with `warmstart convert FILE --to 3 --model MODEL`, or open it with WS_UNVERIFIED.
+    pub misses_unverified_model: u64,
 }
 
 impl ws_pack_options {
@@ -122,7 +125,7 @@ impl ws_pack_options {
 ///
 /// # Safety
 /// The pointer is null, or to bytes that end with a zero and are there, unchanged, for `'a`.
-unsafe fn file_name<'a>(path: *const c_char) -> Result<&'a Path, Failure> {
+pub(crate) unsafe fn file_name<'a>(path: *const c_char) -> Result<&'a Path, Failure> {
     #[cfg(unix)]
     if !path.is_null() {
         use std::os::unix::ffi::OsStrExt;
@@ -144,7 +147,8 @@ unsafe fn file_name<'a>(path: *const c_char) -> Result<&'a Path, Failure> {
 /// WS_UNTRUSTED or WS_IO. A file that is damaged, or that cannot be read or written just now, is no failure.
 ///
 /// A file that ExecuTorch wrote (version 2) is read and never written to: what is packed stays in the heap, and saves are refused. The
-/// command `warmstart convert FILE --to 3` makes it one that is.
+/// command `warmstart convert FILE --to 3 --model MODEL` makes it one that is. Never give ExecuTorch and this library one path: each
+/// takes the other's file for damaged, and ExecuTorch truncates what it cannot read.
 ///
 /// # Safety
 /// As the header says: pointers are NULL or to what they are declared to be to.
@@ -193,8 +197,9 @@ pub(crate) fn save(pack: &Pack) -> Result<(), Failure> {
     let not_saved = |reason: Reason| {
         let remedy = match reason {
             Reason::OldVersion => {
-                "; make it a file that can be written to with: warmstart convert FILE --to 3"
+                "; make it a file that can be written to with: warmstart convert FILE --to 3 --model MODEL"
             }
+            Reason::Truncated => "; another program cut the file off: give each program a path of its own",
             Reason::Absent => "; make the directory that the file is to be in",
             _ => "",
         };
@@ -284,6 +289,7 @@ pub unsafe extern "C" fn ws_pack_statistics(pack: *const ws_pack, counts: *mut w
             saved_entries: statistics.saved_entries,
             written_bytes: statistics.written_bytes,
             refusals: statistics.refusals.total(),
+            misses_unverified_model: of(Reason::UnverifiedModel),
         };
         // SAFETY: as the caller promises.
         unsafe { fill(counts, filled) }

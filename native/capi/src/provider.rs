@@ -70,6 +70,8 @@ pub struct ws_provider_counts {
     pub unnamed_bytes: u64,
     /// Calls that could not be done: no memory, or not as XNNPACK calls.
     pub refused: u64,
+    /// Of the misses: stored, and nothing says of which model. See ws_pack_counts.
+    pub misses_unverified_model: u64,
 }
 
 /// Creates a weights cache over a pack, which may be closed after that. `abi` is WS_ABI_2024 or WS_ABI_2025, and must be that of
@@ -111,7 +113,7 @@ pub unsafe extern "C" fn ws_provider_create(
         };
         if model.is_null() {
             return Err(Failure::invalid(
-                "model is NULL: give a digest of the model's file, or what ws_model_digest makes of its weights",
+                "model is NULL: give what ws_model_digest_file makes of the model's file, or ws_model_digest of its weights",
             ));
         }
         let mut digest = [0; WS_DIGEST_LEN];
@@ -248,6 +250,7 @@ pub unsafe extern "C" fn ws_provider_statistics(
             unnamed: statistics.unnamed,
             unnamed_bytes: statistics.unnamed_bytes,
             refused: statistics.refused + statistics.panics,
+            misses_unverified_model: of(Reason::UnverifiedModel),
         };
         // SAFETY: as the caller promises.
         unsafe { fill(counts, filled) }

@@ -16,18 +16,18 @@ use std::{
 use memmap2::MmapOptions;
 
 use super::{
-    FileFacts, LocalDisk, Mapping, lock_within, make_private_directories, platform::map as platform,
-    private_options,
+    FileFacts, LocalDisk, Mapping, make_private_directories, platform::map as platform, private_options,
+    within,
 };
 
 /// What a pack asks of a file system. No call follows a link in the last part of a path, and none truncates or rewrites what
 /// was committed: that is the caller's to keep.
 pub trait MapDisk: fmt::Debug + Send + Sync {
-    /// Opens a regular file for reading.
+    /// Opens a regular file.
     ///
     /// # Errors
     /// As the system reports.
-    fn open(&self, path: &Path) -> io::Result<File>;
+    fn open(&self, path: &Path, access: Access) -> io::Result<File>;
 
     /// Opens a file for reading and writing, and creates it, and the directories that lead to it, for their owner only, if
     /// there are none.
@@ -54,15 +54,19 @@ pub trait MapDisk: fmt::Debug + Send + Sync {
     /// As the system reports.
     fn facts_at(&self, path: &Path) -> io::Result<FileFacts>;
 
-    /// Waits for the OS lock on a file, at most for `patience`. Death releases such a lock.
+    /// Waits for an OS lock on a file, at most for `patience`. Death releases such a lock.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if it did not come in time, or what the system reports.
-    fn lock(&self, file: &File, patience: Duration) -> io::Result<()>;
+    fn lock(&self, file: &File, lock: Lock, patience: Duration) -> io::Result<()>;
 
-    /// Lets go of the lock. To close the file would not do: on Linux, a mapping of it keeps the lock, and so does a child that was
+    /// Lets go of all locks. To close the file would not do: on Linux, a mapping of it keeps them, and so does a child that was
     /// just forked, until it becomes another program.
     fn unlock(&self, file: &File);
+
+    /// Takes [`Lock::Shared`] at once, if it can be had and does not keep out [`Lock::Writer`]. It is held while the file is open
+    /// or mapped.
+    fn hold(&self, file: &File);
 
     /// Gives a range of a file real blocks, so that writing to a mapping of it cannot fail, and makes the file that long.
     ///
@@ -120,7 +124,19 @@ pub trait MapDisk: fmt::Debug + Send + Sync {
     fn remove(&self, path: &Path) -> io::Result<()>;
 }
 
-/// What a mapping is for.
+/// A lock of a file.
+///
+/// On a local file system of Linux, the two are of different kinds: readers hold the shared one, which keeps other programs
+/// from locking the whole file and truncating it, as ExecuTorch does. Elsewhere they exclude each other, and readers hold none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lock {
+    /// Excludes those who lock the whole file for themselves (`flock`, `LOCK_EX`).
+    Shared,
+    /// Excludes those, and other writers of this library. The file must be open for writing.
+    Writer,
+}
+
+/// What a file is opened or mapped for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Reading.
@@ -150,8 +166,8 @@ impl Default for LocalMapDisk {
 }
 
 impl MapDisk for LocalMapDisk {
-    fn open(&self, path: &Path) -> io::Result<File> {
-        private_options().read(true).open(path)
+    fn open(&self, path: &Path, access: Access) -> io::Result<File> {
+        private_options().read(true).write(access == Access::Write).open(path)
     }
 
     fn open_to_write(&self, path: &Path) -> io::Result<File> {
@@ -177,13 +193,19 @@ impl MapDisk for LocalMapDisk {
         Ok(self.disk.describe(&fs::symlink_metadata(path)?))
     }
 
-    fn lock(&self, file: &File, patience: Duration) -> io::Result<()> {
-        lock_within(file, patience)
+    fn lock(&self, file: &File, lock: Lock, patience: Duration) -> io::Result<()> {
+        within(patience, || match lock {
+            Lock::Shared => file.try_lock_shared(),
+            Lock::Writer => platform::try_lock_to_write(file),
+        })
     }
 
     fn unlock(&self, file: &File) {
-        // Of a file that is open and locked, nothing but a bug could fail here.
-        let _ = file.unlock();
+        platform::unlock(file);
+    }
+
+    fn hold(&self, file: &File) {
+        platform::hold(file);
     }
 
     fn allocate(&self, file: &File, range: Range<u64>) -> io::Result<()> {

@@ -6,6 +6,8 @@
 //! `packs`).
 
 pub(crate) mod fork;
+#[cfg(any(feature = "cpu", feature = "cuda", feature = "packs"))]
+mod identity;
 mod local;
 #[cfg(feature = "packs")]
 mod map_disk;
@@ -25,11 +27,17 @@ cfg_if! {
     }
 }
 
+#[cfg(feature = "cpu")]
+pub(crate) use identity::Stamp;
+#[cfg(any(feature = "cpu", feature = "cuda", feature = "packs"))]
+pub(crate) use identity::{FileIdentity, open_regular};
 pub use local::LocalDisk;
 #[cfg(feature = "packs")]
-pub use map_disk::{Access, LocalMapDisk, MapDisk};
+pub use map_disk::{Access, LocalMapDisk, Lock, MapDisk};
 #[cfg(feature = "packs")]
 pub use mapping::{ALIGNMENT, Mapping};
+#[cfg(feature = "packs")]
+pub(crate) use platform::is_local;
 pub(crate) use platform::{has_one_name, is_linked, private_options};
 #[cfg(any(feature = "packs", feature = "sqlite"))]
 pub(crate) use private::make_private_directories;
@@ -40,7 +48,7 @@ pub(crate) use sharing::retry_sharing;
 use std::{
     ffi::OsStr,
     fmt::Debug,
-    fs::File,
+    fs::{File, TryLockError},
     io,
     ops::Range,
     path::Path,
@@ -234,12 +242,20 @@ pub(crate) fn reason_of(error: &io::Error) -> Reason {
 /// # Errors
 /// [`io::ErrorKind::WouldBlock`] if it did not come in time, or what the system reports.
 pub(crate) fn lock_within(file: &File, patience: Duration) -> io::Result<()> {
+    within(patience, || file.try_lock())
+}
+
+/// Tries to lock until that succeeds, at most for `patience`.
+///
+/// # Errors
+/// [`io::ErrorKind::WouldBlock`] if it did not come in time, or what the system reports.
+fn within(patience: Duration, mut try_lock: impl FnMut() -> Result<(), TryLockError>) -> io::Result<()> {
     let mut deadline = None;
     for attempt in 0u32.. {
-        match file.try_lock() {
+        match try_lock() {
             Ok(()) => return Ok(()),
-            Err(std::fs::TryLockError::Error(error)) => return Err(error),
-            Err(std::fs::TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) => {}
         }
         let deadline = *deadline.get_or_insert_with(|| Instant::now().checked_add(patience));
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {

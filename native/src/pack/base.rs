@@ -5,7 +5,7 @@ use std::{collections::HashMap, ops::Range, sync::Arc};
 use warmstart_core::{
     reason::Reason,
     trailer::{
-        Entry, ModelId, Refusal, Wanted,
+        ModelId, Refusal, Wanted,
         header::{Commits, Header, Place, Slot},
         index::{Index, Layout},
     },
@@ -117,10 +117,7 @@ impl Base {
         match self {
             Self::Nothing => Err(Reason::Absent),
             Self::Committed(committed) => {
-                let entry = match committed.index().look_up(wanted) {
-                    Err(Reason::Absent) => committed.look_up_imported(wanted, takes_unverified)?,
-                    found => found?,
-                };
+                let entry = committed.index().find(wanted, takes_unverified)?;
                 Ok(Saved {
                     file: committed.file,
                     range: entry.offset..entry.offset.saturating_add(entry.size),
@@ -182,17 +179,6 @@ impl Committed {
         Ok(Self { file, slot, layout, block })
     }
 
-    /// What was imported from version 2, where nothing else is stored under the name.
-    #[cold]
-    fn look_up_imported<'w>(&self, wanted: &Wanted<'w>, takes_unverified: bool) -> Result<Entry<'w>, Reason> {
-        let found = self.index().look_up_imported(&wanted.name, wanted.packing.seed);
-        let is_named = wanted.model != ModelId::default();
-        if found != Err(Reason::Absent) && is_named && !takes_unverified {
-            return Err(Reason::OtherModel);
-        }
-        found
-    }
-
     pub(super) fn index(&self) -> Index<'_> {
         self.layout.view(self.block.bytes())
     }
@@ -223,7 +209,7 @@ impl Imported {
         joined.push_str(wanted.name.bias.unwrap_or_default());
         let entry = self.entries.get(joined.as_str()).ok_or(Reason::Absent)?;
         if wanted.model != ModelId::default() && !takes_unverified {
-            return Err(Reason::OtherModel);
+            return Err(Reason::UnverifiedModel);
         }
         if entry.seed != wanted.packing.seed {
             return Err(Reason::OtherSeed);

@@ -200,6 +200,16 @@ impl From<Refusal> for Problem {
     }
 }
 
+/// Whether somebody cut a file off before `end`, or wrote over its header. One of version 2 has none. What cannot be asked just
+/// now is not so.
+pub(super) fn is_cut(disk: &dyn MapDisk, file: &File, header: &[u8; 16], end: u64) -> bool {
+    if disk.facts(file).is_ok_and(|facts| facts.len < end) {
+        return true;
+    }
+    let is_other = |page: Vec<u8>| Header::decode(&page).map_or(true, |found| found.file != *header);
+    *header != [0; 16] && read(disk, file, 0..HEADER_LEN as u64).is_ok_and(is_other)
+}
+
 /// Whether a slot of the first page is of a commit, whole or not. The first commit is in slot A.
 fn was_written(page: &[u8], place: Place) -> bool {
     let slot = usize::try_from(place.offset()).ok().and_then(|at| page.get(at..at + SLOT_LEN));

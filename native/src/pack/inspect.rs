@@ -17,8 +17,8 @@ pub struct Inspection {
     pub version: u32,
     /// In ascending order of offset.
     pub entries: Vec<PackEntry>,
-    /// The models that there are entries of, ascending, apart from entries that were imported. That of all zeros is what who
-    /// names none saves. Version 2 knows none.
+    /// The models that there are entries of, ascending, apart from imported entries of which nobody said of which model they
+    /// are. That of all zeros is what a host saves that names none. Version 2 knows none.
     pub models: Vec<ModelId>,
     /// Bytes that are neither header, entry, padding, index nor footer, such as indexes that were current once. What a writer
     /// has not saved yet counts as dead, too.
@@ -39,7 +39,7 @@ pub struct PackEntry {
     pub weight: String,
     /// The name of the bias, if there is one.
     pub bias: Option<String>,
-    /// Of which model; of all zeros if that is not known.
+    /// Of which model; of all zeros if that is not known. That of an imported entry is what somebody said.
     pub model: ModelId,
     /// Packed how.
     pub packing: Packing,
@@ -51,7 +51,7 @@ pub struct PackEntry {
     pub checksum: Option<u64>,
     /// The commit that added it; 0 in version 2.
     pub generation: u64,
-    /// Whether it is of version 2, or was imported from there: nothing proves its model and its packing.
+    /// Whether it is of version 2, or was imported from there: nothing proves its packing.
     pub is_imported: bool,
 }
 
@@ -76,6 +76,12 @@ impl PackEntry {
     #[must_use]
     pub fn name(&self) -> Name<'_> {
         Name { weight: &self.weight, bias: self.bias.as_deref() }
+    }
+
+    /// Whether it is known of which model the entry is: not so in version 2, nor where it was imported without a model.
+    #[must_use]
+    pub fn has_model(&self) -> bool {
+        !self.is_imported || self.model != ModelId::default()
     }
 }
 
@@ -185,7 +191,7 @@ pub(super) fn inspection(look: &Look<'_>) -> Result<Inspection, FileError> {
             if let Some(Picked { layout, slot, block, .. }) = index.as_deref() {
                 inspection.entries = layout.view(block).entries().map(Into::into).collect();
                 let has =
-                    |model| inspection.entries.iter().any(|entry| !entry.is_imported && entry.model == model);
+                    |model| inspection.entries.iter().any(|entry| entry.has_model() && entry.model == model);
                 inspection.models = layout.view(block).models().filter(|model| has(*model)).collect();
                 inspection.generation = slot.generation;
             }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashSet,
+    fs::File,
     io,
     path::{Path, PathBuf},
     ptr::NonNull,
@@ -11,16 +12,19 @@ use std::{
     },
 };
 
-use crate::os::fork::{Mutex, MutexGuard, ReadGuard, RwLock, WriteGuard};
+use crate::os::{
+    Access,
+    fork::{Mutex, MutexGuard, ReadGuard, RwLock, WriteGuard},
+};
 
 use warmstart_core::{
     reason::Reason,
-    trailer::{ModelId, Refusal, Wanted},
+    trailer::{Refusal, Wanted},
 };
 
 use super::{
     base::{Base, Saved},
-    found::{FirstPage, Found, NotFound, SeenPage, look_into},
+    found::{FirstPage, Found, NotFound, SeenPage, is_cut, look_into},
     options::{Checks, PackOptions},
     published::{Published, Snapshot},
     segments::{FileNumber, Handle, PayloadPlace},
@@ -88,30 +92,68 @@ impl Instance {
         let Some(path) = &self.path else { return Ok(()) };
         self.waited_in_vain.store(false, Ordering::Relaxed);
         let disk = &*self.options.disk;
+        self.forget_cut_file();
         let mut seen = lock(&self.seen);
-        let file = match disk.open(path) {
+        let file = match disk.open(path, Access::Read) {
             Ok(file) => file,
             // Nothing was saved yet, or somebody removed the file: what is mapped stays.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(NotFound::Io(error)),
         };
-        let page = FirstPage::read(disk, &file)?;
-        if page.is(seen.page.as_ref()) {
-            return Ok(());
+        disk.hold(&file);
+        let found = FirstPage::read(disk, &file).and_then(|page| {
+            if page.is(seen.page.as_ref()) {
+                return Ok(None);
+            }
+            let mapped = |identity: &FileId| self.read().mapped(identity);
+            look_into(disk, &file, &page, &mapped).map(|found| Some((found, page)))
+        });
+        match found {
+            Ok(None) => Ok(()),
+            Ok(Some((found, page))) => {
+                seen.refusal.clone_from(&found.refusal);
+                seen.page = Some(page.into_seen());
+                // Still locked: what a save makes of the file meanwhile must not be replaced by what was there before.
+                self.adopt(found, Some(file));
+                Ok(())
+            }
+            Err(error) => {
+                // Something else is in the place of what was saved. What cannot be asked just now is.
+                if !matches!(error, NotFound::Io(_)) {
+                    seen.page = None;
+                    let mut state = self.write();
+                    state.base = Base::Nothing;
+                    self.publish(&state);
+                }
+                Err(error)
+            }
         }
-        let mapped = |identity: &FileId| self.read().mapped(identity);
-        let found = look_into(disk, &file, &page, &mapped)?;
-        seen.refusal.clone_from(&found.refusal);
-        seen.page = Some(page.into_seen());
-        // Still locked: what a save makes of the file meanwhile must not be replaced by what was there before.
-        self.adopt(found);
-        Ok(())
     }
 
-    /// Takes what was found in a file as what look-ups ask, and returns the file's number.
-    pub(super) fn adopt(&self, found: Found) -> FileNumber {
+    /// Stops handing out what is saved in a file that somebody cut off or wrote over. Returns whether that was so.
+    pub(super) fn forget_cut_file(&self) -> bool {
+        let base = self.read().base_file();
+        let Some((number, file, header, end)) = base else { return false };
+        if !is_cut(&*self.options.disk, &file, &header, end) {
+            return false;
+        }
+        let mut seen = lock(&self.seen);
+        *seen = Seen::default();
+        let mut state = self.write();
+        state.forget(number);
+        self.publish(&state);
+        drop(state);
+        self.counters.refuse(Reason::Truncated);
+        true
+    }
+
+    /// Takes what was found in a file as what look-ups ask, keeps the file open, and returns its number.
+    pub(super) fn adopt(&self, found: Found, open: Option<File>) -> FileNumber {
         let mut state = self.write();
         let file = state.number(found.identity());
+        if let Some(open) = open {
+            state.keep_open(file, open);
+        }
         if let Some((mapping, start)) = &found.mapping {
             if self.options.prefetch {
                 mapping.prefetch();
@@ -137,10 +179,7 @@ impl Instance {
     #[inline]
     pub(super) fn find(&self, wanted: &Wanted<'_>) -> Result<Hit, Reason> {
         let found = match self.published.get() {
-            Some(snapshot) => match snapshot.find(wanted) {
-                Err(Reason::Absent) if snapshot.may_have_imported => self.find_in_state(wanted),
-                found => found,
-            },
+            Some(snapshot) => snapshot.find(wanted),
             None => self.find_in_state(wanted),
         };
         match &found {
@@ -181,8 +220,8 @@ impl Instance {
             Some(committed) => {
                 let index = committed.share();
                 let views = state.segments.views(index.file());
-                let may_have_imported = index.index().models().next() == Some(ModelId::default());
-                self.published.set(Snapshot { index, views, may_have_imported });
+                let takes_unverified = self.options.unverified;
+                self.published.set(Snapshot { index, views, takes_unverified });
             }
             None => self.published.clear(),
         }

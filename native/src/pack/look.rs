@@ -17,7 +17,7 @@ use warmstart_core::trailer::{
 use super::writer::ATTEMPTS;
 use crate::{
     Reason,
-    os::{FileKind, MapDisk},
+    os::{Access, FileKind, Lock, MapDisk},
 };
 
 /// Why a file could not be looked into or rewritten. Nothing was changed.
@@ -32,7 +32,7 @@ pub enum FileError {
     Untrusted,
     /// It is no file of packed weights that could be used.
     Refused(Refusal),
-    /// Somebody writes to the file, and did not end in time.
+    /// Another process writes to the file, and did not end in time.
     Busy,
     /// A file is where the new one was to be.
     Exists,
@@ -63,7 +63,7 @@ impl fmt::Display for FileError {
                     _ => f.write_str("; remove the file, and what it held is packed again"),
                 }
             }
-            Self::Busy => f.write_str("somebody writes to the file; try again"),
+            Self::Busy => f.write_str("another process writes to the file; try again when it has ended"),
             Self::Exists => f.write_str("there is a file already; remove it, or name another"),
             Self::Clash(one, other) => {
                 write!(
@@ -118,7 +118,7 @@ pub fn recognise(path: impl AsRef<Path>) -> io::Result<bool> {
     if disk.facts_at(path)?.kind != FileKind::File {
         return Ok(false);
     }
-    let file = disk.open(path)?;
+    let file = disk.open(path, Access::Read)?;
     let len = disk.facts(&file)?.len;
     let begin = read(&disk, &file, 0..len.min(HEADER_LEN as u64))?;
     let end = read(&disk, &file, len.saturating_sub(FOOTER_LEN as u64)..len)?;
@@ -149,24 +149,25 @@ pub(super) enum IndexBytes {
 impl<'d> Look<'d> {
     /// Opens a file and reads its index.
     pub(super) fn open(disk: &'d dyn MapDisk, path: &Path) -> Result<Self, FileError> {
-        Self::of(disk, open(disk, path)?)
+        Self::of(disk, open(disk, path, Access::Read)?)
     }
 
-    /// Opens a file, which nobody else may write to if it `must_be_ours`, takes its writer's lock, and reads its index. The lock
-    /// is held while the file is open.
+    /// Opens a file, takes a lock of it, and reads its index. The lock is held while the file is open. With
+    /// [`Lock::Writer`], nobody else may be able to write to the file.
     pub(super) fn lock(
         disk: &'d dyn MapDisk,
         path: &Path,
+        lock: Lock,
         patience: Duration,
-        must_be_ours: bool,
     ) -> Result<Self, FileError> {
+        let access = if lock == Lock::Writer { Access::Write } else { Access::Read };
         for _ in 0..ATTEMPTS {
-            let file = open(disk, path)?;
+            let file = open(disk, path, access)?;
             let facts = disk.facts(&file)?;
-            if must_be_ours && !facts.is_trusted {
+            if lock == Lock::Writer && !facts.is_trusted {
                 return Err(FileError::Untrusted);
             }
-            disk.lock(&file, patience).map_err(|error| match error.kind() {
+            disk.lock(&file, lock, patience).map_err(|error| match error.kind() {
                 io::ErrorKind::WouldBlock => FileError::Busy,
                 _ => FileError::Io(error),
             })?;
@@ -251,7 +252,7 @@ impl Drop for Look<'_> {
 }
 
 /// Opens a regular file, follows no link, and waits for nobody.
-fn open(disk: &dyn MapDisk, path: &Path) -> Result<File, FileError> {
+fn open(disk: &dyn MapDisk, path: &Path, access: Access) -> Result<File, FileError> {
     let kind = |kind| match kind {
         FileKind::File => Ok(()),
         FileKind::Directory => Err(FileError::WrongKind("a directory")),
@@ -259,7 +260,7 @@ fn open(disk: &dyn MapDisk, path: &Path) -> Result<File, FileError> {
         FileKind::Other => Err(FileError::WrongKind("no regular file")),
     };
     kind(disk.facts_at(path)?.kind)?;
-    let file = disk.open(path)?;
+    let file = disk.open(path, access)?;
     kind(disk.facts(&file)?.kind)?;
     Ok(file)
 }

@@ -32,13 +32,18 @@
 //! in [`warmstart_core::trailer`].
 //!
 //! Files of version 2, which are ExecuTorch's, are read where they are and never written to: what is packed beside them stays in
-//! the heap, and a [save](Pack::save) is refused. [`import`], or the command `warmstart convert FILE --to 3`, makes them
-//! version 3.
+//! the heap, and a [save](Pack::save) is refused. [`import`], or the command `warmstart convert FILE --to 3 --model MODEL`,
+//! makes them version 3.
 //!
 //! # What is assumed of the file
-//! Nobody but this library writes to it, and nobody truncates it: the pages of a mapping that are cut off kill whoever
-//! touches them. So the file must belong to this user, and no group or others may write to it. Where something is in its
-//! place that is not such a file, it is left alone.
+//! No other program writes to it or truncates it: to touch the pages of a mapping that are cut off kills a process. So the file
+//! must belong to this user, and no group or others may write to it. Where something is in its place that is not such a file, it
+//! is left alone.
+//!
+//! Never give ExecuTorch and this library one path: ExecuTorch truncates what it cannot read. It locks the whole file first, so on
+//! a local file system of Linux it is kept from that while a pack is open, which holds a shared lock. When a pack is opened,
+//! [refreshed](Pack::refresh) or [saved](Pack::save), a file that was cut off or written over is noticed, and what was saved in it
+//! is found no more; look-ups do not ask the system.
 //!
 //! A child that a process forks shares what its parent packs and has not saved. It may drop a pack of its parent's, which leaves
 //! the parent's file and lock alone, but must not use one: open it anew, after the fork.
@@ -49,6 +54,7 @@ mod found;
 mod inspect;
 mod instance;
 mod look;
+mod model;
 mod options;
 mod prove;
 mod publish;
@@ -64,13 +70,14 @@ mod writer;
 
 pub use inspect::{Inspection, PackEntry, Verification, inspect, verify};
 pub use look::{FileError, recognise};
+pub use model::model_of_file;
 pub use options::{Checks, PackOptions};
 pub(crate) use raw::RawPack;
 pub use rewrite::{RewriteOptions, Rewritten, compact, export, import};
 pub use save::Saved;
 pub use segments::Handle;
 pub use statistics::PackStatistics;
-pub use warmstart_core::trailer::{Fingerprint, ModelId, Name, Packing, Refusal, Wanted};
+pub use warmstart_core::trailer::{Fingerprint, ModelDigest, ModelId, Name, Packing, Refusal, Wanted};
 
 use std::{
     collections::HashMap,
@@ -233,6 +240,23 @@ impl Pack {
     /// Gives the pages of the file back to the system, until they are touched again.
     pub fn release(&self) {
         self.instance.read().segments.mapped().for_each(Mapping::release);
+    }
+
+    /// Returns the digest of the file that a model is in, as [`model_of_file`] does, and remembers it in a file beside the pack,
+    /// `NAME.models`: the next start reads no more than that.
+    ///
+    /// What is remembered counts as long as the model's file is the same file, of the same length, whose times of
+    /// modification and of change are the same, and which was last changed two seconds before it was digested. That may be
+    /// trusted on a local file system, whose times this machine's clock stamps. It is not trusted elsewhere, as on network
+    /// file systems, in FUSE, and on systems whose files have no times of change, such as Windows: there the file is digested
+    /// each time. Do not use it where a program writes to the model's file through a mapping, for such writes change its times
+    /// late, or where the clock of the machine is set back.
+    ///
+    /// # Errors
+    /// If the model's file cannot be read, or is no regular file. Where nothing can be remembered, as with a read-only pack,
+    /// the file is digested each time.
+    pub fn model_of_file(&self, path: impl AsRef<Path>) -> io::Result<ModelId> {
+        self.instance.model_of_file(path.as_ref())
     }
 
     /// What happened with the pack since it was opened.

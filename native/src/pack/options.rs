@@ -68,8 +68,9 @@ impl PackOptions {
         Self { read_only, ..self }
     }
 
-    /// Takes entries of a file of ExecuTorch's (version 2) for look-ups that name a model too. Such a file does not say which
-    /// model its weights are of, so that a model that was changed under the same names gets the old ones.
+    /// Takes entries of an unverified model for look-ups that name a model too: those of a file of ExecuTorch's (version 2), and
+    /// those [imported](super::import) without saying of which model they are. A model that was changed under the same names gets
+    /// the old weights.
     #[must_use]
     pub fn with_unverified(self, unverified: bool) -> Self {
         Self { unverified, ..self }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{inspect::each_part, look::FileError, writer::beside};
-use crate::os::{FileKind, MapDisk};
+use crate::os::{Access, FileKind, Lock, MapDisk};
 
 const SUFFIX: &str = ".tmp";
 
@@ -33,7 +33,7 @@ impl<'a> NewFile<'a> {
         let file = disk.create(&path)?;
         let new = Self { disk, file, path, end: 0, is_published: false };
         // Says that somebody is at work on it, and, once it is published, that somebody writes.
-        disk.lock(&new.file, Duration::from_secs(1))?;
+        disk.lock(&new.file, Lock::Writer, Duration::from_secs(1))?;
         Ok(new)
     }
 
@@ -112,7 +112,9 @@ fn sweep(disk: &dyn MapDisk, place: &Path) {
         let path = directory.join(&other);
         let is_left =
             disk.facts_at(&path).is_ok_and(|facts| facts.kind == FileKind::File && facts.is_trusted)
-                && disk.open(&path).is_ok_and(|file| disk.lock(&file, Duration::ZERO).is_ok());
+                && disk
+                    .open(&path, Access::Write)
+                    .is_ok_and(|file| disk.lock(&file, Lock::Writer, Duration::ZERO).is_ok());
         if is_left {
             let _ = disk.remove(&path);
         }

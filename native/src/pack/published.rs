@@ -28,8 +28,7 @@ pub(super) struct Snapshot {
     pub(super) index: SharedIndex,
     /// Where the file is mapped.
     pub(super) views: Vec<View>,
-    /// Whether what is not found here may be among what was imported, which only the state answers for.
-    pub(super) may_have_imported: bool,
+    pub(super) takes_unverified: bool,
 }
 
 /// The snapshot that look-ups ask, and those that they asked before.
@@ -44,10 +43,10 @@ pub(super) struct Published {
 impl Snapshot {
     #[inline]
     pub(super) fn find(&self, wanted: &Wanted<'_>) -> Result<Hit, Reason> {
-        let entry = self.index.index().look_up(wanted)?;
+        let entry = self.index.index().find(wanted, self.takes_unverified)?;
         let found = self.views.iter().find_map(|view| view.find(entry.offset, entry.size));
         let (handle, address, len) = found.ok_or(Reason::Malformed)?;
-        Ok(Hit { handle, address, len, is_verified: true })
+        Ok(Hit { handle, address, len, is_verified: !entry.is_imported })
     }
 }
 

@@ -25,7 +25,7 @@ use super::{
     publish::NewFile,
     writer::random,
 };
-use crate::os::{LocalMapDisk, MapDisk};
+use crate::os::{LocalMapDisk, Lock, MapDisk};
 
 /// ExecuTorch puts payloads at multiples of this, in bytes.
 const PAGE: u64 = 4096;
@@ -35,6 +35,7 @@ const PAGE: u64 = 4096;
 #[derive(Clone, Debug)]
 pub struct RewriteOptions {
     models: Option<Vec<ModelId>>,
+    model: Option<ModelId>,
     output: Option<PathBuf>,
     patience: Duration,
     disk: Arc<dyn MapDisk>,
@@ -52,6 +53,9 @@ pub struct Rewritten {
     pub left_out: u64,
     /// How many were dropped because their payload is damaged.
     pub damaged: u64,
+    /// How many entries of the file are imported, and nobody said of which model. Look-ups that name a model find them only
+    /// [if told to](super::PackOptions::with_unverified).
+    pub unverified: u64,
     /// The length of the old file in bytes.
     pub bytes_before: u64,
     /// The length of the new file in bytes.
@@ -60,15 +64,24 @@ pub struct Rewritten {
 
 impl Default for RewriteOptions {
     fn default() -> Self {
-        Self { models: None, output: None, patience: Duration::ZERO, disk: Arc::new(LocalMapDisk::new()) }
+        let disk = Arc::new(LocalMapDisk::new());
+        Self { models: None, model: None, output: None, patience: Duration::ZERO, disk }
     }
 }
 
 impl RewriteOptions {
-    /// Keeps the entries of these models alone. Entries that were imported from version 2 are of the model of all zeros.
+    /// Keeps the entries of these models alone. Entries that were imported from version 2 without a model are of that of all
+    /// zeros.
     #[must_use]
     pub fn with_models(self, models: impl IntoIterator<Item = ModelId>) -> Self {
         Self { models: Some(models.into_iter().collect()), ..self }
+    }
+
+    /// Says of which model the entries are that are [imported](import): [`model_of_file`](super::model_of_file) returns it.
+    /// Nothing proves that it is right, nor that the version of XNNPACK that packed them is the one that will run them.
+    #[must_use]
+    pub fn with_model(self, model: ModelId) -> Self {
+        Self { model: Some(model), ..self }
     }
 
     /// Leaves the old file where it is, and writes the new one here, where no file may be yet. [`compact`] does not heed it.
@@ -104,7 +117,7 @@ impl RewriteOptions {
 /// version 2, which [`import`] makes version 3; why it could not be read or written. Then it is as it was.
 pub fn compact(path: impl AsRef<Path>, options: &RewriteOptions) -> Result<Rewritten, FileError> {
     let (disk, path) = (&*options.disk, path.as_ref());
-    let look = Look::lock(disk, path, options.patience, true)?;
+    let look = Look::lock(disk, path, Lock::Writer, options.patience)?;
     let IndexBytes::Version3 { commits, .. } = &look.index else {
         return Err(FileError::WrongVersion(2));
     };
@@ -152,20 +165,34 @@ pub fn export(path: impl AsRef<Path>, options: &RewriteOptions) -> Result<Rewrit
 }
 
 /// Writes a file of version 2 as one of version 3. Every entry keeps its joined name and is flagged as imported: it is found only
-/// where nothing else is, by look-ups that name no model or [take unverified
-/// entries](super::PackOptions::with_unverified), and is said to be unverified.
+/// where nothing else is, whatever algorithm is asked for, and is said to be unverified.
+///
+/// [Say of which model](RewriteOptions::with_model) the entries are, and look-ups that name that model find them. Else only
+/// those do that name none, or [take unverified entries](super::PackOptions::with_unverified). The model can be said later: of a
+/// file that was imported without one, importing it again with a model changes that.
 ///
 /// # Errors
 /// [`FileError::Exists`], [`FileError::Busy`], or why the file could not be read or written. Then nothing was written.
 pub fn import(path: impl AsRef<Path>, options: &RewriteOptions) -> Result<Rewritten, FileError> {
     rewrite_as(VERSION, path.as_ref(), options, |disk, look, place| {
         let mut entries = inspection(look)?.entries;
-        entries.iter_mut().for_each(|entry| entry.generation = 1);
-        write_version3(disk, &look.file, place, &entries, 1)
+        let generation = match &look.index {
+            IndexBytes::Version2(_) => {
+                entries.iter_mut().for_each(|entry| entry.generation = 1);
+                1
+            }
+            IndexBytes::Version3 { commits, .. } => commits.next_generation(),
+        };
+        let model = options.model.unwrap_or_default();
+        entries.iter_mut().filter(|entry| !entry.has_model()).for_each(|entry| entry.model = model);
+        let mut done = write_version3(disk, &look.file, place, &entries, generation)?;
+        done.unverified = entries.iter().filter(|entry| !entry.has_model()).count() as u64;
+        Ok(done)
     })
 }
 
-/// Has a file written in another version. One that has it already is not touched.
+/// Has a file written in another version. One that has it already is not touched, unless entries of it lack a model that is
+/// given.
 fn rewrite_as(
     version: u32,
     path: &Path,
@@ -174,7 +201,7 @@ fn rewrite_as(
 ) -> Result<Rewritten, FileError> {
     let disk = &*options.disk;
     let look = match &options.output {
-        None => Look::lock(disk, path, options.patience, true)?,
+        None => Look::lock(disk, path, Lock::Writer, options.patience)?,
         Some(output) => {
             match disk.facts_at(output) {
                 Ok(_) => return Err(FileError::Exists),
@@ -184,20 +211,25 @@ fn rewrite_as(
             // What was committed in version 3 is never written again. ExecuTorch locks a file while it writes.
             match Look::open(disk, path)? {
                 Look { index: IndexBytes::Version2(_), .. } => {
-                    Look::lock(disk, path, options.patience, false)?
+                    Look::lock(disk, path, Lock::Shared, options.patience)?
                 }
                 look => look,
             }
         }
     };
     let found = if look.version2().is_some() { 2 } else { VERSION };
-    let mut done = if found != version {
+    let entries = if found == version { inspection(&look)?.entries } else { Vec::new() };
+    let unverified = match version {
+        VERSION => entries.iter().filter(|entry| !entry.has_model()).count() as u64,
+        _ => 0,
+    };
+    let mut done = if found != version || options.model.is_some() && unverified > 0 {
         write(disk, &look, options.output.as_deref().unwrap_or(path))?
     } else if options.output.is_some() {
         return Err(FileError::WrongVersion(found));
     } else {
-        let entries = inspection(&look)?.entries.len() as u64;
-        Rewritten { entries, bytes_after: look.len, ..Rewritten::default() }
+        let entries = entries.len() as u64;
+        Rewritten { entries, unverified, bytes_after: look.len, ..Rewritten::default() }
     };
     done.bytes_before = look.len;
     Ok(done)

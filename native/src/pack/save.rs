@@ -73,6 +73,14 @@ impl Instance {
     }
 
     fn save_as(&self, writer: &mut Option<Writer>) -> Result<Saved, Reason> {
+        let is_cut = self.forget_cut_file();
+        // What was packed into a file that was cut off since must not be read.
+        let end = |writer: &Writer| self.read().end_in(writer.number).max(writer.passed);
+        let disk = &*self.options.disk;
+        if let Some(cut) = writer.take_if(|writer| is_cut || writer.is_cut(disk, end(writer))) {
+            self.write().forget(cut.number);
+            return Err(Reason::Truncated);
+        }
         if self.path.is_none() || self.read().fresh.is_empty() {
             return Ok(Saved::default());
         }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    fs::File,
     ops::Range,
     ptr::NonNull,
     sync::Arc,
@@ -44,6 +45,8 @@ struct KnownFile {
     identity: FileId,
     /// Up to where what it holds has handles.
     mapped: u64,
+    /// Says whether the file is whole. As long as it is open, those stay away who lock a file before they write to it.
+    file: Option<Arc<File>>,
 }
 
 /// A key that owns its names.
@@ -94,7 +97,7 @@ impl State {
     pub(super) fn number(&mut self, identity: FileId) -> FileNumber {
         let known = self.files.iter().position(|file| file.identity == identity);
         let at = known.unwrap_or_else(|| {
-            self.files.push(KnownFile { identity, mapped: 0 });
+            self.files.push(KnownFile { identity, mapped: 0, file: None });
             self.files.len() - 1
         });
         FileNumber(u32::try_from(at).unwrap_or(u32::MAX))
@@ -110,6 +113,37 @@ impl State {
         if let Some(known) = self.files.get_mut(file.0 as usize) {
             known.mapped = known.mapped.max(end);
         }
+    }
+
+    /// Keeps a file open that has handles.
+    pub(super) fn keep_open(&mut self, number: FileNumber, file: File) {
+        if let Some(known) = self.files.get_mut(number.0 as usize) {
+            known.file.get_or_insert_with(|| Arc::new(file));
+        }
+    }
+
+    /// The file that look-ups find something in, what its header says, and up to where it has handles.
+    pub(super) fn base_file(&self) -> Option<(FileNumber, Arc<File>, [u8; 16], u64)> {
+        let number = self.base.file()?;
+        let known = self.files.get(number.0 as usize)?;
+        Some((number, Arc::clone(known.file.as_ref()?), known.identity.header, known.mapped))
+    }
+
+    /// Up to where there is something in a file that is to be saved.
+    pub(super) fn end_in(&self, number: FileNumber) -> u64 {
+        let end = |fresh: &Fresh| match fresh.place {
+            Some((file, start)) if file == number => start + fresh.len as u64,
+            _ => 0,
+        };
+        self.fresh.values().map(end).max().unwrap_or(0)
+    }
+
+    /// Forgets what was saved in a file, or was to be, that is no longer whole.
+    pub(super) fn forget(&mut self, number: FileNumber) {
+        if self.base.file() == Some(number) {
+            self.base = Base::Nothing;
+        }
+        self.fresh.retain(|_, fresh| fresh.place.is_none_or(|(file, _)| file != number));
     }
 
     pub(super) fn keep_space(&mut self, space: Reservation) {

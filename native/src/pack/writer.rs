@@ -19,12 +19,12 @@ use warmstart_core::{
 };
 
 use super::{
-    found::{Content, FirstPage, NotFound, look_into},
+    found::{Content, FirstPage, NotFound, is_cut, look_into},
     instance::{Instance, lock},
     segments::{FileNumber, Handle},
     state::{FileId, Reservation},
 };
-use crate::os::{ALIGNMENT, Access, FileKind, MapDisk, Mapping, fork::LockHolder, reason_of};
+use crate::os::{ALIGNMENT, Access, FileKind, Lock, MapDisk, Mapping, fork::LockHolder, reason_of};
 
 /// The smallest chunk that a file grows by, in bytes.
 const SMALLEST_CHUNK: u64 = 4 << 20;
@@ -123,8 +123,9 @@ impl Instance {
                 };
             }
             let file = LockHolder::new(file);
-            disk.lock(&file, patience).map_err(failed)?;
+            disk.lock(&file, Lock::Writer, patience).map_err(failed)?;
             let unlocked = disk.open_to_write(path).map_err(failed)?;
+            disk.hold(&unlocked);
             let there = disk.facts(&unlocked).map_err(failed)?;
             let file = LockedFile { file, unlocked, disk: Arc::clone(&self.options.disk) };
             // Whoever compacts a file puts another in its place.
@@ -147,7 +148,7 @@ impl Instance {
         let found = look_into(disk, file, &page, &mapped).map_err(refused)?;
         seen.refusal.clone_from(&found.refusal);
         seen.page = Some(page.into_seen());
-        self.adopt(found);
+        self.adopt(found, file.try_clone().ok());
         Ok(())
     }
 
@@ -184,7 +185,7 @@ impl Instance {
             seen.page = Some(page.into_seen());
             let (header, commits) = found.head.ok_or(Reason::Malformed)?;
             let counting = found.counting();
-            (self.adopt(found), header, commits, counting)
+            (self.adopt(found, file.to_map().try_clone().ok()), header, commits, counting)
         };
         drop(seen);
         let len = disk.facts(&file).map_err(failed)?.len;
@@ -325,6 +326,11 @@ impl Writer {
         self.in_use = 0;
     }
 
+    /// Whether somebody cut the file off before `end`, or wrote over its header.
+    pub(super) fn is_cut(&self, disk: &dyn MapDisk, end: u64) -> bool {
+        is_cut(disk, &self.file, &self.header.file, end)
+    }
+
     /// Whether nobody has an address behind what was committed.
     pub(super) const fn is_idle(&self) -> bool {
         self.in_use == 0
@@ -332,7 +338,8 @@ impl Writer {
 
     /// Lets the file go, without what was not saved. The pack is gone, or the writer [idle](Self::is_idle).
     pub(super) fn abandon(self, disk: &dyn MapDisk) {
-        if !self.file.is_own() {
+        // What somebody else cut off or wrote over is not ours to cut.
+        if !self.file.is_own() || self.is_cut(disk, self.passed) {
             return;
         }
         // A mapping of what is cut off may live on, and touching it would kill the process. Nobody does: nobody has an address

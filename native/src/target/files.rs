@@ -1,21 +1,14 @@
 //! Files that a target reads, and reads again only if the file system says that they changed, or cannot say.
 
-mod identity;
-
-pub(in crate::target) use identity::FileIdentity;
-#[cfg(feature = "cpu")]
-pub(in crate::target) use identity::Stamp;
-
 use std::{
     collections::HashMap,
-    fs::{self, File, Metadata, OpenOptions},
     io::{self, Read},
     path::Path,
 };
 
-use crate::os::fork::Mutex;
-
 use foldhash::fast::RandomState;
+
+use crate::os::{FileIdentity, fork::Mutex, open_regular};
 
 /// How many files are remembered at most. Then all are forgotten, which costs reading them once more.
 const MAX_FILES: usize = 1 << 16;
@@ -63,14 +56,7 @@ impl<V: Clone> Memo<V> {
         path: &Path,
         make: impl FnOnce(&[u8]) -> V,
     ) -> io::Result<FileContent<V>> {
-        // Asked before, so that whoever writes to a pipe does not take us for its reader; and after, because another
-        // file may have come.
-        let regular = |metadata: Metadata| {
-            if metadata.is_file() { Ok(metadata) } else { Err(io::Error::from(io::ErrorKind::InvalidInput)) }
-        };
-        regular(fs::metadata(path)?)?;
-        let mut file = open(path)?;
-        let metadata = regular(file.metadata()?)?;
+        let (mut file, metadata) = open_regular(path)?;
         let identity = FileIdentity::of(&metadata);
         let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
         file.read_to_end(&mut bytes)?;
@@ -87,19 +73,10 @@ impl<V: Clone> Memo<V> {
     }
 }
 
-/// Opens a file without waiting for whoever is at the other end of a pipe.
-fn open(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::custom_flags(
-        &mut options,
-        rustix::fs::OFlags::NONBLOCK.bits().cast_signed(),
-    );
-    options.read(true).open(path)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -131,6 +108,5 @@ mod tests {
         let path = directory.path().join("a.h");
         assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
         assert_eq!(Memo::default().of(&path, <[u8]>::len), None);
-        assert!(open(&path).is_ok(), "nobody writes, and it is opened all the same");
     }
 }

@@ -153,7 +153,12 @@ fn a_pack_is_converted_there_and_back() {
     assert_eq!(error(&to), json!("exists"));
     let back = run(&["convert", "--to", "3"], &output);
     assert!(back.out.starts_with("2 entries written in version 3, "), "{back:?}");
-    assert!(run(&["convert", "--to", "3"], &output).out.starts_with("nothing to do: "));
+    let again = run(&["convert", "--to", "3"], &output);
+    assert!(again.out.starts_with("nothing to do: "), "{again:?}");
+    for ran in [back, again, run(&["inspect"], &output)] {
+        assert!(ran.out.contains("2 entries are of an unverified model"), "{ran:?}");
+        assert!(ran.out.contains("WS_UNVERIFIED") && ran.out.contains("--to 3 --model MODEL"), "{ran:?}");
+    }
     let json = run(&["inspect", "--json"], &output).json();
     let names: Vec<&Value> = json["entries"].as_array().unwrap().iter().map(|entry| &entry["name"]).collect();
     assert_eq!(names, [&json!("fc.wfc.b"), &json!("proj.w")]);
@@ -161,6 +166,21 @@ fn a_pack_is_converted_there_and_back() {
     for wrong in [&["convert"][..], &["convert", "--to", "1"], &["compact", "--model", "01"]] {
         assert_eq!(run(wrong, &path).code, Some(2), "{wrong:?}");
     }
+
+    // The model is said later: by its file, or by what `b2sum -l 256` prints of that.
+    let model = directory.path().join("model.safetensors");
+    fs::write(&model, "abc").unwrap();
+    let digest = "bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319";
+    let absent = run(&["convert", "--to", "3", "--model", "absent", "--json"], &output);
+    assert_eq!(absent.json()["error"]["code"], json!("no_such_model"));
+    let named = run(&["convert", "--to", "3", "--model", model.to_str().unwrap()], &output);
+    assert!(named.out.starts_with("2 entries written in version 3, "), "{named:?}");
+    assert!(!named.out.contains("unverified"), "{named:?}");
+    let json = run(&["inspect", "--json"], &output).json();
+    assert_eq!(json["models"], json!([digest]));
+    assert!(json["entries"].as_array().unwrap().iter().all(|entry| entry["model"] == json!(digest)));
+    let again = run(&["convert", "--to", "3", "--model", digest, "--json"], &output).json();
+    assert_eq!((&again["is_changed"], &again["unverified"]), (&json!(false), &json!(0)));
 }
 
 #[test]

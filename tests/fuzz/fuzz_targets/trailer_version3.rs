@@ -78,7 +78,7 @@ fn check(index: &Index<'_>) {
         end = entry.end();
         payloads += entry.size;
         let found = if entry.is_imported {
-            index.look_up_imported(&entry.name, entry.packing.seed)
+            index.look_up_imported(&entry.wanted(), false)
         } else {
             index.look_up(&entry.wanted())
         };

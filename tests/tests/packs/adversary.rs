@@ -17,7 +17,7 @@ use std::{
 
 use tempfile::TempDir;
 use warmstart::{
-    os::{Access, FileFacts, LocalMapDisk, MapDisk, Mapping},
+    os::{Access, FileFacts, LocalMapDisk, Lock, MapDisk, Mapping},
     pack::{Checks, Pack, PackOptions, RewriteOptions, compact},
 };
 use warmstart_tests::{
@@ -58,8 +58,8 @@ impl fmt::Debug for Failing {
 }
 
 impl MapDisk for Failing {
-    fn open(&self, path: &Path) -> io::Result<File> {
-        self.disk.open(path)
+    fn open(&self, path: &Path, access: Access) -> io::Result<File> {
+        self.disk.open(path, access)
     }
 
     fn open_to_write(&self, path: &Path) -> io::Result<File> {
@@ -79,12 +79,16 @@ impl MapDisk for Failing {
         self.disk.facts_at(path)
     }
 
-    fn lock(&self, file: &File, patience: Duration) -> io::Result<()> {
-        self.disk.lock(file, patience)
+    fn lock(&self, file: &File, lock: Lock, patience: Duration) -> io::Result<()> {
+        self.disk.lock(file, lock, patience)
     }
 
     fn unlock(&self, file: &File) {
         self.disk.unlock(file);
+    }
+
+    fn hold(&self, file: &File) {
+        self.disk.hold(file);
     }
 
     fn allocate(&self, file: &File, range: Range<u64>) -> io::Result<()> {

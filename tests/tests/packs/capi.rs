@@ -6,6 +6,7 @@ use std::{
     process::{Command, Output},
 };
 
+use warmstart::pack::{RewriteOptions, export, import, model_of_file};
 use warmstart_tests::{built, xnnpack};
 
 /// What every program is compiled with.
@@ -167,6 +168,9 @@ int main(int argc, char **argv) {
     HOLDS(ws_model_digest(NULL, 0, digest) == WS_OK);
     HOLDS(ws_model_digest(&empty, 1, digest) == WS_OK);
     HOLDS(ws_model_digest(&weight, 1, digest) == WS_OK);
+    INVALID(ws_model_digest_file(NULL, NULL, digest));
+    INVALID(ws_model_digest_file(NULL, argv[1], NULL));
+    HOLDS(ws_model_digest_file(NULL, argv[1], digest) == WS_IO && strstr(ws_last_error(), argv[1]));
     return 0;
 }
 "#;
@@ -199,4 +203,45 @@ fn the_example_is_cold_and_then_warm_with_the_real_xnnpack() {
         outputs[0].starts_with("output: ") && outputs.iter().all(|output| *output == outputs[0]),
         "{outputs:?}"
     );
+}
+
+/// What ExecuTorch wrote says nothing of a model: it is the host's as soon as somebody says of which model it is.
+#[test]
+#[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
+fn a_converted_file_is_warm_for_the_example_and_does_not_grow() {
+    let folder = xnnpack::folder();
+    let directory = tempfile::tempdir().unwrap();
+    let library = folder.join("libexecutorch_backend_xnnpack.so");
+    let needed = format!("-Wl,-rpath-link,{}", folder.display());
+    let program = directory.path().join("program");
+    // 1184 layers, as large as a test may be.
+    let more = [library.to_str().unwrap(), &needed, "-DLAYERS=1184", "-DWIDTH=16"];
+    compile(&capi().join("examples").join("packed_weights.c"), &program, Linked::Shared, &more);
+    let (file, model) = (directory.path().join("weights.xpwc"), directory.path().join("model"));
+    let run = || {
+        let mut command = Command::new(&program);
+        let output = done(command.args([&file, &model]).env("LD_LIBRARY_PATH", &folder));
+        let said = String::from_utf8(output.stdout).unwrap();
+        let (first, output_line) = said.split_once('\n').unwrap();
+        (first.to_owned(), output_line.to_owned(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (first, output, _) = run();
+    assert_eq!(first, "cold: packed 1184");
+    export(&file, &RewriteOptions::default()).unwrap();
+    let executorch = fs::read(&file).unwrap();
+
+    // Without a model, nothing is found, and the host is told why.
+    let done = import(&file, &RewriteOptions::default()).unwrap();
+    assert_eq!((done.entries, done.unverified), (1184, 1184));
+    let (first, _, errors) = run();
+    assert_eq!(first, "cold: packed 1184");
+    assert!(errors.contains("1184 weights are there") && errors.contains("--to 3 --model MODEL"), "{errors}");
+
+    fs::write(&file, executorch).unwrap();
+    let model_of = model_of_file(&model).unwrap();
+    let done = import(&file, &RewriteOptions::default().with_model(model_of)).unwrap();
+    assert_eq!((done.entries, done.unverified), (1184, 0));
+    let before = fs::read(&file).unwrap();
+    assert_eq!(run(), ("warm: 1184 hits, 0 packed".to_owned(), output, String::new()));
+    assert!(fs::read(&file).unwrap() == before, "not a byte is written");
 }

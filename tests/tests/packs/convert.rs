@@ -110,7 +110,8 @@ fn what_executorch_wrote_is_found_after_import_and_is_unverified() {
         assert_eq!((found.version, found.dead_bytes), (2, dead), "{name}");
         let expected = read_version2(&bytes);
         let done = import(&path, &RewriteOptions::default()).unwrap();
-        assert_eq!((done.is_changed, done.entries), (true, expected.len() as u64));
+        let count = expected.len() as u64;
+        assert_eq!((done.is_changed, done.entries, done.unverified), (true, count, count));
         let found = inspect(&path).unwrap();
         assert_eq!((found.version, found.dead_bytes, found.generation), (3, 0, 1));
         assert!(found.entries.iter().all(|entry| entry.is_imported && entry.checksum.is_some()));
@@ -126,7 +127,7 @@ fn what_executorch_wrote_is_found_after_import_and_is_unverified() {
                 let weights = plain.look_up(&wanted(ModelId::default(), entry.seed)).unwrap();
                 assert_eq!((&weights[..], weights.is_verified()), (&entry.payload[..], false));
                 let look_up = |model, seed| plain.look_up(&wanted(model, seed)).map(drop);
-                assert_eq!(look_up(named, entry.seed), Err(Reason::OtherModel));
+                assert_eq!(look_up(named, entry.seed), Err(Reason::UnverifiedModel));
                 assert_eq!(look_up(ModelId::default(), entry.seed ^ 1), Err(Reason::OtherSeed));
             }
             let longer = format!("{}x", entry.name);
@@ -154,6 +155,47 @@ fn what_executorch_wrote_is_found_after_import_and_is_unverified() {
         };
         assert_eq!(essence(&back), essence(&expected));
     }
+}
+
+#[test]
+fn what_is_imported_with_a_model_is_found_by_its_hosts_without_more() {
+    let (_directory, path) = place().unwrap();
+    drop(saved(&path, PackOptions::default(), weights(0..6)).unwrap());
+    export(&path, &RewriteOptions::default()).unwrap();
+    let version2 = fs::read(&path).unwrap();
+    let [model, other] = [1, 2].map(|byte| ModelId::from_bytes([byte; 32]));
+
+    let done = import(&path, &RewriteOptions::default().with_model(model)).unwrap();
+    assert_eq!((done.entries, done.unverified), (6, 0));
+    assert_eq!(inspect(&path).unwrap().models, [model]);
+    let with_model = image(&path).unwrap();
+    // The host asks for fingerprints, of which version 2 knows nothing.
+    let pack = open(&path).unwrap();
+    assert_eq!(use_all(&pack, weights(0..6)).unwrap(), 0);
+    assert_eq!((pack.statistics().hits, pack.statistics().unverified_hits), (6, 6));
+    assert_eq!(Weight { model: 2, ..Weight::number(0) }.find(&pack), Err(Reason::OtherModel));
+    pack.save().unwrap();
+    drop(pack);
+    assert_eq!(image(&path).unwrap(), with_model, "not a byte is written");
+
+    // What a second model saves under the same names hides nothing, and neither does a save forget whose the others are.
+    let others = weights(0..6).map(|weight| Weight { model: 2, ..weight });
+    drop(saved(&path, PackOptions::default(), others.clone()).unwrap());
+    assert!(!import(&path, &RewriteOptions::default().with_model(other)).unwrap().is_changed);
+    compact(&path, &RewriteOptions::default()).unwrap();
+    let pack = open(&path).unwrap();
+    assert_eq!(use_all(&pack, weights(0..6).chain(others)).unwrap(), 0);
+    assert_eq!(inspect(&path).unwrap().models, [model, other]);
+    drop(pack);
+
+    // The model can be said later.
+    fs::write(&path, version2).unwrap();
+    assert_eq!(import(&path, &RewriteOptions::default()).unwrap().unverified, 6);
+    assert_eq!(Weight::number(0).find(&open(&path).unwrap()), Err(Reason::UnverifiedModel));
+    let done = import(&path, &RewriteOptions::default().with_model(model)).unwrap();
+    assert_eq!((done.is_changed, done.entries, done.unverified), (true, 6, 0));
+    assert!(verify(&path, &mut |_, _| {}).unwrap().is_good());
+    assert_eq!(use_all(&open(&path).unwrap(), weights(0..6)).unwrap(), 0);
 }
 
 #[test]

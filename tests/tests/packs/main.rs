@@ -4,9 +4,13 @@
 #[cfg(unix)]
 mod adversary;
 #[cfg(unix)]
+mod beside;
+#[cfg(unix)]
 mod capi;
 mod compact;
 mod convert;
+#[cfg(unix)]
+mod digest;
 mod goldens;
 mod inspect;
 #[cfg(unix)]

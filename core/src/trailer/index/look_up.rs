@@ -35,19 +35,40 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// The entry that was imported from version 2 whose joined name is that of weight and bias, one after the other. Nothing
-    /// proves of which model it is, and by which algorithm it was packed.
+    /// Finds an entry by [`look_up`](Self::look_up), and where that finds none, by
+    /// [`look_up_imported`](Self::look_up_imported).
     ///
     /// # Errors
-    /// [`Reason::Absent`], or [`Reason::OtherSeed`] if all of that name were packed for other micro-kernels.
-    pub fn look_up_imported<'w>(&self, name: &Name<'w>, seed: u32) -> Result<Entry<'w>, Reason> {
-        // They are of the model of all zeros, which is before all others.
-        if self.models.first() != Some(&[0; ModelId::LEN]) {
+    /// As of the first; where nothing else is stored under the name, as of the second.
+    #[inline]
+    pub fn find<'w>(&self, wanted: &Wanted<'w>, takes_unverified: bool) -> Result<Entry<'w>, Reason> {
+        self.look_up(wanted).or_else(|reason| match self.look_up_imported(wanted, takes_unverified) {
+            Err(_) if reason != Reason::Absent => Err(reason),
+            imported => imported,
+        })
+    }
+
+    /// Finds the entry that was imported from version 2 under the joined name of weight and bias, of the model that is
+    /// wanted. If it `takes_unverified`, an entry of which nobody said of which model it is will do where there is no other.
+    ///
+    /// The algorithm that packed the weight is not compared: version 2 does not say which it was.
+    ///
+    /// # Errors
+    /// [`Reason::Absent`], or what all entries of that name differ in: [`Reason::OtherModel`],
+    /// [`Reason::UnverifiedModel`] or [`Reason::OtherSeed`].
+    #[cold]
+    pub fn look_up_imported<'w>(
+        &self,
+        wanted: &Wanted<'w>,
+        takes_unverified: bool,
+    ) -> Result<Entry<'w>, Reason> {
+        if !self.layout.has_imported {
             return Err(Reason::Absent);
         }
+        let name = &wanted.name;
         let bias = name.bias.unwrap_or_default();
         let hash = hash_joined(name);
-        let mut reason = Reason::Absent;
+        let mut nearest = Err(Reason::Absent);
         for slot in self.bucket(bucket(hash, self.layout.bucket_bits)).unwrap_or_default() {
             let slot = IndexSlot::decode(*slot);
             let Some((record, bytes)) = self.record(slot).filter(|_| slot.tag == tag(hash)) else { continue };
@@ -57,12 +78,22 @@ impl<'a> Index<'a> {
             if !record.is_imported() || !is_name {
                 continue;
             }
-            if record.seed == seed {
-                return Ok(entry_of_record(&record, *name, ModelId::default()));
+            let Some(model) = self.models.get(record.model as usize) else { continue };
+            let model = ModelId::from_bytes(*model);
+            let is_unknown = model == ModelId::default();
+            let found = match model == wanted.model || takes_unverified && is_unknown {
+                false if is_unknown => Err(Reason::UnverifiedModel),
+                false => Err(Reason::OtherModel),
+                true if record.seed != wanted.packing.seed => Err(Reason::OtherSeed),
+                true => Ok(entry_of_record(&record, *name, model)),
+            };
+            match found {
+                Ok(entry) if entry.model == wanted.model => return found,
+                Ok(_) => nearest = found,
+                Err(reason) => nearest = nearest.map_err(|before| nearer(before, reason)),
             }
-            reason = Reason::OtherSeed;
         }
-        Err(reason)
+        nearest
     }
 
     /// The slots from the beginning of a bucket on, if there are so many. They may be the next bucket's: where a bucket ends
@@ -184,6 +215,12 @@ impl<'a> Index<'a> {
     }
 }
 
+/// Of two reasons why an imported entry is not what is wanted, the one that leaves less to differ.
+fn nearer(one: Reason, other: Reason) -> Reason {
+    const BY_DISTANCE: [Reason; 3] = [Reason::OtherSeed, Reason::UnverifiedModel, Reason::OtherModel];
+    BY_DISTANCE.into_iter().find(|reason| [one, other].contains(reason)).unwrap_or(Reason::Absent)
+}
+
 /// What an entry has in common with what is wanted, besides what stands before it here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Nearness {
@@ -219,10 +256,10 @@ fn entry_of<'a>(fixed: &[u8; record::FIXED_LEN], wanted: &Wanted<'a>) -> Option<
 mod tests {
     use super::*;
     use crate::trailer::{
-        Packing, Refusal,
+        Fingerprint, Packing, Refusal,
         build::{IndexBuilder, NewEntry},
         header::Slot,
-        index::{FIXED_LEN, Layout},
+        index::Layout,
     };
 
     fn entry(name: Name<'_>, seed: u32, offset: u64) -> NewEntry<'_> {
@@ -252,7 +289,10 @@ mod tests {
         for seed in 4..7 {
             assert_eq!(look_up(Name::new("only"), seed), Err(Reason::Absent));
         }
-        let imported = |name, seed| index.look_up_imported(&name, seed).map(|entry| entry.offset);
+        let imported = |name, seed| {
+            let wanted = Wanted { name, model: ModelId::default(), packing: Packing::of_seed(seed) };
+            index.look_up_imported(&wanted, false).map(|entry| entry.offset)
+        };
         assert_eq!(imported(Name::new("w").with_bias("b"), 5), Ok(4096));
         assert_eq!(imported(Name::new("").with_bias("only"), 5), Ok(4096 + 128));
         assert_eq!(imported(Name::new("wb"), 4), Err(Reason::OtherSeed));
@@ -276,8 +316,49 @@ mod tests {
             bytes[record + bit / 8] ^= 1 << (bit % 8);
             assert!(layout(&bytes).is_err(), "bit {bit}");
         }
-        let mut bytes = block.clone();
-        bytes[FIXED_LEN] = 1;
-        assert_eq!(layout(&bytes), Err(Refusal::Flags(0)), "the model is not of all zeros");
+    }
+
+    #[test]
+    fn an_imported_entry_is_found_by_its_model_or_if_that_is_unknown_by_who_takes_unverified_ones() {
+        let [one, two, three] = [1, 2, 3].map(|byte| ModelId::from_bytes([byte; ModelId::LEN]));
+        let of = |model, entry| NewEntry { model, ..entry };
+        let fingerprint = Some(Fingerprint { id: 1, value: Some(2) });
+        let mut builder = IndexBuilder::new();
+        builder.push_imported(of(one, entry(Name::new("wb"), 5, 4096)));
+        builder.push_imported(of(two, entry(Name::new("wb"), 6, 4096 + 128)));
+        builder.push_imported(entry(Name::new("wb"), 7, 4096 + 256));
+        builder.push_imported(of(one, entry(Name::new("named"), 5, 4096 + 384)));
+        // The same weight, as another host has packed it.
+        builder.push(of(two, entry(Name::new("w").with_bias("b"), 5, 4096 + 512)));
+        let block = builder.finish(4096 + 640, 1).unwrap();
+        let layout = Layout::check(&block, &Slot::of(1, 4096 + 640, &block)).unwrap();
+        let index = layout.view(&block);
+        index.verify().unwrap();
+        let find = |name, model, seed, takes_unverified| {
+            let wanted = Wanted { name, model, packing: Packing { seed, fingerprint } };
+            index.find(&wanted, takes_unverified).map(|entry| entry.offset - 4096)
+        };
+        let (wb, named) = (Name::new("w").with_bias("b"), Name::new("named"));
+        for takes_unverified in [false, true] {
+            assert_eq!(
+                find(wb, one, 5, takes_unverified),
+                Ok(0),
+                "what is stored as another's hides nothing"
+            );
+            assert_eq!(find(wb, two, 6, takes_unverified), Ok(128));
+            assert_eq!(find(wb, one, 6, takes_unverified), Err(Reason::OtherModel));
+            assert_eq!(find(wb, ModelId::default(), 7, takes_unverified), Ok(256));
+            assert_eq!(find(named, one, 6, takes_unverified), Err(Reason::OtherSeed));
+            assert_eq!(find(named, three, 5, takes_unverified), Err(Reason::OtherModel));
+            assert_eq!(find(named, ModelId::default(), 5, takes_unverified), Err(Reason::OtherModel));
+        }
+        assert_eq!((find(wb, three, 7, false), find(wb, three, 7, true)), (Err(Reason::OtherModel), Ok(256)));
+        let imported = |seed, takes_unverified| {
+            let wanted = Wanted { name: wb, model: three, packing: Packing::of_seed(seed) };
+            index.look_up_imported(&wanted, takes_unverified).map(|entry| entry.model)
+        };
+        assert_eq!(imported(7, false), Err(Reason::UnverifiedModel));
+        assert_eq!(imported(7, true), Ok(ModelId::default()));
+        assert_eq!(imported(8, true), Err(Reason::OtherSeed));
     }
 }

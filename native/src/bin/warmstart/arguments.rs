@@ -1,7 +1,11 @@
 //! What the command line says.
 
+#[cfg(feature = "packs")]
+use std::ffi::OsString;
 use std::path::PathBuf;
 
+#[cfg(feature = "packs")]
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 #[cfg(feature = "packs")]
 use warmstart::pack::ModelId;
@@ -186,11 +190,15 @@ pub(crate) struct Compact {
     /// Keeps the entries of this model alone, which is named by its 64 digits. May be given more than once.
     #[arg(long, value_name = "HEX", value_parser = model)]
     pub(crate) model: Vec<ModelId>,
-    /// Waits so many seconds for whoever writes to the file.
+    /// Waits so many seconds for another process that writes to the file.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub(crate) wait: u32,
 }
 
+/// Writes a file of packed weights in ExecuTorch's version, or makes one of ExecuTorch's ours.
+///
+/// Never give ExecuTorch and warmstart one path: each takes the other's file for damaged, and ExecuTorch truncates what it
+/// cannot read.
 #[cfg(feature = "packs")]
 #[derive(Debug, Args)]
 pub(crate) struct Convert {
@@ -202,12 +210,32 @@ pub(crate) struct Convert {
     /// Writes to this file, which must not exist, and leaves the other where it is.
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Writes the entries of this model alone, which is named by its 64 digits: version 2 holds one model of a name.
-    #[arg(long, value_name = "HEX", value_parser = model)]
-    pub(crate) model: Option<ModelId>,
-    /// Waits so many seconds for whoever writes to the file.
+    /// The model: the file that it is in, or its 64 digits, which `b2sum -l 256` prints of that file. To version 3, it is written
+    /// to the entries that do not say of which model they are. To version 2, which holds one model of a name, its entries alone
+    /// are written.
+    #[arg(long, value_name = "FILE|HEX", value_parser = OsStringValueParser::new().map(Model::from))]
+    pub(crate) model: Option<Model>,
+    /// Waits so many seconds for another process that writes to the file.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub(crate) wait: u32,
+}
+
+/// A model, as it is named on a command line.
+#[cfg(feature = "packs")]
+#[derive(Clone, Debug)]
+pub(crate) enum Model {
+    Digest(ModelId),
+    File(PathBuf),
+}
+
+#[cfg(feature = "packs")]
+impl From<OsString> for Model {
+    fn from(text: OsString) -> Self {
+        match text.to_str().map(model) {
+            Some(Ok(digest)) => Self::Digest(digest),
+            _ => Self::File(text.into()),
+        }
+    }
 }
 
 #[cfg(feature = "packs")]

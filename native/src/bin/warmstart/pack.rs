@@ -4,13 +4,13 @@ mod json;
 
 use std::{io, io::Write, path::Path, time::Duration};
 
-use warmstart::pack::{self, FileError, Inspection, PackEntry, Refusal, RewriteOptions, Rewritten};
+use warmstart::pack::{self, FileError, Inspection, ModelId, PackEntry, Refusal, RewriteOptions, Rewritten};
 
 use json::{Answer, Problem, Proved, Written};
 
 use crate::{
     Verdict,
-    arguments::{Compact, Convert, Verify},
+    arguments::{Compact, Convert, Model, Verify},
     failure::Failure,
     recognise::recognise,
     screen::{Progress, Screen, Tone},
@@ -123,12 +123,8 @@ pub(crate) fn convert(arguments: &Convert, screen: &mut Screen) -> Result<Verdic
     if let Some(output) = &arguments.output {
         options = options.with_output(output);
     }
-    if let Some(model) = arguments.model {
-        if arguments.to != 2 {
-            let message = "`--model` is for `--to 2`: version 2 does not say of which model an entry is";
-            return Err(Failure::new("no_such_model", message));
-        }
-        options = options.with_models([model]);
+    if let Some(model) = arguments.model.as_ref().map(digest_of).transpose()? {
+        options = if arguments.to == 2 { options.with_models([model]) } else { options.with_model(model) };
     }
     let done = if arguments.to == 2 { pack::export(path, &options) } else { pack::import(path, &options) };
     let output = arguments.output.as_deref().unwrap_or(path);
@@ -141,6 +137,20 @@ pub(crate) fn convert(arguments: &Convert, screen: &mut Screen) -> Result<Verdic
         error => failure("convert", path, &error),
     })?;
     written(output, arguments.to, &done, screen)
+}
+
+fn digest_of(model: &Model) -> Result<ModelId, Failure> {
+    let path = match model {
+        Model::Digest(digest) => return Ok(*digest),
+        Model::File(path) => path,
+    };
+    pack::model_of_file(path).map_err(|error| {
+        let message = format!(
+            "cannot read the model {}: {error}; name the model's file, or its 64 hexadecimal digits",
+            visible_path(path)
+        );
+        Failure::new("no_such_model", message)
+    })
 }
 
 /// That a path leads to a file of packed weights, or what else it leads to.
@@ -180,8 +190,7 @@ fn show(path: &Path, found: &Inspection, screen: &mut Screen) -> Result<(), Fail
     /// So many digits tell the models of a file apart that a person looks at.
     const SHORT: usize = 12;
     let model = |entry: &PackEntry| {
-        let known = !entry.is_imported && found.version == 3;
-        Cell::known(known.then(|| entry.model.to_string()[..SHORT].to_owned()))
+        Cell::known(entry.has_model().then(|| entry.model.to_string()[..SHORT].to_owned()))
     };
     if !found.entries.is_empty() {
         let titles = [">OFFSET", ">SIZE", ">SEED", "FINGERPRINT", "MODEL", ">COMMIT", "NAME"];
@@ -218,7 +227,7 @@ fn show(path: &Path, found: &Inspection, screen: &mut Screen) -> Result<(), Fail
         writeln!(screen, "{}", counted(found.generation, "commit", "commits"))?;
     }
     for model in &found.models {
-        let of = found.entries.iter().filter(|entry| entry.model == *model && !entry.is_imported).count();
+        let of = found.entries.iter().filter(|entry| entry.model == *model && entry.has_model()).count();
         if of > 0 {
             writeln!(screen, "model {model}: {}", counted(of as u64, "entry", "entries"))?;
         }
@@ -228,14 +237,27 @@ fn show(path: &Path, found: &Inspection, screen: &mut Screen) -> Result<(), Fail
         let count = counted(imported, "entry", "entries");
         writeln!(
             screen,
-            "{count} of version 2: nothing proves of which model, and the names are joined with those of biases"
+            "{count} of version 2: names are joined with those of biases, and no packing is proved"
         )?;
+    }
+    let unverified = found.entries.iter().filter(|entry| !entry.has_model()).count() as u64;
+    if unverified > 0 {
+        writeln!(screen, "{}", unverified_model(unverified))?;
     }
     if let Some(refusal) = found.refusal {
         let line = format!("recovered: an earlier index counts, as the newest does not: {refusal}");
         writeln!(screen, "{}", screen.paint.apply(Tone::Bad, line))?;
     }
     Ok(())
+}
+
+/// What it means that nothing says of which model entries are, and how to go on.
+fn unverified_model(entries: u64) -> String {
+    let (count, are) = (counted(entries, "entry", "entries"), if entries == 1 { "is" } else { "are" });
+    format!(
+        "{count} {are} of an unverified model: hosts that name a model pack such weights again, unless they open the pack with \
+         WS_UNVERIFIED (in Rust, `with_unverified`); to name the model: warmstart convert FILE --to 3 --model MODEL"
+    )
 }
 
 fn written(path: &Path, version: u32, done: &Rewritten, screen: &mut Screen) -> Result<Verdict, Failure> {
@@ -248,6 +270,7 @@ fn written(path: &Path, version: u32, done: &Rewritten, screen: &mut Screen) -> 
             entries: done.entries,
             left_out: done.left_out,
             damaged: done.damaged,
+            unverified: done.unverified,
             bytes_before: done.bytes_before,
             bytes_after: done.bytes_after,
         })?;
@@ -267,6 +290,9 @@ fn written(path: &Path, version: u32, done: &Rewritten, screen: &mut Screen) -> 
     } else {
         let entries = counted(done.entries, "entry", "entries");
         writeln!(screen, "nothing to do: {entries}, {} in version {version}", bytes(done.bytes_after))?;
+    }
+    if done.unverified > 0 && !screen.json {
+        writeln!(screen, "{}", unverified_model(done.unverified))?;
     }
     Ok(if done.damaged == 0 { Verdict::Good } else { Verdict::Damage })
 }

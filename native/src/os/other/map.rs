@@ -1,7 +1,7 @@
 //! Files of packed weights.
 
 use std::{
-    fs::File,
+    fs::{File, TryLockError},
     io::{self, Read, Seek, SeekFrom, Write},
     ops::Range,
     path::Path,
@@ -24,6 +24,17 @@ pub(crate) fn write_at(mut file: &File, at: u64, bytes: &[u8]) -> io::Result<()>
 }
 
 pub(crate) const fn start_write_back(_: &File, _: &Range<u64>) {}
+
+pub(crate) fn try_lock_to_write(file: &File) -> Result<(), TryLockError> {
+    file.try_lock()
+}
+
+pub(crate) fn unlock(file: &File) {
+    // Of a file that is open and locked, nothing but a bug could fail here.
+    let _ = file.unlock();
+}
+
+pub(crate) const fn hold(_: &File) {}
 
 pub(crate) const fn sync_name(_: &Path) {}
 

@@ -5,7 +5,7 @@ pub(crate) mod lock;
 pub(crate) mod map;
 
 use std::{
-    fs::{DirBuilder, Metadata, OpenOptions},
+    fs::{DirBuilder, File, Metadata, OpenOptions},
     io,
     path::Path,
     sync::Arc,
@@ -13,6 +13,12 @@ use std::{
 };
 
 use super::Disk;
+
+/// The standard library does not tell.
+#[cfg(feature = "packs")]
+pub(crate) const fn is_local(_: &File) -> bool {
+    false
+}
 
 pub(crate) fn private_options() -> OpenOptions {
     OpenOptions::new()

@@ -1,7 +1,14 @@
 //! Files of packed weights.
 
-use std::{fs::File, io, ops::Range, os::unix::fs::FileExt, path::Path};
+use std::{
+    fs::{File, TryLockError},
+    io,
+    ops::Range,
+    os::unix::fs::FileExt,
+    path::Path,
+};
 
+use cfg_if::cfg_if;
 use memmap2::{Advice, MmapRaw};
 
 /// Gives a range of a file blocks.
@@ -49,6 +56,63 @@ pub(crate) fn start_write_back(file: &File, range: &Range<u64>) {
 
 #[cfg(not(target_os = "linux"))]
 pub(crate) const fn start_write_back(_: &File, _: &Range<u64>) {}
+
+cfg_if! {
+    if #[cfg(any(target_os = "linux", target_os = "android"))] {
+        /// Tries to take the lock of a writer: on a local file system a shared lock of the whole file, as readers hold it, and
+        /// a lock of its bytes, which is another kind. Both belong to the open file, like its mappings.
+        pub(crate) fn try_lock_to_write(file: &File) -> Result<(), TryLockError> {
+            if !super::is_local(file) {
+                return file.try_lock();
+            }
+            file.try_lock_shared()?;
+            lock_bytes(file, libc::F_WRLCK).inspect_err(|_| _ = file.unlock())
+        }
+
+        pub(crate) fn unlock(file: &File) {
+            // Of a file that is open and locked, nothing but a bug could fail here.
+            let _ = lock_bytes(file, libc::F_UNLCK);
+            let _ = file.unlock();
+        }
+
+        pub(crate) fn hold(file: &File) {
+            if super::is_local(file) {
+                // Whoever has the whole file locked writes to it. It is read all the same.
+                let _ = file.try_lock_shared();
+            }
+        }
+
+        /// Locks or unlocks all bytes that a file has or may have.
+        fn lock_bytes(file: &File, kind: libc::c_int) -> Result<(), TryLockError> {
+            use std::os::fd::AsRawFd;
+
+            // SAFETY: `flock` holds numbers alone, for which zeros are right.
+            let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+            // From the start, of any length, for no process: what is not set is zero.
+            lock.l_type = kind as libc::c_short;
+            // SAFETY: a call about an open file, that reads the numbers before it returns.
+            if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) } == 0 {
+                return Ok(());
+            }
+            let error = io::Error::last_os_error();
+            match error.raw_os_error() {
+                Some(libc::EAGAIN | libc::EACCES) => Err(TryLockError::WouldBlock),
+                _ => Err(TryLockError::Error(error)),
+            }
+        }
+    } else {
+        pub(crate) fn try_lock_to_write(file: &File) -> Result<(), TryLockError> {
+            file.try_lock()
+        }
+
+        pub(crate) fn unlock(file: &File) {
+            // Of a file that is open and locked, nothing but a bug could fail here.
+            let _ = file.unlock();
+        }
+
+        pub(crate) const fn hold(_: &File) {}
+    }
+}
 
 pub(crate) fn sync_name(path: &Path) {
     let Some(directory) = path.parent() else { return };

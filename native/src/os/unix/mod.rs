@@ -76,6 +76,27 @@ pub(super) fn is_refused_link(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
 }
 
+/// Whether a file is known to be on a file system of this machine, which tells kinds of locks apart and stamps times by this
+/// machine's clock.
+#[cfg(all(feature = "packs", any(target_os = "linux", target_os = "android")))]
+pub(crate) fn is_local(file: &File) -> bool {
+    /// ext2 to ext4, XFS, Btrfs, tmpfs, overlayfs, F2FS, ZFS, bcachefs.
+    const LOCAL: [u32; 8] =
+        [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630, 0xf2f5_2010, 0x2fc1_2fc1, 0xca45_1a4e];
+    // The type of the field differs between machines; what identifies a file system has 32 bits.
+    rustix::fs::fstatfs(file).is_ok_and(|system| LOCAL.contains(&(system.f_type as u32)))
+}
+
+#[cfg(all(feature = "packs", target_vendor = "apple"))]
+pub(crate) fn is_local(file: &File) -> bool {
+    rustix::fs::fstatfs(file).is_ok_and(|system| system.f_flags & libc::MNT_LOCAL as u32 != 0)
+}
+
+#[cfg(all(feature = "packs", not(any(target_os = "linux", target_os = "android", target_vendor = "apple"))))]
+pub(crate) const fn is_local(_: &File) -> bool {
+    false
+}
+
 /// Whether a name still leads to an open file.
 pub(crate) fn is_linked(metadata: &Metadata) -> bool {
     metadata.nlink() > 0

@@ -21,7 +21,7 @@ use super::{
     probe::Probe,
     snapshot::Snapshot,
 };
-use crate::target::files::{FileIdentity, Stamp};
+use crate::os::{FileIdentity, Stamp};
 
 /// The options that are the same for every kernel, part of the key.
 pub(super) const FIXED: &[&str] = &[

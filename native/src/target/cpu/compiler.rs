@@ -23,8 +23,8 @@ use super::{
     probe::Probe,
 };
 use crate::{
+    os::FileIdentity,
     store::{Lookup, Store},
-    target::files::FileIdentity,
 };
 
 /// A C compiler that takes the options of gcc and clang.

@@ -16,7 +16,10 @@ use warmstart_core::{
     reason::Reason,
 };
 
-use crate::target::files::{FileContent, FileIdentity, Memo};
+use crate::{
+    os::FileIdentity,
+    target::files::{FileContent, Memo},
+};
 
 /// A directory that headers are looked for in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

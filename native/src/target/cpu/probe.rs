@@ -19,7 +19,7 @@ use super::{
     library::private_directory,
     told::Told,
 };
-use crate::target::files::FileIdentity;
+use crate::os::FileIdentity;
 
 /// The programs that a compiler runs.
 const PROGRAMS: &[&str] = &["cc1", "as", "ld", "collect2"];

@@ -13,7 +13,10 @@ use super::{
     kernel::Kernel,
     scan::{Name, Pieces, Scan, scan, scan_flag},
 };
-use crate::target::files::{FileContent, FileIdentity, Stamp};
+use crate::{
+    os::{FileIdentity, Stamp},
+    target::files::FileContent,
+};
 
 /// The dependencies of one compilation, and what tells whether one changed meanwhile.
 #[derive(Debug)]

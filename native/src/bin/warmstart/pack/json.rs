@@ -37,7 +37,7 @@ struct Listed<'a> {
 #[derive(Serialize)]
 struct MoreOfEntry<'a> {
     bias: Option<&'a str>,
-    /// Nothing if it was imported.
+    /// Nothing if nobody said.
     model: Option<String>,
     fingerprint: Option<Fingerprint>,
     checksum: Option<String>,
@@ -86,6 +86,7 @@ pub(super) struct Written {
     pub(super) entries: u64,
     pub(super) left_out: u64,
     pub(super) damaged: u64,
+    pub(super) unverified: u64,
     pub(super) bytes_before: u64,
     pub(super) bytes_after: u64,
 }
@@ -117,7 +118,7 @@ impl<'a> Listed<'a> {
             seed: entry.packing.seed,
             more: is_ours.then(|| MoreOfEntry {
                 bias: entry.bias.as_deref(),
-                model: (!entry.is_imported).then(|| entry.model.to_string()),
+                model: entry.has_model().then(|| entry.model.to_string()),
                 fingerprint: entry
                     .packing
                     .fingerprint

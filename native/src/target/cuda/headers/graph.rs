@@ -20,7 +20,7 @@ use super::{
     error::{Place, Problem},
     label,
 };
-use crate::target::files::{FileIdentity, Memo};
+use crate::{os::FileIdentity, target::files::Memo};
 
 /// How many headers a program may have.
 const MAX_FILES: usize = 10_000;

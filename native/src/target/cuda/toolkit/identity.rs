@@ -17,11 +17,9 @@ use super::{
     search::Part,
 };
 use crate::{
+    os::FileIdentity,
     store::{Lookup, Store},
-    target::{
-        cuda::error::{CudaError, CudaProblem},
-        files::FileIdentity,
-    },
+    target::cuda::error::{CudaError, CudaProblem},
 };
 
 /// What a file holds.

@@ -16,14 +16,12 @@ use super::{
     search::{Part, Places, beside},
 };
 use crate::{
+    os::FileIdentity,
     store::Store,
-    target::{
-        cuda::{
-            error::{CudaError, CudaProblem},
-            library::{Loaded, build_id_by_name},
-            unit::Compile,
-        },
-        files::FileIdentity,
+    target::cuda::{
+        error::{CudaError, CudaProblem},
+        library::{Loaded, build_id_by_name},
+        unit::Compile,
     },
 };
 

@@ -3,6 +3,7 @@
 //! All files are on a disk, and in the page cache unless a row says otherwise.
 
 mod cold_cache;
+mod digest;
 mod look_up;
 mod memory;
 mod open;
@@ -58,6 +59,7 @@ pub(crate) fn run(plan: &Plan) -> Rows {
     let mut rows = memory::cold(&packed, sizes)?;
     rows.extend(open::rows(plan, &disk, &packed, sizes)?);
     rows.extend(look_up::rows(plan, &disk, sizes)?);
+    rows.extend(digest::rows(plan, &disk, &packed, sizes)?);
     rows.extend(touch::rows(plan, &packed, sizes)?);
     rows.extend(memory::warm(&packed, sizes)?);
     rows.extend(cold_cache::rows(&packed, sizes)?);

@@ -1,20 +1,20 @@
 //! What the file system says about a file, so that a file is not read again for nothing.
 
 use std::{
-    fs::{self, Metadata},
+    fs::{self, File, Metadata, OpenOptions},
+    io,
     path::Path,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
-
-use serde::{Deserialize, Serialize};
 
 /// How long a file has to be left alone before its times are trusted: longer than the times of any usual file system
 /// are coarse. What git calls racily clean is a file younger than this.
 const SETTLING: i64 = 2;
 
 /// Which file it is and when it changed last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(in crate::target) struct FileIdentity {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(any(feature = "cpu", feature = "cuda"), derive(serde::Serialize, serde::Deserialize))]
+pub(crate) struct FileIdentity {
     device: u64,
     inode: u64,
     size: u64,
@@ -24,20 +24,22 @@ pub(in crate::target) struct FileIdentity {
 }
 
 /// A time of the file system, since 1970.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub(in crate::target) struct Stamp {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(any(feature = "cpu", feature = "cuda"), derive(serde::Serialize, serde::Deserialize))]
+pub(crate) struct Stamp {
     seconds: i64,
     nanoseconds: i64,
 }
 
 impl FileIdentity {
     /// That of the file at `path`, behind all symbolic links. Nothing if there is none.
-    pub(in crate::target) fn of_path(path: &Path) -> Option<Self> {
+    #[cfg(any(feature = "cpu", feature = "cuda", test))]
+    pub(crate) fn of_path(path: &Path) -> Option<Self> {
         fs::metadata(path).ok().map(|metadata| Self::of(&metadata))
     }
 
     #[cfg(unix)]
-    pub(in crate::target) fn of(metadata: &Metadata) -> Self {
+    pub(crate) fn of(metadata: &Metadata) -> Self {
         use std::os::unix::fs::MetadataExt;
 
         Self {
@@ -51,44 +53,44 @@ impl FileIdentity {
 
     /// Without inodes and times of change: two files may look alike, and none is ever [settled](Self::is_settled).
     #[cfg(not(unix))]
-    pub(in crate::target) fn of(metadata: &Metadata) -> Self {
+    pub(crate) fn of(metadata: &Metadata) -> Self {
         let modified = metadata.modified().map_or(Stamp { seconds: i64::MAX, nanoseconds: 0 }, Stamp::of);
         Self { device: 0, inode: 0, size: metadata.len(), modified, changed: modified }
     }
 
     /// The later of the file's times.
     #[cfg(feature = "cpu")]
-    pub(in crate::target) fn last_change(&self) -> Stamp {
+    pub(crate) fn last_change(&self) -> Stamp {
         self.modified.max(self.changed)
     }
 
     /// Whether the file was last changed before `reference`, as the same kind of clock tells.
     #[cfg(feature = "cpu")]
-    pub(in crate::target) fn is_older_than(&self, reference: Stamp) -> bool {
+    pub(crate) fn is_older_than(&self, reference: Stamp) -> bool {
         self.modified.certainly_before(reference) && self.changed.certainly_before(reference)
     }
 
     /// Whether this tells the file from all others, and has been left alone for so long that its next change will change
     /// its times.
-    pub(in crate::target) fn is_settled(&self) -> bool {
+    pub(crate) fn is_settled(&self) -> bool {
         let mut now = Stamp::of(SystemTime::now());
         now.seconds -= SETTLING;
         self.file() != (0, 0) && self.modified < now && self.changed < now
     }
 
     /// Which file it is, whatever is in it.
-    pub(in crate::target) fn file(&self) -> (u64, u64) {
+    pub(crate) fn file(&self) -> (u64, u64) {
         (self.device, self.inode)
     }
 
     /// The second of its last modification.
     #[cfg(feature = "cpu")]
-    pub(in crate::target) fn modified_second(&self) -> i64 {
+    pub(crate) fn modified_second(&self) -> i64 {
         self.modified.seconds
     }
 
     /// As numbers, for a key.
-    pub(in crate::target) fn numbers(&self) -> [u64; 7] {
+    pub(crate) fn numbers(&self) -> [u64; 7] {
         let [modified, changed] = [self.modified, self.changed];
         [
             self.device,
@@ -119,6 +121,25 @@ impl Stamp {
         }
         self < reference
     }
+}
+
+/// Opens a regular file, behind all symbolic links, without waiting for who is at the other end of a pipe.
+pub(crate) fn open_regular(path: &Path) -> io::Result<(File, Metadata)> {
+    let regular = |metadata: Metadata| {
+        if metadata.is_file() { Ok(metadata) } else { Err(io::Error::from(io::ErrorKind::InvalidInput)) }
+    };
+    // Asked before, so that who writes to a pipe does not take us for its reader; and after, because another file may have
+    // come.
+    regular(fs::metadata(path)?)?;
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(
+        &mut options,
+        rustix::fs::OFlags::NONBLOCK.bits().cast_signed(),
+    );
+    let file = options.read(true).open(path)?;
+    let metadata = regular(file.metadata()?)?;
+    Ok((file, metadata))
 }
 
 #[cfg(test)]

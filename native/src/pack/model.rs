@@ -1,0 +1,152 @@
+//! Which model a file holds: its digest, remembered beside a pack.
+//!
+//! ```text
+//! memory   magic "WSMODEL1" | records, the oldest first
+//! record   identity 7 x u64 | digest 32 bytes | XXH3-64 of both u64
+//! ```
+//!
+//! The identity is what the file system says of the model's file. All numbers are little-endian.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use warmstart_core::trailer::{ModelDigest, ModelId, checksum};
+
+use super::{instance::Instance, look::read, publish::NewFile};
+use crate::os::{Access, FileIdentity, MapDisk, is_local, open_regular};
+
+const MAGIC: [u8; 8] = *b"WSMODEL1";
+
+/// What follows the name of a pack in that of its memory.
+const SUFFIX: &str = ".models";
+
+const IDENTITY_LEN: usize = 7 * 8;
+const RECORD_LEN: usize = IDENTITY_LEN + ModelId::LEN + 8;
+
+/// How many models are remembered beside a pack. Of more, those that were digested last.
+const MAX_RECORDS: usize = 64;
+
+/// Returns the digest of the file that a model is in, such as a `.safetensors`, `.gguf` or `.pte` file: BLAKE2b-256, as
+/// `b2sum -l 256 FILE` prints it.
+///
+/// Reads all of the file, at about 1 GB a second. [`Pack::model_of_file`](super::Pack::model_of_file) remembers the digest.
+///
+/// # Errors
+/// If the file cannot be read, or is no regular file.
+pub fn model_of_file(path: impl AsRef<Path>) -> io::Result<ModelId> {
+    digest(&open_regular(path.as_ref())?.0)
+}
+
+fn digest(mut file: &File) -> io::Result<ModelId> {
+    let (mut digest, mut part) = (ModelDigest::new(), vec![0; 1 << 20]);
+    loop {
+        match file.read(&mut part) {
+            Ok(0) => return Ok(digest.finish()),
+            Ok(len) => digest.update(&part[..len]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+impl Instance {
+    /// Returns the digest of a file, from memory if the file did not change since it was digested.
+    pub(super) fn model_of_file(&self, path: &Path) -> io::Result<ModelId> {
+        let (file, metadata) = open_regular(path)?;
+        let identity = FileIdentity::of(&metadata);
+        let memory = self.path.as_deref().filter(|_| identity.is_settled() && is_local(&file)).map(beside);
+        let Some(memory) = memory else { return digest(&file) };
+        let disk = &*self.options.disk;
+        let record = record_of(&identity);
+        let mut known = recall(disk, &memory).unwrap_or_default();
+        if let Some(model) = known.iter().find_map(|(known, model)| (*known == record).then_some(*model)) {
+            return Ok(model);
+        }
+        let model = digest(&file)?;
+        // Settled before it was read, and nothing changed while it was.
+        if !self.options.read_only && FileIdentity::of(&file.metadata()?) == identity {
+            known.push((record, model));
+            let recent = &known[known.len().saturating_sub(MAX_RECORDS)..];
+            // What cannot be remembered is digested at the next start too.
+            let _ = remember(disk, &memory, recent);
+        }
+        Ok(model)
+    }
+}
+
+/// Where the digests are remembered.
+fn beside(pack: &Path) -> PathBuf {
+    let mut name = pack.file_name().unwrap_or_default().to_os_string();
+    name.push(SUFFIX);
+    pack.with_file_name(name)
+}
+
+type Known = ([u8; IDENTITY_LEN], ModelId);
+
+fn record_of(identity: &FileIdentity) -> [u8; IDENTITY_LEN] {
+    let mut record = [0; IDENTITY_LEN];
+    let (numbers, _) = record.as_chunks_mut::<8>();
+    numbers.iter_mut().zip(identity.numbers()).for_each(|(bytes, number)| *bytes = number.to_le_bytes());
+    record
+}
+
+/// Reads what is remembered, if nobody but this user can have written it.
+fn recall(disk: &dyn MapDisk, memory: &Path) -> Option<Vec<Known>> {
+    const MAX_LEN: u64 = (MAGIC.len() + MAX_RECORDS * RECORD_LEN) as u64;
+    let file = disk.open(memory, Access::Read).ok()?;
+    let facts = disk.facts(&file).ok().filter(|facts| facts.is_readable() && facts.len <= MAX_LEN)?;
+    decode(&read(disk, &file, 0..facts.len).ok()?)
+}
+
+fn remember(disk: &dyn MapDisk, memory: &Path, known: &[Known]) -> Result<(), super::FileError> {
+    let mut new = NewFile::beside(disk, memory)?;
+    new.write(0, &encode(known))?;
+    new.publish(memory)?;
+    Ok(())
+}
+
+fn encode(known: &[Known]) -> Vec<u8> {
+    let mut bytes = MAGIC.to_vec();
+    for (identity, model) in known {
+        let record = [&identity[..], model.as_bytes()].concat();
+        bytes.extend_from_slice(&record);
+        bytes.extend_from_slice(&checksum(&record).to_le_bytes());
+    }
+    bytes
+}
+
+/// Decodes the records that are whole.
+fn decode(bytes: &[u8]) -> Option<Vec<Known>> {
+    let (records, _) = bytes.strip_prefix(&MAGIC)?.as_chunks::<RECORD_LEN>();
+    let whole = records.iter().filter_map(|record| {
+        let (rest, sum) = record.split_last_chunk::<8>()?;
+        let (identity, model) = rest.split_first_chunk::<IDENTITY_LEN>()?;
+        let model = ModelId::from_bytes(model.try_into().ok()?);
+        (checksum(rest) == u64::from_le_bytes(*sum)).then_some((*identity, model))
+    });
+    Some(whole.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_damaged_record_is_forgotten_and_the_others_are_not() {
+        let known: Vec<Known> =
+            (0..3).map(|n| ([n; IDENTITY_LEN], ModelId::from_bytes([n; ModelId::LEN]))).collect();
+        let bytes = encode(&known);
+        assert_eq!(decode(&bytes).as_deref(), Some(&known[..]));
+        let second = MAGIC.len() + RECORD_LEN;
+        for bit in 8 * second..8 * (second + RECORD_LEN) {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(decode(&damaged), Some(vec![known[0], known[2]]), "bit {bit}");
+        }
+        assert_eq!(decode(&bytes[..second + 7]), Some(vec![known[0]]));
+        assert_eq!((decode(b""), decode(b"WSMODEL2")), (None, None));
+    }
+}
