@@ -117,7 +117,9 @@ impl Base {
         match self {
             Self::Nothing => Err(Reason::Absent),
             Self::Committed(committed) => {
-                let entry = committed.index().find(wanted, takes_unverified)?;
+                let index = committed.index();
+                let found = index.look_up(wanted);
+                let entry = found.or_else(|missed| index.after_miss(missed, wanted, takes_unverified))?;
                 Ok(Saved {
                     file: committed.file,
                     range: entry.offset..entry.offset.saturating_add(entry.size),

@@ -178,9 +178,23 @@ impl Instance {
     /// Finds a weight, and counts that.
     #[inline]
     pub(super) fn find(&self, wanted: &Wanted<'_>) -> Result<Hit, Reason> {
-        let found = match self.published.get() {
-            Some(snapshot) => snapshot.find(wanted),
-            None => self.find_in_state(wanted),
+        let missed = match self.published.get().map(|snapshot| snapshot.find(wanted)) {
+            Some(Ok(hit)) => {
+                add(&self.counters.hits, 1);
+                return Ok(hit);
+            }
+            Some(Err(missed)) => Some(missed),
+            None => None,
+        };
+        self.find_elsewhere(wanted, missed)
+    }
+
+    /// Finds a weight that [`Snapshot::find`] missed for this reason, or could not be asked for, and counts that.
+    #[inline(never)]
+    fn find_elsewhere(&self, wanted: &Wanted<'_>, missed: Option<Reason>) -> Result<Hit, Reason> {
+        let found = match (missed, self.published.get()) {
+            (Some(missed), Some(snapshot)) => snapshot.find_imported(missed, wanted),
+            _ => self.find_in_state(wanted),
         };
         match &found {
             Ok(hit) => {

@@ -43,10 +43,21 @@ pub(super) struct Published {
 impl Snapshot {
     #[inline]
     pub(super) fn find(&self, wanted: &Wanted<'_>) -> Result<Hit, Reason> {
-        let entry = self.index.index().find(wanted, self.takes_unverified)?;
-        let found = self.views.iter().find_map(|view| view.find(entry.offset, entry.size));
+        let entry = self.index.index().look_up(wanted)?;
+        self.hit(entry.offset, entry.size, true)
+    }
+
+    /// Finds what was imported, where [`find`](Self::find) missed for this reason.
+    pub(super) fn find_imported(&self, missed: Reason, wanted: &Wanted<'_>) -> Result<Hit, Reason> {
+        let entry = self.index.index().after_miss(missed, wanted, self.takes_unverified)?;
+        self.hit(entry.offset, entry.size, false)
+    }
+
+    #[inline]
+    fn hit(&self, offset: u64, size: u64, is_verified: bool) -> Result<Hit, Reason> {
+        let found = self.views.iter().find_map(|view| view.find(offset, size));
         let (handle, address, len) = found.ok_or(Reason::Malformed)?;
-        Ok(Hit { handle, address, len, is_verified: !entry.is_imported })
+        Ok(Hit { handle, address, len, is_verified })
     }
 }
 

@@ -35,17 +35,21 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// Finds an entry by [`look_up`](Self::look_up), and where that finds none, by
-    /// [`look_up_imported`](Self::look_up_imported).
+    /// Finds by [`look_up_imported`](Self::look_up_imported) what [`look_up`](Self::look_up) missed for this reason.
     ///
     /// # Errors
-    /// As of the first; where nothing else is stored under the name, as of the second.
-    #[inline]
-    pub fn find<'w>(&self, wanted: &Wanted<'w>, takes_unverified: bool) -> Result<Entry<'w>, Reason> {
-        self.look_up(wanted).or_else(|reason| match self.look_up_imported(wanted, takes_unverified) {
-            Err(_) if reason != Reason::Absent => Err(reason),
+    /// That reason; or why no imported entry is what is wanted, where nothing else is stored under the name.
+    #[cold]
+    pub fn after_miss<'w>(
+        &self,
+        missed: Reason,
+        wanted: &Wanted<'w>,
+        takes_unverified: bool,
+    ) -> Result<Entry<'w>, Reason> {
+        match self.look_up_imported(wanted, takes_unverified) {
+            Err(_) if missed != Reason::Absent => Err(missed),
             imported => imported,
-        })
+        }
     }
 
     /// Finds the entry that was imported from version 2 under the joined name of weight and bias, of the model that is
@@ -56,7 +60,6 @@ impl<'a> Index<'a> {
     /// # Errors
     /// [`Reason::Absent`], or what all entries of that name differ in: [`Reason::OtherModel`],
     /// [`Reason::UnverifiedModel`] or [`Reason::OtherSeed`].
-    #[cold]
     pub fn look_up_imported<'w>(
         &self,
         wanted: &Wanted<'w>,
@@ -336,7 +339,9 @@ mod tests {
         index.verify().unwrap();
         let find = |name, model, seed, takes_unverified| {
             let wanted = Wanted { name, model, packing: Packing { seed, fingerprint } };
-            index.find(&wanted, takes_unverified).map(|entry| entry.offset - 4096)
+            let found = index.look_up(&wanted);
+            let found = found.or_else(|missed| index.after_miss(missed, &wanted, takes_unverified));
+            found.map(|entry| entry.offset - 4096)
         };
         let (wb, named) = (Name::new("w").with_bias("b"), Name::new("named"));
         for takes_unverified in [false, true] {
