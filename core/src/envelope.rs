@@ -179,7 +179,7 @@ pub fn verify_with(stored: &[u8], seal: Option<&Seal>) -> Result<Layout, Reason>
     verify_parts([stored, &[]], seal)
 }
 
-/// Proves an envelope of `key` whose payload was read apart from its head, as [`decode_with`] does: the head is all that is
+/// Verifies an envelope of `key` whose payload was read apart from its head, as [`decode_with`] does. The head is all that is
 /// before the payload.
 ///
 /// ```
@@ -187,14 +187,14 @@ pub fn verify_with(stored: &[u8], seal: Option<&Seal>) -> Result<Layout, Reason>
 ///
 /// let artifact = Artifact::new(b"payload".to_vec());
 /// let [head, _] = envelope::encode(b"key", &artifact)?.parts().map(<[u8]>::to_vec);
-/// assert_eq!(envelope::prove(&head, b"payload", b"key", None), Ok(()));
-/// assert_eq!(envelope::prove(&head, b"paylord", b"key", None), Err(Reason::ChecksumMismatch));
+/// assert_eq!(envelope::verify_split(&head, b"payload", b"key", None), Ok(()));
+/// assert_eq!(envelope::verify_split(&head, b"paylord", b"key", None), Err(Reason::ChecksumMismatch));
 /// # Ok::<(), Reason>(())
 /// ```
 ///
 /// # Errors
 /// As [`decode_with`]; [`Reason::Malformed`] if the payload does not begin where the head ends.
-pub fn prove(head: &[u8], payload: &[u8], key: &[u8], seal: Option<&Seal>) -> Result<(), Reason> {
+pub fn verify_split(head: &[u8], payload: &[u8], key: &[u8], seal: Option<&Seal>) -> Result<(), Reason> {
     let layout = verify_parts([head, payload], seal)?;
     if layout.payload.start != head.len() {
         return Err(Reason::Malformed);
@@ -202,7 +202,7 @@ pub fn prove(head: &[u8], payload: &[u8], key: &[u8], seal: Option<&Seal>) -> Re
     if head.get(layout.key) == Some(key) { Ok(()) } else { Err(Reason::KeyMismatch) }
 }
 
-/// Proves an envelope whose head is in the first of two parts.
+/// Verifies an envelope whose head is in the first of two parts.
 fn verify_parts([first, second]: [&[u8]; 2], seal: Option<&Seal>) -> Result<Layout, Reason> {
     let layout = Layout::parse(first, first.len() as u64 + second.len() as u64);
     if !matches!(layout, Ok(_) | Err(Reason::NewerVersion)) {
@@ -405,13 +405,13 @@ mod tests {
     }
 
     #[test]
-    fn no_flipped_bit_is_proved_where_the_payload_is_apart() {
+    fn split_envelope_with_a_flipped_bit_is_refused() {
         let seal = Seal::new(&[7; 32]);
         for seal in [None, Some(&seal)] {
             let artifact = artifact(b"payload");
             let whole = encode_with(b"key", &artifact, seal).unwrap().to_vec();
             let start = whole.len() - b"payload".len();
-            let prove = |stored: &[u8], at| prove(&stored[..at], &stored[at..], b"key", seal);
+            let prove = |stored: &[u8], at| verify_split(&stored[..at], &stored[at..], b"key", seal);
             assert_eq!(prove(&whole, start), Ok(()));
             assert_eq!(
                 (prove(&whole, start - 1), prove(&whole, start + 1)),
@@ -422,7 +422,7 @@ mod tests {
                 damaged[bit / 8] ^= 1 << (bit % 8);
                 assert!(prove(&damaged, start).is_err(), "bit {bit}");
             }
-            assert_eq!(super::prove(&whole[..start], b"payload", b"kez", seal), Err(Reason::KeyMismatch));
+            assert_eq!(verify_split(&whole[..start], b"payload", b"kez", seal), Err(Reason::KeyMismatch));
         }
     }
 

@@ -121,7 +121,7 @@ pub struct Entry<'a> {
     pub checksum: Option<u64>,
     /// The commit that added it; 0 in version 2.
     pub generation: u64,
-    /// Whether version 3 has it from a file of version 2: then nothing proves its packing, its model is what somebody said or
+    /// Whether version 3 has it from a file of version 2: then nothing proves its packing, its model is the one given at import or
     /// of all zeros, and only [`look_up_imported`](index::Index::look_up_imported) finds it. Always so in version 2.
     pub is_imported: bool,
 }

@@ -260,8 +260,9 @@ pub fn cases() -> Vec<Case> {
             reports_add_up_and_outlive_what_is_cleared;
         Any into:
             get_into_returns_what_get_returns,
-            get_into_returns_no_damaged_payload,
             get_into_counts_as_a_use;
+        OnDisk into:
+            get_into_returns_no_damaged_payload;
         Any threads:
             every_read_is_what_was_written_under_its_key,
             readers_and_writers_race_with_eviction_and_clear;

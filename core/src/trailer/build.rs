@@ -82,8 +82,8 @@ impl<'a> IndexBuilder<'a> {
         self.entries.push(Given { entry, is_imported: false });
     }
 
-    /// Adds an entry of a file of version 2, under its joined name, of the model that somebody says it is of, or of that of all
-    /// zeros. Of its packing only the seed counts: version 2 says no more. It is found by
+    /// Adds an entry of a file of version 2, under its joined name, of the model given, which is of all zeros if it
+    /// is not known. Of its packing only the seed counts: version 2 says no more. It is found by
     /// [`look_up_imported`](index::Index::look_up_imported) alone.
     pub fn push_imported(&mut self, entry: NewEntry<'a>) {
         let packing = Packing::of_seed(entry.packing.seed);

@@ -20,7 +20,8 @@
 //!
 //! The hash of a name is XXH3-64 of the weight's name. The key is (weight, bias, imported, model, packing); a bias, a
 //! fingerprint, or its value that is absent is before any that is not, and what was imported from version 2 is behind what was
-//! not. An imported entry has the joined name as its weight's, and is of the model of all zeros if nobody said of which it is. Only the weight's name is hashed: few weights are packed with more than one bias, and all packings of a weight are
+//! not.
+//! An imported entry has the joined name as its weight's, and the model of all zeros if it was imported without one. Only the weight's name is hashed: few weights are packed with more than one bias, and all packings of a weight are
 //! neighbours, so that a miss can say what else is there.
 
 mod entries;

@@ -96,30 +96,45 @@ static void check_system(bool is_done, const char *what) {
     }
 }
 
-/* Maps the model's file, or memory if there is no path, and makes the model if it is not there. */
+/* Makes the weights of all layers, one behind the other. A real host has them in its model's file. */
+static void make_model(float *numbers) {
+    for (uint32_t i = 0; i < LAYERS; i++) {
+        float *weight = numbers + (size_t)i * LAYER;
+        fill(weight, WIDTH * WIDTH, 2 * i + 1);
+        fill(weight + WIDTH * WIDTH, WIDTH, 2 * i + 2);
+    }
+}
+
+/* Maps the model's file, which is made if there is none. Without a path the model is in memory. */
 static void load_model(const char *path) {
-    int file = path ? open(path, O_RDWR | O_CREAT, 0600) : -1;
-    check_system(!path || file >= 0, "model");
-    bool is_new = !path || lseek(file, 0, SEEK_END) != (off_t)MODEL_LEN;
-    check_system(!path || !is_new || ftruncate(file, (off_t)MODEL_LEN) == 0, "model");
-    int flags = path ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
-    float *numbers = mmap(NULL, MODEL_LEN, is_new ? PROT_READ | PROT_WRITE : PROT_READ, flags, file, 0);
-    check_system(numbers != MAP_FAILED, "model");
+    float *numbers = NULL;
+    if (!path || access(path, F_OK) != 0) {
+        numbers = calloc(1, MODEL_LEN);
+        check_system(numbers, "model");
+        make_model(numbers);
+    }
+    if (path && numbers) {
+        FILE *made = fopen(path, "wx");
+        check_system(made && fwrite(numbers, MODEL_LEN, 1, made) == 1 && fclose(made) == 0, "model");
+        free(numbers);
+    }
+    if (path) {
+        int file = open(path, O_RDONLY);
+        check_system(file >= 0, "model");
+        if (lseek(file, 0, SEEK_END) != (off_t)MODEL_LEN) {
+            fprintf(stderr, "%s is not the model of this example: name another file\n", path);
+            exit(1);
+        }
+        numbers = mmap(NULL, MODEL_LEN, PROT_READ, MAP_PRIVATE, file, 0);
+        check_system(numbers != MAP_FAILED && close(file) == 0, "model");
+    }
     for (uint32_t i = 0; i < LAYERS; i++) {
         snprintf(layers[i].weight_name, sizeof layers[i].weight_name, "layer.%" PRIu32 ".weight", i);
         snprintf(layers[i].bias_name, sizeof layers[i].bias_name, "layer.%" PRIu32 ".bias", i);
-        float *weight = numbers + (size_t)i * LAYER, *bias = weight + WIDTH * WIDTH;
-        if (is_new) {
-            fill(weight, WIDTH * WIDTH, 2 * i + 1);
-            fill(bias, WIDTH, 2 * i + 2);
-        }
-        layers[i].weight = weight;
-        layers[i].bias = bias;
+        layers[i].weight = numbers + (size_t)i * LAYER;
+        layers[i].bias = layers[i].weight + WIDTH * WIDTH;
     }
     fill(input, ROWS * WIDTH, 1000);
-    if (path) {
-        check_system((!is_new || msync(numbers, MODEL_LEN, MS_SYNC) == 0) && close(file) == 0, "model");
-    }
 }
 
 /* Which model it is: the digest of its file, which is remembered beside the pack, or of all its weights. */

@@ -4,6 +4,7 @@
  *   ws_pack *pack;
  *   ws_provider *provider;
  *   ws_pack_open("model.xpwc", NULL, &pack);
+ *   ws_model_digest_file(pack, "model.safetensors", digest);
  *   ws_provider_create(pack, WS_ABI_2025, digest, xnn_get_fingerprint, &provider);
  *   ws_provider_register(provider, weight, "encoder.0.weight");        and so on, all weights and biases
  *   xnn_create_runtime_v4(subgraph, ws_provider_as_xnnpack(provider), NULL, NULL, 0, &runtime);
@@ -17,6 +18,9 @@
  * The functions that can fail return a ws_status, and ws_last_error() says in words what was wrong. A cache never makes its
  * host worse: where a file is damaged, full, busy or read-only, weights are packed and kept in memory as they would be without
  * it, and only ws_pack_save and ws_provider_save say why they were not saved.
+ *
+ * Never give ExecuTorch and this library one path: each takes the other's file for damaged, and ExecuTorch truncates what it cannot
+ * read. On a local file system of Linux it does not while a process has the pack open.
  *
  * Unless said otherwise, functions may be called by any number of threads at once, also with the same objects. No function
  * throws, and none ends the process. Each takes NULL for any pointer: what it then does is said with it.
@@ -219,7 +223,7 @@ typedef struct ws_pack_counts {
      */
     uint64_t written_bytes;
     /**
-     * Weights that did not go to the file, and saves that did not happen: no space, busy, read-only, damaged, unnamed.
+     * Weights that did not go to the file, and saves that did not happen: no space, busy, read-only, damaged, cut off, unnamed.
      */
     uint64_t refusals;
     /**
@@ -356,12 +360,14 @@ enum ws_status ws_pack_open(const char *path,
 
 /**
  * Makes what was packed since the last save what the next process finds, and waits until it is on the medium. With nothing
- * new, nothing is written. NULL is WS_INVALID_ARGUMENT; else the status is WS_OK or WS_NOT_SAVED.
+ * new, nothing is written. If another program cut the file off or wrote over it, nothing is saved, and what was saved in it or
+ * packed into it is not found any more. NULL is WS_INVALID_ARGUMENT; else the status is WS_OK or WS_NOT_SAVED.
  */
 enum ws_status ws_pack_save(const struct ws_pack *pack);
 
 /**
- * Looks at the file again: what other processes saved meanwhile is found from now on. ws_provider_begin does so too. NULL is
+ * Looks at the file again: what other processes saved meanwhile is found from now on, and what was in a file that another program
+ * cut off or wrote over is not. ws_provider_begin does so too. NULL is
  * WS_INVALID_ARGUMENT.
  */
 enum ws_status ws_pack_refresh(const struct ws_pack *pack);

@@ -52,7 +52,10 @@ pub unsafe extern "C" fn ws_model_digest_file(
             None => model_of_file(path),
         };
         let model = model.map_err(|error| {
-            Failure::new(ws_status::WS_IO, format!("the model {} cannot be read: {error}", path.display()))
+            Failure::new(
+                ws_status::WS_IO,
+                format!("cannot read the model {}: {error}; name the model's file", path.display()),
+            )
         })?;
         // SAFETY: as the caller promises, there is room for a digest.
         unsafe { into.cast::<[u8; ModelId::LEN]>().write_unaligned(*model.as_bytes()) };

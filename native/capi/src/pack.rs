@@ -75,7 +75,7 @@ pub struct ws_pack_counts {
     pub saved_entries: u64,
     /// Bytes that they added to the file.
     pub written_bytes: u64,
-    /// Weights that did not go to the file, and saves that did not happen: no space, busy, read-only, damaged, unnamed.
+    /// Weights that did not go to the file, and saves that did not happen: no space, busy, read-only, damaged, cut off, unnamed.
     pub refusals: u64,
     /// Of the misses, look-ups of weights that are stored, and of which nothing says of which model they are. Convert the file
     /// with `warmstart convert FILE --to 3 --model MODEL`, or open it with WS_UNVERIFIED.
@@ -183,7 +183,8 @@ pub unsafe extern "C" fn ws_pack_open(
 }
 
 /// Makes what was packed since the last save what the next process finds, and waits until it is on the medium. With nothing
-/// new, nothing is written. NULL is WS_INVALID_ARGUMENT; else the status is WS_OK or WS_NOT_SAVED.
+/// new, nothing is written. If another program cut the file off or wrote over it, nothing is saved, and what was saved in it or
+/// packed into it is not found any more. NULL is WS_INVALID_ARGUMENT; else the status is WS_OK or WS_NOT_SAVED.
 ///
 /// # Safety
 /// The pointer is NULL or to an open pack.
@@ -199,7 +200,10 @@ pub(crate) fn save(pack: &Pack) -> Result<(), Failure> {
             Reason::OldVersion => {
                 "; make it a file that can be written to with: warmstart convert FILE --to 3 --model MODEL"
             }
-            Reason::Truncated => "; another program cut the file off: give each program a path of its own",
+            Reason::Truncated => {
+                "; remove the file, and what it held is packed again; if another program writes to it, give each a path of \
+                 its own"
+            }
             Reason::Absent => "; make the directory that the file is to be in",
             _ => "",
         };
@@ -214,7 +218,8 @@ pub(crate) fn save(pack: &Pack) -> Result<(), Failure> {
     }
 }
 
-/// Looks at the file again: what other processes saved meanwhile is found from now on. ws_provider_begin does so too. NULL is
+/// Looks at the file again: what other processes saved meanwhile is found from now on, and what was in a file that another program
+/// cut off or wrote over is not. ws_provider_begin does so too. NULL is
 /// WS_INVALID_ARGUMENT.
 ///
 /// # Safety

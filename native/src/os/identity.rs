@@ -125,8 +125,9 @@ impl Stamp {
 
 /// Opens a regular file, behind all symbolic links, without waiting for who is at the other end of a pipe.
 pub(crate) fn open_regular(path: &Path) -> io::Result<(File, Metadata)> {
-    let regular = |metadata: Metadata| {
-        if metadata.is_file() { Ok(metadata) } else { Err(io::Error::from(io::ErrorKind::InvalidInput)) }
+    let regular = |metadata: Metadata| match metadata.is_file() {
+        true => Ok(metadata),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
     };
     // Asked before, so that who writes to a pipe does not take us for its reader; and after, because another file may have
     // come.

@@ -245,11 +245,11 @@ pub(crate) fn lock_within(file: &File, patience: Duration) -> io::Result<()> {
     within(patience, || file.try_lock())
 }
 
-/// Tries to lock until that succeeds, at most for `patience`.
+/// Tries to lock until that succeeds or the timeout ends.
 ///
 /// # Errors
-/// [`io::ErrorKind::WouldBlock`] if it did not come in time, or what the system reports.
-fn within(patience: Duration, mut try_lock: impl FnMut() -> Result<(), TryLockError>) -> io::Result<()> {
+/// [`io::ErrorKind::WouldBlock`] on a timeout, or what the system reports.
+fn within(timeout: Duration, mut try_lock: impl FnMut() -> Result<(), TryLockError>) -> io::Result<()> {
     let mut deadline = None;
     for attempt in 0u32.. {
         match try_lock() {
@@ -257,7 +257,7 @@ fn within(patience: Duration, mut try_lock: impl FnMut() -> Result<(), TryLockEr
             Err(TryLockError::Error(error)) => return Err(error),
             Err(TryLockError::WouldBlock) => {}
         }
-        let deadline = *deadline.get_or_insert_with(|| Instant::now().checked_add(patience));
+        let deadline = *deadline.get_or_insert_with(|| Instant::now().checked_add(timeout));
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             break;
         }

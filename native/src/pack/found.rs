@@ -200,8 +200,8 @@ impl From<Refusal> for Problem {
     }
 }
 
-/// Whether somebody cut a file off before `end`, or wrote over its header. One of version 2 has none. What cannot be asked just
-/// now is not so.
+/// Returns whether another program cut a file off before `end`, or wrote over its header. A file of version 2 has no header.
+/// A file that cannot be read just now counts as whole.
 pub(super) fn is_cut(disk: &dyn MapDisk, file: &File, header: &[u8; 16], end: u64) -> bool {
     if disk.facts(file).is_ok_and(|facts| facts.len < end) {
         return true;

@@ -17,8 +17,7 @@ pub struct Inspection {
     pub version: u32,
     /// In ascending order of offset.
     pub entries: Vec<PackEntry>,
-    /// The models that there are entries of, ascending, apart from imported entries of which nobody said of which model they
-    /// are. That of all zeros is what a host saves that names none. Version 2 knows none.
+    /// The models that there are entries of, ascending, apart from entries that were imported without a model. That of all zeros is what a host saves that names none. Version 2 knows none.
     pub models: Vec<ModelId>,
     /// Bytes that are neither header, entry, padding, index nor footer, such as indexes that were current once. What a writer
     /// has not saved yet counts as dead, too.
@@ -39,7 +38,7 @@ pub struct PackEntry {
     pub weight: String,
     /// The name of the bias, if there is one.
     pub bias: Option<String>,
-    /// Of which model; of all zeros if that is not known. That of an imported entry is what somebody said.
+    /// Of which model; of all zeros if that is not known. That of an imported entry is the one given then.
     pub model: ModelId,
     /// Packed how.
     pub packing: Packing,

@@ -87,12 +87,20 @@ impl Instance {
         }
     }
 
-    /// Looks at the file again, and takes what it holds now. What was found before stays good.
+    /// Looks at the file again, and takes what it holds now. What was found before stays good, unless the file was cut off or
+    /// written over.
     pub(super) fn refresh(&self) -> Result<(), NotFound> {
         let Some(path) = &self.path else { return Ok(()) };
         self.waited_in_vain.store(false, Ordering::Relaxed);
         let disk = &*self.options.disk;
-        self.forget_cut_file();
+        // A thread that saves meanwhile looks for itself.
+        let is_cut = match self.writer.try_lock() {
+            Some(mut writer) => self.forget_cut_files(&mut writer),
+            None => self.forget_cut_files(&mut None),
+        };
+        if is_cut {
+            self.counters.refuse(Reason::Truncated);
+        }
         let mut seen = lock(&self.seen);
         let file = match disk.open(path, Access::Read) {
             Ok(file) => file,
@@ -118,9 +126,10 @@ impl Instance {
                 Ok(())
             }
             Err(error) => {
-                // Something else is in the place of what was saved. What cannot be asked just now is.
+                // The path leads to something else, so the host is to use something else. A file that cannot be read just
+                // now says nothing of what was read before.
                 if !matches!(error, NotFound::Io(_)) {
-                    seen.page = None;
+                    *seen = Seen::default();
                     let mut state = self.write();
                     state.base = Base::Nothing;
                     self.publish(&state);
@@ -130,21 +139,25 @@ impl Instance {
         }
     }
 
-    /// Stops handing out what is saved in a file that somebody cut off or wrote over. Returns whether that was so.
-    pub(super) fn forget_cut_file(&self) -> bool {
+    /// Stops handing out what is saved in a file that another program cut off or wrote over, and lets go of such a file that
+    /// is written to, with what was packed into it. Returns whether there was one.
+    pub(super) fn forget_cut_files(&self, writer: &mut Option<Writer>) -> bool {
+        let disk = &*self.options.disk;
         let base = self.read().base_file();
-        let Some((number, file, header, end)) = base else { return false };
-        if !is_cut(&*self.options.disk, &file, &header, end) {
-            return false;
+        let cut_base = base.filter(|(_, file, header, end)| is_cut(disk, file, header, *end));
+        let cut_writer = writer.take_if(|writer| writer.file.is_own() && writer.is_cut(disk));
+        let is_any = cut_base.is_some() || cut_writer.is_some();
+        if let Some(cut) = &cut_writer {
+            self.write().forget_packed(cut.number);
         }
-        let mut seen = lock(&self.seen);
-        *seen = Seen::default();
-        let mut state = self.write();
-        state.forget(number);
-        self.publish(&state);
-        drop(state);
-        self.counters.refuse(Reason::Truncated);
-        true
+        if let Some((number, ..)) = cut_base {
+            let mut seen = lock(&self.seen);
+            *seen = Seen::default();
+            let mut state = self.write();
+            state.forget_saved(number);
+            self.publish(&state);
+        }
+        is_any
     }
 
     /// Takes what was found in a file as what look-ups ask, keeps the file open, and returns its number.
@@ -178,23 +191,29 @@ impl Instance {
     /// Finds a weight, and counts that.
     #[inline]
     pub(super) fn find(&self, wanted: &Wanted<'_>) -> Result<Hit, Reason> {
-        let missed = match self.published.get().map(|snapshot| snapshot.find(wanted)) {
-            Some(Ok(hit)) => {
-                add(&self.counters.hits, 1);
-                return Ok(hit);
-            }
-            Some(Err(missed)) => Some(missed),
+        let missed = match self.published.get() {
             None => None,
+            Some(snapshot) => match snapshot.find(wanted) {
+                Ok(hit) => {
+                    add(&self.counters.hits, 1);
+                    return Ok(hit);
+                }
+                Err(reason) => Some((snapshot, reason)),
+            },
         };
         self.find_elsewhere(wanted, missed)
     }
 
-    /// Finds a weight that [`Snapshot::find`] missed for this reason, or could not be asked for, and counts that.
+    /// Finds a weight that this snapshot missed, or that no snapshot could be asked for, and counts that.
     #[inline(never)]
-    fn find_elsewhere(&self, wanted: &Wanted<'_>, missed: Option<Reason>) -> Result<Hit, Reason> {
-        let found = match (missed, self.published.get()) {
-            (Some(missed), Some(snapshot)) => snapshot.find_imported(missed, wanted),
-            _ => self.find_in_state(wanted),
+    fn find_elsewhere(
+        &self,
+        wanted: &Wanted<'_>,
+        missed: Option<(&Snapshot, Reason)>,
+    ) -> Result<Hit, Reason> {
+        let found = match missed {
+            Some((snapshot, reason)) => snapshot.find_imported(reason, wanted),
+            None => self.find_in_state(wanted),
         };
         match &found {
             Ok(hit) => {

@@ -153,7 +153,7 @@ impl<'d> Look<'d> {
     }
 
     /// Opens a file, takes a lock of it, and reads its index. The lock is held while the file is open. With
-    /// [`Lock::Writer`], nobody else may be able to write to the file.
+    /// [`Lock::Writer`], only this user may be able to write to the file.
     pub(super) fn lock(
         disk: &'d dyn MapDisk,
         path: &Path,

@@ -77,7 +77,7 @@ pub use rewrite::{RewriteOptions, Rewritten, compact, export, import};
 pub use save::Saved;
 pub use segments::Handle;
 pub use statistics::PackStatistics;
-pub use warmstart_core::trailer::{Fingerprint, ModelDigest, ModelId, Name, Packing, Refusal, Wanted};
+pub use warmstart_core::trailer::{Fingerprint, ModelId, Name, Packing, Refusal, Wanted};
 
 use std::{
     collections::HashMap,
@@ -219,13 +219,15 @@ impl Pack {
     /// nothing was inserted, nothing is written.
     ///
     /// # Errors
-    /// Why it was not saved. What was inserted is found as before, and the next save tries again.
+    /// Why it was not saved. What was inserted is found as before, and the next save tries again; but where another program cut
+    /// the file off or wrote over it ([`Reason::Truncated`]), what was saved in it or packed into it is gone.
     pub fn save(&self) -> Result<Saved, Reason> {
         self.instance.save()
     }
 
     /// Looks at the file again: what other processes saved since it was opened is found from now on. What was found before
-    /// stays good.
+    /// stays good, unless another program cut the file off or wrote over it: then nothing of it is found any more, and what was
+    /// handed out must not be used.
     pub fn refresh(&self) {
         if let Err(not_found) = self.instance.refresh() {
             self.instance.counters.refuse(not_found.reason());
@@ -256,7 +258,7 @@ impl Pack {
     /// If the model's file cannot be read, or is no regular file. Where nothing can be remembered, as with a read-only pack,
     /// the file is digested each time.
     pub fn model_of_file(&self, path: impl AsRef<Path>) -> io::Result<ModelId> {
-        self.instance.model_of_file(path.as_ref())
+        model::remembered(self.path(), &self.instance.options, path.as_ref())
     }
 
     /// What happened with the pack since it was opened.

@@ -1,11 +1,4 @@
-//! Which model a file holds: its digest, remembered beside a pack.
-//!
-//! ```text
-//! memory   magic "WSMODEL1" | records, the oldest first
-//! record   identity 7 x u64 | digest 32 bytes | XXH3-64 of both u64
-//! ```
-//!
-//! The identity is what the file system says of the model's file. All numbers are little-endian.
+//! The digests of models' files, remembered beside a pack: docs/format.md describes the file.
 
 use std::{
     fs::File,
@@ -15,12 +8,12 @@ use std::{
 
 use warmstart_core::trailer::{ModelDigest, ModelId, checksum};
 
-use super::{instance::Instance, look::read, publish::NewFile};
-use crate::os::{Access, FileIdentity, MapDisk, is_local, open_regular};
+use super::{look::read, options::PackOptions, publish::NewFile};
+use crate::os::{Access, FileIdentity, MapDisk, is_local, make_private_directories, open_regular};
 
 const MAGIC: [u8; 8] = *b"WSMODEL1";
 
-/// What follows the name of a pack in that of its memory.
+/// What follows the name of a pack in that of the file beside it.
 const SUFFIX: &str = ".models";
 
 const IDENTITY_LEN: usize = 7 * 8;
@@ -52,32 +45,30 @@ fn digest(mut file: &File) -> io::Result<ModelId> {
     }
 }
 
-impl Instance {
-    /// Returns the digest of a file, from memory if the file did not change since it was digested.
-    pub(super) fn model_of_file(&self, path: &Path) -> io::Result<ModelId> {
-        let (file, metadata) = open_regular(path)?;
-        let identity = FileIdentity::of(&metadata);
-        let memory = self.path.as_deref().filter(|_| identity.is_settled() && is_local(&file)).map(beside);
-        let Some(memory) = memory else { return digest(&file) };
-        let disk = &*self.options.disk;
-        let record = record_of(&identity);
-        let mut known = recall(disk, &memory).unwrap_or_default();
-        if let Some(model) = known.iter().find_map(|(known, model)| (*known == record).then_some(*model)) {
-            return Ok(model);
-        }
-        let model = digest(&file)?;
-        // Settled before it was read, and nothing changed while it was.
-        if !self.options.read_only && FileIdentity::of(&file.metadata()?) == identity {
-            known.push((record, model));
-            let recent = &known[known.len().saturating_sub(MAX_RECORDS)..];
-            // What cannot be remembered is digested at the next start too.
-            let _ = remember(disk, &memory, recent);
-        }
-        Ok(model)
+/// Returns the digest of a file, as remembered beside a pack, if there is one, and if the file did not change since.
+pub(super) fn remembered(pack: Option<&Path>, options: &PackOptions, path: &Path) -> io::Result<ModelId> {
+    let (file, metadata) = open_regular(path)?;
+    let identity = FileIdentity::of(&metadata);
+    let cache = pack.filter(|_| identity.is_settled() && is_local(&file)).map(beside);
+    let Some(cache) = cache else { return digest(&file) };
+    let disk = &*options.disk;
+    let record = record_of(&identity);
+    let mut known = read_cache(disk, &cache).unwrap_or_default();
+    if let Some(model) = known.iter().find_map(|(known, model)| (*known == record).then_some(*model)) {
+        return Ok(model);
     }
+    let model = digest(&file)?;
+    // Settled before it was read, and unchanged while it was.
+    if !options.read_only && FileIdentity::of(&file.metadata()?) == identity {
+        known.push((record, model));
+        let recent = &known[known.len().saturating_sub(MAX_RECORDS)..];
+        // What cannot be remembered is digested at the next start too.
+        let _ = write_cache(disk, &cache, recent);
+    }
+    Ok(model)
 }
 
-/// Where the digests are remembered.
+/// Returns the path of the file beside a pack.
 fn beside(pack: &Path) -> PathBuf {
     let mut name = pack.file_name().unwrap_or_default().to_os_string();
     name.push(SUFFIX);
@@ -93,18 +84,21 @@ fn record_of(identity: &FileIdentity) -> [u8; IDENTITY_LEN] {
     record
 }
 
-/// Reads what is remembered, if nobody but this user can have written it.
-fn recall(disk: &dyn MapDisk, memory: &Path) -> Option<Vec<Known>> {
+/// Reads what is remembered, if only this user can have written it.
+fn read_cache(disk: &dyn MapDisk, cache: &Path) -> Option<Vec<Known>> {
     const MAX_LEN: u64 = (MAGIC.len() + MAX_RECORDS * RECORD_LEN) as u64;
-    let file = disk.open(memory, Access::Read).ok()?;
+    let file = disk.open(cache, Access::Read).ok()?;
     let facts = disk.facts(&file).ok().filter(|facts| facts.is_readable() && facts.len <= MAX_LEN)?;
     decode(&read(disk, &file, 0..facts.len).ok()?)
 }
 
-fn remember(disk: &dyn MapDisk, memory: &Path, known: &[Known]) -> Result<(), super::FileError> {
-    let mut new = NewFile::beside(disk, memory)?;
+fn write_cache(disk: &dyn MapDisk, cache: &Path, known: &[Known]) -> Result<(), super::FileError> {
+    if let Some(directory) = cache.parent() {
+        make_private_directories(directory)?;
+    }
+    let mut new = NewFile::beside(disk, cache)?;
     new.write(0, &encode(known))?;
-    new.publish(memory)?;
+    new.publish(cache)?;
     Ok(())
 }
 
@@ -135,7 +129,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_damaged_record_is_forgotten_and_the_others_are_not() {
+    fn encode_writes_what_the_format_says() {
+        let bytes = encode(&[([1; IDENTITY_LEN], ModelId::from_bytes([2; ModelId::LEN]))]);
+        let record = [[1; 56].as_slice(), &[2; 32]].concat();
+        let sum = xxhash_of(&record);
+        assert_eq!(bytes, [b"WSMODEL1".as_slice(), &record, &sum.to_le_bytes()].concat());
+    }
+
+    fn xxhash_of(bytes: &[u8]) -> u64 {
+        xxhash_rust::xxh3::xxh3_64(bytes)
+    }
+
+    #[test]
+    fn damaged_record_is_forgotten_and_others_are_kept() {
         let known: Vec<Known> =
             (0..3).map(|n| ([n; IDENTITY_LEN], ModelId::from_bytes([n; ModelId::LEN]))).collect();
         let bytes = encode(&known);

@@ -53,7 +53,7 @@ pub struct Rewritten {
     pub left_out: u64,
     /// How many were dropped because their payload is damaged.
     pub damaged: u64,
-    /// How many entries of the file are imported, and nobody said of which model. Look-ups that name a model find them only
+    /// How many entries of the file are imported without a model. Look-ups that name a model find them only
     /// [if told to](super::PackOptions::with_unverified).
     pub unverified: u64,
     /// The length of the old file in bytes.
@@ -80,7 +80,7 @@ impl RewriteOptions {
     /// Says of which model the entries are that are [imported](import): [`model_of_file`](super::model_of_file) returns it.
     /// Nothing proves that it is right, nor that the version of XNNPACK that packed them is the one that will run them.
     #[must_use]
-    pub fn with_model(self, model: ModelId) -> Self {
+    pub fn with_imported_model(self, model: ModelId) -> Self {
         Self { model: Some(model), ..self }
     }
 
@@ -164,10 +164,11 @@ pub fn export(path: impl AsRef<Path>, options: &RewriteOptions) -> Result<Rewrit
     })
 }
 
-/// Writes a file of version 2 as one of version 3. Every entry keeps its joined name and is flagged as imported: it is found only
-/// where nothing else is, whatever algorithm is asked for, and is said to be unverified.
+/// Writes a file of version 2 as one of version 3. Every entry keeps its joined name and is flagged as imported. It is found where
+/// no entry of the name, model and packing is, unless the weight is stored as packed by another algorithm; which algorithm packed
+/// it, nothing says. It is said to be unverified.
 ///
-/// [Say of which model](RewriteOptions::with_model) the entries are, and look-ups that name that model find them. Else only
+/// [Say of which model](RewriteOptions::with_imported_model) the entries are, and look-ups that name that model find them. Else only
 /// those do that name none, or [take unverified entries](super::PackOptions::with_unverified). The model can be said later: of a
 /// file that was imported without one, importing it again with a model changes that.
 ///

@@ -73,12 +73,8 @@ impl Instance {
     }
 
     fn save_as(&self, writer: &mut Option<Writer>) -> Result<Saved, Reason> {
-        let is_cut = self.forget_cut_file();
         // What was packed into a file that was cut off since must not be read.
-        let end = |writer: &Writer| self.read().end_in(writer.number).max(writer.passed);
-        let disk = &*self.options.disk;
-        if let Some(cut) = writer.take_if(|writer| is_cut || writer.is_cut(disk, end(writer))) {
-            self.write().forget(cut.number);
+        if self.forget_cut_files(writer) {
             return Err(Reason::Truncated);
         }
         if self.path.is_none() || self.read().fresh.is_empty() {
@@ -300,12 +296,12 @@ fn map_appended(disk: &dyn MapDisk, writer: &Writer, packed: &[Packed]) -> Optio
 }
 
 /// Writes an index and the slot that makes it count, and returns the file's first page.
-fn write_commit(disk: &dyn MapDisk, writer: &Writer, slot: &Slot, block: &[u8]) -> io::Result<Vec<u8>> {
+fn write_commit(disk: &dyn MapDisk, writer: &mut Writer, slot: &Slot, block: &[u8]) -> io::Result<Vec<u8>> {
     let end = slot.end();
-    disk.allocate(&writer.file, slot.index_start..end)?;
+    writer.allocate(disk, slot.index_start..end)?;
     disk.write_at(&writer.file, slot.index_start, block)?;
     // What is left of the last chunk. Where it cannot be cut off, because it is mapped, it stays.
-    let _ = disk.set_len(&writer.file, end);
+    writer.cut_to(disk, end);
     disk.sync(&writer.file)?;
     let place = writer.commits.place_beside(writer.counting);
     disk.write_at(&writer.file, place.offset(), &slot.encode(&writer.header.file))?;
@@ -321,7 +317,7 @@ impl Writer {
         let start = self.close_chunk();
         // Also what has no bytes has a place of its own.
         let end = start.checked_add(bytes.len().max(1) as u64).ok_or(io::ErrorKind::StorageFull)?;
-        disk.allocate(&self.file, start..end)?;
+        self.allocate(disk, start..end)?;
         // Also what is written by half.
         self.touched = self.touched.max(end);
         disk.write_at(&self.file, start, bytes)?;

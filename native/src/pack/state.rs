@@ -42,7 +42,8 @@ pub(super) struct FileId {
 /// A file that the path has led to.
 #[derive(Debug)]
 struct KnownFile {
-    identity: FileId,
+    /// Nothing once the file was cut off: what is under its path then is looked at as another one.
+    identity: Option<FileId>,
     /// Up to where what it holds has handles.
     mapped: u64,
     /// Says whether the file is whole. As long as it is open, those stay away who lock a file before they write to it.
@@ -95,9 +96,9 @@ impl Reservation {
 impl State {
     /// The number of the file with this identity.
     pub(super) fn number(&mut self, identity: FileId) -> FileNumber {
-        let known = self.files.iter().position(|file| file.identity == identity);
+        let known = self.files.iter().position(|file| file.identity == Some(identity));
         let at = known.unwrap_or_else(|| {
-            self.files.push(KnownFile { identity, mapped: 0, file: None });
+            self.files.push(KnownFile { identity: Some(identity), mapped: 0, file: None });
             self.files.len() - 1
         });
         FileNumber(u32::try_from(at).unwrap_or(u32::MAX))
@@ -105,7 +106,7 @@ impl State {
 
     /// Up to where the file with this identity has handles.
     pub(super) fn mapped(&self, identity: &FileId) -> u64 {
-        self.files.iter().find(|file| file.identity == *identity).map_or(0, |file| file.mapped)
+        self.files.iter().find(|file| file.identity == Some(*identity)).map_or(0, |file| file.mapped)
     }
 
     /// Notes that the file has handles up to `end`.
@@ -122,27 +123,24 @@ impl State {
         }
     }
 
-    /// The file that look-ups find something in, what its header says, and up to where it has handles.
+    /// Returns the file that look-ups find something in, what its header says, and up to where it has handles.
     pub(super) fn base_file(&self) -> Option<(FileNumber, Arc<File>, [u8; 16], u64)> {
         let number = self.base.file()?;
         let known = self.files.get(number.0 as usize)?;
-        Some((number, Arc::clone(known.file.as_ref()?), known.identity.header, known.mapped))
+        Some((number, Arc::clone(known.file.as_ref()?), known.identity?.header, known.mapped))
     }
 
-    /// Up to where there is something in a file that is to be saved.
-    pub(super) fn end_in(&self, number: FileNumber) -> u64 {
-        let end = |fresh: &Fresh| match fresh.place {
-            Some((file, start)) if file == number => start + fresh.len as u64,
-            _ => 0,
-        };
-        self.fresh.values().map(end).max().unwrap_or(0)
-    }
-
-    /// Forgets what was saved in a file, or was to be, that is no longer whole.
-    pub(super) fn forget(&mut self, number: FileNumber) {
-        if self.base.file() == Some(number) {
-            self.base = Base::Nothing;
+    /// Forgets what was saved in a file that is no longer whole, and packed into it.
+    pub(super) fn forget_saved(&mut self, number: FileNumber) {
+        self.base = Base::Nothing;
+        if let Some(known) = self.files.get_mut(number.0 as usize) {
+            (known.identity, known.file) = (None, None);
         }
+        self.forget_packed(number);
+    }
+
+    /// Forgets what was packed into a file and not saved.
+    pub(super) fn forget_packed(&mut self, number: FileNumber) {
         self.fresh.retain(|_, fresh| fresh.place.is_none_or(|(file, _)| file != number));
     }
 

@@ -50,6 +50,8 @@ pub(super) struct Writer {
     pub(super) passed: u64,
     /// Where the next chunk or index begins.
     pub(super) end: u64,
+    /// How long the file is at least, unless another program cut it off.
+    allocated: u64,
     /// Up to where the system was asked to begin writing.
     written_back: u64,
     chunk: Option<Chunk>,
@@ -65,9 +67,9 @@ pub(super) struct Writer {
 pub(super) struct LockedFile {
     /// Of the process that took the lock. A child that it forked must not write to the file, cut it or unlock it.
     file: LockHolder,
-    /// The same file, opened again, not cloned: a clone shares the lock. Mappings are made from it, because a mapping keeps the
-    /// lock of its descriptor, also in a child that outlives this process.
-    unlocked: File,
+    /// The same file, opened again, not cloned: a clone shares the writer's lock. Mappings are made from it, because a mapping
+    /// keeps the locks of its descriptor, also in a child that outlives this process: a shared one here.
+    to_map: File,
     disk: Arc<dyn MapDisk>,
 }
 
@@ -124,10 +126,10 @@ impl Instance {
             }
             let file = LockHolder::new(file);
             disk.lock(&file, Lock::Writer, patience).map_err(failed)?;
-            let unlocked = disk.open_to_write(path).map_err(failed)?;
-            disk.hold(&unlocked);
-            let there = disk.facts(&unlocked).map_err(failed)?;
-            let file = LockedFile { file, unlocked, disk: Arc::clone(&self.options.disk) };
+            let to_map = disk.open_to_write(path).map_err(failed)?;
+            disk.hold(&to_map);
+            let there = disk.facts(&to_map).map_err(failed)?;
+            let file = LockedFile { file, to_map, disk: Arc::clone(&self.options.disk) };
             // Whoever compacts a file puts another in its place.
             if there.identity != facts.identity {
                 continue;
@@ -207,6 +209,7 @@ impl Instance {
             committed,
             passed: committed,
             end,
+            allocated: committed.min(len),
             written_back: end,
             chunk: None,
             touched: 0,
@@ -219,6 +222,10 @@ impl Instance {
 impl Writer {
     fn reserve(&mut self, pack: &Instance, len: usize) -> Result<Reservation, Reason> {
         let wanted = (len.max(1) as u64).checked_next_multiple_of(ALIGNMENT as u64).ok_or(Reason::NoSpace)?;
+        // To pack into what was cut off would kill the process, and to grow the file again would hide it.
+        if pack.options.disk.facts(&self.file).is_ok_and(|facts| facts.len < self.allocated) {
+            return Err(Reason::Truncated);
+        }
         if self.chunk.as_ref().is_none_or(|chunk| chunk.left() < wanted) {
             // To grow may cut the file, so that what is left of the chunk must not be given out any more.
             self.chunk = None;
@@ -245,19 +252,19 @@ impl Writer {
     }
 
     /// Allocates and maps a chunk: as large as half of what there is, so that there are few, or just as large as it must be.
-    fn grow(&self, pack: &Instance, wanted: u64) -> Result<Chunk, Reason> {
+    fn grow(&mut self, pack: &Instance, wanted: u64) -> Result<Chunk, Reason> {
         let disk = &*pack.options.disk;
         let start = self.end;
         let generous =
             wanted.max((start / 2).clamp(SMALLEST_CHUNK, LARGEST_CHUNK).next_multiple_of(ALIGNMENT as u64));
         let end = |len: u64| start.checked_add(len).ok_or(Reason::NoSpace);
-        let len = match disk.allocate(&self.file, start..end(generous)?) {
+        let len = match self.allocate(disk, start..end(generous)?) {
             Ok(()) => generous,
             Err(_) => {
                 // What was allocated of it is given back first.
-                let _ = disk.set_len(&self.file, start.max(self.committed));
-                disk.allocate(&self.file, start..end(wanted)?).map_err(|error| {
-                    let _ = disk.set_len(&self.file, start.max(self.committed));
+                self.cut_to(disk, start.max(self.committed));
+                self.allocate(disk, start..end(wanted)?).map_err(|error| {
+                    self.cut_to(disk, start.max(self.committed));
                     reason_of(&error)
                 })?;
                 wanted
@@ -326,9 +333,22 @@ impl Writer {
         self.in_use = 0;
     }
 
-    /// Whether somebody cut the file off before `end`, or wrote over its header.
-    pub(super) fn is_cut(&self, disk: &dyn MapDisk, end: u64) -> bool {
-        is_cut(disk, &self.file, &self.header.file, end)
+    /// Gives a range of the file blocks.
+    pub(super) fn allocate(&mut self, disk: &dyn MapDisk, range: Range<u64>) -> io::Result<()> {
+        disk.allocate(&self.file, range.clone())?;
+        self.allocated = self.allocated.max(range.end);
+        Ok(())
+    }
+
+    /// Cuts the file, where that can be done.
+    pub(super) fn cut_to(&mut self, disk: &dyn MapDisk, end: u64) {
+        let _ = disk.set_len(&self.file, end);
+        self.allocated = self.allocated.min(end);
+    }
+
+    /// Returns whether another program cut the file off, or wrote over its header.
+    pub(super) fn is_cut(&self, disk: &dyn MapDisk) -> bool {
+        is_cut(disk, &self.file, &self.header.file, self.allocated)
     }
 
     /// Whether nobody has an address behind what was committed.
@@ -338,8 +358,8 @@ impl Writer {
 
     /// Lets the file go, without what was not saved. The pack is gone, or the writer [idle](Self::is_idle).
     pub(super) fn abandon(self, disk: &dyn MapDisk) {
-        // What somebody else cut off or wrote over is not ours to cut.
-        if !self.file.is_own() || self.is_cut(disk, self.passed) {
+        // What another program cut off or wrote over is not ours to cut.
+        if !self.file.is_own() || self.is_cut(disk) {
             return;
         }
         // A mapping of what is cut off may live on, and touching it would kill the process. Nobody does: nobody has an address
@@ -357,7 +377,7 @@ impl LockedFile {
     /// Returns the descriptor that mappings are made from.
     pub(super) fn to_map(&self) -> &File {
         // Elsewhere a lock shuts other handles out, and no child is forked.
-        if cfg!(unix) { &self.unlocked } else { &self.file }
+        if cfg!(unix) { &self.to_map } else { &self.file }
     }
 }
 

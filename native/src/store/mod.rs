@@ -278,9 +278,9 @@ impl From<Result<Artifact, Reason>> for Lookup {
 
 /// A buffer that [`Store::get_into`] reads a payload into.
 pub trait Buffer {
-    /// Returns room for a payload of exactly `len` bytes, or nothing if there is none.
+    /// Returns room for a payload of `len` bytes: a slice of exactly that length, or `None` if there is no room.
     ///
-    /// No lock of the store is held. It is called again if an entry is replaced or found to be damaged while it is read: what
+    /// The store holds no lock during the call. It calls again if the entry is replaced or found damaged while it is read: what
     /// was returned last counts.
     fn room(&mut self, len: usize) -> Option<&mut [u8]>;
 }
@@ -303,9 +303,16 @@ impl Buffer for &mut [u8] {
 
 fn copy_into(artifact: &Artifact, buffer: &mut dyn Buffer) -> Result<usize, Reason> {
     let payload = artifact.payload();
-    buffer.room(payload.len()).ok_or(Reason::TooLong)?.copy_from_slice(payload);
+    room_for(payload.len(), buffer)?.copy_from_slice(payload);
     Ok(payload.len())
 }
+
+fn room_for(len: usize, buffer: &mut dyn Buffer) -> Result<&mut [u8], Reason> {
+    buffer.room(len).filter(|room| room.len() == len).ok_or(Reason::TooLong)
+}
+
+/// A head of up to so many bytes is read apart from the payload, which is read into a caller's buffer.
+const SHORT_HEAD: usize = 4096;
 
 /// What [`Store::verify`] found. What is sealed with another secret, a newer version's or unreadable is neither.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,10 +1,11 @@
 //! A file that other programs open too: ExecuTorch, and those that cut files off.
 
-use std::{fs, fs::File, io::Write};
+use std::{fs, fs::File, io::Write, time::Duration};
 
 use warmstart::{
     Reason,
-    pack::{FileError, PackOptions, RewriteOptions, export, import, inspect},
+    os::{Access, LocalMapDisk, Lock, MapDisk},
+    pack::{Checks, FileError, Pack, PackOptions, RewriteOptions, export, import, inspect},
 };
 use warmstart_tests::{
     executorch::{self, Opened},
@@ -40,8 +41,6 @@ fn a_file_that_executorch_writes_is_left_to_it() {
     let (_directory, path) = place().unwrap();
     let Opened::Writing(mut file) = executorch::initialize(&path).unwrap() else { panic!("it is new") };
     file.write_all(&[7; 10_000]).unwrap();
-    let pack = saved(&path.with_extension("other"), PackOptions::default(), weights(0..2)).unwrap();
-    assert_eq!(use_all(&pack, weights(0..2)).unwrap(), 0);
     assert!(open(&path).unwrap_err().is_wrong_kind());
     file.set_len(0).unwrap();
     let pack = open(&path).unwrap();
@@ -53,7 +52,7 @@ fn a_file_that_executorch_writes_is_left_to_it() {
 }
 
 #[test]
-fn a_file_is_converted_in_place_beside_readers_and_not_beside_a_writer() {
+fn convert_in_place_works_beside_readers_not_beside_a_writer() {
     let (directory, path) = place().unwrap();
     drop(saved(&path, PackOptions::default(), weights(0..6)).unwrap());
     export(&path, &RewriteOptions::default()).unwrap();
@@ -82,7 +81,7 @@ fn a_file_is_converted_in_place_beside_readers_and_not_beside_a_writer() {
 }
 
 #[test]
-fn what_was_saved_in_a_file_that_is_cut_off_is_not_handed_out_any_more() {
+fn saved_weights_in_a_cut_file_are_not_handed_out() {
     type Harm = fn(&File);
     let harms: [(&str, Harm); 3] = [
         ("cut off", |file| file.set_len(5000).unwrap()),
@@ -98,14 +97,18 @@ fn what_was_saved_in_a_file_that_is_cut_off_is_not_handed_out_any_more() {
             harm(&File::options().write(true).open(&path).unwrap());
             let after = image(&path).unwrap();
             if is_saved {
-                let _ = pack.save();
+                assert_eq!(pack.save(), Err(Reason::Truncated), "{what}");
             } else {
                 pack.refresh();
             }
             for weight in weights(0..8) {
                 assert!(weight.find(&pack).is_err(), "{what}: {weight:?}");
             }
-            assert!(pack.statistics().refusals.of(Reason::Truncated) > 0, "{what}");
+            assert_eq!(pack.statistics().refusals.of(Reason::Truncated), 1, "{what}");
+            // What is packed now goes to the heap. An empty file is where a pack begins.
+            if what != "emptied" {
+                assert_eq!(use_all(&pack, weights(0..8)).unwrap(), 8);
+            }
             drop(pack);
             assert_eq!(image(&path).unwrap(), after, "{what}: what is there now is not ours to change");
         }
@@ -113,7 +116,7 @@ fn what_was_saved_in_a_file_that_is_cut_off_is_not_handed_out_any_more() {
 }
 
 #[test]
-fn what_was_packed_into_a_file_that_is_cut_off_is_not_saved() {
+fn packed_weights_in_a_cut_file_are_not_saved() {
     let (_directory, path) = place().unwrap();
     drop(saved(&path, PackOptions::default(), weights(0..3)).unwrap());
     let pack = open(&path).unwrap();
@@ -125,14 +128,79 @@ fn what_was_packed_into_a_file_that_is_cut_off_is_not_saved() {
     drop(pack);
     assert_eq!(image(&path).unwrap(), after);
 
-    // With the file out of the way, all begins again.
+    // What is whole is found again, and with the file out of the way all begins again.
     fs::remove_file(&path).unwrap();
     drop(saved(&path, PackOptions::default(), weights(0..8)).unwrap());
     assert_eq!(use_all(&open(&path).unwrap(), weights(0..8)).unwrap(), 0);
 }
 
 #[test]
-fn a_file_that_is_something_else_now_is_not_handed_out_any_more() {
+fn pack_that_grows_does_not_hide_that_it_was_cut() {
+    for saved_before in [0, 3] {
+        let (_directory, path) = place().unwrap();
+        let pack = open(&path).unwrap();
+        use_all(&pack, weights(0..saved_before)).unwrap();
+        pack.save().unwrap();
+        let committed = fs::metadata(&path).map_or(4096, |facts| facts.len());
+        assert_eq!(use_all(&pack, weights(3..6)).unwrap(), 3);
+        File::options().write(true).open(&path).unwrap().set_len(committed).unwrap();
+        // More than a chunk: the file would grow.
+        let mut space = pack.reserve(64 << 20).unwrap();
+        space.bytes_mut().fill(1);
+        Weight::number(7).wanted(|wanted| pack.insert(wanted, space));
+        assert_eq!(pack.save(), Err(Reason::Truncated));
+        // What was saved before is whole.
+        assert_eq!(weights(0..3).filter(|weight| weight.find(&pack).is_ok()).count() as u32, saved_before);
+        assert_eq!(weights(3..6).filter(|weight| weight.find(&pack).is_ok()).count(), 0);
+        // The next save keeps what is left in the heap.
+        assert_eq!(pack.save().unwrap().entries, 1);
+        drop(pack);
+        let pack = Pack::open(&path, PackOptions::default().with_checks(Checks::All)).unwrap();
+        assert_eq!(pack.len() as u32, saved_before + 1);
+        assert_eq!(use_all(&pack, weights(0..saved_before)).unwrap(), 0);
+    }
+}
+
+#[test]
+fn file_written_over_in_place_is_read_again_as_another_one() {
+    let (_directory, path) = place().unwrap();
+    let other = path.with_extension("other");
+    drop(saved(&path, PackOptions::default(), weights(0..8)).unwrap());
+    drop(saved(&other, PackOptions::default(), weights(0..2)).unwrap());
+    for path in [&path, &other] {
+        export(path, &RewriteOptions::default()).unwrap();
+    }
+    let (long, short) = (image(&path).unwrap(), fs::read(&other).unwrap());
+    let pack = Pack::open(&path, PackOptions::default().with_unverified(true)).unwrap();
+    assert_eq!(pack.len(), 8);
+    fs::write(&path, short).unwrap();
+    pack.refresh();
+    assert_eq!((pack.len(), pack.statistics().refusals.of(Reason::Truncated)), (2, 1));
+    // It is whole, and does not count as cut off from then on.
+    pack.refresh();
+    pack.save().unwrap();
+    assert_eq!((pack.len(), pack.statistics().refusals.of(Reason::Truncated)), (2, 1));
+    drop(long);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn second_writer_is_kept_out_while_readers_hold_the_file() {
+    let (_directory, path) = place().unwrap();
+    drop(saved(&path, PackOptions::default(), weights(0..2)).unwrap());
+    let writer = open(&path).unwrap();
+    assert_eq!(use_all(&writer, weights(0..4)).unwrap(), 2);
+    let disk = LocalMapDisk::new();
+    let other = disk.open(&path, Access::Write).unwrap();
+    assert!(disk.lock(&other, Lock::Shared, Duration::ZERO).is_ok());
+    let busy = disk.lock(&other, Lock::Writer, Duration::ZERO).unwrap_err();
+    assert_eq!(busy.kind(), std::io::ErrorKind::WouldBlock);
+    writer.save().unwrap();
+    assert!(disk.lock(&other, Lock::Writer, Duration::ZERO).is_ok());
+}
+
+#[test]
+fn file_that_is_something_else_now_is_not_handed_out() {
     let (directory, path) = place().unwrap();
     drop(saved(&path, PackOptions::default(), weights(0..3)).unwrap());
     let pack = open(&path).unwrap();

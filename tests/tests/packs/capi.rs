@@ -205,7 +205,7 @@ fn the_example_is_cold_and_then_warm_with_the_real_xnnpack() {
     );
 }
 
-/// What ExecuTorch wrote says nothing of a model: it is the host's as soon as somebody says of which model it is.
+/// What ExecuTorch wrote says nothing of a model.
 #[test]
 #[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
 fn a_converted_file_is_warm_for_the_example_and_does_not_grow() {
@@ -239,7 +239,7 @@ fn a_converted_file_is_warm_for_the_example_and_does_not_grow() {
 
     fs::write(&file, executorch).unwrap();
     let model_of = model_of_file(&model).unwrap();
-    let done = import(&file, &RewriteOptions::default().with_model(model_of)).unwrap();
+    let done = import(&file, &RewriteOptions::default().with_imported_model(model_of)).unwrap();
     assert_eq!((done.entries, done.unverified), (1184, 0));
     let before = fs::read(&file).unwrap();
     assert_eq!(run(), ("warm: 1184 hits, 0 packed".to_owned(), output, String::new()));

@@ -158,14 +158,14 @@ fn what_executorch_wrote_is_found_after_import_and_is_unverified() {
 }
 
 #[test]
-fn what_is_imported_with_a_model_is_found_by_its_hosts_without_more() {
+fn entries_imported_with_a_model_are_found_by_its_hosts() {
     let (_directory, path) = place().unwrap();
     drop(saved(&path, PackOptions::default(), weights(0..6)).unwrap());
     export(&path, &RewriteOptions::default()).unwrap();
     let version2 = fs::read(&path).unwrap();
     let [model, other] = [1, 2].map(|byte| ModelId::from_bytes([byte; 32]));
 
-    let done = import(&path, &RewriteOptions::default().with_model(model)).unwrap();
+    let done = import(&path, &RewriteOptions::default().with_imported_model(model)).unwrap();
     assert_eq!((done.entries, done.unverified), (6, 0));
     assert_eq!(inspect(&path).unwrap().models, [model]);
     let with_model = image(&path).unwrap();
@@ -181,7 +181,7 @@ fn what_is_imported_with_a_model_is_found_by_its_hosts_without_more() {
     // What a second model saves under the same names hides nothing, and neither does a save forget whose the others are.
     let others = weights(0..6).map(|weight| Weight { model: 2, ..weight });
     drop(saved(&path, PackOptions::default(), others.clone()).unwrap());
-    assert!(!import(&path, &RewriteOptions::default().with_model(other)).unwrap().is_changed);
+    assert!(!import(&path, &RewriteOptions::default().with_imported_model(other)).unwrap().is_changed);
     compact(&path, &RewriteOptions::default()).unwrap();
     let pack = open(&path).unwrap();
     assert_eq!(use_all(&pack, weights(0..6).chain(others)).unwrap(), 0);
@@ -192,7 +192,7 @@ fn what_is_imported_with_a_model_is_found_by_its_hosts_without_more() {
     fs::write(&path, version2).unwrap();
     assert_eq!(import(&path, &RewriteOptions::default()).unwrap().unverified, 6);
     assert_eq!(Weight::number(0).find(&open(&path).unwrap()), Err(Reason::UnverifiedModel));
-    let done = import(&path, &RewriteOptions::default().with_model(model)).unwrap();
+    let done = import(&path, &RewriteOptions::default().with_imported_model(model)).unwrap();
     assert_eq!((done.is_changed, done.entries, done.unverified), (true, 6, 0));
     assert!(verify(&path, &mut |_, _| {}).unwrap().is_good());
     assert_eq!(use_all(&open(&path).unwrap(), weights(0..6)).unwrap(), 0);

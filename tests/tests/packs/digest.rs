@@ -12,8 +12,8 @@ use warmstart::pack::{ModelId, Pack, PackOptions, model_of_file};
 use warmstart_tests::packed::{open, place};
 
 /// A model's file that was left alone for so long that its digest may be remembered.
-fn settled(directory: &Path, content: &[u8]) -> PathBuf {
-    let path = directory.join("model.safetensors");
+fn settled(directory: &Path, name: &str, content: &[u8]) -> PathBuf {
+    let path = directory.join(name);
     fs::write(&path, content).unwrap();
     settle(&path);
     path
@@ -51,7 +51,7 @@ fn forge(path: &Path, right: ModelId) -> ModelId {
 #[test]
 fn a_digest_is_remembered_until_the_file_is_another() {
     let (directory, path) = place().unwrap();
-    let model = settled(directory.path(), b"abc");
+    let model = settled(directory.path(), "model.safetensors", b"abc");
     let pack = open(&path).unwrap();
     let digest = pack.model_of_file(&model).unwrap();
     assert_eq!(digest.to_string(), "bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319");
@@ -73,10 +73,12 @@ fn a_digest_is_remembered_until_the_file_is_another() {
     assert_eq!(changed, model_of_file(&model).unwrap());
     settle(&model);
     assert_eq!(pack.model_of_file(&model).unwrap(), changed);
-    // Another file under its name.
-    fs::copy(&model, directory.path().join("copy")).unwrap();
-    fs::rename(directory.path().join("copy"), &model).unwrap();
-    assert_eq!(pack.model_of_file(&model).unwrap(), changed);
+    // Another file of the same length under its name.
+    let other = settled(path.parent().unwrap(), "other", b"abe");
+    fs::rename(other, &model).unwrap();
+    let replaced = pack.model_of_file(&model).unwrap();
+    assert_eq!(replaced, model_of_file(&model).unwrap());
+    assert_ne!(replaced, changed);
 }
 
 #[test]
@@ -92,9 +94,9 @@ fn a_file_that_was_just_written_is_not_remembered() {
 }
 
 #[test]
-fn a_memory_that_is_damaged_or_that_others_may_write_to_is_not_believed() {
+fn remembered_digest_that_is_damaged_or_shared_is_ignored() {
     let (directory, path) = place().unwrap();
-    let model = settled(directory.path(), b"abc");
+    let model = settled(directory.path(), "model.safetensors", b"abc");
     let digest = open(&path).unwrap().model_of_file(&model).unwrap();
     let whole = fs::read(memory(&path)).unwrap();
     for damaged in [&b""[..], &whole[..whole.len() - 1], &vec![0; 100_000], b"WSMODEL1"] {

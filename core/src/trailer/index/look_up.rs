@@ -38,7 +38,8 @@ impl<'a> Index<'a> {
     /// Finds by [`look_up_imported`](Self::look_up_imported) what [`look_up`](Self::look_up) missed for this reason.
     ///
     /// # Errors
-    /// That reason; or why no imported entry is what is wanted, where nothing else is stored under the name.
+    /// That reason; or why no imported entry is what is wanted, where nothing else is stored under the name. Where the
+    /// weight is stored as packed by another algorithm, an imported entry may be as well: that stays a miss.
     #[cold]
     pub fn after_miss<'w>(
         &self,
@@ -46,6 +47,9 @@ impl<'a> Index<'a> {
         wanted: &Wanted<'w>,
         takes_unverified: bool,
     ) -> Result<Entry<'w>, Reason> {
+        if missed == Reason::OtherFingerprint {
+            return Err(missed);
+        }
         match self.look_up_imported(wanted, takes_unverified) {
             Err(_) if missed != Reason::Absent => Err(missed),
             imported => imported,
@@ -53,7 +57,7 @@ impl<'a> Index<'a> {
     }
 
     /// Finds the entry that was imported from version 2 under the joined name of weight and bias, of the model that is
-    /// wanted. If it `takes_unverified`, an entry of which nobody said of which model it is will do where there is no other.
+    /// wanted. With `takes_unverified`, falls back to an entry without a model.
     ///
     /// The algorithm that packed the weight is not compared: version 2 does not say which it was.
     ///
@@ -322,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn an_imported_entry_is_found_by_its_model_or_if_that_is_unknown_by_who_takes_unverified_ones() {
+    fn imported_entry_is_found_by_model_or_as_unverified() {
         let [one, two, three] = [1, 2, 3].map(|byte| ModelId::from_bytes([byte; ModelId::LEN]));
         let of = |model, entry| NewEntry { model, ..entry };
         let fingerprint = Some(Fingerprint { id: 1, value: Some(2) });
@@ -358,6 +362,17 @@ mod tests {
             assert_eq!(find(named, ModelId::default(), 5, takes_unverified), Err(Reason::OtherModel));
         }
         assert_eq!((find(wb, three, 7, false), find(wb, three, 7, true)), (Err(Reason::OtherModel), Ok(256)));
+        // The file itself says that another algorithm packs this weight now.
+        let mut builder = IndexBuilder::new();
+        builder.push_imported(of(one, entry(Name::new("wb"), 5, 4096)));
+        builder.push(of(one, entry(wb, 5, 4096 + 128)));
+        let block = builder.finish(4096 + 256, 1).unwrap();
+        let layout = Layout::check(&block, &Slot::of(1, 4096 + 256, &block)).unwrap();
+        let wanted = Wanted { name: wb, model: one, packing: Packing { seed: 5, fingerprint } };
+        let missed = layout.view(&block).look_up(&wanted).unwrap_err();
+        assert_eq!(missed, Reason::OtherFingerprint);
+        assert_eq!(layout.view(&block).after_miss(missed, &wanted, true), Err(missed));
+
         let imported = |seed, takes_unverified| {
             let wanted = Wanted { name: wb, model: three, packing: Packing::of_seed(seed) };
             index.look_up_imported(&wanted, takes_unverified).map(|entry| entry.model)

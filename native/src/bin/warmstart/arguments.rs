@@ -195,7 +195,7 @@ pub(crate) struct Compact {
     pub(crate) wait: u32,
 }
 
-/// Writes a file of packed weights in ExecuTorch's version, or makes one of ExecuTorch's ours.
+/// Writes a file of packed weights in ExecuTorch's version, or converts a file of ExecuTorch to version 3.
 ///
 /// Never give ExecuTorch and warmstart one path: each takes the other's file for damaged, and ExecuTorch truncates what it
 /// cannot read.

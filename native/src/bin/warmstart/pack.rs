@@ -124,7 +124,14 @@ pub(crate) fn convert(arguments: &Convert, screen: &mut Screen) -> Result<Verdic
         options = options.with_output(output);
     }
     if let Some(model) = arguments.model.as_ref().map(digest_of).transpose()? {
-        options = if arguments.to == 2 { options.with_models([model]) } else { options.with_model(model) };
+        if arguments.to != 2 && model == ModelId::default() {
+            return Err(Failure::new(
+                "no_such_model",
+                "64 zeros are no model; name the model's file, or its digest",
+            ));
+        }
+        options =
+            if arguments.to == 2 { options.with_models([model]) } else { options.with_imported_model(model) };
     }
     let done = if arguments.to == 2 { pack::export(path, &options) } else { pack::import(path, &options) };
     let output = arguments.output.as_deref().unwrap_or(path);

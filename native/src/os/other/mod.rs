@@ -5,7 +5,7 @@ pub(crate) mod lock;
 pub(crate) mod map;
 
 use std::{
-    fs::{DirBuilder, File, Metadata, OpenOptions},
+    fs::{DirBuilder, Metadata, OpenOptions},
     io,
     path::Path,
     sync::Arc,
@@ -16,7 +16,7 @@ use super::Disk;
 
 /// The standard library does not tell.
 #[cfg(feature = "packs")]
-pub(crate) const fn is_local(_: &File) -> bool {
+pub(crate) const fn is_local(_: &std::fs::File) -> bool {
     false
 }
 

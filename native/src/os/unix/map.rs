@@ -58,11 +58,12 @@ pub(crate) fn start_write_back(file: &File, range: &Range<u64>) {
 pub(crate) const fn start_write_back(_: &File, _: &Range<u64>) {}
 
 cfg_if! {
-    if #[cfg(any(target_os = "linux", target_os = "android"))] {
+    // On 32-bit Android, the lock that the C library declares is not the one that the kernel reads.
+    if #[cfg(any(target_os = "linux", all(target_os = "android", target_pointer_width = "64")))] {
         /// Tries to take the lock of a writer: on a local file system a shared lock of the whole file, as readers hold it, and
         /// a lock of its bytes, which is another kind. Both belong to the open file, like its mappings.
         pub(crate) fn try_lock_to_write(file: &File) -> Result<(), TryLockError> {
-            if !super::is_local(file) {
+            if !has_two_kinds(file) {
                 return file.try_lock();
             }
             file.try_lock_shared()?;
@@ -76,28 +77,38 @@ cfg_if! {
         }
 
         pub(crate) fn hold(file: &File) {
-            if super::is_local(file) {
-                // Whoever has the whole file locked writes to it. It is read all the same.
+            if has_two_kinds(file) {
+                // A program that has the whole file locked writes to it. It is read all the same.
                 let _ = file.try_lock_shared();
             }
         }
 
+        /// Whether locks of a whole file and of its bytes know nothing of each other, and there are both: not so on network
+        /// file systems, before Linux 3.15, and in some sandboxes.
+        fn has_two_kinds(file: &File) -> bool {
+            super::is_local(file) && call(file, libc::F_OFD_GETLK, libc::F_RDLCK).is_ok()
+        }
+
         /// Locks or unlocks all bytes that a file has or may have.
         fn lock_bytes(file: &File, kind: libc::c_int) -> Result<(), TryLockError> {
+            call(file, libc::F_OFD_SETLK, kind).map_err(|error| match error.raw_os_error() {
+                Some(libc::EAGAIN | libc::EACCES) => TryLockError::WouldBlock,
+                _ => TryLockError::Error(error),
+            })
+        }
+
+        /// Asks for, or about, a lock of all bytes that a file has or may have.
+        fn call(file: &File, command: libc::c_int, kind: libc::c_int) -> io::Result<()> {
             use std::os::fd::AsRawFd;
 
             // SAFETY: `flock` holds numbers alone, for which zeros are right.
             let mut lock: libc::flock = unsafe { std::mem::zeroed() };
             // From the start, of any length, for no process: what is not set is zero.
             lock.l_type = kind as libc::c_short;
-            // SAFETY: a call about an open file, that reads the numbers before it returns.
-            if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) } == 0 {
-                return Ok(());
-            }
-            let error = io::Error::last_os_error();
-            match error.raw_os_error() {
-                Some(libc::EAGAIN | libc::EACCES) => Err(TryLockError::WouldBlock),
-                _ => Err(TryLockError::Error(error)),
+            // SAFETY: a call about an open file, which reads the numbers, or writes others, before it returns.
+            match unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut lock) } {
+                -1 => Err(io::Error::last_os_error()),
+                _ => Ok(()),
             }
         }
     } else {

@@ -88,11 +88,11 @@ impl Disk for SharedDisk {
         Ok((bytes, facts))
     }
 
-    fn read_at(&self, path: &Path, place: u64, into: &mut [u8]) -> io::Result<FileFacts> {
-        let mut file = at::open(path, OFlags::RDONLY)?;
+    fn read_at(&self, path: &Path, at: u64, into: &mut [u8]) -> io::Result<FileFacts> {
+        let mut file = super::at::open(path, OFlags::RDONLY)?;
         let facts = self.describe(&file.metadata()?);
         if facts.is_readable() {
-            file.seek(SeekFrom::Start(place))?;
+            file.seek(SeekFrom::Start(at))?;
             file.read_exact(into)?;
         }
         Ok(facts)

@@ -7,14 +7,11 @@ use warmstart_core::{artifact::Artifact, envelope, journal::Event, key::Key, rea
 use super::{FileStore, reason_of_read};
 use crate::{
     os::{FileFacts, reason_of, retry_sharing},
-    store::Buffer,
+    store::{Buffer, SHORT_HEAD, copy_into, room_for},
 };
 
 /// The header of a file longer than this, in bytes, is looked at before the rest is read.
 const LARGE: u64 = 16 << 20;
-
-/// A head of up to so many bytes is read apart from the payload.
-const SHORT_HEAD: u64 = 4096;
 
 impl FileStore {
     pub(super) fn find(&self, key: &[u8]) -> Result<Artifact, Reason> {
@@ -35,44 +32,57 @@ impl FileStore {
         found
     }
 
-    /// Reads the payload of an entry into a buffer. Nothing if it is anything but an entry of the right key, whole and with a
-    /// short head: of that, [`find`](Self::find) makes what is right.
-    pub(super) fn find_into(&self, key: &[u8], buffer: &mut dyn Buffer) -> Option<Result<usize, Reason>> {
-        self.check_readable().ok()?;
+    /// Reads the payload of an entry into a buffer. Leaves anything but a whole entry with a short head to
+    /// [`find`](Self::find).
+    pub(super) fn find_into(&self, key: &[u8], buffer: &mut dyn Buffer) -> Result<usize, Reason> {
+        self.check_readable()?;
         let name = Key::digest(key);
         let (path, disk) = (self.layout.entry(&name), &*self.options.disk);
-        let (mut head, facts) = disk.read(&path, &|facts| facts.len.min(SHORT_HEAD)).ok()?;
-        let payload = envelope::Layout::parse(&head, facts.len).ok()?.payload();
-        if !facts.is_readable() || facts.len > disk.max_file() || payload.start > head.len() {
-            return None;
+        let (head, facts) = self.read_up_to(&path, &|facts| facts.len.min(SHORT_HEAD as u64))?;
+        let is_readable = facts.is_readable() && facts.len <= disk.max_file();
+        let layout = envelope::Layout::parse(&head, facts.len).ok().filter(|_| is_readable);
+        if let Some(payload) = layout.map(|layout| layout.payload())
+            && let Some((head, rest)) = head.split_at_checked(payload.start)
+        {
+            let room = room_for(payload.len(), buffer)?;
+            let is_read = if rest.len() == room.len() {
+                room.copy_from_slice(rest);
+                true
+            } else {
+                disk.read_at(&path, payload.start as u64, room).is_ok()
+            };
+            if is_read && envelope::verify_split(head, room, key, self.seal()).is_ok() {
+                self.note_use(name);
+                return Ok(payload.len());
+            }
         }
-        head.truncate(payload.start);
-        let Some(room) = buffer.room(payload.len()) else { return Some(Err(Reason::TooLong)) };
-        disk.read_at(&path, payload.start as u64, room).ok()?;
-        envelope::prove(&head, room, key, self.seal()).ok()?;
-        self.note_use(name);
-        Some(Ok(payload.len()))
+        copy_into(&self.find(key)?, buffer)
+    }
+
+    fn read_up_to(
+        &self,
+        path: &Path,
+        wanted: &dyn Fn(&FileFacts) -> u64,
+    ) -> Result<(Vec<u8>, FileFacts), Reason> {
+        let disk = &*self.options.disk;
+        retry_sharing(disk, || disk.read(path, wanted)).map_err(|error| {
+            if disk.is_sharing_violation(&error) { Reason::Busy } else { reason_of_read(&error) }
+        })
     }
 
     /// Reads an entry to its end. Memory for a large file is only taken once its header says that it is an entry of this
     /// length; else the header is all that is read.
     pub(super) fn read_entry(&self, path: &Path) -> Result<(Vec<u8>, FileFacts), Reason> {
-        let disk = &*self.options.disk;
-        let read = |wanted: &dyn Fn(&FileFacts) -> u64| {
-            retry_sharing(disk, || disk.read(path, wanted)).map_err(|error| {
-                if disk.is_sharing_violation(&error) { Reason::Busy } else { reason_of_read(&error) }
-            })
-        };
         let header_of_large = |facts: &FileFacts| match facts.len {
             ..=LARGE => facts.len,
             _ => envelope::HEADER_LEN as u64,
         };
-        let (bytes, facts) = read(&header_of_large)?;
+        let (bytes, facts) = self.read_up_to(path, &header_of_large)?;
         if facts.len <= LARGE {
             return Ok((bytes, facts));
         }
         match envelope::Layout::parse(&bytes, facts.len) {
-            Ok(_) | Err(Reason::NewerVersion) => read(&|facts| facts.len),
+            Ok(_) | Err(Reason::NewerVersion) => self.read_up_to(path, &|facts| facts.len),
             Err(_) => Ok((bytes, facts)),
         }
     }

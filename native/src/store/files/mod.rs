@@ -35,8 +35,7 @@ use warmstart_core::{
 };
 
 use super::{
-    Buffer, Entry, Kept, Lookup, Proof, Pruned, Report, Store, Stored, Totals, Verified, copy_into,
-    recency::Recency,
+    Buffer, Entry, Kept, Lookup, Proof, Pruned, Report, Store, Stored, Totals, Verified, recency::Recency,
 };
 use crate::{
     error::OpenError,
@@ -191,10 +190,7 @@ impl Store for FileStore {
     }
 
     fn get_into(&self, key: &[u8], buffer: &mut dyn Buffer) -> Result<usize, Reason> {
-        match self.find_into(key, buffer) {
-            Some(found) => found,
-            None => copy_into(&self.find(key)?, buffer),
-        }
+        self.find_into(key, buffer)
     }
 
     fn put(&self, key: &[u8], artifact: &Artifact) -> Result<Stored, Reason> {

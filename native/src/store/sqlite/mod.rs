@@ -55,7 +55,7 @@ use self::{
 };
 use super::{
     Buffer, Entry, Kept, Lookup, Proof, Pruned, REPORT_PATIENCE, Report, Store, Stored, Totals, Verified,
-    copy_into, nearest::nearest,
+    copy_into, nearest::nearest, room_for,
 };
 use crate::{error::OpenError, os::fork};
 
@@ -173,24 +173,6 @@ impl SqliteStore {
         self.with(Database::totals).map(|totals| totals.bytes)
     }
 
-    /// Reads the payload of an entry into a buffer. Nothing if it is anything but an entry of the right key, whole and with a
-    /// short head: of that, [`get`](Store::get) makes what is right.
-    fn find_into(&self, key: &[u8], buffer: &mut dyn Buffer) -> Option<Result<usize, Reason>> {
-        let (id, mut head, len) = self.with(|database| database.head(key)).ok().flatten()?;
-        let payload = envelope::Layout::parse(&head, len).ok()?.payload();
-        if payload.start > head.len() {
-            return None;
-        }
-        head.truncate(payload.start);
-        // Without the lock: the buffer is the caller's.
-        let Some(room) = buffer.room(payload.len()) else { return Some(Err(Reason::TooLong)) };
-        self.with(|database| database.read_payload(id, payload.start, room))
-            .ok()
-            .filter(|is_read| *is_read)?;
-        envelope::prove(&head, room, key, self.options.seal.as_ref()).ok()?;
-        Some(Ok(payload.len()))
-    }
-
     fn check_writable(&self) -> Result<(), Reason> {
         if !self.options.read_only {
             return Ok(());
@@ -202,14 +184,21 @@ impl SqliteStore {
     }
 }
 
+/// Why a look-up missed where a call failed for this reason.
+const fn miss(reason: Reason) -> Reason {
+    match reason {
+        // Nothing could be read: that nothing can be written is not why it missed.
+        Reason::ReadOnly | Reason::NoSpace => Reason::Unavailable,
+        reason => reason,
+    }
+}
+
 impl Store for SqliteStore {
     fn get(&self, key: &[u8]) -> Lookup {
         let stored = match self.with(|database| database.find(key)) {
             Ok(Some(stored)) => stored,
             Ok(None) => return Lookup::Miss(Reason::Absent),
-            // Nothing could be read: that nothing can be written is not why it missed.
-            Err(Reason::ReadOnly | Reason::NoSpace) => return Lookup::Miss(Reason::Unavailable),
-            Err(reason) => return Lookup::Miss(reason),
+            Err(reason) => return Lookup::Miss(miss(reason)),
         };
         // Without the lock: others look up while this thread proves its hit.
         let found = envelope::decode_with(stored, key, self.options.seal.as_ref());
@@ -220,12 +209,23 @@ impl Store for SqliteStore {
     }
 
     fn get_into(&self, key: &[u8], buffer: &mut dyn Buffer) -> Result<usize, Reason> {
-        match self.find_into(key, buffer) {
-            Some(found) => found,
-            None => match self.get(key) {
-                Lookup::Hit(artifact) => copy_into(&artifact, buffer),
-                Lookup::Miss(reason) => Err(reason),
-            },
+        let (id, head, len) =
+            self.with(|database| database.head(key)).map_err(miss)?.ok_or(Reason::Absent)?;
+        // Anything but a whole entry with a short head is left to `get`.
+        if let Ok(layout) = envelope::Layout::parse(&head, len)
+            && let Some(head) = head.get(..layout.payload().start)
+        {
+            let payload = layout.payload();
+            // Without the lock: the buffer is the caller's.
+            let room = room_for(payload.len(), buffer)?;
+            let is_read = self.with(|database| database.read_payload(id, payload.start, room)) == Ok(true);
+            if is_read && envelope::verify_split(head, room, key, self.options.seal.as_ref()).is_ok() {
+                return Ok(payload.len());
+            }
+        }
+        match self.get(key) {
+            Lookup::Hit(artifact) => copy_into(&artifact, buffer),
+            Lookup::Miss(reason) => Err(reason),
         }
     }
 

@@ -5,10 +5,7 @@ use rusqlite::{Connection, OptionalExtension};
 use warmstart_core::{envelope, reason::Reason, seal::Seal};
 
 use super::{fault::Fault, heads::Heads};
-use crate::store::recency::Batch;
-
-/// A head of up to so many bytes is read apart from the payload.
-const SHORT_HEAD: usize = 4096;
+use crate::store::{SHORT_HEAD, recency::Batch};
 
 /// An envelope of more than 64 KiB is read by pieces into its place, so that SQLite does not put it together somewhere
 /// else first.

@@ -37,7 +37,7 @@ struct Listed<'a> {
 #[derive(Serialize)]
 struct MoreOfEntry<'a> {
     bias: Option<&'a str>,
-    /// Nothing if nobody said.
+    /// Nothing if it was imported without one.
     model: Option<String>,
     fingerprint: Option<Fingerprint>,
     checksum: Option<String>,
