@@ -136,8 +136,8 @@ impl MapDisk for Mortal {
         self.disk.unlock(file);
     }
 
-    fn hold(&self, file: &File) {
-        self.disk.hold(file);
+    fn hold(&self, file: &File) -> bool {
+        self.disk.hold(file)
     }
 
     fn allocate(&self, file: &File, range: Range<u64>) -> io::Result<()> {
@@ -259,8 +259,8 @@ impl MapDisk for Poor {
         self.disk.unlock(file);
     }
 
-    fn hold(&self, file: &File) {
-        self.disk.hold(file);
+    fn hold(&self, file: &File) -> bool {
+        self.disk.hold(file)
     }
 
     fn allocate(&self, file: &File, range: Range<u64>) -> io::Result<()> {

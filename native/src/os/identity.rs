@@ -72,10 +72,23 @@ impl FileIdentity {
 
     /// Whether this tells the file from all others, and has been left alone for so long that its next change will change
     /// its times.
+    #[cfg(any(feature = "cpu", feature = "cuda", test))]
     pub(crate) fn is_settled(&self) -> bool {
-        let mut now = Stamp::of(SystemTime::now());
-        now.seconds -= SETTLING;
-        self.file() != (0, 0) && self.modified < now && self.changed < now
+        self.is_older_than_seconds(SETTLING)
+    }
+
+    /// Whether this tells the file from all others, and has been left alone for as long as all of it may take to be written
+    /// at so many bytes a second. Times without a fraction may be an image's, and the same in the next one.
+    #[cfg(feature = "packs")]
+    pub(crate) fn is_left_alone(&self, bytes_per_second: u64) -> bool {
+        let writing = i64::try_from(self.size / bytes_per_second).unwrap_or(i64::MAX);
+        self.changed.nanoseconds != 0 && self.is_older_than_seconds(writing.saturating_add(SETTLING))
+    }
+
+    fn is_older_than_seconds(&self, seconds: i64) -> bool {
+        let mut reference = Stamp::of(SystemTime::now());
+        reference.seconds = reference.seconds.saturating_sub(seconds);
+        self.file() != (0, 0) && self.modified < reference && self.changed < reference
     }
 
     /// Which file it is, whatever is in it.

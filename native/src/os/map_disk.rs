@@ -65,8 +65,8 @@ pub trait MapDisk: fmt::Debug + Send + Sync {
     fn unlock(&self, file: &File);
 
     /// Takes [`Lock::Shared`] at once, if it can be had and does not keep out [`Lock::Writer`]. It is held while the file is open
-    /// or mapped.
-    fn hold(&self, file: &File);
+    /// or mapped. Returns whether it was taken.
+    fn hold(&self, file: &File) -> bool;
 
     /// Gives a range of a file real blocks, so that writing to a mapping of it cannot fail, and makes the file that long.
     ///
@@ -204,8 +204,8 @@ impl MapDisk for LocalMapDisk {
         platform::unlock(file);
     }
 
-    fn hold(&self, file: &File) {
-        platform::hold(file);
+    fn hold(&self, file: &File) -> bool {
+        platform::hold(file)
     }
 
     fn allocate(&self, file: &File, range: Range<u64>) -> io::Result<()> {

@@ -37,7 +37,7 @@ pub use map_disk::{Access, LocalMapDisk, Lock, MapDisk};
 #[cfg(feature = "packs")]
 pub use mapping::{ALIGNMENT, Mapping};
 #[cfg(feature = "packs")]
-pub(crate) use platform::is_local;
+pub(crate) use platform::keeps_times;
 pub(crate) use platform::{has_one_name, is_linked, private_options};
 #[cfg(any(feature = "packs", feature = "sqlite"))]
 pub(crate) use private::make_private_directories;

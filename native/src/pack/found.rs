@@ -89,8 +89,8 @@ pub(super) struct FirstPage {
     bytes: Vec<u8>,
 }
 
-/// A first page, and which file it was of.
-pub(super) type SeenPage = ((u64, u64), Vec<u8>);
+/// A first page, and what was known of its file.
+pub(super) type SeenPage = (FileFacts, Vec<u8>);
 
 impl FirstPage {
     /// Reads it, if the file may be used.
@@ -110,14 +110,18 @@ impl FirstPage {
         &self.bytes
     }
 
-    /// Whether it is as it was seen before.
+    /// Whether it is as it was seen before. A file of version 2 has no header: it is another one if its length or its time is.
     pub(super) fn is(&self, seen: Option<&SeenPage>) -> bool {
-        seen.is_some_and(|(identity, bytes)| *identity == self.facts.identity && *bytes == self.bytes)
+        let is_same = |facts: &FileFacts| {
+            facts.identity == self.facts.identity
+                && (Header::decode(&self.bytes).is_ok() || *facts == self.facts)
+        };
+        seen.is_some_and(|(facts, bytes)| is_same(facts) && *bytes == self.bytes)
     }
 
     /// What is to be remembered of it.
     pub(super) fn into_seen(self) -> SeenPage {
-        (self.facts.identity, self.bytes)
+        (self.facts, self.bytes)
     }
 }
 

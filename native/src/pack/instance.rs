@@ -24,7 +24,7 @@ use warmstart_core::{
 
 use super::{
     base::{Base, Saved},
-    found::{FirstPage, Found, NotFound, SeenPage, is_cut, look_into},
+    found::{FirstPage, Found, NotFound, SeenPage, look_into},
     options::{Checks, PackOptions},
     published::{Published, Snapshot},
     segments::{FileNumber, Handle, PayloadPlace},
@@ -108,7 +108,7 @@ impl Instance {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(NotFound::Io(error)),
         };
-        disk.hold(&file);
+        let is_locked = disk.hold(&file);
         let found = FirstPage::read(disk, &file).and_then(|page| {
             if page.is(seen.page.as_ref()) {
                 return Ok(None);
@@ -117,12 +117,18 @@ impl Instance {
             look_into(disk, &file, &page, &mapped).map(|found| Some((found, page)))
         });
         match found {
-            Ok(None) => Ok(()),
+            Ok(None) => {
+                let mut state = self.write();
+                if let Some(number) = state.base.file() {
+                    state.keep_open(number, file, is_locked);
+                }
+                Ok(())
+            }
             Ok(Some((found, page))) => {
                 seen.refusal.clone_from(&found.refusal);
                 seen.page = Some(page.into_seen());
                 // Still locked: what a save makes of the file meanwhile must not be replaced by what was there before.
-                self.adopt(found, Some(file));
+                self.adopt(found, Some((file, is_locked)));
                 Ok(())
             }
             Err(error) => {
@@ -143,29 +149,34 @@ impl Instance {
     /// is written to, with what was packed into it. Returns whether there was one.
     pub(super) fn forget_cut_files(&self, writer: &mut Option<Writer>) -> bool {
         let disk = &*self.options.disk;
-        let base = self.read().base_file();
-        let cut_base = base.filter(|(_, file, header, end)| is_cut(disk, file, header, *end));
-        let cut_writer = writer.take_if(|writer| writer.file.is_own() && writer.is_cut(disk));
-        let is_any = cut_base.is_some() || cut_writer.is_some();
-        if let Some(cut) = &cut_writer {
-            self.write().forget_packed(cut.number);
+        let mut cut = self.read().cut_files(disk);
+        if let Some(writer) = writer.take_if(|writer| writer.file.is_own() && writer.is_cut(disk)) {
+            cut.push(writer.number);
         }
-        if let Some((number, ..)) = cut_base {
-            let mut seen = lock(&self.seen);
-            *seen = Seen::default();
-            let mut state = self.write();
-            state.forget_saved(number);
-            self.publish(&state);
+        if cut.is_empty() {
+            return false;
         }
-        is_any
+        let mut seen = lock(&self.seen);
+        let mut state = self.write();
+        for number in cut {
+            let is_base = state.base.file() == Some(number);
+            state.forget_packed(number);
+            // Where only the end was cut off, what was saved before it is whole.
+            if is_base && state.is_saved_part_cut(number, disk) {
+                *seen = Seen::default();
+                state.forget_saved(number);
+            }
+        }
+        self.publish(&state);
+        true
     }
 
     /// Takes what was found in a file as what look-ups ask, keeps the file open, and returns its number.
-    pub(super) fn adopt(&self, found: Found, open: Option<File>) -> FileNumber {
+    pub(super) fn adopt(&self, found: Found, open: Option<(File, bool)>) -> FileNumber {
         let mut state = self.write();
         let file = state.number(found.identity());
-        if let Some(open) = open {
-            state.keep_open(file, open);
+        if let Some((open, is_locked)) = open {
+            state.keep_open(file, open, is_locked);
         }
         if let Some((mapping, start)) = &found.mapping {
             if self.options.prefetch {

@@ -245,14 +245,17 @@ impl Pack {
     }
 
     /// Returns the digest of the file that a model is in, as [`model_of_file`] does, and remembers it in a file beside the pack,
-    /// `NAME.models`: the next start reads no more than that.
+    /// `NAME.models`: the next start reads no more than that. Another file of this name is left alone.
     ///
     /// What is remembered counts as long as the model's file is the same file, of the same length, whose times of
-    /// modification and of change are the same, and which was last changed two seconds before it was digested. That may be
-    /// trusted on a local file system, whose times this machine's clock stamps. It is not trusted elsewhere, as on network
-    /// file systems, in FUSE, and on systems whose files have no times of change, such as Windows: there the file is digested
-    /// each time. Do not use it where a program writes to the model's file through a mapping, for such writes change its times
-    /// late, or where the clock of the machine is set back.
+    /// modification and of change are the same. It is remembered once the file has been left alone for two seconds, and one
+    /// more for each 4 MiB of it: so long may one call take to write it. That may be trusted on a local file system that can
+    /// be written to, whose times this machine's clock stamps. It is not trusted elsewhere: on network file systems, in FUSE,
+    /// on overlayfs and in read-only images, where files have no fraction of a second in their times, and on systems without
+    /// times of change, such as Windows: there the file is digested each time.
+    ///
+    /// Replace a model's file by renaming another one into its place. Do not use this where a program writes to it through a
+    /// mapping, which may leave its times as they are, or where the clock of the machine is set back.
     ///
     /// # Errors
     /// If the model's file cannot be read, or is no regular file. Where nothing can be remembered, as with a read-only pack,

@@ -9,7 +9,9 @@ use std::{
 use warmstart_core::trailer::{ModelDigest, ModelId, checksum};
 
 use super::{look::read, options::PackOptions, publish::NewFile};
-use crate::os::{Access, FileIdentity, MapDisk, is_local, make_private_directories, open_regular};
+use crate::os::{
+    Access, FileFacts, FileIdentity, MapDisk, keeps_times, make_private_directories, open_regular,
+};
 
 const MAGIC: [u8; 8] = *b"WSMODEL1";
 
@@ -18,6 +20,10 @@ const SUFFIX: &str = ".models";
 
 const IDENTITY_LEN: usize = 7 * 8;
 const RECORD_LEN: usize = IDENTITY_LEN + ModelId::LEN + 8;
+
+/// The slowest that one call may write to a model's file. Times are stamped when the call begins, so a file is only believed to
+/// be whole when it was left alone for as long as all of it may take.
+const WRITE_BYTES_PER_SECOND: u64 = 4 << 20;
 
 /// How many models are remembered beside a pack. Of more, those that were digested last.
 const MAX_RECORDS: usize = 64;
@@ -49,16 +55,16 @@ fn digest(mut file: &File) -> io::Result<ModelId> {
 pub(super) fn remembered(pack: Option<&Path>, options: &PackOptions, path: &Path) -> io::Result<ModelId> {
     let (file, metadata) = open_regular(path)?;
     let identity = FileIdentity::of(&metadata);
-    let cache = pack.filter(|_| identity.is_settled() && is_local(&file)).map(beside);
-    let Some(cache) = cache else { return digest(&file) };
+    let can_remember = identity.is_left_alone(WRITE_BYTES_PER_SECOND) && keeps_times(&file);
+    let Some(cache) = pack.filter(|_| can_remember).map(beside) else { return digest(&file) };
     let disk = &*options.disk;
     let record = record_of(&identity);
-    let mut known = read_cache(disk, &cache).unwrap_or_default();
+    let Some(mut known) = read_cache(disk, &cache) else { return digest(&file) };
     if let Some(model) = known.iter().find_map(|(known, model)| (*known == record).then_some(*model)) {
         return Ok(model);
     }
     let model = digest(&file)?;
-    // Settled before it was read, and unchanged while it was.
+    // Left alone before it was read, and unchanged while it was.
     if !options.read_only && FileIdentity::of(&file.metadata()?) == identity {
         known.push((record, model));
         let recent = &known[known.len().saturating_sub(MAX_RECORDS)..];
@@ -84,12 +90,16 @@ fn record_of(identity: &FileIdentity) -> [u8; IDENTITY_LEN] {
     record
 }
 
-/// Reads what is remembered, if only this user can have written it.
+/// Reads what is remembered; nothing if the file is none of ours, or not only this user can have written it. Then it is left
+/// alone: it may be the model itself, or another pack.
 fn read_cache(disk: &dyn MapDisk, cache: &Path) -> Option<Vec<Known>> {
     const MAX_LEN: u64 = (MAGIC.len() + MAX_RECORDS * RECORD_LEN) as u64;
-    let file = disk.open(cache, Access::Read).ok()?;
-    let facts = disk.facts(&file).ok().filter(|facts| facts.is_readable() && facts.len <= MAX_LEN)?;
-    decode(&read(disk, &file, 0..facts.len).ok()?)
+    let file = match disk.open(cache, Access::Read) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Some(Vec::new()),
+        file => file.ok()?,
+    };
+    let facts = disk.facts(&file).ok().filter(FileFacts::is_readable)?;
+    decode(&read(disk, &file, 0..facts.len.min(MAX_LEN)).ok()?)
 }
 
 fn write_cache(disk: &dyn MapDisk, cache: &Path, known: &[Known]) -> Result<(), super::FileError> {

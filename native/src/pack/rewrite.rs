@@ -257,6 +257,13 @@ fn one_of_each_name(entries: Vec<PackEntry>, takes_newest: bool) -> Result<Vec<P
             chosen.push(entry);
             continue;
         };
+        // One weight, that was imported and has been packed since.
+        if other.is_imported != entry.is_imported && other.model == entry.model {
+            if other.is_imported {
+                *other = entry;
+            }
+            continue;
+        }
         if other.name() != entry.name() {
             return Err(FileError::Clash(other.name().to_string(), entry.name().to_string()));
         }

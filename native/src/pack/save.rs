@@ -201,7 +201,7 @@ impl Instance {
         self.publish(&state);
         drop(state);
         seen.refusal = None;
-        seen.page = disk.facts(&writer.file).ok().map(|facts| (facts.identity, page));
+        seen.page = disk.facts(&writer.file).ok().map(|facts| (facts, page));
         Ok(())
     }
 

@@ -12,9 +12,10 @@ use warmstart_core::trailer::{ModelId, Name, Packing, Wanted};
 
 use super::{
     base::Base,
+    found::is_cut,
     segments::{FileNumber, Handle, PayloadPlace, Segments},
 };
-use crate::os::Mapping;
+use crate::os::{MapDisk, Mapping};
 
 /// What an open pack has in memory.
 #[derive(Debug, Default)]
@@ -116,27 +117,65 @@ impl State {
         }
     }
 
-    /// Keeps a file open that has handles.
-    pub(super) fn keep_open(&mut self, number: FileNumber, file: File) {
-        if let Some(known) = self.files.get_mut(number.0 as usize) {
-            known.file.get_or_insert_with(|| Arc::new(file));
+    /// Keeps a file open that has handles: in place of the descriptor that is open already if this one is locked. Closes
+    /// those of other files, of which nothing is to be saved.
+    pub(super) fn keep_open(&mut self, number: FileNumber, file: File, is_locked: bool) {
+        let file = Arc::new(file);
+        let is_used = |number: u32| {
+            let is_of = |place: &PayloadPlace| place.0.0 == number;
+            self.fresh.values().any(|fresh| fresh.place.as_ref().is_some_and(is_of))
+                || self.has_spaces_in(FileNumber(number))
+        };
+        let used: Vec<bool> = (0u32..).zip(&self.files).map(|(number, _)| is_used(number)).collect();
+        for ((other, known), is_used) in (0u32..).zip(&mut self.files).zip(used) {
+            if other != number.0 && !is_used {
+                known.file = None;
+            } else if other == number.0 && (is_locked || known.file.is_none()) {
+                // One that is dropped here is mapped, and what is mapped stays locked.
+                known.file = Some(Arc::clone(&file));
+            }
         }
     }
 
-    /// Returns the file that look-ups find something in, what its header says, and up to where it has handles.
-    pub(super) fn base_file(&self) -> Option<(FileNumber, Arc<File>, [u8; 16], u64)> {
-        let number = self.base.file()?;
-        let known = self.files.get(number.0 as usize)?;
-        Some((number, Arc::clone(known.file.as_ref()?), known.identity?.header, known.mapped))
+    /// Returns the files that another program cut off or wrote over, of those that something is found in or is to be saved of.
+    pub(super) fn cut_files(&self, disk: &dyn MapDisk) -> Vec<FileNumber> {
+        let mut ends: HashMap<FileNumber, u64> = HashMap::new();
+        for fresh in self.fresh.values() {
+            if let Some((number, start)) = fresh.place {
+                let end = ends.entry(number).or_default();
+                *end = (*end).max(start + fresh.len as u64);
+            }
+        }
+        if let Some(number) = self.base.file() {
+            let mapped = self.files.get(number.0 as usize).map_or(0, |known| known.mapped);
+            let end = ends.entry(number).or_default();
+            *end = (*end).max(mapped);
+        }
+        let is_cut = |(number, end): &(FileNumber, u64)| {
+            let Some(known) = self.files.get(number.0 as usize) else { return false };
+            match (&known.identity, &known.file) {
+                // It was cut off before.
+                (None, _) => true,
+                (Some(_), None) => false,
+                (Some(identity), Some(file)) => is_cut(disk, file, &identity.header, *end),
+            }
+        };
+        ends.into_iter().filter(is_cut).map(|(number, _)| number).collect()
     }
 
-    /// Forgets what was saved in a file that is no longer whole, and packed into it.
+    /// Returns whether what was saved in a file is cut off, and not only what was packed behind it.
+    pub(super) fn is_saved_part_cut(&self, number: FileNumber, disk: &dyn MapDisk) -> bool {
+        let Some(known) = self.files.get(number.0 as usize) else { return false };
+        let (Some(file), Some(identity)) = (&known.file, &known.identity) else { return true };
+        is_cut(disk, file, &identity.header, known.mapped)
+    }
+
+    /// Forgets what was saved in a file that is no longer whole. What was packed into it is to be forgotten as well.
     pub(super) fn forget_saved(&mut self, number: FileNumber) {
         self.base = Base::Nothing;
         if let Some(known) = self.files.get_mut(number.0 as usize) {
             (known.identity, known.file) = (None, None);
         }
-        self.forget_packed(number);
     }
 
     /// Forgets what was packed into a file and not saved.

@@ -127,7 +127,7 @@ impl Instance {
             let file = LockHolder::new(file);
             disk.lock(&file, Lock::Writer, patience).map_err(failed)?;
             let to_map = disk.open_to_write(path).map_err(failed)?;
-            disk.hold(&to_map);
+            let _ = disk.hold(&to_map);
             let there = disk.facts(&to_map).map_err(failed)?;
             let file = LockedFile { file, to_map, disk: Arc::clone(&self.options.disk) };
             // Whoever compacts a file puts another in its place.
@@ -150,7 +150,7 @@ impl Instance {
         let found = look_into(disk, file, &page, &mapped).map_err(refused)?;
         seen.refusal.clone_from(&found.refusal);
         seen.page = Some(page.into_seen());
-        self.adopt(found, file.try_clone().ok());
+        self.adopt(found, file.try_clone().ok().map(|file| (file, true)));
         Ok(())
     }
 
@@ -187,7 +187,8 @@ impl Instance {
             seen.page = Some(page.into_seen());
             let (header, commits) = found.head.ok_or(Reason::Malformed)?;
             let counting = found.counting();
-            (self.adopt(found, file.to_map().try_clone().ok()), header, commits, counting)
+            let to_map = file.to_map().try_clone().ok().map(|file| (file, true));
+            (self.adopt(found, to_map), header, commits, counting)
         };
         drop(seen);
         let len = disk.facts(&file).map_err(failed)?.len;

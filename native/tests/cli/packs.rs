@@ -181,6 +181,16 @@ fn a_pack_is_converted_there_and_back() {
     assert!(json["entries"].as_array().unwrap().iter().all(|entry| entry["model"] == json!(digest)));
     let again = run(&["convert", "--to", "3", "--model", digest, "--json"], &output).json();
     assert_eq!((&again["is_changed"], &again["unverified"]), (&json!(false), &json!(0)));
+    // One that was wrong is changed by way of version 2.
+    let other = "1".repeat(64);
+    let ran = run(&["convert", "--to", "3", "--model", &other], &output);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.errors.contains(digest) && ran.errors.contains("--to 2 --model"), "{ran:?}");
+    assert_eq!(run(&["convert", "--to", "2", "--model", digest], &output).code, Some(0));
+    assert_eq!(run(&["convert", "--to", "3", "--model", &other], &output).code, Some(0));
+    assert_eq!(run(&["inspect", "--json"], &output).json()["models"], json!([other]));
+    let zeros = run(&["convert", "--to", "3", "--model", &"0".repeat(64)], &output);
+    assert!(zeros.errors.contains("64 zeros are no model"), "{zeros:?}");
 }
 
 #[test]

@@ -87,8 +87,8 @@ impl MapDisk for Failing {
         self.disk.unlock(file);
     }
 
-    fn hold(&self, file: &File) {
-        self.disk.hold(file);
+    fn hold(&self, file: &File) -> bool {
+        self.disk.hold(file)
     }
 
     fn allocate(&self, file: &File, range: Range<u64>) -> io::Result<()> {

@@ -5,7 +5,7 @@ use std::{fs, fs::File, io::Write, time::Duration};
 use warmstart::{
     Reason,
     os::{Access, LocalMapDisk, Lock, MapDisk},
-    pack::{Checks, FileError, Pack, PackOptions, RewriteOptions, export, import, inspect},
+    pack::{Checks, FileError, Pack, PackOptions, RewriteOptions, compact, export, import, inspect},
 };
 use warmstart_tests::{
     executorch::{self, Opened},
@@ -159,6 +159,88 @@ fn pack_that_grows_does_not_hide_that_it_was_cut() {
         assert_eq!(pack.len() as u32, saved_before + 1);
         assert_eq!(use_all(&pack, weights(0..saved_before)).unwrap(), 0);
     }
+}
+
+#[test]
+fn space_inserted_after_the_file_was_cut_is_not_saved() {
+    let (_directory, path) = place().unwrap();
+    drop(saved(&path, PackOptions::default(), weights(0..2)).unwrap());
+    let pack = open(&path).unwrap();
+    let mut space = pack.reserve(5000).unwrap();
+    space.bytes_mut().fill(1);
+    File::options().write(true).open(&path).unwrap().set_len(100).unwrap();
+    assert_eq!(pack.save(), Err(Reason::Truncated));
+    Weight::number(7).wanted(|wanted| pack.insert(wanted, space));
+    assert_eq!(pack.save(), Err(Reason::Truncated));
+    assert_eq!(pack.save().unwrap().entries, 0);
+}
+
+#[test]
+fn cut_of_one_file_leaves_what_was_packed_into_another() {
+    let (directory, path) = place().unwrap();
+    let (moved, other) = (directory.path().join("moved"), directory.path().join("other"));
+    drop(saved(&other, PackOptions::default(), weights(10..12)).unwrap());
+    let pack = open(&path).unwrap();
+    assert_eq!(use_all(&pack, weights(0..8)).unwrap(), 8);
+    fs::rename(&path, &moved).unwrap();
+    fs::rename(&other, &path).unwrap();
+    pack.refresh();
+    File::options().write(true).open(&path).unwrap().set_len(100).unwrap();
+    assert_eq!(pack.save(), Err(Reason::Truncated));
+    assert_eq!(use_all(&pack, weights(0..8)).unwrap(), 0, "the file that they are in is whole");
+    // Nor may another writer cut that file.
+    assert!(matches!(compact(&moved, &RewriteOptions::default()), Err(FileError::Busy)));
+    fs::remove_file(&path).unwrap();
+    assert_eq!(pack.save().unwrap().entries, 8);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn reader_that_could_not_lock_at_first_does_at_refresh() {
+    let (_directory, path) = place().unwrap();
+    drop(saved(&path, PackOptions::default(), weights(0..2)).unwrap());
+    let first_edition = File::open(&path).unwrap();
+    first_edition.lock().unwrap();
+    let pack = open(&path).unwrap();
+    drop(first_edition);
+    pack.refresh();
+    assert!(matches!(executorch::initialize(&path).unwrap(), Opened::Nothing));
+    assert_eq!(use_all(&pack, weights(0..2)).unwrap(), 0);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn replaced_files_do_not_stay_open() {
+    let (directory, path) = place().unwrap();
+    let other = directory.path().join("other");
+    drop(saved(&path, PackOptions::default(), weights(0..2)).unwrap());
+    let pack = open(&path).unwrap();
+    let descriptors = || fs::read_dir("/proc/self/fd").unwrap().count();
+    let before = descriptors();
+    for _ in 0..50 {
+        drop(saved(&other, PackOptions::default(), weights(0..2)).unwrap());
+        fs::rename(&other, &path).unwrap();
+        pack.refresh();
+    }
+    assert!(descriptors() < before + 25, "{before} descriptors, then {}", descriptors());
+}
+
+#[test]
+fn version_2_rewritten_with_the_same_first_page_is_read_again() {
+    let (_directory, path) = place().unwrap();
+    let other = path.with_extension("other");
+    drop(saved(&path, PackOptions::default(), weights(4..6)).unwrap());
+    drop(saved(&other, PackOptions::default(), weights(4..9)).unwrap());
+    for path in [&path, &other] {
+        export(path, &RewriteOptions::default()).unwrap();
+    }
+    let longer = fs::read(&other).unwrap();
+    assert_eq!(fs::read(&path).unwrap()[..4096], longer[..4096], "the first weight is longer than a page");
+    let pack = Pack::open(&path, PackOptions::default().with_unverified(true)).unwrap();
+    assert_eq!(pack.len(), 2);
+    fs::write(&path, longer).unwrap();
+    pack.refresh();
+    assert_eq!((pack.len(), use_all(&pack, weights(4..9)).unwrap()), (5, 0));
 }
 
 #[test]

@@ -188,6 +188,16 @@ fn entries_imported_with_a_model_are_found_by_its_hosts() {
     assert_eq!(inspect(&path).unwrap().models, [model, other]);
     drop(pack);
 
+    // Of a weight that was imported and has been packed since, the packed one is exported.
+    drop(
+        saved(&path, PackOptions::default(), weights(0..6).map(|weight| Weight { seed: 8, ..weight }))
+            .unwrap(),
+    );
+    let output = path.with_extension("out");
+    let done = export(&path, &RewriteOptions::default().with_models([model]).with_output(&output)).unwrap();
+    assert_eq!(done.entries, 6);
+    assert!(read_version2(&fs::read(&output).unwrap()).iter().all(|entry| entry.seed == 8));
+
     // The model can be said later.
     fs::write(&path, version2).unwrap();
     assert_eq!(import(&path, &RewriteOptions::default()).unwrap().unverified, 6);

@@ -99,11 +99,21 @@ fn remembered_digest_that_is_damaged_or_shared_is_ignored() {
     let model = settled(directory.path(), "model.safetensors", b"abc");
     let digest = open(&path).unwrap().model_of_file(&model).unwrap();
     let whole = fs::read(memory(&path)).unwrap();
-    for damaged in [&b""[..], &whole[..whole.len() - 1], &vec![0; 100_000], b"WSMODEL1"] {
+    for damaged in [&whole[..whole.len() - 1], &[&whole[..40], &[0; 90]].concat(), b"WSMODEL1"] {
         fs::write(memory(&path), damaged).unwrap();
         assert_eq!(open(&path).unwrap().model_of_file(&model).unwrap(), digest);
         assert_eq!(fs::read(memory(&path)).unwrap(), whole, "it is mended");
     }
+    // What is none of ours is left alone, and be it the model itself.
+    for foreign in [&b"abc"[..], b"", &[0; 100_000]] {
+        fs::write(memory(&path), foreign).unwrap();
+        assert_eq!(open(&path).unwrap().model_of_file(&model).unwrap(), digest);
+        assert_eq!(fs::read(memory(&path)).unwrap(), foreign);
+    }
+    let itself = settled(directory.path(), "weights.xpwc.models", b"abc");
+    assert_eq!(open(&path).unwrap().model_of_file(&itself).unwrap(), digest);
+    assert_eq!(fs::read(&itself).unwrap(), b"abc");
+    fs::write(memory(&path), &whole).unwrap();
     forge(&path, digest);
     fs::set_permissions(memory(&path), fs::Permissions::from_mode(0o666)).unwrap();
     assert_eq!(open(&path).unwrap().model_of_file(&model).unwrap(), digest);

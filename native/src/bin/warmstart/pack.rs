@@ -123,7 +123,8 @@ pub(crate) fn convert(arguments: &Convert, screen: &mut Screen) -> Result<Verdic
     if let Some(output) = &arguments.output {
         options = options.with_output(output);
     }
-    if let Some(model) = arguments.model.as_ref().map(digest_of).transpose()? {
+    let model = arguments.model.as_ref().map(digest_of).transpose()?;
+    if let Some(model) = model {
         if arguments.to != 2 && model == ModelId::default() {
             return Err(Failure::new(
                 "no_such_model",
@@ -143,7 +144,27 @@ pub(crate) fn convert(arguments: &Convert, screen: &mut Screen) -> Result<Verdic
         ),
         error => failure("convert", path, &error),
     })?;
+    if let (3, false, Some(model)) = (arguments.to, done.is_changed, model) {
+        is_of_model(output, model)?;
+    }
     written(output, arguments.to, &done, screen)
+}
+
+/// Checks that imported entries, which say already of which model they are, are not all of another one.
+fn is_of_model(path: &Path, model: ModelId) -> Result<(), Failure> {
+    let found = pack::inspect(path).map_err(|error| failure("read", path, &error))?;
+    let imported: Vec<_> = found.entries.iter().filter(|entry| entry.is_imported).collect();
+    match imported.first() {
+        Some(other) if imported.iter().all(|entry| entry.model != model) => {
+            let (shown, other) = (visible_path(path), other.model);
+            let message = format!(
+                "{shown} says that it is of the model {other}; to change that: warmstart convert {shown} --to 2 --model {other}, \
+                 and then --to 3 with the right one"
+            );
+            Err(Failure::new("no_such_model", message))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn digest_of(model: &Model) -> Result<ModelId, Failure> {

@@ -34,7 +34,9 @@ pub(crate) fn unlock(file: &File) {
     let _ = file.unlock();
 }
 
-pub(crate) const fn hold(_: &File) {}
+pub(crate) const fn hold(_: &File) -> bool {
+    false
+}
 
 pub(crate) const fn sync_name(_: &Path) {}
 

@@ -16,7 +16,7 @@ use super::Disk;
 
 /// The standard library does not tell.
 #[cfg(feature = "packs")]
-pub(crate) const fn is_local(_: &std::fs::File) -> bool {
+pub(crate) const fn keeps_times(_: &std::fs::File) -> bool {
     false
 }
 

@@ -76,11 +76,8 @@ cfg_if! {
             let _ = file.unlock();
         }
 
-        pub(crate) fn hold(file: &File) {
-            if has_two_kinds(file) {
-                // A program that has the whole file locked writes to it. It is read all the same.
-                let _ = file.try_lock_shared();
-            }
+        pub(crate) fn hold(file: &File) -> bool {
+            has_two_kinds(file) && file.try_lock_shared().is_ok()
         }
 
         /// Whether locks of a whole file and of its bytes know nothing of each other, and there are both: not so on network
@@ -121,7 +118,9 @@ cfg_if! {
             let _ = file.unlock();
         }
 
-        pub(crate) const fn hold(_: &File) {}
+        pub(crate) const fn hold(_: &File) -> bool {
+            false
+        }
     }
 }
 

@@ -76,24 +76,40 @@ pub(super) fn is_refused_link(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
 }
 
-/// Whether a file is known to be on a file system of this machine, which tells kinds of locks apart and stamps times by this
-/// machine's clock.
+/// overlayfs: what is below it may be on another machine, or in an image.
+#[cfg(all(feature = "packs", any(target_os = "linux", target_os = "android")))]
+const OVERLAY: u32 = 0x794c_7630;
+
+/// Whether a file is known to be on a file system of this machine, which tells kinds of locks apart.
 #[cfg(all(feature = "packs", any(target_os = "linux", target_os = "android")))]
 pub(crate) fn is_local(file: &File) -> bool {
-    /// ext2 to ext4, XFS, Btrfs, tmpfs, overlayfs, F2FS, ZFS, bcachefs.
-    const LOCAL: [u32; 8] =
-        [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630, 0xf2f5_2010, 0x2fc1_2fc1, 0xca45_1a4e];
+    /// ext2 to ext4, XFS, Btrfs, tmpfs, F2FS, ZFS, bcachefs.
+    const LOCAL: [u32; 7] =
+        [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2010, 0x2fc1_2fc1, 0xca45_1a4e];
     // The type of the field differs between machines; what identifies a file system has 32 bits.
-    rustix::fs::fstatfs(file).is_ok_and(|system| LOCAL.contains(&(system.f_type as u32)))
+    rustix::fs::fstatfs(file)
+        .is_ok_and(|system| system.f_type as u32 == OVERLAY || LOCAL.contains(&(system.f_type as u32)))
+}
+
+/// Whether the times of a file are this machine's, and not those of an image or of another machine.
+#[cfg(all(feature = "packs", any(target_os = "linux", target_os = "android")))]
+pub(crate) fn keeps_times(file: &File) -> bool {
+    let is_image = || {
+        let flags = rustix::fs::fstatvfs(file).map(|system| system.f_flag);
+        flags.map_or(true, |flags| flags.contains(rustix::fs::StatVfsMountFlags::RDONLY))
+    };
+    let is_overlay = || rustix::fs::fstatfs(file).is_ok_and(|system| system.f_type as u32 == OVERLAY);
+    is_local(file) && !is_overlay() && !is_image()
 }
 
 #[cfg(all(feature = "packs", target_vendor = "apple"))]
-pub(crate) fn is_local(file: &File) -> bool {
-    rustix::fs::fstatfs(file).is_ok_and(|system| system.f_flags & libc::MNT_LOCAL as u32 != 0)
+pub(crate) fn keeps_times(file: &File) -> bool {
+    let flags = rustix::fs::fstatfs(file).map_or(0, |system| system.f_flags);
+    flags & libc::MNT_LOCAL as u32 != 0 && flags & libc::MNT_RDONLY as u32 == 0
 }
 
 #[cfg(all(feature = "packs", not(any(target_os = "linux", target_os = "android", target_vendor = "apple"))))]
-pub(crate) const fn is_local(_: &File) -> bool {
+pub(crate) const fn keeps_times(_: &File) -> bool {
     false
 }
 
