@@ -3,8 +3,7 @@
 //! Every process that stores into a directory replays the journal into a policy of its own ([`Accounts`]) and appends
 //! what it does. So all of them agree on the sizes and on the order of use, a store costs one appended record however
 //! many entries there are, and nothing has to be scanned. The journal is derived data: if it is lost or damaged it is
-//! made again from the entries themselves; what is lost is the exact order and the times of use, and the sketches that cannot
-//! be read.
+//! made again from the entries themselves; what is lost is the exact order and the times of use.
 //!
 //! ```text
 //! header   0  magic     89 57 53 4A 0D 0A 1A 0A  ("\x89WSJ\r\n\x1A\n")
@@ -18,13 +17,9 @@
 //!         16  time      u64  milliseconds since 1970 UTC; informs, never decides
 //!         24  name      32 bytes
 //!         56  reserved  zeros to 64
-//! sketch   0  checksum  as in a record
-//!          4  kind      u8   4
-//!          5  reserved  zeros to 8
-//!          8  sketch    56 bytes: that of the recipe of the entry which the record before it is about
+//! skipped  0  checksum  as in a record
+//!          4  kind      u8   4: what the first edition wrote to find recipes by
 //! ```
-//!
-//! Sketches are there so that a miss can be [explained](crate::sketch) without reading every entry.
 
 use core::hash::BuildHasher;
 
@@ -33,7 +28,6 @@ use crate::{
     key::Key,
     lru::{Limits, Lru},
     reason::Reason,
-    sketch::Sketch,
     sum::xxh3_64,
 };
 
@@ -46,8 +40,8 @@ pub const RECORD_LEN: usize = 64;
 const MAGIC: [u8; 8] = *b"\x89WSJ\r\n\x1a\n";
 const VERSION: u16 = 2;
 
-/// The kind of what is no record, but a sketch.
-const SKETCH: u8 = 4;
+/// The kind of what the first edition wrote, and nothing reads any more.
+const SKIPPED: u8 = 4;
 
 /// Where the header's checksum is. It means the same in every version, as do magic and version.
 const HEADER_SUM: usize = 60;
@@ -151,57 +145,6 @@ impl Record {
     }
 }
 
-/// The bytes of a sketch, to be written behind the record of the entry that it is of.
-#[must_use]
-pub fn encode_sketch(sketch: &Sketch) -> [u8; RECORD_LEN] {
-    let mut bytes = [0; RECORD_LEN];
-    bytes[4] = SKETCH;
-    bytes[8..].copy_from_slice(&sketch.to_bytes());
-    let sum = checksum(&bytes);
-    bytes[..4].copy_from_slice(&sum.to_le_bytes());
-    bytes
-}
-
-fn decode_sketch(bytes: &[u8; RECORD_LEN]) -> Result<Sketch, Reason> {
-    if u32_at(bytes, 0) != Some(checksum(bytes)) {
-        return Err(Reason::ChecksumMismatch);
-    }
-    array(bytes, 8).map(|sketch| Sketch::from_bytes(&sketch)).ok_or(Reason::Malformed)
-}
-
-/// The sketches in a journal, each with the name of its entry, in the order in which they were written. An entry may have
-/// gone since, or have been stored again.
-///
-/// What is damaged is passed over, and so are the header and a part of a record at the end.
-///
-/// ```
-/// use warmstart_core::{journal::{self, Event, Record}, key::{Key, KeyFields}, sketch::Sketch};
-///
-/// let name = Key::digest(b"a");
-/// let sketch = Sketch::of(&KeyFields::new("example", 1).number("n", 1).recipe());
-/// let mut journal = journal::header().to_vec();
-/// journal.extend_from_slice(&Record { name, event: Event::Stored { size: 1 }, unix_ms: 0 }.encode());
-/// journal.extend_from_slice(&journal::encode_sketch(&sketch));
-/// assert!(journal::sketches(&journal).eq([(name, sketch)]));
-/// ```
-pub fn sketches(journal: &[u8]) -> impl Iterator<Item = (Key, Sketch)> {
-    let (records, _) = journal.as_chunks::<RECORD_LEN>();
-    records.windows(2).filter_map(|pair| {
-        if pair[1][4] != SKETCH || pair[0][4] == SKETCH {
-            return None;
-        }
-        Some((Record::decode(&pair[0]).ok()?.name, decode_sketch(&pair[1]).ok()?))
-    })
-}
-
-/// When the journal last says that an entry was stored or used, in milliseconds since 1970 UTC.
-#[must_use]
-pub fn last_use(journal: &[u8], name: &Key) -> Option<u64> {
-    let (records, _) = journal.as_chunks::<RECORD_LEN>();
-    let of_name = |record: &&[u8; RECORD_LEN]| record[24..56] == *name.as_bytes();
-    records.iter().rev().filter(of_name).find_map(|record| Some(Record::decode(record).ok()?.unix_ms))
-}
-
 /// The checksum of a record: of everything behind it.
 fn checksum(bytes: &[u8; RECORD_LEN]) -> u32 {
     low_half(&bytes[4..])
@@ -259,11 +202,12 @@ impl<S: BuildHasher> Accounts<S> {
             self.lru.reserve(records.len());
         }
         for record in records {
-            if record[4] == SKETCH {
-                decode_sketch(record)?;
+            if record[4] != SKIPPED {
+                self.apply(&Record::decode(record)?);
+            } else if u32_at(record, 0) == Some(checksum(record)) {
                 self.records += 1;
             } else {
-                self.apply(&Record::decode(record)?);
+                return Err(Reason::ChecksumMismatch);
             }
         }
         if rest.is_empty() { Ok(()) } else { Err(Reason::Truncated) }
@@ -285,11 +229,6 @@ impl<S: BuildHasher> Accounts<S> {
                 self.lru.remove(&record.name);
             }
         }
-    }
-
-    /// Counts a sketch that was written.
-    pub fn apply_sketch(&mut self) {
-        self.records += 1;
     }
 
     /// Whether something has to go before `size` bytes can be stored under `name`, while `reserved` bytes are in use

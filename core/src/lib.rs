@@ -3,7 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`key`] | 32-byte keys derived from labelled fields |
-//! | [`recipe`], [`sketch`] | what a key was made of, kept beside the artifact so that a miss can be explained |
+//! | [`recipe`] | what a key was made of, kept beside the artifact so that a miss can be explained |
 //! | [`miss`] | the last miss, as it is kept with a store |
 //! | [`artifact`], [`metadata`] | what is cached: a payload, and what is known about it |
 //! | [`envelope`], [`head`] | the bytes of a stored artifact, and what the first of them say |
@@ -57,7 +57,6 @@ pub mod reason;
 pub mod recipe;
 pub mod registry;
 pub mod seal;
-pub mod sketch;
 pub mod statistics;
 pub mod tally;
 pub mod trailer;

@@ -15,12 +15,9 @@ use warmstart_core::{
     journal::{self, Account, Accounts, Event, HEADER_LEN, Record},
     key::Key,
     lru::Limits,
-    sketch::Sketch,
 };
 
 use crate::names::{Last, NameHasher};
-
-type Line = (Record, Option<Sketch>);
 
 /// The accounts of all entries, and the records that are not written yet.
 #[wasm_bindgen]
@@ -28,9 +25,9 @@ type Line = (Record, Option<Sketch>);
 pub struct Ledger {
     accounts: Accounts<NameHasher>,
     limits: Limits,
-    pending: Vec<Line>,
+    pending: Vec<Record>,
     /// What is being written.
-    taken: Vec<Line>,
+    taken: Vec<Record>,
 }
 
 #[wasm_bindgen]
@@ -54,20 +51,19 @@ impl Ledger {
         self.limits.admit(size as u64).is_ok()
     }
 
-    /// An entry of this size was stored. `metadata` is what the entry has.
-    pub fn stored(&mut self, name: &[u8], size: f64, unix_ms: f64, metadata: &[u8]) {
-        let sketch = Sketch::of_metadata(metadata);
-        self.note(name, Event::Stored { size: size as u64 }, unix_ms, sketch);
+    /// An entry of this size was stored.
+    pub fn stored(&mut self, name: &[u8], size: f64, unix_ms: f64) {
+        self.note(name, Event::Stored { size: size as u64 }, unix_ms);
     }
 
     /// An entry was read.
     pub fn used(&mut self, name: &[u8], unix_ms: f64) {
-        self.note(name, Event::Used, unix_ms, None);
+        self.note(name, Event::Used, unix_ms);
     }
 
     /// An entry is gone.
     pub fn removed(&mut self, name: &[u8], unix_ms: f64) {
-        self.note(name, Event::Removed, unix_ms, None);
+        self.note(name, Event::Removed, unix_ms);
     }
 
     /// The number of entries.
@@ -122,7 +118,7 @@ impl Ledger {
         let (there, _) = there.as_chunks::<{ Key::LEN }>();
         for name in joined(self.accounts.iter()).as_chunks::<{ Key::LEN }>().0 {
             if there.binary_search(name).is_err() {
-                self.note(name, Event::Removed, unix_ms, None);
+                self.note(name, Event::Removed, unix_ms);
             }
         }
         let mut uncounted = Vec::new();
@@ -150,7 +146,7 @@ impl Ledger {
     /// Brings the accounts to where they are once what is pending is written: behind what others wrote before
     /// it.
     pub fn reapply(&mut self) {
-        for (record, _) in &self.pending {
+        for record in &self.pending {
             self.accounts.apply(record);
         }
     }
@@ -179,12 +175,12 @@ impl Ledger {
     pub fn take(&mut self) -> Vec<u8> {
         self.taken = core::mem::take(&mut self.pending);
         let numbered = self.taken.iter().enumerate();
-        let uses = numbered.filter(|(_, (record, _))| record.event == Event::Used);
-        let last = Last::of(uses.map(|(place, (record, _))| (record.name, place)));
+        let uses = numbered.filter(|(_, record)| record.event == Event::Used);
+        let last = Last::of(uses.map(|(place, record)| (record.name, place)));
         let mut row = Vec::new();
-        for (place, (record, sketch)) in self.taken.iter().enumerate() {
+        for (place, record) in self.taken.iter().enumerate() {
             if record.event != Event::Used || last.place(&record.name) == Some(place) {
-                push(&mut row, record, sketch.as_ref());
+                row.extend_from_slice(&record.encode());
             }
         }
         row
@@ -215,21 +211,15 @@ impl Ledger {
         self.accounts.should_compact()
     }
 
-    /// A row that says everything anew, also what is pending. `rows` are all rows that there are, one behind
-    /// the other, for their sketches.
+    /// Returns a row that says everything, also what is pending.
     #[must_use]
-    pub fn snapshot(&mut self, rows: &[u8]) -> Vec<u8> {
-        let mut sketches: Vec<(Key, Sketch)> = journal::sketches(rows).collect();
-        for (record, sketch) in core::mem::take(&mut self.pending) {
-            sketches.extend(sketch.map(|sketch| (record.name, sketch)));
-        }
-        let last = Last::of(sketches.iter().enumerate().map(|(place, (name, _))| (*name, place)));
+    pub fn snapshot(&mut self) -> Vec<u8> {
+        self.pending.clear();
         let mut row = journal::header().to_vec();
         for account in self.accounts.iter() {
             let event = Event::Stored { size: account.size };
             let record = Record { name: account.name, event, unix_ms: account.used_unix_ms };
-            let sketch = last.place(&account.name).and_then(|place| sketches.get(place));
-            push(&mut row, &record, sketch.map(|(_, sketch)| sketch));
+            row.extend_from_slice(&record.encode());
         }
         row
     }
@@ -238,7 +228,7 @@ impl Ledger {
 impl Ledger {
     fn pending_names(&self, is_wanted: impl Fn(&Event) -> bool) -> Vec<u8> {
         let mut names = Vec::new();
-        for (record, _) in &self.pending {
+        for record in &self.pending {
             if is_wanted(&record.event) {
                 names.extend_from_slice(record.name.as_bytes());
             }
@@ -246,11 +236,11 @@ impl Ledger {
         names
     }
 
-    fn note(&mut self, name: &[u8], event: Event, unix_ms: f64, sketch: Option<Sketch>) {
+    fn note(&mut self, name: &[u8], event: Event, unix_ms: f64) {
         let Some(name) = key(name) else { return };
         let record = Record { name, event, unix_ms: unix_ms as u64 };
         self.accounts.apply(&record);
-        self.pending.push((record, sketch));
+        self.pending.push(record);
     }
 }
 
@@ -272,11 +262,4 @@ fn limits(max_bytes: Option<f64>, max_entries: Option<f64>) -> Limits {
 
 fn key(name: &[u8]) -> Option<Key> {
     name.try_into().ok().map(Key::from_bytes)
-}
-
-fn push(row: &mut Vec<u8>, record: &Record, sketch: Option<&Sketch>) {
-    row.extend_from_slice(&record.encode());
-    if let Some(sketch) = sketch {
-        row.extend_from_slice(&journal::encode_sketch(sketch));
-    }
 }

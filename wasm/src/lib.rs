@@ -26,7 +26,7 @@ use rlsf::SmallGlobalTlsf;
 pub use entry::{Reader, encode_small, head_sum, small_limit};
 pub use fields::{derive_key, digest_of};
 pub use ledger::Ledger;
-pub use nearest::{Nearest, changes, remoteness};
+pub use nearest::{changes, remoteness};
 pub use reason::reason;
 pub use stream::{Check, HeadWriter, window_len};
 

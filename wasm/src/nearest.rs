@@ -5,52 +5,9 @@ use alloc::vec::Vec;
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use warmstart_core::{
-    journal,
-    key::Key,
     metadata::Metadata,
     recipe::{FieldChange, Recipe},
-    sketch::{self, Sketch},
 };
-
-/// So many entries are looked at to find the nearest: sketches of recipes that differ in one field can look
-/// alike.
-const PROPOSALS: usize = 64;
-
-/// Finds the entries whose recipes look most like one that was looked for.
-#[wasm_bindgen]
-#[derive(Debug)]
-pub struct Nearest(sketch::Nearest<Key>);
-
-#[wasm_bindgen]
-impl Nearest {
-    /// Of the recipe in this encoded metadata; nothing if it has none.
-    #[must_use]
-    pub fn of(metadata: &[u8]) -> Option<Self> {
-        recipe(metadata).map(|recipe| Self(sketch::Nearest::new(&recipe, PROPOSALS)))
-    }
-
-    /// Looks at the sketches in a row of the journal.
-    pub fn offer_row(&mut self, row: &[u8]) {
-        for (name, sketch) in journal::sketches(row) {
-            self.0.offer(&sketch, name);
-        }
-    }
-
-    /// Looks at an entry's metadata.
-    pub fn offer(&mut self, name: &[u8], metadata: &[u8]) {
-        if let (Ok(name), Some(sketch)) = (name.try_into(), Sketch::of_metadata(metadata)) {
-            self.0.offer(&sketch, Key::from_bytes(name));
-        }
-    }
-
-    /// The names of the entries that are to be looked at, 32 bytes each, the nearest first.
-    #[must_use]
-    pub fn names(self) -> Vec<u8> {
-        let mut names = Vec::new();
-        self.0.into_vec().iter().for_each(|name| names.extend_from_slice(name.as_bytes()));
-        names
-    }
-}
 
 /// How far the recipe in `other` is from that in `wanted`, both encoded metadata: less is nearer. Nothing if
 /// one has none, if they are of different domains, or if they are the same.

@@ -14,11 +14,9 @@ use warmstart_core::{
     key::Key,
     lru::{Limits, Lru},
     reason::Reason,
-    recipe::Recipe,
-    sketch::{Nearest, Sketch},
 };
 
-use super::{Entry, Kept, Lookup, Pruned, Report, Store, Stored, nearest::nearest};
+use super::{Entry, Kept, Lookup, Pruned, Report, Store, Stored};
 
 /// Keeps artifacts in memory, shared with whoever looks them up. A hit allocates nothing.
 ///
@@ -42,13 +40,7 @@ pub struct MemoryStore {
     closed: AtomicBool,
 }
 
-type Entries = Lru<Box<[u8]>, Held, RandomState>;
-
-#[derive(Debug)]
-struct Held {
-    artifact: Artifact,
-    sketch: Option<Sketch>,
-}
+type Entries = Lru<Box<[u8]>, Artifact, RandomState>;
 
 impl MemoryStore {
     /// An empty store.
@@ -89,10 +81,9 @@ impl MemoryStore {
 impl Store for MemoryStore {
     fn get(&self, key: &[u8]) -> Lookup {
         match self.check_open() {
-            Ok(()) => self
-                .held()
-                .get(key)
-                .map_or(Lookup::Miss(Reason::Absent), |found| Lookup::Hit(found.artifact.clone())),
+            Ok(()) => {
+                self.held().get(key).map_or(Lookup::Miss(Reason::Absent), |found| Lookup::Hit(found.clone()))
+            }
             Err(reason) => Lookup::Miss(reason),
         }
     }
@@ -100,7 +91,6 @@ impl Store for MemoryStore {
     fn put(&self, key: &[u8], artifact: &Artifact) -> Result<Stored, Reason> {
         self.check_open()?;
         let size = (key.len() + artifact.payload().len() + artifact.encoded_metadata().len()) as u64;
-        let sketch = Sketch::of_metadata(artifact.encoded_metadata());
         let mut gone = Vec::new();
         let mut entries = self.held();
         entries.limits().admit(size)?;
@@ -108,7 +98,7 @@ impl Store for MemoryStore {
         while !entries.fits(key, size) {
             gone.push(entries.pop_oldest());
         }
-        let replaced = entries.insert(key.into(), Held { artifact: artifact.clone(), sketch }, size);
+        let replaced = entries.insert(key.into(), artifact.clone(), size);
         // What is dropped here may be megabytes: not while others wait for the lock.
         drop(entries);
         drop(replaced);
@@ -135,26 +125,13 @@ impl Store for MemoryStore {
         self.check_open()?;
         // By reference, and then without the lock: `visit` may call the store.
         let held: Vec<_> =
-            self.held().iter().map(|(key, held, size)| (key.clone(), held.artifact.clone(), size)).collect();
+            self.held().iter().map(|(key, artifact, size)| (key.clone(), artifact.clone(), size)).collect();
         for (key, artifact, size) in held {
-            if visit(describe(&key, &artifact, size)).is_break() {
+            if visit(Entry::new(Key::digest(&key), size, Head::of(&key, &artifact))).is_break() {
                 break;
             }
         }
         Ok(())
-    }
-
-    fn nearest(&self, recipe: &Recipe) -> Result<Option<Entry>, Reason> {
-        self.check_open()?;
-        let propose = |proposals: &mut Nearest<(Box<[u8]>, Artifact, u64)>| {
-            for (key, held, size) in self.held().iter() {
-                if let Some(sketch) = &held.sketch {
-                    // By reference, and looked at without the lock.
-                    proposals.offer_with(sketch, || (key.clone(), held.artifact.clone(), size));
-                }
-            }
-        };
-        Ok(nearest(recipe, propose, |(key, artifact, size)| Some(describe(key, artifact, *size))))
     }
 
     fn prune(&self, limits: Limits) -> Result<Pruned, Reason> {
@@ -207,8 +184,4 @@ impl Store for MemoryStore {
         }
         Ok(())
     }
-}
-
-fn describe(key: &[u8], artifact: &Artifact, size: u64) -> Entry {
-    Entry::new(Key::digest(key), size, Head::of(key, artifact))
 }

@@ -157,16 +157,15 @@ pub trait Store: Debug + Send + Sync {
     }
 
     /// The entry whose recipe is of the same domain as `recipe`, is another one and differs least: what explains a miss
-    /// best. Of equally near ones, one that has the same [name](Recipe::name), and then one that was stored late. Takes
-    /// milliseconds for 50,000 entries.
+    /// best. Of equally near ones, one that has the same [name](Recipe::name), and then the one used last. Reads the head of
+    /// every entry: about half a second for 50,000.
     ///
     /// What an entry says of itself is not proved here.
     ///
     /// # Errors
     /// The reason why that is not known.
     fn nearest(&self, recipe: &Recipe) -> Result<Option<Entry>, Reason> {
-        let _ = recipe;
-        Ok(None)
+        nearest::nearest(self, recipe, |_| true)
     }
 
     /// Removes every entry.

@@ -1,42 +1,28 @@
-//! How the nearest recipe is found: sketches propose, the entries decide.
+//! The entry whose recipe is nearest to one that missed.
 
-use warmstart_core::{recipe::Recipe, sketch::Nearest};
+use std::ops::ControlFlow;
 
-use super::Entry;
+use warmstart_core::{reason::Reason, recipe::Recipe};
 
-/// So many entries are looked at to find the nearest one, at first. Sketches of recipes that differ in one field can look
-/// alike, and proposals can be out of date.
-const PROPOSALS: usize = 64;
+use super::{Entry, Store};
 
-/// If none of those was any good, so many are.
-const MORE_PROPOSALS: usize = 1024;
-
-/// Finds the entry with the nearest other recipe. `propose` offers the sketch of each entry, the one stored last at
-/// last; `look` reads an entry's head.
-pub(super) fn nearest<T>(
+/// Reads the recipes of all entries and returns the entry whose recipe is of the same domain and another one, and differs
+/// least; of equally near ones, the one used last. Passes over what `may_be_hit` says is never handed out.
+pub(super) fn nearest(
+    store: &(impl Store + ?Sized),
     recipe: &Recipe,
-    mut propose: impl FnMut(&mut Nearest<T>),
-    mut look: impl FnMut(&T) -> Option<Entry>,
-) -> Option<Entry> {
-    for most in [PROPOSALS, MORE_PROPOSALS] {
-        let mut proposals = Nearest::new(recipe, most);
-        propose(&mut proposals);
-        let proposals = proposals.into_vec();
-        let is_all = proposals.len() < most;
-        let mut best: Option<((u64, bool), Entry)> = None;
-        for entry in proposals.iter().filter_map(&mut look) {
-            let Some(other) = entry.recipe().filter(|other| other.domain() == recipe.domain()) else {
-                continue;
-            };
-            let remoteness = recipe.remoteness_of(other);
-            // The first of equals is the one stored last.
-            if remoteness.0 > 0 && best.as_ref().is_none_or(|(nearest, _)| remoteness < *nearest) {
-                best = Some((remoteness, entry));
+    may_be_hit: impl Fn(&Entry) -> bool,
+) -> Result<Option<Entry>, Reason> {
+    let mut best: Option<((u64, bool), Entry)> = None;
+    store.entries(&mut |entry| {
+        if let Some(other) = entry.recipe().filter(|other| other.domain() == recipe.domain()) {
+            let distance = recipe.remoteness_of(other);
+            let is_nearest = best.as_ref().is_none_or(|(nearest, _)| distance <= *nearest);
+            if distance.0 > 0 && is_nearest && may_be_hit(&entry) {
+                best = Some((distance, entry));
             }
         }
-        if best.is_some() || is_all {
-            return best.map(|(_, entry)| entry);
-        }
-    }
-    None
+        ControlFlow::Continue(())
+    })?;
+    Ok(best.map(|(_, entry)| entry))
 }

@@ -103,9 +103,7 @@ impl Kind {
             Self::Memory => memory_size(key, artifact),
             Self::Files | Self::Tiered | Self::SealedFiles => self.envelope_len(key, artifact),
             Self::Sqlite | Self::SealedSqlite => {
-                let has_recipe = artifact.metadata().is_ok_and(|metadata| metadata.recipe().is_some());
-                let bytes =
-                    self.envelope_len(key, artifact) + 2 * key.len() as u64 + if has_recipe { 64 } else { 0 };
+                let bytes = self.envelope_len(key, artifact) + 2 * key.len() as u64;
                 bytes + bytes / 256
             }
         }

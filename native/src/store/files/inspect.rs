@@ -6,17 +6,15 @@ use foldhash::fast::RandomState;
 use warmstart_core::{
     envelope::Layout,
     head::{Head, MAX_HEAD_LEN},
-    journal::{self, Account},
+    journal::Account,
     key::Key,
     reason::Reason,
-    recipe::Recipe,
-    sketch::{self, Sketch},
 };
 
 use super::{FileStore, reason_of_read};
 use crate::{
     os::retry_sharing,
-    store::{Entry, Totals, nearest::nearest},
+    store::{Entry, Totals},
 };
 
 /// So much of an entry is read at once, in bytes: the whole head of most.
@@ -90,28 +88,6 @@ impl FileStore {
             }
         }
         Ok(len)
-    }
-
-    pub(super) fn find_nearest(&self, recipe: &Recipe) -> Result<Option<Entry>, Reason> {
-        self.check_readable()?;
-        let journal = self.ledger.read();
-        let propose = |proposals: &mut sketch::Nearest<(Key, Sketch)>| {
-            journal::sketches(&journal).for_each(|(name, sketch)| proposals.offer(&sketch, (name, sketch)));
-        };
-        // The journal also has what an entry was before it was replaced: that would hide entries that are nearer than it
-        // is now.
-        let look = |(name, sketch): &(Key, Sketch)| {
-            let entry = self.describe(*name, 0)?;
-            // Where entries are sealed, one that is not is none, and anybody may have put it there.
-            let is_ours = self.seal().is_none() || entry.head.as_ref().is_ok_and(|head| head.is_sealed);
-            (is_ours && entry.recipe().map(Sketch::of) == Some(*sketch)).then_some(entry)
-        };
-        let found = nearest(recipe, propose, look);
-        // When it was used, the journal tells as well.
-        Ok(found.map(|entry| {
-            let used_unix_ms = journal::last_use(&journal, &entry.name).unwrap_or(0);
-            Entry { used_unix_ms, ..entry }
-        }))
     }
 
     /// What the head of an entry says. Nothing if it is gone.

@@ -19,7 +19,6 @@ use warmstart_core::{
     key::Key,
     lru::Limits,
     reason::Reason,
-    sketch::Sketch,
 };
 
 use super::layout::Layout;
@@ -248,14 +247,6 @@ impl LockedLedger<'_> {
         self.pending.extend_from_slice(&record.encode());
         if let Some(accounts) = &mut self.state.accounts {
             accounts.apply(&record);
-        }
-    }
-
-    /// Notes the sketch of the entry that was noted last.
-    pub(super) fn record_sketch(&mut self, sketch: &Sketch) {
-        self.pending.extend_from_slice(&journal::encode_sketch(sketch));
-        if let Some(accounts) = &mut self.state.accounts {
-            accounts.apply_sketch();
         }
     }
 

@@ -31,11 +31,12 @@ use crate::os::fork::Mutex;
 
 use warmstart_core::{
     artifact::Artifact, envelope, journal::Event, key::Key, lru::Limits, reason::Reason, recipe::Recipe,
-    seal::Seal, sketch::Sketch,
+    seal::Seal,
 };
 
 use super::{
-    Buffer, Entry, Kept, Lookup, Proof, Pruned, Report, Store, Stored, Totals, Verified, recency::Recency,
+    Buffer, Entry, Kept, Lookup, Proof, Pruned, Report, Store, Stored, Totals, Verified, nearest::nearest,
+    recency::Recency,
 };
 use crate::{
     error::OpenError,
@@ -200,8 +201,7 @@ impl Store for FileStore {
         if encoded.len() > self.options.disk.max_file() {
             return Err(Reason::Oversize);
         }
-        let sketch = Sketch::of_metadata(artifact.encoded_metadata());
-        self.publish(Key::digest(key), &encoded, sketch.as_ref())
+        self.publish(Key::digest(key), &encoded)
     }
 
     fn remove(&self, key: &[u8]) -> Result<bool, Reason> {
@@ -248,7 +248,9 @@ impl Store for FileStore {
     }
 
     fn nearest(&self, recipe: &Recipe) -> Result<Option<Entry>, Reason> {
-        self.find_nearest(recipe)
+        // Where entries are sealed, anybody may have put one there that is not.
+        let is_sealed = |entry: &Entry| entry.head.as_ref().is_ok_and(|head| head.is_sealed);
+        nearest(self, recipe, |entry| self.seal().is_none() || is_sealed(entry))
     }
 
     fn prune(&self, limits: Limits) -> Result<Pruned, Reason> {

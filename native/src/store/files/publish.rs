@@ -6,9 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use warmstart_core::{
-    envelope::Encoded, journal::Event, key::Key, lru::Limits, reason::Reason, sketch::Sketch,
-};
+use warmstart_core::{envelope::Encoded, journal::Event, key::Key, lru::Limits, reason::Reason};
 
 use super::{
     FileStore, Pruned, Stored,
@@ -73,19 +71,14 @@ impl Passes {
 
 impl FileStore {
     /// Stores an envelope under the entry's name.
-    pub(super) fn publish(
-        &self,
-        name: Key,
-        encoded: &Encoded<'_>,
-        sketch: Option<&Sketch>,
-    ) -> Result<Stored, Reason> {
+    pub(super) fn publish(&self, name: Key, encoded: &Encoded<'_>) -> Result<Stored, Reason> {
         if self.is_newer(&name) {
             return Err(Reason::NewerVersion);
         }
         let disk = &*self.options.disk;
         for _ in 0..ATTEMPTS {
             let (temp, file) = self.write_temp(encoded)?;
-            let outcome = self.give_name(name, encoded.len(), sketch, &temp);
+            let outcome = self.give_name(name, encoded.len(), &temp);
             drop(file);
             if let Ok(Outcome::Published(stored)) = outcome {
                 self.keeps_quiet.store(false, std::sync::atomic::Ordering::Relaxed);
@@ -128,13 +121,7 @@ impl FileStore {
     }
 
     /// Makes room, accounts for the entry and gives the temp file its name.
-    fn give_name(
-        &self,
-        name: Key,
-        size: u64,
-        sketch: Option<&Sketch>,
-        temp: &Path,
-    ) -> Result<Outcome, Reason> {
+    fn give_name(&self, name: Key, size: u64, temp: &Path) -> Result<Outcome, Reason> {
         let disk = &*self.options.disk;
         let mut ledger = self.ledger.lock(self.options.patience)?;
         for used in self.recency.take().names() {
@@ -144,9 +131,6 @@ impl FileStore {
         let before = ledger.accounts().size_of(&name);
         // Accounted for before it is there: if this process dies in between, the accounts say too much, never too little.
         ledger.record(name, Event::Stored { size: size.max(before.unwrap_or(0)) });
-        if let Some(sketch) = sketch {
-            ledger.record_sketch(sketch);
-        }
         ledger.write()?;
         let entry = self.layout.entry(&name);
         let renamed = retry_sharing(disk, || disk.rename(temp, &entry)).or_else(|error| {

@@ -6,12 +6,7 @@ use std::{
 };
 
 use rusqlite::{Transaction, TransactionBehavior};
-use warmstart_core::{
-    envelope,
-    lru::Limits,
-    reason::Reason,
-    sketch::{Nearest, Sketch},
-};
+use warmstart_core::{envelope, lru::Limits, reason::Reason};
 
 use super::{
     connect::{self, Opened},
@@ -20,7 +15,7 @@ use super::{
     notes::{self, Notes},
     options::SqliteOptions,
     place::{Identity, Place},
-    rows, sketches,
+    rows,
     space::{self, WAL_LIMIT},
 };
 use crate::store::{Entry, Kept, Pruned, Report, Totals, recency::Recency};
@@ -119,18 +114,6 @@ impl Database {
         ids.iter().filter_map(|id| heads.entry(*id).transpose()).collect()
     }
 
-    /// What is known about an entry, if it is there.
-    pub(super) fn entry(&self, id: i64) -> Result<Option<Entry>, Fault> {
-        let transaction = self.opened.connection.unchecked_transaction()?;
-        Heads::new(&transaction).entry(id)
-    }
-
-    /// Offers the sketch of every entry.
-    pub(super) fn offer(&self, mut proposals: Nearest<i64>) -> Result<Nearest<i64>, Fault> {
-        sketches::offer(&self.opened.connection, &mut proposals)?;
-        Ok(proposals)
-    }
-
     /// Counts a use of what is stored under `key`, if there is anything.
     pub(super) fn touch(&self, key: &[u8]) -> Result<(), Fault> {
         if let Some(id) = rows::find_id(&self.opened.connection, key)? {
@@ -140,13 +123,7 @@ impl Database {
     }
 
     /// Stores `stored` under `key` and says how many entries were evicted for it.
-    pub(super) fn put(
-        &self,
-        key: &[u8],
-        size: u64,
-        stored: &[u8],
-        sketch: Option<&Sketch>,
-    ) -> Result<u64, Fault> {
+    pub(super) fn put(&self, key: &[u8], size: u64, stored: &[u8]) -> Result<u64, Fault> {
         let limits = self.options.limits;
         self.write(|transaction, at| {
             let free = self.place.free();
@@ -162,9 +139,6 @@ impl Database {
             transaction.prepare_cached(ADD)?.execute((key, counted, at))?;
             let id = transaction.last_insert_rowid();
             transaction.prepare_cached(ADD_CONTENT)?.execute((id, stored))?;
-            if let Some(sketch) = sketch {
-                sketches::write(transaction, id, sketch)?;
-            }
             evicted += space::trim(transaction, limits, id)?;
             space::check_free(transaction, &self.place, size, free)?;
             Ok(evicted)

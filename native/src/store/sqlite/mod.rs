@@ -9,7 +9,6 @@
 //! | `state` | the connection: opened again when it must be, and what becomes of it after a fault |
 //! | `database` | the calls, each in one transaction |
 //! | `rows`, `heads` | the rows of entries, and what entries say of themselves |
-//! | `sketches` | the sketches of all entries |
 //! | `notes` | what was reported |
 //! | `space` | the cap |
 //! | `fault` | what can go wrong, and what is to be done about it |
@@ -23,29 +22,19 @@ mod options;
 mod place;
 mod rows;
 mod schema;
-mod sketches;
 mod space;
 mod state;
 
 pub use options::SqliteOptions;
 
 use std::{
-    cell::Cell,
     ops::ControlFlow,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
     time::Instant,
 };
 
-use warmstart_core::{
-    artifact::Artifact,
-    envelope,
-    key::Key,
-    lru::Limits,
-    reason::Reason,
-    recipe::Recipe,
-    sketch::{Nearest, Sketch},
-};
+use warmstart_core::{artifact::Artifact, envelope, key::Key, lru::Limits, reason::Reason, recipe::Recipe};
 
 use self::{
     database::Database,
@@ -64,8 +53,7 @@ const HEADS: usize = 256;
 
 /// Keeps artifacts in one SQLite database, which any number of threads and processes share.
 ///
-/// An entry counts its envelope and twice its key against the cap, 64 bytes if it has a recipe, and 1/256 of that for the
-/// links between SQLite's pages. The cap bounds the bytes on disk: at rest the database is at most the cap and 64 KiB long, and
+/// An entry counts its envelope and twice its key against the cap, and 1/256 of that for the links between SQLite's pages. The cap bounds the bytes on disk: at rest the database is at most the cap and 64 KiB long, and
 /// after a [report](Store::report), until the next put, 48 KiB longer; its log (`-wal`) is at most 4 MiB long, and the log's
 /// index (`-shm`) 32 KiB for each 16 MiB of the longest log there was. While a put is at work, the log is longer by what that
 /// writes; while somebody reads without a pause, it cannot be emptied.
@@ -231,16 +219,14 @@ impl Store for SqliteStore {
 
     fn put(&self, key: &[u8], artifact: &Artifact) -> Result<Stored, Reason> {
         let encoded = envelope::encode_with(key, artifact, self.options.seal.as_ref())?;
-        let sketch = Sketch::of_metadata(artifact.encoded_metadata());
-        let size = space::size_of(key, encoded.len(), sketch.is_some());
+        let size = space::size_of(key, encoded.len());
         if let closed @ Err(Reason::Closed | Reason::NewerVersion) = self.with(|_| Ok(())) {
             return closed.map(|()| Stored::default());
         }
         self.check_writable()?;
         self.options.limits.admit(size)?;
         let stored = encoded.to_vec();
-        self.with_patience(|database| database.put(key, size, &stored, sketch.as_ref()))
-            .map(|evicted| Stored { evicted })
+        self.with_patience(|database| database.put(key, size, &stored)).map(|evicted| Stored { evicted })
     }
 
     fn remove(&self, key: &[u8]) -> Result<bool, Reason> {
@@ -321,30 +307,10 @@ impl Store for SqliteStore {
         self.with_patience(Database::totals)
     }
 
-    /// Recipes are compared without the lock: others look up meanwhile.
     fn nearest(&self, recipe: &Recipe) -> Result<Option<Entry>, Reason> {
-        let failed = Cell::new(None);
-        let note = |reason| failed.set(Some(reason));
-        let propose =
-            |proposals: &mut Nearest<i64>| match self.with(|database| database.offer(proposals.clone())) {
-                Ok(offered) => *proposals = offered,
-                Err(reason) => note(reason),
-            };
-        let look = |id: &i64| {
-            if failed.get().is_some() {
-                return None;
-            }
-            let entry = self.with(|database| database.entry(*id)).unwrap_or_else(|reason| {
-                note(reason);
-                None
-            })?;
-            // What is not sealed cannot be a hit.
-            let could_be_hit =
-                self.options.seal.is_none() || entry.head.as_ref().is_ok_and(|head| head.is_sealed);
-            could_be_hit.then_some(entry)
-        };
-        let found = nearest(recipe, propose, look);
-        failed.get().map_or(Ok(found), Err)
+        // What is not sealed cannot be a hit.
+        let is_sealed = |entry: &Entry| entry.head.as_ref().is_ok_and(|head| head.is_sealed);
+        nearest(self, recipe, |entry| self.options.seal.is_none() || is_sealed(entry))
     }
 
     fn prune(&self, limits: Limits) -> Result<Pruned, Reason> {

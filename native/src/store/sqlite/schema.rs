@@ -4,27 +4,29 @@
 //! entry     one row an entry: key, what it counts against the cap, when it was last used
 //! content   its envelope, under the same id
 //! total     one row: the number of entries and the sum of their sizes, kept by triggers in every transaction
-//! sketch    sketches of 16 entries each; a trigger empties the slot of an entry that goes
 //! note      what was reported: the tally, and the last miss
 //! ```
 //!
 //! The envelope has a table of its own because SQLite writes a whole row, megabytes of blob included, to change one
 //! column of it, and `accessed_at` changes with every use.
 
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 use warmstart_core::reason::Reason;
 
 use super::fault::Fault;
 use crate::store::recognise::APPLICATION_ID;
 
 /// What this version reads and writes.
-pub(super) const VERSION: i32 = 2;
+pub(super) const VERSION: i32 = 3;
+
+/// The version before, which had a table more. Its entries are kept.
+const WITH_SKETCHES: i32 = 2;
 
 /// The size of a page in bytes.
 pub(super) const PAGE: u64 = 4096;
 
 /// Every object of the schema, as SQLite keeps it: its type, its name, the name of its table, its text.
-const OBJECTS: [[&str; 4]; 8] = [
+const OBJECTS: [[&str; 4]; 7] = [
     [
         "table",
         "entry",
@@ -45,7 +47,6 @@ const OBJECTS: [[&str; 4]; 8] = [
         "total",
         "CREATE TABLE total (id INTEGER PRIMARY KEY CHECK (id = 1), entries INTEGER NOT NULL, bytes INTEGER NOT NULL) STRICT",
     ],
-    ["table", "sketch", "sketch", "CREATE TABLE sketch (id INTEGER PRIMARY KEY, slots BLOB NOT NULL) STRICT"],
     [
         "table",
         "note",
@@ -65,11 +66,7 @@ const OBJECTS: [[&str; 4]; 8] = [
         "entry",
         "CREATE TRIGGER entry_removed AFTER DELETE ON entry BEGIN \
          UPDATE total SET entries = entries - 1, bytes = bytes - OLD.size; \
-         DELETE FROM content WHERE id = OLD.id; \
-         DELETE FROM sketch WHERE id = OLD.id >> 4 \
-         AND NOT EXISTS (SELECT 1 FROM entry WHERE id BETWEEN (OLD.id >> 4) * 16 AND (OLD.id >> 4) * 16 + 15); \
-         UPDATE sketch SET slots = CAST(substr(slots, 1, (OLD.id & 15) * 57) || zeroblob(57) || \
-         substr(slots, (OLD.id & 15) * 57 + 58) AS BLOB) WHERE id = OLD.id >> 4; END",
+         DELETE FROM content WHERE id = OLD.id; END",
     ],
 ];
 
@@ -141,6 +138,11 @@ pub(super) fn create(connection: &mut Connection) -> Result<(), Fault> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     match recognise(&transaction)? {
         Origin::Ours => return Ok(()),
+        Origin::Older if upgrade(&transaction)? => {
+            transaction.commit()?;
+            let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+            return Ok(());
+        }
         Origin::Older => drop_everything(&transaction)?,
         Origin::Empty => {}
         Origin::Newer | Origin::Foreign => return Err(Fault::Disconnected(Reason::Unavailable)),
@@ -160,6 +162,32 @@ pub(super) fn create(connection: &mut Connection) -> Result<(), Fault> {
     // So that the file says whose it is while it is in use, and if its log is lost. Who reads just now keeps it from that.
     let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
     Ok(())
+}
+
+/// Makes a database of the version before one of this version, with all its entries. Says whether it is one of that version.
+///
+/// # Errors
+/// [`Fault::Damaged`] if it only looks like one.
+fn upgrade(transaction: &Transaction<'_>) -> Result<bool, Fault> {
+    let version: i32 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    if version != WITH_SKETCHES {
+        return Ok(false);
+    }
+    let [_, _, _, trigger] = OBJECTS[OBJECTS.len() - 1];
+    let upgraded =
+        transaction.execute_batch(&format!("DROP TRIGGER entry_removed; DROP TABLE sketch; {trigger};"));
+    match upgraded {
+        // SQLite's word for what is not there, or is of another kind.
+        Err(rusqlite::Error::SqliteFailure(failure, _)) if failure.code == ErrorCode::Unknown => {
+            return Err(Fault::Damaged(Reason::Malformed));
+        }
+        upgraded => upgraded?,
+    }
+    transaction.pragma_update(None, "user_version", VERSION)?;
+    match recognise(transaction)? {
+        Origin::Ours => Ok(true),
+        _ => Err(Fault::Damaged(Reason::Malformed)),
+    }
 }
 
 /// Write-ahead logging, where the file system has what it takes (shared memory); elsewhere SQLite keeps to the

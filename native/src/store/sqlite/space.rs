@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension};
 use warmstart_core::{lru::Limits, reason::Reason};
 
-use super::{fault::Fault, place::Place, schema::PAGE, sketches};
+use super::{fault::Fault, place::Place, schema::PAGE};
 use crate::store::Pruned;
 
 /// What the file of a database may be longer than its cap: the pages of its tables and indexes, of which the last of
@@ -36,11 +36,10 @@ const SWEEP: &str = "DELETE FROM content WHERE id NOT IN (SELECT id FROM entry)"
 /// No entry's id: SQLite numbers from 1.
 pub(super) const NONE: i64 = 0;
 
-/// What an entry counts against the cap: its envelope, its key in the table and in the index, its sketch if it has one,
-/// and what SQLite adds to link pages (4 bytes in a page of 4096, and a 5-byte pointer elsewhere).
-pub(super) fn size_of(key: &[u8], envelope: u64, has_sketch: bool) -> u64 {
+/// What an entry counts against the cap: its envelope, its key in the table and in the index, and what SQLite adds to link pages (4 bytes in a page of 4096, and a 5-byte pointer elsewhere).
+pub(super) fn size_of(key: &[u8], envelope: u64) -> u64 {
     let keys = (key.len() as u64).saturating_mul(2);
-    let bytes = envelope.saturating_add(keys).saturating_add(if has_sketch { sketches::COST } else { 0 });
+    let bytes = envelope.saturating_add(keys);
     bytes.saturating_add(bytes / 256)
 }
 
@@ -71,10 +70,9 @@ pub(super) fn make_room(connection: &Connection, limits: Limits, size: u64) -> R
         if counted && on_disk {
             return Ok(evicted);
         }
-        if counted && !swept && is_bloated(connection, entries, bytes)? {
+        if counted && !swept && is_bloated(connection, bytes)? {
             swept = true;
             connection.prepare_cached(SWEEP)?.execute([])?;
-            sketches::sweep(connection)?;
             continue;
         }
         if !evict(connection, NONE)? {
@@ -166,8 +164,7 @@ pub(super) fn log_limit(free: Option<u64>) -> u64 {
 
 /// Removes every entry, and every page that they took.
 pub(super) fn empty(connection: &Connection) -> Result<(), Fault> {
-    // The sketches first, so that no slot is emptied for each entry.
-    connection.execute_batch("DELETE FROM sketch; DELETE FROM entry; DELETE FROM content;")?;
+    connection.execute_batch("DELETE FROM entry; DELETE FROM content;")?;
     connection.prepare_cached(RECOUNT)?.execute([])?;
     vacuum_at_commit(connection)
 }
@@ -178,10 +175,9 @@ fn evict(connection: &Connection, kept: i64) -> Result<bool, Fault> {
 
 /// Whether the pages in use are so many more than `bytes` explain that there must be envelopes without an entry: no
 /// other transaction than a damaged database's leaves any. An entry takes at most twice what it counts, if each is
-/// a little longer than half a page, and a row of sketches where it is the last of those that shared it.
-fn is_bloated(connection: &Connection, entries: u64, bytes: u64) -> Result<bool, Fault> {
-    let explained =
-        (bytes.saturating_mul(5) / 2).saturating_add(entries.saturating_mul(sketches::ROW as u64));
+/// a little longer than half a page.
+fn is_bloated(connection: &Connection, bytes: u64) -> Result<bool, Fault> {
+    let explained = bytes.saturating_mul(5) / 2;
     Ok(!pages_fit(connection, 0, explained.saturating_add(FILE_OVERHEAD))?)
 }
 

@@ -236,8 +236,29 @@ fn an_older_schema_is_rebuilt_in_place() {
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
     assert_eq!(
         (number("PRAGMA auto_vacuum"), number("PRAGMA user_version"), number("SELECT count(*) FROM entry")),
-        (2, 2, 1)
+        (2, 3, 1)
     );
+}
+
+/// The fixtures have a whole one: its entries are kept.
+#[test]
+fn what_only_looks_like_the_version_before_is_set_aside() {
+    for harm in
+        ["DROP TABLE sketch", "CREATE TABLE more (a)", "DROP TRIGGER entry_removed", "DROP TABLE note"]
+    {
+        let (_directory, path) = place();
+        filled(&path, 3);
+        let connection = Connection::open(&path).unwrap();
+        connection
+            .execute_batch("CREATE TABLE sketch (id INTEGER PRIMARY KEY, slots BLOB NOT NULL) STRICT")
+            .unwrap();
+        connection.execute_batch(&format!("{harm}; PRAGMA user_version = 2;")).unwrap();
+        drop(connection);
+        let store = open(&path);
+        assert_eq!(store.len(), Ok(0), "{harm}");
+        expect_working(&store);
+        assert!(beside(&path, ".damaged-1").exists(), "{harm}");
+    }
 }
 
 /// Everything is tried on the store at `path`, after which nothing may have changed.
@@ -256,7 +277,7 @@ fn a_newer_schema_is_left_alone_to_the_byte() {
     filled(&path, 5);
     let connection = Connection::open(&path).unwrap();
     connection
-        .execute_batch("ALTER TABLE entry ADD COLUMN novelty INTEGER; PRAGMA user_version = 3;")
+        .execute_batch("ALTER TABLE entry ADD COLUMN novelty INTEGER; PRAGMA user_version = 4;")
         .unwrap();
     // Once with a log that nobody has moved into the database, once without.
     let with_log: Vec<_> = COMPANIONS.map(|suffix| fs::read(beside(&path, suffix)).unwrap()).into();
@@ -287,7 +308,7 @@ fn another_applications_database_is_left_alone_to_the_byte() {
         "CREATE TABLE mail (id INTEGER PRIMARY KEY, body TEXT); INSERT INTO mail (body) VALUES ('dear');",
         "PRAGMA application_id = 77; CREATE TABLE entry (id); INSERT INTO entry VALUES (1);",
         "PRAGMA application_id = 77;",
-        "PRAGMA user_version = 3;",
+        "PRAGMA user_version = 4;",
         "PRAGMA journal_mode = WAL; CREATE TABLE mail (id); INSERT INTO mail VALUES (1);",
     ] {
         let (_directory, path) = place();

@@ -119,29 +119,16 @@ export async function statistics(store: Store): Promise<Statistics> {
   };
 }
 
+/** Of equally near ones, the entry used last. */
 async function findNearest(store: Store, wanted: Uint8Array): Promise<Explained["nearest"]> {
-  const { engine, memory } = store;
-  const proposals = engine.Nearest.of(wanted);
-  if (proposals === undefined) return undefined;
-  await store.flush();
-  const records = new Records(engine);
-  for (const { name, record } of memory.all()) {
-    if (records.under(record, name) === undefined) proposals.offer(name, records.metadata());
+  const { engine } = store;
+  let nearest: { remoteness: number; entry: Listed } | undefined;
+  for (const entry of await list(store)) {
+    const remoteness = engine.remoteness(wanted, entry.metadata);
+    if (remoteness !== undefined && remoteness <= (nearest?.remoteness ?? Infinity)) nearest = { remoteness, entry };
   }
-  for (const row of (await store.journal?.rows().catch(() => [])) ?? []) proposals.offer_row(row);
-  const names = [...split(proposals.names())];
-  let nearest: { remoteness: number; key: Uint8Array; metadata: Uint8Array } | undefined;
-  const found = names.length > 0 ? await store.records(names, (record) => record) : [];
-  names.forEach((name, at) => {
-    if (records.under(found[at], name) !== undefined) return;
-    const metadata = records.metadata();
-    const remoteness = engine.remoteness(wanted, metadata);
-    if (remoteness === undefined || remoteness >= (nearest?.remoteness ?? Infinity)) return;
-    nearest = { remoteness, key: records.reader.key(), metadata };
-  });
-  records.reader.free();
   if (nearest === undefined) return undefined;
-  const { key, metadata } = nearest;
+  const { key, metadata } = nearest.entry;
   return { key, metadata, changes: changed(engine.changes(wanted, metadata)) };
 }
 

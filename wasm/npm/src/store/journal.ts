@@ -205,8 +205,7 @@ export class Journal {
       if (record === undefined) return this.#directory.forget(name, places[at]);
       const reason = records.under(record, name);
       if (reason === undefined) {
-        const { createdMs, metadata } = records.about();
-        this.ledger.stored(name, records.size(), createdMs, metadata);
+        this.ledger.stored(name, records.size(), records.about().createdMs);
       } else if (isDamage(reason)) {
         // One of a pack goes when somebody looks for it.
         if (isPacked(places[at]!)) return;
@@ -214,7 +213,7 @@ export class Journal {
         this.#directory.forget(name, places[at]);
       } else {
         // A newer version's: left alone, and counted by what is seen of it.
-        this.ledger.stored(name, seenLength(record as Stored), Date.now(), new Uint8Array(0));
+        this.ledger.stored(name, seenLength(record as Stored), Date.now());
       }
     });
     records.reader.free();
@@ -231,7 +230,7 @@ export class Journal {
       if (!withRows) return;
       rows.clear();
       this.ledger.reset();
-      await this.#append(rows, this.ledger.snapshot(new Uint8Array(0)));
+      await this.#append(rows, this.ledger.snapshot());
     });
     done();
   }
@@ -322,15 +321,8 @@ export class Journal {
 
   /** Replaces all rows by one. What is pending is in it. */
   async #rewrite(rows: IDBObjectStore): Promise<void> {
-    const old = (await result(rows.getAll())).filter((row) => row instanceof Uint8Array);
-    const joined = new Uint8Array(old.reduce((length, row) => length + row.length, 0));
-    let at = 0;
-    for (const row of old) {
-      joined.set(row, at);
-      at += row.length;
-    }
     rows.clear();
-    await this.#append(rows, this.ledger.snapshot(joined));
+    await this.#append(rows, this.ledger.snapshot());
   }
 
   async #append(rows: IDBObjectStore, row: Uint8Array): Promise<void> {

@@ -33,7 +33,7 @@ export class Memory {
       return 0;
     }
     this.#records.set(textOf(entry.name), entry.record);
-    this.#ledger.stored(entry.name, entry.size, now, entry.metadata);
+    this.#ledger.stored(entry.name, entry.size, now);
     return this.#shrink();
   }
 

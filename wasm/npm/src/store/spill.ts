@@ -57,7 +57,7 @@ export class Spill {
       await store(database, directory, journal, [{ name, record, metadata, size, payload }], isStill);
       if (memory.get(name) !== record) continue;
       memory.remove(name);
-      journal.ledger.stored(name, size, usedMs, metadata);
+      journal.ledger.stored(name, size, usedMs);
       await journal.keepLimits();
       journal.flushSoon();
     }

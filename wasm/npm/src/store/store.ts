@@ -439,7 +439,7 @@ export class Store {
     for (const entry of entries) {
       // It is newer than what memory has of it.
       this.memory.remove(entry.name);
-      journal.ledger.stored(entry.name, entry.size, now, entry.metadata);
+      journal.ledger.stored(entry.name, entry.size, now);
     }
     this.counters.bytesWritten += payload;
     await journal.keepLimits().catch((error: unknown) => this.trouble(error));

@@ -8,13 +8,12 @@ use warmstart_core::{
     key::Key,
     lru::Limits,
     reason::Reason,
-    sketch::Sketch,
 };
 
-use super::{CHUNK, Ledger, LockedLedger, reason_of_write};
+use super::{Ledger, LockedLedger, reason_of_write};
 use crate::os::{FileKind, retry_sharing};
 
-/// No more of a journal than this, in bytes, is searched for sketches, whatever its length claims.
+/// No more of a journal than this, in bytes, is read at once, whatever its length claims.
 const LONGEST: u64 = 256 << 20;
 
 impl Ledger {
@@ -45,23 +44,9 @@ impl Ledger {
 }
 
 impl LockedLedger<'_> {
-    /// Adds the sketches that the journal lacks.
-    pub(in super::super) fn add_sketches(
-        &mut self,
-        mut more: HashMap<Key, Sketch, RandomState>,
-    ) -> Result<(), Reason> {
-        let known = self.sketches();
-        more.retain(|name, _| !known.contains_key(name));
-        if more.is_empty() { Ok(()) } else { self.rebuild_with(more) }
-    }
-
     /// Counts the entries themselves and makes the journal anew. The order of use is kept as far as this handle knows
     /// it; of the other entries the time of their storing tells.
     pub(in super::super) fn rebuild(&mut self) -> Result<(), Reason> {
-        self.rebuild_with(HashMap::default())
-    }
-
-    fn rebuild_with(&mut self, mut sketches: HashMap<Key, Sketch, RandomState>) -> Result<(), Reason> {
         let Ledger { layout, disk, limits, .. } = self.ledger;
         let known: HashMap<Key, (usize, u64), RandomState> = self
             .state
@@ -71,7 +56,6 @@ impl LockedLedger<'_> {
             .zip(0..)
             .map(|(account, place)| (account.name, (place, account.used_unix_ms)))
             .collect();
-        sketches.extend(self.sketches());
         let (mut entries, mut unknown) = (Vec::new(), None);
         let listed = disk.list(layout.entries(), &mut |name| {
             let Some(name) = name.to_str().and_then(Key::from_hex) else { return };
@@ -103,10 +87,6 @@ impl LockedLedger<'_> {
             let record = Record { name, event: Event::Stored { size }, unix_ms };
             bytes.extend_from_slice(&record.encode());
             accounts.apply(&record);
-            if let Some(sketch) = sketches.get(&name) {
-                bytes.extend_from_slice(&journal::encode_sketch(sketch));
-                accounts.apply_sketch();
-            }
         }
 
         let temp = layout.temps.new_path(&**disk);
@@ -132,23 +112,5 @@ impl LockedLedger<'_> {
         self.state.replayed = bytes.len() as u64;
         self.state.was_moved = false;
         Ok(())
-    }
-
-    /// The sketches in the journal, as far as it can be read. A mebibyte of zeros ends it, whatever its length claims.
-    fn sketches(&self) -> HashMap<Key, Sketch, RandomState> {
-        let Some(log) = &self.state.log else { return HashMap::default() };
-        let mut sketches = HashMap::default();
-        let mut start = journal::HEADER_LEN as u64;
-        while start < LONGEST
-            && let Ok(part) = self.ledger.disk.read_log(log, start..start + CHUNK)
-        {
-            sketches.extend(journal::sketches(&part));
-            if (part.len() as u64) < CHUNK || part.iter().all(|byte| *byte == 0) {
-                break;
-            }
-            // The record that a sketch is of may be the last of a part.
-            start += CHUNK - journal::RECORD_LEN as u64;
-        }
-        sketches
     }
 }

@@ -74,7 +74,8 @@ fn rows_of<S: Store>(
         found.push(took);
         unknown.push(time(&KeyFields::new("another domain", 1).number("n", n).recipe())?.1);
     }
-    let bounded = |name: String, took| Row::bounded(name, (median(took), "ms"), "limit", Sense::AtMost, 5.0);
+    let bounded =
+        |name: String, took| Row::bounded(name, (median(took), "ms"), "limit", Sense::AtMost, 1000.0);
     Ok([
         bounded(format!("{name}_explain/50000"), found),
         bounded(format!("{name}_explain/50000/unknown_domain"), unknown),
