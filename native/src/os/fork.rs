@@ -213,10 +213,13 @@ pub(crate) fn watch(watcher: &sync::Arc<impl BeforeFork + 'static>) {
 }
 
 impl LockHolder {
-    /// Takes a file before it is locked.
-    pub(crate) fn new(file: File) -> Self {
+    /// Opens a file that is to be locked. No thread forks between that and the note of its descriptor: a child that had a copy
+    /// of it would keep its lock.
+    pub(crate) fn open<E>(open: impl FnOnce() -> Result<File, E>) -> Result<Self, E> {
+        let _section = Section::enter();
+        let file = open()?;
         unix::add(&file);
-        Self { file, generation: generation() }
+        Ok(Self { file, generation: generation() })
     }
 
     /// Returns whether this process made it. A forked child has neither the file nor its lock.

@@ -57,14 +57,15 @@ impl ProcessLock {
         let path = lock_path(directory, name);
         let mut announced = None;
         let mut pause = FIRST_PAUSE;
-        let mut file = LockHolder::new(open(&path)?);
+        let open = || LockHolder::open(|| open(&path).ok_or(())).ok();
+        let mut file = open()?;
         loop {
             let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
             match file.try_lock() {
                 Ok(()) if is_named(&file, &path) => break,
                 // The holder removed the file before it let go: the lock is another file now.
                 Ok(()) if is_nameless(&file) && !is_late() => {
-                    file = LockHolder::new(open(&path)?);
+                    file = open()?;
                     continue;
                 }
                 Err(TryLockError::WouldBlock) => {}

@@ -109,7 +109,7 @@ impl Instance {
         let disk = &*self.options.disk;
         let failed = |error: io::Error| reason_of(&error);
         for _ in 0..ATTEMPTS {
-            let file = disk.open_to_write(path).map_err(failed)?;
+            let file = LockHolder::open(|| disk.open_to_write(path)).map_err(failed)?;
             let facts = disk.facts(&file).map_err(failed)?;
             if facts.kind != FileKind::File || !facts.is_trusted {
                 return Err(Reason::Untrusted);
@@ -124,7 +124,6 @@ impl Instance {
                     }
                 };
             }
-            let file = LockHolder::new(file);
             disk.lock(&file, Lock::Writer, patience).map_err(failed)?;
             let to_map = disk.open_to_write(path).map_err(failed)?;
             let _ = disk.hold(&to_map);

@@ -147,7 +147,7 @@ impl Temps {
         if writer.alive.is_none() || disk.facts(&path).is_err() {
             // Locked before its name is one that anybody looks for.
             let unnamed = self.directory.join(format!("{}.new", writer.name));
-            let file = disk.open_log(&unnamed).ok().map(LockHolder::new);
+            let file = LockHolder::open(|| disk.open_log(&unnamed)).ok();
             writer.alive = file.filter(|file| disk.lock(file, Duration::ZERO).is_ok());
             if disk.rename(&unnamed, &path).is_err() {
                 writer.alive = None;
