@@ -235,4 +235,40 @@ export const tests = {
     await putAll(t, two, keys(), 300);
     for (const cache of [one, two]) t.equal(await count(t, cache, seedsOf(keys(), 300)), COUNT);
   },
+
+  "rows of a connection that was given up hide none of the next one": async (t) => {
+    const name = t.database();
+    const [one, two] = [await t.open({ name }), await t.open({ name })];
+    await two.put("first", "1");
+    t.equal(await one.get("first", "text"), "1");
+    await two.put("second", "2");
+
+    // The numbers of the row of "second" arrive while the next connection reads all rows.
+    const { getAll, getAllKeys } = IDBObjectStore.prototype;
+    const late = {};
+    let [first, reads] = [undefined, false];
+    t.after(() => Object.assign(IDBObjectStore.prototype, { getAll, getAllKeys }));
+    IDBObjectStore.prototype.getAllKeys = function (...given) {
+      const request = getAllKeys.apply(this, given);
+      if (this.name !== "directory" || first !== undefined) return request;
+      const old = this.transaction.db;
+      old.onversionchange();
+      const tell = () => reads && late.result !== undefined && late.onsuccess();
+      request.onsuccess = () => {
+        late.result = request.result;
+        tell();
+      };
+      IDBObjectStore.prototype.getAll = function (...asked) {
+        reads ||= this.name === "directory" && this.transaction.db !== old;
+        tell();
+        return getAll.apply(this, asked);
+      };
+      first = one.get("first", "text");
+      return late;
+    };
+    const second = one.get("second", "text");
+    t.ok([undefined, "2"].includes(await second));
+    t.equal(await first, "1");
+    t.equal(await one.get("second", "text"), "2");
+  },
 };

@@ -92,6 +92,8 @@ export class Directory {
     const contents = await asked;
     if (contents.length === 0) return isAnew;
     const numbers = await (early ?? result(rows.getAllKeys(range, contents.length)));
+    // Rows of a connection that was given up meanwhile would hide those that the new one has not replayed yet.
+    if (this.#connection !== transaction.db) throw new Fault("closing");
     contents.forEach((row, at) => this.#apply(numbers[at], decodeRow(row)));
     return isAnew;
   }
@@ -188,7 +190,9 @@ export class Directory {
     const rows = transaction.objectStore(DIRECTORY);
     rows.clear();
     const appended = rows.put(encodeRow("anew", places));
+    const { db } = transaction;
     return () => {
+      if (this.#connection !== db) return;
       this.#isWhole = true;
       this.#apply(appended.result, { kind: "anew", places });
       this.#replaced.push(...replaced);
