@@ -199,20 +199,22 @@ impl Instance {
         file
     }
 
-    /// Finds a weight, and counts that.
+    /// Finds a weight, counts that, and returns what `make` makes of it.
+    ///
+    /// Mapping the result would move a hit through memory, byte by byte out of step: a tenth of a look-up.
     #[inline]
-    pub(super) fn find(&self, wanted: &Wanted<'_>) -> Result<Hit, Reason> {
+    pub(super) fn find<T>(&self, wanted: &Wanted<'_>, make: impl FnOnce(Hit) -> T) -> Result<T, Reason> {
         let missed = match self.published.get() {
             None => None,
             Some(snapshot) => match snapshot.find(wanted) {
                 Ok(hit) => {
                     add(&self.counters.hits, 1);
-                    return Ok(hit);
+                    return Ok(make(hit));
                 }
                 Err(reason) => Some((snapshot, reason)),
             },
         };
-        self.find_elsewhere(wanted, missed)
+        self.find_elsewhere(wanted, missed).map(make)
     }
 
     /// Finds a weight that this snapshot missed, or that no snapshot could be asked for, and counts that.

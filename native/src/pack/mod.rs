@@ -182,7 +182,7 @@ impl Pack {
     /// micro-kernel or by another algorithm, or is damaged.
     #[inline]
     pub fn look_up(&self, wanted: &Wanted<'_>) -> Result<Weights<'_>, Reason> {
-        self.instance.find(wanted).map(|hit| Weights { hit, pack: PhantomData })
+        self.instance.find(wanted, |hit| Weights { hit, pack: PhantomData })
     }
 
     /// Reserves zeroed bytes to pack into: in the file, so that packing writes to the page cache and to no heap, or in the heap

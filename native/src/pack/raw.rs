@@ -22,7 +22,7 @@ impl<'p> RawPack<'p> {
 
     /// As [`Pack::look_up`](super::Pack::look_up).
     pub(crate) fn look_up(self, wanted: &Wanted<'_>) -> Result<Handle, Reason> {
-        self.instance.find(wanted).map(|hit| hit.handle)
+        self.instance.find(wanted, |hit| hit.handle)
     }
 
     /// Reserves zeroed bytes to pack into, in the file if `in_file`, else or if the file takes none, in the heap.
