@@ -66,8 +66,7 @@ struct xnn_fingerprint;
 #define WS_PREFETCH 2
 
 /**
- * Use entries of an unverified model: those of a file that ExecuTorch wrote (version 2), and of one that was converted without
- * saying of which model it is. If the model was changed under the same names, these are the old weights.
+ * Use entries of an unverified model: those of a file of ExecuTorch's that was converted without saying of which model it is. If the model was changed under the same names, these are the old weights.
  */
 #define WS_UNVERIFIED 4
 
@@ -351,8 +350,8 @@ enum ws_status ws_model_digest(const struct ws_weight *weights,
  * On success `*pack` is the pack, which ws_pack_close closes; else it is NULL. Fails with WS_INVALID_ARGUMENT, WS_WRONG_FILE,
  * WS_UNTRUSTED or WS_IO. A file that is damaged, or that cannot be read or written just now, is no failure.
  *
- * A file that ExecuTorch wrote (version 2) is read and never written to: what is packed stays in the heap, and saves are refused. The
- * command `warmstart convert FILE --to 3 --model MODEL` makes it one that is. Never give ExecuTorch and this library one path: each
+ * A file that ExecuTorch wrote (version 2) is WS_WRONG_FILE: the command `warmstart convert FILE --to 3 --model MODEL` makes it
+ * version 3. Never give ExecuTorch and this library one path: each
  * takes the other's file for damaged, and ExecuTorch truncates what it cannot read.
  */
 enum ws_status ws_pack_open(const char *path,

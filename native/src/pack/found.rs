@@ -40,7 +40,6 @@ pub(super) enum Content {
     /// whole.
     Refused,
     Index(Slot, Layout, Range<usize>),
-    Imported(ImportedEntries),
 }
 
 impl Found {
@@ -67,6 +66,8 @@ pub(super) enum NotFound {
     WrongKind(FileKind),
     /// It is no file of packed weights.
     Foreign,
+    /// It is of version 2, which `warmstart convert` rewrites.
+    Version2,
     /// Somebody else could have written it.
     Untrusted,
 }
@@ -78,6 +79,7 @@ impl NotFound {
             Self::Io(error) => reason_of(error),
             Self::WrongKind(_) | Self::Untrusted => Reason::Untrusted,
             Self::Foreign => Reason::Foreign,
+            Self::Version2 => Reason::OldVersion,
         }
     }
 }
@@ -110,7 +112,7 @@ impl FirstPage {
         &self.bytes
     }
 
-    /// Whether it is as it was seen before. A file of version 2 has no header: it is another one if its length or its time is.
+    /// Whether it is as it was seen before. A file without a header is another one if its length or its time is.
     pub(super) fn is(&self, seen: Option<&SeenPage>) -> bool {
         let is_same = |facts: &FileFacts| {
             facts.identity == self.facts.identity
@@ -143,14 +145,12 @@ pub(super) fn look_into(
     let header = match Header::decode(page) {
         Ok(header) => header,
         Err(Refusal::Foreign) => {
-            return match import(disk, file, facts.len) {
-                Ok((mapping, entries)) => found(None, Some((mapping, 0)), Content::Imported(entries), None),
-                Err(Problem::Refused(Refusal::Foreign | Refusal::Short { .. })) => Err(NotFound::Foreign),
-                Err(Problem::Refused(Refusal::Headless)) => {
-                    found(None, None, Content::Damaged, Some(Refusal::Headless))
-                }
-                Err(Problem::Refused(refusal)) => found(None, None, Content::Refused, Some(refusal)),
-                Err(Problem::Io(error)) => Err(NotFound::Io(error)),
+            let tail = read(disk, file, facts.len.saturating_sub(FOOTER_LEN as u64)..facts.len);
+            return match version2::footer(&tail.map_err(NotFound::Io)?, facts.len) {
+                Ok(_) => Err(NotFound::Version2),
+                Err(Refusal::Foreign | Refusal::Short { .. }) => Err(NotFound::Foreign),
+                Err(Refusal::Headless) => found(None, None, Content::Damaged, Some(Refusal::Headless)),
+                Err(refusal) => found(None, None, Content::Refused, Some(refusal)),
             };
         }
         Err(refusal @ Refusal::UnknownVersion(_)) => {
@@ -187,31 +187,14 @@ pub(super) fn look_into(
     }
 }
 
-enum Problem {
-    Refused(Refusal),
-    Io(io::Error),
-}
-
-impl From<io::Error> for Problem {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl From<Refusal> for Problem {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
-    }
-}
-
-/// Returns whether another program cut a file off before `end`, or wrote over its header. A file of version 2 has no header.
-/// A file that cannot be read just now counts as whole.
+/// Returns whether another program cut a file off before `end`, or wrote over its header. A file that
+/// cannot be read just now counts as whole.
 pub(super) fn is_cut(disk: &dyn MapDisk, file: &File, header: &[u8; 16], end: u64) -> bool {
     if disk.facts(file).is_ok_and(|facts| facts.len < end) {
         return true;
     }
     let is_other = |page: Vec<u8>| Header::decode(&page).map_or(true, |found| found.file != *header);
-    *header != [0; 16] && read(disk, file, 0..HEADER_LEN as u64).is_ok_and(is_other)
+    read(disk, file, 0..HEADER_LEN as u64).is_ok_and(is_other)
 }
 
 /// Whether a slot of the first page is of a commit, whole or not. The first commit is in slot A.
@@ -242,30 +225,6 @@ fn map_index(disk: &dyn MapDisk, file: &File, slot: &Slot, mapped: u64) -> io::R
     Ok(MappedIndex { mapping, start, range: at(slot.index_start)?..at(slot.end())? })
 }
 
-/// Of version 2: under which joined name, where, and with which seed.
-type ImportedEntries = Vec<(Box<str>, Range<u64>, u32)>;
-
-fn import(disk: &dyn MapDisk, file: &File, len: u64) -> Result<(Arc<Mapping>, ImportedEntries), Problem> {
-    let tail = read(disk, file, len.saturating_sub(FOOTER_LEN as u64)..len)?;
-    let footer = version2::footer(&tail, len)?;
-    let mapping = map_or_read(disk, file, 0..len)?;
-    let trailer = to_usize(footer.index_start)?..to_usize(len)?;
-    // SAFETY: nobody writes to a file that ExecuTorch saved while it is in use: it locks it.
-    let bytes = unsafe { mapping.bytes(trailer) }.unwrap_or_default();
-    let decoded = version2::decode(bytes, len)?;
-    let entries = decoded
-        .entries()
-        .map(|entry| {
-            (
-                entry.name.weight.into(),
-                entry.offset..entry.offset.saturating_add(entry.size),
-                entry.packing.seed,
-            )
-        })
-        .collect();
-    Ok((Arc::new(mapping), entries))
-}
-
 /// Maps a range of a file, or reads it where it cannot be mapped.
 pub(super) fn map_or_read(disk: &dyn MapDisk, file: &File, range: Range<u64>) -> io::Result<Mapping> {
     disk.map(file, range.clone(), Access::Read).or_else(|_| {
@@ -281,8 +240,4 @@ fn read_into(disk: &dyn MapDisk, file: &File, at: u64, mapping: &Mapping) -> io:
     // SAFETY: the mapping is of the heap and the caller's own, so that nobody else reads or writes its bytes.
     let bytes = unsafe { std::slice::from_raw_parts_mut(mapping.start().as_ptr(), mapping.len()) };
     disk.read_at(file, at, bytes)
-}
-
-fn to_usize(n: u64) -> Result<usize, Problem> {
-    usize::try_from(n).map_err(|_| Problem::Io(io::ErrorKind::OutOfMemory.into()))
 }

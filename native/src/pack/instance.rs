@@ -13,29 +13,28 @@ use std::{
 };
 
 use crate::os::{
-    Access,
+    Access, Mapping,
     fork::{Mutex, MutexGuard, ReadGuard, RwLock, WriteGuard},
 };
 
 use warmstart_core::{
     reason::Reason,
-    trailer::{Refusal, Wanted},
+    trailer::{self, Entry, Refusal, Wanted},
 };
 
 use super::{
-    base::{Base, Saved},
-    found::{FirstPage, Found, NotFound, SeenPage, look_into},
+    found::{Content, FirstPage, Found, NotFound, SeenPage, look_into},
     options::{Checks, PackOptions},
-    published::{Published, Snapshot},
     segments::{FileNumber, Handle, PayloadPlace},
-    state::{FileId, Fresh, Key, State},
+    snapshot::{IndexBlock, Published, SavedIndex, Snapshot},
+    state::{FileId, Fresh, Key, Reservation, State},
     statistics::{Counters, add},
     writer::Writer,
 };
 
 /// An open pack.
 #[derive(Debug)]
-pub(super) struct Instance {
+pub(crate) struct Instance {
     /// Nothing if the pack is of the heap alone.
     pub(super) path: Option<PathBuf>,
     pub(super) options: PackOptions,
@@ -64,8 +63,8 @@ pub(super) struct Seen {
 
 /// A weight that was found. It stays where it is until the instance is dropped.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Hit {
-    pub(super) handle: Handle,
+pub(crate) struct Hit {
+    pub(crate) handle: Handle,
     pub(super) address: NonNull<u8>,
     pub(super) len: usize,
     pub(super) is_verified: bool,
@@ -119,7 +118,7 @@ impl Instance {
         match found {
             Ok(None) => {
                 let mut state = self.write();
-                if let Some(number) = state.base.file() {
+                if let Some(number) = state.index_file() {
                     state.keep_open(number, file, is_locked);
                 }
                 Ok(())
@@ -137,7 +136,7 @@ impl Instance {
                 if !matches!(error, NotFound::Io(_)) {
                     *seen = Seen::default();
                     let mut state = self.write();
-                    state.base = Base::Nothing;
+                    state.index = None;
                     self.publish(&state);
                 }
                 Err(error)
@@ -159,10 +158,10 @@ impl Instance {
         let mut seen = lock(&self.seen);
         let mut state = self.write();
         for number in cut {
-            let is_base = state.base.file() == Some(number);
+            let is_asked = state.index_file() == Some(number);
             state.forget_packed(number);
             // Where only the end was cut off, what was saved before it is whole.
-            if is_base && state.is_saved_part_cut(number, disk) {
+            if is_asked && state.is_saved_part_cut(number, disk) {
                 *seen = Seen::default();
                 state.forget_saved(number);
             }
@@ -187,7 +186,12 @@ impl Instance {
                 state.set_mapped(file, end);
             }
         }
-        state.base = Base::of(found, file);
+        state.index = match (found.content, found.mapping) {
+            (Content::Index(slot, layout, range), Some((mapping, _))) => {
+                Some(Arc::new(SavedIndex::new(file, slot, layout, IndexBlock::Mapped(mapping, range))))
+            }
+            _ => None,
+        };
         if self.options.checks == Checks::All {
             // Until all is proved, look-ups prove what they find.
             self.published.clear();
@@ -203,7 +207,7 @@ impl Instance {
     ///
     /// Mapping the result would move a hit through memory, byte by byte out of step: a tenth of a look-up.
     #[inline]
-    pub(super) fn find<T>(&self, wanted: &Wanted<'_>, make: impl FnOnce(Hit) -> T) -> Result<T, Reason> {
+    pub(crate) fn find<T>(&self, wanted: &Wanted<'_>, make: impl FnOnce(Hit) -> T) -> Result<T, Reason> {
         let missed = match self.published.get() {
             None => None,
             Some(snapshot) => match snapshot.find(wanted) {
@@ -247,13 +251,13 @@ impl Instance {
         {
             return Ok(fresh.hit());
         }
-        let (hit, saved) = self.saved(&state, wanted)?;
+        let (hit, place, checksum) = self.saved(&state, wanted)?;
         drop(state);
         if self.options.checks != Checks::None
-            && let Some(checksum) = saved.checksum
-            && !lock(&self.proved).contains(&saved.place())
+            && let Some(checksum) = checksum
+            && !lock(&self.proved).contains(&place)
         {
-            self.prove(&hit, saved.place(), checksum)?;
+            self.prove(&hit, place, checksum)?;
         }
         Ok(hit)
     }
@@ -262,27 +266,183 @@ impl Instance {
     pub(super) fn publish(&self, state: &State) {
         let is_plain =
             state.fresh.is_empty() && state.damaged.is_empty() && self.options.checks != Checks::FirstUse;
-        match state.base.committed().filter(|_| is_plain) {
-            Some(committed) => {
-                let index = committed.share();
-                let views = state.segments.views(index.file());
-                let takes_unverified = self.options.unverified;
-                self.published.set(Snapshot { index, views, takes_unverified });
+        match state.index.as_ref().filter(|_| is_plain) {
+            Some(saved) => {
+                let views = state.segments.views(saved.file);
+                self.published.set(Snapshot::new(saved, views, self.options.unverified));
             }
             None => self.published.clear(),
         }
     }
 
-    /// What is saved of a weight.
-    pub(super) fn saved(&self, state: &State, wanted: &Wanted<'_>) -> Result<(Hit, Saved), Reason> {
-        let saved = state.base.look_up(wanted, self.options.unverified)?;
-        let handle = state.segments.handle(saved.file, &saved.range).ok_or(Reason::Malformed)?;
-        let address = state.segments.address(handle).ok_or(Reason::Malformed)?;
-        let len = usize::try_from(saved.range.end - saved.range.start).map_err(|_| Reason::Malformed)?;
-        if !state.damaged.is_empty() && state.damaged.contains(&saved.place()) {
+    /// What is saved of a weight, where in the file it is, and its checksum.
+    fn saved(&self, state: &State, wanted: &Wanted<'_>) -> Result<(Hit, PayloadPlace, Option<u64>), Reason> {
+        let saved = state.index.as_ref().ok_or(Reason::Absent)?;
+        let index = saved.index();
+        let found = index.look_up(wanted);
+        let entry = found.or_else(|missed| index.after_miss(missed, wanted, self.options.unverified))?;
+        let hit = Self::hit_of(state, saved.file, &entry).ok_or(Reason::Malformed)?;
+        let place = (saved.file, entry.offset);
+        if state.damaged.contains(&place) {
             return Err(Reason::ChecksumMismatch);
         }
-        Ok((Hit { handle, address, len, is_verified: saved.is_verified }, saved))
+        Ok((hit, place, entry.checksum))
+    }
+
+    /// Where the payload of an entry of a file is mapped.
+    fn hit_of(state: &State, file: FileNumber, entry: &Entry<'_>) -> Option<Hit> {
+        let range = entry.offset..entry.offset.saturating_add(entry.size);
+        let handle = state.segments.handle(file, &range)?;
+        let address = state.segments.address(handle)?;
+        let len = usize::try_from(entry.size).ok()?;
+        Some(Hit { handle, address, len, is_verified: !entry.is_imported })
+    }
+
+    /// Reserves zeroed bytes to pack into, in the file if `in_file`, else or if the file takes none, in the heap.
+    pub(crate) fn reserve(&self, len: usize, in_file: bool) -> io::Result<Reservation> {
+        add(&self.counters.reservations, 1);
+        add(&self.counters.reserved_bytes, len as u64);
+        if in_file && self.path.is_some() {
+            match self.reserve_in_file(len) {
+                Ok(space) => {
+                    self.write().keep_space(space.clone());
+                    return Ok(space);
+                }
+                Err(reason) => self.counters.refuse(reason),
+            }
+        }
+        let mapping = Arc::new(Mapping::heap(len)?);
+        add(&self.counters.heap_entries, 1);
+        add(&self.counters.heap_bytes, len as u64);
+        let mut state = self.write();
+        let handle = state.segments.add(Arc::clone(&mapping), None).ok_or(io::ErrorKind::OutOfMemory)?;
+        let space = Reservation { handle, len, mapping, at: 0, place: None };
+        state.keep_space(space.clone());
+        Ok(space)
+    }
+
+    /// Takes the first `len` bytes of a space as the weight that was wanted. If that is there already, with the same bytes,
+    /// the one that is there is it, and the space is given back: some operators of XNNPACK pack before they look. Nothing if
+    /// there is no such space.
+    pub(crate) fn insert(&self, wanted: &Wanted<'_>, address: NonNull<u8>, len: usize) -> Option<Hit> {
+        let mut state = self.write();
+        let space = state.take_space(address.as_ptr())?;
+        if len > space.len {
+            state.keep_space(space);
+            return None;
+        }
+        let key = Key::from(wanted);
+        let fresh = Fresh {
+            handle: space.handle,
+            len,
+            mapping: Arc::clone(&space.mapping),
+            at: space.at,
+            place: space.place,
+        };
+        let there = state
+            .fresh
+            .get(&key)
+            .map(Fresh::hit)
+            .or_else(|| self.saved(&state, wanted).ok().map(|(hit, ..)| hit));
+        // SAFETY: what was inserted or committed is not written to again, and `self` lives.
+        let is_same = |there: &Hit| there.is_verified && unsafe { there.bytes() } == fresh.bytes();
+        if let Some(there) = there.filter(is_same) {
+            drop(state);
+            self.put_back(&space);
+            return Some(there);
+        }
+        add(&self.counters.packed, 1);
+        let hit = fresh.hit();
+        state.fresh.insert(key, fresh);
+        self.published.clear();
+        Some(hit)
+    }
+
+    /// Leaves a space to whoever packed into it, under no name. What is in the file is moved to the heap.
+    pub(crate) fn keep_unnamed(&self, address: NonNull<u8>, len: usize) -> Option<Handle> {
+        let mut state = self.write();
+        let space = state.take_space(address.as_ptr())?;
+        if len > space.len {
+            state.keep_space(space);
+            return None;
+        }
+        if space.place.is_none() {
+            self.counters.refuse(Reason::Unnamed);
+            return Some(space.handle);
+        }
+        let moved = Mapping::heap(len).ok().map(Arc::new);
+        let handle = moved.as_ref().and_then(|moved| state.segments.add(Arc::clone(moved), None));
+        let (Some(moved), Some(handle)) = (moved, handle) else {
+            state.keep_space(space);
+            return None;
+        };
+        drop(state);
+        // SAFETY: the space is as long at least, and was packed into before; nobody else has the new bytes yet.
+        unsafe { moved.start().as_ptr().copy_from_nonoverlapping(address.as_ptr(), len) };
+        add(&self.counters.heap_entries, 1);
+        add(&self.counters.heap_bytes, len as u64);
+        self.counters.refuse(Reason::Unnamed);
+        self.put_back(&space);
+        Some(handle)
+    }
+
+    /// Frees what was kept without a name. Nobody may use it any more.
+    pub(crate) fn forget_unnamed(&self, handle: Handle) {
+        self.write().segments.forget(handle);
+    }
+
+    /// Gives a space back that nothing was packed into.
+    pub(crate) fn give_back(&self, address: NonNull<u8>) {
+        let space = self.write().take_space(address.as_ptr());
+        if let Some(space) = space {
+            self.put_back(&space);
+        }
+    }
+
+    fn put_back(&self, space: &Reservation) {
+        match space.range() {
+            Some((file, range)) => {
+                if let Some(writer) = &mut *self.lock_writer() {
+                    writer.give_back(file, &range);
+                }
+            }
+            None => self.write().segments.forget(space.handle),
+        }
+    }
+
+    /// Proves a payload. One that is damaged is a miss from now on.
+    fn prove(&self, hit: &Hit, place: PayloadPlace, checksum: u64) -> Result<(), Reason> {
+        // SAFETY: what was committed is not written to again, and `self` lives.
+        if trailer::checksum(unsafe { hit.bytes() }) != checksum {
+            let mut state = self.write();
+            state.damaged.insert(place);
+            self.publish(&state);
+            return Err(Reason::ChecksumMismatch);
+        }
+        add(&self.counters.proved, 1);
+        // What has no bytes may be where another begins, and says nothing about that.
+        if hit.len > 0 {
+            lock(&self.proved).insert(place);
+        }
+        Ok(())
+    }
+
+    /// Proves all that is saved.
+    fn prove_all(&self) {
+        let hits: Vec<_> = {
+            let state = self.read();
+            let Some(saved) = &state.index else { return };
+            let hit_of = |entry: Entry<'_>| {
+                Some((Self::hit_of(&state, saved.file, &entry)?, (saved.file, entry.offset), entry.checksum?))
+            };
+            saved.index().entries().filter_map(hit_of).collect()
+        };
+        for (hit, place, checksum) in hits {
+            if !lock(&self.proved).contains(&place) {
+                // Damage is noted, and a miss when it is looked up.
+                let _ = self.prove(&hit, place, checksum);
+            }
+        }
     }
 
     /// Locks the writer. In a child that was forked, there is none: the lock of the file is the parent's.
@@ -309,7 +469,7 @@ impl Instance {
         Some(retired.swap_remove(at))
     }
 
-    pub(super) fn address(&self, handle: Handle) -> Option<NonNull<u8>> {
+    pub(crate) fn address(&self, handle: Handle) -> Option<NonNull<u8>> {
         self.read().segments.address(handle)
     }
 

@@ -31,9 +31,8 @@
 //! Whatever instant a process dies at, the next one finds what was saved last, whole. The bytes of the file are described
 //! in [`warmstart_core::trailer`].
 //!
-//! Files of version 2, which are ExecuTorch's, are read where they are and never written to: what is packed beside them stays in
-//! the heap, and a [save](Pack::save) is refused. [`import`], or the command `warmstart convert FILE --to 3 --model MODEL`,
-//! makes them version 3.
+//! Files of version 2, which are ExecuTorch's, are not opened: [`import`], or the command
+//! `warmstart convert FILE --to 3 --model MODEL`, makes them version 3.
 //!
 //! # What is assumed of the file
 //! No other program writes to it or truncates it: to touch the pages of a mapping that are cut off kills a process. So the file
@@ -48,7 +47,6 @@
 //! A child that a process forks shares what its parent packs and has not saved. It may drop a pack of its parent's, which leaves
 //! the parent's file and lock alone, but must not use one: open it anew, after the fork.
 
-mod base;
 pub(crate) mod counters;
 mod found;
 mod inspect;
@@ -56,14 +54,11 @@ mod instance;
 mod look;
 mod model;
 mod options;
-mod prove;
 mod publish;
-mod published;
-mod raw;
 mod rewrite;
 mod save;
 mod segments;
-mod spaces;
+mod snapshot;
 mod state;
 mod statistics;
 mod writer;
@@ -72,7 +67,6 @@ pub use inspect::{Inspection, PackEntry, Verification, inspect, verify};
 pub use look::{FileError, recognise};
 pub use model::model_of_file;
 pub use options::{Checks, PackOptions};
-pub(crate) use raw::RawPack;
 pub use rewrite::{RewriteOptions, Rewritten, compact, export, import};
 pub use save::Saved;
 pub use segments::Handle;
@@ -159,6 +153,13 @@ impl Pack {
             Err(NotFound::Foreign) => {
                 Err(OpenError::new(path, wrong_kind("a file, but not one of packed weights")))
             }
+            Err(NotFound::Version2) => Err(OpenError::new(
+                path,
+                Problem::WrongKind {
+                    found: "a file of packed weights of version 2, which ExecuTorch writes",
+                    remedy: "make it version 3: warmstart convert FILE --to 3 --model MODEL",
+                },
+            )),
             Err(NotFound::Untrusted) => Err(OpenError::new(
                 path,
                 Problem::Untrusted {
@@ -273,7 +274,7 @@ impl Pack {
     /// How many weights are saved in the file, as far as this process has looked.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.instance.read().base.len()
+        self.instance.read().index.as_ref().map_or(0, |saved| saved.index().len())
     }
 
     /// Whether no weights are saved in the file.
@@ -294,9 +295,10 @@ impl Pack {
         self.instance.path.as_deref()
     }
 
-    /// For the providers of runtimes, which have addresses and handles and no borrows.
-    pub(crate) fn raw(&self) -> RawPack<'_> {
-        RawPack::of(&self.instance)
+    /// For the providers of runtimes, which have addresses and handles and no borrows. What is handed out stays where it is until
+    /// the pack is closed, but for what is given back or forgotten.
+    pub(crate) fn instance(&self) -> &Instance {
+        &self.instance
     }
 }
 
@@ -323,7 +325,7 @@ impl<'a> Weights<'a> {
     }
 
     /// Whether the file proves that these are the weights of the model that was asked for, packed as was asked: not so with
-    /// files of version 2.
+    /// entries that were imported from version 2.
     #[must_use]
     pub const fn is_verified(&self) -> bool {
         self.hit.is_verified

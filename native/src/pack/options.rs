@@ -68,8 +68,8 @@ impl PackOptions {
         Self { read_only, ..self }
     }
 
-    /// Takes entries of an unverified model for look-ups that name a model too: those of a file of ExecuTorch's (version 2), and
-    /// those [imported](super::import) without saying of which model they are. A model that was changed under the same names gets
+    /// Takes entries of an unverified model for look-ups that name a model too: those
+    /// [imported](super::import) without saying of which model they are. A model that was changed under the same names gets
     /// the old weights.
     #[must_use]
     pub fn with_unverified(self, unverified: bool) -> Self {

@@ -13,10 +13,10 @@ use warmstart_core::{
 };
 
 use super::{
-    base::{Base, Committed},
     found::map_or_read,
     instance::{Instance, lock},
     segments::FileNumber,
+    snapshot::{IndexBlock, SavedIndex},
     state::{Fresh, Key, State},
     statistics::add,
     writer::Writer,
@@ -91,7 +91,7 @@ impl Instance {
             none => none.insert(self.acquire(self.options.patience)?),
         };
         // A refresh may have looked at another file, which was under the path meanwhile.
-        let is_known = self.read().base.file() == Some(writer.number);
+        let is_known = self.read().index_file() == Some(writer.number);
         if !is_known && writer.counting.is_some() {
             self.adopt_from(&*self.options.disk, writer.file.to_map())?;
         }
@@ -186,7 +186,11 @@ impl Instance {
             let mapping = disk.map(writer.file.to_map(), slot.index_start..slot.end(), Access::Read).ok()?;
             Some((Arc::new(mapping), 0))
         });
-        let committed = Committed::written(writer.number, slot, block, mapped).map_err(Refusal::reason)?;
+        let block = match mapped {
+            Some((mapping, at)) => IndexBlock::Mapped(mapping, at..at + block.len()),
+            None => IndexBlock::Owned(block),
+        };
+        let index = SavedIndex::check(writer.number, slot, block).map_err(Refusal::reason)?;
         let appended = map_appended(disk, writer, packed);
         let counting = writer.commits.place_beside(writer.counting);
         writer.continue_at(commits, counting, slot.end());
@@ -196,7 +200,7 @@ impl Instance {
             state.segments.add(Arc::new(mapping), Some((writer.number, start)));
         }
         state.set_mapped(writer.number, slot.end());
-        state.base = Base::Committed(committed);
+        state.index = Some(Arc::new(index));
         packed.iter().for_each(|packed| state.settle(&packed.key, packed.fresh.handle));
         self.publish(&state);
         drop(state);
@@ -216,10 +220,10 @@ impl Instance {
 impl State {
     /// Whether the file has this weight with this payload.
     fn has_saved(&self, file: FileNumber, key: &Key, checksum: u64) -> bool {
-        let committed = self.base.committed().filter(|base| base.file == file);
-        let saved = committed.and_then(|base| Some((base, base.index().look_up(&key.wanted()).ok()?)));
-        saved.is_some_and(|(base, entry)| {
-            entry.checksum == Some(checksum) && !self.damaged.contains(&(base.file, entry.offset))
+        let index = self.index.as_ref().filter(|index| index.file == file);
+        let saved = index.and_then(|saved| saved.index().look_up(&key.wanted()).ok());
+        saved.is_some_and(|entry| {
+            entry.checksum == Some(checksum) && !self.damaged.contains(&(file, entry.offset))
         })
     }
 
@@ -234,13 +238,13 @@ impl State {
 /// The index of what is saved and is still wanted, and of what was packed.
 fn index(state: &State, file: FileNumber, packed: &[Packed], start: u64, generation: u64) -> Option<Vec<u8>> {
     let mut builder = IndexBuilder::new();
-    if let Some(base) = state.base.committed().filter(|base| base.file == file) {
+    if let Some(before) = state.index.as_ref().filter(|index| index.file == file) {
         // How many packings of each weight there are, the new ones first.
         let mut packings: HashMap<(Name<'_>, ModelId), Vec<&Key>> = HashMap::new();
         for packed in packed {
             packings.entry((packed.key.name(), packed.key.model)).or_default().push(&packed.key);
         }
-        let mut saved: Vec<_> = base.index().entries().collect();
+        let mut saved: Vec<_> = before.index().entries().collect();
         saved.sort_by_key(|entry| std::cmp::Reverse(entry.generation));
         let mut kept: HashMap<(Name<'_>, ModelId), usize> = HashMap::new();
         for entry in saved {

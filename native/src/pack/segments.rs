@@ -2,6 +2,7 @@
 
 use std::{ops::Range, ptr::NonNull, sync::Arc};
 
+use super::snapshot::View;
 use crate::os::{ALIGNMENT, Mapping};
 
 /// Where a packed weight is. XNNPACK calls it an offset.
@@ -12,12 +13,14 @@ pub struct Handle(usize);
 
 impl Handle {
     /// The handle as a number. It is never [`usize::MAX`], which is XNNPACK's word for nothing.
+    #[inline]
     #[must_use]
     pub const fn get(self) -> usize {
         self.0
     }
 
     /// The handle that [`get`](Self::get) made this number of.
+    #[inline]
     #[must_use]
     pub(crate) const fn from_number(number: usize) -> Self {
         Self(number)
@@ -30,36 +33,6 @@ pub(super) struct FileNumber(pub(super) u32);
 
 /// Where a payload is: in which file, and from which byte on.
 pub(super) type PayloadPlace = (FileNumber, u64);
-
-/// A mapped part of a file.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct View {
-    /// Where in the file it begins.
-    start: u64,
-    len: u64,
-    first: usize,
-    address: *const u8,
-}
-
-// SAFETY: only an address, of bytes that are shared anyway.
-unsafe impl Send for View {}
-// SAFETY: as above.
-unsafe impl Sync for View {}
-
-impl View {
-    /// The handle, the address and the length of a payload, if all of it is here. One without bytes is where its first byte
-    /// would be.
-    #[inline]
-    pub(super) fn find(&self, offset: u64, size: u64) -> Option<(Handle, NonNull<u8>, usize)> {
-        let at = offset.wrapping_sub(self.start);
-        if at >= self.len || size > self.len - at {
-            return None;
-        }
-        // Both are at most the length of a mapping.
-        let (at, size) = (at as usize, size as usize);
-        Some((Handle(self.first + at), NonNull::new(self.address.wrapping_add(at).cast_mut())?, size))
-    }
-}
 
 /// Bytes in memory that have handles, in the order of these.
 #[derive(Debug, Default)]
@@ -128,7 +101,7 @@ impl Segments {
             let (number, start) = segment.file?;
             let len = segment.mapping.len() as u64;
             let address = segment.mapping.start().as_ptr().cast_const();
-            (number == file).then_some(View { start, len, first: segment.first, address })
+            (number == file).then_some(View { start, len, first: Handle(segment.first), address })
         };
         self.all.iter().filter_map(of_file).collect()
     }

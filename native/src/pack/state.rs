@@ -11,9 +11,9 @@ use std::{
 use warmstart_core::trailer::{ModelId, Name, Packing, Wanted};
 
 use super::{
-    base::Base,
     found::is_cut,
     segments::{FileNumber, Handle, PayloadPlace, Segments},
+    snapshot::SavedIndex,
 };
 use crate::os::{MapDisk, Mapping};
 
@@ -21,8 +21,8 @@ use crate::os::{MapDisk, Mapping};
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) segments: Segments,
-    /// What look-ups find that was saved.
-    pub(super) base: Base,
+    /// What look-ups find that was saved; nothing if nothing was, or it cannot be used.
+    pub(super) index: Option<Arc<SavedIndex>>,
     /// What was inserted and is not saved yet.
     pub(super) fresh: HashMap<Key, Fresh, foldhash::fast::RandomState>,
     /// Reserved and not yet inserted, by address.
@@ -35,7 +35,7 @@ pub(super) struct State {
 /// What tells a file from every other: what its header says, and what the system does, for a copy has the same header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileId {
-    /// Of all zeros in version 2.
+    /// Of all zeros where the file has no header.
     pub(super) header: [u8; 16],
     pub(super) system: (u64, u64),
 }
@@ -73,7 +73,7 @@ pub(super) struct Fresh {
 
 /// Bytes to pack into.
 #[derive(Clone, Debug)]
-pub(super) struct Reservation {
+pub(crate) struct Reservation {
     pub(super) handle: Handle,
     /// At least what was asked for.
     pub(super) len: usize,
@@ -83,7 +83,7 @@ pub(super) struct Reservation {
 }
 
 impl Reservation {
-    pub(super) fn address(&self) -> NonNull<u8> {
+    pub(crate) fn address(&self) -> NonNull<u8> {
         let address = self.mapping.start().as_ptr().wrapping_add(self.at);
         NonNull::new(address).unwrap_or(NonNull::dangling())
     }
@@ -95,6 +95,11 @@ impl Reservation {
 }
 
 impl State {
+    /// The file whose index look-ups ask.
+    pub(super) fn index_file(&self) -> Option<FileNumber> {
+        self.index.as_ref().map(|index| index.file)
+    }
+
     /// The number of the file with this identity.
     pub(super) fn number(&mut self, identity: FileId) -> FileNumber {
         let known = self.files.iter().position(|file| file.identity == Some(identity));
@@ -146,7 +151,7 @@ impl State {
                 *end = (*end).max(start + fresh.len as u64);
             }
         }
-        if let Some(number) = self.base.file() {
+        if let Some(number) = self.index_file() {
             let mapped = self.files.get(number.0 as usize).map_or(0, |known| known.mapped);
             let end = ends.entry(number).or_default();
             *end = (*end).max(mapped);
@@ -172,7 +177,7 @@ impl State {
 
     /// Forgets what was saved in a file that is no longer whole. What was packed into it is to be forgotten as well.
     pub(super) fn forget_saved(&mut self, number: FileNumber) {
-        self.base = Base::Nothing;
+        self.index = None;
         if let Some(known) = self.files.get_mut(number.0 as usize) {
             (known.identity, known.file) = (None, None);
         }

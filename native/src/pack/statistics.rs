@@ -10,7 +10,7 @@ counters! {
     numbers: {
         /// Look-ups that found what they wanted.
         hits,
-        /// Hits on entries of which nothing proves the model and the packing, because version 2 holds neither.
+        /// Hits on entries that were imported from version 2: nothing proves their model and packing.
         unverified_hits,
         /// Spaces that were reserved to pack into.
         reservations,

@@ -161,7 +161,8 @@ impl Instance {
         let mut seen = lock(&self.seen);
         let mut page = FirstPage::read(disk, &file).map_err(refused)?;
         let is_known = page.is(seen.page.as_ref());
-        let known = is_known.then(|| self.read().base.known(page.bytes())).flatten();
+        let index = self.read().index.clone().filter(|_| is_known);
+        let known = index.and_then(|index| index.known(page.bytes()));
         let (number, header, commits, counting) = if let Some(known) = known {
             known
         } else {

@@ -70,14 +70,12 @@ fn convert_in_place_works_beside_readers_not_beside_a_writer() {
     assert_eq!((image(&path).unwrap(), names_in(directory.path()).unwrap().len()), (exported, 1));
     drop(writer);
 
-    // ExecuTorch and we have it open, and read.
+    // ExecuTorch has it open, and reads.
     let Opened::Loaded(_loaded) = executorch::initialize(&path).unwrap() else { panic!("it is whole") };
-    let reader = open(&path).unwrap();
     if cfg!(target_os = "linux") {
         assert!(import(&path, &RewriteOptions::default()).unwrap().is_changed);
         assert_eq!(inspect(&path).unwrap().version, 3);
     }
-    drop(reader);
 }
 
 #[test]
@@ -226,21 +224,26 @@ fn replaced_files_do_not_stay_open() {
 }
 
 #[test]
-fn version_2_rewritten_with_the_same_first_page_is_read_again() {
+fn version_2_file_is_refused_and_convert_is_named() {
     let (_directory, path) = place().unwrap();
-    let other = path.with_extension("other");
-    drop(saved(&path, PackOptions::default(), weights(4..6)).unwrap());
-    drop(saved(&other, PackOptions::default(), weights(4..9)).unwrap());
-    for path in [&path, &other] {
-        export(path, &RewriteOptions::default()).unwrap();
-    }
-    let longer = fs::read(&other).unwrap();
-    assert_eq!(fs::read(&path).unwrap()[..4096], longer[..4096], "the first weight is longer than a page");
-    let pack = Pack::open(&path, PackOptions::default().with_unverified(true)).unwrap();
-    assert_eq!(pack.len(), 2);
-    fs::write(&path, longer).unwrap();
+    drop(saved(&path, PackOptions::default(), weights(0..6)).unwrap());
+    let version3 = fs::read(&path).unwrap();
+    export(&path, &RewriteOptions::default()).unwrap();
+    let error = open(&path).unwrap_err();
+    assert!(error.is_wrong_kind() && error.to_string().contains("warmstart convert"), "{error}");
+
+    // One that takes the place of an open pack is left alone.
+    let version2 = fs::read(&path).unwrap();
+    fs::write(&path, version3).unwrap();
+    let pack = open(&path).unwrap();
+    assert_eq!(pack.len(), 6);
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, &version2).unwrap();
     pack.refresh();
-    assert_eq!((pack.len(), use_all(&pack, weights(4..9)).unwrap()), (5, 0));
+    assert_eq!((pack.len(), pack.statistics().refusals.of(Reason::OldVersion)), (0, 1));
+    assert_eq!(use_all(&pack, weights(0..6)).unwrap(), 6);
+    assert_eq!(pack.save(), Err(Reason::OldVersion));
+    assert_eq!(fs::read(&path).unwrap(), version2);
 }
 
 #[test]
@@ -249,11 +252,8 @@ fn file_written_over_in_place_is_read_again_as_another_one() {
     let other = path.with_extension("other");
     drop(saved(&path, PackOptions::default(), weights(0..8)).unwrap());
     drop(saved(&other, PackOptions::default(), weights(0..2)).unwrap());
-    for path in [&path, &other] {
-        export(path, &RewriteOptions::default()).unwrap();
-    }
-    let (long, short) = (image(&path).unwrap(), fs::read(&other).unwrap());
-    let pack = Pack::open(&path, PackOptions::default().with_unverified(true)).unwrap();
+    let short = fs::read(&other).unwrap();
+    let pack = open(&path).unwrap();
     assert_eq!(pack.len(), 8);
     fs::write(&path, short).unwrap();
     pack.refresh();
@@ -262,7 +262,6 @@ fn file_written_over_in_place_is_read_again_as_another_one() {
     pack.refresh();
     pack.save().unwrap();
     assert_eq!((pack.len(), pack.statistics().refusals.of(Reason::Truncated)), (2, 1));
-    drop(long);
 }
 
 #[test]

@@ -97,7 +97,8 @@ impl Cache {
 
     pub(super) fn reserve(&self, len: usize) -> Option<NonNull<u8>> {
         let in_file = NEXT.replace(Next::Unknown) == Next::Named(self.number);
-        let space = if len == 0 { None } else { self.pack.raw().reserve(len, in_file).ok() };
+        let space = if len == 0 { None } else { self.pack.instance().reserve(len, in_file).ok() };
+        let space = space.map(|space| space.address());
         let Some(address) = space else {
             add(&self.counters.refused, 1);
             return None;
@@ -131,7 +132,7 @@ impl Cache {
     fn insert(&self, wanted: &Wanted<'_>, packed: NonNull<u8>, len: usize) -> Option<Handle> {
         // In this order: once it is inserted, the pack may give the space to another thread.
         let was_own = self.own().spaces.remove(&packed.as_ptr().addr());
-        let Some(handle) = self.pack.raw().insert(wanted, packed, len) else {
+        let Some(handle) = self.pack.instance().insert(wanted, packed, len).map(|hit| hit.handle) else {
             if was_own {
                 self.own().spaces.insert(packed.as_ptr().addr());
             }
@@ -146,7 +147,7 @@ impl Cache {
 
     /// Keeps what was packed for this provider alone.
     fn keep(&self, packed: NonNull<u8>, len: usize) -> Option<Handle> {
-        let handle = self.pack.raw().keep_unnamed(packed, len)?;
+        let handle = self.pack.instance().keep_unnamed(packed, len)?;
         add(&self.counters.unnamed, 1);
         add(&self.counters.unnamed_bytes, len as u64);
         let mut own = self.own();
@@ -164,7 +165,7 @@ impl Cache {
     }
 
     pub(super) fn address(&self, handle: Handle) -> Option<NonNull<u8>> {
-        self.pack.raw().address(handle)
+        self.pack.instance().address(handle)
     }
 
     pub(super) fn names(&self) -> ReadGuard<'_, Names> {
@@ -208,8 +209,8 @@ impl Cache {
     }
 
     fn find(&self, wanted: &Wanted<'_>) -> Result<Handle, Reason> {
-        let handle = self.pack.raw().look_up(wanted)?;
-        // A file of version 2 may place its entries anywhere.
+        let handle = self.pack.instance().find(wanted, |hit| hit.handle)?;
+        // Bytes of a file that cannot be mapped are read from the end of what was read before, wherever that is.
         let address = self.address(handle).ok_or(Reason::Malformed)?;
         if address.as_ptr().addr().is_multiple_of(ALIGNMENT) { Ok(handle) } else { Err(Reason::Malformed) }
     }
@@ -220,10 +221,10 @@ impl Drop for Cache {
         let Own { spaces, unnamed } = self.own.get_mut();
         for address in spaces.drain().filter_map(NonZero::new) {
             // What is given back is found by its address, which is not followed.
-            self.pack.raw().give_back(NonNull::without_provenance(address));
+            self.pack.instance().give_back(NonNull::without_provenance(address));
         }
         for handle in unnamed.drain(..) {
-            self.pack.raw().forget_unnamed(handle);
+            self.pack.instance().forget_unnamed(handle);
         }
     }
 }
