@@ -42,9 +42,8 @@ pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(60);
 /// Share one cache between the threads of a process: statistics are those of the cache, and so is single flight, unless
 /// the store's directory is shared. Then one builds of all who use the directory, through whichever cache.
 ///
-/// A builder may ask any cache for what it needs. A circle of builds that wait for each other is found, and one of them
-/// builds for itself; only a circle through several processes *and* several directories is left to
-/// [patience](Self::with_patience).
+/// A builder may ask any cache for what it needs. A circle of builds that wait for each other is found among the threads of a
+/// process, and one of them builds for itself; between processes, [patience](Self::with_patience) ends it.
 ///
 /// What it counted is kept with the store: reported at most ten times a second, after something was built or stored, and
 /// when the cache is [flushed](Self::flush), [closed](Self::close) or dropped. A hit reports nothing. A process that is
@@ -214,7 +213,7 @@ impl<S: Store> Cache<S> {
     /// wait, at most for the cache's [patience](Self::with_patience). If the builder fails, one of those who waited
     /// builds. If the store fails, the artifact is returned all the same, and the reason is in what is returned.
     ///
-    /// A builder may need other artifacts of the cache, even in a circle. One that starts a thread which needs the very
+    /// A builder may need other artifacts of the cache, even in a circle of threads. One that starts a thread which needs the very
     /// artifact that it builds, and waits for that thread, waits for the patience.
     ///
     /// # Errors

@@ -21,10 +21,7 @@ use warmstart_core::{
     key::Key,
 };
 
-use crate::os::{
-    fork::{self, Mutex, MutexGuard},
-    process_lock::{self, AnnouncedWait},
-};
+use crate::os::fork::{self, Mutex, MutexGuard};
 
 static TABLE: Mutex<Table> = Mutex::new(Table::new(0));
 
@@ -93,7 +90,7 @@ pub(super) fn take_seat(scope: &Scope, name: &Key, deadline: Option<Instant>) ->
             Role::Wait => table.under_way.get(&id).cloned().unwrap_or_default(),
         };
         drop(table);
-        let outcome = flight.wait(scope, name, deadline);
+        let outcome = flight.wait(deadline);
         self::table().flights.stop_waiting(me);
         match outcome {
             Some(Some(artifact)) => return Seat::Shared(artifact),
@@ -105,25 +102,17 @@ pub(super) fn take_seat(scope: &Scope, name: &Key, deadline: Option<Instant>) ->
 }
 
 impl Flight {
-    /// What it ended with. Nothing once `deadline` has passed, or if waiting would never end: the one who builds may
-    /// wait for another process that waits for this thread, which the table does not know.
-    fn wait(&self, scope: &Scope, name: &Key, deadline: Option<Instant>) -> Option<Option<Artifact>> {
-        let wait = scope.locks().map(|directory| process_lock::announce_wait(directory, name));
-        let interval = wait.as_ref().and_then(AnnouncedWait::interval);
+    /// What it ended with. Nothing once `deadline` has passed.
+    fn wait(&self, deadline: Option<Instant>) -> Option<Option<Artifact>> {
         loop {
             // Before a look at the outcome: it is set first, and then all who wait are woken.
             self.waiting.lock().push(thread::current());
             if let Some(outcome) = self.outcome.get() {
                 return Some(outcome.clone());
             }
-            let left = remaining(deadline)?;
-            let pause = interval.map_or(left, |interval| interval.min(left));
-            thread::park_timeout(pause);
+            thread::park_timeout(remaining(deadline)?);
             let me = thread::current().id();
             self.waiting.lock().retain(|waiting| waiting.id() != me);
-            if self.outcome.get().is_none() && wait.as_ref().is_some_and(AnnouncedWait::would_never_end) {
-                return None;
-            }
         }
     }
 }
@@ -227,51 +216,4 @@ fn resolved(directory: &Path) -> PathBuf {
     let parent = directory.parent().and_then(|parent| parent.canonicalize().ok());
     let resolved = parent.zip(directory.file_name()).map(|(parent, name)| parent.join(name));
     resolved.unwrap_or_else(|| directory.to_path_buf())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{sync::mpsc, thread};
-
-    use super::*;
-    use crate::os::process_lock::ProcessLock;
-
-    /// Another process builds `theirs` and waits for `mine`, which this thread builds. A second thread of ours waits for
-    /// that process, and this thread waits for the second one.
-    #[test]
-    fn a_circle_through_another_process_and_another_thread_is_found() {
-        let directory = tempfile::tempdir().unwrap();
-        let scope = Scope::new(Some(directory.path()), CacheNumber::next());
-        let locks = scope.locks().unwrap();
-        let (mine, theirs) = (Key::digest(b"mine"), Key::digest(b"theirs"));
-        let held = ProcessLock::acquire(locks, &mine, None).unwrap();
-        thread::scope(|threads| {
-            let (ready, when_ready) = mpsc::channel();
-            let (end, when_ended) = mpsc::channel::<()>();
-            let another_process = ready.clone();
-            let (scope, mine, theirs) = (&scope, &mine, &theirs);
-            let (end_process, when_process_ended) = mpsc::channel::<()>();
-            threads.spawn(move || {
-                let _held = ProcessLock::acquire(locks, theirs, None).unwrap();
-                let _waits = process_lock::announce_wait(locks, mine);
-                another_process.send(()).unwrap();
-                let _ = when_process_ended.recv();
-            });
-            threads.spawn(move || {
-                let seat = take_seat(scope, theirs, None);
-                assert!(matches!(seat, Seat::Builder(_)));
-                ready.send(()).unwrap();
-                let _ = when_ended.recv();
-            });
-            when_ready.recv().unwrap();
-            when_ready.recv().unwrap();
-            let patience = Duration::from_secs(60);
-            let started = Instant::now();
-            let seat = take_seat(scope, theirs, started.checked_add(patience));
-            assert!(matches!(seat, Seat::Alone));
-            assert!(started.elapsed() < patience / 2, "only patience ended it");
-            drop((end, end_process));
-        });
-        drop(held);
-    }
 }

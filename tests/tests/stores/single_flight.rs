@@ -99,7 +99,7 @@ fn a_killed_builder_does_not_hold_up_the_others() {
 }
 
 #[test]
-fn two_processes_that_need_each_others_builds_both_finish() {
+fn processes_that_need_each_others_builds_finish_after_patience() {
     each_store(|store, log| {
         fs::create_dir(log).unwrap();
         let barrier = log.to_str().unwrap();
@@ -109,7 +109,7 @@ fn two_processes_that_need_each_others_builds_both_finish() {
             let output = child.wait_with_output().unwrap();
             let took =
                 Duration::from_millis(String::from_utf8(output.stdout).unwrap().trim().parse().unwrap());
-            assert!(took < LESS_THAN_PATIENCE, "it took {took:?}, which is patience and not insight");
+            assert!(took < LESS_THAN_PATIENCE, "it took {took:?}, and its patience is a second");
         }
     });
 }
