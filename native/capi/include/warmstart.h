@@ -22,6 +22,8 @@
  * Never give ExecuTorch and this library one path: each takes the other's file for damaged, and ExecuTorch truncates what it cannot
  * read. On a local file system of Linux it does not while a process has the pack open.
  *
+ * A child that a process forks may destroy and close what its parent opened, and must not use it otherwise: it opens the pack anew.
+ *
  * Unless said otherwise, functions may be called by any number of threads at once, also with the same objects. No function
  * throws, and none ends the process. Each takes NULL for any pointer: what it then does is said with it.
  *
@@ -322,8 +324,9 @@ extern "C" {
  * The digest is remembered beside the pack, in a file with `.models` behind the pack's name, so that the next start does not read
  * the model's file. That is so as long as the model's file is the same file, of the same length, whose times of modification and
  * of change are the same, on a local file system that can be written to, and once it has been left alone for two seconds and one more
- * for each 4 MiB. Elsewhere, as on network file systems, on overlayfs and on Windows, and where `pack` is NULL, in memory or
- * read-only, all of the file is read each time, at about 1 GB a second. Replace a model's file by renaming another one into its
+ * for each 4 MiB. Elsewhere, as on network file systems, on overlayfs and on Windows, and where `pack` is NULL or in
+ * memory, all of the file is read each time, at about 1 GB a second; so it is where the pack is read-only and the digest is not
+ * remembered yet. Replace a model's file by renaming another one into its
  * place. Do not use this where a program writes to it through a mapping, or where the clock of the machine is set back.
  *
  * Fails with WS_INVALID_ARGUMENT, or with WS_IO if the file cannot be read.

@@ -259,8 +259,8 @@ impl Pack {
     /// mapping, which may leave its times as they are, or where the clock of the machine is set back.
     ///
     /// # Errors
-    /// If the model's file cannot be read, or is no regular file. Where nothing can be remembered, as with a read-only pack,
-    /// the file is digested each time.
+    /// If the model's file cannot be read, or is no regular file. A read-only pack remembers nothing new: then a
+    /// file that is not remembered already is digested each time.
     pub fn model_of_file(&self, path: impl AsRef<Path>) -> io::Result<ModelId> {
         model::remembered(self.path(), &self.instance.options, path.as_ref())
     }

@@ -114,7 +114,7 @@ impl RewriteOptions {
 ///
 /// # Errors
 /// [`FileError::Busy`] if somebody writes to the file for longer than the patience; [`FileError::WrongVersion`] if it is of
-/// version 2, which [`import`] makes version 3; why it could not be read or written. Then it is as it was.
+/// version 2, which [`import`] makes version 3; [`FileError::NoSuchModel`] if the file has nothing of a model that is to be kept; why it could not be read or written. Then it is as it was.
 pub fn compact(path: impl AsRef<Path>, options: &RewriteOptions) -> Result<Rewritten, FileError> {
     let (disk, path) = (&*options.disk, path.as_ref());
     let look = Look::lock(disk, path, Lock::Writer, options.patience)?;
@@ -122,6 +122,11 @@ pub fn compact(path: impl AsRef<Path>, options: &RewriteOptions) -> Result<Rewri
         return Err(FileError::WrongVersion(2));
     };
     let all = inspection(&look)?;
+    // To keep nothing is more likely a slip than a wish.
+    let is_missing = |model: &&ModelId| !all.entries.iter().any(|entry| entry.model == **model);
+    if let Some(missing) = options.models.iter().flatten().find(is_missing) {
+        return Err(FileError::NoSuchModel(*missing));
+    }
     let (kept, others): (Vec<_>, Vec<_>) = all.entries.into_iter().partition(|entry| options.keeps(entry));
     let is_tidy = all.dead_bytes == 0 && all.refusal.is_none() && others.is_empty();
     if is_tidy && are_whole(disk, &look.file, &kept)? {
@@ -210,12 +215,16 @@ fn rewrite_as(
                 Err(error) => return Err(error.into()),
             }
             // What was committed in version 3 is never written again. ExecuTorch locks a file while it writes.
-            match Look::open(disk, path)? {
+            let look = match Look::open(disk, path)? {
                 Look { index: IndexBytes::Version2(_), .. } => {
                     Look::lock(disk, path, Lock::Shared, options.patience)?
                 }
                 look => look,
+            };
+            if !disk.facts(&look.file)?.is_trusted {
+                return Err(FileError::Untrusted);
             }
+            look
         }
     };
     let found = if look.version2().is_some() { 2 } else { VERSION };

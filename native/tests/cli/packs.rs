@@ -163,9 +163,17 @@ fn a_pack_is_converted_there_and_back() {
     let names: Vec<&Value> = json["entries"].as_array().unwrap().iter().map(|entry| &entry["name"]).collect();
     assert_eq!(names, [&json!("fc.wfc.b"), &json!("proj.w")]);
     assert_eq!((&json["entries"][0]["is_imported"], &json["models"]), (&json!(true), &json!([])));
-    for wrong in [&["convert"][..], &["convert", "--to", "1"], &["compact", "--model", "01"]] {
+    for wrong in [&["convert"][..], &["convert", "--to", "1"]] {
         assert_eq!(run(wrong, &path).code, Some(2), "{wrong:?}");
     }
+    let before = contents(directory.path());
+    for nothing in ["01", &"7".repeat(64)] {
+        let refused = run(&["compact", "--model", nothing, "--json"], &path);
+        assert_eq!(refused.json()["error"]["code"], json!("no_such_model"), "{refused:?}");
+    }
+    let unlike = run(&["convert", "--to", "3", "--model", &"7".repeat(64)], &path);
+    assert!(unlike.errors.contains("has nothing of the model 777"), "{unlike:?}");
+    is_unchanged(&before, directory.path(), ["compact"]);
 
     // The model is said later: by its file, or by what `b2sum -l 256` prints of that.
     let model = directory.path().join("model.safetensors");
@@ -179,7 +187,7 @@ fn a_pack_is_converted_there_and_back() {
     let json = run(&["inspect", "--json"], &output).json();
     assert_eq!(json["models"], json!([digest]));
     assert!(json["entries"].as_array().unwrap().iter().all(|entry| entry["model"] == json!(digest)));
-    let again = run(&["convert", "--to", "3", "--model", digest, "--json"], &output).json();
+    let again = run(&["convert", "--to", "3", "--model", &digest.to_uppercase(), "--json"], &output).json();
     assert_eq!((&again["is_changed"], &again["unverified"]), (&json!(false), &json!(0)));
     // One that was wrong is changed by way of version 2.
     let other = "1".repeat(64);

@@ -85,7 +85,10 @@ pub(crate) enum Command {
     #[cfg(feature = "packs")]
     #[command(after_help = EXIT_CODES)]
     Compact(Compact),
-    /// Writes a file of packed weights in ExecuTorch's version 2, or such a one in version 3.
+    /// Writes a file of packed weights in ExecuTorch's version 2, or a file of ExecuTorch's in version 3.
+    ///
+    /// Never give ExecuTorch and warmstart one path: each takes the other's file for damaged, and ExecuTorch truncates what it
+    /// cannot read.
     #[cfg(feature = "packs")]
     #[command(after_help = EXIT_CODES)]
     Convert(Convert),
@@ -187,18 +190,15 @@ pub(crate) struct Explain {
 pub(crate) struct Compact {
     /// A file of packed weights, of version 3.
     pub(crate) file: PathBuf,
-    /// Keeps the entries of this model alone, which is named by its 64 digits. May be given more than once.
-    #[arg(long, value_name = "HEX", value_parser = model)]
-    pub(crate) model: Vec<ModelId>,
+    /// Keeps the entries of this model alone, named by its file or its 64 digits; of 64 zeros, entries of an unverified model. May
+    /// be given more than once.
+    #[arg(long, value_name = "FILE|HEX", value_parser = OsStringValueParser::new().map(Model::from))]
+    pub(crate) model: Vec<Model>,
     /// Waits so many seconds for another process that writes to the file.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub(crate) wait: u32,
 }
 
-/// Writes a file of packed weights in ExecuTorch's version, or converts a file of ExecuTorch to version 3.
-///
-/// Never give ExecuTorch and warmstart one path: each takes the other's file for damaged, and ExecuTorch truncates what it
-/// cannot read.
 #[cfg(feature = "packs")]
 #[derive(Debug, Args)]
 pub(crate) struct Convert {
@@ -210,7 +210,7 @@ pub(crate) struct Convert {
     /// Writes to this file, which must not exist, and leaves the other where it is.
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// The model: the file that it is in, or its 64 digits, which `b2sum -l 256` prints of that file. To version 3, it is written
+    /// The model: the file that it is in, or its 64 digits, the first word that `b2sum -l 256` prints of that file. To version 3, it is written
     /// to the entries that do not say of which model they are. To version 2, which holds one model of a name, its entries alone
     /// are written.
     #[arg(long, value_name = "FILE|HEX", value_parser = OsStringValueParser::new().map(Model::from))]
@@ -231,18 +231,11 @@ pub(crate) enum Model {
 #[cfg(feature = "packs")]
 impl From<OsString> for Model {
     fn from(text: OsString) -> Self {
-        match text.to_str().map(model) {
-            Some(Ok(digest)) => Self::Digest(digest),
-            _ => Self::File(text.into()),
+        match text.to_str().and_then(|text| warmstart::Key::from_hex(&text.to_ascii_lowercase())) {
+            Some(digest) => Self::Digest(ModelId::from_bytes(*digest.as_bytes())),
+            None => Self::File(text.into()),
         }
     }
-}
-
-#[cfg(feature = "packs")]
-fn model(text: &str) -> Result<ModelId, String> {
-    let key = warmstart::Key::from_hex(text);
-    key.map(|key| ModelId::from_bytes(*key.as_bytes()))
-        .ok_or_else(|| "a model is 64 hexadecimal digits; `warmstart inspect` shows them".to_owned())
 }
 
 fn prefix(text: &str) -> Result<String, String> {

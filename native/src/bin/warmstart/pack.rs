@@ -72,7 +72,7 @@ pub(crate) fn verify(arguments: &Verify, screen: &mut Screen) -> Result<Verdict,
         format!("{} whole", counted(found.whole, "entry", "entries"))
     } else {
         let count = counted(all.entries.len() as u64, "entry", "entries");
-        format!("{count} with places of their own; version 2 has no checksums, so no payload was proved")
+        format!("{count} that do not overlap; version 2 has no checksums, so no payload was proved")
     };
     if !damaged.is_empty() {
         line += &format!(", {} damaged", damaged.len());
@@ -100,14 +100,15 @@ pub(crate) fn compact(arguments: &Compact, screen: &mut Screen) -> Result<Verdic
     is_pack(path)?;
     let mut options = RewriteOptions::default().with_patience(Duration::from_secs(arguments.wait.into()));
     if !arguments.model.is_empty() {
-        options = options.with_models(arguments.model.iter().copied());
+        let models = arguments.model.iter().map(digest_of).collect::<Result<Vec<_>, _>>()?;
+        options = options.with_models(models);
     }
     let done = pack::compact(path, &options).map_err(|error| match error {
         FileError::WrongVersion(_) => Failure::new(
             "wrong_version",
             format!(
-                "{} is of version 2; `warmstart convert --to 3` leaves dead bytes out",
-                visible_path(path)
+                "{shown} is of version 2, which is not compacted; to convert it: warmstart convert {shown} --to 3 --model MODEL",
+                shown = visible_path(path)
             ),
         ),
         error => failure("compact", path, &error),
@@ -150,21 +151,31 @@ pub(crate) fn convert(arguments: &Convert, screen: &mut Screen) -> Result<Verdic
     written(output, arguments.to, &done, screen)
 }
 
-/// Checks that imported entries, which say already of which model they are, are not all of another one.
+/// Checks that entries, which say already of which model they are, are not all of others than this one. With entries that a host
+/// packed, to go by way of version 2 would lose what is known of them.
 fn is_of_model(path: &Path, model: ModelId) -> Result<(), Failure> {
     let found = pack::inspect(path).map_err(|error| failure("read", path, &error))?;
-    let imported: Vec<_> = found.entries.iter().filter(|entry| entry.is_imported).collect();
-    match imported.first() {
-        Some(other) if imported.iter().all(|entry| entry.model != model) => {
-            let (shown, other) = (visible_path(path), other.model);
-            let message = format!(
-                "{shown} says that it is of the model {other}; to change that: warmstart convert {shown} --to 2 --model {other}, \
-                 and then --to 3 with the right one"
-            );
-            Err(Failure::new("no_such_model", message))
+    let shown = visible_path(path);
+    let message = match found.entries.iter().find(|entry| entry.is_imported) {
+        Some(other) if found.entries.iter().all(|entry| entry.is_imported && entry.model != model) => {
+            format!(
+                "{shown} says that it is of the model {other}; to change that: warmstart convert {shown} --to 2 --model {other}, and then \
+             --to 3 with the right one",
+                other = other.model
+            )
         }
-        _ => Ok(()),
-    }
+        Some(other) if found.entries.iter().all(|entry| !entry.is_imported || entry.model != model) => {
+            format!(
+                "what was imported into {shown} says that it is of the model {}; to drop it: warmstart compact {shown} --model {model}",
+                other.model
+            )
+        }
+        None if !found.entries.is_empty() && !found.models.contains(&model) => format!(
+            "{shown} has nothing of the model {model}, and says of each entry which model it is of: warmstart inspect {shown}"
+        ),
+        _ => return Ok(()),
+    };
+    Err(Failure::new("no_such_model", message))
 }
 
 fn digest_of(model: &Model) -> Result<ModelId, Failure> {
@@ -210,8 +221,9 @@ fn failure(verb: &str, path: &Path, error: &FileError) -> Failure {
         FileError::NoSuchModel(_) => "no_such_model",
         _ => "wrong_version",
     };
+    let way = if code == "busy" { ", or wait for it with `--wait SECONDS`" } else { "" };
     // What stands in the file may be in the message.
-    Failure::new(code, format!("cannot {verb} {}: {}", visible_path(path), visible(&error.to_string())))
+    Failure::new(code, format!("cannot {verb} {}: {}{way}", visible_path(path), visible(&error.to_string())))
 }
 
 fn show(path: &Path, found: &Inspection, screen: &mut Screen) -> Result<(), Failure> {
@@ -265,12 +277,12 @@ fn show(path: &Path, found: &Inspection, screen: &mut Screen) -> Result<(), Fail
         let count = counted(imported, "entry", "entries");
         writeln!(
             screen,
-            "{count} of version 2: names are joined with those of biases, and no packing is proved"
+            "{count} converted from version 2: names are joined with those of biases, and no packing is proved"
         )?;
     }
     let unverified = found.entries.iter().filter(|entry| !entry.has_model()).count() as u64;
     if unverified > 0 {
-        writeln!(screen, "{}", unverified_model(unverified))?;
+        writeln!(screen, "{}", unverified_model(path, unverified))?;
     }
     if let Some(refusal) = found.refusal {
         let line = format!("recovered: an earlier index counts, as the newest does not: {refusal}");
@@ -280,11 +292,12 @@ fn show(path: &Path, found: &Inspection, screen: &mut Screen) -> Result<(), Fail
 }
 
 /// What it means that nothing says of which model entries are, and how to go on.
-fn unverified_model(entries: u64) -> String {
+fn unverified_model(path: &Path, entries: u64) -> String {
     let (count, are) = (counted(entries, "entry", "entries"), if entries == 1 { "is" } else { "are" });
     format!(
         "{count} {are} of an unverified model: hosts that name a model pack such weights again, unless they open the pack with \
-         WS_UNVERIFIED (in Rust, `with_unverified`); to name the model: warmstart convert FILE --to 3 --model MODEL"
+         WS_UNVERIFIED (in Rust, `with_unverified`); to name the model: warmstart convert {} --to 3 --model MODEL",
+        visible_path(path)
     )
 }
 
@@ -320,7 +333,7 @@ fn written(path: &Path, version: u32, done: &Rewritten, screen: &mut Screen) -> 
         writeln!(screen, "nothing to do: {entries}, {} in version {version}", bytes(done.bytes_after))?;
     }
     if done.unverified > 0 && !screen.json {
-        writeln!(screen, "{}", unverified_model(done.unverified))?;
+        writeln!(screen, "{}", unverified_model(path, done.unverified))?;
     }
     Ok(if done.damaged == 0 { Verdict::Good } else { Verdict::Damage })
 }

@@ -77,6 +77,11 @@ pub(crate) fn recognise(path: &Path) -> Result<Kind, Failure> {
         foreign(special(metadata.file_type()))
     } else if metadata.len() == 0 {
         foreign("an empty file")
+    } else if fs::symlink_metadata(path).map_err(unreadable)?.is_symlink() {
+        Failure::new(
+            "not_a_store",
+            format!("{shown} is a link, which is not followed; name the file it leads to"),
+        )
     } else {
         foreign("a file of something else")
     })
