@@ -26,6 +26,25 @@
 //! | [`target`] | what makes artifacts: C kernels for the CPU, CUDA programs, weights that XNNPACK packs |
 //! | [`os`] | the seams to the operating system, of the file store and of packs |
 //!
+//! Calls block: an async host makes them where it may block, as in tokio's `spawn_blocking`:
+//!
+//! ```
+//! # mod tokio { pub mod task { pub async fn spawn_blocking<T>(work: impl FnOnce() -> T) -> Result<T, ()> { Ok(work()) } } }
+//! use std::sync::Arc;
+//!
+//! use warmstart::{Artifact, Cache, KeyFields};
+//!
+//! async fn kernel(cache: Arc<Cache>, source: String) -> std::io::Result<Artifact> {
+//!     let fetch = move || {
+//!         let fields = KeyFields::new("kernel", 1).text("source", &*source);
+//!         cache.get_or_build(&fields, || compile(&source)).map(|fetched| fetched.artifact().clone())
+//!     };
+//!     tokio::task::spawn_blocking(fetch).await.expect("compile does not panic")
+//! }
+//! # fn compile(source: &str) -> std::io::Result<Vec<u8>> { Ok(source.bytes().collect()) }
+//! # let _ = kernel;
+//! ```
+//!
 //! A cache never makes its host worse: damage is a miss with a reason, a failing disk still yields the artifact, and
 //! only the caller's own mistakes are errors. What decides all this is in [`warmstart_core`].
 

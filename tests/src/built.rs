@@ -8,14 +8,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Returns the example of this name in the package `warmstart`.
+/// Returns the example of this name.
 ///
 /// # Panics
 /// If it was not built.
 #[must_use]
 pub fn example(name: &str) -> PathBuf {
     let file = format!("{name}{}", env::consts::EXE_SUFFIX);
-    find(&folder().join("examples").join(file), &format!("--package warmstart --example {name}"))
+    find(&folder().join("examples").join(file), &format!("--package warmstart-examples --example {name}"))
 }
 
 /// Returns the command `warmstart`.
@@ -25,7 +25,7 @@ pub fn example(name: &str) -> PathBuf {
 #[must_use]
 pub fn command() -> PathBuf {
     let file = format!("warmstart{}", env::consts::EXE_SUFFIX);
-    find(&folder().join(file), "--package warmstart --features cli --bin warmstart")
+    find(&folder().join(file), "--package warmstart-cli")
 }
 
 /// Returns the folder of the C library that contains this file.

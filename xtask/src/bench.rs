@@ -45,7 +45,7 @@ pub(crate) fn run(sh: &Shell, Arguments { name, flags }: Arguments) -> Result<Ex
         "web" => web::bench(sh)?,
         name => {
             let examples = ["--example", "warm_start", "--example", "launch_loop"];
-            cmd!(sh, "cargo build --release --package warmstart {examples...}").run()?;
+            cmd!(sh, "cargo build --release --package warmstart-examples {examples...}").run()?;
             cmd!(sh, "cargo run --release --package warmstart-tests --bin bench -- {name}")
         }
     };

@@ -61,7 +61,7 @@ impl Case {
 
 /// Where the committed sources are.
 pub(crate) fn sources() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/cuda_kernels"))
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/cuda_kernels"))
 }
 
 /// The header that a phase edits, below the sources. The kernels include one that includes it.

@@ -161,7 +161,7 @@ fn toolkit(arguments: &Arguments) -> Result<Toolkit, CudaError> {
     if let Some(folder) = &arguments.libraries {
         return Toolkit::at(folder);
     }
-    let fetched = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../target/runtimes/python/nvidia/cu13"));
+    let fetched = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/runtimes/python/nvidia/cu13"));
     if env::var_os("WARMSTART_CUDA").is_none() && fetched.is_dir() {
         return Toolkit::at(fetched);
     }

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Where the kernels' headers are.
-const SOURCE_DIR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/warm_start/kernels");
+const SOURCE_DIR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/warm_start/kernels");
 
 /// One rounding: half a unit in the last place of 1. Tolerances are counted in roundings; where the result can be told
 /// to the last bit they are exact. The reference computes in f64, so its own roundings count where a kernel is in f64.

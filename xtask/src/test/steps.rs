@@ -24,9 +24,9 @@ const CORE_TARGETS: [&str; 2] = ["thumbv7em-none-eabihf", WASM];
 /// Platforms that the type checker alone visits, unless the tests are run on one of them.
 const PLATFORMS: [&str; 3] = ["x86_64-pc-windows-gnu", "aarch64-apple-darwin", "aarch64-unknown-linux-gnu"];
 
-/// The C library, and all features of `native/`. The SQLite of the system stands in for the bundled one, of which only C
-/// differs.
-const ALL: &str = "cpu,cuda,launch,packs,sqlite,cli --package warmstart-capi";
+/// All features of `native/`, the C library, the command and the examples. The SQLite of the system stands in for the bundled one,
+/// of which only C differs.
+const ALL: &str = "cpu,cuda,launch,packs,sqlite --package warmstart-capi --package warmstart-cli --package warmstart-examples";
 
 /// What clippy asks of a workspace of its own.
 const APART: &str = "--locked --target-dir target --all-targets --manifest-path";
@@ -84,7 +84,7 @@ pub(super) fn all(sh: &Shell, deep: bool) -> Vec<Step<'_>> {
             doc(sh, WASM_PACKAGES),
         ]),
         step("features", "each feature compiles without the others", &[CLIPPY]).commands(
-            ["", "cpu", "cuda", "launch", "packs", "sqlite", "cli"].map(|feature| native(sh, feature)),
+            ["", "cpu", "cuda", "launch", "packs", "sqlite"].map(|feature| native(sh, feature)),
         ),
         step("core", "the core builds without a standard library, and for browsers", &[])
             .needs(&CORE_TARGETS.map(Need::Target))
@@ -102,7 +102,7 @@ pub(super) fn all(sh: &Shell, deep: bool) -> Vec<Step<'_>> {
             .command(needs::tool(sh, "cargo-deny").args(["--offline", "check", "licenses", "bans", "sources"])),
         step("package", "the crates that are published build from their packages", &[])
             .deep()
-            .command(cargo(sh, "package --package warmstart-core --package warmstart --allow-dirty")),
+            .command(cargo(sh, "package --package warmstart-core --package warmstart --package warmstart-cli --allow-dirty")),
         step("loom", "the shared launch memo is right however threads take turns", &[])
             .deep()
             .command(cargo(sh, "test --package warmstart --lib").args(LOOM).env("RUSTFLAGS", "--cfg loom")),

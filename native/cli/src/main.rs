@@ -7,7 +7,6 @@ mod failure;
 mod inspect;
 mod launch;
 mod list;
-#[cfg(feature = "packs")]
 mod pack;
 mod prometheus;
 mod recognise;
@@ -72,9 +71,7 @@ fn run(command: Command, global: &Global, screen: &mut Screen) -> Result<Verdict
         Command::Prune(arguments) => shrink::prune(&arguments, opener, screen),
         Command::Clear(arguments) => shrink::clear(&arguments, opener, screen),
         Command::Explain(arguments) => explain::run(&arguments, opener, screen),
-        #[cfg(feature = "packs")]
         Command::Compact(arguments) => pack::compact(&arguments, screen),
-        #[cfg(feature = "packs")]
         Command::Convert(arguments) => pack::convert(&arguments, screen),
     }
 }

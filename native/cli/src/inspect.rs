@@ -84,7 +84,6 @@ pub(crate) fn run(arguments: &Inspect, opener: &Opener, screen: &mut Screen) -> 
 
 /// A file of packed weights is shown whole. Of a store, an entry must be named.
 fn without_name(path: &Path, opener: &Opener, screen: &mut Screen) -> Result<Verdict, Failure> {
-    #[cfg(feature = "packs")]
     if crate::recognise::is_pack(path) {
         return crate::pack::inspect(path, screen);
     }

@@ -10,8 +10,8 @@ use std::{
 
 use serde::Serialize;
 use serde_json::Value;
+use warmstart::Miss;
 use warmstart::{FieldChange, Reason, Recipe, store::Entry};
-use warmstart_core::miss::Miss;
 
 use crate::{
     Verdict,

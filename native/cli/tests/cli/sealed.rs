@@ -3,8 +3,8 @@
 use std::fs;
 
 use serde_json::json;
+use warmstart::Seal;
 use warmstart::store::{FileOptions, FileStore};
-use warmstart_core::seal::Seal;
 
 use crate::support::{fill, miss, run};
 

@@ -5,7 +5,6 @@
 mod bad_input;
 mod explain;
 mod launch;
-#[cfg(feature = "packs")]
 mod packs;
 mod sealed;
 mod support;

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde::Serialize;
 use warmstart::Metadata;
-use warmstart_core::launch_record::{LaunchRecord, RecordError};
+use warmstart::launch_record::{LaunchRecord, RecordError};
 
 use crate::{
     failure::Failure,

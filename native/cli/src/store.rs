@@ -9,10 +9,9 @@ use std::{
 
 use serde::Serialize;
 use warmstart::{
-    Key, OpenError, Reason, Store,
-    store::{Entry, FileOptions, FileStore},
+    Key, OpenError, Reason, Seal, Store,
+    store::{Entry, FileOptions, FileStore, SqliteOptions, SqliteStore},
 };
-use warmstart_core::seal::Seal;
 
 use crate::{
     failure::Failure,
@@ -86,25 +85,12 @@ impl Opener {
         Ok(Box::new(FileStore::open(path, options).map_err(|error| refused(&error))?))
     }
 
-    #[cfg(feature = "sqlite")]
     fn sqlite(&self, path: &Path, access: Access) -> Result<Box<dyn Store>, Failure> {
-        use warmstart::store::{SqliteOptions, SqliteStore};
-
         let mut options = SqliteOptions::default().with_read_only(access == Access::Look);
         if let Some(seal) = &self.seal {
             options = options.with_seal(seal.clone());
         }
         Ok(Box::new(SqliteStore::open(path, options).map_err(|error| refused(&error))?))
-    }
-
-    #[cfg(not(feature = "sqlite"))]
-    #[expect(clippy::unused_self, reason = "it is used with SQLite")]
-    fn sqlite(&self, path: &Path, _: Access) -> Result<Box<dyn Store>, Failure> {
-        let message = format!(
-            "{} is an SQLite file, and this command was built without SQLite; build it with the feature `sqlite-bundled`",
-            visible_path(path)
-        );
-        Err(Failure::new("no_sqlite", message))
     }
 }
 

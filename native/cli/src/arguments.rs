@@ -1,13 +1,10 @@
 //! What the command line says.
 
-#[cfg(feature = "packs")]
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-#[cfg(feature = "packs")]
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-#[cfg(feature = "packs")]
 use warmstart::pack::ModelId;
 
 use crate::units;
@@ -82,14 +79,12 @@ pub(crate) enum Command {
     #[command(after_help = EXIT_CODES)]
     Explain(Explain),
     /// Writes a file of packed weights anew without what nobody reaches, if there is anything like that.
-    #[cfg(feature = "packs")]
     #[command(after_help = EXIT_CODES)]
     Compact(Compact),
     /// Writes a file of packed weights in ExecuTorch's version 2, or a file of ExecuTorch's in version 3.
     ///
     /// Never give ExecuTorch and warmstart one path: each takes the other's file for damaged, and ExecuTorch truncates what it
     /// cannot read.
-    #[cfg(feature = "packs")]
     #[command(after_help = EXIT_CODES)]
     Convert(Convert),
 }
@@ -185,7 +180,6 @@ pub(crate) struct Explain {
     pub(crate) recipe: Option<PathBuf>,
 }
 
-#[cfg(feature = "packs")]
 #[derive(Debug, Args)]
 pub(crate) struct Compact {
     /// A file of packed weights, of version 3.
@@ -199,7 +193,6 @@ pub(crate) struct Compact {
     pub(crate) wait: u32,
 }
 
-#[cfg(feature = "packs")]
 #[derive(Debug, Args)]
 pub(crate) struct Convert {
     /// A file of packed weights.
@@ -221,14 +214,12 @@ pub(crate) struct Convert {
 }
 
 /// A model, as it is named on a command line.
-#[cfg(feature = "packs")]
 #[derive(Clone, Debug)]
 pub(crate) enum Model {
     Digest(ModelId),
     File(PathBuf),
 }
 
-#[cfg(feature = "packs")]
 impl From<OsString> for Model {
     fn from(text: OsString) -> Self {
         match text.to_str().and_then(|text| warmstart::Key::from_hex(&text.to_ascii_lowercase())) {

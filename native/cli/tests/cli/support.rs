@@ -11,7 +11,6 @@ use std::{
 
 use serde_json::Value;
 use tempfile::TempDir;
-#[cfg(feature = "sqlite")]
 use warmstart::store::{SqliteOptions, SqliteStore};
 use warmstart::{
     Artifact, Cache, Clock, Key, KeyFields, Metadata, Provenance, Reason, ReasonCounts, Statistics, Store,
@@ -107,15 +106,10 @@ pub(crate) fn stores(below: &Path) -> Vec<(Box<dyn Store>, PathBuf)> {
     let path = below.join("files");
     let options = FileOptions::default().with_clock(Arc::new(Still));
     let files: Box<dyn Store> = Box::new(FileStore::open(&path, options).unwrap());
-    #[cfg_attr(not(feature = "sqlite"), expect(unused_mut, reason = "there is one store only"))]
-    let mut stores = vec![(files, path)];
-    #[cfg(feature = "sqlite")]
-    {
-        let path = below.join("kernels.sqlite");
-        let options = SqliteOptions::default().with_clock(Arc::new(Still));
-        stores.push((Box::new(SqliteStore::open(&path, options).unwrap()), path));
-    }
-    stores
+    let file = below.join("kernels.sqlite");
+    let options = SqliteOptions::default().with_clock(Arc::new(Still));
+    let sqlite: Box<dyn Store> = Box::new(SqliteStore::open(&file, options).unwrap());
+    vec![(files, path), (sqlite, file)]
 }
 
 /// Three entries, two of them kernels, and what a cache counted over them: put into `store`, which is then closed.

@@ -50,7 +50,6 @@ pub(crate) fn recognise(path: &Path) -> Result<Kind, Failure> {
         Recognised::OtherDatabase => return Err(foreign("another application's SQLite database")),
         _ => {}
     }
-    #[cfg(feature = "packs")]
     if is_pack(path) {
         return Err(Failure::new(
             "not_a_store",
@@ -88,7 +87,6 @@ pub(crate) fn recognise(path: &Path) -> Result<Kind, Failure> {
 }
 
 /// Whether `path` is, or was meant to be, a file of packed weights.
-#[cfg(feature = "packs")]
 pub(crate) fn is_pack(path: &Path) -> bool {
     warmstart::pack::recognise(path).unwrap_or(false)
 }

@@ -7,7 +7,6 @@ use std::{
 };
 
 use serde_json::json;
-#[cfg(feature = "sqlite")]
 use warmstart::store::{SqliteOptions, SqliteStore};
 use warmstart::{
     Artifact, Statistics, Store,
@@ -114,7 +113,6 @@ fn a_link_to_a_store_is_no_store_and_what_to_name_is_told() {
     }
 }
 
-#[cfg(feature = "sqlite")]
 #[test]
 fn a_database_in_use_is_known_though_its_number_is_in_the_log_alone() {
     let directory = tempfile::tempdir().unwrap();
@@ -156,7 +154,6 @@ fn a_newer_version_is_named_and_left_alone() {
     fs::write(&journal, bytes).unwrap();
     is_refused(&paths[0], "newer_version", "newer version of warmstart");
 
-    #[cfg(feature = "sqlite")]
     {
         // The number of the version is at byte 60.
         let mut bytes = fs::read(&paths[1]).unwrap();
@@ -218,7 +215,6 @@ fn damage_is_listed_and_goes_only_when_it_is_asked_to() {
     assert_eq!(run(&["ls", "--json"], store).json()["count"], json!(1));
 }
 
-#[cfg(feature = "sqlite")]
 #[test]
 fn what_could_not_be_removed_is_told() {
     let (_directory, paths) = filled();
@@ -259,7 +255,6 @@ fn statistics_that_are_damaged_begin_anew_and_that_is_counted() {
     assert!(text.contains("the statistics were damaged 1 time"), "{text}");
 }
 
-#[cfg(feature = "sqlite")]
 #[test]
 fn a_damaged_database_is_told_and_stays_where_it_is() {
     let (directory, paths) = filled();

@@ -40,7 +40,6 @@ struct Problem {
 }
 
 pub(crate) fn run(arguments: &Verify, opener: &Opener, screen: &mut Screen) -> Result<Verdict, Failure> {
-    #[cfg(feature = "packs")]
     if crate::recognise::is_pack(&arguments.store) {
         return crate::pack::verify(arguments, screen);
     }
