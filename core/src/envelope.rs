@@ -28,30 +28,18 @@ use xxhash_rust::xxh3::Xxh3Default;
 use crate::{
     artifact::{Artifact, Provenance},
     bytes::{u16_at, u32_at, u64_at},
-    head::MAX_HEAD_LEN,
     reason::Reason,
     seal::{Seal, TAG_LEN},
     sum::xxh3_64,
 };
 
+pub(crate) mod format;
 mod pieces;
 
+pub use format::{HEADER_LEN, MAX_HEAD_LEN, PAYLOAD_ALIGN};
 pub use pieces::{HeadWriter, Verifier, head_checksum};
 
-/// The length of the fixed header in bytes.
-pub const HEADER_LEN: usize = 64;
-
-/// The payload's offset in an envelope is a multiple of this, in bytes: two cache lines, and what XNNPACK asks for.
-pub const PAYLOAD_ALIGN: usize = 128;
-
-pub(crate) const MAGIC: [u8; 8] = *b"\x89WSA\r\n\x1a\n";
-const VERSION: u16 = 1;
-
-/// The flag of an envelope with a tag behind its header.
-const SEALED: u16 = 1;
-
-/// Where the bytes that the checksum covers begin.
-const CHECKED: usize = 16;
+use format::{CHECKED, MAGIC, SEALED, VERSION};
 
 /// An artifact as it is to be written: head and payload, apart, so that the payload is not copied to be stored.
 #[derive(Clone, Debug)]

@@ -9,9 +9,7 @@ use crate::{
     reason::Reason,
 };
 
-/// A head, which is header, key and metadata, is at most so long, in bytes. So that is as much as needs to be read to
-/// know what an entry says.
-pub const MAX_HEAD_LEN: usize = 16 << 20;
+pub use crate::envelope::MAX_HEAD_LEN;
 
 /// What the head of an entry says.
 #[derive(Clone, Debug, PartialEq, Eq)]

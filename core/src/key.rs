@@ -9,7 +9,10 @@ use core::fmt;
 
 use blake2::{Blake2b256, Digest};
 
-use crate::recipe::{Recipe, RecipeField};
+use crate::{
+    hex,
+    recipe::{Recipe, RecipeField},
+};
 
 /// Stands first in every key's preimage, so that no other BLAKE2b digest of this project can equal a key.
 const TAG: &[u8] = b"warmstart key 1\0";
@@ -53,7 +56,7 @@ impl Key {
         }
         let mut bytes = [0; Self::LEN];
         for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            *byte = nibble(pair[0])? << 4 | nibble(pair[1])?;
+            *byte = hex::nibble(pair[0])? << 4 | hex::nibble(pair[1])?;
         }
         Some(Self(bytes))
     }
@@ -63,7 +66,7 @@ impl Key {
     pub fn to_hex(&self) -> [u8; 2 * Self::LEN] {
         let mut hex = [0; 2 * Self::LEN];
         for (pair, byte) in hex.as_chunks_mut().0.iter_mut().zip(self.0) {
-            *pair = hex_digits(byte);
+            *pair = hex::digits(byte);
         }
         hex
     }
@@ -90,21 +93,6 @@ impl fmt::Display for Key {
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Key({self})")
-    }
-}
-
-/// The two lower-case hexadecimal digits of a byte, in ASCII.
-pub(crate) const fn hex_digits(byte: u8) -> [u8; 2] {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    [DIGITS[(byte >> 4) as usize], DIGITS[(byte & 15) as usize]]
-}
-
-/// Lower-case digits only: a key has one spelling, so that a file name has one owner.
-fn nibble(digit: u8) -> Option<u8> {
-    match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        _ => None,
     }
 }
 

@@ -62,6 +62,7 @@ pub mod tally;
 pub mod trailer;
 
 mod bytes;
+mod hex;
 mod sum;
 mod table;
 mod wire;

@@ -28,6 +28,7 @@ mod notes;
 mod portable;
 mod portable_bytes;
 mod recorder;
+mod reduction;
 mod specs;
 mod statistics;
 #[cfg(test)]
@@ -37,9 +38,10 @@ mod world;
 
 pub use dependencies::{Dependencies, Dependency};
 pub use handle::{Handle, HandleError, MemoId};
-pub use launched::{Entry, Evaluated, Launched, Unkept, Why};
+pub use launched::{Entry, Evaluated, Launched, Why};
 pub use portable::{Contents, Imported, Portable, PortableError, PortableResult};
-pub use recorder::{Evaluate, LaunchError, Recorder, Reduction};
+pub use recorder::{Evaluate, LaunchError, Recorder};
+pub use reduction::{Reduction, Unkept};
 pub use specs::SpecTable;
 pub use statistics::MemoStatistics;
 pub use tracked::{Arguments, Tracked};

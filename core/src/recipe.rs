@@ -289,12 +289,12 @@ mod digest {
 
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
-    use crate::key::hex_digits;
+    use crate::hex;
 
     pub(super) fn hex(digest: [u8; 8]) -> String {
         let mut hex = String::with_capacity(16);
         for byte in digest {
-            for digit in hex_digits(byte) {
+            for digit in hex::digits(byte) {
                 hex.push(char::from(digit));
             }
         }

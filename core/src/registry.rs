@@ -15,15 +15,13 @@ use hashbrown::HashTable;
 
 use crate::{sum::xxh3_64, table};
 
-mod error;
 mod id;
 mod row;
 
 #[cfg(test)]
 mod tests;
 
-pub use error::RegistryError;
-pub use id::{PROBES, RegistryId};
+pub use id::{PROBES, RegistryError, RegistryId};
 pub use row::{Registered, Resolution};
 
 /// Pairs of kernel and task with their ids, and a value for each.

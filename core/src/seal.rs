@@ -7,7 +7,7 @@ use blake2::{
     digest::{Mac, consts::U32},
 };
 
-use crate::envelope::MAGIC;
+use crate::envelope::format::MAGIC;
 
 /// The length of the tag that seals an envelope, in bytes.
 pub const TAG_LEN: usize = 32;

@@ -35,7 +35,6 @@ pub mod pick;
 pub mod space;
 pub mod version2;
 
-mod check;
 mod model;
 mod record;
 mod refusal;
@@ -48,6 +47,9 @@ pub use refusal::Refusal;
 
 /// Payloads and index blocks of version 3 begin at multiples of this, in bytes: two cache lines. XNNPACK asks for 64 at least.
 pub const ALIGNMENT: u64 = 128;
+
+/// ExecuTorch puts payloads at multiples of this, in bytes.
+const PAGE: u64 = 4096;
 
 /// The length of the first page of version 3 in bytes.
 pub const HEADER_LEN: usize = 4096;

@@ -5,7 +5,7 @@ use core::fmt;
 
 use xxhash_rust::xxh3::Xxh3Default;
 
-use super::{CHECKED, Layout, head_without_checksum};
+use super::{Layout, format::CHECKED, head_without_checksum};
 use crate::{artifact::Provenance, bytes::u64_at, reason::Reason, sum::xxh3_64};
 
 /// Makes the head of an envelope while its payload passes by.

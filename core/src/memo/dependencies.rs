@@ -4,7 +4,7 @@ use alloc::{boxed::Box, vec::Vec};
 use core::fmt;
 
 use super::{
-    launched::Unkept,
+    reduction::Unkept,
     world::{AllocationId, ArgumentId, Binding, FieldId, Generation, World, WorldId},
 };
 

@@ -6,7 +6,8 @@ use core::{fmt, ops::Deref};
 use super::{
     dependencies::{Dependencies, Dependency},
     handle::Handle,
-    recorder::{Evaluate, LaunchError, Recorder, Reduction},
+    recorder::{Evaluate, LaunchError, Recorder},
+    reduction::{Reduction, Unkept},
     specs::SpecTable,
     world::World,
 };
@@ -44,38 +45,6 @@ impl fmt::Display for Why {
             Self::OtherWorld => f.write_str("the last result was computed in another world"),
             Self::Moved { was, now } => write!(f, "{was} is now {now}"),
         }
-    }
-}
-
-/// Why a result was not kept. It was right when it was handed out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Unkept {
-    /// Nothing was observed, and it was not declared [constant](Recorder::constant): it would match for ever.
-    NoDependency,
-    /// Something was observed twice and had moved meanwhile.
-    Torn,
-    /// Something was observed whose [generations](super::Generation::WORN) have run out.
-    Worn,
-    /// A part of it observed nothing, was not declared constant, or was not evaluated to its end.
-    Within,
-    /// It was invalidated, or removed, while it was computed.
-    Invalidated,
-}
-
-impl fmt::Display for Unkept {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoDependency => {
-                "its evaluation observed nothing: read through the recorder, or declare the result constant"
-            }
-            Self::Torn => "what it observed changed while it was evaluated",
-            Self::Worn => "something that it observed was written so often that the next write could not be told",
-            Self::Within => {
-                "a spec of it observed nothing, or was given up: let it read through the recorder, or declare it constant"
-            }
-            Self::Invalidated => "it was invalidated while it was evaluated",
-        })
     }
 }
 

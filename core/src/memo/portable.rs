@@ -16,7 +16,7 @@ use super::{
     dependencies::{Dependencies, Observations, Observed, Seen, is_absent, is_worn, see},
     handle::{Handle, HandleError},
     launched::{Entry, Why},
-    recorder::Reduction,
+    reduction::Reduction,
     specs::SpecTable,
     world::{ArgumentId, FieldId, World},
 };

@@ -1,32 +1,15 @@
 //! The only door through which an evaluation sees the world.
 
 use alloc::vec::Vec;
-use core::{error, fmt, hash::Hash, mem};
+use core::{error, fmt, mem};
 
 use super::{
     dependencies::{Dependencies, Observed, Seen, is_worn, see_argument, see_field, seen_extent},
     handle::HandleError,
-    launched::Unkept,
+    reduction::{Reduction, Unkept},
     specs::SpecTable,
     world::{ArgumentId, FieldId, World},
 };
-
-/// Something whose result is computed at a launch and kept: what the result is made of.
-///
-/// A launch computes one [`Output`](Self::Output). Parts of it, the *specs*, are kept one by one: when something has
-/// moved, only the specs that depend on it are evaluated again. See [`Evaluate`] for an example.
-pub trait Reduction {
-    /// Names one part among all parts of this reduction, completely: two specs that are equal have the same value. Where
-    /// there are no parts, [`Infallible`](core::convert::Infallible), as its value; or `()`, if it is to be
-    /// [`Portable`](super::Portable).
-    type Spec: Clone + Eq + Hash;
-    /// What a part evaluates to.
-    type Value: Clone;
-    /// What a launch gets. It is shared by reference and never changed.
-    type Output;
-    /// Why an evaluation fails.
-    type Error;
-}
 
 /// How a [`Reduction`] is computed in a world.
 ///

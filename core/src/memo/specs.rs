@@ -13,7 +13,7 @@ use hashbrown::HashTable;
 use super::{
     dependencies::{Observations, see},
     notes::Notes,
-    recorder::Reduction,
+    reduction::Reduction,
     world::World,
 };
 

@@ -2,7 +2,7 @@
 
 use core::ops::AddAssign;
 
-use super::{launched::Evaluated, recorder::Reduction};
+use super::{launched::Evaluated, reduction::Reduction};
 
 /// What was counted since a memo was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

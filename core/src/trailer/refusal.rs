@@ -133,7 +133,7 @@ impl fmt::Display for Refusal {
             }
             Self::Flags(entry) => write!(f, "entry {entry} has flags that contradict its fields"),
             Self::Misaligned(entry) => {
-                let (version3, version2) = (super::ALIGNMENT, super::space::PAGE);
+                let (version3, version2) = (super::ALIGNMENT, super::PAGE);
                 write!(
                     f,
                     "entry {entry} is not aligned: payloads begin at multiples of {version3} bytes in version 3, and of \

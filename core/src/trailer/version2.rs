@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use core::{cmp::Ordering, ops::Range};
 
 pub use super::footer::Footer;
-use super::{Entry, FOOTER_LEN, ModelId, Name, Packing, Refusal, space};
+use super::{Entry, FOOTER_LEN, ModelId, Name, PAGE, Packing, Refusal, space};
 use crate::{
     bytes::{u32_at, u64_at},
     reason::Reason,
@@ -105,7 +105,7 @@ pub fn decode(trailer: &[u8], file_len: u64) -> Result<Version2<'_>, Refusal> {
             .checked_add(item.size)
             .filter(|end| *end <= footer.index_start)
             .ok_or(Refusal::OutOfBounds(ordinal))?;
-        if !item.offset.is_multiple_of(space::PAGE) {
+        if !item.offset.is_multiple_of(PAGE) {
             return Err(Refusal::Misaligned(ordinal));
         }
         // The holes of a file cost whoever made it nothing: that what they say is twice there need not be sorted to be seen.
@@ -199,10 +199,10 @@ impl<'a> Version2<'a> {
     }
 
     /// What is between the payloads, and before the first and behind the last: from the end of one, rounded up to a page, to
-    /// the next. What of it is dead, its bytes tell: see [`space::dead_in_gap`].
+    /// the next. What of it is dead, its bytes tell: see [`dead_in_gap`].
     pub fn gaps(&self) -> impl Iterator<Item = Range<u64>> {
         let spans = self.items.iter().map(|item| (item.offset, item.offset + item.size));
-        space::gaps(spans, 0, self.index_start, space::PAGE)
+        space::gaps(spans, 0, self.index_start, PAGE)
     }
 }
 
@@ -241,7 +241,7 @@ fn split_name(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// The length of the trailer that begins at byte `start` of its file, and at the first of these bytes: so many entries as
 /// its footer counts, and the footer. Nothing if there is none.
-pub(super) fn old_trailer(bytes: &[u8], start: u64) -> Option<usize> {
+fn old_trailer(bytes: &[u8], start: u64) -> Option<usize> {
     let mut rest = bytes;
     for entry_count in 0u32.. {
         let expected = Footer { index_start: start, entry_count, version: VERSION }.encode();
@@ -263,6 +263,36 @@ fn compare_joined(joined: &str, name: &Name<'_>) -> Ordering {
     let (first, second) = joined.as_bytes().split_at(joined.len().min(weight.len()));
     // A part that is shorter than the weight is before it, or differs from it.
     first.cmp(weight).then_with(|| second.cmp(bias))
+}
+
+/// The dead bytes of a file of version 2, of which at least all before the trailer is given: only its
+/// [gaps](Version2::gaps) are read.
+#[must_use]
+pub fn dead_bytes(trailer: &Version2<'_>, file: &[u8]) -> u64 {
+    let dead = trailer.gaps().map(|gap| {
+        let place = |at| usize::try_from(at).unwrap_or(usize::MAX);
+        dead_in_gap(file.get(place(gap.start)..place(gap.end)).unwrap_or_default(), gap.start)
+    });
+    dead.sum()
+}
+
+/// The dead bytes of a gap in a file of version 2 that begins at byte `start`.
+///
+/// Old trailers are dead, and what follows one up to the next page is padding. Of all else, zeros at the end are padding if
+/// they are less than a page, and the rest is dead.
+#[must_use]
+pub fn dead_in_gap(gap: &[u8], start: u64) -> u64 {
+    let (mut rest, mut start, mut dead) = (gap, start, 0);
+    while let Some(len) = old_trailer(rest, start) {
+        dead += len as u64;
+        let end = start.saturating_add(len as u64);
+        let next = end.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX);
+        rest = usize::try_from(next - start).ok().and_then(|skipped| rest.get(skipped..)).unwrap_or_default();
+        start = next;
+    }
+    let last = rest.get(rest.len().saturating_sub(PAGE as usize - 1)..).unwrap_or_default();
+    let zeros = last.len() - last.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
+    dead + (rest.len() - zeros) as u64
 }
 
 #[cfg(test)]

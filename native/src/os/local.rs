@@ -6,6 +6,7 @@ use std::{
     io::{self, IoSlice, Read, Seek, SeekFrom, Write},
     ops::Range,
     path::Path,
+    sync::Arc,
     time::Duration,
 };
 
@@ -127,7 +128,7 @@ impl Disk for LocalDisk {
     }
 
     fn make_directory(&self, path: &Path) -> io::Result<()> {
-        super::make_private_directory(path)
+        make_private_directory(path)
     }
 
     fn open_log(&self, path: &Path) -> io::Result<File> {
@@ -169,4 +170,24 @@ pub(super) fn write_parts(file: &mut File, parts: &[&[u8]]) -> io::Result<()> {
         file.write_all(&part[skipped..])?;
     }
     Ok(())
+}
+
+/// The disk of a directory whose entries are sealed, so that others may write to it.
+pub(crate) fn disk_of_sealed(root: &Path) -> Arc<dyn Disk> {
+    platform::shared_disk(root).unwrap_or_else(|| Arc::new(LocalDisk::new()))
+}
+
+/// Makes a directory, and those that lead to it if they are missing, for the owner only. One that is there is left as
+/// it is.
+#[cfg(any(feature = "packs", feature = "sqlite"))]
+pub(crate) fn make_private_directories(path: &Path) -> io::Result<()> {
+    platform::private_directories().recursive(true).create(path)
+}
+
+/// Makes one directory for the owner only. What is there under its name is left as it is.
+pub(crate) fn make_private_directory(path: &Path) -> io::Result<()> {
+    match platform::private_directories().create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        result => result,
+    }
 }

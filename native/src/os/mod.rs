@@ -13,7 +13,6 @@ mod local;
 mod map_disk;
 #[cfg(feature = "packs")]
 mod mapping;
-mod private;
 pub(crate) mod process_lock;
 mod sharing;
 
@@ -32,6 +31,9 @@ pub(crate) use identity::Stamp;
 #[cfg(any(feature = "cpu", feature = "cuda", feature = "packs"))]
 pub(crate) use identity::{FileIdentity, open_regular};
 pub use local::LocalDisk;
+#[cfg(any(feature = "packs", feature = "sqlite"))]
+pub(crate) use local::make_private_directories;
+pub(crate) use local::{disk_of_sealed, make_private_directory};
 #[cfg(feature = "packs")]
 pub use map_disk::{Access, LocalMapDisk, Lock, MapDisk};
 #[cfg(feature = "packs")]
@@ -39,9 +41,6 @@ pub use mapping::{ALIGNMENT, Mapping};
 #[cfg(feature = "packs")]
 pub(crate) use platform::keeps_times;
 pub(crate) use platform::{has_one_name, is_linked, private_options};
-#[cfg(any(feature = "packs", feature = "sqlite"))]
-pub(crate) use private::make_private_directories;
-pub(crate) use private::make_private_directory;
 pub use sharing::RETRY_PAUSES;
 pub(crate) use sharing::retry_sharing;
 
@@ -52,7 +51,6 @@ use std::{
     io,
     ops::Range,
     path::Path,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -214,11 +212,6 @@ impl FileFacts {
     pub fn is_readable(&self) -> bool {
         self.kind == FileKind::File && self.is_trusted
     }
-}
-
-/// The disk of a directory whose entries are sealed, so that others may write to it.
-pub(crate) fn disk_of_sealed(root: &Path) -> Arc<dyn Disk> {
-    platform::shared_disk(root).unwrap_or_else(|| Arc::new(LocalDisk::new()))
 }
 
 /// The reason that an error of the system amounts to.

@@ -13,8 +13,16 @@ use warmstart_core::{
     },
 };
 
-use super::{look::read, state::FileId};
+use super::look::read;
 use crate::os::{Access, FileFacts, FileKind, MapDisk, Mapping, reason_of};
+
+/// What tells a file from every other: what its header says, and what the system does, for a copy has the same header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileId {
+    /// Of all zeros where the file has no header.
+    pub(super) header: [u8; 16],
+    pub(super) system: (u64, u64),
+}
 
 /// What was found under a path.
 #[derive(Debug)]

@@ -10,11 +10,13 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use crate::os::{
-    Access, Mapping,
-    fork::{Mutex, MutexGuard, ReadGuard, RwLock, WriteGuard},
+    Access, FileKind, Lock, MapDisk, Mapping,
+    fork::{LockHolder, Mutex, MutexGuard, ReadGuard, RwLock, WriteGuard},
+    reason_of,
 };
 
 use warmstart_core::{
@@ -23,13 +25,14 @@ use warmstart_core::{
 };
 
 use super::{
-    found::{Content, FirstPage, Found, NotFound, SeenPage, look_into},
+    found::{Content, FileId, FirstPage, Found, NotFound, SeenPage, look_into},
+    look::ATTEMPTS,
     options::{Checks, PackOptions},
     segments::{FileNumber, Handle, PayloadPlace},
-    snapshot::{IndexBlock, Published, SavedIndex, Snapshot},
-    state::{FileId, Fresh, Key, Reservation, State},
+    snapshot::{Hit, IndexBlock, Published, SavedIndex, Snapshot},
+    state::{Fresh, Key, Reservation, State},
     statistics::{Counters, add},
-    writer::Writer,
+    writer::{LockedFile, Writer, begin_file, replace},
 };
 
 /// An open pack.
@@ -59,15 +62,6 @@ pub(crate) struct Instance {
 pub(super) struct Seen {
     pub(super) page: Option<SeenPage>,
     pub(super) refusal: Option<Refusal>,
-}
-
-/// A weight that was found. It stays where it is until the instance is dropped.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Hit {
-    pub(crate) handle: Handle,
-    pub(super) address: NonNull<u8>,
-    pub(super) len: usize,
-    pub(super) is_verified: bool,
 }
 
 impl Instance {
@@ -445,6 +439,118 @@ impl Instance {
         }
     }
 
+    /// Reserves bytes in the file: takes its lock if need be, allocates, maps.
+    pub(super) fn reserve_in_file(&self, len: usize) -> Result<Reservation, Reason> {
+        let mut writer = self.lock_writer();
+        let writer = match &mut *writer {
+            Some(writer) => writer,
+            none => {
+                // Once: a model has a thousand weights.
+                let in_vain = self.waited_in_vain.load(Ordering::Relaxed);
+                let patience = if in_vain { Duration::ZERO } else { self.options.patience };
+                let acquired = self.acquire(patience);
+                self.waited_in_vain.store(acquired.is_err(), Ordering::Relaxed);
+                none.insert(acquired?)
+            }
+        };
+        let add = |mapping, place| self.write().segments.add(mapping, Some(place));
+        writer.reserve(&*self.options.disk, len, &add)
+    }
+
+    /// Takes the lock of the file under the path, makes the file if there is none, and takes what another writer saved.
+    pub(super) fn acquire(&self, patience: Duration) -> Result<Writer, Reason> {
+        let path = self.path.as_deref().ok_or(Reason::Unavailable)?;
+        if self.options.read_only {
+            return Err(Reason::ReadOnly);
+        }
+        let disk = &*self.options.disk;
+        let failed = |error: io::Error| reason_of(&error);
+        for _ in 0..ATTEMPTS {
+            let file = LockHolder::open(|| disk.open_to_write(path)).map_err(failed)?;
+            let facts = disk.facts(&file).map_err(failed)?;
+            if facts.kind != FileKind::File || !facts.is_trusted {
+                return Err(Reason::Untrusted);
+            }
+            if let Some(writer) = self.take_retired(facts.identity) {
+                let adopted = self.adopt_from(disk, writer.file.to_map());
+                return match adopted {
+                    Ok(()) => Ok(writer),
+                    Err(reason) => {
+                        self.retire(writer);
+                        Err(reason)
+                    }
+                };
+            }
+            disk.lock(&file, Lock::Writer, patience).map_err(failed)?;
+            let to_map = disk.open_to_write(path).map_err(failed)?;
+            let _ = disk.hold(&to_map);
+            let there = disk.facts(&to_map).map_err(failed)?;
+            let file = LockedFile::new(file, to_map, Arc::clone(&self.options.disk));
+            // Whoever compacts a file puts another in its place.
+            if there.identity != facts.identity {
+                continue;
+            }
+            if let Some(writer) = self.begin(disk, path, file)? {
+                return Ok(writer);
+            }
+        }
+        Err(Reason::Busy)
+    }
+
+    /// Takes what a file holds as what look-ups ask.
+    pub(super) fn adopt_from(&self, disk: &dyn MapDisk, file: &File) -> Result<(), Reason> {
+        let mapped = |identity: &FileId| self.read().mapped(identity);
+        let mut seen = lock(&self.seen);
+        let refused = |not_found: NotFound| not_found.reason();
+        let page = FirstPage::read(disk, file).map_err(refused)?;
+        let found = look_into(disk, file, &page, &mapped).map_err(refused)?;
+        seen.refusal.clone_from(&found.refusal);
+        seen.page = Some(page.into_seen());
+        self.adopt(found, file.try_clone().ok().map(|file| (file, true)));
+        Ok(())
+    }
+
+    /// Begins to write to a locked file. Nothing if it was replaced by an empty one, which is to be locked instead.
+    fn begin(&self, disk: &dyn MapDisk, path: &Path, file: LockedFile) -> Result<Option<Writer>, Reason> {
+        let failed = |error: io::Error| reason_of(&error);
+        let refused = |not_found: NotFound| not_found.reason();
+        let mapped = |identity: &FileId| self.read().mapped(identity);
+        let mut seen = lock(&self.seen);
+        let mut page = FirstPage::read(disk, &file).map_err(refused)?;
+        let is_known = page.is(seen.page.as_ref());
+        let index = self.read().index.clone().filter(|_| is_known);
+        let known = index.and_then(|index| index.known(page.bytes()));
+        let (number, header, commits, counting) = if let Some(known) = known {
+            known
+        } else {
+            let mut found = look_into(disk, file.to_map(), &page, &mapped).map_err(refused)?;
+            if found.head.is_none() {
+                match found.content {
+                    Content::Empty => {
+                        begin_file(disk, &file).map_err(failed)?;
+                        disk.sync_name(path);
+                        page = FirstPage::read(disk, &file).map_err(refused)?;
+                        found = look_into(disk, file.to_map(), &page, &mapped).map_err(refused)?;
+                    }
+                    // Readers keep what they have mapped.
+                    Content::Damaged => {
+                        replace(disk, path).map_err(failed)?;
+                        return Ok(None);
+                    }
+                    _ => return Err(found.refusal.map_or(Reason::OldVersion, Refusal::reason)),
+                }
+            }
+            seen.refusal.clone_from(&found.refusal);
+            seen.page = Some(page.into_seen());
+            let (header, commits) = found.head.ok_or(Reason::Malformed)?;
+            let counting = found.counting();
+            let to_map = file.to_map().try_clone().ok().map(|file| (file, true));
+            (self.adopt(found, to_map), header, commits, counting)
+        };
+        drop(seen);
+        Writer::new(disk, file, number, (header, commits, counting)).map(Some).map_err(failed)
+    }
+
     /// Locks the writer. In a child that was forked, there is none: the lock of the file is the parent's.
     pub(super) fn lock_writer(&self) -> MutexGuard<'_, Option<Writer>> {
         let mut writer = lock(&self.writer);
@@ -489,17 +595,6 @@ impl Drop for Instance {
         for writer in retired.chain(writer) {
             writer.abandon(&*self.options.disk);
         }
-    }
-}
-
-impl Hit {
-    /// The bytes.
-    ///
-    /// # Safety
-    /// The instance that found them lives, and nobody writes to them.
-    pub(super) unsafe fn bytes<'a>(self) -> &'a [u8] {
-        // SAFETY: the range was within a segment when it was found, and segments of what was inserted or committed stay.
-        unsafe { std::slice::from_raw_parts(self.address.as_ptr(), self.len) }
     }
 }
 

@@ -14,11 +14,13 @@ use warmstart_core::trailer::{
     version2::{self, Version2},
 };
 
-use super::writer::ATTEMPTS;
 use crate::{
     Reason,
     os::{Access, FileKind, Lock, MapDisk},
 };
+
+/// How often a lock is asked for anew because the file that was locked is no longer the one under the path.
+pub(super) const ATTEMPTS: u32 = 16;
 
 /// Why a file could not be looked into or rewritten. Nothing was changed.
 #[derive(Debug)]
@@ -237,7 +239,7 @@ impl<'d> Look<'d> {
                 let mut dead = 0;
                 for gap in self.version2().iter().flat_map(Version2::gaps) {
                     let start = gap.start;
-                    dead += space::dead_in_gap(&read(self.disk, &self.file, gap)?, start);
+                    dead += version2::dead_in_gap(&read(self.disk, &self.file, gap)?, start);
                 }
                 Ok(dead)
             }

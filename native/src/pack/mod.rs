@@ -85,7 +85,7 @@ use std::{
 
 use crate::os::fork::Mutex;
 
-use instance::{Hit, Instance, lock};
+use instance::{Instance, lock};
 
 use crate::{
     OpenError, Reason,
@@ -93,6 +93,7 @@ use crate::{
     os::{FileKind, Mapping},
 };
 use found::NotFound;
+use snapshot::Hit;
 
 /// The packs that are open in this process.
 static OPEN: Mutex<Option<HashMap<PathBuf, Weak<Instance>>>> = Mutex::new(None);

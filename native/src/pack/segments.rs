@@ -2,7 +2,6 @@
 
 use std::{ops::Range, ptr::NonNull, sync::Arc};
 
-use super::snapshot::View;
 use crate::os::{ALIGNMENT, Mapping};
 
 /// Where a packed weight is. XNNPACK calls it an offset.
@@ -33,6 +32,37 @@ pub(super) struct FileNumber(pub(super) u32);
 
 /// Where a payload is: in which file, and from which byte on.
 pub(super) type PayloadPlace = (FileNumber, u64);
+
+/// A mapped part of a file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct View {
+    /// Where in the file it begins.
+    start: u64,
+    len: u64,
+    first: Handle,
+    address: *const u8,
+}
+
+// SAFETY: only an address, of bytes that are shared anyway.
+unsafe impl Send for View {}
+// SAFETY: as above.
+unsafe impl Sync for View {}
+
+impl View {
+    /// The handle, the address and the length of a payload, if all of it is here. One without bytes is where its first byte
+    /// would be.
+    #[inline]
+    pub(super) fn find(&self, offset: u64, size: u64) -> Option<(Handle, NonNull<u8>, usize)> {
+        let at = offset.wrapping_sub(self.start);
+        if at >= self.len || size > self.len - at {
+            return None;
+        }
+        // Both are at most the length of a mapping.
+        let (at, size) = (at as usize, size as usize);
+        let address = NonNull::new(self.address.wrapping_add(at).cast_mut())?;
+        Some((Handle(self.first.0 + at), address, size))
+    }
+}
 
 /// Bytes in memory that have handles, in the order of these.
 #[derive(Debug, Default)]

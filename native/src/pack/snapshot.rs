@@ -23,10 +23,7 @@ use warmstart_core::{
     },
 };
 
-use super::{
-    instance::Hit,
-    segments::{FileNumber, Handle},
-};
+use super::segments::{FileNumber, Handle, View};
 use crate::os::{Mapping, fork::Mutex};
 
 /// A committed index and the bytes that it is in.
@@ -46,6 +43,15 @@ pub(super) enum IndexBlock {
     Owned(Vec<u8>),
 }
 
+/// A weight that was found. It stays where it is until the instance is dropped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hit {
+    pub(crate) handle: Handle,
+    pub(super) address: NonNull<u8>,
+    pub(super) len: usize,
+    pub(super) is_verified: bool,
+}
+
 /// What look-ups ask without a lock.
 #[derive(Debug)]
 pub(super) struct Snapshot {
@@ -55,16 +61,6 @@ pub(super) struct Snapshot {
     /// Where the file is mapped.
     views: Vec<View>,
     takes_unverified: bool,
-}
-
-/// A mapped part of a file.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct View {
-    /// Where in the file it begins.
-    pub(super) start: u64,
-    pub(super) len: u64,
-    pub(super) first: Handle,
-    pub(super) address: *const u8,
 }
 
 /// The snapshot that look-ups ask, and those that they asked before.
@@ -137,24 +133,14 @@ impl Snapshot {
     }
 }
 
-// SAFETY: only an address, of bytes that are shared anyway.
-unsafe impl Send for View {}
-// SAFETY: as above.
-unsafe impl Sync for View {}
-
-impl View {
-    /// The handle, the address and the length of a payload, if all of it is here. One without bytes is where its first byte
-    /// would be.
-    #[inline]
-    pub(super) fn find(&self, offset: u64, size: u64) -> Option<(Handle, NonNull<u8>, usize)> {
-        let at = offset.wrapping_sub(self.start);
-        if at >= self.len || size > self.len - at {
-            return None;
-        }
-        // Both are at most the length of a mapping.
-        let (at, size) = (at as usize, size as usize);
-        let address = NonNull::new(self.address.wrapping_add(at).cast_mut())?;
-        Some((Handle::from_number(self.first.get() + at), address, size))
+impl Hit {
+    /// The bytes.
+    ///
+    /// # Safety
+    /// The instance that found them lives, and nobody writes to them.
+    pub(super) unsafe fn bytes<'a>(self) -> &'a [u8] {
+        // SAFETY: the range was within a segment when it was found, and segments of what was inserted or committed stay.
+        unsafe { std::slice::from_raw_parts(self.address.as_ptr(), self.len) }
     }
 }
 

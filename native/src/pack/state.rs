@@ -11,7 +11,7 @@ use std::{
 use warmstart_core::trailer::{ModelId, Name, Packing, Wanted};
 
 use super::{
-    found::is_cut,
+    found::{FileId, is_cut},
     segments::{FileNumber, Handle, PayloadPlace, Segments},
     snapshot::SavedIndex,
 };
@@ -30,14 +30,6 @@ pub(super) struct State {
     /// Where in which file a payload is that its checksum disproves.
     pub(super) damaged: HashSet<PayloadPlace>,
     files: Vec<KnownFile>,
-}
-
-/// What tells a file from every other: what its header says, and what the system does, for a copy has the same header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FileId {
-    /// Of all zeros where the file has no header.
-    pub(super) header: [u8; 16],
-    pub(super) system: (u64, u64),
 }
 
 /// A file that the path has led to.

@@ -6,34 +6,29 @@ use std::{
     io,
     ops::{Deref, Range},
     path::{Path, PathBuf},
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
+    sync::Arc,
 };
 
 use warmstart_core::{
     reason::Reason,
     trailer::{
-        HEADER_LEN, Refusal,
+        HEADER_LEN,
         header::{Commits, Header, Place},
     },
 };
 
 use super::{
-    found::{Content, FirstPage, NotFound, is_cut, look_into},
-    instance::{Instance, lock},
-    segments::{FileNumber, Handle},
-    state::{FileId, Reservation},
+    found::is_cut,
+    segments::{FileNumber, Handle, PayloadPlace},
+    state::Reservation,
 };
-use crate::os::{ALIGNMENT, Access, FileKind, Lock, MapDisk, Mapping, fork::LockHolder, reason_of};
+use crate::os::{ALIGNMENT, Access, MapDisk, Mapping, fork::LockHolder, reason_of};
 
 /// The smallest chunk that a file grows by, in bytes.
 const SMALLEST_CHUNK: u64 = 4 << 20;
 
 /// The largest that it grows by unasked.
 const LARGEST_CHUNK: u64 = 4 << 30;
-
-/// How often a lock is asked for anew because the file that was locked is no longer the one under the path.
-pub(super) const ATTEMPTS: u32 = 16;
 
 /// Holds the lock of a file and gives out space in it.
 #[derive(Debug)]
@@ -82,116 +77,18 @@ struct Chunk {
     used: u64,
 }
 
-impl Instance {
-    /// Reserves bytes in the file: takes its lock if need be, allocates, maps.
-    pub(super) fn reserve_in_file(&self, len: usize) -> Result<Reservation, Reason> {
-        let mut writer = self.lock_writer();
-        let writer = match &mut *writer {
-            Some(writer) => writer,
-            none => {
-                // Once: a model has a thousand weights.
-                let in_vain = self.waited_in_vain.load(Ordering::Relaxed);
-                let patience = if in_vain { Duration::ZERO } else { self.options.patience };
-                let acquired = self.acquire(patience);
-                self.waited_in_vain.store(acquired.is_err(), Ordering::Relaxed);
-                none.insert(acquired?)
-            }
-        };
-        writer.reserve(self, len)
-    }
+/// Gives a mapped part of a file handles.
+pub(super) type AddSegment<'a> = dyn Fn(Arc<Mapping>, PayloadPlace) -> Option<Handle> + 'a;
 
-    /// Takes the lock of the file under the path, makes the file if there is none, and takes what another writer saved.
-    pub(super) fn acquire(&self, patience: Duration) -> Result<Writer, Reason> {
-        let path = self.path.as_deref().ok_or(Reason::Unavailable)?;
-        if self.options.read_only {
-            return Err(Reason::ReadOnly);
-        }
-        let disk = &*self.options.disk;
-        let failed = |error: io::Error| reason_of(&error);
-        for _ in 0..ATTEMPTS {
-            let file = LockHolder::open(|| disk.open_to_write(path)).map_err(failed)?;
-            let facts = disk.facts(&file).map_err(failed)?;
-            if facts.kind != FileKind::File || !facts.is_trusted {
-                return Err(Reason::Untrusted);
-            }
-            if let Some(writer) = self.take_retired(facts.identity) {
-                let adopted = self.adopt_from(disk, writer.file.to_map());
-                return match adopted {
-                    Ok(()) => Ok(writer),
-                    Err(reason) => {
-                        self.retire(writer);
-                        Err(reason)
-                    }
-                };
-            }
-            disk.lock(&file, Lock::Writer, patience).map_err(failed)?;
-            let to_map = disk.open_to_write(path).map_err(failed)?;
-            let _ = disk.hold(&to_map);
-            let there = disk.facts(&to_map).map_err(failed)?;
-            let file = LockedFile { file, to_map, disk: Arc::clone(&self.options.disk) };
-            // Whoever compacts a file puts another in its place.
-            if there.identity != facts.identity {
-                continue;
-            }
-            if let Some(writer) = self.begin(disk, path, file)? {
-                return Ok(writer);
-            }
-        }
-        Err(Reason::Busy)
-    }
-
-    /// Takes what a file holds as what look-ups ask.
-    pub(super) fn adopt_from(&self, disk: &dyn MapDisk, file: &File) -> Result<(), Reason> {
-        let mapped = |identity: &FileId| self.read().mapped(identity);
-        let mut seen = lock(&self.seen);
-        let refused = |not_found: NotFound| not_found.reason();
-        let page = FirstPage::read(disk, file).map_err(refused)?;
-        let found = look_into(disk, file, &page, &mapped).map_err(refused)?;
-        seen.refusal.clone_from(&found.refusal);
-        seen.page = Some(page.into_seen());
-        self.adopt(found, file.try_clone().ok().map(|file| (file, true)));
-        Ok(())
-    }
-
-    /// Begins to write to a locked file. Nothing if it was replaced by an empty one, which is to be locked instead.
-    fn begin(&self, disk: &dyn MapDisk, path: &Path, file: LockedFile) -> Result<Option<Writer>, Reason> {
-        let failed = |error: io::Error| reason_of(&error);
-        let refused = |not_found: NotFound| not_found.reason();
-        let mapped = |identity: &FileId| self.read().mapped(identity);
-        let mut seen = lock(&self.seen);
-        let mut page = FirstPage::read(disk, &file).map_err(refused)?;
-        let is_known = page.is(seen.page.as_ref());
-        let index = self.read().index.clone().filter(|_| is_known);
-        let known = index.and_then(|index| index.known(page.bytes()));
-        let (number, header, commits, counting) = if let Some(known) = known {
-            known
-        } else {
-            let mut found = look_into(disk, file.to_map(), &page, &mapped).map_err(refused)?;
-            if found.head.is_none() {
-                match found.content {
-                    Content::Empty => {
-                        begin_file(disk, &file).map_err(failed)?;
-                        disk.sync_name(path);
-                        page = FirstPage::read(disk, &file).map_err(refused)?;
-                        found = look_into(disk, file.to_map(), &page, &mapped).map_err(refused)?;
-                    }
-                    // Readers keep what they have mapped.
-                    Content::Damaged => {
-                        replace(disk, path).map_err(failed)?;
-                        return Ok(None);
-                    }
-                    _ => return Err(found.refusal.map_or(Reason::OldVersion, Refusal::reason)),
-                }
-            }
-            seen.refusal.clone_from(&found.refusal);
-            seen.page = Some(page.into_seen());
-            let (header, commits) = found.head.ok_or(Reason::Malformed)?;
-            let counting = found.counting();
-            let to_map = file.to_map().try_clone().ok().map(|file| (file, true));
-            (self.adopt(found, to_map), header, commits, counting)
-        };
-        drop(seen);
-        let len = disk.facts(&file).map_err(failed)?.len;
+impl Writer {
+    /// Begins to write to a locked file: behind all that was ever committed.
+    pub(super) fn new(
+        disk: &dyn MapDisk,
+        file: LockedFile,
+        number: FileNumber,
+        (header, commits, counting): (Header, Commits, Option<Place>),
+    ) -> io::Result<Self> {
+        let len = disk.facts(&file)?.len;
         // The end of everything that was ever committed, also of an index that is refused now: others may have it mapped.
         let ends = commits.iter().map(|(_, slot)| slot.end());
         // A slot that is damaged does not say how much that was.
@@ -201,7 +98,7 @@ impl Instance {
         // dead bytes.
         let is_cut = len <= committed || disk.set_len(&file, committed).is_ok();
         let end = align(if is_cut { committed } else { len });
-        let writer = Writer {
+        Ok(Self {
             file,
             number,
             header,
@@ -215,22 +112,25 @@ impl Instance {
             chunk: None,
             touched: 0,
             in_use: 0,
-        };
-        Ok(Some(writer))
+        })
     }
-}
 
-impl Writer {
-    fn reserve(&mut self, pack: &Instance, len: usize) -> Result<Reservation, Reason> {
+    /// Gives out space in the file.
+    pub(super) fn reserve(
+        &mut self,
+        disk: &dyn MapDisk,
+        len: usize,
+        add: &AddSegment<'_>,
+    ) -> Result<Reservation, Reason> {
         let wanted = (len.max(1) as u64).checked_next_multiple_of(ALIGNMENT as u64).ok_or(Reason::NoSpace)?;
         // To pack into what was cut off would kill the process, and to grow the file again would hide it.
-        if pack.options.disk.facts(&self.file).is_ok_and(|facts| facts.len < self.allocated) {
+        if disk.facts(&self.file).is_ok_and(|facts| facts.len < self.allocated) {
             return Err(Reason::Truncated);
         }
         if self.chunk.as_ref().is_none_or(|chunk| chunk.left() < wanted) {
             // To grow may cut the file, so that what is left of the chunk must not be given out any more.
             self.chunk = None;
-            self.chunk = Some(self.grow(pack, wanted)?);
+            self.chunk = Some(self.grow(disk, wanted, add)?);
         }
         let chunk = self.chunk.as_mut().ok_or(Reason::Unavailable)?;
         let at = chunk.used;
@@ -253,8 +153,7 @@ impl Writer {
     }
 
     /// Allocates and maps a chunk: as large as half of what there is, so that there are few, or just as large as it must be.
-    fn grow(&mut self, pack: &Instance, wanted: u64) -> Result<Chunk, Reason> {
-        let disk = &*pack.options.disk;
+    fn grow(&mut self, disk: &dyn MapDisk, wanted: u64, add: &AddSegment<'_>) -> Result<Chunk, Reason> {
         let start = self.end;
         let generous =
             wanted.max((start / 2).clamp(SMALLEST_CHUNK, LARGEST_CHUNK).next_multiple_of(ALIGNMENT as u64));
@@ -275,8 +174,7 @@ impl Writer {
             .map(self.file.to_map(), start..end(len)?, Access::Write)
             .map_err(|error| reason_of(&error))?;
         let mapping = Arc::new(mapping);
-        let place = Some((self.number, start));
-        let handle = pack.write().segments.add(Arc::clone(&mapping), place).ok_or(Reason::NoSpace)?;
+        let handle = add(Arc::clone(&mapping), (self.number, start)).ok_or(Reason::NoSpace)?;
         Ok(Chunk { mapping, handle, start, used: 0 })
     }
 
@@ -370,6 +268,10 @@ impl Writer {
 }
 
 impl LockedFile {
+    pub(super) const fn new(file: LockHolder, to_map: File, disk: Arc<dyn MapDisk>) -> Self {
+        Self { file, to_map, disk }
+    }
+
     /// Whether this process took the lock.
     pub(super) fn is_own(&self) -> bool {
         self.file.is_own()
@@ -412,14 +314,14 @@ impl Chunk {
 }
 
 /// Makes an empty file a pack.
-fn begin_file(disk: &dyn MapDisk, file: &File) -> io::Result<()> {
+pub(super) fn begin_file(disk: &dyn MapDisk, file: &File) -> io::Result<()> {
     disk.write_at(file, 0, &Header::encode(random()))?;
     // A header that power loss took away would make the file nobody's.
     disk.sync(file)
 }
 
 /// Puts an empty pack in the place of a file.
-fn replace(disk: &dyn MapDisk, path: &Path) -> io::Result<()> {
+pub(super) fn replace(disk: &dyn MapDisk, path: &Path) -> io::Result<()> {
     let new = beside(path);
     let made = disk.create(&new).and_then(|file| {
         begin_file(disk, &file)?;

@@ -12,7 +12,6 @@
 mod files;
 mod inspect;
 mod memory;
-mod nearest;
 mod recency;
 mod recognise;
 #[cfg(feature = "sqlite")]
@@ -165,7 +164,7 @@ pub trait Store: Debug + Send + Sync {
     /// # Errors
     /// The reason why that is not known.
     fn nearest(&self, recipe: &Recipe) -> Result<Option<Entry>, Reason> {
-        nearest::nearest(self, recipe, |_| true)
+        nearest_of(self, recipe, |_| true)
     }
 
     /// Removes every entry.
@@ -424,3 +423,24 @@ macro_rules! forward_store {
 }
 
 forward_store!(&S, Box<S>, Arc<S>);
+
+/// Reads the recipes of all entries and returns the entry whose recipe is of the same domain and another one, and differs
+/// least; of equally near ones, the one used last. Passes over what `may_be_hit` says is never handed out.
+pub(crate) fn nearest_of(
+    store: &(impl Store + ?Sized),
+    recipe: &Recipe,
+    may_be_hit: impl Fn(&Entry) -> bool,
+) -> Result<Option<Entry>, Reason> {
+    let mut best: Option<((u64, bool), Entry)> = None;
+    store.entries(&mut |entry| {
+        if let Some(other) = entry.recipe().filter(|other| other.domain() == recipe.domain()) {
+            let distance = recipe.remoteness_of(other);
+            let is_nearest = best.as_ref().is_none_or(|(nearest, _)| distance <= *nearest);
+            if distance.0 > 0 && is_nearest && may_be_hit(&entry) {
+                best = Some((distance, entry));
+            }
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(best.map(|(_, entry)| entry))
+}

@@ -5,8 +5,7 @@ use libfuzzer_sys::{arbitrary, arbitrary::Arbitrary, fuzz_target};
 use warmstart_core::trailer::{
     Entry, FOOTER_LEN, ModelId, Name, Packing, Refusal,
     footer::Footer,
-    space::{dead_bytes_of_version2, dead_in_gap},
-    version2,
+    version2::{self, dead_in_gap},
 };
 
 /// Payloads are at multiples of this.
@@ -101,7 +100,7 @@ fn read(file: &[u8]) -> bool {
         end = entry.end();
         assert_eq!(read.look_up(&entry.name, entry.packing.seed), Ok(entry));
     }
-    assert!(dead_bytes_of_version2(&read, file) <= footer.index_start);
+    assert!(version2::dead_bytes(&read, file) <= footer.index_start);
     let again = version2::encode(read.entries(), footer.index_start).expect("it was read");
     assert_eq!(again.len(), trailer.len());
     assert!(version2::decode(&again, file_len).expect("it was written").entries().eq(read.entries()));

@@ -8,7 +8,6 @@ use std::{path::Path, process::Command};
 use serde_json::{Value, json};
 use warmstart_core::trailer::{
     Entry, FOOTER_LEN, Name,
-    space::dead_bytes_of_version2,
     version2::{self, Version2},
 };
 use warmstart_tests::{
@@ -47,7 +46,7 @@ fn check(file: &[u8], expected: &[Expected], dead: u64) {
         );
         assert_eq!(read.look_up(&entry.name, expected.seed), Ok(entry));
     }
-    assert_eq!(dead_bytes_of_version2(&read, file), dead);
+    assert_eq!(version2::dead_bytes(&read, file), dead);
     check_writing(file, &read);
     for end in 0..file.len() {
         // A file that was cut may end with an older trailer, and with nothing else that is one.

@@ -3,8 +3,7 @@
 use core::cmp::Ordering;
 
 use super::{
-    Index,
-    entries::entry_of_record,
+    Index, entry_of_record,
     slot::{IndexSlot, SLOT_LEN, bucket, hash, hash_joined, tag},
 };
 use crate::{

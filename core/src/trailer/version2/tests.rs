@@ -1,5 +1,5 @@
 use super::*;
-use alloc::{format, string::String};
+use alloc::{format, string::String, vec};
 
 /// The trailer of two entries, with 10 bytes of payload each.
 const GOLDEN: &[u8] = b"\
@@ -189,4 +189,59 @@ fn many_entries_come_back_as_they_were() {
     for entry in &entries {
         assert_eq!(read.look_up(&entry.name, entry.packing.seed), Ok(*entry));
     }
+}
+
+fn weight(name: &str, offset: u64, size: u64) -> Entry<'_> {
+    let (model, packing) = (ModelId::default(), Packing::of_seed(1));
+    Entry {
+        name: Name::new(name),
+        model,
+        packing,
+        offset,
+        size,
+        checksum: None,
+        generation: 0,
+        is_imported: true,
+    }
+}
+
+fn padded(mut bytes: Vec<u8>) -> Vec<u8> {
+    bytes.resize(bytes.len().next_multiple_of(PAGE as usize), 0);
+    bytes
+}
+
+#[test]
+fn old_trailers_are_dead_and_what_pads_them_is_not() {
+    let first = encode([weight("a", 0, 5)], 4096).unwrap();
+    let second = encode([weight("a", 0, 5), weight("bc", 4096, 6)], 8192).unwrap();
+    let gap = padded([padded(first.clone()), second.clone()].concat());
+    assert_eq!(dead_in_gap(&gap, 4096), (first.len() + second.len()) as u64);
+    // One that names another place is none.
+    assert_eq!(
+        dead_in_gap(&padded(first.clone()), 8192),
+        first.len() as u64 - 3,
+        "its last zeros are padding"
+    );
+    assert_eq!(dead_in_gap(&first, 4096), first.len() as u64);
+}
+
+#[test]
+fn of_what_is_no_trailer_all_is_dead_but_less_than_a_page_of_zeros() {
+    assert_eq!(dead_in_gap(&[], 0), 0);
+    assert_eq!(dead_in_gap(&[1, 2, 3, 0, 0], 0), 3);
+    assert_eq!(dead_in_gap(&[0; 4095], 0), 0);
+    assert_eq!(dead_in_gap(&vec![0; 4097], 0), 2);
+    assert_eq!(dead_in_gap(&vec![9; 5000], u64::MAX), 5000);
+}
+
+#[test]
+fn a_file_of_two_saves_has_the_first_trailer_dead() {
+    let payload = padded(vec![1; 5]);
+    let old = encode([weight("a", 0, 5)], 4096).unwrap();
+    let mut file = [payload, padded(old.clone()), vec![2; 6]].concat();
+    let trailer = encode([weight("a", 0, 5), weight("b", 8192, 6)], file.len() as u64).unwrap();
+    file.extend_from_slice(&trailer);
+    let read = decode(&trailer, file.len() as u64).unwrap();
+    assert_eq!(read.gaps().map(|gap| (gap.start, gap.end)).collect::<Vec<_>>(), [(4096, 8192)]);
+    assert_eq!(dead_bytes(&read, &file), old.len() as u64);
 }

@@ -89,7 +89,7 @@ impl FileStore {
 
     /// Removes a damaged entry, unless it was replaced since it was read; says whether it is gone.
     pub(super) fn discard(&self, name: Key, path: &Path, seen: &FileFacts) -> bool {
-        if self.access.to_writes().is_some() {
+        if self.access.writes.reason().is_some() {
             return false;
         }
         let Ok(mut ledger) = self.ledger.lock(self.options.patience) else { return false };

@@ -35,7 +35,7 @@ use warmstart_core::{
 };
 
 use super::{
-    Buffer, Entry, Kept, Lookup, Proof, Pruned, Report, Store, Stored, Totals, Verified, nearest::nearest,
+    Buffer, Entry, Kept, Lookup, Proof, Pruned, Report, Store, Stored, Totals, Verified, nearest_of,
     recency::Recency,
 };
 use crate::{
@@ -113,7 +113,7 @@ impl FileStore {
             closed: AtomicBool::new(false),
         };
         store.find_out_access()?;
-        if store.access.to_writes().is_none() {
+        if store.access.writes.reason().is_none() {
             store.layout.temps.sweep(&*store.options.disk, store.options.clock.unix_ms());
             process_lock::sweep(store.layout.locks());
         }
@@ -150,7 +150,7 @@ impl FileStore {
     }
 
     fn note_use(&self, name: Key) {
-        let is_due = self.access.to_writes().is_none() && self.recency.note(&name, |name| *name);
+        let is_due = self.access.writes.reason().is_none() && self.recency.note(&name, |name| *name);
         if is_due && !self.keeps_quiet.load(Ordering::Relaxed) {
             // Not now is soon enough: a hit does not wait for a lock.
             let written = self.write_uses(Duration::ZERO);
@@ -160,7 +160,7 @@ impl FileStore {
 
     fn write_uses(&self, patience: Duration) -> Result<(), Reason> {
         let uses = self.recency.take();
-        if uses.is_empty() || self.access.to_writes().is_some() {
+        if uses.is_empty() || self.access.writes.reason().is_some() {
             return Ok(());
         }
         let written = self.ledger.record_uses(uses.names(), patience);
@@ -182,6 +182,57 @@ impl FileStore {
             return Err(Reason::Closed);
         }
         self.access_to_writes().map_or(Ok(()), Err)
+    }
+
+    /// Makes the directory if it must, and looks at what is in it.
+    pub(super) fn find_out_access(&self) -> Result<(), OpenError> {
+        if self.options.read_only {
+            self.layout.check(&*self.options.disk)?;
+            let reads = match self.ledger.is_newer() {
+                true => Some(Reason::NewerVersion),
+                false if !self.has_entries() => Some(Reason::Unavailable),
+                false => None,
+            };
+            self.access.writes.set(Some(Reason::ReadOnly));
+            self.access.reads.set(reads);
+            return Ok(());
+        }
+        let missing = self.layout.prepare(&*self.options.disk, self.options.durable)?;
+        self.layout.temps.begin_anew();
+        let writes = missing.or_else(|| self.ledger.probe().err());
+        // A read-only directory still serves what is in it; without a directory there is nothing.
+        let reads = match writes {
+            Some(Reason::NewerVersion) => Some(Reason::NewerVersion),
+            Some(_) if !self.has_entries() => Some(Reason::Unavailable),
+            _ => None,
+        };
+        self.access.writes.set(writes);
+        self.access.reads.set(reads);
+        Ok(())
+    }
+
+    /// Why nothing can be looked up. A directory that was missing may have been made by now.
+    pub(super) fn access_to_reads(&self) -> Option<Reason> {
+        let reason = self.access.reads.reason()?;
+        if reason == Reason::Unavailable && self.has_entries() {
+            self.access.reads.set(None);
+        }
+        self.access.reads.reason()
+    }
+
+    /// Why nothing can be stored. What kept the directory from being used may have passed by now.
+    pub(super) fn access_to_writes(&self) -> Option<Reason> {
+        let reason = self.access.writes.reason()?;
+        let is_final = reason == Reason::NewerVersion || self.options.read_only;
+        if !is_final && self.find_out_access().is_err() {
+            // What is there now is not what was opened: see `OpenError`.
+            self.access.writes.set(Some(Reason::Untrusted));
+        }
+        self.access.writes.reason()
+    }
+
+    fn has_entries(&self) -> bool {
+        self.options.disk.facts(self.layout.entries()).is_ok()
     }
 }
 
@@ -250,7 +301,7 @@ impl Store for FileStore {
     fn nearest(&self, recipe: &Recipe) -> Result<Option<Entry>, Reason> {
         // Where entries are sealed, anybody may have put one there that is not.
         let is_sealed = |entry: &Entry| entry.head.as_ref().is_ok_and(|head| head.is_sealed);
-        nearest(self, recipe, |entry| self.seal().is_none() || is_sealed(entry))
+        nearest_of(self, recipe, |entry| self.seal().is_none() || is_sealed(entry))
     }
 
     fn prune(&self, limits: Limits) -> Result<Pruned, Reason> {

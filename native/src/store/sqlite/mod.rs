@@ -44,7 +44,7 @@ use self::{
 };
 use super::{
     Buffer, Entry, Kept, Lookup, Proof, Pruned, REPORT_PATIENCE, Report, Store, Stored, Totals, Verified,
-    copy_into, nearest::nearest, room_for,
+    copy_into, nearest_of, room_for,
 };
 use crate::{error::OpenError, os::fork};
 
@@ -310,7 +310,7 @@ impl Store for SqliteStore {
     fn nearest(&self, recipe: &Recipe) -> Result<Option<Entry>, Reason> {
         // What is not sealed cannot be a hit.
         let is_sealed = |entry: &Entry| entry.head.as_ref().is_ok_and(|head| head.is_sealed);
-        nearest(self, recipe, |entry| self.options.seal.is_none() || is_sealed(entry))
+        nearest_of(self, recipe, |entry| self.options.seal.is_none() || is_sealed(entry))
     }
 
     fn prune(&self, limits: Limits) -> Result<Pruned, Reason> {
