@@ -9,7 +9,7 @@ use cudarc::{
     nvrtc::Ptx,
 };
 
-use crate::device::{Argument, Device, Geometry};
+use warmstart_tests::kernels::cuda::device::{Argument, Device, Geometry};
 
 /// The first GPU.
 pub(crate) struct Gpu {

@@ -7,10 +7,10 @@ use warmstart::{
     Cache, Store,
     target::cuda::{CudaTarget, Toolkit},
 };
+use warmstart_tests::kernels::cuda::{CASES, Case, sources};
 
 use crate::{
     gpu::Gpu,
-    kernels::{CASES, Case, sources},
     phase::{compile, progress_bar},
 };
 

@@ -14,7 +14,7 @@ use warmstart::{
     target::cuda::{Compiled, CudaError, CudaTarget, Toolkit},
 };
 
-use crate::kernels::{CASES, Case};
+use warmstart_tests::kernels::cuda::{CASES, Case};
 
 /// What a phase found. It hands this to the process that started it.
 #[derive(Serialize, Deserialize)]

@@ -10,9 +10,10 @@ use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, presets};
 use console::Term;
 use serde::Serialize;
 
+use warmstart_tests::kernels::cuda::{CASES, HEADER, with_header};
+
 use crate::{
     figures::{bar, milliseconds, three_digits},
-    kernels::{CASES, HEADER, with_header},
     launches::Launches,
     phase::{Call, Phase},
 };

@@ -13,7 +13,7 @@ use warmstart::{
     target::cpu::{Compiler, CpuTarget, Loaded},
 };
 
-use crate::kernels::{CASES, Case};
+use warmstart_tests::kernels::cpu::{CASES, Case};
 
 /// What a pass found. A pass in a process of its own hands this to its parent.
 #[derive(Serialize, Deserialize)]

@@ -11,10 +11,10 @@ use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, presets};
 use console::Term;
 use serde::Serialize;
 use serde_json::json;
+use warmstart_tests::kernels::cpu::CASES;
 
 use crate::{
     figures::{bar, milliseconds, three_digits},
-    kernels::CASES,
     pass::Pass,
 };
 

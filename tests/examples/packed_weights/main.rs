@@ -121,12 +121,9 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
         None => Medium::disk()?,
     };
     if let Some(free) = medium.free().filter(|free| *free < NEEDED) {
-        return Err(format!(
-            "there are {} MB of room and {} are needed; name another directory with --directory",
-            free >> 20,
-            NEEDED >> 20
-        )
-        .into());
+        let (free, needed) = (free >> 20, NEEDED >> 20);
+        let problem = format!("there are {free} MB of room and {needed} are needed");
+        return Err((problem + "; name another directory with --directory").into());
     }
     let outcome = steps::run(packer, &medium.path("weights.xpwc"))?;
     report::print(&outcome, arguments.json)?;

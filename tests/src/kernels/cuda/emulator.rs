@@ -11,9 +11,10 @@ use std::{
 
 use libloading::Library;
 
-use crate::{
+use super::{
+    CASES, Case,
     device::{Argument, Device, Geometry},
-    kernels::{CASES, Case, sources},
+    sources,
 };
 
 /// The order in which the threads of a block take turns.

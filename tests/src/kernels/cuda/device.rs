@@ -1,8 +1,8 @@
 //! What runs a kernel, and what a kernel is given.
 
 /// Runs the functions of one compiled program.
-pub(crate) trait Device {
-    /// Launches a function, named as in [`Case::functions`](crate::kernels::Case), and waits for it. Outputs
+pub trait Device {
+    /// Launches a function, named as in [`Case::functions`](super::Case), and waits for it. Outputs
     /// are filled then.
     ///
     /// # Errors
@@ -17,20 +17,20 @@ pub(crate) trait Device {
 
 /// How many blocks there are, and how many threads in each.
 #[derive(Clone, Copy)]
-pub(crate) struct Geometry {
-    pub(crate) grid: (u32, u32, u32),
-    pub(crate) block: (u32, u32, u32),
+pub struct Geometry {
+    pub grid: (u32, u32, u32),
+    pub block: (u32, u32, u32),
 }
 
 impl Geometry {
     /// `blocks` blocks of `threads` threads.
-    pub(crate) fn row(blocks: usize, threads: usize) -> Self {
+    pub fn row(blocks: usize, threads: usize) -> Self {
         Self { grid: (dimension(blocks), 1, 1), block: (dimension(threads), 1, 1) }
     }
 
     /// As many tiles of `tile.0` x `tile.1` as it takes to cover `cols` x `rows`, for each of `planes`, and
     /// `block` threads for a tile.
-    pub(crate) fn tiles(
+    pub fn tiles(
         (cols, rows): (usize, usize),
         planes: usize,
         tile: (usize, usize),
@@ -48,7 +48,7 @@ fn dimension(n: usize) -> u32 {
 }
 
 /// A parameter of a kernel, in the order of its signature.
-pub(crate) enum Argument<'a> {
+pub enum Argument<'a> {
     /// `const T*`
     Input(&'a dyn Array),
     /// `T*`: read as well, and filled with what the kernel left there.
@@ -60,19 +60,18 @@ pub(crate) enum Argument<'a> {
 }
 
 /// A parameter that counts.
-pub(crate) fn count<'a>(n: usize) -> Argument<'a> {
+pub fn count<'a>(n: usize) -> Argument<'a> {
     Argument::Count(dimension(n))
 }
 
 /// The elements of an array, as the device keeps them.
-pub(crate) trait Array {
+pub trait Array {
     fn to_bytes(&self) -> Vec<u8>;
 
     /// Takes the elements from as many bytes as `to_bytes` gave.
     fn fill(&mut self, bytes: &[u8]);
 
     /// The size of an element.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the driver does not ask; the emulator compares it"))]
     fn element_size(&self) -> usize;
 }
 

@@ -7,22 +7,26 @@ use std::{
 
 use warmstart::target::cuda::Program;
 
-use crate::{
-    checks::{self, Checked},
-    device::Device,
-};
+mod checks;
+pub mod device;
+#[cfg(all(test, target_os = "linux"))]
+mod emulator;
+
+/// `Err` says what is wrong with the kernel.
+pub type Checked = Result<(), String>;
+use device::Device;
 
 /// A source file with a kernel, or with a few that belong together.
-pub(crate) struct Case {
+pub struct Case {
     /// The file `cuda/NAME.cu`.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// The functions that are launched, as they are written in C++. An instance of a template is a name
     /// expression.
-    pub(crate) functions: &'static [&'static str],
+    pub functions: &'static [&'static str],
     /// Whether it includes the header of the example, which a phase edits.
-    pub(crate) has_header: bool,
+    pub has_header: bool,
     /// Launches every function and compares what it gives with the reference.
-    pub(crate) check: fn(&dyn Device) -> Checked,
+    pub check: fn(&dyn Device) -> Checked,
 }
 
 impl Case {
@@ -42,33 +46,33 @@ impl Case {
     ///
     /// # Errors
     /// The source cannot be read.
-    pub(crate) fn describe(&self, sources: &Path, architecture: &str) -> io::Result<Program> {
+    pub fn describe(&self, sources: &Path, architecture: &str) -> io::Result<Program> {
         let program =
             Program::open(self.path(sources))?.include_dir(sources.join("include")).arch(architecture);
         Ok(self.expressions().fold(program, Program::name_expression))
     }
 
     /// Where its source is.
-    pub(crate) fn path(&self, sources: &Path) -> PathBuf {
+    pub fn path(&self, sources: &Path) -> PathBuf {
         sources.join("cuda").join(self.name).with_extension("cu")
     }
 
     /// The functions whose name in the binary is the compiler's choice.
-    pub(crate) fn expressions(&self) -> impl Iterator<Item = &'static str> {
+    pub fn expressions(&self) -> impl Iterator<Item = &'static str> {
         self.functions.iter().copied().filter(|function| function.contains('<'))
     }
 }
 
 /// Where the committed sources are.
-pub(crate) fn sources() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/cuda_kernels"))
+pub fn sources() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src/kernels/cuda"))
 }
 
 /// The header that a phase edits, below the sources. The kernels include one that includes it.
-pub(crate) const HEADER: &str = "include/warp.cuh";
+pub const HEADER: &str = "include/warp.cuh";
 
 /// Every kernel.
-pub(crate) const CASES: &[Case] = &[
+pub const CASES: &[Case] = &[
     Case::new("matmul", &["matmul<16, float>", "matmul<32, float>", "matmul<16, double>"], checks::matmuls),
     Case::new("attention", &["attention<64, false>", "attention<64, true>"], checks::attentions),
     Case::new("softmax", &["softmax"], checks::softmax).with_header(),
@@ -84,7 +88,7 @@ pub(crate) const CASES: &[Case] = &[
 ];
 
 /// How many of them include the header.
-pub(crate) fn with_header() -> usize {
+pub fn with_header() -> usize {
     CASES.iter().filter(|case| case.has_header).count()
 }
 

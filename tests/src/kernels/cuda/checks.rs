@@ -3,17 +3,17 @@
 
 use std::f64::consts::PI;
 
-use crate::{
-    compare::{Element, Inputs, Tolerance, compare, unwritten, widened},
+use super::{
+    Checked,
     device::{
         Argument::{Input, Number, Output},
         Array, Device, Geometry, count,
     },
+};
+use crate::kernels::{
+    compare::{Element, Inputs, Tolerance, compare, unwritten, widened},
     reference::{self, ImageShape},
 };
-
-/// `Err` says what is wrong with the kernel.
-pub(crate) type Checked = Result<(), String>;
 
 /// One rounding: half a unit in the last place of 1. Tolerances are counted in roundings; where the result
 /// can be told to the last bit they are exact. The reference computes in f64, so its own roundings count
@@ -31,7 +31,7 @@ const fn sum_of(terms: usize, roundings: f64) -> Tolerance {
     Tolerance::absolute(terms as f64 / 4.0 * roundings)
 }
 
-pub(crate) fn matmuls(device: &dyn Device) -> Checked {
+pub(super) fn matmuls(device: &dyn Device) -> Checked {
     // At worst one rounding for each of the 75 products; in f64, the reference does it, too.
     matmul::<f32>(device, "matmul<16, float>", 16, sum_of(75, 75.0 * F32))?;
     matmul::<f32>(device, "matmul<32, float>", 32, sum_of(75, 75.0 * F32))?;
@@ -55,7 +55,7 @@ where
     compare("c", &c, &reference::matmul(&widened(&a), &widened(&b), rows, depth, cols), tolerance)
 }
 
-pub(crate) fn softmax(device: &dyn Device) -> Checked {
+pub(super) fn softmax(device: &dyn Device) -> Checked {
     let (rows, cols) = (9, 333);
     let x: Vec<f32> = Inputs::new().uniform(rows * cols, -8.0, 8.0);
     let mut y = unwritten::<f32>(rows * cols);
@@ -68,7 +68,7 @@ pub(crate) fn softmax(device: &dyn Device) -> Checked {
     compare("y", &y, &reference::softmax(&widened(&x), cols), Tolerance::relative(64.0 * F32))
 }
 
-pub(crate) fn layer_norm(device: &dyn Device) -> Checked {
+pub(super) fn layer_norm(device: &dyn Device) -> Checked {
     let (rows, cols) = (9, 333);
     let mut inputs = Inputs::new();
     let x: Vec<f32> = inputs.uniform(rows * cols, 2.0, 4.0);
@@ -87,7 +87,7 @@ pub(crate) fn layer_norm(device: &dyn Device) -> Checked {
     compare("y", &y, &wanted, Tolerance::absolute(256.0 * F32))
 }
 
-pub(crate) fn add_rms_norm(device: &dyn Device) -> Checked {
+pub(super) fn add_rms_norm(device: &dyn Device) -> Checked {
     let (rows, cols) = (9, 333);
     let mut inputs = Inputs::new();
     let x: Vec<f32> = inputs.uniform(rows * cols, -1.0, 1.0);
@@ -108,7 +108,7 @@ pub(crate) fn add_rms_norm(device: &dyn Device) -> Checked {
     compare("y", &y, &wanted, Tolerance::relative(32.0 * F32))
 }
 
-pub(crate) fn row_sum(device: &dyn Device) -> Checked {
+pub(super) fn row_sum(device: &dyn Device) -> Checked {
     let (rows, cols) = (5, 5003);
     let x: Vec<f32> = Inputs::new().uniform(rows * cols, 0.0, 1.0);
     let mut sums = unwritten::<f32>(rows);
@@ -121,7 +121,7 @@ pub(crate) fn row_sum(device: &dyn Device) -> Checked {
     compare("sums", &sums, &reference::row_sums(&widened(&x), cols), Tolerance::relative(20.0 * F32))
 }
 
-pub(crate) fn attentions(device: &dyn Device) -> Checked {
+pub(super) fn attentions(device: &dyn Device) -> Checked {
     attention(device, "attention<64, false>", false)?;
     attention(device, "attention<64, true>", true)
 }
@@ -145,7 +145,7 @@ fn attention(device: &dyn Device, function: &str, causal: bool) -> Checked {
     compare("out", &out, &wanted, Tolerance::absolute(2048.0 * F32))
 }
 
-pub(crate) fn rope(device: &dyn Device) -> Checked {
+pub(super) fn rope(device: &dyn Device) -> Checked {
     let (positions, heads, head_dim) = (21, 3, 64);
     let half = head_dim / 2;
     let before: Vec<f32> = Inputs::new().uniform(positions * heads * head_dim, -1.0, 1.0);
@@ -166,7 +166,7 @@ pub(crate) fn rope(device: &dyn Device) -> Checked {
     compare("x", &x, &wanted, Tolerance::absolute(6.0 * F32))
 }
 
-pub(crate) fn activations(device: &dyn Device) -> Checked {
+pub(super) fn activations(device: &dyn Device) -> Checked {
     // A hyperbolic tangent near -1 is added to 1, and what is left is multiplied by up to 7 / 2.
     let gelu = Tolerance { absolute: 16.0 * F32, relative: 16.0 * F32 };
     activate(device, "activate<Gelu>", reference::gelu_tanh, gelu)?;
@@ -189,7 +189,7 @@ fn activate(device: &dyn Device, function: &str, of: fn(f64) -> f64, tolerance: 
     compare("y", &y, &sums.into_iter().map(of).collect::<Vec<_>>(), tolerance)
 }
 
-pub(crate) fn quantise(device: &dyn Device) -> Checked {
+pub(super) fn quantise(device: &dyn Device) -> Checked {
     let group = 128;
     let n = 40 * group + 5;
     let mut x: Vec<f32> = Inputs::new().uniform(n, -3.0, 3.0);
@@ -212,7 +212,7 @@ pub(crate) fn quantise(device: &dyn Device) -> Checked {
     compare("back", &back, &wanted, Tolerance::EXACT)
 }
 
-pub(crate) fn transpose(device: &dyn Device) -> Checked {
+pub(super) fn transpose(device: &dyn Device) -> Checked {
     let (rows, cols) = (75, 101);
     let a: Vec<f32> = Inputs::new().uniform(rows * cols, -1.0, 1.0);
     let mut b = unwritten::<f32>(rows * cols);
@@ -224,7 +224,7 @@ pub(crate) fn transpose(device: &dyn Device) -> Checked {
     compare("b", &b, &reference::transpose(&widened(&a), rows, cols), Tolerance::EXACT)
 }
 
-pub(crate) fn convolutions(device: &dyn Device) -> Checked {
+pub(super) fn convolutions(device: &dyn Device) -> Checked {
     // 3 planes of 9 or 25 products, and the bias.
     conv2d(device, "conv2d<3>", 3, sum_of(28, 28.0 * F32))?;
     conv2d(device, "conv2d<5>", 5, sum_of(76, 76.0 * F32))
@@ -255,7 +255,7 @@ fn conv2d(device: &dyn Device, function: &str, filter: usize, tolerance: Toleran
     compare("out", &out, &wanted, tolerance)
 }
 
-pub(crate) fn histogram(device: &dyn Device) -> Checked {
+pub(super) fn histogram(device: &dyn Device) -> Checked {
     let (n, bins) = (5003, 256);
     let bytes: Vec<u8> = Inputs::new().uniform(n, 0.0, 200.0);
     let mut counts = vec![0_u32; bins];

@@ -2,15 +2,15 @@
 
 /// Lengths that some functions take more than two of.
 #[derive(Clone, Copy)]
-pub(crate) struct ImageShape {
-    pub(crate) ins: usize,
-    pub(crate) outs: usize,
-    pub(crate) height: usize,
-    pub(crate) width: usize,
-    pub(crate) filter: usize,
+pub(super) struct ImageShape {
+    pub(super) ins: usize,
+    pub(super) outs: usize,
+    pub(super) height: usize,
+    pub(super) width: usize,
+    pub(super) filter: usize,
 }
 
-pub(crate) fn matmul(a: &[f64], b: &[f64], rows: usize, depth: usize, cols: usize) -> Vec<f64> {
+pub(super) fn matmul(a: &[f64], b: &[f64], rows: usize, depth: usize, cols: usize) -> Vec<f64> {
     let mut c = Vec::new();
     for row in 0..rows {
         for col in 0..cols {
@@ -20,7 +20,7 @@ pub(crate) fn matmul(a: &[f64], b: &[f64], rows: usize, depth: usize, cols: usiz
     c
 }
 
-pub(crate) fn transpose(a: &[f64], rows: usize, cols: usize) -> Vec<f64> {
+pub(super) fn transpose(a: &[f64], rows: usize, cols: usize) -> Vec<f64> {
     let mut b = Vec::new();
     for col in 0..cols {
         for row in 0..rows {
@@ -30,7 +30,7 @@ pub(crate) fn transpose(a: &[f64], rows: usize, cols: usize) -> Vec<f64> {
     b
 }
 
-pub(crate) fn softmax(x: &[f64], cols: usize) -> Vec<f64> {
+pub(super) fn softmax(x: &[f64], cols: usize) -> Vec<f64> {
     let mut y = Vec::new();
     for row in x.chunks(cols) {
         let largest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -40,13 +40,13 @@ pub(crate) fn softmax(x: &[f64], cols: usize) -> Vec<f64> {
     y
 }
 
-pub(crate) fn cross_entropy(logits: &[f64], labels: &[u32], cols: usize) -> Vec<f64> {
+pub(super) fn cross_entropy(logits: &[f64], labels: &[u32], cols: usize) -> Vec<f64> {
     let likelihood = softmax(logits, cols);
     labels.iter().enumerate().map(|(row, label)| -likelihood[row * cols + *label as usize].ln()).collect()
 }
 
 /// The scores as a whole matrix, then their softmax, then the values.
-pub(crate) fn attention(
+pub(super) fn attention(
     q: &[f64],
     k: &[f64],
     v: &[f64],
@@ -70,7 +70,7 @@ pub(crate) fn attention(
     out
 }
 
-pub(crate) fn layer_norm(x: &[f64], gamma: &[f64], beta: &[f64], epsilon: f64) -> Vec<f64> {
+pub(super) fn layer_norm(x: &[f64], gamma: &[f64], beta: &[f64], epsilon: f64) -> Vec<f64> {
     let cols = gamma.len();
     let mut y = Vec::new();
     for row in x.chunks(cols) {
@@ -83,7 +83,7 @@ pub(crate) fn layer_norm(x: &[f64], gamma: &[f64], beta: &[f64], epsilon: f64) -
     y
 }
 
-pub(crate) fn rms_norm(x: &[f64], gamma: &[f64], epsilon: f64) -> Vec<f64> {
+pub(super) fn rms_norm(x: &[f64], gamma: &[f64], epsilon: f64) -> Vec<f64> {
     let cols = gamma.len();
     let mut y = Vec::new();
     for row in x.chunks(cols) {
@@ -112,20 +112,20 @@ fn erf(x: f64) -> f64 {
     std::f64::consts::FRAC_2_SQRT_PI * (-x * x).exp() * sum
 }
 
-pub(crate) fn gelu_tanh(x: f64) -> f64 {
+pub(super) fn gelu_tanh(x: f64) -> f64 {
     0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh())
 }
 
-pub(crate) fn gelu_erf(x: f64) -> f64 {
+pub(super) fn gelu_erf(x: f64) -> f64 {
     0.5 * x * (1.0 + erf(x / std::f64::consts::SQRT_2))
 }
 
-pub(crate) fn add_bias(x: &[f64], bias: &[f64]) -> Vec<f64> {
+pub(super) fn add_bias(x: &[f64], bias: &[f64]) -> Vec<f64> {
     x.iter().zip(bias.iter().cycle()).map(|(x, bias)| x + bias).collect()
 }
 
 /// Each row is a gate and then what it lets through.
-pub(crate) fn swiglu(x: &[f64], cols: usize) -> Vec<f64> {
+pub(super) fn swiglu(x: &[f64], cols: usize) -> Vec<f64> {
     let mut y = Vec::new();
     for row in x.chunks(2 * cols) {
         for i in 0..cols {
@@ -136,7 +136,7 @@ pub(crate) fn swiglu(x: &[f64], cols: usize) -> Vec<f64> {
 }
 
 /// The one reference in f32: the rounding of each step is part of what is asked for. Gives the bytes and the scales.
-pub(crate) fn quantise(x: &[f32], group: usize) -> (Vec<f64>, Vec<f64>) {
+pub(super) fn quantise(x: &[f32], group: usize) -> (Vec<f64>, Vec<f64>) {
     let (mut bytes, mut scales) = (Vec::new(), Vec::new());
     for group in x.chunks(group) {
         let largest = group.iter().fold(0.0_f32, |largest, x| largest.max(x.abs()));
@@ -147,21 +147,21 @@ pub(crate) fn quantise(x: &[f32], group: usize) -> (Vec<f64>, Vec<f64>) {
     (bytes, scales)
 }
 
-pub(crate) fn dequantise(q: &[f64], zeros: &[f64], scales: &[f64], cols: usize) -> Vec<f64> {
+pub(super) fn dequantise(q: &[f64], zeros: &[f64], scales: &[f64], cols: usize) -> Vec<f64> {
     q.iter().enumerate().map(|(i, q)| (q - zeros[i / cols]) * scales[i / cols]).collect()
 }
 
-pub(crate) fn grouped_matvec(w: &[f64], scales: &[f64], x: &[f64], group: usize) -> Vec<f64> {
+pub(super) fn grouped_matvec(w: &[f64], scales: &[f64], x: &[f64], group: usize) -> Vec<f64> {
     let weights: Vec<f64> = w.iter().enumerate().map(|(i, w)| w * scales[i / group]).collect();
     matmul(&weights, x, weights.len() / x.len(), x.len(), 1)
 }
 
-pub(crate) fn row_sums(x: &[f64], cols: usize) -> Vec<f64> {
+pub(super) fn row_sums(x: &[f64], cols: usize) -> Vec<f64> {
     x.chunks(cols).map(|row| row.iter().sum()).collect()
 }
 
 /// The largest element of each row, and the first place where it is.
-pub(crate) fn argmax(x: &[f64], cols: usize) -> (Vec<f64>, Vec<f64>) {
+pub(super) fn argmax(x: &[f64], cols: usize) -> (Vec<f64>, Vec<f64>) {
     let (mut values, mut places) = (Vec::new(), Vec::new());
     for row in x.chunks(cols) {
         let mut place = 0;
@@ -176,7 +176,7 @@ pub(crate) fn argmax(x: &[f64], cols: usize) -> (Vec<f64>, Vec<f64>) {
     (values, places)
 }
 
-pub(crate) fn conv2d(image: &[f64], filters: &[f64], bias: &[f64], shape: ImageShape) -> Vec<f64> {
+pub(super) fn conv2d(image: &[f64], filters: &[f64], bias: &[f64], shape: ImageShape) -> Vec<f64> {
     let ImageShape { ins, outs, height, width, filter } = shape;
     let pixel = |plane: usize, y: usize, x: usize| {
         // Coordinates are shifted by half a filter; what is not in the plane is 0.
@@ -203,7 +203,7 @@ pub(crate) fn conv2d(image: &[f64], filters: &[f64], bias: &[f64], shape: ImageS
     out
 }
 
-pub(crate) fn causal_conv1d(x: &[f64], weights: &[f64], bias: &[f64], steps: usize) -> Vec<f64> {
+pub(super) fn causal_conv1d(x: &[f64], weights: &[f64], bias: &[f64], steps: usize) -> Vec<f64> {
     let channels = bias.len();
     let taps = weights.len() / channels;
     let mut y = Vec::new();
@@ -220,7 +220,7 @@ pub(crate) fn causal_conv1d(x: &[f64], weights: &[f64], bias: &[f64], steps: usi
     y
 }
 
-pub(crate) fn rope(x: &[f64], cosines: &[f64], sines: &[f64], heads: usize, head_dim: usize) -> Vec<f64> {
+pub(super) fn rope(x: &[f64], cosines: &[f64], sines: &[f64], heads: usize, head_dim: usize) -> Vec<f64> {
     let half = head_dim / 2;
     let mut y = x.to_vec();
     for (row, head) in y.chunks_mut(head_dim).enumerate() {

@@ -1,7 +1,7 @@
 //! Inputs for the kernels, and the comparison of what they give with the reference.
 
 /// An element of a kernel's inputs or outputs.
-pub(crate) trait Element: Copy + 'static {
+pub(super) trait Element: Copy + 'static {
     /// What outputs are filled with: a place that a kernel forgets fails the comparison.
     const UNWRITTEN: Self;
 
@@ -30,15 +30,15 @@ macro_rules! element {
 element!(f32: f32::NAN, f64: f64::NAN, i8: i8::MIN, u8: u8::MAX, i32: i32::MIN, u32: u32::MAX);
 
 /// Numbers that look random and are the same in every process (splitmix64).
-pub(crate) struct Inputs(u64);
+pub(super) struct Inputs(u64);
 
 impl Inputs {
-    pub(crate) fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(1)
     }
 
     /// `n` elements, evenly spread from `low` to below `high`.
-    pub(crate) fn uniform<T: Element>(&mut self, n: usize, low: f64, high: f64) -> Vec<T> {
+    pub(super) fn uniform<T: Element>(&mut self, n: usize, low: f64, high: f64) -> Vec<T> {
         (0..n).map(|_| T::from_f64(low + (high - low) * self.fraction())).collect()
     }
 
@@ -51,35 +51,35 @@ impl Inputs {
     }
 }
 
-pub(crate) fn unwritten<T: Element>(n: usize) -> Vec<T> {
+pub(super) fn unwritten<T: Element>(n: usize) -> Vec<T> {
     vec![T::UNWRITTEN; n]
 }
 
-pub(crate) fn widened<T: Element>(elements: &[T]) -> Vec<f64> {
+pub(super) fn widened<T: Element>(elements: &[T]) -> Vec<f64> {
     elements.iter().map(|x| x.to_f64()).collect()
 }
 
 /// How far an element may be from the reference: `absolute + relative * |reference|`.
 #[derive(Clone, Copy)]
-pub(crate) struct Tolerance {
-    pub(crate) absolute: f64,
-    pub(crate) relative: f64,
+pub(super) struct Tolerance {
+    pub(super) absolute: f64,
+    pub(super) relative: f64,
 }
 
 impl Tolerance {
     /// The element nearest to the reference, and no other.
-    pub(crate) const EXACT: Self = Self { absolute: 0.0, relative: 0.0 };
+    pub(super) const EXACT: Self = Self { absolute: 0.0, relative: 0.0 };
 
-    pub(crate) const fn absolute(absolute: f64) -> Self {
+    pub(super) const fn absolute(absolute: f64) -> Self {
         Self { absolute, relative: 0.0 }
     }
 
-    pub(crate) const fn relative(relative: f64) -> Self {
+    pub(super) const fn relative(relative: f64) -> Self {
         Self { absolute: 0.0, relative }
     }
 
     /// This one, and so much more everywhere.
-    pub(crate) const fn plus(self, absolute: f64) -> Self {
+    pub(super) const fn plus(self, absolute: f64) -> Self {
         Self { absolute: self.absolute + absolute, relative: self.relative }
     }
 }
@@ -88,7 +88,7 @@ impl Tolerance {
 ///
 /// # Errors
 /// The first element that is too far away, or is no number.
-pub(crate) fn compare<T: Element>(
+pub(super) fn compare<T: Element>(
     what: &str,
     given: &[T],
     wanted: &[f64],

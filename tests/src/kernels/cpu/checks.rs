@@ -5,13 +5,11 @@ use std::f64::consts::PI;
 
 use warmstart::target::cpu::Library;
 
-use crate::{
+use super::Checked;
+use crate::kernels::{
     compare::{Element, Inputs, Tolerance, compare, unwritten, widened},
     reference::{self, ImageShape},
 };
-
-/// `Err` says what is wrong with the kernel.
-pub(crate) type Checked = Result<(), String>;
 
 /// Looks up the function that a kernel is for. Its type is written at each call, beside the call's safety comment.
 macro_rules! entry {
@@ -22,7 +20,7 @@ macro_rules! entry {
     }};
 }
 
-pub(crate) fn matmul<E: Element, A: Element>(library: &Library, limit: f64, tolerance: Tolerance) -> Checked {
+pub(super) fn matmul<E: Element, A: Element>(library: &Library, limit: f64, tolerance: Tolerance) -> Checked {
     let (rows, depth, cols) = (70, 75, 83);
     let mut inputs = Inputs::new();
     let a: Vec<E> = inputs.uniform(rows * depth, -limit, limit);
@@ -36,7 +34,7 @@ pub(crate) fn matmul<E: Element, A: Element>(library: &Library, limit: f64, tole
     compare("c", &c, &reference::matmul(&widened(&a), &widened(&b), rows, depth, cols), tolerance)
 }
 
-pub(crate) fn transpose<T: Element>(library: &Library) -> Checked {
+pub(super) fn transpose<T: Element>(library: &Library) -> Checked {
     let (rows, cols) = (75, 101);
     let a: Vec<T> = Inputs::new().uniform(rows * cols, -1.0, 1.0);
     let mut b = unwritten::<T>(rows * cols);
@@ -48,7 +46,7 @@ pub(crate) fn transpose<T: Element>(library: &Library) -> Checked {
     compare("b", &b, &reference::transpose(&widened(&a), rows, cols), Tolerance::EXACT)
 }
 
-pub(crate) fn softmax<T: Element>(library: &Library, tolerance: Tolerance) -> Checked {
+pub(super) fn softmax<T: Element>(library: &Library, tolerance: Tolerance) -> Checked {
     let (rows, cols) = (9, 333);
     let x: Vec<T> = Inputs::new().uniform(rows * cols, -8.0, 8.0);
     let mut y = unwritten::<T>(rows * cols);
@@ -60,7 +58,7 @@ pub(crate) fn softmax<T: Element>(library: &Library, tolerance: Tolerance) -> Ch
     compare("y", &y, &reference::softmax(&widened(&x), cols), tolerance)
 }
 
-pub(crate) fn cross_entropy<T: Element>(library: &Library, tolerance: Tolerance) -> Checked {
+pub(super) fn cross_entropy<T: Element>(library: &Library, tolerance: Tolerance) -> Checked {
     let (rows, cols) = (9, 1003);
     let mut inputs = Inputs::new();
     let logits: Vec<T> = inputs.uniform(rows * cols, -8.0, 8.0);
@@ -74,7 +72,7 @@ pub(crate) fn cross_entropy<T: Element>(library: &Library, tolerance: Tolerance)
     compare("losses", &losses, &reference::cross_entropy(&widened(&logits), &labels, cols), tolerance)
 }
 
-pub(crate) fn attention(library: &Library, head_dim: usize, causal: bool, tolerance: Tolerance) -> Checked {
+pub(super) fn attention(library: &Library, head_dim: usize, causal: bool, tolerance: Tolerance) -> Checked {
     let length = 77;
     let scale = 1.0 / (head_dim as f32).sqrt();
     let mut inputs = Inputs::new();
@@ -91,7 +89,7 @@ pub(crate) fn attention(library: &Library, head_dim: usize, causal: bool, tolera
     compare("out", &out, &wanted, tolerance)
 }
 
-pub(crate) fn layer_norm<T: Element>(library: &Library, tolerance: Tolerance) -> Checked {
+pub(super) fn layer_norm<T: Element>(library: &Library, tolerance: Tolerance) -> Checked {
     let (rows, cols) = (9, 333);
     let mut inputs = Inputs::new();
     let x: Vec<T> = inputs.uniform(rows * cols, 2.0, 4.0);
@@ -108,7 +106,7 @@ pub(crate) fn layer_norm<T: Element>(library: &Library, tolerance: Tolerance) ->
     compare("y", &y, &wanted, tolerance)
 }
 
-pub(crate) fn add_rms_norm<T: Element>(library: &Library, tolerance: Tolerance) -> Checked {
+pub(super) fn add_rms_norm<T: Element>(library: &Library, tolerance: Tolerance) -> Checked {
     let (rows, cols) = (9, 333);
     let mut inputs = Inputs::new();
     let x: Vec<T> = inputs.uniform(rows * cols, -1.0, 1.0);
@@ -131,7 +129,7 @@ pub(crate) fn add_rms_norm<T: Element>(library: &Library, tolerance: Tolerance) 
     compare("y", &y, &wanted, tolerance)
 }
 
-pub(crate) fn gelu<T: Element>(library: &Library, gelu_of: fn(f64) -> f64, tolerance: Tolerance) -> Checked {
+pub(super) fn gelu<T: Element>(library: &Library, gelu_of: fn(f64) -> f64, tolerance: Tolerance) -> Checked {
     let (rows, cols) = (5, 333);
     let mut inputs = Inputs::new();
     let x: Vec<T> = inputs.uniform(rows * cols, -6.0, 6.0);
@@ -146,7 +144,7 @@ pub(crate) fn gelu<T: Element>(library: &Library, gelu_of: fn(f64) -> f64, toler
     compare("y", &y, &sums.into_iter().map(gelu_of).collect::<Vec<_>>(), tolerance)
 }
 
-pub(crate) fn swiglu<T: Element>(library: &Library, tolerance: Tolerance) -> Checked {
+pub(super) fn swiglu<T: Element>(library: &Library, tolerance: Tolerance) -> Checked {
     let (rows, cols) = (5, 333);
     let x: Vec<T> = Inputs::new().uniform(rows * 2 * cols, -6.0, 6.0);
     let mut y = unwritten::<T>(rows * cols);
@@ -158,7 +156,7 @@ pub(crate) fn swiglu<T: Element>(library: &Library, tolerance: Tolerance) -> Che
     compare("y", &y, &reference::swiglu(&widened(&x), cols), tolerance)
 }
 
-pub(crate) fn quantise(library: &Library, group: usize) -> Checked {
+pub(super) fn quantise(library: &Library, group: usize) -> Checked {
     let n = 40 * group + 5;
     let mut x: Vec<f32> = Inputs::new().uniform(n, -3.0, 3.0);
     x[..group].fill(0.0);
@@ -174,7 +172,7 @@ pub(crate) fn quantise(library: &Library, group: usize) -> Checked {
     compare("scales", &scales, &wanted_scales, Tolerance::EXACT)
 }
 
-pub(crate) fn dequantise(library: &Library) -> Checked {
+pub(super) fn dequantise(library: &Library) -> Checked {
     let (rows, cols) = (9, 333);
     let mut inputs = Inputs::new();
     let q: Vec<u8> = inputs.uniform(rows * cols, 0.0, 256.0);
@@ -192,7 +190,7 @@ pub(crate) fn dequantise(library: &Library) -> Checked {
     compare("x", &x, &wanted, Tolerance::EXACT)
 }
 
-pub(crate) fn grouped_matvec(library: &Library, group: usize, tolerance: Tolerance) -> Checked {
+pub(super) fn grouped_matvec(library: &Library, group: usize, tolerance: Tolerance) -> Checked {
     let (rows, cols) = (39, 512);
     let mut inputs = Inputs::new();
     let w: Vec<i8> = inputs.uniform(rows * cols, -127.0, 128.0);
@@ -208,7 +206,7 @@ pub(crate) fn grouped_matvec(library: &Library, group: usize, tolerance: Toleran
     compare("y", &y, &wanted, tolerance)
 }
 
-pub(crate) fn sum<T: Element>(library: &Library, tolerance: Tolerance) -> Checked {
+pub(super) fn sum<T: Element>(library: &Library, tolerance: Tolerance) -> Checked {
     let (rows, cols) = (5, 5003);
     let x: Vec<T> = Inputs::new().uniform(rows * cols, 0.0, 1.0);
     let mut y = unwritten::<T>(rows);
@@ -220,7 +218,7 @@ pub(crate) fn sum<T: Element>(library: &Library, tolerance: Tolerance) -> Checke
     compare("y", &y, &reference::row_sums(&widened(&x), cols), tolerance)
 }
 
-pub(crate) fn argmax<T: Element>(library: &Library) -> Checked {
+pub(super) fn argmax<T: Element>(library: &Library) -> Checked {
     let (rows, cols) = (9, 1003);
     // Whole numbers, so that the largest is in a row more than once.
     let x: Vec<i8> = Inputs::new().uniform(rows * cols, -100.0, 100.0);
@@ -237,7 +235,7 @@ pub(crate) fn argmax<T: Element>(library: &Library) -> Checked {
     compare("places", &places, &wanted_places, Tolerance::EXACT)
 }
 
-pub(crate) fn conv2d<T: Element>(library: &Library, filter: usize, tolerance: Tolerance) -> Checked {
+pub(super) fn conv2d<T: Element>(library: &Library, filter: usize, tolerance: Tolerance) -> Checked {
     let shape = ImageShape { ins: 3, outs: 6, height: 13, width: 37, filter };
     let ImageShape { ins, outs, height, width, .. } = shape;
     let mut inputs = Inputs::new();
@@ -258,7 +256,7 @@ pub(crate) fn conv2d<T: Element>(library: &Library, filter: usize, tolerance: To
     compare("out", &out, &wanted, tolerance)
 }
 
-pub(crate) fn causal_conv1d<T: Element>(library: &Library, taps: usize, tolerance: Tolerance) -> Checked {
+pub(super) fn causal_conv1d<T: Element>(library: &Library, taps: usize, tolerance: Tolerance) -> Checked {
     let (steps, channels) = (11, 203);
     let mut inputs = Inputs::new();
     let x: Vec<T> = inputs.uniform(steps * channels, -1.0, 1.0);
@@ -274,7 +272,7 @@ pub(crate) fn causal_conv1d<T: Element>(library: &Library, taps: usize, toleranc
     compare("y", &y, &wanted, tolerance)
 }
 
-pub(crate) fn rope<T: Element>(library: &Library, head_dim: usize, tolerance: Tolerance) -> Checked {
+pub(super) fn rope<T: Element>(library: &Library, head_dim: usize, tolerance: Tolerance) -> Checked {
     let (positions, heads, half) = (21, 3, head_dim / 2);
     let before: Vec<T> = Inputs::new().uniform(positions * heads * head_dim, -1.0, 1.0);
     let angles: Vec<f64> = (0..positions * half)

@@ -2,14 +2,15 @@
 
 use warmstart::target::cpu::{Kernel, Library};
 
-use crate::{
-    checks::{self, Checked},
-    compare::Tolerance,
-    reference,
-};
+use super::{compare::Tolerance, reference};
+
+mod checks;
+
+/// `Err` says what is wrong with the kernel.
+pub type Checked = Result<(), String>;
 
 /// Where the kernels' headers are.
-const SOURCE_DIR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/warm_start/kernels");
+const SOURCE_DIR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/kernels/cpu/sources");
 
 /// One rounding: half a unit in the last place of 1. Tolerances are counted in roundings; where the result can be told
 /// to the last bit they are exact. The reference computes in f64, so its own roundings count where a kernel is in f64.
@@ -17,12 +18,12 @@ const F32: f64 = f32::EPSILON as f64 / 2.0;
 const F64: f64 = f64::EPSILON / 2.0;
 
 /// A kernel, and how it is run and checked.
-pub(crate) struct Case {
-    pub(crate) name: &'static str,
+pub struct Case {
+    pub name: &'static str,
     /// The function to look up in the compiled kernel.
-    pub(crate) entry: &'static str,
+    pub entry: &'static str,
     /// Runs it and compares what it gives with the reference.
-    pub(crate) check: fn(&Library) -> Checked,
+    pub check: fn(&Library) -> Checked,
     source: &'static str,
     flags: &'static [&'static str],
 }
@@ -32,7 +33,7 @@ const CHANGE: &str = "-O2";
 
 impl Case {
     /// The kernel's description, as a runtime would write it. One that is changed has one more flag.
-    pub(crate) fn describe(&self, is_changed: bool) -> Kernel {
+    pub fn describe(&self, is_changed: bool) -> Kernel {
         let flags = self.flags.iter().copied().chain(is_changed.then_some(CHANGE));
         Kernel::new(self.name, self.source).source_dir(SOURCE_DIR).flags(flags)
     }
@@ -45,7 +46,7 @@ macro_rules! cases {
             name: $name,
             entry: $entry,
             check: $check,
-            source: include_str!(concat!("kernels/", $file)),
+            source: include_str!(concat!("sources/", $file)),
             flags: &$flags,
         },)*)*]
     };
@@ -60,7 +61,7 @@ const GELU_F32: Tolerance = Tolerance { absolute: 8.0 * F32, relative: 16.0 * F3
 const GELU_F64: Tolerance = Tolerance { absolute: 8.0 * F64, relative: 16.0 * F64 };
 
 /// Every kernel.
-pub(crate) const CASES: &[Case] = cases! {
+pub const CASES: &[Case] = cases! {
     // At worst one rounding for each of the 75 products.
     "matmul.c" "matmul"
     |library| checks::matmul::<f32, f32>(library, 1.0, sum_of(75, 75.0 * F32)) => {
