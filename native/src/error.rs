@@ -30,6 +30,9 @@ pub(crate) enum Problem {
     WrongKind { found: &'static str, remedy: &'static str },
     /// Who could have written there, and what to do.
     Untrusted { found: String, remedy: &'static str },
+    /// A pack that is open in this process has another value of this option.
+    #[cfg(feature = "packs")]
+    OtherOptions(&'static str),
     /// Another failure that only the caller can mend, such as a path with a NUL in it.
     Io(io::Error),
 }
@@ -57,6 +60,13 @@ impl OpenError {
         matches!(self.problem, Problem::Untrusted { .. })
     }
 
+    /// Whether it is open in this process with other options.
+    #[cfg(feature = "packs")]
+    #[must_use]
+    pub const fn is_other_options(&self) -> bool {
+        matches!(self.problem, Problem::OtherOptions(_))
+    }
+
     /// Whether the system refused the path itself, such as one with a NUL in it.
     /// [`source`](std::error::Error::source) says why.
     ///
@@ -79,6 +89,11 @@ impl fmt::Display for OpenError {
         match &self.problem {
             Problem::WrongKind { found, remedy } => write!(f, "it is {found}; {remedy}"),
             Problem::Untrusted { found, remedy } => write!(f, "it is {found}; {remedy}"),
+            #[cfg(feature = "packs")]
+            Problem::OtherOptions(option) => write!(
+                f,
+                "it is open in this process with another `{option}`; open it with the same options, or drop the other handles first"
+            ),
             Problem::Io(error) => error.fmt(f),
         }
     }

@@ -348,7 +348,7 @@ enum ws_status ws_model_digest(const struct ws_weight *weights,
 /**
  * Opens the pack under `path`, on Windows in UTF-8; the file is made when something is first packed into it. An empty path opts out: all
  * is kept in the heap, and nothing is saved. `options` may be NULL. If the pack is open in this process already, this is
- * another handle on it, and the options are not used.
+ * another handle on it, and the options must be the same.
  *
  * On success `*pack` is the pack, which ws_pack_close closes; else it is NULL. Fails with WS_INVALID_ARGUMENT, WS_WRONG_FILE,
  * WS_UNTRUSTED or WS_IO. A file that is damaged, or that cannot be read or written just now, is no failure.

@@ -8,12 +8,12 @@ use warmstart_core::{
         FOOTER_LEN, HEADER_LEN, Refusal,
         header::{Commits, Header, Place, SLOT_LEN, Slot},
         index::Layout,
-        pick::{Picked, pick},
+        pick::Picked,
         version2,
     },
 };
 
-use super::look::read;
+use super::look::{pick_index, read};
 use crate::os::{Access, FileFacts, FileKind, MapDisk, Mapping, reason_of};
 
 /// What tells a file from every other: what its header says, and what the system does, for a copy has the same header.
@@ -177,15 +177,8 @@ pub(super) fn look_into(
         Err(refusal) => return refuse(refusal),
     };
     let identity = FileId { header: header.file, system: facts.identity };
-    let (mapped, mut failed) = (mapped(&identity), None);
-    let picked = pick(&commits, facts.len, |slot| {
-        map_index(disk, file, slot, mapped).map_err(|error| failed = Some(error)).ok()
-    });
-    // An index that cannot be mapped or read just now is not damaged: to go on with the one before would lose it.
-    if let Some(error) = failed {
-        return Err(NotFound::Io(error));
-    }
-    match picked {
+    let mapped = mapped(&identity);
+    match pick_index(&commits, facts.len, |slot| map_index(disk, file, slot, mapped)).map_err(NotFound::Io)? {
         Ok(None) => found(Some((header, commits)), None, Content::Empty, None),
         Ok(Some(Picked { slot, layout, block, refused, .. })) => {
             let content = Content::Index(slot, layout, block.range);

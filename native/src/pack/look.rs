@@ -8,7 +8,7 @@ use std::{fmt, fs::File, io, ops::Range, path::Path, time::Duration};
 use warmstart_core::trailer::{
     FOOTER_LEN, HEADER_LEN, ModelId, Refusal,
     footer::Footer,
-    header::{Commits, Header},
+    header::{Commits, Header, Slot},
     pick::{Picked, pick},
     space,
     version2::{self, Version2},
@@ -188,14 +188,8 @@ impl<'d> Look<'d> {
         let index = match header {
             Ok(_) => {
                 let commits = Commits::read(&page)?;
-                let mut failed = None;
-                let picked = pick(&commits, len, |slot| {
-                    read(disk, &file, slot.index_start..slot.end()).map_err(|error| failed = Some(error)).ok()
-                });
-                // An index that cannot be read just now is not damaged: to go on with the one before would lose it.
-                if let Some(error) = failed {
-                    return Err(error.into());
-                }
+                let picked =
+                    pick_index(&commits, len, |slot| read(disk, &file, slot.index_start..slot.end()))?;
                 IndexBytes::Version3 { commits: Box::new(commits), index: picked?.map(Box::new) }
             }
             Err(Refusal::Foreign) => {
@@ -265,6 +259,18 @@ fn open(disk: &dyn MapDisk, path: &Path, access: Access) -> Result<File, FileErr
     let file = disk.open(path, access)?;
     kind(disk.facts(&file)?.kind)?;
     Ok(file)
+}
+
+/// Picks the newest index that is whole. An index that cannot be read just now is not damaged: to go on with the one before would lose
+/// it.
+pub(super) fn pick_index<B: AsRef<[u8]>>(
+    commits: &Commits,
+    len: u64,
+    mut read: impl FnMut(&Slot) -> io::Result<B>,
+) -> io::Result<Result<Option<Picked<B>>, Refusal>> {
+    let mut failed = None;
+    let picked = pick(commits, len, |slot| read(slot).map_err(|error| failed = Some(error)).ok());
+    failed.map_or(Ok(picked), Err)
 }
 
 /// Reads a range of a file, which is in the file by what the file itself says is its length.

@@ -110,11 +110,12 @@ pub struct Pack {
 impl Pack {
     /// Opens the pack under `path`, which is made when something is first packed into it.
     ///
-    /// If a handle on the path is open in this process, this is another on the same pack, and `options` are not used. What
-    /// other processes saved since is found from then on.
+    /// If a handle on the path is open in this process, this is another on the same pack. What other processes saved since is found
+    /// from then on.
     ///
     /// # Errors
-    /// If something else than a file of packed weights is under the path, or somebody else could have written it. What is
+    /// If something else than a file of packed weights of version 3 is under the path, or another user could have written it; or if
+    /// the pack is open in this process with other options. What is
     /// damaged, full, busy or read-only is no error: then there are misses, and what is packed is kept in the heap.
     pub fn open(path: impl AsRef<Path>, options: PackOptions) -> Result<Self, OpenError> {
         let path = path.as_ref();
@@ -131,13 +132,20 @@ impl Pack {
         let instance = {
             let mut open = lock(&OPEN);
             let open = open.get_or_insert_default();
-            let known = open.get(&place).and_then(Weak::upgrade);
-            known.unwrap_or_else(|| {
-                open.retain(|_, instance| instance.strong_count() > 0);
-                let instance = Arc::new(Instance::new(Some(place.clone()), options));
-                open.insert(place, Arc::downgrade(&instance));
-                instance
-            })
+            match open.get(&place).and_then(Weak::upgrade) {
+                Some(known) => {
+                    if let Some(option) = known.options.difference(&options) {
+                        return Err(OpenError::new(path, Problem::OtherOptions(option)));
+                    }
+                    known
+                }
+                None => {
+                    open.retain(|_, instance| instance.strong_count() > 0);
+                    let instance = Arc::new(Instance::new(Some(place.clone()), options));
+                    open.insert(place, Arc::downgrade(&instance));
+                    instance
+                }
+            }
         };
         match instance.refresh() {
             Ok(()) => Ok(Self { instance }),

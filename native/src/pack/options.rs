@@ -76,6 +76,19 @@ impl PackOptions {
         Self { unverified, ..self }
     }
 
+    /// The first option that differs from another handle's, the disk aside.
+    pub(super) fn difference(&self, other: &Self) -> Option<&'static str> {
+        let Self { checks, prefetch, patience, read_only, unverified, disk: _ } = self;
+        let differs = [
+            (*checks != other.checks, "checks"),
+            (*prefetch != other.prefetch, "prefetch"),
+            (*patience != other.patience, "patience"),
+            (*read_only != other.read_only, "read_only"),
+            (*unverified != other.unverified, "unverified"),
+        ];
+        differs.into_iter().find_map(|(differs, name)| differs.then_some(name))
+    }
+
     /// Asks another file system than the machine's: for tests.
     #[must_use]
     pub fn with_disk(self, disk: Arc<dyn MapDisk>) -> Self {

@@ -224,6 +224,25 @@ fn replaced_files_do_not_stay_open() {
 }
 
 #[test]
+fn open_with_other_options_is_refused_and_the_option_is_named() {
+    let (_directory, path) = place().unwrap();
+    let pack = open(&path).unwrap();
+    for (options, name) in [
+        (PackOptions::default().with_checks(Checks::All), "checks"),
+        (PackOptions::default().with_prefetch(true), "prefetch"),
+        (PackOptions::default().with_patience(Duration::from_secs(1)), "patience"),
+        (PackOptions::default().with_read_only(true), "read_only"),
+        (PackOptions::default().with_unverified(true), "unverified"),
+    ] {
+        let error = Pack::open(&path, options.clone()).unwrap_err();
+        assert!(error.is_other_options() && error.to_string().contains(name), "{error}");
+    }
+    assert_eq!(open(&path).unwrap().path(), pack.path());
+    drop(pack);
+    assert!(Pack::open(&path, PackOptions::default().with_read_only(true)).is_ok());
+}
+
+#[test]
 fn version_2_file_is_refused_and_convert_is_named() {
     let (_directory, path) = place().unwrap();
     drop(saved(&path, PackOptions::default(), weights(0..6)).unwrap());
