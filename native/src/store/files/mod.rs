@@ -1,50 +1,60 @@
 //! The file store: one file an entry, shared by any number of processes.
 
-mod access;
-mod inspect;
 mod kept;
 mod layout;
 mod ledger;
-mod lookup;
-mod newer;
 mod options;
 mod publish;
 mod temps;
-mod verify;
 
 pub(super) use layout::{ENTRIES, JOURNAL, TAG, TAG_FILE};
 pub use options::FileOptions;
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     io,
     ops::ControlFlow,
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU8, Ordering},
     },
     time::Duration,
 };
 
-use crate::os::fork::Mutex;
-
+use foldhash::fast::RandomState;
 use warmstart_core::{
-    artifact::Artifact, envelope, journal::Event, key::Key, lru::Limits, reason::Reason, recipe::Recipe,
+    artifact::Artifact,
+    envelope,
+    head::{Head, MAX_HEAD_LEN},
+    journal::{Account, Event},
+    key::Key,
+    lru::Limits,
+    reason::Reason,
+    recipe::Recipe,
     seal::Seal,
 };
 
 use super::{
-    Buffer, Entry, Kept, Lookup, Proof, Pruned, Report, Store, Stored, Totals, Verified, nearest_of,
-    recency::Recency,
+    Buffer, Entry, Kept, Lookup, Proof, Pruned, Report, SHORT_HEAD, Store, Stored, Totals, Verified,
+    copy_into, nearest_of, recency::Recency, room_for,
 };
 use crate::{
     error::OpenError,
-    os::{disk_of_sealed, process_lock, reason_of, retry_sharing},
+    os::{
+        FileFacts, disk_of_sealed,
+        fork::{Mutex, MutexGuard},
+        process_lock, reason_of, retry_sharing,
+    },
 };
-use access::Access;
 use layout::Layout;
 use ledger::{Ledger, reason_of_write};
+
+/// The header of a file longer than this, in bytes, is looked at before the rest is read.
+const LARGE: u64 = 16 << 20;
+
+/// So much of an entry is read at once to describe it, in bytes: the whole head of most.
+const FIRST: u64 = 4096;
 
 /// Keeps each artifact in a file of its own, named by the digest of its key, in a directory that any number of
 /// processes share.
@@ -81,6 +91,17 @@ pub struct FileStore {
     keeps_quiet: AtomicBool,
     closed: AtomicBool,
 }
+
+/// Why nothing can be looked up, and why nothing can be stored. What passes is found out anew when it matters.
+#[derive(Debug, Default)]
+struct Access {
+    reads: Gate,
+    writes: Gate,
+}
+
+/// A reason, or none: 0, or 1 and the reason's index.
+#[derive(Debug, Default)]
+struct Gate(AtomicU8);
 
 impl FileStore {
     /// Opens the directory `path`, and makes it, for its owner only, if there is none. Takes the same time however many
@@ -185,7 +206,7 @@ impl FileStore {
     }
 
     /// Makes the directory if it must, and looks at what is in it.
-    pub(super) fn find_out_access(&self) -> Result<(), OpenError> {
+    fn find_out_access(&self) -> Result<(), OpenError> {
         if self.options.read_only {
             self.layout.check(&*self.options.disk)?;
             let reads = match self.ledger.is_newer() {
@@ -212,7 +233,7 @@ impl FileStore {
     }
 
     /// Why nothing can be looked up. A directory that was missing may have been made by now.
-    pub(super) fn access_to_reads(&self) -> Option<Reason> {
+    fn access_to_reads(&self) -> Option<Reason> {
         let reason = self.access.reads.reason()?;
         if reason == Reason::Unavailable && self.has_entries() {
             self.access.reads.set(None);
@@ -221,7 +242,7 @@ impl FileStore {
     }
 
     /// Why nothing can be stored. What kept the directory from being used may have passed by now.
-    pub(super) fn access_to_writes(&self) -> Option<Reason> {
+    fn access_to_writes(&self) -> Option<Reason> {
         let reason = self.access.writes.reason()?;
         let is_final = reason == Reason::NewerVersion || self.options.read_only;
         if !is_final && self.find_out_access().is_err() {
@@ -234,6 +255,154 @@ impl FileStore {
     fn has_entries(&self) -> bool {
         self.options.disk.facts(self.layout.entries()).is_ok()
     }
+
+    fn find(&self, key: &[u8]) -> Result<Artifact, Reason> {
+        self.check_readable()?;
+        let name = Key::digest(key);
+        let path = self.layout.entry(&name);
+        let (bytes, facts) = self.read_entry(&path)?;
+        if !facts.is_readable() {
+            return Err(Reason::Untrusted);
+        }
+        let found = envelope::decode_with(bytes, key, self.seal());
+        match &found {
+            Ok(_) => self.note_use(name),
+            Err(Reason::NewerVersion) => self.remember_newer(name),
+            Err(reason) if reason.is_damage() => _ = self.discard(name, &path, &facts),
+            Err(_) => {}
+        }
+        found
+    }
+
+    fn read_up_to(
+        &self,
+        path: &Path,
+        wanted: &dyn Fn(&FileFacts) -> u64,
+    ) -> Result<(Vec<u8>, FileFacts), Reason> {
+        let disk = &*self.options.disk;
+        retry_sharing(disk, || disk.read(path, wanted)).map_err(|error| {
+            if disk.is_sharing_violation(&error) { Reason::Busy } else { reason_of_read(&error) }
+        })
+    }
+
+    /// Reads an entry to its end. Memory for a large file is only taken once its header says that it is an entry of this
+    /// length; else the header is all that is read.
+    fn read_entry(&self, path: &Path) -> Result<(Vec<u8>, FileFacts), Reason> {
+        let header_of_large = |facts: &FileFacts| match facts.len {
+            ..=LARGE => facts.len,
+            _ => envelope::HEADER_LEN as u64,
+        };
+        let (bytes, facts) = self.read_up_to(path, &header_of_large)?;
+        if facts.len <= LARGE {
+            return Ok((bytes, facts));
+        }
+        match envelope::Layout::parse(&bytes, facts.len) {
+            Ok(_) | Err(Reason::NewerVersion) => self.read_up_to(path, &|facts| facts.len),
+            Err(_) => Ok((bytes, facts)),
+        }
+    }
+
+    /// Removes a damaged entry, unless it was replaced since it was read; says whether it is gone.
+    fn discard(&self, name: Key, path: &Path, seen: &FileFacts) -> bool {
+        if self.access.writes.reason().is_some() {
+            return false;
+        }
+        let Ok(mut ledger) = self.ledger.lock(self.options.patience) else { return false };
+        let disk = &*self.options.disk;
+        let is_gone = match disk.facts(path) {
+            Ok(now) if now == *seen => retry_sharing(disk, || disk.remove(path)).is_ok(),
+            Ok(_) => false,
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        };
+        if is_gone && ledger.accounts().size_of(&name).is_some() {
+            ledger.record(name, Event::Removed);
+        }
+        let _ = ledger.finish();
+        is_gone
+    }
+
+    /// Whether the entry at `path` is whole by header and length.
+    fn is_whole(&self, path: &Path) -> Result<(Result<(), Reason>, FileFacts), Reason> {
+        let disk = &*self.options.disk;
+        let (head, facts) = retry_sharing(disk, || disk.read(path, &|_| envelope::HEADER_LEN as u64))
+            .map_err(|error| reason_of_read(&error))?;
+        if !facts.is_readable() {
+            return Ok((Err(Reason::Untrusted), facts));
+        }
+        let layout = envelope::Layout::parse(&head, facts.len);
+        Ok((layout.and_then(|layout| layout.matching(self.seal())).map(drop), facts))
+    }
+
+    fn names(&self) -> Result<Vec<Key>, Reason> {
+        let mut names = Vec::new();
+        let listed = self.options.disk.list(self.layout.entries(), &mut |name| {
+            names.extend(name.to_str().and_then(Key::from_hex));
+        });
+        match listed {
+            Ok(()) => Ok(names),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(reason_of(&error)),
+        }
+    }
+
+    fn remember_newer(&self, name: Key) {
+        self.newer().insert(name);
+        self.found_newer.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the entry, which a look-up found to be a newer version's, still is.
+    fn is_newer(&self, name: &Key) -> bool {
+        if !self.found_newer.load(Ordering::Relaxed) {
+            return false;
+        }
+        if !self.newer().contains(name) {
+            return false;
+        }
+        // Whole by its checksum: one that only says so is damaged, and may be replaced. Read without the lock: others that
+        // are found meanwhile do not wait.
+        let is_still = self
+            .read_entry(&self.layout.entry(name))
+            .is_ok_and(|(bytes, _)| envelope::verify(&bytes) == Err(Reason::NewerVersion));
+        if !is_still {
+            self.newer().remove(name);
+        }
+        is_still
+    }
+
+    fn newer(&self) -> MutexGuard<'_, HashSet<Key>> {
+        self.newer.lock()
+    }
+
+    /// What the head of an entry says. Nothing if it is gone.
+    fn describe(&self, name: Key, used_unix_ms: u64) -> Option<Entry> {
+        let disk = &*self.options.disk;
+        let path = self.layout.entry(&name);
+        let read = |most: u64| retry_sharing(disk, || disk.read(&path, &|facts| facts.len.min(most)));
+        let (size, head) = match read(FIRST) {
+            Err(error) => match reason_of_read(&error) {
+                Reason::Absent => return None,
+                reason => (0, Err(reason)),
+            },
+            Ok((_, facts)) if !facts.is_readable() => (facts.len, Err(Reason::Untrusted)),
+            Ok((bytes, facts)) => {
+                let head = envelope::Layout::parse(&bytes, facts.len).and_then(|layout| {
+                    if layout.head_len() <= bytes.len() || layout.head_len() > MAX_HEAD_LEN {
+                        return Head::parse(&bytes, &layout);
+                    }
+                    // It may have been replaced since: what is read now says itself what it is.
+                    let (bytes, facts) =
+                        read(layout.head_len() as u64).map_err(|error| reason_of_read(&error))?;
+                    Head::parse(&bytes, &envelope::Layout::parse(&bytes, facts.len)?)
+                });
+                (facts.len, head)
+            }
+        };
+        let head =
+            head.and_then(
+                |head| if Key::digest(&head.key) == name { Ok(head) } else { Err(Reason::KeyMismatch) },
+            );
+        Some(Entry { used_unix_ms, ..Entry::new(name, size, head) })
+    }
 }
 
 impl Store for FileStore {
@@ -242,7 +411,29 @@ impl Store for FileStore {
     }
 
     fn get_into(&self, key: &[u8], buffer: &mut dyn Buffer) -> Result<usize, Reason> {
-        self.find_into(key, buffer)
+        // All but a whole entry with a short head is left to `find`.
+        self.check_readable()?;
+        let name = Key::digest(key);
+        let (path, disk) = (self.layout.entry(&name), &*self.options.disk);
+        let (head, facts) = self.read_up_to(&path, &|facts| facts.len.min(SHORT_HEAD as u64))?;
+        let is_readable = facts.is_readable() && facts.len <= disk.max_file();
+        let layout = envelope::Layout::parse(&head, facts.len).ok().filter(|_| is_readable);
+        if let Some(payload) = layout.map(|layout| layout.payload())
+            && let Some((head, rest)) = head.split_at_checked(payload.start)
+        {
+            let room = room_for(payload.len(), buffer)?;
+            let is_read = if rest.len() == room.len() {
+                room.copy_from_slice(rest);
+                true
+            } else {
+                disk.read_at(&path, payload.start as u64, room).is_ok()
+            };
+            if is_read && envelope::verify_split(head, room, key, self.seal()).is_ok() {
+                self.note_use(name);
+                return Ok(payload.len());
+            }
+        }
+        copy_into(&self.find(key)?, buffer)
     }
 
     fn put(&self, key: &[u8], artifact: &Artifact) -> Result<Stored, Reason> {
@@ -283,19 +474,95 @@ impl Store for FileStore {
     }
 
     fn len(&self) -> Result<u64, Reason> {
-        self.count_whole()
+        self.check_readable()?;
+        let mut len = 0;
+        for name in self.names()? {
+            let path = self.layout.entry(&name);
+            match self.is_whole(&path) {
+                Ok((Ok(()), _)) => len += 1,
+                Ok((Err(reason), facts)) if reason.is_damage() => _ = self.discard(name, &path, &facts),
+                // Somebody else's, or gone since it was listed.
+                Ok(_) | Err(_) => {}
+            }
+        }
+        Ok(len)
     }
 
     fn verify_each(&self, visit: &mut dyn FnMut(&Proof)) -> Result<Verified, Reason> {
-        self.prove_entries(visit)
+        self.check_readable()?;
+        let mut found = Verified::default();
+        for name in self.names()? {
+            let path = self.layout.entry(&name);
+            let proof = match self.read_entry(&path) {
+                // Gone since it was listed.
+                Err(Reason::Absent) => continue,
+                Err(reason) => Proof::new(name, 0, Err(reason)),
+                Ok((_, facts)) if !facts.is_readable() => Proof::new(name, facts.len, Err(Reason::Untrusted)),
+                Ok((bytes, facts)) => {
+                    let proved = envelope::verify_with(&bytes, self.seal()).and_then(|layout| {
+                        let key = bytes.get(layout.key()).unwrap_or_default();
+                        if Key::digest(key) == name { Ok(()) } else { Err(Reason::KeyMismatch) }
+                    });
+                    let is_removed =
+                        proved.is_err_and(Reason::is_damage) && self.discard(name, &path, &facts);
+                    Proof { is_removed, ..Proof::new(name, facts.len, proved) }
+                }
+            };
+            found.count(&proof);
+            visit(&proof);
+        }
+        Ok(found)
     }
 
     fn entries(&self, visit: &mut dyn FnMut(Entry) -> ControlFlow<()>) -> Result<(), Reason> {
-        self.visit_entries(visit)
+        self.check_readable()?;
+        // So that the order is that of the last use. If it cannot be written down now, it is what is written down.
+        let _ = self.write_uses(Duration::ZERO);
+        let known: HashMap<Key, (usize, u64), RandomState> = self
+            .ledger
+            .look()
+            .into_iter()
+            .zip(0..)
+            .map(|(Account { name, used_unix_ms, .. }, place)| (name, (place, used_unix_ms)))
+            .collect();
+        // What nobody accounted for would be evicted last, as the newest.
+        let mut entries: Vec<_> = self
+            .names()?
+            .into_iter()
+            .map(|name| (known.get(&name).copied().unwrap_or((usize::MAX, 0)), name))
+            .collect();
+        entries.sort_unstable();
+        for ((_, used_unix_ms), name) in entries {
+            if let Some(entry) = self.describe(name, used_unix_ms)
+                && visit(entry).is_break()
+            {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn totals(&self) -> Result<Totals, Reason> {
-        self.add_up()
+        // The entries are those that are there. Their sizes are those of the journal; of what it does not name, the file tells.
+        self.check_readable()?;
+        let accounts = self.ledger.look().into_iter();
+        let sizes: HashMap<Key, u64, RandomState> =
+            accounts.map(|Account { name, size, .. }| (name, size)).collect();
+        let mut totals = Totals::default();
+        for name in self.names()? {
+            let size = match sizes.get(&name) {
+                Some(size) => *size,
+                None => match self.options.disk.facts(&self.layout.entry(&name)) {
+                    Ok(facts) => facts.len,
+                    // Gone since it was listed; of others, `entries` does not know the size either.
+                    Err(error) if reason_of_read(&error) == Reason::Absent => continue,
+                    Err(_) => 0,
+                },
+            };
+            totals.entries += 1;
+            totals.bytes = totals.bytes.saturating_add(size);
+        }
+        Ok(totals)
     }
 
     fn nearest(&self, recipe: &Recipe) -> Result<Option<Entry>, Reason> {
@@ -358,6 +625,18 @@ impl Store for FileStore {
 
     fn lock_directory(&self) -> Option<&Path> {
         self.check_writable().is_ok().then(|| self.layout.locks())
+    }
+}
+
+impl Gate {
+    fn reason(&self) -> Option<Reason> {
+        let code = usize::from(self.0.load(Ordering::Relaxed));
+        Reason::ALL.get(code.wrapping_sub(1)).copied()
+    }
+
+    fn set(&self, reason: Option<Reason>) {
+        let code = reason.map_or(0, |reason| reason.index() + 1);
+        self.0.store(u8::try_from(code).unwrap_or(u8::MAX), Ordering::Relaxed);
     }
 }
 
