@@ -10,8 +10,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::os::fork::Mutex;
-
 use warmstart_core::{
     artifact::Artifact,
     key::{Key, KeyFields},
@@ -23,7 +21,7 @@ use super::{
     probe::Probe,
 };
 use crate::{
-    os::FileIdentity,
+    os::{FileIdentity, fork::Mutex},
     store::{Lookup, Store},
 };
 
@@ -63,10 +61,18 @@ impl Compiler {
     /// There is none, `CC` holds more than the name of a compiler, as in `ccache gcc` or `gcc -m32`, or this is Windows,
     /// where none is supported yet.
     pub fn find() -> Result<Self, CompileError> {
-        match env::var_os("CC") {
-            Some(name) if !name.is_empty() => Self::named(&name, "the one that CC names"),
-            _ => Self::named(OsStr::new("cc"), "the default"),
-        }
+        let name = env::var_os("CC").filter(|name| !name.is_empty());
+        Self::named(&name.unwrap_or_else(|| OsString::from("cc")))
+    }
+
+    fn named(name: &OsStr) -> Result<Self, CompileError> {
+        let missing = || {
+            let looked_for = format!("`{}` on the PATH", name.display());
+            name.to_str().and_then(several_words).unwrap_or(CompileProblem::NoCompiler(looked_for))
+        };
+        let is_compiler = |path: &PathBuf| wrapper_at(path).is_none();
+        let found = find_programs(name).find(is_compiler).or_else(|| find_programs(name).next());
+        Self::at(found.ok_or_else(missing)?)
     }
 
     /// The compiler at `path`.
@@ -75,23 +81,15 @@ impl Compiler {
     /// There is none, it is `ccache` or its like, which hide what the compiler is, or this is Windows, where none is supported yet.
     pub fn at(path: impl AsRef<Path>) -> Result<Self, CompileError> {
         let path = path.as_ref();
-        let missing = || CompileError::new(CompileProblem::NoCompiler(path.display().to_string()));
         if cfg!(not(unix)) {
-            return Err(CompileError::new(CompileProblem::NoCompiler(String::from(
-                "nothing, because C kernels are not supported on this system yet",
-            ))));
+            let nothing = "nothing, because C kernels are not supported on this system yet";
+            return Err(CompileProblem::NoCompiler(nothing.into()).into());
         }
         // Not behind its links: the name that a compiler is called by can decide what it does.
-        let path = std::path::absolute(path).map_err(|_| missing())?;
-        if !is_program(&path) {
-            return Err(missing());
-        }
+        let path =
+            std::path::absolute(path).ok().filter(|path| is_program(path)).ok_or_else(|| missing(path))?;
         if let Some(wrapper) = wrapper_at(&path) {
-            return Err(CompileError::new(CompileProblem::Wrapped {
-                named: path.display().to_string(),
-                wrapper,
-                compiler: None,
-            }));
+            return Err(hides(&path.display().to_string(), wrapper, "gcc").into());
         }
         Ok(Self { path, known: Mutex::new(None) })
     }
@@ -102,21 +100,11 @@ impl Compiler {
         &self.path
     }
 
-    fn named(name: &OsStr, role: &str) -> Result<Self, CompileError> {
-        match find_compiler(name) {
-            Some(path) => Self::at(path),
-            None => Err(CompileError::new(holds_more(name).unwrap_or_else(|| {
-                CompileProblem::NoCompiler(format!("`{}` ({role}) on the PATH", name.display()))
-            }))),
-        }
-    }
-
     /// What the compiler is: remembered, else read from the store and checked against the file system, else asked.
     pub(super) fn identity(&self, store: &impl Store) -> Result<Arc<Probe>, CompileError> {
         // Held while the compiler is asked, so that it is asked once.
         let mut known = self.known.lock();
-        let missing = || CompileError::new(CompileProblem::NoCompiler(self.path.display().to_string()));
-        let driver = FileIdentity::of_path(&self.path).ok_or_else(missing)?;
+        let driver = FileIdentity::of_path(&self.path).ok_or_else(|| missing(&self.path))?;
         let search = env::var_os("PATH");
         if let Some(known) = &mut *known
             && known.probe.driver == driver
@@ -199,49 +187,43 @@ const WRAPPERS: &[&str] = &["ccache", "distcc", "sccache", "icecc", "buildcache"
 
 /// Which of [`WRAPPERS`] the program is, perhaps under the name of a compiler.
 fn wrapper_at(path: &Path) -> Option<&'static str> {
-    [
-        path.file_stem().map(OsStr::to_os_string),
-        fs::canonicalize(path).ok()?.file_stem().map(OsStr::to_os_string),
-    ]
-    .into_iter()
-    .flatten()
-    .find_map(|name| WRAPPERS.iter().copied().find(|wrapper| name == *wrapper))
+    wrapper_of(path).or_else(|| wrapper_of(&fs::canonicalize(path).ok()?))
+}
+
+fn wrapper_of(path: &Path) -> Option<&'static str> {
+    WRAPPERS.iter().copied().find(|wrapper| path.file_stem() == Some(OsStr::new(wrapper)))
 }
 
 /// The problem with a name of several words: a wrapper and a compiler, or a compiler and its flags.
-fn holds_more(name: &OsStr) -> Option<CompileProblem> {
-    let named = name.to_str()?;
-    let mut words = named.split_whitespace();
-    let first = words.next()?;
-    let second = words.next()?;
-    let wrapper =
-        WRAPPERS.iter().copied().find(|wrapper| Path::new(first).file_stem() == Some(OsStr::new(wrapper)));
-    let named = String::from(named);
-    Some(match wrapper {
-        Some(wrapper) => CompileProblem::Wrapped { named, wrapper, compiler: Some(second.into()) },
-        None => CompileProblem::Arguments { named, compiler: first.into() },
-    })
+fn several_words(named: &str) -> Option<CompileProblem> {
+    let (first, rest) = named.trim().split_once(char::is_whitespace)?;
+    let second = rest.split_whitespace().next()?;
+    if let Some(wrapper) = wrapper_of(Path::new(first)) {
+        return Some(hides(named, wrapper, second));
+    }
+    let problem = format!(
+        "is named with arguments, which would not be in the keys; set CC={first} and give flags to Kernel::flag"
+    );
+    Some(CompileProblem::Unusable { compiler: named.into(), problem })
 }
 
-/// The program of this name that is no wrapper, where there is a choice.
-fn find_compiler(name: &OsStr) -> Option<PathBuf> {
-    find_programs(name).find(|path| wrapper_at(path).is_none()).or_else(|| find_program(name))
+fn hides(named: &str, wrapper: &str, compiler: &str) -> CompileProblem {
+    let problem = format!(
+        "is {wrapper}, a cache of its own that hides which compiler it runs; name the compiler itself, as in CC={compiler}"
+    );
+    CompileProblem::Unusable { compiler: named.into(), problem }
 }
 
-/// The program of this name: on the `PATH` if it is a bare name.
-pub(super) fn find_program(name: &OsStr) -> Option<PathBuf> {
-    find_programs(name).next()
+fn missing(path: &Path) -> CompileProblem {
+    CompileProblem::NoCompiler(path.display().to_string())
 }
 
-fn find_programs(name: &OsStr) -> impl Iterator<Item = PathBuf> {
-    let path = Path::new(name);
-    let is_bare = path.components().count() <= 1;
-    let directories = env::var_os("PATH").filter(|_| is_bare).unwrap_or_default();
-    let found: Vec<_> = if is_bare {
-        env::split_paths(&directories).map(|directory| directory.join(name)).collect()
-    } else {
-        vec![path.to_path_buf()]
-    };
+/// The programs of this name: on the `PATH` if it is a bare name.
+pub(super) fn find_programs(name: &OsStr) -> impl Iterator<Item = PathBuf> {
+    let is_bare = Path::new(name).components().count() <= 1;
+    let directories = if is_bare { env::var_os("PATH").unwrap_or_default() } else { OsString::new() };
+    let found = env::split_paths(&directories).map(|directory| directory.join(name)).collect();
+    let found: Vec<_> = if is_bare { found } else { vec![PathBuf::from(name)] };
     found.into_iter().filter(|path| is_program(path))
 }
 
@@ -264,8 +246,7 @@ mod tests {
 
     #[test]
     fn several_words_are_refused_with_what_to_write_instead() {
-        let said =
-            |name: &str| Compiler::named(OsStr::new(name), "the one that CC names").unwrap_err().to_string();
+        let said = |name: &str| Compiler::named(OsStr::new(name)).unwrap_err().to_string();
         let error = said("ccache gcc -m32");
         assert!(error.contains("ccache") && error.contains("CC=gcc"), "{error}");
         let error = said("/opt/bin/sccache clang");

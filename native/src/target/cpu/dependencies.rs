@@ -6,7 +6,7 @@
 use std::{
     collections::HashMap,
     fs, io,
-    path::{Path, PathBuf},
+    path::{self, Path, PathBuf},
 };
 
 use foldhash::fast::RandomState;
@@ -16,10 +16,14 @@ use warmstart_core::{
     reason::Reason,
 };
 
-use crate::{
-    os::FileIdentity,
-    target::files::{FileContent, Memo},
-};
+use super::{kernel::Kernel, probe::Probe};
+use crate::{os::FileIdentity, target::files::Memo};
+
+/// How many sets a manifest has at most: one for each state of the headers that is worth returning to.
+const MAX_SETS: usize = 8;
+
+/// The digests of files that were read.
+pub(super) type Digests = Memo<Key>;
 
 /// A directory that headers are looked for in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -41,11 +45,11 @@ pub(super) struct Located {
     pub(super) path: String,
 }
 
-/// Where the roots are this time.
-#[derive(Clone, Copy, Debug)]
+/// Where the roots are this time, as absolute paths.
+#[derive(Debug)]
 pub(super) struct Roots<'a> {
-    pub(super) source: Option<&'a Path>,
-    pub(super) includes: &'a [PathBuf],
+    pub(super) source: Option<PathBuf>,
+    pub(super) includes: Vec<PathBuf>,
     pub(super) system: &'a [String],
 }
 
@@ -95,14 +99,14 @@ pub(super) struct Twin {
 
 impl Dependencies {
     /// Whether every header still has its content and every place its state.
-    pub(super) fn hold(&self, roots: Roots<'_>, digests: &Digests) -> bool {
+    pub(super) fn hold(&self, roots: &Roots<'_>, digests: &Digests) -> bool {
         self.places
             .iter()
             .all(|place| roots.path(&place.at).is_some_and(|path| State::of(&path) == place.state))
             && self.headers.iter().all(|header| {
                 roots
                     .path(&header.at)
-                    .and_then(|path| digests.of(&path))
+                    .and_then(|path| digests.of(&path, Key::digest))
                     .is_some_and(|digest| digest.as_bytes() == &header.digest)
             })
             // Without twins no two digests are the same.
@@ -113,12 +117,12 @@ impl Dependencies {
     ///
     /// # Errors
     /// A header is gone.
-    pub(super) fn note_twins(&mut self, roots: Roots<'_>) -> Result<(), Reason> {
+    pub(super) fn note_twins(&mut self, roots: &Roots<'_>) -> Result<(), Reason> {
         self.twins = self.find_twins(roots).ok_or(Reason::InputUnstable)?;
         Ok(())
     }
 
-    fn find_twins(&self, roots: Roots<'_>) -> Option<Vec<Twin>> {
+    fn find_twins(&self, roots: &Roots<'_>) -> Option<Vec<Twin>> {
         let mut by_digest: HashMap<&[u8; Key::LEN], Vec<u32>, RandomState> = HashMap::default();
         for (number, header) in (0..).zip(&self.headers) {
             by_digest.entry(&header.digest).or_default().push(number);
@@ -147,11 +151,6 @@ impl Dependencies {
     /// No bytes only if a value cannot be encoded, which no value of these types is known to do; they decode to none.
     pub(super) fn encode(&self) -> Vec<u8> {
         postcard::to_allocvec(self).unwrap_or_default()
-    }
-
-    /// Reads what [`encode`](Self::encode) wrote.
-    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        postcard::from_bytes(bytes).ok()
     }
 
     /// Adds the dependencies to the fields of a key: one field for each of the caller's headers, so that a miss names
@@ -185,6 +184,34 @@ impl Dependencies {
     }
 }
 
+/// What kernels of one source and one set of flags were made from, kept under the key of those two: the newest first.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Manifest {
+    pub(super) sets: Vec<Dependencies>,
+}
+
+impl Manifest {
+    /// Reads what [`encode`](Self::encode) wrote. Nothing if it is something else.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let manifest: Self = postcard::from_bytes(bytes).ok()?;
+        (manifest.sets.len() <= MAX_SETS).then_some(manifest)
+    }
+
+    /// Nothing only if a value cannot be encoded, which no value of these types is known to do.
+    pub(super) fn encode(&self) -> Option<Vec<u8>> {
+        postcard::to_allocvec(self).ok()
+    }
+
+    /// Puts `newest` in front; the oldest goes if there are too many.
+    #[must_use]
+    pub(super) fn with(mut self, newest: Dependencies) -> Self {
+        self.sets.retain(|set| *set != newest);
+        self.sets.insert(0, newest);
+        self.sets.truncate(MAX_SETS);
+        self
+    }
+}
+
 impl Located {
     pub(super) fn new(root: Root, path: impl Into<String>) -> Self {
         Self { root, path: path.into() }
@@ -194,11 +221,6 @@ impl Located {
     pub(super) fn sibling(&self, name: &str) -> Self {
         let directory = self.path.rfind('/').map_or("", |slash| &self.path[..=slash]);
         Self::new(self.root, format!("{directory}{name}"))
-    }
-
-    /// Whether the file is the caller's and not the compiler's.
-    pub(super) fn is_callers(&self) -> bool {
-        !matches!(self.root, Root::System(_))
     }
 
     /// For a key: unlike for every other place. An absolute path is one that the source spells, which is in the key
@@ -226,11 +248,23 @@ impl Located {
     }
 }
 
-impl Roots<'_> {
+impl<'a> Roots<'a> {
+    /// Those of a kernel and of the compiler.
+    ///
+    /// # Errors
+    /// The current directory is not known.
+    pub(super) fn of(kernel: &Kernel, probe: &'a Probe) -> io::Result<Self> {
+        Ok(Self {
+            source: kernel.source_dir.as_ref().map(path::absolute).transpose()?,
+            includes: kernel.include_dirs.iter().map(path::absolute).collect::<io::Result<_>>()?,
+            system: &probe.system,
+        })
+    }
+
     /// Where the file is this time, if its root is still there.
     pub(super) fn path(&self, at: &Located) -> Option<PathBuf> {
-        let root = match at.root {
-            Root::Source => self.source?,
+        let root: &Path = match at.root {
+            Root::Source => self.source.as_ref()?,
             Root::Include(place) => self.includes.get(place as usize)?,
             Root::System(place) => Path::new(self.system.get(place as usize)?),
             Root::Absolute => return Some(PathBuf::from(&at.path)),
@@ -250,22 +284,6 @@ impl State {
     }
 }
 
-/// The digests of files that were read.
-#[derive(Debug, Default)]
-pub(super) struct Digests(Memo<Key>);
-
-impl Digests {
-    /// The digest of the file at `path`. Nothing if it cannot be read.
-    fn of(&self, path: &Path) -> Option<Key> {
-        self.0.of(path, Key::digest)
-    }
-
-    /// Reads the file at `path`, and remembers its digest.
-    pub(super) fn read(&self, path: &Path) -> io::Result<FileContent<Key>> {
-        self.0.read(path, Key::digest)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -273,8 +291,7 @@ mod tests {
     #[test]
     fn dependencies_hold_until_a_header_or_a_place_changes() {
         let directory = tempfile::tempdir().unwrap();
-        let includes = [directory.path().to_path_buf()];
-        let roots = Roots { source: None, includes: &includes, system: &[] };
+        let roots = Roots { source: None, includes: vec![directory.path().to_path_buf()], system: &[] };
         fs::write(directory.path().join("a.h"), "1").unwrap();
         let dependencies = Dependencies {
             headers: vec![Header {
@@ -285,15 +302,15 @@ mod tests {
             twins: Vec::new(),
         };
         let digests = Digests::default();
-        assert!(dependencies.hold(roots, &digests));
+        assert!(dependencies.hold(&roots, &digests));
 
         fs::write(directory.path().join("b.h"), "").unwrap();
-        assert!(!dependencies.hold(roots, &digests));
+        assert!(!dependencies.hold(&roots, &digests));
         fs::remove_file(directory.path().join("b.h")).unwrap();
-        assert!(dependencies.hold(roots, &digests));
+        assert!(dependencies.hold(&roots, &digests));
         fs::write(directory.path().join("a.h"), "2").unwrap();
-        assert!(!dependencies.hold(roots, &digests));
-        assert!(!dependencies.hold(Roots { includes: &[], ..roots }, &digests));
+        assert!(!dependencies.hold(&roots, &digests));
+        assert!(!dependencies.hold(&Roots { includes: Vec::new(), ..roots }, &digests));
     }
 
     #[test]
@@ -324,5 +341,47 @@ mod tests {
         let keys: std::collections::HashSet<_> =
             sets.into_iter().map(|places| *set(places).as_bytes()).collect();
         assert_eq!(keys.len(), sets.len());
+    }
+
+    fn set(number: u8) -> Dependencies {
+        let header = Header { at: Located::new(Root::Source, "a.h"), digest: [number; 32] };
+        Dependencies { headers: vec![header], ..Dependencies::default() }
+    }
+
+    #[test]
+    fn the_newest_set_is_first_and_each_is_there_once() {
+        let manifest = (0..20).chain([15]).map(set).fold(Manifest::default(), Manifest::with);
+        let numbers: Vec<_> = manifest.sets.iter().map(|set| set.headers[0].digest[0]).collect();
+        assert_eq!(numbers, [15, 19, 18, 17, 16, 14, 13, 12]);
+        assert_eq!(Manifest::decode(&manifest.encode().unwrap()), Some(manifest));
+    }
+
+    #[test]
+    fn the_bytes_are_those_of_the_documentation() {
+        let at = |root, path| Located { root, path: String::from(path) };
+        let places = [
+            (Root::Include(1), State::Absent, &[1, 1, 1, b'x', 0][..]),
+            (Root::System(300), State::File, &[2, 0xAC, 2, 1, b'x', 1]),
+            (Root::Absolute, State::Directory, &[3, 1, b'x', 2]),
+        ];
+        let mut set = set(7);
+        let mut bytes = [&[1, 1, 0, 3][..], b"a.h", &[7; 32], &[3]].concat();
+        for (root, state, encoded) in places {
+            set.places.push(Place { at: at(root, "x"), state });
+            bytes.extend_from_slice(encoded);
+        }
+        set.twins.push(Twin { header: 300, same_file: 1, same_time: 2 });
+        bytes.extend_from_slice(&[1, 0xAC, 2, 1, 2]);
+        assert_eq!(Manifest::default().with(set).encode().unwrap(), bytes);
+    }
+
+    #[test]
+    fn a_damaged_manifest_is_none_and_takes_no_memory() {
+        let bytes = Manifest::default().with(set(1)).encode().unwrap();
+        for end in 0..bytes.len() {
+            assert_eq!(Manifest::decode(&bytes[..end]), None);
+        }
+        // 2^63 sets of which none follows.
+        assert_eq!(Manifest::decode(&[255, 255, 255, 255, 255, 255, 255, 255, 127]), None);
     }
 }

@@ -1,17 +1,13 @@
 //! CPU features: found out once, named one by one in the key and on the command line, never as the word native.
 
-use std::{fmt, sync::OnceLock};
-
-use crate::os::fork::Section;
+use std::fmt;
 
 /// A set of CPU features, by the names that Rust has for them.
 ///
 /// ```
 /// use warmstart::target::cpu::CpuFeatures;
 ///
-/// let host = CpuFeatures::host();
-/// assert_eq!(host.missing_from(&host), CpuFeatures::none());
-/// assert_eq!(CpuFeatures::none().with("avx2").to_string(), "avx2");
+/// assert_eq!(CpuFeatures::none().with("fma").with("avx2").to_string(), "avx2 fma");
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuFeatures {
@@ -41,7 +37,6 @@ macro_rules! known {
 
 #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
 const KNOWN: &[Known] = known! { is_x86_feature_detected:
-    "mmx" "-mmmx" false,
     "sse" "-msse" false,
     "sse2" "-msse2" false,
     "sse3" "-msse3" true,
@@ -80,14 +75,8 @@ const KNOWN: &[Known] = known! { is_x86_feature_detected:
     "avx512bf16" "-mavx512bf16" false,
     "avx512fp16" "-mavx512fp16" false,
     "avxvnni" "-mavxvnni" false,
-    "fxsr" "-mfxsr" false,
     "rdrand" "-mrdrnd" false,
     "rdseed" "-mrdseed" false,
-    "tbm" "-mtbm" false,
-    "xsave" "-mxsave" false,
-    "xsavec" "-mxsavec" false,
-    "xsaveopt" "-mxsaveopt" false,
-    "xsaves" "-mxsaves" false,
 };
 
 #[cfg(target_arch = "aarch64")]
@@ -110,10 +99,7 @@ impl CpuFeatures {
     /// The features of the CPU that this process runs on. Those that old compilers have no option for are left out.
     #[must_use]
     pub fn host() -> Self {
-        static HOST: OnceLock<CpuFeatures> = OnceLock::new();
-        // A fork in the middle of this would have a child wait for a thread that it does not have.
-        let _section = Section::enter();
-        HOST.get_or_init(|| Self::detected(|known| known.given)).clone()
+        KNOWN.iter().filter(|known| known.given && (known.detected)()).map(|known| known.name).collect()
     }
 
     /// No feature beyond what every CPU of the architecture has.
@@ -149,41 +135,30 @@ impl CpuFeatures {
         self.names.iter().map(String::as_str)
     }
 
-    /// The features that `other` does not have.
-    #[must_use]
-    pub fn missing_from(&self, other: &Self) -> Self {
-        let names = self.names.iter().filter(|name| other.names.binary_search(name).is_err());
-        Self { names: names.cloned().collect() }
-    }
-
-    /// Every feature that can be found out and is there, to compare an object's features with.
-    pub(super) fn loadable() -> &'static Self {
-        static LOADABLE: OnceLock<CpuFeatures> = OnceLock::new();
-        let _section = Section::enter();
-        LOADABLE.get_or_init(|| Self::detected(|_| true))
+    /// The features that this host does not have, as far as that can be found out.
+    pub(super) fn missing_here(&self) -> Self {
+        let is_here = |name: &str| KNOWN.iter().any(|known| known.name == name && (known.detected)());
+        self.names().filter(|name| !is_here(name)).collect()
     }
 
     /// What selects these features, and nothing of the host's.
     pub(super) fn options(&self) -> Vec<String> {
-        let chosen = || {
-            self.names.iter().map(|name| {
-                KNOWN.iter().find(|known| known.name == name).map_or_else(
-                    // The compiler knows it or refuses it.
-                    || format!("{}{name}", if cfg!(target_arch = "aarch64") { "+" } else { "-m" }),
-                    |known| String::from(known.option),
-                )
-            })
-        };
-        if cfg!(any(target_arch = "x86", target_arch = "x86_64")) {
-            let baseline = if cfg!(target_arch = "x86") { "-march=i686" } else { "-march=x86-64" };
-            let mut options = vec![String::from(baseline), String::from("-mtune=generic")];
-            options.extend(chosen());
-            options
+        // The compiler knows a name that is not in the table, or refuses it.
+        let unknown = if cfg!(target_arch = "aarch64") { "+" } else { "-m" };
+        let chosen = self.names().map(|name| {
+            let known = KNOWN.iter().find(|known| known.name == name);
+            known.map_or_else(|| format!("{unknown}{name}"), |known| String::from(known.option))
+        });
+        let baseline = if cfg!(target_arch = "x86_64") {
+            "-march=x86-64"
+        } else if cfg!(target_arch = "x86") {
+            "-march=i686"
         } else if cfg!(target_arch = "aarch64") {
-            vec![format!("-march=armv8-a{}", chosen().collect::<String>()), String::from("-mtune=generic")]
+            return vec![format!("-march=armv8-a{}", chosen.collect::<String>()), "-mtune=generic".into()];
         } else {
-            Vec::new()
-        }
+            return Vec::new();
+        };
+        [baseline, "-mtune=generic"].map(String::from).into_iter().chain(chosen).collect()
     }
 
     /// The first name that can be none, because it would be read as something else on the command line.
@@ -198,26 +173,19 @@ impl CpuFeatures {
 
     /// These features and those that `flags` name. Of flags for and against one feature the last counts.
     pub(super) fn with_flags(&self, flags: &[String]) -> Self {
-        flags.iter().fold(self.clone(), |features, flag| match flag.strip_prefix("-mno-") {
-            Some(name) => match named_by(&format!("-m{name}")) {
-                Some(name) => features.without(name),
-                None => features,
-            },
-            None => match named_by(flag) {
-                Some(name) => features.with(name),
-                None => features,
-            },
+        flags.iter().fold(self.clone(), |features, flag| {
+            let refused = flag.strip_prefix("-mno-").map(|name| format!("-m{name}"));
+            match (named_by(refused.as_ref().unwrap_or(flag)), &refused) {
+                (Some(name), Some(_)) => features.without(name),
+                (Some(name), None) => features.with(name),
+                (None, _) => features,
+            }
         })
     }
 
     /// Reads what [`Display`](fmt::Display) wrote.
     pub(super) fn parse(text: &str) -> Self {
         text.split_whitespace().fold(Self::none(), Self::with)
-    }
-
-    fn detected(wanted: fn(&Known) -> bool) -> Self {
-        let found = KNOWN.iter().filter(|known| wanted(known) && (known.detected)());
-        found.fold(Self::none(), |features, known| features.with(known.name))
     }
 }
 

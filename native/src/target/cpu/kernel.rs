@@ -1,6 +1,8 @@
 //! What is to be compiled.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use warmstart_core::program::ExtraDigest;
 
 /// A C source with the flags and the directories it is compiled with.
 ///
@@ -19,8 +21,9 @@ pub struct Kernel {
     name: String,
     source: String,
     flags: Vec<String>,
-    include_dirs: Vec<PathBuf>,
-    source_dir: Option<PathBuf>,
+    pub(super) include_dirs: Vec<PathBuf>,
+    pub(super) source_dir: Option<PathBuf>,
+    pub(super) extra_digest: Option<ExtraDigest>,
 }
 
 impl Kernel {
@@ -32,6 +35,7 @@ impl Kernel {
             flags: Vec::new(),
             include_dirs: Vec::new(),
             source_dir: None,
+            extra_digest: None,
         }
     }
 
@@ -63,6 +67,14 @@ impl Kernel {
         self
     }
 
+    /// Puts a digest of yours into the key: of the files that the kernel's assembly reads, as by `.incbin`, which
+    /// warmstart cannot see. Without it, such a kernel is refused.
+    #[must_use]
+    pub fn extra_digest(mut self, digest: ExtraDigest) -> Self {
+        self.extra_digest = Some(digest);
+        self
+    }
+
     /// The name for messages.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -79,13 +91,5 @@ impl Kernel {
     #[must_use]
     pub fn all_flags(&self) -> &[String] {
         &self.flags
-    }
-
-    pub(super) fn include_dirs(&self) -> &[PathBuf] {
-        &self.include_dirs
-    }
-
-    pub(super) fn directory_of_source(&self) -> Option<&Path> {
-        self.source_dir.as_deref()
     }
 }

@@ -1,8 +1,16 @@
 //! A loaded object.
 
-use std::{fmt, fs, io, ops::Deref};
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    fmt,
+    fs::{self, File},
+    io,
+    ops::Deref,
+    path::Path,
+};
 
-use cfg_if::cfg_if;
+use tempfile::TempDir;
 use warmstart_core::artifact::Artifact;
 
 use super::{
@@ -11,20 +19,6 @@ use super::{
     features::CpuFeatures,
     machine,
 };
-
-cfg_if! {
-    if #[cfg(any(target_os = "linux", target_os = "android"))] {
-        mod linux;
-        mod unix;
-        use linux as platform;
-    } else if #[cfg(unix)] {
-        mod unix;
-        use unix as platform;
-    } else {
-        mod other;
-        use other as platform;
-    }
-}
 
 /// A shared object in this process, unloaded when dropped.
 ///
@@ -44,8 +38,13 @@ pub struct Library {
     // Unloaded before what it was loaded from goes, because fields are dropped in this order.
     handle: libloading::Library,
     #[expect(dead_code, reason = "kept until the library is unloaded")]
-    backing: platform::Backing,
+    backing: Backing,
 }
+
+/// What a library is loaded from. Profilers and debuggers open the memory by the name that the library was loaded by, and
+/// the number of a closed descriptor would lead them to another file. Where files can be removed while they are in use,
+/// nothing is kept of one.
+type Backing = (Option<File>, Option<TempDir>);
 
 impl Library {
     /// Loads an object that a [`CpuTarget`](super::CpuTarget) compiled.
@@ -57,9 +56,15 @@ impl Library {
     /// Loading runs the object's constructors: it has to come from a source that you would run.
     pub unsafe fn load(artifact: &Artifact) -> Result<Self, LoadError> {
         check(artifact)?;
+        // Some kernels let nothing be executed from memory.
+        #[cfg(any(target_os = "linux", target_os = "android"))]
         // SAFETY: the caller vouches for the object.
-        let (handle, backing) = unsafe { platform::load(artifact.payload()) }?;
-        Ok(Self { handle, backing })
+        if let Ok((handle, memory)) = unsafe { load_from_memory(artifact.payload()) } {
+            return Ok(Self { handle, backing: (Some(memory), None) });
+        }
+        // SAFETY: the caller vouches for the object.
+        let (handle, directory) = unsafe { load_from_file(artifact.payload()) }?;
+        Ok(Self { handle, backing: (None, (!cfg!(unix)).then_some(directory)) })
     }
 
     /// The symbol of this name: a function pointer, or a pointer to data.
@@ -72,7 +77,7 @@ impl Library {
     pub unsafe fn symbol<T>(&self, name: &str) -> Result<Symbol<'_, T>, LoadError> {
         // SAFETY: the caller vouches for the type.
         let symbol = unsafe { self.handle.get::<T>(name.as_bytes()) };
-        symbol.map(Symbol).map_err(|error| LoadError::new(LoadProblem::Symbol(String::from(name), error)))
+        Ok(Symbol(symbol.map_err(|error| LoadProblem::Symbol(String::from(name), error))?))
     }
 }
 
@@ -100,37 +105,85 @@ fn check(artifact: &Artifact) -> Result<(), LoadError> {
     if let Some(built_for) = text(MACHINE)
         && built_for != machine()
     {
-        return Err(LoadError::new(LoadProblem::OtherMachine(String::from(built_for))));
+        return Err(LoadProblem::OtherMachine(String::from(built_for)).into());
     }
-    let missing =
-        CpuFeatures::parse(text(FEATURES).unwrap_or_default()).missing_from(CpuFeatures::loadable());
+    let missing = CpuFeatures::parse(text(FEATURES).unwrap_or_default()).missing_here();
     if missing == CpuFeatures::none() {
         return Ok(());
     }
-    Err(LoadError::new(LoadProblem::MissingFeatures(missing.to_string())))
+    Err(LoadProblem::MissingFeatures(missing.to_string()).into())
 }
 
 /// Loads an object from a file in a directory of its own.
 ///
 /// # Safety
 /// As [`Library::load`].
-unsafe fn load_from_file(object: &[u8]) -> Result<(libloading::Library, tempfile::TempDir), LoadError> {
-    let io = |error| LoadError::new(LoadProblem::Io(error));
-    let directory = private_directory("warmstart-").map_err(io)?;
+unsafe fn load_from_file(object: &[u8]) -> Result<(libloading::Library, TempDir), LoadProblem> {
+    let directory = private_directory("warmstart-").map_err(LoadProblem::Io)?;
     // The directory's name is random: no name is used twice.
     let path = directory.path().join(if cfg!(windows) { "kernel.dll" } else { "kernel.so" });
-    fs::write(&path, object).map_err(io)?;
+    fs::write(&path, object).map_err(LoadProblem::Io)?;
     // SAFETY: the caller vouches for the object.
-    let handle = unsafe { platform::open(&path) };
-    Ok((handle.map_err(|error| LoadError::new(LoadProblem::Open(error)))?, directory))
+    Ok((unsafe { open(&path) }?, directory))
+}
+
+/// # Safety
+/// As [`Library::load`].
+unsafe fn open(path: &Path) -> Result<libloading::Library, LoadProblem> {
+    // What an object misses is found out now, and not when it is called.
+    #[cfg(unix)]
+    // SAFETY: the caller vouches for the object.
+    let opened = unsafe {
+        use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+        Library::open(Some(path), RTLD_NOW | RTLD_LOCAL).map(Into::into)
+    };
+    #[cfg(not(unix))]
+    // SAFETY: the caller vouches for the object.
+    let opened = unsafe { libloading::Library::new(path) };
+    opened.map_err(LoadProblem::Open)
 }
 
 /// A new directory that nobody else can enter, removed when dropped.
-pub(super) fn private_directory(prefix: &str) -> io::Result<tempfile::TempDir> {
+pub(super) fn private_directory(prefix: &str) -> io::Result<TempDir> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(prefix);
-    platform::restrict(&mut builder);
+    // A user's own directories are the user's own elsewhere.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
     builder.tempdir()
+}
+
+/// Loads an object from memory.
+///
+/// # Safety
+/// As [`Library::load`].
+#[cfg(any(target_os = "linux", target_os = "android"))]
+unsafe fn load_from_memory(object: &[u8]) -> Result<(libloading::Library, File), LoadProblem> {
+    use std::{io::Write, os::fd::AsRawFd};
+
+    let memory = rustix::fs::memfd_create(c"warmstart", rustix::fs::MemfdFlags::CLOEXEC);
+    let mut memory = File::from(memory.map_err(|error| LoadProblem::Io(error.into()))?);
+    memory.write_all(object).map_err(LoadProblem::Io)?;
+    let path = unique_path(memory.as_raw_fd());
+    // SAFETY: the caller vouches for the object.
+    Ok((unsafe { open(Path::new(&path)) }?, memory))
+}
+
+/// A spelling of the descriptor's path that no other load of this process uses.
+///
+/// The loader returns the library that it already has under a name. A library can outlive its descriptor (its author
+/// may forbid that it is unloaded), and the number of the descriptor then names another: so every load writes the
+/// path with another sequence of `/` and `/.`, which lead to the same place.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn unique_path(descriptor: std::os::fd::RawFd) -> String {
+    static LOADS: AtomicU64 = AtomicU64::new(1);
+    let mut number = LOADS.fetch_add(1, Ordering::Relaxed);
+    let mut path = String::from("/proc/self/fd");
+    while number > 0 {
+        path.push_str(if number & 1 == 1 { "/." } else { "/" });
+        number >>= 1;
+    }
+    path + &format!("/{descriptor}")
 }
 
 #[cfg(test)]
@@ -149,7 +202,7 @@ mod tests {
     fn where_nothing_can_be_executed_from_memory_a_file_is_loaded() {
         let libraries = [1, 2, 1].map(|value| {
             // SAFETY: the object is this test's.
-            (value, unsafe { unix::load(object(value).payload()) }.unwrap().0)
+            (value, unsafe { load_from_file(object(value).payload()) }.unwrap().0)
         });
         for (value, library) in &libraries {
             // SAFETY: it has this type.
@@ -164,6 +217,19 @@ mod tests {
         for bytes in [&b""[..], b"\x7fELF", &object(1).payload()[..100]] {
             // SAFETY: the loader refuses it.
             assert!(unsafe { Library::load(&Artifact::from(bytes)) }.is_err());
+        }
+    }
+
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    #[test]
+    fn a_descriptor_is_spelt_in_a_new_way_each_time() {
+        use std::{collections::HashSet, os::fd::AsRawFd};
+
+        let file = tempfile::tempfile().unwrap();
+        let paths: HashSet<_> = (0..1000).map(|_| unique_path(file.as_raw_fd())).collect();
+        assert_eq!(paths.len(), 1000);
+        for path in paths {
+            assert!(fs::metadata(&path).is_ok(), "{path}");
         }
     }
 }

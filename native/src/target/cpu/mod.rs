@@ -20,6 +20,7 @@
 //! process reads every header once, and later look-ups with the same target only those that the file system says
 //! changed.
 
+mod assembly;
 mod compile;
 mod compiler;
 mod dependencies;
@@ -28,23 +29,18 @@ mod features;
 mod flags;
 mod kernel;
 mod library;
-mod manifest;
 mod probe;
 mod scan;
 mod snapshot;
-mod told;
 
 pub use compiler::Compiler;
 pub use error::{CompileError, LoadError};
 pub use features::CpuFeatures;
 pub use kernel::Kernel;
 pub use library::{Library, Symbol};
+pub use warmstart_core::program::ExtraDigest;
 
-use std::{
-    io,
-    path::PathBuf,
-    sync::atomic::{AtomicU64, Ordering},
-};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use warmstart_core::{
     artifact::{Artifact, Provenance},
@@ -57,9 +53,8 @@ use crate::{
     cache::{Cache, Fetched, How},
     store::{Lookup, Store, Stored},
 };
-use dependencies::{Dependencies, Digests, Roots};
+use dependencies::{Dependencies, Digests, Manifest, Roots};
 use error::CompileProblem;
-use manifest::Manifest;
 use probe::Probe;
 
 /// The domain of the keys. A key that leaves the headers out is another schema of it than one that does not.
@@ -135,47 +130,35 @@ impl CpuTarget {
     ///
     /// It is found again wherever the headers lie, as long as their contents are the same, and as long as no new file
     /// would be found before one of them. A kernel that depends on more than can be told (`#embed`, `__DATE__`,
-    /// `__has_include` of a macro, assembly that could hold `.incbin`) is compiled each time, because of
-    /// [`Reason::Uncacheable`]. So are raw strings, which not every compiler reads in the same way.
+    /// `#include` and `__has_include` of a macro) is compiled each time, because of [`Reason::Uncacheable`].
     ///
-    /// Accepted flags are `-O`, `-f`, `-m`, `-D`, `-U`, `-std=`, `-W`, `-w`, `-g`, `-pthread` and `-lm`, as far as all of
+    /// Accepted flags are `-O`, `-f`, `-m`, `-D`, `-U`, `-std=`, `-W`, `-g`, `-pthread` and `-lm`, as far as all of
     /// their effect is in their text; `-O3` is the default. A `-m` that asks for a CPU feature has to ask for one that
     /// can be found out, so that [`load`](Self::load) refuses the object where it lacks.
     ///
     /// # Errors
-    /// A flag or the name of a feature is not accepted, the compiler is missing, or it rejects the source. Then nothing is stored.
+    /// A flag or the name of a feature is not accepted, the compiler is missing, it rejects the source, or the assembly
+    /// can read files and the kernel has no [digest](Kernel::extra_digest) of them. Then nothing is stored.
     pub fn compile<S: Store>(&self, cache: &Cache<S>, kernel: &Kernel) -> Result<Fetched, CompileError> {
-        flags::check(kernel.all_flags())?;
-        flags::check_features(&self.features)?;
         let probe = self.compiler.identity(cache.store())?;
-        let directories = Directories::of(kernel)?;
-        let roots = directories.roots(&probe);
-        let options = self.features.options();
-        let fields = self.fields(&probe, kernel, &options);
-        let first = fields.key();
+        let request = Request::new(self, kernel, &probe)?;
         let recall = |flight_key: &[u8]| {
             cache.recall(
                 flight_key,
-                |store| self.find(store, &first, &fields, roots),
-                || self.build(&probe, &options, kernel, &fields, roots),
-                |store, artifact, inputs| keep(store, &first, kernel.name(), artifact, inputs),
+                |store| request.find(store),
+                || request.build(),
+                |store, artifact, inputs| request.keep(store, artifact, inputs),
             )
         };
-        let fetched = recall(first.as_bytes())?;
-        if !matches!(fetched.how(), How::Shared { .. }) || self.still_gives(fetched.artifact(), roots) {
+        let fetched = recall(request.first.as_bytes())?;
+        if !matches!(fetched.how(), How::Shared { .. }) || request.still_gives(fetched.artifact()) {
             return Ok(fetched);
         }
         // Whoever built it saw other headers: those of another checkout, or as they were before an edit.
         static ALONE: AtomicU64 = AtomicU64::new(0);
         let number = ALONE.fetch_add(1, Ordering::Relaxed);
-        recall(
-            fields
-                .clone()
-                .number("process", std::process::id().into())
-                .number("alone", number)
-                .key()
-                .as_bytes(),
-        )
+        let fields = request.fields.clone().number("process", std::process::id().into());
+        recall(fields.number("alone", number).key().as_bytes())
     }
 
     /// [Compiles](Self::compile) the kernel if need be, and loads its object. An object that was found and that the
@@ -184,55 +167,64 @@ impl CpuTarget {
     /// # Errors
     /// It cannot be compiled, or this host cannot load what it was compiled to.
     pub fn load<S: Store>(&self, cache: &Cache<S>, kernel: &Kernel) -> Result<Loaded, LoadError> {
-        let fetched = self.compile(cache, kernel)?;
+        let mut fetched = self.compile(cache, kernel)?;
         // SAFETY: the object was compiled from the caller's source, or was stored under the digest of that source by
         // somebody whom the store trusts.
-        let library = match unsafe { Library::load(fetched.artifact()) } {
-            Err(error) if fetched.is_hit() && error.is_refused_object() => {
-                self.forget(cache, kernel)?;
-                let fetched = self.compile(cache, kernel)?;
-                // SAFETY: as above.
-                let library = unsafe { Library::load(fetched.artifact()) }?;
-                return Ok(Loaded { fetched, library });
-            }
-            library => library?,
-        };
-        Ok(Loaded { fetched, library })
-    }
-
-    /// Removes the objects that a look-up of the kernel could find now.
-    fn forget<S: Store>(&self, cache: &Cache<S>, kernel: &Kernel) -> Result<(), CompileError> {
-        let probe = self.compiler.identity(cache.store())?;
-        let directories = Directories::of(kernel)?;
-        let fields = self.fields(&probe, kernel, &self.features.options());
-        let manifest = cache.store().get(fields.key().as_bytes()).hit();
-        let sets =
-            manifest.and_then(|manifest| Manifest::decode(manifest.payload())).unwrap_or_default().sets;
-        for set in sets.into_iter().filter(|set| set.hold(directories.roots(&probe), &self.digests)) {
-            // Not removed means found and refused once more, nothing worse.
-            let _ = cache.store().remove(set.add_to(fields.clone()).key().as_bytes());
+        let mut library = unsafe { Library::load(fetched.artifact()) };
+        if fetched.is_hit() && library.as_ref().is_err_and(LoadError::is_refused_object) {
+            let probe = self.compiler.identity(cache.store())?;
+            Request::new(self, kernel, &probe)?.forget(cache.store());
+            fetched = self.compile(cache, kernel)?;
+            // SAFETY: as above.
+            library = unsafe { Library::load(fetched.artifact()) };
         }
-        Ok(())
+        Ok(Loaded { library: library?, fetched })
     }
+}
 
-    /// Everything but the headers.
-    fn fields<'a>(&self, probe: &Probe, kernel: &'a Kernel, options: &[String]) -> KeyFields<'a> {
-        KeyFields::new(DOMAIN, SCHEMA)
+/// A kernel as it is compiled now: made once for all that looks it up, builds and stores it.
+struct Request<'a> {
+    target: &'a CpuTarget,
+    kernel: &'a Kernel,
+    probe: &'a Probe,
+    roots: Roots<'a>,
+    /// What selects the features.
+    options: Vec<String>,
+    /// Everything but the headers, and the key of that.
+    fields: KeyFields<'a>,
+    first: Key,
+}
+
+impl<'a> Request<'a> {
+    fn new(target: &'a CpuTarget, kernel: &'a Kernel, probe: &'a Probe) -> Result<Self, CompileError> {
+        let roots = Roots::of(kernel, probe)
+            .map_err(|error| CompileProblem::Io("cannot tell the current directory", error))?;
+        let options = target.features.options();
+        let fixed = compile::FIXED.iter().copied().map(String::from);
+        let mut fields = KeyFields::new(DOMAIN, SCHEMA)
             .digest("source", Key::digest(kernel.source().as_bytes()).as_bytes().to_vec(), kernel.name())
             .list("flags", kernel.all_flags().iter().map(String::as_str))
-            .list("options", compile::FIXED.iter().copied().map(String::from).chain(options.iter().cloned()))
-            .list("cpu features", self.features.names().map(String::from).collect::<Vec<_>>())
+            .list("options", fixed.chain(options.iter().cloned()))
+            .list("cpu features", target.features.names())
             .text("machine", machine())
-            .text("triple", probe.triple.clone())
-            .text("compiler", probe.version.clone())
-            .digest("compiler content", probe.digest.to_vec(), "the compiler and what it runs")
-            .number("source directories", kernel.directory_of_source().iter().count() as u64)
-            .number("include directories", kernel.include_dirs().len() as u64)
-            .number("system directories", probe.system.len() as u64)
+            .text("triple", probe.triple.as_str())
+            .text("compiler", probe.version.as_str())
+            .digest("compiler content", &probe.digest, "the compiler and what it runs")
+            .number("source directories", kernel.source_dir.iter().count() as u64)
+            .number("include directories", kernel.include_dirs.len() as u64)
+            .number("system directories", probe.system.len() as u64);
+        if let Some(digest) = &kernel.extra_digest {
+            fields = fields.bytes("extra digest", digest.as_bytes());
+        }
+        Ok(Self { target, kernel, probe, roots, options, first: fields.key(), fields })
     }
 
-    fn find<S: Store>(&self, store: &S, first: &Key, fields: &KeyFields<'_>, roots: Roots<'_>) -> Lookup {
-        let manifest = match store.get(first.as_bytes()) {
+    fn holds(&self, dependencies: &Dependencies) -> bool {
+        dependencies.hold(&self.roots, &self.target.digests)
+    }
+
+    fn find<S: Store>(&self, store: &S) -> Lookup {
+        let manifest = match store.get(self.first.as_bytes()) {
             Lookup::Hit(artifact) => artifact,
             Lookup::Miss(reason) => return Lookup::Miss(reason),
         };
@@ -240,50 +232,75 @@ impl CpuTarget {
             return Lookup::Miss(Reason::Malformed);
         };
         let mut miss = Reason::InputChanged;
-        for set in manifest.sets {
-            if set.hold(roots, &self.digests) {
-                match store.get(set.add_to(fields.clone()).key().as_bytes()) {
-                    // Its key says so already. This proves that the key left nothing out.
-                    Lookup::Hit(artifact) if is_made_from(&artifact, &set) => return Lookup::Hit(artifact),
-                    Lookup::Hit(_) => miss = Reason::InputChanged,
-                    Lookup::Miss(reason) => miss = reason,
-                }
+        for set in manifest.sets.into_iter().filter(|set| self.holds(set)) {
+            match store.get(set.add_to(self.fields.clone()).key().as_bytes()) {
+                // Its key says so already. This proves that the key left nothing out.
+                Lookup::Hit(artifact) if is_made_from(&artifact, &set) => return Lookup::Hit(artifact),
+                Lookup::Hit(_) => miss = Reason::InputChanged,
+                Lookup::Miss(reason) => miss = reason,
             }
         }
         Lookup::Miss(miss)
     }
 
-    /// Whether an object is what these headers give, by what is kept with it.
-    fn still_gives(&self, artifact: &Artifact, roots: Roots<'_>) -> bool {
-        let Ok(metadata) = artifact.metadata() else { return false };
-        let dependencies = metadata.attribute(DEPENDENCIES).and_then(Dependencies::decode);
-        dependencies.is_some_and(|dependencies| dependencies.hold(roots, &self.digests))
+    /// Whether an object is what the headers give now, by what is kept with it.
+    fn still_gives(&self, artifact: &Artifact) -> bool {
+        artifact.metadata().is_ok_and(|metadata| {
+            let bytes = metadata.attribute(DEPENDENCIES).unwrap_or_default();
+            postcard::from_bytes(bytes).is_ok_and(|dependencies| self.holds(&dependencies))
+        })
     }
 
-    fn build(
-        &self,
-        probe: &Probe,
-        options: &[String],
-        kernel: &Kernel,
-        fields: &KeyFields<'_>,
-        roots: Roots<'_>,
-    ) -> Result<(Artifact, Result<Inputs, Reason>), CompileError> {
-        let compiled = compile::compile(&self.compiler, probe, options, kernel, roots, &self.digests)?;
-        let mut metadata = Metadata::new()
-            .with_attribute(FEATURES, self.features.with_flags(kernel.all_flags()).to_string())
-            .with_attribute(MACHINE, machine());
-        let mut inputs = compiled.inputs.map(|snapshot| snapshot.dependencies);
-        if !self.compiler.is_still(probe) {
+    fn build(&self) -> Result<(Artifact, Result<Dependencies, Reason>), CompileError> {
+        // What is found was built, and so has flags that are accepted.
+        flags::check(self.kernel.all_flags(), &self.target.features)?;
+        let (object, snapshot) = compile::compile(self)?;
+        let features = self.target.features.with_flags(self.kernel.all_flags());
+        let mut metadata =
+            Metadata::new().with_attribute(FEATURES, features.to_string()).with_attribute(MACHINE, machine());
+        let mut inputs = snapshot.map(|snapshot| snapshot.dependencies);
+        if !self.target.compiler.is_still(self.probe) {
             inputs = Err(Reason::InputUnstable);
         }
-        let inputs = inputs.map(|dependencies| {
-            let fields = dependencies.add_to(fields.clone());
-            metadata = std::mem::take(&mut metadata)
-                .with_recipe(fields.recipe())
+        if let Ok(dependencies) = &inputs {
+            metadata = metadata
+                .with_recipe(dependencies.add_to(self.fields.clone()).recipe())
                 .with_attribute(DEPENDENCIES, dependencies.encode());
-            Inputs { key: fields.key(), dependencies }
-        });
-        Ok((Artifact::new(compiled.object).with_metadata(&metadata), inputs))
+        }
+        Ok((Artifact::new(object).with_metadata(&metadata), inputs))
+    }
+
+    /// Stores the object first: a manifest never promises what is not there.
+    fn keep<S: Store>(
+        &self,
+        store: &S,
+        artifact: &Artifact,
+        inputs: Result<Dependencies, Reason>,
+    ) -> Result<Stored, Reason> {
+        let dependencies = inputs?;
+        let object = store.put(dependencies.add_to(self.fields.clone()).key().as_bytes(), artifact)?;
+        let manifest = self.manifest(store).with(dependencies).encode().ok_or(Reason::TooLong)?;
+        let created_unix_ms = artifact.provenance().created_unix_ms;
+        let label = format!("headers of {}", self.kernel.name());
+        let manifest = Artifact::new(manifest)
+            .with_metadata(&Metadata::new().with_attribute(Metadata::LABEL, label))
+            .with_provenance(Provenance { created_unix_ms, build_nanos: 0 });
+        let listed = store.put(self.first.as_bytes(), &manifest)?;
+        Ok(Stored { evicted: object.evicted + listed.evicted })
+    }
+
+    /// What is stored of the headers. An empty list if it is nothing, or damaged.
+    fn manifest<S: Store>(&self, store: &S) -> Manifest {
+        let stored = store.get(self.first.as_bytes()).hit();
+        stored.and_then(|artifact| Manifest::decode(artifact.payload())).unwrap_or_default()
+    }
+
+    /// Removes the objects that a look-up could find now.
+    fn forget<S: Store>(&self, store: &S) {
+        for set in self.manifest(store).sets.into_iter().filter(|set| self.holds(set)) {
+            // Not removed means found and refused once more, nothing worse.
+            let _ = store.remove(set.add_to(self.fields.clone()).key().as_bytes());
+        }
     }
 }
 
@@ -294,60 +311,7 @@ fn is_made_from(artifact: &Artifact, dependencies: &Dependencies) -> bool {
     })
 }
 
-/// What an object was made from, and the key that this makes.
-struct Inputs {
-    key: Key,
-    dependencies: Dependencies,
-}
-
-/// Stores the object first: a manifest never promises what is not there.
-fn keep<S: Store>(
-    store: &S,
-    first: &Key,
-    name: &str,
-    artifact: &Artifact,
-    inputs: Result<Inputs, Reason>,
-) -> Result<Stored, Reason> {
-    let Inputs { key, dependencies } = inputs?;
-    let object = store.put(key.as_bytes(), artifact)?;
-    let manifest =
-        store.get(first.as_bytes()).hit().and_then(|artifact| Manifest::decode(artifact.payload()));
-    let manifest = manifest.unwrap_or_default().with(dependencies).encode().ok_or(Reason::TooLong)?;
-    let created_unix_ms = artifact.provenance().created_unix_ms;
-    let manifest = Artifact::new(manifest)
-        .with_metadata(&Metadata::new().with_attribute(Metadata::LABEL, format!("headers of {name}")))
-        .with_provenance(Provenance { created_unix_ms, build_nanos: 0 });
-    let listed = store.put(first.as_bytes(), &manifest)?;
-    Ok(Stored { evicted: object.evicted + listed.evicted })
-}
-
 /// The kind of machine that this process runs on.
 fn machine() -> String {
     format!("{} {}", std::env::consts::OS, std::env::consts::ARCH)
-}
-
-/// The caller's directories, as absolute paths.
-struct Directories {
-    source: Option<PathBuf>,
-    includes: Vec<PathBuf>,
-}
-
-impl Directories {
-    fn of(kernel: &Kernel) -> Result<Self, CompileError> {
-        let unknown =
-            |error| CompileError::new(CompileProblem::Io("cannot tell the current directory", error));
-        Ok(Self {
-            source: kernel.directory_of_source().map(std::path::absolute).transpose().map_err(unknown)?,
-            includes: kernel
-                .include_dirs()
-                .iter()
-                .map(std::path::absolute)
-                .collect::<io::Result<_>>()
-                .map_err(unknown)?,
-        })
-    }
-
-    fn roots<'a>(&'a self, probe: &'a Probe) -> Roots<'a> {
-        Roots { source: self.source.as_deref(), includes: &self.includes, system: &probe.system }
-    }
 }

@@ -5,19 +5,18 @@ use std::{
     env,
     ffi::OsStr,
     fs,
-    io::{self, Read},
+    io::Read,
     path::{Path, PathBuf},
-    process::Stdio,
+    process::{Command, Stdio},
 };
 
 use serde::{Deserialize, Serialize};
 use warmstart_core::key::{Key, KeyFields};
 
 use super::{
-    compiler::{command, find_program},
+    compiler::{command, find_programs},
     error::{CompileError, CompileProblem},
     library::private_directory,
-    told::Told,
 };
 use crate::os::FileIdentity;
 
@@ -75,69 +74,72 @@ impl Probe {
     /// Asks the compiler at `path`.
     pub(super) fn ask(path: &Path, driver: FileIdentity) -> Result<Self, CompileError> {
         let temporary = private_directory("warmstart-probe-").map_err(|error| {
-            CompileError::new(CompileProblem::Io("cannot make a temporary directory for the compiler", error))
+            CompileProblem::Io("cannot make a temporary directory for the compiler", error)
         })?;
-        let questions = Questions { path, temporary: temporary.path() };
-        let because = |problem: String, source: Option<io::Error>| {
-            CompileError::new(CompileProblem::Unusable {
-                compiler: path.display().to_string(),
-                problem,
-                source,
-            })
+        let ask = |arguments: &[&str]| answer(command(path, temporary.path()).args(arguments));
+        let line = |arguments: &[&str]| {
+            let (output, _) = ask(arguments)?;
+            output.lines().next().map(|line| String::from(line.trim())).filter(|line| !line.is_empty())
         };
-        let unusable = |problem: &str| because(problem.into(), None);
-        let version = questions.line(&["--version"]).ok_or_else(|| unusable("--version says nothing"))?;
-        let triple =
-            questions.line(&["-dumpmachine"]).ok_or_else(|| unusable("-dumpmachine says nothing"))?;
+        let unusable = |what: &str| CompileProblem::Unusable {
+            compiler: path.display().to_string(),
+            problem: format!("does not answer like gcc or clang: {what}; set CC to the path of one"),
+        };
+        let version = line(&["--version"]).ok_or_else(|| unusable("--version says nothing"))?;
+        let triple = line(&["-dumpmachine"]).ok_or_else(|| unusable("-dumpmachine says nothing"))?;
+        let is_clang = version.contains("clang");
         let search = ["-E", "-v", "-x", "c", "-"];
-        let with_option = questions.errors(&[&[AS_SPELT], &search[..]].concat());
+        let with_option = ask(&[&[AS_SPELT], &search[..]].concat());
         let takes_as_spelt = with_option.is_some();
-        let told = with_option
-            .or_else(|| questions.errors(&search))
-            .ok_or_else(|| unusable("-E -v fails on an empty source"))?;
-        let told = Told::parse(&told);
+        let said = with_option.or_else(|| ask(&search));
+        let (_, said) = said.ok_or_else(|| unusable("-E -v fails on an empty source"))?;
+        let told = Told::parse(&said);
 
         let mut parts = Parts::default();
         parts.script(path);
         for driver in told.drivers.iter().filter(|driver| Path::new(driver.as_str()) != path) {
-            parts.program(Some(driver.clone()));
-            parts.ahead_of(driver);
+            parts.program(driver);
+            parts.ahead_of(Path::new(driver));
         }
-        for name in PROGRAMS.iter().copied().chain(version.contains("clang").then_some("clang")) {
-            parts.program(questions.line(&[&format!("-print-prog-name={name}")]));
+        for name in PROGRAMS.iter().copied().chain(is_clang.then_some("clang")) {
+            parts.program(&line(&[&format!("-print-prog-name={name}")]).unwrap_or_default());
         }
         // Much of a compiler is in its shared libraries.
         let mut programs: Vec<_> = parts.found.iter().map(|part| PathBuf::from(&part.path)).collect();
         programs.push(path.to_path_buf());
         for program in &programs {
-            questions.libraries(program).into_iter().for_each(|library| parts.file(Some(library)));
+            libraries(program, temporary.path()).into_iter().for_each(|library| parts.file(library));
         }
         for name in LINKED {
-            parts.file(questions.line(&[&format!("-print-file-name={name}")]));
+            parts.file(line(&[&format!("-print-file-name={name}")]).unwrap_or_default());
         }
-        told.files.iter().cloned().for_each(|file| parts.file(Some(file)));
-        let places = if version.contains("clang") {
+        told.files.iter().cloned().for_each(|file| parts.file(file));
+        let places = if is_clang {
             configurations(path, &triple, &told)
         } else {
-            specs(&questions.lines(&["-print-search-dirs"]))
+            specs(&ask(&["-print-search-dirs"]).unwrap_or_default().0)
         };
-        for place in places {
-            parts.file_or_missing(place);
+        for place in places.into_iter().filter_map(|place| place.into_os_string().into_string().ok()) {
+            if Path::new(&place).exists() {
+                parts.file(place);
+            } else if !parts.missing.contains(&place) {
+                parts.missing.push(place);
+            }
         }
-        let missing = told.missing.into_iter().chain(parts.missing).collect();
 
         let content = |path: &Path| {
-            fs::read(path)
-                .map(|bytes| Key::digest(&bytes))
-                .map_err(|error| because(format!("{} cannot be read ({error})", path.display()), Some(error)))
+            let bytes = fs::read(path)
+                .map_err(|error| unusable(&format!("{} cannot be read ({error})", path.display())))?;
+            Ok::<_, CompileError>(Key::digest(&bytes).as_bytes().to_vec())
         };
+        let (macros, _) = ask(&["-E", "-dM", "-x", "c", "-"]).unwrap_or_default();
         let mut fields = KeyFields::new("warmstart.cpu.compiler content", 2)
-            .bytes("driver", content(path)?.as_bytes().to_vec())
+            .bytes("driver", content(path)?)
             // What a script between us and the compiler adds shows here, wherever it has it from.
             .text("options", told.options)
-            .text("macros", questions.lines(&["-E", "-dM", "-x", "c", "-"]).join("\n"));
+            .text("macros", macros.lines().collect::<Vec<_>>().join("\n"));
         for part in &parts.found {
-            fields = fields.bytes("part", content(Path::new(&part.path))?.as_bytes().to_vec());
+            fields = fields.bytes("part", content(Path::new(&part.path))?);
         }
         Ok(Self {
             driver,
@@ -145,7 +147,7 @@ impl Probe {
             triple,
             digest: *fields.key().as_bytes(),
             system: told.search,
-            missing,
+            missing: told.missing.into_iter().chain(parts.missing).collect(),
             parts: parts.found,
             takes_as_spelt,
         })
@@ -155,7 +157,9 @@ impl Probe {
     pub(super) fn holds(&self) -> bool {
         let is_there = |part: &Part| {
             let path = Path::new(&part.path);
-            part.bare.as_ref().is_none_or(|name| find_program(OsStr::new(name)).as_deref() == Some(path))
+            part.bare
+                .as_ref()
+                .is_none_or(|name| find_programs(OsStr::new(name)).next().as_deref() == Some(path))
                 && FileIdentity::of_path(path) == Some(part.identity)
         };
         self.parts.iter().all(is_there) && !self.missing.iter().any(|directory| Path::new(directory).exists())
@@ -181,50 +185,82 @@ impl Probe {
     }
 }
 
-struct Questions<'a> {
-    path: &'a Path,
-    temporary: &'a Path,
+/// What a program writes to its output and to standard error, if it succeeds.
+fn answer(command: &mut Command) -> Option<(String, String)> {
+    let output = command.stdout(Stdio::piped()).stderr(Stdio::piped()).output().ok()?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    output.status.success().then(|| (text(&output.stdout), text(&output.stderr)))
 }
 
-impl Questions<'_> {
-    /// The first line of what the compiler writes out.
-    fn line(&self, arguments: &[&str]) -> Option<String> {
-        let output =
-            command(self.path, self.temporary).args(arguments).stdout(Stdio::piped()).output().ok()?;
-        let text = String::from_utf8(output.stdout).ok()?;
-        let line = text.lines().next()?.trim();
-        (output.status.success() && !line.is_empty()).then(|| String::from(line))
+/// The shared libraries of a program, where the loader lists them as `ldd` has it do; nothing elsewhere.
+fn libraries(program: &Path, temporary: &Path) -> Vec<String> {
+    if !cfg!(target_os = "linux") {
+        return Vec::new();
     }
+    let mut command = command(program, temporary);
+    let (listed, _) =
+        answer(command.arg("--version").env("LD_TRACE_LOADED_OBJECTS", "1")).unwrap_or_default();
+    let path = |line: &str| {
+        let (path, _) = line.split_once(" => ")?.1.rsplit_once(" (0x")?;
+        Some(String::from(path))
+    };
+    listed.lines().filter_map(path).collect()
+}
 
-    /// All lines of what the compiler writes out.
-    fn lines(&self, arguments: &[&str]) -> Vec<String> {
-        let output = command(self.path, self.temporary).args(arguments).stdout(Stdio::piped()).output();
-        let text =
-            output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-        text.lines().map(String::from).collect()
-    }
+/// What a compiler tells under `-v`.
+#[derive(Debug, Default)]
+struct Told {
+    search: Vec<String>,
+    missing: Vec<String>,
+    /// Files that configure it.
+    files: Vec<String>,
+    /// Where it looks for such files.
+    configured_in: Vec<String>,
+    /// The programs that it turns out to be, when it is run by a script or another program.
+    drivers: Vec<String>,
+    /// The options that reach it.
+    options: String,
+}
 
-    /// What the compiler writes to standard error, if it succeeds.
-    fn errors(&self, arguments: &[&str]) -> Option<String> {
-        let output =
-            command(self.path, self.temporary).args(arguments).stderr(Stdio::piped()).output().ok()?;
-        output.status.success().then(|| String::from_utf8_lossy(&output.stderr).into_owned())
-    }
-
-    /// The shared libraries of a program, where the loader lists them as `ldd` has it do; nothing elsewhere.
-    fn libraries(&self, program: &Path) -> Vec<String> {
-        if !cfg!(target_os = "linux") {
-            return Vec::new();
+impl Told {
+    fn parse(text: &str) -> Self {
+        let mut told = Self::default();
+        let mut searching = false;
+        for line in text.lines() {
+            if line.starts_with("#include ") && line.ends_with("search starts here:") {
+                searching = true;
+            } else if line == "End of search list." {
+                searching = false;
+            } else if searching {
+                let directory = line.trim();
+                // Headers of frameworks are looked up in another way; they are then found nowhere in the list.
+                if !directory.ends_with(" (framework directory)") {
+                    told.search.push(String::from(directory));
+                }
+            } else if let Some(rest) = line.strip_prefix("ignoring nonexistent directory ") {
+                told.missing.push(String::from(rest.trim_matches('"')));
+            } else if let Some(file) =
+                line.strip_prefix("Reading specs from ").or_else(|| line.strip_prefix("Configuration file: "))
+            {
+                told.files.push(String::from(file));
+            } else if let Some(driver) = line.strip_prefix("COLLECT_GCC=") {
+                told.drivers.push(String::from(driver));
+            } else if let Some(options) = line.strip_prefix("COLLECT_GCC_OPTIONS=") {
+                told.options = String::from(options);
+            } else if let Some((driver, _)) = line
+                .strip_prefix(" \"")
+                .and_then(|line| line.split_once("\" -cc1 ").or_else(|| line.split_once("\" \"-cc1\"")))
+            {
+                told.drivers.push(String::from(driver));
+            } else if let Some(directory) = line
+                .strip_prefix("InstalledDir: ")
+                .or_else(|| line.strip_prefix("System configuration file directory: "))
+                .or_else(|| line.strip_prefix("User configuration file directory: "))
+            {
+                told.configured_in.push(String::from(directory));
+            }
         }
-        let mut command = command(program, self.temporary);
-        command.arg("--version").env("LD_TRACE_LOADED_OBJECTS", "1").stdout(Stdio::piped());
-        let Ok(output) = command.output() else { return Vec::new() };
-        let text = String::from_utf8_lossy(&output.stdout);
-        let path = |line: &str| {
-            let (path, _) = line.split_once(" => ")?.1.rsplit_once(" (0x")?;
-            path.starts_with('/').then(|| String::from(path))
-        };
-        text.lines().filter_map(path).collect()
+        told
     }
 }
 
@@ -238,13 +274,10 @@ struct Parts {
 
 impl Parts {
     /// A program that the compiler names by a path or by a bare name. What is not found, the compiler does not run.
-    fn program(&mut self, answer: Option<String>) {
-        let Some(answer) = answer else { return };
-        let bare = !answer.contains('/');
-        let found =
-            find_program(OsStr::new(&answer)).and_then(|path| path.into_os_string().into_string().ok());
-        if let Some(path) = found {
-            self.add(bare.then_some(answer), path);
+    fn program(&mut self, answer: &str) {
+        let found = find_programs(OsStr::new(answer)).next();
+        if let Some(path) = found.and_then(|path| path.into_os_string().into_string().ok()) {
+            self.add((!answer.contains('/')).then(|| String::from(answer)), path);
         }
     }
 
@@ -258,7 +291,7 @@ impl Parts {
         for word in text.split(|c: char| !is_of_words(c)).filter(|word| !word.is_empty()) {
             let known = self.found.len();
             if known < WORDS && (word.starts_with('/') || !word.contains('/')) {
-                self.program(Some(String::from(word)));
+                self.program(word);
             }
             if let Some(part) = self.found.get(known) {
                 self.script(&PathBuf::from(&part.path));
@@ -267,30 +300,20 @@ impl Parts {
     }
 
     /// Notes where a program would be found before the one at `path`, as whoever runs one of the same name looks for it.
-    fn ahead_of(&mut self, path: &str) {
-        let path = Path::new(path);
+    fn ahead_of(&mut self, path: &Path) {
         let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else { return };
-        let Some(search) = env::var_os("PATH").filter(|_| path.is_absolute()) else { return };
+        let search = env::var_os("PATH").unwrap_or_default();
         let directories: Vec<_> = env::split_paths(&search).collect();
-        let Some(place) = directories.iter().position(|other| other == directory) else { return };
-        let ahead = directories[..place].iter().map(|directory| directory.join(name));
-        self.missing
-            .extend(ahead.filter(|path| !path.exists()).filter_map(|path| path.to_str().map(String::from)));
-    }
-
-    /// A file that configures the compiler, or would if it were there.
-    fn file_or_missing(&mut self, path: PathBuf) {
-        let Ok(path) = path.into_os_string().into_string() else { return };
-        if Path::new(&path).exists() {
-            self.file(Some(path));
-        } else if !self.missing.contains(&path) {
-            self.missing.push(path);
+        if let Some(place) = directories.iter().position(|other| path.is_absolute() && other == directory) {
+            let ahead = directories[..place].iter().map(|directory| directory.join(name));
+            let missing = ahead.filter(|path| !path.exists());
+            self.missing.extend(missing.filter_map(|path| path.to_str().map(String::from)));
         }
     }
 
     /// A file. The compiler answers with a bare name when it has no such file.
-    fn file(&mut self, answer: Option<String>) {
-        if let Some(answer) = answer.filter(|answer| answer.starts_with('/')) {
+    fn file(&mut self, answer: String) {
+        if answer.starts_with('/') {
             self.add(None, answer);
         }
     }
@@ -314,28 +337,22 @@ fn script_text(path: &Path) -> Option<String> {
 }
 
 /// Where gcc looks for specs, by its answer to `-print-search-dirs`.
-fn specs(answer: &[String]) -> Vec<PathBuf> {
-    let directories = |line: &String| {
-        let (kind, directories) = line.split_once(": ")?;
-        let directories = directories.trim_start_matches('=');
-        ["install", "libraries"].contains(&kind).then(|| {
-            env::split_paths(directories).map(|directory| directory.join("specs")).collect::<Vec<_>>()
-        })
-    };
-    answer.iter().filter_map(directories).flatten().collect()
+fn specs(answer: &str) -> Vec<PathBuf> {
+    let directories = answer.lines().filter_map(|line| {
+        let directories = line.strip_prefix("install: ").or_else(|| line.strip_prefix("libraries: "))?;
+        Some(env::split_paths(directories.trim_start_matches('=')))
+    });
+    directories.flatten().map(|directory| directory.join("specs")).collect()
 }
 
 /// Where clang looks for configuration files.
 fn configurations(path: &Path, triple: &str, told: &Told) -> Vec<PathBuf> {
-    let mut directories: Vec<PathBuf> = told.configured_in.iter().map(PathBuf::from).collect();
-    let real = fs::canonicalize(path).ok();
-    directories.extend(
-        [Some(path), real.as_deref()].into_iter().flatten().filter_map(Path::parent).map(PathBuf::from),
-    );
-    directories
-        .extend(told.drivers.iter().filter_map(|driver| Path::new(driver).parent()).map(PathBuf::from));
-    directories.push(PathBuf::from("/etc/clang"));
-    directories.sort();
+    let real = fs::canonicalize(path).unwrap_or_default();
+    let drivers = told.drivers.iter().map(Path::new).chain([path, &real]);
+    let told = told.configured_in.iter().map(Path::new);
+    let mut directories: Vec<_> =
+        drivers.filter_map(Path::parent).chain(told).chain([Path::new("/etc/clang")]).collect();
+    directories.sort_unstable();
     directories.dedup();
     let called = path.file_name().unwrap_or_default().to_string_lossy();
     let names = [
@@ -405,5 +422,17 @@ mod tests {
     fn a_damaged_probe_is_none() {
         assert_eq!(Probe::decode(b""), None);
         assert_eq!(Probe::decode(&[255; 40]), None);
+    }
+
+    #[test]
+    fn the_search_list_is_read_from_what_gcc_tells() {
+        let told = Told::parse(
+            "Reading specs from /usr/lib/specs\nignoring nonexistent directory \"/usr/local/include/x\"\n\
+             #include \"...\" search starts here:\n#include <...> search starts here:\n /usr/lib/gcc/include\n \
+             /usr/include\n /Frameworks (framework directory)\nEnd of search list.\n/not/this\n",
+        );
+        assert_eq!(told.search, ["/usr/lib/gcc/include", "/usr/include"]);
+        assert_eq!(told.missing, ["/usr/local/include/x"]);
+        assert_eq!(told.files, ["/usr/lib/specs"]);
     }
 }

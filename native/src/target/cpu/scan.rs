@@ -1,114 +1,116 @@
 //! What a C file asks of the file system, read off its text without preprocessing it.
 //!
-//! Branches that the preprocessor skips are read like all others: a look-up too many costs a check, one too few could
-//! cost a wrong hit.
-
-mod assembly;
-mod text;
-
-pub(super) use assembly::Pieces;
+//! Branches that the preprocessor skips, comments and strings are read like all else: a look-up too many costs a check,
+//! one too few could cost a wrong hit.
 
 /// What one file asks for.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Scan {
-    /// The names that it includes or asks for, each with whether it stands in quotes.
+    /// The names that it includes or asks for.
     pub(super) names: Vec<Name>,
-    /// Whether it includes something whose name is a macro.
+    /// Whether it includes something whose name is not spelt out.
     pub(super) computed: bool,
-    /// What makes the object depend on something that no dependency list holds.
-    pub(super) opaque: Option<&'static str>,
-    /// What it could contribute to assembly that reads a file.
-    pub(super) pieces: Pieces,
+    /// Whether it makes the object depend on something that no dependency list holds.
+    pub(super) opaque: bool,
+    /// Whether it pastes words, and whether it has the beginning of a word that makes it opaque.
+    pub(super) pastes: bool,
+    pub(super) pasted: bool,
 }
 
 /// A name of a header.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Name {
     pub(super) text: String,
+    /// Whether it stands in quotes.
     pub(super) quoted: bool,
     /// Whether the search goes on behind the first file that is found, or only asks whether there is one.
     pub(super) everywhere: bool,
 }
 
-/// Words after which no dependency list is complete, wherever they stand.
-const OPAQUE_WORDS: &[(&str, &str)] = &[
-    (".incbin", "it uses .incbin"),
-    ("__has_embed", "it uses __has_embed"),
-    ("__DATE__", "it uses __DATE__"),
-    ("__TIME__", "it uses __TIME__"),
-    ("__TIMESTAMP__", "it uses __TIMESTAMP__"),
-    ("include_alias", "it uses include_alias"),
-];
+/// A question about a header, also with `_next` behind it.
+const QUESTION: &str = "__has_include";
+
+/// Words whose meaning is in no dependency list.
+const OPAQUE_WORDS: &[&str] = &["__has_embed", "__DATE__", "__TIME__", "__TIMESTAMP__"];
+
+/// What else makes a file opaque: what renames headers, trigraphs, what only some compilers take for the end of a line, and
+/// what keeps a compiler from saying that the object holds the time.
+const OPAQUE_PARTS: &[&str] = &["include_alias", "??=", "??/", "\0", "\r", "date-time", "-Weverything"];
 
 /// Pragmas that read files, or that make the compiler read other files than it would.
 const OPAQUE_PRAGMAS: &[&str] = &["dependency", "pch_preprocess", "module", "comment"];
 
-/// Reads a flag: what it defines can hold what a file can.
-pub(super) fn scan_flag(flag: &str) -> Scan {
-    match flag.strip_prefix("-D") {
-        Some(definition) => scan(format!("#define {}", definition.replacen('=', " ", 1)).as_bytes()),
-        None => scan(flag.as_bytes()),
-    }
-}
-
-/// Reads `text`.
-pub(super) fn scan(text: &[u8]) -> Scan {
-    let text = text::read(text);
-    let code = String::from_utf8_lossy(&text.code);
-    let word = OPAQUE_WORDS.iter().find(|(word, _)| code.contains(word)).map(|(_, why)| *why);
-    let mut scan = Scan { opaque: text.doubtful.or(word), pieces: Pieces::of(&code), ..Scan::default() };
-    let text = code;
-    if scan.opaque.is_none() && includes_assembly(&text) {
-        scan.opaque = Some("it uses .include");
-    }
-    for line in text.lines() {
-        scan.directive(line);
-        scan.questions(line);
-        if let Some((_, operand)) = line.split_once("_Pragma") {
-            scan.pragma(operand);
-        }
-    }
-    scan
-}
+/// What pastes words: the operator, and names that the macros of system headers have for it.
+const PASTING: &[&str] = &["##", "%:%:", "concat", "paste", "glue"];
 
 impl Scan {
+    /// Reads `text`.
+    pub(super) fn of(text: &[u8]) -> Self {
+        let text = spliced(&String::from_utf8_lossy(text).replace("\r\n", "\n"));
+        let lower = text.to_ascii_lowercase();
+        let holds = |part: &&str| text.contains(part);
+        let is_begun = |word: &str| {
+            let begins = |whole: &&str| whole.len() > word.len() && whole.starts_with(word);
+            !word.is_empty() && [QUESTION].iter().chain(OPAQUE_WORDS).any(begins)
+        };
+        let mut scan = Self {
+            opaque: OPAQUE_WORDS.iter().chain(OPAQUE_PARTS).any(holds),
+            pastes: PASTING.iter().any(|part| lower.contains(part)),
+            pasted: text.split(|c| !is_word(c)).any(is_begun),
+            ..Self::default()
+        };
+        for line in text.trim_start_matches('\u{FEFF}').lines() {
+            // A directive may stand behind a comment.
+            line.split("*/").for_each(|part| scan.directive(part));
+            scan.questions(line);
+            if let Some((_, operand)) = line.split_once("_Pragma") {
+                scan.pragma(operand);
+            }
+        }
+        scan
+    }
+
+    /// Reads a flag: what it defines can hold what a file can.
+    pub(super) fn of_flag(flag: &str) -> Self {
+        match flag.strip_prefix("-D") {
+            Some(definition) => Self::of(format!("#define {}", definition.replacen('=', " ", 1)).as_bytes()),
+            None => Self::of(flag.as_bytes()),
+        }
+    }
+
     fn directive(&mut self, line: &str) {
         let line = line.trim_start();
         let Some(rest) = line.strip_prefix('#').or_else(|| line.strip_prefix("%:")) else { return };
         let rest = rest.trim_start();
-        let word = &rest[..rest.find(|c: char| !is_word(c)).unwrap_or(rest.len())];
-        let operand = rest[word.len()..].trim_start();
+        let (word, operand) = rest.split_at(rest.find(|c: char| !is_word(c)).unwrap_or(rest.len()));
+        let operand = operand.trim_start();
         match word {
-            "include" | "import" => self.include(operand, false),
-            "include_next" => self.include(operand, true),
-            "embed" => self.opaque = Some("it uses #embed"),
+            "include" | "import" | "include_next" => match literal(operand) {
+                Some((text, quoted)) => {
+                    self.names.push(Name { text: text.into(), quoted, everywhere: word == "include_next" });
+                }
+                // A word or a comment. What is something else is no directive but a line of a comment.
+                None if operand.starts_with(|c| is_word(c) || "/\\$".contains(c) || !c.is_ascii()) => {
+                    self.computed = true;
+                }
+                None => {}
+            },
+            "embed" => self.opaque = true,
             "pragma" => self.pragma(operand),
+            // The word may stand behind a comment.
+            "" => self.computed |= operand.starts_with("/*"),
             _ => {}
         }
     }
 
     fn pragma(&mut self, operand: &str) {
-        if OPAQUE_PRAGMAS.iter().any(|word| operand.contains(word)) {
-            self.opaque = Some("it uses a pragma that reads files");
-        }
+        self.opaque |= OPAQUE_PRAGMAS.iter().any(|word| operand.contains(word));
     }
 
-    fn include(&mut self, operand: &str, everywhere: bool) {
-        match literal(operand) {
-            Some((text, quoted)) => self.names.push(Name { text: text.into(), quoted, everywhere }),
-            None => self.computed = true,
-        }
-    }
-
-    /// `__has_include` and `__has_include_next`, which are asked wherever an expression stands.
+    /// [`QUESTION`], which is asked wherever an expression stands.
     fn questions(&mut self, line: &str) {
-        const WORD: &str = "__has_include";
-
-        let mut from = 0;
-        while let Some(place) = line[from..].find(WORD).map(|place| from + place) {
-            from = place + WORD.len();
-            let before = &line[..place];
-            let after = &line[from..];
+        for (place, _) in line.match_indices(QUESTION) {
+            let (before, after) = (&line[..place], &line[place + QUESTION.len()..]);
             let after = after.strip_prefix("_next").unwrap_or(after);
             if before.ends_with(is_word) || after.starts_with(is_word) {
                 continue;
@@ -118,11 +120,31 @@ impl Scan {
                 Some((text, quoted)) => {
                     self.names.push(Name { text: text.into(), quoted, everywhere: true });
                 }
-                None if is_only_named(before) => {}
-                None => self.opaque = Some("it uses __has_include with a macro"),
+                None => self.opaque |= !is_only_named(before),
             }
         }
     }
+}
+
+impl Name {
+    /// The header that a compiler reads although no source names it.
+    pub(super) fn unasked() -> Self {
+        Self { text: "stdc-predef.h".into(), quoted: false, everywhere: false }
+    }
+}
+
+/// The text with lines joined that end in a backslash. Blanks may follow the backslash.
+fn spliced(text: &str) -> String {
+    let mut parts = text.split('\\');
+    let mut joined = String::from(parts.next().unwrap_or_default());
+    for part in parts {
+        let after = part.trim_start_matches([' ', '\t', '\x0B', '\x0C']);
+        match after.strip_prefix('\n') {
+            Some(next) => joined.push_str(next),
+            None => joined.extend(["\\", part]),
+        }
+    }
+    joined
 }
 
 /// Whether the word after `before` is asked about or defined, not used.
@@ -146,14 +168,6 @@ fn literal(text: &str) -> Option<(&str, bool)> {
     name.find(end).map(|length| (&name[..length], quoted))
 }
 
-/// The assembler's `.include "file"`. A member of that name is never followed by a string.
-fn includes_assembly(text: &str) -> bool {
-    text.match_indices(".include").any(|(place, word)| {
-        let after = text[place + word.len()..].trim_start();
-        after.starts_with(['"', '\\'])
-    })
-}
-
 fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
@@ -163,8 +177,8 @@ mod tests {
     use super::*;
 
     fn names(text: &str) -> Vec<String> {
-        let scan = scan(text.as_bytes());
-        assert_eq!((scan.computed, scan.opaque), (false, None), "{text}");
+        let scan = Scan::of(text.as_bytes());
+        assert_eq!((scan.computed, scan.opaque), (false, false), "{text}");
         let shown = |name: &Name| {
             let text = if name.quoted { format!("\"{}\"", name.text) } else { format!("<{}>", name.text) };
             if name.everywhere { text + " everywhere" } else { text }
@@ -175,12 +189,19 @@ mod tests {
     #[test]
     fn includes_are_found_however_they_are_written() {
         assert_eq!(names("#include <a.h>\n  #  include \"b.h\" // c\n"), ["<a.h>", "\"b.h\""]);
-        assert_eq!(names("%:include/**/<a.h>\n#inc\\\nlude <b\\ \n.h>\n"), ["<a.h>", "<b.h>"]);
+        assert_eq!(names("%:include <a.h>\n#inc\\\nlude <b\\ \n.h>\n"), ["<a.h>", "<b.h>"]);
+        assert_eq!(names("\u{FEFF}#inc\\\t\r\nlude <a.h>\r\n"), ["<a.h>"]);
         assert_eq!(names("#include_next <a.h>\n#import <b.h>"), ["<a.h> everywhere", "<b.h>"]);
-        assert_eq!(names("/*\n#include <a.h>\n*/ char *s = \"/*\";\n#include <b.h>\n"), ["<b.h>"]);
+        assert_eq!(names("/* a\n*/ #include <a.h>\n/* */%:include <b.h>\n"), ["<a.h>", "<b.h>"]);
+        assert_eq!(names("/* where\n  #include's protect */\n"), [""; 0]);
+        assert_eq!(names("// #include <a.h>\n/* #include <b.h> */\n#if 1 /*\n*/"), [""; 0]);
         assert_eq!(
             names("#error don't \"\n#include <b.h>\nchar c = '\"';\n#include <c.h>"),
             ["<b.h>", "<c.h>"]
+        );
+        assert_eq!(
+            names("char *s = R\"(\n/*\n)\"; int i = 1'0;\n#include <a//b.h>\n#include <c.h>\n"),
+            ["<a//b.h>", "<c.h>"]
         );
     }
 
@@ -191,50 +212,75 @@ mod tests {
             ["<a.h> everywhere", "\"b.h\" everywhere"]
         );
         assert_eq!(names("#ifndef __has_include\n#define __has_include(x) 0\n#endif\n"), [""; 0]);
-        assert_eq!(names("int my__has_include, __has_include_me; // __has_include\n"), [""; 0]);
+        assert_eq!(names("int my__has_include, __has_include_me;\n"), [""; 0]);
     }
 
     #[test]
     fn a_name_that_is_a_macro_is_said_to_be_one() {
-        assert!(scan(b"#include HEADER\n").computed);
-        assert!(scan(b"#if __has_include(HEADER)\n").opaque.is_some());
-        assert!(scan(b"#define ASK(x) __has_include(x)\n").opaque.is_some());
-        assert!(scan(b"#define redefine __has_include\n").opaque.is_some());
-        assert!(scan(b"#define undef __has_include\n").opaque.is_some());
-        assert!(scan_flag("-DASK=__has_include").opaque.is_some());
-        assert!(scan_flag("-DASK(x)=__has_include(x)").opaque.is_some());
-        assert_eq!(scan_flag("-D__has_include(x)=0").opaque, None);
+        for text in [
+            "#include HEADER\n",
+            "#include/**/<a.h>",
+            "# /**/ include <a.h>",
+            "#/*\n*/include <a.h>",
+            "#include \\u0041",
+        ] {
+            assert!(Scan::of(text.as_bytes()).computed, "{text}");
+        }
+        assert!(Scan::of(b"#if __has_include(HEADER)\n").opaque);
+        assert!(Scan::of(b"#if __has_include/**/(<a.h>)\n").opaque);
+        assert!(Scan::of(b"#define ASK(x) __has_include(x)\n").opaque);
+        assert!(Scan::of(b"#define redefine __has_include\n").opaque);
+        assert!(Scan::of(b"#define undef __has_include\n").opaque);
+        assert!(Scan::of_flag("-DASK=__has_include").opaque);
+        assert!(Scan::of_flag("-DASK(x)=__has_include(x)").opaque);
+        assert!(!Scan::of_flag("-D__has_include(x)=0").opaque);
     }
 
     #[test]
     fn what_no_dependency_list_holds_is_found() {
         for text in [
-            "asm(\".incbin \\\"x\\\"\");",
-            "asm(\"\\n.include \\\"x\\\"\");",
             "#embed \"x\"",
-            "# /**/ embed <x>",
+            "# embed <x>",
             "#if __has_embed(<x>)",
             "char *t = __TIME__;",
             "char *t = __TIME\\\nSTAMP__;",
             "??=include <x>",
+            "// a??/\nb",
+            "a\rb",
+            "a\0b",
             "#pragma GCC dependency \"x\"",
             "_Pragma(\"GCC dependency \\\"x\\\"\")",
+            "_Pragma(\"GCC diagnostic ignored \\\"-Wdate-time\\\"\")",
+            "#pragma clang diagnostic ignored \"-Weverything\"",
             "#pragma clang module import x",
-            "const char *s = R\"x(\" /* )x\";",
         ] {
-            assert!(scan(text.as_bytes()).opaque.is_some(), "{text}");
+            assert!(Scan::of(text.as_bytes()).opaque, "{text}");
         }
-        let scan = scan(b"int f(struct s *s) { return s->a.include + 1; } // .incbin\n");
-        assert_eq!((scan.opaque, scan.pieces.are_opaque()), (None, false));
+    }
+
+    #[test]
+    fn a_word_that_is_pasted_is_seen() {
+        let scan = |text: &str| {
+            let scan = Scan::of(text.as_bytes());
+            (scan.pastes, scan.pasted)
+        };
+        for text in [
+            "#define C(a, b) a##b\n#define ASK C(__has_, include)",
+            "#define C(a, b) a %:%: b\nC(__has, C(_, include))",
+            "__CONCAT(__TI, ME__)",
+        ] {
+            assert_eq!(scan(text), (true, true), "{text}");
+        }
+        assert_eq!(scan("#define C(a, b) a##b\nC(has, include)"), (true, false));
+        assert_eq!(scan("C(__DA, TE__)"), (false, true));
     }
 
     #[test]
     fn no_text_makes_the_scan_panic() {
         for text in [
             "/*",
-            "/",
             "\"\\",
-            "'",
+            "\\ \n",
             "#",
             "%:",
             "#include",
@@ -244,7 +290,7 @@ mod tests {
             "é#é",
         ] {
             for end in 0..=text.len() {
-                scan(&text.as_bytes()[..end]);
+                Scan::of(&text.as_bytes()[..end]);
             }
         }
     }

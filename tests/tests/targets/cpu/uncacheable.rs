@@ -1,26 +1,26 @@
 //! The CPU target: kernels that depend on more than a key can hold.
 
-use warmstart::{Reason, target::cpu::Kernel};
+use warmstart::{
+    Reason, Store,
+    target::cpu::{ExtraDigest, Kernel},
+};
 use warmstart_tests::cpu::{INCLUDING, memory, misses, run, target, targets, write};
 
 #[test]
 fn what_cannot_be_tracked_is_compiled_and_not_stored() {
     let (target, cache, directory) = (target(), memory(), tempfile::tempdir().unwrap());
     write(directory.path().join("value.h"), "#define H(x) __has_include(x)\n#define VALUE 1\n");
-    write(directory.path().join("data"), "1");
-    let data = directory.path().join("data");
-    let path = data.to_str().unwrap();
     let simple = |text: String| Kernel::new("f", text);
     for kernel in [
         Kernel::new("f", INCLUDING).source_dir(directory.path()),
         simple("#define N <math.h>\n#if __has_include(N)\n#endif\nint f(void) { return 1; }".into()),
-        simple(format!("__asm__(\".data\\n.incbin \\\"{path}\\\"\\n.text\"); int f(void) {{ return 1; }}")),
+        simple("#define N <math.h>\n#include N\nint f(void) { return 1; }".into()),
         simple("int f(void) { return ASK; }".into())
             .flag("-DASK=__has_include(NAME)")
             .flag("-DNAME=1")
             .flag("-UASK")
             .flag("-DASK=1"),
-        simple("int f(void) { return sizeof __DATE__ > 0; }".into()).flag("-w"),
+        simple("#if 0\n__DATE__\n#endif\nint f(void) { return 1; }".into()),
     ] {
         for _ in 0..2 {
             let (value, fetched) = run(&target, &cache, &kernel);
@@ -31,12 +31,14 @@ fn what_cannot_be_tracked_is_compiled_and_not_stored() {
 }
 
 #[test]
-fn a_file_that_the_assembler_reads_is_never_stale_however_its_directive_is_spelt() {
+fn assembly_that_reads_a_file_is_refused_however_it_is_spelt() {
     for target in targets() {
         let (cache, directory) = (memory(), tempfile::tempdir().unwrap());
         let data = directory.path().join("data");
+        write(&data, "1");
         let function = "extern const unsigned char d[]; int f(void) { return d[0]; }\n";
         for (head, directive) in [
+            ("", "\".incbin \\\"DATA\\\""),
             ("", "\".inc\" \"bin \\\"DATA\\\""),
             ("", "\".INCBIN \\\"DATA\\\""),
             ("", "\"\\x2eincbin \\\"DATA\\\""),
@@ -46,20 +48,39 @@ fn a_file_that_the_assembler_reads_is_never_stale_however_its_directive_is_spelt
             ("", "\".macro m x\\n.inc\\\\x \\\"DATA\\\"\\n.endm\\nm bin"),
         ] {
             let directive = directive.replace("DATA", data.to_str().unwrap());
-            let assembly = format!("__asm__(\".data\\n.globl d\\nd:\\n\" {directive}\\n.text\");\n");
-            let kernel = Kernel::new("f", format!("{head}{assembly}{function}"));
-            write(&data, "1");
-            // Not every compiler takes every spelling.
-            let Ok(_) = target.load(&cache, &kernel) else { continue };
-            write(&data, "2");
-            let (value, fetched) = run(&target, &cache, &kernel);
-            assert_eq!(
-                (value, fetched.refusal()),
-                (i32::from(b'2'), Some(Reason::Uncacheable)),
-                "{}",
-                kernel.source()
-            );
+            for word in ["__asm__(TEXT);\n", "#define C(a, b) a##b\nC(__a, sm__)(TEXT);\n"] {
+                let text = format!("\".data\\n.globl d\\nd:\\n\" {directive}\\n.text\"");
+                let kernel = Kernel::new("f", format!("{head}{}{function}", word.replace("TEXT", &text)));
+                let error = target.compile(&cache, &kernel).unwrap_err();
+                // Not every compiler takes every spelling.
+                assert!(error.is_refused_assembly() || error.is_rejected_source(), "{error}");
+                if head.is_empty() {
+                    assert!(error.to_string().contains("Kernel::extra_digest"), "{error}");
+                }
+                assert_eq!(cache.store().len(), Ok(1), "nothing but the compiler");
+            }
         }
+        let section = "__attribute__((section(\"a\\n.inc\" \"bin \\\"DATA\\\"\\n#\"))) int i;\n";
+        let kernel = Kernel::new("f", section.replace("DATA", data.to_str().unwrap()));
+        let error = target.compile(&cache, &kernel).unwrap_err();
+        assert!(error.is_refused_assembly() || error.is_rejected_source(), "{error}");
+    }
+}
+
+#[test]
+fn assembly_that_reads_a_file_is_keyed_by_the_extra_digest() {
+    let (target, cache, directory) = (target(), memory(), tempfile::tempdir().unwrap());
+    let data = directory.path().join("data");
+    let text = format!(
+        "__asm__(\".data\\n.globl d\\nd: .incbin \\\"{}\\\"\\n.text\");\n\
+         extern const unsigned char d[]; int f(void) {{ return d[0]; }}\n",
+        data.display()
+    );
+    for content in ["1", "2"] {
+        write(&data, content);
+        let digest = ExtraDigest::new(&[content.as_bytes()[0]; 32]).unwrap();
+        let kernel = Kernel::new("f", text.as_str()).extra_digest(digest);
+        misses(&target, &cache, &kernel, Reason::Absent, content.as_bytes()[0].into());
     }
 }
 
