@@ -22,9 +22,8 @@ use super::{
 use crate::os::{FileIdentity, Stamp};
 
 /// The options that are the same for every kernel, part of the key.
-pub(super) const FIXED: &[&str] = &[
-    "-O3",
-    "-fPIC",
+pub(super) const COMPILED: &[&str] = &["-O3", "-fPIC"];
+pub(super) const LINKED: &[&str] = &[
     "-shared",
     // What a kernel defines and uses is its own, and not a function of the host's that has the same name.
     #[cfg(all(unix, not(target_vendor = "apple")))]
@@ -101,7 +100,8 @@ impl BuildDir {
         let includes = includes.map(|(place, include)| (format!("{INCLUDE_LINK}{place}"), include.clone()));
         let links: Vec<_> = source.chain(includes).collect();
         for (name, target) in &links {
-            link(target, &inside.join(name))?;
+            #[cfg(unix)]
+            std::os::unix::fs::symlink(target, inside.join(name))?;
         }
         Ok(Self { outer, inside, links })
     }
@@ -124,10 +124,9 @@ impl BuildDir {
         compiler.args(flags()).arg("-Werror=date-time").args(request.probe.as_spelt());
         compiler.arg(format!("-ffile-prefix-map={}=.", self.inside.display()));
         compiler.args(["-include", EMPTY_HEADER]);
-        if roots.source.is_some() {
-            compiler.args(["-iquote", SOURCE_LINK]);
+        for (name, _) in &self.links {
+            compiler.args([if name == SOURCE_LINK { "-iquote" } else { "-I" }, name]);
         }
-        compiler.args((0..roots.includes.len()).map(|place| format!("-I{INCLUDE_LINK}{place}")));
         compiler.args(["-MD", "-MT", "object", "-MF"]).arg(&list);
         compiler.args(["-S", "-o"]).arg(&assembly).args(["-x", "c", "-"]);
         compiler.stdin(File::open(source).map_err(in_directory)?);
@@ -142,7 +141,7 @@ impl BuildDir {
         let mut linker = self.command(request);
         let is_linked =
             |flag: &&String| ["-O", "-f", "-m", "-pthread"].iter().any(|start| flag.starts_with(start));
-        linker.args(flags().filter(is_linked)).arg("-o").arg(&object);
+        linker.args(LINKED).args(flags().filter(is_linked)).arg("-o").arg(&object);
         linker.args(["-x", "assembler"]).arg(&assembly);
         linker.args(kernel.all_flags().iter().filter(|flag| *flag == MATH_LIBRARY));
         self.call(linker, request)?;
@@ -160,7 +159,7 @@ impl BuildDir {
     /// The compiler with the options of every run.
     fn command(&self, request: &Request<'_>) -> Command {
         let mut command = command(request.target.compiler.path(), self.outer.path());
-        command.current_dir(&self.inside).args(&request.options).args(FIXED);
+        command.current_dir(&self.inside).args(&request.options).args(COMPILED);
         command
     }
 
@@ -182,35 +181,8 @@ impl BuildDir {
         if log.trim().is_empty() {
             log = format!("it said nothing ({status})\n");
         }
-        let hint = if is_about_a_header(&log) { searched(&request.roots) } else { String::new() };
-        Err(CompileProblem::Rejected { kernel: request.kernel.name().into(), log, hint }.into())
+        Err(CompileProblem::Rejected { kernel: request.kernel.name().into(), log }.into())
     }
-}
-
-/// Whether the compiler missed a header.
-fn is_about_a_header(log: &str) -> bool {
-    log.lines().any(|line| {
-        line.contains("fatal error:")
-            && (line.ends_with(": No such file or directory") || line.ends_with(" file not found"))
-    })
-}
-
-/// The directories that headers are looked for in, for people.
-fn searched(roots: &Roots<'_>) -> String {
-    let callers = roots.source.iter().chain(&roots.includes).map(PathBuf::as_path);
-    let all: Vec<_> =
-        callers.chain(roots.system.iter().map(Path::new)).map(|path| path.display().to_string()).collect();
-    format!("headers were looked for in {}; see Kernel::include_dir and Kernel::source_dir", all.join(", "))
-}
-
-#[cfg(unix)]
-fn link(target: &Path, at: &Path) -> io::Result<()> {
-    std::os::unix::fs::symlink(target, at)
-}
-
-#[cfg(not(unix))]
-fn link(_: &Path, _: &Path) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// The files of a make rule. Nothing if it is not one, or if a name is spelt in a way that makes do not agree on.

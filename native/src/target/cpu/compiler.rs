@@ -3,7 +3,7 @@
 use std::{
     env,
     ffi::{OsStr, OsString},
-    fmt, fs,
+    fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::Arc,
@@ -36,12 +36,14 @@ use crate::{
 /// let target = CpuTarget::new(Compiler::find()?);
 /// # Ok::<(), warmstart::target::cpu::CompileError>(())
 /// ```
+#[derive(Debug)]
 pub struct Compiler {
     path: PathBuf,
     known: Mutex<Option<Known>>,
 }
 
 /// What a compiler was found to be.
+#[derive(Debug)]
 struct Known {
     probe: Arc<Probe>,
     /// The `PATH` by which it found its programs.
@@ -66,12 +68,8 @@ impl Compiler {
     }
 
     fn named(name: &OsStr) -> Result<Self, CompileError> {
-        let missing = || {
-            let looked_for = format!("`{}` on the PATH", name.display());
-            name.to_str().and_then(several_words).unwrap_or(CompileProblem::NoCompiler(looked_for))
-        };
-        let is_compiler = |path: &PathBuf| wrapper_at(path).is_none();
-        let found = find_programs(name).find(is_compiler).or_else(|| find_programs(name).next());
+        let found = find_programs(name).find(|path| !is_wrapper(path)).or_else(|| find_programs(name).next());
+        let missing = || CompileProblem::NoCompiler(format!("`{}` on the PATH", name.display()));
         Self::at(found.ok_or_else(missing)?)
     }
 
@@ -80,17 +78,14 @@ impl Compiler {
     /// # Errors
     /// There is none, it is `ccache` or its like, which hide what the compiler is, or this is Windows, where none is supported yet.
     pub fn at(path: impl AsRef<Path>) -> Result<Self, CompileError> {
-        let path = path.as_ref();
         if cfg!(not(unix)) {
             let nothing = "nothing, because C kernels are not supported on this system yet";
             return Err(CompileProblem::NoCompiler(nothing.into()).into());
         }
         // Not behind its links: the name that a compiler is called by can decide what it does.
-        let path =
-            std::path::absolute(path).ok().filter(|path| is_program(path)).ok_or_else(|| missing(path))?;
-        if let Some(wrapper) = wrapper_at(&path) {
-            return Err(hides(&path.display().to_string(), wrapper, "gcc").into());
-        }
+        let absolute = std::path::absolute(&path).ok();
+        let is_compiler = |path: &PathBuf| is_program(path) && !is_wrapper(path);
+        let path = absolute.filter(is_compiler).ok_or_else(|| missing(path.as_ref()))?;
         Ok(Self { path, known: Mutex::new(None) })
     }
 
@@ -152,12 +147,6 @@ impl Compiler {
     }
 }
 
-impl fmt::Debug for Compiler {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Compiler").field("path", &self.path).finish_non_exhaustive()
-    }
-}
-
 /// Where a probe is kept. The name counts, because one program can be several compilers by the names of its links.
 /// The `PATH` counts, because a compiler may be a script that runs the one that it finds there.
 fn probe_key(path: &Path, driver: &FileIdentity, search: Option<&OsStr>) -> Key {
@@ -185,33 +174,10 @@ pub(super) fn command(path: &Path, temporary: &Path) -> Command {
 /// Programs that run a compiler, and which one does not show in what they answer.
 const WRAPPERS: &[&str] = &["ccache", "distcc", "sccache", "icecc", "buildcache"];
 
-/// Which of [`WRAPPERS`] the program is, perhaps under the name of a compiler.
-fn wrapper_at(path: &Path) -> Option<&'static str> {
-    wrapper_of(path).or_else(|| wrapper_of(&fs::canonicalize(path).ok()?))
-}
-
-fn wrapper_of(path: &Path) -> Option<&'static str> {
-    WRAPPERS.iter().copied().find(|wrapper| path.file_stem() == Some(OsStr::new(wrapper)))
-}
-
-/// The problem with a name of several words: a wrapper and a compiler, or a compiler and its flags.
-fn several_words(named: &str) -> Option<CompileProblem> {
-    let (first, rest) = named.trim().split_once(char::is_whitespace)?;
-    let second = rest.split_whitespace().next()?;
-    if let Some(wrapper) = wrapper_of(Path::new(first)) {
-        return Some(hides(named, wrapper, second));
-    }
-    let problem = format!(
-        "is named with arguments, which would not be in the keys; set CC={first} and give flags to Kernel::flag"
-    );
-    Some(CompileProblem::Unusable { compiler: named.into(), problem })
-}
-
-fn hides(named: &str, wrapper: &str, compiler: &str) -> CompileProblem {
-    let problem = format!(
-        "is {wrapper}, a cache of its own that hides which compiler it runs; name the compiler itself, as in CC={compiler}"
-    );
-    CompileProblem::Unusable { compiler: named.into(), problem }
+/// Whether the program is one of [`WRAPPERS`], perhaps under the name of a compiler.
+fn is_wrapper(path: &Path) -> bool {
+    let is_one = |path: &Path| WRAPPERS.iter().any(|wrapper| path.file_stem() == Some(OsStr::new(wrapper)));
+    is_one(path) || fs::canonicalize(path).is_ok_and(|path| is_one(&path))
 }
 
 fn missing(path: &Path) -> CompileProblem {
@@ -246,14 +212,12 @@ mod tests {
 
     #[test]
     fn several_words_are_refused_with_what_to_write_instead() {
-        let said = |name: &str| Compiler::named(OsStr::new(name)).unwrap_err().to_string();
-        let error = said("ccache gcc -m32");
-        assert!(error.contains("ccache") && error.contains("CC=gcc"), "{error}");
-        let error = said("/opt/bin/sccache clang");
-        assert!(error.contains("a cache of its own") && error.contains("CC=clang"), "{error}");
-        let error = said("gcc -m32");
-        assert!(error.contains("CC=gcc") && error.contains("Kernel::flag"), "{error}");
-        assert!(said("no-such-compiler").contains("install"));
+        for name in ["ccache gcc -m32", "/opt/bin/sccache clang", "gcc -m32", "no-such-compiler"] {
+            let error = Compiler::named(OsStr::new(name)).unwrap_err().to_string();
+            for part in [name, "install", "CC", "ccache", "Kernel::flag"] {
+                assert!(error.contains(part), "{error}");
+            }
+        }
     }
 
     #[test]
@@ -267,7 +231,7 @@ mod tests {
         symlink(at("ccache"), at("gcc")).unwrap();
         for name in ["ccache", "gcc"] {
             let error = Compiler::at(at(name)).unwrap_err();
-            assert!(error.is_no_compiler() && error.to_string().contains("a cache of its own"), "{error}");
+            assert!(error.is_no_compiler() && error.to_string().contains("ccache and its like"), "{error}");
         }
     }
 }

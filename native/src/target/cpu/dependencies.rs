@@ -11,10 +11,7 @@ use std::{
 
 use foldhash::fast::RandomState;
 use serde::{Deserialize, Serialize};
-use warmstart_core::{
-    key::{Key, KeyFields},
-    reason::Reason,
-};
+use warmstart_core::key::{Key, KeyFields};
 
 use super::{kernel::Kernel, probe::Probe};
 use crate::{os::FileIdentity, target::files::Memo};
@@ -113,16 +110,8 @@ impl Dependencies {
             && (self.twins.is_empty() || self.find_twins(roots).as_ref() == Some(&self.twins))
     }
 
-    /// Notes which headers are twins, when all are known.
-    ///
-    /// # Errors
-    /// A header is gone.
-    pub(super) fn note_twins(&mut self, roots: &Roots<'_>) -> Result<(), Reason> {
-        self.twins = self.find_twins(roots).ok_or(Reason::InputUnstable)?;
-        Ok(())
-    }
-
-    fn find_twins(&self, roots: &Roots<'_>) -> Option<Vec<Twin>> {
+    /// The headers that are twins. Nothing if one is gone.
+    pub(super) fn find_twins(&self, roots: &Roots<'_>) -> Option<Vec<Twin>> {
         let mut by_digest: HashMap<&[u8; Key::LEN], Vec<u32>, RandomState> = HashMap::default();
         for (number, header) in (0..).zip(&self.headers) {
             by_digest.entry(&header.digest).or_default().push(number);
@@ -158,12 +147,12 @@ impl Dependencies {
     pub(super) fn add_to<'a>(&self, mut fields: KeyFields<'a>) -> KeyFields<'a> {
         let mut system = Vec::new();
         for header in &self.headers {
-            match header.at.shown() {
-                Some(shown) => fields = fields.bytes(format!("header {shown}"), header.digest.to_vec()),
-                None => {
-                    header.at.add_to(&mut system);
-                    system.extend_from_slice(&header.digest);
-                }
+            if let Root::Source | Root::Include(_) = header.at.root {
+                let label = format!("header {}/{}", header.at.root.name(), header.at.path);
+                fields = fields.bytes(label, header.digest.to_vec());
+            } else {
+                header.at.add_to(&mut system);
+                system.extend_from_slice(&header.digest);
             }
         }
         let mut search = Vec::new();
@@ -197,9 +186,9 @@ impl Manifest {
         (manifest.sets.len() <= MAX_SETS).then_some(manifest)
     }
 
-    /// Nothing only if a value cannot be encoded, which no value of these types is known to do.
-    pub(super) fn encode(&self) -> Option<Vec<u8>> {
-        postcard::to_allocvec(self).ok()
+    /// No bytes only if a value cannot be encoded, which no value of these types is known to do; they decode to none.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        postcard::to_allocvec(self).unwrap_or_default()
     }
 
     /// Puts `newest` in front; the oldest goes if there are too many.
@@ -226,24 +215,20 @@ impl Located {
     /// For a key: unlike for every other place. An absolute path is one that the source spells, which is in the key
     /// already; nothing says where the roots are.
     fn add_to(&self, bytes: &mut Vec<u8>) {
-        let root = match self.root {
-            Root::Source => String::from("source"),
-            Root::Include(place) => format!("include{place}"),
-            Root::System(place) => format!("system{place}"),
-            Root::Absolute => String::from("absolute"),
-        };
-        for part in [&root, &self.path] {
+        for part in [&self.root.name(), &self.path] {
             bytes.extend_from_slice(&(part.len() as u64).to_le_bytes());
             bytes.extend_from_slice(part.as_bytes());
         }
     }
+}
 
-    /// The path for people, if it is below a directory of the caller's.
-    fn shown(&self) -> Option<String> {
-        match self.root {
-            Root::Source => Some(format!("source/{}", self.path)),
-            Root::Include(place) => Some(format!("include{place}/{}", self.path)),
-            Root::System(_) | Root::Absolute => None,
+impl Root {
+    fn name(self) -> String {
+        match self {
+            Self::Source => String::from("source"),
+            Self::Include(place) => format!("include{place}"),
+            Self::System(place) => format!("system{place}"),
+            Self::Absolute => String::from("absolute"),
         }
     }
 }
@@ -353,7 +338,7 @@ mod tests {
         let manifest = (0..20).chain([15]).map(set).fold(Manifest::default(), Manifest::with);
         let numbers: Vec<_> = manifest.sets.iter().map(|set| set.headers[0].digest[0]).collect();
         assert_eq!(numbers, [15, 19, 18, 17, 16, 14, 13, 12]);
-        assert_eq!(Manifest::decode(&manifest.encode().unwrap()), Some(manifest));
+        assert_eq!(Manifest::decode(&manifest.encode()), Some(manifest));
     }
 
     #[test]
@@ -372,12 +357,12 @@ mod tests {
         }
         set.twins.push(Twin { header: 300, same_file: 1, same_time: 2 });
         bytes.extend_from_slice(&[1, 0xAC, 2, 1, 2]);
-        assert_eq!(Manifest::default().with(set).encode().unwrap(), bytes);
+        assert_eq!(Manifest::default().with(set).encode(), bytes);
     }
 
     #[test]
     fn a_damaged_manifest_is_none_and_takes_no_memory() {
-        let bytes = Manifest::default().with(set(1)).encode().unwrap();
+        let bytes = Manifest::default().with(set(1)).encode();
         for end in 0..bytes.len() {
             assert_eq!(Manifest::decode(&bytes[..end]), None);
         }

@@ -22,11 +22,13 @@ pub(super) enum CompileProblem {
     /// What was looked for, and where.
     #[error(
         "no C compiler: looked for {0}; install gcc or clang (Debian: apt install gcc, Fedora: dnf install gcc, \
-         macOS: xcode-select --install) or set CC to the path of one"
+         macOS: xcode-select --install) or set CC to the path of one alone: ccache and its like hide which compiler they \
+         run, and flags are for Kernel::flag"
     )]
     NoCompiler(String),
-    /// The compiler is there and cannot be used.
-    #[error("the C compiler {compiler} {problem}")]
+    #[error(
+        "the C compiler {compiler} does not answer like gcc or clang: {problem}; set CC to the path of one"
+    )]
     Unusable { compiler: String, problem: String },
     #[error("the flag `{flag}` is not accepted: {remedy}")]
     RefusedFlag { flag: String, remedy: &'static str },
@@ -36,9 +38,11 @@ pub(super) enum CompileProblem {
          as an array, or give a digest of them to Kernel::extra_digest"
     )]
     ReadsFiles { kernel: String, found: &'static str },
-    /// The hint says where headers were looked for, if one is missing.
-    #[error("the compiler rejected the kernel {kernel}; mend its source or its flags:\n{log}{hint}")]
-    Rejected { kernel: String, log: String, hint: String },
+    #[error(
+        "the compiler rejected the kernel {kernel}; mend its source, its flags or where its headers are looked for \
+         (Kernel::include_dir and Kernel::source_dir):\n{log}"
+    )]
+    Rejected { kernel: String, log: String },
     /// What was tried.
     #[error("{0}: {1}")]
     Io(&'static str, #[source] io::Error),
@@ -119,15 +123,6 @@ pub(super) enum LoadProblem {
 }
 
 impl LoadError {
-    /// Why there is nothing to load, if the kernel could not be compiled.
-    #[must_use]
-    pub fn compile_error(&self) -> Option<&CompileError> {
-        match &self.0 {
-            LoadProblem::Compile(error) => Some(error),
-            _ => None,
-        }
-    }
-
     /// Whether the system's loader refused the object.
     pub(super) fn is_refused_object(&self) -> bool {
         matches!(self.0, LoadProblem::Open(_))

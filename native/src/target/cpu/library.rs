@@ -3,7 +3,6 @@
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{
-    fmt,
     fs::{self, File},
     io,
     ops::Deref,
@@ -37,14 +36,11 @@ use super::{
 pub struct Library {
     // Unloaded before what it was loaded from goes, because fields are dropped in this order.
     handle: libloading::Library,
+    /// Kept open: profilers and debuggers open the name that the library was loaded by, and the number of a closed
+    /// descriptor would lead them to another file.
     #[expect(dead_code, reason = "kept until the library is unloaded")]
-    backing: Backing,
+    memory: Option<File>,
 }
-
-/// What a library is loaded from. Profilers and debuggers open the memory by the name that the library was loaded by, and
-/// the number of a closed descriptor would lead them to another file. Where files can be removed while they are in use,
-/// nothing is kept of one.
-type Backing = (Option<File>, Option<TempDir>);
 
 impl Library {
     /// Loads an object that a [`CpuTarget`](super::CpuTarget) compiled.
@@ -60,11 +56,11 @@ impl Library {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         // SAFETY: the caller vouches for the object.
         if let Ok((handle, memory)) = unsafe { load_from_memory(artifact.payload()) } {
-            return Ok(Self { handle, backing: (Some(memory), None) });
+            return Ok(Self { handle, memory: Some(memory) });
         }
         // SAFETY: the caller vouches for the object.
-        let (handle, directory) = unsafe { load_from_file(artifact.payload()) }?;
-        Ok(Self { handle, backing: (None, (!cfg!(unix)).then_some(directory)) })
+        let handle = unsafe { load_from_file(artifact.payload()) }?;
+        Ok(Self { handle, memory: None })
     }
 
     /// The symbol of this name: a function pointer, or a pointer to data.
@@ -82,6 +78,7 @@ impl Library {
 }
 
 /// A symbol of a [`Library`], which it cannot outlive.
+#[derive(Debug)]
 pub struct Symbol<'library, T>(libloading::Symbol<'library, T>);
 
 impl<T> Deref for Symbol<'_, T> {
@@ -89,12 +86,6 @@ impl<T> Deref for Symbol<'_, T> {
 
     fn deref(&self) -> &T {
         &self.0
-    }
-}
-
-impl<T> fmt::Debug for Symbol<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }
 
@@ -107,24 +98,25 @@ fn check(artifact: &Artifact) -> Result<(), LoadError> {
     {
         return Err(LoadProblem::OtherMachine(String::from(built_for)).into());
     }
-    let missing = CpuFeatures::parse(text(FEATURES).unwrap_or_default()).missing_here();
+    let missing =
+        text(FEATURES).unwrap_or_default().split_whitespace().collect::<CpuFeatures>().missing_here();
     if missing == CpuFeatures::none() {
         return Ok(());
     }
     Err(LoadProblem::MissingFeatures(missing.to_string()).into())
 }
 
-/// Loads an object from a file in a directory of its own.
+/// Loads an object from a file in a directory of its own, which can be removed while it is in use.
 ///
 /// # Safety
 /// As [`Library::load`].
-unsafe fn load_from_file(object: &[u8]) -> Result<(libloading::Library, TempDir), LoadProblem> {
+unsafe fn load_from_file(object: &[u8]) -> Result<libloading::Library, LoadProblem> {
     let directory = private_directory("warmstart-").map_err(LoadProblem::Io)?;
     // The directory's name is random: no name is used twice.
-    let path = directory.path().join(if cfg!(windows) { "kernel.dll" } else { "kernel.so" });
+    let path = directory.path().join("kernel.so");
     fs::write(&path, object).map_err(LoadProblem::Io)?;
     // SAFETY: the caller vouches for the object.
-    Ok((unsafe { open(&path) }?, directory))
+    unsafe { open(&path) }
 }
 
 /// # Safety
@@ -202,7 +194,7 @@ mod tests {
     fn where_nothing_can_be_executed_from_memory_a_file_is_loaded() {
         let libraries = [1, 2, 1].map(|value| {
             // SAFETY: the object is this test's.
-            (value, unsafe { load_from_file(object(value).payload()) }.unwrap().0)
+            (value, unsafe { load_from_file(object(value).payload()) }.unwrap())
         });
         for (value, library) in &libraries {
             // SAFETY: it has this type.

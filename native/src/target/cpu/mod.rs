@@ -92,12 +92,6 @@ impl Loaded {
     pub const fn library(&self) -> &Library {
         &self.library
     }
-
-    /// The library, without the rest.
-    #[must_use]
-    pub fn into_library(self) -> Library {
-        self.library
-    }
 }
 
 impl CpuTarget {
@@ -151,10 +145,12 @@ impl CpuTarget {
             )
         };
         let fetched = recall(request.first.as_bytes())?;
-        if !matches!(fetched.how(), How::Shared { .. }) || request.still_gives(fetched.artifact()) {
+        let is_ours =
+            || made_from(fetched.artifact()).is_some_and(|dependencies| request.holds(&dependencies));
+        if !matches!(fetched.how(), How::Shared { .. }) || is_ours() {
             return Ok(fetched);
         }
-        // Whoever built it saw other headers: those of another checkout, or as they were before an edit.
+        // Another thread built it, and saw other headers: those of another checkout, or as they were before an edit.
         static ALONE: AtomicU64 = AtomicU64::new(0);
         let number = ALONE.fetch_add(1, Ordering::Relaxed);
         let fields = request.fields.clone().number("process", std::process::id().into());
@@ -172,8 +168,12 @@ impl CpuTarget {
         // somebody whom the store trusts.
         let mut library = unsafe { Library::load(fetched.artifact()) };
         if fetched.is_hit() && library.as_ref().is_err_and(LoadError::is_refused_object) {
-            let probe = self.compiler.identity(cache.store())?;
-            Request::new(self, kernel, &probe)?.forget(cache.store());
+            if let Some(dependencies) = made_from(fetched.artifact()) {
+                let probe = self.compiler.identity(cache.store())?;
+                let key = Request::new(self, kernel, &probe)?.with(&dependencies).key();
+                // Not removed means found and refused once more, nothing worse.
+                let _ = cache.store().remove(key.as_bytes());
+            }
             fetched = self.compile(cache, kernel)?;
             // SAFETY: as above.
             library = unsafe { Library::load(fetched.artifact()) };
@@ -200,7 +200,7 @@ impl<'a> Request<'a> {
         let roots = Roots::of(kernel, probe)
             .map_err(|error| CompileProblem::Io("cannot tell the current directory", error))?;
         let options = target.features.options();
-        let fixed = compile::FIXED.iter().copied().map(String::from);
+        let fixed = compile::COMPILED.iter().chain(compile::LINKED).copied().map(String::from);
         let mut fields = KeyFields::new(DOMAIN, SCHEMA)
             .digest("source", Key::digest(kernel.source().as_bytes()).as_bytes().to_vec(), kernel.name())
             .list("flags", kernel.all_flags().iter().map(String::as_str))
@@ -219,6 +219,11 @@ impl<'a> Request<'a> {
         Ok(Self { target, kernel, probe, roots, options, first: fields.key(), fields })
     }
 
+    /// The fields of an object's key.
+    fn with(&self, dependencies: &Dependencies) -> KeyFields<'a> {
+        dependencies.add_to(self.fields.clone())
+    }
+
     fn holds(&self, dependencies: &Dependencies) -> bool {
         dependencies.hold(&self.roots, &self.target.digests)
     }
@@ -233,22 +238,16 @@ impl<'a> Request<'a> {
         };
         let mut miss = Reason::InputChanged;
         for set in manifest.sets.into_iter().filter(|set| self.holds(set)) {
-            match store.get(set.add_to(self.fields.clone()).key().as_bytes()) {
+            match store.get(self.with(&set).key().as_bytes()) {
                 // Its key says so already. This proves that the key left nothing out.
-                Lookup::Hit(artifact) if is_made_from(&artifact, &set) => return Lookup::Hit(artifact),
+                Lookup::Hit(artifact) if made_from(&artifact).as_ref() == Some(&set) => {
+                    return Lookup::Hit(artifact);
+                }
                 Lookup::Hit(_) => miss = Reason::InputChanged,
                 Lookup::Miss(reason) => miss = reason,
             }
         }
         Lookup::Miss(miss)
-    }
-
-    /// Whether an object is what the headers give now, by what is kept with it.
-    fn still_gives(&self, artifact: &Artifact) -> bool {
-        artifact.metadata().is_ok_and(|metadata| {
-            let bytes = metadata.attribute(DEPENDENCIES).unwrap_or_default();
-            postcard::from_bytes(bytes).is_ok_and(|dependencies| self.holds(&dependencies))
-        })
     }
 
     fn build(&self) -> Result<(Artifact, Result<Dependencies, Reason>), CompileError> {
@@ -264,7 +263,7 @@ impl<'a> Request<'a> {
         }
         if let Ok(dependencies) = &inputs {
             metadata = metadata
-                .with_recipe(dependencies.add_to(self.fields.clone()).recipe())
+                .with_recipe(self.with(dependencies).recipe())
                 .with_attribute(DEPENDENCIES, dependencies.encode());
         }
         Ok((Artifact::new(object).with_metadata(&metadata), inputs))
@@ -278,37 +277,22 @@ impl<'a> Request<'a> {
         inputs: Result<Dependencies, Reason>,
     ) -> Result<Stored, Reason> {
         let dependencies = inputs?;
-        let object = store.put(dependencies.add_to(self.fields.clone()).key().as_bytes(), artifact)?;
-        let manifest = self.manifest(store).with(dependencies).encode().ok_or(Reason::TooLong)?;
+        let object = store.put(self.with(&dependencies).key().as_bytes(), artifact)?;
+        let manifest = store.get(self.first.as_bytes()).hit();
+        let manifest = manifest.and_then(|artifact| Manifest::decode(artifact.payload())).unwrap_or_default();
         let created_unix_ms = artifact.provenance().created_unix_ms;
         let label = format!("headers of {}", self.kernel.name());
-        let manifest = Artifact::new(manifest)
+        let manifest = Artifact::new(manifest.with(dependencies).encode())
             .with_metadata(&Metadata::new().with_attribute(Metadata::LABEL, label))
             .with_provenance(Provenance { created_unix_ms, build_nanos: 0 });
         let listed = store.put(self.first.as_bytes(), &manifest)?;
         Ok(Stored { evicted: object.evicted + listed.evicted })
     }
-
-    /// What is stored of the headers. An empty list if it is nothing, or damaged.
-    fn manifest<S: Store>(&self, store: &S) -> Manifest {
-        let stored = store.get(self.first.as_bytes()).hit();
-        stored.and_then(|artifact| Manifest::decode(artifact.payload())).unwrap_or_default()
-    }
-
-    /// Removes the objects that a look-up could find now.
-    fn forget<S: Store>(&self, store: &S) {
-        for set in self.manifest(store).sets.into_iter().filter(|set| self.holds(set)) {
-            // Not removed means found and refused once more, nothing worse.
-            let _ = store.remove(set.add_to(self.fields.clone()).key().as_bytes());
-        }
-    }
 }
 
-/// Whether an object was made from just these, by what is kept with it.
-fn is_made_from(artifact: &Artifact, dependencies: &Dependencies) -> bool {
-    artifact.metadata().is_ok_and(|metadata| {
-        metadata.attribute(DEPENDENCIES).is_some_and(|bytes| *bytes == *dependencies.encode())
-    })
+/// What an object was made from, if that is kept with it.
+fn made_from(artifact: &Artifact) -> Option<Dependencies> {
+    postcard::from_bytes(artifact.metadata().ok()?.attribute(DEPENDENCIES)?).ok()
 }
 
 /// The kind of machine that this process runs on.

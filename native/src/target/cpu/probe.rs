@@ -1,7 +1,6 @@
 //! What a compiler says about itself, and what it is made of.
 
 use std::{
-    collections::HashSet,
     env,
     ffi::OsStr,
     fs,
@@ -64,7 +63,7 @@ pub(super) struct Probe {
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Part {
-    /// The bare name, if the compiler looks it up on the `PATH`.
+    /// Its bare name, if it is what the `PATH` leads to: the compiler, or a script, may look it up there.
     bare: Option<String>,
     path: String,
     identity: FileIdentity,
@@ -81,9 +80,9 @@ impl Probe {
             let (output, _) = ask(arguments)?;
             output.lines().next().map(|line| String::from(line.trim())).filter(|line| !line.is_empty())
         };
-        let unusable = |what: &str| CompileProblem::Unusable {
+        let unusable = |problem: &str| CompileProblem::Unusable {
             compiler: path.display().to_string(),
-            problem: format!("does not answer like gcc or clang: {what}; set CC to the path of one"),
+            problem: problem.into(),
         };
         let version = line(&["--version"]).ok_or_else(|| unusable("--version says nothing"))?;
         let triple = line(&["-dumpmachine"]).ok_or_else(|| unusable("-dumpmachine says nothing"))?;
@@ -99,7 +98,6 @@ impl Probe {
         parts.script(path);
         for driver in told.drivers.iter().filter(|driver| Path::new(driver.as_str()) != path) {
             parts.program(driver);
-            parts.ahead_of(Path::new(driver));
         }
         for name in PROGRAMS.iter().copied().chain(is_clang.then_some("clang")) {
             parts.program(&line(&[&format!("-print-prog-name={name}")]).unwrap_or_default());
@@ -108,12 +106,12 @@ impl Probe {
         let mut programs: Vec<_> = parts.found.iter().map(|part| PathBuf::from(&part.path)).collect();
         programs.push(path.to_path_buf());
         for program in &programs {
-            libraries(program, temporary.path()).into_iter().for_each(|library| parts.file(library));
+            libraries(program, temporary.path()).into_iter().for_each(|library| parts.file(&library));
         }
         for name in LINKED {
-            parts.file(line(&[&format!("-print-file-name={name}")]).unwrap_or_default());
+            parts.file(&line(&[&format!("-print-file-name={name}")]).unwrap_or_default());
         }
-        told.files.iter().cloned().for_each(|file| parts.file(file));
+        told.files.iter().for_each(|file| parts.file(file));
         let places = if is_clang {
             configurations(path, &triple, &told)
         } else {
@@ -121,7 +119,7 @@ impl Probe {
         };
         for place in places.into_iter().filter_map(|place| place.into_os_string().into_string().ok()) {
             if Path::new(&place).exists() {
-                parts.file(place);
+                parts.file(&place);
             } else if !parts.missing.contains(&place) {
                 parts.missing.push(place);
             }
@@ -227,37 +225,32 @@ impl Told {
         let mut told = Self::default();
         let mut searching = false;
         for line in text.lines() {
+            let after = |beginnings: &[&str]| {
+                beginnings.iter().find_map(|beginning| line.strip_prefix(beginning)).map(String::from)
+            };
             if line.starts_with("#include ") && line.ends_with("search starts here:") {
                 searching = true;
             } else if line == "End of search list." {
                 searching = false;
             } else if searching {
-                let directory = line.trim();
                 // Headers of frameworks are looked up in another way; they are then found nowhere in the list.
-                if !directory.ends_with(" (framework directory)") {
-                    told.search.push(String::from(directory));
-                }
-            } else if let Some(rest) = line.strip_prefix("ignoring nonexistent directory ") {
-                told.missing.push(String::from(rest.trim_matches('"')));
-            } else if let Some(file) =
-                line.strip_prefix("Reading specs from ").or_else(|| line.strip_prefix("Configuration file: "))
-            {
-                told.files.push(String::from(file));
-            } else if let Some(driver) = line.strip_prefix("COLLECT_GCC=") {
-                told.drivers.push(String::from(driver));
-            } else if let Some(options) = line.strip_prefix("COLLECT_GCC_OPTIONS=") {
-                told.options = String::from(options);
-            } else if let Some((driver, _)) = line
-                .strip_prefix(" \"")
-                .and_then(|line| line.split_once("\" -cc1 ").or_else(|| line.split_once("\" \"-cc1\"")))
-            {
-                told.drivers.push(String::from(driver));
-            } else if let Some(directory) = line
-                .strip_prefix("InstalledDir: ")
-                .or_else(|| line.strip_prefix("System configuration file directory: "))
-                .or_else(|| line.strip_prefix("User configuration file directory: "))
-            {
-                told.configured_in.push(String::from(directory));
+                let directory = line.trim();
+                told.search
+                    .extend((!directory.ends_with(" (framework directory)")).then(|| directory.into()));
+            } else if let Some(options) = after(&["COLLECT_GCC_OPTIONS="]) {
+                told.options = options;
+            } else {
+                let missing = after(&["ignoring nonexistent directory "]);
+                told.missing.extend(missing.map(|missing| String::from(missing.trim_matches('"'))));
+                told.files.extend(after(&["Reading specs from ", "Configuration file: "]));
+                told.configured_in.extend(after(&[
+                    "InstalledDir: ",
+                    "System configuration file directory: ",
+                    "User configuration file directory: ",
+                ]));
+                let clang = line.split_once("\" -cc1 ").or_else(|| line.split_once("\" \"-cc1\""));
+                let clang = clang.and_then(|(driver, _)| driver.strip_prefix(" \"")).map(String::from);
+                told.drivers.extend(clang.or_else(|| after(&["COLLECT_GCC="])));
             }
         }
         told
@@ -267,7 +260,6 @@ impl Told {
 #[derive(Default)]
 struct Parts {
     found: Vec<Part>,
-    paths: HashSet<String>,
     /// Where nothing is, and where something would change what the compiler does.
     missing: Vec<String>,
 }
@@ -275,55 +267,46 @@ struct Parts {
 impl Parts {
     /// A program that the compiler names by a path or by a bare name. What is not found, the compiler does not run.
     fn program(&mut self, answer: &str) {
-        let found = find_programs(OsStr::new(answer)).next();
-        if let Some(path) = found.and_then(|path| path.into_os_string().into_string().ok()) {
-            self.add((!answer.contains('/')).then(|| String::from(answer)), path);
+        let Some(path) = find_programs(OsStr::new(answer)).next() else { return };
+        let name = path.file_name().unwrap_or_default();
+        let is_on_path = find_programs(name).next().as_ref() == Some(&path);
+        let bare = name.to_str().filter(|_| is_on_path).map(String::from);
+        if let Some(answer) = path.to_str()
+            && self.add(bare, answer)
+        {
+            self.script(&path);
         }
     }
 
     /// If `path` is a script: every program that one of its words could mean, and what those run.
     fn script(&mut self, path: &Path) {
         /// A script that names more programs is read so far.
-        const WORDS: usize = 256;
+        const PROGRAMS: usize = 256;
 
         let Some(text) = script_text(path) else { return };
         let is_of_words = |c: char| c.is_ascii_alphanumeric() || "._+-/".contains(c);
-        for word in text.split(|c: char| !is_of_words(c)).filter(|word| !word.is_empty()) {
-            let known = self.found.len();
-            if known < WORDS && (word.starts_with('/') || !word.contains('/')) {
+        for word in text.split(|c: char| !is_of_words(c)) {
+            if self.found.len() < PROGRAMS && (word.starts_with('/') || !word.contains('/')) {
                 self.program(word);
             }
-            if let Some(part) = self.found.get(known) {
-                self.script(&PathBuf::from(&part.path));
-            }
-        }
-    }
-
-    /// Notes where a program would be found before the one at `path`, as whoever runs one of the same name looks for it.
-    fn ahead_of(&mut self, path: &Path) {
-        let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else { return };
-        let search = env::var_os("PATH").unwrap_or_default();
-        let directories: Vec<_> = env::split_paths(&search).collect();
-        if let Some(place) = directories.iter().position(|other| path.is_absolute() && other == directory) {
-            let ahead = directories[..place].iter().map(|directory| directory.join(name));
-            let missing = ahead.filter(|path| !path.exists());
-            self.missing.extend(missing.filter_map(|path| path.to_str().map(String::from)));
         }
     }
 
     /// A file. The compiler answers with a bare name when it has no such file.
-    fn file(&mut self, answer: String) {
+    fn file(&mut self, answer: &str) {
         if answer.starts_with('/') {
             self.add(None, answer);
         }
     }
 
-    fn add(&mut self, bare: Option<String>, path: String) {
-        if let Some(identity) = FileIdentity::of_path(Path::new(&path))
-            && self.paths.insert(path.clone())
-        {
-            self.found.push(Part { bare, path, identity });
+    /// Whether it is there and new.
+    fn add(&mut self, bare: Option<String>, path: &str) -> bool {
+        let Some(identity) = FileIdentity::of_path(Path::new(path)) else { return false };
+        let is_new = !self.found.iter().any(|part| part.path == path);
+        if is_new {
+            self.found.push(Part { bare, path: path.into(), identity });
         }
+        is_new
     }
 }
 

@@ -63,9 +63,8 @@ impl Scan {
             // A directive may stand behind a comment.
             line.split("*/").for_each(|part| scan.directive(part));
             scan.questions(line);
-            if let Some((_, operand)) = line.split_once("_Pragma") {
-                scan.pragma(operand);
-            }
+            // Also in `_Pragma`.
+            scan.opaque |= line.contains("ragma") && OPAQUE_PRAGMAS.iter().any(|word| line.contains(word));
         }
         scan
     }
@@ -96,15 +95,10 @@ impl Scan {
                 None => {}
             },
             "embed" => self.opaque = true,
-            "pragma" => self.pragma(operand),
             // The word may stand behind a comment.
             "" => self.computed |= operand.starts_with("/*"),
             _ => {}
         }
-    }
-
-    fn pragma(&mut self, operand: &str) {
-        self.opaque |= OPAQUE_PRAGMAS.iter().any(|word| operand.contains(word));
     }
 
     /// [`QUESTION`], which is asked wherever an expression stands.

@@ -65,18 +65,22 @@ impl Snapshot {
             .map(|(_, scan)| scan)
             .collect();
         let pastes = callers.iter().any(|scan| scan.pastes) && callers.iter().any(|scan| scan.pasted);
-        if pastes
-            || callers.iter().any(|scan| scan.opaque)
-            || scans.iter().any(|(_, scan)| scan.computed)
-            || !collector.explains(listed, &scans)
-        {
+        if pastes || callers.iter().any(|scan| scan.opaque) || scans.iter().any(|(_, scan)| scan.computed) {
             return Err(Reason::Uncacheable);
         }
         for (at, scan) in &scans {
             scan.names.iter().try_for_each(|name| collector.look_for(*at, name))?;
         }
         collector.look_for(None, &Name::unasked())?;
-        collector.dependencies.note_twins(roots)?;
+        // A header that no name leads to is included in a way that the scan does not see, and so it is not known where
+        // else the compiler looked.
+        let found = collector.seen.iter().filter(|(_, state)| **state == State::File);
+        let found: HashSet<_> = found.map(|(at, _)| roots.path(at)).collect();
+        if !listed.iter().all(|at| found.contains(&roots.path(at))) {
+            return Err(Reason::Uncacheable);
+        }
+        let twins = collector.dependencies.find_twins(roots).ok_or(Reason::InputUnstable)?;
+        collector.dependencies.twins = twins;
         Ok(collector.finish(ignored))
     }
 
@@ -133,19 +137,6 @@ impl Collector<'_> {
         !matches!(at.root, Root::System(_)) && !self.roots.system.iter().any(below)
     }
 
-    /// Whether for every listed header there is a name that leads to it. One that none leads to is included in a way
-    /// that the scan does not see, and so it is not known where else the compiler looked.
-    fn explains(&self, listed: &[Located], scans: &[(Option<&Located>, Scan)]) -> bool {
-        let names = scans.iter().flat_map(|(at, scan)| scan.names.iter().map(move |name| (*at, name)));
-        let unasked = Name::unasked();
-        let explained: HashSet<PathBuf> = names
-            .chain([(None, &unasked)])
-            .flat_map(|(from, name)| self.candidates(from, name))
-            .filter_map(|at| self.roots.path(&at))
-            .collect();
-        listed.iter().filter_map(|at| self.roots.path(at)).all(|path| explained.contains(&path))
-    }
-
     /// Notes every place where the compiler looks before it finds `name`, whether or not it is found in the end.
     fn look_for(&mut self, from: Option<&Located>, name: &Name) -> Result<(), Reason> {
         for at in self.candidates(from, name) {
@@ -180,18 +171,14 @@ impl Collector<'_> {
 
     /// What stands there. Where nothing does, the first part of the path that is missing is noted.
     fn look_at(&mut self, at: &Located) -> Result<State, Reason> {
-        let state = self.state(at)?;
-        if state != State::Absent {
-            return Ok(state);
-        }
-        let ends = at.path.match_indices('/').map(|(place, _)| place).chain([at.path.len()]);
-        let first = (at.root != Root::Absolute).then_some(0);
-        for end in first.into_iter().chain(ends) {
+        let root = (at.root != Root::Absolute).then_some(0);
+        let ends = at.path.match_indices('/').map(|(place, _)| place).filter(|place| *place > 0);
+        for end in root.into_iter().chain(ends).chain([at.path.len()]) {
             let part = Located::new(at.root, &at.path[..end]);
-            if part.path.is_empty() && at.root == Root::Absolute {
-                continue;
-            }
             let state = self.state(&part)?;
+            if end == at.path.len() && state != State::Absent {
+                return Ok(state);
+            }
             if state != State::Directory {
                 self.note(part, state);
                 break;

@@ -356,14 +356,12 @@ fn an_error_says_all_of_it_once() {
 }
 
 #[test]
-fn an_error_about_a_missing_header_says_where_it_was_looked_for() {
+fn an_error_about_a_missing_header_names_it_and_what_to_do() {
     for target in targets() {
         let kernel = Kernel::new("f", "#include <no_such.h>\n").include_dir("/some/directory");
         let error = target.compile(&memory(), &kernel).unwrap_err();
         let text = error.to_string();
-        assert!(text.contains("/some/directory, ") && text.contains("Kernel::include_dir"), "{text}");
+        assert!(text.contains("no_such.h") && text.contains("Kernel::include_dir"), "{text}");
         assert!(!error.log().unwrap().contains("Kernel::"));
-        let error = target.compile(&memory(), &Kernel::new("f", "#error no\n")).unwrap_err();
-        assert!(!error.to_string().contains("Kernel::"), "{error}");
     }
 }
