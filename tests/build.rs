@@ -36,8 +36,8 @@ fn main() {
         ("has_goldens", runtimes::goldens().is_some()),
         ("has_gcc", compiler_says(&["--version"]).contains("Free Software Foundation")),
         (
-            "has_avx512er",
-            compiler_says(&["-mavx512er", "-dM", "-E", "-xc", "/dev/null"]).contains("__AVX512ER__"),
+            "has_avx512fp16",
+            compiler_says(&["-mavx512fp16", "-dM", "-E", "-xc", "/dev/null"]).contains("__AVX512FP16__"),
         ),
     ];
     for (name, is_there) in found {

@@ -58,8 +58,7 @@ pub(super) fn compile(request: &Request<'_>) -> Result<(Vec<u8>, Result<Snapshot
         let reference = directory.now().map_err(in_directory)?;
         let (object, listed) = directory.run(request)?;
         let inputs = listed.ok_or(Reason::Uncacheable).and_then(|listed| {
-            let (kernel, digests) = (request.kernel, &request.target.digests);
-            let snapshot = Snapshot::take(&listed, kernel, &request.roots, digests, ignored)?;
+            let snapshot = Snapshot::take(request, &listed, ignored)?;
             if snapshot.is_older_than(reference)
                 || earlier.as_ref().is_some_and(|earlier| earlier.is_same_as(&snapshot))
             {
@@ -94,13 +93,13 @@ impl BuildDir {
         let inside = fs::canonicalize(outer.path())?.join(LEVELS);
         fs::create_dir_all(&inside)?;
         fs::write(inside.join(EMPTY_HEADER), "")?;
-        fs::write(outer.path().join("source"), request.kernel.source())?;
+        fs::write(outer.path().join("source"), &request.kernel.source)?;
         let source = request.roots.source.iter().map(|source| (String::from(SOURCE_LINK), source.clone()));
         let includes = request.roots.includes.iter().enumerate();
         let includes = includes.map(|(place, include)| (format!("{INCLUDE_LINK}{place}"), include.clone()));
         let links: Vec<_> = source.chain(includes).collect();
+        #[cfg(unix)]
         for (name, target) in &links {
-            #[cfg(unix)]
             std::os::unix::fs::symlink(target, inside.join(name))?;
         }
         Ok(Self { outer, inside, links })
@@ -118,7 +117,7 @@ impl BuildDir {
         let [source, assembly, object, list] =
             ["source", "assembly", "object", "list"].map(|name| self.outer.path().join(name));
         let (kernel, roots) = (request.kernel, &request.roots);
-        let flags = || kernel.all_flags().iter().filter(|flag| *flag != MATH_LIBRARY);
+        let flags = || kernel.flags.iter().filter(|flag| *flag != MATH_LIBRARY);
 
         let mut compiler = self.command(request);
         compiler.args(flags()).arg("-Werror=date-time").args(request.probe.as_spelt());
@@ -136,14 +135,14 @@ impl BuildDir {
         if kernel.extra_digest.is_none()
             && let Some(found) = assembly::reads_files(&String::from_utf8_lossy(&text))
         {
-            return Err(CompileProblem::ReadsFiles { kernel: kernel.name().into(), found }.into());
+            return Err(CompileProblem::ReadsFiles { kernel: kernel.name.clone(), found }.into());
         }
         let mut linker = self.command(request);
         let is_linked =
             |flag: &&String| ["-O", "-f", "-m", "-pthread"].iter().any(|start| flag.starts_with(start));
         linker.args(LINKED).args(flags().filter(is_linked)).arg("-o").arg(&object);
         linker.args(["-x", "assembler"]).arg(&assembly);
-        linker.args(kernel.all_flags().iter().filter(|flag| *flag == MATH_LIBRARY));
+        linker.args(kernel.flags.iter().filter(|flag| *flag == MATH_LIBRARY));
         self.call(linker, request)?;
 
         let object = fs::read(&object).map_err(in_directory)?;
@@ -173,7 +172,7 @@ impl BuildDir {
             return Ok(());
         }
         let log = fs::read(&log).unwrap_or_default();
-        let mut log = String::from_utf8_lossy(&log).replace("<stdin>", request.kernel.name());
+        let mut log = String::from_utf8_lossy(&log).replace("<stdin>", &request.kernel.name);
         // The caller's names instead of ours.
         for (name, path) in &self.links {
             log = log.replace(&format!("{name}/"), &format!("{}/", path.display()));
@@ -181,7 +180,7 @@ impl BuildDir {
         if log.trim().is_empty() {
             log = format!("it said nothing ({status})\n");
         }
-        Err(CompileProblem::Rejected { kernel: request.kernel.name().into(), log }.into())
+        Err(CompileProblem::Rejected { kernel: request.kernel.name.clone(), log }.into())
     }
 }
 

@@ -17,6 +17,7 @@ use warmstart_core::{
 };
 
 use super::{
+    encoded,
     error::{CompileError, CompileProblem},
     probe::Probe,
 };
@@ -120,19 +121,17 @@ impl Compiler {
         };
         let key = probe_key(&self.path, &driver, search.as_deref());
         if let Lookup::Hit(artifact) = store.get(key.as_bytes())
-            && let Some(probe) = Probe::decode(artifact.payload())
+            && let Ok(probe) = postcard::from_bytes::<Probe>(artifact.payload())
             && probe.driver == driver
             && probe.holds()
         {
             return Ok(keep(probe));
         }
         let probe = Probe::ask(&self.path, driver)?;
-        if probe.is_settled()
-            && let Some(bytes) = probe.encode()
-        {
+        if probe.is_settled() {
             let label = Metadata::new().with_attribute(Metadata::LABEL, probe.version.as_str());
             // Not kept means asked again, nothing worse.
-            let _ = store.put(key.as_bytes(), &Artifact::new(bytes).with_metadata(&label));
+            let _ = store.put(key.as_bytes(), &Artifact::new(encoded(&probe)).with_metadata(&label));
         }
         Ok(keep(probe))
     }
@@ -187,10 +186,10 @@ fn missing(path: &Path) -> CompileProblem {
 /// The programs of this name: on the `PATH` if it is a bare name.
 pub(super) fn find_programs(name: &OsStr) -> impl Iterator<Item = PathBuf> {
     let is_bare = Path::new(name).components().count() <= 1;
-    let directories = if is_bare { env::var_os("PATH").unwrap_or_default() } else { OsString::new() };
-    let found = env::split_paths(&directories).map(|directory| directory.join(name)).collect();
-    let found: Vec<_> = if is_bare { found } else { vec![PathBuf::from(name)] };
-    found.into_iter().filter(|path| is_program(path))
+    // An empty list leads to the name itself.
+    let search = env::var_os("PATH").filter(|_| is_bare).unwrap_or_default();
+    let places: Vec<_> = env::split_paths(&search).map(|directory| directory.join(name)).collect();
+    places.into_iter().filter(|path| is_program(path))
 }
 
 #[cfg(unix)]

@@ -117,29 +117,20 @@ impl Dependencies {
             by_digest.entry(&header.digest).or_default().push(number);
         }
         let mut twins = Vec::new();
-        for (number, header) in (0..).zip(&self.headers) {
-            let same = &by_digest[&header.digest];
-            // Each is compared with the first of its kind, so a group costs what it has members.
-            if same.len() > 1 && same[0] == number {
-                let mut files = HashMap::new();
-                let mut times = HashMap::new();
-                for &number in same {
-                    let path = roots.path(&self.headers[number as usize].at)?;
-                    let identity = FileIdentity::of_path(&path)?;
-                    twins.push(Twin {
-                        header: number,
-                        same_file: *files.entry(identity.file()).or_insert(number),
-                        same_time: *times.entry(identity.modified_second()).or_insert(number),
-                    });
-                }
+        let groups = (0..).zip(&self.headers).map(|(number, header)| (number, &by_digest[&header.digest]));
+        // Each is compared with the first of its kind, so a group costs what it has members.
+        for (_, same) in groups.filter(|(number, same)| same.len() > 1 && same[0] == *number) {
+            let (mut files, mut times) = (HashMap::new(), HashMap::new());
+            for &number in same {
+                let identity = FileIdentity::of_path(&roots.path(&self.headers[number as usize].at)?)?;
+                twins.push(Twin {
+                    header: number,
+                    same_file: *files.entry(identity.file()).or_insert(number),
+                    same_time: *times.entry(identity.modified_second()).or_insert(number),
+                });
             }
         }
         Some(twins)
-    }
-
-    /// No bytes only if a value cannot be encoded, which no value of these types is known to do; they decode to none.
-    pub(super) fn encode(&self) -> Vec<u8> {
-        postcard::to_allocvec(self).unwrap_or_default()
     }
 
     /// Adds the dependencies to the fields of a key: one field for each of the caller's headers, so that a miss names
@@ -180,15 +171,10 @@ pub(super) struct Manifest {
 }
 
 impl Manifest {
-    /// Reads what [`encode`](Self::encode) wrote. Nothing if it is something else.
+    /// Reads what was encoded. Nothing if it is something else.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let manifest: Self = postcard::from_bytes(bytes).ok()?;
         (manifest.sets.len() <= MAX_SETS).then_some(manifest)
-    }
-
-    /// No bytes only if a value cannot be encoded, which no value of these types is known to do; they decode to none.
-    pub(super) fn encode(&self) -> Vec<u8> {
-        postcard::to_allocvec(self).unwrap_or_default()
     }
 
     /// Puts `newest` in front; the oldest goes if there are too many.
@@ -271,7 +257,7 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::encoded, *};
 
     #[test]
     fn dependencies_hold_until_a_header_or_a_place_changes() {
@@ -338,7 +324,7 @@ mod tests {
         let manifest = (0..20).chain([15]).map(set).fold(Manifest::default(), Manifest::with);
         let numbers: Vec<_> = manifest.sets.iter().map(|set| set.headers[0].digest[0]).collect();
         assert_eq!(numbers, [15, 19, 18, 17, 16, 14, 13, 12]);
-        assert_eq!(Manifest::decode(&manifest.encode()), Some(manifest));
+        assert_eq!(Manifest::decode(&encoded(&manifest)), Some(manifest));
     }
 
     #[test]
@@ -357,12 +343,12 @@ mod tests {
         }
         set.twins.push(Twin { header: 300, same_file: 1, same_time: 2 });
         bytes.extend_from_slice(&[1, 0xAC, 2, 1, 2]);
-        assert_eq!(Manifest::default().with(set).encode(), bytes);
+        assert_eq!(encoded(&Manifest::default().with(set)), bytes);
     }
 
     #[test]
     fn a_damaged_manifest_is_none_and_takes_no_memory() {
-        let bytes = Manifest::default().with(set(1)).encode();
+        let bytes = encoded(&Manifest::default().with(set(1)));
         for end in 0..bytes.len() {
             assert_eq!(Manifest::decode(&bytes[..end]), None);
         }

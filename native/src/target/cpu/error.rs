@@ -15,7 +15,7 @@ use std::{error::Error, io};
 /// ```
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-pub struct CompileError(CompileProblem);
+pub struct CompileError(#[from] CompileProblem);
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CompileProblem {
@@ -55,16 +55,10 @@ impl CompileError {
         matches!(self.0, CompileProblem::NoCompiler(_) | CompileProblem::Unusable { .. })
     }
 
-    /// Whether the kernel has a flag that is not accepted.
+    /// Whether the kernel is refused: it has a flag that is not accepted, or its assembly can read files that no key holds.
     #[must_use]
-    pub fn is_refused_flag(&self) -> bool {
-        matches!(self.0, CompileProblem::RefusedFlag { .. })
-    }
-
-    /// Whether the kernel's assembly can read files that no key holds.
-    #[must_use]
-    pub fn is_refused_assembly(&self) -> bool {
-        matches!(self.0, CompileProblem::ReadsFiles { .. })
+    pub fn is_refused(&self) -> bool {
+        matches!(self.0, CompileProblem::RefusedFlag { .. } | CompileProblem::ReadsFiles { .. })
     }
 
     /// Whether the compiler rejected the source; [`log`](Self::log) says why.
@@ -83,12 +77,6 @@ impl CompileError {
     }
 }
 
-impl From<CompileProblem> for CompileError {
-    fn from(problem: CompileProblem) -> Self {
-        Self(problem)
-    }
-}
-
 /// A kernel could not be loaded, or has no such symbol. Says what to do.
 ///
 /// ```
@@ -100,7 +88,7 @@ impl From<CompileProblem> for CompileError {
 /// ```
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-pub struct LoadError(LoadProblem);
+pub struct LoadError(#[from] LoadProblem);
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LoadProblem {
@@ -138,12 +126,6 @@ impl LoadError {
     #[must_use]
     pub fn is_missing_symbol(&self) -> bool {
         matches!(self.0, LoadProblem::Symbol(..))
-    }
-}
-
-impl From<LoadProblem> for LoadError {
-    fn from(problem: LoadProblem) -> Self {
-        Self(problem)
     }
 }
 

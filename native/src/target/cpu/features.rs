@@ -37,8 +37,6 @@ macro_rules! known {
 
 #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
 const KNOWN: &[Known] = known! { is_x86_feature_detected:
-    "sse" "-msse" false,
-    "sse2" "-msse2" false,
     "sse3" "-msse3" true,
     "ssse3" "-mssse3" true,
     "sse4.1" "-msse4.1" true,
@@ -118,18 +116,6 @@ impl CpuFeatures {
         self
     }
 
-    /// Removes a feature. Another may imply it: a compiler that has `avx2` has `avx` too.
-    ///
-    /// ```
-    /// # use warmstart::target::cpu::CpuFeatures;
-    /// assert_eq!(CpuFeatures::none().with("fma").without("fma"), CpuFeatures::none());
-    /// ```
-    #[must_use]
-    pub fn without(mut self, name: &str) -> Self {
-        self.names.retain(|other| other != name);
-        self
-    }
-
     /// The names, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(String::as_str)
@@ -143,12 +129,8 @@ impl CpuFeatures {
 
     /// What selects these features, and nothing of the host's.
     pub(super) fn options(&self) -> Vec<String> {
-        // The compiler knows a name that is not in the table, or refuses it.
-        let unknown = if cfg!(target_arch = "aarch64") { "+" } else { "-m" };
-        let chosen = self.names().map(|name| {
-            let known = KNOWN.iter().find(|known| known.name == name);
-            known.map_or_else(|| format!("{unknown}{name}"), |known| String::from(known.option))
-        });
+        let chosen = self.names().filter_map(|name| KNOWN.iter().find(|known| known.name == name));
+        let chosen = chosen.map(|known| String::from(known.option));
         let baseline = if cfg!(target_arch = "x86_64") {
             "-march=x86-64"
         } else if cfg!(target_arch = "x86") {
@@ -161,32 +143,10 @@ impl CpuFeatures {
         [baseline, "-mtune=generic"].map(String::from).into_iter().chain(chosen).collect()
     }
 
-    /// The first name that can be none, because it would be read as something else on the command line.
-    pub(super) fn odd_name(&self) -> Option<&str> {
-        let is_odd = |name: &&str| {
-            *name == "native"
-                || name.is_empty()
-                || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
-        };
-        self.names().find(is_odd)
+    /// The first name that is in no table: whether a host has that feature cannot be found out.
+    pub(super) fn unknown_name(&self) -> Option<&str> {
+        self.names().find(|name| !KNOWN.iter().any(|known| known.name == *name))
     }
-
-    /// These features and those that `flags` name. Of flags for and against one feature the last counts.
-    pub(super) fn with_flags(&self, flags: &[String]) -> Self {
-        flags.iter().fold(self.clone(), |features, flag| {
-            let refused = flag.strip_prefix("-mno-").map(|name| format!("-m{name}"));
-            match (named_by(refused.as_ref().unwrap_or(flag)), &refused) {
-                (Some(name), Some(_)) => features.without(name),
-                (Some(name), None) => features.with(name),
-                (None, _) => features,
-            }
-        })
-    }
-}
-
-/// The feature that a flag asks for, if it is one that can be found out.
-pub(super) fn named_by(flag: &str) -> Option<&'static str> {
-    KNOWN.iter().find(|known| known.option == flag).map(|known| known.name)
 }
 
 impl fmt::Display for CpuFeatures {
@@ -215,27 +175,6 @@ mod tests {
     #[test]
     fn the_word_native_is_never_an_option() {
         assert!(CpuFeatures::host().options().iter().all(|option| !option.contains("native")));
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[test]
-    fn a_feature_that_a_flag_names_is_needed_by_the_object() {
-        let features = CpuFeatures::none().with_flags(&["-mavx512fp16".into(), "-O2".into()]);
-        assert_eq!(features.to_string(), "avx512fp16");
-        let features = CpuFeatures::none().with_flags(&["-mrdseed".into()]);
-        assert_eq!(features.to_string(), "rdseed");
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[test]
-    fn the_last_flag_for_or_against_a_feature_counts() {
-        let with = |flags: &[&str]| {
-            let flags: Vec<_> = flags.iter().copied().map(String::from).collect();
-            CpuFeatures::none().with("fma").with_flags(&flags).to_string()
-        };
-        assert_eq!(with(&["-mavx2", "-mno-avx2"]), "fma");
-        assert_eq!(with(&["-mno-avx2", "-mavx2"]), "avx2 fma");
-        assert_eq!(with(&["-mno-fma", "-mno-xop"]), "");
     }
 
     #[cfg(target_arch = "x86_64")]

@@ -12,15 +12,14 @@ use warmstart_core::program::ExtraDigest;
 /// ```
 /// use warmstart::target::cpu::Kernel;
 ///
-/// let kernel = Kernel::new("scale", "void scale(float *x) { x[0] *= SCALE; }").flag("-DSCALE=2.0f").flag("-O2");
-/// assert_eq!(kernel.name(), "scale");
-/// assert_eq!(kernel.all_flags(), ["-DSCALE=2.0f", "-O2"]);
+/// let source = "void scale(float *x) { x[0] *= SCALE; }";
+/// let kernel = Kernel::new("scale", source).flag("-DSCALE=2.0f").flag("-O2");
 /// ```
 #[derive(Clone, Debug)]
 pub struct Kernel {
-    name: String,
-    source: String,
-    flags: Vec<String>,
+    pub(super) name: String,
+    pub(super) source: String,
+    pub(super) flags: Vec<String>,
     pub(super) include_dirs: Vec<PathBuf>,
     pub(super) source_dir: Option<PathBuf>,
     pub(super) extra_digest: Option<ExtraDigest>,
@@ -73,23 +72,5 @@ impl Kernel {
     pub fn extra_digest(mut self, digest: ExtraDigest) -> Self {
         self.extra_digest = Some(digest);
         self
-    }
-
-    /// The name for messages.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The source.
-    #[must_use]
-    pub fn source(&self) -> &str {
-        &self.source
-    }
-
-    /// The flags, in order.
-    #[must_use]
-    pub fn all_flags(&self) -> &[String] {
-        &self.flags
     }
 }

@@ -42,6 +42,7 @@ pub use warmstart_core::program::ExtraDigest;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use serde::Serialize;
 use warmstart_core::{
     artifact::{Artifact, Provenance},
     key::{Key, KeyFields},
@@ -127,8 +128,8 @@ impl CpuTarget {
     /// `#include` and `__has_include` of a macro) is compiled each time, because of [`Reason::Uncacheable`].
     ///
     /// Accepted flags are `-O`, `-f`, `-m`, `-D`, `-U`, `-std=`, `-W`, `-g`, `-pthread` and `-lm`, as far as all of
-    /// their effect is in their text; `-O3` is the default. A `-m` that asks for a CPU feature has to ask for one that
-    /// can be found out, so that [`load`](Self::load) refuses the object where it lacks.
+    /// their effect is in their text; `-O3` is the default. Features of the CPU are not chosen by flags but by
+    /// [`with_features`](Self::with_features), so that [`load`](Self::load) refuses the object where one lacks.
     ///
     /// # Errors
     /// A flag or the name of a feature is not accepted, the compiler is missing, it rejects the source, or the assembly
@@ -202,8 +203,8 @@ impl<'a> Request<'a> {
         let options = target.features.options();
         let fixed = compile::COMPILED.iter().chain(compile::LINKED).copied().map(String::from);
         let mut fields = KeyFields::new(DOMAIN, SCHEMA)
-            .digest("source", Key::digest(kernel.source().as_bytes()).as_bytes().to_vec(), kernel.name())
-            .list("flags", kernel.all_flags().iter().map(String::as_str))
+            .digest("source", Key::digest(kernel.source.as_bytes()).as_bytes().to_vec(), kernel.name.as_str())
+            .list("flags", kernel.flags.iter().map(String::as_str))
             .list("options", fixed.chain(options.iter().cloned()))
             .list("cpu features", target.features.names())
             .text("machine", machine())
@@ -252,11 +253,11 @@ impl<'a> Request<'a> {
 
     fn build(&self) -> Result<(Artifact, Result<Dependencies, Reason>), CompileError> {
         // What is found was built, and so has flags that are accepted.
-        flags::check(self.kernel.all_flags(), &self.target.features)?;
+        flags::check(&self.kernel.flags, &self.target.features)?;
         let (object, snapshot) = compile::compile(self)?;
-        let features = self.target.features.with_flags(self.kernel.all_flags());
-        let mut metadata =
-            Metadata::new().with_attribute(FEATURES, features.to_string()).with_attribute(MACHINE, machine());
+        let mut metadata = Metadata::new()
+            .with_attribute(FEATURES, self.target.features.to_string())
+            .with_attribute(MACHINE, machine());
         let mut inputs = snapshot.map(|snapshot| snapshot.dependencies);
         if !self.target.compiler.is_still(self.probe) {
             inputs = Err(Reason::InputUnstable);
@@ -264,7 +265,7 @@ impl<'a> Request<'a> {
         if let Ok(dependencies) = &inputs {
             metadata = metadata
                 .with_recipe(self.with(dependencies).recipe())
-                .with_attribute(DEPENDENCIES, dependencies.encode());
+                .with_attribute(DEPENDENCIES, encoded(dependencies));
         }
         Ok((Artifact::new(object).with_metadata(&metadata), inputs))
     }
@@ -281,8 +282,8 @@ impl<'a> Request<'a> {
         let manifest = store.get(self.first.as_bytes()).hit();
         let manifest = manifest.and_then(|artifact| Manifest::decode(artifact.payload())).unwrap_or_default();
         let created_unix_ms = artifact.provenance().created_unix_ms;
-        let label = format!("headers of {}", self.kernel.name());
-        let manifest = Artifact::new(manifest.with(dependencies).encode())
+        let label = format!("headers of {}", self.kernel.name);
+        let manifest = Artifact::new(encoded(&manifest.with(dependencies)))
             .with_metadata(&Metadata::new().with_attribute(Metadata::LABEL, label))
             .with_provenance(Provenance { created_unix_ms, build_nanos: 0 });
         let listed = store.put(self.first.as_bytes(), &manifest)?;
@@ -293,6 +294,12 @@ impl<'a> Request<'a> {
 /// What an object was made from, if that is kept with it.
 fn made_from(artifact: &Artifact) -> Option<Dependencies> {
     postcard::from_bytes(artifact.metadata().ok()?.attribute(DEPENDENCIES)?).ok()
+}
+
+/// The bytes that are kept. None only if a value cannot be encoded, which no value that is kept is known to be; they
+/// decode to none.
+fn encoded(value: &impl Serialize) -> Vec<u8> {
+    postcard::to_allocvec(value).unwrap_or_default()
 }
 
 /// The kind of machine that this process runs on.

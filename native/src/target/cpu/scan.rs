@@ -120,13 +120,6 @@ impl Scan {
     }
 }
 
-impl Name {
-    /// The header that a compiler reads although no source names it.
-    pub(super) fn unasked() -> Self {
-        Self { text: "stdc-predef.h".into(), quoted: false, everywhere: false }
-    }
-}
-
 /// The text with lines joined that end in a backslash. Blanks may follow the backslash.
 fn spliced(text: &str) -> String {
     let mut parts = text.split('\\');
@@ -153,13 +146,12 @@ fn is_only_named(before: &str) -> bool {
 
 /// The name at the beginning of `text`, and whether it stands in quotes.
 fn literal(text: &str) -> Option<(&str, bool)> {
-    let (end, quoted) = match text.as_bytes().first()? {
-        b'"' => ('"', true),
-        b'<' => ('>', false),
+    let (end, quoted) = match text.chars().next()? {
+        '"' => ('"', true),
+        '<' => ('>', false),
         _ => return None,
     };
-    let name = &text[1..];
-    name.find(end).map(|length| (&name[..length], quoted))
+    text[1..].split_once(end).map(|(name, _)| (name, quoted))
 }
 
 fn is_word(c: char) -> bool {

@@ -9,8 +9,8 @@ use std::{
 use warmstart_core::{key::Key, reason::Reason};
 
 use super::{
+    Request,
     dependencies::{Dependencies, Digests, Header, Located, Place, Root, Roots, State},
-    kernel::Kernel,
     scan::{Name, Scan},
 };
 use crate::{
@@ -35,23 +35,20 @@ impl Snapshot {
     /// # Errors
     /// [`Reason::Uncacheable`] if the object depends on more than can be told, [`Reason::InputUnstable`] if a file is
     /// gone already.
-    pub(super) fn take(
-        listed: &[Located],
-        kernel: &Kernel,
-        roots: &Roots<'_>,
-        digests: &Digests,
-        ignored: &Path,
-    ) -> Result<Self, Reason> {
+    pub(super) fn take(request: &Request<'_>, listed: &[Located], ignored: &Path) -> Result<Self, Reason> {
+        let (kernel, roots) = (request.kernel, &request.roots);
         let mut collector = Collector {
             roots,
-            digests,
+            digests: &request.target.digests,
             dependencies: Dependencies::default(),
             files: Vec::new(),
             seen: HashMap::new(),
         };
         // Flags define macros, and a macro can hold what a source can.
-        let mut scans: Vec<_> = kernel.all_flags().iter().map(|flag| (None, Scan::of_flag(flag))).collect();
-        scans.push((None, Scan::of(kernel.source().as_bytes())));
+        let mut scans: Vec<_> = kernel.flags.iter().map(|flag| (None, Scan::of_flag(flag))).collect();
+        scans.push((None, Scan::of(kernel.source.as_bytes())));
+        // The compiler reads it although no source names it.
+        scans.push((None, Scan::of(b"#include <stdc-predef.h>")));
         for at in listed {
             if !collector.is_header(at) {
                 let content = collector.read(at)?;
@@ -71,7 +68,6 @@ impl Snapshot {
         for (at, scan) in &scans {
             scan.names.iter().try_for_each(|name| collector.look_for(*at, name))?;
         }
-        collector.look_for(None, &Name::unasked())?;
         // A header that no name leads to is included in a way that the scan does not see, and so it is not known where
         // else the compiler looked.
         let found = collector.seen.iter().filter(|(_, state)| **state == State::File);
@@ -128,12 +124,9 @@ impl Collector<'_> {
 
     /// Whether a header is the caller's: one of the compiler's may be found through a directory of the caller's.
     fn is_callers(&self, at: &Located) -> bool {
-        let real = |path: &Path| fs::canonicalize(path).ok();
-        let path = self.roots.path(at).and_then(|path| real(&path));
-        let below = |directory: &String| {
-            real(Path::new(directory))
-                .is_some_and(|directory| path.as_ref().is_some_and(|path| path.starts_with(directory)))
-        };
+        let real = self.roots.path(at).and_then(|path| fs::canonicalize(path).ok());
+        let is_below = |directory: PathBuf| real.as_ref().is_some_and(|real| real.starts_with(directory));
+        let below = |directory: &String| fs::canonicalize(directory).is_ok_and(is_below);
         !matches!(at.root, Root::System(_)) && !self.roots.system.iter().any(below)
     }
 

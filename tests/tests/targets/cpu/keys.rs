@@ -10,13 +10,13 @@ use warmstart_tests::cpu::{INCLUDING, hits, memory, misses, restarted, target, t
 fn what_was_compiled_once_is_found_and_called() {
     for target in targets() {
         let cache = memory();
-        let kernel =
-            Kernel::new("f", "#include <math.h>\nint f(void) { return FORTY + 2; }").flag("-DFORTY=40");
+        let source = "#include <math.h>\nint f(void) { return FORTY + 2; }";
+        let kernel = Kernel::new("f", source).flag("-DFORTY=40");
         misses(&target, &cache, &kernel, Reason::Absent, 42);
         let statistics = cache.statistics();
         // Only the objects are counted, not what is looked up on the way to them.
         assert_eq!((statistics.hits, statistics.misses.total(), statistics.builds), (2, 1, 1));
-        let renamed = Kernel::new("g", kernel.source()).flag("-DFORTY=40");
+        let renamed = Kernel::new("g", source).flag("-DFORTY=40");
         hits(&target, &cache, &renamed, 42);
     }
 }
@@ -54,7 +54,7 @@ fn fewer_cpu_features_are_another_key() {
     let kernel = Kernel::new("f", "int f(void) { return 1; }");
     let host = target();
     let one = host.features().names().next().map(String::from).expect("every tested CPU has features");
-    let fewer = target().with_features(CpuFeatures::host().without(&one));
+    let fewer = target().with_features(host.features().names().filter(|name| *name != one).collect());
     misses(&host, &cache, &kernel, Reason::Absent, 1);
     misses(&fewer, &cache, &kernel, Reason::Absent, 1);
     hits(&host, &cache, &kernel, 1);
@@ -77,7 +77,6 @@ fn the_features_are_named_and_the_host_is_not_guessed_at() {
         if CpuFeatures::host().names().any(|name| name == "avx2") {
             let host = restarted(&none).with_features(CpuFeatures::host());
             misses(&host, &cache, &Kernel::new("f", source), Reason::Absent, 2);
-            misses(&none, &cache, &Kernel::new("f", source).flag("-mavx2"), Reason::Absent, 2);
         }
     }
 }
@@ -87,7 +86,7 @@ fn what_is_no_name_of_a_feature_is_refused() {
     for name in ["native", "arch=native", "avx2 -march=native", ""] {
         let target = target().with_features(CpuFeatures::none().with(name));
         let error = target.compile(&memory(), &Kernel::new("f", "int f;")).unwrap_err();
-        assert!(error.is_refused_flag(), "{error}");
+        assert!(error.is_refused(), "{error}");
     }
 }
 
