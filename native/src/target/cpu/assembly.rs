@@ -22,19 +22,15 @@ pub(super) fn reads_files(assembly: &str) -> Option<&'static str> {
 
 /// Whether a line is nothing but a directive for one string, and so for data.
 fn is_data(line: &str) -> bool {
-    let string = [".ascii", ".asciz", ".string"].iter().find_map(|directive| line.strip_prefix(directive));
-    let Some(mut rest) = string.map(str::trim_start).and_then(|rest| rest.strip_prefix('"')) else {
-        return false;
+    let plain = line.replace("\\\\", "").replace("\\\"", "");
+    let is_string = |rest: &str| {
+        let string = rest.trim_start().strip_prefix('"').and_then(|rest| rest.split_once('"'));
+        string.is_some_and(|(_, after)| after.is_empty())
     };
-    while let Some(place) = rest.find(['"', '\\']) {
-        let (special, after) = (&rest[place..=place], &rest[place + 1..]);
-        if special == "\"" {
-            return after.is_empty();
-        }
-        let escaped = after.chars().next().map_or(0, char::len_utf8);
-        rest = &after[escaped..];
-    }
-    false
+    [".ascii", ".asciz", ".string"]
+        .iter()
+        .filter_map(|directive| plain.strip_prefix(directive))
+        .any(is_string)
 }
 
 fn holds_word(line: &str, word: &str) -> bool {

@@ -48,9 +48,7 @@ const EMPTY_HEADER: &str = "warmstart.empty.h";
 /// Compiles a kernel until it is known what the object was made from. Returns the object, and what it was made from, or
 /// why that cannot be told.
 pub(super) fn compile(request: &Request<'_>) -> Result<(Vec<u8>, Result<Snapshot, Reason>), CompileError> {
-    let directory = BuildDir::open(request).map_err(|error| {
-        CompileProblem::Io("cannot prepare a temporary directory for the compiler", error)
-    })?;
+    let directory = BuildDir::open(request).map_err(in_directory)?;
     let ignored = directory.outer.path().parent().unwrap_or(Path::new(""));
     let mut earlier: Option<Snapshot> = None;
     let mut tries_left = TRIES;
@@ -186,19 +184,14 @@ impl BuildDir {
 
 /// The files of a make rule. Nothing if it is not one, or if a name is spelt in a way that makes do not agree on.
 fn prerequisites(rule: &str) -> Option<Vec<String>> {
-    let mut names = vec![String::new()];
-    let mut rest = rule.strip_prefix("object:")?.chars();
-    while let Some(c) = rest.next() {
-        let name = names.last_mut()?;
-        match (c, if matches!(c, '\\' | '$') { rest.next() } else { None }) {
-            (' ' | '\n', _) | ('\\', Some('\n')) => names.push(String::new()),
-            ('\\', Some(escaped @ (' ' | '#'))) | ('$', Some(escaped @ '$')) => name.push(escaped),
-            ('\\' | '$', _) => return None,
-            _ => name.push(c),
-        }
-    }
-    names.retain(|name| !name.is_empty());
-    Some(names)
+    const BLANK: &str = "\0";
+    const DOLLAR: &str = "\x01";
+
+    let rule = rule.strip_prefix("object:")?.replace("\\\n", "\n");
+    let rule = rule.replace("\\ ", BLANK).replace("\\#", "#").replace("$$", DOLLAR);
+    let names = rule.split([' ', '\n']).filter(|name| !name.is_empty());
+    let names = names.map(|name| name.replace(BLANK, " ").replace(DOLLAR, "$"));
+    (!rule.contains(['\\', '$'])).then(|| names.collect())
 }
 
 /// The place of a listed header below its root. Nothing for what was found in our own directory: there is nothing of the

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     os::{FileIdentity, fork::Mutex},
-    store::{Lookup, Store},
+    store::Store,
 };
 
 /// A C compiler that takes the options of gcc and clang.
@@ -114,26 +114,25 @@ impl Compiler {
                 return Ok(known.probe.clone());
             }
         }
-        let mut keep = |probe| {
-            let probe = Arc::new(probe);
-            *known = Some(Known { probe: Arc::clone(&probe), path: search.clone(), checked: Instant::now() });
-            probe
-        };
         let key = probe_key(&self.path, &driver, search.as_deref());
-        if let Lookup::Hit(artifact) = store.get(key.as_bytes())
-            && let Ok(probe) = postcard::from_bytes::<Probe>(artifact.payload())
-            && probe.driver == driver
-            && probe.holds()
-        {
-            return Ok(keep(probe));
-        }
-        let probe = Probe::ask(&self.path, driver)?;
-        if probe.is_settled() {
-            let label = Metadata::new().with_attribute(Metadata::LABEL, probe.version.as_str());
-            // Not kept means asked again, nothing worse.
-            let _ = store.put(key.as_bytes(), &Artifact::new(encoded(&probe)).with_metadata(&label));
-        }
-        Ok(keep(probe))
+        let stored = store.get(key.as_bytes()).hit();
+        let stored = stored.and_then(|artifact| postcard::from_bytes::<Probe>(artifact.payload()).ok());
+        let probe = match stored.filter(|probe| probe.driver == driver && probe.holds()) {
+            Some(probe) => probe,
+            None => {
+                let probe = Probe::ask(&self.path, driver)?;
+                if probe.is_settled() {
+                    let label = Metadata::new().with_attribute(Metadata::LABEL, probe.version.as_str());
+                    // Not kept means asked again, nothing worse.
+                    let artifact = Artifact::new(encoded(&probe)).with_metadata(&label);
+                    let _ = store.put(key.as_bytes(), &artifact);
+                }
+                probe
+            }
+        };
+        let probe = Arc::new(probe);
+        *known = Some(Known { probe: Arc::clone(&probe), path: search, checked: Instant::now() });
+        Ok(probe)
     }
 
     /// Whether the compiler is still what `probe` says. If not, it is asked anew the next time.

@@ -1,6 +1,6 @@
 //! CPU features: found out once, named one by one in the key and on the command line, never as the word native.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 /// A set of CPU features, by the names that Rust has for them.
 ///
@@ -11,8 +11,7 @@ use std::fmt;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuFeatures {
-    /// Sorted, each once.
-    names: Vec<String>,
+    names: BTreeSet<String>,
 }
 
 /// A feature that can be found out, and what selects it on the command line.
@@ -103,16 +102,13 @@ impl CpuFeatures {
     /// No feature beyond what every CPU of the architecture has.
     #[must_use]
     pub const fn none() -> Self {
-        Self { names: Vec::new() }
+        Self { names: BTreeSet::new() }
     }
 
     /// Adds a feature.
     #[must_use]
     pub fn with(mut self, name: impl Into<String>) -> Self {
-        let name = name.into();
-        if let Err(place) = self.names.binary_search(&name) {
-            self.names.insert(place, name);
-        }
+        self.names.insert(name.into());
         self
     }
 
@@ -151,13 +147,13 @@ impl CpuFeatures {
 
 impl fmt::Display for CpuFeatures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.names.join(" "))
+        f.write_str(&self.names().collect::<Vec<_>>().join(" "))
     }
 }
 
 impl<T: Into<String>> FromIterator<T> for CpuFeatures {
     fn from_iter<I: IntoIterator<Item = T>>(names: I) -> Self {
-        names.into_iter().fold(Self::none(), Self::with)
+        Self { names: names.into_iter().map(Into::into).collect() }
     }
 }
 

@@ -19,6 +19,12 @@
 //! compiler: it reads the headers that the compiler had read. Their digests are remembered in the [`CpuTarget`], so a new
 //! process reads every header once, and later look-ups with the same target only those that the file system says
 //! changed.
+//!
+//! A call makes one `Request`, here: the kernel, where its headers are, and the fields of its keys. It finds, builds and
+//! stores. What a kernel, its flags and the features of a CPU are is in `kernel`, `flags` and `features`; which compiler
+//! there is in `compiler`, and what that is made of in `probe`. A build runs it in `compile`; `assembly` refuses what would
+//! read files unseen, `scan` reads off a text what it asks for, and `snapshot` takes down what was there, as `dependencies`,
+//! which say later whether all is still so. `library` loads the object.
 
 mod assembly;
 mod compile;
@@ -146,8 +152,10 @@ impl CpuTarget {
             )
         };
         let fetched = recall(request.first.as_bytes())?;
-        let is_ours =
-            || made_from(fetched.artifact()).is_some_and(|dependencies| request.holds(&dependencies));
+        let is_ours = || {
+            made_from(fetched.artifact())
+                .is_some_and(|made_from| made_from.hold(&request.roots, &self.digests))
+        };
         if !matches!(fetched.how(), How::Shared { .. }) || is_ours() {
             return Ok(fetched);
         }
@@ -225,10 +233,6 @@ impl<'a> Request<'a> {
         dependencies.add_to(self.fields.clone())
     }
 
-    fn holds(&self, dependencies: &Dependencies) -> bool {
-        dependencies.hold(&self.roots, &self.target.digests)
-    }
-
     fn find<S: Store>(&self, store: &S) -> Lookup {
         let manifest = match store.get(self.first.as_bytes()) {
             Lookup::Hit(artifact) => artifact,
@@ -238,7 +242,7 @@ impl<'a> Request<'a> {
             return Lookup::Miss(Reason::Malformed);
         };
         let mut miss = Reason::InputChanged;
-        for set in manifest.sets.into_iter().filter(|set| self.holds(set)) {
+        for set in manifest.sets.into_iter().filter(|set| set.hold(&self.roots, &self.target.digests)) {
             match store.get(self.with(&set).key().as_bytes()) {
                 // Its key says so already. This proves that the key left nothing out.
                 Lookup::Hit(artifact) if made_from(&artifact).as_ref() == Some(&set) => {

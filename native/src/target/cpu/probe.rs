@@ -94,34 +94,43 @@ impl Probe {
         let (_, said) = said.ok_or_else(|| unusable("-E -v fails on an empty source"))?;
         let told = Told::parse(&said);
 
-        let mut parts = Parts::default();
-        parts.script(path);
+        let mut probe = Self {
+            driver,
+            version,
+            triple,
+            digest: [0; Key::LEN],
+            system: told.search,
+            missing: told.missing,
+            parts: Vec::new(),
+            takes_as_spelt,
+        };
+        probe.script(path);
         for driver in told.drivers.iter().filter(|driver| Path::new(driver.as_str()) != path) {
-            parts.program(driver);
+            probe.program(driver);
         }
         for name in PROGRAMS.iter().copied().chain(is_clang.then_some("clang")) {
-            parts.program(&line(&[&format!("-print-prog-name={name}")]).unwrap_or_default());
+            probe.program(&line(&[&format!("-print-prog-name={name}")]).unwrap_or_default());
         }
         // Much of a compiler is in its shared libraries.
-        let mut programs: Vec<_> = parts.found.iter().map(|part| PathBuf::from(&part.path)).collect();
+        let mut programs: Vec<_> = probe.parts.iter().map(|part| PathBuf::from(&part.path)).collect();
         programs.push(path.to_path_buf());
         for program in &programs {
-            libraries(program, temporary.path()).into_iter().for_each(|library| parts.file(&library));
+            libraries(program, temporary.path()).iter().for_each(|library| probe.file(library));
         }
         for name in LINKED {
-            parts.file(&line(&[&format!("-print-file-name={name}")]).unwrap_or_default());
+            probe.file(&line(&[&format!("-print-file-name={name}")]).unwrap_or_default());
         }
-        told.files.iter().for_each(|file| parts.file(file));
+        told.files.iter().for_each(|file| probe.file(file));
         let places = if is_clang {
-            configurations(path, &triple, &told)
+            configurations(path, &probe.triple, &told.configured_in, &told.drivers)
         } else {
             specs(&ask(&["-print-search-dirs"]).unwrap_or_default().0)
         };
         for place in places.into_iter().filter_map(|place| place.into_os_string().into_string().ok()) {
             if Path::new(&place).exists() {
-                parts.file(&place);
-            } else if !parts.missing.contains(&place) {
-                parts.missing.push(place);
+                probe.file(&place);
+            } else if !probe.missing.contains(&place) {
+                probe.missing.push(place);
             }
         }
 
@@ -136,19 +145,61 @@ impl Probe {
             // What a script between us and the compiler adds shows here, wherever it has it from.
             .text("options", told.options)
             .text("macros", macros.lines().collect::<Vec<_>>().join("\n"));
-        for part in &parts.found {
+        for part in &probe.parts {
             fields = fields.bytes("part", content(Path::new(&part.path))?);
         }
-        Ok(Self {
-            driver,
-            version,
-            triple,
-            digest: *fields.key().as_bytes(),
-            system: told.search,
-            missing: told.missing.into_iter().chain(parts.missing).collect(),
-            parts: parts.found,
-            takes_as_spelt,
-        })
+        probe.digest = *fields.key().as_bytes();
+        Ok(probe)
+    }
+
+    /// A program that the compiler names by a path or by a bare name. What is not found, the compiler does not run.
+    fn program(&mut self, answer: &str) {
+        let Some(path) = find_programs(OsStr::new(answer)).next() else { return };
+        let name = path.file_name().unwrap_or_default();
+        let is_on_path = find_programs(name).next().as_ref() == Some(&path);
+        let bare = name.to_str().filter(|_| is_on_path).map(String::from);
+        if let Some(answer) = path.to_str()
+            && self.add(bare, answer)
+        {
+            self.script(&path);
+        }
+    }
+
+    /// If `path` is a script: every program that one of its words could mean, and what those run.
+    fn script(&mut self, path: &Path) {
+        /// A script that is longer, or names more programs, is read so far.
+        const LONGEST: u64 = 1 << 16;
+        const PROGRAMS: usize = 256;
+
+        let mut bytes = Vec::new();
+        let read = fs::File::open(path).and_then(|file| file.take(LONGEST).read_to_end(&mut bytes));
+        if read.is_err() || !bytes.starts_with(b"#!") {
+            return;
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        let is_of_words = |c: char| c.is_ascii_alphanumeric() || "._+-/".contains(c);
+        for word in text.split(|c: char| !is_of_words(c)) {
+            if self.parts.len() < PROGRAMS && (word.starts_with('/') || !word.contains('/')) {
+                self.program(word);
+            }
+        }
+    }
+
+    /// A file. The compiler answers with a bare name when it has no such file.
+    fn file(&mut self, answer: &str) {
+        if answer.starts_with('/') {
+            self.add(None, answer);
+        }
+    }
+
+    /// Whether it is there and new.
+    fn add(&mut self, bare: Option<String>, path: &str) -> bool {
+        let Some(identity) = FileIdentity::of_path(Path::new(path)) else { return false };
+        let is_new = !self.parts.iter().any(|part| part.path == path);
+        if is_new {
+            self.parts.push(Part { bare, path: path.into(), identity });
+        }
+        is_new
     }
 
     /// Whether the parts of the compiler are where and what they were.
@@ -181,11 +232,8 @@ fn answer(command: &mut Command) -> Option<(String, String)> {
     output.status.success().then(|| (text(&output.stdout), text(&output.stderr)))
 }
 
-/// The shared libraries of a program, where the loader lists them as `ldd` has it do; nothing elsewhere.
+/// The shared libraries of a program, where the loader lists them as `ldd` has it do.
 fn libraries(program: &Path, temporary: &Path) -> Vec<String> {
-    if !cfg!(target_os = "linux") {
-        return Vec::new();
-    }
     let mut command = command(program, temporary);
     let (listed, _) =
         answer(command.arg("--version").env("LD_TRACE_LOADED_OBJECTS", "1")).unwrap_or_default();
@@ -248,68 +296,6 @@ impl Told {
     }
 }
 
-#[derive(Default)]
-struct Parts {
-    found: Vec<Part>,
-    /// Where nothing is, and where something would change what the compiler does.
-    missing: Vec<String>,
-}
-
-impl Parts {
-    /// A program that the compiler names by a path or by a bare name. What is not found, the compiler does not run.
-    fn program(&mut self, answer: &str) {
-        let Some(path) = find_programs(OsStr::new(answer)).next() else { return };
-        let name = path.file_name().unwrap_or_default();
-        let is_on_path = find_programs(name).next().as_ref() == Some(&path);
-        let bare = name.to_str().filter(|_| is_on_path).map(String::from);
-        if let Some(answer) = path.to_str()
-            && self.add(bare, answer)
-        {
-            self.script(&path);
-        }
-    }
-
-    /// If `path` is a script: every program that one of its words could mean, and what those run.
-    fn script(&mut self, path: &Path) {
-        /// A script that names more programs is read so far.
-        const PROGRAMS: usize = 256;
-
-        let Some(text) = script_text(path) else { return };
-        let is_of_words = |c: char| c.is_ascii_alphanumeric() || "._+-/".contains(c);
-        for word in text.split(|c: char| !is_of_words(c)) {
-            if self.found.len() < PROGRAMS && (word.starts_with('/') || !word.contains('/')) {
-                self.program(word);
-            }
-        }
-    }
-
-    /// A file. The compiler answers with a bare name when it has no such file.
-    fn file(&mut self, answer: &str) {
-        if answer.starts_with('/') {
-            self.add(None, answer);
-        }
-    }
-
-    /// Whether it is there and new.
-    fn add(&mut self, bare: Option<String>, path: &str) -> bool {
-        let Some(identity) = FileIdentity::of_path(Path::new(path)) else { return false };
-        let is_new = !self.found.iter().any(|part| part.path == path);
-        if is_new {
-            self.found.push(Part { bare, path: path.into(), identity });
-        }
-        is_new
-    }
-}
-
-/// The text of a script. Nothing if it is something else, or too long for one.
-fn script_text(path: &Path) -> Option<String> {
-    const LONGEST: u64 = 1 << 16;
-
-    let mut bytes = Vec::new();
-    fs::File::open(path).ok()?.take(LONGEST).read_to_end(&mut bytes).ok()?;
-    bytes.starts_with(b"#!").then(|| String::from_utf8_lossy(&bytes).into_owned())
-}
-
 /// Where gcc looks for specs, by its answer to `-print-search-dirs`.
 fn specs(answer: &str) -> Vec<PathBuf> {
     let directories = answer.lines().filter_map(|line| {
@@ -320,10 +306,10 @@ fn specs(answer: &str) -> Vec<PathBuf> {
 }
 
 /// Where clang looks for configuration files.
-fn configurations(path: &Path, triple: &str, told: &Told) -> Vec<PathBuf> {
+fn configurations(path: &Path, triple: &str, configured_in: &[String], drivers: &[String]) -> Vec<PathBuf> {
     let real = fs::canonicalize(path).unwrap_or_default();
-    let drivers = told.drivers.iter().map(Path::new).chain([path, &real]);
-    let told = told.configured_in.iter().map(Path::new);
+    let drivers = drivers.iter().map(Path::new).chain([path, &real]);
+    let told = configured_in.iter().map(Path::new);
     let mut directories: Vec<_> =
         drivers.filter_map(Path::parent).chain(told).chain([Path::new("/etc/clang")]).collect();
     directories.sort_unstable();

@@ -71,10 +71,7 @@ impl Scan {
 
     /// Reads a flag: what it defines can hold what a file can.
     pub(super) fn of_flag(flag: &str) -> Self {
-        match flag.strip_prefix("-D") {
-            Some(definition) => Self::of(format!("#define {}", definition.replacen('=', " ", 1)).as_bytes()),
-            None => Self::of(flag.as_bytes()),
-        }
+        Self::of(flag.replacen("-D", "#define ", 1).replacen('=', " ", 1).as_bytes())
     }
 
     fn directive(&mut self, line: &str) {
