@@ -32,55 +32,21 @@ pub use rewrite::rewrite;
 pub struct Scan {
     /// Headers that are included or asked for by their names.
     pub operands: Vec<Operand>,
-    /// Headers whose names are macros.
-    pub computed: Vec<Computed>,
-    /// Includes whose names the preprocessor makes of several words.
+    /// Includes whose names the preprocessor makes.
     pub untold: Vec<Untold>,
-    /// Macros that are the name of a header or another word. All others are in [`macros`](Self::macros) only.
-    pub definitions: Vec<Definition>,
-    /// The names of all macros that are defined, each with a newline behind it.
-    pub macros: String,
-    /// Macros that ask whether their parameter is there, as in `#define HAS_INCLUDE(x) __has_include(x)`.
-    pub askers: Vec<String>,
-    /// Where a macro is used that may be one of those, by its name.
-    pub calls: Vec<Call>,
     /// What cannot be told without preprocessing.
     pub problems: Vec<Problem>,
-    /// The standards of C++ under which the text may include something else, each with the line from which on.
-    pub unlike: Vec<(Standard, usize)>,
+    /// The line from which on a standard before C++17 may read the text otherwise: it has trigraphs, and lacks raw strings,
+    /// separators of digits or exponents of two.
+    pub unlike_older: Option<usize>,
+    /// The line from which on C++23 may: it has escapes in braces, and blanks between a backslash and the end of its line.
+    pub unlike_newer: Option<usize>,
     /// Whether it may ask to be read only once.
     pub once: bool,
     /// Whether it pastes tokens together.
     pub pastes: bool,
     /// The line of a word that `__has_include`, `__DATE__` or `__TIME__` could be pasted from.
     pub fragment: Option<usize>,
-}
-
-/// A standard of C++ that divides a text otherwise than the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standard {
-    /// It has trigraphs, and neither raw strings nor separators of digits.
-    Cxx03,
-    /// It has trigraphs, and neither separators of digits nor exponents of two.
-    Cxx11,
-    /// It has trigraphs, and no exponents of two.
-    Cxx14,
-    /// Blanks may stand between a backslash and the end of its line, and escapes in braces.
-    Cxx23,
-}
-
-impl Standard {
-    /// The one that the option `--std` names, if it is one of these.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
-        Some(match name {
-            "c++03" => Self::Cxx03,
-            "c++11" => Self::Cxx11,
-            "c++14" => Self::Cxx14,
-            "c++23" => Self::Cxx23,
-            _ => return None,
-        })
-    }
 }
 
 /// A directive or a question that names a header.
@@ -106,9 +72,11 @@ pub enum Ask {
     Next,
     /// `__has_include(..)`
     Exists,
+    /// `NAME_HAS_INCLUDE(..)` in a directive, a macro that asks whether its parameter is there.
+    Macro,
 }
 
-/// An include whose name only the preprocessor can make.
+/// An include whose name only the preprocessor can make: of one macro or of several words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Untold {
@@ -116,54 +84,6 @@ pub struct Untold {
     pub range: Range<usize>,
     /// The line, counted from 1.
     pub line: usize,
-}
-
-/// An include whose name is a macro.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Computed {
-    /// The macro.
-    pub name: String,
-    /// Whether it is an `#include_next`.
-    pub next: bool,
-    /// The line, counted from 1.
-    pub line: usize,
-}
-
-/// A use of a macro that may ask whether a header is there. Its name has `HAS_INCLUDE` in it, in any case.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Call {
-    /// The macro.
-    pub name: String,
-    /// The header that it is given, and whether that stands in quotes. Nothing if it is given something else.
-    pub header: Option<(String, bool)>,
-    /// The line, counted from 1.
-    pub line: usize,
-}
-
-/// A macro without parameters.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Definition {
-    /// Its name.
-    pub name: String,
-    /// What it stands for.
-    pub body: Body,
-}
-
-/// What a macro stands for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Body {
-    /// The name of a header.
-    Header {
-        /// The name, without what stands around it.
-        name: String,
-        /// Whether it stands in quotes.
-        quoted: bool,
-    },
-    /// Another macro.
-    Macro(String),
 }
 
 /// What cannot be told without preprocessing the text.
@@ -180,7 +100,7 @@ pub struct Problem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Trouble {
-    /// An include of more than one macro.
+    /// An include of a macro.
     ComputedName,
     /// `__has_include` that does not name a header.
     ComputedQuestion,
@@ -221,15 +141,15 @@ impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::ComputedName => {
-                "an #include whose name only the preprocessor can make; define one macro as the name in quotes or \
-                 angle brackets and include that, or write the name itself"
+                "an #include whose name only the preprocessor can make; write the name itself"
             }
             Self::ComputedQuestion => {
-                "a __has_include that does not name a header in quotes or angle brackets; write the name itself"
+                "a __has_include that does not name a header in quotes or angle brackets, or a macro that may stand for \
+                 one and is not given a plain name in a directive; write __has_include and the name itself"
             }
             Self::QuestionInMacro => {
-                "a __has_include in the definition of a macro; ask in the #if itself, and name the header there, or \
-                 define a macro of one parameter and ask for that, as in #define _HAS_INCLUDE(x) __has_include(x)"
+                "a __has_include in the definition of a macro; ask in the #if itself, or define a macro of one parameter \
+                 as in #define _HAS_INCLUDE(x) __has_include(x)"
             }
             Self::NotText => "the name of a header that is not UTF-8; rename the header",
             Self::Nul => "a NUL byte, where the compiler would stop reading; remove it",
@@ -249,7 +169,7 @@ impl fmt::Display for Trouble {
                  which would hide the next lines where the line is skipped; write them on lines of their own"
             }
             Self::OtherStandard => {
-                "a line that the standard of C++ that is asked for reads otherwise than others do (a trigraph, a raw \
+                "a line that the standard of C++ that is asked for may read otherwise than others do (a trigraph, a raw \
                  string, a separator of digits, or blanks behind a backslash at the end of a line); write it otherwise, \
                  or ask for c++17 or c++20"
             }

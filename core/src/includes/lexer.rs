@@ -20,8 +20,10 @@ pub(super) struct Lexer<'a> {
     pub(super) uneven: Option<usize>,
     /// Where a raw string would begin that is none to some compilers.
     pub(super) glued: Option<usize>,
-    /// Where the first token stands that an older or a newer standard of C++ reads otherwise.
-    pub(super) unlike: Unlike,
+    /// Where the first token stands that standards before C++17 read otherwise.
+    pub(super) unlike_older: Option<usize>,
+    /// Where a raw string stands behind what may be the end of an escape of C++23.
+    pub(super) unlike_newer: Option<usize>,
     /// Behind the last literal, where an identifier would be its suffix.
     literal_end: Option<usize>,
     /// Up to here lines are known to be even.
@@ -30,17 +32,6 @@ pub(super) struct Lexer<'a> {
     named_to: usize,
     /// Whether it reads as a compiler does what it skips: no digits are separated, no headers named.
     skips: bool,
-}
-
-/// Where the tokens stand that standards do not agree on.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Unlike {
-    pub(super) raw_string: Option<usize>,
-    pub(super) separator: Option<usize>,
-    /// A number with an exponent of two, before a quote.
-    pub(super) exponent: Option<usize>,
-    /// A raw string behind what may be the end of an escape.
-    pub(super) escape: Option<usize>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,7 +103,8 @@ impl<'a> Lexer<'a> {
             doubtful: None,
             uneven: None,
             glued: None,
-            unlike: Unlike::default(),
+            unlike_older: None,
+            unlike_newer: None,
             literal_end: None,
             even_to: 0,
             named_to: 0,
@@ -219,7 +211,7 @@ impl<'a> Lexer<'a> {
     fn see_number(&mut self, before: &Self) {
         let number = &self.text[before.at..self.end];
         if number.contains(&b'\'') {
-            self.unlike.separator = self.unlike.separator.or(Some(before.at));
+            self.unlike_older = self.unlike_older.or(Some(before.at));
             if before.at < self.named_to {
                 // With another name in its place, the line may end elsewhere.
                 self.uneven = self.uneven.or(Some(before.at));
@@ -230,7 +222,7 @@ impl<'a> Lexer<'a> {
             self.uneven = self.uneven.or(Some(before.at));
         }
         if self.peek() == Some(b'"') && number.iter().any(|byte| matches!(byte, b'p' | b'P')) {
-            self.unlike.exponent = self.unlike.exponent.or(Some(before.at));
+            self.unlike_older = self.unlike_older.or(Some(before.at));
         }
     }
 
@@ -467,7 +459,7 @@ impl<'a> Lexer<'a> {
             self.glued = self.glued.or(Some(start));
         }
         if last == Some(b'}') && quote == b'"' && prefix.ends_with(b"R") {
-            self.unlike.escape = self.unlike.escape.or(Some(start));
+            self.unlike_newer = self.unlike_newer.or(Some(start));
         }
         if quote == b'"' && matches!(&*prefix, b"R" | b"LR" | b"uR" | b"UR" | b"u8R") && self.raw_string() {
             return Kind::Literal;
@@ -511,7 +503,7 @@ impl<'a> Lexer<'a> {
         if spliced != close {
             self.doubtful = self.doubtful.or(Some(start));
         }
-        self.unlike.raw_string = self.unlike.raw_string.or(Some(start));
+        self.unlike_older = self.unlike_older.or(Some(start));
         self.at = close.map_or(self.text.len(), |place| end(place) + 1 + delimiter.len() + 1);
         self.end = self.at;
         self.skip_splices();

@@ -3,16 +3,17 @@
 use alloc::{
     borrow::Cow,
     string::{String, ToString},
+    vec::Vec,
 };
 use core::ops::Range;
 
 use super::{
-    Ask, Body, Call, Computed, Definition, Operand, Problem, Scan, Standard, Trouble, Untold,
+    Ask, Operand, Problem, Scan, Trouble, Untold,
     lexer::{Kind, Lexer, QUESTION, Token, is_part_of_name},
 };
 
-/// What a macro that asks for its parameter has in its name.
-const SHORTEST_END: &[u8] = b"has_include";
+/// How the name of a macro ends that asks for its parameter, as in `#define _HAS_INCLUDE(x) __has_include(x)`.
+const ASKING_END: &[u8] = b"HAS_INCLUDE";
 
 pub(super) fn scan(text: &[u8]) -> Scan {
     let mut scanner = Scanner { lexer: Lexer::new(text), scan: Scan::default(), line: (0, 1) };
@@ -54,7 +55,7 @@ impl Scanner<'_> {
                 Kind::Hash if begins_line => self.directive(),
                 _ => {
                     begins_line = false;
-                    self.use_of(&token, &mut Asked::default());
+                    self.use_of(&token, &mut Asked::default(), false);
                 }
             }
         }
@@ -75,7 +76,7 @@ impl Scanner<'_> {
             _ => {
                 let mut asked = Asked::default();
                 while let Some(token) = self.lexer.solid_on_line() {
-                    self.use_of(&token, &mut asked);
+                    self.use_of(&token, &mut asked, true);
                 }
             }
         }
@@ -85,23 +86,13 @@ impl Scanner<'_> {
     /// Notes what older and newer standards read otherwise.
     fn standards(&mut self) {
         let text = self.lexer.text();
-        let trigraph =
-            text.contains(&b'?').then(|| text.windows(3).position(|part| matches!(part, b"??=" | b"??/")));
-        let trigraph = trigraph.flatten();
-        let unlike = self.lexer.unlike;
-        let first = |places: &[Option<usize>]| places.iter().copied().flatten().min();
-        let unlike = [
-            (Standard::Cxx03, first(&[trigraph, unlike.separator, unlike.raw_string])),
-            (Standard::Cxx11, first(&[trigraph, unlike.separator, unlike.exponent])),
-            (Standard::Cxx14, first(&[trigraph, unlike.exponent])),
-            (Standard::Cxx23, first(&[blank_splice(text), unlike.escape])),
-        ];
-        for (standard, at) in unlike {
-            if let Some(at) = at {
-                let line = self.line(at);
-                self.scan.unlike.push((standard, line));
-            }
-        }
+        let trigraphs = text.contains(&b'?').then(|| text.windows(3));
+        let trigraph = trigraphs.and_then(|mut parts| parts.position(|part| matches!(part, b"??=" | b"??/")));
+        let first = |places: [Option<usize>; 2]| places.into_iter().flatten().min();
+        let older = first([trigraph, self.lexer.unlike_older]);
+        let newer = first([blank_splice(text), self.lexer.unlike_newer]);
+        self.scan.unlike_older = older.map(|at| self.line(at));
+        self.scan.unlike_newer = newer.map(|at| self.line(at));
     }
 
     fn include(&mut self, next: bool) {
@@ -118,135 +109,72 @@ impl Scanner<'_> {
         while let Some(token) = self.lexer.solid_on_line() {
             end = token.range.end;
         }
-        if end > word.range.end {
-            return self.scan.untold.push(Untold { range: word.range.start..end, line });
-        }
-        match self.string(word.range.clone()) {
-            Some(name) => self.scan.computed.push(Computed { name, next, line }),
-            None => self.problem(Trouble::NotText, word.range.start),
-        }
+        self.scan.untold.push(Untold { range: word.range.start..end, line });
     }
 
+    /// Reads a definition as the tokens that the compiler makes of it.
     fn define(&mut self) {
         let Some(name) = self.lexer.solid_on_line().filter(|token| token.kind == Kind::Word) else { return };
-        let spelled = self.string(name.range.clone());
-        if let Some(name) = &spelled {
-            self.scan.macros.push_str(name);
-            self.scan.macros.push('\n');
-        }
         self.fragment(&name);
-        let before = self.lexer.clone();
-        let literal = before.clone().solid_on_line().filter(|token| token.kind == Kind::Literal);
-        // Only what the compiler reads as one token is one, for it makes tokens of a definition.
-        let header = self.lexer.header_name().filter(|(range, quoted)| {
-            let is_name = match &literal {
-                Some(literal) => *quoted && literal.range == *range,
-                None => {
-                    !quoted && self.string(range.start + 1..range.end - 1).is_some_and(|name| is_plain(&name))
-                }
-            };
-            is_name && self.lexer.clone().solid_on_line().is_none()
-        });
-        let body = match header {
-            Some((range, quoted)) => self.header_body(range, quoted),
-            None => {
-                self.lexer = before;
-                let parameter = self.only_parameter();
-                self.other_body(spelled.as_deref(), parameter.as_deref())
-            }
-        };
-        if let (Some(name), Some(body)) = (spelled, body) {
-            self.scan.definitions.push(Definition { name, body });
-        }
-    }
-
-    fn header_body(&self, range: Range<usize>, quoted: bool) -> Option<Body> {
-        let name = self.string(range.start + 1..range.end - 1)?;
-        (quoted || is_plain(&name)).then_some(Body::Header { name, quoted })
-    }
-
-    /// The parameter of the macro that is being defined, if it has just one.
-    fn only_parameter(&mut self) -> Option<String> {
-        let before = self.lexer.clone();
-        // A blank before it would make it a part of the body.
-        let opens = self.lexer.token().is_some_and(|token| token.kind == Kind::Other(b'('));
-        let parameter = self.lexer.solid_on_line().filter(|token| opens && token.kind == Kind::Word);
-        let closes = self.lexer.solid_on_line().is_some_and(|token| token.kind == Kind::Other(b')'));
-        self.lexer = before;
-        self.string(parameter.filter(|_| closes)?.range)
-    }
-
-    /// The rest of a definition that is no name of a header. Something if it is just a word.
-    fn other_body(&mut self, name: Option<&str>, parameter: Option<&str>) -> Option<Body> {
-        let mut asked = Asked::default();
-        let mut tokens = 0_usize;
-        let mut last = None;
+        let mut tokens = Vec::new();
         while let Some(token) = self.lexer.solid_on_line() {
-            tokens += 1;
-            if token.kind == Kind::Word {
-                let word = self.lexer.spelling(token.range.clone());
-                if *word == *QUESTION && !asked.is_named() {
-                    match name.filter(|name| may_ask(name.as_bytes())) {
-                        Some(name) if self.asks_for(parameter) => self.scan.askers.push(name.to_string()),
-                        _ => self.problem(Trouble::QuestionInMacro, token.range.start),
-                    }
-                } else if may_ask(&word) && !asked.is_named() {
-                    self.call_with(&token, None);
-                }
-                last = Some(token.range.clone());
+            tokens.push(token);
+        }
+        let spelled: Vec<Cow<'_, [u8]>> =
+            tokens.iter().map(|token| self.lexer.spelling(token.range.clone())).collect();
+        // With a blank before it, a parenthesis is a part of what the macro stands for.
+        let is_function = tokens.first().is_some_and(|token| token.range.start == name.range.end);
+        let parameter = match &spelled[..] {
+            [open, parameter, close, ..] if is_function && **open == *b"(" && **close == *b")" => {
+                Some(parameter)
             }
-            self.note(&token, &mut asked);
+            _ => None,
+        };
+        let may_ask = may_ask(&self.lexer.spelling(name.range));
+        let mut asked = Asked::default();
+        for (place, token) in tokens.iter().enumerate() {
+            let is_question = *spelled[place] == *QUESTION;
+            if !asked.is_named()
+                && (is_question || token.kind == Kind::Word && self::may_ask(&spelled[place]))
+            {
+                let asks_for_parameter = || match (parameter, spelled.get(place + 1..place + 4)) {
+                    (Some(parameter), Some([open, asked, close])) => {
+                        **open == *b"(" && asked == parameter && **close == *b")"
+                    }
+                    _ => false,
+                };
+                if !(is_question && may_ask && asks_for_parameter()) {
+                    self.problem(Trouble::QuestionInMacro, token.range.start);
+                }
+            }
+            self.note(token, &mut asked);
         }
-        let only = last.filter(|_| tokens == 1)?;
-        self.string(only).map(Body::Macro)
     }
 
-    /// Whether the parameter follows in parentheses.
-    fn asks_for(&mut self, parameter: Option<&str>) -> bool {
+    /// A use of what may be a macro that asks whether a header is there.
+    fn question_of_macro(&mut self, word: &Token, in_directive: bool) {
         let before = self.lexer.clone();
-        let is = |token: Option<Token>, kind| token.is_some_and(|token| token.kind == kind);
-        let opens = is(self.lexer.solid_on_line(), Kind::Other(b'('));
-        let word = self.lexer.solid_on_line().filter(|token| token.kind == Kind::Word);
-        let word = word.and_then(|word| self.string(word.range));
-        let asks = opens
-            && parameter.is_some()
-            && word.as_deref() == parameter
-            && is(self.lexer.solid_on_line(), Kind::Other(b')'));
-        self.lexer = before;
-        asks
-    }
-
-    /// A use of what may ask whether a header is there.
-    fn call(&mut self, word: &Token) {
-        let before = self.lexer.clone();
-        let opens = self.lexer.solid_on_line().is_some_and(|token| token.kind == Kind::Other(b'('));
-        let header = self.lexer.header_name().filter(|_| opens);
-        let closes = self.lexer.solid_on_line().is_some_and(|token| token.kind == Kind::Other(b')'));
-        self.lexer = before;
-        let header = header.filter(|_| closes).and_then(|(range, quoted)| {
-            let name = self.string(range.start + 1..range.end - 1)?;
-            (quoted || is_plain(&name)).then_some((name, quoted))
-        });
-        self.call_with(word, header);
-    }
-
-    fn call_with(&mut self, word: &Token, header: Option<(String, bool)>) {
-        let line = self.line(word.range.start);
-        match self.string(word.range.clone()) {
-            Some(name) => self.scan.calls.push(Call { name, header, line }),
-            None => self.problem(Trouble::NotText, word.range.start),
+        if in_directive
+            && self.lexer.solid_on_line().is_some_and(|token| token.kind == Kind::Other(b'('))
+            && let Some((name, quoted)) = self.lexer.header_name()
+            && self.string(name.start + 1..name.end - 1).is_some_and(|name| is_plain(&name))
+            && self.lexer.solid_on_line().is_some_and(|token| token.kind == Kind::Other(b')'))
+        {
+            return self.operand(Ask::Macro, name.clone(), quoted, name);
         }
+        self.lexer = before;
+        self.problem(Trouble::ComputedQuestion, word.range.start);
     }
 
     /// A token of the text itself or of an expression.
     #[inline]
-    fn use_of(&mut self, token: &Token, asked: &mut Asked) {
-        if token.kind == Kind::Word && token.range.len() >= SHORTEST_END.len() && !asked.is_named() {
+    fn use_of(&mut self, token: &Token, asked: &mut Asked, in_directive: bool) {
+        if token.kind == Kind::Word && token.range.len() >= ASKING_END.len() && !asked.is_named() {
             let word = self.lexer.spelling(token.range.clone());
             if *word == *QUESTION {
                 self.question(token);
             } else if may_ask(&word) {
-                self.call(token);
+                self.question_of_macro(token, in_directive);
             }
         }
         self.note(token, asked);
@@ -342,15 +270,12 @@ fn blank_splice(text: &[u8]) -> Option<usize> {
     None
 }
 
-/// Whether a macro of this name may ask whether its parameter is there. Others are not looked for.
+/// Whether a macro of this name may ask whether its parameter is there. Others may not ask at all.
 fn may_ask(name: &[u8]) -> bool {
-    matches!(name.first(), Some(b'_' | b'h' | b'H'))
-        && name.len() >= SHORTEST_END.len()
-        && *name != *QUESTION
-        && name.windows(SHORTEST_END.len()).any(|part| part.eq_ignore_ascii_case(SHORTEST_END))
+    matches!(name.first(), Some(b'_' | b'H')) && name.ends_with(ASKING_END)
 }
 
-/// Whether a name in angle brackets stays as it is where it goes through a macro, which makes tokens of it.
+/// Whether a name of a header is the same where a macro makes tokens of it.
 fn is_plain(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_./+-".contains(&byte);
     name.bytes().all(is_plain) && !name.starts_with('/') && !name.contains("//")

@@ -19,7 +19,7 @@ fuzz_target!(|text: &[u8]| {
         let operand = &text[range.clone()];
         match ask {
             Ask::Exists => assert!(operand.starts_with(b"_") && operand.ends_with(b")")),
-            Ask::Include | Ask::Next => {
+            Ask::Include | Ask::Next | Ask::Macro => {
                 assert!(operand.starts_with(if *quoted { b"\"" } else { b"<" }));
                 assert!(operand.ends_with(if *quoted { b"\"" } else { b">" }));
             }
@@ -37,12 +37,12 @@ fuzz_target!(|text: &[u8]| {
     assert_eq!(same, text);
 
     // Others in their places, found again there; all else is read as before.
-    let name = |operand: &Operand| format!("/x/{}~", operand.range.start);
+    let name = |operand: &Operand| format!("x/{}-", operand.range.start);
     let other = rewrite(
         text,
         &edits(&|operand| match operand.ask {
             Ask::Exists => format!("__has_include(\"{}\")", name(operand)).into_bytes(),
-            Ask::Include | Ask::Next => format!("\"{}\"", name(operand)).into_bytes(),
+            Ask::Include | Ask::Next | Ask::Macro => format!("\"{}\"", name(operand)).into_bytes(),
         }),
     );
     assert_eq!(newlines(&other), newlines(text));
@@ -51,10 +51,6 @@ fuzz_target!(|text: &[u8]| {
     for (found, operand) in found.operands.iter().zip(&scan.operands) {
         assert_eq!((found.ask, found.quoted, &found.name), (operand.ask, true, &name(operand)));
     }
-    assert_eq!(
-        (&found.computed, &found.calls, &found.definitions, &found.askers, &found.macros),
-        (&scan.computed, &scan.calls, &scan.definitions, &scan.askers, &scan.macros)
-    );
     // What was in a name is gone: a NUL, or what made its line uneven. Of uneven lines, only the first is told.
     let others = |scan: &Scan| -> Vec<_> {
         let is_of_name = |trouble| matches!(trouble, Trouble::Nul | Trouble::Uneven);
@@ -70,7 +66,7 @@ fuzz_target!(|text: &[u8]| {
         text,
         &edits(&|operand| match operand.ask {
             Ask::Exists => b" 1 ".to_vec(),
-            Ask::Include | Ask::Next => text[operand.range.clone()].to_vec(),
+            Ask::Include | Ask::Next | Ask::Macro => text[operand.range.clone()].to_vec(),
         }),
     );
     assert_eq!(newlines(&answered), newlines(text));

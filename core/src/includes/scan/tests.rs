@@ -12,6 +12,7 @@ fn names(text: &str) -> Vec<String> {
             Ask::Include => "",
             Ask::Next => "next ",
             Ask::Exists => "? ",
+            Ask::Macro => "?? ",
         };
         format!("{ask}{open}{}{close}", operand.name)
     };
@@ -61,7 +62,7 @@ fn what_stands_in_comments_and_strings_is_none() {
         "x\r#include <a.h>",
     ] {
         assert_eq!(names(text), Vec::<String>::new(), "{text}");
-        assert_eq!(scan(text.as_bytes()).computed, [], "{text}");
+        assert_eq!(scan(text.as_bytes()).untold, [], "{text}");
         assert_eq!(troubles(text), [], "{text}");
     }
 }
@@ -134,16 +135,18 @@ fn what_some_branch_or_standard_reads_otherwise_is_a_problem() {
     ] {
         assert_eq!(troubles(text), [], "{text}");
     }
-    let standards = |text: &str| scan(text.as_bytes()).unlike;
-    use Standard::{Cxx03, Cxx11, Cxx14, Cxx23};
-    assert_eq!(standards("\n??=include <a.h>"), [(Cxx03, 2), (Cxx11, 2), (Cxx14, 2)]);
-    assert_eq!(standards("// ??/\n#include <a.h>"), [(Cxx03, 1), (Cxx11, 1), (Cxx14, 1)]);
-    assert_eq!(standards("R\"(\n#include <a.h>\n)\""), [(Cxx03, 1)]);
-    assert_eq!(standards("1'0"), [(Cxx03, 1), (Cxx11, 1)]);
-    assert_eq!(standards("0x1p+R\"(\n)\""), [(Cxx11, 1), (Cxx14, 1)]);
-    assert_eq!(standards("// \\ \n#inc\\\t\r\nlude <a.h>"), [(Cxx23, 1)]);
-    assert_eq!(standards("\\u{e9}R\"(\n)\""), [(Cxx03, 1), (Cxx23, 1)]);
-    assert_eq!(standards("// what?? \\x\n'\\n'"), []);
+    let standards = |text: &str| {
+        let scan = scan(text.as_bytes());
+        (scan.unlike_older, scan.unlike_newer)
+    };
+    assert_eq!(standards("\n??=include <a.h>"), (Some(2), None));
+    assert_eq!(standards("// ??/\n#include <a.h>"), (Some(1), None));
+    assert_eq!(standards("R\"(\n#include <a.h>\n)\""), (Some(1), None));
+    assert_eq!(standards("\n1'0"), (Some(2), None));
+    assert_eq!(standards("0x1p+R\"(\n)\""), (Some(1), None));
+    assert_eq!(standards("// \\ \n#inc\\\t\r\nlude <a.h>"), (None, Some(1)));
+    assert_eq!(standards("\\u{e9}R\"(\n)\""), (Some(1), Some(1)));
+    assert_eq!(standards("// what?? \\x\n'\\n'"), (None, None));
 }
 
 #[test]
@@ -177,11 +180,12 @@ fn a_name_that_only_the_preprocessor_makes_has_a_place() {
         ("#include NAME(x)", "NAME(x)", 1),
         ("\n#include A /* a */ B // b\nC", "A /* a */ B", 2),
         ("#include_next A \\\n (B)\n", "A \\\n (B)", 1),
+        ("\n#include NAME // b\n", "NAME", 2),
     ] {
         let scan = scan(text.as_bytes());
         let [untold] = &scan.untold[..] else { panic!("{text}: {scan:?}") };
         assert_eq!((&text[untold.range.clone()], untold.line), (name, line));
-        assert_eq!((scan.problems, scan.computed), (vec![], vec![]));
+        assert_eq!((scan.problems, scan.operands), (vec![], vec![]));
     }
 }
 
@@ -200,6 +204,16 @@ fn what_only_the_preprocessor_can_tell_is_a_problem() {
         ("#define HAS_INCLUDE(x) __has_include(<x>)", QuestionInMacro, 1),
         ("#define HAS_INCLUDE(x) __has_include(y)", QuestionInMacro, 1),
         ("#define HAS_INCLUDE (x) __has_include(x)", QuestionInMacro, 1),
+        ("#define HAS_INCLUDE(x) __has_include x", QuestionInMacro, 1),
+        ("#define HAS_INCLUDE(x) __has_include(x", QuestionInMacro, 1),
+        ("#define ASKS(x) HAS_INCLUDE(x)", QuestionInMacro, 1),
+        ("#define ASKS OUR_HAS_INCLUDE\n#define ALSO _HAS_INCLUDE", QuestionInMacro, 2),
+        ("#if HAS_INCLUDE(NAME)", ComputedQuestion, 1),
+        ("#if HAS_INCLUDE(<a.h> b)", ComputedQuestion, 1),
+        ("#if HAS_INCLUDE(<a //b>)", ComputedQuestion, 1),
+        ("#if HAS_INCLUDE(</etc/hostname>)", ComputedQuestion, 1),
+        ("#if APPLY(_HAS_INCLUDE)(<a.h>)", ComputedQuestion, 1),
+        ("\nHAS_INCLUDE(<a.h>)", ComputedQuestion, 2),
         ("\n\na\0", Nul, 3),
         ("#define BUILT __DATE__", Clock, 1),
         ("\nconst char *built = __TIM\\\nE__;", Clock, 2),
@@ -213,48 +227,15 @@ fn what_only_the_preprocessor_can_tell_is_a_problem() {
 }
 
 #[test]
-fn macros_for_names_are_found() {
-    let text = "#define A \"a.h\" // a\n#define B <b/c-1.h>\n#define C B\n#define D < d.h >\n#define E \"a\" \"b\"\n\
-                #define F(x) <x>\n#define G\n#define H <//x>\n#define I </x>\n#define \\\nJ \\\n\"j\\\n.h\"\n\
-                #include C // c\n#include_next J";
-    let scan = scan(text.as_bytes());
-    let header = |name: &str, quoted| Body::Header { name: name.into(), quoted };
-    let definition = |name: &str, body| Definition { name: name.into(), body };
-    assert_eq!(
-        scan.definitions,
-        [
-            definition("A", header("a.h", true)),
-            definition("B", header("b/c-1.h", false)),
-            definition("C", Body::Macro("B".into())),
-            definition("J", header("j.h", true)),
-        ]
-    );
-    assert_eq!(scan.macros, "A\nB\nC\nD\nE\nF\nG\nH\nI\nJ\n");
-    let computed = |name: &str, next, line| Computed { name: name.into(), next, line };
-    assert_eq!(scan.computed, [computed("C", false, 14), computed("J", true, 15)]);
-    assert_eq!(Scan::of_definition("X").macros, "X\n");
-    assert_eq!(Scan::of_definition("X=\"a.h\"").definitions, [definition("X", header("a.h", true))]);
-}
-
-#[test]
-fn macros_that_ask_are_found_and_what_they_are_given() {
+fn a_macro_that_asks_is_a_question_where_it_names_a_header() {
     let text = "#define _X_HAS_INCLUDE(_Y) (__has_include(_Y))\n#define has_include_b(x) 0\n\
-                #if _X_HAS_INCLUDE(<a.h>) || HAS_INCLUDE( \"b.h\" ) || defined(HAS_INCLUDE)\n\
-                HAS_INCLUDE(c) HAS_INCLUDE(<d //e>)\n#define Z HAS_INCLUDE(<a.h>)\n#ifdef HAS_INCLUDE";
-    let scan = scan(text.as_bytes());
-    assert_eq!(scan.askers, ["_X_HAS_INCLUDE"]);
-    let calls: Vec<_> = scan.calls.iter().map(|call| (&*call.name, call.header.clone(), call.line)).collect();
-    assert_eq!(
-        calls,
-        [
-            ("_X_HAS_INCLUDE", Some(("a.h".into(), false)), 3),
-            ("HAS_INCLUDE", Some(("b.h".into(), true)), 3),
-            ("HAS_INCLUDE", None, 4),
-            ("HAS_INCLUDE", None, 4),
-            ("HAS_INCLUDE", None, 5),
-        ]
-    );
-    assert_eq!(scan.problems, []);
+                #if _X_HAS_INCLUDE(<a.h>) || HAS_INCLUDE( \"s/b.h\" ) || defined(HAS_INCLUDE)\n\
+                has_include_b(c)\n#ifdef HAS_INCLUDE";
+    assert_eq!((names(text), troubles(text)), (vec!["?? <a.h>".into(), "?? \"s/b.h\"".into()], vec![]));
+    let places: Vec<&str> =
+        scan(text.as_bytes()).operands.into_iter().map(|operand| &text[operand.range]).collect();
+    assert_eq!(places, ["<a.h>", "\"s/b.h\""]);
+    assert_eq!(Scan::of_definition("X(y)=__has_include(y)").problems[0].what, Trouble::QuestionInMacro);
 }
 
 #[test]

@@ -5,28 +5,26 @@
 //! can reach the binary, and nothing changes while it is compiled.
 
 mod close;
-mod computed;
-mod doubles;
 mod error;
 mod graph;
-mod label;
-mod sources;
 
 use std::{
+    collections::HashMap,
+    hash::BuildHasher,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
+use foldhash::fast::RandomState;
 use warmstart_core::{includes::Scan, key::Key};
-
-use crate::target::files::Memo;
 
 pub(super) use self::close::ROOT;
 pub use self::error::HeaderError;
-use self::{
-    graph::{Graph, Reading},
-    sources::Sources,
-};
+use self::graph::Graph;
+use crate::{os::fork::Mutex, target::files::Memo};
+
+/// How many bytes of programs are remembered at most. Then all are forgotten, which costs reading them once more.
+const MAX_SOURCES: usize = 8 << 20;
 
 /// A program, and where its headers are.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,7 +52,16 @@ pub struct Search<'a> {
 #[derive(Debug, Default)]
 pub struct Headers {
     memo: Memo<Arc<Read>>,
-    sources: Sources,
+    hasher: RandomState,
+    sources: Mutex<Sources>,
+}
+
+/// What was read of the programs themselves, which come as texts and not as files.
+#[derive(Debug, Default)]
+struct Sources {
+    /// By a hash, which two texts may share: the last of them is known.
+    texts: HashMap<u64, (Box<str>, Arc<Read>), RandomState>,
+    bytes: usize,
 }
 
 /// What a key holds of headers.
@@ -89,6 +96,13 @@ struct Read {
     scan: Scan,
 }
 
+impl Closed {
+    /// Texts that a compiler completes itself.
+    pub(super) fn over(source: Vec<u8>, headers: Vec<(String, Vec<u8>)>, pre_includes: Vec<String>) -> Self {
+        Self { source, headers, pre_includes, untold: Vec::new() }
+    }
+}
+
 impl<'a> Search<'a> {
     /// A program that has nothing but its text.
     #[must_use]
@@ -103,7 +117,7 @@ impl Headers {
     /// # Errors
     /// [`HeaderError`] if only the compiler could tell what is included, or a header cannot be read.
     pub fn found(&self, search: &Search<'_>) -> Result<Found, HeaderError> {
-        Ok(Graph::explore(search, self.sources.read(search.source), Reading::Remembered(&self.memo))?.found())
+        Ok(Graph::explore(search, self.source(search.source), &self.memo, false)?.found())
     }
 
     /// Reads all headers that the program may reach, and closes its texts over them. What is found is found of exactly
@@ -112,8 +126,28 @@ impl Headers {
     /// # Errors
     /// As [`found`](Self::found).
     pub fn closed(&self, search: &Search<'_>) -> Result<(Closed, Found), HeaderError> {
-        let graph = Graph::explore(search, self.sources.read(search.source), Reading::Anew(&self.memo))?;
+        let graph = Graph::explore(search, self.source(search.source), &self.memo, true)?;
         Ok((graph.closed(), graph.found()))
+    }
+
+    /// What is read of a program, without a digest: the text is in the key itself.
+    fn source(&self, text: &str) -> Arc<Read> {
+        let hash = self.hasher.hash_one(text);
+        if let Some((known, read)) = self.sources.lock().texts.get(&hash)
+            && **known == *text
+        {
+            return Arc::clone(read);
+        }
+        let read = Arc::new(Read { digest: [0; 32], size: 0, scan: Scan::of(text.as_bytes()) });
+        if text.len() <= MAX_SOURCES / 4 {
+            let mut known = self.sources.lock();
+            if known.bytes + text.len() > MAX_SOURCES {
+                *known = Sources::default();
+            }
+            known.bytes += text.len();
+            known.texts.insert(hash, (text.into(), Arc::clone(&read)));
+        }
+        read
     }
 }
 
@@ -182,7 +216,6 @@ mod tests {
             "#include <a.h>\n#include <c.h>\n#include <b.h>",
             "#include <a.h>\n#include <b.h>\n#if __has_include(<a.h>)",
             "#include <a.h>\n#include <b.h>\n#if __has_include(<c.h>)",
-            "#include <a.h>\n#define B <b.h>\n#include B",
             "#include <a.h>\n#include <b.h>\n#define HAS_INCLUDE(x) __has_include(x)\n#if HAS_INCLUDE(<a.h>)",
             "#include <a.h>\n#include <b.h>\n#define HAS_INCLUDE(x) __has_include(x)\n#if HAS_INCLUDE(<c.h>)",
         ];
@@ -248,6 +281,27 @@ mod tests {
         let search =
             Search { source: "#include \"a.h\"", source_dir: Some(directory.path()), ..Search::default() };
         assert!(refused(&search).contains("larger than 1 MiB"));
+    }
+
+    #[test]
+    fn a_text_is_read_once_and_another_is_another() {
+        let headers = Headers::default();
+        let one = headers.source("#include <a.h>");
+        assert!(Arc::ptr_eq(&one, &headers.source("#include <a.h>")));
+        assert_eq!(headers.source("#include <b.h>").scan.operands[0].name, "b.h");
+        assert!(Arc::ptr_eq(&one, &headers.source("#include <a.h>")));
+    }
+
+    #[test]
+    fn no_more_is_remembered_than_there_is_room_for() {
+        let headers = Headers::default();
+        for number in 0..6 {
+            let text = format!("{number}").repeat(MAX_SOURCES / 4);
+            drop(headers.source(&text));
+            assert!(headers.sources.lock().bytes <= MAX_SOURCES);
+        }
+        drop(headers.source(&"x".repeat(MAX_SOURCES)));
+        assert_eq!(headers.sources.lock().texts.len(), 2);
     }
 
     #[test]

@@ -220,7 +220,10 @@ impl CudaTarget {
         let untold = |error| CudaError::headers(program.name(), error);
         let closed = program.search().map(|search| self.headers.closed(&search)).transpose();
         let (closed, found) = closed.map_err(untold)?.unzip();
-        let closed = closed.unwrap_or_default();
+        let plain = if program.code() == CodeType::Cxx { headers::ROOT } else { "" };
+        let name = format!("{plain}{}", program.name());
+        let (name, closed, directories) =
+            program.unclosed().unwrap_or_else(|| (name, closed.unwrap_or_default(), Vec::new()));
         let libdevice = program.uses_libdevice().then(|| self.toolkit.libdevice()).transpose()?;
         let (libdevice, digest) = libdevice.unzip();
         let toolchain = Arc::clone(&inputs.toolchain);
@@ -234,16 +237,14 @@ impl CudaTarget {
             return Err(Stop::Changed);
         }
         let mut arguments = description.arguments(inputs.toolchain.compiler()).map_err(CudaError::from)?;
+        arguments.extend(directories);
         arguments.extend(closed.pre_includes.iter().map(|name| format!("--pre-include={name}")));
-        let is_cxx = program.code() == CodeType::Cxx;
-        let name =
-            if is_cxx { format!("{}{}", headers::ROOT, program.name()) } else { program.name().into() };
         let output = self.toolkit.compile(
             &inputs.toolchain,
             &Unit {
                 code: program.code(),
                 name: &name,
-                source: if is_cxx { &closed.source } else { program.source().as_bytes() },
+                source: if plain.is_empty() { program.source().as_bytes() } else { &closed.source },
                 headers: &closed.headers,
                 arguments: &arguments,
                 target: program.target_type(),

@@ -6,11 +6,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use warmstart_core::program::{
-    self, CodeType, Contents, ExtraDigest, NameExpression, OptionName, Options, Source, TargetType, Value,
+use warmstart_core::{
+    key::KeyFields,
+    program::{
+        self, CodeType, Contents, ExtraDigest, NameExpression, OptionName, Options, Source, TargetType, Value,
+    },
 };
 
-use super::headers::Search;
+use super::headers::{Closed, Search};
 
 /// A program with its options, its headers and the names that are wanted of it.
 ///
@@ -39,6 +42,7 @@ pub struct Program {
     name_expressions: Vec<NameExpression>,
     extra_sources: Vec<(String, Source<'static>)>,
     extra_digest: Option<ExtraDigest>,
+    header_digest: Option<ExtraDigest>,
     source_dir: Option<PathBuf>,
     include_dirs: Vec<PathBuf>,
     pre_includes: Vec<String>,
@@ -99,6 +103,7 @@ impl Program {
             name_expressions: Vec::new(),
             extra_sources: Vec::new(),
             extra_digest: None,
+            header_digest: None,
             source_dir: None,
             include_dirs: Vec::new(),
             pre_includes: Vec::new(),
@@ -194,6 +199,15 @@ impl Program {
         self
     }
 
+    /// Puts a digest of yours into the key in place of all headers, those given as texts too: for programs whose headers only
+    /// the compiler can tell. No header is read for the key; the compiler looks for them itself, in the directories that
+    /// were named and in the current one. The digest must differ whenever a header that it may find does.
+    #[must_use]
+    pub fn header_digest(mut self, digest: ExtraDigest) -> Self {
+        self.header_digest = Some(digest);
+        self
+    }
+
     /// The name.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -205,8 +219,8 @@ impl Program {
 impl Program {
     /// The description that the key is derived from. `contents` is what of outside is known.
     pub(super) fn description<'a>(&'a self, contents: Contents<'a>) -> program::Program<'a> {
-        let contents = match &self.extra_digest {
-            Some(digest) => contents.with_extra(digest.clone()),
+        let contents = match self.digest() {
+            Some(digest) => contents.with_extra(digest),
             None => contents,
         };
         let mut description = program::Program::new(self.code, self.target, borrowed(&self.source))
@@ -220,10 +234,34 @@ impl Program {
         description
     }
 
-    /// Where its headers are looked for; nothing if it can include none.
+    /// What the caller answers for, as the key has it.
+    fn digest(&self) -> Option<ExtraDigest> {
+        let (Some(headers), Some(extra)) = (&self.header_digest, &self.extra_digest) else {
+            return self.header_digest.clone().or_else(|| self.extra_digest.clone());
+        };
+        let both = KeyFields::new("warmstart.cuda.digests", 1)
+            .bytes("headers", headers.as_bytes())
+            .bytes("extra", extra.as_bytes())
+            .key();
+        Some(ExtraDigest::new(both.as_bytes()).expect("a digest is long enough, and none is all zeros"))
+    }
+
+    /// What a compiler is given that looks for the headers itself: its name for the program, the headers that are given as
+    /// texts, and where to look. Nothing if it gets them all.
+    pub(super) fn unclosed(&self) -> Option<(String, Closed, Vec<String>)> {
+        self.header_digest.as_ref()?;
+        let name =
+            self.source_dir.as_ref().map_or_else(|| self.name.clone().into(), |dir| dir.join(&self.name));
+        let given = self.given.iter().map(|(name, text)| (name.clone(), text.clone().into_bytes())).collect();
+        let closed = Closed::over(self.source.as_bytes().to_vec(), given, self.pre_includes.clone());
+        let directories = self.include_dirs.iter().map(|dir| format!("--include-path={}", dir.display()));
+        Some((name.display().to_string(), closed, directories.collect()))
+    }
+
+    /// Where its headers are looked for; nothing if it can include none, or a digest answers for them.
     pub(super) fn search(&self) -> Option<Search<'_>> {
         let Source::Text(source) = &self.source else { return None };
-        (self.code == CodeType::Cxx).then(|| Search {
+        (self.code == CodeType::Cxx && self.header_digest.is_none()).then(|| Search {
             source,
             source_dir: self.source_dir.as_deref(),
             given: &self.given,

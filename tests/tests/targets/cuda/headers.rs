@@ -38,7 +38,7 @@ fn each(check: impl Fn(&Nvrtc, &str, &Program)) {
 /// The same, for the programs that are not refused.
 fn each_taken(check: impl Fn(&Nvrtc, &str, &Program)) {
     each(|nvrtc, name, program| {
-        if program.refused.is_none() {
+        if program.refused.is_none() && !program.is_untold {
             check(nvrtc, name, program);
         }
     });
@@ -57,6 +57,20 @@ fn what_only_the_compiler_can_tell_is_refused() {
         (None, found) => assert!(found.is_ok(), "{name}: {}", found.unwrap_err()),
         (Some(words), Ok(_)) => panic!("{name} is not refused: {words}"),
         (Some(words), Err(error)) => assert!(error.to_string().contains(words), "{name}: {error}"),
+    });
+}
+
+#[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
+fn an_include_of_a_macro_that_is_reached_makes_no_binary() {
+    each(|nvrtc, name, program| {
+        if program.is_untold {
+            let (closed, _) = program.closed().unwrap();
+            let (compiled, opened) = program.compile_closed(nvrtc, &closed);
+            let log = compiled.unwrap_err();
+            assert!(log.contains("a name that only the preprocessor makes"), "{name}: {log}");
+            assert!(opened.is_empty(), "{name}: {opened:?}");
+        }
     });
 }
 

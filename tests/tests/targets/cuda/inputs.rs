@@ -13,7 +13,9 @@ use warmstart::{
     Artifact, Cache, Limits, Lookup, Metadata, Reason, Store,
     cache::How,
     store::{FileOptions, FileStore, MemoryStore, Stored},
-    target::cuda::{CodeType, CudaError, CudaTarget, OptionName, Options, Program, TargetType, Toolkit},
+    target::cuda::{
+        CodeType, CudaError, CudaTarget, ExtraDigest, OptionName, Options, Program, TargetType, Toolkit,
+    },
 };
 use warmstart_tests::cuda;
 
@@ -175,22 +177,67 @@ fn an_include_that_only_the_preprocessor_knows_is_refused_and_says_what_to_do() 
     for before in [
         "#define NAME(x) <x.cuh>\n#include NAME(value)",
         "#define TEXT(x) #x\n#include TEXT(value.cuh)",
+        "#define NAME <value.cuh>\n#include NAME",
         "#define HAS(x) __has_include(x)\n#if HAS(<value.cuh>)\n#include <value.cuh>\n#endif",
     ] {
         let error = fails(&target, &computed(before));
         assert!(error.is_refused(), "{before}: {error}");
         let text = error.to_string();
         assert!(text.contains("f.cu") || text.contains("source"), "where: {text}");
+        assert!(text.contains("Program::header_digest") && !text.contains('\n'), "the way out: {text}");
     }
     // In a branch that is skipped it does no harm, and headers of others have such branches.
     let skipped = computed(
         "#define NAME(x) <x.cuh>\n#ifndef __CUDACC_RTC__\n#include NAME(value)\n#endif\n#define VALUE 7",
     );
     compiles(&target, &skipped);
-    // A name that can be told is found.
-    compiles(&target, &computed("#define NAME <value.cuh>\n#include NAME"));
     let by_option = computed("#include NAME").option(OptionName::DefineMacro, ["NAME=<value.cuh>"]);
-    compiles(&target, &by_option);
+    assert!(fails(&target, &by_option).is_refused());
+}
+
+#[test]
+#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
+fn headers_that_a_digest_answers_for_are_left_to_the_compiler() {
+    let target = cuda::target();
+    let directory = tempfile::tempdir().unwrap();
+    let (source, include) = (directory.path().join("source"), directory.path().join("include"));
+    fs::create_dir_all(&source).unwrap();
+    fs::create_dir_all(include.join("inner")).unwrap();
+    let digest = |byte| ExtraDigest::new(&[byte; 32]).unwrap();
+    let before = "#define TEXT(x) #x\n#include TEXT(here.cuh)\n#define IN <inner/value.cuh>\n#include IN\n\
+                  #include \"given.cuh\"";
+    let program = storing(before, "VALUE + HERE + GIVEN + PRE")
+        .source_dir(&source)
+        .include_dir(&include)
+        .pre_include("pre.cuh")
+        .header("given.cuh", "#define GIVEN 4000\n");
+    fs::write(source.join("here.cuh"), "#define HERE 300\n").unwrap();
+    fs::write(include.join("pre.cuh"), "#define PRE 20\n").unwrap();
+    fs::write(include.join("inner/value.cuh"), "#include \"beside.cuh\"\n").unwrap();
+    let cache = memory();
+    let mut binaries = Vec::new();
+    for value in [1, 2] {
+        fs::write(include.join("inner/beside.cuh"), format!("#define VALUE {value}\n")).unwrap();
+        let program = program.clone().header_digest(digest(value));
+        let compiled = target.compile(&cache, &program).unwrap();
+        assert!(!compiled.is_hit() && target.compile(&cache, &program).unwrap().is_hit());
+        binaries.push(compiled.binary().to_vec());
+        let fields = format!("{:?}", target.fields(&cache, &program).unwrap().recipe());
+        assert!(!fields.contains(directory.path().to_str().unwrap()), "a key has no path: {fields}");
+    }
+    assert_ne!(binaries[0], binaries[1]);
+    // One digest stands for another in nothing.
+    let keys = [
+        program.clone().header_digest(digest(1)),
+        program.clone().header_digest(digest(2)),
+        program.clone().header_digest(digest(1)).extra_digest(digest(1)),
+        program.clone().header_digest(digest(1)).extra_digest(digest(2)),
+        program.clone().header_digest(digest(2)).extra_digest(digest(1)),
+    ]
+    .map(|program| target.fields(&cache, &program).unwrap().key());
+    for (place, key) in keys.iter().enumerate() {
+        assert!(!keys[..place].contains(key), "{place}");
+    }
 }
 
 #[test]
@@ -557,19 +604,17 @@ fn who_waits_for_a_build_never_gets_what_another_checkout_was_edited_to() {
     });
 }
 
-/// A definition may be given as a text or as a list of one, and names a header that only its path leads to.
+/// A definition may be given as a text or as a list of one.
 #[test]
 #[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
-fn a_header_that_a_single_definition_names_is_in_the_key() {
+fn a_definition_that_has_the_time_in_it_is_refused() {
     let target = cuda::target();
-    let directory = tempfile::tempdir().unwrap();
-    let header = directory.path().join("value.cuh");
-    let definition = format!("NAME=\"{}\"", header.display());
-    let program = storing("#include NAME", "VALUE").option(OptionName::DefineMacro, definition);
-    let cache = memory();
-    for value in [1, 2] {
-        fs::write(&header, format!("#define VALUE {value}\n")).unwrap();
-        assert!(!target.compile(&cache, &program).unwrap().is_hit(), "value {value}");
-        assert!(target.compile(&cache, &program).unwrap().is_hit());
+    let definition = "VALUE=__TIME__[7]";
+    for program in [
+        storing("", "VALUE").option(OptionName::DefineMacro, definition),
+        storing("", "VALUE").option(OptionName::DefineMacro, [definition]),
+    ] {
+        let error = fails(&target, &program);
+        assert!(error.is_refused() && error.to_string().contains("__TIME__"), "{error}");
     }
 }

@@ -16,6 +16,9 @@ use super::{
 /// Where headers are said to lie. An absolute name, because the compiler puts the current directory before others.
 pub(in crate::target::cuda) const ROOT: &str = "/warmstart/";
 
+/// The header that is there where a macro asks for one that is. Nothing includes it.
+const THERE: &str = "/warmstart/there";
+
 /// What stands before the number of an include whose name only the preprocessor can make, in the name that it gets.
 const UNTOLD: &str = "a name that only the preprocessor makes, number ";
 
@@ -32,26 +35,16 @@ impl Graph<'_> {
     pub(super) fn closed(&self) -> Closed {
         let mut untold = Vec::new();
         let source = self.close(&self.nodes[0], self.search.source.as_bytes(), &mut untold);
-        let mut headers: Vec<(String, Vec<u8>)> = self
-            .headers()
+        let mut headers: Vec<(String, Vec<u8>)> = self.nodes[1..]
+            .iter()
             .map(|node| {
                 let text = node.text.as_deref().unwrap_or_default();
                 (self.name(node), self.close(node, text, &mut untold))
             })
             .collect();
-        for (name, node) in &self.aliases {
-            let text = match node {
-                Some(node) => format!("#include \"{}\"\n", self.name(&self.nodes[*node])),
-                // Nobody may look for it where it would be.
-                None if Path::new(name).is_absolute() => String::from("#error this header was not found\n"),
-                None => continue,
-            };
-            headers.push((name.clone(), text.into_bytes()));
+        if self.answers.values().any(|exists| *exists) {
+            headers.push((THERE.into(), Vec::new()));
         }
-        // Nothing includes these by that name; they are only asked for.
-        let asked =
-            self.answers.iter().filter(|(name, exists)| **exists && !self.aliases.contains_key(*name));
-        headers.extend(asked.map(|(name, _)| (name.clone(), Vec::new())));
         Closed {
             source,
             headers,
@@ -71,11 +64,10 @@ impl Graph<'_> {
                 Edge::To(to) => format!("\"{}\"", self.name(&self.nodes[*to])),
                 // Apart from what stands around it, which could make another token of it.
                 Edge::Exists(exists) => format!(" {} ", u8::from(*exists)),
+                Edge::Answer(true) => format!("\"{THERE}\""),
                 // The compiler says that it is not there, if it comes so far. It must look for it nowhere.
-                Edge::Nowhere => {
-                    let name = &operand.name;
-                    let is_alias = || self.aliases.contains_key(name) || self.answers.contains_key(name);
-                    if !Path::new(&operand.name).is_absolute() && !is_alias() {
+                Edge::Nowhere | Edge::Answer(false) => {
+                    if *edge == Edge::Nowhere && !Path::new(&operand.name).is_absolute() {
                         continue;
                     }
                     format!("\"not found: {}\"", operand.name.replace('"', "'"))
@@ -98,13 +90,16 @@ impl Graph<'_> {
         let label = |node: usize| self.nodes[node].label.as_str();
         edges.list(self.pre_includes.len());
         self.pre_includes.iter().for_each(|node| edges.text(label(*node)));
-        let nodes = || self.nodes.iter().filter(|node| !node.edges.is_empty() && !node.label.is_empty());
+        let told = |node: &Node| node.edges.iter().filter(|edge| !matches!(edge, Edge::Answer(_))).count();
+        let nodes = || self.nodes.iter().filter(|node| told(node) > 0);
         edges.list(nodes().count());
         for node in nodes() {
             edges.text(&node.label);
-            edges.list(node.edges.len());
+            edges.list(told(node));
             for edge in &node.edges {
                 match edge {
+                    // Stands below, once for each name.
+                    Edge::Answer(_) => {}
                     Edge::To(node) => edges.text(label(*node)),
                     // No label is empty, and none has a question mark.
                     Edge::Nowhere => edges.text(""),
@@ -113,11 +108,8 @@ impl Graph<'_> {
                 }
             }
         }
-        edges.list(self.aliases.len());
-        for (name, node) in &self.aliases {
-            edges.text(name);
-            edges.text(node.map_or("", label));
-        }
+        // Where includes of macros would lead, of which there are none.
+        edges.list(0);
         edges.list(self.answers.len());
         for (name, exists) in &self.answers {
             edges.text(name);

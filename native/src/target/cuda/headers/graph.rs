@@ -6,6 +6,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
+    fmt::Write as _,
     fs::{self, Metadata},
     io,
     path::{Path, PathBuf},
@@ -13,12 +14,11 @@ use std::{
 };
 
 use foldhash::fast::RandomState;
-use warmstart_core::includes::{Ask, Operand, Scan, Standard, Trouble};
+use warmstart_core::includes::{Ask, Operand, Scan, Trouble};
 
 use super::{
     Found, HeaderError, Read, Search,
     error::{Place, Problem},
-    label,
 };
 use crate::{os::FileIdentity, target::files::Memo};
 
@@ -28,29 +28,20 @@ const MAX_FILES: usize = 10_000;
 /// How large its headers may be in all.
 const MAX_BYTES: u64 = if cfg!(test) { 1 << 20 } else { 256 << 20 };
 
-/// How texts are read.
-#[derive(Clone, Copy)]
-pub(super) enum Reading<'a> {
-    /// What is known of a file is taken as long as the file did not change.
-    Remembered(&'a Memo<Arc<Read>>),
-    /// Each is read anew, and kept.
-    Anew(&'a Memo<Arc<Read>>),
-}
-
 /// All texts that a program may reach. The first is its own.
 pub(super) struct Graph<'a> {
     pub(super) search: &'a Search<'a>,
-    reading: Reading<'a>,
+    memo: &'a Memo<Arc<Read>>,
+    /// Whether each text is read anew and kept. If not, what is known of a file holds as long as it did not change.
+    is_anew: bool,
     pub(super) nodes: Vec<Node>,
     pub(super) pre_includes: Vec<usize>,
-    /// What the names lead to that are included through macros.
-    pub(super) aliases: BTreeMap<String, Option<usize>>,
     /// Whether what macros ask for is there.
     pub(super) answers: BTreeMap<String, bool>,
     /// The macros of the command line, read.
-    pub(super) definitions: Vec<Scan>,
+    definitions: Vec<Scan>,
     given: HashMap<usize, usize, RandomState>,
-    pub(super) files: HashMap<FileKey, Vec<usize>, RandomState>,
+    files: HashMap<FileKey, Vec<usize>, RandomState>,
     labels: HashSet<String, RandomState>,
     bytes: u64,
 }
@@ -76,11 +67,13 @@ pub(super) enum Edge {
     To(usize),
     Nowhere,
     Exists(bool),
+    /// What a macro asks for, and whether it is there.
+    Answer(bool),
 }
 
 /// Which file it is, whatever it is called.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum FileKey {
+enum FileKey {
     Inode(u64, u64),
     /// Where there are no inodes.
     Path(PathBuf),
@@ -112,7 +105,8 @@ impl<'a> Graph<'a> {
     pub(super) fn explore(
         search: &'a Search<'a>,
         read: Arc<Read>,
-        reading: Reading<'a>,
+        memo: &'a Memo<Arc<Read>>,
+        is_anew: bool,
     ) -> Result<Self, HeaderError> {
         let source = Node {
             label: String::from("source"),
@@ -125,10 +119,10 @@ impl<'a> Graph<'a> {
         };
         let mut graph = Self {
             search,
-            reading,
+            memo,
+            is_anew,
             nodes: vec![source],
             pre_includes: Vec::new(),
-            aliases: BTreeMap::new(),
             answers: BTreeMap::new(),
             definitions: Vec::new(),
             given: HashMap::default(),
@@ -143,18 +137,11 @@ impl<'a> Graph<'a> {
             graph.pre_includes.push(node);
         }
         let mut followed = 0;
-        loop {
-            while followed < graph.nodes.len() {
-                graph.follow(followed)?;
-                followed += 1;
-            }
-            if !graph.follow_macros()? {
-                break;
-            }
+        while followed < graph.nodes.len() {
+            graph.follow(followed)?;
+            followed += 1;
         }
-        graph.answer_macros()?;
         graph.refuse_pasted()?;
-        graph.merge_doubles()?;
         Ok(graph)
     }
 
@@ -181,9 +168,12 @@ impl<'a> Graph<'a> {
         if let Some(problem) = scan.problems.first() {
             return Some((problem.line, problem.what));
         }
-        let standard = self.search.standard.and_then(Standard::parse)?;
-        let unlike = scan.unlike.iter().find(|(other, _)| *other == standard)?;
-        Some((unlike.1, Trouble::OtherStandard))
+        let unlike = match self.search.standard? {
+            "c++17" | "c++20" => None,
+            "c++23" => scan.unlike_newer,
+            _ => scan.unlike_older,
+        };
+        Some((unlike?, Trouble::OtherStandard))
     }
 
     fn follow(&mut self, from: usize) -> Result<(), HeaderError> {
@@ -199,6 +189,13 @@ impl<'a> Graph<'a> {
         for Operand { ask, name, quoted, .. } in &read.scan.operands {
             edges.push(match ask {
                 Ask::Exists => Edge::Exists(self.exists(from, name, *quoted)?),
+                Ask::Macro => {
+                    let exists = self.exists(from, name, *quoted)?;
+                    if self.answers.insert(name.clone(), exists).is_some_and(|known| known != exists) {
+                        return Err(HeaderError::new(Problem::AmbiguousQuestion(name.clone())));
+                    }
+                    Edge::Answer(exists)
+                }
                 Ask::Include | Ask::Next => {
                     self.include(from, name, *quoted, *ask == Ask::Next)?.map_or(Edge::Nowhere, Edge::To)
                 }
@@ -209,7 +206,7 @@ impl<'a> Graph<'a> {
     }
 
     /// The text that a name leads to, read if it is new.
-    pub(super) fn include(
+    fn include(
         &mut self,
         from: usize,
         name: &str,
@@ -230,7 +227,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    pub(super) fn exists(&self, from: usize, name: &str, quoted: bool) -> Result<bool, HeaderError> {
+    fn exists(&self, from: usize, name: &str, quoted: bool) -> Result<bool, HeaderError> {
         Ok(!matches!(self.find(from, name, quoted, false, 0)?, Target::Nowhere))
     }
 
@@ -286,7 +283,7 @@ impl<'a> Graph<'a> {
         }
         let (name, text) = &self.search.given[place];
         let mut label = String::from("given/");
-        label::push(&mut label, name);
+        push_label(&mut label, name);
         let path = Path::new(name);
         let beside = path.parent().filter(|_| path.is_absolute() && !self.search.no_source_include);
         let node = self.add(Node {
@@ -311,35 +308,29 @@ impl<'a> Graph<'a> {
         }
         let mut identity = FileIdentity::of(&metadata);
         let make = |text: &[u8]| Arc::new(Read::of(text));
-        let mut text = None;
-        let read = match self.reading {
-            Reading::Remembered(memo) => memo.of_identity(identity, &path, make).map(Ok),
-            Reading::Anew(_) => None,
-        };
-        let read = match (read, self.reading) {
-            (Some(read), _) => read,
+        let known = if self.is_anew {
             // A text that is here already is not read again: it could have changed.
-            (None, Reading::Anew(_)) if self.known(&identity, &path).is_some() => {
-                let node = &self.nodes[self.known(&identity, &path).map_or(0, |nodes| nodes[0])];
-                text.clone_from(&node.text);
-                Ok(Arc::clone(&node.read))
-            }
-            (None, Reading::Remembered(memo) | Reading::Anew(memo)) => {
-                memo.read(&path, make).map(|content| {
-                    identity = content.identity;
-                    text = Some(content.bytes);
-                    content.made
-                })
-            }
+            let node = self.known(&identity, &path).map(|nodes| &self.nodes[nodes[0]]);
+            node.map(|node| (Arc::clone(&node.read), node.text.clone()))
+        } else {
+            self.memo.of_identity(identity, &path, make).map(|read| (read, None))
         };
-        let read = match read {
+        let read: io::Result<_> = known.map_or_else(
+            || {
+                let content = self.memo.read(&path, make)?;
+                identity = content.identity;
+                Ok((content.made, Some(content.bytes)))
+            },
+            Ok,
+        );
+        let (read, text) = match read {
             Ok(read) => read,
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound) =>
             {
                 return Ok(None);
             }
-            Err(error) => return Err(HeaderError::new(Problem::Unreadable(path, error))),
+            Err(error) => return Err(HeaderError::new(Problem::Unreadable { path, error })),
         };
         let beside = path.parent().filter(|_| !self.search.no_source_include);
         let through = if let Way::Include(place) = way { Some(place) } else { None };
@@ -347,6 +338,11 @@ impl<'a> Graph<'a> {
             let same = nodes.iter().find(|node| self.nodes[**node].is_as_if(&read.scan, beside, through));
             if let Some(node) = same {
                 return Ok(Some(*node));
+            }
+            // Only the compiler knows which of the two it reads.
+            if read.scan.once {
+                let (one, other) = (self.nodes[nodes[0]].place.clone(), Place::File(path));
+                return Err(HeaderError::new(Problem::Twice { one, other }));
             }
         }
         let label = self.label_of(from, name, way);
@@ -380,7 +376,7 @@ impl<'a> Graph<'a> {
                 String::from(&beside[..end])
             }
         };
-        label::push(&mut text, name);
+        push_label(&mut text, name);
         text
     }
 
@@ -426,14 +422,9 @@ impl<'a> Graph<'a> {
         Ok(())
     }
 
-    /// The texts that something leads to, but for the program's own.
-    pub(super) fn headers(&self) -> impl Iterator<Item = &Node> {
-        self.nodes[1..].iter().filter(|node| !node.label.is_empty())
-    }
-
     pub(super) fn found(&self) -> Found {
         Found {
-            headers: self.headers().map(|node| (node.label.clone(), node.read.digest)).collect(),
+            headers: self.nodes[1..].iter().map(|node| (node.label.clone(), node.read.digest)).collect(),
             search: self.edges_digest(),
         }
     }
@@ -442,15 +433,8 @@ impl<'a> Graph<'a> {
 impl Node {
     /// Whether a text that was found there would lead to the same.
     fn is_as_if(&self, scan: &Scan, beside: Option<&Path>, through: Option<usize>) -> bool {
-        let asks_beside = || {
-            scan.operands.iter().any(|operand| operand.quoted && operand.ask != Ask::Next)
-                || !scan.computed.is_empty()
-                || !scan.calls.is_empty()
-        };
-        let asks_next = || {
-            scan.operands.iter().any(|operand| operand.ask == Ask::Next)
-                || scan.computed.iter().any(|computed| computed.next)
-        };
+        let asks_beside = || scan.operands.iter().any(|operand| operand.quoted && operand.ask != Ask::Next);
+        let asks_next = || scan.operands.iter().any(|operand| operand.ask == Ask::Next);
         let is_beside_same = || {
             let file = |path: &Path| FileKey::of(&FileIdentity::of_path(path)?, path).into();
             let same: Option<(FileKey, FileKey)> =
@@ -467,6 +451,61 @@ impl FileKey {
         match identity.file() {
             (0, 0) => Self::Path(fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf())),
             (device, inode) => Self::Inode(device, inode),
+        }
+    }
+}
+
+/// Appends `name` to `label`, part by part, as letters that mean nothing to anybody: no quotes, no backslashes, no way
+/// upwards. Two names stay two.
+fn push_label(label: &mut String, name: &str) {
+    for (place, part) in name.trim_start_matches('/').split('/').enumerate() {
+        if place > 0 {
+            label.push('/');
+        }
+        match part {
+            "" => label.push_str("~none"),
+            "." => label.push_str("~here"),
+            ".." => label.push_str("~up"),
+            _ => part.bytes().for_each(|byte| push_byte(label, byte)),
+        }
+    }
+}
+
+/// A tilde with two upper-case digits stands for a byte, one with lower-case letters for a part.
+fn push_byte(label: &mut String, byte: u8) {
+    if byte.is_ascii_alphanumeric() || b"._-+".contains(&byte) {
+        label.push(char::from(byte));
+    } else {
+        // Writing to a string cannot fail.
+        let _ = write!(label, "~{byte:02X}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn label(name: &str) -> String {
+        let mut label = String::from("include0/");
+        push_label(&mut label, name);
+        label
+    }
+
+    #[test]
+    fn odd_names_become_plain_ones() {
+        assert_eq!(label("a/b-1.cuh"), "include0/a/b-1.cuh");
+        assert_eq!(label("../a b.h"), "include0/~up/a~20b.h");
+        assert_eq!(label("/x//./y"), "include0/x/~none/~here/y");
+        assert_eq!(label("ü\"\\"), "include0/~C3~BC~22~5C");
+    }
+
+    #[test]
+    fn two_names_stay_two() {
+        let names = ["..", "~up", ".", "", "~", "~7E", "a b", "a~20b", "~none", "...", "./", "~here"];
+        for (place, one) in names.iter().enumerate() {
+            for other in &names[place + 1..] {
+                assert_ne!(label(one), label(other), "{one:?} {other:?}");
+            }
         }
     }
 }

@@ -31,6 +31,8 @@ pub(crate) struct Program {
     pub(crate) is_fixed: bool,
     /// Whether it does not compile.
     pub(crate) fails: bool,
+    /// Whether the compiler comes to an include of a macro, and then is given nothing there.
+    pub(crate) is_untold: bool,
     /// What of the error's text says that it is refused.
     pub(crate) refused: Option<String>,
 }
@@ -53,6 +55,7 @@ impl Program {
                     program.asked = paths.iter().map(|path| root.join(path)).collect();
                 }
                 ["!!", "conditional"] => program.is_conditional = true,
+                ["!!", "untold"] => program.is_untold = true,
                 ["!!", "fails"] => program.fails = true,
                 ["!!", "refused", ..] => program.refused = Some(words[2..].join(" ")),
                 ["!!", "no-source-include"] => program.no_source_include = true,

@@ -40,7 +40,7 @@ impl Random {
                 4 => writeln!(text, "#if __has_include({name})\n#include {name}\nSAW({saw})\n#endif"),
                 5 => writeln!(text, "#if 0\n#include {name}\n#endif"),
                 6 => writeln!(text, "#include_next {name}"),
-                7 => writeln!(text, "#undef HEADER\n#define HEADER {name}\n#include HEADER"),
+                7 => writeln!(text, "#undef HEADER\n#define HEADER {name}\n#if 0\n#include HEADER\n#endif"),
                 8 => writeln!(text, "// \\\n#include {name}\n/*\n#include {name} */ SAW({saw})"),
                 9 => writeln!(text, "SKIP(R\"(\n#include {name}\n)\")"),
                 10 => writeln!(text, "#inc\\\nlude /*\n*/ {name}"),
@@ -105,7 +105,7 @@ fn random_programs_compile_to_what_the_compiler_makes_of_them_by_itself() {
         let (closed, found) = match program.closed() {
             Ok(closed) => closed,
             Err(error) => {
-                let words = ["leads to", "read once", "includes the macro", "from one place and not"];
+                let words = ["read once", "from one place and not", "given a plain name"];
                 assert!(words.iter().any(|word| error.to_string().contains(word)), "seed {seed}: {error}");
                 refused += 1;
                 continue;
