@@ -129,6 +129,28 @@ impl Scan {
         scan::scan(text)
     }
 
+    /// Whether nothing in it can make the compiler look for a file.
+    #[must_use]
+    pub const fn reaches_nothing(&self) -> bool {
+        let may_paste = self.pastes && self.fragment.is_some();
+        self.operands.is_empty() && self.untold.is_empty() && !may_paste
+    }
+
+    /// Why it cannot be told without preprocessing what the text includes under a standard of C++, as `--std` names it, and
+    /// the line of that.
+    #[must_use]
+    pub fn trouble(&self, standard: Option<&str>) -> Option<(Trouble, usize)> {
+        if let Some(problem) = self.problems.first() {
+            return Some((problem.what, problem.line));
+        }
+        let line = match standard? {
+            "c++17" | "c++20" => None,
+            "c++23" => self.unlike_newer,
+            _ => self.unlike_older,
+        };
+        Some((Trouble::OtherStandard, line?))
+    }
+
     /// Reads a definition as the option `-D` has it: `NAME` or `NAME=VALUE`.
     #[must_use]
     pub fn of_definition(definition: &str) -> Self {

@@ -33,29 +33,28 @@
 mod arguments;
 mod code;
 mod contents;
-mod fields;
 mod options;
 mod parse;
-mod probe;
 mod ptxas;
 mod refusal;
 mod table;
 #[cfg(test)]
 mod tests;
-mod text;
 
 pub use code::{CodeType, Compiler, NameExpression, Source, TargetType};
-pub use contents::{Contents, ExtraDigest, Header};
+pub use contents::{Contents, ExtraDigest, Header, Probe, Toolchain};
 pub use options::{Options, Value};
-pub use probe::{Probe, Toolchain};
 pub use refusal::Refusal;
 pub use table::OptionName;
 
 use alloc::{borrow::Cow, format, string::String, vec::Vec};
 
-use crate::key::KeyFields;
+use crate::{includes::Scan, key::KeyFields};
 use arguments::{Arguments, Context};
-use text::has_nul;
+
+/// The domain of the keys, and the number that is raised when the meaning of the fields changes.
+const DOMAIN: &str = "warmstart.cuda";
+const SCHEMA: u32 = 1;
 
 /// What a program is called that has no name.
 const DEFAULT_NAME: &str = "default_program";
@@ -97,11 +96,23 @@ impl<'a> Program<'a> {
         Ok(Self::new(CodeType::parse(code)?, TargetType::parse(target)?, source))
     }
 
+    /// For this target.
+    #[must_use]
+    pub const fn with_target(mut self, target: TargetType) -> Self {
+        self.target = target;
+        self
+    }
+
     /// Under this name in messages and in debug information. It comes before one among the options.
     #[must_use]
     pub fn with_name(mut self, name: impl Into<Cow<'a, str>>) -> Self {
-        self.name = Some(name.into());
+        self.set_name(name);
         self
+    }
+
+    /// Gives it this name.
+    pub fn set_name(&mut self, name: impl Into<Cow<'a, str>>) {
+        self.name = Some(name.into());
     }
 
     /// With these options.
@@ -172,6 +183,11 @@ impl<'a> Program<'a> {
         &self.options
     }
 
+    /// The options, to be changed.
+    pub const fn options_mut(&mut self) -> &mut Options {
+        &mut self.options
+    }
+
     /// The expressions whose lowered names are asked for, sorted.
     #[must_use]
     pub fn name_expressions(&self) -> &[NameExpression] {
@@ -184,19 +200,7 @@ impl<'a> Program<'a> {
         &self.extra_sources
     }
 
-    /// Who compiles it. The driver's linker takes the place of nvJitLink where that is not there.
-    #[must_use]
-    pub const fn compiler(&self, driver_linker: bool) -> Compiler {
-        match self.code {
-            CodeType::Cxx => Compiler::Nvrtc,
-            CodeType::Nvvm => Compiler::Nvvm,
-            CodeType::Ptx | CodeType::LtoIr if driver_linker => Compiler::Driver,
-            CodeType::Ptx | CodeType::LtoIr => Compiler::NvJitLink,
-        }
-    }
-
-    /// The arguments that the compiler is given, the architecture first. Those of the driver, which takes
-    /// numbered options, are their names and values.
+    /// The arguments that the compiler is given, the architecture first.
     ///
     /// With known headers they name no directories and no headers to read before the source: whoever compiles
     /// hands the compiler these headers, under names of their own.
@@ -204,22 +208,68 @@ impl<'a> Program<'a> {
     /// # Errors
     /// The program is refused.
     pub fn arguments(&self, compiler: Compiler) -> Result<Vec<String>, Refusal> {
-        let arguments = self.checked(compiler)?;
-        let arch = arguments.arch_argument(compiler);
-        Ok(core::iter::once(arch).chain(arguments.rest.into_iter().map(Cow::into_owned)).collect())
+        Ok(self.checked(compiler, &self.contents)?.into_list(compiler))
     }
 
-    /// What the key is made of.
+    /// What the key is made of. `docs/format.md` describes the fields.
     ///
     /// # Errors
     /// The program is refused.
     pub fn fields<'k>(&'k self, toolchain: &'k Toolchain) -> Result<KeyFields<'k>, Refusal> {
-        let arguments = self.checked(toolchain.compiler())?;
-        Ok(fields::fields(self, arguments, toolchain))
+        Ok(self.prepare(&self.contents, toolchain)?.0)
+    }
+
+    /// What the key is made of, and the arguments that the compiler is given, with these contents in place of the program's
+    /// own.
+    ///
+    /// # Errors
+    /// The program is refused.
+    pub fn prepare<'k>(
+        &'k self,
+        contents: &'k Contents<'_>,
+        toolchain: &'k Toolchain,
+    ) -> Result<(KeyFields<'k>, Vec<String>), Refusal> {
+        let compiler = toolchain.compiler();
+        let arguments = self.checked(compiler, contents)?;
+        let name = self.name();
+        let mut fields = KeyFields::new(DOMAIN, SCHEMA)
+            // Lists of entries show the note: a name alone would be that of several.
+            .digest("source", self.source.as_bytes(), format!("{name} {}", arguments.arch))
+            .text("code type", self.code.as_str())
+            .text("target type", self.target.as_str())
+            .text("arch", arguments.arch.clone())
+            .list("options", arguments.rest.clone())
+            .text("name", name);
+        if !self.name_expressions.is_empty() {
+            fields =
+                fields.list("name expressions", self.name_expressions.iter().map(NameExpression::tagged));
+        }
+        fields = toolchain.fields(fields);
+        if self.code == CodeType::Cxx
+            && let Some(search) = contents.search()
+        {
+            for header in contents.headers() {
+                fields = fields.bytes(format!("header {}", header.name), &header.digest[..]);
+            }
+            fields = fields.bytes("header search", &search[..]);
+        }
+        if self.options.is_set(OptionName::UseLibdevice) {
+            fields = match contents.libdevice() {
+                Some(digest) => fields.bytes("libdevice", &digest[..]),
+                None => fields.text("libdevice", "in the extra digest"),
+            };
+        }
+        for (name, source) in &self.extra_sources {
+            fields = fields.digest(format!("extra source {name}"), source.as_bytes(), &**name);
+        }
+        if let Some(extra) = contents.extra() {
+            fields = fields.bytes("extra digest", extra.as_bytes());
+        }
+        Ok((fields, arguments.into_list(compiler)))
     }
 
     /// All that must hold of a program before it is compiled or looked up.
-    fn checked(&self, compiler: Compiler) -> Result<Arguments, Refusal> {
+    fn checked(&self, compiler: Compiler, contents: &Contents<'_>) -> Result<Arguments, Refusal> {
         let Self { code, target, .. } = *self;
         if !code.targets().contains(&target) {
             return Err(Refusal::unsupported(
@@ -227,13 +277,13 @@ impl<'a> Program<'a> {
                 format!("{code} is not compiled to {target}; choose one of {}", names(code.targets())),
             ));
         }
-        if !compiler.takes(code) {
+        if compiler != code.compiler() {
             return Err(Refusal::unsupported("code_type", format!("{compiler} does not compile {code}")));
         }
         self.check_source()?;
         self.check_extra_sources()?;
         self.check_name_expressions()?;
-        let context = Context { code, target, compiler, contents: &self.contents };
+        let context = Context { code, target, compiler, contents };
         let arguments = Arguments::new(context, &self.options)?;
         self.check_name(context)?;
         self.check_includes(context)?;
@@ -256,17 +306,22 @@ impl<'a> Program<'a> {
     /// Headers are found beside the source, in the current directory and by absolute names, without any
     /// option.
     fn check_includes(&self, context: Context<'_>) -> Result<(), Refusal> {
-        let is_known = self.contents.extra().is_some() || context.is_closed();
-        match &self.source {
-            Source::Text(text) if self.code == CodeType::Cxx && !is_known && text::may_include(text) => {
-                Err(Refusal::outside(
-                    "source",
-                    "it includes headers that the key does not know; give their contents, or an extra \
-                     digest of them",
-                ))
-            }
-            _ => Ok(()),
+        let Source::Text(text) = &self.source else { return Ok(()) };
+        if self.code != CodeType::Cxx || context.knows_headers() {
+            return Ok(());
         }
+        let standard = match self.options.option(OptionName::Std) {
+            Some(Value::Text(standard)) => Some(standard.as_str()),
+            _ => None,
+        };
+        let scan = Scan::of(text.as_bytes());
+        if scan.reaches_nothing() && scan.trouble(standard).is_none() {
+            return Ok(());
+        }
+        Err(Refusal::outside(
+            "source",
+            "it may include headers that the key does not know; give their contents, or an extra digest of them",
+        ))
     }
 
     fn check_extra_sources(&self) -> Result<(), Refusal> {
@@ -300,13 +355,17 @@ impl<'a> Program<'a> {
         if self.name_expressions.iter().any(|expression| expression.as_bytes().is_empty()) {
             return Err(Refusal::malformed(option, "one is empty; leave it out"));
         }
-        if let Some(word) = self.name_expressions.iter().find_map(|one| text::beyond(one.as_bytes())) {
+        // The compiler reads it as a part of the source.
+        let is_closed = |expression: &NameExpression| {
+            let scan = Scan::of(expression.as_bytes());
+            let is_line = !expression.as_bytes().iter().any(|byte| matches!(byte, b'\n' | b'\r'));
+            is_line && scan.reaches_nothing() && scan.problems.is_empty() && scan.fragment.is_none()
+        };
+        if !self.name_expressions.iter().all(is_closed) {
             return Err(Refusal::malformed(
                 option,
-                format!(
-                    "one has {word}, and the compiler, which reads it as a part of the source, could read files or the \
-                     clock; leave that out"
-                ),
+                "one has more than one line, or could make the compiler read a file or the clock; name the function or \
+                 variable alone",
             ));
         }
         Ok(())
@@ -319,9 +378,7 @@ impl<'a> Program<'a> {
         if has_nul(name.as_bytes()) {
             return Err(nul(option, ""));
         }
-        let is_known = self.contents.extra().is_some()
-            || context.is_closed()
-            || self.options.option(OptionName::NoSourceInclude) == Some(&Value::Flag(true));
+        let is_known = context.knows_headers() || self.options.is_set(OptionName::NoSourceInclude);
         if self.code == CodeType::Cxx && name.contains(['/', '\\']) && !is_known {
             return Err(Refusal::outside(
                 option,
@@ -345,4 +402,9 @@ fn nul(option: &'static str, besides: &str) -> Refusal {
         option,
         format!("it has a NUL byte, at which the compiler would cut it; take it out{besides}"),
     )
+}
+
+/// Whether there is a NUL byte, at which a C string would end. Pieces are looked at without an early end, by vectors.
+fn has_nul(bytes: &[u8]) -> bool {
+    bytes.chunks(64).any(|piece| piece.iter().fold(false, |any, byte| any | (*byte == 0)))
 }

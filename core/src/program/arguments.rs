@@ -61,9 +61,11 @@ impl Arguments {
             match cell {
                 Cell::Ignored => continue,
                 Cell::Refused => return Err(refused(row, context)),
-                Cell::Either(..) | Cell::Value(_) | Cell::Apart => pass(context, row)?,
+                Cell::Spelt | Cell::Either(..) | Cell::Value(_) | Cell::Apart => pass(context, row)?,
             }
-            if !context.leaves_out(row.option) {
+            // Whoever has all headers looks for none.
+            let is_left_out = matches!(option, OptionName::IncludePath | OptionName::PreInclude);
+            if !(context.is_closed() && is_left_out) {
                 spell(&mut rest, row, cell, value);
             }
         }
@@ -71,42 +73,41 @@ impl Arguments {
         Ok(Self { arch: context.arch(options.option(OptionName::Arch))?, rest })
     }
 
-    /// The argument that names the architecture.
-    pub(crate) fn arch_argument(&self, compiler: Compiler) -> String {
+    /// As the compiler is given them, the architecture first.
+    pub(crate) fn into_list(self, compiler: Compiler) -> Vec<String> {
         let before = match compiler {
             Compiler::Nvrtc => "--gpu-architecture=",
             Compiler::NvJitLink | Compiler::Nvvm => "-arch=",
-            Compiler::Driver => "CU_JIT_TARGET=",
         };
-        [before, &self.arch].concat()
+        let arch = [before, &self.arch].concat();
+        core::iter::once(arch).chain(self.rest.into_iter().map(Cow::into_owned)).collect()
     }
 }
 
 impl Context<'_> {
+    /// Whether the key holds what the headers are, in one way or the other.
+    pub(crate) const fn knows_headers(&self) -> bool {
+        self.is_closed() || self.contents.extra().is_some()
+    }
+
     /// Whether the compiler is given all headers, and so no directories and no names of its own to look for.
     pub(crate) const fn is_closed(&self) -> bool {
         matches!(self.code, CodeType::Cxx) && self.contents.search().is_some()
     }
 
-    const fn leaves_out(&self, option: OptionName) -> bool {
-        self.is_closed() && matches!(option, OptionName::IncludePath | OptionName::PreInclude)
-    }
-
     /// What follows from more than one option, at the end.
     fn add_own(&self, rest: &mut Vec<Cow<'static, str>>, options: &Options) {
-        let is_set = |option| options.option(option) == Some(&Value::Flag(true));
         match self.compiler {
             Compiler::Nvrtc => {
-                if self.is_closed() || is_set(OptionName::NoSourceInclude) {
+                if self.is_closed() || options.is_set(OptionName::NoSourceInclude) {
                     rest.push("--no-source-include".into());
                 }
             }
-            Compiler::NvJitLink | Compiler::Driver => {
-                let is_linker = self.compiler == Compiler::NvJitLink;
-                if self.code == CodeType::LtoIr || is_set(OptionName::LinkTimeOptimization) {
-                    rest.push(if is_linker { "-lto" } else { "CU_JIT_LTO=1" }.into());
+            Compiler::NvJitLink => {
+                if self.code == CodeType::LtoIr || options.is_set(OptionName::LinkTimeOptimization) {
+                    rest.push("-lto".into());
                 }
-                if is_linker && self.target == TargetType::Ptx {
+                if self.target == TargetType::Ptx {
                     rest.push("-ptx".into());
                 }
             }
@@ -242,19 +243,29 @@ fn pass(context: Context<'_>, row: &Row) -> Result<(), Refusal> {
 }
 
 fn spell(rest: &mut Vec<Cow<'static, str>>, row: &Row, cell: Cell, value: &Value) {
-    match (cell, value) {
+    let before = match (cell, value) {
+        (Cell::Spelt, Value::Flag(value)) => match row.kind {
+            Kind::Switch => return rest.push(format!("{}={value}", row.spellings[0]).into()),
+            Kind::On if *value => return rest.push(format!("{}=on", row.spellings[0]).into()),
+            _ if *value => return rest.push(row.spellings[0].into()),
+            _ => return,
+        },
         (Cell::Either(yes, no), Value::Flag(value)) => {
             let argument = if *value { yes } else { no };
-            if !argument.is_empty() {
-                rest.push(argument.into());
-            }
+            return if argument.is_empty() {
+            } else {
+                rest.push(argument.into())
+            };
         }
-        (Cell::Value(before), Value::Number(number)) => rest.push(format!("{before}{number}").into()),
-        (Cell::Value(before), Value::Text(text)) => spell_item(rest, row, before, text),
-        (Cell::Value(before), Value::List(items)) => {
-            items.iter().for_each(|item| spell_item(rest, row, before, item));
-        }
-        _ => {}
+        (Cell::Spelt, _) => format!("{}=", row.spellings[0]),
+        (Cell::Value(before), _) => before.to_owned(),
+        _ => return,
+    };
+    match value {
+        Value::Number(number) => rest.push(format!("{before}{number}").into()),
+        Value::Text(text) => spell_item(rest, row, &before, text),
+        Value::List(items) => items.iter().for_each(|item| spell_item(rest, row, &before, item)),
+        Value::Flag(_) => {}
     }
 }
 

@@ -54,6 +54,16 @@ impl CodeType {
         }
     }
 
+    /// Who compiles it.
+    #[must_use]
+    pub const fn compiler(self) -> Compiler {
+        match self {
+            Self::Cxx => Compiler::Nvrtc,
+            Self::Ptx | Self::LtoIr => Compiler::NvJitLink,
+            Self::Nvvm => Compiler::Nvvm,
+        }
+    }
+
     /// What it can be compiled to.
     #[must_use]
     pub const fn targets(self) -> &'static [TargetType] {
@@ -124,22 +134,20 @@ pub enum Compiler {
     Nvrtc,
     /// The linker that comes as a library.
     NvJitLink,
-    /// The linker in the driver.
-    Driver,
     /// The compiler of NVVM IR.
     Nvvm,
 }
 
 impl Compiler {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Nvrtc, Self::NvJitLink, Self::Driver, Self::Nvvm];
+    pub const ALL: [Self; 3] = [Self::Nvrtc, Self::NvJitLink, Self::Nvvm];
 
-    /// Its kind, which labels a probe that failed: the two linkers are one kind.
+    /// Its kind, which labels a probe that failed.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
             Self::Nvrtc => "nvrtc",
-            Self::NvJitLink | Self::Driver => "linker",
+            Self::NvJitLink => "linker",
             Self::Nvvm => "nvvm",
         }
     }
@@ -150,20 +158,8 @@ impl Compiler {
         match self {
             Self::Nvrtc => "nvrtc",
             Self::NvJitLink => "nvjitlink",
-            Self::Driver => "driver",
             Self::Nvvm => "nvvm",
         }
-    }
-
-    /// Whether it compiles programs of this language.
-    #[must_use]
-    pub const fn takes(self, code: CodeType) -> bool {
-        matches!(
-            (self, code),
-            (Self::Nvrtc, CodeType::Cxx)
-                | (Self::NvJitLink | Self::Driver, CodeType::Ptx | CodeType::LtoIr)
-                | (Self::Nvvm, CodeType::Nvvm)
-        )
     }
 }
 
@@ -172,7 +168,6 @@ impl fmt::Display for Compiler {
         f.write_str(match self {
             Self::Nvrtc => "NVRTC",
             Self::NvJitLink => "nvJitLink",
-            Self::Driver => "the driver's linker",
             Self::Nvvm => "NVVM",
         })
     }
@@ -246,6 +241,22 @@ pub enum NameExpression {
 }
 
 impl NameExpression {
+    /// It with what it is, so that a text and the bytes of it differ. Bytes that are no text are written in hexadecimal
+    /// digits.
+    pub(crate) fn tagged(&self) -> String {
+        match self {
+            Self::Text(text) => ["text ", text].concat(),
+            Self::Bytes(bytes) => match core::str::from_utf8(bytes) {
+                Ok(text) => ["bytes ", text].concat(),
+                Err(_) => {
+                    let mut digits = String::from("hexadecimal ");
+                    bytes.iter().for_each(|byte| digits.push_str(&format!("{byte:02x}")));
+                    digits
+                }
+            },
+        }
+    }
+
     /// Its bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {

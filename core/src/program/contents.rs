@@ -1,9 +1,10 @@
-//! What a key knows of what is outside of the program.
+//! What a key knows of what is outside of the program: the compiler in use, and what it reads besides.
 
-use alloc::{borrow::Cow, format, vec::Vec};
+use alloc::{borrow::Cow, format, string::String, vec::Vec};
 use core::fmt;
 
-use super::refusal::Refusal;
+use super::{code::Compiler, refusal::Refusal};
+use crate::key::KeyFields;
 
 /// What the compiler reads besides the program, as far as the key knows it.
 ///
@@ -132,5 +133,118 @@ impl fmt::Debug for ExtraDigest {
         f.write_str("ExtraDigest(")?;
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
         f.write_str(")")
+    }
+}
+
+/// What was found out about a compiler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Probe {
+    /// What it is.
+    Found {
+        /// Its version as it says it at run time.
+        version: String,
+        /// Its libraries, by names that are no paths, and their build ids. Releases that differ in nothing
+        /// that they say of themselves differ in these.
+        builds: Vec<(String, Vec<u8>)>,
+    },
+    /// It could not be found out.
+    Failed {
+        /// The kind of the failure in a few words, always the same for the same failure.
+        kind: String,
+    },
+}
+
+/// The compiler in use, and what else in its process decides what it makes.
+///
+/// ```
+/// use warmstart_core::program::{Compiler, Toolchain};
+///
+/// let toolchain = Toolchain::found(Compiler::Nvrtc, "13.5")
+///     .with_build("libnvrtc.so.13", [0x5a; 20])
+///     .with_environment("NV_NVVM_VERSION", "2");
+/// assert_eq!(toolchain.compiler(), Compiler::Nvrtc);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Toolchain {
+    compiler: Compiler,
+    probe: Probe,
+    environment: Vec<(String, String)>,
+}
+
+impl Toolchain {
+    /// A compiler, and what was found out about it.
+    #[must_use]
+    pub fn new(compiler: Compiler, probe: Probe) -> Self {
+        let mut toolchain = Self { compiler, probe, environment: Vec::new() };
+        if let Probe::Found { builds, .. } = &mut toolchain.probe {
+            builds.sort_unstable();
+        }
+        toolchain
+    }
+
+    /// A compiler of this version.
+    #[must_use]
+    pub fn found(compiler: Compiler, version: impl Into<String>) -> Self {
+        Self::new(compiler, Probe::Found { version: version.into(), builds: Vec::new() })
+    }
+
+    /// A compiler about which nothing could be found out.
+    #[must_use]
+    pub fn failed(compiler: Compiler, kind: impl Into<String>) -> Self {
+        Self::new(compiler, Probe::Failed { kind: kind.into() })
+    }
+
+    /// With a library of it, and the library's build id. Nothing is added to a probe that failed.
+    #[must_use]
+    pub fn with_build(mut self, library: impl Into<String>, build_id: impl Into<Vec<u8>>) -> Self {
+        if let Probe::Found { builds, .. } = &mut self.probe {
+            builds.push((library.into(), build_id.into()));
+            builds.sort_unstable();
+        }
+        self
+    }
+
+    /// With a variable of the environment that the compiler reads.
+    #[must_use]
+    pub fn with_environment(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.environment.push((name.into(), value.into()));
+        self.environment.sort_unstable();
+        self
+    }
+
+    /// The compiler.
+    #[must_use]
+    pub const fn compiler(&self) -> Compiler {
+        self.compiler
+    }
+
+    /// What was found out about it.
+    #[must_use]
+    pub const fn probe(&self) -> &Probe {
+        &self.probe
+    }
+
+    /// Adds what the key has of it.
+    pub(crate) fn fields<'k>(&'k self, fields: KeyFields<'k>) -> KeyFields<'k> {
+        let mut fields = fields.text("compiler", self.compiler.as_str());
+        fields = match &self.probe {
+            Probe::Found { version, builds } => {
+                builds.iter().fold(fields.text("compiler version", version), |fields, (library, build)| {
+                    fields.bytes(format!("compiler build {library}"), &build[..])
+                })
+            }
+            Probe::Failed { kind } => fields.text(format!("{}_probe_failed", self.compiler.label()), kind),
+        };
+        if self.environment.is_empty() {
+            return fields;
+        }
+        let variables = self.environment.iter().map(|(name, value)| format!("{name}={value}"));
+        fields.list("environment", variables)
+    }
+
+    /// The variables of the environment, by name.
+    #[must_use]
+    pub fn environment(&self) -> &[(String, String)] {
+        &self.environment
     }
 }

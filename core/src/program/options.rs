@@ -69,6 +69,12 @@ impl Options {
         self.place(name).ok().map(|at| &self.set[at].1)
     }
 
+    /// Whether the option is given, and is yes.
+    #[must_use]
+    pub fn is_set(&self, name: OptionName) -> bool {
+        self.option(name) == Some(&Value::Flag(true))
+    }
+
     /// Takes the value of an option away.
     pub fn remove(&mut self, name: OptionName) -> Option<Value> {
         self.place(name).ok().map(|at| self.set.remove(at).1)

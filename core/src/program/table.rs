@@ -14,7 +14,7 @@ pub(crate) struct Row {
     /// How NVRTC's arguments spell it, without a value.
     pub(crate) spellings: &'static [&'static str],
     /// What each compiler makes of it, in the order of [`Compiler::ALL`].
-    cells: [Cell; 4],
+    cells: [Cell; 3],
     pub(crate) gate: Gate,
 }
 
@@ -75,6 +75,8 @@ pub(crate) enum Cell {
     /// It does not change the binary, or does not reach this compiler.
     Ignored,
     Refused,
+    /// It takes what NVRTC's arguments have, in the long spelling.
+    Spelt,
     /// It takes one of these, for yes and for no; an empty one is none.
     Either(&'static str, &'static str),
     /// It takes this with the value behind it; of a list, once for each item.
@@ -100,8 +102,7 @@ pub(crate) enum Gate {
 macro_rules! table {
     ($(
         $option:ident $name:literal, $what:literal;
-        $kind:expr; $spellings:expr;
-        $nvrtc:expr, $linker:expr, $driver:expr, $nvvm:expr; $gate:expr;
+        $kind:expr; $spellings:expr; $cells:expr $(=> $gate:expr)?;
     )*) => {
         /// An option of a program, under the name that cuda.core has for it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -123,15 +124,18 @@ macro_rules! table {
             name: $name,
             kind: $kind,
             spellings: &$spellings,
-            cells: [$nvrtc, $linker, $driver, $nvvm],
-            gate: $gate,
+            cells: $cells,
+            gate: [$($gate,)? Gate::Open][0],
         }),*];
     };
 }
 
-use Cell::{Apart, Either, Ignored, Refused, Value};
-use Gate::{Digest, Headers, Libdevice, Open, SideEffect};
+use Cell::{Apart, Either, Ignored, Refused, Spelt, Value};
+use Gate::{Digest, Headers, Libdevice, SideEffect};
 use Kind::{Flag, List, Number, Numbers, On, Ptxas, Sources, Switch, Text, Word, Words};
+
+/// What only NVRTC takes.
+const NVRTC: [Cell; 3] = [Spelt, Ignored, Refused];
 
 const fn flag(argument: &'static str) -> Cell {
     Either(argument, "")
@@ -141,176 +145,130 @@ const INT: i64 = i32::MAX as i64;
 const STANDARDS: Kind = Word(&["c++03", "c++11", "c++14", "c++17", "c++20", "c++23"]);
 const WARNINGS: Kind = Words(&["all-warnings", "reorder", "deprecated-declarations", "conversion"]);
 
-// The columns: kind; spellings of NVRTC; NVRTC, nvJitLink, driver, NVVM; gate.
+// The columns: kind; spellings of NVRTC; NVRTC, nvJitLink, NVVM; what it asks for.
 table! {
     Name "name", "what the program is called in messages and in debug information";
-        Text; []; Apart, Apart, Apart, Apart; Headers;
+        Text; []; [Apart; 3] => Headers;
     Arch "arch", "the architecture, such as `sm_90a` or `compute_90`";
-        Text; ["--gpu-architecture", "-arch"]; Apart, Apart, Apart, Apart; Open;
+        Text; ["--gpu-architecture", "-arch"]; [Apart; 3];
     RelocatableDeviceCode "relocatable_device_code", "code that can be linked with other code";
-        Switch; ["--relocatable-device-code", "-rdc"];
-        Either("--relocatable-device-code=true", "--relocatable-device-code=false"), Ignored, Ignored,
-        Refused; Open;
+        Switch; ["--relocatable-device-code", "-rdc"]; NVRTC;
     ExtensibleWholeProgram "extensible_whole_program", "extensible compilation of a whole program";
-        Flag; ["--extensible-whole-program", "-ewp"];
-        flag("--extensible-whole-program"), Ignored, Ignored, Refused; Open;
+        Flag; ["--extensible-whole-program", "-ewp"]; NVRTC;
     Debug "debug", "debug information";
-        Flag; ["--device-debug", "-G"];
-        flag("--device-debug"), flag("-g"), flag("CU_JIT_GENERATE_DEBUG_INFO=1"), flag("-g"); Open;
+        Flag; ["--device-debug", "-G"]; [Spelt, flag("-g"), flag("-g")];
     Lineinfo "lineinfo", "line numbers";
-        Flag; ["--generate-line-info", "-lineinfo"];
-        flag("--generate-line-info"), flag("-lineinfo"), flag("CU_JIT_GENERATE_LINE_INFO=1"), Refused; Open;
+        Flag; ["--generate-line-info", "-lineinfo"]; [Spelt, flag("-lineinfo"), Refused];
     DeviceCodeOptimize "device_code_optimize", "whether code is optimised";
-        On; ["--dopt", "-dopt"]; flag("--dopt=on"), Ignored, Ignored, Either("-opt=3", "-opt=0"); Open;
+        On; ["--dopt", "-dopt"]; [Spelt, Ignored, Either("-opt=3", "-opt=0")];
     PtxasOptions "ptxas_options", "arguments of ptxas";
-        Ptxas; ["--ptxas-options", "-Xptxas"];
-        Value("--ptxas-options="), Value("-Xptxas="), Refused, Refused; Open;
+        Ptxas; ["--ptxas-options", "-Xptxas"]; [Spelt, Value("-Xptxas="), Refused];
     MaxRegisterCount "max_register_count", "the most registers of a function";
-        Number(0, INT); ["--maxrregcount", "-maxrregcount"];
-        Value("--maxrregcount="), Value("-maxrregcount="), Value("CU_JIT_MAX_REGISTERS="), Refused; Open;
+        Number(0, INT); ["--maxrregcount", "-maxrregcount"]; [Spelt, Value("-maxrregcount="), Refused];
     Ftz "ftz", "whether denormal numbers become zero";
-        Switch; ["--ftz", "-ftz"];
-        Either("--ftz=true", "--ftz=false"), Either("-ftz=1", "-ftz=0"), Ignored, Either("-ftz=1", "-ftz=0");
-        Open;
+        Switch; ["--ftz", "-ftz"]; [Spelt, Either("-ftz=1", "-ftz=0"), Either("-ftz=1", "-ftz=0")];
     PrecSqrt "prec_sqrt", "whether square roots are rounded to the nearest";
         Switch; ["--prec-sqrt", "-prec-sqrt"];
-        Either("--prec-sqrt=true", "--prec-sqrt=false"), Either("-prec-sqrt=1", "-prec-sqrt=0"), Ignored,
-        Either("-prec-sqrt=1", "-prec-sqrt=0"); Open;
+        [Spelt, Either("-prec-sqrt=1", "-prec-sqrt=0"), Either("-prec-sqrt=1", "-prec-sqrt=0")];
     PrecDiv "prec_div", "whether quotients are rounded to the nearest";
         Switch; ["--prec-div", "-prec-div"];
-        Either("--prec-div=true", "--prec-div=false"), Either("-prec-div=1", "-prec-div=0"), Ignored,
-        Either("-prec-div=1", "-prec-div=0"); Open;
+        [Spelt, Either("-prec-div=1", "-prec-div=0"), Either("-prec-div=1", "-prec-div=0")];
     Fma "fma", "whether a product and a sum are contracted";
-        Switch; ["--fmad", "-fmad"];
-        Either("--fmad=true", "--fmad=false"), Either("-fma=1", "-fma=0"), Ignored,
-        Either("-fma=1", "-fma=0"); Open;
+        Switch; ["--fmad", "-fmad"]; [Spelt, Either("-fma=1", "-fma=0"), Either("-fma=1", "-fma=0")];
     UseFastMath "use_fast_math", "fast mathematics";
-        Flag; ["--use_fast_math", "-use_fast_math"]; flag("--use_fast_math"), Ignored, Ignored, Refused; Open;
+        Flag; ["--use_fast_math", "-use_fast_math"]; NVRTC;
     ExtraDeviceVectorization "extra_device_vectorization", "more vectorisation";
-        Flag; ["--extra-device-vectorization", "-extra-device-vectorization"];
-        flag("--extra-device-vectorization"), Ignored, Ignored, Refused; Open;
+        Flag; ["--extra-device-vectorization", "-extra-device-vectorization"]; NVRTC;
     LinkTimeOptimization "link_time_optimization", "LTO-IR instead of code, and linking that optimises";
-        Flag; ["--dlink-time-opt", "-dlto"];
-        flag("--dlink-time-opt"), Apart, Apart, Refused; Open;
+        Flag; ["--dlink-time-opt", "-dlto"]; [Spelt, Apart, Refused];
     GenOptLto "gen_opt_lto", "LTO-IR that is optimised before";
-        Flag; ["--gen-opt-lto", "-gen-opt-lto"]; flag("--gen-opt-lto"), Ignored, Ignored, Refused; Open;
+        Flag; ["--gen-opt-lto", "-gen-opt-lto"]; NVRTC;
     JumpTableDensity "jump_table_density", "how dense the cases of a jump table are, in percent";
         Number(0, 101); ["--jump-table-density", "-jtd"];
-        Value("--jump-table-density="), Value("-jump-table-density="), Refused,
-        Value("-jump-table-density="); Open;
+        [Spelt, Value("-jump-table-density="), Value("-jump-table-density=")];
     DeviceStackProtector "device_stack_protector", "whether stacks have canaries";
         Switch; ["--device-stack-protector", "-device-stack-protector"];
-        Either("--device-stack-protector=true", "--device-stack-protector=false"),
-        flag("-device-stack-protector"),
-        Refused, Refused; Open;
+        [Spelt, flag("-device-stack-protector"), Refused];
     DefineMacro "define_macro", "macros, as `NAME` or `NAME=VALUE`";
-        List; ["--define-macro", "-D"]; Value("--define-macro="), Ignored, Ignored, Refused; Open;
+        List; ["--define-macro", "-D"]; NVRTC;
     UndefineMacro "undefine_macro", "macros that are not defined any more";
-        List; ["--undefine-macro", "-U"]; Value("--undefine-macro="), Ignored, Ignored, Refused; Open;
+        List; ["--undefine-macro", "-U"]; NVRTC;
     IncludePath "include_path", "directories of headers";
-        List; ["--include-path", "-I"]; Value("--include-path="), Ignored, Ignored, Refused; Headers;
+        List; ["--include-path", "-I"]; NVRTC => Headers;
     UseBundledHeaders "use_bundled_headers", "the headers that come with NVRTC";
-        Flag; ["--use-bundled-headers"]; Refused, Refused, Refused, Refused;
-        SideEffect("installs headers in a directory");
+        Flag; ["--use-bundled-headers"]; [Refused; 3] => SideEffect("installs headers in a directory");
     PreInclude "pre_include", "headers that are read before the source";
-        List; ["--pre-include", "-include"]; Value("--pre-include="), Ignored, Ignored, Refused; Headers;
+        List; ["--pre-include", "-include"]; NVRTC => Headers;
     NoSourceInclude "no_source_include", "no headers from beside the source";
-        Flag; ["--no-source-include", "-no-source-include"]; Apart, Ignored, Ignored, Refused; Open;
+        Flag; ["--no-source-include", "-no-source-include"]; [Apart, Ignored, Refused];
     Std "std", "the version of C++";
-        STANDARDS; ["--std", "-std"]; Value("--std="), Ignored, Ignored, Refused; Open;
+        STANDARDS; ["--std", "-std"]; NVRTC;
     BuiltinMoveForward "builtin_move_forward", "whether `std::move` and `std::forward` are built in";
-        Switch; ["--builtin-move-forward", "-builtin-move-forward"];
-        Either("--builtin-move-forward=true", "--builtin-move-forward=false"), Ignored, Ignored, Refused;
-        Open;
+        Switch; ["--builtin-move-forward", "-builtin-move-forward"]; NVRTC;
     BuiltinInitializerList "builtin_initializer_list", "whether `std::initializer_list` is built in";
-        Switch; ["--builtin-initializer-list", "-builtin-initializer-list"];
-        Either("--builtin-initializer-list=true", "--builtin-initializer-list=false"), Ignored, Ignored,
-        Refused; Open;
+        Switch; ["--builtin-initializer-list", "-builtin-initializer-list"]; NVRTC;
     DisableWarnings "disable_warnings", "no warnings";
-        Flag; ["--disable-warnings", "-w"]; flag("--disable-warnings"), Ignored, Ignored, Refused; Open;
+        Flag; ["--disable-warnings", "-w"]; NVRTC;
     WarningAsError "warning_as_error", "warnings that are errors";
-        WARNINGS; ["--warning-as-error", "-Werror"]; Value("--warning-as-error="), Ignored, Ignored, Refused;
-        Open;
+        WARNINGS; ["--warning-as-error", "-Werror"]; NVRTC;
     FmaxErrors "fmax_errors", "the errors after which compiling ends";
-        Number(1, INT); ["--fmax-errors", "-fmax-errors"];
-        Value("--fmax-errors="), Ignored, Ignored, Refused; Open;
+        Number(1, INT); ["--fmax-errors", "-fmax-errors"]; NVRTC;
     Restrict "restrict", "pointers of kernels that never alias";
-        Flag; ["--restrict", "-restrict"]; flag("--restrict"), Ignored, Ignored, Refused; Open;
-    DeviceAsDefaultExecutionSpace "device_as_default_execution_space",
-        "functions for the device where nothing is said";
-        Flag; ["--device-as-default-execution-space", "-default-device"];
-        flag("--device-as-default-execution-space"), Ignored, Ignored, Refused; Open;
+        Flag; ["--restrict", "-restrict"]; NVRTC;
+    DeviceAsDefaultExecutionSpace "device_as_default_execution_space", "functions for the device where nothing is said";
+        Flag; ["--device-as-default-execution-space", "-default-device"]; NVRTC;
     DeviceInt128 "device_int128", "integers of 128 bits";
-        Flag; ["--device-int128", "-device-int128"]; flag("--device-int128"), Ignored, Ignored, Refused; Open;
+        Flag; ["--device-int128", "-device-int128"]; NVRTC;
     OptimizationInfo "optimization_info", "reports of what was optimised";
-        Word(&["inline"]); ["--optimization-info", "-opt-info"];
-        Value("--optimization-info="), Ignored, Ignored, Refused; Open;
+        Word(&["inline"]); ["--optimization-info", "-opt-info"]; NVRTC;
     NoDisplayErrorNumber "no_display_error_number", "warnings without numbers";
-        Flag; ["--no-display-error-number", "-no-err-no"];
-        flag("--no-display-error-number"), Ignored, Ignored, Refused; Open;
+        Flag; ["--no-display-error-number", "-no-err-no"]; NVRTC;
     DiagError "diag_error", "the numbers of messages that are errors";
-        Numbers; ["--diag-error", "-diag-error"]; Value("--diag-error="), Ignored, Ignored, Refused; Open;
+        Numbers; ["--diag-error", "-diag-error"]; NVRTC;
     DiagSuppress "diag_suppress", "the numbers of messages that are left out";
-        Numbers; ["--diag-suppress", "-diag-suppress"]; Value("--diag-suppress="), Ignored, Ignored, Refused;
-        Open;
+        Numbers; ["--diag-suppress", "-diag-suppress"]; NVRTC;
     DiagWarn "diag_warn", "the numbers of messages that are warnings";
-        Numbers; ["--diag-warn", "-diag-warn"]; Value("--diag-warn="), Ignored, Ignored, Refused; Open;
+        Numbers; ["--diag-warn", "-diag-warn"]; NVRTC;
     BriefDiagnostics "brief_diagnostics", "whether messages leave the source out";
-        Switch; ["--brief-diagnostics", "-brief-diag"];
-        Either("--brief-diagnostics=true", "--brief-diagnostics=false"), Ignored, Ignored, Refused; Open;
+        Switch; ["--brief-diagnostics", "-brief-diag"]; NVRTC;
     Time "time", "a table of the times that phases took";
-        Text; ["--time", "-time"]; Refused, Refused, Refused, Refused; SideEffect("writes a table of times");
+        Text; ["--time", "-time"]; [Refused; 3] => SideEffect("writes a table of times");
     SplitCompile "split_compile", "the threads that optimise";
-        Number(0, INT); ["--split-compile", "-split-compile"];
-        Value("--split-compile="), Value("-split-compile="), Refused, Refused; Open;
+        Number(0, INT); ["--split-compile", "-split-compile"]; [Spelt, Value("-split-compile="), Refused];
     FdeviceSyntaxOnly "fdevice_syntax_only", "only a check of the syntax";
-        Flag; ["--fdevice-syntax-only", "-fdevice-syntax-only"];
-        flag("--fdevice-syntax-only"), Ignored, Ignored, Refused; Open;
+        Flag; ["--fdevice-syntax-only", "-fdevice-syntax-only"]; NVRTC;
     Minimal "minimal", "fewer features, for less time";
-        Flag; ["--minimal", "-minimal"]; flag("--minimal"), Ignored, Ignored, Refused; Open;
+        Flag; ["--minimal", "-minimal"]; NVRTC;
     NoCache "no_cache", "none of the compiler's own caches";
-        Flag; ["--no-cache", "-no-cache"];
-        flag("--no-cache"), flag("-no-cache"), flag("CU_JIT_CACHE_MODE=CU_JIT_CACHE_OPTION_NONE"), Refused;
-        Open;
+        Flag; ["--no-cache", "-no-cache"]; [Spelt, flag("-no-cache"), Refused];
     FdeviceTimeTrace "fdevice_time_trace", "a profile of the compiler";
-        Text; ["--fdevice-time-trace", "-fdevice-time-trace"]; Refused, Refused, Refused, Refused;
-        SideEffect("writes a profile");
+        Text; ["--fdevice-time-trace", "-fdevice-time-trace"]; [Refused; 3] => SideEffect("writes a profile");
     DeviceFloat128 "device_float128", "numbers of 128 bits";
-        Flag; ["--device-float128", "-device-float128"];
-        flag("--device-float128"), Ignored, Ignored, Refused; Open;
+        Flag; ["--device-float128", "-device-float128"]; NVRTC;
     FrandomSeed "frandom_seed", "what replaces random numbers in names";
-        Text; ["--frandom-seed", "-frandom-seed"]; Value("--frandom-seed="), Ignored, Ignored, Refused; Open;
+        Text; ["--frandom-seed", "-frandom-seed"]; NVRTC;
     OfastCompile "ofast_compile", "how much speed of the code is given up for less time";
-        Word(&["0", "min", "mid", "max"]); ["--Ofast-compile", "-Ofc"];
-        Value("--Ofast-compile="), Ignored, Ignored, Refused; Open;
+        Word(&["0", "min", "mid", "max"]); ["--Ofast-compile", "-Ofc"]; NVRTC;
     Pch "pch", "precompiled headers, found and made as needed";
-        Flag; ["--pch", "-pch"]; flag("--pch"), Ignored, Ignored, Refused; Digest;
+        Flag; ["--pch", "-pch"]; NVRTC => Digest;
     CreatePch "create_pch", "a file of precompiled headers to write";
-        Text; ["--create-pch", "-create-pch"]; Refused, Refused, Refused, Refused;
-        SideEffect("writes a precompiled header");
+        Text; ["--create-pch", "-create-pch"]; [Refused; 3] => SideEffect("writes a precompiled header");
     UsePch "use_pch", "a file of precompiled headers to read";
-        Text; ["--use-pch", "-use-pch"]; Value("--use-pch="), Ignored, Ignored, Refused; Digest;
+        Text; ["--use-pch", "-use-pch"]; NVRTC => Digest;
     PchDir "pch_dir", "where files of precompiled headers are";
-        Text; ["--pch-dir", "-pch-dir"]; Value("--pch-dir="), Ignored, Ignored, Refused; Digest;
+        Text; ["--pch-dir", "-pch-dir"]; NVRTC => Digest;
     PchVerbose "pch_verbose", "whether it is said why a precompiled header is not used";
-        Switch; ["--pch-verbose", "-pch-verbose"];
-        Either("--pch-verbose=true", "--pch-verbose=false"), Ignored, Ignored, Refused; Open;
+        Switch; ["--pch-verbose", "-pch-verbose"]; NVRTC;
     PchMessages "pch_messages", "whether it is said that a precompiled header is used";
-        Switch; ["--pch-messages", "-pch-messages"];
-        Either("--pch-messages=true", "--pch-messages=false"), Ignored, Ignored, Refused; Open;
-    InstantiateTemplatesInPch "instantiate_templates_in_pch",
-        "whether a precompiled header has instances of templates";
-        Switch; ["--instantiate-templates-in-pch", "-instantiate-templates-in-pch"];
-        Either("--instantiate-templates-in-pch=true", "--instantiate-templates-in-pch=false"), Ignored,
-        Ignored, Refused;
-        Open;
+        Switch; ["--pch-messages", "-pch-messages"]; NVRTC;
+    InstantiateTemplatesInPch "instantiate_templates_in_pch", "whether a precompiled header has instances of templates";
+        Switch; ["--instantiate-templates-in-pch", "-instantiate-templates-in-pch"]; NVRTC;
     ExtraSources "extra_sources", "modules that are compiled or linked with the program";
-        Sources; []; Refused, Apart, Apart, Apart; Open;
+        Sources; []; [Refused, Apart, Apart];
     UseLibdevice "use_libdevice", "NVIDIA's library of mathematical functions";
-        Flag; []; Refused, Refused, Refused, Apart; Libdevice;
+        Flag; []; [Refused, Refused, Apart] => Libdevice;
     NumbaDebug "numba_debug", "debug information as Numba expects it";
-        Flag; ["--numba-debug", "-numba-debug"];
-        flag("--numba-debug"), Ignored, Ignored, flag("-numba-debug"); Open;
+        Flag; ["--numba-debug", "-numba-debug"]; [Spelt, Ignored, flag("-numba-debug")];
 }
 
 impl OptionName {

@@ -42,7 +42,6 @@ impl Cell {
 
 const CXX: Cell = Cell::new(CodeType::Cxx, TargetType::Cubin, Compiler::Nvrtc);
 const PTX: Cell = Cell::new(CodeType::Ptx, TargetType::Cubin, Compiler::NvJitLink);
-const DRIVER: Cell = Cell::new(CodeType::Ptx, TargetType::Cubin, Compiler::Driver);
 const LTOIR: Cell = Cell::new(CodeType::LtoIr, TargetType::Cubin, Compiler::NvJitLink);
 const NVVM: Cell = Cell::new(CodeType::Nvvm, TargetType::Ptx, Compiler::Nvvm);
 

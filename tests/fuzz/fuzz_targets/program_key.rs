@@ -14,7 +14,6 @@ use warmstart_core::program::{
 struct Input<'a> {
     code: u8,
     target: u8,
-    driver_linker: bool,
     source: &'a str,
     is_bytes: bool,
     name: Option<&'a str>,
@@ -143,7 +142,7 @@ impl<'a> Input<'a> {
         } else {
             Probe::Failed { kind: self.version.into() }
         };
-        let toolchain = Toolchain::new(program.compiler(self.driver_linker), probe);
+        let toolchain = Toolchain::new(program.code().compiler(), probe);
         environment
             .into_iter()
             .fold(toolchain, |toolchain, (name, value)| toolchain.with_environment(name, value))

@@ -62,7 +62,7 @@ fn a_text_is_a_list_of_one_and_an_empty_list_is_nothing() {
     // An argument of ptxas without a letter would end the process.
     assert_eq!(with(["", "-v"].into()), with(["-v"].into()));
     assert_eq!(with("".into()), key(PTX, Options::new()));
-    for cell in [DRIVER, NVVM] {
+    for cell in [NVVM] {
         let options = Options::new().with(OptionName::PtxasOptions, Value::List(Vec::new()));
         assert_eq!(key(cell, options), key(cell, Options::new()));
     }
@@ -73,18 +73,6 @@ fn numbers_of_messages_have_one_spelling() {
     let with = |value: Value| key(CXX, Options::new().with(OptionName::DiagError, value));
     assert_eq!(with(["007"].into()), with(7.into()));
     assert_eq!(with("7".into()), with(7.into()));
-}
-
-#[test]
-fn what_the_driver_ignores_collapses_and_the_linkers_are_never_equal() {
-    let plain = key(DRIVER, Options::new());
-    for option in [OptionName::Ftz, OptionName::PrecDiv, OptionName::PrecSqrt, OptionName::Fma] {
-        for value in [true, false] {
-            assert_eq!(key(DRIVER, Options::new().with(option, value)), plain, "{option}");
-            assert_ne!(key(PTX, Options::new().with(option, value)), key(PTX, Options::new()), "{option}");
-        }
-    }
-    assert_ne!(key(PTX, Options::new()), plain);
 }
 
 #[test]
@@ -99,7 +87,6 @@ fn each_compiler_gets_its_own_spelling() {
     let spelt = |cell: Cell| arguments(cell, all()).join(" ");
     assert_eq!(spelt(CXX), "--gpu-architecture=sm_90a --device-debug --ftz=true --fmad=false");
     assert_eq!(spelt(PTX), "-arch=sm_90a -g -ftz=1 -fma=0");
-    assert_eq!(spelt(DRIVER), "CU_JIT_TARGET=sm_90a CU_JIT_GENERATE_DEBUG_INFO=1");
     assert_eq!(spelt(LTOIR), "-arch=sm_90a -g -ftz=1 -fma=0 -lto");
     assert_eq!(spelt(NVVM), "-arch=compute_90a -g -ftz=1 -fma=0");
     let to = |cell: Cell, target| Cell { target, ..cell };

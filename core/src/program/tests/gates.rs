@@ -40,13 +40,37 @@ fn headers_without_how_they_are_found_are_not_known() {
 fn a_source_with_headers_has_no_key_without_them() {
     let program =
         |text: &'static str| Program::new(CodeType::Cxx, TargetType::Cubin, text).with_options(arch("sm_90"));
-    for text in ["#include \"h.h\"", "#include </h.h>", "#if __has_include(\"h.h\")\n#endif"] {
+    for text in [
+        "#include \"h.h\"",
+        "#include </h.h>",
+        "#if __has_include(\"h.h\")\n#endif",
+        "%:include <a.h>",
+        "#\\\ninclude <a.h>",
+        "#in\\\r\nclude <a.h>",
+        "#/* a\n */ include <a.h>",
+        "#\x0cinclude A",
+        "#include_next <a.h>",
+        "#if 1 && \\\n __has_inc\\\nlude(<a.h>)\n#endif",
+        "#define HAS __has_include(<a.h>)\n#if HAS\n#endif",
+        "#if HAS_INCLUDE(<a.h>)\n#endif",
+        "#define N 4\n#pragma once\n%: include <a.h>",
+        "#define P(a, b, c) a##b##c\n#if P(__, has_, include)(\"a.h\")\n#endif",
+        "const char *built = __DATE__;",
+    ] {
         let refusal = CXX.key(&program(text)).unwrap_err();
         assert_eq!((refusal.option(), refusal.is_outside_content()), (Some("source"), true));
         assert!(CXX.key(&program(text).with_contents(headers(&[]))).is_ok());
         assert!(CXX.key(&program(text).with_contents(Contents::none().with_extra(digest()))).is_ok());
     }
-    assert!(CXX.key(&program("#define N 4")).is_ok());
+    for text in
+        ["int a; // #include <a.h>", "#define N 4\n#if N > 3\n#endif\n#pragma unroll", "#define P(a, b) a##b"]
+    {
+        assert!(CXX.key(&program(text)).is_ok(), "{text}");
+    }
+    // Older standards have other spellings.
+    let old = |text: &'static str| program(text).with_options(arch("sm_90").with(OptionName::Std, "c++14"));
+    assert!(CXX.key(&program("??=include <a.h>")).is_ok());
+    assert!(CXX.key(&old("??=include <a.h>")).unwrap_err().is_outside_content());
     assert!(
         PTX.key(&Program::new(PTX.code, PTX.target, "# 1 \"a\"\n#include").with_options(arch("sm_90")))
             .is_ok()
@@ -74,7 +98,7 @@ fn side_effects_are_refused_whatever_is_known() {
         Options::new().with(OptionName::FdeviceTimeTrace, "trace.json"),
         Options::new().with(OptionName::UseBundledHeaders, true),
     ] {
-        for cell in [CXX, PTX, DRIVER, LTOIR, NVVM] {
+        for cell in [CXX, PTX, LTOIR, NVVM] {
             let contents = headers(&[]).with_libdevice([1; 32]).with_extra(digest());
             let program = cell.program(options.clone()).with_contents(contents);
             assert!(cell.key(&program).unwrap_err().is_side_effect(), "{cell:?} {options:?}");
@@ -129,10 +153,10 @@ fn sources_that_a_compiler_would_cut_or_not_read_as_text_are_refused() {
     let source = |cell: Cell, source: Source<'static>| {
         cell.key(&Program::new(cell.code, cell.target, source).with_options(arch("sm_90")))
     };
-    for cell in [CXX, PTX, DRIVER] {
+    for cell in [CXX, PTX] {
         assert_eq!(source(cell, (&b"bytes"[..]).into()).unwrap_err().option(), Some("source"));
     }
-    for cell in [CXX, PTX, DRIVER, LTOIR, NVVM] {
+    for cell in [CXX, PTX, LTOIR, NVVM] {
         assert_eq!(source(cell, "a\0b".into()).unwrap_err().option(), Some("source"));
         assert!(source(cell, "".into()).is_ok());
     }
@@ -171,7 +195,7 @@ fn nul_bytes_are_refused_wherever_a_text_ends_at_one() {
 
 #[test]
 fn name_expressions_are_for_cxx_alone() {
-    for cell in [PTX, DRIVER, LTOIR, NVVM] {
+    for cell in [PTX, LTOIR, NVVM] {
         let refusal = cell.key(&cell.program(Options::new()).with_name_expressions(["f"])).unwrap_err();
         assert_eq!((refusal.option(), refusal.is_unsupported()), (Some("name_expressions"), true));
     }
@@ -179,11 +203,43 @@ fn name_expressions_are_for_cxx_alone() {
 }
 
 #[test]
+fn an_expression_is_one_line_that_asks_for_nothing() {
+    let key = |expression: &str| CXX.key(&CXX.program(Options::new()).with_name_expressions([expression]));
+    for expression in [
+        "f<1>\n#include \"/a.h\"",
+        "f<1>\r",
+        "f<__has_include(\"/a.h\")>",
+        "f<_HAS_INCLUDE(\"/a.h\")>",
+        "f<__TIME__[7]>",
+        "f<P(__DA, TE__)>",
+        "f<P(__, DATE, __)>",
+    ] {
+        assert_eq!(key(expression).unwrap_err().option(), Some("name_expressions"), "{expression}");
+    }
+    for expression in ["matmul<16, float>", "&a::b_<__half2>", "f<_Float16, __nv_bfloat16, 'D'>"] {
+        assert!(key(expression).is_ok(), "{expression}");
+    }
+}
+
+#[test]
+fn a_nul_byte_is_found_wherever_it_is() {
+    for len in [1, 63, 64, 65, 200] {
+        for at in 0..len {
+            let mut bytes = alloc::vec![b'a'; len];
+            assert!(!has_nul(&bytes));
+            bytes[at] = 0;
+            assert!(has_nul(&bytes));
+        }
+    }
+    assert!(!has_nul(b""));
+}
+
+#[test]
 fn an_architecture_is_asked_for_and_must_be_one() {
     let key = |cell: Cell, options: Options| {
         cell.key(&Program::new(cell.code, cell.target, "source").with_options(options))
     };
-    for cell in few([CXX, PTX, DRIVER, LTOIR, NVVM]) {
+    for cell in few([CXX, PTX, LTOIR, NVVM]) {
         assert_eq!(key(cell, Options::new()).unwrap_err().option(), Some("arch"));
         for malformed in [
             "", "90", "sm90", "sm_", "sm_a", "sm_90b", "sm_90A", "sm_90af", "SM_90", "sm_90 ", "sm_090",

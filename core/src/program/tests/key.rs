@@ -97,7 +97,7 @@ fn list(preimage: &mut Vec<u8>, label: &str, items: &[&str]) {
 
 #[test]
 fn a_probe_that_failed_never_gives_the_key_of_one_that_did_not() {
-    for cell in few([CXX, PTX, DRIVER, LTOIR, NVVM]) {
+    for cell in few([CXX, PTX, LTOIR, NVVM]) {
         let program = cell.program(Options::new());
         let key = |toolchain: &Toolchain| program.fields(toolchain).unwrap().key();
         let failed = |kind: &str| Toolchain::failed(cell.compiler, kind);
@@ -196,7 +196,7 @@ fn what_a_compiler_cannot_see_is_not_in_the_key() {
     let header = Header { name: "a.h".into(), digest: [1; 32] };
     let contents =
         Contents::none().with_headers(Vec::from([header])).with_search([1; 32]).with_libdevice([2; 32]);
-    for cell in [PTX, DRIVER, LTOIR, NVVM] {
+    for cell in [PTX, LTOIR, NVVM] {
         let program = cell.program(Options::new());
         assert_eq!(
             cell.key(&program.clone().with_contents(contents.clone())),

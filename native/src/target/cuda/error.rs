@@ -19,17 +19,19 @@ use super::headers::HeaderError;
 /// ```
 pub struct CudaError(Box<CudaProblem>);
 
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum CudaProblem {
-    Missing {
-        /// As people call it.
-        library: &'static str,
-        /// The file that was looked for.
-        pattern: &'static str,
-        looked_in: String,
-        package: &'static str,
-    },
+    /// The library as people call it, and the file that was looked for.
+    #[error(
+        "{library} is missing: looked for {pattern} in {looked_in}; install it (pip install {package}, or the CUDA \
+         toolkit), activate the Python environment that has it, or set WARMSTART_CUDA to its folder"
+    )]
+    Missing { library: &'static str, pattern: &'static str, looked_in: String, package: &'static str },
     /// It is there and is none that can be loaded. `why` completes "the file ...".
+    #[error(
+        "{library} cannot be used: {} {why}; install it anew or set WARMSTART_CUDA to the folder of another",
+        path.display()
+    )]
     Unusable {
         library: &'static str,
         path: PathBuf,
@@ -37,67 +39,64 @@ pub(super) enum CudaProblem {
         source: Option<Box<dyn Error + Send + Sync>>,
     },
     /// `why` completes "the file ...".
-    TooOld {
-        library: &'static str,
-        path: PathBuf,
-        why: String,
-        needed: &'static str,
-        package: &'static str,
-    },
+    #[error(
+        "{library} is too old: {} {why}, and {needed} or newer is needed; upgrade it (pip install --upgrade {package}, \
+         or the CUDA toolkit)",
+        path.display()
+    )]
+    TooOld { library: &'static str, path: PathBuf, why: String, needed: &'static str, package: &'static str },
     /// What was known of the library no longer holds. Ask for the toolchain anew.
-    Changed {
-        library: &'static str,
-        path: PathBuf,
-    },
+    #[error(
+        "{library} was replaced while the program was compiled: {} is another file now; compile it again",
+        path.display()
+    )]
+    Changed { library: &'static str, path: PathBuf },
     /// The process has loaded what stands in the way.
-    Loaded {
-        library: &'static str,
-        path: PathBuf,
-        other: &'static str,
-    },
-    NoDriver,
+    #[error(
+        "{library} cannot be used: this process has loaded {other}, which the loader takes for {}; compile with only \
+         one of the two in a process, or start it anew",
+        path.display()
+    )]
+    Loaded { library: &'static str, path: PathBuf, other: &'static str },
     /// The version of NVRTC that has no headers in it.
+    #[error(
+        "NVRTC {0} brings no headers along; install a newer one (pip install --upgrade nvidia-cuda-nvrtc), or name the \
+         headers of a CUDA toolkit by Program::include_dir"
+    )]
     NoHeaders(String),
+    #[error(transparent)]
     Refused(Refusal),
-    Headers {
-        program: String,
-        error: HeaderError,
-    },
+    #[error("`{program}`: {error}")]
+    Headers { program: String, error: HeaderError },
     /// Headers or a library that never stood still.
+    #[error(
+        "the headers or the compiler's library change again and again while they are compiled; compile once they are \
+         left alone"
+    )]
     Unstable,
-    Rejected {
-        compiler: &'static str,
-        program: String,
-        log: String,
-        /// What the names of directories in the log stand for, a line each.
-        places: Vec<String>,
-    },
-    UnknownArchitecture {
-        compiler: &'static str,
-        architecture: String,
-        /// Those that the compiler knows, if it lists them.
-        known: Vec<String>,
-        log: String,
-    },
-    Empty {
-        compiler: &'static str,
-        program: String,
-        target: &'static str,
-        advice: &'static str,
-    },
+    /// With what the names of directories in the log stand for, on a line each.
+    #[error("{compiler} rejects `{program}`:{}{}", Log(log), Log(places))]
+    Rejected { compiler: &'static str, program: String, log: String, places: String },
+    /// With the architectures that the compiler knows, if it lists them, or what it says.
+    #[error(
+        "{compiler} does not know the architecture {architecture}; {known}; choose one of these, or install another \
+         version of it"
+    )]
+    UnknownArchitecture { compiler: &'static str, architecture: String, known: String, log: String },
+    #[error("{compiler} made no {target} of `{program}`: {advice}")]
+    Empty { compiler: &'static str, program: String, target: &'static str, advice: &'static str },
     /// A call of the library that has nothing to do with the program.
-    Failed {
-        compiler: &'static str,
-        call: &'static str,
-        status: String,
-        log: String,
-    },
+    #[error("{compiler} failed in {call}: {status}{}", Log(log))]
+    Failed { compiler: &'static str, call: &'static str, status: String, log: String },
     /// What of the program has a NUL byte in it.
+    #[error("{0} has a NUL byte in it, where the compiler would stop reading; remove it")]
     Nul(&'static str),
-    NameExpression {
-        expression: String,
-        log: String,
-    },
+    #[error(
+        "NVRTC has no lowered name for `{expression}`: see whether it names a kernel or variable of the program{}",
+        Log(log)
+    )]
+    NameExpression { expression: String, log: String },
+    #[error("{0} asks for more memory than there is")]
     OutOfMemory(&'static str),
 }
 
@@ -115,7 +114,6 @@ impl CudaError {
                 | CudaProblem::Unusable { .. }
                 | CudaProblem::TooOld { .. }
                 | CudaProblem::Loaded { .. }
-                | CudaProblem::NoDriver
         )
     }
 
@@ -189,7 +187,7 @@ impl CudaError {
                 .iter()
                 .any(|word| log.contains(word))
         {
-            *places = said();
+            *places = said().join("\n");
         }
         self
     }
@@ -219,91 +217,25 @@ impl fmt::Debug for CudaError {
 
 impl fmt::Display for CudaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &*self.0 {
-            CudaProblem::Missing { library, pattern, looked_in, package } => write!(
-                f,
-                "{library} is missing: looked for {pattern} in {looked_in}; install it (pip install {package}, or the \
-                 CUDA toolkit), activate the Python environment that has it, or set WARMSTART_CUDA to its folder"
-            ),
-            CudaProblem::Unusable { library, path, why, .. } => write!(
-                f,
-                "{library} cannot be used: {} {why}; install it anew or set WARMSTART_CUDA to the folder of another",
-                path.display()
-            ),
-            CudaProblem::TooOld { library, path, why, needed, package } => write!(
-                f,
-                "{library} is too old: {} {why}, and {needed} or newer is needed; upgrade it (pip install --upgrade \
-                 {package}, or the CUDA toolkit)",
-                path.display()
-            ),
-            CudaProblem::Changed { library, path } => write!(
-                f,
-                "{library} was replaced while the program was compiled: {} is another file now; compile it again",
-                path.display()
-            ),
-            CudaProblem::Loaded { library, path, other } => write!(
-                f,
-                "{library} cannot be used: this process has loaded {other}, which the loader takes for {}; compile with \
-                 only one of the two in a process, or start it anew",
-                path.display()
-            ),
-            CudaProblem::NoDriver => f.write_str(
-                "the driver's linker is not called here; link with nvJitLink (pip install nvidia-nvjitlink)",
-            ),
-            CudaProblem::NoHeaders(version) => write!(
-                f,
-                "NVRTC {version} brings no headers along; install a newer one (pip install --upgrade \
-                 nvidia-cuda-nvrtc), or name the headers of a CUDA toolkit by Program::include_dir"
-            ),
-            CudaProblem::Refused(refusal) => refusal.fmt(f),
-            CudaProblem::Headers { program, error } => write!(f, "`{program}`: {error}"),
-            CudaProblem::Unstable => f.write_str(
-                "the headers or the compiler's library change again and again while they are compiled; compile once \
-                 they are left alone",
-            ),
-            CudaProblem::Rejected { compiler, program, log, places } => {
-                write!(f, "{compiler} rejects `{program}`:\n{}", log.trim_end())?;
-                places.iter().try_for_each(|place| write!(f, "\n{place}"))
-            }
-            CudaProblem::UnknownArchitecture { compiler, architecture, known, log } => {
-                write!(f, "{compiler} does not know the architecture {architecture}")?;
-                if known.is_empty() {
-                    write!(f, " ({})", log.trim())?;
-                } else {
-                    write!(f, "; it knows {}", known.join(", "))?;
-                }
-                f.write_str("; choose one of these, or install another version of it")
-            }
-            CudaProblem::Empty { compiler, program, target, advice } => {
-                write!(f, "{compiler} made no {target} of `{program}`: {advice}")
-            }
-            CudaProblem::Failed { compiler, call, status, log } => {
-                write!(f, "{compiler} failed in {call}: {status}")?;
-                if log.trim().is_empty() { Ok(()) } else { write!(f, "\n{}", log.trim_end()) }
-            }
-            CudaProblem::Nul(what) => {
-                write!(f, "{what} has a NUL byte in it, where the compiler would stop reading; remove it")
-            }
-            CudaProblem::NameExpression { expression, log } => {
-                write!(
-                    f,
-                    "NVRTC has no lowered name for `{expression}`: see whether it names a kernel or variable of the \
-                     program"
-                )?;
-                if log.trim().is_empty() { Ok(()) } else { write!(f, "\n{}", log.trim_end()) }
-            }
-            CudaProblem::OutOfMemory(compiler) => write!(f, "{compiler} asks for more memory than there is"),
-        }
+        self.0.fmt(f)
     }
 }
 
 impl Error for CudaError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &*self.0 {
-            CudaProblem::Unusable { source, .. } => source.as_deref().map(|source| source as _),
             // Its words are this error's own.
             CudaProblem::Headers { error, .. } => error.source(),
-            _ => None,
+            problem => problem.source(),
         }
+    }
+}
+
+/// What a compiler wrote, on lines of its own.
+struct Log<'a>(&'a str);
+
+impl fmt::Display for Log<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.trim().is_empty() { Ok(()) } else { write!(f, "\n{}", self.0.trim_end()) }
     }
 }

@@ -85,7 +85,7 @@ pub struct Closed {
     /// The names of the headers that are read before the program.
     pub pre_includes: Vec<String>,
     /// Where includes stand whose names only the preprocessor can make.
-    untold: Vec<(error::Place, usize)>,
+    pub(super) untold: Vec<(error::Place, usize)>,
 }
 
 /// What was read of one text.
@@ -94,13 +94,6 @@ struct Read {
     digest: [u8; 32],
     size: u64,
     scan: Scan,
-}
-
-impl Closed {
-    /// Texts that a compiler completes itself.
-    pub(super) fn over(source: Vec<u8>, headers: Vec<(String, Vec<u8>)>, pre_includes: Vec<String>) -> Self {
-        Self { source, headers, pre_includes, untold: Vec::new() }
-    }
 }
 
 impl<'a> Search<'a> {

@@ -60,7 +60,7 @@ use warmstart_core::{
     artifact::Artifact,
     key::{Key, KeyFields},
     metadata::Metadata,
-    program::{Contents, Header, Toolchain},
+    program::{Contents, Toolchain},
     reason::Reason,
 };
 
@@ -69,7 +69,7 @@ use crate::{
     store::{Lookup, Store},
 };
 use error::CudaProblem;
-use headers::{Found, Headers};
+use headers::Headers;
 use unit::Unit;
 
 /// The attributes of a binary: what it is, what the compiler wrote, and the names it gave.
@@ -119,20 +119,18 @@ impl CudaTarget {
     /// is empty; then nothing is stored.
     pub fn compile<S: Store>(&self, cache: &Cache<S>, program: &Program) -> Result<Compiled, CudaError> {
         for _ in 0..ATTEMPTS {
-            let inputs = self.inputs(cache.store(), program)?;
-            if let Some(compiled) = self.recall(cache, program, &inputs, None)? {
+            if let Some(compiled) = self.attempt(cache, program, None)? {
                 return Ok(compiled);
             }
         }
         // The headers never stand still. What is compiled now is stored under its own key, and shared with nobody who
         // asked for another.
         static ALONE: AtomicU64 = AtomicU64::new(0);
-        let inputs = self.inputs(cache.store(), program)?;
         let alone = KeyFields::new("warmstart.cuda.alone", 1)
             .number("process", std::process::id().into())
             .number("alone", ALONE.fetch_add(1, Ordering::Relaxed))
             .key();
-        let compiled = self.recall(cache, program, &inputs, Some(alone))?;
+        let compiled = self.attempt(cache, program, Some(alone))?;
         compiled.ok_or_else(|| CudaError::new(CudaProblem::Unstable))
     }
 
@@ -147,7 +145,7 @@ impl CudaTarget {
         program: &Program,
     ) -> Result<KeyFields<'static>, CudaError> {
         let inputs = self.inputs(cache.store(), program)?;
-        Ok(inputs.description(program).fields(&inputs.described)?.into_owned())
+        Ok(inputs.request(program)?.fields.into_owned())
     }
 
     /// How long loading libraries has taken so far: nothing, as long as everything was found.
@@ -158,31 +156,31 @@ impl CudaTarget {
 
     /// Everything but the program that decides its binary, as it is now.
     fn inputs<S: Store>(&self, store: &S, program: &Program) -> Result<Inputs, CudaError> {
-        let untold = |error| CudaError::headers(program.name(), error);
-        let compiler = program.description(Contents::none()).compiler(false);
-        let toolchain = self.toolkit.toolchain(store, compiler)?;
+        let toolchain = self.toolkit.toolchain(store, program.description().code().compiler())?;
+        let found = program.search().map(|search| self.headers.found(&search)).transpose();
+        let found = found.map_err(|error| CudaError::headers(program.name(), error))?;
+        let libdevice = program.uses_libdevice().then(|| self.toolkit.libdevice_digest()).transpose()?;
         Ok(Inputs {
             described: described(program, &toolchain),
             toolchain,
-            found: program.search().map(|search| self.headers.found(&search)).transpose().map_err(untold)?,
-            libdevice: program.uses_libdevice().then(|| self.toolkit.libdevice_digest()).transpose()?,
+            contents: program.contents(found, libdevice),
         })
     }
 
-    /// Nothing if an input is another by the time that it is compiled.
-    fn recall<S: Store>(
+    /// Looks the program up as it is now, else compiles it. Nothing if an input is another by then.
+    fn attempt<S: Store>(
         &self,
         cache: &Cache<S>,
         program: &Program,
-        inputs: &Inputs,
         alone: Option<Key>,
     ) -> Result<Option<Compiled>, CudaError> {
-        let key = inputs.description(program).fields(&inputs.described)?.key();
-        let flight = alone.unwrap_or(key);
+        let inputs = self.inputs(cache.store(), program)?;
+        let request = inputs.request(program)?;
+        let flight = alone.unwrap_or(request.key);
         let mut lowered_names = None;
         let recalled = cache.recall(
             flight.as_bytes(),
-            |store| match store.get(key.as_bytes()) {
+            |store| match store.get(request.key.as_bytes()) {
                 Lookup::Hit(artifact) => match names_of(&artifact, program) {
                     Some(names) => {
                         lowered_names = Some(names);
@@ -192,7 +190,7 @@ impl CudaTarget {
                 },
                 miss @ Lookup::Miss(_) => miss,
             },
-            || self.build(program, inputs, alone.is_none().then_some(key)),
+            || self.build(program, &inputs, &request, alone.is_some()),
             |store, artifact, built: Key| store.put(built.as_bytes(), artifact),
         );
         let fetched = match recalled {
@@ -200,78 +198,75 @@ impl CudaTarget {
             Err(Stop::Changed) => return Ok(None),
             Err(Stop::Failed(error)) => return Err(error),
         };
-        let lowered_names = match lowered_names {
-            Some(names) => names,
-            None => {
-                names_of(fetched.artifact(), program).ok_or_else(|| CudaError::new(CudaProblem::Unstable))?
-            }
-        };
+        let lowered_names = lowered_names.or_else(|| names_of(fetched.artifact(), program));
+        let lowered_names = lowered_names.ok_or_else(|| CudaError::new(CudaProblem::Unstable))?;
         Ok(Some(Compiled { fetched, lowered_names }))
     }
 
-    /// Compiles the program with the headers as they are now, and says under which key that belongs. Does not compile what
-    /// is not `wanted`.
+    /// Compiles the program with the headers as they are now, and says under which key that belongs: the requested one,
+    /// unless it is compiled alone.
     fn build(
         &self,
         program: &Program,
         inputs: &Inputs,
-        wanted: Option<Key>,
+        request: &Request<'_>,
+        is_alone: bool,
     ) -> Result<(Artifact, Key), Stop> {
         let untold = |error| CudaError::headers(program.name(), error);
-        let closed = program.search().map(|search| self.headers.closed(&search)).transpose();
-        let (closed, found) = closed.map_err(untold)?.unzip();
-        let plain = if program.code() == CodeType::Cxx { headers::ROOT } else { "" };
-        let name = format!("{plain}{}", program.name());
-        let (name, closed, directories) =
-            program.unclosed().unwrap_or_else(|| (name, closed.unwrap_or_default(), Vec::new()));
+        let (texts, found, name, directories) = match program.search() {
+            Some(search) => {
+                let (closed, found) = self.headers.closed(&search).map_err(untold)?;
+                (closed, Some(found), format!("{}{}", headers::ROOT, program.name()), Vec::new())
+            }
+            None => {
+                let (texts, name, directories) = program.unclosed();
+                (texts, None, name, directories)
+            }
+        };
         let libdevice = program.uses_libdevice().then(|| self.toolkit.libdevice()).transpose()?;
         let (libdevice, digest) = libdevice.unzip();
-        let toolchain = Arc::clone(&inputs.toolchain);
-        let described = described(program, &toolchain);
-        let inputs = Inputs { toolchain, described, found, libdevice: digest };
-
-        let description = inputs.description(program);
-        let fields = description.fields(&inputs.described).map_err(CudaError::from)?;
-        let key = fields.key();
-        if wanted.is_some_and(|wanted| wanted != key) {
+        let now = Inputs { contents: program.contents(found, digest), ..inputs.clone() };
+        let renewed;
+        let request = if now.contents == inputs.contents {
+            request
+        } else if is_alone {
+            renewed = now.request(program)?;
+            &renewed
+        } else {
             return Err(Stop::Changed);
-        }
-        let mut arguments = description.arguments(inputs.toolchain.compiler()).map_err(CudaError::from)?;
+        };
+        let mut arguments = request.arguments.clone();
         arguments.extend(directories);
-        arguments.extend(closed.pre_includes.iter().map(|name| format!("--pre-include={name}")));
-        let output = self.toolkit.compile(
-            &inputs.toolchain,
-            &Unit {
-                code: program.code(),
-                name: &name,
-                source: if plain.is_empty() { program.source().as_bytes() } else { &closed.source },
-                headers: &closed.headers,
-                arguments: &arguments,
-                target: program.target_type(),
-                name_expressions: description.name_expressions(),
-                extra_sources: program.extra_sources(),
-                libdevice: libdevice.as_deref(),
-            },
-        );
-        let output = output.map_err(|error| match error.log().and_then(|log| closed.untold_in(log)) {
-            Some(error) => untold(error),
-            None => error.with_places(|| program.places()),
+        arguments.extend(texts.pre_includes.iter().map(|name| format!("--pre-include={name}")));
+        let unit = Unit {
+            program: program.description(),
+            name: &name,
+            texts: &texts,
+            arguments: &arguments,
+            libdevice: libdevice.as_deref(),
+        };
+        let output = self.toolkit.compile(&inputs.toolchain, &unit).map_err(|error| {
+            match error.log().and_then(|log| texts.untold_in(log)) {
+                Some(error) => untold(error),
+                None => error.with_places(|| program.places()),
+            }
         })?;
         // It may have been another while the compiler asked for it.
-        if self::described(program, &inputs.toolchain) != inputs.described {
+        if described(program, &inputs.toolchain) != inputs.described {
             return Err(Stop::Changed);
         }
-        let kept = output.lowered_names.iter().map(|(expression, name)| {
+        let expressions = program.description().name_expressions().iter();
+        let kept = expressions.zip(&output.lowered_names).map(|(expression, name)| {
             (matches!(expression, NameExpression::Bytes(_)), expression.as_bytes(), name.as_str())
         });
         let lowered_names = postcard::to_allocvec(&kept.collect::<Vec<_>>())
             .expect("a list of bytes and texts has an encoding, and memory grows");
         let metadata = Metadata::new()
-            .with_recipe(fields.recipe())
-            .with_attribute(TARGET, program.target_type().as_str())
+            .with_recipe(request.fields.recipe())
+            .with_attribute(TARGET, program.description().target().as_str())
             .with_attribute(LOG, output.log)
             .with_attribute(LOWERED_NAMES, lowered_names);
-        Ok((Artifact::new(output.binary).with_metadata(&metadata), key))
+        Ok((Artifact::new(output.binary).with_metadata(&metadata), request.key))
     }
 }
 
@@ -314,26 +309,25 @@ impl Compiled {
 }
 
 /// Everything but the program that decides its binary.
+#[derive(Clone)]
 struct Inputs {
     toolchain: Arc<Toolchain>,
     /// The compiler as the key has it.
     described: Arc<Toolchain>,
-    found: Option<Found>,
-    libdevice: Option<[u8; Key::LEN]>,
+    contents: Contents<'static>,
+}
+
+/// What is asked of the cache, and of the compiler if that has nothing.
+struct Request<'a> {
+    key: Key,
+    fields: KeyFields<'a>,
+    arguments: Vec<String>,
 }
 
 impl Inputs {
-    fn description<'a>(&'a self, program: &'a Program) -> warmstart_core::program::Program<'a> {
-        let mut contents = Contents::none();
-        if let Some(found) = &self.found {
-            let headers = found.headers.iter();
-            let headers = headers.map(|(name, digest)| Header { name: name.into(), digest: *digest });
-            contents = contents.with_headers(headers.collect()).with_search(found.search);
-        }
-        if let Some(digest) = self.libdevice {
-            contents = contents.with_libdevice(digest);
-        }
-        program.description(contents)
+    fn request<'a>(&'a self, program: &'a Program) -> Result<Request<'a>, CudaError> {
+        let (fields, arguments) = program.description().prepare(&self.contents, &self.described)?;
+        Ok(Request { key: fields.key(), fields, arguments })
     }
 }
 
@@ -368,7 +362,8 @@ impl From<CudaError> for Stop {
 /// not find the kernel in it.
 fn names_of(artifact: &Artifact, program: &Program) -> Option<Vec<(NameExpression, String)>> {
     // Most programs want none, and a look-up of theirs need not decode what they are made of.
-    if program.name_expressions().is_empty() {
+    let wanted = program.description().name_expressions();
+    if wanted.is_empty() {
         return Some(Vec::new());
     }
     let metadata = artifact.metadata().ok()?;
@@ -380,5 +375,5 @@ fn names_of(artifact: &Artifact, program: &Program) -> Option<Vec<(NameExpressio
     });
     let names: Vec<(NameExpression, String)> = names.collect::<Option<_>>()?;
     let has = |wanted: &NameExpression| names.iter().any(|(expression, _)| expression == wanted);
-    program.name_expressions().iter().all(has).then_some(names)
+    wanted.iter().all(has).then_some(names)
 }

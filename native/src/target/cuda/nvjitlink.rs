@@ -82,10 +82,10 @@ impl Compile for NvJitLink {
     }
 
     fn compile(&self, unit: &Unit<'_>) -> Result<Output, CudaError> {
-        let kind = if unit.code == CodeType::LtoIr { INPUT_LTO_IR } else { INPUT_PTX };
+        let kind = if unit.program.code() == CodeType::LtoIr { INPUT_LTO_IR } else { INPUT_PTX };
         let linking = Linking::new(self, unit)?;
-        let own = (unit.name, unit.source);
-        let others = unit.extra_sources.iter().map(|(name, source)| (name.as_str(), source.as_bytes()));
+        let own = (unit.name, &unit.texts.source[..]);
+        let others = unit.program.extra_sources().iter().map(|(name, source)| (&**name, source.as_bytes()));
         for (name, source) in [own].into_iter().chain(others) {
             linking.add(kind, name, source)?;
         }
@@ -141,7 +141,7 @@ impl<'a> Linking<'a> {
 
     fn binary(&self) -> Result<Vec<u8>, CudaError> {
         let functions = &self.library.functions;
-        let target = self.unit.target;
+        let target = self.unit.program.target();
         let (size, get, call) = match target {
             TargetType::Ptx => (functions.ptx_size, functions.ptx, "nvJitLinkGetLinkedPtx"),
             TargetType::Cubin => (functions.cubin_size, functions.cubin, "nvJitLinkGetLinkedCubin"),
@@ -160,7 +160,7 @@ impl<'a> Linking<'a> {
         let log = self.error_log();
         Err(match status {
             UNRECOGNIZED_ARCH | UNSUPPORTED_ARCH => {
-                self.unit.unknown_architecture(Part::NvJitLink, Vec::new(), &log)
+                self.unit.unknown_architecture(Part::NvJitLink, &[], &log)
             }
             UNRECOGNIZED_OPTION | MISSING_ARCH => {
                 self.unit.rejected(Part::NvJitLink, if log.is_empty() { name(status) } else { &log })

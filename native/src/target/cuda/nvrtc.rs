@@ -99,7 +99,8 @@ impl Compile for Nvrtc {
 
     fn compile(&self, unit: &Unit<'_>) -> Result<Output, CudaError> {
         let name_expressions: Vec<_> = unit
-            .name_expressions
+            .program
+            .name_expressions()
             .iter()
             .map(|expression| c_string(expression.as_bytes(), "a name expression"))
             .collect::<Result<_, _>>()?;
@@ -115,14 +116,12 @@ impl Compile for Nvrtc {
             unsafe { (self.functions.compile)(program.handle, arguments.len()?, arguments.as_ptr()) };
         let log = program.log();
         self.check_compiled(status, unit, &log)?;
-        let binary = program.binary(unit.target)?;
+        let binary = program.binary(unit.program.target())?;
         if binary.is_empty() {
             return Err(unit.empty(Part::Nvrtc));
         }
-        let mut lowered_names = Vec::with_capacity(name_expressions.len());
-        for (expression, text) in unit.name_expressions.iter().zip(&name_expressions) {
-            lowered_names.push((expression.clone(), program.lowered_name(text, &log)?));
-        }
+        let lowered_names = name_expressions.iter().map(|text| program.lowered_name(text, &log));
+        let lowered_names = lowered_names.collect::<Result<_, _>>()?;
         Ok(Output { binary, log, lowered_names })
     }
 }
@@ -132,7 +131,7 @@ impl Nvrtc {
         match status {
             SUCCESS => Ok(()),
             INVALID_OPTION if log.contains("--gpu-architecture") => {
-                Err(unit.unknown_architecture(Part::Nvrtc, self.architectures(), log))
+                Err(unit.unknown_architecture(Part::Nvrtc, &self.architectures(), log))
             }
             COMPILATION | INVALID_OPTION | NAME_EXPRESSION_NOT_VALID => Err(unit.rejected(Part::Nvrtc, log)),
             _ => check(status, "nvrtcCompileProgram", log),
@@ -185,11 +184,13 @@ struct Program<'a> {
 
 impl<'a> Program<'a> {
     fn new(nvrtc: &'a Nvrtc, unit: &Unit<'_>) -> Result<Self, CudaError> {
-        let source = c_string(unit.source, "the source")?;
+        let source = c_string(&unit.texts.source, "the source")?;
         let name = c_string(unit.name.as_bytes(), "the name of the program")?;
-        let names =
-            CStrings::new(unit.headers.iter().map(|(name, _)| name.as_bytes()), "the name of a header")?;
-        let texts = CStrings::new(unit.headers.iter().map(|(_, text)| text.as_slice()), "a header")?;
+        let names = CStrings::new(
+            unit.texts.headers.iter().map(|(name, _)| name.as_bytes()),
+            "the name of a header",
+        )?;
+        let texts = CStrings::new(unit.texts.headers.iter().map(|(_, text)| text.as_slice()), "a header")?;
         let mut handle = null_mut();
         // SAFETY: all point to texts, and the arrays have as many as is said. The program copies what it keeps.
         let status = unsafe {

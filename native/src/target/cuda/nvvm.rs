@@ -72,8 +72,8 @@ impl Compile for Nvvm {
     fn compile(&self, unit: &Unit<'_>) -> Result<Output, CudaError> {
         let arguments = CStrings::new(unit.arguments.iter().map(String::as_bytes), "an option")?;
         let program = Program::new(self, unit)?;
-        program.add(self.functions.add, unit.name, unit.source)?;
-        for (name, source) in unit.extra_sources {
+        program.add(self.functions.add, unit.name, &unit.texts.source)?;
+        for (name, source) in unit.program.extra_sources() {
             program.add(self.functions.add, name, source.as_bytes())?;
         }
         if let Some(libdevice) = unit.libdevice {
@@ -130,7 +130,7 @@ impl<'a> Program<'a> {
         let check = |status| self.check(status, "nvvmGetCompiledResult");
         // SAFETY: the program is there, and these are the two functions of its result.
         let binary = unsafe { result.read(self.handle, Part::Nvvm, check) }?;
-        Ok(if self.unit.target == TargetType::Ptx { without_nul(binary) } else { binary })
+        Ok(if self.unit.program.target() == TargetType::Ptx { without_nul(binary) } else { binary })
     }
 
     /// Empty if there is none.
@@ -151,9 +151,7 @@ impl<'a> Program<'a> {
         let log = self.log();
         Err(match status {
             OUT_OF_MEMORY => CudaError::new(CudaProblem::OutOfMemory(Part::Nvvm.name())),
-            INVALID_OPTION if log.contains("-arch=") => {
-                self.unit.unknown_architecture(Part::Nvvm, Vec::new(), &log)
-            }
+            INVALID_OPTION if log.contains("-arch=") => self.unit.unknown_architecture(Part::Nvvm, &[], &log),
             IR_VERSION_MISMATCH | INVALID_INPUT | INVALID_IR | INVALID_OPTION | COMPILATION => {
                 self.unit.rejected(Part::Nvvm, if log.trim().is_empty() { name(status) } else { &log })
             }

@@ -1,7 +1,6 @@
 //! What is to be compiled.
 
 use std::{
-    borrow::Cow,
     fs, io,
     path::{Path, PathBuf},
 };
@@ -9,11 +8,12 @@ use std::{
 use warmstart_core::{
     key::KeyFields,
     program::{
-        self, CodeType, Contents, ExtraDigest, NameExpression, OptionName, Options, Source, TargetType, Value,
+        self, CodeType, Contents, ExtraDigest, Header, NameExpression, OptionName, Options, Source,
+        TargetType, Value,
     },
 };
 
-use super::headers::{Closed, Search};
+use super::headers::{Closed, Found, ROOT, Search};
 
 /// A program with its options, its headers and the names that are wanted of it.
 ///
@@ -34,13 +34,8 @@ use super::headers::{Closed, Search};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Program {
-    name: String,
-    code: CodeType,
-    target: TargetType,
-    source: Source<'static>,
-    options: Options,
-    name_expressions: Vec<NameExpression>,
-    extra_sources: Vec<(String, Source<'static>)>,
+    /// All that the core knows. Of CUDA C++, directories and headers are kept here, so that they need no digest.
+    description: program::Program<'static>,
     extra_digest: Option<ExtraDigest>,
     header_digest: Option<ExtraDigest>,
     source_dir: Option<PathBuf>,
@@ -57,7 +52,7 @@ impl Program {
     #[must_use]
     pub fn cxx(name: impl Into<String>, source: impl Into<String>) -> Self {
         let (name, source_dir) = split(name.into());
-        Self { source_dir, ..Self::new(name, CodeType::Cxx, TargetType::Cubin, Source::from(source.into())) }
+        Self { source_dir, ..Self::new(name, CodeType::Cxx, TargetType::Cubin, source.into()) }
     }
 
     /// CUDA C++ in a file. Headers in quotes are looked for beside it first.
@@ -70,7 +65,7 @@ impl Program {
             .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
         let name =
             path.file_name().map_or_else(|| "program.cu".into(), |name| name.to_string_lossy().into_owned());
-        let mut program = Self::new(name, CodeType::Cxx, TargetType::Cubin, Source::from(source));
+        let mut program = Self::new(name, CodeType::Cxx, TargetType::Cubin, source);
         program.source_dir = Some(path.parent().map(Path::to_path_buf).unwrap_or_default());
         Ok(program)
     }
@@ -78,30 +73,24 @@ impl Program {
     /// PTX, for nvJitLink; linked to a CUBIN.
     #[must_use]
     pub fn ptx(name: impl Into<String>, source: impl Into<String>) -> Self {
-        Self::new(name.into(), CodeType::Ptx, TargetType::Cubin, Source::from(source.into()))
+        Self::new(name.into(), CodeType::Ptx, TargetType::Cubin, source.into())
     }
 
     /// LTO-IR, for nvJitLink; linked to a CUBIN, together with [further modules](Self::extra_source).
     #[must_use]
     pub fn ltoir(name: impl Into<String>, module: impl Into<Vec<u8>>) -> Self {
-        Self::new(name.into(), CodeType::LtoIr, TargetType::Cubin, Source::from(module.into()))
+        Self::new(name.into(), CodeType::LtoIr, TargetType::Cubin, module.into())
     }
 
     /// NVVM IR, as text or as bitcode, for NVVM; compiled to PTX unless another [target](Self::target) is asked for.
     #[must_use]
     pub fn nvvm(name: impl Into<String>, module: impl Into<Source<'static>>) -> Self {
-        Self::new(name.into(), CodeType::Nvvm, TargetType::Ptx, module.into())
+        Self::new(name.into(), CodeType::Nvvm, TargetType::Ptx, module)
     }
 
-    fn new(name: String, code: CodeType, target: TargetType, source: Source<'static>) -> Self {
+    fn new(name: String, code: CodeType, target: TargetType, source: impl Into<Source<'static>>) -> Self {
         Self {
-            name,
-            code,
-            target,
-            source,
-            options: Options::new(),
-            name_expressions: Vec::new(),
-            extra_sources: Vec::new(),
+            description: program::Program::new(code, target, source).with_name(name),
             extra_digest: None,
             header_digest: None,
             source_dir: None,
@@ -114,7 +103,7 @@ impl Program {
     /// What it is compiled to.
     #[must_use]
     pub fn target(mut self, target: TargetType) -> Self {
-        self.target = target;
+        self.description = self.description.with_target(target);
         self
     }
 
@@ -127,7 +116,7 @@ impl Program {
     /// Sets an option; one that was set is replaced. Which options a compiler takes is checked when it is compiled.
     #[must_use]
     pub fn option(mut self, name: OptionName, value: impl Into<Value>) -> Self {
-        self.options = self.options.with(name, value);
+        self.description.options_mut().set(name, value);
         self.take_own();
         self
     }
@@ -136,7 +125,7 @@ impl Program {
     /// that are included before the source are added to those that were named before.
     #[must_use]
     pub fn options(mut self, options: Options) -> Self {
-        self.options = options;
+        *self.description.options_mut() = options;
         self.take_own();
         self
     }
@@ -173,7 +162,7 @@ impl Program {
     /// Wants the lowered name of this expression, such as `matmul<16>`, and has what it names compiled.
     #[must_use]
     pub fn name_expression(mut self, expression: impl Into<NameExpression>) -> Self {
-        self.name_expressions.push(expression.into());
+        self.description = self.description.with_name_expressions([expression]);
         self
     }
 
@@ -181,7 +170,7 @@ impl Program {
     /// order counts.
     #[must_use]
     pub fn extra_source(mut self, name: impl Into<String>, module: impl Into<Source<'static>>) -> Self {
-        self.extra_sources.push((name.into(), module.into()));
+        self.description = self.description.with_extra_source(name.into(), module);
         self
     }
 
@@ -211,85 +200,91 @@ impl Program {
     /// The name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        self.description.name()
     }
-}
 
-/// What the one call needs of a program.
-impl Program {
-    /// The description that the key is derived from. `contents` is what of outside is known.
-    pub(super) fn description<'a>(&'a self, contents: Contents<'a>) -> program::Program<'a> {
-        let contents = match self.digest() {
+    /// What of it is the core's: all but headers and digests.
+    pub(super) const fn description(&self) -> &program::Program<'static> {
+        &self.description
+    }
+
+    /// What the key knows of what is outside: what was found, and the caller's digests.
+    pub(super) fn contents(&self, found: Option<Found>, libdevice: Option<[u8; 32]>) -> Contents<'static> {
+        let mut contents = Contents::none();
+        if let Some(found) = found {
+            let headers = found.headers.into_iter();
+            let headers = headers.map(|(name, digest)| Header { name: name.into(), digest });
+            contents = contents.with_headers(headers.collect()).with_search(found.search);
+        }
+        if let Some(digest) = libdevice {
+            contents = contents.with_libdevice(digest);
+        }
+        let digest = match (&self.header_digest, &self.extra_digest) {
+            (Some(headers), Some(extra)) => {
+                let both = KeyFields::new("warmstart.cuda.digests", 1)
+                    .bytes("headers", headers.as_bytes())
+                    .bytes("extra", extra.as_bytes())
+                    .key();
+                Some(ExtraDigest::new(both.as_bytes()).expect("it has 32 bytes, which are not all zero"))
+            }
+            (digest, other) => digest.clone().or_else(|| other.clone()),
+        };
+        match digest {
             Some(digest) => contents.with_extra(digest),
             None => contents,
-        };
-        let mut description = program::Program::new(self.code, self.target, borrowed(&self.source))
-            .with_name(self.name.as_str())
-            .with_options(self.options.clone())
-            .with_name_expressions(self.name_expressions.iter().cloned())
-            .with_contents(contents);
-        for (name, module) in &self.extra_sources {
-            description = description.with_extra_source(name.as_str(), borrowed(module));
         }
-        description
-    }
-
-    /// What the caller answers for, as the key has it.
-    fn digest(&self) -> Option<ExtraDigest> {
-        let (Some(headers), Some(extra)) = (&self.header_digest, &self.extra_digest) else {
-            return self.header_digest.clone().or_else(|| self.extra_digest.clone());
-        };
-        let both = KeyFields::new("warmstart.cuda.digests", 1)
-            .bytes("headers", headers.as_bytes())
-            .bytes("extra", extra.as_bytes())
-            .key();
-        Some(ExtraDigest::new(both.as_bytes()).expect("a digest is long enough, and none is all zeros"))
-    }
-
-    /// What a compiler is given that looks for the headers itself: its name for the program, the headers that are given as
-    /// texts, and where to look. Nothing if it gets them all.
-    pub(super) fn unclosed(&self) -> Option<(String, Closed, Vec<String>)> {
-        self.header_digest.as_ref()?;
-        let name =
-            self.source_dir.as_ref().map_or_else(|| self.name.clone().into(), |dir| dir.join(&self.name));
-        let given = self.given.iter().map(|(name, text)| (name.clone(), text.clone().into_bytes())).collect();
-        let closed = Closed::over(self.source.as_bytes().to_vec(), given, self.pre_includes.clone());
-        let directories = self.include_dirs.iter().map(|dir| format!("--include-path={}", dir.display()));
-        Some((name.display().to_string(), closed, directories.collect()))
     }
 
     /// Where its headers are looked for; nothing if it can include none, or a digest answers for them.
     pub(super) fn search(&self) -> Option<Search<'_>> {
-        let Source::Text(source) = &self.source else { return None };
-        (self.code == CodeType::Cxx && self.header_digest.is_none()).then(|| Search {
+        let Source::Text(source) = self.description.source() else { return None };
+        if self.description.code() != CodeType::Cxx || self.header_digest.is_some() {
+            return None;
+        }
+        let options = self.description.options();
+        Some(Search {
             source,
             source_dir: self.source_dir.as_deref(),
             given: &self.given,
             includes: &self.include_dirs,
             pre_includes: &self.pre_includes,
-            no_source_include: self.options.option(OptionName::NoSourceInclude) == Some(&Value::Flag(true)),
-            definitions: match self.options.option(OptionName::DefineMacro) {
+            no_source_include: options.is_set(OptionName::NoSourceInclude),
+            definitions: match options.option(OptionName::DefineMacro) {
                 Some(Value::List(definitions)) => definitions,
                 Some(Value::Text(definition)) => std::slice::from_ref(definition),
                 _ => &[],
             },
-            standard: match self.options.option(OptionName::Std) {
+            standard: match options.option(OptionName::Std) {
                 Some(Value::Text(standard)) => Some(standard),
                 _ => None,
             },
         })
     }
 
-    /// What of the options is kept here: the name, and of CUDA C++ the directories and headers, so that they need no
-    /// digest. A value of the wrong kind stays, and is refused when the program is compiled.
+    /// What the compiler is given without the search: the texts, the name, and the directories in which it looks itself.
+    pub(super) fn unclosed(&self) -> (Closed, String, Vec<String>) {
+        let source = self.description.source().as_bytes().to_vec();
+        if self.header_digest.is_none() {
+            return (Closed { source, ..Closed::default() }, self.name().into(), Vec::new());
+        }
+        let headers =
+            self.given.iter().map(|(name, text)| (name.clone(), text.clone().into_bytes())).collect();
+        let closed = Closed { source, headers, pre_includes: self.pre_includes.clone(), ..Closed::default() };
+        let name = self.source_dir.clone().unwrap_or_default().join(self.name());
+        let directories = self.include_dirs.iter().map(|dir| format!("--include-path={}", dir.display()));
+        (closed, name.display().to_string(), directories.collect())
+    }
+
+    /// What of the options is kept here. A value of the wrong kind stays, and is refused when the program is compiled.
     fn take_own(&mut self) {
-        if let Some(Value::Text(name)) = self.options.option(OptionName::Name).cloned() {
-            self.options.remove(OptionName::Name);
-            let (name, directory) = if self.code == CodeType::Cxx { split(name) } else { (name, None) };
-            self.name = name;
+        let is_cxx = self.description.code() == CodeType::Cxx;
+        if let Some(Value::Text(name)) = self.description.options().option(OptionName::Name).cloned() {
+            self.description.options_mut().remove(OptionName::Name);
+            let (name, directory) = if is_cxx { split(name) } else { (name, None) };
+            self.description.set_name(name);
             self.source_dir = directory.or(self.source_dir.take());
         }
-        if self.code == CodeType::Cxx {
+        if is_cxx {
             let (dirs, headers) = (self.take(OptionName::IncludePath), self.take(OptionName::PreInclude));
             self.include_dirs.extend(dirs.into_iter().map(PathBuf::from));
             self.pre_includes.extend(headers);
@@ -298,42 +293,23 @@ impl Program {
 
     /// The texts of an option, which it has no more.
     fn take(&mut self, name: OptionName) -> Vec<String> {
-        match self.options.remove(name) {
+        let options = self.description.options_mut();
+        match options.remove(name) {
             Some(Value::List(items)) => items,
             Some(Value::Text(item)) => vec![item],
             Some(other) => {
-                self.options.set(name, other);
+                options.set(name, other);
                 Vec::new()
             }
             None => Vec::new(),
         }
     }
 
-    pub(super) const fn code(&self) -> CodeType {
-        self.code
-    }
-
-    pub(super) const fn target_type(&self) -> TargetType {
-        self.target
-    }
-
-    pub(super) const fn source(&self) -> &Source<'static> {
-        &self.source
-    }
-
-    pub(super) fn name_expressions(&self) -> &[NameExpression] {
-        &self.name_expressions
-    }
-
-    pub(super) fn extra_sources(&self) -> &[(String, Source<'static>)] {
-        &self.extra_sources
-    }
-
     /// What the names of directories in the compiler's log stand for.
     pub(super) fn places(&self) -> Vec<String> {
         let shown = |name: String, directory: &Path| {
             let missing = if directory.is_dir() { "" } else { ", which is no directory" };
-            format!("{}{name} is {}{missing}", super::headers::ROOT, directory.display())
+            format!("{ROOT}{name} is {}{missing}", directory.display())
         };
         let source = self.source_dir.iter().map(|directory| shown("source".into(), directory));
         let includes = self.include_dirs.iter().zip(0..);
@@ -347,19 +323,13 @@ impl Program {
 
     /// Whether NVRTC says in the binary where it was compiled: for debuggers, and always in LTO-IR.
     pub(super) fn names_directory(&self) -> bool {
-        let is_debugged = self.options.option(OptionName::Debug) == Some(&Value::Flag(true));
-        self.code == CodeType::Cxx && (is_debugged || self.target == TargetType::LtoIr)
+        let is_debugged = self.description.options().is_set(OptionName::Debug);
+        let is_ltoir = self.description.target() == TargetType::LtoIr;
+        self.description.code() == CodeType::Cxx && (is_debugged || is_ltoir)
     }
 
     pub(super) fn uses_libdevice(&self) -> bool {
-        self.options.option(OptionName::UseLibdevice) == Some(&Value::Flag(true))
-    }
-}
-
-fn borrowed<'a>(source: &'a Source<'static>) -> Source<'a> {
-    match source {
-        Source::Text(text) => Source::Text(Cow::Borrowed(text)),
-        Source::Bytes(bytes) => Source::Bytes(Cow::Borrowed(bytes)),
+        self.description.options().is_set(OptionName::UseLibdevice)
     }
 }
 
@@ -392,7 +362,7 @@ mod tests {
         let search = program.search().unwrap();
         assert_eq!(search.includes, ["first", "second", "third"].map(PathBuf::from));
         assert_eq!(search.pre_includes, ["pre.cuh"]);
-        assert!(program.options.is_empty());
+        assert!(program.description.options().is_empty());
         assert!(Program::ptx("a.ptx", "").search().is_none());
     }
 
@@ -408,8 +378,10 @@ mod tests {
     #[test]
     fn what_an_option_does_not_take_is_still_refused() {
         let refused = |program: &Program| {
-            let description = program.description(Contents::none().with_search([1; 32]));
-            description.arguments(description.compiler(false)).unwrap_err().option().map(ToOwned::to_owned)
+            let description =
+                program.description.clone().with_contents(Contents::none().with_search([1; 32]));
+            let refusal = description.arguments(description.code().compiler()).unwrap_err();
+            refusal.option().map(ToOwned::to_owned)
         };
         for name in [OptionName::IncludePath, OptionName::PreInclude, OptionName::Name] {
             let program = Program::cxx("a.cu", "").arch("sm_90").option(name, true);

@@ -23,7 +23,7 @@ use self::{
     slot::{Slot, missing},
 };
 use super::{
-    error::{CudaError, CudaProblem},
+    error::CudaError,
     nvjitlink::NvJitLink,
     nvrtc::Nvrtc,
     nvvm::Nvvm,
@@ -133,7 +133,6 @@ impl Toolkit {
             Compiler::Nvrtc => self.nvrtc.toolchain(compiler, &self.places, store),
             Compiler::NvJitLink => self.nvjitlink.toolchain(compiler, &self.places, store),
             Compiler::Nvvm => self.nvvm.toolchain(compiler, &self.places, store),
-            Compiler::Driver => Err(CudaError::new(CudaProblem::NoDriver)),
         }
     }
 
@@ -146,7 +145,6 @@ impl Toolkit {
             Compiler::Nvrtc => self.nvrtc.loaded(toolchain)?.compile(unit),
             Compiler::NvJitLink => self.nvjitlink.loaded(toolchain)?.compile(unit),
             Compiler::Nvvm => self.nvvm.loaded(toolchain)?.compile(unit),
-            Compiler::Driver => Err(CudaError::new(CudaProblem::NoDriver)),
         }
     }
 

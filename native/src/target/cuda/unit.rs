@@ -1,26 +1,23 @@
 //! What is handed to a compiler, and what it hands back.
 
-use warmstart_core::program::{CodeType, NameExpression, Source, TargetType};
+use warmstart_core::program::{self, CodeType, TargetType};
 
 use super::{
     error::{CudaError, CudaProblem},
+    headers::Closed,
     library::Loaded,
     toolkit::search::Part,
 };
 
-/// One program, closed: the compiler reads nothing else.
+/// One program as a compiler is given it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unit<'a> {
-    pub(super) code: CodeType,
-    pub(super) target: TargetType,
+    pub(super) program: &'a program::Program<'static>,
+    /// What the compiler calls it.
     pub(super) name: &'a str,
-    pub(super) source: &'a [u8],
-    /// In-memory headers of CUDA C++, by the names that directives have.
-    pub(super) headers: &'a [(String, Vec<u8>)],
+    /// The source and the headers of CUDA C++.
+    pub(super) texts: &'a Closed,
     pub(super) arguments: &'a [String],
-    pub(super) name_expressions: &'a [NameExpression],
-    /// More modules in the language of the program, with their names.
-    pub(super) extra_sources: &'a [(String, Source<'static>)],
     /// For NVVM.
     pub(super) libdevice: Option<&'a [u8]>,
 }
@@ -32,8 +29,8 @@ pub(super) struct Output {
     pub(super) binary: Vec<u8>,
     /// What the compiler said although it succeeded.
     pub(super) log: String,
-    /// In the order of the unit's.
-    pub(super) lowered_names: Vec<(NameExpression, String)>,
+    /// In the order of the program's name expressions.
+    pub(super) lowered_names: Vec<String>,
 }
 
 /// A compiler's library.
@@ -65,11 +62,13 @@ impl Unit<'_> {
             compiler: part.name(),
             program: self.name.into(),
             log: log.into(),
-            places: Vec::new(),
+            places: String::new(),
         })
     }
 
-    pub(super) fn unknown_architecture(&self, part: Part, known: Vec<String>, log: &str) -> CudaError {
+    pub(super) fn unknown_architecture(&self, part: Part, known: &[String], log: &str) -> CudaError {
+        let known =
+            if known.is_empty() { log.trim().into() } else { format!("it knows {}", known.join(", ")) };
         CudaError::new(CudaProblem::UnknownArchitecture {
             compiler: part.name(),
             architecture: self.architecture().unwrap_or("that it chooses itself").into(),
@@ -79,7 +78,7 @@ impl Unit<'_> {
     }
 
     pub(super) fn empty(&self, part: Part) -> CudaError {
-        let advice = match (self.target, self.code) {
+        let advice = match (self.program.target(), self.program.code()) {
             (TargetType::LtoIr, CodeType::Cxx) => {
                 "it makes LTO-IR with link_time_optimization only, so set that"
             }
@@ -95,7 +94,7 @@ impl Unit<'_> {
         CudaError::new(CudaProblem::Empty {
             compiler: part.name(),
             program: self.name.into(),
-            target: match self.target {
+            target: match self.program.target() {
                 TargetType::Ptx => "PTX",
                 TargetType::Cubin => "CUBIN",
                 TargetType::LtoIr => "LTO-IR",

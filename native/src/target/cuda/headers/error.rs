@@ -65,7 +65,7 @@ const ANSWER: &str = ", or answer for the headers by a digest of your own: see P
 
 /// A text, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(in crate::target::cuda) enum Place {
     Source,
     Given(String),
     Definition(String),

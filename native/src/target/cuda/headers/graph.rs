@@ -14,7 +14,7 @@ use std::{
 };
 
 use foldhash::fast::RandomState;
-use warmstart_core::includes::{Ask, Operand, Scan, Trouble};
+use warmstart_core::includes::{Ask, Operand, Scan};
 
 use super::{
     Found, HeaderError, Read, Search,
@@ -151,7 +151,7 @@ impl<'a> Graph<'a> {
                 return Err(HeaderError::new(Problem::Lines(text.clone())));
             }
             let scan = Scan::of_definition(text);
-            if let Some((line, trouble)) = self.trouble(&scan) {
+            if let Some((trouble, line)) = scan.trouble(self.search.standard) {
                 return Err(HeaderError::new(Problem::Text {
                     place: Place::Definition(text.clone()),
                     line,
@@ -163,22 +163,9 @@ impl<'a> Graph<'a> {
         Ok(())
     }
 
-    /// Why the text cannot be read, and in which line that stands.
-    fn trouble(&self, scan: &Scan) -> Option<(usize, Trouble)> {
-        if let Some(problem) = scan.problems.first() {
-            return Some((problem.line, problem.what));
-        }
-        let unlike = match self.search.standard? {
-            "c++17" | "c++20" => None,
-            "c++23" => scan.unlike_newer,
-            _ => scan.unlike_older,
-        };
-        Some((unlike?, Trouble::OtherStandard))
-    }
-
     fn follow(&mut self, from: usize) -> Result<(), HeaderError> {
         let read = Arc::clone(&self.nodes[from].read);
-        if let Some((line, trouble)) = self.trouble(&read.scan) {
+        if let Some((trouble, line)) = read.scan.trouble(self.search.standard) {
             return Err(HeaderError::new(Problem::Text {
                 place: self.nodes[from].place.clone(),
                 line,
