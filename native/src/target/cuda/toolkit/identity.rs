@@ -12,10 +12,7 @@ use warmstart_core::{
     metadata::Metadata,
 };
 
-use super::{
-    elf::{self, ElfError, Machine},
-    search::Part,
-};
+use super::{elf, search::Part};
 use crate::{
     os::FileIdentity,
     store::{Lookup, Store},
@@ -73,14 +70,8 @@ impl Identified {
         let mut file = File::open(path).map_err(unread)?;
         let metadata = file.metadata().map_err(unread)?;
         let (identity, size) = (FileIdentity::of(&metadata), metadata.len());
-        let id = if cfg!(windows) {
-            None
-        } else {
-            elf::build_id(&mut file, Machine::HOST).map_err(|error| match error {
-                ElfError::Io(error) => unread(error),
-                error => unusable(error.to_string(), None),
-            })?
-        };
+        let id =
+            if cfg!(windows) { None } else { elf::build_id(&mut file).map_err(|why| unusable(why, None))? };
         let build = match id {
             Some(id) => Build::Id(id),
             None => Build::Contents(contents(&mut file, &identity, store).map_err(unread)?),

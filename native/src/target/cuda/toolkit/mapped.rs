@@ -7,7 +7,9 @@ use std::{
     slice,
 };
 
-use super::elf::build_id_of_notes;
+use object::{Endianness, read::elf::NoteIterator};
+
+use super::elf::{HostHeader, build_id_of};
 
 /// What every `link_map` of the loader begins with.
 #[repr(C)]
@@ -79,7 +81,8 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, size: libc::size_t, wa
         }
         // SAFETY: the loader has mapped it for reading, and it stays while the library is open. It does not change.
         let notes = unsafe { slice::from_raw_parts(start as *const u8, len) };
-        if let Some(id) = build_id_of_notes(notes, note.p_align) {
+        let notes = NoteIterator::<HostHeader>::new(Endianness::default(), note.p_align, notes);
+        if let Some(id) = notes.ok().and_then(build_id_of) {
             wanted.build_id = Some(id);
             break;
         }
