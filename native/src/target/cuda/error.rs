@@ -86,8 +86,8 @@ pub(super) enum CudaProblem {
     #[error("{compiler} made no {target} of `{program}`: {advice}")]
     Empty { compiler: &'static str, program: String, target: &'static str, advice: &'static str },
     /// A call of the library that has nothing to do with the program.
-    #[error("{compiler} failed in {call}: {status}{}", Log(log))]
-    Failed { compiler: &'static str, call: &'static str, status: String, log: String },
+    #[error("{compiler} failed in {call} with status {status}{}", Log(log))]
+    Failed { compiler: &'static str, call: &'static str, status: i32, log: String },
     /// What of the program has a NUL byte in it.
     #[error("{0} has a NUL byte in it, where the compiler would stop reading; remove it")]
     Nul(&'static str),

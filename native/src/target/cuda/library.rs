@@ -17,12 +17,6 @@ cfg_if! {
     if #[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))] {
         mod gnu;
         use gnu as platform;
-    } else if #[cfg(unix)] {
-        mod unix;
-        use unix as platform;
-    } else if #[cfg(windows)] {
-        mod windows;
-        use windows as platform;
     } else {
         mod other;
         use other as platform;
@@ -195,40 +189,23 @@ pub(super) struct Bytes {
 }
 
 impl Bytes {
-    /// The bytes. `check` makes an error of a status that is not zero.
-    ///
-    /// # Safety
-    /// The handle is one of the library's and is there, and the second function writes as many bytes as the first says.
-    pub(super) unsafe fn read(
-        self,
-        handle: Handle,
-        part: Part,
-        check: impl FnOnce(Status) -> Result<(), CudaError>,
-    ) -> Result<Vec<u8>, CudaError> {
-        // SAFETY: the caller vouches for all of it.
-        match unsafe { self.try_read(handle) } {
-            Ok(bytes) => bytes.ok_or_else(|| CudaError::new(CudaProblem::OutOfMemory(part.name()))),
-            Err(status) => check(status).map(|()| Vec::new()),
-        }
-    }
-
     /// The bytes as a log. Empty if the library does not give it.
     ///
     /// # Safety
     /// As [`read`](Self::read).
     pub(super) unsafe fn log(self, handle: Handle) -> String {
         // SAFETY: the caller vouches for all of it.
-        match unsafe { self.try_read(handle) } {
+        match unsafe { self.read(handle) } {
             Ok(Some(bytes)) => log(&bytes),
             Ok(None) | Err(_) => String::new(),
         }
     }
 
-    /// Nothing if there is no memory for so many.
+    /// The bytes, or a status that is not zero. Nothing if there is no memory for so many.
     ///
     /// # Safety
-    /// As [`read`](Self::read).
-    unsafe fn try_read(self, handle: Handle) -> Result<Option<Vec<u8>>, Status> {
+    /// The handle is one of the library's and is there, and the second function writes as many bytes as the first says.
+    pub(super) unsafe fn read(self, handle: Handle) -> Result<Option<Vec<u8>>, Status> {
         let ok = |status: Status| if status == 0 { Ok(()) } else { Err(status) };
         let mut len = 0;
         // SAFETY: the handle is there, and the other points to a `size_t`.

@@ -1,17 +1,14 @@
 //! nvJitLink, which links PTX and LTO-IR.
 
-use std::{
-    ffi::{CStr, c_char, c_int, c_uint, c_void},
-    ptr::null_mut,
-};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use warmstart_core::program::{CodeType, TargetType};
 
 use super::{
-    error::{CudaError, CudaProblem},
+    error::CudaError,
     library::{Bytes, CStrings, Handle, Loaded, Status, c_string, functions, without_nul},
     toolkit::search::Part,
-    unit::{Compile, Output, Unit},
+    unit::{Compile, Output, Session, Unit},
 };
 
 functions! {
@@ -60,7 +57,7 @@ impl Compile for NvJitLink {
         // SAFETY: both point to an `unsigned int`.
         let status = unsafe { version(&raw mut major, &raw mut minor) };
         if status != SUCCESS {
-            return Err(library.unusable(format!("does not say its version ({})", name(status))));
+            return Err(library.unusable(format!("does not say its version (status {status})")));
         }
         if major < OLDEST {
             return Err(library.too_old(format!("is version {major}.{minor}")));
@@ -82,149 +79,55 @@ impl Compile for NvJitLink {
     }
 
     fn compile(&self, unit: &Unit<'_>) -> Result<Output, CudaError> {
+        let functions = &self.functions;
+        let arguments = CStrings::new(unit.arguments.iter().map(String::as_bytes), "an option")?;
+        let len = u32::try_from(arguments.len()?).unwrap_or(u32::MAX);
+        let judge = |status, log: &str| judge(unit, status, log);
+        let log = Bytes { size: functions.error_log_size, get: functions.error_log };
+        // SAFETY: all these functions are of one library.
+        let mut session = unsafe { Session::new(Part::NvJitLink, unit, functions.destroy, log, &judge) };
+        // SAFETY: there are as many pointers as is said, each to a text, and they last for the call.
+        let status = unsafe { (functions.create)(&raw mut session.handle, len, arguments.as_ptr()) };
+        session.check(status, "nvJitLinkCreate")?;
+
         let kind = if unit.program.code() == CodeType::LtoIr { INPUT_LTO_IR } else { INPUT_PTX };
-        let linking = Linking::new(self, unit)?;
         let own = (unit.name, &unit.texts.source[..]);
         let others = unit.program.extra_sources().iter().map(|(name, source)| (&**name, source.as_bytes()));
         for (name, source) in [own].into_iter().chain(others) {
-            linking.add(kind, name, source)?;
+            let name = c_string(name.as_bytes(), "the name of the program")?;
+            // PTX is read as a text of C, whatever length is given: it has to end with a NUL, and that is part of it.
+            let ptx = match kind {
+                INPUT_PTX => Some(c_string(&without_nul(source.to_vec()), "the source")?),
+                _ => None,
+            };
+            let source = ptx.as_deref().map_or(source, CStr::to_bytes_with_nul);
+            let (bytes, len) = (source.as_ptr().cast(), source.len());
+            // SAFETY: the handle is there, the source has as many bytes as is said, and the name is a text.
+            let status = unsafe { (functions.add)(session.handle, kind, bytes, len, name.as_ptr()) };
+            session.check(status, "nvJitLinkAddData")?;
         }
         // SAFETY: the handle is there.
-        linking.check(unsafe { (self.functions.complete)(linking.handle) }, "nvJitLinkComplete")?;
-        let binary = linking.binary()?;
-        if binary.is_empty() {
-            return Err(unit.empty(Part::NvJitLink));
-        }
-        Ok(Output { binary, log: linking.info_log(), lowered_names: Vec::new() })
-    }
-}
-
-/// A handle of nvJitLink, destroyed when dropped.
-struct Linking<'a> {
-    library: &'a NvJitLink,
-    unit: &'a Unit<'a>,
-    handle: Handle,
-}
-
-impl<'a> Linking<'a> {
-    fn new(library: &'a NvJitLink, unit: &'a Unit<'a>) -> Result<Self, CudaError> {
-        let arguments = CStrings::new(unit.arguments.iter().map(String::as_bytes), "an option")?;
-        let mut linking = Self { library, unit, handle: null_mut() };
-        let len = u32::try_from(arguments.len()?).unwrap_or(u32::MAX);
-        // SAFETY: there are as many pointers as is said, each to a text, and they last for the call.
-        let status = unsafe { (library.functions.create)(&raw mut linking.handle, len, arguments.as_ptr()) };
-        // A handle that was made all the same has the log, and is destroyed.
-        linking.check(status, "nvJitLinkCreate")?;
-        Ok(linking)
-    }
-
-    fn add(&self, kind: c_int, name: &str, source: &[u8]) -> Result<(), CudaError> {
-        let name = c_string(name.as_bytes(), "the name of the program")?;
-        // PTX is read as a text of C, whatever length is given: it has to end with a NUL, and that is part of it.
-        let ptx = match kind {
-            INPUT_PTX => Some(c_string(&without_nul(source.to_vec()), "the source")?),
-            _ => None,
-        };
-        let source = ptx.as_deref().map_or(source, CStr::to_bytes_with_nul);
-        // SAFETY: the handle is there, the source has as many bytes as is said, and the name is a text.
-        let status = unsafe {
-            (self.library.functions.add)(
-                self.handle,
-                kind,
-                source.as_ptr().cast(),
-                source.len(),
-                name.as_ptr(),
-            )
-        };
-        self.check(status, "nvJitLinkAddData")
-    }
-
-    fn binary(&self) -> Result<Vec<u8>, CudaError> {
-        let functions = &self.library.functions;
-        let target = self.unit.program.target();
-        let (size, get, call) = match target {
+        session.check(unsafe { (functions.complete)(session.handle) }, "nvJitLinkComplete")?;
+        let (size, get, call) = match unit.program.target() {
             TargetType::Ptx => (functions.ptx_size, functions.ptx, "nvJitLinkGetLinkedPtx"),
             TargetType::Cubin => (functions.cubin_size, functions.cubin, "nvJitLinkGetLinkedCubin"),
-            TargetType::LtoIr => return Ok(Vec::new()),
+            TargetType::LtoIr => return Err(unit.empty(Part::NvJitLink)),
         };
-        let check = |status| self.check(status, call);
-        // SAFETY: the handle is there, and each pair is of one kind of output.
-        let binary = unsafe { Bytes { size, get }.read(self.handle, Part::NvJitLink, check) }?;
-        Ok(if target == TargetType::Ptx { without_nul(binary) } else { binary })
-    }
-
-    fn check(&self, status: Status, call: &'static str) -> Result<(), CudaError> {
-        if status == SUCCESS {
-            return Ok(());
-        }
-        let log = self.error_log();
-        Err(match status {
-            UNRECOGNIZED_ARCH | UNSUPPORTED_ARCH => {
-                self.unit.unknown_architecture(Part::NvJitLink, &[], &log)
-            }
-            UNRECOGNIZED_OPTION | MISSING_ARCH => {
-                self.unit.rejected(Part::NvJitLink, if log.is_empty() { name(status) } else { &log })
-            }
-            // What it says of a program comes under a dozen numbers, the one of internal errors among them.
-            _ if !log.trim().is_empty() => self.unit.rejected(Part::NvJitLink, &log),
-            _ => CudaError::new(CudaProblem::Failed {
-                compiler: Part::NvJitLink.name(),
-                call,
-                status: name(status).into(),
-                log,
-            }),
-        })
-    }
-
-    fn error_log(&self) -> String {
-        let functions = &self.library.functions;
-        self.log(Bytes { size: functions.error_log_size, get: functions.error_log })
-    }
-
-    fn info_log(&self) -> String {
-        let functions = &self.library.functions;
-        self.log(Bytes { size: functions.info_log_size, get: functions.info_log })
-    }
-
-    /// Empty if there is none.
-    fn log(&self, log: Bytes) -> String {
-        if self.handle.is_null() {
-            return String::new();
-        }
+        // SAFETY: each pair is of one kind of output.
+        let binary = unsafe { session.binary(Bytes { size, get }, call) }?;
+        let info = Bytes { size: functions.info_log_size, get: functions.info_log };
         // SAFETY: the handle is there, and these are two functions of one log.
-        unsafe { log.log(self.handle) }
+        Ok(Output { binary, log: unsafe { info.log(session.handle) }, lowered_names: Vec::new() })
     }
 }
 
-impl Drop for Linking<'_> {
-    fn drop(&mut self) {
-        if !self.handle.is_null() {
-            // SAFETY: the handle is there, and nothing of it is used any more. That it fails changes nothing.
-            let _ = unsafe { (self.library.functions.destroy)(&raw mut self.handle) };
-        }
-    }
-}
-
-fn name(status: Status) -> &'static str {
+fn judge(unit: &Unit<'_>, status: Status, log: &str) -> Option<CudaError> {
     match status {
-        UNRECOGNIZED_OPTION => "unrecognized option",
-        MISSING_ARCH => "no architecture is given",
-        3 => "invalid input",
-        4 => "PTX does not compile",
-        5 => "NVVM IR does not compile",
-        6 => "internal error",
-        7 => "no threads",
-        8 => "unrecognized input",
-        9 => "finalizer error",
-        10 => "no input",
-        11 => "incompatible options",
-        12 => "incorrect type of input",
-        13 => "the architectures do not match",
-        14 => "outdated library",
-        15 => "missing fatbin",
-        UNRECOGNIZED_ARCH => "unrecognized architecture",
-        UNSUPPORTED_ARCH => "unsupported architecture",
-        18 => "link time optimization is not enabled",
-        _ => "a status without a name",
+        UNRECOGNIZED_ARCH | UNSUPPORTED_ARCH => Some(unit.unknown_architecture(Part::NvJitLink, &[], log)),
+        // What it says of a program comes under a dozen numbers, the one of internal errors among them.
+        _ if !log.trim().is_empty() => Some(unit.rejected(Part::NvJitLink, log)),
+        UNRECOGNIZED_OPTION => Some(unit.rejected(Part::NvJitLink, "it does not know one of the options")),
+        MISSING_ARCH => Some(unit.rejected(Part::NvJitLink, "no architecture is given")),
+        _ => None,
     }
 }

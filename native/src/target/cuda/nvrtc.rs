@@ -3,16 +3,16 @@
 use std::{
     ffi::{CStr, c_char, c_int, c_uint},
     path::Path,
-    ptr::{null, null_mut},
+    ptr::null,
 };
 
 use warmstart_core::program::TargetType;
 
 use super::{
     error::{CudaError, CudaProblem},
-    library::{Bytes, CStrings, Handle, Loaded, Status, c_string, functions, without_nul},
+    library::{Bytes, CStrings, Handle, Loaded, Status, c_string, functions},
     toolkit::search::Part,
-    unit::{Compile, Output, Unit},
+    unit::{Compile, Output, Session, Unit},
 };
 
 functions! {
@@ -72,7 +72,7 @@ impl Compile for Nvrtc {
         // SAFETY: both point to an `int`.
         let status = unsafe { version(&raw mut major, &raw mut minor) };
         if status != SUCCESS {
-            return Err(library.unusable(format!("does not say its version ({})", name(status))));
+            return Err(library.unusable(format!("does not say its version (status {status})")));
         }
         // First of all, for what an older one lacks would be a riddle.
         if major < OLDEST {
@@ -98,44 +98,77 @@ impl Compile for Nvrtc {
     }
 
     fn compile(&self, unit: &Unit<'_>) -> Result<Output, CudaError> {
-        let name_expressions: Vec<_> = unit
-            .program
-            .name_expressions()
-            .iter()
-            .map(|expression| c_string(expression.as_bytes(), "a name expression"))
-            .collect::<Result<_, _>>()?;
+        let functions = &self.functions;
+        let expressions = unit.program.name_expressions().iter();
+        let expressions = expressions.map(|expression| c_string(expression.as_bytes(), "a name expression"));
+        let expressions: Vec<_> = expressions.collect::<Result<_, _>>()?;
         let arguments = CStrings::new(unit.arguments.iter().map(String::as_bytes), "an option")?;
-        let program = Program::new(self, unit)?;
-        for expression in &name_expressions {
+        let source = c_string(&unit.texts.source, "the source")?;
+        let name = c_string(unit.name.as_bytes(), "the name of the program")?;
+        let headers = || unit.texts.headers.iter();
+        let names = CStrings::new(headers().map(|(name, _)| name.as_bytes()), "the name of a header")?;
+        let texts = CStrings::new(headers().map(|(_, text)| text.as_slice()), "a header")?;
+
+        let judge = |status, log: &str| self.judge(unit, status, log);
+        let log = Bytes { size: functions.log_size, get: functions.log };
+        // SAFETY: all these functions are of one library.
+        let mut session = unsafe { Session::new(Part::Nvrtc, unit, functions.destroy, log, &judge) };
+        // SAFETY: all point to texts, and the arrays have as many as is said. The program copies what it keeps.
+        let status = unsafe {
+            (functions.create)(
+                &raw mut session.handle,
+                source.as_ptr(),
+                name.as_ptr(),
+                names.len()?,
+                texts.as_ptr(),
+                names.as_ptr(),
+            )
+        };
+        session.check(status, "nvrtcCreateProgram")?;
+        for expression in &expressions {
             // SAFETY: the program is there, and copies the text.
-            let status = unsafe { (self.functions.add_name_expression)(program.handle, expression.as_ptr()) };
-            check(status, "nvrtcAddNameExpression", "")?;
+            let status = unsafe { (functions.add_name_expression)(session.handle, expression.as_ptr()) };
+            session.check(status, "nvrtcAddNameExpression")?;
         }
         // SAFETY: there are as many pointers as is said, each to a text, and they last for the call.
-        let status =
-            unsafe { (self.functions.compile)(program.handle, arguments.len()?, arguments.as_ptr()) };
-        let log = program.log();
-        self.check_compiled(status, unit, &log)?;
-        let binary = program.binary(unit.program.target())?;
-        if binary.is_empty() {
-            return Err(unit.empty(Part::Nvrtc));
-        }
-        let lowered_names = name_expressions.iter().map(|text| program.lowered_name(text, &log));
-        let lowered_names = lowered_names.collect::<Result<_, _>>()?;
-        Ok(Output { binary, log, lowered_names })
+        let status = unsafe { (functions.compile)(session.handle, arguments.len()?, arguments.as_ptr()) };
+        session.check(status, "nvrtcCompileProgram")?;
+        let (size, get, call) = match unit.program.target() {
+            TargetType::Ptx => (functions.ptx_size, functions.ptx, "nvrtcGetPTX"),
+            TargetType::Cubin => (functions.cubin_size, functions.cubin, "nvrtcGetCUBIN"),
+            TargetType::LtoIr => (functions.lto_ir_size, functions.lto_ir, "nvrtcGetLTOIR"),
+        };
+        // SAFETY: each pair is of one kind of output.
+        let binary = unsafe { session.binary(Bytes { size, get }, call) }?;
+        let lowered_names = expressions.iter().map(|expression| self.lowered_name(&session, expression));
+        Ok(Output { binary, lowered_names: lowered_names.collect::<Result<_, _>>()?, log: session.log() })
     }
 }
 
 impl Nvrtc {
-    fn check_compiled(&self, status: Status, unit: &Unit<'_>, log: &str) -> Result<(), CudaError> {
+    fn judge(&self, unit: &Unit<'_>, status: Status, log: &str) -> Option<CudaError> {
         match status {
-            SUCCESS => Ok(()),
+            OUT_OF_MEMORY => Some(CudaError::new(CudaProblem::OutOfMemory(Part::Nvrtc.name()))),
             INVALID_OPTION if log.contains("--gpu-architecture") => {
-                Err(unit.unknown_architecture(Part::Nvrtc, &self.architectures(), log))
+                Some(unit.unknown_architecture(Part::Nvrtc, &self.architectures(), log))
             }
-            COMPILATION | INVALID_OPTION | NAME_EXPRESSION_NOT_VALID => Err(unit.rejected(Part::Nvrtc, log)),
-            _ => check(status, "nvrtcCompileProgram", log),
+            COMPILATION | INVALID_OPTION | NAME_EXPRESSION_NOT_VALID => Some(unit.rejected(Part::Nvrtc, log)),
+            _ => None,
         }
+    }
+
+    fn lowered_name(&self, session: &Session<'_>, expression: &CStr) -> Result<String, CudaError> {
+        let mut name = null();
+        // SAFETY: the program is there, the text is one, and the last points to a pointer.
+        let status =
+            unsafe { (self.functions.lowered_name)(session.handle, expression.as_ptr(), &raw mut name) };
+        if status == NAME_EXPRESSION_NOT_VALID || (status == SUCCESS && name.is_null()) {
+            let expression = expression.to_string_lossy().into_owned();
+            return Err(CudaError::new(CudaProblem::NameExpression { expression, log: session.log() }));
+        }
+        session.check(status, "nvrtcGetLoweredName")?;
+        // SAFETY: it is a text of the program's, and is copied before the program is destroyed.
+        Ok(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
     }
 
     /// Those that it compiles for, as options name them. None if it does not say.
@@ -154,9 +187,7 @@ impl Nvrtc {
         }
         numbers.iter().map(|number| format!("sm_{number}")).collect()
     }
-}
 
-impl Nvrtc {
     /// Writes the headers that it brings along to a folder.
     pub(super) fn install_headers(&self, folder: &Path) -> Result<(), CudaError> {
         let Some(install) = self.install_headers else {
@@ -172,109 +203,10 @@ impl Nvrtc {
             // SAFETY: it is a text that stays until this thread calls NVRTC again.
             unsafe { CStr::from_ptr(said) }.to_string_lossy().into_owned()
         };
-        check(status, "nvrtcInstallBundledHeaders", &log)
-    }
-}
-
-/// A program in NVRTC, destroyed when dropped.
-struct Program<'a> {
-    nvrtc: &'a Nvrtc,
-    handle: Handle,
-}
-
-impl<'a> Program<'a> {
-    fn new(nvrtc: &'a Nvrtc, unit: &Unit<'_>) -> Result<Self, CudaError> {
-        let source = c_string(&unit.texts.source, "the source")?;
-        let name = c_string(unit.name.as_bytes(), "the name of the program")?;
-        let names = CStrings::new(
-            unit.texts.headers.iter().map(|(name, _)| name.as_bytes()),
-            "the name of a header",
-        )?;
-        let texts = CStrings::new(unit.texts.headers.iter().map(|(_, text)| text.as_slice()), "a header")?;
-        let mut handle = null_mut();
-        // SAFETY: all point to texts, and the arrays have as many as is said. The program copies what it keeps.
-        let status = unsafe {
-            (nvrtc.functions.create)(
-                &raw mut handle,
-                source.as_ptr(),
-                name.as_ptr(),
-                names.len()?,
-                texts.as_ptr(),
-                names.as_ptr(),
-            )
-        };
-        check(status, "nvrtcCreateProgram", "")?;
-        Ok(Self { nvrtc, handle })
-    }
-
-    /// Empty if there is none.
-    fn log(&self) -> String {
-        let functions = &self.nvrtc.functions;
-        let log = Bytes { size: functions.log_size, get: functions.log };
-        // SAFETY: the program is there, and these are the two functions of its log.
-        unsafe { log.log(self.handle) }
-    }
-
-    fn binary(&self, target: TargetType) -> Result<Vec<u8>, CudaError> {
-        let functions = &self.nvrtc.functions;
-        let (size, get, call) = match target {
-            TargetType::Ptx => (functions.ptx_size, functions.ptx, "nvrtcGetPTX"),
-            TargetType::Cubin => (functions.cubin_size, functions.cubin, "nvrtcGetCUBIN"),
-            TargetType::LtoIr => (functions.lto_ir_size, functions.lto_ir, "nvrtcGetLTOIR"),
-        };
-        // SAFETY: the program is there, and each pair is of one kind of output.
-        let binary =
-            unsafe { Bytes { size, get }.read(self.handle, Part::Nvrtc, |status| check(status, call, "")) }?;
-        Ok(if target == TargetType::Ptx { without_nul(binary) } else { binary })
-    }
-
-    fn lowered_name(&self, expression: &CStr, log: &str) -> Result<String, CudaError> {
-        let mut name = null();
-        // SAFETY: the program is there, the text is one, and the last points to a pointer.
-        let status =
-            unsafe { (self.nvrtc.functions.lowered_name)(self.handle, expression.as_ptr(), &raw mut name) };
-        if status == NAME_EXPRESSION_NOT_VALID || (status == SUCCESS && name.is_null()) {
-            let expression = expression.to_string_lossy().into_owned();
-            return Err(CudaError::new(CudaProblem::NameExpression { expression, log: log.into() }));
+        if status == SUCCESS {
+            return Ok(());
         }
-        check(status, "nvrtcGetLoweredName", log)?;
-        // SAFETY: it is a text of the program's, and is copied before the program is destroyed.
-        Ok(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
+        let (compiler, call) = (Part::Nvrtc.name(), "nvrtcInstallBundledHeaders");
+        Err(CudaError::new(CudaProblem::Failed { compiler, call, status, log }))
     }
-}
-
-impl Drop for Program<'_> {
-    fn drop(&mut self) {
-        // SAFETY: the program is there, and nothing of it is used any more. That it fails changes nothing.
-        let _ = unsafe { (self.nvrtc.functions.destroy)(&raw mut self.handle) };
-    }
-}
-
-fn check(status: Status, call: &'static str, log: &str) -> Result<(), CudaError> {
-    match status {
-        SUCCESS => Ok(()),
-        OUT_OF_MEMORY => Err(CudaError::new(CudaProblem::OutOfMemory(Part::Nvrtc.name()))),
-        _ => Err(CudaError::new(CudaProblem::Failed {
-            compiler: Part::Nvrtc.name(),
-            call,
-            status: name(status),
-            log: log.into(),
-        })),
-    }
-}
-
-fn name(status: Status) -> String {
-    let name = match status {
-        2 => "program creation failure",
-        3 => "invalid input",
-        4 => "invalid program",
-        INVALID_OPTION => "invalid option",
-        COMPILATION => "compilation",
-        7 => "builtin operation failure",
-        11 => "internal error",
-        16 => "cancelled",
-        18 => "busy",
-        _ => return format!("status {status}"),
-    };
-    format!("{name} (status {status})")
 }

@@ -1,9 +1,7 @@
 //! The CUDA toolkit: finding its compilers, and knowing them again without loading them.
 
-mod elf;
+pub(super) mod elf;
 mod identity;
-#[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
-pub(super) mod mapped;
 pub(super) mod search;
 mod slot;
 

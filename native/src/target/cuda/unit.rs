@@ -1,11 +1,13 @@
-//! What is handed to a compiler, and what it hands back.
+//! What is handed to a compiler, what it hands back, and the session in between.
+
+use std::ptr::null_mut;
 
 use warmstart_core::program::{self, CodeType, TargetType};
 
 use super::{
     error::{CudaError, CudaProblem},
     headers::Closed,
-    library::Loaded,
+    library::{Bytes, Handle, Loaded, Status, without_nul},
     toolkit::search::Part,
 };
 
@@ -113,5 +115,72 @@ impl Unit<'_> {
             let (option, value) = argument.split_once('=')?;
             ["-arch", "--gpu-architecture", "--arch"].contains(&option).then_some(value)
         })
+    }
+}
+
+/// A program in a compiler's library, destroyed when dropped.
+pub(super) struct Session<'a> {
+    /// Null until the library gave one.
+    pub(super) handle: Handle,
+    part: Part,
+    unit: &'a Unit<'a>,
+    destroy: unsafe extern "C" fn(*mut Handle) -> Status,
+    log: Bytes,
+    /// What a status that is no success says of the program, with the log; nothing if it says nothing of that.
+    judge: &'a dyn Fn(Status, &str) -> Option<CudaError>,
+}
+
+impl<'a> Session<'a> {
+    /// Begins a session without a handle.
+    ///
+    /// # Safety
+    /// The functions are of the library from which the handle will be.
+    pub(super) unsafe fn new(
+        part: Part,
+        unit: &'a Unit<'a>,
+        destroy: unsafe extern "C" fn(*mut Handle) -> Status,
+        log: Bytes,
+        judge: &'a dyn Fn(Status, &str) -> Option<CudaError>,
+    ) -> Self {
+        Self { handle: null_mut(), part, unit, destroy, log, judge }
+    }
+
+    pub(super) fn check(&self, status: Status, call: &'static str) -> Result<(), CudaError> {
+        if status == 0 {
+            return Ok(());
+        }
+        let log = self.log();
+        Err((self.judge)(status, &log).unwrap_or_else(|| {
+            CudaError::new(CudaProblem::Failed { compiler: self.part.name(), call, status, log })
+        }))
+    }
+
+    /// The output, which is never empty.
+    ///
+    /// # Safety
+    /// They are the two functions of an output of this library.
+    pub(super) unsafe fn binary(&self, output: Bytes, call: &'static str) -> Result<Vec<u8>, CudaError> {
+        // SAFETY: the handle is there where a call succeeded, and the caller vouches for the functions.
+        let binary = unsafe { output.read(self.handle) };
+        let binary = binary.or_else(|status| self.check(status, call).map(|()| Some(Vec::new())))?;
+        let binary = binary.ok_or_else(|| CudaError::new(CudaProblem::OutOfMemory(self.part.name())))?;
+        let is_ptx = self.unit.program.target() == TargetType::Ptx;
+        let binary = if is_ptx { without_nul(binary) } else { binary };
+        if binary.is_empty() { Err(self.unit.empty(self.part)) } else { Ok(binary) }
+    }
+
+    /// What the compiler wrote. Empty if there is none.
+    pub(super) fn log(&self) -> String {
+        // SAFETY: the handle is there, and these are the two functions of its log.
+        if self.handle.is_null() { String::new() } else { unsafe { self.log.log(self.handle) } }
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        if !self.handle.is_null() {
+            // SAFETY: the handle is there, and nothing of it is used any more. That it fails changes nothing.
+            let _ = unsafe { (self.destroy)(&raw mut self.handle) };
+        }
     }
 }

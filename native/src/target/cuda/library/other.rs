@@ -1,4 +1,4 @@
-//! Nothing is known of libraries but that they can be loaded.
+//! The loader is not asked for build ids.
 
 use std::path::Path;
 
@@ -7,6 +7,15 @@ use std::path::Path;
 /// # Safety
 /// As [`Loaded::open`](super::Loaded::open).
 pub(super) unsafe fn open(path: &Path) -> Result<(libloading::Library, Option<Vec<u8>>), libloading::Error> {
+    #[cfg(windows)]
+    {
+        use libloading::os::windows::{LOAD_WITH_ALTERED_SEARCH_PATH, Library};
+
+        // What it needs is looked for beside it. SAFETY: the caller vouches for the library.
+        let library = unsafe { Library::load_with_flags(path, LOAD_WITH_ALTERED_SEARCH_PATH) }?;
+        Ok((library.into(), None))
+    }
+    #[cfg(not(windows))]
     // SAFETY: the caller vouches for the library.
     unsafe { libloading::Library::new(path) }.map(|library| (library, None))
 }

@@ -18,9 +18,9 @@ const MAX_BUILD_ID: usize = 64;
 
 /// The header of a file that this process can load.
 #[cfg(target_pointer_width = "64")]
-pub(super) type HostHeader = elf::FileHeader64<Endianness>;
+pub(in crate::target::cuda) type HostHeader = elf::FileHeader64<Endianness>;
 #[cfg(not(target_pointer_width = "64"))]
-pub(super) type HostHeader = elf::FileHeader32<Endianness>;
+pub(in crate::target::cuda) type HostHeader = elf::FileHeader32<Endianness>;
 
 /// The build id of the shared library, if it has one. All that the loader will map is there.
 ///
@@ -86,7 +86,7 @@ fn read<H: FileHeader<Endian = Endianness>>(
 }
 
 /// The build id among notes.
-pub(super) fn build_id_of<H: FileHeader<Endian = Endianness>>(
+pub(in crate::target::cuda) fn build_id_of<H: FileHeader<Endian = Endianness>>(
     mut notes: NoteIterator<'_, H>,
 ) -> Option<Vec<u8>> {
     while let Some(note) = notes.next().ok()? {
