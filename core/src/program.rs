@@ -1,10 +1,10 @@
 //! Programs for CUDA: from a description of what is compiled to a key, or to a refusal.
 //!
 //! ```
-//! use warmstart_core::program::{Compiler, OptionName, Options, Program, Toolchain};
+//! use warmstart_core::program::{CodeType, Compiler, OptionName, Options, Program, TargetType, Toolchain};
 //!
 //! let options = Options::new().with(OptionName::Arch, "sm_90").with(OptionName::Std, "c++20");
-//! let program = Program::parse("c++", "cubin", "__global__ void noop() {}")?.with_options(options);
+//! let program = Program::new(CodeType::Cxx, TargetType::Cubin, "__global__ void noop() {}").with_options(options);
 //! assert_eq!(program.arguments(Compiler::Nvrtc)?, ["--gpu-architecture=sm_90", "--std=c++20"]);
 //!
 //! let toolchain = Toolchain::found(Compiler::Nvrtc, "13.5").with_build("libnvrtc.so.13", [0x5a; 20]);
@@ -37,15 +37,13 @@ mod options;
 mod parse;
 mod ptxas;
 mod refusal;
-mod table;
 #[cfg(test)]
 mod tests;
 
 pub use code::{CodeType, Compiler, NameExpression, Source, TargetType};
 pub use contents::{Contents, ExtraDigest, Header, Probe, Toolchain};
-pub use options::{Options, Value};
+pub use options::{OptionName, Options, Value};
 pub use refusal::Refusal;
-pub use table::OptionName;
 
 use alloc::{borrow::Cow, format, string::String, vec::Vec};
 
@@ -86,14 +84,6 @@ impl<'a> Program<'a> {
             extra_sources: Vec::new(),
             contents: Contents::none(),
         }
-    }
-
-    /// A program of the language and for the target that have these names, in any case.
-    ///
-    /// # Errors
-    /// There are none of these names.
-    pub fn parse(code: &str, target: &str, source: impl Into<Source<'a>>) -> Result<Self, Refusal> {
-        Ok(Self::new(CodeType::parse(code)?, TargetType::parse(target)?, source))
     }
 
     /// For this target.

@@ -10,10 +10,9 @@ use alloc::{
 use super::{
     code::{CodeType, Compiler, TargetType},
     contents::Contents,
-    options::{Options, Value},
+    options::{Cell, Gate, Kind, OptionName, Options, Row, Value},
     ptxas,
     refusal::Refusal,
-    table::{Cell, Gate, Kind, OptionName, Row},
 };
 
 /// What decides what options become.
@@ -61,7 +60,7 @@ impl Arguments {
             match cell {
                 Cell::Ignored => continue,
                 Cell::Refused => return Err(refused(row, context)),
-                Cell::Spelt | Cell::Either(..) | Cell::Value(_) | Cell::Apart => pass(context, row)?,
+                Cell::Spelt | Cell::Either(..) | Cell::With(_) | Cell::Apart => pass(context, row)?,
             }
             // Whoever has all headers looks for none.
             let is_left_out = matches!(option, OptionName::IncludePath | OptionName::PreInclude);
@@ -258,7 +257,7 @@ fn spell(rest: &mut Vec<Cow<'static, str>>, row: &Row, cell: Cell, value: &Value
             };
         }
         (Cell::Spelt, _) => format!("{}=", row.spellings[0]),
-        (Cell::Value(before), _) => before.to_owned(),
+        (Cell::With(before), _) => before.to_owned(),
         _ => return,
     };
     match value {

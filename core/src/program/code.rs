@@ -3,8 +3,6 @@
 use alloc::{borrow::Cow, format, string::String, vec::Vec};
 use core::fmt;
 
-use super::refusal::Refusal;
-
 /// The language of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CodeType {
@@ -21,27 +19,6 @@ pub enum CodeType {
 impl CodeType {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Cxx, Self::Ptx, Self::Nvvm, Self::LtoIr];
-
-    /// The language called `name`, in any case: `c++`, `ptx`, `nvvm` or `ltoir`.
-    ///
-    /// # Errors
-    /// There is none of that name.
-    ///
-    /// ```
-    /// use warmstart_core::program::CodeType;
-    ///
-    /// assert_eq!(CodeType::parse("C++"), Ok(CodeType::Cxx));
-    /// assert_eq!(CodeType::parse("cuda").unwrap_err().option(), Some("code_type"));
-    /// ```
-    pub fn parse(name: &str) -> Result<Self, Refusal> {
-        let is_named = |code: &Self| code.as_str().eq_ignore_ascii_case(name);
-        Self::ALL.into_iter().find(is_named).ok_or_else(|| {
-            Refusal::unsupported(
-                "code_type",
-                format!("there is no {name:?}; there are c++, ptx, nvvm and ltoir"),
-            )
-        })
-    }
 
     /// Its name, in lower case.
     #[must_use]
@@ -95,20 +72,6 @@ pub enum TargetType {
 impl TargetType {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Ptx, Self::Cubin, Self::LtoIr];
-
-    /// The target called `name`, in any case: `ptx`, `cubin` or `ltoir`.
-    ///
-    /// # Errors
-    /// There is none of that name.
-    pub fn parse(name: &str) -> Result<Self, Refusal> {
-        let is_named = |target: &Self| target.as_str().eq_ignore_ascii_case(name);
-        Self::ALL.into_iter().find(is_named).ok_or_else(|| {
-            Refusal::unsupported(
-                "target_type",
-                format!("there is no {name:?}; there are ptx, cubin and ltoir"),
-            )
-        })
-    }
 
     /// Its name, in lower case.
     #[must_use]
@@ -195,12 +158,6 @@ impl Source<'_> {
 
 impl<'a> From<&'a str> for Source<'a> {
     fn from(text: &'a str) -> Self {
-        Self::Text(Cow::Borrowed(text))
-    }
-}
-
-impl<'a> From<&'a String> for Source<'a> {
-    fn from(text: &'a String) -> Self {
         Self::Text(Cow::Borrowed(text))
     }
 }

@@ -1,16 +1,9 @@
-//! Options of a program, as a set.
+//! Options of a program, as a set, and the table of them: all that is known of an option stands in its row.
 
-use alloc::{
-    borrow::ToOwned,
-    string::String,
-    vec::{IntoIter, Vec},
-};
+use alloc::{borrow::ToOwned, string::String, vec::Vec};
 use core::{fmt, slice};
 
-use super::{
-    refusal::Refusal,
-    table::{Kind, OptionName},
-};
+use super::{code::Compiler, refusal::Refusal};
 
 /// Options with their values. In which order they were set does not show.
 ///
@@ -80,18 +73,7 @@ impl Options {
         self.place(name).ok().map(|at| self.set.remove(at).1)
     }
 
-    /// The options that have a value, in the order of [`OptionName::ALL`].
-    pub fn iter(&self) -> slice::Iter<'_, (OptionName, Value)> {
-        self.set.iter()
-    }
-
-    /// How many options have a value.
-    #[must_use]
-    pub const fn len(&self) -> usize {
-        self.set.len()
-    }
-
-    /// Whether none has.
+    /// Whether no option has a value.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.set.is_empty()
@@ -120,21 +102,13 @@ impl Options {
     }
 }
 
+/// The options that have a value, in the order of [`OptionName::ALL`].
 impl<'a> IntoIterator for &'a Options {
     type Item = &'a (OptionName, Value);
     type IntoIter = slice::Iter<'a, (OptionName, Value)>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.iter()
-    }
-}
-
-impl IntoIterator for Options {
-    type Item = (OptionName, Value);
-    type IntoIter = IntoIter<(OptionName, Value)>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.set.into_iter()
+        self.set.iter()
     }
 }
 
@@ -222,38 +196,329 @@ impl From<&str> for Value {
     }
 }
 
-impl From<&String> for Value {
-    fn from(value: &String) -> Self {
-        Self::Text(value.clone())
-    }
-}
-
 impl From<String> for Value {
     fn from(value: String) -> Self {
         Self::Text(value)
     }
 }
 
-impl From<Vec<String>> for Value {
-    fn from(value: Vec<String>) -> Self {
-        Self::List(value)
+impl<T: Into<String>> From<Vec<T>> for Value {
+    fn from(items: Vec<T>) -> Self {
+        Self::List(items.into_iter().map(Into::into).collect())
     }
 }
 
-impl From<&[&str]> for Value {
-    fn from(value: &[&str]) -> Self {
-        Self::List(value.iter().copied().map(ToOwned::to_owned).collect())
+impl<T: Into<String>, const N: usize> From<[T; N]> for Value {
+    fn from(items: [T; N]) -> Self {
+        Self::List(items.into_iter().map(Into::into).collect())
     }
 }
 
-impl From<Vec<&str>> for Value {
-    fn from(value: Vec<&str>) -> Self {
-        Self::from(value.as_slice())
+/// What is known of an option.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) option: OptionName,
+    /// As cuda.core calls it.
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    /// How NVRTC's arguments spell it, without a value.
+    pub(crate) spellings: &'static [&'static str],
+    /// What each compiler makes of it, in the order of [`Compiler::ALL`].
+    cells: [Cell; 3],
+    pub(crate) gate: Gate,
+}
+
+impl Row {
+    pub(crate) const fn cell(&self, compiler: Compiler) -> Cell {
+        self.cells[compiler as usize]
     }
 }
 
-impl<const N: usize> From<[&str; N]> for Value {
-    fn from(value: [&str; N]) -> Self {
-        Self::from(value.as_slice())
+/// What values an option takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Given or not: no is the same as not given.
+    Flag,
+    /// Yes or no, which differ from not given.
+    Switch,
+    /// As a switch, but as an argument it is only ever "on".
+    On,
+    /// A number from the first to the second.
+    Number(i64, i64),
+    /// Any text.
+    Text,
+    /// One of these.
+    Word(&'static [&'static str]),
+    /// Texts that are not empty.
+    List,
+    /// Some of these.
+    Words(&'static [&'static str]),
+    /// Positive numbers.
+    Numbers,
+    /// Arguments of ptxas.
+    Ptxas,
+    /// Modules, which are no value of an option.
+    Sources,
+}
+
+impl Kind {
+    pub(crate) const fn is_list(self) -> bool {
+        matches!(self, Self::List | Self::Words(_) | Self::Numbers | Self::Ptxas)
+    }
+
+    /// What it takes, for people.
+    pub(crate) const fn what(self) -> &'static str {
+        match self {
+            Self::Flag | Self::Switch | Self::On => "true or false",
+            Self::Number(..) => "a number",
+            Self::Text | Self::Word(_) => "a text",
+            Self::List | Self::Words(_) | Self::Ptxas => "a text or a list of texts",
+            Self::Numbers => "a number or a list of numbers",
+            Self::Sources => "no value: add the modules to the program",
+        }
+    }
+}
+
+/// What a compiler makes of an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cell {
+    /// It does not change the binary, or does not reach this compiler.
+    Ignored,
+    Refused,
+    /// It takes what NVRTC's arguments have, in the long spelling.
+    Spelt,
+    /// It takes one of these, for yes and for no; an empty one is none.
+    Either(&'static str, &'static str),
+    /// It takes this with the value behind it; of a list, once for each item.
+    With(&'static str),
+    /// It stands elsewhere: in a field of its own, or at a place of its own among the arguments.
+    Apart,
+}
+
+/// What must hold for an option to be accepted at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gate {
+    Open,
+    /// Never: it does this.
+    SideEffect(&'static str),
+    /// What is read must be in the key: as headers.
+    Headers,
+    /// As libdevice.
+    Libdevice,
+    /// As a digest of the caller.
+    Digest,
+}
+
+macro_rules! table {
+    ($(
+        $option:ident $name:literal, $what:literal;
+        $kind:expr; $spellings:expr; $cells:expr $(=> $gate:expr)?;
+    )*) => {
+        /// An option of a program, under the name that cuda.core has for it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[non_exhaustive]
+        pub enum OptionName {
+            $(
+                #[doc = concat!("`", $name, "`: ", $what, ".")]
+                $option,
+            )*
+        }
+
+        impl OptionName {
+            /// All of them, in the order in which compilers get them.
+            pub const ALL: &'static [Self] = &[$(Self::$option),*];
+        }
+
+        static TABLE: &[Row] = &[$(Row {
+            option: OptionName::$option,
+            name: $name,
+            kind: $kind,
+            spellings: &$spellings,
+            cells: $cells,
+            gate: [$($gate,)? Gate::Open][0],
+        }),*];
+    };
+}
+
+use Cell::{Apart, Either, Ignored, Refused, Spelt, With};
+use Gate::{Digest, Headers, Libdevice, SideEffect};
+use Kind::{Flag, List, Number, Numbers, On, Ptxas, Sources, Switch, Text, Word, Words};
+
+/// What only NVRTC takes.
+const NVRTC: [Cell; 3] = [Spelt, Ignored, Refused];
+
+const fn flag(argument: &'static str) -> Cell {
+    Either(argument, "")
+}
+
+const INT: i64 = i32::MAX as i64;
+const STANDARDS: Kind = Word(&["c++03", "c++11", "c++14", "c++17", "c++20", "c++23"]);
+const WARNINGS: Kind = Words(&["all-warnings", "reorder", "deprecated-declarations", "conversion"]);
+
+// The columns: kind; spellings of NVRTC; NVRTC, nvJitLink, NVVM; what it asks for.
+table! {
+    Name "name", "what the program is called in messages and in debug information";
+        Text; []; [Apart; 3] => Headers;
+    Arch "arch", "the architecture, such as `sm_90a` or `compute_90`";
+        Text; ["--gpu-architecture", "-arch"]; [Apart; 3];
+    RelocatableDeviceCode "relocatable_device_code", "code that can be linked with other code";
+        Switch; ["--relocatable-device-code", "-rdc"]; NVRTC;
+    ExtensibleWholeProgram "extensible_whole_program", "extensible compilation of a whole program";
+        Flag; ["--extensible-whole-program", "-ewp"]; NVRTC;
+    Debug "debug", "debug information";
+        Flag; ["--device-debug", "-G"]; [Spelt, flag("-g"), flag("-g")];
+    Lineinfo "lineinfo", "line numbers";
+        Flag; ["--generate-line-info", "-lineinfo"]; [Spelt, flag("-lineinfo"), Refused];
+    DeviceCodeOptimize "device_code_optimize", "whether code is optimised";
+        On; ["--dopt", "-dopt"]; [Spelt, Ignored, Either("-opt=3", "-opt=0")];
+    PtxasOptions "ptxas_options", "arguments of ptxas";
+        Ptxas; ["--ptxas-options", "-Xptxas"]; [Spelt, With("-Xptxas="), Refused];
+    MaxRegisterCount "max_register_count", "the most registers of a function";
+        Number(0, INT); ["--maxrregcount", "-maxrregcount"]; [Spelt, With("-maxrregcount="), Refused];
+    Ftz "ftz", "whether denormal numbers become zero";
+        Switch; ["--ftz", "-ftz"]; [Spelt, Either("-ftz=1", "-ftz=0"), Either("-ftz=1", "-ftz=0")];
+    PrecSqrt "prec_sqrt", "whether square roots are rounded to the nearest";
+        Switch; ["--prec-sqrt", "-prec-sqrt"];
+        [Spelt, Either("-prec-sqrt=1", "-prec-sqrt=0"), Either("-prec-sqrt=1", "-prec-sqrt=0")];
+    PrecDiv "prec_div", "whether quotients are rounded to the nearest";
+        Switch; ["--prec-div", "-prec-div"];
+        [Spelt, Either("-prec-div=1", "-prec-div=0"), Either("-prec-div=1", "-prec-div=0")];
+    Fma "fma", "whether a product and a sum are contracted";
+        Switch; ["--fmad", "-fmad"]; [Spelt, Either("-fma=1", "-fma=0"), Either("-fma=1", "-fma=0")];
+    UseFastMath "use_fast_math", "fast mathematics";
+        Flag; ["--use_fast_math", "-use_fast_math"]; NVRTC;
+    ExtraDeviceVectorization "extra_device_vectorization", "more vectorisation";
+        Flag; ["--extra-device-vectorization", "-extra-device-vectorization"]; NVRTC;
+    LinkTimeOptimization "link_time_optimization", "LTO-IR instead of code, and linking that optimises";
+        Flag; ["--dlink-time-opt", "-dlto"]; [Spelt, Apart, Refused];
+    GenOptLto "gen_opt_lto", "LTO-IR that is optimised before";
+        Flag; ["--gen-opt-lto", "-gen-opt-lto"]; NVRTC;
+    JumpTableDensity "jump_table_density", "how dense the cases of a jump table are, in percent";
+        Number(0, 101); ["--jump-table-density", "-jtd"];
+        [Spelt, With("-jump-table-density="), With("-jump-table-density=")];
+    DeviceStackProtector "device_stack_protector", "whether stacks have canaries";
+        Switch; ["--device-stack-protector", "-device-stack-protector"];
+        [Spelt, flag("-device-stack-protector"), Refused];
+    DefineMacro "define_macro", "macros, as `NAME` or `NAME=VALUE`";
+        List; ["--define-macro", "-D"]; NVRTC;
+    UndefineMacro "undefine_macro", "macros that are not defined any more";
+        List; ["--undefine-macro", "-U"]; NVRTC;
+    IncludePath "include_path", "directories of headers";
+        List; ["--include-path", "-I"]; NVRTC => Headers;
+    UseBundledHeaders "use_bundled_headers", "the headers that come with NVRTC";
+        Flag; ["--use-bundled-headers"]; [Refused; 3] => SideEffect("installs headers in a directory");
+    PreInclude "pre_include", "headers that are read before the source";
+        List; ["--pre-include", "-include"]; NVRTC => Headers;
+    NoSourceInclude "no_source_include", "no headers from beside the source";
+        Flag; ["--no-source-include", "-no-source-include"]; [Apart, Ignored, Refused];
+    Std "std", "the version of C++";
+        STANDARDS; ["--std", "-std"]; NVRTC;
+    BuiltinMoveForward "builtin_move_forward", "whether `std::move` and `std::forward` are built in";
+        Switch; ["--builtin-move-forward", "-builtin-move-forward"]; NVRTC;
+    BuiltinInitializerList "builtin_initializer_list", "whether `std::initializer_list` is built in";
+        Switch; ["--builtin-initializer-list", "-builtin-initializer-list"]; NVRTC;
+    DisableWarnings "disable_warnings", "no warnings";
+        Flag; ["--disable-warnings", "-w"]; NVRTC;
+    WarningAsError "warning_as_error", "warnings that are errors";
+        WARNINGS; ["--warning-as-error", "-Werror"]; NVRTC;
+    FmaxErrors "fmax_errors", "the errors after which compiling ends";
+        Number(1, INT); ["--fmax-errors", "-fmax-errors"]; NVRTC;
+    Restrict "restrict", "pointers of kernels that never alias";
+        Flag; ["--restrict", "-restrict"]; NVRTC;
+    DeviceAsDefaultExecutionSpace "device_as_default_execution_space", "functions for the device where nothing is said";
+        Flag; ["--device-as-default-execution-space", "-default-device"]; NVRTC;
+    DeviceInt128 "device_int128", "integers of 128 bits";
+        Flag; ["--device-int128", "-device-int128"]; NVRTC;
+    OptimizationInfo "optimization_info", "reports of what was optimised";
+        Word(&["inline"]); ["--optimization-info", "-opt-info"]; NVRTC;
+    NoDisplayErrorNumber "no_display_error_number", "warnings without numbers";
+        Flag; ["--no-display-error-number", "-no-err-no"]; NVRTC;
+    DiagError "diag_error", "the numbers of messages that are errors";
+        Numbers; ["--diag-error", "-diag-error"]; NVRTC;
+    DiagSuppress "diag_suppress", "the numbers of messages that are left out";
+        Numbers; ["--diag-suppress", "-diag-suppress"]; NVRTC;
+    DiagWarn "diag_warn", "the numbers of messages that are warnings";
+        Numbers; ["--diag-warn", "-diag-warn"]; NVRTC;
+    BriefDiagnostics "brief_diagnostics", "whether messages leave the source out";
+        Switch; ["--brief-diagnostics", "-brief-diag"]; NVRTC;
+    Time "time", "a table of the times that phases took";
+        Text; ["--time", "-time"]; [Refused; 3] => SideEffect("writes a table of times");
+    SplitCompile "split_compile", "the threads that optimise";
+        Number(0, INT); ["--split-compile", "-split-compile"]; [Spelt, With("-split-compile="), Refused];
+    FdeviceSyntaxOnly "fdevice_syntax_only", "only a check of the syntax";
+        Flag; ["--fdevice-syntax-only", "-fdevice-syntax-only"]; NVRTC;
+    Minimal "minimal", "fewer features, for less time";
+        Flag; ["--minimal", "-minimal"]; NVRTC;
+    NoCache "no_cache", "none of the compiler's own caches";
+        Flag; ["--no-cache", "-no-cache"]; [Spelt, flag("-no-cache"), Refused];
+    FdeviceTimeTrace "fdevice_time_trace", "a profile of the compiler";
+        Text; ["--fdevice-time-trace", "-fdevice-time-trace"]; [Refused; 3] => SideEffect("writes a profile");
+    DeviceFloat128 "device_float128", "numbers of 128 bits";
+        Flag; ["--device-float128", "-device-float128"]; NVRTC;
+    FrandomSeed "frandom_seed", "what replaces random numbers in names";
+        Text; ["--frandom-seed", "-frandom-seed"]; NVRTC;
+    OfastCompile "ofast_compile", "how much speed of the code is given up for less time";
+        Word(&["0", "min", "mid", "max"]); ["--Ofast-compile", "-Ofc"]; NVRTC;
+    Pch "pch", "precompiled headers, found and made as needed";
+        Flag; ["--pch", "-pch"]; NVRTC => Digest;
+    CreatePch "create_pch", "a file of precompiled headers to write";
+        Text; ["--create-pch", "-create-pch"]; [Refused; 3] => SideEffect("writes a precompiled header");
+    UsePch "use_pch", "a file of precompiled headers to read";
+        Text; ["--use-pch", "-use-pch"]; NVRTC => Digest;
+    PchDir "pch_dir", "where files of precompiled headers are";
+        Text; ["--pch-dir", "-pch-dir"]; NVRTC => Digest;
+    PchVerbose "pch_verbose", "whether it is said why a precompiled header is not used";
+        Switch; ["--pch-verbose", "-pch-verbose"]; NVRTC;
+    PchMessages "pch_messages", "whether it is said that a precompiled header is used";
+        Switch; ["--pch-messages", "-pch-messages"]; NVRTC;
+    InstantiateTemplatesInPch "instantiate_templates_in_pch", "whether a precompiled header has instances of templates";
+        Switch; ["--instantiate-templates-in-pch", "-instantiate-templates-in-pch"]; NVRTC;
+    ExtraSources "extra_sources", "modules that are compiled or linked with the program";
+        Sources; []; [Refused, Apart, Apart];
+    UseLibdevice "use_libdevice", "NVIDIA's library of mathematical functions";
+        Flag; []; [Refused, Refused, Apart] => Libdevice;
+    NumbaDebug "numba_debug", "debug information as Numba expects it";
+        Flag; ["--numba-debug", "-numba-debug"]; [Spelt, Ignored, flag("-numba-debug")];
+}
+
+impl OptionName {
+    /// The option that cuda.core calls `name`.
+    ///
+    /// ```
+    /// use warmstart_core::program::OptionName;
+    ///
+    /// assert_eq!(OptionName::parse("max_register_count"), Some(OptionName::MaxRegisterCount));
+    /// assert_eq!(OptionName::parse("maxrregcount"), None);
+    /// ```
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        TABLE.iter().find(|row| row.name == name).map(|row| row.option)
+    }
+
+    /// What cuda.core calls it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        self.row().name
+    }
+
+    /// How NVRTC's arguments spell it, the long spelling first; some have none.
+    #[must_use]
+    pub fn spellings(self) -> &'static [&'static str] {
+        self.row().spellings
+    }
+
+    pub(crate) fn row(self) -> &'static Row {
+        &TABLE[self as usize]
+    }
+
+    /// The option that NVRTC spells like this.
+    pub(crate) fn spelled(spelling: &str) -> Option<Self> {
+        TABLE.iter().find(|row| row.spellings.contains(&spelling)).map(|row| row.option)
+    }
+}
+
+impl fmt::Display for OptionName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }

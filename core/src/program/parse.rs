@@ -1,11 +1,10 @@
 //! Arguments of NVRTC, read as NVRTC reads them.
 
-use alloc::{borrow::ToOwned, format, string::String};
+use alloc::format;
 
 use super::{
-    options::{Options, Value},
-    refusal::Refusal,
-    table::{Kind, OptionName},
+    options::{Kind, OptionName, Options, Value},
+    refusal::{Refusal, shown},
 };
 
 /// Spellings of an option together with a value of it.
@@ -163,13 +162,4 @@ fn number(text: &str) -> Option<i64> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     if is_number { text.parse().ok() } else { None }
-}
-
-/// An argument in an error: short, whatever it was.
-fn shown(argument: &str) -> String {
-    match argument.char_indices().nth(64) {
-        Some((end, _)) => format!("{}...", &argument[..end]),
-        None if argument.is_empty() => "\"\"".to_owned(),
-        None => argument.to_owned(),
-    }
 }

@@ -1,8 +1,8 @@
 //! Arguments of ptxas, as far as all that they do is in their text.
 
-use alloc::{borrow::ToOwned, format, string::String};
+use alloc::format;
 
-use super::refusal::Refusal;
+use super::refusal::{Refusal, shown};
 
 /// Arguments without a value, and with one, in both spellings if there are two. What is missing here reads or writes files (`--options-file`,
 /// `--output-file`, `--apply-controls`), makes code for another architecture (`--gpu-name`), or is not known
@@ -99,12 +99,4 @@ fn is_of_a_value(byte: u8) -> bool {
 
 fn spelling(argument: &str) -> &str {
     argument.split_once('=').map_or(argument, |(spelling, _)| spelling)
-}
-
-/// An argument in an error: short, whatever it was.
-fn shown(argument: &str) -> String {
-    match argument.char_indices().nth(64) {
-        Some((end, _)) => format!("{}...", &argument[..end]),
-        None => argument.to_owned(),
-    }
 }

@@ -1,13 +1,13 @@
 //! Why a program has no key.
 
-use alloc::{borrow::Cow, string::String};
+use alloc::{borrow::Cow, format, string::String};
 use core::fmt;
 
 /// Why a program is not compiled through a cache: what was found, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     kind: Kind,
-    option: Option<Cow<'static, str>>,
+    option: Cow<'static, str>,
     message: String,
 }
 
@@ -23,7 +23,7 @@ impl Refusal {
     /// What is refused, as cuda.core calls it, such as `include_path`; else the spelling that is no option.
     #[must_use]
     pub fn option(&self) -> Option<&str> {
-        self.option.as_deref()
+        Some(&self.option)
     }
 
     /// Whether compiling would do more than give a binary, which a hit would not do.
@@ -67,17 +67,23 @@ impl Refusal {
     }
 
     fn new(kind: Kind, option: impl Into<Cow<'static, str>>, message: String) -> Self {
-        Self { kind, option: Some(option.into()), message }
+        Self { kind, option: option.into(), message }
     }
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(option) = &self.option {
-            write!(f, "{option}: ")?;
-        }
-        f.write_str(&self.message)
+        write!(f, "{}: {}", self.option, self.message)
     }
 }
 
 impl core::error::Error for Refusal {}
+
+/// An argument in an error: short, whatever it was.
+pub(super) fn shown(argument: &str) -> String {
+    match argument.char_indices().nth(64) {
+        Some((end, _)) => format!("{}...", &argument[..end]),
+        None if argument.is_empty() => "\"\"".into(),
+        None => argument.into(),
+    }
+}

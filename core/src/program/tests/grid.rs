@@ -265,9 +265,4 @@ fn only_these_languages_are_compiled_to_these_targets_by_these_compilers() {
             }
         }
     }
-    for unknown in ["", "cuda", "c", "c++ ", "ptx\0"] {
-        assert_eq!(CodeType::parse(unknown).unwrap_err().option(), Some("code_type"));
-        assert_eq!(TargetType::parse(unknown).unwrap_err().option(), Some("target_type"));
-    }
-    assert_eq!(Program::parse("C++", "CUBIN", "").unwrap(), Program::parse("c++", "cubin", "").unwrap());
 }

@@ -26,7 +26,7 @@ pub(super) enum CudaProblem {
         "{library} is missing: looked for {pattern} in {looked_in}; install it (pip install {package}, or the CUDA \
          toolkit), activate the Python environment that has it, or set WARMSTART_CUDA to its folder"
     )]
-    Missing { library: &'static str, pattern: &'static str, looked_in: String, package: &'static str },
+    Missing { library: &'static str, pattern: String, looked_in: String, package: &'static str },
     /// It is there and is none that can be loaded. `why` completes "the file ...".
     #[error(
         "{library} cannot be used: {} {why}; install it anew or set WARMSTART_CUDA to the folder of another",

@@ -120,7 +120,7 @@ impl Headers {
     /// As [`found`](Self::found).
     pub fn closed(&self, search: &Search<'_>) -> Result<(Closed, Found), HeaderError> {
         let graph = Graph::explore(search, self.source(search.source), &self.memo, true)?;
-        Ok((graph.closed(), graph.found()))
+        Ok((close::closed(&graph), graph.found()))
     }
 
     /// What is read of a program, without a digest: the text is in the key itself.

@@ -3,12 +3,12 @@
 pub(super) mod elf;
 mod identity;
 pub(super) mod search;
-mod slot;
 
 use std::{
+    env,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use warmstart_core::{
@@ -17,11 +17,12 @@ use warmstart_core::{
 };
 
 use self::{
-    search::{Part, Places},
-    slot::{Slot, missing},
+    identity::{Build, Identified, keep_version, known_version},
+    search::{Part, Places, beside},
 };
 use super::{
-    error::CudaError,
+    error::{CudaError, CudaProblem},
+    library::{Loaded, build_id_by_name},
     nvjitlink::NvJitLink,
     nvrtc::Nvrtc,
     nvvm::Nvvm,
@@ -29,9 +30,28 @@ use super::{
 };
 use crate::{
     Limits,
+    os::{
+        FileIdentity,
+        fork::{Mutex, MutexGuard},
+    },
     store::{MemoryStore, Store},
     target::files::Memo,
 };
+
+/// What a compiler reads from the environment and what can change what it makes.
+const VARIABLES: [&str; 8] = [
+    "CAN_FINALIZE_DEBUG",
+    "EDG_BASE",
+    "FINALIZER_CUBIE",
+    "FINALIZER_USE_LEGACY_ELF_BUILDER",
+    "LIBNVVM_NVVM_VERSION",
+    "LLVM_OVERRIDE_PRODUCER",
+    "NVVM_IR_VER_CHK",
+    "NV_NVVM_VERSION",
+];
+
+/// A file that is replaced all the time is looked at so often.
+const ATTEMPTS: usize = 4;
 
 /// The compilers for CUDA that this machine has: NVRTC, nvJitLink and NVVM.
 ///
@@ -73,7 +93,7 @@ impl Toolkit {
     /// # Errors
     /// There is none of them.
     pub fn at(folder: impl AsRef<Path>) -> Result<Self, CudaError> {
-        Self::of(Places::at(folder.as_ref()))
+        Self::of(Places::of([folder]))
     }
 
     /// The compilers in these folders, or below them as an installed toolkit has them. The first that has one decides.
@@ -174,4 +194,260 @@ impl Toolkit {
             .find(Part::Libdevice)
             .ok_or_else(|| missing(Part::Libdevice, self.places.described(Part::Libdevice)))
     }
+}
+
+/// A compiler, found when it is first needed.
+#[derive(Debug)]
+struct Slot<C>(Mutex<State<C>>);
+
+#[derive(Debug)]
+struct State<C> {
+    known: Option<Known>,
+    /// For ever.
+    loaded: Option<Arc<C>>,
+    loading: Duration,
+    /// Whether the store has been seen to keep another version than the library's.
+    is_store_wrong: bool,
+}
+
+/// What is known of the compiler's files. If they are loaded, it holds whatever becomes of them.
+#[derive(Debug)]
+struct Known {
+    library: (PathBuf, Identified),
+    version: String,
+    builtins: Option<(PathBuf, Identified)>,
+    toolchain: Arc<Toolchain>,
+}
+
+impl<C> Default for Slot<C> {
+    fn default() -> Self {
+        Self(Mutex::new(State { known: None, loaded: None, loading: Duration::ZERO, is_store_wrong: false }))
+    }
+}
+
+impl<C: Compile> Slot<C> {
+    /// What the compiler is. Its library is loaded only if the store does not know the version.
+    fn toolchain(
+        &self,
+        compiler: Compiler,
+        places: &Places,
+        store: &(impl Store + ?Sized),
+    ) -> Result<Arc<Toolchain>, CudaError> {
+        // Held while the library is looked at, so that it is looked at once.
+        let state = &mut *self.state();
+        let environment = environment();
+        if let Some(known) = &mut state.known
+            && (state.loaded.is_some() || known.holds())
+        {
+            if known.toolchain.environment() != environment {
+                known.toolchain = known.describe(C::PART, compiler, &environment);
+            }
+            return Ok(Arc::clone(&known.toolchain));
+        }
+        state.known = None;
+        let mut attempt = 1;
+        loop {
+            match state.look(compiler, places, &environment, store) {
+                Err(error) if error.is_changed_library() && attempt < ATTEMPTS => attempt += 1,
+                looked => return looked,
+            }
+        }
+    }
+
+    /// The compiler that `toolchain` describes, loaded if it is not yet.
+    fn loaded(&self, toolchain: &Toolchain) -> Result<Arc<C>, CudaError> {
+        let state = &mut *self.state();
+        let changed = |path: PathBuf| CudaError::new(CudaProblem::Changed { library: C::PART.name(), path });
+        let Some(known) = &state.known else { return Err(changed(PathBuf::from(C::PART.pattern()))) };
+        // What a variable is now was not in the key.
+        if *known.toolchain != *toolchain || toolchain.environment() != environment() {
+            return Err(changed(known.library.0.clone()));
+        }
+        if let Some(loaded) = &state.loaded {
+            return Ok(Arc::clone(loaded));
+        }
+        let (library, builtins) = (known.library.clone(), known.builtins.clone());
+        let version = known.version.clone();
+        let loaded = state.load(&library.0, &library.1).and_then(|compiler: C| {
+            if compiler.version() != version {
+                state.is_store_wrong = true;
+                return Err(changed(library.0.clone()));
+            }
+            state.load_builtins(builtins.as_ref())?;
+            Ok(compiler)
+        });
+        match loaded {
+            Ok(compiler) => Ok(Arc::clone(state.loaded.insert(Arc::new(compiler)))),
+            Err(error) => {
+                state.known = None;
+                Err(error)
+            }
+        }
+    }
+
+    /// How long loading took.
+    fn load_time(&self) -> Duration {
+        self.state().loading
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<C>> {
+        self.0.lock()
+    }
+}
+
+impl<C: Compile> State<C> {
+    fn look(
+        &mut self,
+        compiler: Compiler,
+        places: &Places,
+        environment: &[(String, String)],
+        store: &(impl Store + ?Sized),
+    ) -> Result<Arc<Toolchain>, CudaError> {
+        let path = places.find(C::PART).ok_or_else(|| missing(C::PART, places.described(C::PART)))?;
+        let library = Identified::read(C::PART, &path, store)?;
+        let mut asked = None;
+        let known = if self.is_store_wrong { None } else { known_version(C::PART, &library, store) };
+        let version = match known {
+            Some(version) => version,
+            None => {
+                let compiler = self.load(&path, &library)?;
+                let version = compiler.version();
+                keep_version(C::PART, &library, &version, store);
+                asked = Some(compiler);
+                version
+            }
+        };
+        let builtins = match C::builtins(&version) {
+            Some(name) => {
+                let path = match builtins(&path, &name) {
+                    // The version is the store's word only.
+                    Err(_) if asked.is_none() && !self.is_store_wrong => {
+                        self.is_store_wrong = true;
+                        return Err(CudaError::new(CudaProblem::Changed { library: C::PART.name(), path }));
+                    }
+                    found => found?,
+                };
+                let builtins = Identified::read(Part::Builtins, &path, store)?;
+                Some((path, builtins))
+            }
+            None => None,
+        };
+        if let Some(compiler) = asked {
+            self.load_builtins(builtins.as_ref())?;
+            self.loaded = Some(Arc::new(compiler));
+        }
+        let none = Arc::new(Toolchain::found(compiler, ""));
+        let mut known = Known { library: (path, library), version, builtins, toolchain: none };
+        known.toolchain = known.describe(C::PART, compiler, environment);
+        Ok(Arc::clone(&self.known.insert(known).toolchain))
+    }
+
+    /// Loads the library, and sees that it is the one that is known.
+    fn load(&mut self, path: &Path, expected: &Identified) -> Result<C, CudaError> {
+        let begun = Instant::now();
+        let loaded = open(C::PART, path, expected)?;
+        // SAFETY: by its name it is that library, which is what whoever installed it there says too.
+        let compiler = unsafe { C::bind(&loaded) };
+        self.loading += begun.elapsed();
+        compiler
+    }
+
+    /// Loads what the compiler would load by a bare name, before it does: by the path that is known.
+    fn load_builtins(&mut self, builtins: Option<&(PathBuf, Identified)>) -> Result<(), CudaError> {
+        let Some((path, expected)) = builtins else { return Ok(()) };
+        let begun = Instant::now();
+        open(Part::Builtins, path, expected)?;
+        self.loading += begun.elapsed();
+        // The loader goes by the name, and by who came first. What came first may be another toolkit's.
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        match (build_id_by_name(&name), &expected.build) {
+            (Some(first), Build::Id(id)) if first != *id => Err(CudaError::new(CudaProblem::Loaded {
+                library: Part::Builtins.name(),
+                path: path.clone(),
+                other: "those of another NVRTC of the same version",
+            })),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Known {
+    /// Whether the files are what they were.
+    fn holds(&self) -> bool {
+        [Some(&self.library), self.builtins.as_ref()]
+            .into_iter()
+            .flatten()
+            .all(|(path, file)| FileIdentity::of_path(path) == Some(file.identity))
+    }
+
+    fn describe(&self, part: Part, compiler: Compiler, environment: &[(String, String)]) -> Arc<Toolchain> {
+        let mut toolchain = Toolchain::found(compiler, self.version.as_str())
+            .with_build(part.label(), self.library.1.build.as_bytes());
+        if let Some((_, builtins)) = &self.builtins {
+            toolchain = toolchain.with_build(Part::Builtins.label(), builtins.build.as_bytes());
+        }
+        let with = |toolchain: Toolchain, (name, value): &(String, String)| {
+            toolchain.with_environment(name.as_str(), value.as_str())
+        };
+        Arc::new(environment.iter().fold(toolchain, with))
+    }
+}
+
+/// Loads the file at `path`, which is the one that was looked at.
+fn open(part: Part, path: &Path, expected: &Identified) -> Result<Loaded, CudaError> {
+    // SAFETY: it is a whole library for this machine, and stands where the toolkit is installed.
+    let loaded = unsafe { Loaded::open(part, path) }?;
+    let holds = match (loaded.build_id(), &expected.build) {
+        (Some(found), Build::Id(id)) => found == id,
+        // In memory there is none to compare with.
+        _ => FileIdentity::of_path(path) == Some(expected.identity),
+    };
+    if holds {
+        return Ok(loaded);
+    }
+    let found = loaded.build_id().map(<[u8]>::to_vec);
+    // SAFETY: nothing of it was called.
+    unsafe { loaded.discard() };
+    // Is the file of now the one in memory? Then it was replaced, and all can be done again. Else the process has loaded
+    // an older one from the same path, and the loader will hand that out as long as the process lives.
+    let now = Identified::read(part, path, &MemoryStore::new(Limits::NONE))?;
+    let problem = match (found, now.build) {
+        (Some(found), Build::Id(id)) if found != id => CudaProblem::Loaded {
+            library: part.name(),
+            path: path.into(),
+            other: "an older one from the same path",
+        },
+        _ => CudaProblem::Changed { library: part.name(), path: path.into() },
+    };
+    Err(CudaError::new(problem))
+}
+
+/// The builtins of this name that lie beside NVRTC.
+fn builtins(library: &Path, name: &str) -> Result<PathBuf, CudaError> {
+    let found = beside(library, Part::Builtins);
+    let found = found.into_iter().find(|path| {
+        path.file_name().and_then(|name| name.to_str()).is_some_and(|other| other.eq_ignore_ascii_case(name))
+    });
+    found.ok_or_else(|| {
+        let directory = library.parent().unwrap_or(library).display();
+        missing(Part::Builtins, format!("{directory}, beside NVRTC, which needs {name}"))
+    })
+}
+
+fn missing(part: Part, looked_in: String) -> CudaError {
+    CudaError::new(CudaProblem::Missing {
+        library: part.name(),
+        pattern: part.pattern(),
+        looked_in,
+        package: part.package(),
+    })
+}
+
+/// The variables that are set. One that is no text is spelt as no text can be.
+fn environment() -> Vec<(String, String)> {
+    let value = |name: &str| {
+        let value = env::var_os(name)?;
+        Some(value.into_string().unwrap_or_else(|value| format!("\0{value:?}")))
+    };
+    VARIABLES.iter().filter_map(|name| Some(((*name).into(), value(name)?))).collect()
 }

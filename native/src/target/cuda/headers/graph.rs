@@ -14,7 +14,10 @@ use std::{
 };
 
 use foldhash::fast::RandomState;
-use warmstart_core::includes::{Ask, Operand, Scan};
+use warmstart_core::{
+    includes::{Ask, Operand, Scan},
+    key::Key,
+};
 
 use super::{
     Found, HeaderError, Read, Search,
@@ -414,6 +417,54 @@ impl<'a> Graph<'a> {
             headers: self.nodes[1..].iter().map(|node| (node.label.clone(), node.read.digest)).collect(),
             search: self.edges_digest(),
         }
+    }
+
+    /// A digest of where everything leads. With the texts and the labels it decides what the compiler is given.
+    fn edges_digest(&self) -> [u8; 32] {
+        let mut edges = Edges(Vec::with_capacity(128 + 32 * self.nodes.len()));
+        let label = |node: usize| self.nodes[node].label.as_str();
+        edges.list(self.pre_includes.len());
+        self.pre_includes.iter().for_each(|node| edges.text(label(*node)));
+        let told = |node: &Node| node.edges.iter().filter(|edge| !matches!(edge, Edge::Answer(_))).count();
+        let nodes = || self.nodes.iter().filter(|node| told(node) > 0);
+        edges.list(nodes().count());
+        for node in nodes() {
+            edges.text(&node.label);
+            edges.list(told(node));
+            for edge in &node.edges {
+                match edge {
+                    // Stands below, once for each name.
+                    Edge::Answer(_) => {}
+                    Edge::To(node) => edges.text(label(*node)),
+                    // No label is empty, and none has a question mark.
+                    Edge::Nowhere => edges.text(""),
+                    Edge::Exists(true) => edges.text("?1"),
+                    Edge::Exists(false) => edges.text("?0"),
+                }
+            }
+        }
+        // Where includes of macros would lead, of which there are none.
+        edges.list(0);
+        edges.list(self.answers.len());
+        for (name, exists) in &self.answers {
+            edges.text(name);
+            edges.text(if *exists { "?1" } else { "?0" });
+        }
+        *Key::digest(&edges.0).as_bytes()
+    }
+}
+
+/// Bytes that no two graphs share: each text and each list stands behind its length.
+struct Edges(Vec<u8>);
+
+impl Edges {
+    fn list(&mut self, length: usize) {
+        self.0.extend_from_slice(&(length as u64).to_le_bytes());
+    }
+
+    fn text(&mut self, text: &str) {
+        self.list(text.len());
+        self.0.extend_from_slice(text.as_bytes());
     }
 }
 

@@ -34,80 +34,93 @@ enum Place {
     Python(PathBuf),
 }
 
-/// Directories that an error names; of more it says how many.
+/// Directories that an error names.
 const SHOWN: usize = 8;
 
+/// What is known of a part before it is found.
+struct Facts {
+    name: &'static str,
+    label: &'static str,
+    package: &'static str,
+    /// What stands before and after the version in a file's name, on Linux and on Windows.
+    files: [(&'static str, &'static str); 2],
+}
+
 impl Part {
-    /// Before and after the version, as Linux has it, and as Windows has it.
-    const fn names(self) -> [(&'static str, &'static str); 2] {
+    const fn facts(self) -> Facts {
         match self {
-            Self::Nvrtc => [("libnvrtc.so", ""), ("nvrtc64_", ".dll")],
-            Self::Builtins => [("libnvrtc-builtins.so", ""), ("nvrtc-builtins64_", ".dll")],
-            Self::NvJitLink => [("libnvJitLink.so", ""), ("nvjitlink_", ".dll")],
-            Self::Nvvm => [("libnvvm.so", ""), ("nvvm64_", ".dll")],
-            Self::Libdevice => [("libdevice.", ".bc"); 2],
+            Self::Nvrtc => Facts {
+                name: "NVRTC",
+                label: "nvrtc",
+                package: "nvidia-cuda-nvrtc",
+                files: [("libnvrtc.so.", ""), ("nvrtc64_", ".dll")],
+            },
+            Self::Builtins => Facts {
+                name: "the library of NVRTC's builtins",
+                label: "nvrtc-builtins",
+                package: "nvidia-cuda-nvrtc",
+                files: [("libnvrtc-builtins.so.", ""), ("nvrtc-builtins64_", ".dll")],
+            },
+            Self::NvJitLink => Facts {
+                name: "nvJitLink",
+                label: "nvjitlink",
+                package: "nvidia-nvjitlink",
+                files: [("libnvJitLink.so.", ""), ("nvjitlink_", ".dll")],
+            },
+            Self::Nvvm => Facts {
+                name: "NVVM",
+                label: "nvvm",
+                package: "nvidia-nvvm",
+                files: [("libnvvm.so.", ""), ("nvvm64_", ".dll")],
+            },
+            Self::Libdevice => Facts {
+                name: "libdevice",
+                label: "libdevice",
+                package: "nvidia-nvvm",
+                files: [("libdevice.", ".bc"); 2],
+            },
         }
     }
 
     /// As people call it.
     pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Nvrtc => "NVRTC",
-            Self::Builtins => "the library of NVRTC's builtins",
-            Self::NvJitLink => "nvJitLink",
-            Self::Nvvm => "NVVM",
-            Self::Libdevice => "libdevice",
-        }
+        self.facts().name
     }
 
     /// As a key calls it.
     pub(crate) const fn label(self) -> &'static str {
-        match self {
-            Self::Nvrtc => "nvrtc",
-            Self::Builtins => "nvrtc-builtins",
-            Self::NvJitLink => "nvjitlink",
-            Self::Nvvm => "nvvm",
-            Self::Libdevice => "libdevice",
-        }
-    }
-
-    /// The name of the file that is looked for.
-    pub(crate) const fn pattern(self) -> &'static str {
-        match (self, cfg!(windows)) {
-            (Self::Libdevice, _) => "libdevice.*.bc",
-            (Self::Nvrtc, false) => "libnvrtc.so.*",
-            (Self::Nvrtc, true) => "nvrtc64_*.dll",
-            (Self::Builtins, false) => "libnvrtc-builtins.so.*",
-            (Self::Builtins, true) => "nvrtc-builtins64_*.dll",
-            (Self::NvJitLink, false) => "libnvJitLink.so.*",
-            (Self::NvJitLink, true) => "nvJitLink_*.dll",
-            (Self::Nvvm, false) => "libnvvm.so.*",
-            (Self::Nvvm, true) => "nvvm64_*.dll",
-        }
+        self.facts().label
     }
 
     /// The package that has it.
     pub(crate) const fn package(self) -> &'static str {
-        match self {
-            Self::Nvrtc | Self::Builtins => "nvidia-cuda-nvrtc",
-            Self::NvJitLink => "nvidia-nvjitlink",
-            Self::Nvvm | Self::Libdevice => "nvidia-nvvm",
-        }
+        self.facts().package
+    }
+
+    /// The name of the file that is looked for.
+    pub(crate) fn pattern(self) -> String {
+        let (before, after) = self.facts().files[usize::from(cfg!(windows))];
+        format!("{before}*{after}")
     }
 
     /// The version in a file's name, if it is a name of this part. A name without one, of a link for linkers, has the
     /// least.
     fn version_in(self, name: &str, windows: bool) -> Option<Vec<u64>> {
-        let [unix, other] = self.names();
-        let (before, after) = if windows { other } else { unix };
-        let lower = name.to_ascii_lowercase();
-        let name = if windows { lower.as_str() } else { name };
-        let version = name.strip_prefix(before)?.strip_suffix(after)?;
-        if version.is_empty() {
-            return after.is_empty().then(Vec::new);
+        let (before, after) = self.facts().files[usize::from(windows)];
+        if after.is_empty() && name == before.trim_end_matches('.') {
+            return Some(Vec::new());
         }
-        let version = if after.is_empty() { version.strip_prefix('.')? } else { version };
+        let name = if windows { name.to_ascii_lowercase() } else { name.into() };
+        let version = name.strip_prefix(before)?.strip_suffix(after)?;
         version.split(['.', '_']).map(|number| number.parse().ok()).collect()
+    }
+
+    /// The files of this part in a directory, with their versions. A link to nothing is as if it were not there.
+    fn files_in(self, directory: &Path) -> impl Iterator<Item = (Vec<u64>, PathBuf)> {
+        entries(directory).into_iter().filter_map(move |path| {
+            let version = self.version_in(path.file_name()?.to_str()?, cfg!(windows))?;
+            path.exists().then_some((version, path))
+        })
     }
 }
 
@@ -118,12 +131,7 @@ impl Places {
         Self::by(|name| env::var_os(name).filter(|value| !value.is_empty()))
     }
 
-    /// One folder: the files are in it, or below it as an installer puts them.
-    pub(crate) fn at(folder: &Path) -> Self {
-        Self(vec![Place::Root(folder.into())])
-    }
-
-    /// These folders and no others.
+    /// These folders and no others: the files are in them, or below them as an installer puts them.
     pub(crate) fn of<P: AsRef<Path>>(folders: impl IntoIterator<Item = P>) -> Self {
         Self(folders.into_iter().map(|folder| Place::Root(folder.as_ref().into())).collect())
     }
@@ -178,11 +186,10 @@ impl Places {
             let first = directories.first().map(|first| format!("{}, which is no folder", first.display()));
             return first.unwrap_or_else(|| String::from("no folder at all"));
         }
-        let shown: Vec<String> =
+        let shown: Vec<_> =
             there.iter().take(SHOWN).map(|directory| directory.display().to_string()).collect();
-        let more = there.len().saturating_sub(SHOWN);
-        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-        shown.join(", ") + &more
+        let more = if there.len() > SHOWN { " and others" } else { "" };
+        shown.join(", ") + more
     }
 }
 
@@ -239,33 +246,16 @@ fn nvvm(root: &Path, part: Part) -> Vec<PathBuf> {
 
 /// The file of the greatest version. Of two with the same, the one in the earlier directory.
 fn newest(part: Part, directories: &[PathBuf]) -> Option<PathBuf> {
-    let mut newest: Option<(Vec<u64>, PathBuf)> = None;
-    for path in directories.iter().flat_map(|directory| entries(directory)) {
-        let name = path.file_name().and_then(OsStr::to_str);
-        let Some(version) = name.and_then(|name| part.version_in(name, cfg!(windows))) else { continue };
-        // A link to nothing is as if it were not there.
-        if newest.as_ref().is_none_or(|(other, _)| version > *other) && path.exists() {
-            newest = Some((version, path));
-        }
-    }
-    newest.map(|(_, path)| path)
+    let files = directories.iter().rev().flat_map(|directory| part.files_in(directory));
+    files.max_by(|(version, _), (other, _)| version.cmp(other)).map(|(_, path)| path)
 }
 
 /// All files of the part that lie beside `path`, or beside the file that it is a link to.
 pub(crate) fn beside(path: &Path, part: Part) -> Vec<PathBuf> {
     let real = fs::canonicalize(path).ok();
     let directories = [Some(path), real.as_deref()].into_iter().flatten().filter_map(Path::parent);
-    for directory in directories {
-        let mut found = entries(directory);
-        found.retain(|path| {
-            let name = path.file_name().and_then(OsStr::to_str);
-            name.is_some_and(|name| part.version_in(name, cfg!(windows)).is_some()) && path.exists()
-        });
-        if !found.is_empty() {
-            return found;
-        }
-    }
-    Vec::new()
+    let found = directories.map(|directory| part.files_in(directory).map(|(_, path)| path).collect());
+    found.into_iter().find(|found: &Vec<PathBuf>| !found.is_empty()).unwrap_or_default()
 }
 
 /// What is in a directory, in the order of names; nothing if there is none.
@@ -337,7 +327,7 @@ mod tests {
     fn a_link_to_nothing_is_passed_over() {
         let tree = tree(&["libnvrtc.so.12"]);
         std::os::unix::fs::symlink("nothing", tree.path().join("libnvrtc.so.13")).unwrap();
-        let found = Places::at(tree.path()).find(Part::Nvrtc).unwrap();
+        let found = Places::of([tree.path()]).find(Part::Nvrtc).unwrap();
         assert_eq!(found, tree.path().join("libnvrtc.so.12"));
     }
 
