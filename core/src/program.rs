@@ -48,7 +48,7 @@ pub use refusal::Refusal;
 use alloc::{borrow::Cow, format, string::String, vec::Vec};
 
 use crate::{includes::Scan, key::KeyFields};
-use arguments::{Arguments, Context};
+use arguments::Arguments;
 
 /// The domain of the keys, and the number that is raised when the meaning of the fields changes.
 const DOMAIN: &str = "warmstart.cuda";
@@ -273,10 +273,10 @@ impl<'a> Program<'a> {
         self.check_source()?;
         self.check_extra_sources()?;
         self.check_name_expressions()?;
-        let context = Context { code, target, compiler, contents };
-        let arguments = Arguments::new(context, &self.options)?;
-        self.check_name(context)?;
-        self.check_includes(context)?;
+        let arguments = Arguments::new(self, contents)?;
+        if code == CodeType::Cxx && !contents.has_headers_of(code) && contents.extra().is_none() {
+            self.check_includes()?;
+        }
         Ok(arguments)
     }
 
@@ -289,17 +289,25 @@ impl<'a> Program<'a> {
             (Source::Text(text), _) if has_nul(text.as_bytes()) => {
                 Err(nul("source", "; a binary format is given as bytes"))
             }
+            _ if has_nul(self.name().as_bytes()) => Err(nul(OptionName::Name.as_str(), "")),
             _ => Ok(()),
         }
     }
 
-    /// Headers are found beside the source, in the current directory and by absolute names, without any
-    /// option.
-    fn check_includes(&self, context: Context<'_>) -> Result<(), Refusal> {
-        let Source::Text(text) = &self.source else { return Ok(()) };
-        if self.code != CodeType::Cxx || context.knows_headers() {
-            return Ok(());
+    /// Headers are found in the directory of the name, beside the source, in the current directory and by absolute names,
+    /// without any option.
+    fn check_includes(&self) -> Result<(), Refusal> {
+        let name = self.name();
+        if name.contains(['/', '\\']) && !self.options.is_set(OptionName::NoSourceInclude) {
+            return Err(Refusal::outside(
+                OptionName::Name.as_str(),
+                format!(
+                    "{name:?} has a directory, where the compiler looks for headers that the key does not know; give \
+                     their contents or an extra digest, or set no_source_include"
+                ),
+            ));
         }
+        let Source::Text(text) = &self.source else { return Ok(()) };
         let standard = match self.options.option(OptionName::Std) {
             Some(Value::Text(standard)) => Some(standard.as_str()),
             _ => None,
@@ -356,27 +364,6 @@ impl<'a> Program<'a> {
                 option,
                 "one has more than one line, or could make the compiler read a file or the clock; name the function or \
                  variable alone",
-            ));
-        }
-        Ok(())
-    }
-
-    /// Quoted headers are looked for in the directory of the name.
-    fn check_name(&self, context: Context<'_>) -> Result<(), Refusal> {
-        let option = OptionName::Name.as_str();
-        let name = self.name();
-        if has_nul(name.as_bytes()) {
-            return Err(nul(option, ""));
-        }
-        let is_known = context.knows_headers() || self.options.is_set(OptionName::NoSourceInclude);
-        if self.code == CodeType::Cxx && name.contains(['/', '\\']) && !is_known {
-            return Err(Refusal::outside(
-                option,
-                format!(
-                    "{name:?} has a directory, where the compiler looks for headers that the key does not \
-                     know; \
-                     give their contents or an extra digest, or set no_source_include"
-                ),
             ));
         }
         Ok(())

@@ -8,21 +8,13 @@ use alloc::{
 };
 
 use super::{
+    Program,
     code::{CodeType, Compiler, TargetType},
     contents::Contents,
-    options::{Cell, Gate, Kind, OptionName, Options, Row, Value},
+    options::{Cell, Gate, Kind, OptionName, Row, Value},
     ptxas,
     refusal::Refusal,
 };
-
-/// What decides what options become.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Context<'a> {
-    pub(crate) code: CodeType,
-    pub(crate) target: TargetType,
-    pub(crate) compiler: Compiler,
-    pub(crate) contents: &'a Contents<'a>,
-}
 
 /// The arguments of a compiler.
 #[derive(Debug)]
@@ -36,9 +28,11 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// # Errors
     /// An option is refused.
-    pub(crate) fn new(context: Context<'_>, options: &Options) -> Result<Self, Refusal> {
+    pub(crate) fn new(program: &Program<'_>, contents: &Contents<'_>) -> Result<Self, Refusal> {
+        let (code, compiler) = (program.code(), program.code().compiler());
+        let is_closed = contents.has_headers_of(code);
         let mut rest = Vec::new();
-        for (option, value) in options {
+        for (option, value) in program.options() {
             let row = option.row();
             if value.has_nul() {
                 return Err(Refusal::malformed(
@@ -56,20 +50,42 @@ impl Arguments {
                 ));
             }
             check(row, value)?;
-            let cell = row.cell(context.compiler);
-            match cell {
-                Cell::Ignored => continue,
-                Cell::Refused => return Err(refused(row, context)),
-                Cell::Spelt | Cell::Either(..) | Cell::With(_) | Cell::Apart => pass(context, row)?,
-            }
-            // Whoever has all headers looks for none.
-            let is_left_out = matches!(option, OptionName::IncludePath | OptionName::PreInclude);
-            if !(context.is_closed() && is_left_out) {
-                spell(&mut rest, row, cell, value);
+            match row.cell(compiler) {
+                Cell::Ignored => {}
+                Cell::Refused => {
+                    let instead = match option {
+                        OptionName::LinkTimeOptimization => "choose the target type ltoir instead",
+                        _ => "leave it out",
+                    };
+                    return Err(Refusal::unsupported(
+                        row.name,
+                        format!("{compiler} does not take it for {code}; {instead}"),
+                    ));
+                }
+                cell => {
+                    pass(row, contents, is_closed)?;
+                    // Whoever has all headers looks for none.
+                    if !(is_closed && matches!(option, OptionName::IncludePath | OptionName::PreInclude)) {
+                        spell(&mut rest, row, cell, value);
+                    }
+                }
             }
         }
-        context.add_own(&mut rest, options);
-        Ok(Self { arch: context.arch(options.option(OptionName::Arch))?, rest })
+        // What follows from more than one option.
+        let (options, target) = (program.options(), program.target());
+        let own = match compiler {
+            Compiler::Nvrtc => [
+                (is_closed || options.is_set(OptionName::NoSourceInclude), "--no-source-include"),
+                (false, ""),
+            ],
+            Compiler::NvJitLink => {
+                let is_lto = code == CodeType::LtoIr || options.is_set(OptionName::LinkTimeOptimization);
+                [(is_lto, "-lto"), (target == TargetType::Ptx, "-ptx")]
+            }
+            Compiler::Nvvm => [(target == TargetType::LtoIr, "-gen-lto"), (false, "")],
+        };
+        rest.extend(own.into_iter().filter(|(is_set, _)| *is_set).map(|(_, argument)| argument.into()));
+        Ok(Self { arch: arch(program)?, rest })
     }
 
     /// As the compiler is given them, the architecture first.
@@ -83,63 +99,21 @@ impl Arguments {
     }
 }
 
-impl Context<'_> {
-    /// Whether the key holds what the headers are, in one way or the other.
-    pub(crate) const fn knows_headers(&self) -> bool {
-        self.is_closed() || self.contents.extra().is_some()
+/// The architecture as the compiler spells it.
+fn arch(program: &Program<'_>) -> Result<String, Refusal> {
+    let refused = |why: String| Refusal::malformed(OptionName::Arch.as_str(), why);
+    let Some(Value::Text(arch)) = program.options().option(OptionName::Arch) else {
+        return Err(refused("it is missing; name the architecture, such as \"sm_90\"".into()));
+    };
+    let Some((family, version)) = arch_parts(arch) else {
+        return Err(refused(format!("{arch:?} is no architecture; write it as sm_90, sm_90a or compute_90")));
+    };
+    if program.target() == TargetType::Cubin && family == "compute_" {
+        return Err(refused(format!(
+            "a CUBIN is for a real architecture, not {arch:?}; write \"sm_{version}\""
+        )));
     }
-
-    /// Whether the compiler is given all headers, and so no directories and no names of its own to look for.
-    pub(crate) const fn is_closed(&self) -> bool {
-        matches!(self.code, CodeType::Cxx) && self.contents.search().is_some()
-    }
-
-    /// What follows from more than one option, at the end.
-    fn add_own(&self, rest: &mut Vec<Cow<'static, str>>, options: &Options) {
-        match self.compiler {
-            Compiler::Nvrtc => {
-                if self.is_closed() || options.is_set(OptionName::NoSourceInclude) {
-                    rest.push("--no-source-include".into());
-                }
-            }
-            Compiler::NvJitLink => {
-                if self.code == CodeType::LtoIr || options.is_set(OptionName::LinkTimeOptimization) {
-                    rest.push("-lto".into());
-                }
-                if self.target == TargetType::Ptx {
-                    rest.push("-ptx".into());
-                }
-            }
-            Compiler::Nvvm => {
-                if self.target == TargetType::LtoIr {
-                    rest.push("-gen-lto".into());
-                }
-            }
-        }
-    }
-
-    fn arch(&self, value: Option<&Value>) -> Result<String, Refusal> {
-        let name = OptionName::Arch.as_str();
-        let Some(Value::Text(arch)) = value else {
-            return Err(Refusal::malformed(name, "it is missing; name the architecture, such as \"sm_90\""));
-        };
-        let Some((family, version)) = arch_parts(arch) else {
-            return Err(Refusal::malformed(
-                name,
-                format!("{arch:?} is no architecture; write it as sm_90, sm_90a or compute_90"),
-            ));
-        };
-        if self.target == TargetType::Cubin && family == "compute_" {
-            return Err(Refusal::malformed(
-                name,
-                format!("a CUBIN is for a real architecture, not {arch:?}; write \"sm_{version}\""),
-            ));
-        }
-        Ok(match self.compiler {
-            Compiler::Nvvm => ["compute_", version].concat(),
-            _ => arch.clone(),
-        })
-    }
+    Ok(if program.code() == CodeType::Nvvm { ["compute_", version].concat() } else { arch.clone() })
 }
 
 /// `sm_` or `compute_`, and what follows it: digits, and the letter of a family or of one architecture.
@@ -154,30 +128,22 @@ fn arch_parts(arch: &str) -> Option<(&'static str, &str)> {
 
 /// Whether a value is of its option's kind, and in its range.
 fn check(row: &Row, value: &Value) -> Result<(), Refusal> {
-    let kind = || {
-        Refusal::malformed(
-            row.name,
-            format!("it is {} ({value}), and takes {}", value.what(), row.kind.what()),
-        )
-    };
     match (row.kind, value) {
         (Kind::Flag | Kind::Switch | Kind::On, Value::Flag(_)) | (Kind::Text, Value::Text(_)) => Ok(()),
+        (Kind::Number(least, most), Value::Number(number)) if (least..=most).contains(number) => Ok(()),
         (Kind::Number(least, most), Value::Number(number)) => {
-            if (least..=most).contains(number) {
-                return Ok(());
-            }
             Err(Refusal::malformed(row.name, format!("{number} is not from {least} to {most}")))
         }
         (Kind::Word(words), Value::Text(word)) => is_one_of(row, words, word),
-        (Kind::Numbers, Value::Number(number)) if *number > 0 => Ok(()),
-        (Kind::Numbers, Value::Number(number)) => {
-            Err(Refusal::malformed(row.name, format!("{number} is not from 1 on")))
-        }
+        (Kind::Numbers, Value::Number(number)) => check_item(row, &format!("{number}")),
         (kind, Value::Text(item)) if kind.is_list() => check_item(row, item),
         (kind, Value::List(items)) if kind.is_list() => {
             items.iter().try_for_each(|item| check_item(row, item))
         }
-        _ => Err(kind()),
+        (kind, _) => Err(Refusal::malformed(
+            row.name,
+            format!("it is {} ({value}), and takes {}", value.what(), kind.what()),
+        )),
     }
 }
 
@@ -207,77 +173,54 @@ fn canonical_number(text: &str) -> Option<&str> {
     (is_number && (1..=10).contains(&digits.len())).then_some(digits)
 }
 
-fn refused(row: &Row, context: Context<'_>) -> Refusal {
-    let Context { compiler, code, .. } = context;
-    let what = match row.option {
-        OptionName::LinkTimeOptimization => "; choose the target type ltoir instead",
-        _ => "; leave it out",
-    };
-    Refusal::unsupported(row.name, format!("{compiler} does not take it for {code}{what}"))
-}
-
 /// Whether what the option makes the compiler read is in the key.
-fn pass(context: Context<'_>, row: &Row) -> Result<(), Refusal> {
-    let contents = context.contents;
-    if contents.extra().is_some() {
-        return Ok(());
-    }
-    match row.gate {
-        Gate::Headers if row.option != OptionName::Name && !context.is_closed() => Err(Refusal::outside(
-            row.name,
-            "the compiler reads headers that the key does not know; give their contents, or an extra digest \
-             of them",
-        )),
-        Gate::Libdevice if contents.libdevice().is_none() => Err(Refusal::outside(
-            row.name,
-            "the compiler reads a library that the key does not know; give its digest, or an extra digest",
-        )),
-        Gate::Digest => Err(Refusal::outside(
-            row.name,
-            "the compiler reads precompiled headers, which the key does not know; give an extra digest of \
-             them",
-        )),
-        Gate::Open | Gate::SideEffect(_) | Gate::Headers | Gate::Libdevice => Ok(()),
-    }
+fn pass(row: &Row, contents: &Contents<'_>, is_closed: bool) -> Result<(), Refusal> {
+    let unknown = match row.gate {
+        _ if contents.extra().is_some() => return Ok(()),
+        Gate::Headers if row.option != OptionName::Name && !is_closed => {
+            "the compiler reads headers that the key does not know; give their contents, or an extra digest of them"
+        }
+        Gate::Libdevice if contents.libdevice().is_none() => {
+            "the compiler reads a library that the key does not know; give its digest, or an extra digest"
+        }
+        Gate::Digest => {
+            "the compiler reads precompiled headers, which the key does not know; give an extra digest of them"
+        }
+        Gate::Open | Gate::SideEffect(_) | Gate::Headers | Gate::Libdevice => return Ok(()),
+    };
+    Err(Refusal::outside(row.name, unknown))
 }
 
 fn spell(rest: &mut Vec<Cow<'static, str>>, row: &Row, cell: Cell, value: &Value) {
+    let long = row.spellings.first().copied().unwrap_or_default();
     let before = match (cell, value) {
-        (Cell::Spelt, Value::Flag(value)) => match row.kind {
-            Kind::Switch => return rest.push(format!("{}={value}", row.spellings[0]).into()),
-            Kind::On if *value => return rest.push(format!("{}=on", row.spellings[0]).into()),
-            _ if *value => return rest.push(row.spellings[0].into()),
-            _ => return,
-        },
-        (Cell::Either(yes, no), Value::Flag(value)) => {
-            let argument = if *value { yes } else { no };
-            return if argument.is_empty() {
-            } else {
-                rest.push(argument.into())
-            };
+        (Cell::Apart, _) => return,
+        (Cell::Either(yes, no), Value::Flag(is_yes)) => {
+            let argument = if *is_yes { yes } else { no };
+            rest.extend((!argument.is_empty()).then(|| argument.into()));
+            return;
         }
-        (Cell::Spelt, _) => format!("{}=", row.spellings[0]),
+        (_, Value::Flag(is_yes)) => {
+            rest.extend(match row.kind {
+                Kind::Switch => Some(format!("{long}={is_yes}").into()),
+                Kind::On => is_yes.then(|| format!("{long}=on").into()),
+                _ => Some(long.into()),
+            });
+            return;
+        }
         (Cell::With(before), _) => before.to_owned(),
-        _ => return,
+        _ => [long, "="].concat(),
+    };
+    let mut item = |item: &str| match row.kind {
+        Kind::Numbers => rest.push([&before, canonical_number(item).unwrap_or(item)].concat().into()),
+        // ptxas fails badly on an argument that is empty.
+        Kind::Ptxas if item.is_empty() => {}
+        _ => rest.push([&before, item].concat().into()),
     };
     match value {
-        Value::Number(number) => rest.push(format!("{before}{number}").into()),
-        Value::Text(text) => spell_item(rest, row, &before, text),
-        Value::List(items) => items.iter().for_each(|item| spell_item(rest, row, &before, item)),
+        Value::Number(number) => item(&format!("{number}")),
+        Value::Text(text) => item(text),
+        Value::List(items) => items.iter().for_each(|text| item(text)),
         Value::Flag(_) => {}
     }
-}
-
-fn spell_item(rest: &mut Vec<Cow<'static, str>>, row: &Row, before: &str, item: &str) {
-    let item = match row.kind {
-        Kind::Numbers => canonical_number(item).unwrap_or(item),
-        _ => item,
-    };
-    // ptxas fails badly on an argument that is empty.
-    if row.kind == Kind::Ptxas && item.is_empty() {
-        return;
-    }
-    let mut argument = before.to_owned();
-    argument.push_str(item);
-    rest.push(argument.into());
 }

@@ -3,7 +3,10 @@
 use alloc::{borrow::Cow, format, string::String, vec::Vec};
 use core::fmt;
 
-use super::{code::Compiler, refusal::Refusal};
+use super::{
+    code::{CodeType, Compiler},
+    refusal::Refusal,
+};
 use crate::key::KeyFields;
 
 /// What the compiler reads besides the program, as far as the key knows it.
@@ -65,6 +68,11 @@ impl<'a> Contents<'a> {
     pub fn with_extra(mut self, digest: ExtraDigest) -> Self {
         self.extra = Some(digest);
         self
+    }
+
+    /// Whether a program of this language is given all headers, and so no directories and no names of its own to look for.
+    pub(crate) const fn has_headers_of(&self, code: CodeType) -> bool {
+        matches!(code, CodeType::Cxx) && self.search.is_some()
     }
 
     pub(crate) fn headers(&self) -> &[Header<'a>] {
