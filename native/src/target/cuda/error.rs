@@ -4,7 +4,7 @@ use std::{error::Error, fmt, path::PathBuf};
 
 use warmstart_core::program::Refusal;
 
-use super::headers::HeaderError;
+use super::{headers::HeaderError, toolkit::search::Part};
 
 /// A program could not be compiled, for a reason that only the caller or the machine's owner can mend. Says what to do.
 ///
@@ -21,43 +21,41 @@ pub struct CudaError(Box<CudaProblem>);
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CudaProblem {
-    /// The library as people call it, and the file that was looked for.
     #[error(
-        "{library} is missing: looked for {pattern} in {looked_in}; install it (pip install {package}, or the CUDA \
-         toolkit), activate the Python environment that has it, or set WARMSTART_CUDA to its folder"
+        "{part} is missing: looked for {} in {looked_in}; install it (pip install {}, or the CUDA toolkit), activate the \
+         Python environment that has it, or set WARMSTART_CUDA to its folder",
+        part.pattern(),
+        part.package()
     )]
-    Missing { library: &'static str, pattern: String, looked_in: String, package: &'static str },
+    Missing { part: Part, looked_in: String },
     /// It is there and is none that can be loaded. `why` completes "the file ...".
     #[error(
-        "{library} cannot be used: {} {why}; install it anew or set WARMSTART_CUDA to the folder of another",
+        "{part} cannot be used: {} {why}; install it anew or set WARMSTART_CUDA to the folder of another",
         path.display()
     )]
-    Unusable {
-        library: &'static str,
-        path: PathBuf,
-        why: String,
-        source: Option<Box<dyn Error + Send + Sync>>,
-    },
+    Unusable { part: Part, path: PathBuf, why: String, source: Option<Box<dyn Error + Send + Sync>> },
     /// `why` completes "the file ...".
     #[error(
-        "{library} is too old: {} {why}, and {needed} or newer is needed; upgrade it (pip install --upgrade {package}, \
-         or the CUDA toolkit)",
-        path.display()
+        "{part} is too old: {} {why}, and {} or newer is needed; upgrade it (pip install --upgrade {}, or the CUDA \
+         toolkit)",
+        path.display(),
+        part.oldest(),
+        part.package()
     )]
-    TooOld { library: &'static str, path: PathBuf, why: String, needed: &'static str, package: &'static str },
+    TooOld { part: Part, path: PathBuf, why: String },
     /// What was known of the library no longer holds. Ask for the toolchain anew.
     #[error(
-        "{library} was replaced while the program was compiled: {} is another file now; compile it again",
+        "{part} was replaced while the program was compiled: {} is another file now; compile it again",
         path.display()
     )]
-    Changed { library: &'static str, path: PathBuf },
+    Changed { part: Part, path: PathBuf },
     /// The process has loaded what stands in the way.
     #[error(
-        "{library} cannot be used: this process has loaded {other}, which the loader takes for {}; compile with only \
+        "{part} cannot be used: this process has loaded {other}, which the loader takes for {}; compile with only \
          one of the two in a process, or start it anew",
         path.display()
     )]
-    Loaded { library: &'static str, path: PathBuf, other: &'static str },
+    Loaded { part: Part, path: PathBuf, other: &'static str },
     /// The version of NVRTC that has no headers in it.
     #[error(
         "NVRTC {0} brings no headers along; install a newer one (pip install --upgrade nvidia-cuda-nvrtc), or name the \
@@ -75,19 +73,19 @@ pub(super) enum CudaProblem {
     )]
     Unstable,
     /// With what the names of directories in the log stand for, on a line each.
-    #[error("{compiler} rejects `{program}`:{}{}", Log(log), Log(places))]
-    Rejected { compiler: &'static str, program: String, log: String, places: String },
+    #[error("{part} rejects `{program}`:{}{}", Log(log), Log(places))]
+    Rejected { part: Part, program: String, log: String, places: String },
     /// With the architectures that the compiler knows, if it lists them, or what it says.
     #[error(
-        "{compiler} does not know the architecture {architecture}; {known}; choose one of these, or install another \
+        "{part} does not know the architecture {architecture}; {known}; choose one of these, or install another \
          version of it"
     )]
-    UnknownArchitecture { compiler: &'static str, architecture: String, known: String, log: String },
-    #[error("{compiler} made no {target} of `{program}`: {advice}")]
-    Empty { compiler: &'static str, program: String, target: &'static str, advice: &'static str },
+    UnknownArchitecture { part: Part, architecture: String, known: String, log: String },
+    #[error("{part} made no {target} of `{program}`: {advice}")]
+    Empty { part: Part, program: String, target: &'static str, advice: &'static str },
     /// A call of the library that has nothing to do with the program.
-    #[error("{compiler} failed in {call} with status {status}{}", Log(log))]
-    Failed { compiler: &'static str, call: &'static str, status: i32, log: String },
+    #[error("{part} failed in {call} with status {status}{}", Log(log))]
+    Failed { part: Part, call: &'static str, status: i32, log: String },
     /// What of the program has a NUL byte in it.
     #[error("{0} has a NUL byte in it, where the compiler would stop reading; remove it")]
     Nul(&'static str),
@@ -97,7 +95,7 @@ pub(super) enum CudaProblem {
     )]
     NameExpression { expression: String, log: String },
     #[error("{0} asks for more memory than there is")]
-    OutOfMemory(&'static str),
+    OutOfMemory(Part),
 }
 
 impl CudaError {

@@ -51,7 +51,7 @@ impl Loaded {
             let said =
                 std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
             CudaError::new(CudaProblem::Unusable {
-                library: part.name(),
+                part,
                 path: path.into(),
                 why: format!("cannot be loaded ({said})"),
                 source: Some(error.into()),
@@ -95,24 +95,12 @@ impl Loaded {
 
     /// `why` completes "the file ...".
     pub(super) fn too_old(&self, why: String) -> CudaError {
-        let needed = match self.part {
-            Part::Nvrtc | Part::Builtins => "NVRTC 12.0",
-            Part::NvJitLink => "nvJitLink 12.4",
-            Part::Nvvm | Part::Libdevice => "the NVVM of CUDA 12.0",
-        };
-        CudaError::new(CudaProblem::TooOld {
-            library: self.part.name(),
-            path: self.path.clone(),
-            why,
-            needed,
-            package: self.part.package(),
-        })
+        CudaError::new(CudaProblem::TooOld { part: self.part, path: self.path.clone(), why })
     }
 
     /// The library is there and does not do what it should. `why` completes "the file ...".
     pub(super) fn unusable(&self, why: String) -> CudaError {
-        let (library, path) = (self.part.name(), self.path.clone());
-        CudaError::new(CudaProblem::Unusable { library, path, why, source: None })
+        CudaError::new(CudaProblem::Unusable { part: self.part, path: self.path.clone(), why, source: None })
     }
 }
 
@@ -172,9 +160,9 @@ impl CStrings {
     }
 
     /// As C counts them.
-    pub(super) fn len(&self) -> Result<c_int, CudaError> {
-        c_int::try_from(self.pointers.len())
-            .map_err(|_| CudaError::new(CudaProblem::OutOfMemory("the compiler")))
+    pub(super) fn len(&self) -> c_int {
+        // Memory has no place for more.
+        c_int::try_from(self.pointers.len()).unwrap_or(c_int::MAX)
     }
 }
 

@@ -157,7 +157,7 @@ impl CudaTarget {
     /// Everything but the program that decides its binary, as it is now.
     fn inputs<S: Store>(&self, store: &S, program: &Program) -> Result<Inputs, CudaError> {
         let toolchain = self.toolkit.toolchain(store, program.description().code().compiler())?;
-        let found = program.search().map(|search| self.headers.found(&search)).transpose();
+        let found = program.has_headers().then(|| self.headers.found(program)).transpose();
         let found = found.map_err(|error| CudaError::headers(program.name(), error))?;
         let libdevice = program.uses_libdevice().then(|| self.toolkit.libdevice_digest()).transpose()?;
         Ok(Inputs {
@@ -213,15 +213,12 @@ impl CudaTarget {
         is_alone: bool,
     ) -> Result<(Artifact, Key), Stop> {
         let untold = |error| CudaError::headers(program.name(), error);
-        let (texts, found, name, directories) = match program.search() {
-            Some(search) => {
-                let (closed, found) = self.headers.closed(&search).map_err(untold)?;
-                (closed, Some(found), format!("{}{}", headers::ROOT, program.name()), Vec::new())
-            }
-            None => {
-                let (texts, name, directories) = program.unclosed();
-                (texts, None, name, directories)
-            }
+        let (texts, found, name, directories) = if program.has_headers() {
+            let (closed, found) = self.headers.closed(program).map_err(untold)?;
+            (closed, Some(found), format!("{}{}", headers::ROOT, program.name()), Vec::new())
+        } else {
+            let (texts, name, directories) = program.unclosed();
+            (texts, None, name, directories)
         };
         let libdevice = program.uses_libdevice().then(|| self.toolkit.libdevice()).transpose()?;
         let (libdevice, digest) = libdevice.unzip();

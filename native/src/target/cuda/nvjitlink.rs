@@ -81,7 +81,7 @@ impl Compile for NvJitLink {
     fn compile(&self, unit: &Unit<'_>) -> Result<Output, CudaError> {
         let functions = &self.functions;
         let arguments = CStrings::new(unit.arguments.iter().map(String::as_bytes), "an option")?;
-        let len = u32::try_from(arguments.len()?).unwrap_or(u32::MAX);
+        let len = u32::try_from(arguments.len()).unwrap_or(u32::MAX);
         let judge = |status, log: &str| judge(unit, status, log);
         let log = Bytes { size: functions.error_log_size, get: functions.error_log };
         // SAFETY: all these functions are of one library.

@@ -119,7 +119,7 @@ impl Compile for Nvrtc {
                 &raw mut session.handle,
                 source.as_ptr(),
                 name.as_ptr(),
-                names.len()?,
+                names.len(),
                 texts.as_ptr(),
                 names.as_ptr(),
             )
@@ -131,7 +131,7 @@ impl Compile for Nvrtc {
             session.check(status, "nvrtcAddNameExpression")?;
         }
         // SAFETY: there are as many pointers as is said, each to a text, and they last for the call.
-        let status = unsafe { (functions.compile)(session.handle, arguments.len()?, arguments.as_ptr()) };
+        let status = unsafe { (functions.compile)(session.handle, arguments.len(), arguments.as_ptr()) };
         session.check(status, "nvrtcCompileProgram")?;
         let (size, get, call) = match unit.program.target() {
             TargetType::Ptx => (functions.ptx_size, functions.ptx, "nvrtcGetPTX"),
@@ -148,7 +148,7 @@ impl Compile for Nvrtc {
 impl Nvrtc {
     fn judge(&self, unit: &Unit<'_>, status: Status, log: &str) -> Option<CudaError> {
         match status {
-            OUT_OF_MEMORY => Some(CudaError::new(CudaProblem::OutOfMemory(Part::Nvrtc.name()))),
+            OUT_OF_MEMORY => Some(CudaError::new(CudaProblem::OutOfMemory(Part::Nvrtc))),
             INVALID_OPTION if log.contains("--gpu-architecture") => {
                 Some(unit.unknown_architecture(Part::Nvrtc, &self.architectures(), log))
             }
@@ -206,7 +206,7 @@ impl Nvrtc {
         if status == SUCCESS {
             return Ok(());
         }
-        let (compiler, call) = (Part::Nvrtc.name(), "nvrtcInstallBundledHeaders");
-        Err(CudaError::new(CudaProblem::Failed { compiler, call, status, log }))
+        let (part, call) = (Part::Nvrtc, "nvrtcInstallBundledHeaders");
+        Err(CudaError::new(CudaProblem::Failed { part, call, status, log }))
     }
 }

@@ -91,7 +91,7 @@ impl Compile for Nvvm {
             [(functions.verify, "nvvmVerifyProgram"), (functions.compile, "nvvmCompileProgram")]
         {
             // SAFETY: there are as many pointers as is said, each to a text, and they last for the call.
-            let status = unsafe { call(session.handle, arguments.len()?, arguments.as_ptr()) };
+            let status = unsafe { call(session.handle, arguments.len(), arguments.as_ptr()) };
             session.check(status, name)?;
         }
         let result = Bytes { size: functions.result_size, get: functions.result };
@@ -104,7 +104,7 @@ impl Compile for Nvvm {
 fn judge(unit: &Unit<'_>, status: Status, log: &str) -> Option<CudaError> {
     let said = if log.trim().is_empty() { "it is no NVVM IR that this NVVM reads" } else { log };
     match status {
-        OUT_OF_MEMORY => Some(CudaError::new(CudaProblem::OutOfMemory(Part::Nvvm.name()))),
+        OUT_OF_MEMORY => Some(CudaError::new(CudaProblem::OutOfMemory(Part::Nvvm))),
         INVALID_OPTION if log.contains("-arch=") => Some(unit.unknown_architecture(Part::Nvvm, &[], log)),
         IR_VERSION_MISMATCH | INVALID_INPUT | INVALID_IR | INVALID_OPTION | COMPILATION => {
             Some(unit.rejected(Part::Nvvm, said))

@@ -13,7 +13,7 @@ use warmstart_core::{
     },
 };
 
-use super::headers::{Closed, Found, ROOT, Search};
+use super::headers::{Closed, Found, ROOT};
 
 /// A program with its options, its headers and the names that are wanted of it.
 ///
@@ -38,10 +38,10 @@ pub struct Program {
     description: program::Program<'static>,
     extra_digest: Option<ExtraDigest>,
     header_digest: Option<ExtraDigest>,
-    source_dir: Option<PathBuf>,
-    include_dirs: Vec<PathBuf>,
-    pre_includes: Vec<String>,
-    given: Vec<(String, String)>,
+    pub(super) source_dir: Option<PathBuf>,
+    pub(super) include_dirs: Vec<PathBuf>,
+    pub(super) pre_includes: Vec<String>,
+    pub(super) given: Vec<(String, String)>,
 }
 
 impl Program {
@@ -235,30 +235,31 @@ impl Program {
         }
     }
 
-    /// Where its headers are looked for; nothing if it can include none, or a digest answers for them.
-    pub(super) fn search(&self) -> Option<Search<'_>> {
-        let Source::Text(source) = self.description.source() else { return None };
-        if self.description.code() != CodeType::Cxx || self.header_digest.is_some() {
-            return None;
+    /// Whether its headers are looked for: it can include some, and no digest answers for them.
+    pub(super) fn has_headers(&self) -> bool {
+        self.description.code() == CodeType::Cxx && self.header_digest.is_none()
+    }
+
+    /// Whether names in quotes are looked for beside the text that includes them.
+    pub(super) fn searches_beside(&self) -> bool {
+        !self.description.options().is_set(OptionName::NoSourceInclude)
+    }
+
+    /// Macros that are defined on the command line: `NAME` or `NAME=VALUE`.
+    pub(super) fn definitions(&self) -> &[String] {
+        match self.description.options().option(OptionName::DefineMacro) {
+            Some(Value::List(definitions)) => definitions,
+            Some(Value::Text(definition)) => std::slice::from_ref(definition),
+            _ => &[],
         }
-        let options = self.description.options();
-        Some(Search {
-            source,
-            source_dir: self.source_dir.as_deref(),
-            given: &self.given,
-            includes: &self.include_dirs,
-            pre_includes: &self.pre_includes,
-            no_source_include: options.is_set(OptionName::NoSourceInclude),
-            definitions: match options.option(OptionName::DefineMacro) {
-                Some(Value::List(definitions)) => definitions,
-                Some(Value::Text(definition)) => std::slice::from_ref(definition),
-                _ => &[],
-            },
-            standard: match options.option(OptionName::Std) {
-                Some(Value::Text(standard)) => Some(standard),
-                _ => None,
-            },
-        })
+    }
+
+    /// The standard of C++ that is asked for.
+    pub(super) fn standard(&self) -> Option<&str> {
+        match self.description.options().option(OptionName::Std) {
+            Some(Value::Text(standard)) => Some(standard),
+            _ => None,
+        }
     }
 
     /// What the compiler is given without the search: the texts, the name, and the directories in which it looks itself.
@@ -349,8 +350,8 @@ mod tests {
     fn a_directory_in_the_name_is_where_the_source_stands() {
         let program = Program::cxx("kernels/scale.cu", "");
         assert_eq!(program.name(), "scale.cu");
-        assert_eq!(program.search().unwrap().source_dir, Some(Path::new("kernels/")));
-        assert_eq!(Program::cxx("scale.cu", "").search().unwrap().source_dir, None);
+        assert_eq!(program.source_dir, Some("kernels/".into()));
+        assert_eq!(Program::cxx("scale.cu", "").source_dir, None);
     }
 
     #[test]
@@ -359,11 +360,10 @@ mod tests {
             .include_dir("first")
             .option(OptionName::IncludePath, ["second", "third"])
             .option(OptionName::PreInclude, "pre.cuh");
-        let search = program.search().unwrap();
-        assert_eq!(search.includes, ["first", "second", "third"].map(PathBuf::from));
-        assert_eq!(search.pre_includes, ["pre.cuh"]);
+        assert_eq!(program.include_dirs, ["first", "second", "third"].map(PathBuf::from));
+        assert_eq!(program.pre_includes, ["pre.cuh"]);
         assert!(program.description.options().is_empty());
-        assert!(Program::ptx("a.ptx", "").search().is_none());
+        assert!(!Program::ptx("a.ptx", "").has_headers());
     }
 
     #[test]
@@ -371,7 +371,7 @@ mod tests {
         let named = |program: Program| program.option(OptionName::Name, "kernels/scale.cu");
         let program = named(Program::cxx("a.cu", ""));
         assert_eq!(program.name(), "scale.cu");
-        assert_eq!(program.search().unwrap().source_dir, Some(Path::new("kernels/")));
+        assert_eq!(program.source_dir, Some("kernels/".into()));
         assert_eq!(named(Program::ptx("a.ptx", "")).name(), "kernels/scale.cu");
     }
 

@@ -257,7 +257,7 @@ impl<C: Compile> Slot<C> {
     /// The compiler that `toolchain` describes, loaded if it is not yet.
     fn loaded(&self, toolchain: &Toolchain) -> Result<Arc<C>, CudaError> {
         let state = &mut *self.state();
-        let changed = |path: PathBuf| CudaError::new(CudaProblem::Changed { library: C::PART.name(), path });
+        let changed = |path: PathBuf| CudaError::new(CudaProblem::Changed { part: C::PART, path });
         let Some(known) = &state.known else { return Err(changed(PathBuf::from(C::PART.pattern()))) };
         // What a variable is now was not in the key.
         if *known.toolchain != *toolchain || toolchain.environment() != environment() {
@@ -323,7 +323,7 @@ impl<C: Compile> State<C> {
                     // The version is the store's word only.
                     Err(_) if asked.is_none() && !self.is_store_wrong => {
                         self.is_store_wrong = true;
-                        return Err(CudaError::new(CudaProblem::Changed { library: C::PART.name(), path }));
+                        return Err(CudaError::new(CudaProblem::Changed { part: C::PART, path }));
                     }
                     found => found?,
                 };
@@ -362,7 +362,7 @@ impl<C: Compile> State<C> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         match (build_id_by_name(&name), &expected.build) {
             (Some(first), Build::Id(id)) if first != *id => Err(CudaError::new(CudaProblem::Loaded {
-                library: Part::Builtins.name(),
+                part: Part::Builtins,
                 path: path.clone(),
                 other: "those of another NVRTC of the same version",
             })),
@@ -412,12 +412,10 @@ fn open(part: Part, path: &Path, expected: &Identified) -> Result<Loaded, CudaEr
     // an older one from the same path, and the loader will hand that out as long as the process lives.
     let now = Identified::read(part, path, &MemoryStore::new(Limits::NONE))?;
     let problem = match (found, now.build) {
-        (Some(found), Build::Id(id)) if found != id => CudaProblem::Loaded {
-            library: part.name(),
-            path: path.into(),
-            other: "an older one from the same path",
-        },
-        _ => CudaProblem::Changed { library: part.name(), path: path.into() },
+        (Some(found), Build::Id(id)) if found != id => {
+            CudaProblem::Loaded { part, path: path.into(), other: "an older one from the same path" }
+        }
+        _ => CudaProblem::Changed { part, path: path.into() },
     };
     Err(CudaError::new(problem))
 }
@@ -435,12 +433,7 @@ fn builtins(library: &Path, name: &str) -> Result<PathBuf, CudaError> {
 }
 
 fn missing(part: Part, looked_in: String) -> CudaError {
-    CudaError::new(CudaProblem::Missing {
-        library: part.name(),
-        pattern: part.pattern(),
-        looked_in,
-        package: part.package(),
-    })
+    CudaError::new(CudaProblem::Missing { part, looked_in })
 }
 
 /// The variables that are set. One that is no text is spelt as no text can be.

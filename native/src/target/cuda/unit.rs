@@ -61,7 +61,7 @@ pub(super) trait Compile: Sized {
 impl Unit<'_> {
     pub(super) fn rejected(&self, part: Part, log: &str) -> CudaError {
         CudaError::new(CudaProblem::Rejected {
-            compiler: part.name(),
+            part,
             program: self.name.into(),
             log: log.into(),
             places: String::new(),
@@ -72,7 +72,7 @@ impl Unit<'_> {
         let known =
             if known.is_empty() { log.trim().into() } else { format!("it knows {}", known.join(", ")) };
         CudaError::new(CudaProblem::UnknownArchitecture {
-            compiler: part.name(),
+            part,
             architecture: self.architecture().unwrap_or("that it chooses itself").into(),
             known,
             log: log.into(),
@@ -94,7 +94,7 @@ impl Unit<'_> {
             _ => "see whether the program has anything in it",
         };
         CudaError::new(CudaProblem::Empty {
-            compiler: part.name(),
+            part,
             program: self.name.into(),
             target: match self.program.target() {
                 TargetType::Ptx => "PTX",
@@ -150,9 +150,8 @@ impl<'a> Session<'a> {
             return Ok(());
         }
         let log = self.log();
-        Err((self.judge)(status, &log).unwrap_or_else(|| {
-            CudaError::new(CudaProblem::Failed { compiler: self.part.name(), call, status, log })
-        }))
+        Err((self.judge)(status, &log)
+            .unwrap_or_else(|| CudaError::new(CudaProblem::Failed { part: self.part, call, status, log })))
     }
 
     /// The output, which is never empty.
@@ -163,7 +162,7 @@ impl<'a> Session<'a> {
         // SAFETY: the handle is there where a call succeeded, and the caller vouches for the functions.
         let binary = unsafe { output.read(self.handle) };
         let binary = binary.or_else(|status| self.check(status, call).map(|()| Some(Vec::new())))?;
-        let binary = binary.ok_or_else(|| CudaError::new(CudaProblem::OutOfMemory(self.part.name())))?;
+        let binary = binary.ok_or_else(|| CudaError::new(CudaProblem::OutOfMemory(self.part)))?;
         let is_ptx = self.unit.program.target() == TargetType::Ptx;
         let binary = if is_ptx { without_nul(binary) } else { binary };
         if binary.is_empty() { Err(self.unit.empty(self.part)) } else { Ok(binary) }

@@ -114,7 +114,7 @@ fn closed_texts_compile_to_the_same_and_open_no_file() {
 fn an_edit_of_any_file_is_found() {
     each_taken(|_, name, program| {
         let headers = warmstart::target::cuda::headers::Headers::default();
-        let found = || program.search(|search| headers.found(search)).unwrap();
+        let found = || headers.found(&program.described()).unwrap();
         let before = found();
         for file in program.files(&before) {
             let text = fs::read(&file).unwrap();

@@ -31,7 +31,7 @@ impl Closed {
 /// The texts that are reached, each with the names of the others in its directives.
 pub(super) fn closed(graph: &Graph<'_>) -> Closed {
     let mut untold = Vec::new();
-    let source = close(graph, &graph.nodes[0], graph.search.source.as_bytes(), &mut untold);
+    let source = close(graph, &graph.nodes[0], graph.program.description().source().as_bytes(), &mut untold);
     let mut headers: Vec<(String, Vec<u8>)> = graph.nodes[1..]
         .iter()
         .map(|node| {

@@ -20,10 +20,13 @@ use warmstart_core::{
 };
 
 use super::{
-    Found, HeaderError, Read, Search,
+    Found, HeaderError, Read,
     error::{Place, Problem},
 };
-use crate::{os::FileIdentity, target::files::Memo};
+use crate::{
+    os::FileIdentity,
+    target::{cuda::Program, files::Memo},
+};
 
 /// How many headers a program may have.
 const MAX_FILES: usize = 10_000;
@@ -33,7 +36,7 @@ const MAX_BYTES: u64 = if cfg!(test) { 1 << 20 } else { 256 << 20 };
 
 /// All texts that a program may reach. The first is its own.
 pub(super) struct Graph<'a> {
-    pub(super) search: &'a Search<'a>,
+    pub(super) program: &'a Program,
     memo: &'a Memo<Arc<Read>>,
     /// Whether each text is read anew and kept. If not, what is known of a file holds as long as it did not change.
     is_anew: bool,
@@ -106,7 +109,7 @@ enum Target {
 impl<'a> Graph<'a> {
     /// Follows all that the program may include. `read` is what was read of the program itself.
     pub(super) fn explore(
-        search: &'a Search<'a>,
+        program: &'a Program,
         read: Arc<Read>,
         memo: &'a Memo<Arc<Read>>,
         is_anew: bool,
@@ -116,12 +119,12 @@ impl<'a> Graph<'a> {
             place: Place::Source,
             read,
             text: None,
-            beside: search.source_dir.filter(|_| !search.no_source_include).map(Path::to_path_buf),
+            beside: program.source_dir.clone().filter(|_| program.searches_beside()),
             through: None,
             edges: Vec::new(),
         };
         let mut graph = Self {
-            search,
+            program,
             memo,
             is_anew,
             nodes: vec![source],
@@ -134,7 +137,7 @@ impl<'a> Graph<'a> {
             bytes: 0,
         };
         graph.read_definitions()?;
-        for name in search.pre_includes {
+        for name in &program.pre_includes {
             let found = graph.include(0, name, false, false)?;
             let node = found.ok_or_else(|| HeaderError::new(Problem::NoPreInclude(name.clone())))?;
             graph.pre_includes.push(node);
@@ -149,12 +152,12 @@ impl<'a> Graph<'a> {
     }
 
     fn read_definitions(&mut self) -> Result<(), HeaderError> {
-        for text in self.search.definitions {
+        for text in self.program.definitions() {
             if text.contains('\n') {
                 return Err(HeaderError::new(Problem::Lines(text.clone())));
             }
             let scan = Scan::of_definition(text);
-            if let Some((trouble, line)) = scan.trouble(self.search.standard) {
+            if let Some((trouble, line)) = scan.trouble(self.program.standard()) {
                 return Err(HeaderError::new(Problem::Text {
                     place: Place::Definition(text.clone()),
                     line,
@@ -168,7 +171,7 @@ impl<'a> Graph<'a> {
 
     fn follow(&mut self, from: usize) -> Result<(), HeaderError> {
         let read = Arc::clone(&self.nodes[from].read);
-        if let Some((trouble, line)) = read.scan.trouble(self.search.standard) {
+        if let Some((trouble, line)) = read.scan.trouble(self.program.standard()) {
             return Err(HeaderError::new(Problem::Text {
                 place: self.nodes[from].place.clone(),
                 line,
@@ -203,47 +206,29 @@ impl<'a> Graph<'a> {
         quoted: bool,
         next: bool,
     ) -> Result<Option<usize>, HeaderError> {
-        let mut skipped = 0;
-        loop {
-            match self.find(from, name, quoted, next, skipped)? {
-                Target::Nowhere => return Ok(None),
-                Target::Given(place) => return self.given(place).map(Some),
-                Target::File(located) => match self.file(from, name, *located)? {
-                    Some(node) => return Ok(Some(node)),
-                    // NVRTC passes over what it may not read.
-                    None => skipped += 1,
-                },
-            }
+        match self.find(from, name, quoted, next)? {
+            Target::Nowhere => Ok(None),
+            Target::Given(place) => self.given(place).map(Some),
+            Target::File(located) => self.file(from, name, *located),
         }
     }
 
     fn exists(&self, from: usize, name: &str, quoted: bool) -> Result<bool, HeaderError> {
-        Ok(!matches!(self.find(from, name, quoted, false, 0)?, Target::Nowhere))
+        Ok(!matches!(self.find(from, name, quoted, false)?, Target::Nowhere))
     }
 
-    /// Looks for a name as NVRTC does. The first `skipped` files are passed over.
-    fn find(
-        &self,
-        from: usize,
-        name: &str,
-        quoted: bool,
-        next: bool,
-        mut skipped: usize,
-    ) -> Result<Target, HeaderError> {
-        if let Some(place) = self.search.given.iter().position(|(given, _)| given == name) {
+    /// Looks for a name as NVRTC does.
+    fn find(&self, from: usize, name: &str, quoted: bool, next: bool) -> Result<Target, HeaderError> {
+        if let Some(place) = self.program.given.iter().position(|(given, _)| given == name) {
             return Ok(Target::Given(place));
         }
-        let mut look = |path: PathBuf, way| -> Result<Option<Target>, HeaderError> {
+        let look = |path: PathBuf, way| -> Result<Option<Target>, HeaderError> {
             let Ok(metadata) = fs::metadata(&path) else { return Ok(None) };
             if metadata.is_dir() {
                 return Ok(None);
             }
             if !metadata.is_file() {
                 return Err(HeaderError::new(Problem::NoFile(path)));
-            }
-            if skipped > 0 {
-                skipped -= 1;
-                return Ok(None);
             }
             Ok(Some(Target::File(Box::new(Located { path, metadata, way }))))
         };
@@ -259,7 +244,7 @@ impl<'a> Graph<'a> {
             return Ok(target);
         }
         let behind = node.through.filter(|_| next).map_or(0, |through| through + 1);
-        for (place, directory) in self.search.includes.iter().enumerate().skip(behind) {
+        for (place, directory) in self.program.include_dirs.iter().enumerate().skip(behind) {
             if let Some(target) = look(directory.join(name), Way::Include(place))? {
                 return Ok(target);
             }
@@ -271,11 +256,11 @@ impl<'a> Graph<'a> {
         if let Some(node) = self.given.get(&place) {
             return Ok(*node);
         }
-        let (name, text) = &self.search.given[place];
+        let (name, text) = &self.program.given[place];
         let mut label = String::from("given/");
         push_label(&mut label, name);
         let path = Path::new(name);
-        let beside = path.parent().filter(|_| path.is_absolute() && !self.search.no_source_include);
+        let beside = path.parent().filter(|_| path.is_absolute() && self.program.searches_beside());
         let node = self.add(Node {
             label,
             place: Place::Given(name.clone()),
@@ -289,7 +274,7 @@ impl<'a> Graph<'a> {
         Ok(node)
     }
 
-    /// A file as a text. Nothing if it may not be read.
+    /// A file as a text. Nothing if it has gone.
     fn file(&mut self, from: usize, name: &str, located: Located) -> Result<Option<usize>, HeaderError> {
         let Located { path, metadata, way } = located;
         // Before it is read, for it may be larger than memory.
@@ -315,14 +300,10 @@ impl<'a> Graph<'a> {
         );
         let (read, text) = match read {
             Ok(read) => read,
-            Err(error)
-                if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound) =>
-            {
-                return Ok(None);
-            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(HeaderError::new(Problem::Unreadable { path, error })),
         };
-        let beside = path.parent().filter(|_| !self.search.no_source_include);
+        let beside = path.parent().filter(|_| self.program.searches_beside());
         let through = if let Way::Include(place) = way { Some(place) } else { None };
         if let Some(nodes) = self.known(&identity, &path) {
             let same = nodes.iter().find(|node| self.nodes[**node].is_as_if(&read.scan, beside, through));
@@ -404,7 +385,7 @@ impl<'a> Graph<'a> {
             if let Some(line) = scan.fragment {
                 let place = match self.nodes.get(place) {
                     Some(node) => node.place.clone(),
-                    None => Place::Definition(self.search.definitions[place - self.nodes.len()].clone()),
+                    None => Place::Definition(self.program.definitions()[place - self.nodes.len()].clone()),
                 };
                 return Err(HeaderError::new(Problem::Pasted { place, line }));
             }

@@ -57,8 +57,8 @@ impl Identified {
     /// It cannot be read, or is no library that this machine can load.
     pub(super) fn read(part: Part, path: &Path, store: &(impl Store + ?Sized)) -> Result<Self, CudaError> {
         let unusable = |why: String, source: Option<io::Error>| {
-            let (library, path, source) = (part.name(), path.into(), source.map(Into::into));
-            CudaError::new(CudaProblem::Unusable { library, path, why, source })
+            let (path, source) = (path.into(), source.map(Into::into));
+            CudaError::new(CudaProblem::Unusable { part, path, why, source })
         };
         let unread = |error: io::Error| unusable(format!("cannot be read: {error}"), Some(error));
         // Before it is opened: whoever writes to a pipe shall not take us for its reader.
@@ -133,8 +133,7 @@ pub(super) fn keep_version(part: Part, file: &Identified, version: &str, store: 
     if !is_version(version) {
         return;
     }
-    let label =
-        Metadata::new().with_attribute(Metadata::LABEL, format!("{} {version}", part.name()).as_str());
+    let label = Metadata::new().with_attribute(Metadata::LABEL, format!("{part} {version}").as_str());
     let artifact = Artifact::new(version.as_bytes().to_vec()).with_metadata(&label);
     // Not kept means asked again, nothing worse.
     let _ = store.put(version_key(part, file).as_bytes(), &artifact);

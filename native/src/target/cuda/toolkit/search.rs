@@ -3,7 +3,7 @@
 use std::{
     env,
     ffi::{OsStr, OsString},
-    fs,
+    fmt, fs,
     path::{Path, PathBuf},
 };
 
@@ -42,6 +42,8 @@ struct Facts {
     name: &'static str,
     label: &'static str,
     package: &'static str,
+    /// The oldest release that has all that is needed.
+    oldest: &'static str,
     /// What stands before and after the version in a file's name, on Linux and on Windows.
     files: [(&'static str, &'static str); 2],
 }
@@ -53,38 +55,38 @@ impl Part {
                 name: "NVRTC",
                 label: "nvrtc",
                 package: "nvidia-cuda-nvrtc",
+                oldest: "NVRTC 12.0",
                 files: [("libnvrtc.so.", ""), ("nvrtc64_", ".dll")],
             },
             Self::Builtins => Facts {
                 name: "the library of NVRTC's builtins",
                 label: "nvrtc-builtins",
                 package: "nvidia-cuda-nvrtc",
+                oldest: "NVRTC 12.0",
                 files: [("libnvrtc-builtins.so.", ""), ("nvrtc-builtins64_", ".dll")],
             },
             Self::NvJitLink => Facts {
                 name: "nvJitLink",
                 label: "nvjitlink",
                 package: "nvidia-nvjitlink",
+                oldest: "nvJitLink 12.4",
                 files: [("libnvJitLink.so.", ""), ("nvjitlink_", ".dll")],
             },
             Self::Nvvm => Facts {
                 name: "NVVM",
                 label: "nvvm",
                 package: "nvidia-nvvm",
+                oldest: "the NVVM of CUDA 12.0",
                 files: [("libnvvm.so.", ""), ("nvvm64_", ".dll")],
             },
             Self::Libdevice => Facts {
                 name: "libdevice",
                 label: "libdevice",
                 package: "nvidia-nvvm",
+                oldest: "the NVVM of CUDA 12.0",
                 files: [("libdevice.", ".bc"); 2],
             },
         }
-    }
-
-    /// As people call it.
-    pub(crate) const fn name(self) -> &'static str {
-        self.facts().name
     }
 
     /// As a key calls it.
@@ -95,6 +97,10 @@ impl Part {
     /// The package that has it.
     pub(crate) const fn package(self) -> &'static str {
         self.facts().package
+    }
+
+    pub(crate) const fn oldest(self) -> &'static str {
+        self.facts().oldest
     }
 
     /// The name of the file that is looked for.
@@ -121,6 +127,13 @@ impl Part {
             let version = self.version_in(path.file_name()?.to_str()?, cfg!(windows))?;
             path.exists().then_some((version, path))
         })
+    }
+}
+
+/// As people call it.
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.facts().name)
     }
 }
 

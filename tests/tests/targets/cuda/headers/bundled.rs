@@ -6,7 +6,7 @@ use std::{
     ptr,
 };
 
-use warmstart::target::cuda::headers::{Headers, Search};
+use warmstart::target::cuda::{Program, headers::Headers};
 
 use super::nvrtc::{Nvrtc, nvrtc};
 
@@ -34,11 +34,10 @@ fn the_headers_of_cuda_are_taken_and_give_what_nvrtc_gives() {
     let headers = Headers::default();
     for header in HEADERS {
         let source = format!("#include <{header}>\nextern \"C\" __global__ void f(int *x) {{ x[0] = 1; }}\n");
-        let mut search = Search::of(&source);
-        search.includes = &includes;
-        let (closed, found) = headers.closed(&search).unwrap_or_else(|error| panic!("{header}: {error}"));
+        let program = includes.iter().fold(Program::cxx("f.cu", source.as_str()), Program::include_dir);
+        let (closed, found) = headers.closed(&program).unwrap_or_else(|error| panic!("{header}: {error}"));
         assert!(found.headers.len() > 1, "{header}");
-        assert_eq!(headers.found(&search).unwrap(), found, "{header}");
+        assert_eq!(headers.found(&program).unwrap(), found, "{header}");
         let ours = options(&[], "-no-source-include");
         let ours = nvrtc.ptx("f.cu", &closed.source, &closed.headers, &ours);
         assert_eq!(ours, nvrtc.ptx("f.cu", source.as_bytes(), &[], &options(&includes, "-w")), "{header}");

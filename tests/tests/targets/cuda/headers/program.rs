@@ -7,7 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use warmstart::target::cuda::headers::{Closed, Found, HeaderError, Headers, Search};
+use warmstart::target::cuda::{
+    self, OptionName,
+    headers::{Closed, Found, HeaderError, Headers},
+};
 
 use super::{nvrtc::Nvrtc, opened::opened};
 
@@ -103,24 +106,23 @@ impl Program {
         Self { root: root.to_path_buf(), includes: includes.collect(), ..self.clone() }
     }
 
-    pub(crate) fn search<T>(&self, ask: impl FnOnce(&Search<'_>) -> T) -> T {
-        let directory = self.root.join("src");
-        let mut search = Search::of(&self.source);
-        search.source_dir = Some(&directory);
-        search.given = &self.given;
-        search.includes = &self.includes;
-        search.pre_includes = &self.pre_includes;
-        search.no_source_include = self.no_source_include;
-        search.definitions = &self.definitions;
-        ask(&search)
+    /// The same program as the target describes it.
+    pub(crate) fn described(&self) -> cuda::Program {
+        let program = cuda::Program::cxx("k.cu", self.source.as_str())
+            .source_dir(self.root.join("src"))
+            .option(OptionName::NoSourceInclude, self.no_source_include)
+            .option(OptionName::DefineMacro, self.definitions.clone());
+        let program = self.given.iter().fold(program, |program, (name, text)| program.header(name, text));
+        let program = self.includes.iter().fold(program, cuda::Program::include_dir);
+        self.pre_includes.iter().fold(program, cuda::Program::pre_include)
     }
 
     pub(crate) fn found(&self) -> Result<Found, HeaderError> {
-        self.search(|search| Headers::default().found(search))
+        Headers::default().found(&self.described())
     }
 
     pub(crate) fn closed(&self) -> Result<(Closed, Found), HeaderError> {
-        self.search(|search| Headers::default().closed(search))
+        Headers::default().closed(&self.described())
     }
 
     /// What NVRTC makes of it by itself, and the files that it opens.
