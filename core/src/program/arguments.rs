@@ -140,10 +140,7 @@ fn check(row: &Row, value: &Value) -> Result<(), Refusal> {
         (kind, Value::List(items)) if kind.is_list() => {
             items.iter().try_for_each(|item| check_item(row, item))
         }
-        (kind, _) => Err(Refusal::malformed(
-            row.name,
-            format!("it is {} ({value}), and takes {}", value.what(), kind.what()),
-        )),
+        (kind, _) => Err(Refusal::malformed(row.name, format!("it is {value}, and takes {}", kind.what()))),
     }
 }
 

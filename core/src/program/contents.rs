@@ -226,12 +226,6 @@ impl Toolchain {
         self.compiler
     }
 
-    /// What was found out about it.
-    #[must_use]
-    pub const fn probe(&self) -> &Probe {
-        &self.probe
-    }
-
     /// Adds what the key has of it.
     pub(crate) fn fields<'k>(&'k self, fields: KeyFields<'k>) -> KeyFields<'k> {
         let mut fields = fields.text("compiler", self.compiler.as_str());

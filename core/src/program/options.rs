@@ -132,16 +132,6 @@ pub enum Value {
 }
 
 impl Value {
-    /// What it is, for people.
-    pub(crate) const fn what(&self) -> &'static str {
-        match self {
-            Self::Flag(_) => "true or false",
-            Self::Number(_) => "a number",
-            Self::Text(_) => "a text",
-            Self::List(_) => "a list",
-        }
-    }
-
     /// Whether an option of this kind with this value is as good as not given.
     pub(crate) fn is_nothing(&self, kind: Kind) -> bool {
         match self {
@@ -272,8 +262,7 @@ impl Kind {
             Self::Flag | Self::Switch | Self::On => "true or false",
             Self::Number(..) => "a number",
             Self::Text | Self::Word(_) => "a text",
-            Self::List | Self::Words(_) | Self::Ptxas => "a text or a list of texts",
-            Self::Numbers => "a number or a list of numbers",
+            Self::List | Self::Words(_) | Self::Numbers | Self::Ptxas => "one item or a list of items",
             Self::Sources => "no value: add the modules to the program",
         }
     }

@@ -96,7 +96,7 @@ pub(crate) fn run<S: Store>(
     };
     Ok(Phase {
         calls,
-        load_millis: target.load_time().as_secs_f64() * 1e3,
+        load_millis: target.toolkit().load_time().as_secs_f64() * 1e3,
         reasons: cache.statistics().misses.iter().map(|(reason, n)| (reason.to_string(), n)).collect(),
         differing,
     })
@@ -110,11 +110,11 @@ pub(crate) fn compile<S: Store>(
     sources: &Path,
     architecture: &str,
 ) -> Result<(Compiled, Duration), Box<dyn Error>> {
-    let loaded_before = target.load_time();
+    let loaded_before = target.toolkit().load_time();
     let started = Instant::now();
     let compiled = target.compile(cache, &case.describe(sources, architecture)?)?;
     let took = started.elapsed();
-    Ok((compiled, took.saturating_sub(target.load_time() - loaded_before)))
+    Ok((compiled, took.saturating_sub(target.toolkit().load_time() - loaded_before)))
 }
 
 /// Compiles all of it with a target of its own and an empty cache, and says what came out different.

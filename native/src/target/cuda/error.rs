@@ -25,7 +25,7 @@ pub(super) enum CudaProblem {
         "{part} is missing: looked for {} in {looked_in}; install it (pip install {}, or the CUDA toolkit), activate the \
          Python environment that has it, or set WARMSTART_CUDA to its folder",
         part.pattern(),
-        part.package()
+        part.facts().package
     )]
     Missing { part: Part, looked_in: String },
     /// It is there and is none that can be loaded. `why` completes "the file ...".
@@ -39,8 +39,8 @@ pub(super) enum CudaProblem {
         "{part} is too old: {} {why}, and {} or newer is needed; upgrade it (pip install --upgrade {}, or the CUDA \
          toolkit)",
         path.display(),
-        part.oldest(),
-        part.package()
+        part.facts().oldest,
+        part.facts().package
     )]
     TooOld { part: Part, path: PathBuf, why: String },
     /// What was known of the library no longer holds. Ask for the toolchain anew.
@@ -116,7 +116,7 @@ impl CudaError {
     }
 
     /// Whether the program cannot be compiled through a cache as it is: because of an option, which
-    /// [`refusal`](Self::refusal) names, or because of its headers, of which [`header_error`](Self::header_error) tells.
+    /// [`refusal`](Self::refusal) names, or because of its headers.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         matches!(*self.0, CudaProblem::Refused(_) | CudaProblem::Headers { .. })
@@ -127,15 +127,6 @@ impl CudaError {
     pub fn refusal(&self) -> Option<&Refusal> {
         match &*self.0 {
             CudaProblem::Refused(refusal) => Some(refusal),
-            _ => None,
-        }
-    }
-
-    /// Why the program's headers cannot be told or read, if that is why.
-    #[must_use]
-    pub fn header_error(&self) -> Option<&HeaderError> {
-        match &*self.0 {
-            CudaProblem::Headers { error, .. } => Some(error),
             _ => None,
         }
     }

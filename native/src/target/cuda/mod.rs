@@ -53,7 +53,6 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
 };
 
 use warmstart_core::{
@@ -146,12 +145,6 @@ impl CudaTarget {
     ) -> Result<KeyFields<'static>, CudaError> {
         let inputs = self.inputs(cache.store(), program)?;
         Ok(inputs.request(program)?.fields.into_owned())
-    }
-
-    /// How long loading libraries has taken so far: nothing, as long as everything was found.
-    #[must_use]
-    pub fn load_time(&self) -> Duration {
-        self.toolkit.load_time()
     }
 
     /// Everything but the program that decides its binary, as it is now.

@@ -96,14 +96,6 @@ impl Toolkit {
         Self::of(Places::of([folder]))
     }
 
-    /// The compilers in these folders, or below them as an installed toolkit has them. The first that has one decides.
-    ///
-    /// # Errors
-    /// There is none of them.
-    pub fn in_directories<P: AsRef<Path>>(folders: impl IntoIterator<Item = P>) -> Result<Self, CudaError> {
-        Self::of(Places::of(folders))
-    }
-
     fn of(places: Places) -> Result<Self, CudaError> {
         let compilers = [Part::Nvrtc, Part::NvJitLink, Part::Nvvm];
         if compilers.into_iter().all(|part| places.find(part).is_none()) {
@@ -382,9 +374,9 @@ impl Known {
 
     fn describe(&self, part: Part, compiler: Compiler, environment: &[(String, String)]) -> Arc<Toolchain> {
         let mut toolchain = Toolchain::found(compiler, self.version.as_str())
-            .with_build(part.label(), self.library.1.build.as_bytes());
+            .with_build(part.facts().label, self.library.1.build.as_bytes());
         if let Some((_, builtins)) = &self.builtins {
-            toolchain = toolchain.with_build(Part::Builtins.label(), builtins.build.as_bytes());
+            toolchain = toolchain.with_build(Part::Builtins.facts().label, builtins.build.as_bytes());
         }
         let with = |toolchain: Toolchain, (name, value): &(String, String)| {
             toolchain.with_environment(name.as_str(), value.as_str())

@@ -76,12 +76,6 @@ impl HeaderError {
     pub(super) fn new(problem: Problem) -> Self {
         Self(Box::new(problem))
     }
-
-    /// Whether only the compiler could tell what is included.
-    #[must_use]
-    pub fn is_computed(&self) -> bool {
-        matches!(*self.0, Problem::Text { .. } | Problem::Pasted { .. } | Problem::AmbiguousQuestion(_))
-    }
 }
 
 impl fmt::Display for Place {

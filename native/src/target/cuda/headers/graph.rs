@@ -7,8 +7,7 @@
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     fmt::Write as _,
-    fs::{self, Metadata},
-    io,
+    fs, io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -88,7 +87,8 @@ enum FileKey {
 /// Where a file was found.
 struct Located {
     path: PathBuf,
-    metadata: Metadata,
+    identity: FileIdentity,
+    size: u64,
     way: Way,
 }
 
@@ -98,12 +98,6 @@ enum Way {
     Absolute,
     Beside,
     Include(usize),
-}
-
-enum Target {
-    Given(usize),
-    File(Box<Located>),
-    Nowhere,
 }
 
 impl<'a> Graph<'a> {
@@ -206,50 +200,55 @@ impl<'a> Graph<'a> {
         quoted: bool,
         next: bool,
     ) -> Result<Option<usize>, HeaderError> {
+        if let Some(place) = self.program.given.iter().position(|(given, _)| given == name) {
+            return self.given(place).map(Some);
+        }
         match self.find(from, name, quoted, next)? {
-            Target::Nowhere => Ok(None),
-            Target::Given(place) => self.given(place).map(Some),
-            Target::File(located) => self.file(from, name, *located),
+            Some(located) => self.file(from, name, located),
+            None => Ok(None),
         }
     }
 
     fn exists(&self, from: usize, name: &str, quoted: bool) -> Result<bool, HeaderError> {
-        Ok(!matches!(self.find(from, name, quoted, false)?, Target::Nowhere))
+        let is_given = self.program.given.iter().any(|(given, _)| given == name);
+        Ok(is_given || self.find(from, name, quoted, false)?.is_some())
     }
 
-    /// Looks for a name as NVRTC does.
-    fn find(&self, from: usize, name: &str, quoted: bool, next: bool) -> Result<Target, HeaderError> {
-        if let Some(place) = self.program.given.iter().position(|(given, _)| given == name) {
-            return Ok(Target::Given(place));
-        }
-        let look = |path: PathBuf, way| -> Result<Option<Target>, HeaderError> {
-            let Ok(metadata) = fs::metadata(&path) else { return Ok(None) };
-            if metadata.is_dir() {
+    /// Looks for the file of a name as NVRTC does.
+    fn find(
+        &self,
+        from: usize,
+        name: &str,
+        quoted: bool,
+        next: bool,
+    ) -> Result<Option<Located>, HeaderError> {
+        let look = |path: PathBuf, way| -> Result<Option<Located>, HeaderError> {
+            let Some(metadata) = fs::metadata(&path).ok().filter(|metadata| !metadata.is_dir()) else {
                 return Ok(None);
-            }
+            };
             if !metadata.is_file() {
                 return Err(HeaderError::new(Problem::NoFile(path)));
             }
-            Ok(Some(Target::File(Box::new(Located { path, metadata, way }))))
+            Ok(Some(Located { path, identity: FileIdentity::of(&metadata), size: metadata.len(), way }))
         };
         if Path::new(name).is_absolute() {
-            return Ok(look(PathBuf::from(name), Way::Absolute)?.unwrap_or(Target::Nowhere));
+            return look(PathBuf::from(name), Way::Absolute);
         }
         let node = &self.nodes[from];
         // In the program itself, `#include_next` is an `#include`.
         let next = next && from > 0;
         if let Some(beside) = node.beside.as_ref().filter(|_| quoted && !next)
-            && let Some(target) = look(beside.join(name), Way::Beside)?
+            && let Some(located) = look(beside.join(name), Way::Beside)?
         {
-            return Ok(target);
+            return Ok(Some(located));
         }
         let behind = node.through.filter(|_| next).map_or(0, |through| through + 1);
         for (place, directory) in self.program.include_dirs.iter().enumerate().skip(behind) {
-            if let Some(target) = look(directory.join(name), Way::Include(place))? {
-                return Ok(target);
+            if let Some(located) = look(directory.join(name), Way::Include(place))? {
+                return Ok(Some(located));
             }
         }
-        Ok(Target::Nowhere)
+        Ok(None)
     }
 
     fn given(&mut self, place: usize) -> Result<usize, HeaderError> {
@@ -276,12 +275,11 @@ impl<'a> Graph<'a> {
 
     /// A file as a text. Nothing if it has gone.
     fn file(&mut self, from: usize, name: &str, located: Located) -> Result<Option<usize>, HeaderError> {
-        let Located { path, metadata, way } = located;
+        let Located { path, mut identity, size, way } = located;
         // Before it is read, for it may be larger than memory.
-        if metadata.len() > MAX_BYTES {
+        if size > MAX_BYTES {
             return Err(HeaderError::new(Problem::TooLarge(MAX_BYTES)));
         }
-        let mut identity = FileIdentity::of(&metadata);
         let make = |text: &[u8]| Arc::new(Read::of(text));
         let known = if self.is_anew {
             // A text that is here already is not read again: it could have changed.
@@ -359,18 +357,13 @@ impl<'a> Graph<'a> {
         if self.bytes > MAX_BYTES {
             return Err(HeaderError::new(Problem::TooLarge(MAX_BYTES)));
         }
-        if self.labels.contains(&node.label) {
-            let mut number = 2;
-            node.label = loop {
-                // No label of a name has a tilde and a small number there.
-                let label = format!("{}~v{number}", node.label);
-                if !self.labels.contains(&label) {
-                    break label;
-                }
-                number += 1;
-            };
+        let label = node.label.clone();
+        let mut number = 1;
+        // No label of a name has a tilde and a small number there.
+        while !self.labels.insert(node.label.clone()) {
+            number += 1;
+            node.label = format!("{label}~v{number}");
         }
-        self.labels.insert(node.label.clone());
         self.nodes.push(node);
         Ok(self.nodes.len() - 1)
     }
@@ -378,19 +371,13 @@ impl<'a> Graph<'a> {
     /// What `__has_include` is pasted from is not seen.
     fn refuse_pasted(&self) -> Result<(), HeaderError> {
         let scans = || self.nodes.iter().map(|node| &node.read.scan).chain(&self.definitions);
-        if !scans().any(|scan| scan.pastes) {
-            return Ok(());
-        }
-        for (place, scan) in scans().enumerate() {
-            if let Some(line) = scan.fragment {
-                let place = match self.nodes.get(place) {
-                    Some(node) => node.place.clone(),
-                    None => Place::Definition(self.program.definitions()[place - self.nodes.len()].clone()),
-                };
-                return Err(HeaderError::new(Problem::Pasted { place, line }));
-            }
-        }
-        Ok(())
+        let fragment = scans().enumerate().find_map(|(place, scan)| Some((place, scan.fragment?)));
+        let Some((place, line)) = fragment.filter(|_| scans().any(|scan| scan.pastes)) else { return Ok(()) };
+        let place = match self.nodes.get(place) {
+            Some(node) => node.place.clone(),
+            None => Place::Definition(self.program.definitions()[place - self.nodes.len()].clone()),
+        };
+        Err(HeaderError::new(Problem::Pasted { place, line }))
     }
 
     pub(super) fn found(&self) -> Found {

@@ -142,7 +142,7 @@ pub(super) fn keep_version(part: Part, file: &Identified, version: &str, store: 
 /// By the build, never by the file's name or times: another library has another.
 fn version_key(part: Part, file: &Identified) -> Key {
     KeyFields::new("warmstart.cuda.library", 1)
-        .text("library", part.label())
+        .text("library", part.facts().label)
         .bytes("build", file.build.as_bytes())
         .number("size", file.size)
         .key()

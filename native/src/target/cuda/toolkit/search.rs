@@ -38,18 +38,21 @@ enum Place {
 const SHOWN: usize = 8;
 
 /// What is known of a part before it is found.
-struct Facts {
+pub(crate) struct Facts {
+    /// As people call it.
     name: &'static str,
-    label: &'static str,
-    package: &'static str,
+    /// As a key calls it.
+    pub(crate) label: &'static str,
+    /// The package that has it.
+    pub(crate) package: &'static str,
     /// The oldest release that has all that is needed.
-    oldest: &'static str,
+    pub(crate) oldest: &'static str,
     /// What stands before and after the version in a file's name, on Linux and on Windows.
     files: [(&'static str, &'static str); 2],
 }
 
 impl Part {
-    const fn facts(self) -> Facts {
+    pub(crate) const fn facts(self) -> Facts {
         match self {
             Self::Nvrtc => Facts {
                 name: "NVRTC",
@@ -87,20 +90,6 @@ impl Part {
                 files: [("libdevice.", ".bc"); 2],
             },
         }
-    }
-
-    /// As a key calls it.
-    pub(crate) const fn label(self) -> &'static str {
-        self.facts().label
-    }
-
-    /// The package that has it.
-    pub(crate) const fn package(self) -> &'static str {
-        self.facts().package
-    }
-
-    pub(crate) const fn oldest(self) -> &'static str {
-        self.facts().oldest
     }
 
     /// The name of the file that is looked for.

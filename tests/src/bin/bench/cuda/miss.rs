@@ -12,7 +12,7 @@ pub(super) fn rows(plan: &Plan, place: &Place) -> Rows {
     let cache = Cache::new(MemoryStore::new(Limits::NONE));
     let target = place.target()?;
     let _ = place.call(&target, &cache)?;
-    let load = target.load_time().as_secs_f64() * 1e3;
+    let load = target.toolkit().load_time().as_secs_f64() * 1e3;
 
     let nvrtc = Nvrtc::load(&place.compilers, &place.options())?;
     let source = CString::new(place.source.as_str())?;

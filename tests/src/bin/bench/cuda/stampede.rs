@@ -93,7 +93,7 @@ pub(crate) fn child(stampede: &Stampede) -> Result<(), Box<dyn Error>> {
         found: counted.hits + counted.shared,
         digest: digest.digest(),
         millis,
-        load_millis: target.load_time().as_secs_f64() * 1e3,
+        load_millis: target.toolkit().load_time().as_secs_f64() * 1e3,
     };
     println!("{}", serde_json::to_string(&report)?);
     Ok(())

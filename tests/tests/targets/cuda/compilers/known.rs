@@ -33,7 +33,7 @@ fn a_library_that_is_replaced_before_it_is_loaded_is_never_taken_for_the_old_one
         let target = CudaTarget::new(Toolkit::at(directory.path()).unwrap());
         let key = || target.fields(&cache, &scale()).unwrap().key();
         let old = key();
-        assert!(target.load_time().is_zero());
+        assert!(target.toolkit().load_time().is_zero());
         fake.clone().answer("B").install(directory.path());
         let new = key();
         assert_ne!(new, old);
@@ -103,7 +103,7 @@ fn a_library_that_is_replaced_between_key_and_compilation_compiles_under_its_own
         let target = CudaTarget::new(Toolkit::at(directory.path()).unwrap());
         let program = scale().target(TargetType::Ptx).arch("sm_80");
         let old = target.fields(&cache, &program).unwrap().key();
-        assert!(target.load_time().is_zero());
+        assert!(target.toolkit().load_time().is_zero());
         let next = (fake.answer("B"), directory.path().to_path_buf());
         *cache.store().1.lock().unwrap() = Some(next);
         let compiled = target.compile(&cache, &program).unwrap();
@@ -210,7 +210,7 @@ fn a_store_that_knows_no_version_is_not_believed() {
     for wrong in [&b""[..], b"\xff\xfe", b"14.3\n", b"13.0", &[b'1'; 100]] {
         let target = new();
         assert_eq!(target.fields(&Cache::new(Same(wrong)), &scale()).unwrap().key(), expected);
-        assert!(!target.load_time().is_zero(), "the library is asked");
+        assert!(!target.toolkit().load_time().is_zero(), "the library is asked");
     }
 }
 
@@ -258,7 +258,7 @@ fn compile_and_tell() {
     println!("key {}", target.fields(&cache, &scale()).unwrap().key());
     let binary = target.compile(&cache, &scale()).unwrap();
     println!("binary {}", warmstart::Key::digest(binary.binary()));
-    println!("loaded {:?}", target.load_time());
+    println!("loaded {:?}", target.toolkit().load_time());
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let libraries = maps.lines().filter(|line| line.contains("libnv")).count();
     println!("mapped {libraries}");
