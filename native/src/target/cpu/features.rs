@@ -117,12 +117,6 @@ impl CpuFeatures {
         self.names.iter().map(String::as_str)
     }
 
-    /// The features that this host does not have, as far as that can be found out.
-    pub(super) fn missing_here(&self) -> Self {
-        let is_here = |name: &str| KNOWN.iter().any(|known| known.name == name && (known.detected)());
-        self.names().filter(|name| !is_here(name)).collect()
-    }
-
     /// What selects these features, and nothing of the host's.
     pub(super) fn options(&self) -> Vec<String> {
         let chosen = self.names().filter_map(|name| KNOWN.iter().find(|known| known.name == name));
@@ -143,6 +137,12 @@ impl CpuFeatures {
     pub(super) fn unknown_name(&self) -> Option<&str> {
         self.names().find(|name| !KNOWN.iter().any(|known| known.name == *name))
     }
+}
+
+/// Of these names, as [`Display`](fmt::Display) writes them, the ones that this host lacks or that cannot be found out.
+pub(super) fn missing_here(names: &str) -> Vec<&str> {
+    let is_here = |name: &&str| KNOWN.iter().any(|known| known.name == *name && (known.detected)());
+    names.split_whitespace().filter(|name| !is_here(name)).collect()
 }
 
 impl fmt::Display for CpuFeatures {

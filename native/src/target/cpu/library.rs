@@ -15,7 +15,7 @@ use warmstart_core::artifact::Artifact;
 use super::{
     FEATURES, MACHINE,
     error::{LoadError, LoadProblem},
-    features::CpuFeatures,
+    features::missing_here,
     machine,
 };
 
@@ -98,12 +98,10 @@ fn check(artifact: &Artifact) -> Result<(), LoadError> {
     {
         return Err(LoadProblem::OtherMachine(String::from(built_for)).into());
     }
-    let missing =
-        text(FEATURES).unwrap_or_default().split_whitespace().collect::<CpuFeatures>().missing_here();
-    if missing == CpuFeatures::none() {
-        return Ok(());
+    match missing_here(text(FEATURES).unwrap_or_default()) {
+        missing if missing.is_empty() => Ok(()),
+        missing => Err(LoadProblem::MissingFeatures(missing.join(" ")).into()),
     }
-    Err(LoadProblem::MissingFeatures(missing.to_string()).into())
 }
 
 /// Loads an object from a file in a directory of its own, which can be removed while it is in use.

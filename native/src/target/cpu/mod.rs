@@ -245,7 +245,7 @@ impl<'a> Request<'a> {
         for set in manifest.sets.into_iter().filter(|set| set.hold(&self.roots, &self.target.digests)) {
             match store.get(self.with(&set).key().as_bytes()) {
                 // Its key says so already. This proves that the key left nothing out.
-                Lookup::Hit(artifact) if made_from(&artifact).as_ref() == Some(&set) => {
+                Lookup::Hit(artifact) if is_made_from(&artifact, &set) => {
                     return Lookup::Hit(artifact);
                 }
                 Lookup::Hit(_) => miss = Reason::InputChanged,
@@ -293,6 +293,12 @@ impl<'a> Request<'a> {
         let listed = store.put(self.first.as_bytes(), &manifest)?;
         Ok(Stored { evicted: object.evicted + listed.evicted })
     }
+}
+
+/// Whether an object was made from just these, by what is kept with it.
+fn is_made_from(artifact: &Artifact, dependencies: &Dependencies) -> bool {
+    let is_theirs = |bytes: &[u8]| *bytes == *encoded(dependencies);
+    artifact.metadata().is_ok_and(|metadata| metadata.attribute(DEPENDENCIES).is_some_and(is_theirs))
 }
 
 /// What an object was made from, if that is kept with it.
