@@ -11,12 +11,11 @@ use tempfile::TempDir;
 use warmstart_core::reason::Reason;
 
 use super::{
-    Request, assembly,
-    compiler::command,
-    dependencies::{Located, Root, Roots},
+    assembly,
+    dependencies::{Compilation, Located, Root, Roots},
     error::{CompileError, CompileProblem},
     flags::MATH_LIBRARY,
-    library::private_directory,
+    probe::{command, private_directory},
     snapshot::Snapshot,
 };
 use crate::os::{FileIdentity, Stamp};
@@ -47,16 +46,18 @@ const EMPTY_HEADER: &str = "warmstart.empty.h";
 
 /// Compiles a kernel until it is known what the object was made from. Returns the object, and what it was made from, or
 /// why that cannot be told.
-pub(super) fn compile(request: &Request<'_>) -> Result<(Vec<u8>, Result<Snapshot, Reason>), CompileError> {
-    let directory = BuildDir::open(request).map_err(in_directory)?;
+pub(super) fn compile(
+    compilation: &Compilation<'_>,
+) -> Result<(Vec<u8>, Result<Snapshot, Reason>), CompileError> {
+    let directory = BuildDir::open(compilation).map_err(in_directory)?;
     let ignored = directory.outer.path().parent().unwrap_or(Path::new(""));
     let mut earlier: Option<Snapshot> = None;
     let mut tries_left = TRIES;
     loop {
         let reference = directory.now().map_err(in_directory)?;
-        let (object, listed) = directory.run(request)?;
+        let (object, listed) = directory.run(compilation)?;
         let inputs = listed.ok_or(Reason::Uncacheable).and_then(|listed| {
-            let snapshot = Snapshot::take(request, &listed, ignored)?;
+            let snapshot = Snapshot::take(compilation, &listed, ignored)?;
             if snapshot.is_older_than(reference)
                 || earlier.as_ref().is_some_and(|earlier| earlier.is_same_as(&snapshot))
             {
@@ -86,14 +87,15 @@ struct BuildDir {
 }
 
 impl BuildDir {
-    fn open(request: &Request<'_>) -> io::Result<Self> {
+    fn open(compilation: &Compilation<'_>) -> io::Result<Self> {
         let outer = private_directory("warmstart-cc-")?;
         let inside = fs::canonicalize(outer.path())?.join(LEVELS);
         fs::create_dir_all(&inside)?;
         fs::write(inside.join(EMPTY_HEADER), "")?;
-        fs::write(outer.path().join("source"), &request.kernel.source)?;
-        let source = request.roots.source.iter().map(|source| (String::from(SOURCE_LINK), source.clone()));
-        let includes = request.roots.includes.iter().enumerate();
+        fs::write(outer.path().join("source"), &compilation.kernel.source)?;
+        let source =
+            compilation.roots.source.iter().map(|source| (String::from(SOURCE_LINK), source.clone()));
+        let includes = compilation.roots.includes.iter().enumerate();
         let includes = includes.map(|(place, include)| (format!("{INCLUDE_LINK}{place}"), include.clone()));
         let links: Vec<_> = source.chain(includes).collect();
         #[cfg(unix)]
@@ -111,14 +113,14 @@ impl BuildDir {
     }
 
     /// Compiles once. Returns the object, and the headers that the compiler lists, if they can be told.
-    fn run(&self, request: &Request<'_>) -> Result<(Vec<u8>, Option<Vec<Located>>), CompileError> {
+    fn run(&self, compilation: &Compilation<'_>) -> Result<(Vec<u8>, Option<Vec<Located>>), CompileError> {
         let [source, assembly, object, list] =
             ["source", "assembly", "object", "list"].map(|name| self.outer.path().join(name));
-        let (kernel, roots) = (request.kernel, &request.roots);
+        let (kernel, roots) = (compilation.kernel, &compilation.roots);
         let flags = || kernel.flags.iter().filter(|flag| *flag != MATH_LIBRARY);
 
-        let mut compiler = self.command(request);
-        compiler.args(flags()).arg("-Werror=date-time").args(request.probe.as_spelt());
+        let mut compiler = self.command(compilation);
+        compiler.args(flags()).arg("-Werror=date-time").args(compilation.probe.as_spelt());
         compiler.arg(format!("-ffile-prefix-map={}=.", self.inside.display()));
         compiler.args(["-include", EMPTY_HEADER]);
         for (name, _) in &self.links {
@@ -127,7 +129,7 @@ impl BuildDir {
         compiler.args(["-MD", "-MT", "object", "-MF"]).arg(&list);
         compiler.args(["-S", "-o"]).arg(&assembly).args(["-x", "c", "-"]);
         compiler.stdin(File::open(source).map_err(in_directory)?);
-        self.call(compiler, request)?;
+        self.call(compiler, compilation)?;
 
         let text = fs::read(&assembly).map_err(in_directory)?;
         if kernel.extra_digest.is_none()
@@ -135,13 +137,13 @@ impl BuildDir {
         {
             return Err(CompileProblem::ReadsFiles { kernel: kernel.name.clone(), found }.into());
         }
-        let mut linker = self.command(request);
+        let mut linker = self.command(compilation);
         let is_linked =
             |flag: &&String| ["-O", "-f", "-m", "-pthread"].iter().any(|start| flag.starts_with(start));
         linker.args(LINKED).args(flags().filter(is_linked)).arg("-o").arg(&object);
         linker.args(["-x", "assembler"]).arg(&assembly);
         linker.args(kernel.flags.iter().filter(|flag| *flag == MATH_LIBRARY));
-        self.call(linker, request)?;
+        self.call(linker, compilation)?;
 
         let object = fs::read(&object).map_err(in_directory)?;
         let list = fs::read(&list).ok().and_then(|list| String::from_utf8(list).ok());
@@ -154,13 +156,13 @@ impl BuildDir {
     }
 
     /// The compiler with the options of every run.
-    fn command(&self, request: &Request<'_>) -> Command {
-        let mut command = command(request.target.compiler.path(), self.outer.path());
-        command.current_dir(&self.inside).args(&request.options).args(COMPILED);
+    fn command(&self, compilation: &Compilation<'_>) -> Command {
+        let mut command = command(compilation.compiler, self.outer.path());
+        command.current_dir(&self.inside).args(&compilation.options).args(COMPILED);
         command
     }
 
-    fn call(&self, mut command: Command, request: &Request<'_>) -> Result<(), CompileError> {
+    fn call(&self, mut command: Command, compilation: &Compilation<'_>) -> Result<(), CompileError> {
         // A file and not a pipe: a compiler that writes much while it reads cannot block on us.
         let log = self.outer.path().join("log");
         command.stderr(Stdio::from(File::create(&log).map_err(in_directory)?));
@@ -170,7 +172,7 @@ impl BuildDir {
             return Ok(());
         }
         let log = fs::read(&log).unwrap_or_default();
-        let mut log = String::from_utf8_lossy(&log).replace("<stdin>", &request.kernel.name);
+        let mut log = String::from_utf8_lossy(&log).replace("<stdin>", &compilation.kernel.name);
         // The caller's names instead of ours.
         for (name, path) in &self.links {
             log = log.replace(&format!("{name}/"), &format!("{}/", path.display()));
@@ -178,7 +180,7 @@ impl BuildDir {
         if log.trim().is_empty() {
             log = format!("it said nothing ({status})\n");
         }
-        Err(CompileProblem::Rejected { kernel: request.kernel.name.clone(), log }.into())
+        Err(CompileProblem::Rejected { kernel: compilation.kernel.name.clone(), log }.into())
     }
 }
 

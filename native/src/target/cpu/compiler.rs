@@ -5,7 +5,6 @@ use std::{
     ffi::{OsStr, OsString},
     fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -17,9 +16,9 @@ use warmstart_core::{
 };
 
 use super::{
-    encoded,
+    dependencies::encoded,
     error::{CompileError, CompileProblem},
-    probe::Probe,
+    probe::{Probe, find_programs, is_program},
 };
 use crate::{
     os::{FileIdentity, fork::Mutex},
@@ -158,17 +157,6 @@ fn probe_key(path: &Path, driver: &FileIdentity, search: Option<&OsStr>) -> Key 
     driver.numbers().into_iter().fold(fields, |fields, number| fields.number("identity", number)).key()
 }
 
-/// The compiler's command with nothing in its environment that could change what it does.
-pub(super) fn command(path: &Path, temporary: &Path) -> Command {
-    let mut command = Command::new(path);
-    command.env_clear().env("LC_ALL", "C").env("TMPDIR", temporary).current_dir(temporary);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    if let Some(path) = env::var_os("PATH") {
-        command.env("PATH", path);
-    }
-    command
-}
-
 /// Programs that run a compiler, and which one does not show in what they answer.
 const WRAPPERS: &[&str] = &["ccache", "distcc", "sccache", "icecc", "buildcache"];
 
@@ -180,27 +168,6 @@ fn is_wrapper(path: &Path) -> bool {
 
 fn missing(path: &Path) -> CompileProblem {
     CompileProblem::NoCompiler(path.display().to_string())
-}
-
-/// The programs of this name: on the `PATH` if it is a bare name.
-pub(super) fn find_programs(name: &OsStr) -> impl Iterator<Item = PathBuf> {
-    let is_bare = Path::new(name).components().count() <= 1;
-    // An empty list leads to the name itself.
-    let search = env::var_os("PATH").filter(|_| is_bare).unwrap_or_default();
-    let places: Vec<_> = env::split_paths(&search).map(|directory| directory.join(name)).collect();
-    places.into_iter().filter(|path| is_program(path))
-}
-
-#[cfg(unix)]
-fn is_program(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-
-    path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
-}
-
-#[cfg(not(unix))]
-fn is_program(path: &Path) -> bool {
-    path.is_file()
 }
 
 #[cfg(test)]

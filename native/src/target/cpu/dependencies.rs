@@ -16,6 +16,17 @@ use warmstart_core::key::{Key, KeyFields};
 use super::{kernel::Kernel, probe::Probe};
 use crate::{os::FileIdentity, target::files::Memo};
 
+/// A kernel as it is compiled now, and all that this reads.
+pub(super) struct Compilation<'a> {
+    pub(super) compiler: &'a Path,
+    pub(super) digests: &'a Digests,
+    pub(super) kernel: &'a Kernel,
+    pub(super) probe: &'a Probe,
+    pub(super) roots: Roots<'a>,
+    /// What selects the features of the CPU.
+    pub(super) options: Vec<String>,
+}
+
 /// How many sets a manifest has at most: one for each state of the headers that is worth returning to.
 const MAX_SETS: usize = 8;
 
@@ -253,6 +264,12 @@ impl State {
             Err(_) => Self::Absent,
         }
     }
+}
+
+/// The bytes that are kept. None only if a value cannot be encoded, which no value that is kept is known to be; they
+/// decode to none.
+pub(super) fn encoded(value: &impl Serialize) -> Vec<u8> {
+    postcard::to_allocvec(value).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -2,6 +2,10 @@
 
 use std::{collections::BTreeSet, fmt};
 
+/// The attributes of an object: the CPU features that it needs, and the machine that it is for.
+pub(super) const FEATURES: &str = "cpu.features";
+pub(super) const MACHINE: &str = "cpu.machine";
+
 /// A set of CPU features, by the names that Rust has for them.
 ///
 /// ```
@@ -155,6 +159,11 @@ impl<T: Into<String>> FromIterator<T> for CpuFeatures {
     fn from_iter<I: IntoIterator<Item = T>>(names: I) -> Self {
         Self { names: names.into_iter().map(Into::into).collect() }
     }
+}
+
+/// The kind of machine that this process runs on.
+pub(super) fn machine() -> String {
+    format!("{} {}", std::env::consts::OS, std::env::consts::ARCH)
 }
 
 #[cfg(test)]

@@ -4,19 +4,16 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{
     fs::{self, File},
-    io,
     ops::Deref,
     path::Path,
 };
 
-use tempfile::TempDir;
 use warmstart_core::artifact::Artifact;
 
 use super::{
-    FEATURES, MACHINE,
     error::{LoadError, LoadProblem},
-    features::missing_here,
-    machine,
+    features::{FEATURES, MACHINE, machine, missing_here},
+    probe::private_directory,
 };
 
 /// A shared object in this process, unloaded when dropped.
@@ -131,16 +128,6 @@ unsafe fn open(path: &Path) -> Result<libloading::Library, LoadProblem> {
     // SAFETY: the caller vouches for the object.
     let opened = unsafe { libloading::Library::new(path) };
     opened.map_err(LoadProblem::Open)
-}
-
-/// A new directory that nobody else can enter, removed when dropped.
-pub(super) fn private_directory(prefix: &str) -> io::Result<TempDir> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(prefix);
-    // A user's own directories are the user's own elsewhere.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
-    builder.tempdir()
 }
 
 /// Loads an object from memory.

@@ -48,7 +48,6 @@ pub use warmstart_core::program::ExtraDigest;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use serde::Serialize;
 use warmstart_core::{
     artifact::{Artifact, Provenance},
     key::{Key, KeyFields},
@@ -60,17 +59,16 @@ use crate::{
     cache::{Cache, Fetched, How},
     store::{Lookup, Store, Stored},
 };
-use dependencies::{Dependencies, Digests, Manifest, Roots};
+use dependencies::{Compilation, Dependencies, Digests, Manifest, Roots, encoded};
 use error::CompileProblem;
+use features::{FEATURES, MACHINE, machine};
 use probe::Probe;
 
 /// The domain of the keys. A key that leaves the headers out is another schema of it than one that does not.
 const DOMAIN: &str = "warmstart.cpu";
 const SCHEMA: u32 = 2;
 
-/// The attributes of an object: the CPU features that it needs, the machine that it is for, and what it was made from.
-const FEATURES: &str = "cpu.features";
-const MACHINE: &str = "cpu.machine";
+/// The attribute of an object with what it was made from.
 const DEPENDENCIES: &str = "cpu.dependencies";
 
 /// Compiles C kernels for this machine, and loads them.
@@ -154,7 +152,7 @@ impl CpuTarget {
         let fetched = recall(request.first.as_bytes())?;
         let is_ours = || {
             made_from(fetched.artifact())
-                .is_some_and(|made_from| made_from.hold(&request.roots, &self.digests))
+                .is_some_and(|made_from| made_from.hold(&request.compilation.roots, &self.digests))
         };
         if !matches!(fetched.how(), How::Shared { .. }) || is_ours() {
             return Ok(fetched);
@@ -194,11 +192,7 @@ impl CpuTarget {
 /// A kernel as it is compiled now: made once for all that looks it up, builds and stores it.
 struct Request<'a> {
     target: &'a CpuTarget,
-    kernel: &'a Kernel,
-    probe: &'a Probe,
-    roots: Roots<'a>,
-    /// What selects the features.
-    options: Vec<String>,
+    compilation: Compilation<'a>,
     /// Everything but the headers, and the key of that.
     fields: KeyFields<'a>,
     first: Key,
@@ -225,7 +219,9 @@ impl<'a> Request<'a> {
         if let Some(digest) = &kernel.extra_digest {
             fields = fields.bytes("extra digest", digest.as_bytes());
         }
-        Ok(Self { target, kernel, probe, roots, options, first: fields.key(), fields })
+        let (compiler, digests) = (target.compiler.path(), &target.digests);
+        let compilation = Compilation { compiler, digests, kernel, probe, roots, options };
+        Ok(Self { target, compilation, first: fields.key(), fields })
     }
 
     /// The fields of an object's key.
@@ -242,7 +238,9 @@ impl<'a> Request<'a> {
             return Lookup::Miss(Reason::Malformed);
         };
         let mut miss = Reason::InputChanged;
-        for set in manifest.sets.into_iter().filter(|set| set.hold(&self.roots, &self.target.digests)) {
+        for set in
+            manifest.sets.into_iter().filter(|set| set.hold(&self.compilation.roots, &self.target.digests))
+        {
             match store.get(self.with(&set).key().as_bytes()) {
                 // Its key says so already. This proves that the key left nothing out.
                 Lookup::Hit(artifact) if is_made_from(&artifact, &set) => {
@@ -257,13 +255,13 @@ impl<'a> Request<'a> {
 
     fn build(&self) -> Result<(Artifact, Result<Dependencies, Reason>), CompileError> {
         // What is found was built, and so has flags that are accepted.
-        flags::check(&self.kernel.flags, &self.target.features)?;
-        let (object, snapshot) = compile::compile(self)?;
+        flags::check(&self.compilation.kernel.flags, &self.target.features)?;
+        let (object, snapshot) = compile::compile(&self.compilation)?;
         let mut metadata = Metadata::new()
             .with_attribute(FEATURES, self.target.features.to_string())
             .with_attribute(MACHINE, machine());
         let mut inputs = snapshot.map(|snapshot| snapshot.dependencies);
-        if !self.target.compiler.is_still(self.probe) {
+        if !self.target.compiler.is_still(self.compilation.probe) {
             inputs = Err(Reason::InputUnstable);
         }
         if let Ok(dependencies) = &inputs {
@@ -286,7 +284,7 @@ impl<'a> Request<'a> {
         let manifest = store.get(self.first.as_bytes()).hit();
         let manifest = manifest.and_then(|artifact| Manifest::decode(artifact.payload())).unwrap_or_default();
         let created_unix_ms = artifact.provenance().created_unix_ms;
-        let label = format!("headers of {}", self.kernel.name);
+        let label = format!("headers of {}", self.compilation.kernel.name);
         let manifest = Artifact::new(encoded(&manifest.with(dependencies)))
             .with_metadata(&Metadata::new().with_attribute(Metadata::LABEL, label))
             .with_provenance(Provenance { created_unix_ms, build_nanos: 0 });
@@ -304,15 +302,4 @@ fn is_made_from(artifact: &Artifact, dependencies: &Dependencies) -> bool {
 /// What an object was made from, if that is kept with it.
 fn made_from(artifact: &Artifact) -> Option<Dependencies> {
     postcard::from_bytes(artifact.metadata().ok()?.attribute(DEPENDENCIES)?).ok()
-}
-
-/// The bytes that are kept. None only if a value cannot be encoded, which no value that is kept is known to be; they
-/// decode to none.
-fn encoded(value: &impl Serialize) -> Vec<u8> {
-    postcard::to_allocvec(value).unwrap_or_default()
-}
-
-/// The kind of machine that this process runs on.
-fn machine() -> String {
-    format!("{} {}", std::env::consts::OS, std::env::consts::ARCH)
 }

@@ -4,19 +4,16 @@ use std::{
     env,
     ffi::OsStr,
     fs,
-    io::Read,
+    io::{self, Read},
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
 use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
 use warmstart_core::key::{Key, KeyFields};
 
-use super::{
-    compiler::{command, find_programs},
-    error::{CompileError, CompileProblem},
-    library::private_directory,
-};
+use super::error::{CompileError, CompileProblem};
 use crate::os::FileIdentity;
 
 /// The programs that a compiler runs.
@@ -323,6 +320,48 @@ fn configurations(path: &Path, triple: &str, configured_in: &[String], drivers: 
         format!("{triple}-{called}.cfg"),
     ];
     directories.iter().flat_map(|directory| names.iter().map(|name| directory.join(name))).collect()
+}
+
+/// The compiler's command with nothing in its environment that could change what it does.
+pub(super) fn command(path: &Path, temporary: &Path) -> Command {
+    let mut command = Command::new(path);
+    command.env_clear().env("LC_ALL", "C").env("TMPDIR", temporary).current_dir(temporary);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    if let Some(path) = env::var_os("PATH") {
+        command.env("PATH", path);
+    }
+    command
+}
+
+/// The programs of this name: on the `PATH` if it is a bare name.
+pub(super) fn find_programs(name: &OsStr) -> impl Iterator<Item = PathBuf> {
+    let is_bare = Path::new(name).components().count() <= 1;
+    // An empty list leads to the name itself.
+    let search = env::var_os("PATH").filter(|_| is_bare).unwrap_or_default();
+    let places: Vec<_> = env::split_paths(&search).map(|directory| directory.join(name)).collect();
+    places.into_iter().filter(|path| is_program(path))
+}
+
+#[cfg(unix)]
+pub(super) fn is_program(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+
+    path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(not(unix))]
+pub(super) fn is_program(path: &Path) -> bool {
+    path.is_file()
+}
+
+/// A new directory that nobody else can enter, removed when dropped.
+pub(super) fn private_directory(prefix: &str) -> io::Result<TempDir> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(prefix);
+    // A user's own directories are the user's own elsewhere.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
+    builder.tempdir()
 }
 
 #[cfg(test)]

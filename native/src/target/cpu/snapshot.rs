@@ -9,8 +9,7 @@ use std::{
 use warmstart_core::{key::Key, reason::Reason};
 
 use super::{
-    Request,
-    dependencies::{Dependencies, Digests, Header, Located, Place, Root, Roots, State},
+    dependencies::{Compilation, Dependencies, Digests, Header, Located, Place, Root, Roots, State},
     scan::{Name, Scan},
 };
 use crate::{
@@ -35,11 +34,15 @@ impl Snapshot {
     /// # Errors
     /// [`Reason::Uncacheable`] if the object depends on more than can be told, [`Reason::InputUnstable`] if a file is
     /// gone already.
-    pub(super) fn take(request: &Request<'_>, listed: &[Located], ignored: &Path) -> Result<Self, Reason> {
-        let (kernel, roots) = (request.kernel, &request.roots);
+    pub(super) fn take(
+        compilation: &Compilation<'_>,
+        listed: &[Located],
+        ignored: &Path,
+    ) -> Result<Self, Reason> {
+        let (kernel, roots) = (compilation.kernel, &compilation.roots);
         let mut collector = Collector {
             roots,
-            digests: &request.target.digests,
+            digests: compilation.digests,
             dependencies: Dependencies::default(),
             files: Vec::new(),
             seen: HashMap::new(),
