@@ -150,6 +150,20 @@ fn what_some_branch_or_standard_reads_otherwise_is_a_problem() {
 }
 
 #[test]
+fn a_text_that_a_standard_may_read_otherwise_is_trouble_under_it() {
+    let trouble = |text: &str, standard| scan(text.as_bytes()).trouble(standard);
+    for standard in ["c++03", "c++11", "c++14"] {
+        assert_eq!(trouble("\n1'0", Some(standard)), Some((Trouble::OtherStandard, 2)), "{standard}");
+        assert_eq!(trouble("// \\ \n", Some(standard)), None, "{standard}");
+    }
+    assert_eq!(trouble("// \\ \n", Some("c++23")), Some((Trouble::OtherStandard, 1)));
+    for standard in [None, Some("c++17"), Some("c++20"), Some("c++23")] {
+        assert_eq!(trouble("1'0\nR\"(\n)\"", standard), None, "{standard:?}");
+    }
+    assert_eq!(trouble("__DATE__", None), Some((Trouble::Clock, 1)));
+}
+
+#[test]
 fn a_definition_is_read_as_tokens_and_not_as_names() {
     for text in [
         "#define A \"a\\\" /*\"\n#include <a.h>",

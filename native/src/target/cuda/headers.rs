@@ -197,6 +197,19 @@ mod tests {
         assert!(refused(&program).contains("no regular file"));
     }
 
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_header_that_cannot_be_read_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::create_dir(at("second")).unwrap();
+        fs::write(at("second/a.h"), "").unwrap();
+        // A file that not even root can read from its beginning.
+        std::os::unix::fs::symlink("/proc/self/mem", at("a.h")).unwrap();
+        let program = program("#include <a.h>").include_dir(directory.path()).include_dir(at("second"));
+        assert!(refused(&program).contains("see its permissions"));
+    }
+
     #[test]
     fn a_header_with_a_nul_is_refused() {
         let directory = tempfile::tempdir().unwrap();

@@ -17,7 +17,7 @@ use warmstart_core::{
 };
 
 use self::{
-    identity::{Build, Identified, keep_version, known_version},
+    identity::{Identified, keep_version, known_version},
     search::{Part, Places, beside},
 };
 use super::{
@@ -352,8 +352,8 @@ impl<C: Compile> State<C> {
         self.loading += begun.elapsed();
         // The loader goes by the name, and by who came first. What came first may be another toolkit's.
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        match (build_id_by_name(&name), &expected.build) {
-            (Some(first), Build::Id(id)) if first != *id => Err(CudaError::new(CudaProblem::Loaded {
+        match build_id_by_name(&name) {
+            Some(first) if expected.differs(&first) => Err(CudaError::new(CudaProblem::Loaded {
                 part: Part::Builtins,
                 path: path.clone(),
                 other: "those of another NVRTC of the same version",
@@ -374,9 +374,9 @@ impl Known {
 
     fn describe(&self, part: Part, compiler: Compiler, environment: &[(String, String)]) -> Arc<Toolchain> {
         let mut toolchain = Toolchain::found(compiler, self.version.as_str())
-            .with_build(part.facts().label, self.library.1.build.as_bytes());
+            .with_build(part.facts().label, self.library.1.build.clone());
         if let Some((_, builtins)) = &self.builtins {
-            toolchain = toolchain.with_build(Part::Builtins.facts().label, builtins.build.as_bytes());
+            toolchain = toolchain.with_build(Part::Builtins.facts().label, builtins.build.clone());
         }
         let with = |toolchain: Toolchain, (name, value): &(String, String)| {
             toolchain.with_environment(name.as_str(), value.as_str())
@@ -389,8 +389,8 @@ impl Known {
 fn open(part: Part, path: &Path, expected: &Identified) -> Result<Loaded, CudaError> {
     // SAFETY: it is a whole library for this machine, and stands where the toolkit is installed.
     let loaded = unsafe { Loaded::open(part, path) }?;
-    let holds = match (loaded.build_id(), &expected.build) {
-        (Some(found), Build::Id(id)) => found == id,
+    let holds = match loaded.build_id() {
+        Some(found) if expected.has_id => !expected.differs(found),
         // In memory there is none to compare with.
         _ => FileIdentity::of_path(path) == Some(expected.identity),
     };
@@ -403,8 +403,8 @@ fn open(part: Part, path: &Path, expected: &Identified) -> Result<Loaded, CudaEr
     // Is the file of now the one in memory? Then it was replaced, and all can be done again. Else the process has loaded
     // an older one from the same path, and the loader will hand that out as long as the process lives.
     let now = Identified::read(part, path, &MemoryStore::new(Limits::NONE))?;
-    let problem = match (found, now.build) {
-        (Some(found), Build::Id(id)) if found != id => {
+    let problem = match found {
+        Some(found) if now.differs(&found) => {
             CudaProblem::Loaded { part, path: path.into(), other: "an older one from the same path" }
         }
         _ => CudaProblem::Changed { part, path: path.into() },

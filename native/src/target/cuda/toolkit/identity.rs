@@ -19,20 +19,13 @@ use crate::{
     target::cuda::error::{CudaError, CudaProblem},
 };
 
-/// What a file holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Build {
-    /// The number that its linker gave it.
-    Id(Vec<u8>),
-    /// Where there is none: a digest of all of it.
-    Contents([u8; Key::LEN]),
-}
-
 /// A file, and what is in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Identified {
     pub(super) identity: FileIdentity,
-    pub(super) build: Build,
+    /// Which build it is: its build id, or where it has none the digest of all of it.
+    pub(super) build: Vec<u8>,
+    pub(super) has_id: bool,
     pub(super) size: u64,
 }
 
@@ -40,15 +33,6 @@ pub(super) struct Identified {
 const MAX_VERSION: usize = 64;
 /// The contents of a file are digested in pieces of so many bytes.
 const PIECE: usize = 1 << 20;
-
-impl Build {
-    pub(super) fn as_bytes(&self) -> &[u8] {
-        match self {
-            Self::Id(id) => id,
-            Self::Contents(digest) => digest,
-        }
-    }
-}
 
 impl Identified {
     /// Reads from the file which build it is.
@@ -72,11 +56,17 @@ impl Identified {
         let (identity, size) = (FileIdentity::of(&metadata), metadata.len());
         let id =
             if cfg!(windows) { None } else { elf::build_id(&mut file).map_err(|why| unusable(why, None))? };
+        let has_id = id.is_some();
         let build = match id {
-            Some(id) => Build::Id(id),
-            None => Build::Contents(contents(&mut file, &identity, store).map_err(unread)?),
+            Some(id) => id,
+            None => contents(&mut file, &identity, store).map_err(unread)?.to_vec(),
         };
-        Ok(Self { identity, build, size })
+        Ok(Self { identity, build, has_id, size })
+    }
+
+    /// Whether `found`, which the loader says of what is in memory, is another build. Without a build id nobody knows.
+    pub(super) fn differs(&self, found: &[u8]) -> bool {
+        self.has_id && self.build != found
     }
 }
 
@@ -143,7 +133,7 @@ pub(super) fn keep_version(part: Part, file: &Identified, version: &str, store: 
 fn version_key(part: Part, file: &Identified) -> Key {
     KeyFields::new("warmstart.cuda.library", 1)
         .text("library", part.facts().label)
-        .bytes("build", file.build.as_bytes())
+        .bytes("build", &file.build[..])
         .number("size", file.size)
         .key()
 }
@@ -160,20 +150,20 @@ mod tests {
     use super::*;
     use crate::{Limits, store::MemoryStore};
 
-    fn file(build: Build) -> Identified {
+    fn file(build: Vec<u8>) -> Identified {
         let file = tempfile::NamedTempFile::new().unwrap();
-        Identified { identity: FileIdentity::of_path(file.path()).unwrap(), build, size: 5 }
+        Identified { identity: FileIdentity::of_path(file.path()).unwrap(), build, has_id: true, size: 5 }
     }
 
     #[test]
     fn a_version_is_known_by_build_and_size_and_is_one() {
         let store = MemoryStore::new(Limits::NONE);
-        let library = file(Build::Id(vec![7; 20]));
+        let library = file(vec![7; 20]);
         keep_version(Part::Nvvm, &library, "2.0 IR 2.0 debug 3.2", &store);
         let known = |part, library: &Identified| known_version(part, library, &store);
         assert_eq!(known(Part::Nvvm, &library).as_deref(), Some("2.0 IR 2.0 debug 3.2"));
         assert_eq!(known(Part::Nvvm, &Identified { size: 6, ..library.clone() }), None);
-        assert_eq!(known(Part::Nvvm, &file(Build::Id(vec![8; 20]))), None);
+        assert_eq!(known(Part::Nvvm, &file(vec![8; 20])), None);
         assert_eq!(known(Part::NvJitLink, &library), None);
         for wrong in [&b""[..], b"\xff\xfe", b"13.5\n", b"13/5", &[b'1'; MAX_VERSION + 1]] {
             let key = version_key(Part::Nvvm, &library);
