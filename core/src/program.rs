@@ -34,7 +34,6 @@ mod arguments;
 mod code;
 mod contents;
 mod options;
-mod parse;
 mod ptxas;
 mod refusal;
 #[cfg(test)]
@@ -273,7 +272,7 @@ impl<'a> Program<'a> {
         self.check_source()?;
         self.check_extra_sources()?;
         self.check_name_expressions()?;
-        let arguments = Arguments::new(self, contents)?;
+        let arguments = Arguments::new((code, target), &self.options, contents)?;
         if code == CodeType::Cxx && !contents.has_headers_of(code) && contents.extra().is_none() {
             self.check_includes()?;
         }

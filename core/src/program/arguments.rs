@@ -8,10 +8,9 @@ use alloc::{
 };
 
 use super::{
-    Program,
     code::{CodeType, Compiler, TargetType},
     contents::Contents,
-    options::{Cell, Gate, Kind, OptionName, Row, Value},
+    options::{Cell, Gate, Kind, OptionName, Options, Row, Value},
     ptxas,
     refusal::Refusal,
 };
@@ -28,11 +27,15 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// # Errors
     /// An option is refused.
-    pub(crate) fn new(program: &Program<'_>, contents: &Contents<'_>) -> Result<Self, Refusal> {
-        let (code, compiler) = (program.code(), program.code().compiler());
+    pub(crate) fn new(
+        (code, target): (CodeType, TargetType),
+        options: &Options,
+        contents: &Contents<'_>,
+    ) -> Result<Self, Refusal> {
+        let compiler = code.compiler();
         let is_closed = contents.has_headers_of(code);
         let mut rest = Vec::new();
-        for (option, value) in program.options() {
+        for (option, value) in options {
             let row = option.row();
             if value.has_nul() {
                 return Err(Refusal::malformed(
@@ -72,7 +75,6 @@ impl Arguments {
             }
         }
         // What follows from more than one option.
-        let (options, target) = (program.options(), program.target());
         let own = match compiler {
             Compiler::Nvrtc => [
                 (is_closed || options.is_set(OptionName::NoSourceInclude), "--no-source-include"),
@@ -85,7 +87,7 @@ impl Arguments {
             Compiler::Nvvm => [(target == TargetType::LtoIr, "-gen-lto"), (false, "")],
         };
         rest.extend(own.into_iter().filter(|(is_set, _)| *is_set).map(|(_, argument)| argument.into()));
-        Ok(Self { arch: arch(program)?, rest })
+        Ok(Self { arch: arch((code, target), options)?, rest })
     }
 
     /// As the compiler is given them, the architecture first.
@@ -100,20 +102,20 @@ impl Arguments {
 }
 
 /// The architecture as the compiler spells it.
-fn arch(program: &Program<'_>) -> Result<String, Refusal> {
+fn arch((code, target): (CodeType, TargetType), options: &Options) -> Result<String, Refusal> {
     let refused = |why: String| Refusal::malformed(OptionName::Arch.as_str(), why);
-    let Some(Value::Text(arch)) = program.options().option(OptionName::Arch) else {
+    let Some(Value::Text(arch)) = options.option(OptionName::Arch) else {
         return Err(refused("it is missing; name the architecture, such as \"sm_90\"".into()));
     };
     let Some((family, version)) = arch_parts(arch) else {
         return Err(refused(format!("{arch:?} is no architecture; write it as sm_90, sm_90a or compute_90")));
     };
-    if program.target() == TargetType::Cubin && family == "compute_" {
+    if target == TargetType::Cubin && family == "compute_" {
         return Err(refused(format!(
             "a CUBIN is for a real architecture, not {arch:?}; write \"sm_{version}\""
         )));
     }
-    Ok(if program.code() == CodeType::Nvvm { ["compute_", version].concat() } else { arch.clone() })
+    Ok(if code == CodeType::Nvvm { ["compute_", version].concat() } else { arch.clone() })
 }
 
 /// `sm_` or `compute_`, and what follows it: digits, and the letter of a family or of one architecture.

@@ -16,11 +16,11 @@ fn names(text: &str) -> Vec<String> {
         };
         format!("{ask}{open}{}{close}", operand.name)
     };
-    scan(text.as_bytes()).operands.into_iter().map(shown).collect()
+    Scan::of(text.as_bytes()).operands.into_iter().map(shown).collect()
 }
 
 fn troubles(text: &str) -> Vec<(Trouble, usize)> {
-    scan(text.as_bytes()).problems.iter().map(|problem| (problem.what, problem.line)).collect()
+    Scan::of(text.as_bytes()).problems.iter().map(|problem| (problem.what, problem.line)).collect()
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn directives_and_questions_are_found_with_their_places() {
                 #if __has_include ( <e.h> ) and defined(X)\n#include \"f.h\" x";
     assert_eq!(names(text), ["<a.h>", "next \"b.h\"", "<c//d.h>", "? <e.h>", "\"f.h\""]);
     let places: Vec<&str> =
-        scan(text.as_bytes()).operands.into_iter().map(|operand| &text[operand.range]).collect();
+        Scan::of(text.as_bytes()).operands.into_iter().map(|operand| &text[operand.range]).collect();
     assert_eq!(places, ["<a.h>", "\"b.h\"", "<c//d.h>", "__has_include ( <e.h> )", "\"f.h\""]);
 }
 
@@ -62,7 +62,7 @@ fn what_stands_in_comments_and_strings_is_none() {
         "x\r#include <a.h>",
     ] {
         assert_eq!(names(text), Vec::<String>::new(), "{text}");
-        assert_eq!(scan(text.as_bytes()).untold, [], "{text}");
+        assert_eq!(Scan::of(text.as_bytes()).untold, [], "{text}");
         assert_eq!(troubles(text), [], "{text}");
     }
 }
@@ -136,7 +136,7 @@ fn what_some_branch_or_standard_reads_otherwise_is_a_problem() {
         assert_eq!(troubles(text), [], "{text}");
     }
     let standards = |text: &str| {
-        let scan = scan(text.as_bytes());
+        let scan = Scan::of(text.as_bytes());
         (scan.unlike_older, scan.unlike_newer)
     };
     assert_eq!(standards("\n??=include <a.h>"), (Some(2), None));
@@ -151,7 +151,7 @@ fn what_some_branch_or_standard_reads_otherwise_is_a_problem() {
 
 #[test]
 fn a_text_that_a_standard_may_read_otherwise_is_trouble_under_it() {
-    let trouble = |text: &str, standard| scan(text.as_bytes()).trouble(standard);
+    let trouble = |text: &str, standard| Scan::of(text.as_bytes()).trouble(standard);
     for standard in ["c++03", "c++11", "c++14"] {
         assert_eq!(trouble("\n1'0", Some(standard)), Some((Trouble::OtherStandard, 2)), "{standard}");
         assert_eq!(trouble("// \\ \n", Some(standard)), None, "{standard}");
@@ -196,7 +196,7 @@ fn a_name_that_only_the_preprocessor_makes_has_a_place() {
         ("#include_next A \\\n (B)\n", "A \\\n (B)", 1),
         ("\n#include NAME // b\n", "NAME", 2),
     ] {
-        let scan = scan(text.as_bytes());
+        let scan = Scan::of(text.as_bytes());
         let [untold] = &scan.untold[..] else { panic!("{text}: {scan:?}") };
         assert_eq!((&text[untold.range.clone()], untold.line), (name, line));
         assert_eq!((scan.problems, scan.operands), (vec![], vec![]));
@@ -235,7 +235,7 @@ fn what_only_the_preprocessor_can_tell_is_a_problem() {
     ] {
         assert_eq!(troubles(text), [(trouble, line)], "{text}");
     }
-    let invalid = scan(b"#include \"\xFF.h\"");
+    let invalid = Scan::of(b"#include \"\xFF.h\"");
     assert_eq!(invalid.problems[0].what, Trouble::NotText);
     assert_eq!(troubles("R\"x()\\\n\" )x\""), []);
 }
@@ -247,7 +247,7 @@ fn a_macro_that_asks_is_a_question_where_it_names_a_header() {
                 has_include_b(c)\n#ifdef HAS_INCLUDE";
     assert_eq!((names(text), troubles(text)), (vec!["?? <a.h>".into(), "?? \"s/b.h\"".into()], vec![]));
     let places: Vec<&str> =
-        scan(text.as_bytes()).operands.into_iter().map(|operand| &text[operand.range]).collect();
+        Scan::of(text.as_bytes()).operands.into_iter().map(|operand| &text[operand.range]).collect();
     assert_eq!(places, ["<a.h>", "\"s/b.h\""]);
     assert_eq!(Scan::of_definition("X(y)=__has_include(y)").problems[0].what, Trouble::QuestionInMacro);
 }
@@ -263,25 +263,25 @@ fn what_a_question_is_pasted_from_is_noted() {
         "CAT(__DA, TE__)",
         "CAT(__TIME, __)",
     ] {
-        assert!(scan(text.as_bytes()).fragment.is_some(), "{text}");
+        assert!(Scan::of(text.as_bytes()).fragment.is_some(), "{text}");
     }
     // As the headers of CUDA and of CCCL paste their names.
     for text in ["CAT(_, VERSION)", "__annotate__(__##a##__)", "CAT(CAT(_V_, VERSION), _SM)"] {
-        assert_eq!(scan(text.as_bytes()).fragment, None, "{text}");
+        assert_eq!(Scan::of(text.as_bytes()).fragment, None, "{text}");
     }
     for text in ["CAT(__has_x, y)", "__has_include_next(<a.h>)", "_h has_includes", "\"__has_\""] {
-        assert_eq!(scan(text.as_bytes()).fragment, None, "{text}");
+        assert_eq!(Scan::of(text.as_bytes()).fragment, None, "{text}");
     }
-    assert!(scan(b"#define CAT(a, b) a##b").pastes);
-    assert!(scan(b"#define CAT(a, b) a %:%: b").pastes);
-    assert!(!scan(b"#define STR(a) #a").pastes);
+    assert!(Scan::of(b"#define CAT(a, b) a##b").pastes);
+    assert!(Scan::of(b"#define CAT(a, b) a %:%: b").pastes);
+    assert!(!Scan::of(b"#define STR(a) #a").pastes);
 }
 
 #[test]
 fn reading_only_once_is_noted() {
     for text in ["#pragma once", " # pragma /**/ once", "_Pragma(\"once\")", "#define ONCE _Pragma(\"once\")"]
     {
-        assert!(scan(text.as_bytes()).once, "{text}");
+        assert!(Scan::of(text.as_bytes()).once, "{text}");
     }
-    assert!(!scan(b"// #pragma once\n#pragma unroll\nint once;").once);
+    assert!(!Scan::of(b"// #pragma once\n#pragma unroll\nint once;").once);
 }
