@@ -6,18 +6,20 @@
 
 mod close;
 mod error;
+mod found;
 mod graph;
 
 use std::{collections::HashMap, hash::BuildHasher, sync::Arc};
 
 use foldhash::fast::RandomState;
-use warmstart_core::{includes::Scan, key::Key};
+use warmstart_core::includes::Scan;
 
-pub(super) use self::close::ROOT;
 pub use self::error::HeaderError;
-use self::graph::Graph;
+pub(super) use self::found::ROOT;
+use self::{found::Read, graph::Graph};
 use super::Program;
 use crate::{os::fork::Mutex, target::files::Memo};
+pub use found::{Closed, Found};
 
 /// How many bytes of programs are remembered at most. Then all are forgotten, which costs reading them once more.
 const MAX_SOURCES: usize = 8 << 20;
@@ -36,38 +38,6 @@ struct Sources {
     /// By a hash, which two texts may share: the last of them is known.
     texts: HashMap<u64, (Vec<u8>, Arc<Read>), RandomState>,
     bytes: usize,
-}
-
-/// What a key holds of headers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Found {
-    /// A name for each header that says nothing of where the program lies, and the digest of its text.
-    pub headers: Vec<(String, [u8; 32])>,
-    /// A digest of which directive leads to which header, or nowhere.
-    pub search: [u8; 32],
-}
-
-/// Texts that need nothing else.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Closed {
-    /// The program.
-    pub source: Vec<u8>,
-    /// The headers, each under the name that the texts include it by.
-    pub headers: Vec<(String, Vec<u8>)>,
-    /// The names of the headers that are read before the program.
-    pub pre_includes: Vec<String>,
-    /// Where includes stand whose names only the preprocessor can make.
-    pub(super) untold: Vec<(error::Place, usize)>,
-}
-
-/// What was read of one text.
-#[derive(Debug)]
-struct Read {
-    digest: [u8; 32],
-    size: u64,
-    scan: Scan,
 }
 
 impl Headers {
@@ -111,15 +81,11 @@ impl Headers {
     }
 }
 
-impl Read {
-    fn of(text: &[u8]) -> Self {
-        Self { digest: *Key::digest(text).as_bytes(), size: text.len() as u64, scan: Scan::of(text) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::{fs, path::Path};
+
+    use warmstart_core::key::Key;
 
     use super::*;
     use crate::target::cuda::OptionName;

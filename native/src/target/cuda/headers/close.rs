@@ -2,31 +2,16 @@
 
 use std::{ops::Range, path::Path};
 
-use warmstart_core::includes::{Trouble, Untold, rewrite};
+use warmstart_core::includes::{Untold, rewrite};
 
 use super::{
-    Closed, HeaderError,
-    error::{Place, Problem},
+    error::Place,
+    found::{Closed, ROOT, UNTOLD},
     graph::{Edge, Graph, Node},
 };
 
-/// Where headers are said to lie. An absolute name, because the compiler puts the current directory before others.
-pub(in crate::target::cuda) const ROOT: &str = "/warmstart/";
-
 /// The header that is there where a macro asks for one that is. Nothing includes it.
 const THERE: &str = "/warmstart/there";
-
-/// What stands before the number of an include whose name only the preprocessor can make, in the name that it gets.
-const UNTOLD: &str = "a name that only the preprocessor makes, number ";
-
-impl Closed {
-    /// The include that a compiler's log says is missing, if it is one whose name could not be told.
-    pub(in crate::target::cuda) fn untold_in(&self, log: &str) -> Option<HeaderError> {
-        let (_, rest) = log.split_once(UNTOLD)?;
-        let (place, line) = self.untold.get(rest.split_once(' ')?.0.parse::<usize>().ok()?)?.clone();
-        Some(HeaderError::new(Problem::Text { place, line, trouble: Trouble::ComputedName }))
-    }
-}
 
 /// The texts that are reached, each with the names of the others in its directives.
 pub(super) fn closed(graph: &Graph<'_>) -> Closed {

@@ -19,8 +19,8 @@ use warmstart_core::{
 };
 
 use super::{
-    Found, HeaderError, Read,
-    error::{Place, Problem},
+    error::{HeaderError, Place, Problem},
+    found::{Found, Read},
 };
 use crate::{
     os::FileIdentity,
