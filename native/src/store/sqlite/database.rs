@@ -1,110 +1,125 @@
 //! An open database: the calls, each in one transaction.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::time::Duration;
 
-use rusqlite::{Transaction, TransactionBehavior};
-use warmstart_core::{envelope, lru::Limits, reason::Reason};
+use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, config::DbConfig};
+use warmstart_core::{
+    envelope,
+    lru::Limits,
+    miss::{self, Miss},
+    reason::Reason,
+    tally::Tally,
+};
 
 use super::{
-    connect::{self, Opened},
     fault::Fault,
     heads::Heads,
-    notes::{self, Notes},
+    open::{self, Opened},
     options::SqliteOptions,
-    place::{Identity, Place},
-    rows,
-    space::{self, WAL_LIMIT},
+    place::Place,
+    space::{self, GIVE_BACK, KEEP_UNUSED, SHORT_OF_SPACE, WAL_LIMIT},
 };
-use crate::store::{Entry, Kept, Pruned, Report, Totals, recency::Recency};
+use crate::store::{
+    Entry, Kept, Report, SHORT_HEAD, Totals,
+    recency::{Batch, Recency},
+};
 
-const REMOVE: &str = "DELETE FROM entry WHERE key = ?1";
-const REMOVE_ID: &str = "DELETE FROM entry WHERE id = ?1";
+/// An envelope of more than 64 KiB is read by pieces into its place, so that SQLite does not put it together somewhere
+/// else first.
+const FIND: &str = "SELECT entry.id, CASE WHEN length(envelope) <= 65536 THEN envelope END \
+     FROM entry LEFT JOIN content ON content.id = entry.id WHERE key = ?1";
+const FIND_ID: &str = "SELECT id FROM entry WHERE key = ?1";
+const KEYS: &str = "SELECT key FROM entry NOT INDEXED";
+const IDS_BY_USE: &str = "SELECT id FROM entry ORDER BY accessed_at, id";
+const REMOVE: &str = "DELETE FROM entry WHERE id = ?1";
 const ADD: &str = "INSERT INTO entry (key, size, accessed_at) VALUES (?1, ?2, ?3)";
 const ADD_CONTENT: &str = "INSERT OR REPLACE INTO content (id, envelope) VALUES (?1, ?2)";
+const NEWEST: &str = "SELECT max(accessed_at) FROM entry";
+const USE: &str = "UPDATE entry SET accessed_at = ?2 WHERE id = ?1";
+const FIND_NOTE: &str = "SELECT value FROM note WHERE id = ?1";
+const NOTE: &str = "INSERT INTO note VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE SET value = excluded.value";
+
+/// The ids of the notes.
+const TALLY: i64 = 1;
+const MISS: i64 = 2;
+
+/// What both notes take at most, in bytes: names of counters are short.
+const REPORT_LEN: u64 = 2 * miss::MAX_LEN as u64;
 
 /// An open database of this version.
 #[derive(Debug)]
 pub(super) struct Database {
-    opened: Opened,
+    pub(super) opened: Opened,
     place: Place,
-    wal: PathBuf,
     options: SqliteOptions,
     /// The entries used since that was last written down, by id.
     uses: Recency<i64>,
 }
 
 impl Database {
-    /// Opens the database at `place`, as [`connect::open`] does.
-    pub(super) fn open(place: &Place, options: &SqliteOptions, patience: Duration) -> Result<Self, Fault> {
-        Ok(Self {
-            opened: connect::open(place, options, patience)?,
-            place: place.clone(),
-            wal: place.beside("-wal"),
-            options: options.clone(),
-            uses: Recency::default(),
-        })
+    /// Opens the database at `place`, as [`open::open`] does.
+    pub(super) fn open(place: &Place, options: &SqliteOptions, timeout: Duration) -> Result<Self, Fault> {
+        let opened = open::open(place, options, timeout)?;
+        Ok(Self { opened, place: place.clone(), options: options.clone(), uses: Recency::default() })
     }
 
-    /// Whether anything can be stored.
-    pub(super) fn is_writable(&self) -> bool {
-        self.opened.writable
+    /// Whether what was opened to be read only is not what is there now: it is to be opened again.
+    pub(super) fn has_changed(&self) -> bool {
+        self.opened.seen.is_some() && self.opened.seen != self.place.sight()
     }
 
-    /// Whether nobody else can open the database until this is dropped.
-    pub(super) fn is_alone(&self) -> bool {
-        self.opened.alone
+    /// Whether the path may lead to another database now. One that is only read may have lost the index of its log to who was
+    /// the last to write.
+    pub(super) fn may_have_moved(&self) -> bool {
+        self.opened.seen.is_some() || self.opened.identity != self.place.identity()
     }
 
-    /// The envelope stored under `key`, as it is. Counts as a use.
-    pub(super) fn find(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
-        let Some((id, stored)) = rows::find(&self.opened.connection, key)? else { return Ok(None) };
-        self.note_use(id);
-        Ok(Some(stored))
+    /// The id and the envelope of the entry of `key`, as they are. Of one without an envelope, as only a damaged database has
+    /// it, the envelope is empty. Counts no use.
+    pub(super) fn find(&self, key: &[u8]) -> Result<Option<(i64, Vec<u8>)>, Fault> {
+        let connection = &self.opened.connection;
+        let mut statement = connection.prepare_cached(FIND)?;
+        let mut rows = statement.query([key])?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        let id = row.get(0)?;
+        match row.get(1)? {
+            Some(envelope) => Ok(Some((id, envelope))),
+            // In the same transaction, which lasts as long as the statement.
+            None => Ok(Some((id, Heads::new(connection).read(id, usize::MAX)?.0))),
+        }
     }
 
-    /// The id of what is stored under `key`, the first bytes of its envelope, and the length of that.
+    /// The id of the entry of `key`, the first bytes of its envelope, and the length of that.
     pub(super) fn head(&self, key: &[u8]) -> Result<Option<(i64, Vec<u8>, u64)>, Fault> {
         let transaction = self.opened.connection.unchecked_transaction()?;
-        let Some(id) = rows::find_id(&transaction, key)? else { return Ok(None) };
-        Ok(rows::read_head(&transaction, id)?.map(|(head, len)| (id, head, len)))
+        let Some(id) = self.find_id(key)? else { return Ok(None) };
+        let (head, len) = Heads::new(&transaction).read(id, SHORT_HEAD)?;
+        Ok(Some((id, head, len)))
     }
 
     /// Reads the payload of an entry, from `at` of its envelope to the end, if that is still so long; says whether it is.
-    /// Counts as a use.
     pub(super) fn read_payload(&self, id: i64, at: usize, into: &mut [u8]) -> Result<bool, Fault> {
-        let transaction = self.opened.connection.unchecked_transaction()?;
-        let is_read = rows::read_into(&transaction, id, at, into)?;
-        drop(transaction);
-        if is_read {
-            self.note_use(id);
-        }
-        Ok(is_read)
-    }
-
-    /// The envelope stored under `key`, as it is. Counts no use.
-    pub(super) fn read(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
-        let connection = &self.opened.connection;
-        match rows::find(connection, key)? {
-            Some((_, stored)) => Ok(Some(stored)),
-            // One without an envelope, as only a damaged database has it, is cut to nothing.
-            None => Ok(rows::find_id(connection, key)?.map(|_| Vec::new())),
-        }
+        let mut heads = Heads::new(&self.opened.connection);
+        let Some(blob) = heads.open(id)?.filter(|blob| blob.len() == at + into.len()) else {
+            return Ok(false);
+        };
+        blob.read_at_exact(into, at)?;
+        Ok(true)
     }
 
     /// Every key, once the table and the index of the order of use were read to their ends. The index of keys is read as each
     /// is looked up.
     pub(super) fn keys(&self) -> Result<Vec<Vec<u8>>, Fault> {
         let transaction = self.opened.connection.unchecked_transaction()?;
-        rows::ids_by_use(&transaction)?;
-        rows::keys(&transaction)
+        self.ids_by_use()?;
+        let mut statement = transaction.prepare_cached(KEYS)?;
+        Ok(statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
     }
 
     /// The id of every entry, the one that would be evicted first at first.
     pub(super) fn ids_by_use(&self) -> Result<Vec<i64>, Fault> {
-        rows::ids_by_use(&self.opened.connection)
+        let mut statement = self.opened.connection.prepare_cached(IDS_BY_USE)?;
+        Ok(statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
     }
 
     /// What is known about these entries; what is gone is left out.
@@ -114,146 +129,134 @@ impl Database {
         ids.iter().filter_map(|id| heads.entry(*id).transpose()).collect()
     }
 
-    /// Counts a use of what is stored under `key`, if there is anything.
-    pub(super) fn touch(&self, key: &[u8]) -> Result<(), Fault> {
-        if let Some(id) = rows::find_id(&self.opened.connection, key)? {
-            self.note_use(id);
+    /// Whether something whole, by header and length, is stored under `key`.
+    pub(super) fn contains(&self, key: &[u8]) -> Result<bool, Fault> {
+        let transaction = self.opened.connection.unchecked_transaction()?;
+        match self.find_id(key)? {
+            Some(id) => Ok(Heads::new(&transaction).look_at(id, self.options.seal.as_ref())?.is_ok()),
+            None => Ok(false),
         }
-        Ok(())
+    }
+
+    /// The number of entries that are whole by header and length and sealed as they are to be; what is damaged is removed.
+    pub(super) fn len(&self) -> Result<u64, Fault> {
+        let count = |transaction: &Transaction<'_>| {
+            let (mut whole, mut damaged) = (0, Vec::new());
+            let mut heads = Heads::new(transaction);
+            for id in self.ids_by_use()? {
+                match heads.look_at(id, self.options.seal.as_ref())? {
+                    Ok(()) => whole += 1,
+                    Err(reason) if reason.is_damage() => damaged.push(id),
+                    Err(_) => {}
+                }
+            }
+            Ok::<_, Fault>((whole, damaged))
+        };
+        let (whole, damaged) = count(&self.opened.connection.unchecked_transaction()?)?;
+        if damaged.is_empty() || !self.opened.writable {
+            return Ok(whole);
+        }
+        self.write(|transaction, _| {
+            // Once more: they may have been replaced meanwhile.
+            let (whole, damaged) = count(transaction)?;
+            damaged.iter().try_for_each(|id| transaction.prepare_cached(REMOVE)?.execute([id]).map(drop))?;
+            Ok(whole)
+        })
+    }
+
+    /// The number of entries, and what they count, added up.
+    pub(super) fn totals(&self) -> Result<Totals, Fault> {
+        space::totals(&self.opened.connection)
+    }
+
+    /// What is kept of all reports. Damage is not mended here.
+    pub(super) fn kept(&self) -> Result<Kept, Fault> {
+        let _transaction = self.opened.connection.unchecked_transaction()?;
+        let tally = Tally::resume(self.tally()?, 0).map_err(Fault::Refused)?;
+        let seal = self.options.seal.as_ref();
+        let last_miss = self.note(MISS)?.and_then(|stored| Miss::decode(stored, seal).ok());
+        Ok(Kept { tally, last_miss })
     }
 
     /// Stores `stored` under `key` and says how many entries were evicted for it.
     pub(super) fn put(&self, key: &[u8], size: u64, stored: &[u8]) -> Result<u64, Fault> {
-        let limits = self.options.limits;
         self.write(|transaction, at| {
-            let free = self.place.free();
-            space::check_free(transaction, &self.place, size, free)?;
-            if let Some(old) = rows::find_id(transaction, key)? {
-                if rows::is_newer(transaction, old)? {
+            if let Some(old) = self.find_id(key)? {
+                // Only one that says it is a newer version's is read to its end.
+                if Heads::new(transaction).look_at(old, None)? == Err(Reason::NewerVersion)
+                    && let Some((_, found)) = self.find(key)?
+                    && envelope::verify(&found) == Err(Reason::NewerVersion)
+                {
                     return Err(Fault::Refused(Reason::NewerVersion));
                 }
-                transaction.prepare_cached(REMOVE_ID)?.execute([old])?;
+                transaction.prepare_cached(REMOVE)?.execute([old])?;
             }
-            let mut evicted = space::make_room(transaction, limits, size)?;
+            let evicted = space::make_room(transaction, self.options.limits, size)?;
+            space::check_free(transaction, size, self.place.free())?;
             let counted = i64::try_from(size).map_err(|_| Fault::Refused(Reason::TooLong))?;
             transaction.prepare_cached(ADD)?.execute((key, counted, at))?;
             let id = transaction.last_insert_rowid();
             transaction.prepare_cached(ADD_CONTENT)?.execute((id, stored))?;
-            evicted += space::trim(transaction, limits, id)?;
-            space::check_free(transaction, &self.place, size, free)?;
             Ok(evicted)
         })
     }
 
     /// Removes what is stored under `key`.
     pub(super) fn remove(&self, key: &[u8]) -> Result<bool, Fault> {
-        let (removed, unused) = self.write(|transaction, _| {
-            let removed = transaction.prepare_cached(REMOVE)?.execute([key])? > 0;
-            Ok((removed, removed && space::give_back(transaction, self.place.free())?))
-        })?;
-        let is_short = unused || (removed && self.place.free().is_some_and(|free| free < WAL_LIMIT));
-        if is_short {
-            self.bound_log(true);
-        }
-        self.give_back_the_rest(unused);
-        Ok(removed)
-    }
-
-    /// Removes some of what was not used for longest and is beyond `limits`; says what went, and whether more is to go.
-    pub(super) fn prune(&self, limits: Limits) -> Result<(Pruned, bool), Fault> {
-        let (pruned, more, unused) = self.write(|transaction, _| {
-            let (pruned, more) = space::prune(transaction, limits)?;
-            Ok((pruned, more, pruned.entries > 0 && space::give_back(transaction, self.place.free())?))
-        })?;
-        if pruned.entries > 0 {
-            self.bound_log(true);
-        }
-        self.give_back_the_rest(unused);
-        Ok((pruned, more))
-    }
-
-    /// Adds a report to what is kept.
-    pub(super) fn report(&self, report: &Report) -> Result<(), Fault> {
-        let now = self.options.clock.unix_ms();
-        self.write(|transaction, _| {
-            let free = self.place.free();
-            // What it takes beyond the cap, the next put gives back: what a report evicted, nobody would count.
-            notes::add(transaction, report, now, self.options.seal.as_ref())?;
-            space::check_free(transaction, &self.place, notes::MOST, free)
+        self.write(|transaction, _| match self.find_id(key)? {
+            Some(id) => Ok(transaction.prepare_cached(REMOVE)?.execute([id])? > 0),
+            None => Ok(false),
         })
-    }
-
-    /// What is kept of all reports.
-    pub(super) fn kept(&self) -> Result<Kept, Fault> {
-        notes::kept(&*self.opened.connection.unchecked_transaction()?, self.options.seal.as_ref())
-    }
-
-    /// What was reported, as it is kept, for a database that takes the place of this one.
-    pub(super) fn notes(&self) -> Result<Notes, Fault> {
-        notes::all(&self.opened.connection)
-    }
-
-    /// Keeps what another database kept.
-    pub(super) fn restore(&self, notes: &Notes) -> Result<(), Fault> {
-        self.write(|transaction, _| notes::restore(transaction, notes))
     }
 
     /// Removes what is stored under `key` if it is still damaged; another process may have replaced it meanwhile.
     pub(super) fn remove_damaged(&self, key: &[u8]) -> Result<(), Fault> {
         self.write(|transaction, _| {
-            let damaged = match rows::find(transaction, key)? {
-                Some((id, stored)) => {
-                    let found = envelope::decode_with(stored, key, self.options.seal.as_ref());
-                    found.is_err_and(Reason::is_damage).then_some(id)
-                }
-                None => rows::find_id(transaction, key)?,
-            };
-            if let Some(id) = damaged {
-                transaction.prepare_cached(REMOVE_ID)?.execute([id])?;
+            if let Some((id, stored)) = self.find(key)?
+                && envelope::decode_with(stored, key, self.options.seal.as_ref())
+                    .is_err_and(Reason::is_damage)
+            {
+                transaction.prepare_cached(REMOVE)?.execute([id])?;
             }
             Ok(())
         })
     }
 
-    /// Whether something whole, by header and length, is stored under `key`.
-    pub(super) fn contains(&self, key: &[u8]) -> Result<bool, Fault> {
-        let transaction = self.opened.connection.unchecked_transaction()?;
-        match rows::find_id(&transaction, key)? {
-            Some(id) => Ok(Heads::new(&transaction).look_at(id, self.options.seal.as_ref())?.is_ok()),
-            None => Ok(false),
+    /// Removes what was not used for longest, if there is more than `limits`; returns what it counted.
+    pub(super) fn prune(&self, limits: Limits) -> Result<Option<u64>, Fault> {
+        let evicted = self.write(|transaction, _| {
+            let before = space::totals(transaction)?;
+            let is_evicted = limits.exceeded_by(before.entries, before.bytes) && space::evict(transaction)?;
+            let left = space::totals(transaction)?;
+            Ok(is_evicted.then_some(before.bytes.saturating_sub(left.bytes)))
+        })?;
+        if evicted.is_none() {
+            self.empty_log();
         }
-    }
-
-    /// The number of entries that are whole by header and length; the others are removed.
-    pub(super) fn len(&self) -> Result<u64, Fault> {
-        let transaction = self.opened.connection.unchecked_transaction()?;
-        let (whole, damaged) = rows::survey(&transaction, self.options.seal.as_ref())?;
-        drop(transaction);
-        if !damaged.is_empty() && self.opened.writable {
-            self.write(|transaction, _| {
-                for id in &damaged {
-                    // It may have been replaced meanwhile.
-                    if Heads::new(transaction).look_at(*id, None)?.is_err_and(Reason::is_damage) {
-                        transaction.prepare_cached(REMOVE_ID)?.execute([id])?;
-                    }
-                }
-                Ok(())
-            })?;
-        }
-        Ok(whole)
-    }
-
-    /// The number of entries, and what they count, added up.
-    pub(super) fn totals(&self) -> Result<Totals, Fault> {
-        let (entries, bytes) = space::totals(&self.opened.connection)?;
-        Ok(Totals { entries, bytes })
+        Ok(evicted)
     }
 
     /// Removes every entry and gives their space back.
     pub(super) fn clear(&self) -> Result<(), Fault> {
         self.write(|transaction, _| space::empty(transaction))?;
-        self.bound_log(true);
+        self.empty_log();
         Ok(())
+    }
+
+    /// Adds a report to what is kept.
+    pub(super) fn report(&self, report: &Report) -> Result<(), Fault> {
+        let now = self.options.clock.unix_ms();
+        let last_miss = report.last_miss.as_ref().and_then(|miss| miss.encode(self.options.seal.as_ref()));
+        self.write(|transaction, _| {
+            // What it takes beyond the cap, the next put gives back: what a report evicted, nobody would count.
+            space::check_free(transaction, REPORT_LEN, self.place.free())?;
+            let mut tally = Tally::resume(self.tally()?, now).map_err(Fault::Refused)?;
+            tally.add(&report.counted);
+            let mut statement = transaction.prepare_cached(NOTE)?;
+            statement.execute((TALLY, tally.encode()))?;
+            last_miss.as_ref().map_or(Ok(0), |envelope| statement.execute((MISS, envelope)))?;
+            Ok(())
+        })
     }
 
     /// Writes down what was used since that was last done.
@@ -261,40 +264,27 @@ impl Database {
         if self.uses.is_empty() { Ok(()) } else { self.write(|_, _| Ok(())) }
     }
 
-    /// Whether it was opened to be read only.
-    pub(super) fn is_only_read(&self) -> bool {
-        self.opened.watched.is_some()
-    }
-
-    /// Whether what was opened to be read only is not what is there now: it is to be opened again.
-    pub(super) fn has_changed(&self) -> bool {
-        self.opened.watched.as_ref().is_some_and(|seen| !seen.is_still(&self.place))
-    }
-
-    /// Which file it is.
-    pub(super) fn identity(&self) -> Option<Identity> {
-        self.opened.identity
-    }
-
-    /// Whether the path still leads to this database.
-    pub(super) fn is_current(&self) -> bool {
-        self.opened.identity == self.place.identity()
-    }
-
-    /// Closes the connection and removes the database, because there is no room to empty it.
-    pub(super) fn discard(self) -> Result<(), Fault> {
-        if !self.opened.writable && !self.opened.alone {
-            return Err(Fault::Refused(Reason::ReadOnly));
+    /// Counts a use of what is stored under `key`, if there is anything.
+    pub(super) fn touch(&self, key: &[u8]) -> Result<(), Fault> {
+        if let Some(id) = self.find_id(key)? {
+            self.note_use(id);
         }
-        connect::leave_log_alone(&self.opened.connection, true)?;
-        drop(self.opened.connection);
-        Ok(self.place.discard(self.opened.identity)?)
+        Ok(())
+    }
+
+    /// Counts a use of an entry.
+    pub(super) fn note_use(&self, id: i64) {
+        if self.opened.writable && self.uses.note(&id, |id| *id) {
+            // A hit waits for nobody. If it cannot be done now, the uses are kept for the next time.
+            let _ = self.write_within(Duration::ZERO, |_, _| Ok(()));
+            let _ = self.opened.connection.busy_timeout(open::wait(&self.options));
+        }
     }
 
     /// Closes the connection because the database is damaged, and sets that aside, with its log as it is.
     pub(super) fn set_aside(self) {
         let (place, identity, writable) = (self.place, self.opened.identity, self.opened.writable);
-        let _ = connect::leave_log_alone(&self.opened.connection, true);
+        let _ = self.opened.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
         drop(self.opened.connection);
         if writable {
             // If it cannot be done now, the next call finds the damage again.
@@ -302,33 +292,49 @@ impl Database {
         }
     }
 
+    fn tally(&self) -> Result<Result<Tally, Reason>, Fault> {
+        Ok(self.note(TALLY)?.map_or(Err(Reason::Absent), |bytes| Tally::decode(&bytes)))
+    }
+
+    fn note(&self, id: i64) -> Result<Option<Vec<u8>>, Fault> {
+        let mut statement = self.opened.connection.prepare_cached(FIND_NOTE)?;
+        Ok(statement.query_row([id], |row| row.get(0)).optional()?)
+    }
+
+    fn find_id(&self, key: &[u8]) -> Result<Option<i64>, Fault> {
+        let mut statement = self.opened.connection.prepare_cached(FIND_ID)?;
+        Ok(statement.query_row([key], |row| row.get(0)).optional()?)
+    }
+
     /// Does `work` in one transaction, together with writing down what was used, and keeps the log short. `work` is told
     /// what `accessed_at` comes next.
-    ///
-    /// Where there is no space, it is done once more after the log was emptied.
     ///
     /// Does not wait for another writer: whoever has patience asks again, and lets look-ups of other threads come in
     /// between.
     fn write<T>(&self, mut work: impl FnMut(&Transaction<'_>, i64) -> Result<T, Fault>) -> Result<T, Fault> {
-        let wait = connect::wait(&self.options);
+        let (connection, wait) = (&self.opened.connection, open::wait(&self.options));
         let done = self.write_within(wait, &mut work);
-        match done {
-            Err(Fault::Refused(Reason::NoSpace)) if self.empty_log() => self.write_within(wait, work),
-            done => done,
+        if !matches!(done, Err(Fault::Refused(Reason::NoSpace))) || !self.empty_log() {
+            return done;
         }
+        // Once more, with an empty log, and without moving pages through it.
+        let _ = connection.execute_batch(KEEP_UNUSED);
+        let done = self.write_within(wait, work);
+        let _ = connection.execute_batch(GIVE_BACK);
+        // What did not fit is not left in it.
+        self.empty_log();
+        done
     }
 
-    /// As [`write`](Self::write); waits so long, once it writes, for those who read.
+    /// As [`write`](Self::write), once; waits so long, when it writes, for those who read.
     fn write_within<T>(
         &self,
         wait: Duration,
         work: impl FnOnce(&Transaction<'_>, i64) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
-        if self.opened.alone {
-            return Err(Fault::Refused(Reason::NoSpace));
-        } else if !self.opened.writable {
+        if !self.opened.writable {
             return Err(Fault::Refused(Reason::ReadOnly));
-        } else if !self.is_current() {
+        } else if self.may_have_moved() {
             // Removed or set aside by somebody else: what was stored here would be lost.
             return Err(Fault::Disconnected(Reason::Unavailable));
         }
@@ -338,52 +344,48 @@ impl Database {
         connection.busy_timeout(wait)?;
         let transaction = begun?;
         let uses = self.uses.take();
-        let done = rows::write_uses(&transaction, &uses, self.options.clock.unix_ms())
+        let done = self
+            .write_uses(&uses)
             .and_then(|at| work(&transaction, at))
             .and_then(|value| Ok(transaction.commit().map(|()| value)?));
         match done {
-            Ok(_) => self.bound_log(false),
+            Ok(_) => self.bound_log(),
             Err(_) => self.uses.give_back(uses),
         }
         done
     }
 
-    /// What could not be given back at once is, piece by piece; what cannot be is used again.
-    fn give_back_the_rest(&self, mut unused: bool) {
-        while unused {
-            let free = self.place.free();
-            let given = self.write(|transaction, _| space::give_back(transaction, self.place.free()));
-            self.bound_log(true);
-            unused = given.unwrap_or(false) && self.place.free() > free;
+    /// Writes down that these entries were used, in that order and after every use that is written down already, whatever the
+    /// clock says. Returns what comes after.
+    fn write_uses(&self, uses: &Batch<i64>) -> Result<i64, Fault> {
+        let connection = &self.opened.connection;
+        let newest: Option<i64> = connection.prepare_cached(NEWEST)?.query_row([], |row| row.get(0))?;
+        let now = i64::try_from(self.options.clock.unix_ms()).unwrap_or(i64::MAX);
+        let mut at = now.max(newest.map_or(0, |newest| newest.saturating_add(1)));
+        let mut statement = connection.prepare_cached(USE)?;
+        for id in uses.names() {
+            statement.execute((id, at))?;
+            at = at.saturating_add(1);
         }
+        Ok(at)
     }
 
-    fn note_use(&self, id: i64) {
-        if self.opened.writable && self.uses.note(&id, |id| *id) {
-            // A hit waits for nobody. If it cannot be done now, the uses are kept for the next time.
-            let _ = self.write_within(Duration::ZERO, |_, _| Ok(()));
-            let _ = self.opened.connection.busy_timeout(connect::wait(&self.options));
-        }
-    }
-
-    /// Moves the log into the database and empties it, when it is too long or when the database could shrink. If
-    /// somebody reads or writes, it is left to whoever writes next.
-    fn bound_log(&self, shrunk: bool) {
-        let len = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-        let shrunk =
-            shrunk || space::file_limit(self.options.limits).is_some_and(|max| len(self.place.path()) > max);
-        if shrunk || len(&self.wal) > space::log_limit(self.place.free()) {
-            let _ = space::vacuum_on_demand(&self.opened.connection);
+    /// Empties the log when it is too long, or when the file is and could be cut. If somebody reads or writes, that is left to
+    /// whoever writes next.
+    fn bound_log(&self) {
+        let len = |suffix| std::fs::metadata(self.place.beside(suffix)).map_or(0, |metadata| metadata.len());
+        let is_short = self.place.free().is_some_and(|free| free < SHORT_OF_SPACE);
+        let limit = if is_short { 0 } else { WAL_LIMIT };
+        if len("-wal") > limit || len("") > space::file_limit(self.options.limits) {
             self.empty_log();
         }
     }
 
     /// Moves the log into the database; says whether that could be done.
     fn empty_log(&self) -> bool {
-        let busy = self
-            .opened
-            .connection
-            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
-        self.opened.writable && busy.is_ok_and(|busy| !busy)
+        let connection = &self.opened.connection;
+        let is_busy =
+            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
+        is_busy.is_ok_and(|is_busy| !is_busy)
     }
 }

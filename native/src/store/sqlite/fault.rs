@@ -1,6 +1,6 @@
 //! What can go wrong below the store, and what is to be done about it.
 
-use rusqlite::{ErrorCode, ffi, types::FromSqlError};
+use rusqlite::{ErrorCode, ffi};
 use warmstart_core::reason::Reason;
 
 use crate::{error::OpenError, os::reason_of};
@@ -56,17 +56,10 @@ impl From<rusqlite::Error> for Fault {
             }
             ErrorCode::DiskFull => Self::Refused(Reason::NoSpace),
             ErrorCode::TooBig => Self::Refused(Reason::TooLong),
-            ErrorCode::OutOfMemory => Self::Refused(Reason::Unavailable),
             ErrorCode::ReadOnly => Self::Disconnected(Reason::ReadOnly),
             // Among them: an I/O error, a file that is gone, a schema that another version has changed meanwhile.
             _ => Self::Disconnected(Reason::Unavailable),
         }
-    }
-}
-
-impl From<FromSqlError> for Fault {
-    fn from(_: FromSqlError) -> Self {
-        Self::Damaged(Reason::Malformed)
     }
 }
 

@@ -28,13 +28,32 @@ impl<'a> Heads<'a> {
         Self { connection, blob: None }
     }
 
+    /// The envelope of the entry, if it has one, as only in a damaged database it has none.
+    pub(super) fn open(&mut self, id: i64) -> Result<Option<&Blob<'a>>, Fault> {
+        let opened = match self.blob.take() {
+            Some(mut blob) => blob.reopen(id).map(|()| blob),
+            None => self.connection.blob_open("main", "content", "envelope", id, true),
+        };
+        match opened {
+            Ok(blob) => Ok(Some(self.blob.insert(blob))),
+            // SQLite's word for a row that is not there.
+            Err(rusqlite::Error::SqliteFailure(failure, _)) if failure.code == ErrorCode::Unknown => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The first bytes of the entry's envelope, at most so many, and its length: none where there is no envelope.
+    pub(super) fn read(&mut self, id: i64, most: usize) -> Result<(Vec<u8>, u64), Fault> {
+        let Some(blob) = self.open(id)? else { return Ok((Vec::new(), 0)) };
+        let mut bytes = vec![0; blob.len().min(most)];
+        blob.read_at_exact(&mut bytes, 0)?;
+        Ok((bytes, blob.len() as u64))
+    }
+
     /// Whether the entry is whole by header and length, and has a seal just if there is one.
     pub(super) fn look_at(&mut self, id: i64, seal: Option<&Seal>) -> Result<Result<(), Reason>, Fault> {
-        let Some(blob) = self.open(id)? else { return Ok(Err(Reason::Truncated)) };
-        let mut header = [0; HEADER_LEN];
-        let read = blob.read_at(&mut header, 0)?;
-        let layout = Layout::parse(header.get(..read).unwrap_or_default(), blob.len() as u64);
-        Ok(layout.and_then(|layout| layout.matching(seal)).map(drop))
+        let (header, len) = self.read(id, HEADER_LEN)?;
+        Ok(Layout::parse(&header, len).and_then(|layout| layout.matching(seal)).map(drop))
     }
 
     /// What is known about the entry, if it is there.
@@ -50,35 +69,16 @@ impl<'a> Heads<'a> {
     }
 
     fn head(&mut self, id: i64, key: &[u8]) -> Result<Result<Head, Reason>, Fault> {
-        let Some(blob) = self.open(id)? else { return Ok(Err(Reason::Truncated)) };
-        let mut bytes = vec![0; blob.len().min(FIRST)];
-        blob.read_at_exact(&mut bytes, 0)?;
-        let layout = match Layout::parse(&bytes, blob.len() as u64) {
+        let (mut bytes, len) = self.read(id, FIRST)?;
+        let layout = match Layout::parse(&bytes, len) {
             Ok(layout) => layout,
             Err(reason) => return Ok(Err(reason)),
         };
         // Within the envelope: the layout was checked against its length. One that is too long is not read.
-        let len = layout.head_len();
-        if len > bytes.len() && len <= MAX_HEAD_LEN {
-            let read = bytes.len();
-            bytes.resize(len, 0);
-            blob.read_at_exact(bytes.get_mut(read..).unwrap_or_default(), read)?;
+        if layout.head_len() > bytes.len() && layout.head_len() <= MAX_HEAD_LEN {
+            (bytes, _) = self.read(id, layout.head_len())?;
         }
         let head = Head::parse(&bytes, &layout);
         Ok(head.and_then(|head| if head.key == key { Ok(head) } else { Err(Reason::KeyMismatch) }))
-    }
-
-    /// The envelope of the entry, if it has one.
-    fn open(&mut self, id: i64) -> Result<Option<&Blob<'a>>, Fault> {
-        let opened = match self.blob.take() {
-            Some(mut blob) => blob.reopen(id).map(|()| blob),
-            None => self.connection.blob_open("main", "content", "envelope", id, true),
-        };
-        match opened {
-            Ok(blob) => Ok(Some(self.blob.insert(blob))),
-            // SQLite's word for a row that is not there.
-            Err(rusqlite::Error::SqliteFailure(failure, _)) if failure.code == ErrorCode::Unknown => Ok(None),
-            Err(error) => Err(error.into()),
-        }
     }
 }

@@ -3,45 +3,36 @@
 //! | module | holds |
 //! |---|---|
 //! | `options` | how it is opened |
-//! | `place` | the path: who may have written there, how it is made and set aside |
+//! | `connection` | the state machine: open, or why not; what becomes of it after a fault |
+//! | `open` | how a database is opened, and what its connection is told |
+//! | `place` | the path: who may have written there, how it is set aside |
 //! | `schema` | the tables, and how a database is told to be ours |
-//! | `connect` | how it is opened, made and rebuilt |
-//! | `state` | the connection: opened again when it must be, and what becomes of it after a fault |
 //! | `database` | the calls, each in one transaction |
-//! | `rows`, `heads` | the rows of entries, and what entries say of themselves |
-//! | `notes` | what was reported |
-//! | `space` | the cap |
+//! | `heads` | what entries say of themselves |
+//! | `space` | the cap, and the medium's space |
 //! | `fault` | what can go wrong, and what is to be done about it |
 
-mod connect;
+mod connection;
 mod database;
 mod fault;
 mod heads;
-mod notes;
+mod open;
 mod options;
 mod place;
-mod rows;
 mod schema;
 mod space;
-mod state;
 
 pub use options::SqliteOptions;
 
 use std::{
     ops::ControlFlow,
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock},
-    time::Instant,
+    sync::Arc,
 };
 
 use warmstart_core::{artifact::Artifact, envelope, key::Key, lru::Limits, reason::Reason, recipe::Recipe};
 
-use self::{
-    database::Database,
-    fault::Fault,
-    place::Place,
-    state::{Connection, State, patiently},
-};
+use self::{connection::Connection, database::Database};
 use super::{
     Buffer, Entry, Kept, Lookup, Proof, Pruned, REPORT_PATIENCE, Report, Store, Stored, Totals, Verified,
     copy_into, nearest_of, room_for,
@@ -58,9 +49,12 @@ const HEADS: usize = 256;
 /// index (`-shm`) 32 KiB for each 16 MiB of the longest log there was. While a put is at work, the log is longer by what that
 /// writes; while somebody reads without a pause, it cannot be emptied.
 ///
-/// On a medium with little space left the log is kept shorter, and a put is refused that would leave no room to move
-/// the log into the database, or less than 128 KiB: so [`remove`](Store::remove) frees space at once. Where others have
-/// taken all of it, only [`clear`](Store::clear) does, which then removes the files.
+/// A put may leave the file a few pages longer than that, and the next one makes up for it.
+///
+/// On a medium with less than 16 MiB free the log is emptied after each call that writes, and a put is refused that would leave no
+/// room to move the log into the database, or less than 128 KiB: so [`remove`](Store::remove) frees space at once, or, where there
+/// is no room to move what lies behind it, leaves it to the next put. Where others have taken all of it, every call that writes is
+/// refused, [`clear`](Store::clear) too: make room on the disk, or remove the files of the database.
 ///
 /// A use is written down with the next call that writes, with every 1024th entry used, and when the store is closed.
 ///
@@ -72,17 +66,18 @@ const HEADS: usize = 256;
 ///
 /// | it is | then |
 /// |---|---|
-/// | damaged | renamed to `<name>.damaged-1` with its log, and made anew; two are kept |
-/// | no database | the same, but kept for good, as `<name>.damaged-2` and so on when others follow |
+/// | damaged | renamed to `<name>.damaged-1` with its log, in place of the one before, and a new one is made |
+/// | no database | the same, but kept for good: what follows is `<name>.damaged-2` and so on |
 /// | an empty file | taken over, with mode 0600 |
-/// | an older version's | rebuilt, empty |
+/// | the version's before | brought to this version, with all entries |
+/// | another older version's | renamed, as a damaged one is |
 /// | a newer version's | left alone; everything is a miss, because of [`Reason::NewerVersion`] |
 /// | this version's, with an entry of a newer one | that entry is a miss, and a put in its place is refused, because of [`Reason::NewerVersion`] |
 /// | another application's | left alone; [`open`](Self::open) fails |
 /// | locked | left alone; [`Reason::Busy`] |
 /// | on a read-only medium | hits, without locks and without recency |
 /// | opened [read-only](SqliteOptions::with_read_only) | hits, without recency; nothing above is done |
-/// | on a disk too full to open it | hits, one at a time, and without recency, while no other process has it open |
+/// | on a disk too full to open it | misses and refusals, because of [`Reason::NoSpace`], until there is room |
 ///
 /// SQLite's locks do not work on network disks. Keep the file on a local one.
 ///
@@ -100,12 +95,7 @@ const HEADS: usize = 256;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct SqliteStore {
-    place: Place,
-    options: SqliteOptions,
-    connection: Arc<Connection>,
-    lock_directory: OnceLock<PathBuf>,
-}
+pub struct SqliteStore(Arc<Connection>);
 
 impl SqliteStore {
     /// Opens the database at `path`; makes it, and the directories that lead to it, if they are missing.
@@ -117,18 +107,9 @@ impl SqliteStore {
     /// `path` is a directory, a symbolic link or another application's database, or somebody else could have written
     /// to it.
     pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, OpenError> {
-        let place = Place::new(path.as_ref())?;
-        let connection = Arc::new(Connection::new(State::Closed));
+        let connection = Arc::new(Connection::new(path.as_ref(), options)?);
         fork::watch(&connection);
-        let store = Self { place, options, connection, lock_directory: OnceLock::new() };
-        let state = match Database::open(&store.place, &store.options, store.options.patience) {
-            Ok(database) if database.is_alone() => State::Down(Reason::NoSpace),
-            Ok(database) => store.opened(database),
-            Err(Fault::Caller(error)) => return Err(error),
-            Err(fault) => State::after(&fault),
-        };
-        store.with_state(|current| *current = state);
-        Ok(store)
+        Ok(Self(connection))
     }
 
     /// The path of the database, made absolute.
@@ -142,7 +123,7 @@ impl SqliteStore {
     /// ```
     #[must_use]
     pub fn path(&self) -> &Path {
-        self.place.path()
+        &self.0.place.path
     }
 
     /// What all entries count against the cap, added up.
@@ -158,17 +139,7 @@ impl SqliteStore {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn total_bytes(&self) -> Result<u64, Reason> {
-        self.with(Database::totals).map(|totals| totals.bytes)
-    }
-
-    fn check_writable(&self) -> Result<(), Reason> {
-        if !self.options.read_only {
-            return Ok(());
-        }
-        match self.with(|_| Ok(())) {
-            Err(Reason::Closed) => Err(Reason::Closed),
-            _ => Err(Reason::ReadOnly),
-        }
+        self.0.with(Database::totals).map(|totals| totals.bytes)
     }
 }
 
@@ -183,22 +154,29 @@ const fn miss(reason: Reason) -> Reason {
 
 impl Store for SqliteStore {
     fn get(&self, key: &[u8]) -> Lookup {
-        let stored = match self.with(|database| database.find(key)) {
-            Ok(Some(stored)) => stored,
+        let found = self.0.with(|database| {
+            let found = database.find(key)?;
+            if let Some((id, _)) = &found {
+                database.note_use(*id);
+            }
+            Ok(found)
+        });
+        let stored = match found {
+            Ok(Some((_, stored))) => stored,
             Ok(None) => return Lookup::Miss(Reason::Absent),
             Err(reason) => return Lookup::Miss(miss(reason)),
         };
         // Without the lock: others look up while this thread proves its hit.
-        let found = envelope::decode_with(stored, key, self.options.seal.as_ref());
+        let found = envelope::decode_with(stored, key, self.0.options.seal.as_ref());
         if found.as_ref().is_err_and(|reason| reason.is_damage()) {
-            let _ = self.with(|database| database.remove_damaged(key));
+            let _ = self.0.with(|database| database.remove_damaged(key));
         }
         found.into()
     }
 
     fn get_into(&self, key: &[u8], buffer: &mut dyn Buffer) -> Result<usize, Reason> {
         let (id, head, len) =
-            self.with(|database| database.head(key)).map_err(miss)?.ok_or(Reason::Absent)?;
+            self.0.with(|database| database.head(key)).map_err(miss)?.ok_or(Reason::Absent)?;
         // Anything but a whole entry with a short head is left to `get`.
         if let Ok(layout) = envelope::Layout::parse(&head, len)
             && let Some(head) = head.get(..layout.payload().start)
@@ -206,8 +184,15 @@ impl Store for SqliteStore {
             let payload = layout.payload();
             // Without the lock: the buffer is the caller's.
             let room = room_for(payload.len(), buffer)?;
-            let is_read = self.with(|database| database.read_payload(id, payload.start, room)) == Ok(true);
-            if is_read && envelope::verify_split(head, room, key, self.options.seal.as_ref()).is_ok() {
+            let is_read = self.0.with(|database| {
+                let is_read = database.read_payload(id, payload.start, room)?;
+                if is_read {
+                    database.note_use(id);
+                }
+                Ok(is_read)
+            });
+            let seal = self.0.options.seal.as_ref();
+            if is_read == Ok(true) && envelope::verify_split(head, room, key, seal).is_ok() {
                 return Ok(payload.len());
             }
         }
@@ -218,83 +203,75 @@ impl Store for SqliteStore {
     }
 
     fn put(&self, key: &[u8], artifact: &Artifact) -> Result<Stored, Reason> {
-        let encoded = envelope::encode_with(key, artifact, self.options.seal.as_ref())?;
+        let options = &self.0.options;
+        let encoded = envelope::encode_with(key, artifact, options.seal.as_ref())?;
         let size = space::size_of(key, encoded.len());
-        if let closed @ Err(Reason::Closed | Reason::NewerVersion) = self.with(|_| Ok(())) {
-            return closed.map(|()| Stored::default());
-        }
-        self.check_writable()?;
-        self.options.limits.admit(size)?;
+        self.0.check_writable()?;
+        options.limits.admit(size)?;
         let stored = encoded.to_vec();
-        self.with_patience(|database| database.put(key, size, &stored)).map(|evicted| Stored { evicted })
+        let put = self.0.with_timeout(options.patience, |database| database.put(key, size, &stored));
+        put.map(|evicted| Stored { evicted })
     }
 
     fn remove(&self, key: &[u8]) -> Result<bool, Reason> {
-        self.check_writable()?;
-        self.with_patience(|database| database.remove(key))
+        self.0.check_writable()?;
+        self.0.with_timeout(self.0.options.patience, |database| database.remove(key))
     }
 
     fn contains(&self, key: &[u8]) -> Result<bool, Reason> {
-        self.with(|database| database.contains(key))
+        self.0.with(|database| database.contains(key))
     }
 
     fn len(&self) -> Result<u64, Reason> {
-        self.with_patience(Database::len)
+        self.0.with_timeout(self.0.options.patience, Database::len)
     }
 
     /// A database that is found damaged is set aside with all that it held. Then everything in it counts as damaged, what was
     /// told to be whole before as well.
     fn verify_each(&self, visit: &mut dyn FnMut(&Proof)) -> Result<Verified, Reason> {
-        let (listed, keys) = self.with_patience(|database| Ok((database.identity(), database.keys()?)))?;
-        let (mut found, mut damage) = (Verified::default(), None);
+        let options = &self.0.options;
+        let list = |database: &Database| Ok((database.opened.identity, database.keys()?));
+        let (listed, keys) = self.0.with_timeout(options.patience, list)?;
+        let (mut found, mut lost) = (Verified::default(), None);
         for key in keys {
-            let name = Key::digest(&key);
-            let lost = |reason| Proof { is_removed: true, ..Proof::new(name, 0, Err(reason)) };
-            let proof = match self.with(|database| Ok((database.identity(), database.read(&key)?))) {
+            let read = |database: &Database| Ok((database.opened.identity, database.find(&key)?));
+            let (size, result) = match lost.map_or_else(|| self.0.with(read), Err) {
                 Err(Reason::Closed) => return Err(Reason::Closed),
-                Err(reason) => {
-                    damage = damage.or(Some(reason).filter(|reason| reason.is_damage()));
-                    let is_removed = damage.is_some() && self.place.identity() != listed;
-                    Proof { is_removed, ..Proof::new(name, 0, Err(reason)) }
-                }
-                Ok((identity, stored)) if identity != listed || stored.is_none() => match damage {
-                    Some(reason) => lost(reason),
-                    // Gone since it was listed.
-                    None if identity == listed => continue,
-                    // Somebody else found it damaged, or made another.
-                    None => return Err(Reason::Unavailable),
-                },
-                Ok((_, stored)) => {
-                    let stored = stored.unwrap_or_default();
+                Err(reason) => (0, Err(reason)),
+                // Somebody else found it damaged, or made another.
+                Ok((identity, _)) if identity != listed => return Err(Reason::Unavailable),
+                // Gone since it was listed.
+                Ok((_, None)) => continue,
+                Ok((_, Some((_, stored)))) => {
                     let size = stored.len() as u64;
-                    let result = envelope::decode_with(stored, &key, self.options.seal.as_ref()).map(drop);
-                    let removed = match result {
-                        Err(reason) if reason.is_damage() => {
-                            self.with_patience(|database| database.remove_damaged(&key))
-                        }
-                        result => result,
-                    };
-                    let is_removed = result.is_err() && removed.is_ok();
-                    damage = damage.or(removed.err().filter(|reason| reason.is_damage()));
-                    Proof { is_removed, ..Proof::new(name, size, result) }
+                    (size, envelope::decode_with(stored, &key, options.seal.as_ref()).map(drop))
                 }
             };
+            let damage = result.err().filter(|reason| reason.is_damage());
+            let mut is_removed = lost.is_some();
+            if damage.is_some() && lost.is_none() {
+                let remove = |database: &Database| database.remove_damaged(&key);
+                is_removed = self.0.with_timeout(options.patience, remove).is_ok();
+                if self.0.place.identity() != listed {
+                    (lost, is_removed) = (damage, true);
+                    found = Verified { whole: 0, damaged: found.damaged + found.whole };
+                }
+            }
+            let proof = Proof { is_removed, ..Proof::new(Key::digest(&key), size, result) };
             found.count(&proof);
             visit(&proof);
-        }
-        if damage.is_some() && self.place.identity() != listed {
-            found = Verified { whole: 0, damaged: found.damaged + found.whole };
         }
         Ok(found)
     }
 
     /// In the order of use as it is when this is called. What goes meanwhile is left out.
     fn entries(&self, visit: &mut dyn FnMut(Entry) -> ControlFlow<()>) -> Result<(), Reason> {
+        let patience = self.0.options.patience;
         // What cannot be written down now only makes the order a little older.
-        let _ = self.with(Database::flush);
-        let ids = self.with_patience(Database::ids_by_use)?;
+        let _ = self.0.with(Database::flush);
+        let ids = self.0.with_timeout(patience, Database::ids_by_use)?;
         for ids in ids.chunks(HEADS) {
-            for entry in self.with_patience(|database| database.entries(ids))? {
+            for entry in self.0.with_timeout(patience, |database| database.entries(ids))? {
                 if visit(entry).is_break() {
                     return Ok(());
                 }
@@ -304,67 +281,56 @@ impl Store for SqliteStore {
     }
 
     fn totals(&self) -> Result<Totals, Reason> {
-        self.with_patience(Database::totals)
+        self.0.with_timeout(self.0.options.patience, Database::totals)
     }
 
     fn nearest(&self, recipe: &Recipe) -> Result<Option<Entry>, Reason> {
         // What is not sealed cannot be a hit.
         let is_sealed = |entry: &Entry| entry.head.as_ref().is_ok_and(|head| head.is_sealed);
-        nearest_of(self, recipe, |entry| self.options.seal.is_none() || is_sealed(entry))
+        nearest_of(self, recipe, |entry| self.0.options.seal.is_none() || is_sealed(entry))
     }
 
     fn prune(&self, limits: Limits) -> Result<Pruned, Reason> {
-        self.check_writable()?;
+        self.0.check_writable()?;
         let mut pruned = Pruned::default();
-        loop {
-            let (gone, more) = self.with_patience(|database| database.prune(limits))?;
-            pruned.entries += gone.entries;
-            pruned.bytes += gone.bytes;
-            if !more {
-                return Ok(pruned);
-            }
+        // One at a time, so that others come in between.
+        let prune = |database: &Database| database.prune(limits);
+        while let Some(bytes) = self.0.with_timeout(self.0.options.patience, prune)? {
+            pruned.entries += 1;
+            pruned.bytes += bytes;
         }
+        Ok(pruned)
     }
 
     fn report(&self, report: &Report) -> Result<(), Reason> {
-        self.check_writable()?;
-        let patience = self.options.patience.min(REPORT_PATIENCE);
-        patiently(Instant::now().checked_add(patience), || self.with(|database| database.report(report)))
+        self.0.check_writable()?;
+        let timeout = self.0.options.patience.min(REPORT_PATIENCE);
+        self.0.with_timeout(timeout, |database| database.report(report))
     }
 
     fn kept(&self) -> Result<Kept, Reason> {
-        self.with_patience(Database::kept)
+        self.0.with_timeout(self.0.options.patience, Database::kept)
     }
 
     fn flush(&self) -> Result<(), Reason> {
-        self.with_patience(Database::flush)
+        self.0.with_timeout(self.0.options.patience, Database::flush)
     }
 
     fn clear(&self) -> Result<(), Reason> {
-        self.check_writable()?;
-        match self.with_patience(Database::clear) {
-            Err(Reason::NoSpace) => self.start_over(),
-            cleared => cleared,
-        }
+        self.0.check_writable()?;
+        self.0.with_timeout(self.0.options.patience, Database::clear)
     }
 
     fn touch(&self, keys: &[&[u8]]) {
-        let _ = self.with(|database| keys.iter().try_for_each(|key| database.touch(key)));
+        let _ = self.0.with(|database| keys.iter().try_for_each(|key| database.touch(key)));
     }
 
     fn close(&self) -> Result<(), Reason> {
-        let state = self.with_state(|state| std::mem::replace(state, State::Closed));
-        match state {
-            State::Open(database) => {
-                let deadline = Instant::now().checked_add(self.options.patience);
-                patiently(deadline, || database.flush().map_err(|fault| fault.reason()))
-            }
-            _ => Ok(()),
-        }
+        self.0.close()
     }
 
     fn lock_directory(&self) -> Option<&Path> {
-        self.lock_directory.get().map(PathBuf::as_path)
+        self.0.lock_directory.get().map(PathBuf::as_path)
     }
 }
 

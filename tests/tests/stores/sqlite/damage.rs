@@ -73,34 +73,39 @@ fn what_is_no_database_is_set_aside_with_its_log() {
 
 /// What is no database is somebody's file, named by mistake.
 #[test]
-fn two_databases_set_aside_are_kept_and_whatever_is_none() {
+fn one_database_set_aside_is_kept_and_whatever_is_none() {
     let (_directory, path) = place();
     let database = |n: u8| [&b"SQLite format 3\0"[..], &[n; 1000]].concat();
     let text = |n: u8| vec![b'0' + n; 10];
-    let set_aside = |bytes: &[u8]| {
+    let set_aside = |bytes: &[u8], suffix: &str| {
         for suffix in COMPANIONS {
             let _ = fs::remove_file(beside(&path, suffix));
         }
         fs::write(&path, bytes).unwrap();
-        fs::write(beside(&path, "-wal"), bytes).unwrap();
+        if suffix == "-wal" {
+            fs::write(beside(&path, suffix), bytes).unwrap();
+        }
         expect_working(&open(&path));
     };
-    let check = |expected: &[Vec<u8>]| {
-        for (n, bytes) in (1..).zip(expected) {
-            for suffix in ["", "-wal"] {
-                assert_eq!(&fs::read(beside(&path, &format!(".damaged-{n}{suffix}"))).unwrap(), bytes, "{n}");
-            }
+    let check = |expected: &[(Vec<u8>, &str)]| {
+        for (n, (bytes, kept)) in (1..).zip(expected) {
+            let log = fs::read(beside(&path, &format!(".damaged-{n}-wal"))).unwrap_or_default();
+            assert_eq!(log, if *kept == "-wal" { &bytes[..] } else { &[] }, "{n}");
+            assert_eq!(&fs::read(beside(&path, &format!(".damaged-{n}"))).unwrap(), bytes, "{n}");
         }
         for suffix in ["", "-wal"] {
             assert!(!beside(&path, &format!(".damaged-{}{suffix}", expected.len() + 1)).exists());
         }
     };
-    (1..=4).for_each(|n| set_aside(&database(n)));
-    check(&[database(4), database(3)]);
-    (1..=4).for_each(|n| set_aside(&text(n)));
-    check(&[text(4), text(3), text(2), text(1)]);
-    (5..=8).for_each(|n| set_aside(&database(n)));
-    check(&[database(8), database(7), text(4), text(3), text(2), text(1)]);
+    set_aside(&database(1), "-wal");
+    check(&[(database(1), "-wal")]);
+    set_aside(&database(2), "");
+    check(&[(database(2), "")]);
+    (1..=3).for_each(|n| set_aside(&text(n), "-wal"));
+    let texts = [1, 2, 3].map(|n| (text(n), "-wal"));
+    check(&texts);
+    (3..=5).for_each(|n| set_aside(&database(n), "-wal"));
+    check(&[&texts[..], &[(database(5), "-wal")]].concat());
 }
 
 /// Each page in turn, filled with zeros and with ones. Whatever SQLite makes of it: no wrong bytes, no error, and the
@@ -216,28 +221,27 @@ fn closing_a_handle_on_a_file_that_is_gone_leaves_the_new_ones_log() {
     assert_eq!(fs::read(beside(&path, "-wal")).unwrap(), log);
 }
 
+/// Of versions that were never published.
 #[test]
-fn an_older_schema_is_rebuilt_in_place() {
-    let (_directory, path) = place();
-    let connection = Connection::open(&path).unwrap();
-    connection
-        .execute_batch(
-            "CREATE TABLE entry (k TEXT PRIMARY KEY, v BLOB); CREATE TABLE \"quo\"\"ted\" (a); CREATE INDEX i ON entry (v); \
-             CREATE VIEW seen AS SELECT * FROM entry; INSERT INTO entry VALUES ('a', 'b');",
-        )
-        .unwrap();
-    connection.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
-    drop(connection);
-    let store = open(&path);
-    assert_eq!(store.len(), Ok(0));
-    expect_working(&store);
-    assert!(!beside(&path, ".damaged-1").exists());
-    let connection = Connection::open(&path).unwrap();
-    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
-    assert_eq!(
-        (number("PRAGMA auto_vacuum"), number("PRAGMA user_version"), number("SELECT count(*) FROM entry")),
-        (2, 3, 1)
-    );
+fn a_database_of_an_older_schema_is_set_aside() {
+    for version in [0, 1, -1] {
+        let (_directory, path) = place();
+        let connection = Connection::open(&path).unwrap();
+        connection.execute_batch("CREATE TABLE entry (k TEXT PRIMARY KEY, v BLOB)").unwrap();
+        connection.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
+        connection.pragma_update(None, "user_version", version).unwrap();
+        drop(connection);
+        let store = open(&path);
+        assert_eq!(store.len(), Ok(0));
+        expect_working(&store);
+        drop(store);
+        let number = |path: &Path, sql: &str| {
+            Connection::open(path).unwrap().query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap()
+        };
+        assert_eq!(number(&beside(&path, ".damaged-1"), "PRAGMA user_version"), version);
+        assert_eq!(number(&path, "PRAGMA user_version"), 3);
+        assert_eq!(open(&path).len(), Ok(1));
+    }
 }
 
 /// The fixtures have a whole one: its entries are kept.
@@ -333,6 +337,10 @@ fn a_schema_that_was_tampered_with_is_set_aside() {
          'CREATE TRIGGER sqlite_stat1 AFTER INSERT ON content BEGIN DELETE FROM entry; END');",
         "PRAGMA writable_schema = ON; INSERT INTO sqlite_schema VALUES ('view', 'sqlite_stat1', 'sqlite_stat1', 0, \
          'CREATE VIEW sqlite_stat1 AS SELECT 1');",
+        // What SQLite would take for another object than its text says.
+        "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET name = 'content2', tbl_name = 'content2' WHERE name = 'content';",
+        "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET type = 'view' WHERE name = 'note';",
+        "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET tbl_name = 'content' WHERE name = 'entry_removed';",
     ] {
         let (_directory, path) = place();
         filled(&path, 5);
@@ -369,8 +377,9 @@ fn a_database_that_was_analysed_is_still_ours() {
     expect_working(&store);
 }
 
+/// It takes the place of entries until nothing else is left.
 #[test]
-fn an_envelope_without_an_entry_takes_nobodys_place() {
+fn an_envelope_without_an_entry_is_removed_under_a_cap() {
     let (_directory, path) = place();
     let options = SqliteOptions::default().with_max_bytes(1 << 20);
     let store = SqliteStore::open(&path, options).unwrap();
@@ -379,9 +388,13 @@ fn an_envelope_without_an_entry_takes_nobodys_place() {
     }
     Connection::open(&path)
         .unwrap()
-        .execute("INSERT INTO content VALUES (1 << 40, zeroblob(1 << 20))", [])
+        .execute("INSERT INTO content VALUES (1 << 40, zeroblob(2 << 20))", [])
         .unwrap();
-    assert_eq!(store.put(b"fresh", &artifact(b"fresh", 9, 5000)).unwrap().evicted, 0);
+    assert_eq!(store.put(b"fresh", &artifact(b"fresh", 9, 5000)).unwrap().evicted, 10);
+    for n in 0..10 {
+        let put = store.put(&numbered_key(n), &artifact(&numbered_key(n), n, 10_000));
+        assert_eq!(put.unwrap().evicted, 0);
+    }
     assert_eq!(store.len(), Ok(11));
     store.close().unwrap();
     assert!(fs::metadata(&path).unwrap().len() <= (1 << 20) + (64 << 10));
@@ -401,7 +414,8 @@ fn a_wrong_total_and_a_missing_envelope_heal() {
         assert!((10_000..12_000).contains(&store.total_bytes().unwrap()));
     }
     Connection::open(&path).unwrap().execute("DELETE FROM content", []).unwrap();
-    assert_eq!((store.get(b"a").miss(), store.contains(b"a")), (Some(Reason::Absent), Ok(false)));
+    assert_eq!((store.contains(b"a"), store.get(b"a").miss()), (Ok(false), Some(Reason::Truncated)));
+    assert_eq!(store.get(b"a").miss(), Some(Reason::Absent));
     store.put(b"a", &artifact(b"a", 2, 5000)).unwrap();
     assert_eq!(prove(b"a", &store.get(b"a").hit().unwrap()), 2);
     assert_eq!(store.len(), Ok(1));
