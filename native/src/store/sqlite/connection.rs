@@ -13,17 +13,11 @@ use warmstart_core::reason::Reason;
 use super::{database::Database, fault::Fault, open, options::SqliteOptions, place::Place};
 use crate::{
     error::OpenError,
-    os::{
-        fork::{BeforeFork, Mutex},
-        process_lock,
-    },
+    os::fork::{BeforeFork, Mutex},
 };
 
 /// The pause between attempts of a call that waits for a lock.
 const PAUSE: Duration = Duration::from_millis(1);
-
-/// So often, at least, a call is made on a database that others change or replace meanwhile.
-const ATTEMPTS: u32 = 2;
 
 /// The connection of a store, which no fork passes on: SQLite keeps for the whole process which of its files are locked, and
 /// a child that inherits that takes none of the locks itself.
@@ -41,11 +35,10 @@ impl Connection {
     pub(super) fn new(path: &Path, options: SqliteOptions) -> Result<Self, OpenError> {
         let state = Mutex::new(Err(Reason::Unavailable));
         let connection = Self { place: Place::new(path)?, options, state, lock_directory: OnceLock::new() };
-        let opened = match connection.open(connection.options.patience) {
+        match connection.open(connection.options.patience) {
             Err(Fault::Caller(error)) => return Err(error),
-            opened => opened.map_err(|fault| fault.reason()),
-        };
-        *connection.state.lock() = opened;
+            opened => *connection.state.lock() = opened.map_err(|fault| fault.reason()),
+        }
         Ok(connection)
     }
 
@@ -62,11 +55,9 @@ impl Connection {
     pub(super) fn with<T>(&self, mut call: impl FnMut(&Database) -> Result<T, Fault>) -> Result<T, Reason> {
         // A call that panics half way leaves no transaction behind: it is rolled back as it is dropped.
         let mut state = self.state.lock();
-        let deadline = Instant::now().checked_add(open::wait(&self.options));
-        let mut attempts = 0;
+        let begun = Instant::now();
+        let is_late = || begun.elapsed() >= open::LOOK_UP;
         loop {
-            attempts += 1;
-            let is_last = attempts >= ATTEMPTS && deadline.is_some_and(|at| Instant::now() >= at);
             let is_open = match &*state {
                 Ok(database) => !database.has_changed(),
                 Err(reason) => matches!(reason, Reason::Closed | Reason::NewerVersion),
@@ -77,7 +68,7 @@ impl Connection {
             let database = state.as_ref().map_err(|reason| *reason)?;
             let called = call(database);
             let has_changed = database.has_changed();
-            if has_changed && !is_last {
+            if has_changed && !is_late() {
                 continue;
             }
             let fault = match called {
@@ -93,7 +84,7 @@ impl Connection {
             if let (Ok(database), Fault::Damaged(_)) = (gone, &fault) {
                 database.set_aside();
             }
-            if !has_moved || is_last {
+            if !has_moved || is_late() {
                 return Err(fault.reason());
             }
         }
@@ -118,8 +109,8 @@ impl Connection {
     /// Writes down what was used, and closes the connection for good.
     pub(super) fn close(&self) -> Result<(), Reason> {
         let is_open = self.state.lock().is_ok();
-        let flushed =
-            if is_open { self.with_timeout(self.options.patience, Database::flush) } else { Ok(()) };
+        let flush = || self.with_timeout(self.options.patience, Database::flush);
+        let flushed = if is_open { flush() } else { Ok(()) };
         *self.state.lock() = Err(Reason::Closed);
         flushed
     }
@@ -129,7 +120,7 @@ impl Connection {
         if database.opened.writable
             && let Some(directory) = self.place.lock_directory()
         {
-            process_lock::sweep(&directory);
+            crate::os::process_lock::sweep(&directory);
             let _ = self.lock_directory.set(directory);
         }
         Ok(Box::new(database))

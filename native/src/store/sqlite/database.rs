@@ -3,13 +3,7 @@
 use std::time::Duration;
 
 use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, config::DbConfig};
-use warmstart_core::{
-    envelope,
-    lru::Limits,
-    miss::{self, Miss},
-    reason::Reason,
-    tally::Tally,
-};
+use warmstart_core::{envelope, lru::Limits, miss::Miss, reason::Reason, tally::Tally};
 
 use super::{
     fault::Fault,
@@ -20,9 +14,12 @@ use super::{
     space::{self, GIVE_BACK, KEEP_UNUSED, SHORT_OF_SPACE, WAL_LIMIT},
 };
 use crate::store::{
-    Entry, Kept, Report, SHORT_HEAD, Totals,
+    Entry, Kept, Pruned, Report, SHORT_HEAD, Totals,
     recency::{Batch, Recency},
 };
+
+/// So many entries are pruned in one transaction.
+const PRUNED_AT_ONCE: u64 = 64;
 
 /// An envelope of more than 64 KiB is read by pieces into its place, so that SQLite does not put it together somewhere
 /// else first.
@@ -32,6 +29,7 @@ const FIND_ID: &str = "SELECT id FROM entry WHERE key = ?1";
 const KEYS: &str = "SELECT key FROM entry NOT INDEXED";
 const IDS_BY_USE: &str = "SELECT id FROM entry ORDER BY accessed_at, id";
 const REMOVE: &str = "DELETE FROM entry WHERE id = ?1";
+const REMOVE_KEY: &str = "DELETE FROM entry WHERE key = ?1";
 const ADD: &str = "INSERT INTO entry (key, size, accessed_at) VALUES (?1, ?2, ?3)";
 const ADD_CONTENT: &str = "INSERT OR REPLACE INTO content (id, envelope) VALUES (?1, ?2)";
 const NEWEST: &str = "SELECT max(accessed_at) FROM entry";
@@ -42,9 +40,6 @@ const NOTE: &str = "INSERT INTO note VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE 
 /// The ids of the notes.
 const TALLY: i64 = 1;
 const MISS: i64 = 2;
-
-/// What both notes take at most, in bytes: names of counters are short.
-const REPORT_LEN: u64 = 2 * miss::MAX_LEN as u64;
 
 /// An open database of this version.
 #[derive(Debug)]
@@ -97,13 +92,16 @@ impl Database {
         Ok(Some((id, head, len)))
     }
 
-    /// Reads the payload of an entry, from `at` of its envelope to the end, if that is still so long; says whether it is.
+    /// Reads the payload of an entry, from `at` of its envelope to the end, if that is still so long; says whether it is. Counts as
+    /// a use.
     pub(super) fn read_payload(&self, id: i64, at: usize, into: &mut [u8]) -> Result<bool, Fault> {
         let mut heads = Heads::new(&self.opened.connection);
         let Some(blob) = heads.open(id)?.filter(|blob| blob.len() == at + into.len()) else {
             return Ok(false);
         };
         blob.read_at_exact(into, at)?;
+        drop(heads);
+        self.note_use(id);
         Ok(true)
     }
 
@@ -203,42 +201,47 @@ impl Database {
 
     /// Removes what is stored under `key`.
     pub(super) fn remove(&self, key: &[u8]) -> Result<bool, Fault> {
-        self.write(|transaction, _| match self.find_id(key)? {
-            Some(id) => Ok(transaction.prepare_cached(REMOVE)?.execute([id])? > 0),
-            None => Ok(false),
-        })
+        self.write(|transaction, _| Ok(transaction.prepare_cached(REMOVE_KEY)?.execute([key])? > 0))
     }
 
     /// Removes what is stored under `key` if it is still damaged; another process may have replaced it meanwhile.
     pub(super) fn remove_damaged(&self, key: &[u8]) -> Result<(), Fault> {
         self.write(|transaction, _| {
-            if let Some((id, stored)) = self.find(key)?
-                && envelope::decode_with(stored, key, self.options.seal.as_ref())
-                    .is_err_and(Reason::is_damage)
-            {
+            let Some((id, stored)) = self.find(key)? else { return Ok(()) };
+            if envelope::decode_with(stored, key, self.options.seal.as_ref()).is_err_and(Reason::is_damage) {
                 transaction.prepare_cached(REMOVE)?.execute([id])?;
             }
             Ok(())
         })
     }
 
-    /// Removes what was not used for longest, if there is more than `limits`; returns what it counted.
-    pub(super) fn prune(&self, limits: Limits) -> Result<Option<u64>, Fault> {
-        let evicted = self.write(|transaction, _| {
+    /// Removes some of what was not used for longest and is beyond `limits`. Nothing, once all the rest is within them.
+    pub(super) fn prune(&self, limits: Limits) -> Result<Pruned, Fault> {
+        let pruned = self.write(|transaction, _| {
             let before = space::totals(transaction)?;
-            let is_evicted = limits.exceeded_by(before.entries, before.bytes) && space::evict(transaction)?;
-            let left = space::totals(transaction)?;
-            Ok(is_evicted.then_some(before.bytes.saturating_sub(left.bytes)))
+            let mut left = before;
+            for _ in 0..PRUNED_AT_ONCE {
+                if !limits.exceeded_by(left.entries, left.bytes) || !space::evict(transaction)? {
+                    break;
+                }
+                left = space::totals(transaction)?;
+            }
+            let entries = before.entries.saturating_sub(left.entries);
+            Ok(Pruned { entries, bytes: before.bytes.saturating_sub(left.bytes) })
         })?;
-        if evicted.is_none() {
+        if pruned.entries == 0 {
             self.empty_log();
         }
-        Ok(evicted)
+        Ok(pruned)
     }
 
     /// Removes every entry and gives their space back.
     pub(super) fn clear(&self) -> Result<(), Fault> {
-        self.write(|transaction, _| space::empty(transaction))?;
+        self.write(|transaction, _| {
+            transaction.execute_batch("DELETE FROM entry")?;
+            // Of what is left, nothing has an entry.
+            space::evict(transaction)
+        })?;
         self.empty_log();
         Ok(())
     }
@@ -249,7 +252,6 @@ impl Database {
         let last_miss = report.last_miss.as_ref().and_then(|miss| miss.encode(self.options.seal.as_ref()));
         self.write(|transaction, _| {
             // What it takes beyond the cap, the next put gives back: what a report evicted, nobody would count.
-            space::check_free(transaction, REPORT_LEN, self.place.free())?;
             let mut tally = Tally::resume(self.tally()?, now).map_err(Fault::Refused)?;
             tally.add(&report.counted);
             let mut statement = transaction.prepare_cached(NOTE)?;

@@ -42,20 +42,16 @@ impl From<rusqlite::Error> for Fault {
                 _ => Self::Disconnected(Reason::Unavailable),
             };
         };
-        if failure.extended_code == ffi::SQLITE_IOERR_SHMSIZE {
-            // The index of the log could not be made as long as it must be.
-            return Self::Disconnected(Reason::NoSpace);
-        }
         match failure.code {
             ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => {
                 Self::Refused(Reason::Busy)
             }
             ErrorCode::NotADatabase => Self::Damaged(Reason::Foreign),
-            ErrorCode::DatabaseCorrupt | ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch => {
-                Self::Damaged(Reason::Malformed)
-            }
+            ErrorCode::DatabaseCorrupt | ErrorCode::ConstraintViolation => Self::Damaged(Reason::Malformed),
             ErrorCode::DiskFull => Self::Refused(Reason::NoSpace),
             ErrorCode::TooBig => Self::Refused(Reason::TooLong),
+            // The index of the log could not be made as long as it must be.
+            _ if failure.extended_code == ffi::SQLITE_IOERR_SHMSIZE => Self::Disconnected(Reason::NoSpace),
             ErrorCode::ReadOnly => Self::Disconnected(Reason::ReadOnly),
             // Among them: an I/O error, a file that is gone, a schema that another version has changed meanwhile.
             _ => Self::Disconnected(Reason::Unavailable),

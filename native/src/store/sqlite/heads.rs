@@ -10,10 +10,7 @@ use warmstart_core::{
 };
 
 use super::fault::Fault;
-use crate::store::Entry;
-
-/// So much of an envelope is read at once: the whole head of most.
-const FIRST: usize = 4096;
+use crate::store::{Entry, SHORT_HEAD};
 
 const ROW: &str = "SELECT key, size, accessed_at FROM entry WHERE id = ?1";
 
@@ -37,7 +34,7 @@ impl<'a> Heads<'a> {
         match opened {
             Ok(blob) => Ok(Some(self.blob.insert(blob))),
             // SQLite's word for a row that is not there.
-            Err(rusqlite::Error::SqliteFailure(failure, _)) if failure.code == ErrorCode::Unknown => Ok(None),
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::Unknown) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
@@ -69,7 +66,7 @@ impl<'a> Heads<'a> {
     }
 
     fn head(&mut self, id: i64, key: &[u8]) -> Result<Result<Head, Reason>, Fault> {
-        let (mut bytes, len) = self.read(id, FIRST)?;
+        let (mut bytes, len) = self.read(id, SHORT_HEAD)?;
         let layout = match Layout::parse(&bytes, len) {
             Ok(layout) => layout,
             Err(reason) => return Ok(Err(reason)),

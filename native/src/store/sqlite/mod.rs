@@ -184,13 +184,7 @@ impl Store for SqliteStore {
             let payload = layout.payload();
             // Without the lock: the buffer is the caller's.
             let room = room_for(payload.len(), buffer)?;
-            let is_read = self.0.with(|database| {
-                let is_read = database.read_payload(id, payload.start, room)?;
-                if is_read {
-                    database.note_use(id);
-                }
-                Ok(is_read)
-            });
+            let is_read = self.0.with(|database| database.read_payload(id, payload.start, room));
             let seal = self.0.options.seal.as_ref();
             if is_read == Ok(true) && envelope::verify_split(head, room, key, seal).is_ok() {
                 return Ok(payload.len());
@@ -293,13 +287,14 @@ impl Store for SqliteStore {
     fn prune(&self, limits: Limits) -> Result<Pruned, Reason> {
         self.0.check_writable()?;
         let mut pruned = Pruned::default();
-        // One at a time, so that others come in between.
-        let prune = |database: &Database| database.prune(limits);
-        while let Some(bytes) = self.0.with_timeout(self.0.options.patience, prune)? {
-            pruned.entries += 1;
-            pruned.bytes += bytes;
+        loop {
+            let gone = self.0.with_timeout(self.0.options.patience, |database| database.prune(limits))?;
+            if gone.entries == 0 {
+                return Ok(pruned);
+            }
+            pruned.entries += gone.entries;
+            pruned.bytes += gone.bytes;
         }
-        Ok(pruned)
     }
 
     fn report(&self, report: &Report) -> Result<(), Reason> {

@@ -15,11 +15,11 @@ use super::{
     options::SqliteOptions,
     place::{Identity, Place, Sight},
     schema,
-    space::{GIVE_BACK, WAL_LIMIT},
+    space::GIVE_BACK,
 };
 
 /// The longest that a look-up waits: for somebody who recovers the log or who wants the database for himself.
-const LOOK_UP: Duration = Duration::from_millis(50);
+pub(super) const LOOK_UP: Duration = Duration::from_millis(50);
 
 /// The pause between attempts to open a database that another process is about to make.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -41,6 +41,8 @@ pub(super) struct Opened {
 /// making it, at most for `timeout`.
 pub(super) fn open(place: &Place, options: &SqliteOptions, timeout: Duration) -> Result<Opened, Fault> {
     let deadline = Instant::now().checked_add(if options.read_only { wait(options) } else { timeout });
+    // Who closes a database last removes the index of the log a moment before the log. Only if the log stays, somebody died.
+    let is_in_use = || place.sight().is_some_and(|sight| sight.has_log);
     let mut is_set_aside = false;
     loop {
         let is_in_time = deadline.is_none_or(|at| Instant::now() < at);
@@ -49,16 +51,12 @@ pub(super) fn open(place: &Place, options: &SqliteOptions, timeout: Duration) ->
         let opened = if options.read_only {
             open_to_read(place, &path, options)
         } else {
-            open_to_write(place, &path, identity, options)
+            open_to_write(place, &path, options)
         };
         match opened {
             // Somebody else is making it, or has changed it while it was opened.
             Err(Fault::Refused(Reason::Busy)) if is_in_time => thread::sleep(PAUSE),
-            // Who closes a database last removes the index of the log a moment before the log. Only if the log stays, somebody
-            // died.
-            Err(Fault::Disconnected(_))
-                if is_in_time && options.read_only && place.sight().is_some_and(|sight| sight.has_log) =>
-            {
+            Err(Fault::Disconnected(_)) if is_in_time && options.read_only && is_in_use() => {
                 thread::sleep(PAUSE);
             }
             Err(Fault::Damaged(_)) if !is_set_aside && !options.read_only => {
@@ -78,12 +76,8 @@ pub(super) fn wait(options: &SqliteOptions) -> Duration {
 
 /// Until the database is known to be ours, an error closes it without a trace: what is not ours is left as it was,
 /// to the byte.
-fn open_to_write(
-    place: &Place,
-    path: &Path,
-    identity: Option<Identity>,
-    options: &SqliteOptions,
-) -> Result<Opened, Fault> {
+fn open_to_write(place: &Place, path: &Path, options: &SqliteOptions) -> Result<Opened, Fault> {
+    let identity = place.identity();
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let mut connection = Connection::open_with_flags(path, flags)?;
@@ -158,14 +152,15 @@ fn settle(connection: &Connection, options: &SqliteOptions) -> Result<(), Fault>
     connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
     let vacuum: i64 = connection.query_row("PRAGMA auto_vacuum", [], |row| row.get(0))?;
     if vacuum != FULL_VACUUM {
-        // Where that cannot be written, unused pages are used again.
-        let _ = connection.execute_batch(GIVE_BACK);
+        // Where that cannot be written, unused pages are used again, and nothing of it is left in the log.
+        if connection.execute_batch(GIVE_BACK).is_err() {
+            let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        }
     }
     let synchronous = if options.durable { "FULL" } else { "NORMAL" };
     // Checkpoints are made by `bound_log`, which also empties the log.
-    connection.execute_batch(&format!(
-        "PRAGMA synchronous = {synchronous}; PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = {WAL_LIMIT};"
-    ))?;
+    connection
+        .execute_batch(&format!("PRAGMA synchronous = {synchronous}; PRAGMA wal_autocheckpoint = 0"))?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
     Ok(())
 }

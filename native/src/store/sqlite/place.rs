@@ -130,20 +130,16 @@ impl Place {
     /// What can be seen of the database without opening it; nothing where there is none.
     pub(super) fn sight(&self) -> Option<Sight> {
         let FileFacts { identity, len, modified_ns, .. } = self.disk.facts(&self.path).ok()?;
-        let is_empty = |suffix| self.disk.facts(&self.beside(suffix)).map_or(true, |facts| facts.len == 0);
-        let has_log = !is_empty("-wal") || (!is_empty("-journal") && self.is_to_be_played_back());
-        Some(Sight { identity, len, modified_ns, has_log })
+        let has_log = self.disk.facts(&self.beside("-wal")).is_ok_and(|facts| facts.len > 0);
+        Some(Sight { identity, len, modified_ns, has_log: has_log || self.has_journal() })
     }
 
-    /// SQLite plays no journal back that begins with a zero. It holds no lock on it that reading it here could let go of.
-    fn is_to_be_played_back(&self) -> bool {
+    /// SQLite plays no journal back that is empty or begins with a zero. It holds no lock on it that reading it here could let
+    /// go of.
+    fn has_journal(&self) -> bool {
         let mut first = [0];
         let journal = os::private_options().read(true).open(self.beside("-journal"));
-        match journal.and_then(|mut file| file.read_exact(&mut first)) {
-            Ok(()) => first != [0],
-            // It went meanwhile, or was emptied.
-            Err(error) => !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof),
-        }
+        journal.and_then(|mut file| file.read_exact(&mut first)).is_ok() && first != [0]
     }
 
     /// How many bytes are free where the database is, for those who are not root. Nothing where that is not known.

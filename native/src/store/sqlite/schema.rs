@@ -78,27 +78,20 @@ pub(super) fn create(place: &Place, connection: &mut Connection) -> Result<(), F
             transaction.execute_batch("INSERT INTO total VALUES (1, 0, 0);")?;
             transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         }
-        (_, WITH_SKETCHES) => upgrade(&transaction)?,
+        (_, WITH_SKETCHES) => {
+            let [.., trigger] = OBJECTS;
+            let upgrade = format!("DROP TRIGGER entry_removed; DROP TABLE sketch; {trigger};");
+            transaction.execute_batch(&upgrade).map_err(|error| match error.sqlite_error_code() {
+                // SQLite's word for what is not there, or is of another kind: it only looks like one of that version.
+                Some(ErrorCode::Unknown) => Fault::Damaged(Reason::Malformed),
+                _ => error.into(),
+            })?;
+        }
         _ => return Err(Fault::Damaged(Reason::Malformed)),
     }
     transaction.pragma_update(None, "user_version", VERSION)?;
     is_ours(place, &transaction)?;
     Ok(transaction.commit()?)
-}
-
-/// Takes out what the version before had more. Its entries stay.
-///
-/// # Errors
-/// [`Fault::Damaged`] if it only looks like one of that version.
-fn upgrade(transaction: &Transaction<'_>) -> Result<(), Fault> {
-    let [.., trigger] = OBJECTS;
-    match transaction.execute_batch(&format!("DROP TRIGGER entry_removed; DROP TABLE sketch; {trigger};")) {
-        // SQLite's word for what is not there, or is of another kind.
-        Err(rusqlite::Error::SqliteFailure(failure, _)) if failure.code == ErrorCode::Unknown => {
-            Err(Fault::Damaged(Reason::Malformed))
-        }
-        upgraded => Ok(upgraded?),
-    }
 }
 
 /// The application and the version that a database says it is of.

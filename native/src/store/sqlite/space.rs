@@ -76,12 +76,6 @@ pub(super) fn evict(connection: &Connection) -> Result<bool, Fault> {
     Ok(is_evicted)
 }
 
-/// Removes every entry.
-pub(super) fn empty(connection: &Connection) -> Result<(), Fault> {
-    connection.execute_batch("DELETE FROM entry")?;
-    Ok(connection.execute_batch(HEAL)?)
-}
-
 /// Refuses what would leave too little of the `free` bytes: `size` bytes go into the log, and from there into the database, which
 /// grows unless it has unused pages.
 pub(super) fn check_free(connection: &Connection, size: u64, free: Option<u64>) -> Result<(), Fault> {
