@@ -202,3 +202,23 @@ fn a_report_makes_the_database_little_longer() {
     store.close().unwrap();
     check(&path, CAP / 8);
 }
+
+/// Earlier builds gave pages back when they were asked to.
+#[test]
+fn a_database_of_an_earlier_build_gives_its_space_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cache.db");
+    let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
+    for n in 0..20 {
+        store.put(&numbered_key(n), &artifact(&numbered_key(n), n, 100_000)).unwrap();
+    }
+    store.close().unwrap();
+    let earlier = rusqlite::Connection::open(&path).unwrap();
+    earlier.execute_batch("PRAGMA auto_vacuum = INCREMENTAL; DELETE FROM entry WHERE id > 1").unwrap();
+    drop(earlier);
+    assert!(len(&path, "") > 1 << 20);
+    let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
+    assert_eq!(prove(&numbered_key(0), &store.get(&numbered_key(0)).hit().unwrap()), 0);
+    store.close().unwrap();
+    assert!(len(&path, "") <= 100_000 + FILE_OVERHEAD, "{} bytes are left", len(&path, ""));
+}
