@@ -10,7 +10,7 @@
 //! | [`cuda`] | the real NVRTC, nvJitLink and NVVM |
 //! | [`executorch`] | files of packed weights as ExecuTorch writes them |
 //! | [`faulty`] | a disk that fails when it is told to |
-//! | `kernels` | the kernels of the examples, and what each must compute (feature `programs`) |
+//! | `kernels` | the kernels of the examples, and what each must compute (feature `kernels`) |
 //! | [`launching`] | kernels whose code writes ids, and whose launches need a result |
 //! | [`map_disk`] | disks for packs that stop, are full, or have no mappings |
 //! | [`measure`] | timing two operations against each other |
@@ -39,7 +39,7 @@ pub mod cpu;
 pub mod cuda;
 pub mod executorch;
 pub mod faulty;
-#[cfg(feature = "programs")]
+#[cfg(feature = "kernels")]
 pub mod kernels;
 pub mod launching;
 pub mod map_disk;

@@ -81,7 +81,7 @@ mod tests {
 
     use super::*;
 
-    /// Cannot evict, as a database on a full disk cannot, but can be cleared.
+    /// Cannot evict, but can be cleared.
     #[derive(Debug)]
     struct Full(MemoryStore);
 

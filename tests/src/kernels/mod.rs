@@ -2,7 +2,6 @@
 #![allow(missing_docs, missing_debug_implementations, reason = "the names of kernels say what they are")]
 
 mod compare;
-#[cfg(unix)]
 pub mod cpu;
 pub mod cuda;
 mod reference;

@@ -366,7 +366,9 @@ pub(super) fn private_directory(prefix: &str) -> io::Result<TempDir> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::encoded, *};
+    #[cfg(target_os = "linux")]
+    use super::super::encoded;
+    use super::*;
 
     #[cfg(target_os = "linux")]
     #[test]
