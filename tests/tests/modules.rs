@@ -1,4 +1,5 @@
-//! Modules of a crate import each other in one direction: no file needs, through whatever others, itself.
+//! Modules of a crate import each other in one direction: no file needs, through whatever others, itself. And the rooms of the native
+//! crate, as docs/design.md draws them, import only rooms below them.
 //!
 //! An import counts for the file that defines the name, not for one that hands it on. Tests are left out.
 
@@ -43,7 +44,8 @@ impl Crate {
 
     fn read_items(&mut self, items: &[syn::Item], file: &Path, children: &Path, path: ModulePath) {
         let mut module = Module { file: file.to_path_buf(), ..Module::default() };
-        for item in items.iter().filter(|item| !is_test(attributes(item))) {
+        let chosen: Vec<syn::Item> = items.iter().flat_map(items_of_ladder).collect();
+        for item in items.iter().chain(&chosen).filter(|item| !is_test(attributes(item))) {
             match item {
                 syn::Item::Mod(child) => {
                     let name = child.ident.to_string();
@@ -53,8 +55,7 @@ impl Crate {
                     match (&child.content, files.iter().find(|file| file.is_file())) {
                         (Some((_, items)), _) => self.read_items(items, file, &inner, below),
                         (None, Some(found)) => self.read_file(found, &inner, below),
-                        // Its place is said by an attribute, for each platform another.
-                        (None, None) => {}
+                        (None, None) => panic!("{} has no file", below.join("::")),
                     }
                     continue;
                 }
@@ -65,7 +66,10 @@ impl Crate {
                     if matches!(import.vis, syn::Visibility::Inherited) {
                         module.named.extend(imported.values().cloned());
                     }
-                    module.imported.extend(imported);
+                    // Of a name that each platform imports from elsewhere, the first counts.
+                    for (name, path) in imported {
+                        module.imported.entry(name).or_insert(path);
+                    }
                 }
                 syn::Item::Macro(makes) => {
                     module.defined.extend(makes.ident.as_ref().map(ToString::to_string));
@@ -145,6 +149,36 @@ impl<'ast> Visit<'ast> for Module {
     }
 }
 
+/// The items of a `cfg_if!`, of all platforms.
+struct Ladder(Vec<syn::Item>);
+
+impl syn::parse::Parse for Ladder {
+    fn parse(input: syn::parse::ParseStream<'_>) -> syn::Result<Self> {
+        let mut items = Vec::new();
+        while !input.is_empty() {
+            input.parse::<Option<syn::Token![else]>>()?;
+            if input.parse::<Option<syn::Token![if]>>()?.is_some() {
+                input.call(syn::Attribute::parse_outer)?;
+            }
+            let branch;
+            syn::braced!(branch in input);
+            while !branch.is_empty() {
+                items.push(branch.parse()?);
+            }
+        }
+        Ok(Self(items))
+    }
+}
+
+fn items_of_ladder(item: &syn::Item) -> Vec<syn::Item> {
+    match item {
+        syn::Item::Macro(item) if item.mac.path.is_ident("cfg_if") => {
+            item.mac.parse_body::<Ladder>().expect("it is a ladder").0
+        }
+        _ => Vec::new(),
+    }
+}
+
 fn flatten(tree: &syn::UseTree, before: &mut Vec<String>, into: &mut BTreeMap<String, Vec<String>>) {
     let whole = |before: &[String], name: &syn::Ident| [before, &[name.to_string()]].concat();
     match tree {
@@ -214,6 +248,35 @@ fn circles<'a>(imports: &BTreeMap<&'a Path, BTreeSet<&'a Path>>) -> Vec<Vec<&'a 
     let found: BTreeSet<Vec<&Path>> =
         imports.keys().map(|file| circle_of(file)).filter(|circle| !circle.is_empty()).collect();
     found.into_iter().collect()
+}
+
+/// The rooms of the native crate, from the ground up; those of one row know nothing of each other.
+const FLOORS: [&[&str]; 4] = [&["os"], &["store", "pack", "memo", "registry.rs"], &["cache"], &["target"]];
+
+/// On which floor a file of the native crate is.
+fn floor(file: &Path, folder: &Path) -> Option<(usize, &'static str)> {
+    let room = file.strip_prefix(folder).ok()?.iter().next()?.to_str()?;
+    FLOORS
+        .iter()
+        .enumerate()
+        .find_map(|(floor, rooms)| rooms.iter().find(|name| **name == room).map(|name| (floor, *name)))
+}
+
+#[test]
+fn rooms_import_only_rooms_below_them() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../native/src");
+    let all = Crate::read(&folder);
+    let imports = all.imports();
+    let mut rooms = BTreeSet::new();
+    for (file, others) in imports {
+        let Some((upper, room)) = floor(file, &folder) else { continue };
+        rooms.insert(room);
+        for (lower, other) in others.iter().filter_map(|other| floor(other, &folder)) {
+            let is_below = lower < upper || room == other;
+            assert!(is_below, "{} imports something of {other}", file.display());
+        }
+    }
+    assert_eq!(rooms.len(), FLOORS.concat().len(), "a room has no file");
 }
 
 #[test]

@@ -6,7 +6,6 @@ use std::{
     io::{self, IoSlice, Read, Seek, SeekFrom, Write},
     ops::Range,
     path::Path,
-    sync::Arc,
     time::Duration,
 };
 
@@ -170,11 +169,6 @@ pub(super) fn write_parts(file: &mut File, parts: &[&[u8]]) -> io::Result<()> {
         file.write_all(&part[skipped..])?;
     }
     Ok(())
-}
-
-/// The disk of a directory whose entries are sealed, so that others may write to it.
-pub(crate) fn disk_of_sealed(root: &Path) -> Arc<dyn Disk> {
-    platform::shared_disk(root).unwrap_or_else(|| Arc::new(LocalDisk::new()))
 }
 
 /// Makes a directory, and those that lead to it if they are missing, for the owner only. One that is there is left as

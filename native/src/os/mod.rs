@@ -33,14 +33,14 @@ pub(crate) use identity::{FileIdentity, open_regular};
 pub use local::LocalDisk;
 #[cfg(any(feature = "packs", feature = "sqlite"))]
 pub(crate) use local::make_private_directories;
-pub(crate) use local::{disk_of_sealed, make_private_directory};
+pub(crate) use local::make_private_directory;
 #[cfg(feature = "packs")]
 pub use map_disk::{Access, LocalMapDisk, Lock, MapDisk};
 #[cfg(feature = "packs")]
 pub use mapping::{ALIGNMENT, Mapping};
 #[cfg(feature = "packs")]
 pub(crate) use platform::keeps_times;
-pub(crate) use platform::{has_one_name, is_linked, private_options};
+pub(crate) use platform::{has_one_name, is_linked, private_options, shared_disk};
 pub use sharing::RETRY_PAUSES;
 pub(crate) use sharing::retry_sharing;
 

@@ -3,16 +3,16 @@
 pub(crate) mod lock;
 #[cfg(feature = "packs")]
 pub(crate) mod map;
+mod shared;
+
+pub(crate) use shared::shared_disk;
 
 use std::{
     fs::{DirBuilder, Metadata, OpenOptions},
     io,
     path::Path,
-    sync::Arc,
     time::UNIX_EPOCH,
 };
-
-use super::Disk;
 
 /// The standard library does not tell.
 #[cfg(feature = "packs")]
@@ -46,10 +46,6 @@ impl User {
     pub(super) const fn is_sticky(self, _: &Path) -> bool {
         false
     }
-}
-
-pub(super) fn shared_disk(_: &Path) -> Option<Arc<dyn Disk>> {
-    None
 }
 
 /// Windows has no such call; its file systems order names by themselves.

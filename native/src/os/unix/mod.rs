@@ -6,17 +6,16 @@ pub(crate) mod lock;
 pub(crate) mod map;
 mod shared;
 
+pub(crate) use shared::shared_disk;
+
 use std::{
     fs::{DirBuilder, File, Metadata, OpenOptions},
     io,
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::Path,
-    sync::Arc,
 };
 
 use rustix::{fs::OFlags, io::Errno};
-
-use super::Disk;
 
 /// Options that make a file for its owner only, follow no link in the last part of a path, and do not wait for the other
 /// end of a pipe.
@@ -60,11 +59,6 @@ impl User {
     fn owns(self, metadata: &Metadata) -> bool {
         metadata.uid() == self.0 || metadata.uid() == 0
     }
-}
-
-/// The disk of a directory that others may write to.
-pub(super) fn shared_disk(root: &Path) -> Option<Arc<dyn Disk>> {
-    Some(Arc::new(shared::SharedDisk::below(root)?))
 }
 
 pub(super) fn sync_directory(path: &Path) -> io::Result<()> {

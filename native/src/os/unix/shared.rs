@@ -7,7 +7,10 @@ use std::{
     ops::Range,
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -24,17 +27,22 @@ const MAX_FILE: u64 = 1 << 30;
 /// No link is followed below the root, no file is touched that has a name elsewhere too, and no call waits for the other end
 /// of a pipe. What is made gets the permissions that group and others have on the root, whatever the umask.
 #[derive(Clone, Debug)]
-pub(crate) struct SharedDisk {
+struct SharedDisk {
     root: PathBuf,
     /// Of the root: what group and others may do there.
     mode: u32,
     local: LocalDisk,
 }
 
+/// The disk of a directory that others may write to.
+pub(crate) fn shared_disk(root: &Path) -> Option<Arc<dyn Disk>> {
+    Some(Arc::new(SharedDisk::below(root)?))
+}
+
 impl SharedDisk {
     /// Below `root`, if that is there and anybody but this user has any rights in it. A directory of one's own needs no
     /// other rules because its entries are sealed.
-    pub(crate) fn below(root: &Path) -> Option<Self> {
+    fn below(root: &Path) -> Option<Self> {
         let root = std::path::absolute(root).ok()?;
         let metadata = root.symlink_metadata().ok()?;
         let mode = metadata.mode() & 0o077;

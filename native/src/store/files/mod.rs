@@ -42,9 +42,9 @@ use super::{
 use crate::{
     error::OpenError,
     os::{
-        FileFacts, disk_of_sealed,
+        FileFacts, LocalDisk,
         fork::{Mutex, MutexGuard},
-        process_lock, reason_of, retry_sharing,
+        process_lock, reason_of, retry_sharing, shared_disk,
     },
 };
 use layout::Layout;
@@ -114,7 +114,8 @@ impl FileStore {
     pub fn open(path: impl AsRef<Path>, mut options: FileOptions) -> Result<Self, OpenError> {
         let layout = Arc::new(Layout::new(path.as_ref()));
         if options.seal.is_some() && !options.is_disk_given {
-            options.disk = disk_of_sealed(layout.root());
+            // Others may write to a directory whose entries are sealed.
+            options.disk = shared_disk(layout.root()).unwrap_or_else(|| Arc::new(LocalDisk::new()));
         }
         let ledger = Ledger::new(
             options.limits,
