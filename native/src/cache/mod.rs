@@ -300,10 +300,11 @@ impl<S: Store> Cache<S> {
         let stored = keep(&self.store, &artifact, rest);
         self.counters.stored(&artifact, stored);
         drop(lock);
-        if let Some(seat) = &seat {
+        // Dropped, it wakes the threads that wait.
+        if let Some(seat) = seat {
             seat.land(&artifact);
         }
-        // After the lock: those who wait need not wait for this.
+        // After that and the lock: neither threads nor processes that wait need wait for this.
         self.reports.built(flight_key, miss, &artifact, stored);
         self.report_if_due();
         Ok(Fetched::new(artifact, How::Built { miss, stored }))
