@@ -57,6 +57,7 @@ impl Connection {
         let mut state = self.state.lock();
         let begun = Instant::now();
         let is_late = || begun.elapsed() >= open::LOOK_UP;
+        let mut was_repeated = false;
         loop {
             let is_open = match &*state {
                 Ok(database) => !database.has_changed(),
@@ -84,9 +85,11 @@ impl Connection {
             if let (Ok(database), Fault::Damaged(_)) = (gone, &fault) {
                 database.set_aside();
             }
-            if !has_moved || is_late() {
+            // Once: a medium that fails says the same each time.
+            if !has_moved || was_repeated {
                 return Err(fault.reason());
             }
+            was_repeated = true;
         }
     }
 

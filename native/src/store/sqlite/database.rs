@@ -225,6 +225,10 @@ impl Database {
                     break;
                 }
                 left = space::totals(transaction)?;
+                // What a commit frees, it may have to move through the log.
+                if before.bytes.saturating_sub(left.bytes) >= WAL_LIMIT {
+                    break;
+                }
             }
             let entries = before.entries.saturating_sub(left.entries);
             Ok(Pruned { entries, bytes: before.bytes.saturating_sub(left.bytes) })

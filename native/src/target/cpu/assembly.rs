@@ -10,14 +10,32 @@ const DIRECTIVES: &[&str] =
 /// What in it can read a file, if anything can.
 pub(super) fn reads_files(assembly: &str) -> Option<&'static str> {
     let lines = assembly.lines().map(str::trim);
-    lines.filter(|line| !line.starts_with('#') && !is_data(line)).find_map(|line| {
+    lines.filter(|line| !is_comment(line) && !is_data(line)).find_map(|line| {
         // A string goes on in the next line, or what stands in one is another thing than it looks.
         if !line.matches('"').count().is_multiple_of(2) || line.contains('\\') {
             return Some("an escape or an open string");
         }
+        // Behind its end in a later line, which looks like a comment, anything may stand.
+        if line.contains("/*") || line.contains("*/") || line.contains('\r') {
+            return Some("a comment of several lines");
+        }
         let line = line.to_ascii_lowercase();
         DIRECTIVES.iter().copied().find(|directive| holds_word(&line, directive))
     })
+}
+
+/// Whether a line is a comment, or one of the preprocessor's that says where the next one is from. Such a line of another form
+/// goes on behind a semicolon.
+fn is_comment(line: &str) -> bool {
+    let Some(rest) = line.strip_prefix('#').filter(|_| !line.contains('\r')) else { return false };
+    let marker = rest.trim_start();
+    if !marker.starts_with(|c: char| c.is_ascii_digit()) {
+        return true;
+    }
+    let Some((number, rest)) = marker.split_once(" \"") else { return false };
+    let Some((name, flags)) = rest.split_once('"') else { return false };
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number(number) && !name.contains('\\') && flags.split(' ').all(is_number)
 }
 
 /// Whether a line is nothing but a directive for one string, and so for data.
@@ -59,6 +77,10 @@ mod tests {
             "\".inc\\bin\" \"/x\"",
             ".ascii \"a\n.ascii \"; .macro m x; #\"",
             ".linker_option \"-lx\"",
+            "/*\n# */ .incbin \"/x\"",
+            "# 1 \"x\" ; .incbin \"/x\"",
+            "# 1 ; .incbin \"/x\"",
+            "# a\r .incbin \"/x\"",
         ] {
             assert!(reads_files(text).is_some(), "{text}");
         }

@@ -15,7 +15,7 @@ use super::{
     dependencies::{Compilation, Located, Root, Roots},
     error::{CompileError, CompileProblem},
     flags::MATH_LIBRARY,
-    probe::{command, private_directory},
+    probe::{command, is_clang, private_directory},
     snapshot::Snapshot,
 };
 use crate::os::{FileIdentity, Stamp};
@@ -127,6 +127,10 @@ impl BuildDir {
             compiler.args([if name == SOURCE_LINK { "-iquote" } else { "-I" }, name]);
         }
         compiler.args(["-MD", "-MT", "object", "-MF"]).arg(&list);
+        if is_clang(&compilation.probe.version) {
+            // Else it would carry out the directives of assembly itself, and write only what comes of them.
+            compiler.arg("-fno-integrated-as");
+        }
         compiler.args(["-S", "-o"]).arg(&assembly).args(["-x", "c", "-"]);
         compiler.stdin(File::open(source).map_err(in_directory)?);
         self.call(compiler, compilation)?;

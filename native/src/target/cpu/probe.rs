@@ -83,7 +83,7 @@ impl Probe {
         };
         let version = line(&["--version"]).ok_or_else(|| unusable("--version says nothing"))?;
         let triple = line(&["-dumpmachine"]).ok_or_else(|| unusable("-dumpmachine says nothing"))?;
-        let is_clang = version.contains("clang");
+        let is_clang = is_clang(&version);
         let search = ["-E", "-v", "-x", "c", "-"];
         let with_option = ask(&[&[AS_SPELT], &search[..]].concat());
         let takes_as_spelt = with_option.is_some();
@@ -222,6 +222,11 @@ impl Probe {
     }
 }
 
+/// Whether a compiler that says this of itself is clang.
+pub(super) fn is_clang(version: &str) -> bool {
+    version.contains("clang")
+}
+
 /// What a program writes to its output and to standard error, if it succeeds.
 fn answer(command: &mut Command) -> Option<(String, String)> {
     let output = command.stdout(Stdio::piped()).stderr(Stdio::piped()).output().ok()?;
@@ -231,6 +236,10 @@ fn answer(command: &mut Command) -> Option<(String, String)> {
 
 /// The shared libraries of a program, where the loader lists them as `ldd` has it do.
 fn libraries(program: &Path, temporary: &Path) -> Vec<String> {
+    // Elsewhere the program would run, and it may be any that a script names.
+    if !cfg!(target_os = "linux") {
+        return Vec::new();
+    }
     let mut command = command(program, temporary);
     let (listed, _) =
         answer(command.arg("--version").env("LD_TRACE_LOADED_OBJECTS", "1")).unwrap_or_default();

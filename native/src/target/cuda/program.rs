@@ -6,7 +6,7 @@ use std::{
 };
 
 use warmstart_core::{
-    key::KeyFields,
+    key::{Key, KeyFields},
     program::{
         self, CodeType, Contents, ExtraDigest, Header, NameExpression, OptionName, Options, Source,
         TargetType, Value,
@@ -219,16 +219,26 @@ impl Program {
         if let Some(digest) = libdevice {
             contents = contents.with_libdevice(digest);
         }
-        let digest = match (&self.header_digest, &self.extra_digest) {
-            (Some(headers), Some(extra)) => {
-                let both = KeyFields::new("warmstart.cuda.digests", 1)
+        let digest = self.header_digest.as_ref().map_or_else(
+            || self.extra_digest.clone(),
+            |headers| {
+                // The caller answers for the contents of headers, and not for which ones are read first, or given.
+                let given =
+                    self.given.iter().map(|(name, text)| format!("{name}\0{}", Key::digest(text.as_bytes())));
+                let fields = KeyFields::new("warmstart.cuda.digests", 1)
                     .bytes("headers", headers.as_bytes())
-                    .bytes("extra", extra.as_bytes())
-                    .key();
-                Some(ExtraDigest::new(both.as_bytes()).expect("it has 32 bytes, which are not all zero"))
-            }
-            (digest, other) => digest.clone().or_else(|| other.clone()),
-        };
+                    .list("pre-includes", self.pre_includes.iter().map(String::as_str))
+                    .list("given headers", given)
+                    .number("source directories", self.source_dir.iter().count() as u64)
+                    .number("include directories", self.include_dirs.len() as u64);
+                let fields = match &self.extra_digest {
+                    Some(extra) => fields.bytes("extra", extra.as_bytes()),
+                    None => fields,
+                };
+                let key = fields.key();
+                Some(ExtraDigest::new(key.as_bytes()).expect("it has 32 bytes, which are not all zero"))
+            },
+        );
         match digest {
             Some(digest) => contents.with_extra(digest),
             None => contents,

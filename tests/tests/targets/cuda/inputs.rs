@@ -233,6 +233,13 @@ fn headers_that_a_digest_answers_for_are_left_to_the_compiler() {
         program.clone().header_digest(digest(1)).extra_digest(digest(1)),
         program.clone().header_digest(digest(1)).extra_digest(digest(2)),
         program.clone().header_digest(digest(2)).extra_digest(digest(1)),
+        program.clone().header_digest(digest(1)).pre_include("fast.cuh"),
+        program.clone().header_digest(digest(1)).pre_include("slow.cuh"),
+        program.clone().header_digest(digest(1)).pre_include("fast.cuh").pre_include("slow.cuh"),
+        program.clone().header_digest(digest(1)).pre_include("slow.cuh").pre_include("fast.cuh"),
+        program.clone().header_digest(digest(1)).header("fast.cuh", "1"),
+        program.clone().header_digest(digest(1)).header("fast.cuh", "2"),
+        program.clone().header_digest(digest(1)).include_dir("/nowhere"),
     ]
     .map(|program| target.fields(&cache, &program).unwrap().key());
     for (place, key) in keys.iter().enumerate() {
