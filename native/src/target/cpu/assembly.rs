@@ -1,7 +1,7 @@
 //! What assembly can read while it is assembled.
 //!
 //! It is searched as the assembler gets it, so nothing is left of the macros and the strings that it was put together
-//! from.
+//! from. clang, which assembles while it compiles, is told not to (`-fno-integrated-as`).
 
 /// Directives that read files, that tell the linker to, or that can put such a directive together.
 const DIRECTIVES: &[&str] =
