@@ -8,13 +8,23 @@ mod mount;
 #[path = "src/runtimes.rs"]
 mod runtimes;
 
-use std::{env, fs, path::Path, process::Command};
+use std::{
+    env, fs,
+    path::Path,
+    process::Command,
+    time::{Duration, SystemTime},
+};
 
 fn main() {
     let out = env::var_os("OUT_DIR").expect("cargo says where");
     let out = Path::new(&out);
     let installed = runtimes::folder();
-    fs::create_dir_all(&installed).expect("there can be a target folder");
+    if !installed.exists() {
+        fs::create_dir_all(&installed).expect("there can be a target folder");
+        // A folder that is newer than this run would have it run once more.
+        let old = SystemTime::now() - Duration::from_secs(3600);
+        let _ = fs::File::open(&installed).and_then(|folder| folder.set_modified(old));
+    }
     for path in runtimes::watched() {
         // A path that does not exist would have all of this built again each time.
         if let Some(path) = path.ancestors().find(|path| path.exists()) {

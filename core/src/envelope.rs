@@ -1,4 +1,4 @@
-//! The bytes of a stored artifact: header, key, metadata, and a payload aligned for use from a mapping.
+//! The encoding of a stored artifact: header, key, metadata, and a payload aligned for use from a mapping.
 //!
 //! ```text
 //!   0  magic            89 57 53 41 0D 0A 1A 0A  ("\x89WSA\r\n\x1A\n")
@@ -16,9 +16,9 @@
 //!      key | metadata | zeros to a multiple of 128 | payload
 //! ```
 //!
-//! All numbers are little-endian. The first 16 bytes mean the same in every version, so that an entry of a newer
-//! version (whole, left alone) is told from one whose version was damaged (removed). Derived from the layouts of PNG
-//! (a magic that shows a text-mode copy) and of ccache (one checksum over everything).
+//! All numbers are little-endian. The first 16 bytes mean the same in every version, so that an entry of a newer version
+//! (intact, left alone) is distinguished from one whose version is damaged (removed). The layout is derived from those of PNG
+//! (a magic that reveals a text-mode copy) and of ccache (one checksum over everything).
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -27,28 +27,41 @@ use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::{
     artifact::{Artifact, Provenance},
-    bytes::{u16_at, u32_at, u64_at},
-    reason::Reason,
-    seal::{Seal, TAG_LEN},
-    sum::xxh3_64,
+    bytes::xxh3_64,
+    reason::MissReason,
+    seal::{MAGIC, Seal, TAG_LEN},
 };
 
-pub(crate) mod format;
 mod pieces;
 
-pub use format::{HEADER_LEN, MAX_HEAD_LEN, PAYLOAD_ALIGN};
 pub use pieces::{HeadWriter, Verifier, head_checksum};
 
-use format::{CHECKED, MAGIC, SEALED, VERSION};
+/// The length of the fixed header in bytes.
+pub const HEADER_LEN: usize = 64;
 
-/// An artifact as it is to be written: head and payload, apart, so that the payload is not copied to be stored.
+/// The alignment of the payload within an envelope, in bytes: two cache lines, and what XNNPACK asks for.
+pub const PAYLOAD_ALIGN: usize = 128;
+
+const VERSION: u16 = 1;
+
+/// The flag of an envelope with a tag after its header.
+const SEALED: u16 = 1;
+
+/// The offset of the first byte that the checksum covers.
+const CHECKED: usize = 16;
+
+/// The maximum length of a head (header, key and metadata), in bytes. Reading this much is always enough to know everything
+/// about an entry except its payload.
+pub const MAX_HEAD_LEN: usize = 16 << 20;
+
+/// An encoded artifact. Head and payload are separate, so that the payload is not copied to be stored.
 #[derive(Clone, Debug)]
 pub struct Encoded<'a> {
     head: Vec<u8>,
     payload: &'a [u8],
 }
 
-/// The lengths that a header gives, checked against each other and against the length of the whole.
+/// The ranges of an envelope's parts, as its header gives them, checked against each other and against the total length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     is_sealed: bool,
@@ -58,23 +71,15 @@ pub struct Layout {
     provenance: Provenance,
 }
 
-/// Encodes `artifact` under the full `key`, without a seal.
+/// Encodes `artifact` under the full `key`, and seals it if `seal` is given.
 ///
 /// # Errors
-/// [`Reason::TooLong`] if key and metadata are longer than [`MAX_HEAD_LEN`], with the header.
-pub fn encode<'a>(key: &[u8], artifact: &'a Artifact) -> Result<Encoded<'a>, Reason> {
-    encode_with(key, artifact, None)
-}
-
-/// Encodes `artifact` under the full `key`, and seals it if there is a seal.
-///
-/// # Errors
-/// As [`encode`].
-pub fn encode_with<'a>(
+/// [`MissReason::TooLong`] if header, key and metadata together are longer than [`MAX_HEAD_LEN`].
+pub fn encode<'a>(
     key: &[u8],
     artifact: &'a Artifact,
     seal: Option<&Seal>,
-) -> Result<Encoded<'a>, Reason> {
+) -> Result<Encoded<'a>, MissReason> {
     let (metadata, payload) = (artifact.encoded_metadata(), artifact.payload());
     let mut head =
         head_without_checksum(key, metadata, payload.len() as u64, artifact.provenance(), seal.is_some())?;
@@ -91,20 +96,20 @@ pub fn encode_with<'a>(
     Ok(Encoded { head, payload })
 }
 
-/// All that is before the payload; checksum and tag are zeros.
+/// Encodes everything before the payload, with zeros for checksum and tag.
 fn head_without_checksum(
     key: &[u8],
     metadata: &[u8],
     payload_len: u64,
     provenance: Provenance,
     is_sealed: bool,
-) -> Result<Vec<u8>, Reason> {
-    let key_len = u32::try_from(key.len()).map_err(|_| Reason::TooLong)?;
-    let metadata_len = u32::try_from(metadata.len()).map_err(|_| Reason::TooLong)?;
+) -> Result<Vec<u8>, MissReason> {
+    let key_len = u32::try_from(key.len()).map_err(|_| MissReason::TooLong)?;
+    let metadata_len = u32::try_from(metadata.len()).map_err(|_| MissReason::TooLong)?;
     let key_start = key_offset(is_sealed);
-    let head_len = payload_offset(key_start, key.len(), metadata.len()).ok_or(Reason::TooLong)?;
+    let head_len = payload_offset(key_start, key.len(), metadata.len()).ok_or(MissReason::TooLong)?;
     if head_len > MAX_HEAD_LEN {
-        return Err(Reason::TooLong);
+        return Err(MissReason::TooLong);
     }
     let flags = if is_sealed { SEALED } else { 0 };
 
@@ -127,77 +132,63 @@ fn head_without_checksum(
     Ok(head)
 }
 
-/// Decodes an envelope that was read whole, and proves the hit: every byte by the checksum, the full key by comparison.
+/// Decodes a whole envelope and verifies it: every byte by the checksum, the full key by comparison. If `seal` is given, the
+/// envelope must bear it, and the seal verifies every byte too.
 ///
 /// The artifact keeps `stored` as its buffer; nothing is copied.
 ///
 /// # Errors
-/// The reason why the bytes are not the artifact of `key`. [`Reason::NewerVersion`] means that they are whole and a
-/// newer version's: leave them alone. [`Reason::Sealed`] means that they are whole, and that only who has the secret
-/// can say more.
-pub fn decode(stored: Vec<u8>, key: &[u8]) -> Result<Artifact, Reason> {
-    decode_with(stored, key, None)
-}
-
-/// As [`decode`]. If there is a seal, the envelope must have it, and every byte is proved by it too.
-///
-/// # Errors
-/// As [`decode`]; besides [`Reason::Unsealed`] and [`Reason::Forged`], for what is whole.
-pub fn decode_with(stored: Vec<u8>, key: &[u8], seal: Option<&Seal>) -> Result<Artifact, Reason> {
-    let layout = verify_with(&stored, seal)?;
+/// The reason why the bytes are not the artifact of `key`. [`MissReason::NewerVersion`] means that they are intact, but of a
+/// newer version: leave them alone. [`MissReason::Sealed`] means that they are intact, but sealed with a secret that was not
+/// given; [`MissReason::Unsealed`] and [`MissReason::Forged`] mean that they are intact, but do not bear the seal.
+pub fn decode(stored: Vec<u8>, key: &[u8], seal: Option<&Seal>) -> Result<Artifact, MissReason> {
+    let layout = verify(&stored, seal)?;
     if stored.get(layout.key.clone()) != Some(key) {
-        return Err(Reason::KeyMismatch);
+        return Err(MissReason::KeyMismatch);
     }
     Ok(Artifact::inside(stored, layout.payload, layout.metadata, layout.provenance))
 }
 
-/// Proves that `stored` is one whole envelope, of whatever key, and says where its parts are.
+/// Verifies that `stored` is one whole envelope, of any key, and returns the ranges of its parts. If `seal` is given, the
+/// envelope must bear it.
 ///
 /// # Errors
-/// As [`decode`], but never [`Reason::KeyMismatch`].
-pub fn verify(stored: &[u8]) -> Result<Layout, Reason> {
-    verify_with(stored, None)
-}
-
-/// As [`verify`]. If there is a seal, the envelope must have it.
-///
-/// # Errors
-/// As [`decode_with`], but never [`Reason::KeyMismatch`].
-pub fn verify_with(stored: &[u8], seal: Option<&Seal>) -> Result<Layout, Reason> {
+/// As [`decode`], but never [`MissReason::KeyMismatch`].
+pub fn verify(stored: &[u8], seal: Option<&Seal>) -> Result<Layout, MissReason> {
     verify_parts([stored, &[]], seal)
 }
 
-/// Verifies an envelope of `key` whose payload was read apart from its head, as [`decode_with`] does. The head is all that is
-/// before the payload.
+/// Verifies an envelope of `key` whose payload was read separately from its head, as [`decode`] does. The head is
+/// everything before the payload.
 ///
 /// ```
-/// use warmstart_core::{artifact::Artifact, envelope, reason::Reason};
+/// use warmstart_core::{artifact::Artifact, envelope, reason::MissReason};
 ///
 /// let artifact = Artifact::new(b"payload".to_vec());
-/// let [head, _] = envelope::encode(b"key", &artifact)?.parts().map(<[u8]>::to_vec);
+/// let [head, _] = envelope::encode(b"key", &artifact, None)?.parts().map(<[u8]>::to_vec);
 /// assert_eq!(envelope::verify_split(&head, b"payload", b"key", None), Ok(()));
-/// assert_eq!(envelope::verify_split(&head, b"paylord", b"key", None), Err(Reason::ChecksumMismatch));
-/// # Ok::<(), Reason>(())
+/// assert_eq!(envelope::verify_split(&head, b"paylord", b"key", None), Err(MissReason::ChecksumMismatch));
+/// # Ok::<(), MissReason>(())
 /// ```
 ///
 /// # Errors
-/// As [`decode_with`]; [`Reason::Malformed`] if the payload does not begin where the head ends.
-pub fn verify_split(head: &[u8], payload: &[u8], key: &[u8], seal: Option<&Seal>) -> Result<(), Reason> {
+/// As [`decode`]; [`MissReason::Malformed`] if the payload does not begin where the head ends.
+pub fn verify_split(head: &[u8], payload: &[u8], key: &[u8], seal: Option<&Seal>) -> Result<(), MissReason> {
     let layout = verify_parts([head, payload], seal)?;
     if layout.payload.start != head.len() {
-        return Err(Reason::Malformed);
+        return Err(MissReason::Malformed);
     }
-    if head.get(layout.key) == Some(key) { Ok(()) } else { Err(Reason::KeyMismatch) }
+    if head.get(layout.key) == Some(key) { Ok(()) } else { Err(MissReason::KeyMismatch) }
 }
 
 /// Verifies an envelope whose head is in the first of two parts.
-fn verify_parts([first, second]: [&[u8]; 2], seal: Option<&Seal>) -> Result<Layout, Reason> {
+fn verify_parts([first, second]: [&[u8]; 2], seal: Option<&Seal>) -> Result<Layout, MissReason> {
     let layout = Layout::parse(first, first.len() as u64 + second.len() as u64);
-    if !matches!(layout, Ok(_) | Err(Reason::NewerVersion)) {
+    if !matches!(layout, Ok(_) | Err(MissReason::NewerVersion)) {
         return layout;
     }
-    let expected = u64_at(first, 8).ok_or(Reason::Truncated)?;
-    let checked = first.get(CHECKED..).ok_or(Reason::Truncated)?;
+    let expected = u64::from_le_bytes(field(first, 8)?);
+    let checked = first.get(CHECKED..).ok_or(MissReason::Truncated)?;
     let sum = if second.is_empty() {
         xxh3_64(checked)
     } else {
@@ -206,33 +197,34 @@ fn verify_parts([first, second]: [&[u8]; 2], seal: Option<&Seal>) -> Result<Layo
         hasher.update(second);
         hasher.digest()
     };
-    // First, also where a seal would find it: so damage is told from forgery, whether or not one has the secret.
+    // The checksum comes first, even where a seal would detect the change: damage is then reported as damage, with or without
+    // the secret.
     if sum != expected {
-        return Err(Reason::ChecksumMismatch);
+        return Err(MissReason::ChecksumMismatch);
     }
     let layout = layout?.matching(seal)?;
     let Some(seal) = seal else { return Ok(layout) };
-    let part = |range: Range<usize>| first.get(range).ok_or(Reason::Truncated);
+    let part = |range: Range<usize>| first.get(range).ok_or(MissReason::Truncated);
     let header = part(CHECKED..HEADER_LEN)?;
     let (tag, rest) = (part(HEADER_LEN..layout.key.start)?, part(layout.key.start..first.len())?);
-    if seal.holds([header, rest, second], tag) { Ok(layout) } else { Err(Reason::Forged) }
+    if seal.holds([header, rest, second], tag) { Ok(layout) } else { Err(MissReason::Forged) }
 }
 
 impl Encoded<'_> {
-    /// The parts to be written one after the other.
+    /// Returns head and payload, to be written one after the other.
     #[must_use]
     pub fn parts(&self) -> [&[u8]; 2] {
         [&self.head, self.payload]
     }
 
-    /// The length of the whole in bytes: what an entry counts against a cap.
+    /// Returns the length of the envelope in bytes, which is the size that counts against a cap.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "an envelope is never empty")]
     pub const fn len(&self) -> u64 {
         self.head.len() as u64 + self.payload.len() as u64
     }
 
-    /// The whole in one piece, for stores that cannot write it in parts.
+    /// Copies the envelope into one buffer, for stores that cannot write it in parts.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         self.parts().concat()
@@ -240,46 +232,47 @@ impl Encoded<'_> {
 }
 
 impl Layout {
-    /// Reads a header, of which at least [`HEADER_LEN`] bytes are given, of an envelope that is `total` bytes long.
-    /// Cheap: says whether the entry is whole by header and length, and reads nothing else.
+    /// Parses the header of an envelope that is `total` bytes long, from at least its first [`HEADER_LEN`] bytes. Checks only
+    /// the header and the length.
     ///
     /// # Errors
-    /// The reason why it cannot be. [`Reason::NewerVersion`] is a guess here, until [`verify`] has seen the checksum.
-    pub fn parse(header: &[u8], total: u64) -> Result<Self, Reason> {
+    /// The reason why the header is invalid. [`MissReason::NewerVersion`] is provisional until [`verify`] has checked the
+    /// checksum.
+    pub fn parse(header: &[u8], total: u64) -> Result<Self, MissReason> {
         if header.len() < MAGIC.len() && MAGIC.starts_with(header) {
-            return Err(Reason::Truncated);
+            return Err(MissReason::Truncated);
         }
         if !header.starts_with(&MAGIC) {
-            return Err(Reason::Foreign);
+            return Err(MissReason::Foreign);
         }
-        let version = u16_at(header, 16).ok_or(Reason::Truncated)?;
+        let version = u16::from_le_bytes(field(header, 16)?);
         if version > VERSION {
-            return Err(Reason::NewerVersion);
+            return Err(MissReason::NewerVersion);
         }
-        let field = |at| u32_at(header, at).ok_or(Reason::Truncated);
-        let long = |at| u64_at(header, at).ok_or(Reason::Truncated);
-        let (key_len, metadata_len, payload_len) = (field(20)?, field(24)?, long(32)?);
+        let short = |at| field(header, at).map(u32::from_le_bytes);
+        let long = |at| field(header, at).map(u64::from_le_bytes);
+        let (key_len, metadata_len, payload_len) = (short(20)?, short(24)?, long(32)?);
         let provenance = Provenance { created_unix_ms: long(40)?, build_nanos: long(48)? };
-        let flags = u16_at(header, 18).ok_or(Reason::Truncated)?;
-        if version == 0 || flags & !SEALED != 0 || field(28)? != 0 || long(56)? != 0 {
-            return Err(Reason::Malformed);
+        let flags = u16::from_le_bytes(field(header, 18)?);
+        if version == 0 || flags & !SEALED != 0 || short(28)? != 0 || long(56)? != 0 {
+            return Err(MissReason::Malformed);
         }
 
-        let malformed = |_| Reason::Malformed;
+        let malformed = |_| MissReason::Malformed;
         let key_len = usize::try_from(key_len).map_err(malformed)?;
         let metadata_len = usize::try_from(metadata_len).map_err(malformed)?;
         let is_sealed = flags & SEALED != 0;
         let key_start = key_offset(is_sealed);
-        let payload_start = payload_offset(key_start, key_len, metadata_len).ok_or(Reason::Malformed)?;
-        let end = (payload_start as u64).checked_add(payload_len).ok_or(Reason::Malformed)?;
+        let payload_start = payload_offset(key_start, key_len, metadata_len).ok_or(MissReason::Malformed)?;
+        let end = (payload_start as u64).checked_add(payload_len).ok_or(MissReason::Malformed)?;
         if end > total {
-            return Err(Reason::Truncated);
+            return Err(MissReason::Truncated);
         }
         if end < total {
-            return Err(Reason::Malformed);
+            return Err(MissReason::Malformed);
         }
         let end = usize::try_from(end).map_err(malformed)?;
-        // The sums below cannot overflow: payload_offset has added the same numbers, and more, in checked arithmetic.
+        // The sums below cannot overflow: `payload_offset` added the same numbers, and more, with checked arithmetic.
         let metadata_start = key_start + key_len;
         Ok(Self {
             is_sealed,
@@ -290,61 +283,66 @@ impl Layout {
         })
     }
 
-    /// How long the header says that the payload is, in bytes. Proves nothing.
+    /// Returns the length of the payload in bytes, as the header gives it. Verifies nothing.
     ///
     /// # Errors
-    /// [`Reason::Truncated`] if there is no whole header.
-    pub fn payload_len(header: &[u8]) -> Result<u64, Reason> {
-        u64_at(header.get(..HEADER_LEN).ok_or(Reason::Truncated)?, 32).ok_or(Reason::Truncated)
+    /// [`MissReason::Truncated`] if the header is incomplete.
+    pub fn payload_len(header: &[u8]) -> Result<u64, MissReason> {
+        field(header.get(..HEADER_LEN).ok_or(MissReason::Truncated)?, 32).map(u64::from_le_bytes)
     }
 
-    /// Whether the header says what a store with this seal, or one without any, asks for. Proves nothing.
+    /// Checks that the envelope is sealed exactly if `seal` is given. Reads only the header, and verifies nothing.
     ///
     /// # Errors
-    /// [`Reason::Unsealed`] or [`Reason::Sealed`].
-    pub fn matching(self, seal: Option<&Seal>) -> Result<Self, Reason> {
+    /// [`MissReason::Unsealed`] or [`MissReason::Sealed`].
+    pub fn matching(self, seal: Option<&Seal>) -> Result<Self, MissReason> {
         match (seal, self.is_sealed) {
-            (Some(_), false) => Err(Reason::Unsealed),
-            (None, true) => Err(Reason::Sealed),
+            (Some(_), false) => Err(MissReason::Unsealed),
+            (None, true) => Err(MissReason::Sealed),
             _ => Ok(self),
         }
     }
 
-    /// Whether it bears a seal, which its header says and nothing proves.
+    /// Returns whether the header says that the envelope is sealed. Verifies nothing.
     #[must_use]
     pub const fn is_sealed(&self) -> bool {
         self.is_sealed
     }
 
-    /// How long the head is in bytes: all that is before the payload, without the zeros that align it.
+    /// Returns the length of header, tag, key and metadata in bytes, without the zeros that align the payload.
     #[must_use]
     pub const fn head_len(&self) -> usize {
         self.metadata.end
     }
 
-    /// Where the full key is.
+    /// Returns the range of the full key.
     #[must_use]
     pub fn key(&self) -> Range<usize> {
         self.key.clone()
     }
 
-    /// Where the encoded metadata is.
+    /// Returns the range of the encoded metadata.
     #[must_use]
     pub fn metadata(&self) -> Range<usize> {
         self.metadata.clone()
     }
 
-    /// Where the payload is; it starts at a multiple of [`PAYLOAD_ALIGN`].
+    /// Returns the range of the payload, which starts at a multiple of [`PAYLOAD_ALIGN`].
     #[must_use]
     pub fn payload(&self) -> Range<usize> {
         self.payload.clone()
     }
 
-    /// When the artifact was made and what that cost.
+    /// Returns when the artifact was built and how long the build took.
     #[must_use]
     pub const fn provenance(&self) -> Provenance {
         self.provenance
     }
+}
+
+/// Reads the `N` bytes of a field of the header.
+fn field<const N: usize>(header: &[u8], at: usize) -> Result<[u8; N], MissReason> {
+    header.get(at..).and_then(|rest| rest.first_chunk()).copied().ok_or(MissReason::Truncated)
 }
 
 const fn key_offset(is_sealed: bool) -> usize {
@@ -358,7 +356,7 @@ fn payload_offset(key_start: usize, key_len: usize, metadata_len: usize) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metadata::Metadata;
+    use crate::artifact::Metadata;
     use alloc::vec;
 
     fn artifact(payload: &[u8]) -> Artifact {
@@ -368,11 +366,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_encoded_is_decoded_and_aligned() {
+    fn encoded_artifact_decodes_and_is_aligned() {
         for (key, payload) in [(&b""[..], &b""[..]), (b"k", b"p"), (&[7; 1000], &[9; 5000])] {
-            let stored = encode(key, &artifact(payload)).unwrap().to_vec();
-            assert_eq!(verify(&stored).unwrap().payload().start % PAYLOAD_ALIGN, 0);
-            let found = decode(stored, key).unwrap();
+            let stored = encode(key, &artifact(payload), None).unwrap().to_vec();
+            assert_eq!(verify(&stored, None).unwrap().payload().start % PAYLOAD_ALIGN, 0);
+            let found = decode(stored, key, None).unwrap();
             assert_eq!(found.payload(), payload);
             assert_eq!(found.metadata().unwrap().attribute("name"), Some(&b"value"[..]));
             assert_eq!(found.provenance(), Provenance { created_unix_ms: 12, build_nanos: 34 });
@@ -381,12 +379,12 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_is_refused_as_damage() {
-        let stored = encode(b"key", &artifact(b"payload")).unwrap().to_vec();
+        let stored = encode(b"key", &artifact(b"payload"), None).unwrap().to_vec();
         for at in 0..stored.len() {
             for bit in 0..8 {
                 let mut damaged = stored.clone();
                 damaged[at] ^= 1 << bit;
-                let reason = decode(damaged, b"key").expect_err("a flipped bit was handed out");
+                let reason = decode(damaged, b"key", None).expect_err("a flipped bit was handed out");
                 assert!(reason.is_damage(), "byte {at}, bit {bit}: {reason:?}");
             }
         }
@@ -397,64 +395,89 @@ mod tests {
         let seal = Seal::new(&[7; 32]);
         for seal in [None, Some(&seal)] {
             let artifact = artifact(b"payload");
-            let whole = encode_with(b"key", &artifact, seal).unwrap().to_vec();
+            let whole = encode(b"key", &artifact, seal).unwrap().to_vec();
             let start = whole.len() - b"payload".len();
-            let prove = |stored: &[u8], at| verify_split(&stored[..at], &stored[at..], b"key", seal);
-            assert_eq!(prove(&whole, start), Ok(()));
+            let verify = |stored: &[u8], at| verify_split(&stored[..at], &stored[at..], b"key", seal);
+            assert_eq!(verify(&whole, start), Ok(()));
             assert_eq!(
-                (prove(&whole, start - 1), prove(&whole, start + 1)),
-                (Err(Reason::Malformed), Err(Reason::Malformed))
+                (verify(&whole, start - 1), verify(&whole, start + 1)),
+                (Err(MissReason::Malformed), Err(MissReason::Malformed))
             );
             for bit in 0..8 * whole.len() {
                 let mut damaged = whole.clone();
                 damaged[bit / 8] ^= 1 << (bit % 8);
-                assert!(prove(&damaged, start).is_err(), "bit {bit}");
+                assert!(verify(&damaged, start).is_err(), "bit {bit}");
             }
-            assert_eq!(verify_split(&whole[..start], b"payload", b"kez", seal), Err(Reason::KeyMismatch));
+            assert_eq!(verify_split(&whole[..start], b"payload", b"kez", seal), Err(MissReason::KeyMismatch));
         }
     }
 
     #[test]
     fn every_truncation_and_every_extension_is_refused_as_damage() {
-        let stored = encode(b"key", &artifact(b"payload")).unwrap().to_vec();
+        let stored = encode(b"key", &artifact(b"payload"), None).unwrap().to_vec();
         for end in 0..stored.len() {
-            assert_eq!(decode(stored[..end].to_vec(), b"key").unwrap_err(), Reason::Truncated, "{end}");
+            assert_eq!(
+                decode(stored[..end].to_vec(), b"key", None).unwrap_err(),
+                MissReason::Truncated,
+                "{end}"
+            );
         }
         let mut longer = stored;
         longer.push(0);
-        assert_eq!(decode(longer, b"key").unwrap_err(), Reason::Malformed);
+        assert_eq!(decode(longer, b"key", None).unwrap_err(), MissReason::Malformed);
     }
 
     #[test]
-    fn another_keys_entry_is_never_handed_out() {
-        let stored = encode(b"key", &artifact(b"payload")).unwrap().to_vec();
-        assert_eq!(decode(stored, b"kez").unwrap_err(), Reason::KeyMismatch);
+    fn entry_of_another_key_is_never_returned() {
+        let stored = encode(b"key", &artifact(b"payload"), None).unwrap().to_vec();
+        assert_eq!(decode(stored, b"kez", None).unwrap_err(), MissReason::KeyMismatch);
     }
 
     #[test]
-    fn a_newer_version_is_told_from_a_damaged_one() {
-        let mut newer = encode(b"key", &artifact(b"payload")).unwrap().to_vec();
+    fn newer_version_differs_from_damaged_version() {
+        let mut newer = encode(b"key", &artifact(b"payload"), None).unwrap().to_vec();
         newer[16] = 2;
-        assert_eq!(verify(&newer), Err(Reason::ChecksumMismatch), "the version was damaged");
+        assert_eq!(verify(&newer, None), Err(MissReason::ChecksumMismatch), "the version was damaged");
         let sum = xxh3_64(&newer[CHECKED..]);
         newer[8..16].copy_from_slice(&sum.to_le_bytes());
-        assert_eq!(verify(&newer), Err(Reason::NewerVersion));
+        assert_eq!(verify(&newer, None), Err(MissReason::NewerVersion));
     }
 
     #[test]
     fn lengths_at_the_edges_are_refused() {
-        let stored = encode(b"key", &artifact(b"payload")).unwrap().to_vec();
+        let stored = encode(b"key", &artifact(b"payload"), None).unwrap().to_vec();
         for (at, len) in [(20, 4), (24, 4), (32, 8)] {
             let mut lying = stored.clone();
             lying[at..at + len].fill(0xff);
-            assert!(decode(lying, b"key").unwrap_err().is_damage());
+            assert!(decode(lying, b"key", None).unwrap_err().is_damage());
         }
     }
 
     #[test]
+    fn reserved_fields_that_are_set_are_refused() {
+        for (at, bit) in (18..20).chain(28..32).chain(56..64).flat_map(|at| [(at, 1), (at, 7)]) {
+            let mut other = encode(b"key", &artifact(b"payload"), None).unwrap().to_vec();
+            other[at] ^= 1 << bit;
+            let sum = xxh3_64(&other[CHECKED..]);
+            other[8..16].copy_from_slice(&sum.to_le_bytes());
+            assert_eq!(verify(&other, None), Err(MissReason::Malformed), "byte {at}, bit {bit}");
+        }
+    }
+
+    #[test]
+    fn head_of_the_greatest_length_is_the_last_one_written() {
+        let head = |key_len: usize| {
+            let key = vec![7; key_len];
+            head_without_checksum(&key, b"", 0, Provenance::default(), false).map(|head| head.len())
+        };
+        assert_eq!(head(MAX_HEAD_LEN - HEADER_LEN), Ok(MAX_HEAD_LEN));
+        assert_eq!(head(MAX_HEAD_LEN - HEADER_LEN + 1), Err(MissReason::TooLong));
+    }
+
+    #[test]
     fn foreign_bytes_are_named_so() {
-        assert_eq!(verify(b"\x7fELF and more"), Err(Reason::Foreign));
-        assert_eq!(verify(b""), Err(Reason::Truncated));
-        assert_eq!(verify(&vec![0; 4096]), Err(Reason::Foreign));
+        assert_eq!(verify(b"\x7fELF and more", None), Err(MissReason::Foreign));
+        assert_eq!(verify(b"", None), Err(MissReason::Truncated));
+        assert_eq!(verify(&vec![0; 4096], None), Err(MissReason::Foreign));
     }
 }

@@ -1,7 +1,7 @@
-//! What a CUDA C++ text includes, read off it as NVRTC reads it, and the same text with other names in its directives.
+//! Finds the headers that a CUDA C++ text includes, as NVRTC reads it, and replaces their names in the text.
 //!
-//! Branches that the preprocessor skips are read like all others: a header too many costs a check, one too few could
-//! cost a wrong hit. What only the preprocessor can tell is a [`Problem`].
+//! Branches that the preprocessor would skip are read like all others: a superfluous header costs a check, a missing one could
+//! make a wrong hit. Anything that only the preprocessor could decide is reported as a [`Trouble`].
 //!
 //! ```
 //! use warmstart_core::includes::{Scan, rewrite};
@@ -18,8 +18,47 @@
 //! ```
 
 mod lexer;
-mod rewrite;
 mod scan;
 
-pub use rewrite::rewrite;
-pub use scan::{Ask, Operand, Problem, Scan, Trouble, Untold};
+pub use scan::{Ask, Operand, Scan, Trouble};
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// Returns `text` with each range replaced by the bytes given with it. The ranges are in order and do not overlap.
+///
+/// Lines keep their numbers: if a range has more newlines than its replacement, spliced newlines are added.
+///
+/// # Panics
+/// If a range is not in the text, or the ranges are not in order.
+#[must_use]
+pub fn rewrite<T: AsRef<[u8]>>(text: &[u8], edits: &[(Range<usize>, T)]) -> Vec<u8> {
+    let newlines = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'\n').count();
+    let mut rewritten = Vec::with_capacity(text.len() + 32 * edits.len());
+    let mut from = 0;
+    for (range, replacement) in edits {
+        let replacement = replacement.as_ref();
+        rewritten.extend_from_slice(&text[from..range.start]);
+        rewritten.extend_from_slice(replacement);
+        for _ in newlines(replacement)..newlines(&text[range.clone()]) {
+            rewritten.extend_from_slice(b"\\\n");
+        }
+        from = range.end;
+    }
+    rewritten.extend_from_slice(&text[from..]);
+    rewritten
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_keep_their_numbers() {
+        let text = b"#include /* x */ \"a\\\n.h\"\nb\n";
+        assert_eq!(rewrite(text, &[(17..24, "\"/x\"")]), b"#include /* x */ \"/x\"\\\n\nb\n");
+        assert_eq!(rewrite(text, &[(17..24, "\"a\\\n.h\"")]), text);
+        assert_eq!(rewrite(b"a b c", &[(0..1, "x"), (2..3, ""), (4..5, "yz")]), b"x  yz");
+        assert_eq!(rewrite::<&str>(text, &[]), text);
+    }
+}

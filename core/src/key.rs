@@ -1,4 +1,4 @@
-//! Keys: a 32-byte digest of everything that decides what an artifact is.
+//! Keys: 32-byte digests of everything that determines an artifact.
 
 use alloc::{
     borrow::Cow,
@@ -9,15 +9,12 @@ use core::fmt;
 
 use blake2::{Blake2b256, Digest};
 
-use crate::{
-    hex,
-    recipe::{Recipe, RecipeField},
-};
+use crate::recipe::{Recipe, RecipeField};
 
-/// Stands first in every key's preimage, so that no other BLAKE2b digest of this project can equal a key.
+/// Prefixes every key's preimage, so that no other BLAKE2b digest of this project can equal a key.
 const TAG: &[u8] = b"warmstart key 1\0";
 
-/// A 32-byte BLAKE2b digest that names an artifact.
+/// A 32-byte BLAKE2b digest that identifies an artifact.
 ///
 /// ```
 /// use warmstart_core::key::{Key, KeyFields};
@@ -33,21 +30,21 @@ impl Key {
     /// The length of a key in bytes.
     pub const LEN: usize = 32;
 
-    /// A key from the bytes of one.
+    /// Wraps 32 bytes that are already a digest.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
         Self(bytes)
     }
 
-    /// The digest of arbitrary bytes, as a file name or an index slot needs it.
+    /// Computes the digest of arbitrary bytes, for a file name or an index slot.
     ///
-    /// It is not the key of [`KeyFields`] with the same bytes in it: the two have different preimages.
+    /// This is not the key of [`KeyFields`] with the same bytes in them: the preimages differ.
     #[must_use]
     pub fn digest(bytes: &[u8]) -> Self {
         Self(Blake2b256::digest(bytes).into())
     }
 
-    /// The key that [`Display`](fmt::Display) wrote, if `hex` is one: 64 lower-case hexadecimal digits.
+    /// Parses the output of [`Display`](fmt::Display); `None` unless `hex` is 64 lower-case hexadecimal digits.
     #[must_use]
     pub fn from_hex(hex: &str) -> Option<Self> {
         let digits = hex.as_bytes();
@@ -56,22 +53,22 @@ impl Key {
         }
         let mut bytes = [0; Self::LEN];
         for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            *byte = hex::nibble(pair[0])? << 4 | hex::nibble(pair[1])?;
+            *byte = hex_value(pair[0])? << 4 | hex_value(pair[1])?;
         }
         Some(Self(bytes))
     }
 
-    /// The 64 lower-case hexadecimal digits of the key, in ASCII.
+    /// Returns the 64 lower-case hexadecimal digits of the key, in ASCII.
     #[must_use]
     pub fn to_hex(&self) -> [u8; 2 * Self::LEN] {
         let mut hex = [0; 2 * Self::LEN];
         for (pair, byte) in hex.as_chunks_mut().0.iter_mut().zip(self.0) {
-            *pair = hex::digits(byte);
+            *pair = hex_digits(byte);
         }
         hex
     }
 
-    /// The bytes of the key.
+    /// Returns the bytes of the key.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; Self::LEN] {
         &self.0
@@ -96,13 +93,13 @@ impl fmt::Debug for Key {
     }
 }
 
-/// The labelled fields that a key is derived from.
+/// The labelled fields from which a key is derived.
 ///
-/// Every field is written with its label, its kind and its length, so that no two lists of fields have the same
-/// preimage. The order of the fields counts. Nothing is hashed before [`key`](Self::key) and nothing is described
-/// before [`recipe`](Self::recipe), so that a hit pays for the key alone.
+/// Every field is hashed with its label, kind and length, so that no two lists of fields have the same preimage. The order of
+/// the fields matters. Nothing is hashed before [`key`](Self::key) is called, and nothing is summarised before
+/// [`recipe`](Self::recipe), so that a hit pays only for the key.
 ///
-/// A path, a home directory or a time does not belong in a key: it would make a moved checkout miss.
+/// Do not put a path, a home directory or a time into a key: a moved checkout would miss.
 ///
 /// ```
 /// use warmstart_core::key::KeyFields;
@@ -126,7 +123,7 @@ pub struct KeyFields<'a> {
 struct Field<'a> {
     label: Cow<'a, str>,
     value: Value<'a>,
-    /// What a recipe shows instead of the value; not part of the key.
+    /// The text that a recipe shows instead of the value; not part of the key.
     note: Option<Cow<'a, str>>,
 }
 
@@ -139,7 +136,8 @@ enum Value<'a> {
 }
 
 impl<'a> KeyFields<'a> {
-    /// No fields yet. `domain` separates kinds of artifact, `schema` is raised when the meaning of the fields changes.
+    /// Creates an empty list of fields. `domain` separates kinds of artifacts; raise `schema` when the meaning of the fields
+    /// changes.
     pub fn new(domain: impl Into<Cow<'a, str>>, schema: u32) -> Self {
         Self { domain: domain.into(), schema, fields: Vec::with_capacity(12) }
     }
@@ -150,13 +148,13 @@ impl<'a> KeyFields<'a> {
         self.field(label.into(), Value::Text(value.into()), None)
     }
 
-    /// Adds a field of bytes, which is never equal to a text of the same bytes.
+    /// Adds a field of bytes. It never equals a text with the same bytes.
     #[must_use]
     pub fn bytes(self, label: impl Into<Cow<'a, str>>, value: impl Into<Cow<'a, [u8]>>) -> Self {
         self.field(label.into(), Value::Bytes(value.into()), None)
     }
 
-    /// Adds a digest made elsewhere, with a note that says of what; the note is shown by recipes and is not in the key.
+    /// Adds a digest computed elsewhere, with a note on what was digested. Recipes show the note; it is not part of the key.
     #[must_use]
     pub fn digest(
         self,
@@ -173,7 +171,7 @@ impl<'a> KeyFields<'a> {
         self.field(label.into(), Value::Number(value), None)
     }
 
-    /// Adds a list of texts. Where one ends and the next begins counts: `["ab"]` is not `["a", "b"]`.
+    /// Adds a list of texts. The boundaries between them count: `["ab"]` is not `["a", "b"]`.
     #[must_use]
     pub fn list<T: Into<Cow<'a, str>>>(
         self,
@@ -183,7 +181,7 @@ impl<'a> KeyFields<'a> {
         self.field(label.into(), Value::List(values.into_iter().map(Into::into).collect()), None)
     }
 
-    /// The key: BLAKE2b-256 over the tag, the domain, the schema and every field. docs/format.md has the preimage.
+    /// Computes the key: BLAKE2b-256 over a tag, the domain, the schema and every field. docs/format.md has the preimage.
     #[must_use]
     pub fn key(&self) -> Key {
         let mut hasher = Blake2b256::new();
@@ -198,7 +196,7 @@ impl<'a> KeyFields<'a> {
         Key(hasher.finalize().into())
     }
 
-    /// What the key was made of, short enough to be kept beside the artifact.
+    /// Returns a short summary of the fields, to be stored with the artifact.
     #[must_use]
     pub fn recipe(&self) -> Recipe {
         let fields = self.fields.iter().map(|field| {
@@ -212,17 +210,6 @@ impl<'a> KeyFields<'a> {
         Recipe::new(&self.domain, self.schema, fields.collect())
     }
 
-    /// The same fields with nothing borrowed.
-    #[must_use]
-    pub fn into_owned(self) -> KeyFields<'static> {
-        let fields = self.fields.into_iter().map(|field| Field {
-            label: field.label.into_owned().into(),
-            value: field.value.into_owned(),
-            note: field.note.map(|note| note.into_owned().into()),
-        });
-        KeyFields { domain: self.domain.into_owned().into(), schema: self.schema, fields: fields.collect() }
-    }
-
     fn field(mut self, label: Cow<'a, str>, value: Value<'a>, note: Option<Cow<'a, str>>) -> Self {
         self.fields.push(Field { label, value, note });
         self
@@ -230,7 +217,7 @@ impl<'a> KeyFields<'a> {
 }
 
 impl Value<'_> {
-    /// Writes kind, length and value.
+    /// Hashes the kind, the length and the value.
     fn update(&self, hasher: &mut Blake2b256) {
         match self {
             Self::Text(text) => {
@@ -255,18 +242,7 @@ impl Value<'_> {
         }
     }
 
-    fn into_owned(self) -> Value<'static> {
-        match self {
-            Self::Text(text) => Value::Text(text.into_owned().into()),
-            Self::Bytes(bytes) => Value::Bytes(bytes.into_owned().into()),
-            Self::Number(number) => Value::Number(number),
-            Self::List(items) => {
-                Value::List(items.into_iter().map(|item| item.into_owned().into()).collect())
-            }
-        }
-    }
-
-    /// The value as a person would want to read it; bytes have no such form.
+    /// Returns the value as human-readable text; `None` for bytes.
     fn shown(&self) -> Option<String> {
         match self {
             Self::Text(text) => Some(String::from(&**text)),
@@ -277,21 +253,117 @@ impl Value<'_> {
     }
 }
 
+/// Returns the two lower-case hexadecimal digits of a byte, in ASCII.
+const fn hex_digits(byte: u8) -> [u8; 2] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    [DIGITS[(byte >> 4) as usize], DIGITS[(byte & 15) as usize]]
+}
+
+/// Returns the value of a lower-case digit. Upper case is refused, so that a key has one spelling and a file name one owner.
+fn hex_value(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
+}
+
 fn update_prefixed(hasher: &mut Blake2b256, bytes: &[u8]) {
     hasher.update(len_bytes(bytes.len()));
     hasher.update(bytes);
 }
 
-/// A length as 8 little-endian bytes: the same on 32-bit and 64-bit targets.
+/// Encodes a length as 8 little-endian bytes: the same on 32-bit and 64-bit targets.
 fn len_bytes(len: usize) -> [u8; 8] {
     (len as u64).to_le_bytes()
+}
+
+/// A key to look up, and the fields from which it was derived, if they are known.
+///
+/// Created from [`KeyFields`], from a [`Key`], or from any bytes or text: `"k"` and `b"k"` are the same key.
+///
+/// ```
+/// use warmstart_core::key::{KeyFields, Request};
+///
+/// let fields = KeyFields::new("example", 1).text("name", "softmax");
+/// assert_eq!(Request::from(&fields).key(), fields.key().as_bytes());
+/// assert_eq!(Request::from("k").key(), Request::from(b"k").key());
+/// ```
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    key: RequestKey<'a>,
+    fields: Option<&'a KeyFields<'a>>,
+}
+
+/// The bytes of a key, or a [`Key`] by value, which needs no allocation.
+#[derive(Clone, Debug)]
+enum RequestKey<'a> {
+    Any(Cow<'a, [u8]>),
+    Key(Key),
+}
+
+impl<'a> Request<'a> {
+    fn new(key: impl Into<Cow<'a, [u8]>>) -> Self {
+        Self { key: RequestKey::Any(key.into()), fields: None }
+    }
+
+    /// Returns the bytes of the key.
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        match &self.key {
+            RequestKey::Any(bytes) => bytes,
+            RequestKey::Key(key) => key.as_bytes(),
+        }
+    }
+
+    /// Returns the fields that the key was derived from, if they are known.
+    #[must_use]
+    pub const fn fields(&self) -> Option<&'a KeyFields<'a>> {
+        self.fields
+    }
+}
+
+impl<'a> From<&'a KeyFields<'a>> for Request<'a> {
+    fn from(fields: &'a KeyFields<'a>) -> Self {
+        Self { key: RequestKey::Key(fields.key()), fields: Some(fields) }
+    }
+}
+
+impl From<Key> for Request<'_> {
+    fn from(key: Key) -> Self {
+        Self { key: RequestKey::Key(key), fields: None }
+    }
+}
+
+impl<'a, T: AsRef<[u8]> + ?Sized> From<&'a T> for Request<'a> {
+    fn from(key: &'a T) -> Self {
+        Self::new(key.as_ref())
+    }
+}
+
+impl<const N: usize> From<[u8; N]> for Request<'_> {
+    fn from(key: [u8; N]) -> Self {
+        Self::new(key.to_vec())
+    }
+}
+
+impl From<Vec<u8>> for Request<'_> {
+    fn from(key: Vec<u8>) -> Self {
+        Self::new(key)
+    }
+}
+
+impl From<String> for Request<'_> {
+    fn from(key: String) -> Self {
+        Self::new(key.into_bytes())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Guards the preimage: a change of it makes every stored entry unreachable and must be a decision.
+    /// Guards the preimage. A change makes every stored entry unreachable, so it must be a deliberate decision.
     #[test]
     fn the_preimage_is_the_one_that_format_md_describes() {
         let mut preimage = Vec::new();
@@ -362,15 +434,6 @@ mod tests {
     }
 
     #[test]
-    fn what_borrows_nothing_is_the_same_key_and_recipe() {
-        let fields =
-            KeyFields::new("d", 1).text("a", "b").bytes("c", &[1][..]).number("e", 2).list("f", ["g"]);
-        let fields = fields.digest("h", &[3; 32][..], "note");
-        let owned = fields.clone().into_owned();
-        assert_eq!((owned.key(), owned.recipe()), (fields.key(), fields.recipe()));
-    }
-
-    #[test]
     fn a_note_is_not_in_the_key() {
         let noted = |note: &'static str| KeyFields::new("d", 1).digest("h", &[1u8; 32][..], note);
         assert_eq!(noted("a.h").key(), noted("b.h").key());
@@ -384,5 +447,27 @@ mod tests {
         assert_eq!(Key::from_hex(&hex.to_uppercase()), None);
         assert_eq!(Key::from_hex(&hex[1..]), None);
         assert_eq!(Key::from_hex(&hex.replace(&hex[..1], "g")), None);
+    }
+
+    #[test]
+    fn request_from_any_type_of_bytes_has_the_same_key() {
+        let bytes = b"k".to_vec();
+        let text = String::from("k");
+        let requests: [Request<'_>; 8] = [
+            "k".into(),
+            b"k".into(),
+            (*b"k").into(),
+            (&b"k"[..]).into(),
+            (&bytes).into(),
+            bytes.clone().into(),
+            (&text).into(),
+            text.clone().into(),
+        ];
+        for request in requests {
+            assert_eq!(request.key(), b"k");
+        }
+        let key = Key::digest(b"k");
+        assert_eq!(Request::from(key).key(), key.as_bytes());
+        assert_eq!(Request::from(&key).key(), key.as_bytes());
     }
 }

@@ -1,26 +1,25 @@
-//! What travels with an artifact for its launches: rows of the registry, and results of reductions.
+//! Launch records: rows of the registry and results of reductions, stored with an artifact.
 //!
-//! An attribute of the artifact's [`Metadata`], so that it is stored, checked, evicted and replaced together with the code. docs/format.md has
-//! the layout.
+//! A record is an attribute of the artifact's [`Metadata`], so that it is stored, verified, evicted and replaced together with
+//! the code. docs/format.md has the layout.
 
 use alloc::vec::Vec;
-use core::{error, fmt};
 
 #[cfg(test)]
 mod tests;
 
+use thiserror::Error;
+
 use crate::{
-    artifact::Artifact,
-    memo::PortableResult,
-    metadata::Metadata,
-    registry::{Adopted, Registered, Registry, RegistryError, RegistryId},
-    wire::{MAX_ITEMS, Malformed, put, take, take_count},
+    artifact::{Artifact, MAX_ITEMS, Malformed, Metadata, put, take, take_bytes, take_count},
+    memo::portable::{Content, Part, PortableResult},
+    registry::{Registered, Registry, RegistryError, RegistryId},
 };
 
 /// The version of the layout.
 const VERSION: u32 = 1;
 
-/// What the launches of an artifact need beside its code.
+/// The data that launches of an artifact need in addition to its code.
 ///
 /// ```
 /// use warmstart_core::{artifact::Artifact, launch_record::LaunchRecord, registry::Registry};
@@ -41,61 +40,45 @@ const VERSION: u32 = 1;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LaunchRecord {
-    /// Ascending, each once.
+    /// Ascending, without duplicates.
     rows: Vec<Registered>,
-    /// Ascending by the name of the kernel, each once.
+    /// Ascending by the name of the kernel, without duplicates.
     results: Vec<PortableResult>,
 }
 
-/// Why the bytes of a record are refused. The artifact is then to be taken for a miss: what its code says when it overflows
-/// could not be named. A cache does not look into records and goes on hitting: build anew, and put it over what is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The reason why a record is refused. Treat the artifact as a miss then, because an overflow in its code could not be reported
+/// by name. A cache does not decode records and keeps hitting: build the artifact again, and replace the stored one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// Bytes are missing, left over, or contradict themselves.
+    /// Bytes are missing or left over, or contradict each other.
+    #[error("the launch record contradicts itself: compile the artifact again")]
     Malformed,
-    /// A layout of another version.
+    /// The layout is of another version.
+    #[error("the launch record has version {0}, this warmstart knows {VERSION}: compile the artifact again")]
     OtherVersion(u32),
     /// A row has no name, or an id that its name cannot have.
+    #[error("the launch record has a row that is refused: {0}")]
     Row(RegistryError),
-    /// Something is there twice, or not in order.
+    /// An item is duplicated, or out of order.
+    #[error("the launch record has something twice or not in order: compile the artifact again")]
     Disorder,
-    /// There are more than [`MAX_ITEMS`] of a kind.
+    /// There are more than [`MAX_ITEMS`] items of one kind.
+    #[error("a launch record holds {MAX_ITEMS} items of a kind: divide the artifact")]
     TooMany,
 }
-
-impl fmt::Display for RecordError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Malformed => f.write_str("the launch record contradicts itself: compile the artifact anew"),
-            Self::OtherVersion(version) => write!(
-                f,
-                "the launch record has version {version}, this warmstart knows {VERSION}: compile the artifact anew"
-            ),
-            Self::Row(error) => write!(f, "the launch record has a row that is refused: {error}"),
-            Self::TooMany => {
-                write!(f, "a launch record holds {MAX_ITEMS} items of a kind: divide the artifact")
-            }
-            Self::Disorder => f.write_str(
-                "the launch record has something twice or not in order: compile the artifact anew",
-            ),
-        }
-    }
-}
-
-impl error::Error for RecordError {}
 
 impl LaunchRecord {
     /// The attribute that holds a record.
     pub const ATTRIBUTE: &'static str = "launch";
 
-    /// A record of nothing.
+    /// Creates an empty record.
     #[must_use]
     pub const fn new() -> Self {
         Self { rows: Vec::new(), results: Vec::new() }
     }
 
-    /// Adds what an id in the code stands for. What is there already is not added again.
+    /// Adds the kernel and task that an id in the code stands for. An existing row is not added again.
     ///
     /// # Errors
     /// As [`Registered::new`].
@@ -107,7 +90,7 @@ impl LaunchRecord {
         Ok(self)
     }
 
-    /// Adds the result of a kernel's reduction; that of a kernel of the same name is replaced.
+    /// Adds the result of a kernel's reduction, and replaces that of a kernel with the same name.
     #[must_use]
     pub fn with_result(mut self, result: PortableResult) -> Self {
         match self.results.binary_search_by(|other| other.kernel().cmp(result.kernel())) {
@@ -117,42 +100,35 @@ impl LaunchRecord {
         self
     }
 
-    /// The ids in the code, ascending.
+    /// Returns the rows for the ids in the code, ascending.
     #[must_use]
     pub fn rows(&self) -> &[Registered] {
         &self.rows
     }
 
-    /// The results, by the names of their kernels, ascending.
+    /// Returns the results, ascending by the names of their kernels.
     #[must_use]
     pub fn results(&self) -> &[PortableResult] {
         &self.results
     }
 
-    /// The result that was kept under this name.
+    /// Returns the result of the kernel with this name.
     #[must_use]
     pub fn result(&self, kernel: &str) -> Option<&PortableResult> {
         let place = self.results.binary_search_by(|other| other.kernel().cmp(kernel)).ok()?;
         Some(&self.results[place])
     }
 
-    /// Registers the ids in the code where it is launched. Cheap where they are registered already, so do it at every launch, or at
-    /// the first one. The rows whose ids stand for other kernels too are returned: a diagnostic then has to know which kernels were launched
-    /// ([`Registry::resolve_among`]).
+    /// Registers the ids in the code with the registry of the process that launches it. This is cheap if they are already
+    /// registered, so do it at every launch, or at the first one.
     ///
     /// # Errors
     /// As [`Registry::adopt`].
-    pub fn adopt_into(&self, registry: &mut Registry) -> Result<Vec<&Registered>, RegistryError> {
-        let mut shared = Vec::new();
-        for row in &self.rows {
-            if registry.adopt(row.id(), row.kernel(), row.task(), ())? == Adopted::Shared {
-                shared.push(row);
-            }
-        }
-        Ok(shared)
+    pub fn adopt_into(&self, registry: &mut Registry) -> Result<(), RegistryError> {
+        self.rows.iter().try_for_each(|row| registry.adopt(row.id(), row.kernel(), row.task(), ()))
     }
 
-    /// The record of an artifact, if it has one.
+    /// Returns the record of an artifact, if it has one.
     ///
     /// # Errors
     /// If the artifact's metadata or its record is refused.
@@ -161,10 +137,10 @@ impl LaunchRecord {
         metadata.attribute(Self::ATTRIBUTE).map(Self::decode).transpose()
     }
 
-    /// The artifact with this record instead of the one that it had. Copies the payload if the artifact is shared.
+    /// Returns the artifact with this record in place of its old one. Copies the payload if the artifact is shared.
     ///
-    /// Results are known only after a launch: attach them to the artifact that the cache gave, and put that under the same key. It
-    /// replaces the one without.
+    /// Results are known only after a launch: attach them to the artifact that the cache returned, and put it under the same
+    /// key, where it replaces the one without them.
     ///
     /// # Errors
     /// [`RecordError::Malformed`] if the artifact's metadata was not written by this crate, or as [`encode`](Self::encode).
@@ -174,25 +150,28 @@ impl LaunchRecord {
         Ok(artifact.clone().with_metadata(&metadata))
     }
 
-    /// The record as postcard writes it. Equal records have equal bytes.
+    /// Encodes the record with postcard. Equal records have equal bytes.
     ///
     /// # Errors
     /// [`RecordError::TooMany`].
     pub fn encode(&self) -> Result<Vec<u8>, RecordError> {
+        let mut counts = self.results.iter().flat_map(|result| [result.contents.len(), result.specs.len()]);
+        let most = counts.by_ref().chain([self.rows.len(), self.results.len()]).max();
+        if most.is_some_and(|most| most as u64 > MAX_ITEMS) {
+            return Err(RecordError::TooMany);
+        }
         let mut bytes = Vec::new();
         put(&mut bytes, &VERSION);
-        put_count(&mut bytes, self.rows.len())?;
+        put(&mut bytes, &(self.rows.len() as u64));
         for row in &self.rows {
             put(&mut bytes, &(row.id().as_u32(), row.kernel(), row.task()));
         }
-        put_count(&mut bytes, self.results.len())?;
-        for result in &self.results {
-            result.put(&mut bytes)?;
-        }
+        put(&mut bytes, &self.results);
         Ok(bytes)
     }
 
-    /// Reads what [`encode`](Self::encode) wrote. Takes memory only for what is there, whatever a count claims.
+    /// Decodes the bytes that [`encode`](Self::encode) returns. Takes memory only for bytes that are there, whatever a count
+    /// claims.
     ///
     /// # Errors
     /// If the bytes are not exactly one record of this version, or if a row's id is not one of its name's.
@@ -202,28 +181,53 @@ impl LaunchRecord {
         if version != VERSION {
             return Err(RecordError::OtherVersion(version));
         }
-        let mut record = Self::new();
-        for _ in 0..take_count(&mut rest)? {
-            let (id, kernel, task): (u32, &str, i32) = take(&mut rest)?;
-            let id = RegistryId::new(id).ok_or(RecordError::Malformed)?;
-            let row = Registered::new(id, kernel, task).map_err(RecordError::Row)?;
-            if record.rows.last().is_some_and(|last| order(last) >= order(&row)) {
-                return Err(RecordError::Disorder);
-            }
-            record.rows.push(row);
-        }
-        for _ in 0..take_count(&mut rest)? {
-            let result = PortableResult::take(&mut rest)?;
-            if record.results.last().is_some_and(|last| last.kernel() >= result.kernel()) {
-                return Err(RecordError::Disorder);
-            }
-            record.results.push(result);
-        }
-        if rest.is_empty() { Ok(record) } else { Err(RecordError::Malformed) }
+        let rows = take_ascending(&mut rest, take_row, |one, other| order(one) < order(other))?;
+        let results = take_ascending(&mut rest, take_result, |one, other| one.kernel() < other.kernel())?;
+        if rest.is_empty() { Ok(Self { rows, results }) } else { Err(RecordError::Malformed) }
     }
 }
 
-/// By what rows ascend.
+fn take_row(rest: &mut &[u8]) -> Result<Registered, RecordError> {
+    let (id, kernel, task): (u32, &str, i32) = take(rest)?;
+    let id = RegistryId::new(id).ok_or(RecordError::Malformed)?;
+    Registered::new(id, kernel, task).map_err(RecordError::Row)
+}
+
+fn take_result(rest: &mut &[u8]) -> Result<PortableResult, RecordError> {
+    let (kernel, fingerprint): (&str, _) = take(rest)?;
+    let contents = take_ascending(rest, |rest| Ok(take(rest)?), Content::is_before)?;
+    let output = if take(rest)? { Some(take_part(rest, &contents)?) } else { None };
+    let take_spec = |rest: &mut &[u8]| Ok((take_bytes(rest)?.to_vec(), take_part(rest, &contents)?));
+    let specs = take_ascending(rest, take_spec, |(one, _), (other, _)| one < other)?;
+    Ok(PortableResult { kernel: kernel.into(), fingerprint, contents, output, specs })
+}
+
+fn take_part(rest: &mut &[u8], contents: &[Content]) -> Result<Part, RecordError> {
+    let from = take_ascending(rest, |rest| Ok(take(rest)?), |one: &u32, other| one < other)?;
+    if from.last().is_some_and(|last| *last as usize >= contents.len()) {
+        return Err(RecordError::Malformed);
+    }
+    Ok(Part { from, bytes: take_bytes(rest)?.to_vec() })
+}
+
+/// Decodes a list in which each item `is_before` the next.
+fn take_ascending<T>(
+    rest: &mut &[u8],
+    mut take_item: impl FnMut(&mut &[u8]) -> Result<T, RecordError>,
+    is_before: impl Fn(&T, &T) -> bool,
+) -> Result<Vec<T>, RecordError> {
+    let mut items = Vec::new();
+    for _ in 0..take_count(rest)? {
+        let item = take_item(rest)?;
+        if items.last().is_some_and(|last| !is_before(last, &item)) {
+            return Err(RecordError::Disorder);
+        }
+        items.push(item);
+    }
+    Ok(items)
+}
+
+/// Returns the values by which rows are sorted.
 fn order(row: &Registered) -> (RegistryId, &str, i32) {
     (row.id(), row.kernel(), row.task())
 }
@@ -232,13 +236,4 @@ impl From<Malformed> for RecordError {
     fn from(_: Malformed) -> Self {
         Self::Malformed
     }
-}
-
-pub(crate) fn put_count(bytes: &mut Vec<u8>, count: usize) -> Result<(), RecordError> {
-    let count = count as u64;
-    if count > MAX_ITEMS {
-        return Err(RecordError::TooMany);
-    }
-    put(bytes, &count);
-    Ok(())
 }

@@ -1,17 +1,16 @@
-//! The least-recently-used policy: which entry goes when a cap is reached. Every operation takes constant time.
+//! The least-recently-used policy: chooses the entry to evict when a cap is reached. Every operation takes constant time.
 
-use alloc::vec::Vec;
 use core::{
     borrow::Borrow,
     fmt,
     hash::{BuildHasher, Hash},
 };
 
-use hashbrown::HashTable;
+use hashlink::LinkedHashMap;
 
-use crate::{reason::Reason, table};
+use crate::reason::MissReason;
 
-/// What a store may hold. `None` is no limit; a limit of 0 refuses every entry.
+/// The limits of a store. `None` means no limit; a limit of 0 refuses every entry.
 ///
 /// ```
 /// use warmstart_core::lru::Limits;
@@ -22,9 +21,9 @@ use crate::{reason::Reason, table};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// The most entries.
+    /// The maximum number of entries.
     pub max_entries: Option<u64>,
-    /// The most bytes, as the store counts them.
+    /// The maximum number of bytes, as the store counts them.
     pub max_bytes: Option<u64>,
 }
 
@@ -32,23 +31,26 @@ impl Limits {
     /// No limit.
     pub const NONE: Self = Self { max_entries: None, max_bytes: None };
 
-    /// A limit on bytes alone.
+    /// Limits only the bytes.
     #[must_use]
     pub const fn bytes(max: u64) -> Self {
         Self { max_entries: None, max_bytes: Some(max) }
     }
 
-    /// Whether an entry of `size` bytes could be held at all, were the store empty. To be asked before anything is
-    /// evicted for it.
+    /// Checks whether an empty store could hold an entry of `size` bytes. Call this before evicting anything for the entry.
     ///
     /// # Errors
-    /// [`Reason::Oversize`] if it could not.
-    pub fn admit(&self, size: u64) -> Result<(), Reason> {
+    /// [`MissReason::Oversize`] if it could not.
+    pub fn admit(&self, size: u64) -> Result<(), MissReason> {
         let fits = |limit: Option<u64>, n: u64| limit.is_none_or(|limit| limit > 0 && n <= limit);
-        if fits(self.max_entries, 1) && fits(self.max_bytes, size) { Ok(()) } else { Err(Reason::Oversize) }
+        if fits(self.max_entries, 1) && fits(self.max_bytes, size) {
+            Ok(())
+        } else {
+            Err(MissReason::Oversize)
+        }
     }
 
-    /// Whether this many entries and bytes are too many.
+    /// Returns whether this many entries and bytes exceed the limits.
     #[must_use]
     pub fn exceeded_by(&self, entries: u64, bytes: u64) -> bool {
         self.max_entries.is_some_and(|max| entries > max) || self.max_bytes.is_some_and(|max| bytes > max)
@@ -57,8 +59,8 @@ impl Limits {
 
 /// Entries in the order of their last use, with their sizes.
 ///
-/// The policy never evicts by itself: the store asks for the [oldest](Self::oldest) entry until what it is about to
-/// add [fits](Self::fits), because only the store knows whether the entry's bytes could be removed.
+/// The policy never evicts by itself. The store removes the [oldest](Self::oldest) entry until the new one [fits](Self::fits),
+/// because only the store knows whether an entry's bytes could be removed.
 ///
 /// ```
 /// use core::hash::BuildHasherDefault;
@@ -68,7 +70,7 @@ impl Limits {
 /// let mut lru: Lru<&str, (), Hasher> = Lru::new(Limits::bytes(20), Hasher::default());
 /// lru.insert("a", (), 10);
 /// lru.insert("b", (), 10);
-/// lru.touch("a");
+/// lru.record_access("a");
 /// while !lru.fits("c", 10) {
 ///     assert_eq!(lru.pop_oldest(), Some(("b", (), 10)));
 /// }
@@ -76,107 +78,76 @@ impl Limits {
 /// assert_eq!(lru.total_bytes(), 20);
 /// ```
 pub struct Lru<K, V, S> {
-    table: HashTable<u32>,
-    nodes: Vec<Node<K, V>>,
-    newest: u32,
-    oldest: u32,
-    /// Head of the list of free nodes, linked through `older`.
-    free: u32,
-    /// Wide enough for any number of sizes, so that what a journal claims cannot make it overflow.
+    /// The values with their sizes, the least recently used first.
+    entries: LinkedHashMap<K, (V, u64), S>,
+    /// Wide enough that no sizes that a journal claims can overflow it.
     total_bytes: u128,
     limits: Limits,
-    hasher: S,
 }
-
-struct Node<K, V> {
-    newer: u32,
-    older: u32,
-    size: u64,
-    /// `None` exactly while the node is on the free list.
-    entry: Option<(K, V)>,
-}
-
-/// No node. It bounds a policy to 2^32 - 1 entries.
-const NIL: u32 = u32::MAX;
 
 impl<K: Hash + Eq, V, S: BuildHasher> Lru<K, V, S> {
-    /// An empty policy.
-    pub const fn new(limits: Limits, hasher: S) -> Self {
-        Self {
-            table: HashTable::new(),
-            nodes: Vec::new(),
-            newest: NIL,
-            oldest: NIL,
-            free: NIL,
-            total_bytes: 0,
-            limits,
-            hasher,
-        }
+    /// Creates an empty policy, which allocates nothing.
+    pub fn new(limits: Limits, hasher: S) -> Self {
+        Self { entries: LinkedHashMap::with_hasher(hasher), total_bytes: 0, limits }
     }
 
-    /// Takes the memory for `additional` more entries at once.
+    /// Allocates the table for `additional` more entries at once.
     pub fn reserve(&mut self, additional: usize) {
-        let Self { table, nodes, hasher, .. } = self;
-        nodes.reserve(additional);
-        table::reserve(table, additional, &hashes(hasher, nodes));
+        self.entries.reserve(additional);
     }
 
-    /// The limits it was made with.
+    /// Returns the limits that the policy was created with.
     #[must_use]
     pub const fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// The number of entries.
+    /// Returns the number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.table.len()
+        self.entries.len()
     }
 
-    /// Whether there is no entry.
+    /// Returns whether there is no entry.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.table.is_empty()
+        self.entries.is_empty()
     }
 
-    /// The sizes of all entries, added up; [`u64::MAX`] if that is more.
+    /// Returns the sum of the sizes of all entries in bytes, at most [`u64::MAX`].
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
         saturate(self.total_bytes)
     }
 
-    /// The entry of `key`, which becomes the newest.
+    /// Looks up the entry of `key` and makes it the newest.
     pub fn get<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
     {
-        let at = self.find(key)?;
-        self.move_to_front(at);
-        self.value(at)
+        let (value, _) = self.entries.to_back(key)?;
+        Some(value)
     }
 
-    /// The entry of `key` and its size; no use is counted.
+    /// Looks up the entry of `key` and its size in bytes, without counting as a use.
     pub fn peek<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<(&V, u64)>
     where
         K: Borrow<Q>,
     {
-        let at = self.find(key)?;
-        Some((self.value(at)?, self.node(at)?.size))
+        let (value, size) = self.entries.get(key)?;
+        Some((value, *size))
     }
 
-    /// Makes the entry of `key` the newest; says whether there is one.
-    pub fn touch<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> bool
+    /// Makes the entry of `key` the newest. Returns whether there is one.
+    pub fn record_access<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> bool
     where
         K: Borrow<Q>,
     {
-        let found = self.find(key);
-        if let Some(at) = found {
-            self.move_to_front(at);
-        }
-        found.is_some()
+        self.entries.to_back(key).is_some()
     }
 
-    /// Whether an entry of `size` bytes under `key` fits without evicting anything; what it would replace is not counted.
+    /// Returns whether an entry of `size` bytes fits without evicting anything. The entry of `key`, which it would replace, is
+    /// not counted.
     pub fn fits<Q: Hash + Eq + ?Sized>(&self, key: &Q, size: u64) -> bool
     where
         K: Borrow<Q>,
@@ -186,157 +157,57 @@ impl<K: Hash + Eq, V, S: BuildHasher> Lru<K, V, S> {
         !self.limits.exceeded_by(self.len() as u64 + entries, saturate(bytes))
     }
 
-    /// Adds an entry as the newest, or replaces the one of the same key, whose value is returned.
+    /// Adds an entry as the newest. Replaces the entry of the same key, if there is one, and returns its value.
     pub fn insert(&mut self, key: K, value: V, size: u64) -> Option<V> {
-        if let Some(at) = self.find(&key) {
-            self.move_to_front(at);
-            let node = self.nodes.get_mut(at as usize)?;
-            self.total_bytes = self.total_bytes - u128::from(node.size) + u128::from(size);
-            node.size = size;
-            return node.entry.replace((key, value)).map(|(_, old)| old);
-        }
-        let at = self.place(Node { newer: NIL, older: NIL, size, entry: Some((key, value)) });
-        let Self { table, nodes, hasher, .. } = self;
-        table::insert(table, at, &hashes(hasher, nodes));
         self.total_bytes += u128::from(size);
-        self.push_front(at);
-        None
+        let (old, replaced) = self.entries.insert(key, (value, size))?;
+        self.total_bytes -= u128::from(replaced);
+        Some(old)
     }
 
-    /// The entry whose last use is longest ago.
+    /// Returns the least recently used entry and its size in bytes.
     #[must_use]
     pub fn oldest(&self) -> Option<(&K, &V, u64)> {
-        let node = self.node(self.oldest)?;
-        node.entry.as_ref().map(|(key, value)| (key, value, node.size))
+        self.entries.front().map(|(key, (value, size))| (key, value, *size))
     }
 
-    /// Removes the entry whose last use is longest ago.
+    /// Removes and returns the least recently used entry.
     pub fn pop_oldest(&mut self) -> Option<(K, V, u64)> {
-        let at = self.oldest;
-        let (key, _) = self.node(at)?.entry.as_ref()?;
-        let hash = self.hasher.hash_one(key);
-        table::remove(&mut self.table, hash, at);
-        self.release(at)
+        let (key, (value, size)) = self.entries.pop_front()?;
+        self.total_bytes -= u128::from(size);
+        Some((key, value, size))
     }
 
-    /// Removes the entry of `key`.
+    /// Removes the entry of `key`, and returns its value and its size in bytes.
     pub fn remove<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<(V, u64)>
     where
         K: Borrow<Q>,
     {
-        let Self { table, nodes, hasher, .. } = self;
-        let found = table.find_entry(hasher.hash_one(key), |&at| key_at(nodes, at) == Some(key)).ok()?;
-        let (at, _) = found.remove();
-        self.release(at).map(|(_, value, size)| (value, size))
+        let (value, size) = self.entries.remove(key)?;
+        self.total_bytes -= u128::from(size);
+        Some((value, size))
     }
 
-    /// Removes every entry and gives the memory back.
-    pub fn clear(&mut self)
-    where
-        S: Clone,
-    {
-        drop(self.take());
-    }
-
-    /// Takes every entry out, to be dropped when nobody waits for it.
+    /// Takes every entry out, so that the caller can drop them after it has released a lock.
     #[must_use]
     pub fn take(&mut self) -> Self
     where
         S: Clone,
     {
-        let empty = Self::new(self.limits, self.hasher.clone());
+        let empty = Self::new(self.limits, self.entries.hasher().clone());
         core::mem::replace(self, empty)
     }
 
-    /// Every entry with its size, the one longest unused first.
+    /// Iterates over the entries with their sizes, the least recently used first.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V, u64)> {
-        let mut at = self.oldest;
-        core::iter::from_fn(move || {
-            let node = self.node(at)?;
-            at = node.newer;
-            node.entry.as_ref().map(|(key, value)| (key, value, node.size))
-        })
-    }
-
-    fn find<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<u32>
-    where
-        K: Borrow<Q>,
-    {
-        let hash = self.hasher.hash_one(key);
-        self.table.find(hash, |&at| key_at(&self.nodes, at) == Some(key)).copied()
-    }
-
-    fn node(&self, at: u32) -> Option<&Node<K, V>> {
-        self.nodes.get(at as usize)
-    }
-
-    fn value(&self, at: u32) -> Option<&V> {
-        self.node(at)?.entry.as_ref().map(|(_, value)| value)
-    }
-
-    /// Puts a node on a free place, or on a new one.
-    fn place(&mut self, node: Node<K, V>) -> u32 {
-        let at = self.free;
-        if let Some(free) = self.nodes.get_mut(at as usize) {
-            self.free = free.older;
-            *free = node;
-            return at;
-        }
-        // NIL itself is never a place: entries in the thousands of millions do not fit in memory beside it.
-        let at = u32::try_from(self.nodes.len()).unwrap_or(NIL);
-        assert!(at != NIL, "an Lru holds at most 2^32 - 1 entries");
-        self.nodes.push(node);
-        at
-    }
-
-    /// Takes a node, whose table slot is already gone, out of the list and frees it.
-    fn release(&mut self, at: u32) -> Option<(K, V, u64)> {
-        self.unlink(at);
-        let node = self.nodes.get_mut(at as usize)?;
-        let (key, value) = node.entry.take()?;
-        let size = node.size;
-        node.older = self.free;
-        self.free = at;
-        self.total_bytes -= u128::from(size);
-        Some((key, value, size))
-    }
-
-    fn move_to_front(&mut self, at: u32) {
-        if self.newest != at {
-            self.unlink(at);
-            self.push_front(at);
-        }
-    }
-
-    fn unlink(&mut self, at: u32) {
-        let Some(&Node { newer, older, .. }) = self.node(at) else { return };
-        match self.nodes.get_mut(newer as usize) {
-            Some(node) => node.older = older,
-            None => self.newest = older,
-        }
-        match self.nodes.get_mut(older as usize) {
-            Some(node) => node.newer = newer,
-            None => self.oldest = newer,
-        }
-    }
-
-    fn push_front(&mut self, at: u32) {
-        let second = self.newest;
-        if let Some(node) = self.nodes.get_mut(at as usize) {
-            (node.newer, node.older) = (NIL, second);
-        }
-        match self.nodes.get_mut(second as usize) {
-            Some(node) => node.newer = at,
-            None => self.oldest = at,
-        }
-        self.newest = at;
+        self.entries.iter().map(|(key, (value, size))| (key, value, *size))
     }
 }
 
 impl<K, V, S> fmt::Debug for Lru<K, V, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lru")
-            .field("len", &self.table.len())
+            .field("len", &self.entries.len())
             .field("total_bytes", &self.total_bytes)
             .field("limits", &self.limits)
             .finish_non_exhaustive()
@@ -347,22 +218,12 @@ fn saturate(bytes: u128) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-fn key_at<K: Borrow<Q>, V, Q: ?Sized>(nodes: &[Node<K, V>], at: u32) -> Option<&Q> {
-    nodes.get(at as usize)?.entry.as_ref().map(|(key, _)| key.borrow())
-}
-
-/// The hash of the entry at a place that the table names; such a place always holds one.
-fn hashes<K: Hash, V>(hasher: &impl BuildHasher, nodes: &[Node<K, V>]) -> impl Fn(&u32) -> u64 {
-    |at| {
-        let entry = nodes.get(*at as usize).and_then(|node| node.entry.as_ref());
-        entry.map_or(0, |(key, _)| hasher.hash_one(key))
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use alloc::vec::Vec;
     use core::hash::{BuildHasherDefault, Hasher};
+
+    use super::*;
 
     /// FNV-1a, so that the tests need neither randomness nor std.
     struct Fnv(u64);
@@ -398,7 +259,7 @@ mod tests {
             lru.insert(key, key * 10, 1);
         }
         assert_eq!(lru.get(&0), Some(&0));
-        assert!(lru.touch(&2));
+        assert!(lru.record_access(&2));
         assert_eq!(lru.peek(&1), Some((&10, 1)));
         assert_eq!(order(&lru), [1, 3, 0, 2]);
     }
@@ -428,19 +289,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_larger_than_the_limit_is_not_admitted() {
+    fn entry_larger_than_the_limit_is_not_admitted() {
         assert_eq!(Limits::bytes(100).admit(100), Ok(()));
-        assert_eq!(Limits::bytes(100).admit(101), Err(Reason::Oversize));
+        assert_eq!(Limits::bytes(100).admit(101), Err(MissReason::Oversize));
     }
 
     #[test]
     fn limits_of_zero_admit_nothing() {
-        assert_eq!(Limits::bytes(0).admit(0), Err(Reason::Oversize));
-        assert_eq!(Limits { max_entries: Some(0), max_bytes: None }.admit(0), Err(Reason::Oversize));
+        assert_eq!(Limits::bytes(0).admit(0), Err(MissReason::Oversize));
+        assert_eq!(Limits { max_entries: Some(0), max_bytes: None }.admit(0), Err(MissReason::Oversize));
         assert_eq!(Limits::NONE.admit(u64::MAX), Ok(()));
     }
 
-    /// Random operations against a plain list: the same answers, order and totals at every step.
+    /// Compares random operations with a plain list: the same answers, order and totals at every step.
     #[test]
     fn agrees_with_a_plain_list() {
         let limits = Limits { max_entries: Some(12), max_bytes: Some(200) };
@@ -455,8 +316,8 @@ mod tests {
                 0..=3 => {
                     if let Some(place) = place {
                         let (_, _, old) = list.remove(place);
-                        // The store keeps the entry that it is about to replace from being the one evicted.
-                        lru.touch(&key);
+                        // The store protects the entry that it is about to replace from being evicted.
+                        lru.record_access(&key);
                         list.push((key, 0, old));
                     }
                     while !lru.fits(&key, size) {
@@ -478,7 +339,7 @@ mod tests {
                     place.map(|place| list.remove(place)).map(|(_, v, s)| (v, s))
                 ),
                 _ if step % 997 == 0 => {
-                    lru.clear();
+                    assert_eq!(order(&lru.take()), list.iter().map(|(key, ..)| *key).collect::<Vec<_>>());
                     list.clear();
                 }
                 _ => assert_eq!(lru.oldest().map(|(k, v, s)| (*k, *v, s)), list.first().copied()),

@@ -1,264 +1,171 @@
-//! Programs for CUDA: from a description of what is compiled to a key, or to a refusal.
+//! CUDA programs: the key and the compiler arguments of a described program, or the reason why it is refused.
 //!
 //! ```
-//! use warmstart_core::program::{CodeType, Compiler, OptionName, Options, Program, TargetType, Toolchain};
+//! use warmstart_core::program::{CodeType, Contents, Description, FoundHeaders, OptionName, TargetType, Toolchain};
 //!
-//! let options = Options::new().with(OptionName::Arch, "sm_90").with(OptionName::Std, "c++20");
-//! let program = Program::new(CodeType::Cxx, TargetType::Cubin, "__global__ void noop() {}").with_options(options);
-//! assert_eq!(program.arguments(Compiler::Nvrtc)?, ["--gpu-architecture=sm_90", "--std=c++20"]);
+//! let mut program = Description::new(CodeType::Cxx, TargetType::Cubin, b"__global__ void noop() {}");
+//! program.options.set(OptionName::Arch, "sm_90");
+//! program.options.set(OptionName::Std, "c++20");
+//! let toolchain = Toolchain { version: "13.5".into(), ..Toolchain::default() };
+//! let contents = Contents { headers: Some(FoundHeaders::default()), ..Contents::default() };
+//! let (fields, arguments) = program.prepare(&contents, &toolchain)?;
+//! assert_eq!(arguments, ["--gpu-architecture=sm_90", "--std=c++20", "--no-source-include"]);
+//! let key = fields.key();
 //!
-//! let toolchain = Toolchain::found(Compiler::Nvrtc, "13.5").with_build("libnvrtc.so.13", [0x5a; 20]);
-//! let key = program.fields(&toolchain)?.key();
-//!
-//! let timed = Options::new().with(OptionName::Arch, "sm_90").with(OptionName::Time, "times.csv");
-//! let refusal = program.clone().with_options(timed).fields(&toolchain).unwrap_err();
-//! assert!(refusal.is_side_effect());
-//! assert_eq!(refusal.option(), Some("time"));
+//! program.options.set(OptionName::PtxasOptions, "--output-file=a");
+//! let refusal = program.prepare(&contents, &toolchain).unwrap_err();
+//! assert!(refusal.is_unsupported());
+//! assert_eq!(refusal.option(), Some("ptxas_options"));
 //! # Ok::<(), warmstart_core::program::Refusal>(())
 //! ```
 //!
-//! A key holds what decides the binary, as the compiler sees it: options that it ignores are not in it, and
-//! what it would read without the key's knowledge is refused. Nothing is probed here: what is known of the
-//! compiler is an argument.
+//! A key holds all that decides the binary, as the compiler sees it. Options that the compiler ignores are left out.
+//! Programs are refused if the compiler would read a file that is not in the key. Nothing is probed here: the compiler's
+//! version and builds are arguments.
 //!
 //! | refused | because |
 //! |---|---|
-//! | `create_pch`, `time`, `fdevice_time_trace`, `use_bundled_headers` | they write files, which a hit would not do |
-//! | `include_path`, `pre_include`, a name with a directory, a source that includes | they reach headers; unless their [`Contents`] are given, or an [`ExtraDigest`] |
-//! | `pch`, `use_pch`, `pch_dir` | they reach precompiled headers; unless an extra digest is given |
-//! | `use_libdevice` | it reaches a file; unless its contents or an extra digest are given |
-//! | `ptxas_options` that are not known to reach no file | they could, or choose another architecture |
-//! | options that the compiler does not take, or values that they do not take | nothing would be compiled |
+//! | C++ without [`FoundHeaders`] or an [`ExtraDigest`] | it may include headers |
+//! | `use_libdevice` without the digest of libdevice or an extra digest | it reads a file |
+//! | `ptxas_options` that are not on a list of harmless ones | they may read or write files, or choose another architecture |
+//! | options that the compiler does not take, values that an option does not take | compiling would fail |
 
-mod arguments;
-mod code;
-mod contents;
 mod options;
 mod ptxas;
 mod refusal;
 #[cfg(test)]
 mod tests;
 
-pub use code::{CodeType, Compiler, NameExpression, Source, TargetType};
-pub use contents::{Contents, ExtraDigest, Header, Probe, Toolchain};
-pub use options::{OptionName, Options, Value};
+pub use options::{Compiler, OptionName, Options, Value};
 pub use refusal::Refusal;
 
-use alloc::{borrow::Cow, format, string::String, vec::Vec};
+use alloc::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    format,
+    string::String,
+    vec::Vec,
+};
+use core::fmt;
 
 use crate::{includes::Scan, key::KeyFields};
-use arguments::Arguments;
+use options::Cell;
 
-/// The domain of the keys, and the number that is raised when the meaning of the fields changes.
+/// The domain of the keys, and a number that is raised when the meaning of the fields changes.
 const DOMAIN: &str = "warmstart.cuda";
 const SCHEMA: u32 = 1;
 
-/// What a program is called that has no name.
+/// The name of a program without one.
 const DEFAULT_NAME: &str = "default_program";
 
-/// A program, and what it shall be compiled to.
+/// Describes a program: its source, the format to compile to, and the options.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Program<'a> {
-    code: CodeType,
-    target: TargetType,
-    source: Source<'a>,
-    name: Option<Cow<'a, str>>,
-    options: Options,
-    /// Sorted, each once.
-    name_expressions: Vec<NameExpression>,
-    extra_sources: Vec<(Cow<'a, str>, Source<'a>)>,
-    contents: Contents<'a>,
+pub struct Description<'a> {
+    /// The language.
+    pub code: CodeType,
+    /// The format to compile to.
+    pub target: TargetType,
+    /// The source: text in CUDA C++ and PTX, text or bitcode in NVVM IR, bytes in LTO-IR.
+    pub source: Cow<'a, [u8]>,
+    /// The name in messages and in debug information.
+    pub name: Cow<'a, str>,
+    /// The options.
+    pub options: Options,
+    /// The expressions, such as `matmul<16>`, whose lowered names are requested.
+    pub name_expressions: BTreeSet<String>,
+    /// Further modules and their names, in the order in which they are compiled or linked.
+    pub extra_sources: Vec<(Cow<'a, str>, Cow<'a, [u8]>)>,
 }
 
-impl<'a> Program<'a> {
-    /// A program without options.
-    pub fn new(code: CodeType, target: TargetType, source: impl Into<Source<'a>>) -> Self {
+impl<'a> Description<'a> {
+    /// Creates a description without options.
+    pub fn new(code: CodeType, target: TargetType, source: impl Into<Cow<'a, [u8]>>) -> Self {
         Self {
             code,
             target,
             source: source.into(),
-            name: None,
+            name: DEFAULT_NAME.into(),
             options: Options::new(),
-            name_expressions: Vec::new(),
+            name_expressions: BTreeSet::new(),
             extra_sources: Vec::new(),
-            contents: Contents::none(),
         }
     }
 
-    /// For this target.
-    #[must_use]
-    pub const fn with_target(mut self, target: TargetType) -> Self {
-        self.target = target;
-        self
-    }
-
-    /// Under this name in messages and in debug information. It comes before one among the options.
-    #[must_use]
-    pub fn with_name(mut self, name: impl Into<Cow<'a, str>>) -> Self {
-        self.set_name(name);
-        self
-    }
-
-    /// Gives it this name.
-    pub fn set_name(&mut self, name: impl Into<Cow<'a, str>>) {
-        self.name = Some(name.into());
-    }
-
-    /// With these options.
-    #[must_use]
-    pub fn with_options(mut self, options: Options) -> Self {
-        self.options = options;
-        self
-    }
-
-    /// With these expressions whose lowered names are asked for. Neither their order nor how often one is
-    /// given counts.
-    #[must_use]
-    pub fn with_name_expressions<T: Into<NameExpression>>(
-        mut self,
-        expressions: impl IntoIterator<Item = T>,
-    ) -> Self {
-        self.name_expressions.extend(expressions.into_iter().map(Into::into));
-        self.name_expressions.sort_unstable();
-        self.name_expressions.dedup();
-        self
-    }
-
-    /// With a module besides the source. The order of modules counts.
-    #[must_use]
-    pub fn with_extra_source(mut self, name: impl Into<Cow<'a, str>>, source: impl Into<Source<'a>>) -> Self {
-        self.extra_sources.push((name.into(), source.into()));
-        self
-    }
-
-    /// With what is known of what the compiler reads besides.
-    #[must_use]
-    pub fn with_contents(mut self, contents: Contents<'a>) -> Self {
-        self.contents = contents;
-        self
-    }
-
-    /// The language.
-    #[must_use]
-    pub const fn code(&self) -> CodeType {
-        self.code
-    }
-
-    /// What it is compiled to.
-    #[must_use]
-    pub const fn target(&self) -> TargetType {
-        self.target
-    }
-
-    /// The source.
-    #[must_use]
-    pub const fn source(&self) -> &Source<'a> {
-        &self.source
-    }
-
-    /// The name that the compiler is given.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        match (&self.name, self.options.option(OptionName::Name)) {
-            (Some(name), _) => name,
-            (None, Some(Value::Text(name))) => name,
-            _ => DEFAULT_NAME,
-        }
-    }
-
-    /// The options.
-    #[must_use]
-    pub const fn options(&self) -> &Options {
-        &self.options
-    }
-
-    /// The options, to be changed.
-    pub const fn options_mut(&mut self) -> &mut Options {
-        &mut self.options
-    }
-
-    /// The expressions whose lowered names are asked for, sorted.
-    #[must_use]
-    pub fn name_expressions(&self) -> &[NameExpression] {
-        &self.name_expressions
-    }
-
-    /// The modules besides the source, with their names.
-    #[must_use]
-    pub fn extra_sources(&self) -> &[(Cow<'a, str>, Source<'a>)] {
-        &self.extra_sources
-    }
-
-    /// The arguments that the compiler is given, the architecture first.
+    /// Returns the fields of the key, which `docs/format.md` describes, and the compiler arguments, the architecture first.
     ///
-    /// With known headers they name no directories and no headers to read before the source: whoever compiles
-    /// hands the compiler these headers, under names of their own.
+    /// The arguments name no directories and no headers: the caller passes the texts of headers to the compiler, under names
+    /// that it chooses.
     ///
     /// # Errors
-    /// The program is refused.
-    pub fn arguments(&self, compiler: Compiler) -> Result<Vec<String>, Refusal> {
-        Ok(self.checked(compiler, &self.contents)?.into_list(compiler))
-    }
-
-    /// What the key is made of. `docs/format.md` describes the fields.
-    ///
-    /// # Errors
-    /// The program is refused.
-    pub fn fields<'k>(&'k self, toolchain: &'k Toolchain) -> Result<KeyFields<'k>, Refusal> {
-        Ok(self.prepare(&self.contents, toolchain)?.0)
-    }
-
-    /// What the key is made of, and the arguments that the compiler is given, with these contents in place of the program's
-    /// own.
-    ///
-    /// # Errors
-    /// The program is refused.
+    /// [`Refusal`] if an option or a value is not supported, or if the compiler would read or write a file that is not in
+    /// the key.
     pub fn prepare<'k>(
         &'k self,
-        contents: &'k Contents<'_>,
+        contents: &'k Contents,
         toolchain: &'k Toolchain,
     ) -> Result<(KeyFields<'k>, Vec<String>), Refusal> {
-        let compiler = toolchain.compiler();
-        let arguments = self.checked(compiler, contents)?;
-        let name = self.name();
+        self.check()?;
+        let (arch, mut arguments) = arguments(self.code, self.target, &self.options, contents)?;
+        if self.code == CodeType::Cxx && contents.headers.is_none() && contents.extra.is_none() {
+            return Err(Refusal::outside(
+                "headers",
+                "the program may include headers that are not in the key; give the headers that it finds, even if there are \
+                 none, or an extra digest of them",
+            ));
+        }
+        let compiler = self.code.compiler();
+        let name = &*self.name;
         let mut fields = KeyFields::new(DOMAIN, SCHEMA)
-            // Lists of entries show the note: a name alone would be that of several.
-            .digest("source", self.source.as_bytes(), format!("{name} {}", arguments.arch))
+            // Lists of entries show the note. The name alone would not tell one architecture from another.
+            .digest("source", &*self.source, format!("{name} {arch}"))
             .text("code type", self.code.as_str())
             .text("target type", self.target.as_str())
-            .text("arch", arguments.arch.clone())
-            .list("options", arguments.rest.clone())
+            .text("arch", arch.clone())
+            .list("options", arguments.clone())
             .text("name", name);
         if !self.name_expressions.is_empty() {
-            fields =
-                fields.list("name expressions", self.name_expressions.iter().map(NameExpression::tagged));
+            let expressions = self.name_expressions.iter().map(|expression| format!("text {expression}"));
+            fields = fields.list("name expressions", expressions);
         }
-        fields = toolchain.fields(fields);
+        fields = fields.text("compiler", compiler.as_str()).text("compiler version", &toolchain.version);
+        for (library, build) in &toolchain.builds {
+            fields = fields.bytes(format!("compiler build {library}"), &build[..]);
+        }
+        let variables = toolchain.environment.iter().map(|(name, value)| format!("{name}={value}"));
+        let directory = contents.directory.iter().map(|digests| format!("current directory={digests}"));
+        let environment: Vec<String> = variables.chain(directory).collect();
+        if !environment.is_empty() {
+            fields = fields.list("environment", environment);
+        }
         if self.code == CodeType::Cxx
-            && let Some(search) = contents.search()
+            && let Some(found) = &contents.headers
         {
-            for header in contents.headers() {
-                fields = fields.bytes(format!("header {}", header.name), &header.digest[..]);
+            let mut headers: Vec<_> = found.headers.iter().collect();
+            headers.sort_unstable();
+            for (name, digest) in headers {
+                fields = fields.bytes(format!("header {name}"), &digest[..]);
             }
-            fields = fields.bytes("header search", &search[..]);
+            fields = fields.bytes("header search", &found.search[..]);
         }
         if self.options.is_set(OptionName::UseLibdevice) {
-            fields = match contents.libdevice() {
+            fields = match &contents.libdevice {
                 Some(digest) => fields.bytes("libdevice", &digest[..]),
                 None => fields.text("libdevice", "in the extra digest"),
             };
         }
         for (name, source) in &self.extra_sources {
-            fields = fields.digest(format!("extra source {name}"), source.as_bytes(), &**name);
+            fields = fields.digest(format!("extra source {name}"), &**source, &**name);
         }
-        if let Some(extra) = contents.extra() {
+        if let Some(extra) = &contents.extra {
             fields = fields.bytes("extra digest", extra.as_bytes());
         }
-        Ok((fields, arguments.into_list(compiler)))
+        let arch_option = if compiler == Compiler::Nvrtc { "--gpu-architecture=" } else { "-arch=" };
+        arguments.insert(0, [arch_option, &arch].concat().into());
+        Ok((fields, arguments.into_iter().map(Cow::into_owned).collect()))
     }
 
-    /// All that must hold of a program before it is compiled or looked up.
-    fn checked(&self, compiler: Compiler, contents: &Contents<'_>) -> Result<Arguments, Refusal> {
+    /// Checks everything that does not depend on the options, the contents or the toolchain.
+    fn check(&self) -> Result<(), Refusal> {
         let Self { code, target, .. } = *self;
         if !code.targets().contains(&target) {
             return Err(Refusal::unsupported(
@@ -266,73 +173,28 @@ impl<'a> Program<'a> {
                 format!("{code} is not compiled to {target}; choose one of {}", names(code.targets())),
             ));
         }
-        if compiler != code.compiler() {
-            return Err(Refusal::unsupported("code_type", format!("{compiler} does not compile {code}")));
-        }
         self.check_source()?;
         self.check_extra_sources()?;
-        self.check_name_expressions()?;
-        let arguments = Arguments::new((code, target), &self.options, contents)?;
-        if code == CodeType::Cxx && !contents.has_headers_of(code) && contents.extra().is_none() {
-            self.check_includes()?;
-        }
-        Ok(arguments)
+        self.check_name_expressions()
     }
 
     fn check_source(&self) -> Result<(), Refusal> {
-        match (&self.source, self.code) {
-            (Source::Bytes(_), CodeType::Cxx | CodeType::Ptx) => Err(Refusal::malformed(
-                "source",
-                format!("it is bytes, and {} is text; decode it before", self.code),
-            )),
-            (Source::Text(text), _) if has_nul(text.as_bytes()) => {
-                Err(nul("source", "; a binary format is given as bytes"))
-            }
-            _ if has_nul(self.name().as_bytes()) => Err(nul(OptionName::Name.as_str(), "")),
-            _ => Ok(()),
+        if matches!(self.code, CodeType::Cxx | CodeType::Ptx) && has_nul(&self.source) {
+            return Err(nul("source"));
         }
-    }
-
-    /// Headers are found in the directory of the name, beside the source, in the current directory and by absolute names,
-    /// without any option.
-    fn check_includes(&self) -> Result<(), Refusal> {
-        let name = self.name();
-        if name.contains(['/', '\\']) && !self.options.is_set(OptionName::NoSourceInclude) {
-            return Err(Refusal::outside(
-                OptionName::Name.as_str(),
-                format!(
-                    "{name:?} has a directory, where the compiler looks for headers that the key does not know; give \
-                     their contents or an extra digest, or set no_source_include"
-                ),
-            ));
-        }
-        let Source::Text(text) = &self.source else { return Ok(()) };
-        let standard = match self.options.option(OptionName::Std) {
-            Some(Value::Text(standard)) => Some(standard.as_str()),
-            _ => None,
-        };
-        let scan = Scan::of(text.as_bytes());
-        if scan.reaches_nothing() && scan.trouble(standard).is_none() {
-            return Ok(());
-        }
-        Err(Refusal::outside(
-            "source",
-            "it may include headers that the key does not know; give their contents, or an extra digest of them",
-        ))
+        if has_nul(self.name.as_bytes()) { Err(nul("name")) } else { Ok(()) }
     }
 
     fn check_extra_sources(&self) -> Result<(), Refusal> {
-        let option = OptionName::ExtraSources.as_str();
+        let option = "extra_sources";
         if !self.extra_sources.is_empty() && !matches!(self.code, CodeType::Nvvm | CodeType::LtoIr) {
             return Err(Refusal::unsupported(
                 option,
                 format!("only nvvm and ltoir have them, not {}; leave them out", self.code),
             ));
         }
-        let has_nul = |(name, source): &(Cow<'_, str>, Source<'_>)| {
-            has_nul(name.as_bytes()) || matches!(source, Source::Text(text) if has_nul(text.as_bytes()))
-        };
-        if self.extra_sources.iter().any(has_nul) { Err(nul(option, "")) } else { Ok(()) }
+        let has_nul = self.extra_sources.iter().any(|(name, _)| has_nul(name.as_bytes()));
+        if has_nul { Err(nul(option)) } else { Ok(()) }
     }
 
     fn check_name_expressions(&self) -> Result<(), Refusal> {
@@ -347,15 +209,15 @@ impl<'a> Program<'a> {
             ));
         }
         if self.name_expressions.iter().any(|expression| has_nul(expression.as_bytes())) {
-            return Err(nul(option, ""));
+            return Err(nul(option));
         }
-        if self.name_expressions.iter().any(|expression| expression.as_bytes().is_empty()) {
+        if self.name_expressions.iter().any(String::is_empty) {
             return Err(Refusal::malformed(option, "one is empty; leave it out"));
         }
-        // The compiler reads it as a part of the source.
-        let is_closed = |expression: &NameExpression| {
+        // The compiler reads an expression as a part of the source.
+        let is_closed = |expression: &String| {
             let scan = Scan::of(expression.as_bytes());
-            let is_line = !expression.as_bytes().iter().any(|byte| matches!(byte, b'\n' | b'\r'));
+            let is_line = !expression.contains(['\n', '\r']);
             is_line && scan.reaches_nothing() && scan.problems.is_empty() && scan.fragment.is_none()
         };
         if !self.name_expressions.iter().all(is_closed) {
@@ -369,18 +231,281 @@ impl<'a> Program<'a> {
     }
 }
 
+/// The language of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum CodeType {
+    /// CUDA C++, compiled by NVRTC.
+    Cxx,
+    /// PTX, linked by nvJitLink.
+    Ptx,
+    /// NVVM IR, as text or bitcode, compiled by NVVM.
+    Nvvm,
+    /// LTO-IR, linked by nvJitLink.
+    LtoIr,
+}
+
+impl CodeType {
+    /// All languages.
+    pub const ALL: [Self; 4] = [Self::Cxx, Self::Ptx, Self::Nvvm, Self::LtoIr];
+
+    /// Returns the name, in lower case.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cxx => "c++",
+            Self::Ptx => "ptx",
+            Self::Nvvm => "nvvm",
+            Self::LtoIr => "ltoir",
+        }
+    }
+
+    /// Returns the compiler of this language.
+    #[must_use]
+    pub const fn compiler(self) -> Compiler {
+        match self {
+            Self::Cxx => Compiler::Nvrtc,
+            Self::Ptx | Self::LtoIr => Compiler::NvJitLink,
+            Self::Nvvm => Compiler::Nvvm,
+        }
+    }
+
+    /// Returns the formats that this language can be compiled to.
+    #[must_use]
+    pub const fn targets(self) -> &'static [TargetType] {
+        match self {
+            Self::Cxx => &[TargetType::Ptx, TargetType::Cubin, TargetType::LtoIr],
+            Self::Ptx | Self::LtoIr => &[TargetType::Cubin, TargetType::Ptx],
+            Self::Nvvm => &[TargetType::Ptx, TargetType::LtoIr],
+        }
+    }
+}
+
+impl fmt::Display for CodeType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The format that a program is compiled to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum TargetType {
+    /// PTX, which the driver compiles at load time.
+    Ptx,
+    /// Machine code of one architecture.
+    Cubin,
+    /// Intermediate code, optimised when it is linked.
+    LtoIr,
+}
+
+impl TargetType {
+    /// All formats.
+    pub const ALL: [Self; 3] = [Self::Ptx, Self::Cubin, Self::LtoIr];
+
+    /// Returns the name, in lower case.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ptx => "ptx",
+            Self::Cubin => "cubin",
+            Self::LtoIr => "ltoir",
+        }
+    }
+}
+
+impl fmt::Display for TargetType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Digests of all that the compiler reads besides the program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// All headers that the program can include. The compiler gets these texts and searches no directories, so the key does
+    /// not depend on directories.
+    pub headers: Option<FoundHeaders>,
+    /// The digest of libdevice, the library of mathematical functions for NVVM.
+    pub libdevice: Option<[u8; 32]>,
+    /// A digest that the caller computed over all other files that the compiler reads.
+    pub extra: Option<ExtraDigest>,
+    /// Digests of the current directory, in hexadecimal, if the compiler writes the directory into the binary.
+    pub directory: Option<String>,
+}
+
+/// The headers that a program can include, and how each is found: the same headers found in another order are another
+/// program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FoundHeaders {
+    /// The name and the digest of each header, in any order. Names such as `include0/matrix.cuh` do not depend on where the
+    /// files are.
+    pub headers: Vec<(String, [u8; 32])>,
+    /// A digest of the include graph: which header each directive of each file leads to, if any.
+    pub search: [u8; 32],
+}
+
+/// A digest that the caller computed over files that the compiler reads and warmstart does not see.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ExtraDigest(Vec<u8>);
+
+impl ExtraDigest {
+    /// Wraps a digest of 16 to 64 bytes, not all zero.
+    ///
+    /// # Errors
+    /// [`Refusal`] if the length is outside that range, or all bytes are zero.
+    ///
+    /// ```
+    /// use warmstart_core::program::ExtraDigest;
+    ///
+    /// assert!(ExtraDigest::new(b"0123456789abcdef").is_ok());
+    /// assert_eq!(ExtraDigest::new(&[0; 32]).unwrap_err().option(), Some("extra_digest"));
+    /// ```
+    pub fn new(bytes: &[u8]) -> Result<Self, Refusal> {
+        if !(16..=64).contains(&bytes.len()) {
+            let found = bytes.len();
+            return Err(Refusal::malformed(
+                "extra_digest",
+                format!(
+                    "it has {found} bytes, and a digest has 16 to 64; compute it over all files that the \
+                     compiler reads"
+                ),
+            ));
+        }
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Err(Refusal::malformed(
+                "extra_digest",
+                "all of its bytes are zero; compute it over all files that the compiler reads",
+            ));
+        }
+        Ok(Self(bytes.into()))
+    }
+
+    /// Returns the bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for ExtraDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ExtraDigest(")?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        f.write_str(")")
+    }
+}
+
+/// The compiler in use: its version, its builds, and the environment variables that change its output.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Toolchain {
+    /// The version that the compiler reports at run time.
+    pub version: String,
+    /// The build id of each of its libraries, by a name that is no path. Two releases may report one version; their build
+    /// ids differ.
+    pub builds: BTreeMap<String, Vec<u8>>,
+    /// The environment variables that the compiler reads, and their values.
+    pub environment: BTreeMap<String, String>,
+}
+
+/// Returns the architecture as the compiler spells it, and all other arguments.
+///
+/// # Errors
+/// [`Refusal`] if an option or its value is refused.
+fn arguments(
+    code: CodeType,
+    target: TargetType,
+    options: &Options,
+    contents: &Contents,
+) -> Result<(String, Vec<Cow<'static, str>>), Refusal> {
+    let compiler = code.compiler();
+    let mut rest = Vec::new();
+    for (option, value) in options.iter() {
+        let row = option.row();
+        if value.has_nul() {
+            return Err(nul(row.name));
+        }
+        if value.is_nothing(row.kind) {
+            continue;
+        }
+        row.check(value)?;
+        match row.cell(compiler) {
+            Cell::Ignored => {}
+            Cell::Refused => {
+                let instead = match option {
+                    OptionName::LinkTimeOptimization => "choose the target type ltoir instead",
+                    _ => "leave it out",
+                };
+                return Err(Refusal::unsupported(
+                    row.name,
+                    format!("{compiler} does not take it for {code}; {instead}"),
+                ));
+            }
+            cell => {
+                let is_known = contents.libdevice.is_some() || contents.extra.is_some();
+                if *option == OptionName::UseLibdevice && !is_known {
+                    return Err(Refusal::outside(
+                        row.name,
+                        "the compiler reads a library that is not in the key; give its digest, or an extra digest",
+                    ));
+                }
+                row.spell(&mut rest, cell, value);
+            }
+        }
+    }
+    // Arguments that follow from several options.
+    let own = match compiler {
+        Compiler::Nvrtc => {
+            // The compiler searches for no header if all of them are known.
+            let is_closed = contents.headers.is_some() || options.is_set(OptionName::NoSourceInclude);
+            [(is_closed, "--no-source-include"), (false, "")]
+        }
+        Compiler::NvJitLink => {
+            let is_lto = code == CodeType::LtoIr || options.is_set(OptionName::LinkTimeOptimization);
+            [(is_lto, "-lto"), (target == TargetType::Ptx, "-ptx")]
+        }
+        Compiler::Nvvm => [(target == TargetType::LtoIr, "-gen-lto"), (false, "")],
+    };
+    rest.extend(own.into_iter().filter(|(is_set, _)| *is_set).map(|(_, argument)| argument.into()));
+    Ok((arch(code, target, options)?, rest))
+}
+
+/// Returns the architecture as the compiler spells it.
+fn arch(code: CodeType, target: TargetType, options: &Options) -> Result<String, Refusal> {
+    let refused = |why: String| Refusal::malformed(OptionName::Arch.as_str(), why);
+    let Some(Value::Text(arch)) = options.option(OptionName::Arch) else {
+        return Err(refused("it is missing; name the architecture, such as \"sm_90\"".into()));
+    };
+    let Some((family, version)) = arch_parts(arch) else {
+        return Err(refused(format!("{arch:?} is no architecture; write it as sm_90, sm_90a or compute_90")));
+    };
+    if target == TargetType::Cubin && family == "compute_" {
+        return Err(refused(format!(
+            "a CUBIN is for a real architecture, not {arch:?}; write \"sm_{version}\""
+        )));
+    }
+    Ok(if code == CodeType::Nvvm { ["compute_", version].concat() } else { arch.clone() })
+}
+
+/// Splits an architecture into `sm_` or `compute_` and its number, which may end with the letter of a family (`f`) or of one
+/// architecture (`a`).
+fn arch_parts(arch: &str) -> Option<(&'static str, &str)> {
+    let (family, version) = ["sm_", "compute_"]
+        .into_iter()
+        .find_map(|family| arch.strip_prefix(family).map(|version| (family, version)))?;
+    let digits = version.strip_suffix(['a', 'f']).unwrap_or(version);
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    (is_number && digits.len() <= 4 && !digits.starts_with('0')).then_some((family, version))
+}
+
 fn names(targets: &[TargetType]) -> String {
     targets.iter().map(|target| target.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-fn nul(option: &'static str, besides: &str) -> Refusal {
-    Refusal::malformed(
-        option,
-        format!("it has a NUL byte, at which the compiler would cut it; take it out{besides}"),
-    )
+fn nul(option: &'static str) -> Refusal {
+    Refusal::malformed(option, "it has a NUL byte, at which the compiler would stop reading; remove it")
 }
 
-/// Whether there is a NUL byte, at which a C string would end. Pieces are looked at without an early end, by vectors.
+/// Returns whether there is a NUL byte, at which a C string would end. No early exit within a piece, so that it compiles to
+/// vector instructions.
 fn has_nul(bytes: &[u8]) -> bool {
     bytes.chunks(64).any(|piece| piece.iter().fold(false, |any, byte| any | (*byte == 0)))
 }

@@ -1,36 +1,36 @@
-//! Why a look-up missed, or why a store refused: one list that statistics count by.
+//! Miss reasons: why look-ups miss and stores refuse. Statistics count by this list.
 
 use core::fmt;
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $variant:ident = $name:literal, $explanation:literal;)*) => {
-        /// Why a look-up missed, or why a store refused to keep an artifact.
+        /// The reason why a look-up missed, or why a store refused to keep an artifact.
         ///
-        /// The same reason can be either: a closed store misses and refuses. More reasons may be added; a stored
-        /// name ([`as_str`](Self::as_str)) never changes its meaning.
+        /// A reason can apply to both: a closed store misses and refuses. More reasons may be added; a stored name
+        /// ([`as_str`](Self::as_str)) never changes its meaning.
         ///
         /// ```
-        /// use warmstart_core::reason::Reason;
+        /// use warmstart_core::reason::MissReason;
         ///
-        /// assert_eq!(Reason::ChecksumMismatch.as_str(), "checksum_mismatch");
-        /// assert!(Reason::ChecksumMismatch.is_damage());
-        /// assert!(!Reason::Absent.is_damage());
+        /// assert_eq!(MissReason::ChecksumMismatch.as_str(), "checksum_mismatch");
+        /// assert!(MissReason::ChecksumMismatch.is_damage());
+        /// assert!(!MissReason::Absent.is_damage());
         /// ```
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[non_exhaustive]
-        pub enum Reason { $($(#[$doc])* $variant),* }
+        pub enum MissReason { $($(#[$doc])* $variant),* }
 
-        impl Reason {
+        impl MissReason {
             /// Every reason, in the order of [`index`](Self::index).
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
-            /// The stable name used in statistics and JSON, in snake case.
+            /// Returns the stable name used in statistics and JSON, in snake case.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $name),* }
             }
 
-            /// One sentence for people.
+            /// Returns an explanation of the reason in plain English.
             #[must_use]
             pub const fn explanation(self) -> &'static str {
                 match self { $(Self::$variant => $explanation),* }
@@ -39,35 +39,35 @@ macro_rules! reasons {
     };
 }
 
-// New ones are added at the end. Names are written to disk: none is changed, or given to another reason.
+// Add new reasons at the end. Names are written to disk: never change one, or reuse it for another reason.
 reasons! {
     /// Nothing is stored under this key.
     Absent = "absent", "nothing is stored under this key";
     /// The entry is shorter than its own header says.
     Truncated = "truncated", "the entry is shorter than its header says";
-    /// The bytes do not begin like an entry of ours.
+    /// The bytes do not begin like an entry of warmstart.
     Foreign = "foreign", "the entry was not written by warmstart";
     /// A field of the header or of the metadata contradicts another.
     Malformed = "malformed", "the entry contradicts itself";
-    /// The stored checksum is not that of the bytes.
+    /// The stored checksum does not match the bytes.
     ChecksumMismatch = "checksum_mismatch", "the entry's bytes changed after they were stored";
-    /// The entry is whole, but it is another key's.
+    /// The entry is intact, but belongs to another key.
     KeyMismatch = "key_mismatch", "the entry belongs to another key";
-    /// Written by a newer version of warmstart; left alone.
+    /// A newer version of warmstart wrote the entry, which is left alone.
     NewerVersion = "newer_version", "written by a newer version of warmstart";
-    /// Owned by a stranger, writable by others, a link, or not a regular file: never read.
-    Untrusted = "untrusted", "the entry could have been written by somebody else";
-    /// Something the artifact was made from is no longer what it was.
+    /// Another user owns the file or may write to it, or it is a link or not a regular file. It is never read.
+    Untrusted = "untrusted", "the entry could have been written by another user";
+    /// An input of the artifact has changed.
     InputChanged = "input_changed", "an input of the artifact has changed";
-    /// An input changed while the artifact was being built, so that it is not known which one it was made from.
+    /// An input changed while the artifact was being built, so it is unknown which version was used.
     InputUnstable = "input_unstable", "an input changed while the artifact was being built";
-    /// The artifact depends on something that no key can hold, such as a file that only its text names.
+    /// The artifact depends on something that no key can hold, such as a file that only its source text names.
     Uncacheable = "uncacheable", "the artifact depends on something that no key can hold";
-    /// The store was busy or locked by somebody else for longer than one look-up may wait.
+    /// The store was busy, or locked by another thread or process, for longer than a look-up may wait.
     Busy = "busy", "the store was locked for too long";
     /// The store was closed.
     Closed = "closed", "the store is closed";
-    /// The medium failed, or there is no store.
+    /// The storage medium failed, or there is no store.
     Unavailable = "unavailable", "the store could not be read or written";
     /// The entry is larger than the cap of the whole store.
     Oversize = "oversize", "the entry is larger than the cap";
@@ -77,43 +77,43 @@ reasons! {
     NoSpace = "no_space", "no space is left for the store";
     /// The key, the metadata or the entry is longer than the format or the store allows.
     TooLong = "too_long", "the key, the metadata or the entry is longer than the format or the store allows";
-    /// The entry has a seal, but it is not that of this store's secret: forged, altered, or another secret's.
+    /// The entry's seal does not match the store's secret: the entry was forged or altered, or sealed with another secret.
     Forged = "forged", "the entry's seal is not that of this store's secret";
-    /// The entry has no seal, and the store takes none without.
+    /// The entry has no seal, and the store requires one.
     Unsealed = "unsealed", "the entry has no seal";
     /// The entry has a seal, and the store has no secret to check it with.
     Sealed = "sealed", "the entry has a seal, and this store has no secret";
-    /// The same weight of another model is stored.
+    /// The weight is stored, but only for another model.
     OtherModel = "other_model", "the weight is stored, but as another model's";
     /// The weight was packed for another micro-kernel.
     OtherSeed = "other_seed", "the weight is stored, but packed for another micro-kernel";
     /// The weight was packed by another version of the packing algorithm.
     OtherFingerprint = "other_fingerprint", "the weight is stored, but packed by another algorithm";
-    /// Nobody said which weight this is, so that it could never be found again.
+    /// The weight has no name, so that it could never be found again.
     Unnamed = "unnamed", "the weight has no name";
-    /// Written in a version that lacks what a look-up must check.
+    /// An older version wrote the entry, without data that a look-up must check.
     OldVersion = "old_version", "written in an older version, which lacks what must be checked";
-    /// The weight was imported from a file that does not say of which model it is.
+    /// The weight was imported from a file that does not identify its model.
     UnverifiedModel = "unverified_model", "the weight is stored, but nothing says of which model it is";
 }
 
-impl Reason {
-    /// How many reasons there are: the length of an array indexed by [`index`](Self::index).
+impl MissReason {
+    /// The number of reasons, and the length of an array indexed by [`index`](Self::index).
     pub const COUNT: usize = Self::ALL.len();
 
-    /// The place of this reason in [`ALL`](Self::ALL).
+    /// Returns the position of this reason in [`ALL`](Self::ALL).
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// The reason with this stable name, if there is one.
+    /// Looks up the reason with this stable name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|reason| reason.as_str() == name)
     }
 
-    /// Whether the entry itself is bad, so that removing it is the cure.
+    /// Returns whether the entry itself is damaged and should be removed.
     #[must_use]
     pub const fn is_damage(self) -> bool {
         matches!(
@@ -123,13 +123,13 @@ impl Reason {
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for MissReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.explanation())
     }
 }
 
-impl core::error::Error for Reason {}
+impl core::error::Error for MissReason {}
 
 #[cfg(test)]
 mod tests {
@@ -137,10 +137,10 @@ mod tests {
 
     #[test]
     fn every_reason_stands_at_its_index_under_a_name_of_its_own() {
-        for (index, reason) in Reason::ALL.iter().enumerate() {
+        for (index, reason) in MissReason::ALL.iter().enumerate() {
             assert_eq!(reason.index(), index);
-            assert_eq!(Reason::from_name(reason.as_str()), Some(*reason));
+            assert_eq!(MissReason::from_name(reason.as_str()), Some(*reason));
         }
-        assert_eq!(Reason::from_name("no such reason"), None);
+        assert_eq!(MissReason::from_name("no such reason"), None);
     }
 }

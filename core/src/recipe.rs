@@ -1,4 +1,4 @@
-//! Recipes: what a key was made of, kept beside the artifact so that a miss can be explained.
+//! Recipes: short forms of a key's labelled fields, stored with the artifact so that a miss can be explained.
 
 use alloc::{
     collections::BinaryHeap,
@@ -9,17 +9,16 @@ use alloc::{
 
 use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
-/// The longest text of a field's value that a recipe keeps, in bytes; more is cut and marked with "...".
+/// The longest text of a field's value that a recipe keeps, in bytes. A longer text is cut and marked with "...".
 pub const MAX_TEXT: usize = 256;
 
-/// The fields that a person would call an artifact by, if a recipe has one of them.
+/// The labels of fields whose value names the artifact.
 const NAMES: [&str; 3] = ["name", "kernel", "label"];
 
-/// Labels, short digests and short values of the fields of a key.
+/// The labels, short digests and short values of a key's fields.
 ///
-/// See [`KeyFields::recipe`](crate::key::KeyFields::recipe) for how one is made, and
-/// [`changes_to`](Self::changes_to) for what it is good for. With serde, in a format for people, a digest is 16
-/// hexadecimal digits.
+/// [`KeyFields::recipe`](crate::key::KeyFields::recipe) creates a recipe, and [`changes_to`](Self::changes_to) compares two.
+/// Serde writes a digest as 16 hexadecimal digits in human-readable formats such as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recipe {
     domain: String,
@@ -37,14 +36,14 @@ pub struct RecipeField {
     text: Option<String>,
 }
 
-/// A label under which two recipes differ.
+/// A field in which two recipes differ.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FieldChange {
     /// The label of the field.
     pub label: String,
-    /// The old value as text, or its short digest where it has no text; nothing if the field is new.
+    /// The old value as text, or its short digest if it has no text; `None` if the field is new.
     pub old: Option<String>,
-    /// The new value likewise; nothing if the field is gone.
+    /// The new value, likewise; `None` if the field was removed.
     pub new: Option<String>,
 }
 
@@ -53,26 +52,26 @@ impl Recipe {
         Self { domain: String::from(domain), schema, fields }
     }
 
-    /// The domain of the key.
+    /// Returns the domain of the key.
     #[must_use]
     pub fn domain(&self) -> &str {
         &self.domain
     }
 
-    /// The schema number of the key.
+    /// Returns the schema number of the key.
     #[must_use]
     pub const fn schema(&self) -> u32 {
         self.schema
     }
 
-    /// The fields, in the order of the key.
+    /// Returns the fields, in the order of the key.
     #[must_use]
     pub fn fields(&self) -> &[RecipeField] {
         &self.fields
     }
 
-    /// What a person would call what was made of this: the text of the field `name`, `kernel` or `label`, else the first text
-    /// there is.
+    /// Returns a human-readable name of the artifact: the text of the field `name`, `kernel` or `label`, or else of the first
+    /// field that has a text.
     ///
     /// ```
     /// use warmstart_core::key::KeyFields;
@@ -85,15 +84,15 @@ impl Recipe {
         self.fields.get(self.name_at()?)?.value()
     }
 
-    /// Which field the name is of.
+    /// Returns the index of the field that the name is taken from.
     pub(crate) fn name_at(&self) -> Option<usize> {
         let has_text = |field: &RecipeField| field.value().is_some_and(|value| !value.is_empty());
         let is_name = |field: &RecipeField| NAMES.contains(&field.label()) && has_text(field);
         self.fields.iter().position(is_name).or_else(|| self.fields.iter().position(has_text))
     }
 
-    /// How far `other` is, to be compared: what [differs less](Self::distance_to) is nearer, and of those that differ equally
-    /// little, one that has the same [name](Self::name).
+    /// Ranks `other` by similarity: first by [distance](Self::distance_to), then by whether the [name](Self::name) differs. The
+    /// lowest rank is the nearest.
     ///
     /// ```
     /// use warmstart_core::key::KeyFields;
@@ -102,15 +101,15 @@ impl Recipe {
     ///     KeyFields::new("cpu", 1).text("name", name).text("flags", flags).recipe()
     /// };
     /// let wanted = of("softmax", "-O3");
-    /// assert!(wanted.remoteness_of(&of("softmax", "-O2")) < wanted.remoteness_of(&of("layer norm", "-O3")));
+    /// assert!(wanted.rank_of(&of("softmax", "-O2")) < wanted.rank_of(&of("layer norm", "-O3")));
     /// ```
     #[must_use]
-    pub fn remoteness_of(&self, other: &Self) -> (u64, bool) {
+    pub fn rank_of(&self, other: &Self) -> (u64, bool) {
         (self.distance_to(other), self.name() != other.name())
     }
 
-    /// How much `other` differs: for each label 2, or 1 where the values differ and look the same all the same, as the
-    /// digest of a source does that is noted by its name.
+    /// Returns the distance to `other`: 2 for each field that differs, or 1 if both values have the same text, such as two
+    /// digests with the same note. If only the order of the fields differs, the distance is 1.
     ///
     /// ```
     /// use warmstart_core::key::KeyFields;
@@ -131,11 +130,11 @@ impl Recipe {
         if distance == 0 { u64::from(self.is_reordered(other)) } else { distance }
     }
 
-    /// The labels under which `newer` differs from this recipe, each with its old and its new value.
+    /// Lists the fields in which `newer` differs from this recipe, each with its old and its new value.
     ///
-    /// Fields of one label are paired in order. A schema that differs is reported under the label `schema`. Values that
-    /// look the same are shown with their short digests. If nothing differs but the order of the fields, which counts in a
-    /// key, that is reported under the label `order of the fields`.
+    /// Fields with the same label are paired in order. A different schema is reported under the label `schema`. Values that
+    /// look the same are shown with their short digests. If only the order of the fields differs, which changes the key, that
+    /// is reported under the label `order of the fields`.
     #[must_use]
     pub fn changes_to(&self, newer: &Self) -> Vec<FieldChange> {
         let mut changes = Vec::new();
@@ -168,7 +167,7 @@ impl Recipe {
         changes
     }
 
-    /// Whether both have the same fields, and in another order.
+    /// Returns whether both recipes have the same fields in a different order.
     fn is_reordered(&self, other: &Self) -> bool {
         let same = |(one, other): (&RecipeField, &RecipeField)| {
             one.label == other.label && one.digest == other.digest
@@ -187,13 +186,13 @@ impl Recipe {
         shorten(labels)
     }
 
-    /// The fields that differ: those of this recipe, each with its partner, and then those that only `newer` has.
+    /// Pairs the fields that differ: first the fields of this recipe, each with its partner, then those that only `newer` has.
     fn differing<'a>(&'a self, newer: &'a Self) -> Vec<(Option<&'a RecipeField>, Option<&'a RecipeField>)> {
-        // By label, so that thousands of fields take no quadratic time: what a stored head says is not proved.
+        // Sorted by label, so that thousands of fields do not take quadratic time: a stored head is unverified input.
         let labels: BinaryHeap<(&str, usize)> =
             newer.fields.iter().enumerate().map(|(place, new)| (&*new.label, place)).collect();
         let labels = labels.into_sorted_vec();
-        // How many of each label have a partner, where the first of that label stands.
+        // At the index of the first field with a label: the number of fields with that label that already have a partner.
         let mut taken = vec![0; labels.len()];
         let mut is_paired = vec![false; labels.len()];
         let mut differing = Vec::new();
@@ -223,31 +222,31 @@ impl RecipeField {
         Self { label: String::from(label), digest: short, text: text.map(shorten) }
     }
 
-    /// One that was stored, unless its text is longer than any that this crate wrote.
+    /// Recreates a stored field; `None` if its text is longer than any that this crate writes.
     pub(crate) fn stored(label: &str, digest: [u8; 8], text: Option<String>) -> Option<Self> {
         let is_short = text.as_ref().is_none_or(|text| text.len() <= MAX_TEXT);
         is_short.then(|| Self { label: String::from(label), digest, text })
     }
 
-    /// The label of the field.
+    /// Returns the label of the field.
     #[must_use]
     pub fn label(&self) -> &str {
         &self.label
     }
 
-    /// The first 8 bytes of the BLAKE2b-256 digest of the field's kind, length and value.
+    /// Returns the first 8 bytes of the BLAKE2b-256 digest of the field's kind, length and value.
     #[must_use]
     pub const fn digest(&self) -> [u8; 8] {
         self.digest
     }
 
-    /// The [digest](Self::digest) as 16 hexadecimal digits.
+    /// Returns the [digest](Self::digest) as 16 hexadecimal digits.
     #[must_use]
     pub fn digest_hex(&self) -> String {
         digest::hex(self.digest)
     }
 
-    /// The value as text, cut to [`MAX_TEXT`] bytes; nothing for bytes.
+    /// Returns the value as text, cut to [`MAX_TEXT`] bytes, or its note; `None` for bytes without a note.
     #[must_use]
     pub fn value(&self) -> Option<&str> {
         self.text.as_deref()
@@ -265,7 +264,7 @@ impl RecipeField {
         }
     }
 
-    /// The text of the value where it tells the value apart, else its short digest in hexadecimal.
+    /// Returns the text of the value, or its short digest in hexadecimal if it has no text.
     fn shown(&self) -> String {
         match &self.text {
             Some(text) => text.clone(),
@@ -274,31 +273,23 @@ impl RecipeField {
     }
 }
 
-/// A text that is longer than any that a recipe keeps was not written by this crate.
+/// Deserializes the text of a field. Refuses a text that is longer than any that this crate writes.
 fn short_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
     if text.as_ref().is_some_and(|text| text.len() > MAX_TEXT) {
-        return Err(D::Error::custom("the text of a field is longer than 256 bytes"));
+        return Err(D::Error::custom("the text of a recipe's field is longer than 256 bytes: shorten it"));
     }
     Ok(text)
 }
 
-/// A short digest as text where a person may read it, else as its bytes.
+/// Serializes a short digest as hexadecimal text in human-readable formats, else as its bytes.
 mod digest {
-    use alloc::string::String;
+    use alloc::{format, string::String};
 
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
-    use crate::hex;
-
     pub(super) fn hex(digest: [u8; 8]) -> String {
-        let mut hex = String::with_capacity(16);
-        for byte in digest {
-            for digit in hex::digits(byte) {
-                hex.push(char::from(digit));
-            }
-        }
-        hex
+        digest.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     pub(super) fn serialize<S: Serializer>(digest: &[u8; 8], serializer: S) -> Result<S::Ok, S::Error> {
@@ -322,7 +313,7 @@ mod digest {
     }
 }
 
-/// Cuts at a character boundary, so that what is kept is still UTF-8.
+/// Cuts a text to [`MAX_TEXT`] bytes at a character boundary, so that it is still UTF-8.
 fn shorten(mut text: String) -> String {
     const MARK: &str = "...";
     if text.len() > MAX_TEXT {
@@ -386,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_look_the_same_are_told_apart_by_their_digests() {
+    fn values_with_the_same_text_are_shown_with_digests() {
         let of =
             |digest: u8| KeyFields::new("d", 1).digest("source", [digest; 32].to_vec(), "softmax").recipe();
         let [change] = &of(1).changes_to(&of(2))[..] else { panic!("one field differs") };
@@ -398,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn long_values_are_cut_between_characters_and_still_told_apart() {
+    fn long_values_are_cut_between_characters_and_still_differ() {
         let (one, two) = ("é".repeat(300), "é".repeat(301));
         let old = KeyFields::new("d", 1).text("source", one).recipe();
         let new = KeyFields::new("d", 1).text("source", two).recipe();

@@ -1,4 +1,4 @@
-//! Seals: what only who holds a secret can put on an entry, and check.
+//! Seals: tags on entries that only a holder of the secret can create and check.
 
 use core::fmt;
 
@@ -7,42 +7,43 @@ use blake2::{
     digest::{Mac, consts::U32},
 };
 
-use crate::envelope::format::MAGIC;
+/// The first 8 bytes of an envelope, sealed or not.
+pub(crate) const MAGIC: [u8; 8] = *b"\x89WSA\r\n\x1a\n";
 
 /// The length of the tag that seals an envelope, in bytes.
 pub const TAG_LEN: usize = 32;
 
-/// Tells these tags from all other uses of the same secret with BLAKE2b.
+/// The BLAKE2b personalisation of tags, which separates them from all other uses of the same secret.
 const PERSONAL: &[u8; 16] = b"warmstart seal 1";
 
-/// The same for what a store notes for itself, which must not pass for an entry that somebody put.
+/// The personalisation of a store's own records, so that none of them passes for an entry.
 const PERSONAL_OF_NOTES: &[u8; 16] = b"warmstart note 1";
 
-/// A secret that seals entries: keyed BLAKE2b-256 over everything in them.
+/// A secret that seals entries with a tag: keyed BLAKE2b-256 over all their bytes.
 ///
-/// Whoever has the secret can seal and check; nobody else can do either. The secret is 32 bytes that nobody can guess, such as
-/// 32 bytes of `/dev/urandom`. A password is not.
+/// Only a holder of the secret can seal entries or check seals. The secret is 32 random bytes, for example from `/dev/urandom`.
+/// Never use a password: it can be guessed.
 ///
 /// ```
-/// use warmstart_core::{artifact::Artifact, envelope, reason::Reason, seal::Seal};
+/// use warmstart_core::{artifact::Artifact, envelope, reason::MissReason, seal::Seal};
 ///
 /// let (ours, theirs) = (Seal::new(&[1; 32]), Seal::new(&[2; 32]));
-/// let stored = envelope::encode_with(b"key", &Artifact::new(vec![7]), Some(&ours))?.to_vec();
-/// assert_eq!(envelope::decode_with(stored.clone(), b"key", Some(&theirs)).unwrap_err(), Reason::Forged);
-/// assert_eq!(envelope::decode_with(stored, b"key", Some(&ours))?.payload(), [7]);
-/// # Ok::<(), Reason>(())
+/// let stored = envelope::encode(b"key", &Artifact::new(vec![7]), Some(&ours))?.to_vec();
+/// assert_eq!(envelope::decode(stored.clone(), b"key", Some(&theirs)).unwrap_err(), MissReason::Forged);
+/// assert_eq!(envelope::decode(stored, b"key", Some(&ours))?.payload(), [7]);
+/// # Ok::<(), MissReason>(())
 /// ```
 #[derive(Clone)]
 pub struct Seal {
-    /// The state after the secret and the magic, with which all that is sealed begins: of the block that the secret fills,
-    /// nothing is left to be computed.
+    /// The hash state after the secret and the magic, with which all sealed data begin. The block that contains the secret is
+    /// thus hashed only once.
     begun: Blake2bMac<U32>,
-    /// The same for notes.
+    /// The same for a store's own records.
     begun_notes: Blake2bMac<U32>,
 }
 
 impl Seal {
-    /// The seal of this secret.
+    /// Creates a seal from this secret.
     #[must_use]
     pub fn new(secret: &[u8; 32]) -> Self {
         let begin = |personal: &[u8; 16]| {
@@ -54,17 +55,17 @@ impl Seal {
         Self { begun: begin(PERSONAL), begun_notes: begin(PERSONAL_OF_NOTES) }
     }
 
-    /// The seal of the same secret for what a store notes for itself.
+    /// Returns the seal of the same secret for a store's own records.
     pub(crate) fn of_notes(&self) -> Self {
         Self { begun: self.begun_notes.clone(), begun_notes: self.begun.clone() }
     }
 
-    /// The tag of the magic and these parts, one after the other.
+    /// Computes the tag of the magic followed by these parts.
     pub(crate) fn tag(&self, parts: [&[u8]; 3]) -> [u8; TAG_LEN] {
         self.over(parts).finalize().into_bytes().into()
     }
 
-    /// Whether `tag` is the tag of the magic and these parts. Takes as long whichever byte of it is wrong.
+    /// Returns whether `tag` is the tag of the magic followed by these parts. Takes the same time whichever byte is wrong.
     pub(crate) fn holds(&self, parts: [&[u8]; 3], tag: &[u8]) -> bool {
         self.over(parts).verify_slice(tag).is_ok()
     }
@@ -74,7 +75,7 @@ impl Seal {
     }
 }
 
-/// Shows nothing of the secret.
+/// Does not show the secret.
 impl fmt::Debug for Seal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Seal(..)")
@@ -87,10 +88,9 @@ mod tests {
 
     use super::*;
     use crate::{
-        artifact::{Artifact, Provenance},
+        artifact::{Artifact, Metadata, Provenance},
         envelope::{self, HEADER_LEN, Layout, PAYLOAD_ALIGN},
-        metadata::Metadata,
-        reason::Reason,
+        reason::MissReason,
     };
 
     /// Miri takes a tenth of a second for a tag.
@@ -107,26 +107,27 @@ mod tests {
     }
 
     fn sealed(key: &[u8], payload: &[u8]) -> Vec<u8> {
-        envelope::encode_with(key, &artifact(payload), Some(&seal())).unwrap().to_vec()
+        envelope::encode(key, &artifact(payload), Some(&seal())).unwrap().to_vec()
     }
 
-    fn decode(stored: &[u8], seal: Option<&Seal>) -> Result<Artifact, Reason> {
-        envelope::decode_with(stored.to_vec(), b"key", seal)
+    fn decode(stored: &[u8], seal: Option<&Seal>) -> Result<Artifact, MissReason> {
+        envelope::decode(stored.to_vec(), b"key", seal)
     }
 
-    /// As whoever has no secret would do it: so that only the seal can tell.
+    /// Recomputes the checksum, as an attacker without the secret would, so that only the seal detects the change.
     fn with_right_checksum(mut stored: Vec<u8>) -> Vec<u8> {
         let sum = xxhash_rust::xxh3::xxh3_64(&stored[16..]);
         stored[8..16].copy_from_slice(&sum.to_le_bytes());
         stored
     }
 
-    /// Computed with other implementations: Python's `hashlib.blake2b(key=, person=, digest_size=32)` and `xxhash`.
+    /// The expected bytes were computed with other implementations: Python's `hashlib.blake2b(key=, person=, digest_size=32)`
+    /// and `xxhash`.
     #[test]
     fn a_sealed_envelope_is_these_bytes() {
         let artifact = Artifact::new(b"payload".to_vec())
             .with_provenance(Provenance { created_unix_ms: 12, build_nanos: 34 });
-        let stored = envelope::encode_with(b"key", &artifact, Some(&seal())).unwrap().to_vec();
+        let stored = envelope::encode(b"key", &artifact, Some(&seal())).unwrap().to_vec();
         let hex: alloc::string::String = stored.iter().map(|byte| format!("{byte:02x}")).collect();
         let zeros = |n: usize| "00".repeat(n);
         let header = [
@@ -139,13 +140,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sealed_is_found_and_aligned() {
+    fn sealed_entry_decodes_and_is_aligned() {
         for (key, payload) in [(&b""[..], &b""[..]), (b"k", b"p"), (&[7; 1000], &[9; 5000])] {
             let stored = sealed(key, payload);
-            let layout = envelope::verify_with(&stored, Some(&seal())).unwrap();
+            let layout = envelope::verify(&stored, Some(&seal())).unwrap();
             assert_eq!(layout.payload().start % PAYLOAD_ALIGN, 0);
             assert_eq!(&stored[layout.key()], key);
-            let found = envelope::decode_with(stored, key, Some(&seal())).unwrap();
+            let found = envelope::decode(stored, key, Some(&seal())).unwrap();
             assert_eq!(found.payload(), payload);
             assert_eq!(found.metadata().unwrap().attribute("name"), Some(&b"value"[..]));
             assert_eq!(found.provenance(), Provenance { created_unix_ms: 12, build_nanos: 34 });
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_is_refused_as_damage_with_the_secret_and_without() {
+    fn flipped_bit_is_damage_with_and_without_the_secret() {
         let (stored, ours) = (sealed(b"key", b"payload"), seal());
         for at in (0..stored.len()).step_by(STEP) {
             for bit in 0..8 {
@@ -176,9 +177,9 @@ mod tests {
                 forged[at] ^= 1 << bit;
                 let reason = decode(&with_right_checksum(forged), Some(&ours));
                 let reason = reason.expect_err("a forged entry was handed out");
-                // The rest of the header is told to be wrong before the seal is looked at.
+                // The rest of the header is found to be wrong before the seal is checked.
                 if (40..56).contains(&at) || at >= HEADER_LEN {
-                    assert_eq!(reason, Reason::Forged, "byte {at}, bit {bit}");
+                    assert_eq!(reason, MissReason::Forged, "byte {at}, bit {bit}");
                 }
             }
         }
@@ -188,34 +189,34 @@ mod tests {
     fn every_truncation_and_every_extension_is_refused_as_damage() {
         let (stored, ours) = (sealed(b"key", b"payload"), seal());
         for end in 0..stored.len() {
-            assert_eq!(decode(&stored[..end], Some(&ours)).unwrap_err(), Reason::Truncated, "{end}");
+            assert_eq!(decode(&stored[..end], Some(&ours)).unwrap_err(), MissReason::Truncated, "{end}");
         }
         let longer = [&stored[..], &[0]].concat();
-        assert_eq!(decode(&longer, Some(&seal())).unwrap_err(), Reason::Malformed);
+        assert_eq!(decode(&longer, Some(&seal())).unwrap_err(), MissReason::Malformed);
     }
 
     #[test]
     fn an_entry_of_another_secret_is_forged() {
         let other = Seal::new(&[9; 32]);
-        assert_eq!(decode(&sealed(b"key", b"payload"), Some(&other)).unwrap_err(), Reason::Forged);
+        assert_eq!(decode(&sealed(b"key", b"payload"), Some(&other)).unwrap_err(), MissReason::Forged);
     }
 
     #[test]
-    fn an_entry_without_a_seal_and_a_store_without_a_secret_are_told() {
-        let plain = envelope::encode(b"key", &artifact(b"payload")).unwrap().to_vec();
-        assert_eq!(decode(&plain, Some(&seal())).unwrap_err(), Reason::Unsealed);
-        assert_eq!(decode(&sealed(b"key", b"payload"), None).unwrap_err(), Reason::Sealed);
+    fn missing_seal_and_missing_secret_have_reasons_of_their_own() {
+        let plain = envelope::encode(b"key", &artifact(b"payload"), None).unwrap().to_vec();
+        assert_eq!(decode(&plain, Some(&seal())).unwrap_err(), MissReason::Unsealed);
+        assert_eq!(decode(&sealed(b"key", b"payload"), None).unwrap_err(), MissReason::Sealed);
     }
 
     #[test]
-    fn an_entry_of_another_key_is_told_by_its_key() {
-        assert_eq!(decode(&sealed(b"kez", b"payload"), Some(&seal())).unwrap_err(), Reason::KeyMismatch);
+    fn sealed_entry_of_another_key_is_a_key_mismatch() {
+        assert_eq!(decode(&sealed(b"kez", b"payload"), Some(&seal())).unwrap_err(), MissReason::KeyMismatch);
     }
 
     /// Two users with different secrets must not remove each other's entries.
     #[test]
-    fn what_cannot_be_proved_is_no_damage() {
-        for reason in [Reason::Forged, Reason::Unsealed, Reason::Sealed] {
+    fn entry_that_cannot_be_proved_is_no_damage() {
+        for reason in [MissReason::Forged, MissReason::Unsealed, MissReason::Sealed] {
             assert!(!reason.is_damage(), "{reason:?}");
         }
     }
@@ -226,7 +227,7 @@ mod tests {
             let mut stored = sealed(b"key", b"payload");
             stored[18..20].copy_from_slice(&flags.to_le_bytes());
             let stored = with_right_checksum(stored);
-            assert_eq!(decode(&stored, Some(&seal())).unwrap_err(), Reason::Malformed);
+            assert_eq!(decode(&stored, Some(&seal())).unwrap_err(), MissReason::Malformed);
         }
     }
 
@@ -235,11 +236,11 @@ mod tests {
         let stored = sealed(b"key", b"payload");
         let layout = Layout::parse(&stored[..HEADER_LEN], stored.len() as u64).unwrap();
         assert!(layout.clone().matching(Some(&Seal::new(&[9; 32]))).is_ok(), "it is by the header alone");
-        assert_eq!(layout.matching(None), Err(Reason::Sealed));
-        let stored = envelope::encode(b"key", &artifact(b"payload")).unwrap().to_vec();
+        assert_eq!(layout.matching(None), Err(MissReason::Sealed));
+        let stored = envelope::encode(b"key", &artifact(b"payload"), None).unwrap().to_vec();
         let layout = Layout::parse(&stored[..HEADER_LEN], stored.len() as u64).unwrap();
         assert!(layout.clone().matching(None).is_ok());
-        assert_eq!(layout.matching(Some(&seal())), Err(Reason::Unsealed));
+        assert_eq!(layout.matching(Some(&seal())), Err(MissReason::Unsealed));
     }
 
     #[test]

@@ -4,14 +4,14 @@ use std::{env, error::Error, io, time::Instant};
 
 use warmstart::{
     Cache, KeyFields,
-    store::{FileOptions, FileStore},
+    store::{FileStore, StoreOptions},
 };
 
 const SOURCE: &str = "kernel void scale(global float *x, float a) { x[get_global_id(0)] *= a; }";
 
 fn main() -> Result<(), Box<dyn Error>> {
     let directory = env::temp_dir().join("warmstart-quickstart");
-    let store = FileStore::open(&directory, FileOptions::default().with_max_bytes(64 << 20))?;
+    let store = FileStore::open(&directory, StoreOptions::default().with_max_bytes(64 << 20))?;
     let cache = Cache::new(store);
 
     // All that the artifact depends on. Where one of these differs, it is another artifact.

@@ -1,19 +1,20 @@
-//! The caller's own mistakes when a store is opened.
+//! Errors that a caller causes when it opens a store.
 
 use std::{
+    error::Error,
     fmt, io,
     path::{Path, PathBuf},
 };
 
-/// A store could not be opened because of what its path is. Says what to do.
+/// An error that `path` cannot be opened as a store. The message says what to do.
 ///
-/// A disk that fails, is full or is read-only is not this error: such a store opens, and misses with the reason.
+/// A disk that fails, is full or is read-only does not cause this error: the store opens, and its look-ups miss with the reason.
 ///
 /// ```
-/// use warmstart::store::{FileOptions, FileStore};
+/// use warmstart::store::{FileStore, StoreOptions};
 ///
 /// let file = tempfile::NamedTempFile::new()?;
-/// let error = FileStore::open(file.path(), FileOptions::default()).unwrap_err();
+/// let error = FileStore::open(file.path(), StoreOptions::default()).unwrap_err();
 /// assert!(error.is_wrong_kind());
 /// assert!(error.to_string().contains("name a directory"));
 /// # Ok::<(), std::io::Error>(())
@@ -24,17 +25,23 @@ pub struct OpenError {
     problem: Problem,
 }
 
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum Problem {
-    /// Expected, what it is, what to do.
+    /// The path is something else than expected, and what to do about it.
+    #[error("it is {found}; {remedy}")]
     WrongKind { found: &'static str, remedy: &'static str },
-    /// Who could have written there, and what to do.
+    /// Other users could have written there, and what to do about it.
+    #[error("it is {found}; {remedy}")]
     Untrusted { found: String, remedy: &'static str },
-    /// A pack that is open in this process has another value of this option.
+    /// The pack is open in this process with another value of this option.
     #[cfg(feature = "packs")]
+    #[error(
+        "it is open in this process with another `{0}`; open it with the same options, or drop the other handles first"
+    )]
     OtherOptions(&'static str),
-    /// Another failure that only the caller can mend, such as a path with a NUL in it.
-    Io(io::Error),
+    /// Another error that only the caller can correct, such as a path with a NUL byte.
+    #[error("{0}")]
+    Io(#[source] io::Error),
 }
 
 impl OpenError {
@@ -42,39 +49,40 @@ impl OpenError {
         Self { path: path.to_path_buf(), problem }
     }
 
-    /// The path that was to be opened.
+    /// Returns the path that could not be opened.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether the path is a file where a directory was wanted, a directory where a file was, or a symbolic link.
+    /// Returns whether the path is of the wrong kind: a file instead of a directory, a directory instead of a file, or a symbolic
+    /// link.
     #[must_use]
     pub const fn is_wrong_kind(&self) -> bool {
         matches!(self.problem, Problem::WrongKind { .. })
     }
 
-    /// Whether somebody else owns the path or may write to it. Cached artifacts are code.
+    /// Returns whether another user owns the path or may write to it. Cached artifacts are code, so such a path is refused.
     #[must_use]
     pub const fn is_untrusted(&self) -> bool {
         matches!(self.problem, Problem::Untrusted { .. })
     }
 
-    /// Whether it is open in this process with other options.
+    /// Returns whether the pack is open in this process with other options.
     #[cfg(feature = "packs")]
     #[must_use]
     pub const fn is_other_options(&self) -> bool {
         matches!(self.problem, Problem::OtherOptions(_))
     }
 
-    /// Whether the system refused the path itself, such as one with a NUL in it.
-    /// [`source`](std::error::Error::source) says why.
+    /// Returns whether the system refused the path, for example because it has a NUL byte.
+    /// [`source`](std::error::Error::source) returns the system's error.
     ///
     /// ```
     /// use std::error::Error;
-    /// use warmstart::store::{FileOptions, FileStore};
+    /// use warmstart::store::{FileStore, StoreOptions};
     ///
-    /// let error = FileStore::open("cache\0", FileOptions::default()).unwrap_err();
+    /// let error = FileStore::open("cache\0", StoreOptions::default()).unwrap_err();
     /// assert!(error.is_io() && error.source().is_some());
     /// ```
     #[must_use]
@@ -85,25 +93,12 @@ impl OpenError {
 
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot open the cache {:?}: ", self.path)?;
-        match &self.problem {
-            Problem::WrongKind { found, remedy } => write!(f, "it is {found}; {remedy}"),
-            Problem::Untrusted { found, remedy } => write!(f, "it is {found}; {remedy}"),
-            #[cfg(feature = "packs")]
-            Problem::OtherOptions(option) => write!(
-                f,
-                "it is open in this process with another `{option}`; open it with the same options, or drop the other handles first"
-            ),
-            Problem::Io(error) => error.fmt(f),
-        }
+        write!(f, "cannot open the cache {:?}: {}", self.path, self.problem)
     }
 }
 
-impl std::error::Error for OpenError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.problem {
-            Problem::Io(error) => Some(error),
-            _ => None,
-        }
+impl Error for OpenError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.problem.source()
     }
 }

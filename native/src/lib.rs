@@ -1,6 +1,6 @@
-//! warmstart keeps what an ML runtime computed once, so that the next start and the next process begin warm.
+//! A cache of what ML runtimes compute at start-up, so that the next start and the next process are warm.
 //!
-//! One call does the usual thing: look up, else build, store and return.
+//! [`Cache::get_or_build`] looks an artifact up, or builds, stores and returns it.
 //!
 //! ```
 //! use warmstart::{Cache, KeyFields, store::MemoryStore};
@@ -16,17 +16,31 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
+//! The most important types:
+//!
+//! | type | is |
+//! |---|---|
+//! | [`Cache`] | a store with `get_or_build`, single flight and statistics in front of it |
+//! | [`KeyFields`] | the labelled fields from which a key is derived |
+//! | [`Artifact`] | a cached payload with its metadata |
+//! | [`Fetched`](cache::Fetched) | the result of `get_or_build`: the artifact and its origin |
+//! | [`MissReason`] | the reason why a look-up missed, or why a store refused |
+//! | [`FileStore`](store::FileStore) | a store in a directory that any number of processes share |
+//! | [`StoreOptions`](store::StoreOptions) | its options: cap, durability, seal |
+//! | [`MemoryStore`](store::MemoryStore) | a store in memory; [`TieredStore`](store::TieredStore) puts it in front of another |
+//! | [`Store`] | the trait to implement for a store of your own |
+//! | [`Statistics`] | the counters of a cache |
+//!
 //! | module | holds |
 //! |---|---|
-//! | [`cache`] | the one call, single flight, statistics |
-//! | [`store`] | where artifacts are kept: memory, files, SQLite, memory in front of either |
-//! | `pack` | files of packed weights, mapped |
-//! | `memo` | results of launches, kept until what they were computed from moves |
-//! | `registry` | which kernel and task an id in generated code stands for |
-//! | [`target`] | what makes artifacts: C kernels for the CPU, CUDA programs, weights that XNNPACK packs |
-//! | [`os`] | the seams to the operating system, of the file store and of packs |
+//! | [`cache`] | `get_or_build`, single flight, statistics |
+//! | [`store`] | stores: memory, files, SQLite, and memory in front of either |
+//! | `pack` | memory-mapped files of packed weights |
+//! | `memo` | results of launches, cached until their dependencies change |
+//! | `registry` | the kernel and task that an id in generated code stands for |
+//! | [`target`] | builders of artifacts: C kernels for the CPU, CUDA programs, weights that XNNPACK packs |
 //!
-//! Calls block: an async host makes them where it may block, as in tokio's `spawn_blocking`:
+//! Calls block. An async host makes them where blocking is allowed, as in tokio's `spawn_blocking`:
 //!
 //! ```
 //! # mod tokio { pub mod task { pub async fn spawn_blocking<T>(work: impl FnOnce() -> T) -> Result<T, ()> { Ok(work()) } } }
@@ -45,12 +59,13 @@
 //! # let _ = kernel;
 //! ```
 //!
-//! A cache never makes its host worse: damage is a miss with a reason, a failing disk still yields the artifact, and
-//! only the caller's own mistakes are errors. What decides all this is in [`warmstart_core`].
+//! A cache never makes its host worse: damage is a miss with a reason, a failing disk still yields the artifact, and only
+//! mistakes of the caller are errors. [`warmstart_core`] makes all of these decisions.
 
 pub mod cache;
 #[cfg(feature = "launch")]
 pub mod memo;
+#[doc(hidden)]
 pub mod os;
 #[cfg(feature = "packs")]
 pub mod pack;
@@ -63,22 +78,22 @@ mod clock;
 mod error;
 
 pub use cache::Cache;
+#[doc(hidden)]
 pub use clock::{Clock, SystemClock};
 pub use error::OpenError;
-pub use store::{Lookup, Store};
+pub use store::Store;
+#[cfg(feature = "launch")]
+pub use warmstart_core::launch_record;
 pub use warmstart_core::{
-    artifact::{Artifact, Provenance},
+    artifact::{Artifact, Metadata, Provenance},
     head::Head,
     key::{Key, KeyFields},
-    launch_record::{self, LaunchRecord},
     lru::Limits,
-    metadata::Metadata,
     miss::Miss,
-    reason::Reason,
+    reason::MissReason,
     recipe::{FieldChange, Recipe, RecipeField},
     seal::Seal,
-    statistics::{ReasonCounts, Statistics},
-    tally::Tally,
+    statistics::{PersistedStats, ReasonCounts, Statistics},
 };
 
 /// Runs the example of the README as a test.

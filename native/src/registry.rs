@@ -1,10 +1,10 @@
-//! The registry that threads share: which kernel and task an id in generated code stands for.
+//! A registry for several threads: maps an id in generated code to its kernel and task.
 //!
-//! [`SharedRegistry`] answers as [`Registry`] does. What it gives is the caller's own: nothing stays locked. One thing differs: what is
-//! adopted again keeps its value, so that a launch in its steady state writes nothing.
+//! [`SharedRegistry`] answers as [`Registry`] does, but returns owned values and leaves nothing locked. One thing differs: a
+//! row that is adopted again keeps its value, so that a launch in its steady state writes nothing.
 //!
 //! ```
-//! use warmstart::registry::{Adopted, RegistryId, SharedRegistry};
+//! use warmstart::registry::{RegistryId, SharedRegistry};
 //!
 //! let registry = SharedRegistry::new();
 //! let compiled = registry.register("compute_grad", 3, "its source")?;
@@ -12,7 +12,7 @@
 //! // Loaded from disk, with an id that another process has baked into it. Said again at every launch.
 //! let loaded = RegistryId::home("compute_other", 3);
 //! for _launch in 0..2 {
-//!     assert_eq!(registry.adopt(loaded, "compute_other", 3, || "its artifact")?, Adopted::Alone);
+//!     registry.adopt(loaded, "compute_other", 3, || "its artifact")?;
 //! }
 //!
 //! assert_eq!(registry.resolve(compiled).to_string(), "kernel `compute_grad`, task 3");
@@ -22,57 +22,47 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::os::fork::{ReadGuard, RwLock, WriteGuard};
+use crate::os::fork::RwLock;
 
 use warmstart_core::launch_record::LaunchRecord;
-pub use warmstart_core::registry::{
-    Adopted, PROBES, Registered, Registry, RegistryError, RegistryId, Resolution,
-};
+pub use warmstart_core::registry::{PROBES, Registered, Registry, RegistryError, RegistryId, Resolution};
 
-/// A [`Registry`] for all threads. Its values are shared by reference.
+/// A [`Registry`] that threads share. Its values are shared by reference.
 ///
-/// Look-ups, and [`adopt`](Self::adopt) of what is known, do not wait for each other. Nothing is locked while code of others runs: what is
-/// passed in as a function, and the destructor of a value.
+/// Look-ups, and [`adopt`](Self::adopt) of known rows, do not wait for each other. No lock is held while the caller's code
+/// runs: a closure passed in, or the destructor of a value.
 pub struct SharedRegistry<T = ()> {
-    // A panic leaves nothing half done in it, so that it was poisoned means nothing.
+    // A panic leaves the registry consistent, so poisoning is ignored.
     registry: RwLock<Registry<Arc<T>>>,
 }
 
-/// Whom an id stood for when it was asked for. Shown, it is a part of a message.
-pub struct Resolved<T = ()> {
-    rows: Vec<Registered<Arc<T>>>,
-}
-
 impl<T> SharedRegistry<T> {
-    /// An empty registry. It takes no memory.
+    /// Creates an empty registry, which allocates nothing.
     #[must_use]
     pub const fn new() -> Self {
         Self { registry: RwLock::new(Registry::new()) }
     }
 
-    /// The id to bake into code that is about to be compiled, as [`Registry::register`]. If the pair is known, its value is replaced.
+    /// Registers a kernel and task, and returns the id to bake into the code before it is compiled, as [`Registry::register`] does.
     ///
     /// # Errors
     /// As [`Registry::register`].
     pub fn register(&self, kernel: &str, task: i32, value: T) -> Result<RegistryId, RegistryError> {
         let value = Arc::new(value);
         // Both outlive the lock, so that no destructor runs in it.
-        let (spare, _replaced);
-        let mut registry = self.write();
-        spare = Arc::clone(&value);
+        let _spare = Arc::clone(&value);
+        let _replaced;
+        let mut registry = self.registry.write();
         let known = registry.id_of(kernel, task);
         _replaced = known.and_then(|id| registry.verify(id, kernel, task)).map(|row| Arc::clone(row.value()));
-        let registered = registry.register(kernel, task, value);
-        drop(registry);
-        drop(spare);
-        registered
+        registry.register(kernel, task, value)
     }
 
-    /// Takes over what loaded code says about itself, as [`Registry::adopt`]. To be called at every launch of it, or at the
-    /// first.
+    /// Registers loaded code under the id that is baked into it, as [`Registry::adopt`] does. Call this at every launch of the
+    /// code, or at the first one.
     ///
-    /// What is known keeps its value; it is found without allocating, and without waiting for others that adopt what is
-    /// known. Else `value` makes one. Where several threads adopt the same at once, the first value stays.
+    /// A known row keeps its value. It is found without allocating, and without waiting for other threads that adopt known
+    /// rows. For a new row, `value` creates the value. If several threads adopt the same row at once, the first value stays.
     ///
     /// # Errors
     /// As [`Registry::adopt`].
@@ -82,122 +72,59 @@ impl<T> SharedRegistry<T> {
         kernel: &str,
         task: i32,
         value: impl FnOnce() -> T,
-    ) -> Result<Adopted, RegistryError> {
-        if let Some(adopted) = known(&self.read(), id, kernel, task) {
-            return Ok(adopted);
+    ) -> Result<(), RegistryError> {
+        if self.registry.read().verify(id, kernel, task).is_some() {
+            return Ok(());
         }
         let value = Arc::new(value());
         // Outlives the lock, so that no destructor runs in it.
-        let spare = Arc::clone(&value);
-        let mut registry = self.write();
-        let adopted = match known(&registry, id, kernel, task) {
-            Some(adopted) => Ok(adopted),
-            None => registry.adopt(id, kernel, task, value),
-        };
-        drop(registry);
-        drop(spare);
-        adopted
+        let _spare = Arc::clone(&value);
+        let mut registry = self.registry.write();
+        if registry.verify(id, kernel, task).is_some() {
+            return Ok(());
+        }
+        registry.adopt(id, kernel, task, value)
     }
 
-    /// Whom an id stands for, as far as the id alone can tell.
-    #[must_use]
-    pub fn resolve(&self, id: RegistryId) -> Resolved<T> {
-        let rows = match self.read().resolve(id) {
-            Resolution::Unknown => Vec::new(),
-            Resolution::One(row) => vec![row.clone()],
-            Resolution::Several(rows) => rows.into_iter().cloned().collect(),
-        };
-        Resolved { rows }
-    }
-
-    /// Whom an id stands for, among those rows of which `launched` says that they can have written it, as
-    /// [`Registry::resolve_among`].
-    #[must_use]
-    pub fn resolve_among(
-        &self,
-        id: RegistryId,
-        launched: impl FnMut(&Registered<Arc<T>>) -> bool,
-    ) -> Resolved<T> {
-        let mut resolved = self.resolve(id);
-        resolved.rows.retain(launched);
-        resolved
-    }
-
-    /// The value of exactly this id, kernel and task. Whoever uses what an id led to asks this first.
-    #[must_use]
-    pub fn verify(&self, id: RegistryId, kernel: &str, task: i32) -> Option<Arc<T>> {
-        self.read().verify(id, kernel, task).map(|row| Arc::clone(row.value()))
-    }
-
-    /// The first id of this pair that is still here: the one that [`register`](Self::register) gives.
-    #[must_use]
-    pub fn id_of(&self, kernel: &str, task: i32) -> Option<RegistryId> {
-        self.read().id_of(kernel, task)
-    }
-
-    /// A copy of every row.
-    #[must_use]
-    pub fn rows(&self) -> Vec<Registered<Arc<T>>> {
-        self.read().iter().cloned().collect()
-    }
-
-    /// A copy of every row of a kernel, of any of its tasks. All rows are looked at for it.
-    #[must_use]
-    pub fn rows_of(&self, kernel: &str) -> Vec<Registered<Arc<T>>> {
-        self.read().rows_of(kernel).cloned().collect()
-    }
-
-    /// The number of rows: of claims of a pair to an id.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.read().len()
-    }
-
-    /// Whether there is no row.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.read().is_empty()
-    }
-
-    /// Removes the row of exactly this id, kernel and task, as [`Registry::remove`], and returns its value.
-    pub fn remove(&self, id: RegistryId, kernel: &str, task: i32) -> Option<Arc<T>> {
-        self.write().remove(id, kernel, task)
-    }
-
-    fn read(&self) -> ReadGuard<'_, Registry<Arc<T>>> {
-        self.registry.read()
-    }
-
-    fn write(&self) -> WriteGuard<'_, Registry<Arc<T>>> {
-        self.registry.write()
-    }
-}
-
-/// What adopting gives for what is there already.
-fn known<T>(registry: &Registry<T>, id: RegistryId, kernel: &str, task: i32) -> Option<Adopted> {
-    registry.verify(id, kernel, task)?;
-    let mut claims = 0;
-    // Counts them without collecting them.
-    let _nothing = registry.resolve_among(id, |_| {
-        claims += 1;
-        false
-    });
-    Some(if claims > 1 { Adopted::Shared } else { Adopted::Alone })
-}
-
-impl SharedRegistry {
-    /// Takes over the ids in the code of an artifact, as [`LaunchRecord::adopt_into`].
+    /// Registers the ids in the code of an artifact, as [`LaunchRecord::adopt_into`] does.
     ///
     /// # Errors
     /// As [`adopt`](Self::adopt).
-    pub fn adopt_record<'a>(&self, record: &'a LaunchRecord) -> Result<Vec<&'a Registered>, RegistryError> {
-        let mut shared = Vec::new();
-        for row in record.rows() {
-            if self.adopt(row.id(), row.kernel(), row.task(), || ())? == Adopted::Shared {
-                shared.push(row);
-            }
-        }
-        Ok(shared)
+    pub fn adopt_record(&self, record: &LaunchRecord) -> Result<(), RegistryError>
+    where
+        T: Default,
+    {
+        record.rows().iter().try_for_each(|row| self.adopt(row.id(), row.kernel(), row.task(), T::default))
+    }
+
+    /// Returns the rows that claim an id: none, one or several.
+    #[must_use]
+    pub fn resolve(&self, id: RegistryId) -> Resolution<Registered<Arc<T>>> {
+        self.registry.read().resolve(id).cloned()
+    }
+
+    /// Returns the value of exactly this id, kernel and task. Call this before using a row that [`resolve`](Self::resolve)
+    /// returned.
+    #[must_use]
+    pub fn verify(&self, id: RegistryId, kernel: &str, task: i32) -> Option<Arc<T>> {
+        self.registry.read().verify(id, kernel, task).map(|row| Arc::clone(row.value()))
+    }
+
+    /// Returns the number of rows, each the claim of a pair to an id.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.registry.read().len()
+    }
+
+    /// Returns whether there are no rows.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.registry.read().is_empty()
+    }
+
+    /// Removes the row of exactly this id, kernel and task, as [`Registry::remove`] does, and returns its value.
+    pub fn remove(&self, id: RegistryId, kernel: &str, task: i32) -> Option<Arc<T>> {
+        self.registry.write().remove(id, kernel, task)
     }
 }
 
@@ -210,45 +137,6 @@ impl<T> Default for SharedRegistry<T> {
 impl<T> fmt::Debug for SharedRegistry<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SharedRegistry").field("rows", &self.len()).finish_non_exhaustive()
-    }
-}
-
-impl<T> Resolved<T> {
-    /// All rows that it may be, in the order of their names and tasks.
-    #[must_use]
-    pub fn rows(&self) -> &[Registered<Arc<T>>] {
-        &self.rows
-    }
-
-    /// The row, if there is exactly one.
-    #[must_use]
-    pub const fn one(&self) -> Option<&Registered<Arc<T>>> {
-        match self.rows.as_slice() {
-            [row] => Some(row),
-            _ => None,
-        }
-    }
-
-    /// The same as a single thread's registry gives it.
-    #[must_use]
-    pub fn as_resolution(&self) -> Resolution<'_, Arc<T>> {
-        match self.rows.as_slice() {
-            [] => Resolution::Unknown,
-            [row] => Resolution::One(row),
-            rows => Resolution::Several(rows.iter().collect()),
-        }
-    }
-}
-
-impl<T> fmt::Display for Resolved<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.as_resolution().fmt(f)
-    }
-}
-
-impl<T> fmt::Debug for Resolved<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Resolved({self})")
     }
 }
 
@@ -266,7 +154,7 @@ mod tests {
 
     use super::*;
 
-    /// Two names of one home.
+    /// Two names with the same home.
     const NAMES: [&str; 2] = ["k10823927", "k21347034"];
 
     /// Fails, instead of waiting for ever, if `work` waits for something that this thread holds.
@@ -277,22 +165,22 @@ mod tests {
     }
 
     #[test]
-    fn adopting_what_is_known_waits_for_no_reader_and_keeps_the_value() {
+    fn adopting_a_known_row_waits_for_no_reader_and_keeps_its_value() {
         let registry = Arc::new(SharedRegistry::new());
         let id = RegistryId::home(NAMES[0], 0);
         let adopt = |name, value| registry.adopt(id, name, 0, move || value);
-        assert_eq!(adopt(NAMES[0], 1), Ok(Adopted::Alone));
-        assert_eq!(adopt(NAMES[0], 2), Ok(Adopted::Alone));
-        assert_eq!(adopt(NAMES[1], 3), Ok(Adopted::Shared));
-        let _reading = registry.read();
+        for (name, value) in [(NAMES[0], 1), (NAMES[0], 2), (NAMES[1], 3)] {
+            assert_eq!(adopt(name, value), Ok(()));
+        }
+        let _reading = registry.registry.read();
         let other = Arc::clone(&registry);
         let adopted = in_time(move || other.adopt(id, NAMES[0], 0, || unreachable!("it is known")));
-        assert_eq!(adopted, Ok(Adopted::Shared));
+        assert_eq!(adopted, Ok(()));
         assert_eq!(registry.verify(id, NAMES[0], 0).as_deref(), Some(&1));
     }
 
     #[test]
-    fn an_id_that_two_kernels_bear_names_neither_alone_unless_the_caller_knows() {
+    fn id_of_two_kernels_resolves_to_both_unless_the_caller_chooses() {
         let registry = SharedRegistry::new();
         let id = RegistryId::home(NAMES[0], 0);
         assert_eq!(registry.resolve(id).to_string(), "a kernel that is not registered");
@@ -300,17 +188,17 @@ mod tests {
             registry.adopt(id, name, 0, || ()).unwrap();
         }
         let resolved = registry.resolve(id);
-        assert_eq!((resolved.rows().len(), resolved.one()), (2, None));
         assert_eq!(resolved.to_string(), "kernel `k10823927`, task 0 or kernel `k21347034`, task 0");
-        // The function may ask, too.
-        let launched = registry.resolve_among(id, |row| registry.len() == 2 && row.kernel() == NAMES[1]);
-        assert_eq!(launched.one().map(Registered::kernel), Some(NAMES[1]));
+        assert_eq!((resolved.rows().len(), resolved.clone().one()), (2, None));
+        // The closure may call the registry, too.
+        let launched = resolved.among(|row| registry.len() == 2 && row.kernel() == NAMES[1]);
+        assert_eq!(launched.to_string(), "kernel `k21347034`, task 0");
         assert!(registry.remove(id, NAMES[1], 0).is_some());
-        assert_eq!(registry.resolve(id).one().map(Registered::kernel), Some(NAMES[0]));
+        assert_eq!(registry.resolve(id).to_string(), "kernel `k10823927`, task 0");
     }
 
     #[test]
-    fn what_is_refused_changes_nothing() {
+    fn refused_registration_changes_nothing() {
         let registry = SharedRegistry::new();
         assert_eq!(registry.register("", 0, ()), Err(RegistryError::EmptyKernel));
         let (id, home) = (RegistryId::home("a", 0), RegistryId::home("b", 0));
@@ -319,7 +207,7 @@ mod tests {
         assert!(registry.is_empty());
     }
 
-    /// Asks the registry when it is dropped.
+    /// Calls the registry when it is dropped.
     struct Asking(Weak<SharedRegistry<Self>>, Arc<AtomicU32>);
 
     impl Drop for Asking {
@@ -344,7 +232,7 @@ mod tests {
             let id = held.register("kernel", 1, asking()).unwrap();
             assert_eq!(held.register("kernel", 1, asking()), Ok(id));
             held.register("", 1, asking()).unwrap_err();
-            // It became known while its value was made.
+            // The row became known while its value was being created.
             let meanwhile = || {
                 held.register("late", 0, asking()).unwrap();
                 asking()
@@ -365,8 +253,8 @@ mod tests {
         let register = || -> Vec<RegistryId> {
             let ids = names.iter().map(|name| {
                 let id = registry.register(name, 7, ()).unwrap();
-                assert_eq!(registry.resolve(id).one().map(Registered::kernel), Some(&**name));
-                assert_eq!(registry.adopt(id, name, 7, || ()), Ok(Adopted::Alone));
+                assert!(registry.resolve(id).one().is_some_and(|row| row.kernel() == name));
+                assert_eq!(registry.adopt(id, name, 7, || ()), Ok(()));
                 id
             });
             ids.collect()

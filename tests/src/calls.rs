@@ -12,7 +12,7 @@ use warmstart::{
     },
 };
 
-/// Where a pack of a program keeps what it packs.
+/// The storage of a program's pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
     /// In a file.
@@ -24,9 +24,9 @@ pub enum Medium {
 /// A call of the host or of XNNPACK. Numbers are cut to what there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// The host says what lies at an address.
+    /// Registers the name of a weight at an address.
     Register(u8, u8),
-    /// The host takes it back.
+    /// Forgets the name at an address.
     Forget(u8),
     /// The host takes all back.
     ForgetAll,
@@ -34,19 +34,19 @@ pub enum Call {
     Alias(u8, u8),
     /// XNNPACK looks a weight up.
     LookUp(Asked),
-    /// XNNPACK wants to pack so much.
+    /// Reserves a space of this many bytes.
     Reserve(usize),
-    /// XNNPACK has packed: into which space, with which bytes, and how much of the space, where 255 is more than all.
+    /// Inserts a packed weight: the number of its space, its bytes, and the used part of the space; 255 is more than all of it.
     Insert(Asked, u8, u8, u8),
-    /// XNNPACK says again what it said, or what is not so: an address that was not reserved.
+    /// Inserts a weight again, or one at an address that was not reserved.
     InsertNothing(Asked, bool),
-    /// XNNPACK asks where this offset leads.
+    /// Asks for the address of this offset.
     Address(usize),
-    /// The host begins anew.
+    /// Begins the next runtime.
     Begin,
-    /// The host ends packing.
+    /// Ends packing.
     Finalize,
-    /// The host saves.
+    /// Saves the pack.
     Save,
     /// The host loads another model, or the same again, with an XNNPACK of either age.
     NewProvider(u8, bool),
@@ -62,7 +62,7 @@ pub struct Asked {
     seed: u8,
 }
 
-/// What decides whether two packed weights are the same: name, name of the bias, model, seed, and the age of XNNPACK.
+/// The identity of packed weights: name, name of the bias, model, seed, and the age of XNNPACK.
 type Key = (u8, Option<u8>, u8, u8, bool);
 
 /// The bytes of a packed weight: all the same, and how many.
@@ -73,7 +73,7 @@ static DATA: [u8; ADDRESSES] = [0; ADDRESSES];
 const ADDRESSES: usize = 6;
 const NAMES: u8 = 4;
 
-/// What a reserved space is filled with until it is inserted, to see that no two are in one place.
+/// Fills a reserved space until it is inserted, to notice spaces that overlap.
 fn pattern(number: usize) -> u8 {
     0x80 | (number as u8 & 0x7f)
 }
@@ -131,11 +131,11 @@ struct Run {
     is_newer: bool,
     is_finalized: bool,
     names: BTreeMap<usize, u8>,
-    /// What look-ups must find.
+    /// The weights that look-ups must find.
     known: BTreeMap<Key, Packed>,
-    /// What they must find after the process ended.
+    /// The weights that they must find after the process ended.
     saved: BTreeMap<Key, Packed>,
-    /// What was reserved and not inserted: where, how much, and with which pattern.
+    /// The space that was reserved and not inserted: its address, length and pattern.
     spaces: Vec<(*mut u8, usize, u8)>,
     /// Offsets that are good as long as the pack is open.
     named: Vec<(usize, Packed)>,
@@ -248,7 +248,7 @@ impl Run {
         };
     }
 
-    /// What a key stands for, if it stands for anything.
+    /// Returns the key of a request, if its addresses have names.
     fn key(&self, asked: Asked) -> Option<Key> {
         let weight = *self.names.get(&index(asked.weight))?;
         let bias = match index(asked.bias) {
@@ -286,7 +286,7 @@ impl Run {
         assert!(!space.is_null() && space.addr().is_multiple_of(ALIGNMENT), "{space:?}");
         self.reserved += 1;
         let pattern = pattern(self.reserved);
-        // SAFETY: so much was reserved, and nobody else has it.
+        // SAFETY: so much was reserved, and nothing else uses it.
         let bytes = unsafe { std::slice::from_raw_parts_mut(space, len) };
         assert!(bytes.iter().all(|byte| *byte == 0), "what was reserved is not zeroed");
         bytes.fill(pattern);
@@ -304,9 +304,9 @@ impl Run {
             255 => reserved + 1,
             part => reserved * usize::from(part) / 254,
         };
-        // SAFETY: so much was reserved, and nobody else has it.
+        // SAFETY: so much was reserved, and nothing else uses it.
         let bytes = unsafe { std::slice::from_raw_parts_mut(space, reserved) };
-        assert!(bytes.iter().all(|byte| *byte == pattern), "somebody else wrote to a space");
+        assert!(bytes.iter().all(|byte| *byte == pattern), "a space was written to by another call");
         if part != 255 {
             bytes.fill(fill);
         }
@@ -342,7 +342,7 @@ impl Run {
 
     fn save(&mut self) {
         let before = self.provider.pack().statistics().written_bytes;
-        let saved = self.provider.save().expect("nothing keeps it from being saved");
+        let saved = self.provider.pack().save().expect("nothing keeps it from being saved");
         let grown = self.provider.pack().statistics().written_bytes - before;
         let new = match self.medium {
             Medium::File => {
@@ -413,7 +413,7 @@ fn index(at: u8) -> usize {
     usize::from(at) % ADDRESSES
 }
 
-/// What lies at an address: null at the first.
+/// Returns the bytes at an address: null at the first.
 fn data(at: u8) -> *const u8 {
     match index(at) {
         0 => ptr::null(),

@@ -11,6 +11,7 @@
 //! | damage | that no damaged entry is handed out | scenarios |
 //! | [`inspect`] | what a store tells about itself, and what it keeps of reports | scenarios and functions |
 //! | [`into`] | that a payload read into a buffer of the caller's is the one that was stored | functions |
+//! | [`many`] | that a look-up of many keys answers each as a look-up of that key alone | functions |
 //! | [`threads`] | that readers and writers at once see only what was written | functions |
 //! | [`one_call`] | look up, else build: single flight, failing builders, nested builds | scenarios and functions |
 //! | [`read_only`] | that looking at what is on disk changes nothing | functions |
@@ -21,6 +22,7 @@
 
 pub mod inspect;
 pub mod into;
+pub mod many;
 pub mod one_call;
 pub mod processes;
 pub mod read_only;
@@ -88,12 +90,12 @@ pub trait OnDisk: Harness {
     fn temp_files(&self) -> Vec<String>;
 }
 
-/// How a store on disk is opened.
+/// The options to open a store on disk.
 #[derive(Clone, Debug)]
 pub struct Opening {
-    /// What it may hold.
+    /// The limits of the store.
     pub limits: Limits,
-    /// What it asks for the time.
+    /// The clock of the store.
     pub clock: Arc<dyn Clock>,
     /// Each byte of the secret that seals it; `None` is no seal.
     pub secret: Option<u8>,
@@ -118,7 +120,7 @@ impl Opening {
 /// A kind of store: its topics, and how an empty one is made.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
-    /// What it is called.
+    /// The name of the store.
     pub name: &'static str,
     /// The topics of the suite that apply to it.
     pub topics: &'static [&'static str],
@@ -156,24 +158,25 @@ pub enum Place {
 }
 
 /// The topics of every store that evicts and detects damage itself.
-const ALL: &[&str] = &["interface", "eviction", "damage", "inspect", "into", "threads", "one_call"];
-/// Those of a store on disk, sealed or not as it is opened.
+const ALL: &[&str] = &["interface", "eviction", "damage", "inspect", "into", "many", "threads", "one_call"];
+/// The topics of a store on disk that can be opened with or without a seal.
 const DISK: &[&str] = &[
     "interface",
     "eviction",
     "damage",
     "inspect",
     "into",
+    "many",
     "threads",
     "one_call",
     "read_only",
     "seal",
     "processes",
 ];
-/// Those of a store on disk that is always sealed.
+/// The topics of a store on disk that is always sealed.
 const SEALED: &[&str] =
-    &["interface", "eviction", "damage", "inspect", "into", "threads", "one_call", "read_only"];
-/// Those of memory in front of a store, which leaves eviction and damage to that store.
+    &["interface", "eviction", "damage", "inspect", "into", "many", "threads", "one_call", "read_only"];
+/// The topics of memory in front of a store. The store behind it passes those of eviction and damage.
 const TIERED: &[&str] = &["interface", "inspect", "threads", "one_call"];
 
 /// The stores that pass the suite.
@@ -201,7 +204,7 @@ pub const KINDS: &[Kind] = &[
 pub struct Case {
     /// The topic that a [`Kind`] must list to play it.
     pub topic: &'static str,
-    /// What it proves.
+    /// The property that it proves.
     pub name: String,
     play: Play,
 }
@@ -263,6 +266,11 @@ pub fn cases() -> Vec<Case> {
             get_into_counts_as_a_use;
         OnDisk into:
             get_into_returns_no_damaged_payload;
+        Any many:
+            get_many_returns_each_key_in_order,
+            get_many_counts_as_a_use_of_each_key;
+        OnDisk many:
+            get_many_returns_the_others_beside_damage;
         Any threads:
             every_read_is_what_was_written_under_its_key,
             readers_and_writers_race_with_eviction_and_clear;
@@ -276,15 +284,15 @@ pub fn cases() -> Vec<Case> {
             a_head_that_is_not_whole_is_told_and_left_where_it_is,
             the_last_miss_is_explained_to_who_only_looks;
         OnDisk seal:
-            what_our_secret_has_not_sealed_is_a_counted_miss_that_the_next_build_replaces,
+            entry_not_sealed_by_our_secret_is_a_miss_and_replaced,
             an_entry_that_is_replayed_under_another_name_is_a_miss,
-            stores_of_other_secrets_and_of_none_leave_what_they_cannot_prove_alone,
-            an_entry_without_a_seal_is_no_member_of_a_sealed_store_and_stays,
+            stores_of_other_secrets_or_none_leave_unproved_entries_alone,
+            unsealed_entry_is_no_member_of_a_sealed_store_and_stays,
             damage_is_told_from_forgery_without_the_secret,
             the_nearest_is_none_that_anybody_could_have_put_there;
         OnDisk processes:
             eight_processes_against_eviction_and_clear,
-            two_hundred_killed_writers_leave_nothing_torn_and_nothing_locked,
+            killed_writers_leave_nothing_torn_and_nothing_locked,
             killed_churners_leave_the_cap_and_every_entry_whole;
     };
     let scenarios = scenario::FILES.iter().flat_map(|(topic, _)| {
@@ -296,7 +304,7 @@ pub fn cases() -> Vec<Case> {
     scenarios.chain(functions).collect()
 }
 
-/// What every test needs: a store without limits.
+/// Opens a store without limits, as most tests need it.
 fn store(harness: &dyn Harness) -> Box<dyn Store> {
     harness.open_default()
 }

@@ -1,4 +1,4 @@
-//! What a thread asks the allocator for.
+//! Counts the allocations of a thread.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -15,14 +15,14 @@ thread_local! {
     static BYTES: Cell<i64> = const { Cell::new(0) };
 }
 
-/// How often this thread asks for memory while `work` runs.
+/// Returns the number of allocations of this thread while `work` runs.
 pub fn requests_of(work: impl FnOnce()) -> u64 {
     let before = REQUESTS.get();
     work();
     REQUESTS.get() - before
 }
 
-/// How many bytes this thread has asked for and not given back. It is less than nothing if it gives back what others asked for, so
+/// The bytes that this thread has allocated and not freed. It is less than nothing if it gives back what others asked for, so
 /// only differences tell anything.
 #[must_use]
 pub fn bytes_held() -> i64 {

@@ -1,9 +1,9 @@
-//! What the tests of the CPU target share.
+//! Shared by the tests of the CPU target.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, thread, time::Duration};
 
 use warmstart::{
-    Cache, Limits, Reason, Store,
+    Cache, Limits, MissReason, Store,
     cache::Fetched,
     store::MemoryStore,
     target::cpu::{Compiler, CpuTarget, Kernel, Library},
@@ -34,13 +34,13 @@ pub fn restarted(target: &CpuTarget) -> CpuTarget {
     CpuTarget::new(compiler).with_features(target.features().clone())
 }
 
-/// What the function of this name returns.
+/// Returns the result of the function of this name.
 pub fn call(library: &Library, name: &str) -> i32 {
     // SAFETY: every function of these tests that is called has this type.
     unsafe { library.symbol::<unsafe extern "C" fn() -> i32>(name).unwrap()() }
 }
 
-/// What `int f(void)` of the kernel returns, and how the object was come by.
+/// Returns what `int f(void)` of the kernel returns, and the object's origin.
 pub fn run<S: Store>(target: &CpuTarget, cache: &Cache<S>, kernel: &Kernel) -> (i32, Fetched) {
     let loaded = target.load(cache, kernel).unwrap();
     (call(loaded.library(), "f"), loaded.fetched().clone())
@@ -51,14 +51,14 @@ pub fn run<S: Store>(target: &CpuTarget, cache: &Cache<S>, kernel: &Kernel) -> (
 pub fn hits(target: &CpuTarget, cache: &Memory, kernel: &Kernel, value: i32) {
     for target in [target, &restarted(target)] {
         let (found, fetched) = run(target, cache, kernel);
-        assert!(fetched.is_hit(), "{:?}", fetched.how());
+        assert!(fetched.is_hit(), "{:?}", fetched.origin());
         assert_eq!(found, value);
     }
 }
 
 /// The kernel is not found for this reason, is stored, is then found, and its `f` returns `value`.
 #[track_caller]
-pub fn misses(target: &CpuTarget, cache: &Memory, kernel: &Kernel, reason: Reason, value: i32) {
+pub fn misses(target: &CpuTarget, cache: &Memory, kernel: &Kernel, reason: MissReason, value: i32) {
     let (found, fetched) = run(target, cache, kernel);
     assert_eq!((fetched.miss(), fetched.refusal()), (Some(reason), None));
     assert_eq!(found, value);

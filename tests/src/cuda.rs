@@ -60,7 +60,7 @@ pub struct Fake {
 }
 
 impl Fake {
-    /// Of this version; what it makes of any program is the text `fake with builtins`.
+    /// Creates a library of this version, which compiles any program to the text `fake with builtins`.
     #[must_use]
     pub fn new(major: &str, minor: &str) -> Self {
         Self {
@@ -72,28 +72,28 @@ impl Fake {
         }
     }
 
-    /// What it makes of a program begins with this.
+    /// Sets the first bytes of its output.
     #[must_use]
     pub fn answer(mut self, answer: &str) -> Self {
         self.answer = answer.into();
         self
     }
 
-    /// What it makes of a program ends with this, which its builtins say.
+    /// Sets the last bytes of its output, which come from its builtins.
     #[must_use]
     pub fn builtins(mut self, builtins: &str) -> Self {
         self.builtins = Some(builtins.into());
         self
     }
 
-    /// Nothing is beside it.
+    /// Removes its library of builtins.
     #[must_use]
     pub fn without_builtins(mut self) -> Self {
         self.builtins = None;
         self
     }
 
-    /// Neither it nor its builtins have a build id.
+    /// Removes the build ids of the library and its builtins.
     #[must_use]
     pub fn without_build_id(mut self) -> Self {
         self.build_id = "none".into();

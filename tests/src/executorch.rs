@@ -13,7 +13,7 @@ use crate::runtimes;
 pub struct Entry {
     /// The joined name of weight and bias.
     pub name: String,
-    /// Where the payload begins, in bytes from the start of the file.
+    /// The offset of the payload in the file, in bytes.
     pub offset: usize,
     /// XNNPACK's seed.
     pub seed: u32,
@@ -21,7 +21,7 @@ pub struct Entry {
     pub payload: Vec<u8>,
 }
 
-/// What ExecuTorch has open, and so keeps locked.
+/// A file that ExecuTorch has open and so keeps locked.
 #[derive(Debug)]
 pub enum Opened {
     /// The file that it loaded: its mapping keeps the shared lock.

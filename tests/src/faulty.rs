@@ -14,12 +14,12 @@ use std::{
     time::Duration,
 };
 
-use warmstart::os::{Disk, FileFacts, LocalDisk, LogState};
+use warmstart::os::{FileMetadata, LocalBackend, LogState, StorageBackend};
 
 /// The real disk, with a call that fails, or several in a row.
 #[derive(Debug, Default)]
-pub struct FaultyDisk {
-    inner: LocalDisk,
+pub struct FaultyBackend {
+    inner: LocalBackend,
     calls: AtomicU64,
     first: AtomicU64,
     last: AtomicU64,
@@ -29,9 +29,17 @@ pub struct FaultyDisk {
     windows: bool,
     before_rename: Hook,
     after_read: Hook,
-    /// How many removals are still to fail.
+    after_list: Hook,
+    /// The number of removals still to fail.
     removals: AtomicU64,
     directory_syncs: AtomicU64,
+    synced_files: AtomicU64,
+    lists: AtomicU64,
+    /// The name to which no file can be renamed, and the error code.
+    refused_name: Mutex<Option<(&'static str, i32)>>,
+    lock_timeout: Mutex<Duration>,
+    /// The length of the longest file, if there is a limit.
+    max_file: Option<u64>,
 }
 
 /// Runs once, as another process would at that moment.
@@ -57,7 +65,7 @@ impl Hook {
     }
 }
 
-impl FaultyDisk {
+impl FaultyBackend {
     /// A disk that works.
     #[must_use]
     pub fn new() -> Self {
@@ -68,6 +76,12 @@ impl FaultyDisk {
     #[must_use]
     pub fn windows() -> Self {
         Self { windows: true, ..Self::default() }
+    }
+
+    /// A disk that works, and reads and writes no file longer than `max_file` bytes.
+    #[must_use]
+    pub fn with_max_file(max_file: u64) -> Self {
+        Self { max_file: Some(max_file), ..Self::default() }
     }
 
     /// From now on, the calls number `skip` to `skip + count` fail with this error code; the first call is number 0.
@@ -84,7 +98,12 @@ impl FaultyDisk {
         self.removals.store(count, SeqCst);
     }
 
-    /// Somebody else does `action` just before the next rename.
+    /// From now on, renaming a file to this name fails with this error code.
+    pub fn fail_renames_to(&self, name: &'static str, code: i32) {
+        *self.refused_name.lock().unwrap_or_else(PoisonError::into_inner) = Some((name, code));
+    }
+
+    /// Runs `action`, as another process would, just before the next rename.
     pub fn before_rename(&self, action: impl FnOnce() + Send + 'static) {
         self.before_rename.set(action);
     }
@@ -94,22 +113,45 @@ impl FaultyDisk {
         self.after_read.set(action);
     }
 
-    /// How many calls there were since [`fail`](Self::fail).
+    /// Runs `action` once, just after the next listing of a directory.
+    pub fn after_list(&self, action: impl FnOnce() + Send + 'static) {
+        self.after_list.set(action);
+    }
+
+    /// Returns the number of calls since [`fail`](Self::fail).
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.calls.load(SeqCst)
     }
 
-    /// How many calls have failed because they were told to.
+    /// Returns the number of calls that were made to fail.
     #[must_use]
     pub fn failures(&self) -> u64 {
         self.failures.load(SeqCst)
     }
 
-    /// How often a directory was synced.
+    /// Returns the number of syncs of a directory.
     #[must_use]
     pub fn directory_syncs(&self) -> u64 {
         self.directory_syncs.load(SeqCst)
+    }
+
+    /// Returns the number of files that were created and synced.
+    #[must_use]
+    pub fn synced_files(&self) -> u64 {
+        self.synced_files.load(SeqCst)
+    }
+
+    /// Returns the number of directories that were listed.
+    #[must_use]
+    pub fn lists(&self) -> u64 {
+        self.lists.load(SeqCst)
+    }
+
+    /// Returns the timeout of the last lock.
+    #[must_use]
+    pub fn lock_timeout(&self) -> Duration {
+        *self.lock_timeout.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn check(&self) -> io::Result<()> {
@@ -122,21 +164,29 @@ impl FaultyDisk {
     }
 }
 
-impl Disk for FaultyDisk {
-    fn read(&self, path: &Path, wanted: &dyn Fn(&FileFacts) -> u64) -> io::Result<(Vec<u8>, FileFacts)> {
+impl StorageBackend for FaultyBackend {
+    fn read(
+        &self,
+        path: &Path,
+        wanted: &dyn Fn(&FileMetadata) -> u64,
+    ) -> io::Result<(Vec<u8>, FileMetadata)> {
         self.check()?;
+        if self.max_file.is_some() && self.inner.metadata(path)?.len > self.max_file() {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
         let found = self.inner.read(path, wanted);
         self.after_read.run();
         found
     }
 
-    fn read_at(&self, path: &Path, at: u64, into: &mut [u8]) -> io::Result<FileFacts> {
+    fn read_at(&self, path: &Path, at: u64, into: &mut [u8]) -> io::Result<FileMetadata> {
         self.check()?;
         self.inner.read_at(path, at, into)
     }
 
     fn create(&self, path: &Path, parts: &[&[u8]], durable: bool) -> io::Result<File> {
         self.check()?;
+        self.synced_files.fetch_add(u64::from(durable), SeqCst);
         self.inner.create(path, parts, durable)
     }
 
@@ -153,6 +203,11 @@ impl Disk for FaultyDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.check()?;
+        let refused = *self.refused_name.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, code)) = refused.filter(|(name, _)| to.ends_with(name)) {
+            self.failures.fetch_add(1, SeqCst);
+            return Err(io::Error::from_raw_os_error(code));
+        }
         self.before_rename.run();
         self.inner.rename(from, to)
     }
@@ -172,14 +227,17 @@ impl Disk for FaultyDisk {
         self.inner.remove(path)
     }
 
-    fn facts(&self, path: &Path) -> io::Result<FileFacts> {
+    fn metadata(&self, path: &Path) -> io::Result<FileMetadata> {
         self.check()?;
-        self.inner.facts(path)
+        self.inner.metadata(path)
     }
 
     fn list(&self, directory: &Path, visit: &mut dyn FnMut(&OsStr)) -> io::Result<()> {
         self.check()?;
-        self.inner.list(directory, visit)
+        self.lists.fetch_add(1, SeqCst);
+        let listed = self.inner.list(directory, visit);
+        self.after_list.run();
+        listed
     }
 
     fn open_log(&self, path: &Path) -> io::Result<File> {
@@ -211,9 +269,14 @@ impl Disk for FaultyDisk {
         self.inner.log_state(log)
     }
 
-    fn lock(&self, file: &File, patience: Duration) -> io::Result<()> {
+    fn lock(&self, file: &File, timeout: Duration) -> io::Result<()> {
         self.check()?;
-        self.inner.lock(file, patience)
+        *self.lock_timeout.lock().unwrap_or_else(PoisonError::into_inner) = timeout;
+        self.inner.lock(file, timeout)
+    }
+
+    fn max_file(&self) -> u64 {
+        self.max_file.unwrap_or(u64::MAX)
     }
 
     fn is_sharing_violation(&self, error: &io::Error) -> bool {

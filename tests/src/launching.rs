@@ -3,7 +3,8 @@
 use std::{convert::Infallible, error::Error};
 
 use warmstart::{
-    Artifact, Cache, Key, KeyFields, LaunchRecord, Store,
+    Artifact, Cache, Key, KeyFields, Store,
+    launch_record::LaunchRecord,
     memo::{
         AllocationId, ArgumentId, Evaluate, FieldId, Handle, LaunchError, Launched, Portable, Recorder,
         Reduction, SharedMemo, Tracked, World,
@@ -14,7 +15,7 @@ use warmstart::{
 /// Names whose first ids are the same in every process that does not know of the others.
 pub const COLLIDING: [&str; 3] = ["k10823927", "k21347034", "k40743126"];
 
-/// How many tasks a kernel has.
+/// The number of tasks of a kernel.
 pub const TASKS: i32 = 3;
 
 /// The deepest stack that each task of a kernel needs: the longest of its loops.
@@ -50,7 +51,7 @@ impl<W: World<Field = Vec<u64>, Array = Vec<u64>>> Evaluate<W> for Depths {
     }
 }
 
-/// What a kernel reads: the same contents for the same seed, whichever process makes them.
+/// The arrays that a kernel reads: the same contents for the same seed in every process.
 #[derive(Debug)]
 pub struct Data {
     world: Tracked<Vec<u64>, Vec<u64>>,
@@ -72,7 +73,7 @@ impl Data {
         Self { world, argument }
     }
 
-    /// What a launch must answer.
+    /// Returns the expected answer of a launch.
     #[must_use]
     pub fn depths(&self) -> Vec<u64> {
         let longest = |values: Option<&Vec<u64>>| values.and_then(|values| values.iter().max().copied());
@@ -102,7 +103,7 @@ pub struct Runtime {
     pub registry: SharedRegistry,
     /// The results of all that was launched.
     pub memo: SharedMemo<Depths>,
-    /// How many tasks were dispatched.
+    /// The number of tasks that were dispatched.
     pub dispatched: usize,
 }
 

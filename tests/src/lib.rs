@@ -1,4 +1,4 @@
-//! What the tests and benchmarks of warmstart share.
+//! Shared by the tests and benchmarks of warmstart.
 //!
 //! | module | holds |
 //! |---|---|
@@ -12,7 +12,7 @@
 //! | [`faulty`] | a disk that fails when it is told to |
 //! | `kernels` | the kernels of the examples, and what each must compute (feature `kernels`) |
 //! | [`launching`] | kernels whose code writes ids, and whose launches need a result |
-//! | [`map_disk`] | disks for packs that stop, are full, or have no mappings |
+//! | [`map_backend`] | disks for packs that stop, are full, or have no mappings |
 //! | [`measure`] | timing two operations against each other |
 //! | [`medium`] | where the files of a benchmark are: a tmpfs or a disk |
 //! | `minilm` | the fully-connected layers of a real model (feature `xnnpack`) |
@@ -26,6 +26,7 @@
 //! | [`mod@scenario`] | the part of the suite that is told as data, for a browser too |
 //! | [`smaps`] | what of a process is in memory |
 //! | `weights` | the weights of a large model, and what is done with them in other processes (feature `programs`) |
+//! | [`whole`] | how many entries of a store are whole |
 //! | `xnnpack` | the real XNNPACK, loaded (feature `xnnpack`) |
 
 pub mod built;
@@ -42,7 +43,7 @@ pub mod faulty;
 #[cfg(feature = "kernels")]
 pub mod kernels;
 pub mod launching;
-pub mod map_disk;
+pub mod map_backend;
 pub mod measure;
 pub mod medium;
 #[cfg(feature = "xnnpack")]
@@ -59,5 +60,23 @@ pub mod scenario;
 pub mod smaps;
 #[cfg(feature = "programs")]
 pub mod weights;
+pub mod whole;
 #[cfg(feature = "xnnpack")]
 pub mod xnnpack;
+
+/// Compiles the examples of the documents.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../README.md")]
+    mod readme {}
+    #[doc = include_str!("../../SECURITY.md")]
+    mod security {}
+    #[doc = include_str!("../../docs/cuda.md")]
+    mod cuda {}
+    #[doc = include_str!("../../docs/launches.md")]
+    mod launches {}
+    #[doc = include_str!("../../docs/packs.md")]
+    mod packs {}
+    #[doc = include_str!("../../docs/together.md")]
+    mod together {}
+}

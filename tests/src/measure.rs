@@ -5,18 +5,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How many samples are taken, and how large they are.
+/// The number of samples, and their size.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Batches of each side.
     rounds: usize,
-    /// How long a batch takes at least: far more than reading the clock does.
+    /// The least duration of a batch: far more than reading the clock takes.
     batch: Duration,
-    /// How long each side runs before its batches count.
+    /// The duration of the warm-up of each side.
     warm_up: Duration,
 }
 
-/// What two operations cost. Times are of one operation.
+/// The costs of two operations. Times are of one operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Comparison {
     /// The median of the subject's batches, in nanoseconds.
@@ -116,7 +116,7 @@ impl Plan {
         subject.warm_up(self, &clock, &mut between);
         floor.warm_up(self, &clock, &mut between);
         for round in 0..self.rounds {
-            // Who goes first finds the caches as the other left them: that is shared fairly.
+            // The side that goes first finds the processor's caches as the other left them; the sides take turns.
             if round % 2 == 0 {
                 subject.sample(&clock, &mut between);
                 floor.sample(&clock, &mut between);
@@ -130,13 +130,13 @@ impl Plan {
 }
 
 impl Comparison {
-    /// Of the times of batches, in the order in which they ran.
+    /// Compares the times of batches, in the order in which they ran.
     fn of(subject: Vec<f64>, floor: Vec<f64>) -> Self {
         let ratios = subject.iter().zip(&floor).map(|(subject, floor)| subject / floor);
         Self { pairwise: median(ratios.collect()), subject_ns: median(subject), floor_ns: median(floor) }
     }
 
-    /// How much the subject costs in floors: of two batches that ran one after the other, because a busy disk or
+    /// The cost of the subject as a multiple of the floor: of two batches that ran one after the other, because a busy disk or
     /// machine changes from one moment to the next.
     #[must_use]
     pub const fn ratio(&self) -> f64 {
@@ -147,7 +147,7 @@ impl Comparison {
 /// One of the two operations.
 struct Side<F> {
     operation: F,
-    /// How many calls are timed at once.
+    /// The number of calls that are timed at once.
     batch: u64,
     /// The number of the next call.
     next: u64,

@@ -1,4 +1,4 @@
-//! Where the files of a benchmark are: on a tmpfs and on a disk.
+//! The file systems of a benchmark: a tmpfs and a disk.
 
 use std::{
     io,
@@ -8,7 +8,7 @@ use std::{
 /// A place for files, gone when dropped.
 #[derive(Debug)]
 pub struct Medium {
-    /// As rows name it.
+    /// The name in rows.
     pub name: &'static str,
     directory: tempfile::TempDir,
 }
@@ -48,7 +48,7 @@ impl Medium {
         Ok(Self { name, directory: tempfile::tempdir_in(directory)? })
     }
 
-    /// How many bytes more it has room for, where the system tells.
+    /// Returns the free space in bytes, where the system tells.
     #[must_use]
     pub fn free(&self) -> Option<u64> {
         #[cfg(unix)]

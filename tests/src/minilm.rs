@@ -13,9 +13,9 @@ use crate::{
     xnnpack::{Binary, Binding, Error, Library, Runtime, Subgraph, Tensor, Unary, Value, WeightsCache},
 };
 
-/// How many encoder blocks it has.
+/// The number of encoder blocks.
 pub const BLOCKS: usize = 6;
-/// How many numbers a token has between two blocks.
+/// The number of floats of a token between two blocks.
 pub const WIDTH: usize = 384;
 
 /// The layers of a block, in the order in which they run.
@@ -33,7 +33,7 @@ const LAYERS: [&str; 6] = [
 pub struct Model {
     /// Six for each block, in the order in which they run.
     layers: Vec<Layer>,
-    /// What stands for normalising: without, numbers grow about fivefold in each block.
+    /// The factor that replaces normalisation: without it, numbers grow about fivefold in each block.
     scale: Tensor,
 }
 
@@ -106,7 +106,7 @@ impl Model {
 
     /// Makes all layers run, for so many tokens at a time.
     ///
-    /// What is between the layers is simpler than in the model: of query, key and value a block takes the sum, and it
+    /// The step between the layers, which is simpler than in the model: of query, key and value a block takes the sum, and it
     /// scales instead of normalising. All weights are used, and that is what counts here.
     ///
     /// # Errors
@@ -168,19 +168,19 @@ fn define_block<'a>(
 }
 
 impl Layer {
-    /// What the layer is called, without what is added for its weight and its bias.
+    /// Returns the name of the layer, without the suffixes of its weight and its bias.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What the weight is called.
+    /// Returns the name of the weight.
     #[must_use]
     pub fn weight_name(&self) -> String {
         format!("{}.weight", self.name)
     }
 
-    /// What the bias is called.
+    /// Returns the name of the bias.
     #[must_use]
     pub fn bias_name(&self) -> String {
         format!("{}.bias", self.name)
@@ -198,13 +198,13 @@ impl Layer {
         &self.bias
     }
 
-    /// How many numbers go into it, for a token.
+    /// Returns the number of inputs for a token.
     #[must_use]
     pub fn inputs(&self) -> usize {
         self.inputs
     }
 
-    /// How many numbers come out of it, for a token.
+    /// Returns the number of outputs for a token.
     #[must_use]
     pub fn outputs(&self) -> usize {
         self.bias.len()

@@ -8,8 +8,8 @@ use std::{
 
 use tempfile::TempDir;
 use warmstart::{
-    OpenError, Reason,
-    pack::{Fingerprint, ModelId, Name, Pack, PackOptions, Packing, Wanted},
+    MissReason, OpenError,
+    pack::{Fingerprint, ModelId, Name, Pack, PackOptions, Packing, WeightKey},
 };
 
 /// The name of weight number `i`, with a bias if `i` is odd.
@@ -18,27 +18,27 @@ pub fn names(i: u32) -> (String, Option<String>) {
     (format!("encoder.layer.{i}.weight"), (i % 2 == 1).then(|| format!("encoder.layer.{i}.bias")))
 }
 
-/// A weight: its number, of which model, packed how.
+/// A weight: its number, its model and its packing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Weight {
-    /// Which.
+    /// The number of the weight.
     pub number: u32,
-    /// Of which model.
+    /// The model.
     pub model: u8,
-    /// With which seed.
+    /// The seed of the packing.
     pub seed: u32,
-    /// With which value of the fingerprint.
+    /// The value of the fingerprint.
     pub fingerprint: u32,
 }
 
 impl Weight {
-    /// A weight of one model, packed in one way.
+    /// Creates a weight of the usual model and packing.
     #[must_use]
     pub const fn number(number: u32) -> Self {
         Self { number, model: 1, seed: 7, fingerprint: 9 }
     }
 
-    /// How many bytes it is packed into: sizes around those of a line, a page and more.
+    /// Returns the packed size in bytes: around those of a line, a page and more.
     #[must_use]
     pub const fn size(&self) -> usize {
         match self.number % 5 {
@@ -51,10 +51,10 @@ impl Weight {
     }
 
     /// Calls `ask` with what a look-up for it wants.
-    pub fn wanted<T>(&self, ask: impl FnOnce(&Wanted<'_>) -> T) -> T {
+    pub fn wanted<T>(&self, ask: impl FnOnce(&WeightKey<'_>) -> T) -> T {
         let (weight, bias) = names(self.number);
         let fingerprint = Fingerprint { id: 5, value: Some(self.fingerprint) };
-        ask(&Wanted {
+        ask(&WeightKey {
             name: Name { weight: &weight, bias: bias.as_deref() },
             model: ModelId::from_bytes([self.model; 32]),
             packing: Packing { seed: self.seed, fingerprint: Some(fingerprint) },
@@ -76,9 +76,9 @@ impl Weight {
     /// # Errors
     /// If not even the heap has room.
     pub fn pack(&self, pack: &Pack) -> io::Result<()> {
-        let mut space = pack.reserve(self.size())?;
-        space.bytes_mut().iter_mut().enumerate().for_each(|(at, byte)| *byte = self.byte(at));
-        self.wanted(|wanted| pack.insert(wanted, space));
+        let mut reservation = pack.reserve(self.size())?;
+        reservation.bytes_mut().iter_mut().enumerate().for_each(|(at, byte)| *byte = self.byte(at));
+        self.wanted(|wanted| pack.insert(wanted, reservation));
         Ok(())
     }
 
@@ -89,7 +89,7 @@ impl Weight {
     ///
     /// # Panics
     /// If something else was found in its place.
-    pub fn find(&self, pack: &Pack) -> Result<(), Reason> {
+    pub fn find(&self, pack: &Pack) -> Result<(), MissReason> {
         let weights = self.wanted(|wanted| pack.look_up(wanted))?;
         assert_eq!(weights.len(), self.size(), "{self:?} has another length");
         let wrong = weights.iter().enumerate().position(|(at, byte)| *byte != self.byte(at));

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_nobody_knows_is_no_scenario() {
+    fn unknown_word_is_no_scenario() {
         for step in [r#"{"putt": {"key": "k"}}"#, r#"{"put": {"key": "k", "evict": 1}}"#, r#"{"put": {}}"#] {
             assert!(serde_json::from_str::<script::Step>(step).is_err(), "{step}");
         }

@@ -1,19 +1,19 @@
-//! What of a process is in memory, as Linux tells it. Elsewhere nothing is told.
+//! The memory of a process, as Linux reports it; elsewhere nothing is reported.
 
 use std::{fs, path::Path};
 
-/// What the mappings of one file take in one process, in bytes but for the number of mappings.
+/// The mappings of one file in one process, in bytes but for the number of mappings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileMappings {
-    /// How many mappings there are.
+    /// The number of mappings.
     pub count: u64,
-    /// What of them is in memory.
+    /// The part that is in memory.
     pub resident: u64,
     /// The same, each page divided by how many map it.
     pub proportional: u64,
-    /// What was written to and is not on the medium yet.
+    /// The part that was written to and is not on the medium yet.
     pub dirty: u64,
-    /// What is no page of the file any more.
+    /// The part that is no page of the file any more.
     pub anonymous: u64,
 }
 

@@ -10,14 +10,14 @@ pub mod xnnpack;
 use std::{io, ops::Range, path::Path};
 
 use warmstart::{
-    Reason,
-    pack::{Fingerprint, ModelId, Name, Pack, PackOptions, Packing, Saved, Wanted, Weights},
+    MissReason,
+    pack::{Fingerprint, ModelId, Name, Pack, PackOptions, Packing, Saved, WeightKey, Weights},
 };
 use warmstart_core::trailer::Checksum;
 
 use crate::noise::noise;
 
-/// How many there are.
+/// The number of weights.
 pub const COUNT: usize = 1184;
 
 /// Inputs of a layer.
@@ -32,7 +32,7 @@ pub const PACKED_LEN: usize = OUTPUTS * (INPUTS + 1) * size_of::<f32>();
 /// Outputs that a kernel computes at once, and that are packed side by side.
 const PANEL: usize = 16;
 
-/// How far the numbers of a layer are from those of the one before, in the noise that all are taken from.
+/// The offset of a layer's numbers from those of the layer before, in the noise that all are taken from.
 const STRIDE: usize = 16;
 
 /// The layers before they are packed. They overlap in memory, so that what is measured is what is packed.
@@ -49,23 +49,23 @@ pub fn names(i: usize) -> (String, String) {
     (format!("{layer}.weight"), format!("{layer}.bias"))
 }
 
-/// Which model it is.
+/// Returns the digest of the model.
 #[must_use]
 pub const fn model() -> ModelId {
     ModelId::from_bytes([0x5a; 32])
 }
 
-/// How the plain packer packs.
+/// The packing of the plain packer.
 #[must_use]
 pub const fn packing() -> Packing {
     Packing { seed: PANEL as u32, fingerprint: Some(Fingerprint { id: 1, value: Some(0x6e72_3136) }) }
 }
 
-/// What a look-up of a layer wants, packed by the plain packer.
+/// Returns the key of a layer that the plain packer packs.
 #[inline]
 #[must_use]
-pub fn wanted((weight, bias): &(String, String)) -> Wanted<'_> {
-    Wanted { name: Name::new(weight).with_bias(bias), model: model(), packing: packing() }
+pub fn wanted((weight, bias): &(String, String)) -> WeightKey<'_> {
+    WeightKey { name: Name::new(weight).with_bias(bias), model: model(), packing: packing() }
 }
 
 impl Layers {
@@ -76,7 +76,7 @@ impl Layers {
         Self { noise: noise(1).take(len).collect(), names: (0..count).map(names).collect() }
     }
 
-    /// How many there are.
+    /// Returns the number of layers.
     #[must_use]
     pub fn len(&self) -> usize {
         self.names.len()
@@ -152,10 +152,10 @@ impl Layers {
             all.push(match pack.look_up(&wanted) {
                 Ok(weights) => weights,
                 Err(_) => {
-                    let mut space = pack.reserve(PACKED_LEN)?;
-                    self.pack(i, space.bytes_mut());
+                    let mut reservation = pack.reserve(PACKED_LEN)?;
+                    self.pack(i, reservation.bytes_mut());
                     packed += 1;
-                    pack.insert(&wanted, space)
+                    pack.insert(&wanted, reservation)
                 }
             });
         }
@@ -165,7 +165,7 @@ impl Layers {
 
 /// Reads one byte of every line of the cache, and adds them up.
 ///
-/// It is never inlined, so that whoever is compared runs the same instructions.
+/// It is never inlined, so that all that are compared run the same instructions.
 #[inline(never)]
 #[must_use]
 pub fn touch(bytes: &[u8]) -> u64 {
@@ -187,10 +187,10 @@ pub fn digest<'a>(payloads: impl IntoIterator<Item = &'a [u8]>) -> u64 {
 pub fn save_zeros(path: &Path, count: usize, len: usize) -> io::Result<Saved> {
     let pack = Pack::open(path, PackOptions::default()).map_err(io::Error::other)?;
     for i in 0..count {
-        let space = pack.reserve(len)?;
-        pack.insert(&wanted(&names(i)), space);
+        let reservation = pack.reserve(len)?;
+        pack.insert(&wanted(&names(i)), reservation);
     }
-    let saved = pack.save().map_err(|reason: Reason| io::Error::other(reason.to_string()))?;
+    let saved = pack.save().map_err(|reason: MissReason| io::Error::other(reason.to_string()))?;
     if saved.entries == count { Ok(saved) } else { Err(io::Error::other("not all weights were saved")) }
 }
 

@@ -39,23 +39,23 @@ pub struct WeightsCache<'a> {
 pub enum Error {
     /// The library, or a function in it, was not found.
     Load {
-        /// What was to be loaded.
+        /// The item that was to be loaded.
         what: String,
-        /// What the loader says.
+        /// The message of the loader.
         reason: String,
     },
     /// XNNPACK refused.
     Call {
         /// The function.
         call: &'static str,
-        /// What it answered.
+        /// The status that it returned.
         status: Status,
     },
     /// It would not be sound to ask XNNPACK.
     Unsound(String),
 }
 
-/// What XNNPACK answers.
+/// A status of XNNPACK.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Status(pub i32);
 
@@ -106,7 +106,7 @@ impl<'a> WeightsCache<'a> {
 }
 
 impl Error {
-    /// What XNNPACK answered, if it was asked.
+    /// The status of XNNPACK, if it was called.
     #[must_use]
     pub fn status(&self) -> Option<Status> {
         match self {

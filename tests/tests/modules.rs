@@ -23,7 +23,7 @@ struct Crate {
 struct Module {
     file: PathBuf,
     defined: BTreeSet<String>,
-    /// What a `use` names, by the name that it has here.
+    /// The paths that a `use` imports, by the name that each has here.
     imported: BTreeMap<String, Vec<String>>,
     /// Paths that the code names, or imports for itself.
     named: Vec<Vec<String>>,
@@ -62,7 +62,7 @@ impl Crate {
                 syn::Item::Use(import) => {
                     let mut imported = BTreeMap::new();
                     flatten(&import.tree, &mut Vec::new(), &mut imported);
-                    // What is handed on is not needed here.
+                    // A re-export is no dependency of this module's code.
                     if matches!(import.vis, syn::Visibility::Inherited) {
                         module.named.extend(imported.values().cloned());
                     }
@@ -138,7 +138,7 @@ impl Crate {
 impl<'ast> Visit<'ast> for Module {
     fn visit_item_use(&mut self, _: &'ast syn::ItemUse) {}
 
-    // Who may see something is no import.
+    // A visibility such as `pub(in path)` is no import.
     fn visit_visibility(&mut self, _: &'ast syn::Visibility) {}
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
@@ -286,7 +286,7 @@ fn modules_import_each_other_in_one_direction() {
     for folder in ["core/src", "native/src"] {
         let all = Crate::read(&root.join(folder));
         let imports = all.imports();
-        assert!(imports.values().map(BTreeSet::len).sum::<usize>() > 100, "imports are found in {folder}");
+        assert!(imports.values().map(BTreeSet::len).sum::<usize>() > 50, "imports are found in {folder}");
         let name = |file: &Path| file.strip_prefix(&root).unwrap_or(file).display().to_string();
         for circle in circles(&imports) {
             shown += "\na circle:";

@@ -1,4 +1,4 @@
-// Chromium with a profile that outlives it, and the means to be hard on it.
+// Controls Chromium on a persistent profile: quota, throttling, closing and killing.
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -31,8 +31,8 @@ const WEBGPU = ["--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader"];
 /** IndexedDB as Chromium will keep it. */
 const SQLITE = ["--enable-features=IdbSqliteBackingStore"];
 
-/** How long Chromium may take to start or to end, in milliseconds. */
-const PATIENCE = 30_000;
+/** The longest time for Chromium to start or to end, in milliseconds. */
+const TIMEOUT = 30_000;
 
 /** A running Chromium. */
 export class Browser {
@@ -41,7 +41,7 @@ export class Browser {
   #context;
   #sessions = new Map();
 
-  /** Starts Chromium on the profile in a folder. `sqlite` and `webgpu` switch what their names say. */
+  /** Starts Chromium on the profile in a folder. `sqlite` and `webgpu` enable these features. */
   static async launch({ profile, sqlite = false, webgpu = true, flags = [] }) {
     const all = [...FLAGS, ...(webgpu ? WEBGPU : []), ...(sqlite ? SQLITE : [])];
     const there = await chromium();
@@ -63,7 +63,7 @@ export class Browser {
     return browser;
   }
 
-  /** Opens a page of a URL. What goes wrong in it unseen is kept in `page.problems`. */
+  /** Opens a page of a URL. `page.problems` collects its uncaught errors. */
   async open(url) {
     const page = await this.#context.newPage();
     page.problems = [];
@@ -73,14 +73,14 @@ export class Browser {
     return page;
   }
 
-  /** Lets an origin keep no more than so many bytes; without a size, as many as it could before. */
+  /** Sets the quota of an origin in bytes; without a size, restores the default. */
   async quota(page, bytes) {
     const session = await this.#session(page);
     const origin = new URL(page.url()).origin;
     await session.send("Storage.overrideQuotaForOrigin", bytes === undefined ? { origin } : { origin, quotaSize: bytes });
   }
 
-  /** Slows the network of a page down, to so many bits a second and so many milliseconds of delay. */
+  /** Slows down the network of a page, to bits per second with a delay in milliseconds. */
   async throttle(page, bitsPerSecond, latency = 0) {
     const session = await this.#session(page);
     await session.send("Network.enable");
@@ -89,7 +89,7 @@ export class Browser {
     await session.send("Network.emulateNetworkConditions", conditions);
   }
 
-  /** Ends it as a user would. All that it has acknowledged is on its way to the disk, or there. */
+  /** Closes it as a user would. Acknowledged data is on the disk, or on its way there. */
   async close() {
     const ended = this.#ended();
     const session = await this.#connection.newBrowserCDPSession().catch(() => undefined);
@@ -97,14 +97,14 @@ export class Browser {
     await ended;
   }
 
-  /** Ends every process of it in the middle of what it does. */
+  /** Kills all of its processes. */
   async kill() {
     const ended = this.#ended();
     killed(this.#process);
     await ended;
   }
 
-  /** A session of the protocol of the developer tools. The same one each time: what it has set ends with it. */
+  /** Returns the session of the DevTools protocol. It is reused, because its settings end with it. */
   async #session(page) {
     if (!this.#sessions.has(page)) this.#sessions.set(page, await this.#context.newCDPSession(page));
     return this.#sessions.get(page);
@@ -112,7 +112,7 @@ export class Browser {
 
   async #ended() {
     if (this.#process.exitCode !== null || this.#process.signalCode !== null) return;
-    const timer = setTimeout(() => killed(this.#process), PATIENCE);
+    const timer = setTimeout(() => killed(this.#process), TIMEOUT);
     await once(this.#process, "exit");
     clearTimeout(timer);
     await this.#connection.close().catch(() => undefined);
@@ -153,7 +153,7 @@ async function endpoint(started) {
     started.once("exit", () => reject(new Error(`Chromium ended at once:\n${said}`)));
   });
   const late = new Promise((_, reject) => {
-    setTimeout(() => reject(new Error(`Chromium did not listen in time:\n${said}`)), PATIENCE).unref();
+    setTimeout(() => reject(new Error(`Chromium did not listen in time:\n${said}`)), TIMEOUT).unref();
   });
   return Promise.race([found, late]);
 }

@@ -1,4 +1,4 @@
-// Bytes that both sides can make: the server sends them, and a page says what must have arrived.
+// Reproducible bytes: the server sends them, and a page computes the bytes that must arrive.
 
 /** `length` bytes from `start` of the endless sequence that `seed` names. */
 export function bytes(length, seed = 0, start = 0) {

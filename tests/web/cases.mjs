@@ -1,4 +1,4 @@
-// Runs what needs Node's side too: restarts, kills, two tabs, projects. See README.md for what a case is handed.
+// Runs the cases, which need Node: restarts, kills, two tabs, projects. README.md describes their argument.
 
 import { readFileSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
@@ -10,8 +10,8 @@ import { freshFolder, ROOT, site, TARGET } from "./site.mjs";
 
 const { version: VERSION } = JSON.parse(readFileSync(path.join(ROOT, "wasm/npm/package.json"), "utf8"));
 
-/** How long a case may take, in milliseconds, unless its file says `export const patience`. */
-const PATIENCE = 120_000;
+/** The timeout of a case in milliseconds, unless its file exports a `timeout`. */
+const TIMEOUT = 120_000;
 
 /** The results of a file of cases. Without `deep`, those that its `deep` names are left out. */
 export async function runCases(name, mode, deep) {
@@ -20,13 +20,13 @@ export async function runCases(name, mode, deep) {
   const shared = new Shared(mode);
   for (const [title, run] of Object.entries(file.cases)) {
     if (!deep && file.deep?.includes?.(title)) continue;
-    results.push(await runCase(title, run, { mode, deep }, file.patience ?? PATIENCE, shared));
+    results.push(await runCase(title, run, { mode, deep }, file.timeout ?? TIMEOUT, shared));
   }
   await shared.end();
   return results;
 }
 
-/** The browser that the cases of a file share. Each has a server and so an origin of its own: none sees what another stored. */
+/** The browser that the cases of a file share. Each case has its own server, and so its own origin and storage. */
 class Shared {
   #mode;
   #started;
@@ -53,14 +53,14 @@ class Shared {
   }
 }
 
-async function runCase(name, run, options, patience, shared) {
+async function runCase(name, run, options, timeout, shared) {
   const started = performance.now();
   const { t, end } = await tools(options, shared);
   let error;
   let ignored;
   let timer;
   const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`not done after ${patience} ms`)), patience);
+    timer = setTimeout(() => reject(new Error(`not done after ${timeout} ms`)), timeout);
   });
   try {
     await Promise.race([run(t), late]);
@@ -69,7 +69,7 @@ async function runCase(name, run, options, patience, shared) {
     else error = described(thrown);
   }
   clearTimeout(timer);
-  // What one case spoilt is not left to the next.
+  // A failed case must not affect the next one.
   if (error !== undefined) await shared.end();
   await end().catch((thrown) => (error ??= `while cleaning up: ${described(thrown)}`));
   return { name, took: performance.now() - started, ...(error === undefined ? { ignored } : { error }) };

@@ -1,4 +1,4 @@
-// What a test says must hold. Pages and Node use the same.
+// Assertions for pages and Node.
 
 /** Fails unless both are the same: numbers, texts, bytes, lists and plain objects, whatever they hold. */
 export function equal(actual, expected, note) {
@@ -11,7 +11,7 @@ export function ok(value, note = "this does not hold") {
   if (!value) throw new Error(`${note}: ${shown(value)}`);
 }
 
-/** Fails unless the promise, or what the function returns, rejects with this `code`, or this `name`; the error. */
+/** Fails unless the promise, or that of the function, rejects with this `code` or `name`. Returns the error. */
 export async function rejects(promise, code, note) {
   let value;
   try {

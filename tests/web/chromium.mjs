@@ -42,7 +42,7 @@ async function find() {
 }
 
 async function unpack() {
-  // Renamed when it is whole: what was interrupted leaves nothing that looks done.
+  // Renamed when complete, so that an interrupted installation does not look complete.
   const incoming = `${UNPACKED}.incoming`;
   rmSync(incoming, { recursive: true, force: true });
   cpSync(PINNED, incoming, { recursive: true });

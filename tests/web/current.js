@@ -1,6 +1,6 @@
-// What may be found where many put and remove at once. Suites use it in pages, cases in Node.
+// A model of the valid results of concurrent puts and removals. Suites use it in pages, cases in Node.
 
-/** What is put and removed. */
+/** The keys that are put and removed. */
 export const KEYS = Array.from({ length: 24 }, (_, at) => `key ${at}`);
 
 /** Numbers below a limit, the same ones for the same seed. */
@@ -14,7 +14,7 @@ export function dice(seed) {
   };
 }
 
-/** What was done to every key, and when: the clock counts what begins and what ends. */
+/** The changes of every key with their times: the clock counts the starts and ends of changes. */
 export class Model {
   #clock = 0;
   #changes = new Map(KEYS.map((key) => [key, [{ key, number: null, began: 0, ended: 0, did: true }]]));

@@ -17,7 +17,7 @@ export async function mountDemo(t) {
   return t.server.url("/demo/index.html");
 }
 
-/** How many requests came for what the cache keeps: the model's files and the runtime. */
+/** Counts the requests for cached files: the model's and the runtime. */
 export function requestsForKept(t) {
   return (
     t.server.requests("/demo/models/") +

@@ -1,4 +1,4 @@
-// What servers and networks do to those who download. The options are told in README.md.
+// Faults of servers and networks. README.md describes the options.
 
 import { setTimeout as sleep } from "node:timers/promises";
 

@@ -1,12 +1,12 @@
-// What runs the suites, within a page or a worker, and what it hands to every test as `t`.
+// Runs the suites in a page or a worker, and defines the argument `t` of every test.
 
 import { bytes } from "/tests/web/bytes.js";
 import { equal, ignore, Ignored, ok, rejects } from "/tests/web/check.js";
 
 export { bytes, equal, ok, rejects };
 
-/** How long a test may take, in milliseconds, unless its suite says `export const patience`. */
-const PATIENCE = 60_000;
+/** The timeout of a test in milliseconds, unless its suite exports a `timeout`. */
+const TIMEOUT = 60_000;
 
 /** Runs the tests of a suite, one after the other, and yields `{ name, took, error?, ignored? }` after each. */
 export async function* runSuite(file, mode) {
@@ -14,13 +14,13 @@ export async function* runSuite(file, mode) {
   if (suite.modes && !suite.modes.includes(mode)) return;
   for (const [name, test] of Object.entries(suite.tests)) {
     const started = performance.now();
-    const outcome = await runTest(test, tools(warmstart, mode), suite.patience ?? PATIENCE);
+    const outcome = await runTest(test, tools(warmstart, mode), suite.timeout ?? TIMEOUT);
     yield { name, took: performance.now() - started, ...outcome };
   }
 }
 
-/** What went wrong in one test, or why it cannot run here. */
-async function runTest(test, kit, patience) {
+/** Returns the failure of a test, or why it cannot run here. */
+async function runTest(test, kit, timeout) {
   const unseen = [];
   const notice = (event) => {
     event.preventDefault();
@@ -31,13 +31,13 @@ async function runTest(test, kit, patience) {
   let error;
   let ignored;
   try {
-    await within(patience, test(kit.t));
+    await within(timeout, test(kit.t));
   } catch (thrown) {
     if (thrown instanceof Ignored) ignored = thrown.message;
     else error = described(thrown);
   }
   try {
-    await within(patience, kit.end());
+    await within(timeout, kit.end());
     // A rejection without a handler is reported a task later.
     await new Promise((resolve) => setTimeout(resolve));
   } catch (thrown) {
@@ -66,7 +66,7 @@ function tools(warmstart, mode) {
     ignore,
     /** The bytes that /faults/bytes sends. */
     bytes,
-    /** A name that no other cache has. What it names is deleted after the test. */
+    /** Returns a unique name. Its database is deleted after the test. */
     database: () => {
       const name = `test-${crypto.randomUUID()}`;
       names.push(name);
@@ -99,7 +99,7 @@ function tools(warmstart, mode) {
   return { t, end, expected: () => expected };
 }
 
-/** Deletes a database; one that is open, as soon as it is closed. */
+/** Deletes a database, once its connections are closed. */
 function dropped(name) {
   return new Promise((resolve) => {
     const request = indexedDB.deleteDatabase(name);
@@ -107,10 +107,10 @@ function dropped(name) {
   });
 }
 
-function within(patience, promise) {
+function within(timeout, promise) {
   let timer;
   const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`not done after ${patience} ms`)), patience);
+    timer = setTimeout(() => reject(new Error(`not done after ${timeout} ms`)), timeout);
   });
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }

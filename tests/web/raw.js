@@ -1,18 +1,18 @@
-// IndexedDB without the package: to look behind its back, and to spoil what it keeps.
+// IndexedDB without the package, to inspect and to damage the package's databases.
 
-/** The magic of a pack: see "Browser database" in docs/format.md. */
+/** The magic of a pack: see docs/format-browser.md. */
 const PACK = [..."WSPK"].map((letter) => letter.charCodeAt(0));
 
 /** The name of the database of a cache. */
 export const databaseOf = (name) => `warmstart:${name}`;
 
-/** Opens a database as it is, or in a version, closing when others want to change it unless `stubborn`. */
+/** Opens a database, optionally in a version. Closes it on a version change unless `stubborn`. */
 export function openRaw(database, { version, upgrade, stubborn = false } = {}) {
   return new Promise((resolve, reject) => {
     const request = indexedDB.open(database, version);
     request.onupgradeneeded = () => upgrade?.(request.result);
     request.onerror = () => reject(request.error);
-    request.onblocked = () => reject(new Error(`${database} is kept open by somebody else`));
+    request.onblocked = () => reject(new Error(`another connection keeps ${database} open`));
     request.onsuccess = () => {
       const opened = request.result;
       if (!stubborn) opened.onversionchange = () => opened.close();
@@ -21,7 +21,7 @@ export function openRaw(database, { version, upgrade, stubborn = false } = {}) {
   });
 }
 
-/** Deletes a database; whether somebody kept it open. */
+/** Deletes a database. Resolves with whether another connection kept it open. */
 export function deleteRaw(database) {
   return new Promise((resolve, reject) => {
     const request = indexedDB.deleteDatabase(database);

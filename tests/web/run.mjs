@@ -10,16 +10,16 @@ import { SuiteRunner } from "./suites.mjs";
 const HELP = `node tests/web/run.mjs [--deep] [--only FILE]... [--mode MODE]... [--verbose]
 
 Runs suite/*.js in pages and cases/*.mjs beside them, in the Chromium that CHROMIUM names, that of the machine or that of an npm package.
---deep        all modes, and the cases that take long
---only FILE   this file alone: suite/NAME.js, cases/NAME.mjs or just NAME
---mode MODE   this mode alone: default, sqlite (IndexedDB over SQLite) or worker (suites in a module worker)
---verbose     names every test and how long it took
-Ends with 1 where a test failed, and with 3 where there is no Chromium.`;
+--deep        runs all modes, and the cases that take long
+--only FILE   runs this file alone: suite/NAME.js, cases/NAME.mjs or just NAME; may be repeated
+--mode MODE   runs this mode alone: default, sqlite (IndexedDB over SQLite) or worker (suites in a module worker)
+--verbose     names every test and its time
+The exit code is 1 if a test failed, and 3 if there is no Chromium.`;
 
 const MODES = ["default", "sqlite", "worker"];
-/** How many files run at a time: much of a test is waiting. */
+/** The number of files that run at a time. Tests mostly wait, so it exceeds the number of cores. */
 const AT_A_TIME = 3;
-/** Takes the longest, so it begins first. */
+/** The file that runs longest, so it begins first. */
 const FIRST = "adversary-faults.js";
 
 const { values } = parseArgs({
@@ -63,13 +63,13 @@ console.log(`\nbrowser: ${passed} passed, ${failures.length} failed, ${ignored.l
 // A run that finds nothing to run proves nothing.
 process.exit(failures.length === 0 && passed > 0 ? 0 : 1);
 
-/** Ends because of what was asked for, or of what is missing. */
+/** Exits because of an invalid argument or a missing requirement. */
 function refuse(status, message) {
   console.error(message);
   process.exit(status);
 }
 
-/** What is run, each with its mode. A file that is asked for by its name is run as a whole. */
+/** Lists the files to run with their modes. A file that is named runs as a whole. */
 async function jobs() {
   const found = [];
   const deep = values.deep || values.only.length > 0;
@@ -97,7 +97,7 @@ async function work() {
   await runner.end();
 }
 
-/** Prints one line of a group of tests, and keeps what did not pass. */
+/** Prints one line for a group of tests, and collects those that did not pass. */
 function report(group, results) {
   if (results.length === 0) return;
   const failed = results.filter((result) => result.error !== undefined);

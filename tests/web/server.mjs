@@ -72,7 +72,7 @@ async function file(request, response, folder, name) {
     "content-type": TYPES[path.extname(at)] ?? "application/octet-stream",
     "content-length": found.size,
     "last-modified": found.mtime.toUTCString(),
-    // What the tests count must come here.
+    // Counted requests must reach the server.
     "cache-control": "no-store",
   };
   response.writeHead(200, headers);

@@ -9,10 +9,10 @@ import { serve } from "./server.mjs";
 /** The repository. */
 export const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 
-/** What a run leaves behind. */
+/** The folder for the files that a run leaves. */
 export const TARGET = path.join(ROOT, "target/web");
 
-/** A server of the built package, the tests, and what npm installed for them. */
+/** Serves the built package, the tests, and their npm packages. */
 export function site() {
   return serve({
     "/tests/web/": path.join(ROOT, "tests/web"),

@@ -4,10 +4,10 @@ import { Browser, forget } from "./browser.mjs";
 import { freshFolder, site } from "./site.mjs";
 
 /**
- * How long a page may say nothing, in milliseconds. A test that hangs is given up by the page itself (`PATIENCE` in kit.js, or the
- * suite's `patience`, once for the test and once for what it leaves behind): this is for a page that has died.
+ * The longest silence of a page, in milliseconds. The page itself gives up a test that hangs (`TIMEOUT` in kit.js, or the
+ * suite's `timeout`, once for the test and once for what it leaves behind): this is for a page that has died.
  */
-const PATIENCE = 300_000;
+const TIMEOUT = 300_000;
 /** Lets suites collect garbage when they want to. */
 const COLLECTS = ["--js-flags=--expose-gc"];
 
@@ -29,7 +29,7 @@ export class SuiteRunner {
       await page.evaluate((asked) => globalThis.startSuite(...asked), [`/tests/web/suite/${name}`, mode]);
       const next = () => within(page.evaluate(() => globalThis.nextResult()));
       for (let result = await next(); result !== undefined; result = await next()) results.push(result);
-      // The kit sees what tests do; here is what went wrong between them.
+      // The kit reports errors in tests; these are errors between tests.
       if (page.problems.length > 0) results.push(failed("between the tests", page.problems.join("\n")));
     } catch (error) {
       results.push(failed("the suite as a whole", [error?.stack ?? error, ...page.problems].join("\n")));
@@ -60,7 +60,7 @@ const failed = (name, error) => ({ name, took: 0, error: String(error) });
 function within(promise) {
   let timer;
   const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`not done after ${PATIENCE} ms`)), PATIENCE);
+    timer = setTimeout(() => reject(new Error(`not done after ${TIMEOUT} ms`)), TIMEOUT);
   });
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }

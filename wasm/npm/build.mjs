@@ -10,22 +10,22 @@ const ROOT = path.join(import.meta.dirname, "../..");
 const PACKAGE = "wasm/npm";
 const WORK = "target/package/engine";
 
-/** The wasm modules, and the scripts that they are inlined in. Only pages that launch load the second. */
+/** The wasm modules, and the scripts that inline them. Only pages that launch kernels load the second. */
 const MODULES = { warmstart_wasm: "wasm", warmstart_wasm_launch: "launch" };
 
-/** What a module may have at most, in bytes: as it is, and after `gzip -9`. */
+/** The largest size of a module in bytes: raw, and after `gzip -9`. */
 const MAX_RAW = 64 << 10;
 const MAX_GZIPPED = 28 << 10;
 
 /**
- * SIMD hashes twice as fast, and every browser of today has it. The pass leaves out arguments that no code reads. The texts of panics
- * are such, and a page cannot show them: with them the module is 2 KiB longer.
+ * SIMD hashes twice as fast, and all current browsers support it. The pass removes arguments that no code reads, such as the texts of
+ * panics, which a page cannot show: they would add 2 KiB to the module.
  */
 const RUSTFLAGS = "-C target-feature=+simd128 -C passes=deadargelim";
 const TARGET = "wasm32-unknown-unknown";
 const BINDGEN = "run --quiet --package warmstart-tools --profile tool --features bindgen --bin bindgen --";
 
-/** What every browser of today has, and what makes the module small: wasm/SIZE.md says what each gains. */
+/** The features of all current browsers, and the passes that shrink the module: wasm/SIZE.md lists their gains. */
 const WASM_OPT =
   "--enable-bulk-memory --enable-sign-ext --enable-mutable-globals --enable-nontrapping-float-to-int --enable-simd " +
   "--enable-reference-types --enable-multivalue " +
@@ -38,11 +38,11 @@ buildEngine();
 rmSync(`${PACKAGE}/dist`, { recursive: true, force: true });
 node(`${PACKAGE}/node_modules/typescript/bin/tsc`, `--project ${PACKAGE}`);
 for (const name of ["LICENSE-APACHE", "LICENSE-MIT"]) cpSync(name, `${PACKAGE}/${name}`);
-// What is packed was just built.
+// --ignore-scripts, because the package was just built.
 if (asked.includes("--pack")) npm(`pack ./${PACKAGE} --ignore-scripts --loglevel=error --pack-destination target/package`);
 if (asked.includes("--test")) install("tests/web");
 
-/** Builds the modules and fills engine/, unless it was filled from the same modules. */
+/** Builds the modules and writes engine/, unless it is up to date. */
 function buildEngine() {
   const library = execFileSync("rustc", ["--print", "target-libdir", "--target", TARGET], { encoding: "utf8" });
   if (!existsSync(library.trim())) run("rustup", `target add ${TARGET}`);
@@ -69,7 +69,7 @@ function buildEngine() {
       run("cargo", `${BINDGEN} ${built(name)} ${WORK}`);
       node(`${PACKAGE}/node_modules/binaryen/bin/wasm-opt`, `${WASM_OPT} ${WORK}/${name}_bg.wasm -o ${small}`);
       for (const end of ["js", "d.ts"]) cpSync(`${WORK}/${name}.${end}`, `${PACKAGE}/engine/${name}.${end}`);
-      // Inlined, the module needs no settings of any bundler, and works in every worker.
+      // An inlined module needs no bundler settings, and works in every worker.
       writeFileSync(`${PACKAGE}/engine/${inlined}.js`, `export default "${readFileSync(small, "base64")}";\n`);
       writeFileSync(`${PACKAGE}/engine/${inlined}.d.ts`, "declare const wasm: string;\nexport default wasm;\n");
     }
@@ -85,14 +85,14 @@ function inspectSize(name, module) {
   console.log(found);
 }
 
-/** Installs exactly what the lock file of a folder names, unless that is there. No script of a package runs. */
+/** Installs the packages of a folder's lock file, unless they are installed. Runs no scripts of packages. */
 function install(folder) {
   const time = (file) => statSync(`${folder}/${file}`, { throwIfNoEntry: false })?.mtimeMs ?? 0;
   if (time("node_modules/.package-lock.json") > time("package-lock.json")) return;
   npm("ci --ignore-scripts --no-audit --no-fund --loglevel=error", folder);
 }
 
-/** npm says where it is; without it, the one of the machine will do. */
+/** Uses the npm that runs this script, or the one on the `PATH`. */
 function npm(line, cwd) {
   const script = process.env.npm_execpath;
   return script ? node(script, line, cwd) : start("npm", line.split(" "), {}, cwd);
@@ -110,7 +110,7 @@ function start(program, words, variables = {}, cwd = ROOT) {
   console.log(`$ ${path.basename(program)} ${words.join(" ")}`);
   const { error, status } = spawnSync(program, words, { stdio: "inherit", env: { ...process.env, ...variables }, cwd });
   if (status === 0) return;
-  // What the program said stands above.
+  // The program has printed its error.
   console.error(error ? `${program} could not be started: ${error.message}` : `failed: ${program} ${words[0]}`);
   process.exit(1);
 }

@@ -9,22 +9,21 @@ use warmstart_core::{
     artifact::Provenance,
     envelope::{self, HeadWriter, Layout, Verifier, head_checksum},
     key::Key,
-    reason::Reason,
+    reason::MissReason,
 };
 
-/// Payloads of at most so many bytes are kept whole, in one record with their head. Chromium keeps records of
-/// more than 64 KiB in files of their own, one more step for each read.
+/// The largest payload, in bytes, that is stored in one record with its head. Chromium stores records of more
+/// than 64 KiB in files of their own, which takes one more step for each read.
 const SMALL: u32 = 48 * 1024;
 
-/// The most payload bytes that a small value has.
+/// Returns the largest payload of a small value, in bytes.
 #[wasm_bindgen]
 #[must_use]
 pub fn small_limit() -> u32 {
     SMALL
 }
 
-/// Encodes a small value; or gives one byte, which is the number of the reason why it cannot: too long a key
-/// or metadata.
+/// Encodes a small value. Returns one byte, the number of the reason, if the key or the metadata are too long.
 #[wasm_bindgen]
 #[must_use]
 pub fn encode_small(key: &[u8], metadata: &[u8], payload: &[u8], created_ms: f64, build_ms: f64) -> Vec<u8> {
@@ -38,15 +37,15 @@ pub fn encode_small(key: &[u8], metadata: &[u8], payload: &[u8], created_ms: f64
     }))
 }
 
-/// The checksum of the head of a large value, which is stored beside it: the head is handed out before the
-/// payload is read.
+/// Returns the checksum of the head of a large value. It is stored beside the head, which is returned before
+/// the payload is read.
 #[wasm_bindgen]
 #[must_use]
 pub fn head_sum(head: &[u8]) -> u32 {
     head_checksum(head)
 }
 
-/// Reads entries, one after the other: what it says is about the last one.
+/// Reads entries, one after the other. Its accessors describe the last one.
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct Reader {
@@ -59,7 +58,7 @@ pub struct Reader {
 
 #[wasm_bindgen]
 impl Reader {
-    /// Has read nothing yet.
+    /// Creates a reader without an entry.
     #[wasm_bindgen(constructor)]
     #[must_use]
     #[expect(clippy::new_without_default, reason = "JavaScript has constructors")]
@@ -73,50 +72,50 @@ impl Reader {
         }
     }
 
-    /// Reads the envelope of a small value. Gives the number of what is wrong, or 0: every byte is proved.
+    /// Reads the envelope of a small value, and verifies every byte. Returns the number of the reason, or 0.
     pub fn small(&mut self, envelope: Vec<u8>) -> u32 {
-        let layout = envelope::verify(&envelope);
+        let layout = envelope::verify(&envelope, None);
         self.take(envelope, layout)
     }
 
-    /// Reads the head of a large value, given its checksum and the length of the payload in bytes. Gives the
-    /// number of what is wrong, or 0: the head is proved, and the payload is not.
+    /// Reads the head of a large value, given its checksum and the length of the payload in bytes. Verifies the
+    /// head, but not the payload. Returns the number of the reason, or 0.
     pub fn large(&mut self, head: Vec<u8>, sum: u32, payload_len: f64) -> u32 {
         let layout = if head_checksum(&head) == sum {
             Verifier::new(&head, payload_len as u64).map(|(_, layout)| layout)
         } else {
-            Err(Reason::ChecksumMismatch)
+            Err(MissReason::ChecksumMismatch)
         };
         self.take(head, layout)
     }
 
-    /// Whether the entry is this key's.
+    /// Returns whether the entry has this key.
     #[must_use]
     pub fn is_of(&self, key: &[u8]) -> bool {
         self.bytes.get(self.key.clone()) == Some(key)
     }
 
-    /// Whether the entry belongs under this name.
+    /// Returns whether the entry has this name.
     #[must_use]
     pub fn is_under(&self, name: &[u8]) -> bool {
         self.bytes.get(self.key.clone()).is_some_and(|key| Key::digest(key).as_bytes() == name)
     }
 
-    /// The full key.
+    /// Returns the full key.
     #[must_use]
     pub fn key(&self) -> Vec<u8> {
         self.bytes[self.key.clone()].to_vec()
     }
 
-    /// The encoded metadata.
+    /// Returns the encoded metadata.
     #[must_use]
     pub fn metadata(&self) -> Vec<u8> {
         self.bytes[self.metadata.clone()].to_vec()
     }
 
-    /// A number: how long the encoded metadata is (0), where in the entry the payload starts (1), how long
-    /// the whole entry is (2), in bytes; when it was made, in milliseconds since 1970 UTC (3), and how long
-    /// that took, in milliseconds (4).
+    /// Returns a number of the entry: the length of the encoded metadata (0), the offset of the payload (1), the
+    /// length of the whole entry (2), in bytes; the time of creation, in milliseconds since 1970 UTC (3); and the
+    /// build time, in milliseconds (4).
     #[must_use]
     pub fn number(&self, which: u32) -> f64 {
         match which {
@@ -130,9 +129,9 @@ impl Reader {
 }
 
 impl Reader {
-    fn take(&mut self, bytes: Vec<u8>, layout: Result<Layout, Reason>) -> u32 {
+    fn take(&mut self, bytes: Vec<u8>, layout: Result<Layout, MissReason>) -> u32 {
         self.bytes = bytes;
-        // What was refused has no parts that could be asked for.
+        // A refused entry has no parts.
         (self.key, self.metadata, self.payload) = (0..0, 0..0, 0..0);
         match layout {
             Ok(layout) => {
@@ -145,17 +144,17 @@ impl Reader {
     }
 }
 
-/// Milliseconds, as JavaScript counts, in the units of an envelope. What is negative or no number is 0.
+/// Converts JavaScript's milliseconds to the units of an envelope. Negative values and NaN become 0.
 pub(crate) fn provenance(created_ms: f64, build_ms: f64) -> Provenance {
     Provenance { created_unix_ms: created_ms as u64, build_nanos: (build_ms * 1e6) as u64 }
 }
 
-/// What JavaScript gets for a reason; 0 is none.
-pub(crate) fn number_of(reason: Reason) -> u32 {
+/// Returns the number of a reason for JavaScript; 0 for none.
+pub(crate) fn number_of(reason: MissReason) -> u32 {
     1 + reason.index() as u32
 }
 
-/// What was encoded, or one byte that says why not. No envelope and no head is as short.
-pub(crate) fn or_number(encoded: Result<Vec<u8>, Reason>) -> Vec<u8> {
+/// Returns the encoded bytes, or one byte with the reason. Envelopes and heads are longer than one byte.
+pub(crate) fn or_number(encoded: Result<Vec<u8>, MissReason>) -> Vec<u8> {
     encoded.unwrap_or_else(|reason| Vec::from([number_of(reason) as u8]))
 }

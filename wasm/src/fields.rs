@@ -5,8 +5,8 @@ use alloc::{borrow::Cow, string::String, vec::Vec};
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use warmstart_core::{
+    artifact::Metadata,
     key::{Key, KeyFields},
-    metadata::Metadata,
 };
 
 /// The kinds of fields.
@@ -15,12 +15,11 @@ const BYTES: u8 = 2;
 const NUMBER: u8 = 3;
 const LIST: u8 = 4;
 
-/// The key that these fields make, which is 32 bytes, and behind it the recipe, as encoded metadata without
-/// attributes.
+/// Returns the key of these fields, 32 bytes, followed by the recipe, as encoded metadata without attributes.
 ///
-/// `fields` is one byte for the kind of a field, its label, and then its value; of a list the number of its
-/// items, and then each. Labels and values are their bytes behind their length, which is 4 bytes, as is the
-/// number of items; a number is 8 bytes. All little-endian. What is not written so adds nothing.
+/// `fields` has for each field one byte for its kind, its label, and its value; a list is the number of its
+/// items followed by the items. Labels and values are their length, 4 bytes, followed by their bytes; the number
+/// of items is 4 bytes, and a number is 8 bytes. All are little-endian. Malformed fields add nothing.
 #[wasm_bindgen]
 #[must_use]
 pub fn derive_key(domain: String, schema: u32, fields: &[u8]) -> Vec<u8> {
@@ -44,8 +43,8 @@ pub fn derive_key(domain: String, schema: u32, fields: &[u8]) -> Vec<u8> {
     derived
 }
 
-/// The name of a key as 32 bytes: the key of its entry in the database. As hexadecimal digits it names locks
-/// and flights.
+/// Returns the name of a key, 32 bytes, which identifies its entry in the database. Locks and flights are named
+/// by its hexadecimal digits.
 #[wasm_bindgen]
 #[must_use]
 pub fn digest_of(key: &[u8]) -> Vec<u8> {

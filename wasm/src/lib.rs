@@ -1,11 +1,11 @@
-//! warmstart in the browser: what the core decides, for JavaScript.
+//! warmstart in the browser: the core's decisions, for JavaScript.
 //!
-//! This crate is built into the npm package `warmstart`, which is what a page uses. It derives keys, encodes
-//! and proves entries, accounts for what is stored and says what goes. It does no I/O: the package's
-//! TypeScript talks to IndexedDB and asks here what to do. Payloads of large values stay in JavaScript and
-//! pass through the window of a `HeadWriter` or a `Check` piece by piece.
+//! The npm package `warmstart` contains this crate, and pages use the package. The crate derives keys, encodes
+//! and verifies entries, accounts for them and chooses which to evict. It does no I/O: the package's
+//! TypeScript calls IndexedDB, and calls this crate for decisions. Payloads of large values stay in JavaScript
+//! and pass through the window of a `HeadWriter` or a `Check` piece by piece.
 //!
-//! docs/format.md has the layout of the database. The registry and the launch memo are in
+//! docs/format-browser.md has the layout of the database. The registry and the launch memo are in
 //! `warmstart-wasm-launch`.
 
 #![cfg(target_arch = "wasm32")]
@@ -30,11 +30,11 @@ pub use nearest::{changes, remoteness};
 pub use reason::reason;
 pub use stream::{Check, HeadWriter, window_len};
 
-/// Its operations take constant time, and a third of the bytes of the standard library's.
+/// Takes constant time per operation, and a third of the code size of the standard library's allocator.
 #[global_allocator]
 static ALLOCATOR: SmallGlobalTlsf = SmallGlobalTlsf::new();
 
-/// Says nothing: nobody could read it, and what writes messages would be a fifth of the whole.
+/// Traps without a message: a page cannot show it, and the code for messages would be a fifth of the module.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     core::arch::wasm32::unreachable()

@@ -1,28 +1,28 @@
-//! Why something missed: the nearest recipe, and how it differs.
+//! Explanations of misses: the nearest recipe, and its differences.
 
 use alloc::vec::Vec;
 
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use warmstart_core::{
-    metadata::Metadata,
+    artifact::Metadata,
     recipe::{FieldChange, Recipe},
 };
 
-/// How far the recipe in `other` is from that in `wanted`, both encoded metadata: less is nearer. Nothing if
-/// one has none, if they are of different domains, or if they are the same.
+/// Returns the distance of the recipe in `other` from that in `wanted`, both encoded metadata. Returns nothing
+/// if one has no recipe, if the domains differ, or if the recipes are the same.
 #[wasm_bindgen]
 #[must_use]
 pub fn remoteness(wanted: &[u8], other: &[u8]) -> Option<f64> {
     let (wanted, other) = (recipe(wanted)?, recipe(other)?);
-    let (distance, has_other_name) = wanted.remoteness_of(&other);
+    let (distance, has_other_name) = wanted.rank_of(&other);
     let is_candidate = wanted.domain() == other.domain() && distance > 0;
     is_candidate.then(|| 2.0 * distance as f64 + f64::from(u8::from(has_other_name)))
 }
 
-/// What differs, from the recipe in `other` to that in `wanted`: for each change its label, the old value and
-/// the new one, as bytes behind their length, which is 4 bytes, little-endian. One that there is not has a
-/// length of 2^32 - 1.
+/// Returns the changes from the recipe in `other` to that in `wanted`: for each its label, the old and the new
+/// value, as their length, 4 bytes, little-endian, followed by their bytes. An absent value has the length
+/// 2^32 - 1.
 #[wasm_bindgen]
 #[must_use]
 pub fn changes(wanted: &[u8], other: &[u8]) -> Vec<u8> {

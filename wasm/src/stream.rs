@@ -1,4 +1,4 @@
-//! Large values, whose payloads pass by in pieces and stay in JavaScript.
+//! Large values, whose payloads arrive in pieces and stay in JavaScript.
 
 use alloc::{boxed::Box, vec, vec::Vec};
 
@@ -6,41 +6,42 @@ use wasm_bindgen::prelude::wasm_bindgen;
 
 use warmstart_core::{
     envelope::{self, Layout, Verifier},
-    reason::Reason,
+    reason::MissReason,
 };
 
 use crate::entry::{number_of, or_number, provenance};
 
-/// So many bytes are copied at once to be hashed: what fits into the fast caches beside the hash's own.
+/// The number of bytes that are copied and hashed at a time: they fit into the processor's caches with the
+/// state of the hash.
 const WINDOW: usize = 32 * 1024;
 
-/// How many bytes a window has.
+/// Returns the size of a window, in bytes.
 #[wasm_bindgen]
 #[must_use]
 pub fn window_len() -> usize {
     WINDOW
 }
 
-/// Makes the head of a large value: every byte of the payload goes through the window in their order, then
+/// Makes the head of a large value: pass all bytes of the payload through the window in order, then call
 /// `finish`.
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct HeadWriter {
-    writer: Result<envelope::HeadWriter, Reason>,
+    writer: Result<envelope::HeadWriter, MissReason>,
     window: Box<[u8]>,
 }
 
-/// Proves a large value: every byte of the payload goes through the window in their order, then `finish`.
+/// Verifies a large value: pass all bytes of the payload through the window in order, then call `finish`.
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct Check {
-    verifier: Result<Verifier, Reason>,
+    verifier: Result<Verifier, MissReason>,
     window: Box<[u8]>,
 }
 
 #[wasm_bindgen]
 impl HeadWriter {
-    /// Of a payload of `payload_len` bytes.
+    /// Creates a writer for a payload of `payload_len` bytes.
     #[wasm_bindgen(constructor)]
     #[must_use]
     pub fn new(key: &[u8], metadata: &[u8], payload_len: f64, created_ms: f64, build_ms: f64) -> Self {
@@ -49,21 +50,21 @@ impl HeadWriter {
         Self { writer, window: window() }
     }
 
-    /// Where in memory the window is.
+    /// Returns the address of the window.
     #[must_use]
     pub fn window(&self) -> *const u8 {
         self.window.as_ptr()
     }
 
-    /// The next bytes of the payload are the first of the window.
+    /// Consumes the first bytes of the window as the next of the payload.
     pub fn update(&mut self, len: usize) {
         if let (Ok(writer), Some(piece)) = (&mut self.writer, self.window.get(..len)) {
             writer.update(piece);
         }
     }
 
-    /// The head; or one byte, which is the number of the reason why there is none: too long a key or
-    /// metadata, or more or fewer bytes than were announced.
+    /// Returns the head; or one byte, the number of the reason, if the key or the metadata are too long, or if
+    /// there were more or fewer bytes than announced.
     #[must_use]
     pub fn finish(self) -> Vec<u8> {
         or_number(self.writer.and_then(envelope::HeadWriter::finish))
@@ -72,7 +73,7 @@ impl HeadWriter {
 
 #[wasm_bindgen]
 impl Check {
-    /// Of the value with this head.
+    /// Creates a check of the value with this head.
     #[wasm_bindgen(constructor)]
     #[must_use]
     pub fn new(head: &[u8]) -> Self {
@@ -80,20 +81,20 @@ impl Check {
         Self { verifier: verifier.map(|(verifier, _)| verifier), window: window() }
     }
 
-    /// Where in memory the window is.
+    /// Returns the address of the window.
     #[must_use]
     pub fn window(&self) -> *const u8 {
         self.window.as_ptr()
     }
 
-    /// The next bytes of the payload are the first of the window.
+    /// Consumes the first bytes of the window as the next of the payload.
     pub fn update(&mut self, len: usize) {
         if let (Ok(verifier), Some(piece)) = (&mut self.verifier, self.window.get(..len)) {
             verifier.update(piece);
         }
     }
 
-    /// The number of what is wrong, or 0.
+    /// Returns the number of the reason, or 0 if the value is intact.
     #[must_use]
     pub fn finish(self) -> u32 {
         self.verifier.and_then(Verifier::finish).map_or_else(number_of, |()| 0)

@@ -3,9 +3,8 @@
 
     python3 convert.py model.safetensors model.onnx
 
-Needs Python 3.8 and nothing else: the few messages of ONNX that a graph takes are encoded here, so the output
-depends on no version of any package. It is the same bytes everywhere. Their SHA-256 stands below, and other
-bytes are an error.
+Needs only Python 3.8: this script encodes the few ONNX messages that a graph needs, so the output does not depend
+on the version of any package. The bytes are the same everywhere; a SHA-256 other than the one below is an error.
 """
 
 import hashlib
@@ -20,7 +19,7 @@ OUTPUT_SHA256 = "8ff0b085126379268c094403ef6a14c7ecd5b3836df8e1a203e866055f07925
 
 LAYERS, HIDDEN, HEADS, INNER = 6, 384, 12, 1536
 EPSILON = 1e-12
-# Added to the scores of what is padding: its share after softmax is 0 in f32.
+# Added to the scores of padding, so that its share after softmax is 0 in f32.
 MASKED = -10000.0
 FLOAT, INT64 = 1, 7
 
@@ -34,7 +33,7 @@ def main(arguments):
     expect("the weights " + source, weights, INPUT_SHA256)
     model = convert(Weights(weights))
     expect("the converted model", model, OUTPUT_SHA256)
-    # Renamed when it is whole: a conversion that was interrupted leaves nothing that looks done.
+    # Renamed when complete, so that an interrupted conversion leaves no file that looks complete.
     incoming = target + ".incoming"
     with open(incoming, "wb") as file:
         file.write(model)

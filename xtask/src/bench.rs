@@ -1,4 +1,4 @@
-//! `cargo xtask bench NAME`: builds what is measured with optimisations and runs one benchmark.
+//! `cargo xtask bench NAME`: runs one benchmark, built with optimisations.
 
 use std::{env, ffi::OsString, process::ExitCode};
 
@@ -7,7 +7,7 @@ use xshell::{Shell, cmd};
 
 use crate::{Result, status, web};
 
-/// What `cargo xtask bench` is asked for.
+/// The arguments of `cargo xtask bench`.
 #[derive(Debug)]
 pub(crate) struct Arguments {
     name: String,
@@ -16,7 +16,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Parses the command line behind `bench`.
+    /// Parses the arguments after `bench`.
     pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Self> {
         let (mut name, mut flags) = (None, Vec::new());
         while let Some(argument) = parser.next()? {
@@ -24,7 +24,7 @@ impl Arguments {
                 Value(value) if name.is_none() => name = Some(value.string()?),
                 Long(flag @ ("json" | "from")) => {
                     flags.push(format!("--{flag}").into());
-                    // The benchmark runs in the root of the workspace; the file is meant where the caller is.
+                    // The benchmark runs in the root of the workspace; a relative path counts from the caller's directory.
                     flags.push(env::current_dir()?.join(parser.value()?).into());
                 }
                 Long(flag @ ("quick" | "strict" | "doc")) => flags.push(format!("--{flag}").into()),
@@ -35,10 +35,10 @@ impl Arguments {
     }
 }
 
-/// Runs the benchmark; the exit status is its own.
+/// Runs the benchmark and returns its exit status.
 pub(crate) fn run(sh: &Shell, Arguments { name, flags }: Arguments) -> Result<ExitCode> {
     let command = match name.as_str() {
-        // It has a workspace of its own. Its dependencies are built where all others are.
+        // The peers are a workspace of their own, built into the same target folder.
         "peers" => {
             cmd!(sh, "cargo run --release --manifest-path tests/peers/Cargo.toml --target-dir target --")
         }

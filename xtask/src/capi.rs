@@ -1,4 +1,4 @@
-//! `cargo xtask capi`: builds the C library and lays it out as it is installed; `--header` writes the C header.
+//! `cargo xtask capi`: builds the C library in its installed layout; `--header` writes the C header.
 
 use std::process::ExitCode;
 
@@ -9,7 +9,7 @@ use crate::Result;
 
 const HEADER: &str = "native/capi/include/warmstart.h";
 
-/// The names of the library: those of them that this platform builds are laid out.
+/// The names of the library's files; a platform builds some of them.
 const LIBRARIES: [&str; 6] = [
     "libwarmstart.so",
     "libwarmstart.dylib",
@@ -29,12 +29,12 @@ pub(crate) fn run(sh: &Shell, mut parser: lexopt::Parser) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Checks that the committed header is what the sources say now.
+/// Checks that the committed header matches the sources.
 pub(crate) fn check_header(sh: &Shell) -> Result {
     if sh.read_file(HEADER)? == header(sh)? {
         return Ok(());
     }
-    Err(format!("{HEADER} is not what the sources say: run cargo xtask capi --header").into())
+    Err(format!("{HEADER} does not match the sources: run cargo xtask capi --header").into())
 }
 
 fn lay_out(sh: &Shell) -> Result {
@@ -56,7 +56,7 @@ fn lay_out(sh: &Shell) -> Result {
     Ok(())
 }
 
-/// Returns what a program that links the static library has to link too.
+/// Returns the system libraries that a program must link beside the static library.
 fn static_libraries(sh: &Shell) -> Result<String> {
     let ask = cmd!(sh, "cargo rustc --release --package warmstart-capi --crate-type staticlib").args([
         "--",
@@ -69,7 +69,7 @@ fn static_libraries(sh: &Shell) -> Result<String> {
     Ok(libraries.trim().to_owned())
 }
 
-/// Returns the header that the sources say.
+/// Generates the header from the sources.
 fn header(sh: &Shell) -> Result<String> {
     let run = ["run", "--quiet", "--package", "warmstart-tools", "--profile", "tool"];
     let printed = cmd!(sh, "cargo {run...} --features header --bin header -- native/capi").read()?;

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz [SECONDS]`: builds the fuzz targets, runs them on all cores, and says what was found.
+//! `cargo xtask fuzz [SECONDS]`: builds the fuzz targets, runs them on all cores, and reports the findings.
 
 use std::{
     process::{Command, ExitCode},
@@ -15,22 +15,22 @@ use crate::{
     shell,
 };
 
-/// Where the fuzz targets and their committed corpus are.
+/// The folder of the fuzz targets and their committed corpus.
 const PACKAGE: &str = "tests/fuzz";
 
-/// Memory in MiB: all inputs are short, so a single allocation above the second limit is one that an input only
-/// claimed. No input takes 20 seconds.
+/// Limits of memory in MiB and of time. All inputs are short, so an allocation above the second limit trusts a length
+/// in the input. No input takes 20 seconds.
 const LIMITS: [&str; 4] =
     ["-rss_limit_mb=2048", "-malloc_limit_mb=16", "-timeout=20", "-print_final_stats=1"];
 
-/// What building and running the targets needs.
+/// The requirements of building and running the targets.
 pub(crate) const NEEDS: [Need; 3] = [
     Need::Program { name: "c++", debian: "g++" },
     Need::Nightly(&["rust-src"]),
     Need::Tool { name: "cargo-fuzz", version: "0.13.2" },
 ];
 
-/// What `cargo xtask fuzz` is asked for.
+/// The arguments of `cargo xtask fuzz`.
 #[derive(Debug)]
 pub(crate) struct Arguments {
     seconds: u64,
@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Parses the command line behind `fuzz`.
+    /// Parses the arguments after `fuzz`.
     pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Self> {
         let mut arguments = Self { seconds: 60, targets: Vec::new(), minimise: false };
         while let Some(argument) = parser.next()? {
@@ -54,21 +54,19 @@ impl Arguments {
     }
 }
 
-/// Runs the targets and closes with what they found.
+/// Runs the targets and prints the findings.
 pub(crate) fn run(sh: &Shell, arguments: &Arguments) -> Result<ExitCode> {
     needs::preflight(sh, &NEEDS, false)?;
     NEEDS.into_iter().try_for_each(|need| need.ensure(sh))?;
     let listed = fuzz(sh, "list").quiet().read()?;
     let targets = chosen(listed.lines().map(str::to_owned).collect(), &arguments.targets)?;
-    let build = fuzz(sh, "build").arg("--target-dir=target/fuzz");
-    match targets.as_slice() {
-        [target] => build.arg(target).run()?,
-        _ => build.run()?,
-    }
+    // cargo-fuzz builds one target or all.
+    let only = targets.first().filter(|_| targets.len() == 1);
+    fuzz(sh, "build").arg("--target-dir=target/fuzz").args(only).run()?;
     if arguments.minimise {
         for target in &targets {
             let [corpus, committed] = corpora(sh, target)?;
-            // What is reached counts, and not how often: that keeps a few dozen.
+            // Counting which code is reached, but not how often, keeps a few dozen inputs.
             start(sh, target)
                 .args([&committed, &corpus])
                 .args(["--", "-merge=1", "-use_counters=0"])
@@ -98,7 +96,7 @@ fn chosen(all: Vec<String>, named: &[String]) -> Result<Vec<String>> {
     Ok(if named.is_empty() { all } else { named.to_vec() })
 }
 
-/// Runs the targets, as many at a time as there are cores; returns what was found.
+/// Runs the targets, one per core at a time, and returns the findings.
 fn run_all(targets: &[String], seconds: u64) -> Result<Vec<String>> {
     let (queue, findings) = (Mutex::new(targets.iter()), Mutex::new(Vec::new()));
     let work = || -> Result {
@@ -119,7 +117,7 @@ fn run_all(targets: &[String], seconds: u64) -> Result<Vec<String>> {
     Ok(findings.into_inner().expect("no thread has panicked"))
 }
 
-/// Runs one target; returns what it found. New inputs go into a corpus of its own; the committed one is only read.
+/// Runs one target and returns its finding. New inputs go into a separate corpus; the committed one is only read.
 fn run_one(sh: &Shell, target: &str, seconds: u64) -> Result<Option<String>> {
     let command = start(sh, target).args(corpora(sh, target)?).arg("--").args(LIMITS);
     let output = Command::from(command.arg(format!("-max_total_time={seconds}"))).output()?;
@@ -129,14 +127,14 @@ fn run_one(sh: &Shell, target: &str, seconds: u64) -> Result<Option<String>> {
     Ok((!output.status.success()).then(|| finding(&start(sh, target).to_string(), target, &printed)))
 }
 
-/// Returns the corpus that grows with each run, and the committed one.
+/// Returns the growing corpus of this machine, and the committed one.
 fn corpora(sh: &Shell, target: &str) -> Result<[String; 2]> {
     let corpora = [format!("target/fuzz/corpus/{target}"), format!("{PACKAGE}/corpus/{target}")];
     corpora.iter().try_for_each(|folder| sh.create_dir(folder).map(drop))?;
     Ok(corpora)
 }
 
-/// Returns what went wrong, from the first line that says so, and how to see it again.
+/// Returns the output from the first line of the failure on, and the command that reproduces it.
 fn finding(start: &str, target: &str, printed: &str) -> String {
     let says_nothing = |line: &&str| !line.contains("panicked at") && !line.contains("ERROR: ");
     let told: Vec<&str> = printed.lines().skip_while(says_nothing).take(150).collect();

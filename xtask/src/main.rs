@@ -1,4 +1,4 @@
-//! Runs what a contributor needs: `cargo xtask test`, `cargo xtask bench NAME`, `cargo xtask capi` and more.
+//! The contributor's commands: `cargo xtask test`, `cargo xtask bench NAME`, `cargo xtask capi` and more.
 
 mod bench;
 mod capi;
@@ -18,39 +18,39 @@ use std::{
 use lexopt::prelude::*;
 use xshell::{Cmd, Shell};
 
-/// The error is for a person to read.
+/// A result whose error is a message for people.
 type Result<T = (), E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
 const HELP: &str = "\
 cargo xtask COMMAND, from any folder of the repository
 
 test        run everything that must hold before a change is merged
-  --deep              and what takes long: Miri, loom, fuzzing, all modes of the browser
-  --only STEP         this step alone; may be repeated
-  --list              name each step, what it proves and what it needs; run nothing
-  --preflight         look for what the steps need, say what is missing, run nothing
-  --install           let apt install what is missing (so does CI=true)
-  --no-fail-fast      go on after a step that failed
-bench NAME  run a benchmark: stores, weights, cuda, launch, peers or web
+  --deep              include the long steps: Miri, loom, fuzzing, all modes of the browser
+  --only STEP         run only this step; may be repeated
+  --list              list the steps, what they prove and what they need; run nothing
+  --preflight         report missing requirements of the steps; run nothing
+  --install           install missing packages by apt (as does CI=true)
+  --no-fail-fast      continue after a failed step
+bench NAME  run a benchmark: stores, weights, cuda, launch, together, peers or web
   --quick             take fewer samples
   --strict            fail if a bound does not hold
-  --json FILE         write the rows to a file too
-  --doc               of peers: write docs/compare.md too
-  --from FILE         of peers: take the rows from a file that --json wrote
+  --json FILE         also write the rows to a file
+  --doc               of peers and together: also write the figures and pictures of docs/
+  --from FILE         of peers: read the rows from a file that --json wrote
 capi        build the C library under target/capi/
-  --header            write the C header from the sources, build nothing
+  --header            write the C header from the sources; build nothing
 fuzz [SECONDS]  run each fuzz target for 60 seconds, or for this many
-  --target NAME       this target alone; may be repeated
-  --minimise          put what the runs found into the committed corpus
+  --target NAME       run only this target; may be repeated
+  --minimise          add the inputs that the runs found to the committed corpus
 package     build the npm package: target/package/warmstart-VERSION.tgz
-  --engine            build wasm/npm/engine and wasm/npm/dist, no tarball
-runtimes    install what tests and benchmarks run against, under target/runtimes/
-  --xnnpack --models --cuda --node --peers    these alone
-  --list              name what would be installed, install nothing
+  --engine            build wasm/npm/engine and wasm/npm/dist, but no tarball
+runtimes    install the libraries that tests and benchmarks use, under target/runtimes/
+  --xnnpack --models --cuda --node --words --peers    install only these
+  --list              list the packages; install nothing
 web         test the npm package in Chromium, in one mode
   --deep              in all modes, with the cases that take long
-  --only NAME         one file of tests/web/suite or tests/web/cases; may be repeated
-  -- ARGUMENT...      for the runner: see tests/web/README.md
+  --only NAME         run only this file of tests/web/suite or tests/web/cases; may be repeated
+  -- ARGUMENT...      arguments of the runner: see tests/web/README.md
 ";
 
 fn main() -> ExitCode {
@@ -80,27 +80,27 @@ fn run() -> Result<ExitCode> {
             print!("{HELP}");
             Ok(ExitCode::SUCCESS)
         }
-        _ => Err(format!("there is no command {command}: cargo xtask help lists them").into()),
+        _ => Err(format!("there is no command {command}: run cargo xtask help for a list").into()),
     }
 }
 
 /// Returns a shell in the folder that holds the workspace's `Cargo.toml`.
 fn shell() -> Result<Shell> {
     let sh = Shell::new()?;
-    // Cargo says at run time where the package is; a binary that is started by hand knows where it was.
+    // Cargo sets the package's folder at run time; a binary that is started by hand uses that of its build.
     let package = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     sh.change_dir(Path::new(&package).join(".."));
     Ok(sh)
 }
 
-/// Runs a command to its end, its output shown; returns its exit status.
+/// Runs a command with its output shown, and returns its exit status.
 fn status(command: Cmd<'_>) -> Result<ExitCode> {
     eprintln!("$ {command}");
     let code = Command::from(command).status()?.code().and_then(|code| u8::try_from(code).ok());
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
-/// Returns the program of this name that a shell would run.
+/// Finds a program on the `PATH`, as a shell does.
 fn on_path(name: &str) -> Option<PathBuf> {
     let file = format!("{name}{}", env::consts::EXE_SUFFIX);
     env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(&file)).find(|path| path.is_file())

@@ -1,7 +1,7 @@
-//! What the steps need of the machine: looked for before any step runs, so that none fails late for want of it.
+//! The steps' requirements, checked before any step runs, so that no step fails late because one is missing.
 //!
-//! Packages of registries are installed under `target/`, targets and components by rustup. Programs of the system
-//! are installed only with consent: `--install`, or `CI=true`.
+//! Packages of registries are installed under `target/`, targets and components by rustup. System packages are
+//! installed only with consent: `--install`, or `CI=true`.
 
 use std::{collections::BTreeSet, env, fmt};
 
@@ -9,39 +9,39 @@ use xshell::{Cmd, Shell, cmd};
 
 use crate::{Result, node::Node, on_path, runtimes, web};
 
-/// Something that a step needs.
+/// A requirement of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// A program of the system.
+    /// A program on the `PATH`.
     Program {
         name: &'static str,
-        /// The Debian package that has it.
+        /// The Debian package that contains it.
         debian: &'static str,
     },
     /// Python 3 that can run pip.
     Pip,
-    /// Node with npm: of the machine, or a wheel.
+    /// Node with npm: installed, or from a wheel.
     Node,
-    /// Chromium: of the machine, or a package of npm.
+    /// Chromium: installed, or from an npm package.
     Browser,
-    /// A component of the toolchain in use.
+    /// A component of the active toolchain.
     Component(&'static str),
-    /// The standard library for a target, of the toolchain in use.
+    /// The standard library of the active toolchain for a target.
     Target(&'static str),
     /// A nightly toolchain with these components.
     Nightly(&'static [&'static str]),
-    /// A program that cargo builds under `target/tools`, of this version.
+    /// A program of this version that cargo builds under `target/tools`.
     Tool { name: &'static str, version: &'static str },
     /// A group of `cargo xtask runtimes`.
     Runtimes(&'static str),
 }
 
-/// Looks for everything at once and says what is missing; installs that if `install`.
+/// Checks all requirements and reports the missing ones; installs those if `install`.
 ///
-/// Returns what steps have to do without: only the browser can be among it.
+/// Returns the requirements that stay missing, which can only be the browser.
 ///
 /// # Errors
-/// If something else is missing.
+/// If any other requirement is missing.
 pub(crate) fn preflight(sh: &Shell, needs: &[Need], install: bool) -> Result<Vec<Need>> {
     let has_apt = on_path("apt-get").is_some();
     let missing = look(sh, needs, install && has_apt);
@@ -56,7 +56,7 @@ pub(crate) fn preflight(sh: &Shell, needs: &[Need], install: bool) -> Result<Vec
     let apt =
         format!("{sudo}apt-get update && {sudo}apt-get install --yes --no-install-recommends {packages}");
     let how = if has_apt {
-        format!("install with\n    {apt}\nor run this again with --install, which does that")
+        format!("install with\n    {apt}\nor run this again with --install")
     } else {
         format!("install what Debian has in the packages {packages}")
     };
@@ -74,8 +74,8 @@ pub(crate) fn preflight(sh: &Shell, needs: &[Need], install: bool) -> Result<Vec
     Err(advice.into())
 }
 
-/// Prints the state of each need; returns those that only the system can meet. With apt at hand, that is where a
-/// browser comes from.
+/// Prints the state of each requirement; returns the missing system packages. If apt is available, they include the
+/// browser.
 fn look(sh: &Shell, needs: &[Need], has_apt: bool) -> Vec<Need> {
     let mut missing = Vec::new();
     for need in needs {
@@ -115,13 +115,13 @@ impl Need {
         }
     }
 
-    /// Fetches what is not there and can be had without changing the system.
+    /// Installs a missing requirement that needs no change of the system.
     pub(crate) fn ensure(self, sh: &Shell) -> Result {
         if self.is_met(sh) {
             return Ok(());
         }
         match self {
-            // Looked for before.
+            // Checked before.
             Self::Program { .. } | Self::Pip => {}
             Self::Browser => web::fetch_browser(sh)?,
             Self::Node => Node::ensure(sh).map(drop)?,
@@ -130,7 +130,7 @@ impl Need {
             Self::Nightly(components) if has_nightly(sh) => {
                 cmd!(sh, "rustup component add --toolchain nightly {components...}").run()?;
             }
-            // Asked for together, so that rustup takes the newest nightly that has them all.
+            // In one command, so that rustup picks the newest nightly with all components.
             Self::Nightly(components) => {
                 let components = components.join(",");
                 cmd!(sh, "rustup toolchain install nightly --profile minimal --component {components}")
@@ -139,7 +139,7 @@ impl Need {
             Self::Tool { name, version } => {
                 let package = format!("{name}@{version}");
                 let into = ["--root", "target/tools", "--target-dir", "target/tools"];
-                // They run for seconds, and are compiled for longer: a build without optimisation is soonest done.
+                // They run for seconds and compile for longer, so a debug build is fastest overall.
                 cmd!(sh, "cargo install --debug --locked --quiet {into...} {package}").run()?;
                 sh.write_file(version_file(name), version)?;
             }
@@ -148,13 +148,13 @@ impl Need {
         Ok(())
     }
 
-    /// Returns the Debian packages that meet the need; empty if another source does.
+    /// Returns the Debian packages of the requirement; empty if it has another source.
     fn debian(self) -> &'static str {
         match self {
             Self::Program { debian, .. } => debian,
             Self::Pip => "python3-pip",
             Self::Browser => "chromium",
-            // Elsewhere there is no wheel of it.
+            // Other platforms have no wheel.
             Self::Node if !web::CAN_FETCH => "nodejs npm",
             _ => "",
         }
@@ -175,12 +175,12 @@ impl fmt::Display for Need {
     }
 }
 
-/// Returns a program of `target/tools`.
+/// Returns the command of a program in `target/tools`.
 pub(crate) fn tool<'a>(sh: &'a Shell, name: &str) -> Cmd<'a> {
     sh.cmd(sh.current_dir().join("target/tools/bin").join(name))
 }
 
-/// Returns the file that says which version of a tool is installed.
+/// Returns the file that records the installed version of a tool.
 fn version_file(name: &str) -> String {
     format!("target/tools/{name}.version")
 }
@@ -189,7 +189,7 @@ fn has_nightly(sh: &Shell) -> bool {
     lines(cmd!(sh, "rustup toolchain list")).iter().any(|name| is_nightly(name))
 }
 
-/// Returns whether `+nightly` means this toolchain: one that is pinned to a day is another.
+/// Returns whether `+nightly` selects this toolchain, and not one that is pinned to a day.
 fn is_nightly(toolchain: &str) -> bool {
     let date = |host: &str| host.starts_with(|c: char| c.is_ascii_digit());
     toolchain == "nightly" || toolchain.strip_prefix("nightly-").is_some_and(|host| !date(host))
@@ -201,13 +201,13 @@ fn has_component(installed: &[String], component: &str) -> bool {
     installed.iter().any(|name| name.strip_prefix(component).is_some_and(is_it))
 }
 
-/// Returns the first words of the lines that a command prints; none if it fails.
+/// Returns the first word of each line of a command's output; none if it fails.
 fn lines(command: Cmd<'_>) -> Vec<String> {
     let printed = command.quiet().ignore_stderr().read().unwrap_or_default();
     printed.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
 }
 
-/// Returns whether the system may be changed without asking.
+/// Returns whether system packages may be installed without asking.
 pub(crate) fn is_ci() -> bool {
     env::var_os("CI").is_some_and(|value| value == "true")
 }

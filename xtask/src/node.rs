@@ -1,4 +1,4 @@
-//! Finds Node and npm: those of the machine where they are new enough, or else those of a wheel.
+//! Finds Node and npm: the installed ones if they are new enough, otherwise those of a wheel.
 
 use std::{
     env, fs,
@@ -9,14 +9,14 @@ use xshell::{Cmd, Shell, cmd};
 
 use crate::{Result, on_path, runtimes};
 
-/// The oldest Node that all packages run on: major and minor version.
+/// The oldest supported Node: major and minor version.
 const OLDEST: (u32, u32) = (20, 19);
 
-/// Where Node and npm are.
+/// The paths of Node and npm.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     program: PathBuf,
-    /// The script that is npm.
+    /// The script of npm.
     npm: PathBuf,
 }
 
@@ -28,18 +28,18 @@ impl Node {
         }
         runtimes::ensure(sh, "node")?;
         let missing = format!(
-            "Node {}.{} or later with npm is missing, and no wheel carries it for this machine: install it",
+            "Node {}.{} or later with npm is missing, and there is no wheel for this machine: install it",
             OLDEST.0, OLDEST.1
         );
         Self::of_wheel(sh).ok_or_else(|| missing.into())
     }
 
-    /// Finds Node with npm, on the machine or in the wheel.
+    /// Finds Node with npm, installed or in the wheel.
     pub(crate) fn find(sh: &Shell) -> Option<Self> {
         Self::of_machine(sh).or_else(|| Self::of_wheel(sh))
     }
 
-    /// Returns npm without arguments; what it starts by the name `node` is the same Node.
+    /// Returns the npm command without arguments. Its child processes find the same `node`.
     pub(crate) fn npm<'a>(&self, sh: &'a Shell) -> Cmd<'a> {
         self.script(sh, &self.npm)
     }
@@ -58,7 +58,7 @@ impl Node {
         if parse(&cmd!(sh, "{program} --version").quiet().read().ok()?)? < OLDEST {
             return None;
         }
-        // On Unix npm is a link to its script, which can be handed to any Node.
+        // On Unix npm is a link to its script, which any Node can run.
         let npm =
             fs::canonicalize(on_path("npm")?).ok().filter(|npm| npm.extension() == Some("js".as_ref()))?;
         Some(Self { program, npm })

@@ -1,4 +1,4 @@
-//! Installs what tests and benchmarks run against and no Rust package brings: pip, pinned by hashes, under `target/`.
+//! Installs the libraries that tests and benchmarks use: by pip, pinned by hashes, under `target/`.
 
 use std::process::ExitCode;
 
@@ -8,12 +8,12 @@ use xshell::{Shell, cmd};
 use crate::Result;
 
 /// The groups: each is a file of requirements in `xtask/requirements`.
-const GROUPS: [&str; 5] = ["xnnpack", "models", "cuda", "node", "peers"];
+const GROUPS: [&str; 6] = ["xnnpack", "models", "cuda", "node", "words", "peers"];
 
 /// The groups that the tests need.
 pub(crate) const TESTED: [&str; 3] = ["xnnpack", "models", "cuda"];
 
-/// Wheels are taken for this Python whichever one runs pip: of all groups but the peers, only files are used.
+/// Selects wheels of this Python whichever one runs pip: except for the peers, only their files are used.
 const WHEELS: [&str; 11] = [
     "--no-deps",
     "--only-binary=:all:",
@@ -28,7 +28,7 @@ const WHEELS: [&str; 11] = [
     "--require-hashes",
 ];
 
-/// Runs `cargo xtask runtimes`: installs the groups that are asked for, or all.
+/// Runs `cargo xtask runtimes`: installs the given groups, or all.
 pub(crate) fn run(sh: &Shell, mut parser: lexopt::Parser) -> Result<ExitCode> {
     let (mut asked, mut list) = (Vec::new(), false);
     while let Some(argument) = parser.next()? {
@@ -45,14 +45,14 @@ pub(crate) fn run(sh: &Shell, mut parser: lexopt::Parser) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Installs a group unless it is there.
+/// Installs a group unless it is installed.
 pub(crate) fn ensure(sh: &Shell, group: &str) -> Result {
     if is_installed(sh, group) {
         return Ok(());
     }
     let requirements = requirements(group);
     if group == "peers" {
-        // Of these, Python modules are imported: they need a Python of their own.
+        // The peers' Python modules are imported, so they need a virtual environment.
         cmd!(sh, "python3 -m venv --clear target/runtimes/peers").run()?;
         let python = if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" };
         let python = sh.current_dir().join("target/runtimes/peers").join(python);
@@ -64,13 +64,13 @@ pub(crate) fn ensure(sh: &Shell, group: &str) -> Result {
     Ok(sh.write_file(stamp(group), sh.read_file(requirements)?)?)
 }
 
-/// Returns whether what the group's requirements name was installed to the end.
+/// Returns whether the group's requirements are completely installed.
 pub(crate) fn is_installed(sh: &Shell, group: &str) -> bool {
     let required = sh.read_file(requirements(group));
     sh.read_file(stamp(group)).is_ok_and(|installed| required.is_ok_and(|required| required == installed))
 }
 
-/// Returns the file that holds the requirements that were installed last.
+/// Returns the file that records the last installed requirements.
 fn stamp(group: &str) -> String {
     format!("target/runtimes/{group}.installed")
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask package`, `web` and `bench web`: the npm package, which npm builds and tests.
+//! `cargo xtask package`, `web` and `bench web`: build, test and measure the npm package.
 
 use std::{
     env,
@@ -11,10 +11,10 @@ use xshell::{Cmd, Shell};
 
 use crate::{Result, node::Node, on_path, status};
 
-/// Names under which the browser is installed.
+/// The names of the browser's program.
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
-/// Whether packages carry Node and a browser for this platform.
+/// Whether Node and a browser can be fetched for this platform.
 pub(crate) const CAN_FETCH: bool = cfg!(all(target_os = "linux", target_arch = "x86_64"));
 
 /// Builds the npm package and leaves its tarball in `target/package`.
@@ -28,7 +28,7 @@ pub(crate) fn package(sh: &Shell, mut parser: lexopt::Parser) -> Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-/// Builds the npm package, and runs its tests in Chromium. The exit status is theirs: 3 where there is no Chromium.
+/// Builds the npm package, and runs its tests in Chromium. Returns their exit status, which is 3 without Chromium.
 pub(crate) fn run(sh: &Shell, mut parser: lexopt::Parser) -> Result<ExitCode> {
     let mut command = npm(sh)?.args(["test", "--"]);
     while let Some(argument) = parser.next()? {
@@ -47,7 +47,7 @@ pub(crate) fn bench(sh: &Shell) -> Result<Cmd<'_>> {
     Ok(npm(sh)?.args(["run", "bench", "--"]))
 }
 
-/// Returns the browser that `CHROMIUM` names, or the one that is installed, here or under `target/`.
+/// Returns the browser that `CHROMIUM` names, or the one that is installed on the machine or under `target/`.
 pub(crate) fn browser(sh: &Shell) -> Option<PathBuf> {
     let named = env::var_os("CHROMIUM").filter(|named| !named.is_empty()).map(PathBuf::from);
     let fetched = sh.current_dir().join("target/chromium/chromium");

@@ -1,17 +1,17 @@
-//! Envelopes whose payload passes by in pieces, and is never whole in memory.
+//! Encodes and verifies envelopes whose payload arrives in pieces and is never whole in memory.
 
 use alloc::vec::Vec;
 use core::fmt;
 
 use xxhash_rust::xxh3::Xxh3Default;
 
-use super::{Layout, format::CHECKED, head_without_checksum};
-use crate::{artifact::Provenance, bytes::u64_at, reason::Reason, sum::xxh3_64};
+use super::{CHECKED, Layout, field, head_without_checksum};
+use crate::{artifact::Provenance, bytes::xxh3_64, reason::MissReason};
 
-/// Makes the head of an envelope while its payload passes by.
+/// Encodes the head of an envelope whose payload arrives in pieces.
 ///
-/// The head is finished last, for it holds the checksum: whoever has only one pass writes the payload first. There is no
-/// seal, because a tag needs a pass of its own.
+/// The head is complete only after the payload, because it contains the checksum: in a single pass, write the payload first.
+/// The envelope has no seal, because a tag needs a second pass.
 ///
 /// ```
 /// use warmstart_core::{artifact::Provenance, envelope::{self, HeadWriter}};
@@ -21,8 +21,8 @@ use crate::{artifact::Provenance, bytes::u64_at, reason::Reason, sum::xxh3_64};
 /// writer.update(b"load");
 /// let mut stored = writer.finish()?;
 /// stored.extend_from_slice(b"payload");
-/// assert_eq!(envelope::decode(stored, b"key")?.payload(), b"payload");
-/// # Ok::<(), warmstart_core::reason::Reason>(())
+/// assert_eq!(envelope::decode(stored, b"key", None)?.payload(), b"payload");
+/// # Ok::<(), warmstart_core::reason::MissReason>(())
 /// ```
 #[derive(Clone)]
 pub struct HeadWriter {
@@ -30,20 +30,20 @@ pub struct HeadWriter {
     pieces: Pieces,
 }
 
-/// Proves an envelope while its payload passes by.
+/// Verifies an envelope whose payload arrives in pieces.
 ///
 /// ```
-/// use warmstart_core::{artifact::Artifact, envelope::{self, Verifier}, reason::Reason};
+/// use warmstart_core::{artifact::Artifact, envelope::{self, Verifier}, reason::MissReason};
 ///
 /// let artifact = Artifact::new(b"payload".to_vec());
-/// let stored = envelope::encode(b"key", &artifact)?;
+/// let stored = envelope::encode(b"key", &artifact, None)?;
 /// let [head, _] = stored.parts();
 /// let (mut verifier, layout) = Verifier::new(head, 7)?;
 /// assert_eq!(&head[layout.key()], b"key");
 /// verifier.update(b"pay");
 /// verifier.update(b"lord");
-/// assert_eq!(verifier.finish(), Err(Reason::ChecksumMismatch));
-/// # Ok::<(), Reason>(())
+/// assert_eq!(verifier.finish(), Err(MissReason::ChecksumMismatch));
+/// # Ok::<(), MissReason>(())
 /// ```
 #[derive(Clone)]
 pub struct Verifier {
@@ -54,43 +54,44 @@ pub struct Verifier {
 #[derive(Clone)]
 struct Pieces {
     hasher: Xxh3Default,
-    /// Bytes of the payload that are still to come; nothing if too many came.
+    /// The number of payload bytes that are still missing; `None` if there were too many.
     left: Option<u64>,
 }
 
-/// The checksum of a head alone, for those who keep head and payload apart and hand out the head first: the low half
-/// of its XXH3-64.
+/// Computes the checksum of a head alone, the low half of its XXH3-64, for stores that keep head and payload apart and return
+/// the head first.
 #[must_use]
 pub fn head_checksum(head: &[u8]) -> u32 {
     (xxh3_64(head) & 0xffff_ffff) as u32
 }
 
 impl HeadWriter {
-    /// Of an envelope for `key`, with encoded `metadata` and a payload of `payload_len` bytes.
+    /// Creates a writer for `key`, with encoded `metadata` and a payload of `payload_len` bytes.
     ///
     /// # Errors
-    /// [`Reason::TooLong`] if key and metadata are longer than [`MAX_HEAD_LEN`](crate::head::MAX_HEAD_LEN), with the header.
+    /// [`MissReason::TooLong`] if header, key and metadata together are longer than
+    /// [`MAX_HEAD_LEN`](crate::head::MAX_HEAD_LEN).
     pub fn new(
         key: &[u8],
         metadata: &[u8],
         payload_len: u64,
         provenance: Provenance,
-    ) -> Result<Self, Reason> {
+    ) -> Result<Self, MissReason> {
         let head = head_without_checksum(key, metadata, payload_len, provenance, false)?;
         let pieces = Pieces::new(&head, payload_len);
         Ok(Self { head, pieces })
     }
 
-    /// The next piece of the payload.
+    /// Adds the next piece of the payload.
     pub fn update(&mut self, piece: &[u8]) {
         self.pieces.update(piece);
     }
 
-    /// The head: everything before the payload.
+    /// Returns the head: everything before the payload.
     ///
     /// # Errors
-    /// [`Reason::Truncated`] if fewer bytes came than were announced, [`Reason::Malformed`] if more did.
-    pub fn finish(mut self) -> Result<Vec<u8>, Reason> {
+    /// [`MissReason::Truncated`] if the pieces are shorter than `payload_len`, [`MissReason::Malformed`] if they are longer.
+    pub fn finish(mut self) -> Result<Vec<u8>, MissReason> {
         let sum = self.pieces.finish()?;
         self.head[8..CHECKED].copy_from_slice(&sum.to_le_bytes());
         Ok(self.head)
@@ -98,32 +99,34 @@ impl HeadWriter {
 }
 
 impl Verifier {
-    /// Of an envelope with this head, which is everything before the payload, and a payload of `payload_len` bytes.
-    /// The layout says where in the head key and metadata are; it is proved when [`finish`](Self::finish) says so.
+    /// Creates a verifier from the head, which is everything before the payload, and the length of the payload in bytes. The
+    /// returned layout gives the ranges of key and metadata in the head; it is verified once [`finish`](Self::finish) returns
+    /// `Ok`.
     ///
     /// # Errors
-    /// The reason why it cannot be the head of such an envelope.
-    pub fn new(head: &[u8], payload_len: u64) -> Result<(Self, Layout), Reason> {
-        let total = (head.len() as u64).checked_add(payload_len).ok_or(Reason::Malformed)?;
+    /// The reason why these bytes cannot be the head of such an envelope.
+    pub fn new(head: &[u8], payload_len: u64) -> Result<(Self, Layout), MissReason> {
+        let total = (head.len() as u64).checked_add(payload_len).ok_or(MissReason::Malformed)?;
         let layout = Layout::parse(head, total)?.matching(None)?;
         if layout.payload().start != head.len() {
-            return Err(Reason::Malformed);
+            return Err(MissReason::Malformed);
         }
-        let expected = u64_at(head, 8).ok_or(Reason::Truncated)?;
+        let expected = u64::from_le_bytes(field(head, 8)?);
         Ok((Self { expected, pieces: Pieces::new(head, payload_len) }, layout))
     }
 
-    /// The next piece of the payload.
+    /// Adds the next piece of the payload.
     pub fn update(&mut self, piece: &[u8]) {
         self.pieces.update(piece);
     }
 
-    /// Whether all of it was as it was stored.
+    /// Checks that head and payload are unchanged since they were stored.
     ///
     /// # Errors
-    /// [`Reason::Truncated`], [`Reason::Malformed`] if too many bytes came, or [`Reason::ChecksumMismatch`].
-    pub fn finish(self) -> Result<(), Reason> {
-        if self.pieces.finish()? == self.expected { Ok(()) } else { Err(Reason::ChecksumMismatch) }
+    /// [`MissReason::Truncated`] if bytes are missing, [`MissReason::Malformed`] if there were too many, or
+    /// [`MissReason::ChecksumMismatch`].
+    pub fn finish(self) -> Result<(), MissReason> {
+        if self.pieces.finish()? == self.expected { Ok(()) } else { Err(MissReason::ChecksumMismatch) }
     }
 }
 
@@ -141,11 +144,11 @@ impl Pieces {
         }
     }
 
-    fn finish(&self) -> Result<u64, Reason> {
+    fn finish(&self) -> Result<u64, MissReason> {
         match self.left {
             Some(0) => Ok(self.hasher.digest()),
-            Some(_) => Err(Reason::Truncated),
-            None => Err(Reason::Malformed),
+            Some(_) => Err(MissReason::Truncated),
+            None => Err(MissReason::Malformed),
         }
     }
 }
@@ -165,7 +168,10 @@ impl fmt::Debug for Verifier {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{artifact::Artifact, envelope, metadata::Metadata};
+    use crate::{
+        artifact::{Artifact, Metadata},
+        envelope,
+    };
 
     const PAYLOAD: &[u8] = b"the payload, in pieces";
 
@@ -178,7 +184,7 @@ mod tests {
     #[test]
     fn pieces_of_every_length_make_the_head_of_the_whole() {
         let artifact = artifact();
-        let whole = envelope::encode(b"key", &artifact).unwrap();
+        let whole = envelope::encode(b"key", &artifact, None).unwrap();
         for length in 1..=PAYLOAD.len() {
             let (metadata, provenance) = (artifact.encoded_metadata(), artifact.provenance());
             let mut writer = HeadWriter::new(b"key", metadata, PAYLOAD.len() as u64, provenance).unwrap();
@@ -196,24 +202,24 @@ mod tests {
     #[test]
     fn no_flipped_bit_passes() {
         let artifact = artifact();
-        let whole = envelope::encode(b"key", &artifact).unwrap().to_vec();
+        let whole = envelope::encode(b"key", &artifact, None).unwrap().to_vec();
         let start = whole.len() - PAYLOAD.len();
         for bit in 0..8 * whole.len() {
             let mut damaged = whole.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
             let (head, payload) = damaged.split_at(start);
-            let proved = Verifier::new(head, payload.len() as u64).and_then(|(mut verifier, _)| {
+            let verified = Verifier::new(head, payload.len() as u64).and_then(|(mut verifier, _)| {
                 verifier.update(payload);
                 verifier.finish()
             });
-            assert!(proved.is_err(), "bit {bit}");
+            assert!(verified.is_err(), "bit {bit}");
         }
     }
 
     #[test]
     fn a_payload_of_another_length_is_refused() {
         let writer = HeadWriter::new(b"key", &[], 3, Provenance::default()).unwrap();
-        for (payload, reason) in [(&b"ab"[..], Reason::Truncated), (b"abcd", Reason::Malformed)] {
+        for (payload, reason) in [(&b"ab"[..], MissReason::Truncated), (b"abcd", MissReason::Malformed)] {
             let mut writer = writer.clone();
             writer.update(payload);
             assert_eq!(writer.finish(), Err(reason));
@@ -221,8 +227,8 @@ mod tests {
         let mut short = writer;
         short.update(b"abc");
         let head = short.finish().unwrap();
-        assert_eq!(Verifier::new(&head, 2).unwrap_err(), Reason::Truncated);
-        assert_eq!(Verifier::new(&head, 4).unwrap_err(), Reason::Malformed);
-        assert_eq!(Verifier::new(&head[..100], 31).unwrap_err(), Reason::Malformed);
+        assert_eq!(Verifier::new(&head, 2).unwrap_err(), MissReason::Truncated);
+        assert_eq!(Verifier::new(&head, 4).unwrap_err(), MissReason::Malformed);
+        assert_eq!(Verifier::new(&head[..100], 31).unwrap_err(), MissReason::Malformed);
     }
 }

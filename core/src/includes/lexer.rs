@@ -1,37 +1,30 @@
-//! The tokens of a CUDA C++ text, with the bytes that each stands on.
+//! The tokens of a CUDA C++ text, with the range of bytes of each.
 
 use alloc::{borrow::Cow, vec::Vec};
 use core::ops::Range;
 
-/// How long the delimiter of a raw string may be.
+/// The longest delimiter of a raw string.
 const MAX_DELIMITER: usize = 16;
 
-/// Reads tokens, and skips spliced lines wherever they stand.
+/// Reads tokens, and skips splices (a backslash and a newline) wherever they are.
 #[derive(Clone, Debug)]
 pub(super) struct Lexer<'a> {
     text: &'a [u8],
     /// The next byte that is not part of a splice.
     at: usize,
-    /// Behind the last byte that was taken.
+    /// The end of the last byte that was taken.
     end: usize,
-    /// Where a raw string began whose end compilers may see elsewhere.
-    pub(super) doubtful: Option<usize>,
-    /// Where a line stands that ends elsewhere if it is skipped, because digits and names are not read as such there.
+    /// The first raw string that not all compilers read alike.
+    pub(super) odd_raw: Option<usize>,
+    /// The first word or number that is several tokens for a compiler to which not all of its bytes are letters.
+    pub(super) odd_word: Option<usize>,
+    /// The first place from which a line may end elsewhere if it is skipped, where numbers and names of headers are not read
+    /// as such.
     pub(super) uneven: Option<usize>,
-    /// Where a raw string would begin that is none to some compilers.
-    pub(super) glued: Option<usize>,
-    /// Where the first token stands that standards before C++17 read otherwise.
+    /// The first token that standards before C++17 read otherwise.
     pub(super) unlike_older: Option<usize>,
-    /// Where a raw string stands behind what may be the end of an escape of C++23.
-    pub(super) unlike_newer: Option<usize>,
-    /// Behind the last literal, where an identifier would be its suffix.
-    literal_end: Option<usize>,
-    /// Up to here lines are known to be even.
+    /// The end of the line that `see_quotes` checked last.
     even_to: usize,
-    /// Up to here, lines end where they do only thanks to the name of a header on them.
-    named_to: usize,
-    /// Whether it reads as a compiler does what it skips: no digits are separated, no headers named.
-    skips: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,21 +42,21 @@ pub(super) enum Kind {
     Number,
     /// A string or a character, with its prefix.
     Literal,
-    /// `#`, and its other spelling `%:`.
+    /// `#` or its other spelling, `%:`.
     Hash,
     /// Any other byte.
     Other(u8),
 }
 
-/// What a byte can begin or continue.
+// The classes of a byte: what it can begin or continue.
 const WORD: u8 = 1;
 const DIGIT: u8 = 2;
 const BLANK: u8 = 4;
-/// What stands for itself, and begins nothing longer.
+/// Bytes that are tokens by themselves and begin no longer one.
 const ALONE: u8 = 8;
-/// What is a letter in some places only.
+/// Bytes that only some compilers take for letters.
 const ODD: u8 = 32;
-/// What may begin a number.
+/// A byte that may begin a number.
 const DOT: u8 = 16;
 
 static CLASSES: [u8; 256] = {
@@ -90,74 +83,42 @@ fn is(byte: u8, classes: u8) -> bool {
 
 impl<'a> Lexer<'a> {
     pub(super) fn new(text: &'a [u8]) -> Self {
-        let mut lexer = Self::at(text, 0);
+        let (odd_raw, odd_word, uneven, unlike_older) = (None, None, None, None);
+        let mut lexer = Self { text, at: 0, end: 0, odd_raw, odd_word, uneven, unlike_older, even_to: 0 };
         lexer.skip_splices();
         lexer
     }
 
-    fn at(text: &'a [u8], at: usize) -> Self {
-        Self {
-            text,
-            at,
-            end: 0,
-            doubtful: None,
-            uneven: None,
-            glued: None,
-            unlike_older: None,
-            unlike_newer: None,
-            literal_end: None,
-            even_to: 0,
-            named_to: 0,
-            skips: false,
-        }
-    }
-
-    /// The same for the name of a header, which is tokens where its line is skipped.
-    pub(super) fn see_even_name(&mut self, before: &Self, name: &Range<usize>) {
-        let inside = &self.text[name.start + 1..name.end - 1];
+    /// Checks the name of a header, which is read as tokens if its line is skipped.
+    pub(super) fn see_name(&mut self, name: &Range<usize>) {
+        let inside = self.spelling(name.start + 1..name.end - 1);
         let is_special = |byte: &u8| matches!(byte, b'\'' | b'"' | b'\\');
         if inside.iter().any(is_special) || inside.windows(2).any(|two| two == b"/*" || two == b"//") {
-            if before.at < self.even_to {
-                // The line was read without a thought of this name.
-                self.uneven = self.uneven.or(Some(before.at));
-            }
-            self.see_even(before);
-            self.named_to = self.even_to;
+            self.see_quotes(name.start);
         }
     }
 
-    /// Where the newline stands that ends this line, whatever comments and strings go over others before.
-    fn end_of_line(mut self) -> usize {
-        loop {
-            let start = self.at;
-            if self.token().is_none_or(|token| token.kind == Kind::Newline) {
-                return start;
-            }
-        }
-    }
-
-    /// Sees whether the line ends in the same place if it is skipped. `before` stands before what is then read otherwise.
-    fn see_even(&mut self, before: &Self) {
-        if self.skips || self.uneven.is_some() || before.at < self.even_to {
+    /// Checks that the line ends in the same place wherever literals on it begin and end: behind `from`, nothing begins that
+    /// could go beyond the line.
+    fn see_quotes(&mut self, from: usize) {
+        if from < self.even_to {
             return;
         }
-        let read = |lexer: &Self, skips| {
-            // Nothing is compared within.
-            Self { skips, even_to: usize::MAX, ..lexer.clone() }.end_of_line()
-        };
-        let end = read(self, false);
-        if read(before, true) == end {
-            self.even_to = end;
-        } else {
-            self.uneven = Some(before.at);
+        let line = self.text[from..].split(|byte| *byte == b'\n').next().unwrap_or_default();
+        self.even_to = from + line.len();
+        let is_spliced = line.iter().rev().find(|byte| **byte != b'\r') == Some(&b'\\');
+        // If the last comment on the line closes on it, so does every earlier one.
+        let last_comment = line.windows(2).rposition(|two| two == b"/*");
+        let is_open = last_comment.is_some_and(|at| !line[at + 2..].windows(2).any(|two| two == b"*/"));
+        if is_spliced || is_open || line.windows(2).any(|two| two == b"R\"") {
+            self.uneven = self.uneven.or(Some(from));
         }
     }
 
-    /// The next token. Nothing at the end of the text.
+    /// Returns the next token; `None` at the end of the text.
     #[inline]
     pub(super) fn token(&mut self) -> Option<Token> {
         let start = self.at;
-        let before = is(self.peek()?, DIGIT | DOT).then(|| self.clone());
         let byte = self.take()?;
         let kind = match byte {
             b'\n' => Kind::Newline,
@@ -180,12 +141,12 @@ impl<'a> Lexer<'a> {
                 Kind::Hash
             }
             b'.' if self.peek().is_some_and(|byte| is(byte, DIGIT)) => {
-                self.number();
+                self.number(start);
                 Kind::Number
             }
             _ if is(byte, WORD) => self.word(start),
             _ if is(byte, DIGIT) => {
-                self.number();
+                self.number(start);
                 Kind::Number
             }
             _ if is(byte, BLANK) => {
@@ -196,38 +157,10 @@ impl<'a> Lexer<'a> {
             }
             _ => Kind::Other(byte),
         };
-        match kind {
-            Kind::Literal => self.literal_end = Some(self.at),
-            Kind::Number => {
-                if let Some(before) = before {
-                    self.see_number(&before);
-                }
-            }
-            _ => {}
-        }
         Some(Token { kind, range: start..self.end })
     }
 
-    fn see_number(&mut self, before: &Self) {
-        let number = &self.text[before.at..self.end];
-        if number.contains(&b'\'') {
-            self.unlike_older = self.unlike_older.or(Some(before.at));
-            if before.at < self.named_to {
-                // With another name in its place, the line may end elsewhere.
-                self.uneven = self.uneven.or(Some(before.at));
-            }
-            self.see_even(before);
-        }
-        if self.peek() == Some(b'\'') && !self.skips {
-            self.uneven = self.uneven.or(Some(before.at));
-        }
-        if self.peek() == Some(b'"') && number.iter().any(|byte| matches!(byte, b'p' | b'P')) {
-            self.unlike_older = self.unlike_older.or(Some(before.at));
-        }
-    }
-
-    /// Skips tokens that can be nothing but themselves, which most of a text is made of. Whether one of them was not
-    /// blank.
+    /// Skips plain tokens, of which most of a text is made. Returns whether one of them was not blank.
     pub(super) fn skip_dull(&mut self) -> bool {
         let mut at = self.at;
         let mut is_solid = false;
@@ -239,13 +172,11 @@ impl<'a> Lexer<'a> {
                 let length =
                     self.text[at..].iter().position(|byte| !is(*byte, WORD | DIGIT) || is(*byte, ODD));
                 let Some(end) = length.map(|length| at + length) else { break };
-                // It may be the prefix of a literal, or go on behind a splice.
-                let is_exponent = matches!(self.text[end - 1], b'e' | b'E' | b'p' | b'P');
-                let is_number = is_exponent && matches!(self.text[end], b'+' | b'-');
                 if is_part_of_name(&self.text[at..end]) {
                     break;
                 }
-                if is_number || is(self.text[end], ODD) || matches!(self.text[end], b'"' | b'\'' | b'\\') {
+                // The word may be the prefix of a literal, or go on after a splice.
+                if is(self.text[end], ODD) || matches!(self.text[end], b'"' | b'\'' | b'\\') {
                     break;
                 }
                 is_solid = true;
@@ -259,7 +190,7 @@ impl<'a> Lexer<'a> {
         is_solid
     }
 
-    /// The next token that is not blank.
+    /// Returns the next token that is not blank.
     pub(super) fn solid(&mut self) -> Option<Token> {
         loop {
             let token = self.token()?;
@@ -269,7 +200,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The next token that is not blank, if it is on this line. A newline stays where it is.
+    /// Returns the next token that is not blank, if it is on this line. Does not take the newline.
     pub(super) fn solid_on_line(&mut self) -> Option<Token> {
         let before = self.clone();
         let token = self.solid()?;
@@ -280,7 +211,7 @@ impl<'a> Lexer<'a> {
         Some(token)
     }
 
-    /// Skips blanks, and reads the name of a header if one is next: where it stands, and whether in quotes.
+    /// Skips blanks, and reads the name of a header if one is next. Returns its range, and whether it is in quotes.
     pub(super) fn header_name(&mut self) -> Option<(Range<usize>, bool)> {
         let before = self.clone();
         loop {
@@ -309,7 +240,7 @@ impl<'a> Lexer<'a> {
         None
     }
 
-    /// The bytes of a range, without splices.
+    /// Returns the bytes of a range, without splices.
     pub(super) fn spelling(&self, range: Range<usize>) -> Cow<'a, [u8]> {
         let bytes = &self.text[range];
         if !bytes.contains(&b'\\') {
@@ -354,17 +285,6 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The byte before `end` that is not part of a splice.
-    fn last_before(&self, mut end: usize) -> Option<u8> {
-        loop {
-            let before = &self.text[..end];
-            let Some(line) = before.strip_suffix(b"\n") else { return before.last().copied() };
-            let returns = line.iter().rev().take_while(|byte| **byte == b'\r').count();
-            let Some(line) = line[..line.len() - returns].strip_suffix(b"\\") else { return Some(b'\n') };
-            end = line.len();
-        }
-    }
-
     fn line_comment(&mut self) {
         let from = self.at;
         let mut end = from;
@@ -396,7 +316,7 @@ impl<'a> Lexer<'a> {
         (self.at, self.end) = (self.text.len(), self.text.len());
     }
 
-    /// A string or a character, behind its first quote. One that is not closed ends with its line.
+    /// Reads a string or a character from behind its first quote. One that is not closed ends with its line.
     fn literal(&mut self, quote: u8) {
         while let Some(byte) = self.peek().filter(|byte| *byte != b'\n') {
             self.take();
@@ -410,25 +330,34 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn number(&mut self) {
+    fn number(&mut self, start: usize) {
         let mut last = 0;
         while let Some(byte) = self.peek() {
             let is_sign = matches!(byte, b'+' | b'-') && matches!(last, b'e' | b'E' | b'p' | b'P');
             if byte == b'\'' {
-                if self.skips {
-                    return;
-                }
-                // Separates digits if one is behind it.
+                // A separator of digits only if a digit or a letter follows.
                 let mut ahead = self.clone();
                 ahead.take();
                 if !ahead.peek().is_some_and(|byte| is(byte, WORD | DIGIT)) {
-                    return;
+                    break;
                 }
             } else if !(is(byte, WORD | DIGIT) || byte == b'.' || is_sign) {
-                return;
+                break;
             }
             last = byte;
             self.take();
+        }
+        self.see_letters(start);
+        let number = &self.text[start..self.end];
+        if number.contains(&b'\'') {
+            self.unlike_older = self.unlike_older.or(Some(start));
+            self.see_quotes(start);
+        }
+        if self.peek() == Some(b'\'') {
+            self.uneven = self.uneven.or(Some(start));
+        }
+        if self.peek() == Some(b'"') && number.iter().any(|byte| matches!(byte, b'p' | b'P')) {
+            self.unlike_older = self.unlike_older.or(Some(start));
         }
     }
 
@@ -436,37 +365,14 @@ impl<'a> Lexer<'a> {
         while self.peek().is_some_and(|byte| is(byte, WORD | DIGIT)) {
             self.take();
         }
-        // Nor do some take all of these for letters, and see a question behind one.
-        if self.text[start..self.end].iter().any(|byte| is(*byte, ODD))
-            && self.spelling(start..self.end).ends_with(b"__has_include")
-        {
-            self.glued = self.glued.or(Some(start));
-        }
-        let Some(quote @ (b'"' | b'\'' | b'+' | b'-')) = self.peek() else { return Kind::Word };
+        self.see_letters(start);
+        let Some(quote @ (b'"' | b'\'')) = self.peek() else { return Kind::Word };
         let prefix = self.spelling(start..self.end);
-        // Some compilers look for raw strings before they look for words.
-        let tail = prefix.iter().rposition(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
-        let tail = &prefix[tail.map_or(0, |place| place + 1)..];
-        let last = self.last_before(start);
-        let is_escape = last == Some(b'\\');
-        let is_glued = tail.len() < prefix.len() || self.literal_end == Some(start) || is_escape;
-        if quote == b'"' && is_glued && matches!(tail, b"R" | b"LR" | b"uR" | b"UR" | b"u8R") {
-            self.glued = self.glued.or(Some(start));
-        }
-        // To those a number may begin there, which goes on behind a sign.
-        let is_number = tail.first().is_some_and(u8::is_ascii_digit) && tail.len() < prefix.len();
-        if is_number && matches!(quote, b'+' | b'-') {
-            self.glued = self.glued.or(Some(start));
-        }
-        if last == Some(b'}') && quote == b'"' && prefix.ends_with(b"R") {
-            self.unlike_newer = self.unlike_newer.or(Some(start));
-        }
-        if quote == b'"' && matches!(&*prefix, b"R" | b"LR" | b"uR" | b"UR" | b"u8R") && self.raw_string() {
+        if quote == b'"' && matches!(&*prefix, b"R" | b"LR" | b"uR" | b"UR" | b"u8R") {
+            self.raw_string(start);
             return Kind::Literal;
         }
-        let is_prefix = matches!(quote, b'"' | b'\'') && matches!(&*prefix, b"L" | b"u" | b"U" | b"u8")
-            || quote == b'"' && matches!(&*prefix, b"R" | b"LR" | b"uR" | b"UR" | b"u8R");
-        if !is_prefix {
+        if !matches!(&*prefix, b"L" | b"u" | b"U" | b"u8") {
             return Kind::Word;
         }
         self.take();
@@ -474,48 +380,62 @@ impl<'a> Lexer<'a> {
         Kind::Literal
     }
 
-    /// A raw string, before its first quote. Splices are not spliced in it. Whether it is one.
-    fn raw_string(&mut self) -> bool {
-        let start = self.at;
-        let inside = &self.text[start + 1..];
-        let delimiter = inside.iter().take(MAX_DELIMITER + 1).position(|byte| *byte == b'(');
-        let is_no_delimiter =
-            |byte: &u8| matches!(byte, b' ' | b')' | b'\\' | b'\t' | b'\x0B' | b'\x0C' | b'\n' | b'"');
-        let Some(delimiter) = delimiter.map(|length| &inside[..length]) else { return false };
-        if delimiter.iter().any(is_no_delimiter) {
-            return false;
+    /// Checks that the token is one token also to compilers that do not take `$` and bytes beyond ASCII for letters:
+    /// `$__TIME__` is two tokens to NVRTC, and so is `$1'0'`.
+    fn see_letters(&mut self, start: usize) {
+        if !self.text[start..self.end].iter().any(|byte| is(*byte, ODD)) {
+            return;
         }
-        let from = start + 1 + delimiter.len() + 1;
-        let end = |places: usize| from + places;
-        let rest = &self.text[from..];
-        let is_end = |place: &usize| {
-            let behind = &rest[*place + 1..];
-            behind.starts_with(delimiter) && behind.get(delimiter.len()) == Some(&b'"')
-        };
-        let mut closings = rest.iter().enumerate().filter(|(_, byte)| **byte == b')').map(|(place, _)| place);
-        let close = closings.clone().find(is_end);
-        // NVRTC takes a splice in what closes the string for none.
-        let spliced = closings.find(|place| {
-            let mut lexer = Lexer::at(self.text, end(*place));
-            lexer.take();
-            delimiter.iter().chain(b"\"").all(|byte| lexer.take() == Some(*byte))
-        });
-        if spliced != close {
-            self.doubtful = self.doubtful.or(Some(start));
+        if self.spelling(start..self.end).iter().any(|byte| !is(*byte, ODD)) {
+            self.odd_word = self.odd_word.or(Some(start));
         }
+    }
+
+    /// Reads a raw string from before its first quote. It has no splices. One that is not plain is taken to go on to the end of
+    /// the text.
+    fn raw_string(&mut self, start: usize) {
         self.unlike_older = self.unlike_older.or(Some(start));
-        self.at = close.map_or(self.text.len(), |place| end(place) + 1 + delimiter.len() + 1);
+        let end = self.plain_raw_string(start);
+        if end.is_none() {
+            self.odd_raw = self.odd_raw.or(Some(start));
+        }
+        self.at = end.unwrap_or(self.text.len());
         self.end = self.at;
         self.skip_splices();
-        true
+    }
+
+    /// Returns where the raw string ends. `None` if some compiler could read it otherwise: it is not separated from the token
+    /// before it, its delimiter is unusual, or a line in it ends with a backslash.
+    fn plain_raw_string(&self, start: usize) -> Option<usize> {
+        let is_apart = match self.text[..start] {
+            [] | [.., b' ' | b'\t' | b'(' | b',' | b'=' | b'{'] => true,
+            [ref before @ .., b'\n'] => before.iter().rev().find(|byte| **byte != b'\r') != Some(&b'\\'),
+            _ => false,
+        };
+        let quote = start + self.text[start..].iter().position(|byte| *byte == b'"')?;
+        let is_plain = self.text[start..quote].iter().all(u8::is_ascii_alphanumeric);
+        let inside = &self.text[quote + 1..];
+        let open = inside.iter().take(MAX_DELIMITER + 1).position(|byte| *byte == b'(')?;
+        let delimiter = &inside[..open];
+        let is_odd = |byte: &u8| !byte.is_ascii_graphic() || matches!(byte, b')' | b'\\' | b'"');
+        if !is_apart || !is_plain || delimiter.iter().any(is_odd) {
+            return None;
+        }
+        let close = [b")", delimiter, b"\""].concat();
+        let len = inside[open..].windows(close.len()).position(|end| end == close)?;
+        let is_spliced = inside[open..open + len].windows(2).any(|two| two == b"\\\n" || two == b"\\\r");
+        (!is_spliced).then_some(quote + 1 + open + len + close.len())
     }
 }
-/// What the compiler asks the disk or the clock for.
+
+/// The word that makes the compiler look for a file.
 pub(super) const QUESTION: &[u8] = b"__has_include";
+
+/// The words that make the compiler ask the disk or the clock.
 const NAMES: [&[u8]; 3] = [QUESTION, b"__DATE__", b"__TIME__"];
 
-/// Whether a word is so long a part of one of these names that it stands in few texts for another reason. Of however many
-/// words one is pasted, at least one is: all others would be shorter.
+/// Returns whether a word is a part of one of these names, and long enough to be rare in other texts. However many words one of
+/// the names is pasted from, at least one of them is that long.
 pub(super) fn is_part_of_name(word: &[u8]) -> bool {
     const TELLING: usize = 4;
 

@@ -1,37 +1,40 @@
-//! Directives and questions, found among the tokens.
+//! The scan for directives and questions that name headers.
 
 use alloc::{
     borrow::Cow,
     string::{String, ToString},
     vec::Vec,
 };
-use core::{fmt, ops::Range};
+use core::ops::Range;
+
+use thiserror::Error;
 
 use super::lexer::{Kind, Lexer, QUESTION, Token, is_part_of_name};
 
-/// How the name of a macro ends that asks for its parameter, as in `#define _HAS_INCLUDE(x) __has_include(x)`.
+/// The end of the name of a macro that asks whether its parameter exists, as `#define _HAS_INCLUDE(x) __has_include(x)` does.
 const ASKING_END: &[u8] = b"HAS_INCLUDE";
 
-/// What one text asks for, in the order of the text.
+/// The headers that a text includes or asks for, in the order of the text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Scan {
-    /// Headers that are included or asked for by their names.
+    /// The headers that are included or asked for by name.
     pub operands: Vec<Operand>,
-    /// Includes whose names the preprocessor makes.
-    pub untold: Vec<Untold>,
-    /// What cannot be told without preprocessing.
-    pub problems: Vec<Problem>,
-    /// The line from which on a standard before C++17 may read the text otherwise: it has trigraphs, and lacks raw strings,
-    /// separators of digits or exponents of two.
+    /// Includes whose names only the preprocessor can compute, from one macro or several words: the range of these in bytes,
+    /// and the line, counted from 1.
+    pub untold: Vec<(Range<usize>, usize)>,
+    /// Parts that cannot be decided without preprocessing, and their lines, counted from 1.
+    pub problems: Vec<(Trouble, usize)>,
+    /// The first line that a standard before C++17 may read otherwise: those have trigraphs, and lack raw strings, digit
+    /// separators or binary exponents.
     pub unlike_older: Option<usize>,
-    /// The line from which on C++23 may: it has escapes in braces, and blanks between a backslash and the end of its line.
+    /// The first line that C++23 may read otherwise: it allows blanks between a backslash and the end of the line.
     pub unlike_newer: Option<usize>,
-    /// Whether it may ask to be read only once.
+    /// Whether the text may ask to be included only once.
     pub once: bool,
-    /// Whether it pastes tokens together.
+    /// Whether a macro of the text pastes tokens together.
     pub pastes: bool,
-    /// The line of a word that `__has_include`, `__DATE__` or `__TIME__` could be pasted from.
+    /// The line of a word from which `__has_include`, `__DATE__` or `__TIME__` could be pasted.
     pub fragment: Option<usize>,
 }
 
@@ -39,17 +42,17 @@ pub struct Scan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Operand {
-    /// What is asked.
+    /// The kind of question.
     pub ask: Ask,
-    /// The name, without what stands around it and without spliced lines.
+    /// The name, without quotes or brackets and without spliced lines.
     pub name: String,
-    /// Whether it stands in quotes.
+    /// Whether the name stands in quotes.
     pub quoted: bool,
-    /// The bytes to replace: the name with what stands around it, or all of `__has_include(..)`.
+    /// The range of bytes to replace: the name with its quotes or brackets, or all of `__has_include(..)`.
     pub range: Range<usize>,
 }
 
-/// What is asked about a header.
+/// A question about a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// `#include`
@@ -58,66 +61,77 @@ pub enum Ask {
     Next,
     /// `__has_include(..)`
     Exists,
-    /// `NAME_HAS_INCLUDE(..)` in a directive, a macro that asks whether its parameter is there.
+    /// `NAME_HAS_INCLUDE(..)` in a directive, a macro that asks whether its parameter exists.
     Macro,
 }
 
-/// An include whose name only the preprocessor can make: of one macro or of several words.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Untold {
-    /// The bytes from which it makes the name.
-    pub range: Range<usize>,
-    /// The line, counted from 1.
-    pub line: usize,
-}
-
-/// What cannot be told without preprocessing the text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Problem {
-    /// What it is.
-    pub what: Trouble,
-    /// The line, counted from 1.
-    pub line: usize,
-}
-
 /// Why a text cannot be read without preprocessing it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Trouble {
-    /// An include of a macro.
+    /// An `#include` whose name is a macro.
+    #[error("an #include whose name only the preprocessor can compute; write the name itself")]
     ComputedName,
     /// `__has_include` that does not name a header.
+    #[error(
+        "a __has_include that does not name a header in quotes or angle brackets, or a macro that may stand for one and \
+         is not given a plain name in a directive; write __has_include and the name itself"
+    )]
     ComputedQuestion,
     /// `__has_include` in the definition of a macro.
+    #[error(
+        "a __has_include in the definition of a macro; ask in the #if itself, or define a macro of one parameter as in \
+         #define _HAS_INCLUDE(x) __has_include(x)"
+    )]
     QuestionInMacro,
     /// A name that is not UTF-8.
+    #[error("the name of a header that is not UTF-8; rename the header")]
     NotText,
-    /// A NUL.
+    /// A NUL byte.
+    #[error("a NUL byte, where the compiler would stop reading; remove it")]
     Nul,
-    /// A raw string that may end where two lines are spliced.
-    SplicedRawString,
-    /// A raw string behind a letter or a literal, without a blank between.
-    GluedRawString,
-    /// The day or the time at which it is compiled.
+    /// A raw string that not all compilers read alike.
+    #[error(
+        "a raw string that not all compilers read alike; put a blank before it, and end none of its lines with a \
+         backslash"
+    )]
+    RawString,
+    /// A word or a number with a byte that not every compiler takes for a letter.
+    #[error(
+        "a word with a `$` or a letter beyond ASCII, which not all compilers read alike; write it in ASCII"
+    )]
+    OddWord,
+    /// A macro for the date or the time of the compilation.
+    #[error(
+        "__DATE__ or __TIME__, which in a stored binary would be those of its build; remove it, or define a macro with \
+         the value that you want"
+    )]
     Clock,
-    /// A line that would end elsewhere in a branch that is skipped.
+    /// A line that would end elsewhere if its branch is skipped.
+    #[error(
+        "a digit separator or an unusual name of a header, followed by an open comment, a raw string or a backslash, \
+         which could hide the next lines if the line is skipped; write them on separate lines"
+    )]
     Uneven,
-    /// A line that the chosen standard of C++ reads otherwise than others do.
+    /// A line that the chosen standard of C++ may read otherwise than the scan does.
+    #[error(
+        "a line that the chosen standard of C++ may read otherwise than others do (a trigraph, a raw string, a digit \
+         separator, or blanks behind a backslash at the end of a line); write it otherwise, or choose c++17 or c++20"
+    )]
     OtherStandard,
 }
 
 impl Scan {
-    /// Reads `text`.
+    /// Scans a text.
     #[must_use]
     pub fn of(text: &[u8]) -> Self {
         let mut scanner = Scanner { lexer: Lexer::new(text), scan: Scan::default(), line: (0, 1) };
         scanner.text();
         let troubles = [
-            (scanner.lexer.doubtful, Trouble::SplicedRawString),
-            (scanner.lexer.glued, Trouble::GluedRawString),
+            (scanner.lexer.odd_raw, Trouble::RawString),
+            (scanner.lexer.odd_word, Trouble::OddWord),
             (scanner.lexer.uneven, Trouble::Uneven),
+            (text.iter().position(|byte| *byte == 0), Trouble::Nul),
         ];
         for (at, trouble) in troubles {
             if let Some(at) = at {
@@ -125,79 +139,21 @@ impl Scan {
             }
         }
         scanner.standards();
-        if let Some(at) = text.iter().position(|byte| *byte == 0) {
-            scanner.problem(Trouble::Nul, at);
-        }
         scanner.scan
     }
 
-    /// Whether nothing in it can make the compiler look for a file.
+    /// Returns whether nothing in the text can make the compiler look for a file.
     #[must_use]
     pub const fn reaches_nothing(&self) -> bool {
         let may_paste = self.pastes && self.fragment.is_some();
         self.operands.is_empty() && self.untold.is_empty() && !may_paste
     }
 
-    /// Why it cannot be told without preprocessing what the text includes under a standard of C++, as `--std` names it, and
-    /// the line of that.
-    #[must_use]
-    pub fn trouble(&self, standard: Option<&str>) -> Option<(Trouble, usize)> {
-        if let Some(problem) = self.problems.first() {
-            return Some((problem.what, problem.line));
-        }
-        let line = match standard? {
-            "c++17" | "c++20" => None,
-            "c++23" => self.unlike_newer,
-            _ => self.unlike_older,
-        };
-        Some((Trouble::OtherStandard, line?))
-    }
-
-    /// Reads a definition as the option `-D` has it: `NAME` or `NAME=VALUE`.
+    /// Scans a definition in the form of the option `-D`: `NAME` or `NAME=VALUE`.
     #[must_use]
     pub fn of_definition(definition: &str) -> Self {
         let (name, value) = definition.split_once('=').unwrap_or((definition, "1"));
         Self::of(alloc::format!("#define {name} {value}").as_bytes())
-    }
-}
-
-impl fmt::Display for Trouble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::ComputedName => {
-                "an #include whose name only the preprocessor can make; write the name itself"
-            }
-            Self::ComputedQuestion => {
-                "a __has_include that does not name a header in quotes or angle brackets, or a macro that may stand for \
-                 one and is not given a plain name in a directive; write __has_include and the name itself"
-            }
-            Self::QuestionInMacro => {
-                "a __has_include in the definition of a macro; ask in the #if itself, or define a macro of one parameter \
-                 as in #define _HAS_INCLUDE(x) __has_include(x)"
-            }
-            Self::NotText => "the name of a header that is not UTF-8; rename the header",
-            Self::Nul => "a NUL byte, where the compiler would stop reading; remove it",
-            Self::SplicedRawString => {
-                "a raw string with a backslash at the end of a line where the string may end; write the line otherwise"
-            }
-            Self::GluedRawString => {
-                "a raw string or a __has_include right behind a string, a backslash, a dollar sign or a letter that is \
-                 not ASCII; put a blank between them"
-            }
-            Self::Clock => {
-                "__DATE__ or __TIME__, and a binary that is kept would have another day's; remove it, or define a \
-                 macro as what you want there"
-            }
-            Self::Uneven => {
-                "a separator of digits or a name of a header with a quote, a backslash or a comment behind it or in it, \
-                 which would hide the next lines where the line is skipped; write them on lines of their own"
-            }
-            Self::OtherStandard => {
-                "a line that the standard of C++ that is asked for may read otherwise than others do (a trigraph, a raw \
-                 string, a separator of digits, or blanks behind a backslash at the end of a line); write it otherwise, \
-                 or ask for c++17 or c++20"
-            }
-        })
     }
 }
 
@@ -216,7 +172,7 @@ impl Scanner<'_> {
             let Some(token) = self.lexer.token() else { break };
             match token.kind {
                 Kind::Newline => begins_line = true,
-                // To NVRTC such a line ends there if it did not understand it. An include too many does no harm.
+                // NVRTC ends a line that it did not understand here. A superfluous include does no harm.
                 Kind::Blank => begins_line |= self.lexer.text()[token.range].contains(&b'\n'),
                 Kind::Hash if begins_line => self.directive(),
                 _ => {
@@ -249,36 +205,33 @@ impl Scanner<'_> {
         while self.lexer.solid_on_line().is_some() {}
     }
 
-    /// Notes what older and newer standards read otherwise.
+    /// Records the first lines that older and newer standards may read otherwise.
     fn standards(&mut self) {
         let text = self.lexer.text();
         let trigraphs = text.contains(&b'?').then(|| text.windows(3));
         let trigraph = trigraphs.and_then(|mut parts| parts.position(|part| matches!(part, b"??=" | b"??/")));
-        let first = |places: [Option<usize>; 2]| places.into_iter().flatten().min();
-        let older = first([trigraph, self.lexer.unlike_older]);
-        let newer = first([blank_splice(text), self.lexer.unlike_newer]);
+        let older = trigraph.into_iter().chain(self.lexer.unlike_older).min();
         self.scan.unlike_older = older.map(|at| self.line(at));
-        self.scan.unlike_newer = newer.map(|at| self.line(at));
+        self.scan.unlike_newer = blank_splice(text).map(|at| self.line(at));
     }
 
     fn include(&mut self, next: bool) {
-        let before = self.lexer.clone();
         if let Some((range, quoted)) = self.lexer.header_name() {
-            self.lexer.see_even_name(&before, &range);
+            self.lexer.see_name(&range);
             let ask = if next { Ask::Next } else { Ask::Include };
             return self.operand(ask, range.clone(), quoted, range);
         }
-        // Of what is neither a name nor a word, the compiler says so itself, if it reads the line at all.
+        // The compiler itself reports an include of anything but a name or a word, if it reads the line at all.
         let Some(word) = self.lexer.solid_on_line().filter(|token| token.kind == Kind::Word) else { return };
         let line = self.line(word.range.start);
         let mut end = word.range.end;
         while let Some(token) = self.lexer.solid_on_line() {
             end = token.range.end;
         }
-        self.scan.untold.push(Untold { range: word.range.start..end, line });
+        self.scan.untold.push((word.range.start..end, line));
     }
 
-    /// Reads a definition as the tokens that the compiler makes of it.
+    /// Reads the definition of a macro.
     fn define(&mut self) {
         let Some(name) = self.lexer.solid_on_line().filter(|token| token.kind == Kind::Word) else { return };
         self.fragment(&name);
@@ -288,7 +241,7 @@ impl Scanner<'_> {
         }
         let spelled: Vec<Cow<'_, [u8]>> =
             tokens.iter().map(|token| self.lexer.spelling(token.range.clone())).collect();
-        // With a blank before it, a parenthesis is a part of what the macro stands for.
+        // After a blank, a parenthesis belongs to the body of the macro.
         let is_function = tokens.first().is_some_and(|token| token.range.start == name.range.end);
         let parameter = match &spelled[..] {
             [open, parameter, close, ..] if is_function && **open == *b"(" && **close == *b")" => {
@@ -317,7 +270,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// A use of what may be a macro that asks whether a header is there.
+    /// Reads a use of a name that may be a macro that asks whether a header exists.
     fn question_of_macro(&mut self, word: &Token, in_directive: bool) {
         let before = self.lexer.clone();
         if in_directive
@@ -332,7 +285,7 @@ impl Scanner<'_> {
         self.problem(Trouble::ComputedQuestion, word.range.start);
     }
 
-    /// A token of the text itself or of an expression.
+    /// Reads a token outside of names of headers.
     #[inline]
     fn use_of(&mut self, token: &Token, asked: &mut Asked, in_directive: bool) {
         if token.kind == Kind::Word && token.range.len() >= ASKING_END.len() && !asked.is_named() {
@@ -346,7 +299,7 @@ impl Scanner<'_> {
         self.note(token, asked);
     }
 
-    /// Notes what decides about other tokens.
+    /// Records the facts of a token that decide about other tokens.
     #[inline]
     fn note(&mut self, token: &Token, asked: &mut Asked) {
         match token.kind {
@@ -371,14 +324,13 @@ impl Scanner<'_> {
 
     fn question(&mut self, word: &Token) {
         let start = word.range.start;
-        let before = self.lexer.clone();
         let open = self.lexer.solid_on_line();
         if open.is_some_and(|token| token.kind == Kind::Other(b'('))
             && let Some((name, quoted)) = self.lexer.header_name()
             && let Some(close) = self.lexer.solid_on_line()
             && close.kind == Kind::Other(b')')
         {
-            self.lexer.see_even_name(&before, &name);
+            self.lexer.see_name(&name);
             return self.operand(Ask::Exists, name, quoted, start..close.range.end);
         }
         self.problem(Trouble::ComputedQuestion, start);
@@ -408,7 +360,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// The line of a byte, counted from 1. Counted on from the last that was asked for, which mostly stood before it.
+    /// Returns the line of a byte, counted from 1. Counts on from the last byte asked for, which is mostly an earlier one.
     fn line(&mut self, at: usize) -> usize {
         let (from, line) = if self.line.0 <= at { self.line } else { (0, 1) };
         let newlines = self.lexer.text()[from..at].iter().filter(|byte| **byte == b'\n').count();
@@ -418,11 +370,11 @@ impl Scanner<'_> {
 
     fn problem(&mut self, what: Trouble, at: usize) {
         let line = self.line(at);
-        self.scan.problems.push(Problem { what, line });
+        self.scan.problems.push((what, line));
     }
 }
 
-/// Where a backslash stands that has only blanks between it and the end of its line.
+/// Finds a backslash that only blanks separate from the end of its line.
 fn blank_splice(text: &[u8]) -> Option<usize> {
     let mut from = 0;
     while let Some(at) = text[from..].iter().position(|byte| *byte == b'\\').map(|length| from + length) {
@@ -436,18 +388,18 @@ fn blank_splice(text: &[u8]) -> Option<usize> {
     None
 }
 
-/// Whether a macro of this name may ask whether its parameter is there. Others may not ask at all.
+/// Returns whether a macro of this name may ask whether its parameter exists. Other macros may not use `__has_include`.
 fn may_ask(name: &[u8]) -> bool {
     matches!(name.first(), Some(b'_' | b'H')) && name.ends_with(ASKING_END)
 }
 
-/// Whether a name of a header is the same where a macro makes tokens of it.
+/// Returns whether a header's name stays the same when a macro makes tokens of it.
 fn is_plain(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_./+-".contains(&byte);
     name.bytes().all(is_plain) && !name.starts_with('/') && !name.contains("//")
 }
 
-/// What the last token was.
+/// The kind of the previous token, as far as it matters for the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Asked {
     #[default]
@@ -460,7 +412,7 @@ enum Asked {
 }
 
 impl Asked {
-    /// Whether the next word is only asked about, and not used.
+    /// Returns whether the next word is the operand of `defined`, and not used.
     fn is_named(self) -> bool {
         matches!(self, Self::Defined | Self::Open)
     }

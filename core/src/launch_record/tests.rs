@@ -1,5 +1,5 @@
 use alloc::{boxed::Box, vec, vec::Vec};
-use core::{cell::Cell, convert::Infallible};
+use core::{cell::Cell, convert::Infallible, fmt, num::NonZeroU32};
 
 use super::*;
 
@@ -9,10 +9,10 @@ use crate::{
     envelope,
     key::{Key, KeyFields},
     memo::{
-        ArgumentId, Evaluate, FieldId, Imported, LaunchError, LaunchMemo, Portable, PortableError, Recorder,
-        Reduction, Tracked, Unkept, Why, World,
+        AllocationId, ArgumentId, Arguments, Contents, Entry, Evaluate, FieldId, Handle, Imported,
+        LaunchError, MemoId, MissCause, Portable, PortableError, Recorder, Reduction, SpecTable, Tracked,
+        World,
     },
-    wire::put,
 };
 
 /// Every so many bits are flipped.
@@ -26,11 +26,13 @@ struct Kernel {
     fields: Vec<FieldId>,
     version: u32,
     evaluated: Cell<u32>,
+    /// Each spec of a field adds up all of them.
+    sums: bool,
 }
 
 impl Kernel {
     fn new(fields: &[FieldId], version: u32) -> Self {
-        Self { fields: fields.to_vec(), version, evaluated: Cell::new(0) }
+        Self { fields: fields.to_vec(), version, evaluated: Cell::new(0), sums: false }
     }
 }
 
@@ -54,22 +56,63 @@ impl<W: World<Field = Vec<u64>>> Evaluate<W> for Kernel {
 
     fn spec(&self, spec: &u32, recorder: &mut Recorder<'_, Self, W>) -> Result<u64, LaunchError<Infallible>> {
         self.evaluated.set(self.evaluated.get() + 1);
+        let mut most = |field| {
+            let values = recorder.field(field);
+            values.and_then(|values| values.iter().copied().max()).unwrap_or(0)
+        };
         match self.fields.get(*spec as usize) {
-            Some(&field) => {
-                Ok(recorder.field(field).and_then(|values| values.iter().copied().max()).unwrap_or(0))
-            }
+            Some(_) if self.sums => Ok(self.fields.iter().map(|&field| most(field)).sum()),
+            Some(&field) => Ok(most(field)),
             None => Ok(recorder.extent(ArgumentId(0), 0).unwrap_or(0)),
         }
     }
 }
 
-/// A process: its world, its memo, and the kernel in it.
+/// A process: its world, and what it keeps of a kernel.
 struct Process {
     world: Tracked<Vec<u64>, u8>,
     fields: Vec<FieldId>,
-    array: crate::memo::AllocationId,
-    memo: LaunchMemo<Kernel>,
-    handle: crate::memo::Handle,
+    array: [AllocationId; 1],
+    kept: KernelMemo<Kernel>,
+}
+
+/// What a memo keeps of a kernel.
+struct KernelMemo<K: Reduction> {
+    kernel: K,
+    handle: Handle,
+    entry: Option<Entry<K>>,
+    specs: SpecTable<K>,
+}
+
+impl<K: Portable<Output: Clone>> KernelMemo<K> {
+    fn new(kernel: K) -> Self {
+        let handle = Handle::new(MemoId::unused(), 0, NonZeroU32::MIN);
+        Self { kernel, handle, entry: None, specs: SpecTable::default() }
+    }
+
+    /// The result, and whether it was there.
+    fn launch<W: World>(&mut self, world: &W) -> (K::Output, bool)
+    where
+        K: Evaluate<W, Error: fmt::Debug>,
+    {
+        if let Some(entry) = self.entry.as_ref().filter(|entry| entry.holds(self.handle, world)) {
+            return (entry.output().clone(), true);
+        }
+        let evaluated = Entry::evaluate(self.handle, &self.kernel, world, MissCause::First, &mut self.specs);
+        let (entry, not_cached, _) = evaluated.unwrap();
+        assert_eq!(not_cached, None);
+        (self.entry.insert(entry).output().clone(), false)
+    }
+
+    fn export<W: Contents>(&self, world: &W) -> Result<PortableResult, PortableError> {
+        PortableResult::export("kernel", &self.kernel, self.entry.as_ref(), &self.specs, world)
+    }
+
+    fn import<W: Contents>(&mut self, result: &PortableResult, world: &W) -> Result<Imported, PortableError> {
+        let (entry, imported) = result.import(self.handle, &self.kernel, &mut self.specs, world)?;
+        self.entry = entry;
+        Ok(imported)
+    }
 }
 
 impl Process {
@@ -82,28 +125,31 @@ impl Process {
             let array = world.allocate(&[1], 0);
             world.free(array);
         }
-        let array = world.allocate(&[rows], 7);
-        let memo = LaunchMemo::new();
-        let handle = memo.register(Kernel::new(&fields, 1));
-        Self { world, fields, array, memo, handle }
+        let array = [world.allocate(&[rows], 7)];
+        let kept = KernelMemo::new(Kernel::new(&fields, 1));
+        Self { world, fields, array, kept }
     }
 
-    fn launch(&self) -> crate::memo::Launched<Kernel> {
-        self.memo.launch(self.handle, &self.world.with_arguments(&[self.array])).unwrap()
+    fn world(&self) -> Arguments<'_, Vec<u64>, u8> {
+        self.world.with_arguments(&self.array)
+    }
+
+    fn launch(&mut self) -> (Vec<u64>, bool) {
+        self.kept.launch(&self.world.with_arguments(&self.array))
     }
 
     fn export(&self) -> Result<PortableResult, PortableError> {
-        self.memo.export(self.handle, "kernel", &self.world.with_arguments(&[self.array]))
+        self.kept.export(&self.world())
     }
 
-    fn import(&self, result: &PortableResult) -> Result<Imported, PortableError> {
-        self.memo.import(self.handle, result, &self.world.with_arguments(&[self.array]))
+    fn import(&mut self, result: &PortableResult) -> Result<Imported, PortableError> {
+        self.kept.import(result, &self.world.with_arguments(&self.array))
     }
 }
 
 fn compiled() -> PortableResult {
-    let process = Process::start(3, &[&[1, 9], &[4]], 5);
-    assert_eq!(*process.launch(), [9, 4, 5]);
+    let mut process = Process::start(3, &[&[1, 9], &[4]], 5);
+    assert_eq!(process.launch(), (vec![9, 4, 5], false));
     process.export().unwrap()
 }
 
@@ -117,7 +163,7 @@ fn record() -> LaunchRecord {
 }
 
 #[test]
-fn what_is_encoded_is_decoded_and_equal_records_are_equal_bytes() {
+fn record_round_trips_and_equal_records_have_equal_bytes() {
     let record = record();
     let bytes = record.encode().unwrap();
     assert_eq!(LaunchRecord::decode(&bytes), Ok(record.clone()));
@@ -193,6 +239,15 @@ fn rows_that_contradict_themselves_are_refused() {
 }
 
 #[test]
+fn a_part_that_names_no_content_is_refused() {
+    let mut result = compiled();
+    let beyond = result.contents.len() as u32;
+    result.output.as_mut().unwrap().from.push(beyond);
+    let bytes = LaunchRecord::new().with_result(result).encode().unwrap();
+    assert_eq!(LaunchRecord::decode(&bytes), Err(RecordError::Malformed));
+}
+
+#[test]
 fn a_count_that_lies_takes_no_memory() {
     for count in [MAX_ITEMS, MAX_ITEMS + 1, u64::MAX] {
         let mut bytes = vec![1];
@@ -207,8 +262,8 @@ fn it_travels_inside_the_artifact_and_other_attributes_stay() {
     let artifact = Artifact::new(vec![1, 2, 3]).with_metadata(&metadata);
     assert_eq!(LaunchRecord::of(&artifact), Ok(None));
     let artifact = record().attach(&artifact).unwrap();
-    let stored = envelope::encode(b"key", &artifact).unwrap().to_vec();
-    let loaded = envelope::decode(stored, b"key").unwrap();
+    let stored = envelope::encode(b"key", &artifact, None).unwrap().to_vec();
+    let loaded = envelope::decode(stored, b"key", None).unwrap();
     assert_eq!(LaunchRecord::of(&loaded), Ok(Some(record())));
     assert_eq!(loaded.metadata().unwrap().attribute("entry_point"), Some(&b"f"[..]));
     assert_eq!(loaded.payload(), [1, 2, 3]);
@@ -216,7 +271,7 @@ fn it_travels_inside_the_artifact_and_other_attributes_stay() {
 
 /// The defect: both processes gave the first id, because neither knew of the other's kernel.
 #[test]
-fn artifacts_of_two_processes_with_colliding_kernels_resolve_right_in_any_order() {
+fn colliding_kernels_of_two_processes_resolve_in_any_order() {
     let artifacts = COLLIDING.map(|kernel| {
         let id = Registry::new().register(kernel, 0, ()).unwrap();
         let record = LaunchRecord::new().with_row(id, kernel, 0).unwrap();
@@ -228,17 +283,17 @@ fn artifacts_of_two_processes_with_colliding_kernels_resolve_right_in_any_order(
     assert_eq!(id, records[1].rows()[0].id(), "forced");
     for order in [[0, 1], [1, 0]] {
         let mut registry = Registry::new();
-        assert_eq!(records[order[0]].adopt_into(&mut registry).unwrap(), Vec::<&Registered>::new());
+        records[order[0]].adopt_into(&mut registry).unwrap();
         assert_eq!(registry.resolve(id).one().unwrap().kernel(), COLLIDING[order[0]]);
-        assert_eq!(records[order[1]].adopt_into(&mut registry).unwrap(), [&records[order[1]].rows()[0]]);
+        records[order[1]].adopt_into(&mut registry).unwrap();
         // The id alone names both, and never one of them by chance.
         assert!(registry.resolve(id).one().is_none());
         for kernel in COLLIDING {
-            let found = registry.resolve_among(id, |row| row.kernel() == kernel);
+            let found = registry.resolve(id).among(|row| row.kernel() == kernel);
             assert_eq!(found.one().unwrap().kernel(), kernel);
         }
         // Steady state.
-        assert_eq!(records[order[0]].adopt_into(&mut registry).unwrap().len(), 1);
+        records[order[0]].adopt_into(&mut registry).unwrap();
         assert_eq!(registry.len(), 2);
     }
 }
@@ -246,16 +301,14 @@ fn artifacts_of_two_processes_with_colliding_kernels_resolve_right_in_any_order(
 #[test]
 fn another_process_with_the_same_contents_evaluates_nothing() {
     let result = compiled();
-    let process = Process::start(0, &[&[1, 9], &[4]], 5);
+    let mut process = Process::start(0, &[&[1, 9], &[4]], 5);
     let imported = process.import(&result).unwrap();
     assert_eq!((imported.output, imported.specs, imported.moved), (true, 3, 0));
-    let launched = process.launch();
-    assert!(launched.is_hit());
-    assert_eq!((&launched[..], launched.why()), (&[9, 4, 5][..], Why::Imported));
+    assert_eq!(process.launch(), (vec![9, 4, 5], true));
 }
 
 #[test]
-fn what_was_computed_from_other_contents_is_not_taken_over() {
+fn result_from_other_contents_is_not_imported() {
     let result = compiled();
     /// Fields, the length of the array, the answer, and how many specs are taken over.
     type Case<'a> = (&'a [&'a [u64]], u64, &'a [u64], usize);
@@ -266,56 +319,77 @@ fn what_was_computed_from_other_contents_is_not_taken_over() {
         (&[], 6, &[6], 0),
     ];
     for (contents, rows, answer, kept) in cases {
-        let process = Process::start(3, contents, rows);
+        let mut process = Process::start(3, contents, rows);
         let imported = process.import(&result).unwrap();
         assert_eq!((imported.output, imported.specs, imported.moved), (false, kept, 4 - kept));
-        let launched = process.launch();
-        assert!(!launched.is_hit());
-        assert_eq!(*launched, *answer);
+        assert_eq!(process.launch(), (answer.to_vec(), false));
     }
 }
 
 #[test]
-fn what_was_taken_over_moves_like_everything_else() {
+fn imported_result_is_invalidated_by_a_write() {
     let mut process = Process::start(0, &[&[1, 9], &[4]], 5);
     process.import(&compiled()).unwrap();
     process.world.field_mut(process.fields[1]).unwrap().push(70);
-    assert_eq!(*process.launch(), [9, 70, 5]);
-    let array = process.world.allocate(&[8], 7);
-    process.array = array;
-    assert_eq!(*process.launch(), [9, 70, 8]);
+    assert_eq!(process.launch(), (vec![9, 70, 5], false));
+    process.array = [process.world.allocate(&[8], 7)];
+    assert_eq!(process.launch(), (vec![9, 70, 8], false));
 }
 
 #[test]
 fn a_result_of_another_version_of_the_reduction_is_refused() {
-    let process = Process::start(0, &[&[1, 9], &[4]], 5);
-    let other = process.memo.register(Kernel::new(&process.fields, 2));
-    let arguments = [process.array];
-    let world = process.world.with_arguments(&arguments);
-    assert_eq!(process.memo.import(other, &compiled(), &world), Err(PortableError::OtherFingerprint));
-    assert!(!process.memo.launch(other, &world).unwrap().is_hit());
+    let mut process = Process::start(0, &[&[1, 9], &[4]], 5);
+    process.kept = KernelMemo::new(Kernel::new(&process.fields, 2));
+    assert_eq!(process.import(&compiled()), Err(PortableError::OtherFingerprint));
+    assert_eq!(process.launch(), (vec![9, 4, 5], false));
 }
 
 #[test]
-fn what_is_kept_already_stays() {
-    let process = Process::start(0, &[&[1, 9], &[4]], 5);
-    let before = process.launch();
-    let imported = process.import(&compiled()).unwrap();
-    assert_eq!((imported.output, imported.specs), (false, 0));
-    assert!(core::ptr::eq(&*process.launch(), &*before));
+fn specs_that_are_kept_already_stay() {
+    let mut process = Process::start(0, &[&[1, 9], &[4]], 5);
+    process.launch();
+    assert_eq!(process.import(&compiled()).unwrap().specs, 0);
+}
+
+#[test]
+fn a_spec_that_reads_backwards_is_written_in_order() {
+    let mut process = Process::start(0, &[&[1, 9], &[4]], 5);
+    process.fields.reverse();
+    process.kept = KernelMemo::new(Kernel::new(&process.fields, 1));
+    process.kept.kernel.sums = true;
+    assert_eq!(process.launch(), (vec![13, 13, 5], false));
+    let record = LaunchRecord::new().with_result(process.export().unwrap());
+    assert_eq!(LaunchRecord::decode(&record.encode().unwrap()), Ok(record));
+}
+
+#[test]
+fn bytes_that_are_left_over_are_of_another_type() {
+    let result = compiled();
+    let refused = |change: &dyn Fn(&mut PortableResult)| {
+        let mut result = result.clone();
+        change(&mut result);
+        let mut process = Process::start(0, &[&[1, 9], &[4]], 5);
+        let imported = process.import(&result);
+        assert_eq!(process.launch().0, [9, 4, 5]);
+        imported.map_err(|error| error == PortableError::Malformed)
+    };
+    assert!(refused(&|_| {}).is_ok_and(|imported| (imported.output, imported.specs) == (true, 3)));
+    assert_eq!(refused(&|result| result.output.as_mut().unwrap().bytes.push(0)), Err(true));
+    assert_eq!(refused(&|result| result.specs[0].0.push(0)), Err(true));
+    assert_eq!(refused(&|result| result.specs[0].1.bytes.push(0)), Err(true));
 }
 
 #[test]
 fn only_what_holds_is_exported() {
     let mut process = Process::start(0, &[&[1, 9], &[4]], 5);
-    assert_eq!(process.export(), Err(PortableError::NotKept));
+    assert_eq!(process.export(), Err(PortableError::NotCached));
     process.launch();
     process.world.field_mut(process.fields[0]).unwrap().push(100);
     let result = process.export().unwrap();
     assert_eq!((result.has_output(), result.specs(), result.dependencies()), (false, 2, 2));
-    let other = Process::start(0, &[&[1, 9], &[4]], 5);
+    let mut other = Process::start(0, &[&[1, 9], &[4]], 5);
     assert_eq!(other.import(&result).unwrap().specs, 2);
-    assert_eq!(*other.launch(), [9, 4, 5]);
+    assert_eq!(other.launch(), (vec![9, 4, 5], false));
 }
 
 #[test]
@@ -326,7 +400,7 @@ fn no_flipped_bit_of_a_result_makes_anything_panic() {
         let mut flipped = bytes.clone();
         flipped[at / 8] ^= 1 << (at % 8);
         let Ok(record) = LaunchRecord::decode(&flipped) else { continue };
-        let process = Process::start(0, &[&[1, 9], &[4]], 5);
+        let mut process = Process::start(0, &[&[1, 9], &[4]], 5);
         for result in record.results() {
             let _ = process.import(result);
         }
@@ -345,6 +419,12 @@ fn a_record_with_too_many_items_is_refused_where_it_is_written() {
     }
     record.rows.sort_by(|one, other| order(one).cmp(&order(other)));
     assert_eq!(record.encode(), Err(RecordError::TooMany));
+    let mut result = compiled();
+    let part = result.output.clone().unwrap();
+    result.specs = (0..=MAX_ITEMS).map(|spec| (spec.to_le_bytes().to_vec(), part.clone())).collect();
+    assert_eq!(LaunchRecord::new().with_result(result.clone()).encode(), Err(RecordError::TooMany));
+    result.specs.pop();
+    assert!(LaunchRecord::new().with_result(result).encode().is_ok());
     record.rows.pop();
     assert_eq!(
         LaunchRecord::decode(&record.encode().unwrap()).map(|record| record.rows.len()),
@@ -376,12 +456,10 @@ fn a_constant_travels_too() {
         }
     }
     let world = Tracked::<u8, u8>::new();
-    let memo = LaunchMemo::new();
-    let handle = memo.register(Constant);
-    assert_eq!(memo.launch(handle, &world.with_arguments(&[])).unwrap().unkept(), None::<Unkept>);
-    let result = memo.export(handle, "constant", &world.with_arguments(&[])).unwrap();
-    let (world, memo) = (Tracked::<u8, u8>::new(), LaunchMemo::new());
-    let handle = memo.register(Constant);
-    assert!(memo.import(handle, &result, &world.with_arguments(&[])).unwrap().output);
-    assert!(memo.launch(handle, &world.with_arguments(&[])).unwrap().is_hit());
+    let mut kept = KernelMemo::new(Constant);
+    assert_eq!(kept.launch(&world.with_arguments(&[])), (42, false));
+    let result = kept.export(&world.with_arguments(&[])).unwrap();
+    let (world, mut kept) = (Tracked::<u8, u8>::new(), KernelMemo::new(Constant));
+    assert!(kept.import(&result, &world.with_arguments(&[])).unwrap().output);
+    assert_eq!(kept.launch(&world.with_arguments(&[])), (42, true));
 }

@@ -1,20 +1,21 @@
-//! What was observed while a result was computed, and whether it is still so.
+//! The dependencies of a result: everything observed while it was computed, and the check that it is unchanged.
 
 use alloc::{boxed::Box, vec::Vec};
 use core::fmt;
 
-use super::{
-    reduction::Unkept,
-    world::{AllocationId, ArgumentId, Binding, FieldId, Generation, World, WorldId},
-};
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use thiserror::Error;
 
-/// The generation of what does not exist. [`Generation::new`] never makes it.
+use super::world::{AllocationId, ArgumentId, Binding, FieldId, Generation, World, WorldId};
+
+/// The generation that stands for a missing field or array. [`Generation::new`] never returns it.
 const ABSENT: u64 = u64::MAX - 1;
 
-/// The extent of an axis that does not exist. One that is as long is told from it as it is seen, and never kept.
+/// The extent that stands for a missing axis. An axis of this length is told apart when it is observed, and its result is never kept.
 const NO_AXIS: u64 = u64::MAX;
 
-/// Something that was observed, and how it was then.
+/// An observed field, array or extent, with its state at that time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dependency {
     /// A field was read at this generation; nothing if there was no such field.
@@ -29,7 +30,7 @@ impl fmt::Display for Dependency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Field(field, Some(generation)) => write!(f, "field {} at generation {generation}", field.0),
-            Self::Field(field, None) => write!(f, "field {}, which there was not", field.0),
+            Self::Field(field, None) => write!(f, "field {}, which did not exist", field.0),
             Self::Argument(argument, Some(Binding { allocation, generation })) => {
                 write!(f, "argument {}: allocation {} at generation {generation}", argument.0, allocation.0)
             }
@@ -42,7 +43,7 @@ impl fmt::Display for Dependency {
     }
 }
 
-/// A [`Dependency`] without how it was.
+/// The subject of a [`Dependency`], without its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Observed {
     Field(FieldId),
@@ -50,16 +51,19 @@ pub(super) enum Observed {
     Extent(ArgumentId, u32),
 }
 
-/// How it was: generation and allocation, or the extent and whether there was one. Equal exactly if nothing moved.
+/// The state of a dependency: generation and allocation, or the extent and whether the axis exists. Equal exactly if nothing changed.
 pub(super) type Seen = (u64, u64);
 
-/// What was observed, and how it was.
-pub(super) type Observations = Vec<(Observed, Seen)>;
+/// An observed subject and its state.
+pub(super) type Observation = (Observed, Seen);
 
-/// Everything that a result was computed from, each thing once.
+/// Observations of distinct subjects.
+pub(super) type Observations = HashMap<Observed, Seen, FixedState>;
+
+/// The dependencies of a result, each listed once.
 ///
-/// Sorted by id, kind by kind: replaying walks the tables of the world from one end to the other, without asking of each
-/// dependency what it is.
+/// Sorted by kind, then by id, so that a check walks the tables of the world from one end to the other without a branch on the
+/// kind of each dependency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dependencies {
     world: WorldId,
@@ -69,14 +73,21 @@ pub struct Dependencies {
 }
 
 impl Dependencies {
-    pub(super) fn new(world: WorldId, mut list: Observations) -> Self {
+    pub(super) fn new(world: WorldId, mut list: Vec<Observation>) -> Self {
         list.sort_unstable_by_key(|&(observed, _)| observed);
-        Self::in_order(world, list)
+        let (mut fields, mut arguments, mut extents) = (Vec::new(), Vec::new(), Vec::new());
+        for (observed, (seen, allocation)) in list {
+            match observed {
+                Observed::Field(field) => fields.push((field, seen)),
+                Observed::Argument(argument) => arguments.push((argument, seen, AllocationId(allocation))),
+                Observed::Extent(argument, axis) => extents.push((argument, axis, seen)),
+            }
+        }
+        Self { world, fields: fields.into(), arguments: arguments.into(), extents: extents.into() }
     }
 
-    /// These, as they are in `world` now. For results that are computed where no [`Recorder`](super::Recorder) can
-    /// be, while nothing was written; how they were is not looked at. They are looked at in this order, so name each
-    /// once, and in the order of their ids.
+    /// Creates dependencies with their state in `world` now; the states in `list` are ignored. For results computed without a
+    /// [`Recorder`](super::Recorder), while nothing was written. List each dependency once.
     ///
     /// ```
     /// use warmstart_core::memo::{Dependencies, Dependency, Tracked};
@@ -90,73 +101,61 @@ impl Dependencies {
     /// ```
     ///
     /// # Errors
-    /// [`Unkept::NoDependency`] if there are none, [`Unkept::Worn`] if the next change of one could not be told.
+    /// [`NotCached::NoDependency`] if `list` is empty, [`NotCached::GenerationExhausted`] if the next change of one would go unnoticed.
     pub fn now<W: World + ?Sized>(
         world: &W,
         observed: impl IntoIterator<Item = Dependency>,
-    ) -> Result<Self, Unkept> {
+    ) -> Result<Self, NotCached> {
         let mut list = Vec::new();
         for observed in observed {
             let observed = pack(observed);
             let seen = see(world, observed);
-            if is_worn(observed, seen) {
-                return Err(Unkept::Worn);
+            if is_exhausted(observed, seen) {
+                return Err(NotCached::GenerationExhausted);
             }
             list.push((observed, seen));
         }
-        if list.is_empty() { Err(Unkept::NoDependency) } else { Ok(Self::in_order(world.identity(), list)) }
+        if list.is_empty() { Err(NotCached::NoDependency) } else { Ok(Self::new(world.identity(), list)) }
     }
 
-    fn in_order(world: WorldId, list: Observations) -> Self {
-        let (mut fields, mut arguments, mut extents) = (Vec::new(), Vec::new(), Vec::new());
-        for (observed, (seen, allocation)) in list {
-            match observed {
-                Observed::Field(field) => fields.push((field, seen)),
-                Observed::Argument(argument) => arguments.push((argument, seen, AllocationId(allocation))),
-                Observed::Extent(argument, axis) => extents.push((argument, axis, seen)),
-            }
-        }
-        Self { world, fields: fields.into(), arguments: arguments.into(), extents: extents.into() }
-    }
-
-    /// How many distinct things were observed.
+    /// Returns the number of dependencies.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.fields.len() + self.arguments.len() + self.extents.len()
     }
 
-    /// Whether nothing was observed.
+    /// Returns whether there are no dependencies.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The world that was observed.
+    /// Returns the observed world.
     #[must_use]
     pub const fn world(&self) -> WorldId {
         self.world
     }
 
-    /// What was observed: fields, arrays, extents, each by its id.
+    /// Lists the dependencies: fields, arrays, then extents, each ordered by id.
     pub fn iter(&self) -> impl Iterator<Item = Dependency> {
         self.observations().map(|(observed, seen)| unpack(observed, seen))
     }
 
-    /// Whether all is as it was when the result was computed.
+    /// Returns whether all dependencies are unchanged in `world`.
     #[inline]
     pub fn hold<W: World + ?Sized>(&self, world: &W) -> bool {
         self.world == world.identity()
-            && self.fields.iter().all(|&(field, seen)| see_field(world, field) == seen)
+            && self.fields.iter().all(|&(field, seen)| see(world, Observed::Field(field)).0 == seen)
             && self.arguments.iter().all(|&(argument, generation, allocation)| {
-                see_argument(world, argument) == (generation, allocation.0)
+                see(world, Observed::Argument(argument)) == (generation, allocation.0)
             })
             && self.extents.iter().all(|&(argument, axis, extent)| {
-                see_extent(world, argument, axis) == (extent, u64::from(extent != NO_AXIS))
+                see(world, Observed::Extent(argument, axis)) == (extent, u64::from(extent != NO_AXIS))
             })
     }
 
-    /// The first dependency that is not as it was, and how it is now. Nothing if all [hold](Self::hold), or if it is
-    /// another world.
+    /// Returns the first dependency that changed, with its state then and now. Returns nothing if all [hold](Self::hold), or if
+    /// `world` is another world.
     pub fn moved<W: World + ?Sized>(&self, world: &W) -> Option<(Dependency, Dependency)> {
         if self.world != world.identity() {
             return None;
@@ -167,7 +166,7 @@ impl Dependencies {
         })
     }
 
-    pub(super) fn observations(&self) -> impl Iterator<Item = (Observed, Seen)> {
+    pub(super) fn observations(&self) -> impl Iterator<Item = Observation> {
         let fields = self.fields.iter().map(|&(field, seen)| (Observed::Field(field), (seen, 0)));
         let arguments = self.arguments.iter().map(|&(argument, generation, allocation)| {
             (Observed::Argument(argument), (generation, allocation.0))
@@ -179,35 +178,45 @@ impl Dependencies {
     }
 }
 
-#[inline]
-pub(super) fn see_field<W: World + ?Sized>(world: &W, field: FieldId) -> u64 {
-    world.field_generation(field).map_or(ABSENT, Generation::as_u64)
+/// The reason why a result was not kept. The result was correct when it was returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum NotCached {
+    /// The evaluation observed nothing and was not declared [constant](super::Recorder::constant): its result would match for ever.
+    #[error("its evaluation observed nothing: read through the recorder, or declare the result constant")]
+    NoDependency,
+    /// A dependency changed between two observations.
+    #[error("what it observed changed while it was evaluated")]
+    ConcurrentWrite,
+    /// The [generations](super::Generation::EXHAUSTED) of a dependency have run out.
+    #[error(
+        "the write counter of something that it observed is exhausted, so later writes could not be detected"
+    )]
+    GenerationExhausted,
+    /// A spec of the result observed nothing without being declared constant, or was not evaluated to its end.
+    #[error(
+        "a spec of it observed nothing, or was given up: let it read through the recorder, or declare it constant"
+    )]
+    Within,
+    /// The handle was invalidated or removed during the evaluation.
+    #[error("it was invalidated while it was evaluated")]
+    Invalidated,
 }
 
 #[inline]
-pub(super) fn see_argument<W: World + ?Sized>(world: &W, argument: ArgumentId) -> Seen {
-    world.binding(argument).map_or((ABSENT, 0), |binding| (binding.generation.as_u64(), binding.allocation.0))
-}
-
-#[inline]
-fn see_extent<W: World + ?Sized>(world: &W, argument: ArgumentId, axis: u32) -> Seen {
-    seen_extent(world.extent(argument, axis))
-}
-
-#[inline]
-pub(super) fn seen_extent(extent: Option<u64>) -> Seen {
-    extent.map_or((NO_AXIS, 0), |extent| (extent, 1))
-}
-
 pub(super) fn see<W: World + ?Sized>(world: &W, observed: Observed) -> Seen {
     match observed {
-        Observed::Field(field) => (see_field(world, field), 0),
-        Observed::Argument(argument) => see_argument(world, argument),
-        Observed::Extent(argument, axis) => see_extent(world, argument, axis),
+        Observed::Field(field) => (world.field_generation(field).map_or(ABSENT, Generation::as_u64), 0),
+        Observed::Argument(argument) => world
+            .binding(argument)
+            .map_or((ABSENT, 0), |binding| (binding.generation.as_u64(), binding.allocation.0)),
+        Observed::Extent(argument, axis) => {
+            world.extent(argument, axis).map_or((NO_AXIS, 0), |extent| (extent, 1))
+        }
     }
 }
 
-/// Whether what was seen says that there was nothing.
+/// Returns whether the state stands for a missing field, array or axis.
 pub(super) const fn is_absent(observed: Observed, (seen, other): Seen) -> bool {
     match observed {
         Observed::Field(_) | Observed::Argument(_) => seen == ABSENT,
@@ -215,10 +224,10 @@ pub(super) const fn is_absent(observed: Observed, (seen, other): Seen) -> bool {
     }
 }
 
-/// Whether the next change could not be told from what was seen.
-pub(super) const fn is_worn(observed: Observed, (seen, other): Seen) -> bool {
+/// Returns whether the next change could not be distinguished from this state.
+pub(super) const fn is_exhausted(observed: Observed, (seen, other): Seen) -> bool {
     match observed {
-        Observed::Field(_) | Observed::Argument(_) => seen == Generation::WORN.as_u64(),
+        Observed::Field(_) | Observed::Argument(_) => seen == Generation::EXHAUSTED.as_u64(),
         // It would look like an axis that does not exist.
         Observed::Extent(..) => seen == NO_AXIS && other != 0,
     }

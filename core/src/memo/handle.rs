@@ -1,20 +1,22 @@
-//! The stable name of what is launched.
+//! Handles: stable names of registered reductions.
 
 use core::{
-    error, fmt,
+    fmt,
     num::NonZeroU32,
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-/// A memo, among all of this process.
+use thiserror::Error;
+
+/// Identifies a memo within this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemoId(usize);
 
 impl MemoId {
-    /// One that no other memo has.
+    /// Returns an id that no other memo has.
     ///
     /// # Panics
-    /// If there were as many as a `usize` counts.
+    /// If all values of a `usize` were given out.
     #[must_use]
     pub fn unused() -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -22,19 +24,19 @@ impl MemoId {
     }
 }
 
-/// A number that nobody took before. It does not begin again: two that have the same would have each other's results.
+/// Returns a number that was not returned before. It never wraps: two owners of one number would get each other's results.
 ///
 /// # Panics
-/// If there is none.
+/// If no number is left.
 pub(super) fn take(next: &AtomicUsize) -> usize {
     let taken = next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| next.checked_add(1));
     taken.expect("a process does not live so long that it counts to the end of a usize")
 }
 
-/// What is launched, as long as it is registered, and never anything else.
+/// Names a registered reduction until it is removed, and never another one.
 ///
-/// An address would come back when what lay there is gone. The place that a handle names comes back too, but at the next
-/// generation; a place whose generations have run out is not used again. A handle of one memo is unknown to every other.
+/// An address is reused after its object is freed. The slot of a handle is reused too, but with the next generation; a slot
+/// whose generations have run out is retired. A handle of one memo is unknown to every other memo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Handle {
     memo: MemoId,
@@ -43,13 +45,13 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// The first handle of the place `index` of `memo`.
+    /// Creates the handle of slot `index` of `memo` at this generation.
     #[must_use]
-    pub const fn first(memo: MemoId, index: u32) -> Self {
-        Self { memo, index, generation: NonZeroU32::MIN }
+    pub const fn new(memo: MemoId, index: u32, generation: NonZeroU32) -> Self {
+        Self { memo, index, generation }
     }
 
-    /// The handle that the same place has next, or nothing if there have been 2^32 - 1.
+    /// Returns the next handle of the same slot, or nothing after 2^32 - 1 handles.
     #[must_use]
     pub const fn next(self) -> Option<Self> {
         match self.generation.checked_add(1) {
@@ -58,21 +60,16 @@ impl Handle {
         }
     }
 
-    /// The memo that gave it.
+    /// Returns the memo that issued the handle.
     #[must_use]
     pub const fn memo(self) -> MemoId {
         self.memo
     }
 
-    /// Its place in that memo.
+    /// Returns the index of its slot in that memo.
     #[must_use]
     pub const fn index(self) -> usize {
         self.index as usize
-    }
-
-    #[cfg(test)]
-    pub(super) const fn last(self) -> Self {
-        Self { generation: NonZeroU32::MAX, ..self }
     }
 }
 
@@ -82,30 +79,14 @@ impl fmt::Display for Handle {
     }
 }
 
-/// Why a handle leads to nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The reason why a handle is not valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum HandleError {
-    /// This memo never gave it.
+    /// This memo never issued the handle.
+    #[error("handle {0} was given by another memo: launch it there, or register its kernel here")]
     Unknown(Handle),
-    /// What it named was removed.
+    /// The reduction was removed.
+    #[error("the kernel of handle {0} was removed: register it again")]
     Stale(Handle),
 }
-
-impl fmt::Display for HandleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown(handle) => {
-                write!(
-                    f,
-                    "handle {handle} was given by another memo: launch it there, or register its kernel here"
-                )
-            }
-            Self::Stale(handle) => {
-                write!(f, "what handle {handle} named was removed: register the kernel again")
-            }
-        }
-    }
-}
-
-impl error::Error for HandleError {}

@@ -1,72 +1,76 @@
-//! The result of a launch, shared by reference.
+//! The result of a launch, the cause of its evaluation, and the counters of a memo.
 
 use alloc::sync::Arc;
-use core::{fmt, ops::Deref};
+use core::{
+    fmt,
+    ops::{AddAssign, Deref},
+};
+
+use thiserror::Error;
 
 use super::{
-    dependencies::{Dependencies, Dependency},
+    dependencies::{Dependencies, Dependency, NotCached},
     handle::Handle,
     recorder::{Evaluate, LaunchError, Recorder},
-    reduction::{Reduction, Unkept},
+    reduction::Reduction,
     specs::SpecTable,
     world::World,
 };
 
 /// Why a launch was evaluated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum Why {
-    /// Nothing was computed for it before.
+pub enum MissCause {
+    /// No result was computed for the handle before.
+    #[error("no result was computed for it before")]
     First,
-    /// What was computed was not kept.
-    NotKept(Unkept),
-    /// Somebody invalidated what was kept.
+    /// The last result was not kept.
+    #[error("the last result was not kept: {0}")]
+    NotCached(NotCached),
+    /// The last result was invalidated.
+    #[error("the last result was invalidated")]
     Invalidated,
-    /// It was not: it was computed by another process, from the same.
+    /// The result was imported: another process computed it from the same contents.
+    #[error("it was computed by another process, from the same contents")]
     Imported,
-    /// What was kept was computed in another world.
+    /// The last result was computed in another world.
+    #[error("the last result was computed in another world")]
     OtherWorld,
-    /// Something that the kept result was computed from has moved.
+    /// A dependency of the last result has changed.
+    #[error("{was} is now {now}")]
     Moved {
-        /// How it was.
+        /// The dependency as it was observed.
         was: Dependency,
-        /// How it is now.
+        /// The dependency as it is now.
         now: Dependency,
     },
 }
 
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::First => f.write_str("nothing was computed for it before"),
-            Self::NotKept(unkept) => write!(f, "the last result was not kept: {unkept}"),
-            Self::Invalidated => f.write_str("the last result was invalidated"),
-            Self::Imported => f.write_str("it was computed by another process, from the same contents"),
-            Self::OtherWorld => f.write_str("the last result was computed in another world"),
-            Self::Moved { was, now } => write!(f, "{was} is now {now}"),
-        }
-    }
-}
-
-/// What was computed for a handle. Memos keep it, and share it with those who launched.
+/// The result computed for a handle. Memos keep it and share it with their callers.
 ///
-/// Aligned to a cache line, so that the count of those who share it, which every hit changes, lies on a line with nothing else.
+/// Aligned to a cache line, so that the reference count, which every hit changes, has a line of its own.
 #[repr(align(64))]
 pub struct Entry<K: Reduction> {
     handle: Handle,
     dependencies: Dependencies,
-    why: Why,
+    cause: MissCause,
     output: K::Output,
 }
 
 impl<K: Reduction> Entry<K> {
-    pub(super) const fn new(handle: Handle, dependencies: Dependencies, why: Why, output: K::Output) -> Self {
-        Self { handle, dependencies, why, output }
+    pub(super) const fn new(
+        handle: Handle,
+        dependencies: Dependencies,
+        cause: MissCause,
+        output: K::Output,
+    ) -> Self {
+        Self { handle, dependencies, cause, output }
     }
 
-    /// Evaluates `kernel`, whose handle is `handle`, in `world`, because of `why`. Also says why the entry must not be kept, if it must not.
+    /// Evaluates `kernel`, whose handle is `handle`, in `world`, because of `cause`. Returns the entry, the
+    /// reason why it must not be kept, if there is one, and the counters of the evaluation.
     ///
-    /// For those who write a memo: nothing of a memo may be locked or borrowed meanwhile, because an evaluation may launch.
+    /// For authors of memos: hold no lock and no borrow of the memo during the call, because an evaluation may launch.
     ///
     /// # Errors
     /// [`LaunchError::Circle`] and [`LaunchError::Reduction`].
@@ -74,9 +78,9 @@ impl<K: Reduction> Entry<K> {
         handle: Handle,
         kernel: &K,
         world: &W,
-        why: Why,
+        cause: MissCause,
         specs: &mut SpecTable<K>,
-    ) -> Result<Evaluated<K>, LaunchError<K::Error>>
+    ) -> Result<(Self, Option<NotCached>, MemoStatistics), LaunchError<K::Error>>
     where
         K: Evaluate<W>,
         W: World + ?Sized,
@@ -84,40 +88,45 @@ impl<K: Reduction> Entry<K> {
         specs.begin(world);
         let mut recorder = Recorder::new(kernel, world, specs);
         let launched = kernel.launch(&mut recorder);
-        let (dependencies, unkept) = recorder.finish();
-        // Also if it failed: the specs that did not fail are kept, and may be more each time.
-        let (specs_asked, specs_found) = specs.end();
-        let output = launched?;
-        Ok(Evaluated { entry: Self { handle, dependencies, why, output }, unkept, specs_asked, specs_found })
+        let (dependencies, not_cached) = recorder.finish();
+        // After a failure too: the specs that succeeded are kept, and each attempt may add some.
+        specs.end();
+        let entry = Self { handle, dependencies, cause, output: launched? };
+        let [spec_hits, spec_evaluations] = specs.counted;
+        Ok((
+            entry,
+            not_cached,
+            MemoStatistics { evaluations: 1, spec_hits, spec_evaluations, ..MemoStatistics::default() },
+        ))
     }
 
-    /// Whether this is what `handle` names, and nothing that it was computed from has moved in `world`.
+    /// Returns whether this is the result of `handle` and all its dependencies are unchanged in `world`.
     #[inline]
     pub fn holds<W: World + ?Sized>(&self, handle: Handle, world: &W) -> bool {
         self.handle == handle && self.dependencies.hold(world)
     }
 
-    /// Why it does not [hold](Self::holds), if it does not.
-    pub fn moved<W: World + ?Sized>(&self, world: &W) -> Option<Why> {
+    /// Returns the cause why the entry does not [hold](Self::holds), or nothing if it does.
+    pub fn moved<W: World + ?Sized>(&self, world: &W) -> Option<MissCause> {
         if self.dependencies.world() != world.identity() {
-            return Some(Why::OtherWorld);
+            return Some(MissCause::OtherWorld);
         }
-        self.dependencies.moved(world).map(|(was, now)| Why::Moved { was, now })
+        self.dependencies.moved(world).map(|(was, now)| MissCause::Moved { was, now })
     }
 
-    /// The handle that it was computed for.
+    /// Returns the handle that the result was computed for.
     #[must_use]
     pub const fn handle(&self) -> Handle {
         self.handle
     }
 
-    /// What was computed.
+    /// Returns the output of the launch.
     #[must_use]
     pub const fn output(&self) -> &K::Output {
         &self.output
     }
 
-    /// What it was computed from.
+    /// Returns the dependencies of the result.
     #[must_use]
     pub const fn dependencies(&self) -> &Dependencies {
         &self.dependencies
@@ -126,75 +135,65 @@ impl<K: Reduction> Entry<K> {
 
 impl<K: Reduction> fmt::Debug for Entry<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entry").field("handle", &self.handle).field("why", &self.why).finish_non_exhaustive()
+        f.debug_struct("Entry")
+            .field("handle", &self.handle)
+            .field("cause", &self.cause)
+            .finish_non_exhaustive()
     }
 }
 
-/// What an evaluation gave.
-#[derive(Debug)]
-pub struct Evaluated<K: Reduction> {
-    /// The result.
-    pub entry: Entry<K>,
-    /// Why it must not be kept.
-    pub unkept: Option<Unkept>,
-    /// How many specs it asked for.
-    pub specs_asked: usize,
-    /// How many of these were kept and did not move.
-    pub specs_found: usize,
-}
-
-/// The result of a launch: a reference to it, and where it comes from.
+/// A shared reference to the result of a launch, and the origin of the result.
 ///
-/// Whoever holds it keeps it, unchanged, whatever is launched, invalidated or removed meanwhile. To clone it copies
-/// nothing.
+/// Stays valid and unchanged while other launches, invalidations and removals happen. A clone copies no output.
 pub struct Launched<K: Reduction> {
     entry: Arc<Entry<K>>,
-    how: How,
+    origin: Origin,
 }
 
+/// One byte, so that a hit writes it and its caller reads it in one access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum How {
+enum Origin {
     Hit,
-    Kept,
-    Unkept(Unkept),
+    Cached,
+    NotCached(NotCached),
 }
 
 impl<K: Reduction> Launched<K> {
-    /// It was kept, and still holds.
+    /// Creates the launch of a hit: `entry` was kept and still holds.
     #[inline]
     #[must_use]
     pub const fn hit(entry: Arc<Entry<K>>) -> Self {
-        Self { entry, how: How::Hit }
+        Self { entry, origin: Origin::Hit }
     }
 
-    /// It was evaluated, and kept unless there is a reason against it.
+    /// Creates the launch of an evaluation, which was kept unless `not_cached` is given.
     #[must_use]
-    pub fn evaluated(entry: Arc<Entry<K>>, unkept: Option<Unkept>) -> Self {
-        Self { entry, how: unkept.map_or(How::Kept, How::Unkept) }
+    pub fn evaluated(entry: Arc<Entry<K>>, not_cached: Option<NotCached>) -> Self {
+        Self { entry, origin: not_cached.map_or(Origin::Cached, Origin::NotCached) }
     }
 
-    /// Whether it was there already.
+    /// Returns whether the result was in the memo.
     #[must_use]
     pub fn is_hit(&self) -> bool {
-        self.how == How::Hit
+        self.origin == Origin::Hit
     }
 
-    /// Why it was evaluated: now, or, if it [is a hit](Self::is_hit), when it was.
+    /// Returns the cause of the evaluation that computed the result: this one, or, for a [hit](Self::is_hit), an earlier one.
     #[must_use]
-    pub fn why(&self) -> Why {
-        self.entry.why
+    pub fn miss_cause(&self) -> MissCause {
+        self.entry.cause
     }
 
-    /// Why it was not kept, if it was not.
+    /// Returns the reason why the result was not kept, or nothing if it was.
     #[must_use]
-    pub const fn unkept(&self) -> Option<Unkept> {
-        match self.how {
-            How::Hit | How::Kept => None,
-            How::Unkept(unkept) => Some(unkept),
+    pub const fn not_cached(&self) -> Option<NotCached> {
+        match self.origin {
+            Origin::Hit | Origin::Cached => None,
+            Origin::NotCached(not_cached) => Some(not_cached),
         }
     }
 
-    /// What it was computed from.
+    /// Returns the dependencies of the result.
     #[must_use]
     pub fn dependencies(&self) -> &Dependencies {
         self.entry.dependencies()
@@ -211,7 +210,7 @@ impl<K: Reduction> Deref for Launched<K> {
 
 impl<K: Reduction> Clone for Launched<K> {
     fn clone(&self) -> Self {
-        Self { entry: Arc::clone(&self.entry), how: self.how }
+        Self { entry: Arc::clone(&self.entry), origin: self.origin }
     }
 }
 
@@ -222,7 +221,33 @@ where
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Launched")
             .field("output", self.entry.output())
-            .field("how", &self.how)
+            .field("origin", &self.origin)
             .finish_non_exhaustive()
+    }
+}
+
+/// The counters of a memo since its creation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoStatistics {
+    /// Launches whose result was in the memo.
+    pub hits: u64,
+    /// Launches that were evaluated without an error.
+    pub evaluations: u64,
+    /// Evaluations whose result was not kept.
+    pub not_cached: u64,
+    /// Specs that evaluations found in the memo.
+    pub spec_hits: u64,
+    /// Specs that evaluations had to evaluate.
+    pub spec_evaluations: u64,
+}
+
+impl AddAssign for MemoStatistics {
+    fn add_assign(&mut self, other: Self) {
+        self.hits += other.hits;
+        self.evaluations += other.evaluations;
+        self.not_cached += other.not_cached;
+        self.spec_hits += other.spec_hits;
+        self.spec_evaluations += other.spec_evaluations;
     }
 }

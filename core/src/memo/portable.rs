@@ -1,84 +1,30 @@
-//! Results that outlive the process: they hold where the contents are the same.
+//! Portable results: results of launches that another process can use if it finds the same contents.
 //!
-//! A generation counts writes in one process and says nothing in the next. So a portable result names what it was computed from by
-//! digests of contents, and by extents, which mean the same everywhere.
+//! A generation counts writes within one process, and means nothing in the next one. A portable result therefore identifies its
+//! dependencies by digests of contents and by extents, which mean the same everywhere.
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},
     string::String,
     vec::Vec,
 };
-use core::{error, fmt};
 
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use thiserror::Error;
 
 use super::{
-    dependencies::{Dependencies, Observations, Observed, Seen, is_absent, is_worn, see},
+    dependencies::{Dependencies, Observation, Observed, Seen, is_absent, is_exhausted, see},
     handle::{Handle, HandleError},
-    launched::{Entry, Why},
+    launched::{Entry, MissCause},
     reduction::Reduction,
     specs::SpecTable,
     world::{ArgumentId, FieldId, World},
 };
 use crate::key::Key;
 
-/// A [`Reduction`] whose results can be kept with an artifact.
+/// A [`Reduction`] whose results can be stored with an artifact.
 ///
-/// Its specs, values and outputs need serde. Where there are no specs they are `()`: an `Infallible` cannot be read back.
-///
-/// ```
-/// use std::convert::Infallible;
-///
-/// use warmstart_core::{
-///     artifact::Artifact,
-///     key::{Key, KeyFields},
-///     launch_record::LaunchRecord,
-///     memo::{Evaluate, FieldId, LaunchError, LaunchMemo, Portable, Recorder, Reduction, Tracked, World},
-/// };
-///
-/// struct Kernel {
-///     trip_count: FieldId,
-/// }
-///
-/// impl Reduction for Kernel {
-///     type Spec = ();
-///     type Value = ();
-///     type Output = u64;
-///     type Error = Infallible;
-/// }
-///
-/// impl<W: World<Field = u64>> Evaluate<W> for Kernel {
-///     fn launch(&self, recorder: &mut Recorder<'_, Self, W>) -> Result<u64, LaunchError<Infallible>> {
-///         Ok(recorder.field(self.trip_count).map_or(0, |count| count * 16))
-///     }
-///
-///     fn spec(&self, (): &(), _: &mut Recorder<'_, Self, W>) -> Result<(), LaunchError<Infallible>> {
-///         Ok(())
-///     }
-/// }
-///
-/// impl Portable for Kernel {
-///     fn fingerprint(&self) -> Key {
-///         KeyFields::new("stack of a loop", 1).number("trip count", self.trip_count.0.into()).key()
-///     }
-/// }
-///
-/// // One process launches, and keeps the result with the artifact.
-/// let (mut world, memo) = (Tracked::<u64, ()>::new(), LaunchMemo::new());
-/// let kernel = memo.register(Kernel { trip_count: world.add_field(9) });
-/// assert_eq!(*memo.launch(kernel, &world.with_arguments(&[]))?, 144);
-/// let result = memo.export(kernel, "solve", &world.with_arguments(&[]))?;
-/// let artifact = LaunchRecord::new().with_result(result).attach(&Artifact::new(b"code".to_vec()))?;
-///
-/// // Another one loads the artifact, and finds the same contents: its first launch hits.
-/// let (mut world, memo) = (Tracked::<u64, ()>::new(), LaunchMemo::new());
-/// let kernel = memo.register(Kernel { trip_count: world.add_field(9) });
-/// if let Some(result) = LaunchRecord::of(&artifact)?.as_ref().and_then(|record| record.result("solve")) {
-///     assert!(memo.import(kernel, result, &world.with_arguments(&[]))?.output);
-/// }
-/// assert!(memo.launch(kernel, &world.with_arguments(&[]))?.is_hit());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
+/// Its specs, values and outputs need serde. If there are no specs, use `()`, because an `Infallible` cannot be deserialized.
 pub trait Portable:
     Reduction<
         Spec: Serialize + DeserializeOwned,
@@ -86,144 +32,131 @@ pub trait Portable:
         Output: Serialize + DeserializeOwned,
     >
 {
-    /// What the results depend on beside the world: the evaluator's version, what the specs say, everything in `self`. Results of another
-    /// fingerprint are refused. Derive it from [`KeyFields`](crate::key::KeyFields).
+    /// Returns a fingerprint of everything that the results depend on besides the world: the evaluator's version, the meaning
+    /// of the specs, everything in `self`. Results with another fingerprint are refused. Derive it from
+    /// [`KeyFields`](crate::key::KeyFields).
     ///
-    /// The ids of fields and arguments in `self` belong to it: contents are found by their ids, so these have to be the same in every
-    /// process. What is left out here is a wrong answer, and not a miss.
+    /// This includes the ids of fields and arguments in `self`: contents are found by their ids, so the ids must be the same in
+    /// every process. Anything left out leads to a wrong answer, not to a miss.
     fn fingerprint(&self) -> Key;
 }
 
-/// A [`World`] that can tell what is in a field and in an array, not only how often it was written.
+/// A [`World`] that can identify the contents of fields and arrays, not only count their writes.
 ///
-/// A digest covers everything that an evaluation can read: elements, type and shape. [`Key::digest`] makes one. A runtime that knows it
-/// beforehand, as of weights that it mapped from a file, need not compute it.
+/// A digest covers everything that an evaluation can read: elements, type and shape. [`Key::digest`] computes one. A runtime
+/// that already knows the digest, such as that of weights mapped from a file, need not compute it.
 ///
-/// A result is exported under the digests of what it was computed from, and a generation tells whether these are still the same contents. So
-/// if something may be written, or arguments may be bound, while another thread exports: what is being written has **no digest**, from
-/// before its first byte changes until the write is counted, and arguments stay bound as they are. Else an old result would be
-/// stored under the digest of new contents.
+/// A result is exported under the digests of its dependencies, and generations show whether their contents are still the same.
+/// If another thread may write, or bind arguments, during an export: a field or array that is being written must have **no
+/// digest**, from before its first byte changes until the write is counted, and arguments must stay bound as they are.
+/// Otherwise an old result would be stored under the digest of new contents.
 pub trait Contents: World {
-    /// The digest of a field, or nothing if it has none: then what depends on it is not portable.
+    /// Returns the digest of a field, or `None` if it has none; results that depend on it are then not portable.
     fn field_digest(&self, field: FieldId) -> Option<Key>;
 
-    /// The digest of the array that is bound to an argument, or nothing if it has none.
+    /// Returns the digest of the array bound to an argument, or `None` if it has none.
     fn array_digest(&self, argument: ArgumentId) -> Option<Key>;
 }
 
-/// Something that a portable result was computed from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Content {
-    /// Nothing if there was no such field.
-    Field(FieldId, Option<Key>),
-    /// Nothing if no array was bound.
-    Array(ArgumentId, Option<Key>),
-    /// Nothing if there was no such axis.
-    Extent(ArgumentId, u32, Option<u64>),
-}
-
-/// An output, or the value of a spec, as postcard writes it, and what it was computed from: places in the list of contents.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Part {
-    pub(super) from: Vec<u32>,
-    pub(super) bytes: Vec<u8>,
-}
-
-/// The result of a launch, and its specs, in a form that another process can take over if it finds the same contents.
+/// The result of a launch and its specs, in a form that another process can import if it finds the same contents.
 ///
-/// A [`LaunchRecord`](crate::launch_record::LaunchRecord) carries it beside the artifact.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A [`LaunchRecord`](crate::launch_record::LaunchRecord) stores it with the artifact.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PortableResult {
-    pub(super) kernel: String,
-    pub(super) fingerprint: Key,
-    pub(super) contents: Vec<Content>,
-    pub(super) output: Option<Part>,
-    /// Each spec as postcard writes it, and its value.
-    pub(super) specs: Vec<(Vec<u8>, Part)>,
+    pub(crate) kernel: String,
+    pub(crate) fingerprint: [u8; Key::LEN],
+    /// In ascending order of dependency.
+    pub(crate) contents: Vec<Content>,
+    pub(crate) output: Option<Part>,
+    /// Each spec as postcard encodes it, and its value. Ascending.
+    pub(crate) specs: Vec<(Vec<u8>, Part)>,
 }
 
-/// What became of a portable result.
+/// A dependency of a portable result: a field or the array of an argument with its digest, or an axis of an argument with its
+/// length. `None` if it did not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Content {
+    Field(u32, Option<[u8; Key::LEN]>),
+    Array(u32, Option<[u8; Key::LEN]>),
+    Extent(u32, u32, Option<u64>),
+}
+
+/// An output or the value of a spec, as postcard encodes it, and its dependencies: ascending positions in the list of contents.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Part {
+    pub(crate) from: Vec<u32>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// The outcome of importing a portable result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
-    /// Whether the result of the launch was taken over.
+    /// Whether the result of the launch was imported.
     pub output: bool,
-    /// How many specs were taken over.
+    /// The number of specs imported.
     pub specs: usize,
-    /// How many parts, specs and the result of the launch, were not, because the contents are other ones here.
+    /// The number of parts (specs and the result of the launch) that were not imported because the contents differ here.
     pub moved: usize,
 }
 
-/// Why a result is not made portable, or not taken over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The reason why a result cannot be exported or imported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PortableError {
-    /// The handle leads to nothing.
+    /// The handle is unknown or stale.
+    #[error("{0}")]
     Handle(HandleError),
-    /// No result is kept that holds in this world.
-    NotKept,
-    /// Nothing of it is portable: the world has no digests of what it was computed from.
+    /// No result that is valid in this world is cached.
+    #[error("the memo has no result that is valid in this world: launch first")]
+    NotCached,
+    /// No part of the result is portable, because the world has no digests of its dependencies.
+    #[error("the world gives no digest of a dependency of the result: return one from `Contents`")]
     NoDigest,
-    /// It was computed by another version of the reduction, or by another one.
+    /// The result was computed by another reduction, or by another version of it.
+    #[error("the result is of another version of the reduction: evaluate again")]
     OtherFingerprint,
-    /// It contradicts itself, or its values are not of these types.
+    /// The result contradicts itself, or its values have other types.
+    #[error("the stored result contradicts itself: evaluate again")]
     Malformed,
 }
 
-impl fmt::Display for PortableError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Handle(error) => error.fmt(f),
-            Self::NotKept => f.write_str("no result is kept that holds in this world: launch first"),
-            Self::NoDigest => {
-                f.write_str("the world has no digest of what the result was computed from: give it one")
-            }
-            Self::OtherFingerprint => {
-                f.write_str("the result is of another version of the reduction: evaluate again")
-            }
-            Self::Malformed => f.write_str("the stored result contradicts itself: evaluate again"),
-        }
-    }
-}
-
-impl error::Error for PortableError {}
-
 impl PortableResult {
-    /// The name under which the process that loads it finds it.
+    /// Returns the name of the kernel, under which the process that loads the result finds it.
     #[must_use]
     pub fn kernel(&self) -> &str {
         &self.kernel
     }
 
-    /// The [fingerprint](Portable::fingerprint) of the reduction that it is a result of.
+    /// Returns the [fingerprint](Portable::fingerprint) of the reduction that computed the result.
     #[must_use]
     pub const fn fingerprint(&self) -> Key {
-        self.fingerprint
+        Key::from_bytes(self.fingerprint)
     }
 
-    /// How many specs it has.
+    /// Returns the number of specs.
     #[must_use]
     pub const fn specs(&self) -> usize {
         self.specs.len()
     }
 
-    /// Whether it has the result of the launch, and not only specs.
+    /// Returns whether the result of the launch is included, and not only specs.
     #[must_use]
     pub const fn has_output(&self) -> bool {
         self.output.is_some()
     }
 
-    /// From how many distinct things it was computed.
+    /// Returns the number of distinct dependencies.
     #[must_use]
     pub const fn dependencies(&self) -> usize {
         self.contents.len()
     }
 
-    /// What is kept of a launch, as far as it holds in `world` and is made of what has digests.
+    /// Exports the cached results of a launch that are valid in `world` and whose dependencies all have digests.
     ///
-    /// For those who write a memo: nothing may be locked or borrowed, because the world is code of others.
+    /// For authors of memos: hold no lock and no borrow during the call, because `world` is the caller's code.
     ///
     /// # Errors
-    /// [`PortableError::NotKept`] and [`PortableError::NoDigest`].
+    /// [`PortableError::NotCached`] and [`PortableError::NoDigest`].
     pub fn export<K, W>(
         kernel_name: &str,
         kernel: &K,
@@ -235,72 +168,64 @@ impl PortableResult {
         K: Portable,
         W: Contents + ?Sized,
     {
-        let entry = entry.filter(|entry| entry.dependencies().hold(world));
-        let mut drafts: Vec<Draft> = Vec::new();
-        drafts.extend(entry.and_then(|entry| {
-            Draft::new(None, entry.output(), entry.dependencies().observations().collect())
-        }));
+        // The key is the encoded spec, or `None` for the launch; the value is the encoded value with its dependencies.
+        let mut parts = BTreeMap::new();
+        if let Some(entry) = entry.filter(|entry| entry.dependencies().hold(world))
+            && let Ok(bytes) = postcard::to_allocvec(entry.output())
+        {
+            parts.insert(None, (bytes, entry.dependencies().observations().collect()));
+        }
         for (spec, value, from) in specs.current(world) {
-            let bytes = postcard::to_allocvec(spec).ok();
-            // One that loses something on the way would be taken for another one where it arrives.
-            let bytes = bytes.filter(|bytes| exactly::<K::Spec>(bytes).is_some_and(|read| read == *spec));
-            drafts.extend(bytes.and_then(|bytes| Draft::new(Some(bytes), value, from)));
+            // A spec that encoding changes would be taken for another spec by the process that imports it.
+            if let (Ok(bytes), Ok(value)) = (postcard::to_allocvec(spec), postcard::to_allocvec(value))
+                && exactly::<K::Spec>(&bytes).is_some_and(|read| read == *spec)
+            {
+                parts.insert(Some(bytes), (value, from.to_vec()));
+            }
         }
-        if drafts.is_empty() {
-            return Err(PortableError::NotKept);
+        if parts.is_empty() {
+            return Err(PortableError::NotCached);
         }
-        let mut digests = BTreeMap::new();
-        for &(observed, seen) in drafts.iter().flat_map(|draft| &draft.from) {
-            digests.entry(observed).or_insert_with(|| (seen, content(world, observed, seen)));
-        }
-        // What was bound meanwhile was seen otherwise by another draft: the digest is not of what that was computed from.
-        drafts.retain(|draft| {
-            draft
-                .from
-                .iter()
-                .all(|(observed, seen)| digests[observed].0 == *seen && digests[observed].1.is_some())
+        let mut contents: BTreeMap<Observed, (Seen, Option<Content>)> = BTreeMap::new();
+        parts.retain(|_, (_, from)| {
+            from.iter().all(|&(observed, seen)| {
+                let digest = || (seen, Content::of(world, observed, seen));
+                let (first, content) = *contents.entry(observed).or_insert_with(digest);
+                // Another part saw this dependency in another state, so that the digest is not of the contents it was computed
+                // from.
+                first == seen && content.is_some()
+            })
         });
-        if drafts.is_empty() {
+        if parts.is_empty() {
             return Err(PortableError::NoDigest);
         }
-        let used: BTreeSet<_> =
-            drafts.iter().flat_map(|draft| &draft.from).map(|&(observed, _)| observed).collect();
-        let places: BTreeMap<_, _> = used.iter().copied().zip(0..).collect();
-        let contents = used.iter().filter_map(|observed| digests[observed].1).collect();
+        let used: BTreeSet<Observed> =
+            parts.values().flat_map(|(_, from)| from).map(|(observed, _)| *observed).collect();
+        let places: BTreeMap<Observed, u32> = used.iter().copied().zip(0..).collect();
         let mut result = Self {
             kernel: kernel_name.into(),
-            fingerprint: kernel.fingerprint(),
-            contents,
+            fingerprint: *kernel.fingerprint().as_bytes(),
+            contents: used.iter().filter_map(|observed| contents[observed].1).collect(),
             output: None,
             specs: Vec::new(),
         };
-        for draft in drafts {
-            let from = draft.from.iter().map(|(observed, _)| places[observed]).collect();
-            let part = Part { from, bytes: draft.bytes };
-            match draft.spec {
-                None => result.output = Some(part),
-                Some(spec) => result.specs.push((spec, part)),
+        for (spec, (bytes, from)) in parts {
+            let mut from: Vec<u32> = from.iter().map(|(observed, _)| places[observed]).collect();
+            from.sort_unstable();
+            match spec {
+                None => result.output = Some(Part { from, bytes }),
+                Some(spec) => result.specs.push((spec, Part { from, bytes })),
             }
         }
-        // The table's order is that of its hasher.
-        result.specs.sort_unstable_by(|one, other| one.0.cmp(&other.0));
-        // Specs that postcard writes alike are unequal in what it leaves out: it could not be told which one is meant.
-        result.specs = result
-            .specs
-            .chunk_by(|one, other| one.0 == other.0)
-            .filter(|same| same.len() == 1)
-            .flatten()
-            .cloned()
-            .collect();
         Ok(result)
     }
 
-    /// Takes over what holds in `world`: the result for `handle`, and specs that `table` does not have.
+    /// Imports the results that are valid in `world`: the result of `handle`, and specs that `table` lacks.
     ///
-    /// For those who write a memo: nothing may be locked or borrowed, because the world is code of others.
+    /// For authors of memos: hold no lock and no borrow during the call, because `world` is the caller's code.
     ///
     /// # Errors
-    /// [`PortableError::OtherFingerprint`] and [`PortableError::Malformed`]; then nothing was taken over.
+    /// [`PortableError::OtherFingerprint`] and [`PortableError::Malformed`]; nothing is imported then.
     pub fn import<K, W>(
         &self,
         handle: Handle,
@@ -312,116 +237,89 @@ impl PortableResult {
         K: Portable,
         W: Contents + ?Sized,
     {
-        if kernel.fingerprint() != self.fingerprint {
+        if kernel.fingerprint() != self.fingerprint() {
             return Err(PortableError::OtherFingerprint);
         }
-        let now: Vec<_> = self
-            .contents
-            .iter()
-            .map(|stored| {
-                let observed = stored.observed();
-                // Before the digest: what is written meanwhile is then of an older generation than it will be.
-                let seen = see(world, observed);
-                (observed, (content(world, observed, seen).as_ref() == Some(stored)).then_some(seen))
-            })
-            .collect();
-        let mut imported = Imported::default();
+        let now = self.contents.iter().map(|stored| {
+            let observed = stored.observed();
+            // Read the state before the digest, so that a write in between makes this state outdated.
+            let seen = see(world, observed);
+            (Content::of(world, observed, seen).as_ref() == Some(stored)).then_some((observed, seen))
+        });
+        let now: Vec<_> = now.collect();
         let output = self.output.as_ref().map(|part| part.read(&now)).transpose()?;
         let mut specs = Vec::new();
         for (spec, part) in &self.specs {
-            let spec = exactly(spec).ok_or(PortableError::Malformed)?;
-            specs.push((spec, part.read(&now)?));
+            specs.push((exactly(spec).ok_or(PortableError::Malformed)?, part.read(&now)?));
         }
+        let mut imported = Imported::default();
         table.begin(world);
         for (spec, read) in specs {
-            let Some((value, from)) = read else {
-                imported.moved += 1;
-                continue;
-            };
-            if table.keep_if_new(spec, value, from) {
-                imported.specs += 1;
+            match read {
+                Some((value, from)) => {
+                    imported.specs += usize::from(table.keep_if_new(spec, value, from.into()));
+                }
+                None => imported.moved += 1,
             }
         }
         table.end();
-        let entry = match output {
-            Some(Some((output, from))) => {
-                let dependencies = Dependencies::new(world.identity(), from);
-                Some(Entry::new(handle, dependencies, Why::Imported, output))
-            }
-            Some(None) => {
-                imported.moved += 1;
-                None
-            }
-            None => None,
-        };
+        let entry = output.flatten().map(|(output, from)| {
+            Entry::new(handle, Dependencies::new(world.identity(), from), MissCause::Imported, output)
+        });
         imported.output = entry.is_some();
+        imported.moved += usize::from(self.has_output() && !imported.output);
         Ok((entry, imported))
     }
 }
 
 impl Part {
-    /// The value and what it depends on here, or nothing if that is not the same here.
+    /// Decodes the value with its dependencies in this world; `None` if the contents differ here.
     fn read<T: DeserializeOwned>(
         &self,
-        now: &[(Observed, Option<Seen>)],
-    ) -> Result<Option<(T, Observations)>, PortableError> {
+        now: &[Option<Observation>],
+    ) -> Result<Option<(T, Vec<Observation>)>, PortableError> {
         let value = exactly(&self.bytes).ok_or(PortableError::Malformed)?;
-        let mut list = Vec::with_capacity(self.from.len());
-        let mut holds = true;
-        for &place in &self.from {
-            let &(observed, seen) = now.get(place as usize).ok_or(PortableError::Malformed)?;
-            match seen {
-                Some(seen) => list.push((observed, seen)),
-                None => holds = false,
-            }
-        }
-        Ok(holds.then_some((value, list)))
+        let from = self.from.iter().map(|place| now.get(*place as usize).copied());
+        let from: Vec<_> = from.collect::<Option<_>>().ok_or(PortableError::Malformed)?;
+        Ok(from.into_iter().collect::<Option<_>>().map(|from| (value, from)))
     }
-}
-
-/// A part whose dependencies have no places yet.
-struct Draft {
-    spec: Option<Vec<u8>>,
-    from: Observations,
-    bytes: Vec<u8>,
-}
-
-impl Draft {
-    fn new<T: Serialize>(spec: Option<Vec<u8>>, value: &T, from: Observations) -> Option<Self> {
-        let bytes = postcard::to_allocvec(value).ok()?;
-        Some(Self { spec, from, bytes })
-    }
-}
-
-/// The value that is written in these bytes, if they are no longer than it: else they are of another type.
-fn exactly<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
-    postcard::take_from_bytes(bytes).ok().and_then(|(value, rest)| rest.is_empty().then_some(value))
-}
-
-/// What is in what was `seen` so, or nothing if it has no digest or is being written.
-fn content<W: Contents + ?Sized>(world: &W, observed: Observed, seen: Seen) -> Option<Content> {
-    if is_worn(observed, seen) {
-        return None;
-    }
-    let there = !is_absent(observed, seen);
-    let content = match observed {
-        Observed::Field(field) if there => Content::Field(field, Some(world.field_digest(field)?)),
-        Observed::Field(field) => Content::Field(field, None),
-        Observed::Argument(argument) if there => {
-            Content::Array(argument, Some(world.array_digest(argument)?))
-        }
-        Observed::Argument(argument) => Content::Array(argument, None),
-        Observed::Extent(argument, axis) => Content::Extent(argument, axis, there.then_some(seen.0)),
-    };
-    (see(world, observed) == seen).then_some(content)
 }
 
 impl Content {
-    pub(super) const fn observed(&self) -> Observed {
+    /// Returns the digest or extent of a dependency in the state `seen`, or `None` if it has no digest or is being written.
+    fn of<W: Contents + ?Sized>(world: &W, observed: Observed, seen: Seen) -> Option<Self> {
+        if is_exhausted(observed, seen) {
+            return None;
+        }
+        let is_there = !is_absent(observed, seen);
+        let digest = match observed {
+            Observed::Field(field) if is_there => Some(*world.field_digest(field)?.as_bytes()),
+            Observed::Argument(argument) if is_there => Some(*world.array_digest(argument)?.as_bytes()),
+            _ => None,
+        };
+        let content = match observed {
+            Observed::Field(field) => Self::Field(field.0, digest),
+            Observed::Argument(argument) => Self::Array(argument.0, digest),
+            Observed::Extent(argument, axis) => Self::Extent(argument.0, axis, is_there.then_some(seen.0)),
+        };
+        (see(world, observed) == seen).then_some(content)
+    }
+
+    /// Returns whether this content sorts before `other`.
+    pub(crate) fn is_before(&self, other: &Self) -> bool {
+        self.observed() < other.observed()
+    }
+
+    const fn observed(&self) -> Observed {
         match *self {
-            Self::Field(field, _) => Observed::Field(field),
-            Self::Array(argument, _) => Observed::Argument(argument),
-            Self::Extent(argument, axis, _) => Observed::Extent(argument, axis),
+            Self::Field(field, _) => Observed::Field(FieldId(field)),
+            Self::Array(argument, _) => Observed::Argument(ArgumentId(argument)),
+            Self::Extent(argument, axis, _) => Observed::Extent(ArgumentId(argument), axis),
         }
     }
+}
+
+/// Decodes a value that takes all of these bytes. If bytes are left over, they are of another type.
+fn exactly<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    postcard::take_from_bytes(bytes).ok().and_then(|(value, rest)| rest.is_empty().then_some(value))
 }

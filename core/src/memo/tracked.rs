@@ -1,4 +1,4 @@
-//! A world that counts by itself what is written.
+//! A world that counts writes by itself.
 
 use alloc::{boxed::Box, vec::Vec};
 
@@ -10,10 +10,10 @@ use super::{
 };
 use crate::key::Key;
 
-/// Fields and arrays whose every write is counted, because there is no way to a value that does not count.
+/// Fields and arrays whose every write is counted, because values can be reached for writing only by methods that count.
 ///
-/// A launch sees it [with its arguments](Self::with_arguments). Values that can change behind a shared reference (`Cell`, atomics) would
-/// change uncounted: do not put them in here.
+/// A launch sees it [with its arguments](Self::with_arguments). Do not store values that can change behind a shared reference
+/// (`Cell`, atomics): their changes are not counted.
 ///
 /// ```
 /// use warmstart_core::memo::{ArgumentId, Tracked, World};
@@ -33,32 +33,32 @@ use crate::key::Key;
 #[derive(Debug)]
 pub struct Tracked<F, A> {
     identity: WorldId,
-    /// How often each field was written. What hits look at lies apart from what they do not, so that it stays in the nearest cache.
+    /// The number of writes to each field. Data that hits read are kept apart from other data, to stay in the nearest cache.
     generations: Vec<Generation>,
     fields: Vec<F>,
     places: Vec<Place>,
-    /// The shape and the value of the array at each place, as long as it is [taken](Place::taken).
+    /// The shape and the value of the array at each place, while the place is [taken](Place::taken).
     shapes: Vec<Shape>,
     arrays: Vec<Option<A>>,
     /// Places whose arrays were freed.
     free: Vec<u32>,
 }
 
-/// Where arrays are, one after the other.
+/// A place that holds arrays, one after the other.
 #[derive(Debug)]
 struct Place {
-    /// How many were here before: with the place, what tells an allocation from every other.
+    /// The number of earlier arrays in this place. Together with the place, it identifies an allocation.
     turn: u32,
     taken: bool,
     generation: Generation,
 }
 
-/// The length of each axis. Of arrays with few axes it lies in the table, because a hit asks for it.
+/// The length of each axis. For arrays with few axes it is stored in the table itself, because a hit reads it.
 #[derive(Debug)]
 struct Shape {
     rank: usize,
     few: [u64; Self::FEW],
-    /// All of them, if there are more.
+    /// All lengths, if there are more.
     many: Box<[u64]>,
 }
 
@@ -82,10 +82,10 @@ impl Shape {
 }
 
 impl<F, A> Tracked<F, A> {
-    /// A world without fields and arrays, which is no other world of this process.
+    /// Creates a world without fields and arrays, whose identity no other world of this process has.
     ///
     /// # Panics
-    /// If there were as many as a `usize` counts.
+    /// If all values of a `usize` have been handed out.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -102,7 +102,7 @@ impl<F, A> Tracked<F, A> {
     /// Adds a field.
     ///
     /// # Panics
-    /// If there are 2^32 fields.
+    /// If there are already 2^32 fields.
     pub fn add_field(&mut self, value: F) -> FieldId {
         let field = u32::try_from(self.fields.len()).expect("fewer than 2^32 fields");
         self.generations.push(Generation::FIRST);
@@ -110,13 +110,13 @@ impl<F, A> Tracked<F, A> {
         FieldId(field)
     }
 
-    /// The value of a field.
+    /// Returns the value of a field.
     #[must_use]
     pub fn field(&self, field: FieldId) -> Option<&F> {
         self.fields.get(field.0 as usize)
     }
 
-    /// The value of a field, to be written. Counts as a write, whatever is done with it.
+    /// Returns the value of a field for writing. Counts as a write, even if the value is not changed.
     pub fn field_mut(&mut self, field: FieldId) -> Option<&mut F> {
         let generation = self.generations.get_mut(field.0 as usize)?;
         *generation = generation.next();
@@ -126,7 +126,7 @@ impl<F, A> Tracked<F, A> {
     /// Adds an array of `shape`, in elements along each axis.
     ///
     /// # Panics
-    /// If there are 2^32 arrays at a time.
+    /// If there are already 2^32 arrays.
     pub fn allocate(&mut self, shape: &[u64], value: A) -> AllocationId {
         if let Some(index) = self.free.pop() {
             let at = index as usize;
@@ -143,7 +143,7 @@ impl<F, A> Tracked<F, A> {
         allocation(index, 0)
     }
 
-    /// Takes an array away. Its id stands for nothing from now on.
+    /// Removes an array and returns its value. Its id is invalid from now on.
     pub fn free(&mut self, array: AllocationId) -> Option<A> {
         self.find(array)?;
         let (index, turn) = place(array);
@@ -154,40 +154,40 @@ impl<F, A> Tracked<F, A> {
         self.arrays.get_mut(index as usize)?.take()
     }
 
-    /// The value of an array.
+    /// Returns the value of an array.
     #[must_use]
     pub fn array(&self, array: AllocationId) -> Option<&A> {
         self.find(array)?;
         self.arrays.get(index(array))?.as_ref()
     }
 
-    /// The value of an array, to be written. Counts as a write, whatever is done with it.
+    /// Returns the value of an array for writing. Counts as a write, even if the value is not changed.
     pub fn array_mut(&mut self, array: AllocationId) -> Option<&mut A> {
         self.write(array)?;
         self.arrays.get_mut(index(array))?.as_mut()
     }
 
-    /// The shape of an array, in elements along each axis.
+    /// Returns the shape of an array, in elements along each axis.
     #[must_use]
     pub fn shape(&self, array: AllocationId) -> Option<&[u64]> {
         self.find(array)?;
         self.shapes.get(index(array)).map(Shape::axes)
     }
 
-    /// Gives an array another shape, and its value to be fitted to it. Counts as a write.
+    /// Changes the shape of an array, and returns its value to be adapted. Counts as a write.
     pub fn reshape(&mut self, array: AllocationId, shape: &[u64]) -> Option<&mut A> {
         self.write(array)?;
         *self.shapes.get_mut(index(array))? = Shape::new(shape);
         self.arrays.get_mut(index(array))?.as_mut()
     }
 
-    /// What a launch with these arguments sees.
+    /// Returns the world of a launch with these arguments.
     #[must_use]
     pub const fn with_arguments<'w>(&'w self, arguments: &'w [AllocationId]) -> Arguments<'w, F, A> {
         Arguments { world: self, arguments }
     }
 
-    /// How often an array was written, if it is there.
+    /// Returns the generation of an array, or `None` if there is no such array.
     #[inline]
     fn find(&self, array: AllocationId) -> Option<Generation> {
         let (index, turn) = place(array);
@@ -195,7 +195,7 @@ impl<F, A> Tracked<F, A> {
         (place.turn == turn && place.taken).then_some(place.generation)
     }
 
-    /// An array is about to be written.
+    /// Counts a write to an array that is about to be written.
     fn write(&mut self, array: AllocationId) -> Option<()> {
         let generation = self.find(array)?.next();
         self.places.get_mut(index(array))?.generation = generation;
@@ -257,7 +257,7 @@ impl<F, A> World for Arguments<'_, F, A> {
     }
 }
 
-/// The digest of what postcard writes: of a field its value, of an array its shape and its value.
+/// Digests the postcard encoding: of a field, its value; of an array, its shape and its value.
 impl<F: Serialize, A: Serialize> Contents for Arguments<'_, F, A> {
     fn field_digest(&self, field: FieldId) -> Option<Key> {
         let bytes = postcard::to_allocvec(self.world.field(field)?).ok()?;
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_freed_array_stands_for_nothing_and_neither_does_its_id_when_its_place_is_taken() {
+    fn id_of_a_freed_array_stays_unknown_when_its_slot_is_reused() {
         let mut world = Pair::new();
         let old = world.allocate(&[2], 5);
         assert_eq!((world.free(old), world.free(old)), (Some(5), None));
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_exist_is_nothing() {
+    fn missing_fields_and_arrays_are_none() {
         let mut world = Pair::new();
         assert!(world.field(FieldId(0)).is_none() && world.field_mut(FieldId(0)).is_none());
         let never = AllocationId(3 << 32 | 7);
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shape_of_any_rank_is_what_it_was_told_to_be() {
+    fn shape_of_any_rank_is_stored_exactly() {
         let mut world = Pair::new();
         let array = world.allocate(&[], 0);
         for rank in [0, 1, 4, 5, 9, 2] {

@@ -1,10 +1,12 @@
-//! Ids, and where they come from: a hash that is the same in every process and on every host.
+//! Ids: a hash of kernel and task that is the same in every process and on every host.
 
 use core::{fmt, iter, num::NonZeroU32};
 
+use thiserror::Error;
+
 /// The number of ids that a pair may get: its home, and those that follow it.
 ///
-/// That they are few is what makes an id say something about a name. That all are taken takes as many collisions.
+/// Because they are few, an id is evidence of a name. A pair has no id left only after this many collisions.
 pub const PROBES: u32 = 256;
 
 /// A number that stands for a kernel and a task. It is never 0, which means "not registered".
@@ -21,7 +23,7 @@ pub const PROBES: u32 = 256;
 pub struct RegistryId(NonZeroU32);
 
 impl RegistryId {
-    /// The id of this number; `None` if it is 0.
+    /// Creates an id from this number; `None` if it is 0.
     #[must_use]
     pub const fn new(id: u32) -> Option<Self> {
         match NonZeroU32::new(id) {
@@ -30,14 +32,14 @@ impl RegistryId {
         }
     }
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub const fn as_u32(self) -> u32 {
         self.0.get()
     }
 
-    /// The id that a pair gets where no other pair has it: the 64-bit FNV-1a hash of the name, a colon and the task as eight bytes,
-    /// folded to 32 bits. 0 becomes 1.
+    /// Computes the id that a pair gets if no other pair has it: the 64-bit FNV-1a hash of the name, a colon and the task as
+    /// eight bytes, folded to 32 bits. 0 becomes 1.
     #[must_use]
     pub const fn home(kernel: &str, task: i32) -> Self {
         let mut hash = 0xcbf2_9ce4_8422_2325;
@@ -60,10 +62,10 @@ impl RegistryId {
         }
     }
 
-    /// Whether a registry can give this id to this pair.
+    /// Checks that a registry can give this id to this pair.
     ///
     /// # Errors
-    /// [`RegistryError::EmptyKernel`]; [`RegistryError::IdOfAnotherName`] if no registry gives it to this pair.
+    /// [`RegistryError::EmptyKernel`]; [`RegistryError::IdOfAnotherName`] if no registry gives this id to this pair.
     pub fn check(self, kernel: &str, task: i32) -> Result<(), RegistryError> {
         if kernel.is_empty() {
             return Err(RegistryError::EmptyKernel);
@@ -72,20 +74,21 @@ impl RegistryId {
         if home.probes_reach(self) { Ok(()) } else { Err(RegistryError::IdOfAnotherName { id: self, home }) }
     }
 
-    /// The ids that the pair at home here may get, in the order in which they are tried.
+    /// Iterates over the ids that a pair with this home may get, in the order in which they are tried.
     pub(crate) fn probes(self) -> impl Iterator<Item = Self> {
         iter::successors(Some(self), |id| Some(id.next())).take(PROBES as usize)
     }
 
-    /// Whether `id` is one of [`probes`](Self::probes).
+    /// Returns whether `id` is one of [`probes`](Self::probes).
     pub(crate) const fn probes_reach(self, id: Self) -> bool {
         let (from, to) = (self.as_u32(), id.as_u32());
-        // 0 is no step.
+        // 0 is skipped, because it is not an id.
         let steps = if to >= from { to - from } else { u32::MAX - from + to };
         steps < PROBES
     }
 
-    /// A hash for tables: ids of different homes differ in all their bits already, those that follow each other only in the low ones.
+    /// Returns a hash for tables. Ids of different homes already differ in all bits, but ids that follow each other only in the
+    /// low ones.
     pub(crate) const fn mixed(self) -> u64 {
         mix(self.0.get() as u64)
     }
@@ -110,7 +113,7 @@ impl fmt::Debug for RegistryId {
     }
 }
 
-/// Brings low bits to the high ones, by which hashbrown tells those in one group apart.
+/// Mixes the low bits into the high ones, by which hashbrown distinguishes the entries of a group.
 pub(super) const fn mix(bits: u64) -> u64 {
     bits.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -119,46 +122,33 @@ const fn fnv(hash: u64, byte: u8) -> u64 {
     (hash ^ byte as u64).wrapping_mul(0x100_0000_01b3)
 }
 
-/// Why a kernel and a task were not registered. Nothing was changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// The reason why a kernel and a task were not registered. The registry is unchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 #[non_exhaustive]
 pub enum RegistryError {
-    /// The kernel has no name.
+    /// The kernel's name is empty.
+    #[error("the kernel has no name; give it one, so that a message can say it")]
     EmptyKernel,
-    /// This id is given to no kernel and task of these names.
+    /// No registry gives this id to this kernel and task.
+    #[error(
+        "{id} is not the id of this kernel and task, which have {home} or one of the {} after it; the artifact \
+         is damaged or was renamed: compile it again",
+        PROBES - 1
+    )]
     IdOfAnotherName {
-        /// The id that it claims.
+        /// The id claimed.
         id: RegistryId,
-        /// The first of those that it may have.
+        /// The first id that the kernel and task may have.
         home: RegistryId,
     },
-    /// All ids that the kernel and the task may have are claimed by others, or there are 2^32 - 1 rows.
+    /// All ids that the kernel and task may have are claimed by others, or there are 2^32 - 1 rows.
+    #[error(
+        "no id is left for this kernel and task: {home} and the {} after it are taken; remove what is no longer \
+         loaded, or rename the kernel",
+        PROBES - 1
+    )]
     Full {
-        /// The first of them.
+        /// The first of these ids.
         home: RegistryId,
     },
 }
-
-impl fmt::Display for RegistryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::EmptyKernel => {
-                f.write_str("the kernel has no name; give it one, so that a message can say it")
-            }
-            Self::IdOfAnotherName { id, home } => write!(
-                f,
-                "{id} is not the id of this kernel and task, which have {home} or one of the {} after it; the artifact \
-                 is damaged or was renamed: compile it anew",
-                PROBES - 1
-            ),
-            Self::Full { home } => write!(
-                f,
-                "no id is left for this kernel and task: {home} and the {} after it are taken; remove what is no longer \
-                 loaded, or rename the kernel",
-                PROBES - 1
-            ),
-        }
-    }
-}
-
-impl core::error::Error for RegistryError {}

@@ -1,4 +1,4 @@
-//! The rules of ids, and what became of caches whose registry broke them.
+//! The rules of ids, and the failures of caches whose registry broke them.
 
 use alloc::{format, string::ToString, vec, vec::Vec};
 
@@ -17,17 +17,17 @@ const TASKS: (&str, [i32; 2]) = ("compute_grad", [1_260_656, 1_307_696]);
 /// Pairs whose home is the last id.
 const LAST: [(&str, i32); 3] = [("wrap", 724_954_803), ("edge", 1_667_497_973), ("edge", -445_028_995)];
 
-/// Pairs whose hash is 0, and so is no id.
+/// Pairs whose hash is 0, which is not an id.
 const ZERO: [(&str, i32); 3] = [("wrap", 318_291_937), ("wrap", -796_394_283), ("halo", 97_313_741)];
 
-/// What is kept with code: the id in it, and whose it is.
+/// The data stored with code: the id in it, and its kernel and task.
 type Artifact = (RegistryId, &'static str, i32);
 
 fn id(number: u32) -> RegistryId {
     RegistryId::new(number).unwrap()
 }
 
-/// The artifacts of a process that compiles these kernels, task 0 of each, in this order.
+/// Returns the artifacts of a process that compiles task 0 of each of these kernels, in this order.
 fn compiled(kernels: &[&'static str]) -> Vec<Artifact> {
     let mut registry = Registry::new();
     kernels.iter().map(|kernel| (registry.register(kernel, 0, ()).unwrap(), *kernel, 0)).collect()
@@ -39,7 +39,8 @@ fn load(registry: &mut Registry, artifacts: &[Artifact]) {
     }
 }
 
-/// Each artifact's id resolves to it: alone, or among several and then exactly if it is the one that was launched.
+/// Asserts that each artifact's id resolves to it, alone or among several rows, and to it alone if only its kernel was
+/// launched.
 fn assert_all_resolve(registry: &Registry, artifacts: &[Artifact]) {
     for (id, kernel, task) in artifacts {
         let row = registry.verify(*id, kernel, *task).unwrap();
@@ -49,11 +50,11 @@ fn assert_all_resolve(registry: &Registry, artifacts: &[Artifact]) {
             Resolution::Several(rows) => assert!(rows.contains(&row) && rows.len() > 1),
         }
         let launched = |row: &Registered| row.kernel() == *kernel && row.task() == *task;
-        assert_eq!(registry.resolve_among(*id, launched), Resolution::One(row));
+        assert_eq!(registry.resolve(*id).among(|row| launched(row)), Resolution::One(row));
     }
 }
 
-/// Every order of three things.
+/// All orders of three items.
 const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
 
 #[test]
@@ -125,13 +126,13 @@ fn a_pair_keeps_its_id_when_others_claim_it_too() {
     let mut registry = Registry::new();
     let [ours, theirs, _] = COLLIDING;
     let id = registry.register(ours, 0, ()).unwrap();
-    assert_eq!(registry.adopt(id, theirs, 0, ()), Ok(Adopted::Shared));
+    assert_eq!(registry.adopt(id, theirs, 0, ()), Ok(()));
     assert_eq!(registry.register(ours, 0, ()), Ok(id), "it is in code already");
     assert_eq!(registry.register(theirs, 0, ()), Ok(id), "it is in code already");
 }
 
 #[test]
-fn two_tasks_of_one_kernel_that_collide_are_told_apart() {
+fn colliding_tasks_of_one_kernel_get_different_ids() {
     let mut registry = Registry::new();
     let (kernel, tasks) = TASKS;
     let [one, other] = tasks.map(|task| registry.register(kernel, task, ()).unwrap());
@@ -140,10 +141,10 @@ fn two_tasks_of_one_kernel_that_collide_are_told_apart() {
         registry.verify(one, kernel, tasks[1]).is_none() && registry.verify(one, kernel, tasks[0]).is_some()
     );
     assert_eq!(registry.resolve(other).one().map(Registered::task), Some(tasks[1]));
-    assert_eq!(registry.rows_of(kernel).count(), 2);
+    assert_eq!(registry.len(), 2);
 }
 
-/// In the original all tasks without a kernel's name were in one slot.
+/// In the original, all tasks without a kernel's name shared one slot.
 #[test]
 fn an_empty_kernel_name_is_refused() {
     let mut registry = Registry::new();
@@ -156,9 +157,9 @@ fn an_empty_kernel_name_is_refused() {
     assert!(registry.is_empty());
 }
 
-/// In the original the one that was loaded last had the id.
+/// In the original, the kernel that was loaded last had the id.
 #[test]
-fn kernels_of_two_processes_that_baked_in_the_same_id_are_never_taken_for_each_other() {
+fn same_id_of_two_processes_never_resolves_to_the_wrong_kernel() {
     let [one, other, _] = COLLIDING;
     let (mine, yours) = (compiled(&[one]), compiled(&[other]));
     assert_eq!((mine[0].0, yours[0].0), (id(HOME), id(HOME)), "both are unprobed");
@@ -180,10 +181,10 @@ fn kernels_of_two_processes_that_baked_in_the_same_id_are_never_taken_for_each_o
 }
 
 #[test]
-fn what_two_processes_compiled_and_what_is_compiled_here_resolve_together() {
+fn kernels_of_two_other_processes_and_this_one_resolve() {
     let [one, other, ours] = COLLIDING;
     let loaded = [compiled(&[one]), compiled(&[other])];
-    // When ours is compiled: before the others are loaded, between them, after.
+    // Ours is compiled before the others are loaded, between them, or after them.
     for when in 0..3 {
         let mut registry = Registry::new();
         let mut all = Vec::new();
@@ -202,9 +203,9 @@ fn what_two_processes_compiled_and_what_is_compiled_here_resolve_together() {
     }
 }
 
-/// In the original the order in which a process met its kernels decided which ids could be found.
+/// In the original, the order in which a process met its kernels decided which ids could be found.
 #[test]
-fn what_was_kept_resolves_whatever_the_order_of_compiling_and_of_loading() {
+fn compiled_and_loaded_kernels_resolve_in_any_order() {
     for compiling in ORDERS {
         let artifacts = compiled(&compiling.map(|at| COLLIDING[at]));
         for loading in ORDERS {
@@ -247,20 +248,20 @@ fn an_id_that_anybody_claims_is_not_given_out() {
     assert_eq!(registry.register(third, 0, ()), Ok(id(HOME)));
 }
 
-/// In the original the registry was empty after a reload: the message had no name.
+/// In the original, the registry was empty after a reload, so that the message had no name.
 #[test]
-fn an_overflow_of_reloaded_code_is_reported_with_kernel_and_task() {
+fn overflow_of_reloaded_code_names_kernel_and_task() {
     let mut compiling = Registry::new();
     let id = compiling.register("compute_grad", 3, ()).unwrap();
     let mut registry = Registry::new();
     assert_eq!(registry.resolve(id), Resolution::Unknown);
-    assert_eq!(registry.adopt(id, "compute_grad", 3, ()), Ok(Adopted::Alone));
+    assert_eq!(registry.adopt(id, "compute_grad", 3, ()), Ok(()));
     let message = |registry: &Registry| format!("an overflow in {}", registry.resolve(id));
     assert_eq!(message(&registry), "an overflow in kernel `compute_grad`, task 3");
     assert_eq!(message(&registry), message(&compiling));
 }
 
-/// In the original a dispatcher skipped what had no id, and after a reload nothing had one.
+/// In the original, a dispatcher skipped everything without an id, and after a reload nothing had one.
 #[test]
 fn as_much_is_dispatched_after_a_reload_as_on_a_fresh_run() {
     const LAUNCHES: usize = 30;
@@ -297,10 +298,10 @@ fn as_much_is_dispatched_after_a_reload_as_on_a_fresh_run() {
 fn adopting_again_replaces_the_value_and_nothing_else() {
     let mut registry = Registry::new();
     let [one, other, _] = COLLIDING;
-    assert_eq!(registry.adopt(id(HOME), one, 0, 1), Ok(Adopted::Alone));
-    assert_eq!(registry.adopt(id(HOME), one, 0, 2), Ok(Adopted::Alone));
-    assert_eq!(registry.adopt(id(HOME), other, 0, 3), Ok(Adopted::Shared));
-    assert_eq!(registry.adopt(id(HOME), one, 0, 4), Ok(Adopted::Shared));
+    assert_eq!(registry.adopt(id(HOME), one, 0, 1), Ok(()));
+    assert_eq!(registry.adopt(id(HOME), one, 0, 2), Ok(()));
+    assert_eq!(registry.adopt(id(HOME), other, 0, 3), Ok(()));
+    assert_eq!(registry.adopt(id(HOME), one, 0, 4), Ok(()));
     assert_eq!(registry.len(), 2);
     let value = |kernel| registry.verify(id(HOME), kernel, 0).map(|row| *row.value());
     assert_eq!((value(one), value(other)), (Some(4), Some(3)));
@@ -319,7 +320,7 @@ fn an_id_that_no_registry_gives_to_the_name_is_refused() {
             assert_eq!(registry.adopt(id, kernel, task, ()), Err(refused));
         }
         assert!(registry.is_empty());
-        assert_eq!(registry.adopt(last, kernel, task, ()), Ok(Adopted::Alone));
+        assert_eq!(registry.adopt(last, kernel, task, ()), Ok(()));
     }
     assert_eq!(id(HOME).probes().last(), RegistryId::new(HOME + 255));
     assert_eq!(id(u32::MAX).probes().last(), RegistryId::new(255));
@@ -359,7 +360,7 @@ fn a_pair_of_several_ids_keeps_its_first_until_that_is_removed() {
 }
 
 #[test]
-fn what_is_removed_no_longer_claims_its_id() {
+fn removed_row_no_longer_claims_its_id() {
     let mut registry = Registry::new();
     let [one, other, third] = COLLIDING;
     for kernel in COLLIDING {
@@ -378,13 +379,13 @@ fn what_is_removed_no_longer_claims_its_id() {
 }
 
 #[test]
-fn of_those_that_bear_an_id_only_the_launched_are_named() {
+fn resolution_among_launched_kernels_names_only_those() {
     let mut registry = Registry::new();
     let artifacts = COLLIDING.map(|kernel| (id(HOME), kernel, 0));
     load(&mut registry, &artifacts);
     registry.register(NEIGHBOUR, 0, ()).unwrap();
     let among = |launched: &[&str]| {
-        let found = registry.resolve_among(id(HOME), |row| launched.contains(&row.kernel()));
+        let found = registry.resolve(id(HOME)).among(|row| launched.contains(&row.kernel()));
         found.to_string()
     };
     assert_eq!(among(&[COLLIDING[1], NEIGHBOUR]), "kernel `k21347034`, task 0");
@@ -393,18 +394,19 @@ fn of_those_that_bear_an_id_only_the_launched_are_named() {
         "kernel `k10823927`, task 0 or kernel `k40743126`, task 0"
     );
     assert_eq!(among(&[NEIGHBOUR]), "a kernel that is not registered");
+    let alone = registry.resolve(id(HOME + 1));
+    assert_eq!(alone.clone().among(|row| row.kernel() == NEIGHBOUR), alone);
+    assert_eq!(alone.among(|row| row.kernel() == COLLIDING[0]), Resolution::Unknown);
 }
 
 #[test]
-fn rows_come_in_the_order_in_which_they_were_registered() {
+fn rows_iterate_in_the_order_of_registration() {
     let mut registry = Registry::new();
     let pairs = [("b", 1), ("a", 2), ("b", 0), ("c", 0)];
     for (at, (kernel, task)) in (0..).zip(pairs) {
         registry.register(kernel, task, at).unwrap();
     }
     assert!(registry.iter().map(|row| (row.kernel(), row.task())).eq(pairs));
-    assert!(registry.rows_of("b").map(|row| *row.value()).eq([0, 2]));
-    assert_eq!(registry.rows_of("").count(), 0);
     assert_eq!(format!("{registry:?}").matches("kernel: \"").count(), 4);
 }
 
@@ -415,7 +417,7 @@ fn errors_say_what_to_do() {
         (RegistryError::EmptyKernel, vec!["give it one"]),
         (
             RegistryError::IdOfAnotherName { id: id(5), home },
-            vec!["0x00000005", "0x28a21403", "compile it anew"],
+            vec!["0x00000005", "0x28a21403", "compile it again"],
         ),
         (RegistryError::Full { home }, vec!["0x28a21403", "255", "remove", "rename"]),
     ] {

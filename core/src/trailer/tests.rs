@@ -1,26 +1,25 @@
-//! What crosses the modules: whole files, and what damage does to them.
+//! Tests across modules: whole files, and the effects of damage on them.
 
 use alloc::{format, string::String, vec, vec::Vec};
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    build::{IndexBuilder, NewEntry},
-    header::{Commits, Header, Place, Slot},
-    index::Index,
-    pick::{Picked, pick},
+    index::{Index, encode},
+    pick::{ActiveIndex, pick},
     *,
 };
 
-use crate::reason::Reason;
+use crate::reason::MissReason;
 
 mod indexes;
+mod models;
 
 const FILE: [u8; 16] = *b"which file it is";
 
 const MODEL: ModelId = ModelId::from_bytes([7; 32]);
 
-/// The bytes of a pack of one entry, 16 of them behind where they are, without those that are all zeros.
+/// The bytes of a pack with one entry: lines of 16 bytes, each after its offset, without lines of zeros.
 const GOLDEN: &str = "
     0:895753500d0a1a0a0300000000100000
     10:77686963682066696c65206974206973
@@ -44,12 +43,12 @@ const GOLDEN: &str = "
     1150:03000000
 ";
 
-fn entry(name: Name<'_>, seed: u32, offset: u64, size: u64) -> NewEntry<'_> {
-    let packing = Packing::of_seed(seed);
-    NewEntry { name, model: MODEL, packing, offset, size, checksum: 0, generation: 1 }
+fn entry(name: Name<'_>, seed: u32, offset: u64, size: u64) -> Entry<'_> {
+    let (packing, checksum, generation) = (Packing::of_seed(seed), Some(0), 1);
+    Entry { name, model: MODEL, packing, offset, size, checksum, generation, is_imported: false }
 }
 
-/// A file of version 3, and how it is grown.
+/// A file of version 3 to which tests append.
 #[derive(Clone)]
 struct Pack {
     bytes: Vec<u8>,
@@ -62,30 +61,21 @@ impl Pack {
         Self { bytes: Header::encode(FILE).to_vec(), generation: 0, place: None }
     }
 
-    /// Appends payloads, one for each of these names, and an index of all entries.
+    /// Appends one payload for each of these names, and an index of all entries.
     fn commit(&mut self, added: &[(Name<'_>, &[u8])]) {
         let before = self.bytes.clone();
         let kept = picked(&before).unwrap();
         let index = kept.as_ref().map(|picked| picked.layout.view(picked.block));
         self.generation += 1;
-        let old = index.into_iter().flatten().map(|old| NewEntry {
-            name: old.name,
-            model: old.model,
-            packing: old.packing,
-            offset: old.offset,
-            size: old.size,
-            checksum: old.checksum.unwrap(),
-            generation: old.generation,
-        });
-        let mut builder: IndexBuilder<'_> = old.collect();
+        let mut entries: Vec<_> = index.iter().flat_map(Index::entries).collect();
         for (name, payload) in added {
             let offset = self.align();
             self.bytes.extend_from_slice(payload);
             let new = entry(*name, 5, offset, payload.len() as u64);
-            builder.push(NewEntry { checksum: xxh3_64(payload), generation: self.generation, ..new });
+            entries.push(Entry { checksum: Some(xxh3_64(payload)), generation: self.generation, ..new });
         }
         let start = self.align();
-        let block = builder.finish(start, self.generation).unwrap();
+        let block = encode(entries, start, self.generation).unwrap();
         self.bytes.extend_from_slice(&block);
         let place = self.place.map_or(Place::A, Place::other);
         self.put(place, &Slot::of(self.generation, start, &block));
@@ -99,16 +89,16 @@ impl Pack {
 
     fn put(&mut self, place: Place, slot: &Slot) {
         let at = place.offset() as usize;
-        self.bytes[at..at + header::SLOT_LEN].copy_from_slice(&slot.encode(&FILE));
+        self.bytes[at..at + SLOT_LEN].copy_from_slice(&slot.encode(&FILE));
     }
 }
 
-fn picked(file: &[u8]) -> Result<Option<Picked<&[u8]>>, Refusal> {
+fn picked(file: &[u8]) -> Result<Option<ActiveIndex<&[u8]>>, FormatError> {
     let read = |slot: &Slot| file.get(slot.index_start as usize..slot.end() as usize);
     pick(&Commits::read(file)?, file.len() as u64, read)
 }
 
-/// Three commits of two entries each.
+/// Returns a pack with three commits of two entries each.
 fn three_commits() -> Pack {
     let mut pack = Pack::new();
     pack.commit(&[(Name::new("a").with_bias("b"), b"one"), (Name::new("a"), b"two")]);
@@ -117,7 +107,7 @@ fn three_commits() -> Pack {
     pack
 }
 
-fn names<'a>(file: &Picked<&'a [u8]>) -> Vec<Name<'a>> {
+fn names<'a>(file: &ActiveIndex<&'a [u8]>) -> Vec<Name<'a>> {
     file.layout.view(file.block).entries().map(|entry| entry.name).collect()
 }
 
@@ -130,8 +120,8 @@ fn what_was_committed_is_found_and_the_newest_index_counts() {
     assert_eq!(index.verify(), Ok(()));
     assert_eq!(index.len(), 6);
     assert_eq!(index.entries().map(|entry| entry.generation).collect::<Vec<_>>(), [1, 1, 2, 2, 3, 3]);
-    for entry in index {
-        assert_eq!(index.look_up(&entry.wanted()), Ok(entry));
+    for entry in index.entries() {
+        assert_eq!(index.look_up(&entry.weight_key()), Ok(entry));
         let payload = &pack.bytes[entry.offset as usize..entry.end() as usize];
         assert_eq!(entry.checksum, Some(xxh3_64(payload)));
     }
@@ -162,14 +152,14 @@ fn every_prefix_is_refused_or_is_the_commit_before() {
     {
         let found = picked(&pack.bytes[..len]);
         if len < HEADER_LEN {
-            assert_eq!(found.unwrap_err(), Refusal::Short { len: len as u64, needed: HEADER_LEN as u64 });
+            assert_eq!(found.unwrap_err(), FormatError::Short { len: len as u64, needed: HEADER_LEN as u64 });
         } else if (len as u64) < ends[1] {
-            // Named for the newest.
-            assert_eq!(found.unwrap_err(), Refusal::Outside { end: ends[0], len: len as u64 });
+            // The error is that of the newest.
+            assert_eq!(found.unwrap_err(), FormatError::Outside { end: ends[0], len: len as u64 });
         } else {
             let found = found.unwrap().unwrap();
             assert_eq!((found.slot.generation, names(&found).len()), (2, 4));
-            assert_eq!(found.refused, Some(Refusal::Outside { end: ends[0], len: len as u64 }));
+            assert_eq!(found.refused, Some(FormatError::Outside { end: ends[0], len: len as u64 }));
         }
     }
 }
@@ -187,31 +177,33 @@ fn every_flipped_byte_is_refused_or_leaves_the_commit_before() {
         damaged[at] ^= 0x10;
         let found = picked(&damaged);
         match at {
-            // The older slot: nothing is lost, and the damage is told.
+            // The older slot: nothing is lost, and the damage is reported.
             1024..1088 => {
                 let found = found.unwrap().unwrap();
-                assert_eq!((found.slot.generation, found.refused), (3, Some(Refusal::SlotChecksum)));
+                assert_eq!((found.slot.generation, found.refused), (3, Some(FormatError::SlotChecksum)));
             }
             512..576 | HEADER_LEN.. => {
                 let found = found.unwrap().unwrap();
                 assert_eq!((found.slot, names(&found).len()), (before, 4), "byte {at}");
-                assert!(found.refused.is_some_and(|refusal| refusal.reason() == Reason::ChecksumMismatch));
+                assert!(
+                    found.refused.is_some_and(|refusal| refusal.reason() == MissReason::ChecksumMismatch)
+                );
             }
-            0..8 => assert_eq!(found.unwrap_err(), Refusal::Foreign),
-            8..64 => assert_eq!(found.unwrap_err(), Refusal::HeaderChecksum, "byte {at}"),
-            _ => assert_eq!(found.unwrap_err(), Refusal::Reserved, "byte {at}"),
+            0..8 => assert_eq!(found.unwrap_err(), FormatError::Foreign),
+            8..64 => assert_eq!(found.unwrap_err(), FormatError::HeaderChecksum, "byte {at}"),
+            _ => assert_eq!(found.unwrap_err(), FormatError::Reserved, "byte {at}"),
         }
     }
 }
 
 #[test]
-fn one_commit_whose_slot_is_damaged_is_refused_and_not_taken_for_none() {
+fn only_commit_with_a_damaged_slot_is_refused() {
     let mut pack = Pack::new();
     pack.commit(&[(Name::new("a"), b"one")]);
     for at in (512..576).step_by(if cfg!(miri) { 9 } else { 1 }) {
         let mut damaged = pack.bytes.clone();
         damaged[at] ^= 1;
-        assert_eq!(picked(&damaged).unwrap_err(), Refusal::SlotChecksum);
+        assert_eq!(picked(&damaged).unwrap_err(), FormatError::SlotChecksum);
     }
 }
 
@@ -229,19 +221,19 @@ fn what_a_slot_says_of_impossible_places_is_refused() {
     let (_, newest) = Commits::read(&pack.bytes).unwrap().iter().next().unwrap();
     let len = pack.bytes.len() as u64;
     let slots = [
-        (Slot { generation: 0, ..newest }, Refusal::SlotPlace),
-        (Slot { generation: u64::MAX, ..newest }, Refusal::SlotPlace),
-        (Slot { index_start: 0, ..newest }, Refusal::SlotPlace),
-        (Slot { index_start: 3968, ..newest }, Refusal::SlotPlace),
-        (Slot { index_start: newest.index_start + 64, ..newest }, Refusal::SlotPlace),
-        (Slot { index_start: u64::MAX - 127, ..newest }, Refusal::SlotPlace),
-        (Slot { index_len: u64::MAX, ..newest }, Refusal::SlotPlace),
-        (Slot { index_len: 19, ..newest }, Refusal::SlotPlace),
+        (Slot { generation: 0, ..newest }, FormatError::SlotPlace),
+        (Slot { generation: u64::MAX, ..newest }, FormatError::SlotPlace),
+        (Slot { index_start: 0, ..newest }, FormatError::SlotPlace),
+        (Slot { index_start: 3968, ..newest }, FormatError::SlotPlace),
+        (Slot { index_start: newest.index_start + 64, ..newest }, FormatError::SlotPlace),
+        (Slot { index_start: u64::MAX - 127, ..newest }, FormatError::SlotPlace),
+        (Slot { index_len: u64::MAX, ..newest }, FormatError::SlotPlace),
+        (Slot { index_len: 19, ..newest }, FormatError::SlotPlace),
         (
             Slot { index_start: 1 << 63, ..newest },
-            Refusal::Outside { end: (1 << 63) + newest.index_len, len },
+            FormatError::Outside { end: (1 << 63) + newest.index_len, len },
         ),
-        (Slot { index_sum: 0, ..newest }, Refusal::IndexChecksum),
+        (Slot { index_sum: 0, ..newest }, FormatError::IndexChecksum),
     ];
     for (slot, refusal) in slots {
         let mut pack = pack.clone();
@@ -249,10 +241,10 @@ fn what_a_slot_says_of_impossible_places_is_refused() {
         let found = picked(&pack.bytes).unwrap().unwrap();
         assert_eq!((found.slot.generation, found.refused), (2, Some(refusal)), "{slot:?}");
     }
-    // A newer generation than the index has.
+    // A newer generation than that of the index.
     let mut pack = pack.clone();
     pack.put(Place::A, &Slot { generation: 8, ..newest });
-    assert_eq!(picked(&pack.bytes).unwrap().unwrap().refused, Some(Refusal::Generation));
+    assert_eq!(picked(&pack.bytes).unwrap().unwrap().refused, Some(FormatError::Generation));
     assert_eq!(Commits::read(&pack.bytes).unwrap().next_generation(), 9);
 }
 
@@ -266,14 +258,14 @@ fn versions_of_the_header_are_told_apart() {
         Header::decode(&page).map(|header| header.file)
     };
     assert_eq!(with_version(3), Ok(FILE));
-    assert_eq!(with_version(3 << 24), Err(Refusal::BigEndian));
+    assert_eq!(with_version(3 << 24), Err(FormatError::BigEndian));
     for version in [0, 1, 2, 4, u32::MAX] {
-        assert_eq!(with_version(version), Err(Refusal::UnknownVersion(version)));
+        assert_eq!(with_version(version), Err(FormatError::UnknownVersion(version)));
     }
-    assert_eq!(Refusal::UnknownVersion(4).reason(), Reason::NewerVersion);
-    assert_eq!(Refusal::UnknownVersion(0).reason(), Reason::Malformed);
-    assert_eq!(Header::decode(b""), Err(Refusal::Short { len: 0, needed: 4096 }));
-    assert_eq!(Header::decode(&[0; 4096]), Err(Refusal::Foreign));
+    assert_eq!(FormatError::UnknownVersion(4).reason(), MissReason::NewerVersion);
+    assert_eq!(FormatError::UnknownVersion(0).reason(), MissReason::Malformed);
+    assert_eq!(Header::decode(b""), Err(FormatError::Short { len: 0, needed: 4096 }));
+    assert_eq!(Header::decode(&[0; 4096]), Err(FormatError::Foreign));
 }
 
 #[test]
@@ -284,9 +276,9 @@ fn bytes_that_change_after_the_check_make_nothing_panic() {
     let wanted = [Name::new("a"), Name::new("ab"), Name::new("six").with_bias("6")];
     let use_it = |index: Index<'_>| {
         assert!(index.entries().count() <= 6);
-        let _ = (index.verify(), space::dead_bytes(&index), index.models().len());
+        let _ = (index.verify(), index.dead_bytes(), index.models().len());
         for name in wanted {
-            let _ = index.look_up(&entry(name, 5, 0, 0).wanted());
+            let _ = index.look_up(&entry(name, 5, 0, 0).weight_key());
         }
     };
     let mut random = Random(1);
@@ -299,7 +291,7 @@ fn bytes_that_change_after_the_check_make_nothing_panic() {
     use_it(layout.view(&pack.bytes[..100]));
 }
 
-/// A reader made from the text of the format alone.
+/// Reads a file with a reader that was written from the text of the format alone.
 #[test]
 fn the_format_is_as_it_is_written_down() {
     let pack = three_commits();
@@ -344,19 +336,28 @@ fn old_indexes_are_dead_bytes_and_padding_is_not() {
     let pack = three_commits();
     let found = picked(&pack.bytes).unwrap().unwrap();
     let index = found.layout.view(found.block);
-    // Two old indexes, each up to the next payload, which is where the padding behind it ends.
+    // Two old indexes, each with the padding after it, up to the next payload.
     let commits: Vec<u64> = index.entries().map(|entry| entry.offset).collect();
     let old = |last: usize, next: usize| {
         commits[next] - index.entries().nth(last).unwrap().end().next_multiple_of(128)
     };
-    assert_eq!(space::dead_bytes(&index), old(1, 2) + old(3, 4));
+    assert_eq!(index.dead_bytes(), old(1, 2) + old(3, 4));
     let mut fresh = Pack::new();
     fresh.commit(&[(Name::new("a"), b"one"), (Name::new("b"), b"two")]);
     let found = picked(&fresh.bytes).unwrap().unwrap();
-    assert_eq!(space::dead_bytes(&found.layout.view(found.block)), 0);
+    assert_eq!(found.layout.view(found.block).dead_bytes(), 0);
 }
 
-/// So that the format does not change unnoticed: the bytes of a pack, and what they say.
+#[test]
+fn gaps_are_from_rounded_ends_to_the_next() {
+    let dead = |spans: &[(u64, u64)]| dead_between(spans.iter().copied(), 0, 9000, 4096);
+    assert_eq!(dead(&[]), 9000);
+    assert_eq!(dead(&[(0, 1), (4096, 8192)]), 9000 - 8192);
+    assert_eq!(dead(&[(100, 200), (250, 4097), (8200, 9000)]), 100 + 8);
+    assert_eq!(dead(&[(0, u64::MAX)]), 0);
+}
+
+/// Keeps the format from changing unnoticed: the bytes of a pack, and their meaning.
 #[test]
 fn the_golden_pack_is_read_and_written_as_ever() {
     let mut pack = Pack::new();
@@ -365,18 +366,18 @@ fn the_golden_pack_is_read_and_written_as_ever() {
     pack.bytes.extend_from_slice(payload);
     let packing = Packing { seed: 0xabcd_0001, fingerprint: Some(Fingerprint { id: 2, value: Some(3) }) };
     let name = Name::new("fc.weight").with_bias("fc.bias");
-    let new = NewEntry { packing, checksum: xxh3_64(payload), ..entry(name, 0, offset, 6) };
+    let new = Entry { packing, checksum: Some(xxh3_64(payload)), ..entry(name, 0, offset, 6) };
     let start = pack.align();
-    let block = [new].into_iter().collect::<IndexBuilder<'_>>().finish(start, 1).unwrap();
+    let block = encode(vec![new], start, 1).unwrap();
     pack.bytes.extend_from_slice(&block);
     pack.put(Place::A, &Slot::of(1, start, &block));
     let found = picked(&pack.bytes).unwrap().unwrap();
-    let read = found.layout.view(found.block).look_up(&new.wanted()).unwrap();
+    let read = found.layout.view(found.block).look_up(&new.weight_key()).unwrap();
     assert_eq!((read.offset, read.size, read.checksum), (offset, 6, Some(xxh3_64(payload))));
     assert_eq!(sparse(&pack.bytes), GOLDEN.split_whitespace().collect::<Vec<_>>().join(" "));
 }
 
-/// Every 16 bytes that are not all zeros, in hexadecimal digits behind where they are.
+/// Returns every 16 bytes that are not all zeros, in hexadecimal digits after their offset.
 fn sparse(bytes: &[u8]) -> String {
     let lines = bytes.chunks(16).zip((0..).step_by(16)).filter(|(line, _)| *line != &[0; 16][..line.len()]);
     let lines: Vec<String> = lines
@@ -399,16 +400,17 @@ impl Random {
 #[test]
 fn every_refusal_says_what_was_found_and_has_a_reason() {
     let all = [
-        Refusal::Short { len: 3, needed: 20 },
-        Refusal::Outside { end: 30, len: 20 },
-        Refusal::UnknownVersion(4),
-        Refusal::Overlap(12),
+        FormatError::Short { len: 3, needed: 20 },
+        FormatError::Outside { end: 30, len: 20 },
+        FormatError::UnknownVersion(4),
+        FormatError::Overlap(12),
     ];
     let said: Vec<String> = all.iter().map(|refusal| format!("{refusal}")).collect();
     assert_eq!(said[0], "3 bytes are too few: at least 20 are needed");
     assert_eq!(said[1], "the index ends at byte 30, but the file at byte 20");
     assert_eq!(said[2], "version 4 is not known; versions 2 and 3 are read");
-    assert_eq!(said[3], "entry 12 begins before the one before it ends");
-    let reasons = vec![Reason::Truncated, Reason::Truncated, Reason::NewerVersion, Reason::Malformed];
+    assert_eq!(said[3], "entry 12 overlaps the entry before it");
+    let reasons =
+        vec![MissReason::Truncated, MissReason::Truncated, MissReason::NewerVersion, MissReason::Malformed];
     assert_eq!(all.iter().map(|refusal| refusal.reason()).collect::<Vec<_>>(), reasons);
 }

@@ -15,17 +15,17 @@
  *   ws_provider_destroy(provider);
  *   ws_pack_close(pack);
  *
- * The functions that can fail return a ws_status, and ws_last_error() says in words what was wrong. A cache never makes its
- * host worse: where a file is damaged, full, busy or read-only, weights are packed and kept in memory as they would be without
- * it, and only ws_pack_save and ws_provider_save say why they were not saved.
+ * Functions that can fail return a ws_status; ws_last_error() returns the message. A cache never makes its host worse: if the
+ * file is damaged, the disk full, or the file busy or read-only, weights are packed into memory as without a cache, and only
+ * ws_pack_save and ws_provider_save report why they were not saved.
  *
- * Never give ExecuTorch and this library one path: each takes the other's file for damaged, and ExecuTorch truncates what it cannot
- * read. On a local file system of Linux it does not while a process has the pack open.
+ * Never give ExecuTorch and this library the same path: each takes the other's file for a damaged one, and ExecuTorch truncates a
+ * file that it cannot read. On a local file system of Linux it does not truncate a pack that a process has open.
  *
- * A child that a process forks may destroy and close what its parent opened, and must not use it otherwise: it opens the pack anew.
+ * After fork(), a child may only destroy and close the objects of its parent. To use a pack, it opens its own.
  *
- * Unless said otherwise, functions may be called by any number of threads at once, also with the same objects. No function
- * throws, and none ends the process. Each takes NULL for any pointer: what it then does is said with it.
+ * Unless documented otherwise, functions may be called by any number of threads at once, also with the same objects. No function
+ * throws, and none ends the process. Every pointer may be NULL: each function documents what it then does.
  *
  * Copyright: the authors of warmstart. Licence: MIT or Apache-2.0.
  */
@@ -38,47 +38,48 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* XNNPACK's; see xnnpack.h and experimental.h there. */
+/* Types of XNNPACK: see its xnnpack.h and experimental.h. */
 struct xnn_weights_cache_provider;
 struct xnn_fingerprint;
 
 /**
- * No payload is proved by its checksum. The index of a file always is.
+ * Verifies no payload by its checksum. The index of a file is always verified.
  */
 #define WS_CHECKS_NONE 0
 
 /**
- * Each payload is proved at the first look-up that finds it.
+ * Verifies each payload at the first look-up that finds it.
  */
 #define WS_CHECKS_FIRST_USE 1
 
 /**
- * All payloads are proved when the pack is opened.
+ * Verifies all payloads when the pack is opened.
  */
 #define WS_CHECKS_ALL 2
 
 /**
- * Never write to the file: what is packed goes to the heap.
+ * Never writes to the file: weights are packed into the heap.
  */
 #define WS_READ_ONLY 1
 
 /**
- * Have the system read the whole file ahead when it is opened.
+ * Asks the system to read the whole file ahead when it is opened.
  */
 #define WS_PREFETCH 2
 
 /**
- * Use entries of an unverified model: those of a file of ExecuTorch's that was converted without saying of which model it is. If the model was changed under the same names, these are the old weights.
+ * Uses entries of an unverified model: those of an ExecuTorch file that was converted without `--model`. If the model was changed
+ * under the same names, these are the old weights.
  */
 #define WS_UNVERIFIED 4
 
 /**
- * The XNNPACK that asks is of November 2024 or older: its xnn_weights_cache_look_up_key has no fingerprint_id.
+ * XNNPACK of November 2024 or older: its xnn_weights_cache_look_up_key has no fingerprint_id.
  */
 #define WS_ABI_2024 2024
 
 /**
- * The XNNPACK that asks is newer: its xnn_weights_cache_look_up_key has a fingerprint_id.
+ * Newer XNNPACK: its xnn_weights_cache_look_up_key has a fingerprint_id.
  */
 #define WS_ABI_2025 2025
 
@@ -88,51 +89,51 @@ struct xnn_fingerprint;
 #define WS_DIGEST_LEN 32
 
 /**
- * How a call went. Of those that are not WS_OK, ws_last_error() says more.
+ * The status of a call. For any but WS_OK, ws_last_error() returns a message.
  */
 typedef enum ws_status {
     /**
-     * It was done.
+     * The call succeeded.
      */
     WS_OK = 0,
     /**
-     * An argument cannot be: NULL where something is needed, text that is not UTF-8, a number that has no meaning.
+     * An argument is invalid: a required pointer is NULL, text is not UTF-8, or a number is unknown.
      */
     WS_INVALID_ARGUMENT = 1,
     /**
-     * Something else than a file of packed weights is under the path. Name another.
+     * The path leads to something other than a file of packed weights. Use another path.
      */
     WS_WRONG_FILE = 2,
     /**
-     * Somebody else owns the file or may write to it. Packed weights are run by kernels: give the file to this user, mode 0600.
+     * Another user owns the file or may write to it. Kernels run on packed weights: give the file to this user, with mode 0600.
      */
     WS_UNTRUSTED = 3,
     /**
-     * The system refuses the path.
+     * The system cannot open the path.
      */
     WS_IO = 4,
     /**
-     * It was not saved. What was packed is used as before, and the next save tries again.
+     * Weights were not saved. They remain usable in this process, and the next save tries again.
      */
     WS_NOT_SAVED = 5,
     /**
-     * A bug of warmstart's. Please report it with the message.
+     * A bug in warmstart. Please report it with the message.
      */
     WS_INTERNAL = 6,
 } ws_status;
 
 /**
- * A file of packed weights that is open.
+ * An open file of packed weights.
  */
 typedef struct ws_pack ws_pack;
 
 /**
- * XNNPACK's weights cache, over a pack.
+ * A weights cache for XNNPACK that stores in a pack.
  */
 typedef struct ws_provider ws_provider;
 
 /**
- * Data that a model is packed from, and their name.
+ * A named piece of the data that a model is packed from.
  */
 typedef struct ws_weight {
     /**
@@ -140,17 +141,17 @@ typedef struct ws_weight {
      */
     const char *name;
     /**
-     * The data before they are packed.
+     * The unpacked data.
      */
     const void *data;
     /**
-     * How many bytes they are.
+     * The length of the data, in bytes.
      */
     size_t len;
 } ws_weight;
 
 /**
- * How a pack is opened. Fill it with zeros and set `size`; zeros are what NULL options mean.
+ * Options of ws_pack_open. Fill it with zeros and set `size`; zeros mean the same as NULL options.
  */
 typedef struct ws_pack_options {
     /**
@@ -162,41 +163,41 @@ typedef struct ws_pack_options {
      */
     uint32_t checks;
     /**
-     * Of WS_READ_ONLY, WS_PREFETCH and WS_UNVERIFIED.
+     * WS_READ_ONLY, WS_PREFETCH and WS_UNVERIFIED, combined by `|`.
      */
     uint32_t flags;
     /**
-     * How long to wait for another writer, in milliseconds, before weights go to the heap instead.
+     * Timeout for another writer, in milliseconds; after it, weights go to the heap instead.
      */
-    uint64_t patience_ms;
+    uint64_t timeout_ms;
 } ws_pack_options;
 
 /**
- * What happened with a pack since it was opened in this process. Set `size` before it is filled.
+ * Counters of a pack since it was opened in this process. Set `size` before the call that fills it.
  */
 typedef struct ws_pack_counts {
     /**
-     * sizeof(ws_pack_counts). No more is filled.
+     * sizeof(ws_pack_counts), which limits what is filled.
      */
     size_t size;
     /**
-     * Entries that the file has.
+     * Entries in the file.
      */
     uint64_t entries;
     /**
-     * Look-ups that found what they wanted.
+     * Look-ups that found their weight.
      */
     uint64_t hits;
     /**
-     * Look-ups that did not.
+     * Look-ups that did not find it.
      */
     uint64_t misses;
     /**
-     * Of these, look-ups of weights that are stored as another model's.
+     * Misses of weights that are stored only for another model.
      */
     uint64_t misses_other_model;
     /**
-     * Of these, look-ups of weights that are stored as packed for another micro-kernel or by another algorithm.
+     * Misses of weights that are stored only as packed for another micro-kernel or by another algorithm.
      */
     uint64_t misses_other_packing;
     /**
@@ -208,7 +209,7 @@ typedef struct ws_pack_counts {
      */
     uint64_t heap_entries;
     /**
-     * Bytes of them.
+     * Bytes of these weights.
      */
     uint64_t heap_bytes;
     /**
@@ -216,75 +217,75 @@ typedef struct ws_pack_counts {
      */
     uint64_t saves;
     /**
-     * Entries that they added to the file.
+     * Entries that saves added to the file.
      */
     uint64_t saved_entries;
     /**
-     * Bytes that they added to the file.
+     * Bytes that saves added to the file.
      */
     uint64_t written_bytes;
     /**
-     * Weights that did not go to the file, and saves that did not happen: no space, busy, read-only, damaged, cut off, unnamed.
+     * Weights that were not stored in the file, and saves that failed: no space, busy, read-only, damaged, truncated, unnamed.
      */
     uint64_t refusals;
     /**
-     * Of the misses, look-ups of weights that are stored, and of which nothing says of which model they are. Convert the file
-     * with `warmstart convert FILE --to 3 --model MODEL`, or open it with WS_UNVERIFIED.
+     * Misses of weights that are stored without a model. Convert the file with `warmstart convert FILE --to 3 --model MODEL`, or
+     * open it with WS_UNVERIFIED.
      */
     uint64_t misses_unverified_model;
 } ws_pack_counts;
 
 /**
- * xnn_get_fingerprint, or something that answers as it does: NULL, or a fingerprint that stays.
+ * xnn_get_fingerprint, or a function with the same contract: returns NULL, or a fingerprint that stays valid.
  */
 typedef const struct xnn_fingerprint *(*ws_fingerprint_fn)(uint32_t id);
 
 /**
- * What XNNPACK asked of a provider since it was created, and what it got. Set `size` before it is filled.
+ * Counters of a provider since it was created. Set `size` before the call that fills it.
  */
 typedef struct ws_provider_counts {
     /**
-     * sizeof(ws_provider_counts). No more is filled.
+     * sizeof(ws_provider_counts), which limits what is filled.
      */
     size_t size;
     /**
-     * Look-ups that found what they wanted: weights that XNNPACK did not pack.
+     * Look-ups that found their weight, which XNNPACK then did not pack.
      */
     uint64_t hits;
     /**
-     * Look-ups that did not.
+     * Look-ups that did not find it.
      */
     uint64_t misses;
     /**
-     * Of these: nothing is stored under the name.
+     * Misses: nothing is stored under the name.
      */
     uint64_t misses_absent;
     /**
-     * Of these: nobody said which weight or bias it is.
+     * Misses: the weight or the bias was not registered under a name.
      */
     uint64_t misses_unnamed;
     /**
-     * Of these: stored as another model's.
+     * Misses: stored only for another model.
      */
     uint64_t misses_other_model;
     /**
-     * Of these: packed for another micro-kernel.
+     * Misses: packed for another micro-kernel.
      */
     uint64_t misses_other_seed;
     /**
-     * Of these: packed by another algorithm.
+     * Misses: packed by another algorithm.
      */
     uint64_t misses_other_fingerprint;
     /**
-     * Of these: nothing tells which algorithm packs it, so that it is not kept.
+     * Misses: the packing algorithm has no fingerprint, so that the weight is never stored.
      */
     uint64_t misses_uncacheable;
     /**
-     * Spaces that XNNPACK got to pack into.
+     * Spaces that XNNPACK reserved to pack into.
      */
     uint64_t reservations;
     /**
-     * Bytes of them.
+     * Bytes of these spaces.
      */
     uint64_t reserved_bytes;
     /**
@@ -292,23 +293,23 @@ typedef struct ws_provider_counts {
      */
     uint64_t packed;
     /**
-     * Bytes of them.
+     * Bytes of these weights.
      */
     uint64_t packed_bytes;
     /**
-     * Weights that XNNPACK packed and that go when the provider goes.
+     * Weights without a name that XNNPACK packed: they are dropped with the provider.
      */
     uint64_t unnamed;
     /**
-     * Bytes of them.
+     * Bytes of these weights.
      */
     uint64_t unnamed_bytes;
     /**
-     * Calls that could not be done: no memory, or not as XNNPACK calls.
+     * Calls that failed: out of memory, or with arguments that XNNPACK does not pass.
      */
     uint64_t refused;
     /**
-     * Of the misses: stored, and nothing says of which model. See ws_pack_counts.
+     * Misses: stored without a model. See ws_pack_counts.
      */
     uint64_t misses_unverified_model;
 } ws_provider_counts;
@@ -318,16 +319,15 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Digests the file that a model is in, such as a .safetensors, .gguf or .pte file: WS_DIGEST_LEN bytes go to `digest`, BLAKE2b-256
- * of the file, as `b2sum -l 256` prints it. On Windows the path is in UTF-8.
+ * Writes the digest of a model's file, such as a .safetensors, .gguf or .pte file, to `digest`: WS_DIGEST_LEN bytes, the BLAKE2b-256
+ * of the file, as `b2sum -l 256` prints it. On Windows the path is UTF-8.
  *
- * The digest is remembered beside the pack, in a file with `.models` behind the pack's name, so that the next start does not read
- * the model's file. That is so as long as the model's file is the same file, of the same length, whose times of modification and
- * of change are the same, on a local file system that can be written to, and once it has been left alone for two seconds and one more
- * for each 4 MiB. Elsewhere, as on network file systems, on overlayfs and on Windows, and where `pack` is NULL or in
- * memory, all of the file is read each time, at about 1 GB a second; so it is where the pack is read-only and the digest is not
- * remembered yet. Replace a model's file by renaming another one into its
- * place. Do not use this where a program writes to it through a mapping, or where the clock of the machine is set back.
+ * The digest is stored beside the pack, in a file named after it with `.models` appended, so that the next start does not read the
+ * model's file. It is used while the model's file is the same file with the same length, modification time and change time, on a
+ * writable local file system, and only after the file was not changed for two seconds and one more for each 4 MiB. Otherwise the
+ * whole file is read each time, at about 1 GB a second: on network file systems, on overlayfs, on Windows, if `pack` is NULL or in
+ * memory, and if the pack is read-only and no digest is stored yet. Replace a model's file by renaming another one to its name. Do not
+ * use this if a program writes to the file through a mapping, or if the machine's clock is set back.
  *
  * Fails with WS_INVALID_ARGUMENT, or with WS_IO if the file cannot be read.
  */
@@ -336,84 +336,83 @@ enum ws_status ws_model_digest_file(const struct ws_pack *pack,
                                     uint8_t *digest);
 
 /**
- * The digest of `count` weights, in any order: WS_DIGEST_LEN bytes that go to `digest`. Give all that a model is packed from:
- * weights, biases, and scales where weights are quantised. All of it is read, at about 1 GB a second, at each start:
- * ws_model_digest_file is the better choice where the model is in a file. Any NULL is WS_INVALID_ARGUMENT, but that of no weights, or of data
- * of length 0.
+ * Writes the digest of `count` weights, in any order, to `digest`: WS_DIGEST_LEN bytes. Pass all data that the model is packed from:
+ * weights, biases, and the scales of quantised weights. All data are read at each start, at about 1 GB a second:
+ * ws_model_digest_file is the better choice if the model is in a file. Returns WS_INVALID_ARGUMENT for any NULL, except for no weights
+ * and for data of length 0.
  */
 enum ws_status ws_model_digest(const struct ws_weight *weights,
                                size_t count,
                                uint8_t *digest);
 
 /**
- * Opens the pack under `path`, on Windows in UTF-8; the file is made when something is first packed into it. An empty path opts out: all
- * is kept in the heap, and nothing is saved. `options` may be NULL. If the pack is open in this process already, this is
- * another handle on it, and the options must be the same.
+ * Opens the pack at `path`, which is UTF-8 on Windows. The file is created when a weight is first packed into it. An empty path opts
+ * out: all weights are kept in the heap, and nothing is saved. `options` may be NULL. If this process has the pack open already, the
+ * result is another handle to it, and the options must be the same.
  *
- * On success `*pack` is the pack, which ws_pack_close closes; else it is NULL. Fails with WS_INVALID_ARGUMENT, WS_WRONG_FILE,
- * WS_UNTRUSTED or WS_IO. A file that is damaged, or that cannot be read or written just now, is no failure.
+ * On success `*pack` is the pack, to be closed by ws_pack_close; otherwise it is NULL. Fails with WS_INVALID_ARGUMENT, WS_WRONG_FILE,
+ * WS_UNTRUSTED or WS_IO. A file that is damaged, or that cannot be read or written at the moment, is not a failure.
  *
- * A file that ExecuTorch wrote (version 2) is WS_WRONG_FILE: the command `warmstart convert FILE --to 3 --model MODEL` makes it
- * version 3. Never give ExecuTorch and this library one path: each
- * takes the other's file for damaged, and ExecuTorch truncates what it cannot read.
+ * A file that ExecuTorch wrote (version 2) is WS_WRONG_FILE: `warmstart convert FILE --to 3 --model MODEL` converts it
+ * to version 3. Never give ExecuTorch and this library the same path: each takes the other's file for a damaged one, and ExecuTorch
+ * truncates a file that it cannot read.
  */
 enum ws_status ws_pack_open(const char *path,
                             const struct ws_pack_options *options,
                             struct ws_pack **pack);
 
 /**
- * Makes what was packed since the last save what the next process finds, and waits until it is on the medium. With nothing
- * new, nothing is written. If another program cut the file off or wrote over it, nothing is saved, and what was saved in it or
- * packed into it is not found any more. NULL is WS_INVALID_ARGUMENT; else the status is WS_OK or WS_NOT_SAVED.
+ * Saves the weights that were packed since the last save, and returns when they are on the medium; other processes find them from
+ * then on. Writes nothing if nothing is new. If another program truncated or overwrote the file, nothing is saved, and its weights
+ * are not found any more. Returns WS_OK or WS_NOT_SAVED, and WS_INVALID_ARGUMENT for NULL.
  */
 enum ws_status ws_pack_save(const struct ws_pack *pack);
 
 /**
- * Looks at the file again: what other processes saved meanwhile is found from now on, and what was in a file that another program
- * cut off or wrote over is not. ws_provider_begin does so too. NULL is
- * WS_INVALID_ARGUMENT.
+ * Reads the file's index again: weights that other processes saved meanwhile are found from then on; those of a file that another
+ * program truncated or overwrote are not. ws_provider_begin does so too. Returns WS_INVALID_ARGUMENT for NULL.
  */
 enum ws_status ws_pack_refresh(const struct ws_pack *pack);
 
 /**
- * Has the system read all of the file ahead, and does not wait for it. NULL is WS_INVALID_ARGUMENT.
+ * Asks the system to read the whole file ahead, without waiting for it. Returns WS_INVALID_ARGUMENT for NULL.
  */
 enum ws_status ws_pack_prefetch(const struct ws_pack *pack);
 
 /**
- * Gives the pages of the file back to the system until they are touched again. NULL is WS_INVALID_ARGUMENT.
+ * Returns the pages of the file to the system until they are used again. Returns WS_INVALID_ARGUMENT for NULL.
  */
 enum ws_status ws_pack_release(const struct ws_pack *pack);
 
 /**
- * How many weights are saved in the file, as far as this process has looked. 0 for NULL.
+ * Returns the number of weights that are saved in the file, as of the last open, save or refresh. Returns 0 for NULL.
  */
 size_t ws_pack_len(const struct ws_pack *pack);
 
 /**
- * What happened with the pack. Set `counts->size` to sizeof(ws_pack_counts) before. NULL is WS_INVALID_ARGUMENT.
+ * Fills `counts` with the pack's counters. Set `counts->size` to sizeof(ws_pack_counts) before. Returns WS_INVALID_ARGUMENT for NULL.
  */
 enum ws_status ws_pack_statistics(const struct ws_pack *pack,
                                   struct ws_pack_counts *counts);
 
 /**
- * Closes a pack, without what was not saved. Providers over it stay good, and keep the file open until they are destroyed.
- * NULL does nothing. No other call may be using this handle, and none may use it again.
+ * Closes a pack without saving it. Its providers remain usable, and keep the file open until they are destroyed. Does nothing for
+ * NULL. No other call may use this handle at the same time or later.
  */
 void ws_pack_close(struct ws_pack *pack);
 
 /**
- * Creates a weights cache over a pack, which may be closed after that. `abi` is WS_ABI_2024 or WS_ABI_2025, and must be that of
- * the XNNPACK that it is handed to.
+ * Creates a weights cache over a pack, which may be closed after that. `abi` is WS_ABI_2024 or WS_ABI_2025, and must match
+ * the XNNPACK that uses the cache.
  *
- * `model` is a digest of WS_DIGEST_LEN bytes of all that the model is packed from: only what was packed of the same model is
- * found. A model that is changed, and keeps its digest and its names, gets the old weights. NULL is WS_INVALID_ARGUMENT.
+ * `model` is a digest, of WS_DIGEST_LEN bytes, of all data that the model is packed from: only weights of the same model are found.
+ * A model that changes, but keeps its digest and its names, gets the old weights. NULL is WS_INVALID_ARGUMENT.
  *
- * `fingerprints` is XNNPACK's own xnn_get_fingerprint, or NULL: with it, what another version of a packing algorithm made is
- * not found, and what no fingerprint vouches for is not kept.
+ * `fingerprints` is XNNPACK's xnn_get_fingerprint, or NULL: with it, weights that another version of a packing algorithm made are
+ * not found, and weights whose algorithm has no fingerprint are not stored.
  *
- * On success `*provider` is the provider, which ws_provider_destroy destroys; else it is NULL. Fails with WS_INVALID_ARGUMENT.
- * One provider is for one runtime at a time: create one for each that is alive. They share the pack.
+ * On success `*provider` is the provider, to be destroyed by ws_provider_destroy; otherwise it is NULL. Fails with
+ * WS_INVALID_ARGUMENT. A provider serves one runtime at a time: create one for each live runtime. They share the pack.
  */
 enum ws_status ws_provider_create(const struct ws_pack *pack,
                                   uint32_t abi,
@@ -422,40 +421,40 @@ enum ws_status ws_provider_create(const struct ws_pack *pack,
                                   struct ws_provider **provider);
 
 /**
- * What XNNPACK is handed as its xnn_weights_cache_t: to xnn_create_runtime_v4, or when an operator is created. NULL for NULL,
- * with which XNNPACK works without a cache.
+ * Returns the provider as an xnn_weights_cache_t, for xnn_create_runtime_v4 or for the creation of an operator. Returns NULL for
+ * a NULL provider, and XNNPACK then works without a cache.
  *
- * It must live as long as the runtimes and operators that it was handed to. Never give it to xnn_finalize_weights_cache or
- * xnn_delete_weights_cache, which are for XNNPACK's own.
+ * The provider must outlive the runtimes and operators that use it. Never pass it to xnn_finalize_weights_cache or
+ * xnn_delete_weights_cache, which only take XNNPACK's own caches.
  */
 struct xnn_weights_cache_provider *ws_provider_as_xnnpack(const struct ws_provider *provider);
 
 /**
- * Says that the weight, or bias, at this address, as XNNPACK is given it, has this name in the model. XNNPACK knows weights by
- * their address alone, so this must be right: it holds until ws_provider_finalize or ws_provider_begin, and if the data go before that,
- * say ws_provider_forget. What has no name is packed into the heap. Any NULL is WS_INVALID_ARGUMENT.
+ * Names the weight, or the bias, at the address that XNNPACK is given. XNNPACK knows weights only by their addresses, so the name
+ * must be right. It holds until ws_provider_finalize or ws_provider_begin; if the data are freed before, call ws_provider_forget.
+ * A weight without a name is packed into the heap. Returns WS_INVALID_ARGUMENT for any NULL.
  */
 enum ws_status ws_provider_register(const struct ws_provider *provider,
                                     const void *data,
                                     const char *name);
 
 /**
- * Forgets what lies at this address, before it is used for something else. NULL data are at no address; a NULL provider is
- * WS_INVALID_ARGUMENT.
+ * Forgets the name of this address: call it before the memory is reused. Does nothing for NULL data. Returns WS_INVALID_ARGUMENT
+ * for a NULL provider.
  */
 enum ws_status ws_provider_forget(const struct ws_provider *provider,
                                   const void *data);
 
 /**
- * Begins anew, before another runtime is created with the same provider: forgets all names, so register after this, and finds
- * from now on what other processes saved. A provider that was just created has begun. NULL is WS_INVALID_ARGUMENT.
+ * Prepares the provider for another runtime: forgets all names, so register after this call, and finds what other processes saved
+ * meanwhile. A new provider needs no such call. Returns WS_INVALID_ARGUMENT for NULL.
  */
 enum ws_status ws_provider_begin(const struct ws_provider *provider);
 
 /**
- * Ends packing: call it after the runtime was created and before it is set up, which XNNPACK refuses until then. Forgets all
- * names: the unpacked weights may be freed now. Begins to write what was packed to the medium, and does not wait. NULL is
- * WS_INVALID_ARGUMENT.
+ * Ends packing: call it after the runtime is created and before it is set up, which XNNPACK refuses until then. Forgets all names,
+ * so the unpacked weights may be freed. Starts to write the packed weights to the medium, without waiting. Returns
+ * WS_INVALID_ARGUMENT for NULL.
  */
 enum ws_status ws_provider_finalize(const struct ws_provider *provider);
 
@@ -465,26 +464,27 @@ enum ws_status ws_provider_finalize(const struct ws_provider *provider);
 enum ws_status ws_provider_save(const struct ws_provider *provider);
 
 /**
- * What XNNPACK asked, and what it got. Set `counts->size` to sizeof(ws_provider_counts) before. NULL is WS_INVALID_ARGUMENT.
+ * Fills `counts` with the provider's counters. Set `counts->size` to sizeof(ws_provider_counts) before. Returns
+ * WS_INVALID_ARGUMENT for NULL.
  */
 enum ws_status ws_provider_statistics(const struct ws_provider *provider,
                                       struct ws_provider_counts *counts);
 
 /**
- * Destroys a provider, once all runtimes and operators that it was handed to are deleted. NULL does nothing. No other call may be
- * using it, and none may use it again.
+ * Destroys a provider. Delete all runtimes and operators that use it first. Does nothing for NULL. No other call may use this
+ * provider at the same time or later.
  */
 void ws_provider_destroy(struct ws_provider *provider);
 
 /**
- * What was wrong with the last call of this thread that failed, in words; empty if none did. Never NULL. The text is good
- * until the next call of this thread that fails.
+ * Returns the message of this thread's last failed call; empty if none failed, and never NULL. It is valid until the next call of
+ * this thread fails.
  */
 const char *ws_last_error(void);
 
 /**
- * The version of this library, such as "0.1.0". Structures begin with their size, so that a program that was compiled with
- * another version's header works, and functions keep their meaning as long as the first number that is not 0 stays the same.
+ * Returns the version of this library, such as "0.1.0". Structures begin with their size, so that a program compiled with another
+ * version's header works. Functions keep their meaning as long as the first nonzero number of the version stays the same.
  */
 const char *ws_version(void);
 

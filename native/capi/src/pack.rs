@@ -3,36 +3,34 @@
 use std::{ffi::c_char, path::Path, ptr, time::Duration};
 
 use native::{
-    Reason,
+    MissReason,
     pack::{Checks, Pack, PackOptions},
 };
 
-use crate::{
-    sized::fill,
-    status::{Failure, answer, call, object, place, text, ws_status},
-};
+use crate::status::{Failure, answer, call, call_on, fill, object, place, text, ws_status};
 
-/// No payload is proved by its checksum. The index of a file always is.
+/// Verifies no payload by its checksum. The index of a file is always verified.
 pub const WS_CHECKS_NONE: u32 = 0;
-/// Each payload is proved at the first look-up that finds it.
+/// Verifies each payload at the first look-up that finds it.
 pub const WS_CHECKS_FIRST_USE: u32 = 1;
-/// All payloads are proved when the pack is opened.
+/// Verifies all payloads when the pack is opened.
 pub const WS_CHECKS_ALL: u32 = 2;
 
-/// Never write to the file: what is packed goes to the heap.
+/// Never writes to the file: weights are packed into the heap.
 pub const WS_READ_ONLY: u32 = 1;
-/// Have the system read the whole file ahead when it is opened.
+/// Asks the system to read the whole file ahead when it is opened.
 pub const WS_PREFETCH: u32 = 2;
-/// Use entries of an unverified model: those of a file of ExecuTorch's that was converted without saying of which model it is. If the model was changed under the same names, these are the old weights.
+/// Uses entries of an unverified model: those of an ExecuTorch file that was converted without `--model`. If the model was changed
+/// under the same names, these are the old weights.
 pub const WS_UNVERIFIED: u32 = 4;
 
-/// A file of packed weights that is open.
+/// An open file of packed weights.
 #[derive(Debug)]
 pub struct ws_pack {
     pub(crate) pack: Pack,
 }
 
-/// How a pack is opened. Fill it with zeros and set `size`; zeros are what NULL options mean.
+/// Options of ws_pack_open. Fill it with zeros and set `size`; zeros mean the same as NULL options.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ws_pack_options {
@@ -40,52 +38,52 @@ pub struct ws_pack_options {
     pub size: usize,
     /// WS_CHECKS_NONE, WS_CHECKS_FIRST_USE or WS_CHECKS_ALL.
     pub checks: u32,
-    /// Of WS_READ_ONLY, WS_PREFETCH and WS_UNVERIFIED.
+    /// WS_READ_ONLY, WS_PREFETCH and WS_UNVERIFIED, combined by `|`.
     pub flags: u32,
-    /// How long to wait for another writer, in milliseconds, before weights go to the heap instead.
-    pub patience_ms: u64,
+    /// Timeout for another writer, in milliseconds; after it, weights go to the heap instead.
+    pub timeout_ms: u64,
 }
 
-/// What happened with a pack since it was opened in this process. Set `size` before it is filled.
+/// Counters of a pack since it was opened in this process. Set `size` before the call that fills it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ws_pack_counts {
-    /// sizeof(ws_pack_counts). No more is filled.
+    /// sizeof(ws_pack_counts), which limits what is filled.
     pub size: usize,
-    /// Entries that the file has.
+    /// Entries in the file.
     pub entries: u64,
-    /// Look-ups that found what they wanted.
+    /// Look-ups that found their weight.
     pub hits: u64,
-    /// Look-ups that did not.
+    /// Look-ups that did not find it.
     pub misses: u64,
-    /// Of these, look-ups of weights that are stored as another model's.
+    /// Misses of weights that are stored only for another model.
     pub misses_other_model: u64,
-    /// Of these, look-ups of weights that are stored as packed for another micro-kernel or by another algorithm.
+    /// Misses of weights that are stored only as packed for another micro-kernel or by another algorithm.
     pub misses_other_packing: u64,
     /// Weights that were packed and can be found.
     pub packed: u64,
     /// Weights that went to the heap.
     pub heap_entries: u64,
-    /// Bytes of them.
+    /// Bytes of these weights.
     pub heap_bytes: u64,
     /// Saves that wrote something.
     pub saves: u64,
-    /// Entries that they added to the file.
+    /// Entries that saves added to the file.
     pub saved_entries: u64,
-    /// Bytes that they added to the file.
+    /// Bytes that saves added to the file.
     pub written_bytes: u64,
-    /// Weights that did not go to the file, and saves that did not happen: no space, busy, read-only, damaged, cut off, unnamed.
+    /// Weights that were not stored in the file, and saves that failed: no space, busy, read-only, damaged, truncated, unnamed.
     pub refusals: u64,
-    /// Of the misses, look-ups of weights that are stored, and of which nothing says of which model they are. Convert the file
-    /// with `warmstart convert FILE --to 3 --model MODEL`, or open it with WS_UNVERIFIED.
+    /// Misses of weights that are stored without a model. Convert the file with `warmstart convert FILE --to 3 --model MODEL`, or
+    /// open it with WS_UNVERIFIED.
     pub misses_unverified_model: u64,
 }
 
 impl ws_pack_options {
-    /// What a caller set, who may know fewer fields.
+    /// Reads the options that a caller set. A caller compiled with an older header knows fewer fields.
     ///
     /// # Safety
-    /// The pointer is null, or to so many bytes as the first field says.
+    /// The pointer is null, or points to as many bytes as the first field says.
     unsafe fn read(options: *const Self) -> Result<PackOptions, Failure> {
         let mut read = Self::default();
         if !options.is_null() {
@@ -93,22 +91,25 @@ impl ws_pack_options {
             let size = unsafe { options.cast::<usize>().read_unaligned() };
             if size < size_of::<usize>() || size > size_of::<Self>() {
                 return Err(Failure::invalid(format!(
-                    "the options say that their size is {size}: set it to sizeof(ws_pack_options), which is at most {} here",
+                    "the size of the options is {size}: set it to sizeof(ws_pack_options), which is at most {} here",
                     size_of::<Self>()
                 )));
             }
-            // SAFETY: both are so long, and a field of any bits is a number.
+            // SAFETY: both are that long, and any bits of a field are a valid number.
             unsafe { ptr::copy_nonoverlapping(options.cast::<u8>(), (&raw mut read).cast(), size) };
         }
         let checks = match read.checks {
             WS_CHECKS_NONE => Checks::None,
             WS_CHECKS_FIRST_USE => Checks::FirstUse,
             WS_CHECKS_ALL => Checks::All,
-            other => return Err(Failure::invalid(format!("{other} are no checks: see WS_CHECKS_NONE"))),
+            other => return Err(Failure::invalid(format!("checks are {other}: use a WS_CHECKS_ constant"))),
         };
         let known = WS_READ_ONLY | WS_PREFETCH | WS_UNVERIFIED;
         if read.flags & !known != 0 {
-            return Err(Failure::invalid(format!("flags {:#x} have no meaning", read.flags & !known)));
+            return Err(Failure::invalid(format!(
+                "unknown flags {:#x}: see ws_pack_options",
+                read.flags & !known
+            )));
         }
         let has = |flag| read.flags & flag != 0;
         Ok(PackOptions::default()
@@ -116,14 +117,14 @@ impl ws_pack_options {
             .with_read_only(has(WS_READ_ONLY))
             .with_prefetch(has(WS_PREFETCH))
             .with_unverified(has(WS_UNVERIFIED))
-            .with_patience(Duration::from_millis(read.patience_ms)))
+            .with_timeout(Duration::from_millis(read.timeout_ms)))
     }
 }
 
-/// The path that a pointer is to: any bytes on Unix, else UTF-8.
+/// Returns the path at a pointer: any bytes on Unix, else UTF-8.
 ///
 /// # Safety
-/// The pointer is null, or to bytes that end with a zero and are there, unchanged, for `'a`.
+/// The pointer is null, or points to bytes that end with a zero and stay unchanged for `'a`.
 pub(crate) unsafe fn file_name<'a>(path: *const c_char) -> Result<&'a Path, Failure> {
     #[cfg(unix)]
     if !path.is_null() {
@@ -138,19 +139,19 @@ pub(crate) unsafe fn file_name<'a>(path: *const c_char) -> Result<&'a Path, Fail
     unsafe { text(path, "path") }.map(Path::new)
 }
 
-/// Opens the pack under `path`, on Windows in UTF-8; the file is made when something is first packed into it. An empty path opts out: all
-/// is kept in the heap, and nothing is saved. `options` may be NULL. If the pack is open in this process already, this is
-/// another handle on it, and the options must be the same.
+/// Opens the pack at `path`, which is UTF-8 on Windows. The file is created when a weight is first packed into it. An empty path opts
+/// out: all weights are kept in the heap, and nothing is saved. `options` may be NULL. If this process has the pack open already, the
+/// result is another handle to it, and the options must be the same.
 ///
-/// On success `*pack` is the pack, which ws_pack_close closes; else it is NULL. Fails with WS_INVALID_ARGUMENT, WS_WRONG_FILE,
-/// WS_UNTRUSTED or WS_IO. A file that is damaged, or that cannot be read or written just now, is no failure.
+/// On success `*pack` is the pack, to be closed by ws_pack_close; otherwise it is NULL. Fails with WS_INVALID_ARGUMENT, WS_WRONG_FILE,
+/// WS_UNTRUSTED or WS_IO. A file that is damaged, or that cannot be read or written at the moment, is not a failure.
 ///
-/// A file that ExecuTorch wrote (version 2) is WS_WRONG_FILE: the command `warmstart convert FILE --to 3 --model MODEL` makes it
-/// version 3. Never give ExecuTorch and this library one path: each
-/// takes the other's file for damaged, and ExecuTorch truncates what it cannot read.
+/// A file that ExecuTorch wrote (version 2) is WS_WRONG_FILE: `warmstart convert FILE --to 3 --model MODEL` converts it
+/// to version 3. Never give ExecuTorch and this library the same path: each takes the other's file for a damaged one, and ExecuTorch
+/// truncates a file that it cannot read.
 ///
 /// # Safety
-/// As the header says: pointers are NULL or to what they are declared to be to.
+/// As the header says: each pointer is NULL, or points to what its type declares.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ws_pack_open(
     path: *const c_char,
@@ -159,7 +160,7 @@ pub unsafe extern "C" fn ws_pack_open(
 ) -> ws_status {
     call(|| {
         let into = place(pack, "pack")?;
-        // SAFETY: the place is one for a pointer.
+        // SAFETY: `into` is a place for a pointer.
         unsafe { into.write(ptr::null_mut()) };
         // SAFETY: as the caller promises.
         let (path, options) = unsafe { (file_name(path)?, ws_pack_options::read(options)?) };
@@ -176,15 +177,15 @@ pub unsafe extern "C" fn ws_pack_open(
                 Failure::new(status, error.to_string())
             })?
         };
-        // SAFETY: the place is one for a pointer.
+        // SAFETY: `into` is a place for a pointer.
         unsafe { into.write(Box::into_raw(Box::new(ws_pack { pack }))) };
         Ok(())
     })
 }
 
-/// Makes what was packed since the last save what the next process finds, and waits until it is on the medium. With nothing
-/// new, nothing is written. If another program cut the file off or wrote over it, nothing is saved, and what was saved in it or
-/// packed into it is not found any more. NULL is WS_INVALID_ARGUMENT; else the status is WS_OK or WS_NOT_SAVED.
+/// Saves the weights that were packed since the last save, and returns when they are on the medium; other processes find them from
+/// then on. Writes nothing if nothing is new. If another program truncated or overwrote the file, nothing is saved, and its weights
+/// are not found any more. Returns WS_OK or WS_NOT_SAVED, and WS_INVALID_ARGUMENT for NULL.
 ///
 /// # Safety
 /// The pointer is NULL or to an open pack.
@@ -195,16 +196,14 @@ pub unsafe extern "C" fn ws_pack_save(pack: *const ws_pack) -> ws_status {
 }
 
 pub(crate) fn save(pack: &Pack) -> Result<(), Failure> {
-    let not_saved = |reason: Reason| {
+    let not_saved = |reason: MissReason| {
         let remedy = match reason {
-            Reason::OldVersion => {
-                "; make it a file that can be written to with: warmstart convert FILE --to 3 --model MODEL"
+            MissReason::OldVersion => "; convert it with: warmstart convert FILE --to 3 --model MODEL",
+            MissReason::Truncated => {
+                "; remove the file, and its weights are packed again; if another program writes to it, give each program a \
+                 path of its own"
             }
-            Reason::Truncated => {
-                "; remove the file, and what it held is packed again; if another program writes to it, give each a path of \
-                 its own"
-            }
-            Reason::Absent => "; make the directory that the file is to be in",
+            MissReason::Absent => "; create the directory of the file",
             _ => "",
         };
         Failure::new(ws_status::WS_NOT_SAVED, format!("not saved: {reason}{remedy}"))
@@ -218,48 +217,38 @@ pub(crate) fn save(pack: &Pack) -> Result<(), Failure> {
     }
 }
 
-/// Looks at the file again: what other processes saved meanwhile is found from now on, and what was in a file that another program
-/// cut off or wrote over is not. ws_provider_begin does so too. NULL is
-/// WS_INVALID_ARGUMENT.
+/// Reads the file's index again: weights that other processes saved meanwhile are found from then on; those of a file that another
+/// program truncated or overwrote are not. ws_provider_begin does so too. Returns WS_INVALID_ARGUMENT for NULL.
 ///
 /// # Safety
 /// The pointer is NULL or to an open pack.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ws_pack_refresh(pack: *const ws_pack) -> ws_status {
-    call(|| {
-        // SAFETY: as the caller promises.
-        unsafe { object(pack, "pack") }?.pack.refresh();
-        Ok(())
-    })
+    // SAFETY: as the caller promises.
+    unsafe { call_on(pack, "pack", |pack| pack.pack.refresh()) }
 }
 
-/// Has the system read all of the file ahead, and does not wait for it. NULL is WS_INVALID_ARGUMENT.
+/// Asks the system to read the whole file ahead, without waiting for it. Returns WS_INVALID_ARGUMENT for NULL.
 ///
 /// # Safety
 /// The pointer is NULL or to an open pack.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ws_pack_prefetch(pack: *const ws_pack) -> ws_status {
-    call(|| {
-        // SAFETY: as the caller promises.
-        unsafe { object(pack, "pack") }?.pack.prefetch();
-        Ok(())
-    })
+    // SAFETY: as the caller promises.
+    unsafe { call_on(pack, "pack", |pack| pack.pack.prefetch()) }
 }
 
-/// Gives the pages of the file back to the system until they are touched again. NULL is WS_INVALID_ARGUMENT.
+/// Returns the pages of the file to the system until they are used again. Returns WS_INVALID_ARGUMENT for NULL.
 ///
 /// # Safety
 /// The pointer is NULL or to an open pack.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ws_pack_release(pack: *const ws_pack) -> ws_status {
-    call(|| {
-        // SAFETY: as the caller promises.
-        unsafe { object(pack, "pack") }?.pack.release();
-        Ok(())
-    })
+    // SAFETY: as the caller promises.
+    unsafe { call_on(pack, "pack", |pack| pack.pack.release()) }
 }
 
-/// How many weights are saved in the file, as far as this process has looked. 0 for NULL.
+/// Returns the number of weights that are saved in the file, as of the last open, save or refresh. Returns 0 for NULL.
 ///
 /// # Safety
 /// The pointer is NULL or to an open pack.
@@ -269,10 +258,10 @@ pub unsafe extern "C" fn ws_pack_len(pack: *const ws_pack) -> usize {
     answer(0, || Ok(unsafe { object(pack, "pack") }?.pack.len()))
 }
 
-/// What happened with the pack. Set `counts->size` to sizeof(ws_pack_counts) before. NULL is WS_INVALID_ARGUMENT.
+/// Fills `counts` with the pack's counters. Set `counts->size` to sizeof(ws_pack_counts) before. Returns WS_INVALID_ARGUMENT for NULL.
 ///
 /// # Safety
-/// The pointers are NULL, or to an open pack and to so many bytes as the size says.
+/// Each pointer is NULL, or points to an open pack and to as many bytes as the size says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ws_pack_statistics(pack: *const ws_pack, counts: *mut ws_pack_counts) -> ws_status {
     call(|| {
@@ -285,8 +274,8 @@ pub unsafe extern "C" fn ws_pack_statistics(pack: *const ws_pack, counts: *mut w
             entries: pack.len() as u64,
             hits: statistics.hits,
             misses: statistics.misses.total(),
-            misses_other_model: of(Reason::OtherModel),
-            misses_other_packing: of(Reason::OtherSeed) + of(Reason::OtherFingerprint),
+            misses_other_model: of(MissReason::OtherModel),
+            misses_other_packing: of(MissReason::OtherSeed) + of(MissReason::OtherFingerprint),
             packed: statistics.packed,
             heap_entries: statistics.heap_entries,
             heap_bytes: statistics.heap_bytes,
@@ -294,15 +283,15 @@ pub unsafe extern "C" fn ws_pack_statistics(pack: *const ws_pack, counts: *mut w
             saved_entries: statistics.saved_entries,
             written_bytes: statistics.written_bytes,
             refusals: statistics.refusals.total(),
-            misses_unverified_model: of(Reason::UnverifiedModel),
+            misses_unverified_model: of(MissReason::UnverifiedModel),
         };
         // SAFETY: as the caller promises.
         unsafe { fill(counts, filled) }
     })
 }
 
-/// Closes a pack, without what was not saved. Providers over it stay good, and keep the file open until they are destroyed.
-/// NULL does nothing. No other call may be using this handle, and none may use it again.
+/// Closes a pack without saving it. Its providers remain usable, and keep the file open until they are destroyed. Does nothing for
+/// NULL. No other call may use this handle at the same time or later.
 ///
 /// # Safety
 /// The pointer is NULL or to an open pack.
@@ -310,7 +299,7 @@ pub unsafe extern "C" fn ws_pack_statistics(pack: *const ws_pack, counts: *mut w
 pub unsafe extern "C" fn ws_pack_close(pack: *mut ws_pack) {
     call(|| {
         if !pack.is_null() {
-            // SAFETY: as the caller promises, it is a pack that `ws_pack_open` made, and nobody uses it.
+            // SAFETY: as the caller promises, it is a pack that `ws_pack_open` made, and no other call uses it.
             drop(unsafe { Box::from_raw(pack) });
         }
         Ok(())

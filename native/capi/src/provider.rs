@@ -6,88 +6,87 @@ use std::{
 };
 
 use native::{
-    Reason,
+    MissReason,
     pack::ModelId,
     target::xnnpack::{Abi, Provider, WeightsCacheProvider, abi::Fingerprint},
 };
 
 use crate::{
     pack::{save, ws_pack},
-    sized::fill,
-    status::{Failure, answer, call, object, place, text, ws_status},
+    status::{Failure, answer, call, call_on, fill, object, place, text, ws_status},
 };
 
-/// The XNNPACK that asks is of November 2024 or older: its xnn_weights_cache_look_up_key has no fingerprint_id.
+/// XNNPACK of November 2024 or older: its xnn_weights_cache_look_up_key has no fingerprint_id.
 pub const WS_ABI_2024: u32 = 2024;
-/// The XNNPACK that asks is newer: its xnn_weights_cache_look_up_key has a fingerprint_id.
+/// Newer XNNPACK: its xnn_weights_cache_look_up_key has a fingerprint_id.
 pub const WS_ABI_2025: u32 = 2025;
 
 /// The length of a model's digest, in bytes.
 pub const WS_DIGEST_LEN: usize = 32;
 
-/// XNNPACK's weights cache, over a pack.
+/// A weights cache for XNNPACK that stores in a pack.
 #[derive(Debug)]
 pub struct ws_provider {
     provider: Provider,
 }
 
-/// xnn_get_fingerprint, or something that answers as it does: NULL, or a fingerprint that stays.
+/// xnn_get_fingerprint, or a function with the same contract: returns NULL, or a fingerprint that stays valid.
 pub type ws_fingerprint_fn = Option<unsafe extern "C" fn(id: u32) -> *const Fingerprint>;
 
-/// What XNNPACK asked of a provider since it was created, and what it got. Set `size` before it is filled.
+/// Counters of a provider since it was created. Set `size` before the call that fills it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ws_provider_counts {
-    /// sizeof(ws_provider_counts). No more is filled.
+    /// sizeof(ws_provider_counts), which limits what is filled.
     pub size: usize,
-    /// Look-ups that found what they wanted: weights that XNNPACK did not pack.
+    /// Look-ups that found their weight, which XNNPACK then did not pack.
     pub hits: u64,
-    /// Look-ups that did not.
+    /// Look-ups that did not find it.
     pub misses: u64,
-    /// Of these: nothing is stored under the name.
+    /// Misses: nothing is stored under the name.
     pub misses_absent: u64,
-    /// Of these: nobody said which weight or bias it is.
+    /// Misses: the weight or the bias was not registered under a name.
     pub misses_unnamed: u64,
-    /// Of these: stored as another model's.
+    /// Misses: stored only for another model.
     pub misses_other_model: u64,
-    /// Of these: packed for another micro-kernel.
+    /// Misses: packed for another micro-kernel.
     pub misses_other_seed: u64,
-    /// Of these: packed by another algorithm.
+    /// Misses: packed by another algorithm.
     pub misses_other_fingerprint: u64,
-    /// Of these: nothing tells which algorithm packs it, so that it is not kept.
+    /// Misses: the packing algorithm has no fingerprint, so that the weight is never stored.
     pub misses_uncacheable: u64,
-    /// Spaces that XNNPACK got to pack into.
+    /// Spaces that XNNPACK reserved to pack into.
     pub reservations: u64,
-    /// Bytes of them.
+    /// Bytes of these spaces.
     pub reserved_bytes: u64,
     /// Weights that XNNPACK packed and that can be found from then on.
     pub packed: u64,
-    /// Bytes of them.
+    /// Bytes of these weights.
     pub packed_bytes: u64,
-    /// Weights that XNNPACK packed and that go when the provider goes.
+    /// Weights without a name that XNNPACK packed: they are dropped with the provider.
     pub unnamed: u64,
-    /// Bytes of them.
+    /// Bytes of these weights.
     pub unnamed_bytes: u64,
-    /// Calls that could not be done: no memory, or not as XNNPACK calls.
+    /// Calls that failed: out of memory, or with arguments that XNNPACK does not pass.
     pub refused: u64,
-    /// Of the misses: stored, and nothing says of which model. See ws_pack_counts.
+    /// Misses: stored without a model. See ws_pack_counts.
     pub misses_unverified_model: u64,
 }
 
-/// Creates a weights cache over a pack, which may be closed after that. `abi` is WS_ABI_2024 or WS_ABI_2025, and must be that of
-/// the XNNPACK that it is handed to.
+/// Creates a weights cache over a pack, which may be closed after that. `abi` is WS_ABI_2024 or WS_ABI_2025, and must match
+/// the XNNPACK that uses the cache.
 ///
-/// `model` is a digest of WS_DIGEST_LEN bytes of all that the model is packed from: only what was packed of the same model is
-/// found. A model that is changed, and keeps its digest and its names, gets the old weights. NULL is WS_INVALID_ARGUMENT.
+/// `model` is a digest, of WS_DIGEST_LEN bytes, of all data that the model is packed from: only weights of the same model are found.
+/// A model that changes, but keeps its digest and its names, gets the old weights. NULL is WS_INVALID_ARGUMENT.
 ///
-/// `fingerprints` is XNNPACK's own xnn_get_fingerprint, or NULL: with it, what another version of a packing algorithm made is
-/// not found, and what no fingerprint vouches for is not kept.
+/// `fingerprints` is XNNPACK's xnn_get_fingerprint, or NULL: with it, weights that another version of a packing algorithm made are
+/// not found, and weights whose algorithm has no fingerprint are not stored.
 ///
-/// On success `*provider` is the provider, which ws_provider_destroy destroys; else it is NULL. Fails with WS_INVALID_ARGUMENT.
-/// One provider is for one runtime at a time: create one for each that is alive. They share the pack.
+/// On success `*provider` is the provider, to be destroyed by ws_provider_destroy; otherwise it is NULL. Fails with
+/// WS_INVALID_ARGUMENT. A provider serves one runtime at a time: create one for each live runtime. They share the pack.
 ///
 /// # Safety
-/// As the header says: pointers are NULL or to what they are declared to be to.
+/// As the header says: each pointer is NULL, or points to what its type declares.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ws_provider_create(
     pack: *const ws_pack,
@@ -98,7 +97,7 @@ pub unsafe extern "C" fn ws_provider_create(
 ) -> ws_status {
     call(|| {
         let into = place(provider, "provider")?;
-        // SAFETY: the place is one for a pointer.
+        // SAFETY: `into` is a place for a pointer.
         unsafe { into.write(ptr::null_mut()) };
         // SAFETY: as the caller promises.
         let pack = unsafe { object(pack, "pack") }?;
@@ -106,35 +105,33 @@ pub unsafe extern "C" fn ws_provider_create(
             WS_ABI_2024 => Abi::V2024,
             WS_ABI_2025 => Abi::V2025,
             other => {
-                return Err(Failure::invalid(format!(
-                    "there is no ABI {other}: say WS_ABI_2024 or WS_ABI_2025"
-                )));
+                return Err(Failure::invalid(format!("the ABI is {other}: pass WS_ABI_2024 or WS_ABI_2025")));
             }
         };
         if model.is_null() {
             return Err(Failure::invalid(
-                "model is NULL: give what ws_model_digest_file makes of the model's file, or ws_model_digest of its weights",
+                "model is NULL: pass the digest from ws_model_digest_file or ws_model_digest",
             ));
         }
         let mut digest = [0; WS_DIGEST_LEN];
-        // SAFETY: as the caller promises, it is a digest, and so long.
+        // SAFETY: as the caller promises, it points to a digest of that length.
         digest.copy_from_slice(unsafe { slice::from_raw_parts(model, WS_DIGEST_LEN) });
         let mut provider = Provider::new(pack.pack.clone(), abi, ModelId::from_bytes(digest));
         if let Some(fingerprints) = fingerprints {
             // SAFETY: as the caller promises, it answers as XNNPACK's does.
             provider = unsafe { provider.with_fingerprints(fingerprints) };
         }
-        // SAFETY: the place is one for a pointer.
+        // SAFETY: `into` is a place for a pointer.
         unsafe { into.write(Box::into_raw(Box::new(ws_provider { provider }))) };
         Ok(())
     })
 }
 
-/// What XNNPACK is handed as its xnn_weights_cache_t: to xnn_create_runtime_v4, or when an operator is created. NULL for NULL,
-/// with which XNNPACK works without a cache.
+/// Returns the provider as an xnn_weights_cache_t, for xnn_create_runtime_v4 or for the creation of an operator. Returns NULL for
+/// a NULL provider, and XNNPACK then works without a cache.
 ///
-/// It must live as long as the runtimes and operators that it was handed to. Never give it to xnn_finalize_weights_cache or
-/// xnn_delete_weights_cache, which are for XNNPACK's own.
+/// The provider must outlive the runtimes and operators that use it. Never pass it to xnn_finalize_weights_cache or
+/// xnn_delete_weights_cache, which only take XNNPACK's own caches.
 ///
 /// # Safety
 /// The pointer is NULL or to a provider.
@@ -144,12 +141,12 @@ pub unsafe extern "C" fn ws_provider_as_xnnpack(provider: *const ws_provider) ->
     answer(ptr::null_mut(), || Ok(unsafe { object(provider, "provider") }?.provider.as_ptr()))
 }
 
-/// Says that the weight, or bias, at this address, as XNNPACK is given it, has this name in the model. XNNPACK knows weights by
-/// their address alone, so this must be right: it holds until ws_provider_finalize or ws_provider_begin, and if the data go before that,
-/// say ws_provider_forget. What has no name is packed into the heap. Any NULL is WS_INVALID_ARGUMENT.
+/// Names the weight, or the bias, at the address that XNNPACK is given. XNNPACK knows weights only by their addresses, so the name
+/// must be right. It holds until ws_provider_finalize or ws_provider_begin; if the data are freed before, call ws_provider_forget.
+/// A weight without a name is packed into the heap. Returns WS_INVALID_ARGUMENT for any NULL.
 ///
 /// # Safety
-/// The pointers are NULL, or to a provider, any data, and text.
+/// The pointers are NULL, or point to a provider, to any data, and to text.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ws_provider_register(
     provider: *const ws_provider,
@@ -167,63 +164,55 @@ pub unsafe extern "C" fn ws_provider_register(
     })
 }
 
-/// Forgets what lies at this address, before it is used for something else. NULL data are at no address; a NULL provider is
-/// WS_INVALID_ARGUMENT.
+/// Forgets the name of this address: call it before the memory is reused. Does nothing for NULL data. Returns WS_INVALID_ARGUMENT
+/// for a NULL provider.
 ///
 /// # Safety
-/// The provider is NULL or one.
+/// The pointer is NULL, or points to a provider.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ws_provider_forget(provider: *const ws_provider, data: *const c_void) -> ws_status {
-    call(|| {
-        // SAFETY: as the caller promises.
-        unsafe { object(provider, "provider") }?.provider.forget(data);
-        Ok(())
-    })
+    // SAFETY: as the caller promises.
+    unsafe { call_on(provider, "provider", |provider| provider.provider.forget(data)) }
 }
 
-/// Begins anew, before another runtime is created with the same provider: forgets all names, so register after this, and finds
-/// from now on what other processes saved. A provider that was just created has begun. NULL is WS_INVALID_ARGUMENT.
+/// Prepares the provider for another runtime: forgets all names, so register after this call, and finds what other processes saved
+/// meanwhile. A new provider needs no such call. Returns WS_INVALID_ARGUMENT for NULL.
 ///
 /// # Safety
-/// The provider is NULL or one.
+/// The pointer is NULL, or points to a provider.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ws_provider_begin(provider: *const ws_provider) -> ws_status {
-    call(|| {
-        // SAFETY: as the caller promises.
-        unsafe { object(provider, "provider") }?.provider.begin();
-        Ok(())
-    })
+    // SAFETY: as the caller promises.
+    unsafe { call_on(provider, "provider", |provider| provider.provider.begin()) }
 }
 
-/// Ends packing: call it after the runtime was created and before it is set up, which XNNPACK refuses until then. Forgets all
-/// names: the unpacked weights may be freed now. Begins to write what was packed to the medium, and does not wait. NULL is
-/// WS_INVALID_ARGUMENT.
+/// Ends packing: call it after the runtime is created and before it is set up, which XNNPACK refuses until then. Forgets all names,
+/// so the unpacked weights may be freed. Starts to write the packed weights to the medium, without waiting. Returns
+/// WS_INVALID_ARGUMENT for NULL.
 ///
 /// # Safety
-/// The provider is NULL or one.
+/// The pointer is NULL, or points to a provider.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ws_provider_finalize(provider: *const ws_provider) -> ws_status {
-    call(|| {
-        // SAFETY: as the caller promises.
-        unsafe { object(provider, "provider") }?.provider.finalize();
-        Ok(())
-    })
+    // SAFETY: as the caller promises.
+    unsafe { call_on(provider, "provider", |provider| provider.provider.finalize()) }
 }
 
 /// Saves the pack: see ws_pack_save.
 ///
 /// # Safety
-/// The provider is NULL or one.
+/// The pointer is NULL, or points to a provider.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ws_provider_save(provider: *const ws_provider) -> ws_status {
     // SAFETY: as the caller promises.
     call(|| save(unsafe { object(provider, "provider") }?.provider.pack()))
 }
 
-/// What XNNPACK asked, and what it got. Set `counts->size` to sizeof(ws_provider_counts) before. NULL is WS_INVALID_ARGUMENT.
+/// Fills `counts` with the provider's counters. Set `counts->size` to sizeof(ws_provider_counts) before. Returns
+/// WS_INVALID_ARGUMENT for NULL.
 ///
 /// # Safety
-/// The pointers are NULL, or to a provider and to so many bytes as the size says.
+/// The pointers are NULL, or point to a provider and to as many bytes as the size says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ws_provider_statistics(
     provider: *const ws_provider,
@@ -237,12 +226,12 @@ pub unsafe extern "C" fn ws_provider_statistics(
             size: 0,
             hits: statistics.hits,
             misses: statistics.misses.total(),
-            misses_absent: of(Reason::Absent),
-            misses_unnamed: of(Reason::Unnamed),
-            misses_other_model: of(Reason::OtherModel),
-            misses_other_seed: of(Reason::OtherSeed),
-            misses_other_fingerprint: of(Reason::OtherFingerprint),
-            misses_uncacheable: of(Reason::Uncacheable),
+            misses_absent: of(MissReason::Absent),
+            misses_unnamed: of(MissReason::Unnamed),
+            misses_other_model: of(MissReason::OtherModel),
+            misses_other_seed: of(MissReason::OtherSeed),
+            misses_other_fingerprint: of(MissReason::OtherFingerprint),
+            misses_uncacheable: of(MissReason::Uncacheable),
             reservations: statistics.reservations,
             reserved_bytes: statistics.reserved_bytes,
             packed: statistics.packed,
@@ -250,15 +239,15 @@ pub unsafe extern "C" fn ws_provider_statistics(
             unnamed: statistics.unnamed,
             unnamed_bytes: statistics.unnamed_bytes,
             refused: statistics.refused + statistics.panics,
-            misses_unverified_model: of(Reason::UnverifiedModel),
+            misses_unverified_model: of(MissReason::UnverifiedModel),
         };
         // SAFETY: as the caller promises.
         unsafe { fill(counts, filled) }
     })
 }
 
-/// Destroys a provider, once all runtimes and operators that it was handed to are deleted. NULL does nothing. No other call may be
-/// using it, and none may use it again.
+/// Destroys a provider. Delete all runtimes and operators that use it first. Does nothing for NULL. No other call may use this
+/// provider at the same time or later.
 ///
 /// # Safety
 /// The pointer is NULL or to a provider.
@@ -266,7 +255,7 @@ pub unsafe extern "C" fn ws_provider_statistics(
 pub unsafe extern "C" fn ws_provider_destroy(provider: *mut ws_provider) {
     call(|| {
         if !provider.is_null() {
-            // SAFETY: as the caller promises, it is one that `ws_provider_create` made, and nobody uses it.
+            // SAFETY: as the caller promises, it is one that `ws_provider_create` made, and no other call uses it.
             drop(unsafe { Box::from_raw(provider) });
         }
         Ok(())

@@ -1,33 +1,33 @@
-//! How a call went, and what is said about it.
+//! The status of a call and the message of its failure.
 
 use std::{
     cell::RefCell,
     ffi::{CStr, CString, c_char},
     panic::{AssertUnwindSafe, catch_unwind},
-    ptr::NonNull,
+    ptr::{self, NonNull},
 };
 
-/// How a call went. Of those that are not WS_OK, ws_last_error() says more.
+/// The status of a call. For any but WS_OK, ws_last_error() returns a message.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ws_status {
-    /// It was done.
+    /// The call succeeded.
     WS_OK = 0,
-    /// An argument cannot be: NULL where something is needed, text that is not UTF-8, a number that has no meaning.
+    /// An argument is invalid: a required pointer is NULL, text is not UTF-8, or a number is unknown.
     WS_INVALID_ARGUMENT = 1,
-    /// Something else than a file of packed weights is under the path. Name another.
+    /// The path leads to something other than a file of packed weights. Use another path.
     WS_WRONG_FILE = 2,
-    /// Somebody else owns the file or may write to it. Packed weights are run by kernels: give the file to this user, mode 0600.
+    /// Another user owns the file or may write to it. Kernels run on packed weights: give the file to this user, with mode 0600.
     WS_UNTRUSTED = 3,
-    /// The system refuses the path.
+    /// The system cannot open the path.
     WS_IO = 4,
-    /// It was not saved. What was packed is used as before, and the next save tries again.
+    /// Weights were not saved. They remain usable in this process, and the next save tries again.
     WS_NOT_SAVED = 5,
-    /// A bug of warmstart's. Please report it with the message.
+    /// A bug in warmstart. Please report it with the message.
     WS_INTERNAL = 6,
 }
 
-/// What a call answers that was not done.
+/// The status and the message of a failed call.
 #[derive(Debug)]
 pub(crate) struct Failure {
     status: ws_status,
@@ -46,27 +46,42 @@ impl Failure {
     }
 }
 
+/// An upper bound on the size of these structures in any version, in bytes.
+const LARGEST: usize = 4096;
+
 thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::default();
 }
 
-/// Does a call: its status, and the message of the thread if it failed.
+/// Runs a call and returns its status; sets the thread's message if it failed.
 pub(crate) fn call(act: impl FnOnce() -> Done) -> ws_status {
     let done = catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|payload| {
         let message = payload.downcast_ref::<&str>().map(|message| (*message).to_owned());
         let message = message.or_else(|| payload.downcast_ref::<String>().cloned());
-        // What a panic carries may panic when it is dropped.
+        // The payload of a panic may panic when it is dropped.
         std::mem::forget(payload);
         Err(Failure::new(ws_status::WS_INTERNAL, message.unwrap_or_else(|| "it panicked".to_owned())))
     });
     let Err(Failure { status, message }) = done else { return ws_status::WS_OK };
     let message = CString::new(message.replace('\0', " ")).unwrap_or_default();
-    // A thread that ends has no message any more.
+    // A thread that is ending has no message any more.
     let _ = LAST_ERROR.try_with(|last| last.replace(message));
     status
 }
 
-/// As `call`, for functions that answer something else: `without` if it failed.
+/// Runs a call on the object behind a pointer.
+///
+/// # Safety
+/// As for `object`.
+pub(crate) unsafe fn call_on<T>(pointer: *const T, what: &str, act: impl FnOnce(&T)) -> ws_status {
+    call(|| {
+        // SAFETY: as the caller promises.
+        act(unsafe { object(pointer, what) }?);
+        Ok(())
+    })
+}
+
+/// Runs a call and returns its answer, or `without` if it failed.
 pub(crate) fn answer<T>(without: T, act: impl FnOnce() -> Result<T, Failure>) -> T {
     let mut answer = without;
     call(|| {
@@ -76,25 +91,25 @@ pub(crate) fn answer<T>(without: T, act: impl FnOnce() -> Result<T, Failure>) ->
     answer
 }
 
-/// The object that a pointer is to.
+/// Returns the object behind a pointer.
 ///
 /// # Safety
-/// The pointer is null, or to such an object, which lives for `'a` and is not borrowed mutably.
+/// The pointer is null, or points to a `T` that lives for `'a` and is not borrowed mutably.
 pub(crate) unsafe fn object<'a, T>(pointer: *const T, what: &str) -> Result<&'a T, Failure> {
     // SAFETY: as the caller promises.
     unsafe { pointer.as_ref() }.ok_or_else(|| Failure::invalid(format!("{what} is NULL")))
 }
 
-/// Where an answer goes.
+/// Returns a pointer to write an answer to.
 pub(crate) fn place<T>(pointer: *mut T, what: &str) -> Result<NonNull<T>, Failure> {
     NonNull::new(pointer)
-        .ok_or_else(|| Failure::invalid(format!("{what} is NULL: it says where the answer goes")))
+        .ok_or_else(|| Failure::invalid(format!("{what} is NULL: pass a pointer to write the answer to")))
 }
 
-/// The text that a pointer is to.
+/// Returns the text behind a pointer.
 ///
 /// # Safety
-/// The pointer is null, or to bytes that end with a zero and are there, unchanged, for `'a`.
+/// The pointer is null, or points to bytes that end with a zero and stay unchanged for `'a`.
 pub(crate) unsafe fn text<'a>(pointer: *const c_char, what: &str) -> Result<&'a str, Failure> {
     if pointer.is_null() {
         return Err(Failure::invalid(format!("{what} is NULL")));
@@ -104,15 +119,41 @@ pub(crate) unsafe fn text<'a>(pointer: *const c_char, what: &str) -> Result<&'a 
     bytes.to_str().map_err(|_| Failure::invalid(format!("{what} is not UTF-8")))
 }
 
-/// What was wrong with the last call of this thread that failed, in words; empty if none did. Never NULL. The text is good
-/// until the next call of this thread that fails.
+/// Fills a structure that begins with its size, up to the size that the caller set.
+///
+/// # Safety
+/// The pointer is null, or points to as many bytes as the first field says, all of them writable.
+pub(crate) unsafe fn fill<T: Copy>(into: *mut T, counts: T) -> Result<(), Failure> {
+    let into = place(into, "counts")?;
+    // SAFETY: as the caller promises: the size is the first field.
+    let size = unsafe { into.cast::<usize>().read_unaligned() };
+    // A size that was never set must not be trusted.
+    if !(size_of::<usize>()..=LARGEST).contains(&size) {
+        return Err(Failure::invalid(format!(
+            "the size of the counts is {size}: set it to sizeof of the structure"
+        )));
+    }
+    // If the caller's structure is longer, the fields that are unknown here are set to zero.
+    // SAFETY: as the caller promises, `size` bytes may be written. The size itself is not overwritten.
+    unsafe {
+        let rest = into.as_ptr().cast::<u8>();
+        rest.add(size_of::<usize>()).write_bytes(0, size - size_of::<usize>());
+        let known = size.min(size_of::<T>()) - size_of::<usize>();
+        let from = (&raw const counts).cast::<u8>().add(size_of::<usize>());
+        ptr::copy_nonoverlapping(from, rest.add(size_of::<usize>()), known);
+    }
+    Ok(())
+}
+
+/// Returns the message of this thread's last failed call; empty if none failed, and never NULL. It is valid until the next call of
+/// this thread fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn ws_last_error() -> *const c_char {
     LAST_ERROR.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
 
-/// The version of this library, such as "0.1.0". Structures begin with their size, so that a program that was compiled with
-/// another version's header works, and functions keep their meaning as long as the first number that is not 0 stays the same.
+/// Returns the version of this library, such as "0.1.0". Structures begin with their size, so that a program compiled with another
+/// version's header works. Functions keep their meaning as long as the first nonzero number of the version stays the same.
 #[unsafe(no_mangle)]
 pub extern "C" fn ws_version() -> *const c_char {
     static VERSION: &CStr =

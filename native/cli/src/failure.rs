@@ -1,67 +1,38 @@
-//! Why a sub-command could not do what it was asked.
+//! The failure of a sub-command.
 
-use std::{fmt, io};
+use std::io;
 
-use serde_json::json;
-use warmstart::Reason;
+use thiserror::Error;
+use warmstart::MissReason;
 
-use crate::screen::Screen;
-
-/// A failure, with a name for programs and a sentence for people. A closed or full standard output is one, too.
-#[derive(Debug)]
+/// A failure: a code for programs and a message for people, or a closed or full standard output.
+#[derive(Debug, Error)]
 pub(crate) enum Failure {
+    /// `code` is stable and in snake case; the message names the cause, the value and the remedy.
+    #[error("{message}")]
     Found { code: &'static str, message: String },
-    Output(io::Error),
+    #[error("cannot write to standard output: {0}")]
+    Output(#[from] io::Error),
 }
 
 impl Failure {
-    /// `code` is stable and in snake case; the message says what was found and what to do.
     pub(crate) fn new(code: &'static str, message: impl Into<String>) -> Self {
         Self::Found { code, message: message.into() }
     }
 
-    /// A store that is there does not do what it should.
-    pub(crate) fn of_store(what: &str, path: &str, reason: Reason) -> Self {
+    /// Creates the failure of a store that refused an operation.
+    pub(crate) fn of_store(verb: &str, path: &str, reason: MissReason) -> Self {
         let remedy = match reason {
-            Reason::NewerVersion => "; use that version's command",
-            Reason::Busy => "; try again",
-            Reason::ReadOnly => "; remount it, or copy it to where it can be written",
-            Reason::Unavailable => "; see that its disk is there and works, and that you may read it",
-            Reason::Untrusted => "; make it yours with chown and chmod go-w, or use one of your own",
-            Reason::NoSpace => "; make room on its disk",
-            Reason::Closed => "; run this again",
+            MissReason::NewerVersion => "; use that version's command",
+            MissReason::Busy => "; try again",
+            MissReason::ReadOnly => "; remount it read-write, or copy it to a writable place",
+            MissReason::Unavailable => "; check that its disk is mounted and works, and that you may read it",
+            MissReason::Untrusted => "; make it yours with chown and chmod go-w, or use one of your own",
+            MissReason::NoSpace => "; free space on its disk",
+            MissReason::Closed => "; run this again",
             _ => "",
         };
-        Self::new(reason.as_str(), format!("{what} {path}: {reason}{remedy}"))
-    }
-
-    /// What a program that asked for JSON gets.
-    pub(crate) fn write_json(&self, screen: &mut Screen) -> io::Result<()> {
-        match self {
-            Self::Found { code, message } => {
-                screen.json(&json!({ "error": { "code": code, "message": message } }))
-            }
-            Self::Output(_) => Ok(()),
-        }
-    }
-
-    pub(crate) fn is_closed_pipe(&self) -> bool {
-        matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Found { message, .. } => f.write_str(message),
-            Self::Output(error) => write!(f, "cannot write to standard output: {error}"),
-        }
-    }
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        Self::Output(error)
+        Self::new(reason.as_str(), format!("cannot {verb} {path}: {reason}{remedy}"))
     }
 }
 
@@ -70,17 +41,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_happens_to_a_store_there_is_something_to_do() {
+    fn each_reason_of_a_store_names_a_remedy() {
         for reason in [
-            Reason::Busy,
-            Reason::Closed,
-            Reason::NewerVersion,
-            Reason::NoSpace,
-            Reason::ReadOnly,
-            Reason::Unavailable,
-            Reason::Untrusted,
+            MissReason::Busy,
+            MissReason::Closed,
+            MissReason::NewerVersion,
+            MissReason::NoSpace,
+            MissReason::ReadOnly,
+            MissReason::Unavailable,
+            MissReason::Untrusted,
         ] {
-            let message = Failure::of_store("cannot read", "it", reason).to_string();
+            let message = Failure::of_store("read", "it", reason).to_string();
             assert!(message.starts_with(&format!("cannot read it: {reason}; ")), "{message}");
         }
     }

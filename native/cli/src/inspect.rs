@@ -1,226 +1,213 @@
-//! `warmstart inspect`: everything about one entry.
+//! `warmstart inspect`: all details of one entry.
 
-use std::{fs, io::Write, path::Path};
+use std::{fs, io::Write};
 
-use clap::CommandFactory;
-use serde::Serialize;
-use warmstart::{Artifact, Key, Lookup, Metadata, Reason, Recipe, store::Entry};
+use clap::{CommandFactory, error::ErrorKind};
+use console::style;
+use serde_json::{Value, json};
+use warmstart::launch_record::{LaunchRecord, RecordError};
+use warmstart::{Artifact, Key, MissReason, Seal, store::Entry};
 
 use crate::{
-    Verdict,
     arguments::{Arguments, Inspect},
-    entry::Summary,
     failure::Failure,
-    launch::Launch,
-    screen::{Screen, Tone},
-    store::{Access, Head, Opened, Opener},
-    table::{Cell, Table},
-    text::{hex, printable, visible, visible_path},
-    units::{ago, bytes, nanos, time},
+    screen::Screen,
+    store::{Access, Opened, Summary, is_pack, open},
+    table::{Table, known},
+    text::{hex, visible, visible_bytes, visible_path},
+    units::{bytes, nanos, when},
 };
 
-/// So many candidates are named where a prefix has several.
+/// The number of candidates that are listed for an ambiguous prefix.
 const CANDIDATES: usize = 8;
 
-#[derive(Serialize)]
-struct Answer<'a> {
-    #[serde(flatten)]
-    head: Head,
-    #[serde(flatten)]
-    summary: &'a Summary,
-    key: Option<String>,
-    key_text: Option<&'a str>,
-    recipe: Option<&'a Recipe>,
-    attributes: Vec<Attribute<'a>>,
-    launch: Option<Launch>,
-    is_whole: bool,
-    reason: Option<&'static str>,
-}
+/// A launch record, or the reason of its refusal.
+type Record = Result<LaunchRecord, RecordError>;
 
-#[derive(Serialize)]
-struct Attribute<'a> {
-    name: &'a str,
-    bytes: usize,
-    value: String,
-    text: Option<&'a str>,
-}
-
-pub(crate) fn run(arguments: &Inspect, opener: &Opener, screen: &mut Screen) -> Result<Verdict, Failure> {
-    let Some(name) = &arguments.name else { return without_name(&arguments.store, opener, screen) };
-    let opened = opener.open(&arguments.store, Access::Look)?;
+pub(crate) fn run(arguments: &Inspect, seal: Option<&Seal>, screen: &mut Screen) -> Result<bool, Failure> {
+    if arguments.name.is_none() && is_pack(&arguments.store) {
+        return crate::pack::inspect(&arguments.store, screen);
+    }
+    let opened = open(&arguments.store, seal, Access::Look)?;
+    let Some(name) = &arguments.name else {
+        let message = "name an entry of the store, as `warmstart ls` shows them: inspect STORE NAME\n";
+        Arguments::command().error(ErrorKind::MissingRequiredArgument, message).exit();
+    };
     let entry = find(&opened, name)?;
-    let proof = prove(&opened, &entry);
+    let proof = verify(&opened, &entry);
     if let Some(path) = &arguments.payload {
         let artifact = proof.as_ref().map_err(|reason| {
-            Failure::new(reason.as_str(), format!("the payload of {} is not written: {reason}", entry.name))
+            Failure::new(reason.as_str(), format!("the payload of {} is not written: {reason}", entry.digest))
         })?;
         if path.as_os_str() == "-" {
             screen.write_all(artifact.payload())?;
-            return Ok(Verdict::Good);
+            return Ok(true);
         }
-        write_payload(path, artifact)?;
-    }
-    let reason = proof.as_ref().err().copied();
-    let summary = Summary::new(&entry);
-    let content = entry.head.as_ref().ok();
-    if screen.json {
-        let metadata = content.map(|content| &content.metadata);
-        screen.json(&Answer {
-            head: opened.head(),
-            summary: &summary,
-            key: content.map(|content| hex(&content.key)),
-            key_text: content.and_then(|content| std::str::from_utf8(&content.key).ok()),
-            recipe: metadata.and_then(Metadata::recipe),
-            attributes: metadata.map(attributes).unwrap_or_default(),
-            launch: metadata.and_then(Launch::of),
-            is_whole: reason.is_none(),
-            reason: reason.map(Reason::as_str),
+        fs::write(path, artifact.payload()).map_err(|error| {
+            let message = format!("cannot write the payload to {}: {error}", visible_path(path));
+            Failure::new("unwritable", message)
         })?;
+    }
+    let reason = proof.err();
+    let record = entry.head.as_ref().ok().and_then(|head| head.metadata.attribute(LaunchRecord::ATTRIBUTE));
+    let record = record.map(LaunchRecord::decode);
+    if screen.json {
+        let summary = json!(Summary::new(&entry));
+        screen.write_json([opened.head(), summary, content(&entry, record.as_ref(), reason)])?;
     } else {
-        show(&entry, &summary, reason, screen)?;
+        show(&entry, reason, screen)?;
+        if let Some(record) = &record {
+            show_record(record, screen)?;
+        }
     }
-    Ok(if reason.is_none() { Verdict::Good } else { Verdict::Damage })
+    Ok(reason.is_none())
 }
 
-/// A file of packed weights is shown whole. Of a store, an entry must be named.
-fn without_name(path: &Path, opener: &Opener, screen: &mut Screen) -> Result<Verdict, Failure> {
-    if crate::recognise::is_pack(path) {
-        return crate::pack::inspect(path, screen);
-    }
-    let _ = (opener.open(path, Access::Look)?, screen);
-    let message = "name an entry of the store, as `warmstart ls` shows them: inspect STORE NAME\n";
-    Arguments::command().error(clap::error::ErrorKind::MissingRequiredArgument, message).exit()
-}
-
-/// The one entry whose name begins so.
+/// Finds the one entry whose name has this prefix.
 fn find(opened: &Opened, prefix: &str) -> Result<Entry, Failure> {
     let mut found = Vec::new();
     opened.entries(|entry| {
-        if entry.name.to_string().starts_with(prefix) {
+        if entry.digest.to_string().starts_with(prefix) {
             found.push(entry);
         }
     })?;
     if found.len() > 1 {
-        let mut names: Vec<String> = found.iter().map(|entry| format!("  {}", entry.name)).collect();
-        names.sort();
-        if names.len() > CANDIDATES {
-            let more = names.len() - CANDIDATES;
-            names.truncate(CANDIDATES);
-            names.push(format!("  and {more} more"));
-        }
-        let message = format!("{prefix} is the beginning of several names:\n{}", names.join("\n"));
-        return Err(Failure::new("ambiguous", message));
+        let names: Vec<String> =
+            found.iter().take(CANDIDATES).map(|entry| entry.digest.to_string()).collect();
+        let several = format!("{prefix} is ambiguous: give more digits of one of {} names: ", found.len());
+        return Err(Failure::new("ambiguous", several + &names.join(", ")));
     }
     found.pop().ok_or_else(|| {
-        let message = format!("{} has no entry {prefix}; `warmstart ls` names them", opened.path());
+        let message = format!("{} has no entry {prefix}; `warmstart ls` lists the names", opened.path());
         Failure::new("no_such_entry", message)
     })
 }
 
-/// Reads the entry to its end.
-fn prove(opened: &Opened, entry: &Entry) -> Result<Artifact, Reason> {
+/// Verifies the entry by reading it to its end.
+fn verify(opened: &Opened, entry: &Entry) -> Result<Artifact, MissReason> {
     let content = entry.head.as_ref().map_err(|reason| *reason)?;
-    // Whoever asks for this key is given what stands under its digest.
-    if Key::digest(&content.key) != entry.name {
-        return Err(Reason::KeyMismatch);
+    // A look-up of this key reads the entry with its digest.
+    if Key::digest(&content.key) != entry.digest {
+        return Err(MissReason::KeyMismatch);
     }
-    match opened.store.get(&content.key) {
-        Lookup::Hit(artifact) => Ok(artifact),
-        Lookup::Miss(reason) => Err(reason),
-    }
+    opened.store.get(&content.key)
 }
 
-fn write_payload(path: &Path, artifact: &Artifact) -> Result<(), Failure> {
-    fs::write(path, artifact.payload()).map_err(|error| {
-        Failure::new("unwritable", format!("cannot write the payload to {}: {error}", visible_path(path)))
+/// Returns the fields of the JSON beside the summary.
+fn content(entry: &Entry, record: Option<&Record>, reason: Option<MissReason>) -> Value {
+    let head = entry.head.as_ref().ok();
+    let attribute = |(name, value): (&str, &[u8])| {
+        let text = std::str::from_utf8(value).ok();
+        json!({ "name": name, "bytes": value.len(), "value": hex(value), "text": text })
+    };
+    let attributes = head.into_iter().flat_map(|head| head.metadata.attributes()).map(attribute);
+    json!({
+        "key": head.map(|head| hex(&head.key)),
+        "key_text": head.and_then(|head| std::str::from_utf8(&head.key).ok()),
+        "recipe": entry.recipe(),
+        "attributes": attributes.collect::<Vec<_>>(),
+        "launch": record.map(launch),
+        "is_whole": reason.is_none(),
+        "reason": reason.map(MissReason::as_str),
     })
 }
 
-fn attributes(metadata: &Metadata) -> Vec<Attribute<'_>> {
-    let attributes = metadata.attributes().map(|(name, value)| Attribute {
-        name,
-        bytes: value.len(),
-        value: hex(value),
-        text: std::str::from_utf8(value).ok(),
+/// Returns a launch record as JSON.
+fn launch(record: &Record) -> Value {
+    let (rows, results) = record.as_ref().map(|record| (record.rows(), record.results())).unwrap_or_default();
+    let ids = rows
+        .iter()
+        .map(|row| json!({ "id": row.id().to_string(), "kernel": row.kernel(), "task": row.task() }));
+    let results = results.iter().map(|result| {
+        json!({
+            "kernel": result.kernel(),
+            "output": result.has_output(),
+            "specs": result.specs(),
+            "dependencies": result.dependencies(),
+        })
     });
-    attributes.collect()
+    json!({
+        "ids": ids.collect::<Vec<_>>(),
+        "results": results.collect::<Vec<_>>(),
+        "refused": record.as_ref().err().map(ToString::to_string),
+    })
 }
 
-fn show(
-    entry: &Entry,
-    summary: &Summary,
-    reason: Option<Reason>,
-    screen: &mut Screen,
-) -> Result<(), Failure> {
-    let when = |unix_ms: Option<u64>, now| {
-        let unix_ms = unix_ms?;
-        Some(format!("{} ({})", time(unix_ms)?, ago(unix_ms, now)?))
+fn show(entry: &Entry, reason: Option<MissReason>, screen: &mut Screen) -> Result<(), Failure> {
+    let summary = Summary::new(entry);
+    let size = |n: u64| format!("{} ({n} bytes)", bytes(n));
+    let time = |unix_ms: Option<u64>| known(unix_ms.and_then(|unix_ms| when(unix_ms, screen.now)));
+    let content = entry.head.as_ref().ok();
+    let proof = match reason {
+        None => style("whole".to_owned()).green(),
+        Some(reason) => style(format!("{}: {reason}", reason.as_str())).red(),
     };
-    let mut table = Table::without_header(&["", ""]).wrapped();
-    let label = |text: &'static str| Cell::new(Tone::Faint, text);
-    table.row([label("name"), Cell::new(Tone::Name, entry.name.to_string())]);
-    if let Some(text) = &summary.label {
-        table.row([label("label"), Cell::new(Tone::Heading, visible(text))]);
-    }
-    let size = format!("{} ({} bytes)", bytes(entry.size), entry.size);
-    table.row([label("size"), size.into()]);
-    if let Ok(content) = &entry.head {
-        let payload = format!("{} ({} bytes)", bytes(content.payload_len), content.payload_len);
-        table.row([label("payload"), payload.into()]);
-        table.row([label("key"), shown(&content.key).into()]);
-        table.row([label("made"), Cell::known(when(summary.created_unix_ms, screen.now))]);
-    }
-    table.row([label("used"), Cell::known(when(summary.used_unix_ms, screen.now))]);
-    if let Ok(content) = &entry.head {
-        table.row([label("build"), Cell::known(summary.build_nanos.map(nanos))]);
-        if content.is_sealed {
-            table.row([label("seal"), "sealed".into()]);
+    let lines = [
+        ("name", Some(style(&summary.name).yellow().to_string())),
+        ("label", summary.label.as_deref().map(|label| style(visible(label)).bold().to_string())),
+        ("size", Some(size(entry.size))),
+        ("payload", content.map(|content| size(content.payload_len))),
+        ("key", content.map(|content| visible_bytes(&content.key))),
+        ("made", content.map(|_| time(summary.created_unix_ms))),
+        ("used", Some(time(summary.used_unix_ms))),
+        ("build", content.map(|_| known(summary.build_nanos.map(nanos)))),
+        ("seal", content.filter(|content| content.is_sealed).map(|_| "sealed".to_owned())),
+        ("proof", Some(proof.to_string())),
+    ];
+    let mut table = Table::new(["", ""]).wrapped();
+    for (name, value) in &lines {
+        if let Some(value) = value {
+            table.row([&style(name).dim(), value]);
         }
     }
-    table.row([
-        label("proof"),
-        match reason {
-            None => Cell::new(Tone::Good, "whole"),
-            Some(reason) => Cell::new(Tone::Bad, format!("{}: {reason}", reason.as_str())),
-        },
-    ]);
     table.write(screen)?;
 
-    let Ok(content) = &entry.head else { return Ok(()) };
+    let Some(content) = content else { return Ok(()) };
     if let Some(recipe) = content.metadata.recipe() {
         let title = format!("{}, schema {}", visible(recipe.domain()), recipe.schema());
-        writeln!(screen, "\n{}", screen.paint.apply(Tone::Heading, title))?;
-        let mut table = Table::new(&["FIELD", "DIGEST", "VALUE"]).wrapped();
+        writeln!(screen, "\n{}", style(title).bold())?;
+        let mut table = Table::new(["FIELD", "DIGEST", "VALUE"]).wrapped();
         for field in recipe.fields() {
-            table.row([
-                visible(field.label()).into_owned().into(),
-                Cell::new(Tone::Faint, field.digest_hex()),
-                Cell::known(field.value().map(|value| visible(value).into_owned())),
-            ]);
+            let digest = field.digest_hex();
+            table.row([&visible(field.label()), &style(digest).dim(), &known(field.value().map(visible))]);
         }
         table.write(screen)?;
     }
     if content.metadata.attributes().next().is_some() {
         writeln!(screen)?;
-        let mut table = Table::new(&["ATTRIBUTE", ">SIZE", "VALUE"]).wrapped();
+        let mut table = Table::new(["ATTRIBUTE", ">SIZE", "VALUE"]).wrapped();
         for (name, value) in content.metadata.attributes() {
-            table.row([
-                visible(name).into_owned().into(),
-                bytes(value.len() as u64).into(),
-                shown(value).into(),
-            ]);
+            table.row([&visible(name), &bytes(value.len() as u64), &visible_bytes(value)]);
         }
         table.write(screen)?;
     }
-    Launch::of(&content.metadata).map_or(Ok(()), |launch| launch.show(screen))
+    Ok(())
 }
 
-/// Bytes as text if they are, else their first digits.
-fn shown(bytes: &[u8]) -> String {
-    const MOST: usize = 32;
-    match printable(bytes) {
-        Some(text) => visible(text).into_owned(),
-        None if bytes.len() > MOST => format!("{}…", hex(&bytes[..MOST])),
-        None => hex(bytes),
+fn show_record(record: &Record, screen: &mut Screen) -> Result<(), Failure> {
+    let record = match record {
+        Ok(record) => record,
+        Err(error) => {
+            writeln!(screen, "\n{}", style(visible(&error.to_string())).red())?;
+            return Ok(());
+        }
+    };
+    if !record.rows().is_empty() {
+        writeln!(screen)?;
+        let mut table = Table::new(["ID IN THE CODE", "KERNEL", ">TASK"]).wrapped();
+        for row in record.rows() {
+            table.row([&row.id(), &visible(row.kernel()), &row.task()]);
+        }
+        table.write(screen)?;
     }
+    if !record.results().is_empty() {
+        writeln!(screen)?;
+        let mut table = Table::new(["RESULT FOR", "KEPT", ">SPECS", ">DEPENDENCIES"]).wrapped();
+        for result in record.results() {
+            let kept = if result.has_output() { "whole" } else { "specs" };
+            table.row([&visible(result.kernel()), &kept, &result.specs(), &result.dependencies()]);
+        }
+        table.write(screen)?;
+    }
+    Ok(())
 }

@@ -2,64 +2,51 @@
 
 use std::{cmp::Reverse, io::Write};
 
-use serde::Serialize;
-use warmstart::Reason;
+use console::style;
+use serde_json::json;
+use warmstart::{MissReason, Seal};
 
 use crate::{
-    Verdict,
     arguments::{List, Order},
-    entry::Summary,
     failure::Failure,
-    screen::{Screen, Tone},
-    store::{Access, Head, Opener},
-    table::{Cell, Table},
-    text::visible,
-    units::{age, bytes, counted, nanos},
+    screen::Screen,
+    store::{Access, Summary, open},
+    table::{Table, known},
+    text::{short, visible},
+    units::{age, bytes, counted, entries as count_of, nanos},
 };
 
-#[derive(Serialize)]
-struct Listed<'a> {
-    #[serde(flatten)]
-    head: Head,
-    entries: &'a [Summary],
-    count: usize,
-    bytes: u64,
-}
-
-pub(crate) fn run(arguments: &List, opener: &Opener, screen: &mut Screen) -> Result<Verdict, Failure> {
-    let opened = opener.open(&arguments.store, Access::Look)?;
+pub(crate) fn run(arguments: &List, seal: Option<&Seal>, screen: &mut Screen) -> Result<bool, Failure> {
+    let opened = open(&arguments.store, seal, Access::Look)?;
     let mut entries = Vec::new();
     opened.entries(|entry| entries.push(Summary::new(&entry)))?;
     sort(&mut entries, arguments);
 
     let size = entries.iter().map(|entry| entry.size).fold(0, u64::saturating_add);
     if screen.json {
-        let count = entries.len();
-        screen.json(&Listed { head: opened.head(), entries: &entries, count, bytes: size })?;
-        return Ok(Verdict::Good);
+        let list = json!({ "entries": entries, "count": entries.len(), "bytes": size });
+        screen.write_json([opened.head(), list])?;
+        return Ok(true);
     }
     if entries.is_empty() {
         writeln!(screen, "no entries")?;
-        return Ok(Verdict::Good);
+        return Ok(true);
     }
-    table(&entries, arguments, screen.now).write(screen)?;
+    write_table(&entries, arguments, screen)?;
 
     let built = entries.iter().filter_map(|entry| entry.build_nanos).fold(0, u64::saturating_add);
-    write!(screen, "\n{}, {}", counted(entries.len() as u64, "entry", "entries"), bytes(size))?;
-    if built > 0 {
-        write!(screen, "; building took {}", nanos(built))?;
-    }
-    writeln!(screen)?;
+    let took = if built > 0 { format!("; building took {}", nanos(built)) } else { String::new() };
+    writeln!(screen, "\n{}, {}{took}", count_of(entries.len() as u64), bytes(size))?;
     let unread = entries.iter().filter(|entry| entry.problem.is_some()).count();
     if unread > 0 {
         let unread = counted(unread as u64, "head", "heads");
-        let line = format!("{unread} could not be read; `warmstart verify` tells what is damaged");
-        writeln!(screen, "{}", screen.paint.apply(Tone::Bad, line))?;
+        let line = format!("{unread} could not be read; `warmstart verify` lists the damaged ones");
+        writeln!(screen, "{}", style(line).red())?;
     }
-    Ok(Verdict::Good)
+    Ok(true)
 }
 
-/// The store gives them in the order of use, the last at last.
+/// Sorts the entries, which the store lists in the order of use, the last one last.
 fn sort(entries: &mut [Summary], arguments: &List) {
     match arguments.sort {
         Order::Used => entries.reverse(),
@@ -72,24 +59,25 @@ fn sort(entries: &mut [Summary], arguments: &List) {
     }
 }
 
-fn table(entries: &[Summary], arguments: &List, now: u64) -> Table {
-    let mut table = Table::new(&["NAME", ">SIZE", ">AGE", ">USED", ">BUILD", "DOMAIN", "LABEL"]);
+fn write_table(entries: &[Summary], arguments: &List, screen: &mut Screen) -> Result<(), Failure> {
+    let mut table = Table::new(["NAME", ">SIZE", ">AGE", ">USED", ">BUILD", "DOMAIN", "LABEL"]);
     for entry in entries {
-        let name = if arguments.full { entry.name() } else { entry.short_name() };
+        let name = if arguments.full { &entry.name } else { short(&entry.name) };
         let size = if arguments.bytes { entry.size.to_string() } else { bytes(entry.size) };
-        let known = |text: &Option<String>| text.as_deref().map(|text| visible(text).into_owned());
+        let since = |time: Option<u64>| known(time.and_then(|time| age(time, screen.now)));
+        let label = match entry.problem.and_then(MissReason::from_name) {
+            Some(reason) => style(reason.explanation()).red().to_string(),
+            None => known(entry.label.as_deref().map(visible)),
+        };
         table.row([
-            Cell::new(Tone::Name, name),
-            size.into(),
-            Cell::known(entry.created_unix_ms.and_then(|time| age(time, now))),
-            Cell::known(entry.used_unix_ms.and_then(|time| age(time, now))),
-            Cell::known(entry.build_nanos.map(nanos)),
-            Cell::known(known(&entry.domain)),
-            match entry.problem.and_then(Reason::from_name) {
-                Some(reason) => Cell::new(Tone::Bad, reason.explanation()),
-                None => Cell::known(known(&entry.label)),
-            },
+            &style(name).yellow(),
+            &size,
+            &since(entry.created_unix_ms),
+            &since(entry.used_unix_ms),
+            &known(entry.build_nanos.map(nanos)),
+            &known(entry.domain.as_deref().map(visible)),
+            &label,
         ]);
     }
-    table
+    Ok(table.write(screen)?)
 }

@@ -1,15 +1,11 @@
-//! `warmstart`: looks into a cache. docs/command.md of the repository describes every sub-command.
+//! `warmstart`: inspects a cache. docs/command.md of the repository describes every sub-command.
 
 mod arguments;
-mod entry;
 mod explain;
 mod failure;
 mod inspect;
-mod launch;
 mod list;
 mod pack;
-mod prometheus;
-mod recognise;
 mod screen;
 mod shrink;
 mod stats;
@@ -24,53 +20,45 @@ use std::{
     process::ExitCode,
 };
 
-use clap::Parser;
+use serde_json::json;
 
-use arguments::{Arguments, Command, Global};
+use arguments::{Arguments, Command};
 use failure::Failure;
 use screen::Screen;
-use store::Opener;
-
-/// What a sub-command found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    Good,
-    Damage,
-}
 
 fn main() -> ExitCode {
-    let Arguments { global, command } = Arguments::parse();
-    let mut screen = Screen::new(&global);
-    let done = run(command, &global, &mut screen).and_then(|verdict| {
-        screen.flush()?;
-        Ok(verdict)
-    });
+    let arguments = Arguments::read();
+    let mut screen = Screen::new(&arguments);
+    let done = run(arguments, &mut screen).and_then(|is_good| Ok(screen.flush().map(|()| is_good)?));
     match done {
-        Ok(Verdict::Good) => ExitCode::SUCCESS,
-        Ok(Verdict::Damage) => ExitCode::FAILURE,
-        // Whoever read the output has seen enough.
-        Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        // The reader of the output closed it, having seen enough.
+        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(failure) => {
-            // What cannot be said does not change the exit code.
+            // A message that cannot be written does not change the exit code.
             let _ = writeln!(io::stderr(), "warmstart: {failure}");
-            if screen.json {
-                let _ = failure.write_json(&mut screen).and_then(|()| screen.flush());
+            if let (true, Failure::Found { code, message }) = (screen.json, failure) {
+                let error = json!({ "error": { "code": code, "message": message } });
+                let _ = screen.write_json([error]).and_then(|()| screen.flush());
             }
             ExitCode::FAILURE
         }
     }
 }
 
-fn run(command: Command, global: &Global, screen: &mut Screen) -> Result<Verdict, Failure> {
-    let opener = &Opener::new(global.seal_key.as_deref())?;
-    match command {
-        Command::Ls(arguments) => list::run(&arguments, opener, screen),
-        Command::Inspect(arguments) => inspect::run(&arguments, opener, screen),
-        Command::Verify(arguments) => verify::run(&arguments, opener, screen),
-        Command::Stats(arguments) => stats::run(&arguments, opener, screen),
-        Command::Prune(arguments) => shrink::prune(&arguments, opener, screen),
-        Command::Clear(arguments) => shrink::clear(&arguments, opener, screen),
-        Command::Explain(arguments) => explain::run(&arguments, opener, screen),
+/// Runs the sub-command and returns whether no damage was found.
+fn run(arguments: Arguments, screen: &mut Screen) -> Result<bool, Failure> {
+    let seal = arguments.seal_key.as_deref().map(store::read_seal).transpose()?;
+    let seal = seal.as_ref();
+    match arguments.command {
+        Command::Ls(arguments) => list::run(&arguments, seal, screen),
+        Command::Inspect(arguments) => inspect::run(&arguments, seal, screen),
+        Command::Verify(arguments) => verify::run(&arguments, seal, screen),
+        Command::Stats(arguments) => stats::run(&arguments, seal, screen),
+        Command::Prune(arguments) => shrink::prune(&arguments, seal, screen),
+        Command::Clear { store } => shrink::clear(&store, seal, screen),
+        Command::Explain(arguments) => explain::run(&arguments, seal, screen),
         Command::Compact(arguments) => pack::compact(&arguments, screen),
         Command::Convert(arguments) => pack::convert(&arguments, screen),
     }

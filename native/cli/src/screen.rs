@@ -1,53 +1,50 @@
-//! Standard output: its width, its colours, and that it may be closed at any time.
+//! Standard output: its width and its colours. It may be closed at any time.
 
 use std::{
     env,
-    fmt::Display,
     io::{self, BufWriter, IsTerminal, Stdout, Write},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
-use console::{Style, Term};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use serde::Serialize;
+use clap::ColorChoice;
+use console::Term;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
+use serde_json::Value;
+use warmstart::{Clock, SystemClock};
 
-use crate::{
-    arguments::{ColorChoice, Global},
-    text::VisibleJson,
-};
+use crate::{arguments::Arguments, text::visible_json};
 
-/// Where results go.
+/// The output of results.
 pub(crate) struct Screen {
     out: BufWriter<Stdout>,
     pub(crate) json: bool,
-    pub(crate) paint: Paint,
-    /// The columns of the terminal; nothing if there is none.
-    pub(crate) width: Option<u16>,
+    /// The columns of the terminal, if there is one.
+    pub(crate) width: Option<usize>,
     /// Milliseconds since 1970 UTC.
     pub(crate) now: u64,
 }
 
 impl Screen {
-    pub(crate) fn new(global: &Global) -> Self {
+    /// Makes `console` use colours from now on, or none.
+    pub(crate) fn new(arguments: &Arguments) -> Self {
         let is_terminal = io::stdout().is_terminal();
-        let columns = || Term::stdout().size_checked().map(|(_, columns)| columns);
-        let clock = || {
-            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-        };
+        console::set_colors_enabled(colors(arguments.color, is_terminal, |name| env::var(name).ok()));
         Self {
             out: BufWriter::with_capacity(1 << 16, io::stdout()),
-            json: global.json,
-            paint: Paint { is_on: colors(global.color, is_terminal, |name| env::var(name).ok()) },
-            width: if is_terminal { columns() } else { None },
-            now: global.now.unwrap_or_else(clock),
+            json: arguments.json,
+            width: Term::stdout().size_checked().map(|(_, columns)| columns.into()),
+            now: arguments.now.unwrap_or_else(|| SystemClock.unix_ms()),
         }
     }
 
-    /// Writes one line of JSON.
-    pub(crate) fn json(&mut self, value: &impl Serialize) -> io::Result<()> {
-        value.serialize(&mut serde_json::Serializer::with_formatter(&mut self.out, VisibleJson))?;
-        writeln!(self.out)
+    /// Writes one line of JSON: an object with the fields of all `parts`, in their order.
+    pub(crate) fn write_json(&mut self, parts: impl IntoIterator<Item = Value>) -> io::Result<()> {
+        let fields = parts.into_iter().filter_map(|part| match part {
+            Value::Object(fields) => Some(fields),
+            _ => None,
+        });
+        let object = Value::Object(fields.flatten().collect());
+        writeln!(self.out, "{}", visible_json(&object))
     }
 }
 
@@ -61,7 +58,7 @@ impl Write for Screen {
     }
 }
 
-/// Whether to use colours: as was asked for, else as the environment says, else on a terminal.
+/// Returns whether to use colours: by the option, else by the environment, else on a terminal.
 fn colors(choice: ColorChoice, is_terminal: bool, variable: impl Fn(&str) -> Option<String>) -> bool {
     let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
     let is_zero = |name: &str| variable(name).as_deref() == Some("0");
@@ -76,72 +73,24 @@ fn colors(choice: ColorChoice, is_terminal: bool, variable: impl Fn(&str) -> Opt
     }
 }
 
-/// What a piece of text is, which decides how it looks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Tone {
-    #[default]
-    Plain,
-    Heading,
-    Name,
-    Faint,
-    Good,
-    Bad,
+/// Creates a progress bar on standard error, of `total` steps if their number is known. It is hidden at first, but measures its speed
+/// from the start, and is removed when it is dropped.
+pub(crate) fn progress(what: &'static str, total: Option<u64>) -> ProgressBar {
+    let template = match total {
+        Some(_) => "{msg} {bar:32.cyan/dim} {human_pos}/{human_len} {eta}",
+        None => "{msg} {spinner} {human_pos}",
+    };
+    let style = ProgressStyle::with_template(template).expect("the template is well formed");
+    let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
+    bar.with_style(style.progress_chars("━╸─")).with_message(what).with_finish(ProgressFinish::AndClear)
 }
 
-/// Colours, or none.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Paint {
-    is_on: bool,
-}
-
-impl Paint {
-    pub(crate) fn apply(self, tone: Tone, text: impl Display) -> String {
-        let text = text.to_string();
-        let style = match tone {
-            _ if !self.is_on || text.is_empty() => return text,
-            Tone::Plain => return text,
-            Tone::Heading => Style::new().bold(),
-            Tone::Name => Style::new().yellow(),
-            Tone::Faint => Style::new().dim(),
-            Tone::Good => Style::new().green(),
-            Tone::Bad => Style::new().red(),
-        };
-        style.force_styling(true).apply_to(text).to_string()
-    }
-}
-
-/// A bar on standard error, if that is a terminal, from when something has taken a second.
-pub(crate) struct Progress {
-    /// Hidden at first, so that it knows from the beginning how fast it goes.
-    bar: ProgressBar,
-}
-
-impl Progress {
+/// Counts one step. After a second, the bar is shown if standard error is a terminal.
+pub(crate) fn step(bar: &ProgressBar) {
     const DELAY: Duration = Duration::from_secs(1);
-
-    /// Of `total` steps, if their number is known.
-    pub(crate) fn new(what: &'static str, total: Option<u64>) -> Self {
-        let template = match total {
-            Some(_) => "{msg} {bar:32.cyan/dim} {human_pos}/{human_len} {eta}",
-            None => "{msg} {spinner} {human_pos}",
-        };
-        let style = ProgressStyle::with_template(template).expect("the template is well formed");
-        let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
-        Self { bar: bar.with_style(style.progress_chars("━╸─")).with_message(what) }
-    }
-
-    /// One more is done.
-    pub(crate) fn step(&mut self) {
-        self.bar.inc(1);
-        if self.bar.is_hidden() && self.bar.elapsed() >= Self::DELAY && io::stderr().is_terminal() {
-            self.bar.set_draw_target(ProgressDrawTarget::stderr());
-        }
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
+    bar.inc(1);
+    if bar.is_hidden() && bar.elapsed() >= DELAY && io::stderr().is_terminal() {
+        bar.set_draw_target(ProgressDrawTarget::stderr());
     }
 }
 
@@ -150,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colours_are_for_terminals_unless_somebody_says_otherwise() {
+    fn colours_are_for_terminals_unless_told_otherwise() {
         let auto = |is_terminal, set: &[(&str, &str)]| {
             let variable = |name: &str| {
                 set.iter().find(|(other, _)| *other == name).map(|(_, value)| (*value).to_owned())

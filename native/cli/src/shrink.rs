@@ -1,73 +1,52 @@
-//! `warmstart prune` and `warmstart clear`: what is not wanted any more goes.
+//! `warmstart prune` and `warmstart clear`: remove entries.
 
-use std::io::Write;
+use std::{io::Write, path::Path};
 
-use serde::Serialize;
-use warmstart::{Limits, Reason, Store, store::Totals};
+use serde_json::json;
+use warmstart::{Limits, MissReason, Seal, Store, store::Totals};
 
 use crate::{
-    Verdict,
-    arguments::{Clear, Prune},
+    arguments::Prune,
     failure::Failure,
     screen::Screen,
-    store::{Access, Head, Opened, Opener},
-    units::{bytes, counted},
+    store::{Access, Opened, open},
+    units::{bytes, entries},
 };
 
-#[derive(Serialize)]
-struct Answer {
-    #[serde(flatten)]
-    head: Head,
-    removed: Amount,
-    left: Amount,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-struct Amount {
-    entries: u64,
-    bytes: u64,
-}
-
-pub(crate) fn prune(arguments: &Prune, opener: &Opener, screen: &mut Screen) -> Result<Verdict, Failure> {
-    let opened = opener.open(&arguments.store, Access::Change)?;
+pub(crate) fn prune(arguments: &Prune, seal: Option<&Seal>, screen: &mut Screen) -> Result<bool, Failure> {
+    let opened = open(&arguments.store, seal, Access::Change)?;
     let limits = Limits { max_bytes: arguments.max_bytes, max_entries: arguments.max_entries };
-    let removed = opened.store.prune(limits).map_err(|reason| opened.cannot("prune", reason))?;
-    answer(&opened, Amount { entries: removed.entries, bytes: removed.bytes }, screen)
-}
-
-pub(crate) fn clear(arguments: &Clear, opener: &Opener, screen: &mut Screen) -> Result<Verdict, Failure> {
-    let opened = opener.open(&arguments.store, Access::Change)?;
-    let removed = clear_of(&*opened.store).map_err(|reason| opened.cannot("clear", reason))?;
+    let removed = opened.look("prune", |inspect| inspect.prune(limits))?;
     answer(&opened, removed, screen)
 }
 
-/// Removes every entry, and says what that was: clearing has removed all that was there, or it has failed.
-fn clear_of(store: &dyn Store) -> Result<Amount, Reason> {
-    let before = amount(store)?;
+pub(crate) fn clear(path: &Path, seal: Option<&Seal>, screen: &mut Screen) -> Result<bool, Failure> {
+    let opened = open(path, seal, Access::Change)?;
+    let removed = opened.ask("clear", clear_of)?;
+    answer(&opened, removed, screen)
+}
+
+/// Removes every entry and returns their totals: clearing removes all entries, or fails.
+fn clear_of(store: &(dyn Store + 'static)) -> Result<Totals, MissReason> {
+    let before = store.inspect().ok_or(MissReason::Unavailable)?.totals()?;
     store.clear()?;
     Ok(before)
 }
 
-fn amount(store: &dyn Store) -> Result<Amount, Reason> {
-    let Totals { entries, bytes } = store.totals()?;
-    Ok(Amount { entries, bytes })
-}
-
-fn answer(opened: &Opened, removed: Amount, screen: &mut Screen) -> Result<Verdict, Failure> {
-    let left = amount(&*opened.store).map_err(|reason| opened.cannot("read", reason))?;
-    opened.store.close().map_err(|reason| opened.cannot("close", reason))?;
+fn answer(opened: &Opened, removed: Totals, screen: &mut Screen) -> Result<bool, Failure> {
+    let left = opened.look("read", |inspect| inspect.totals())?;
+    opened.ask("close", Store::close)?;
+    let shown = |totals: Totals| format!("{}, {}", entries(totals.entries), bytes(totals.bytes));
     if screen.json {
-        screen.json(&Answer { head: opened.head(), removed, left })?;
-        return Ok(Verdict::Good);
-    }
-    let shown =
-        |amount: Amount| format!("{}, {}", counted(amount.entries, "entry", "entries"), bytes(amount.bytes));
-    if removed.entries == 0 {
-        writeln!(screen, "nothing had to go: {}", shown(left))?;
+        let amount = |totals: Totals| json!({ "entries": totals.entries, "bytes": totals.bytes });
+        let answer = json!({ "removed": amount(removed), "left": amount(left) });
+        screen.write_json([opened.head(), answer])?;
+    } else if removed.entries == 0 {
+        writeln!(screen, "nothing was removed: {}", shown(left))?;
     } else {
         writeln!(screen, "removed {}; {} left", shown(removed), shown(left))?;
     }
-    Ok(Verdict::Good)
+    Ok(true)
 }
 
 #[cfg(test)]
@@ -75,8 +54,8 @@ mod tests {
     use std::ops::ControlFlow;
 
     use warmstart::{
-        Artifact, Lookup,
-        store::{Entry, MemoryStore, Pruned, Stored},
+        Artifact, Miss, PersistedStats, Statistics,
+        store::{Entry, Inspect, MemoryStore, Proof},
     };
 
     use super::*;
@@ -86,32 +65,47 @@ mod tests {
     struct Full(MemoryStore);
 
     impl Store for Full {
-        fn get(&self, key: &[u8]) -> Lookup {
+        fn get(&self, key: &[u8]) -> Result<Artifact, MissReason> {
             self.0.get(key)
         }
-        fn put(&self, key: &[u8], artifact: &Artifact) -> Result<Stored, Reason> {
+        fn put(&self, key: &[u8], artifact: &Artifact) -> Result<u64, MissReason> {
             self.0.put(key, artifact)
         }
-        fn remove(&self, _: &[u8]) -> Result<bool, Reason> {
-            Err(Reason::NoSpace)
+        fn remove(&self, _: &[u8]) -> Result<bool, MissReason> {
+            Err(MissReason::NoSpace)
         }
-        fn contains(&self, key: &[u8]) -> Result<bool, Reason> {
+        fn contains(&self, key: &[u8]) -> Result<bool, MissReason> {
             self.0.contains(key)
         }
-        fn len(&self) -> Result<u64, Reason> {
-            self.0.len()
-        }
-        fn entries(&self, visit: &mut dyn FnMut(Entry) -> ControlFlow<()>) -> Result<(), Reason> {
-            self.0.entries(visit)
-        }
-        fn prune(&self, _: Limits) -> Result<Pruned, Reason> {
-            Err(Reason::NoSpace)
-        }
-        fn clear(&self) -> Result<(), Reason> {
+        fn clear(&self) -> Result<(), MissReason> {
             self.0.clear()
         }
-        fn close(&self) -> Result<(), Reason> {
-            self.0.close()
+        fn flush(&self) -> Result<(), MissReason> {
+            self.0.flush()
+        }
+        fn inspect(&self) -> Option<&dyn Inspect> {
+            Some(self)
+        }
+    }
+
+    impl Inspect for Full {
+        fn entries(&self, visit: &mut dyn FnMut(Entry) -> ControlFlow<()>) -> Result<(), MissReason> {
+            self.0.entries(visit)
+        }
+        fn totals(&self) -> Result<Totals, MissReason> {
+            self.0.totals()
+        }
+        fn verify(&self, visit: &mut dyn FnMut(&Proof)) -> Result<u64, MissReason> {
+            self.0.verify(visit)
+        }
+        fn prune(&self, _: Limits) -> Result<Totals, MissReason> {
+            Err(MissReason::NoSpace)
+        }
+        fn report(&self, counted: &Statistics, last_miss: Option<&Miss>) -> Result<(), MissReason> {
+            self.0.report(counted, last_miss)
+        }
+        fn stats(&self) -> Result<PersistedStats, MissReason> {
+            self.0.stats()
         }
     }
 
@@ -119,8 +113,8 @@ mod tests {
     fn what_clearing_removes_is_told_where_nothing_can_be_evicted() {
         let store = Full(MemoryStore::new(Limits::NONE));
         store.put(b"k", &Artifact::new(vec![0; 10])).unwrap();
-        let before = amount(&store).unwrap();
+        let before = Inspect::totals(&store).unwrap();
         assert_eq!((before.entries, clear_of(&store)), (1, Ok(before)));
-        assert_eq!(amount(&store).unwrap(), Amount { entries: 0, bytes: 0 });
+        assert_eq!(Inspect::totals(&store), Ok(Totals::default()));
     }
 }

@@ -1,16 +1,13 @@
-//! Text that comes from a store: whoever wrote it may have meant the terminal.
+//! Text from a store, which may contain escape sequences for the terminal.
 
-use std::{borrow::Cow, fmt::Write as _, io, path::Path};
+use std::{fmt::Write, path::Path};
 
-use serde_json::ser::{CompactFormatter, Formatter};
+use serde_json::Value;
 
-/// The text with everything written out that a terminal would obey and not show: control characters, and those that
-/// turn the direction of the text or cannot be seen.
-pub(crate) fn visible(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(is_hidden) {
-        return Cow::Borrowed(text);
-    }
-    let mut shown = String::with_capacity(text.len() + 8);
+/// Escapes all characters that a terminal would obey instead of showing: control characters, and those that change the
+/// direction of the text or are invisible.
+pub(crate) fn visible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
     for char in text.chars() {
         match char {
             '\n' => shown.push_str("\\n"),
@@ -19,28 +16,33 @@ pub(crate) fn visible(text: &str) -> Cow<'_, str> {
             char => shown.push(char),
         }
     }
-    Cow::Owned(shown)
+    shown
 }
 
-/// A path likewise; what is not UTF-8 in it is replaced.
+/// Escapes a path likewise; bytes that are not UTF-8 are replaced.
 pub(crate) fn visible_path(path: &Path) -> String {
-    visible(&path.to_string_lossy()).into_owned()
+    visible(&path.to_string_lossy())
 }
 
-/// Bytes as text, if that is what they look like.
-pub(crate) fn printable(bytes: &[u8]) -> Option<&str> {
-    let text = std::str::from_utf8(bytes).ok()?;
-    let is_text =
-        !text.is_empty() && !text.chars().any(|char| is_hidden(char) && !matches!(char, '\n' | '\t'));
-    is_text.then_some(text)
+/// Returns bytes as text if they are printable, otherwise their first hexadecimal digits.
+pub(crate) fn visible_bytes(bytes: &[u8]) -> String {
+    const MOST: usize = 32;
+    let is_shown = |char| !is_hidden(char) || matches!(char, '\n' | '\t');
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !text.is_empty() && text.chars().all(is_shown) => visible(text),
+        _ if bytes.len() > MOST => format!("{}…", hex(&bytes[..MOST])),
+        _ => hex(bytes),
+    }
 }
 
-/// Bytes as hexadecimal digits.
+/// Returns bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Shortens a name to enough digits to tell apart the entries of a store, or the models of a file of packed weights.
+pub(crate) fn short(name: &str) -> &str {
+    &name[..12]
 }
 
 fn is_hidden(char: char) -> bool {
@@ -57,36 +59,24 @@ fn is_hidden(char: char) -> bool {
             | '\u{e0000}'..='\u{e007f}')
 }
 
-/// JSON on one line, in which what a terminal would obey is escaped, too.
-pub(crate) struct VisibleJson;
-
-impl Formatter for VisibleJson {
-    fn write_string_fragment<W: io::Write + ?Sized>(
-        &mut self,
-        writer: &mut W,
-        fragment: &str,
-    ) -> io::Result<()> {
-        if !fragment.chars().any(is_hidden) {
-            return CompactFormatter.write_string_fragment(writer, fragment);
-        }
-        for char in fragment.chars() {
-            let mut buffer = [0; 2];
-            if is_hidden(char) {
-                for unit in char.encode_utf16(&mut buffer) {
-                    write!(writer, "\\u{unit:04x}")?;
-                }
-            } else {
-                write!(writer, "{char}")?;
+/// Returns JSON on one line, with the characters escaped that a terminal would obey. They only occur in strings.
+pub(crate) fn visible_json(value: &Value) -> String {
+    let json = value.to_string();
+    let mut shown = String::with_capacity(json.len());
+    for char in json.chars() {
+        if is_hidden(char) {
+            for unit in char.encode_utf16(&mut [0; 2]) {
+                let _ = write!(shown, "\\u{unit:04x}");
             }
+        } else {
+            shown.push(char);
         }
-        Ok(())
     }
+    shown
 }
 
 #[cfg(test)]
 mod tests {
-    use serde::Serialize;
-
     use super::*;
 
     const HOSTILE: &str = "a\u{1b}[31mb\u{9b}c\u{202e}d\u{e0041}\n\u{7f}é漢";
@@ -95,15 +85,17 @@ mod tests {
     fn what_a_terminal_would_obey_is_written_out() {
         assert_eq!(visible(HOSTILE), "a\\u{1b}[31mb\\u{9b}c\\u{202e}d\\u{e0041}\\n\\u{7f}é漢");
         assert_eq!(visible("-O2 \\ é"), "-O2 \\ é");
-        assert_eq!((printable(HOSTILE.as_bytes()), printable(b"\xff"), printable(b"")), (None, None, None));
-        assert_eq!(printable(b"two\nlines"), Some("two\nlines"));
+        assert_eq!(
+            (visible_bytes(b"a\x1b"), visible_bytes(b"\xff"), visible_bytes(b"")),
+            ("611b".into(), "ff".into(), String::new())
+        );
+        assert_eq!(visible_bytes(b"two\nlines"), "two\\nlines");
+        assert_eq!(visible_bytes(&[0xff; 33]), "ff".repeat(32) + "…");
     }
 
     #[test]
     fn json_keeps_the_text_and_shows_nothing_hidden() {
-        let mut json = Vec::new();
-        HOSTILE.serialize(&mut serde_json::Serializer::with_formatter(&mut json, VisibleJson)).unwrap();
-        let json = String::from_utf8(json).unwrap();
+        let json = visible_json(&HOSTILE.into());
         assert!(!json.chars().any(is_hidden), "{json}");
         assert_eq!(serde_json::from_str::<String>(&json).unwrap(), HOSTILE);
     }

@@ -1,4 +1,4 @@
-//! Sizes, times and spans of time, as people read and write them.
+//! Sizes, times and durations in the form that people read and write.
 
 use std::{
     fmt::Write,
@@ -8,19 +8,19 @@ use std::{
 use bytesize::ByteSize;
 use indicatif::HumanDuration;
 
-/// A size in binary units.
+/// Formats a size in binary units.
 pub(crate) fn bytes(n: u64) -> String {
     ByteSize(n).display().iec().to_string()
 }
 
-/// Reads a size: a number, and perhaps a unit. `K` and `KB` are 1000, `KiB` is 1024, and so on.
+/// Parses a size: a number with an optional unit. `K` and `KB` are 1000, `KiB` is 1024, and so on.
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let size = text.parse::<ByteSize>();
     size.map(|size| size.0)
         .map_err(|_| "a size is a number and perhaps a unit, as in 500M, 1GiB or 1000000".to_owned())
 }
 
-/// How long something took.
+/// Formats a duration.
 pub(crate) fn nanos(n: u64) -> String {
     let span = Duration::from_nanos(n);
     if span < Duration::from_secs(100) {
@@ -30,9 +30,9 @@ pub(crate) fn nanos(n: u64) -> String {
     }
 }
 
-/// How long ago a time is, in one unit; nothing if the time is unknown.
+/// Formats how long ago a time is, in one unit; `None` if the time is unknown.
 pub(crate) fn age(unix_ms: u64, now: u64) -> Option<String> {
-    // Clocks of several machines differ a little.
+    // The clocks of machines differ a little.
     const LENIENCE: u64 = 60_000;
     if unix_ms == 0 {
         return None;
@@ -44,32 +44,33 @@ pub(crate) fn age(unix_ms: u64, now: u64) -> Option<String> {
     Some(format!("{:#}", HumanDuration(age)))
 }
 
-/// As [`age`], in a sentence.
+/// Formats how long ago a time is, as part of a sentence.
 pub(crate) fn ago(unix_ms: u64, now: u64) -> Option<String> {
     age(unix_ms, now)
         .map(|age| if age == "future" { "in the future".to_owned() } else { format!("{age} ago") })
 }
 
-/// A time as RFC 3339 has it, in UTC; nothing if it is unknown.
-pub(crate) fn time(unix_ms: u64) -> Option<String> {
-    if unix_ms == 0 {
-        return None;
-    }
+/// Formats a time as in RFC 3339, in UTC, with its age; `None` if it is unknown.
+pub(crate) fn when(unix_ms: u64, now: u64) -> Option<String> {
+    let ago = ago(unix_ms, now)?;
     let mut text = String::new();
     let time = UNIX_EPOCH.checked_add(Duration::from_millis(unix_ms));
-    // After the year 9999 there is no such form.
+    // RFC 3339 ends with the year 9999.
     let written = time.map(|time| write!(text, "{}", humantime::format_rfc3339_millis(time)));
-    Some(if written == Some(Ok(())) { text } else { format!("{unix_ms} ms after 1970") })
+    if written != Some(Ok(())) {
+        text = format!("{unix_ms} ms after 1970");
+    }
+    Some(format!("{text} ({ago})"))
 }
 
-/// A share in percent, with one decimal.
-pub(crate) fn percent(part: u64, whole: u64) -> Option<String> {
-    (whole > 0).then(|| format!("{:.1} %", part as f64 / whole as f64 * 100.0))
-}
-
-/// A number and its noun: `1 entry`, `2 entries`.
+/// Formats a number and its noun: `1 commit`, `2 commits`.
 pub(crate) fn counted(n: u64, one: &str, many: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { many })
+}
+
+/// Formats a number of entries.
+pub(crate) fn entries(n: u64) -> String {
+    counted(n, "entry", "entries")
 }
 
 #[cfg(test)]
@@ -122,9 +123,9 @@ mod tests {
             (u64::MAX, "18446744073709551615 ms after 1970"),
         ];
         for (unix_ms, text) in shown {
-            assert_eq!(time(unix_ms).as_deref(), Some(text));
+            assert_eq!(when(unix_ms, unix_ms), Some(format!("{text} (0s ago)")));
         }
-        assert_eq!(time(0), None);
+        assert_eq!(when(0, 1), None);
     }
 
     #[test]

@@ -16,13 +16,13 @@ pub(crate) struct Gpu {
     context: Arc<CudaContext>,
     stream: Arc<CudaStream>,
     pub(crate) name: String,
-    /// As the compiler calls it.
+    /// The architecture, as the compiler names it.
     pub(crate) architecture: String,
 }
 
 impl Gpu {
     /// # Errors
-    /// Why there is none.
+    /// If there is none; the text says why.
     pub(crate) fn find() -> Result<Self, String> {
         // SAFETY: loading the driver's library runs its initialisers, as any program that uses the GPU does.
         if !unsafe { sys::is_culib_present() } {
@@ -42,10 +42,10 @@ impl Gpu {
         })
     }
 
-    /// Loads a CUBIN. `lowered` has the names of those functions whose name in it is the compiler's choice.
+    /// Loads a CUBIN. `lowered` maps the functions whose names the compiler chose.
     ///
     /// # Errors
-    /// The driver refuses it.
+    /// If the driver refuses it.
     pub(crate) fn load(
         &self,
         cubin: Vec<u8>,
@@ -77,7 +77,7 @@ impl Device for Loaded<'_> {
     }
 }
 
-/// An argument as the driver gets it.
+/// An argument in the driver's form.
 enum Passed {
     Input(CudaSlice<u8>),
     Output(CudaSlice<u8>),

@@ -1,4 +1,4 @@
-//! Launches the cached binaries on the GPU, if there is one, and checks what they give.
+//! Launches the cached binaries on the GPU, if there is one, and checks their results.
 
 use std::{collections::HashMap, error::Error};
 
@@ -9,31 +9,28 @@ use warmstart::{
 };
 use warmstart_tests::kernels::cuda::{CASES, Case, sources};
 
-use crate::{
-    gpu::Gpu,
-    phase::{compile, progress_bar},
-};
+use crate::{gpu::Gpu, phase::progress_bar};
 
-/// What came of the launches.
+/// The outcome of the launches.
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Launches {
-    /// Why there were none.
+    /// The reason why nothing was launched.
     Skipped(String),
     Done {
         /// The GPU's name.
         name: String,
         architecture: String,
-        /// How many binaries were in the cache.
+        /// The number of binaries that were in the cache.
         hits: usize,
-        /// How many kernels gave what the reference gives.
+        /// The number of kernels that agree with the reference.
         checked: usize,
-        /// The others, and what was wrong.
+        /// The other kernels, and what was wrong.
         failures: Vec<(String, String)>,
     },
 }
 
 impl Launches {
-    /// Whether nothing was wrong.
+    /// Returns whether nothing was wrong.
     pub(crate) fn are_good(&self) -> bool {
         match self {
             Self::Skipped(_) => true,
@@ -42,8 +39,8 @@ impl Launches {
     }
 }
 
-/// Loads, launches and checks every kernel. What the cache does not hold for the GPU's architecture is
-/// compiled.
+/// Loads, launches and checks every kernel. Compiles those that the cache does not hold for the GPU's
+/// architecture.
 pub(crate) fn run<S: Store>(cache: &Cache<S>, toolkit: Toolkit) -> Result<Launches, Box<dyn Error>> {
     let gpu = match Gpu::find() {
         Ok(gpu) => gpu,
@@ -73,10 +70,11 @@ pub(crate) fn run<S: Store>(cache: &Cache<S>, toolkit: Toolkit) -> Result<Launch
     })
 }
 
-/// Whether the binary was in the cache.
+/// Returns whether the binary was in the cache.
 fn launch<S: Store>(gpu: &Gpu, target: &CudaTarget, cache: &Cache<S>, case: &Case) -> Result<bool, String> {
-    let (compiled, _) = compile(target, cache, case, sources(), &gpu.architecture)
-        .map_err(|error| format!("{}: {error}", gpu.architecture))?;
+    let architecture = &gpu.architecture;
+    let program = case.describe(sources(), architecture).map_err(|error| error.to_string())?;
+    let compiled = target.compile(cache, &program).map_err(|error| format!("{architecture}: {error}"))?;
     let lowered: HashMap<_, _> =
         case.expressions().filter_map(|name| Some((name, compiled.lowered_name(name)?.to_owned()))).collect();
     let loaded = gpu.load(compiled.binary().to_vec(), lowered)?;

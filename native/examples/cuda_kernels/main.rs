@@ -1,4 +1,4 @@
-//! Kernels for GPUs, compiled once: what a warm start of a CUDA runtime is worth, and what makes it miss. No
+//! Compiles kernels for GPUs once: shows what a warm start of a CUDA runtime saves, and what makes it miss. No
 //! GPU is needed.
 //!
 //! ```text
@@ -7,9 +7,9 @@
 //! cargo run --release --example cuda_kernels -- --json  # and one line for programs, the last
 //! ```
 //!
-//! Twelve kernels, for two architectures, with an empty cache; again, with what the first time left there;
-//! again, with a header edited that four of them include; and for a third architecture. Each phase is a
-//! process of its own: this program, started again with `--phase`. Where there is a GPU, every cached kernel
+//! Compiles twelve kernels for two architectures with an empty cache; again with the cache of the first phase;
+//! again with an edited header that four of them include; and for a third architecture. Each phase is a
+//! process of its own: this program, started again with `--phase`. If there is a GPU, every cached kernel
 //! is launched there and compared with the CPU.
 
 #[path = "../warm_start/figures.rs"]
@@ -38,34 +38,34 @@ use crate::{
     report::Outcome,
 };
 
-/// Compiles twelve real CUDA kernels cold, warm, with a header edited, and for another architecture. Needs no
-/// GPU; where there is one, launches what is cached and checks it.
+/// Compiles twelve real CUDA kernels cold, warm, with an edited header, and for another architecture. Needs no
+/// GPU; if there is one, launches the cached kernels and checks them.
 #[derive(Parser)]
 #[command(name = "cuda_kernels")]
 struct Arguments {
-    /// Print the result as one line of JSON, the last one; the report goes to standard error.
+    /// Prints the result as the last line, in JSON; the report goes to standard error.
     #[arg(long)]
     json: bool,
 
-    /// Keep the cache in this directory instead of a temporary one. The cold phase empties it first.
+    /// Keeps the cache in this directory instead of a temporary one. The cold phase empties it first.
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
 
-    /// The folder that has NVRTC, instead of the one that `cargo xtask runtimes --cuda` fills, WARMSTART_CUDA
-    /// names, or a CUDA toolkit is installed in.
+    /// The folder of NVRTC, instead of that of `cargo xtask runtimes --cuda`, that in WARMSTART_CUDA, or that of an
+    /// installed CUDA toolkit.
     #[arg(long, value_name = "DIR")]
     libraries: Option<PathBuf>,
 
-    /// One phase, in this process; prints what it found as JSON. This is how the program starts itself.
+    /// Runs one phase in this process and prints its result as JSON. The program starts itself so.
     #[arg(long, hide = true, requires = "keep")]
     phase: Option<Kind>,
 
-    /// Where the kernels' sources are.
+    /// The folder of the kernels' sources.
     #[arg(long, hide = true, requires = "phase")]
     sources: Option<PathBuf>,
 }
 
-/// Success only if what had to miss missed, nothing else did, and every binary is right.
+/// Succeeds only if exactly the expected look-ups missed, and every binary is right.
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match arguments.phase {
@@ -85,7 +85,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Every phase in a process of its own, then the report. Says whether all was as it should be.
+/// Runs every phase in a process of its own and prints the report. Returns whether all was as expected.
 fn run_all(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     // Said once, and not by the first phase.
     toolkit(arguments).map_err(|error| {
@@ -121,7 +121,7 @@ fn run_all(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     Ok(outcome.is_good())
 }
 
-/// What is fetched for this repository, unless something else is asked for.
+/// Returns the folder of the compilers that xtask has installed, unless another one is named.
 fn toolkit(arguments: &Arguments) -> Result<Toolkit, CudaError> {
     if let Some(folder) = &arguments.libraries {
         return Toolkit::at(folder);

@@ -1,66 +1,51 @@
-//! One phase: every kernel from its description to its binary, out of one cache.
+//! One phase: gets every kernel from its description to its binary, through one cache.
 
-use std::{
-    error::Error,
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::{error::Error, path::Path, time::Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 use warmstart::{
     Cache, Limits, Store,
+    cache::{Fetched, ManyOptions},
     store::MemoryStore,
     target::cuda::{Compiled, CudaError, CudaTarget, Toolkit},
 };
 
 use warmstart_tests::kernels::cuda::{CASES, Case};
 
-/// What a phase found. It hands this to the process that started it.
+/// The result of a phase, which its process prints for its parent.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Phase {
-    pub(crate) calls: Vec<Call>,
-    /// What loading the compiler's libraries took, which is in no call's time.
+    /// Whether the binary was in the cache, and its length in bytes; kernel by kernel for each architecture.
+    pub(crate) binaries: Vec<(bool, usize)>,
+    /// The time from the descriptions to all binaries, without that to load libraries.
+    pub(crate) millis: f64,
+    /// The time to load the compiler's libraries.
     pub(crate) load_millis: f64,
-    /// How often each reason made a look-up miss.
+    /// The misses by reason.
     pub(crate) reasons: Vec<(String, u64)>,
-    /// The binaries that are not what a compiler without a cache makes, if they were compared.
+    /// The binaries that differ from those of a compiler without a cache, if they were compared.
     pub(crate) differing: Option<Vec<String>>,
 }
 
-/// A kernel for an architecture.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct Call {
-    /// Its place among the kernels.
-    pub(crate) case: usize,
-    /// From the description to the binary.
-    pub(crate) millis: f64,
-    pub(crate) is_hit: bool,
-    pub(crate) bytes: usize,
-}
-
 impl Phase {
-    pub(crate) fn millis(&self) -> f64 {
-        self.calls.iter().map(|call| call.millis).sum()
-    }
-
     pub(crate) fn hits(&self) -> usize {
-        self.calls.iter().filter(|call| call.is_hit).count()
+        self.binaries.iter().filter(|(is_hit, _)| *is_hit).count()
     }
 
     pub(crate) fn misses(&self) -> usize {
-        self.calls.len() - self.hits()
+        self.binaries.len() - self.hits()
     }
 }
 
-/// Whether a phase compiles everything again, without the cache, to compare.
+/// Whether a phase also compiles everything without the cache, to compare.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Compare {
     No,
     WithFresh,
 }
 
-/// Runs a phase over the kernels below `sources`, with a progress bar if standard error is a terminal.
+/// Runs a phase over the kernels below `sources`: asks for all at once, with a progress bar if standard error is a terminal.
 pub(crate) fn run<S: Store>(
     cache: &Cache<S>,
     toolkit: &dyn Fn() -> Result<Toolkit, CudaError>,
@@ -70,54 +55,41 @@ pub(crate) fn run<S: Store>(
     title: &str,
 ) -> Result<Phase, Box<dyn Error>> {
     let target = CudaTarget::new(toolkit()?);
-    let mut calls = Vec::new();
-    let mut kept = Vec::new();
-    let progress = progress_bar(title, CASES.len() * architectures.len());
-    for architecture in architectures {
-        for (number, case) in CASES.iter().enumerate() {
-            progress.set_message(format!("{} {architecture}", case.name));
-            let (compiled, took) = compile(&target, cache, case, sources, architecture)
-                .map_err(|error| format!("{}, {architecture}: {error}", case.name))?;
-            calls.push(Call {
-                case: number,
-                millis: took.as_secs_f64() * 1e3,
-                is_hit: compiled.is_hit(),
-                bytes: compiled.binary().len(),
-            });
-            kept.push((case, *architecture, compiled));
-            progress.inc(1);
-        }
-    }
+    let of_all = |architecture| CASES.iter().map(move |case| (case, architecture));
+    let pairs: Vec<(&Case, &str)> = architectures.iter().copied().flat_map(of_all).collect();
+    let programs = pairs.iter().map(|(case, architecture)| case.describe(sources, architecture));
+    let programs = programs.collect::<Result<Vec<_>, _>>()?;
+
+    let progress = progress_bar(title, programs.len());
+    let on_ready = |index: usize, _: &Fetched| {
+        let (case, architecture) = pairs[index];
+        progress.set_message(format!("{} {architecture}", case.name));
+        progress.inc(1);
+    };
+    let started = Instant::now();
+    let compiled = target.compile_many(cache, &programs, ManyOptions::default().with_on_ready(&on_ready));
+    let (took, loading) = (started.elapsed(), target.toolkit().load_time());
     progress.finish_and_clear();
 
+    let mut kept = Vec::new();
+    for ((case, architecture), compiled) in pairs.into_iter().zip(compiled) {
+        let compiled = compiled.map_err(|error| format!("{}, {architecture}: {error}", case.name))?;
+        kept.push((case, architecture, compiled));
+    }
     let differing = match compare {
         Compare::No => None,
         Compare::WithFresh => Some(differing(&kept, toolkit()?, sources)?),
     };
     Ok(Phase {
-        calls,
-        load_millis: target.toolkit().load_time().as_secs_f64() * 1e3,
+        binaries: kept.iter().map(|(_, _, compiled)| (compiled.is_hit(), compiled.binary().len())).collect(),
+        millis: took.saturating_sub(loading).as_secs_f64() * 1e3,
+        load_millis: loading.as_secs_f64() * 1e3,
         reasons: cache.statistics().misses.iter().map(|(reason, n)| (reason.to_string(), n)).collect(),
         differing,
     })
 }
 
-/// From the description to the binary, and how long that took without the loading of libraries.
-pub(crate) fn compile<S: Store>(
-    target: &CudaTarget,
-    cache: &Cache<S>,
-    case: &Case,
-    sources: &Path,
-    architecture: &str,
-) -> Result<(Compiled, Duration), Box<dyn Error>> {
-    let loaded_before = target.toolkit().load_time();
-    let started = Instant::now();
-    let compiled = target.compile(cache, &case.describe(sources, architecture)?)?;
-    let took = started.elapsed();
-    Ok((compiled, took.saturating_sub(target.toolkit().load_time() - loaded_before)))
-}
-
-/// Compiles all of it with a target of its own and an empty cache, and says what came out different.
+/// Compiles all kernels with a separate target and an empty cache, and returns those that differ.
 fn differing(
     kept: &[(&Case, &str, Compiled)],
     toolkit: Toolkit,
@@ -129,7 +101,7 @@ fn differing(
     for (case, architecture, compiled) in kept {
         progress.set_message(format!("{} {architecture}", case.name));
         let nothing = Cache::new(MemoryStore::new(Limits::NONE));
-        let (fresh, _) = compile(&target, &nothing, case, sources, architecture)?;
+        let fresh = target.compile(&nothing, &case.describe(sources, architecture)?)?;
         let is_fresh = !fresh.is_hit();
         let has_same_names =
             case.expressions().all(|name| fresh.lowered_name(name) == compiled.lowered_name(name));

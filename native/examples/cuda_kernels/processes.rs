@@ -13,7 +13,7 @@ use clap::ValueEnum;
 use serde::de::DeserializeOwned;
 use warmstart::{
     Cache, Store as _,
-    store::{FileOptions, FileStore},
+    store::{FileStore, StoreOptions},
     target::cuda::{CudaError, Toolkit},
 };
 use warmstart_tests::kernels::cuda::{HEADER, sources};
@@ -23,21 +23,21 @@ use crate::{
     phase::{self, Compare},
 };
 
-/// The architectures of every phase, and the one that comes new in the last.
+/// The architectures of every phase, and the one that only the last phase has.
 pub(crate) const ARCHITECTURES: &[&str] = &["sm_80", "sm_90"];
 pub(crate) const ANOTHER: &str = "sm_100";
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
-    /// Begins with an empty cache.
+    /// Starts with an empty cache.
     Cold,
-    /// Compares what it finds with what the compiler makes without a cache.
+    /// Compares its binaries with those of a compiler without a cache.
     Warm,
-    /// With a header that is not what it was.
+    /// Compiles with an edited header.
     Edited,
-    /// For an architecture that is new.
+    /// Compiles for another architecture.
     Architecture,
-    /// Launches what is cached.
+    /// Launches the cached kernels.
     Launches,
 }
 
@@ -47,7 +47,7 @@ impl Kind {
     }
 }
 
-/// Copies the sources to `directory`, and edits the header there. What is committed stays as it is.
+/// Copies the sources to `directory`, and edits the header there. The committed files stay unchanged.
 pub(crate) fn copy_edited(directory: &Path) -> Result<(), Box<dyn Error>> {
     for folder in ["cuda", "include"] {
         let to = directory.join(folder);
@@ -62,7 +62,7 @@ pub(crate) fn copy_edited(directory: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// One phase in a process of its own.
+/// Runs one phase in a process of its own.
 pub(crate) fn spawn<T: DeserializeOwned>(
     libraries: Option<&Path>,
     kind: Kind,
@@ -81,7 +81,7 @@ pub(crate) fn spawn<T: DeserializeOwned>(
     Ok(serde_json::from_slice(&child.stdout)?)
 }
 
-/// What [`spawn`] started.
+/// Runs the phase of a process that [`spawn`] started.
 pub(crate) fn run_child(
     kind: Kind,
     directory: Option<&Path>,
@@ -91,7 +91,7 @@ pub(crate) fn run_child(
     let (Some(directory), Some(sources)) = (directory, sources) else {
         return Err("--phase needs --keep and --sources".into());
     };
-    let cache = Cache::new(FileStore::open(directory, FileOptions::default())?);
+    let cache = Cache::new(FileStore::open(directory, StoreOptions::default())?);
     let phase = |architectures, compare, title| {
         phase::run(&cache, toolkit, sources, architectures, compare, title)
             .and_then(|phase| Ok(serde_json::to_string(&phase)?))

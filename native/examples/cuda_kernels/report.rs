@@ -15,12 +15,12 @@ use warmstart_tests::kernels::cuda::{CASES, HEADER, with_header};
 use crate::{
     figures::{bar, milliseconds, three_digits},
     launches::Launches,
-    phase::{Call, Phase},
+    phase::Phase,
 };
 
-/// What every phase found.
+/// The results of all phases.
 pub(crate) struct Outcome {
-    /// The architectures of all phases but the last, and that of the last.
+    /// The architectures of all phases but the last, and those of the last.
     pub(crate) architectures: &'static [&'static str],
     pub(crate) another: &'static str,
     pub(crate) cold: Phase,
@@ -31,24 +31,24 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Whether the warm binaries are those of a compiler without a cache.
+    /// Returns whether the warm binaries equal those of a compiler without a cache.
     pub(crate) fn is_verified(&self) -> bool {
         self.warm.differing.as_ref().is_some_and(Vec::is_empty)
     }
 
-    /// Whether, besides, what had to miss missed, nothing else did, and what was launched gave what it
-    /// should.
+    /// Returns whether, besides, exactly the expected look-ups missed, and all launches agree with the
+    /// reference.
     pub(crate) fn is_good(&self) -> bool {
         let has_unwanted = self.phases().iter().any(|(_, phase, wanted)| phase.misses() != *wanted);
         self.is_verified() && !has_unwanted && self.launches.are_good()
     }
 
-    /// How many kernels there are for how many architectures.
+    /// Returns the number of kernels times that of architectures.
     fn pairs(&self) -> usize {
         CASES.len() * self.architectures.len()
     }
 
-    /// Each with its name, and how often it has to miss.
+    /// The phases, each with its name and the number of expected misses.
     fn phases(&self) -> [(&str, &Phase, usize); 4] {
         [
             ("cold", &self.cold, self.pairs()),
@@ -73,7 +73,7 @@ pub(crate) fn print(outcome: &Outcome, json: bool) -> Result<(), Box<dyn Error>>
     Ok(())
 }
 
-/// The line for programs.
+/// The line of JSON.
 #[derive(Serialize)]
 struct Line<'a> {
     /// Pairs of a kernel and an architecture.
@@ -98,8 +98,8 @@ impl<'a> Line<'a> {
         let microseconds = |millis: f64| (millis * 1e3).round() / 1e3;
         Self {
             kernels: outcome.pairs(),
-            cold_ms: microseconds(outcome.cold.millis()),
-            warm_ms: microseconds(outcome.warm.millis()),
+            cold_ms: microseconds(outcome.cold.millis),
+            warm_ms: microseconds(outcome.warm.millis),
             warm_misses: outcome.warm.misses(),
             header_edit_misses: outcome.edited.misses(),
             arch_change_misses: outcome.changed.misses(),
@@ -116,26 +116,26 @@ fn text(outcome: &Outcome, width: usize) -> Result<String, std::fmt::Error> {
     let mut text = String::new();
     let architectures = outcome.architectures.join(" and ");
     writeln!(text, "{} CUDA kernels for {architectures}, compiled by NVRTC.", CASES.len())?;
-    writeln!(text, "Times are from a kernel's description to its binary, all added up.\n")?;
+    writeln!(text, "Each phase asks for all at once; its time is from descriptions to binaries.\n")?;
     writeln!(text, "{}\n", kernel_table(outcome, width))?;
     writeln!(text, "{}\n", phase_table(outcome, width))?;
 
-    let longest = outcome.phases().map(|(_, phase, _)| phase.millis()).into_iter().fold(0.0, f64::max);
+    let longest = outcome.phases().map(|(_, phase, _)| phase.millis).into_iter().fold(0.0, f64::max);
     for (name, phase, _) in outcome.phases() {
-        let bar = bar(phase.millis() / longest, width.saturating_sub(27));
-        writeln!(text, "{name:>14} {bar} {}", milliseconds(phase.millis()))?;
+        let bar = bar(phase.millis / longest, width.saturating_sub(27));
+        writeln!(text, "{name:>14} {bar} {}", milliseconds(phase.millis))?;
     }
 
-    let speed_up = three_digits(outcome.cold.millis() / outcome.warm.millis());
+    let speed_up = three_digits(outcome.cold.millis / outcome.warm.millis);
     writeln!(text, "\nThe warm phase is a process of its own, and {speed_up}x as fast as the cold one.")?;
-    writeln!(text, "What was edited is {HEADER}, which {} of the kernels reach.", with_header())?;
+    writeln!(text, "The edited header is {HEADER}; {} of the kernels include it.", with_header())?;
     match &outcome.warm.differing {
         Some(differing) if differing.is_empty() => {
             writeln!(text, "The warm binaries are, byte for byte, what the compiler makes without a cache.")?;
         }
         differing => {
             let differing = differing.as_ref().map_or_else(|| "all".to_owned(), |names| names.join(", "));
-            writeln!(text, "Not what the compiler makes without a cache: {differing}.")?;
+            writeln!(text, "Different from the compiler without a cache: {differing}.")?;
         }
     }
     launches(&mut text, &outcome.launches)?;
@@ -143,43 +143,38 @@ fn text(outcome: &Outcome, width: usize) -> Result<String, std::fmt::Error> {
         if phase.misses() != wanted {
             let reasons: Vec<String> = phase.reasons.iter().map(|(why, n)| format!("{n} {why}")).collect();
             let why = if reasons.is_empty() { "none said why".to_owned() } else { reasons.join(", ") };
-            writeln!(text, "{name}: {} misses, where {wanted} are right ({why}).", phase.misses())?;
+            writeln!(text, "{name}: {} misses, expected {wanted} ({why}).", phase.misses())?;
         }
     }
     Ok(text)
 }
 
-/// A line of it is a kernel, for all architectures.
+/// Returns the table of kernels: a row for each, over all architectures.
 fn kernel_table(outcome: &Outcome, width: usize) -> Table {
-    let mut table = new_table(width, &["Kernel", "Functions", "Header", "Size", "Cold", "Warm"]);
+    let mut table = new_table(width, &["Kernel", "Functions", "Header", "Size"]);
     for (number, case) in CASES.iter().enumerate() {
-        let of = |phase: &Phase| -> f64 {
-            phase.calls.iter().filter(|call| call.case == number).map(|call| call.millis).sum()
-        };
-        let of_case = |call: &&Call| call.case == number;
-        let bytes: usize = outcome.warm.calls.iter().filter(of_case).map(|call| call.bytes).sum();
+        let sizes = outcome.warm.binaries.iter().skip(number).step_by(CASES.len());
+        let bytes: usize = sizes.map(|(_, bytes)| bytes).sum();
         table.add_row([
             case.name.to_owned(),
             case.functions.len().to_string(),
             if case.has_header { "yes" } else { "" }.to_owned(),
             format!("{} KiB", bytes.div_ceil(1024)),
-            milliseconds(of(&outcome.cold)),
-            milliseconds(of(&outcome.warm)),
         ]);
     }
-    align_right(&mut table, [1, 3, 4, 5]);
+    align_right(&mut table, [1, 3]);
     table
 }
 
 fn phase_table(outcome: &Outcome, width: usize) -> Table {
-    let mut table = new_table(width, &["Phase", "Look-ups", "Hits", "Misses", "Calls", "Loading libraries"]);
+    let mut table = new_table(width, &["Phase", "Look-ups", "Hits", "Misses", "Time", "Loading libraries"]);
     for (name, phase, _) in outcome.phases() {
         table.add_row([
             name.to_owned(),
-            phase.calls.len().to_string(),
+            phase.binaries.len().to_string(),
             phase.hits().to_string(),
             phase.misses().to_string(),
-            milliseconds(phase.millis()),
+            milliseconds(phase.millis),
             if phase.load_millis > 0.0 { milliseconds(phase.load_millis) } else { "none loaded".to_owned() },
         ]);
     }
@@ -211,7 +206,7 @@ fn launches(text: &mut String, launches: &Launches) -> std::fmt::Result {
         Launches::Done { name, architecture, hits, checked, failures } => {
             let all = CASES.len();
             writeln!(text, "GPU: {name} ({architecture}): {hits} of {all} binaries were in the cache.")?;
-            writeln!(text, "GPU: {checked} of {all} kernels gave what the CPU gives.")?;
+            writeln!(text, "GPU: {checked} of {all} kernels agree with the CPU.")?;
             for (kernel, problem) in failures {
                 writeln!(text, "GPU: {kernel}: {problem}")?;
             }
@@ -225,9 +220,9 @@ mod tests {
     use super::*;
 
     fn phase(hits: usize, misses: usize) -> Phase {
-        let call = |n: usize| Call { case: n % CASES.len(), millis: 0.5, is_hit: n < hits, bytes: 1000 };
         Phase {
-            calls: (0..hits + misses).map(call).collect(),
+            binaries: (0..hits + misses).map(|n| (n < hits, 1000)).collect(),
+            millis: 0.5 * (hits + misses) as f64,
             load_millis: 0.0,
             reasons: Vec::new(),
             differing: None,
@@ -297,6 +292,6 @@ mod tests {
         assert!(!text(&outcome(), 80).unwrap().contains("are right"));
         let edited = Phase { reasons: vec![("absent".to_owned(), 9)], ..phase(15, 9) };
         let text = text(&Outcome { edited, ..outcome() }, 80).unwrap();
-        assert!(text.contains("header edited: 9 misses, where 8 are right (9 absent)."), "{text}");
+        assert!(text.contains("header edited: 9 misses, expected 8 (9 absent)."), "{text}");
     }
 }

@@ -1,13 +1,13 @@
-//! The reducers run afresh, by an interpreter that has nothing to do with the other one.
+//! Runs the reducers without any memo, by an interpreter of its own.
 //!
-//! It knows neither recorder nor generations: it reads what is in the world, and follows every range from the root.
+//! It has no recorder and no generations: it reads the world, and follows every range from the root.
 
 use crate::{
     expression::{Index, Node},
     scene::Scene,
 };
 
-/// What a launch of `kernel` has to get, in the order of its tasks and their reducers.
+/// Returns the expected results of a launch of `kernel`, in the order of its tasks and their reducers.
 pub(crate) fn results(scene: &Scene, kernel: usize) -> Vec<(u64, i64)> {
     let mut results = Vec::new();
     for task in &scene.kernels[kernel].tasks {
@@ -74,7 +74,7 @@ impl Walk<'_> {
     }
 }
 
-/// Beyond the end there are zeros.
+/// Reads the element at an index, or zero beyond the end.
 fn element(values: &[i32], at: i64) -> i64 {
     usize::try_from(at).ok().and_then(|at| values.get(at)).map_or(0, |&value| value.into())
 }

@@ -1,11 +1,11 @@
-//! Counts what this program asks of its allocator.
+//! Counts the allocations of this program.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
 };
 
-/// The system's allocator, which counts for each thread how often it is asked for memory.
+/// The system's allocator with a count of the allocations of each thread.
 pub(crate) struct Counting;
 
 thread_local! {
@@ -13,7 +13,7 @@ thread_local! {
     static REQUESTS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How often this thread has asked for memory.
+/// Returns the number of allocations of this thread.
 pub(crate) fn requests() -> u64 {
     REQUESTS.get()
 }

@@ -1,4 +1,4 @@
-//! What a launch can do to get its results, and the two designs that are compared with ours.
+//! The interface of all designs, and the two designs that ours is compared with.
 
 use std::{collections::HashMap, convert::Infallible};
 
@@ -11,41 +11,41 @@ use crate::{
     scene::{Scene, Values},
 };
 
-/// What a launch gets: for the [key](Task::key) of each reducer what it gave.
+/// The results of a launch: the value of each reducer under its [key](Task::key).
 pub(crate) type Results = HashMap<u64, i64, FixedState>;
 
 pub(crate) fn empty() -> Results {
     Results::with_capacity_and_hasher(SPECS, FixedState::with_seed(0))
 }
 
-/// A way to answer what the results of a launch are.
+/// A way to answer a launch with its results.
 pub(crate) trait Design {
     type Answer;
 
-    /// Whether an answer takes no memory of its own.
+    /// Whether an answer allocates no memory of its own.
     const IS_SHARED: bool = false;
 
-    /// What is timed.
+    /// Answers a launch; this is timed.
     fn launch(&mut self, kernel: usize, scene: &Scene) -> Self::Answer;
 
-    /// How many reducers were run so far.
+    /// Returns the number of reducers that were run so far.
     fn evaluated(&self) -> u64;
 
-    /// The maps that the answer consists of. Each has all results.
+    /// Returns the maps of the answer. Each has all results.
     fn maps(answer: &Self::Answer) -> &[Results];
 
-    /// Whether the answer was there already.
+    /// Returns whether the answer was stored already.
     fn is_hit(_answer: &Self::Answer) -> bool {
         false
     }
 
-    /// How many distinct things the answer depends on, if that is known.
+    /// Returns the number of distinct dependencies of the answer, if it is known.
     fn dependencies(_answer: &Self::Answer) -> usize {
         0
     }
 }
 
-/// Every reducer is run at every launch.
+/// Runs every reducer at every launch.
 #[derive(Default)]
 pub(crate) struct NoMemo {
     evaluated: u64,
@@ -77,7 +77,7 @@ impl Design for NoMemo {
     }
 }
 
-/// Reads what is there, and takes reducers that others need from the results so far.
+/// Reads the world, and takes reducers that others need from the results so far.
 struct Plain<'r, 'w> {
     world: &'r Arguments<'w, Values, Values>,
     task: &'r Task,
@@ -104,23 +104,24 @@ impl<'r> Reader<'r> for Plain<'r, '_> {
     }
 }
 
-/// A memo for each reducer: a launch looks all of them up, checks what each has read, and builds the map of the results; that is copied
-/// for each task. So it was before Quadrants #671, which copied the descriptions of the tasks as well.
+/// A memo for each reducer: a launch looks all of them up, checks what each has read, and builds the map of the results, which is
+/// copied for each task. Quadrants did this before #671, and copied the descriptions of the tasks as well.
 ///
-/// Kinder than the original was: copying a map copies one block of memory instead of a node for each entry, maps have the room that
-/// they need from the beginning, and an observation is a few words without lists in it.
+/// This is faster than the original: copying a map copies one block of memory instead of a node for each entry, maps are allocated
+/// at their final size, and an observation is a few words without lists.
 pub(crate) struct PerSpec {
     copies_tasks: bool,
-    kept: HashMap<u64, Kept, FixedState>,
+    kept: HashMap<u64, CachedValue, FixedState>,
     evaluated: u64,
 }
 
-struct Kept {
+/// The value of a spec, and the reads that it depends on.
+struct CachedValue {
     value: i64,
     reads: Vec<Read>,
 }
 
-/// Something that was read, and how it was.
+/// A value that was read, and its state at that time.
 #[derive(Clone, Copy)]
 enum Read {
     Field(FieldId, Option<Generation>),
@@ -171,7 +172,7 @@ impl PerSpec {
         let mut observing = Observing { plain, kept: &self.kept, reads: Vec::new() };
         let Ok(value) = reduce(spec, task.expression(spec), &mut observing);
         let reads = observing.reads;
-        self.kept.insert(key, Kept { value, reads });
+        self.kept.insert(key, CachedValue { value, reads });
         value
     }
 }
@@ -198,10 +199,10 @@ impl Design for PerSpec {
     }
 }
 
-/// Reads what is there, and writes down what it was.
+/// Reads the world, and records each value.
 struct Observing<'r, 'w> {
     plain: Plain<'r, 'w>,
-    kept: &'r HashMap<u64, Kept, FixedState>,
+    kept: &'r HashMap<u64, CachedValue, FixedState>,
     reads: Vec<Read>,
 }
 

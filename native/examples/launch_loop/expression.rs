@@ -4,7 +4,7 @@ use warmstart::memo::{ArgumentId, FieldId};
 
 /// A node of an expression. Nodes lie in a list, each after those that it refers to.
 ///
-/// As in the original, an index list and an argument's path are vectors of their own.
+/// As in the original, an index list and an argument's path are separate vectors.
 #[derive(Clone)]
 pub(crate) enum Node {
     Constant(i64),
@@ -25,7 +25,7 @@ pub(crate) enum Node {
         axis: u32,
     },
     Binary(Operation, u16, u16),
-    /// The most that `body` is while `variable` goes from `begin` up to and without `end`; 0 if it goes nowhere.
+    /// The maximum of `body` while `variable` goes from `begin` up to and without `end`; 0 for an empty range.
     MaxOverRange {
         variable: u8,
         begin: u16,
@@ -53,23 +53,23 @@ impl Operation {
     }
 }
 
-/// An index is known, or it is the variable of an enclosing range.
+/// An index: a constant, or the variable of an enclosing range.
 #[derive(Clone, Copy)]
 pub(crate) enum Index {
     At(u32),
     Variable(u8),
 }
 
-/// One reducer of an expression: a chain of ranges around a body that is no range.
+/// One reducer of an expression: a chain of ranges around a body without ranges.
 #[derive(Clone)]
 pub(crate) struct Spec {
-    /// Which of its task's expressions it is in, and which node of it.
+    /// The index of its task's expression, and that of the node in it.
     pub(crate) stack: u16,
     pub(crate) node: u16,
     /// The nodes of the body.
     pub(crate) first: u16,
     pub(crate) last: u16,
-    /// The outermost range first. Range `n` binds variable `n`.
+    /// The ranges, the outermost first. Range `n` binds variable `n`.
     pub(crate) axes: Vec<Axis>,
 }
 
@@ -79,24 +79,24 @@ pub(crate) struct Axis {
     pub(crate) end: u16,
 }
 
-/// Where the interpreter gets its values from. Every design reads through one of its own.
+/// The source of the interpreter's values. Every design reads through its own.
 pub(crate) trait Reader<'w> {
     type Error;
 
     fn field(&mut self, field: FieldId) -> &'w [i32];
     fn array(&mut self, argument: ArgumentId) -> &'w [i32];
     fn extent(&mut self, argument: ArgumentId, axis: u32) -> i64;
-    /// What another reducer of the same expression gives.
+    /// Returns the value of another reducer of the same expression.
     fn reduced(&mut self, stack: u16, node: u16) -> Result<i64, Self::Error>;
 }
 
-/// How deep ranges are nested, and how many nodes a body has, at most.
+/// The limits of nested ranges and of the nodes of a body.
 const AXES: usize = 2;
 const STEPS: usize = 8;
 
-/// Runs the reducer `spec`, which is in the expression `nodes`.
+/// Runs the reducer `spec` of the expression `nodes`.
 ///
-/// What a body reads is looked up once; then it runs for each point of the ranges.
+/// Looks up once what the body reads; then runs the body for each point of the ranges.
 pub(crate) fn reduce<'w, R: Reader<'w>>(
     spec: &Spec,
     nodes: &[Node],
@@ -122,7 +122,7 @@ pub(crate) fn reduce<'w, R: Reader<'w>>(
     Ok(most.unwrap_or(0))
 }
 
-/// What limits a range: nothing in it depends on a variable.
+/// Evaluates the limit of a range, which depends on no variable.
 fn bound<'w, R: Reader<'w>>(spec: &Spec, nodes: &[Node], node: u16, reader: &mut R) -> Result<i64, R::Error> {
     Ok(match &nodes[usize::from(node)] {
         Node::Constant(value) => *value,
@@ -137,7 +137,7 @@ fn bound<'w, R: Reader<'w>>(spec: &Spec, nodes: &[Node], node: u16, reader: &mut
     })
 }
 
-/// A node of a body, with what it reads at hand.
+/// A node of a body, with its operands resolved.
 #[derive(Clone, Copy)]
 enum Step<'w> {
     Known(i64),
@@ -163,7 +163,7 @@ impl<'w> Step<'w> {
         }
     }
 
-    /// The element at `indices` of what lies row by row, as long as `extent` says along each axis.
+    /// Resolves the element at `indices` of a row-major array with the lengths `extent`.
     fn element(values: &'w [i32], indices: &[Index], mut extent: impl FnMut(u32) -> i64) -> Self {
         let (mut base, mut strides, mut stride) = (0, [0; AXES], 1);
         let mut axis = indices.len() as u32;

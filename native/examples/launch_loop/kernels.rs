@@ -1,4 +1,4 @@
-//! Kernels as a compiler describes them: tasks, the expressions of their stacks, and the reducers in these.
+//! Kernels as a compiler describes them: tasks, the expressions of their stacks, and their reducers.
 
 use warmstart::{
     memo::FieldId,
@@ -10,13 +10,13 @@ use crate::{
     random::Random,
 };
 
-/// How many reducers a kernel has, and so how many results a launch.
+/// The number of reducers of a kernel, and so of the results of a launch.
 pub(crate) const SPECS: usize = 600;
 
-/// How long a field is.
+/// The length of a field.
 pub(crate) const FIELD: u32 = 16;
 
-/// Every kernel and how many tasks it is made of: 1.8 on average.
+/// All kernels with the numbers of their tasks: 1.8 on average.
 pub(crate) const KERNELS: [(&str, usize); 5] = [
     ("forward_kinematics", 1),
     ("narrow_phase", 2),
@@ -25,56 +25,56 @@ pub(crate) const KERNELS: [(&str, usize); 5] = [
     ("accumulate_grad", 2),
 ];
 
-/// What is launched.
+/// A kernel that is launched.
 #[derive(Clone)]
 pub(crate) struct Kernel {
     pub(crate) tasks: Vec<Task>,
 }
 
-/// What a launch is told about a task.
+/// A task of a kernel.
 #[derive(Clone)]
 pub(crate) struct Task {
-    /// What generated code writes when a stack of this task overflows.
+    /// The id that generated code writes when a stack of this task overflows.
     pub(crate) id: RegistryId,
     pub(crate) kernel: String,
     pub(crate) number: i32,
     pub(crate) expressions: Vec<Vec<Node>>,
-    /// In the order of their stacks and nodes, so that what one needs is before it.
+    /// The reducers, in the order of their stacks and nodes, so that each comes after those that it needs.
     pub(crate) specs: Vec<Spec>,
 }
 
 impl Task {
-    /// What names a reducer in every memo, as in the original: the task, the stack, and the node.
+    /// Returns the key of a reducer in every memo, as in the original: the task, the stack, and the node.
     pub(crate) fn key(&self, stack: u16, node: u16) -> u64 {
         u64::from(self.id.as_u32()) | u64::from(stack) << 32 | u64::from(node) << 48
     }
 
-    /// The expression that a reducer is in.
+    /// Returns the expression of a reducer.
     pub(crate) fn expression(&self, spec: &Spec) -> &[Node] {
         &self.expressions[usize::from(spec.stack)]
     }
 
-    /// Where a reducer is among [the others](Self::specs).
+    /// Returns the index of a reducer among [the others](Self::specs).
     pub(crate) fn place(&self, stack: u16, node: u16) -> u16 {
         let place = self.specs.binary_search_by_key(&(stack, node), |spec| (spec.stack, spec.node));
         place.expect("every range that is a bound is a reducer") as u16
     }
 }
 
-/// What a kernel can read, by how it is used.
+/// The arrays that a kernel can read, by their use.
 pub(crate) struct Signature {
-    /// Trip counts that other kernels are bound to as well.
+    /// Trip counts that other kernels share.
     pub(crate) counts: u32,
     /// Arrays of one axis.
     pub(crate) lines: Vec<u32>,
     /// Arrays of two axes.
     pub(crate) planes: Vec<u32>,
-    /// Arrays of two axes of which no element is read.
+    /// Arrays of two axes of which only the shape is read.
     pub(crate) shapes: Vec<u32>,
     pub(crate) fields: Vec<FieldId>,
 }
 
-/// The kernel of this number in [`KERNELS`].
+/// Generates the kernel of this number in [`KERNELS`].
 pub(crate) fn generate(
     kernel: usize,
     signature: &Signature,
@@ -112,19 +112,19 @@ fn task(
     task
 }
 
-/// An expression that is being made, with its reducers.
+/// Builds an expression with its reducers.
 struct Expression {
     stack: u16,
     nodes: Vec<Node>,
     specs: Vec<Spec>,
 }
 
-/// The variable of the outer range, and of the inner one.
+/// The variables of the outer and of the inner range.
 const I: Index = Index::Variable(0);
 const J: Index = Index::Variable(1);
 
 impl Expression {
-    /// A size as kernels have them: the most of something that is read, and a little more.
+    /// Adds a size as kernels have them: the maximum of an array, plus a little.
     fn generate(&mut self, signature: &Signature, may_nest: bool, random: &mut Random) {
         let Signature { counts, lines, planes, shapes, fields } = signature;
         let most = match random.below(if may_nest { 20 } else { 18 }) {
@@ -186,7 +186,7 @@ impl Expression {
         self.binary(Operation::Add, most, spare);
     }
 
-    /// A reducer over ranges from 0 to `ends`.
+    /// Adds a reducer over ranges from 0 to `ends`.
     fn reduce(&mut self, ends: &[u16], body: impl FnOnce(&mut Self) -> u16) -> u16 {
         let axes: Vec<Axis> = ends.iter().map(|&end| Axis { begin: self.constant(0), end }).collect();
         let first = self.next();

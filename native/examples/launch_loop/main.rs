@@ -1,18 +1,18 @@
-//! The launches of a training loop, and what it costs to know the results of its reducers at each of them.
+//! Runs the launches of a training loop, and measures what it costs to know the results of its reducers at each launch.
 //!
 //! ```text
 //! cargo run --release --example launch_loop            # a table and bars
 //! cargo run --release --example launch_loop -- --json  # and one line for programs, the last
 //! ```
 //!
-//! Five kernels of 600 reducers each are launched 2008 times. A reducer is the most that an expression is over a range: of trip
-//! counts, ragged rows, pairs. Before a few of the launches something that reducers read is written, swapped or reshaped; every launch
+//! Five kernels of 600 reducers each are launched 2008 times. A reducer is the maximum of an expression over a range: of trip
+//! counts, ragged rows, pairs. Before a few of the launches an input of reducers is written, swapped or reshaped; every launch
 //! writes arrays that they do not read. Four designs answer each launch, over the same launches and changes: all reducers run
 //! each time, two memos as they were before Quadrants #671, and the launch memo for threads. Every answer is compared with the
-//! reducers run afresh, by another interpreter; the answers of the launch memo all are held until the end, and compared then.
+//! reducers run by another interpreter; the answers of the launch memo are held until the end, and compared then.
 //!
-//! All launches count, also the first one of each kernel. What is compared is the time of all answers less that of the reducers that
-//! were run for them, each as long as one takes without a memo: so it was with the 290 ms of #671, whose reducers ran elsewhere.
+//! All launches count, also the first one of each kernel. The figure is the time of all answers less that of the reducers that
+//! were run for them, each as long as one takes without a memo: so the 290 ms of #671 were measured, whose reducers ran elsewhere.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -56,21 +56,21 @@ static ALLOCATOR: allocations::Counting = allocations::Counting;
 
 /// Launches five kernels 2008 times, and compares four ways to know the results of their reducers.
 ///
-/// Compared is the time of all answers less that of the reducers that were run for them, each as long as one takes without a memo:
-/// what a dispatcher pays.
+/// The figure is the time of all answers less that of the reducers that were run for them, each as long as one takes without a memo:
+/// the cost for a dispatcher.
 #[derive(Parser)]
 #[command(name = "launch_loop")]
 struct Options {
-    /// Print the result as one line of JSON, the last one; the report goes to standard error.
+    /// Prints the result as the last line, in JSON; the report goes to standard error.
     #[arg(long)]
     json: bool,
 
-    /// How often each design does the loop; the median counts.
+    /// The number of loops of each design; the median counts.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
 }
 
-/// Success only if every answer was right and no hit asked for memory. Times are for the reader to judge.
+/// Succeeds only if every answer was right and no hit allocated memory. The times are not judged.
 fn main() -> ExitCode {
     let options = Options::parse();
     let outcome = measure(options.rounds);
@@ -81,7 +81,7 @@ fn main() -> ExitCode {
     if outcome.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// All designs in turns, so that all have their share of whatever else the machine does.
+/// Runs all designs in turns, so that other work of the machine affects all alike.
 fn measure(rounds: u32) -> Outcome {
     let expected = Expected::new();
     let mut loops = [const { Vec::new() }; 4];

@@ -1,4 +1,4 @@
-//! The loop, as each design does it.
+//! Runs and times the loop of one design.
 
 use std::{
     hint::black_box,
@@ -11,7 +11,7 @@ use crate::{
     scene::{LAUNCHES, Scene},
 };
 
-/// What every launch of the loop has to get.
+/// The expected results of every launch of the loop.
 pub(crate) struct Expected(Vec<Vec<(u64, i64)>>);
 
 impl Expected {
@@ -34,12 +34,12 @@ impl Expected {
         &SHARED
     }
 
-    /// The largest result of all launches.
+    /// Returns the largest result of all launches.
     pub(crate) fn largest(&self) -> i64 {
         self.0.iter().flatten().map(|&(_, value)| value).max().unwrap_or(0)
     }
 
-    /// Looks at every result of every launch, with its [key](crate::kernels::Task::key).
+    /// Visits every result of every launch, with its [key](crate::kernels::Task::key).
     pub(crate) fn each(&self, mut look: impl FnMut(u64, i64)) {
         self.0.iter().flatten().for_each(|&(key, value)| look(key, value));
     }
@@ -52,38 +52,38 @@ impl Expected {
     }
 }
 
-/// What came of a loop: of all its launches, also the first ones.
+/// The measurement of a loop: of all its launches, also the first ones.
 #[derive(Clone, Default)]
 pub(crate) struct Loop {
     pub(crate) launches: usize,
     pub(crate) hits: usize,
-    /// How long the answers took, and of that those that were there already.
+    /// The time of all answers, and that of the hits among them.
     pub(crate) time: Duration,
     pub(crate) hit_time: Duration,
-    /// How many reducers were run for them.
+    /// The number of reducers that were run.
     pub(crate) evaluated: u64,
-    /// How many answers were compared with the reducers run afresh, and how many were not the same.
+    /// The number of answers that were compared with the reducers run without a memo, and how many differed.
     pub(crate) checked: usize,
     pub(crate) wrong: usize,
-    /// How often hits asked for memory.
+    /// The number of allocations by hits.
     pub(crate) allocations_on_hit: u64,
-    /// How many results and dependencies all launches have together.
+    /// The number of results and of dependencies of all launches.
     pub(crate) results: usize,
     pub(crate) dependencies: usize,
 }
 
 impl Loop {
-    /// What a reducer takes, in milliseconds, if this is the loop without a memo: it does nothing else but keep what they give.
+    /// Returns the time of one reducer, in milliseconds, if this is the loop without a memo, which does little else.
     pub(crate) fn a_reducer(&self) -> f64 {
         millis(self.time) / self.evaluated.max(1) as f64
     }
 
-    /// Of the time, that of the reducers that were run, in milliseconds, where one takes `a_reducer`.
+    /// Returns the time of the reducers that were run, in milliseconds, where one takes `a_reducer`.
     pub(crate) fn reducers(&self, a_reducer: f64) -> f64 {
         (a_reducer * self.evaluated as f64).min(millis(self.time))
     }
 
-    /// All other time, in milliseconds: what knowing the results costs beyond the reducers.
+    /// Returns the rest of the time, in milliseconds: the cost of knowing the results.
     pub(crate) fn rest(&self, a_reducer: f64) -> f64 {
         millis(self.time) - self.reducers(a_reducer)
     }
@@ -101,7 +101,7 @@ pub(crate) fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// Runs the whole loop. Answers that are shared are all held to its end, and checked then, after all that happened.
+/// Runs the whole loop. Shared answers are held to its end, and checked then, after all changes.
 pub(crate) fn run<D: Design>(make: impl FnOnce(&Scene) -> D, expected: &Expected) -> Loop {
     let mut scene = Scene::new();
     let mut design = make(&scene);
@@ -136,7 +136,7 @@ pub(crate) fn run<D: Design>(make: impl FnOnce(&Scene) -> D, expected: &Expected
     done
 }
 
-/// Of the loops of a design the one that took the median time. All run the same reducers, so the rest of its time is the median too.
+/// Returns the loop with the median time. All run the same reducers, so the rest of its time is the median too.
 pub(crate) fn median(mut loops: Vec<Loop>) -> Loop {
     let wrong = loops.iter().map(|done| done.wrong).max();
     let allocations = loops.iter().map(|done| done.allocations_on_hit).max();
@@ -170,11 +170,11 @@ mod tests {
     const SWAPS: u8 = 3;
     const SHAPES: u8 = 4;
 
-    /// Hides one kind of change. Shapes stay what they were when they were first asked for.
+    /// Hides one kind of change. Shapes stay as they were first read.
     #[derive(Default)]
     struct Hiding<const WHAT: u8>(RefCell<BTreeMap<(AllocationId, u32), u64>>);
 
-    /// A world in which something is not to be seen.
+    /// A world that hides one kind of change.
     struct Blind<'w, const WHAT: u8> {
         arguments: Arguments<'w, Values, Values>,
         hiding: &'w Hiding<WHAT>,

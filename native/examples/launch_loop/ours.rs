@@ -44,7 +44,7 @@ impl<W: World<Field = Values, Array = Values>> Evaluate<W> for Kernel {
     }
 }
 
-/// All that a reducer reads goes through the recorder.
+/// Reads the world through the recorder alone.
 struct Recorded<'r, 'w, W> {
     recorder: &'r mut Recorder<'w, Kernel, W>,
     place: u8,
@@ -71,7 +71,7 @@ impl<'w, W: World<Field = Values, Array = Values>> Reader<'w> for Recorded<'_, '
     }
 }
 
-/// How launches see their arguments: as they are, unless a test tries what becomes of a world that does not count.
+/// The view of launches on their arguments; a test replaces it to hide changes.
 pub(crate) trait Sight: Default {
     type World<'w>: World<Field = Values, Array = Values>
     where

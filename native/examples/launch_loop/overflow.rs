@@ -1,4 +1,4 @@
-//! A stack that overflows, and who is told to have done it.
+//! A stack overflows, and the host names its kernel and task.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -6,7 +6,7 @@ use warmstart::registry::{RegistryId, SharedRegistry};
 
 use crate::{measure::Expected, scene::Scene};
 
-/// What a host prints when a stack overflows: the code writes an id, and the host looks it up.
+/// Returns the message of a host when a stack overflows: the code writes an id, and the host looks it up.
 ///
 /// Here the stacks are a little too small for the largest result of all launches.
 pub(crate) fn message(expected: &Expected) -> String {
@@ -27,7 +27,7 @@ pub(crate) fn message(expected: &Expected) -> String {
     format!("A stack of {depth} overflows, and the code writes {id}:\n{}.", registry.resolve(id))
 }
 
-/// What the code of a task does with a stack: the first that overflows writes the id that is baked in.
+/// Runs the code of a task on a stack: the first overflow writes the id that is baked in.
 fn run(overflowed: &AtomicU32, key: u64, needed: i64, depth: i64) {
     let id = key as u32; // the lower half
     if needed > depth {

@@ -1,4 +1,4 @@
-//! What a training loop does to the world between launches.
+//! The changes of a training loop to its world between launches.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,15 @@ use crate::{
     random::Random,
 };
 
-/// How often something is launched.
+/// The number of launches.
 pub(crate) const LAUNCHES: usize = 2008;
 
 /// Fields and arrays hold small integers, as trip counts are.
 pub(crate) type Values = Vec<i32>;
 
-/// The world, what is launched in it, and what each kernel is bound to.
+/// The world, its kernels, and the arrays that each kernel is bound to.
 ///
-/// Every scene begins the same, and the same happens in it.
+/// Every scene starts the same and changes the same.
 pub(crate) struct Scene {
     pub(crate) world: Tracked<Values, Values>,
     pub(crate) kernels: Vec<Kernel>,
@@ -29,7 +29,7 @@ pub(crate) struct Scene {
     random: Random,
 }
 
-/// What moves something that reducers read.
+/// A change of something that reducers read.
 #[derive(Clone, Copy)]
 enum Event {
     /// An element of an array is written.
@@ -42,14 +42,14 @@ enum Event {
     },
     /// An array gets as many rows as it had columns.
     Turn(AllocationId),
-    /// An array of one axis gets longer, and other values.
+    /// An array of one axis gets longer, with other values.
     Resize(AllocationId),
 }
 
-/// How many arrays of trip counts there are. Several kernels are bound to the same.
+/// The number of arrays of trip counts. Several kernels share one.
 const COUNTS: usize = 3;
 
-/// How many arrays a kernel writes.
+/// The number of arrays that a kernel writes.
 const RESULTS: usize = 3;
 
 impl Scene {
@@ -108,22 +108,22 @@ impl Scene {
         Self { world, kernels, bindings, events, random }
     }
 
-    /// Which kernel is launched: one after the other, as the steps of a training loop do.
+    /// Returns the kernel of a launch: one after the other, as the steps of a training loop do.
     pub(crate) const fn kernel(launch: usize) -> usize {
         launch % KERNELS.len()
     }
 
-    /// What is bound to the arguments of a kernel.
+    /// Returns the arrays that are bound to the arguments of a kernel.
     pub(crate) fn bound(&self, kernel: usize) -> &[AllocationId] {
         &self.bindings[kernel]
     }
 
-    /// What a launch of a kernel sees.
+    /// Returns what a launch of a kernel sees.
     pub(crate) fn arguments(&self, kernel: usize) -> Arguments<'_, Values, Values> {
         self.world.with_arguments(&self.bindings[kernel])
     }
 
-    /// What happens before a launch.
+    /// Makes the changes before a launch.
     pub(crate) fn before(&mut self, launch: usize) {
         let Some(&event) = self.events.get(&launch) else { return };
         match event {
@@ -154,7 +154,7 @@ impl Scene {
         }
     }
 
-    /// What a launch does: it writes arrays that it is bound to, and that no reducer reads.
+    /// Runs a launch: it writes arrays that it is bound to, and that no reducer reads.
     pub(crate) fn after(&mut self, launch: usize) {
         let bound = &self.bindings[Self::kernel(launch)];
         for &array in &bound[bound.len() - RESULTS..] {
@@ -165,7 +165,7 @@ impl Scene {
     }
 }
 
-/// How many arrays of two axes a kernel reads, and of how many it only reads the shape.
+/// The number of arrays of two axes that a kernel reads, and of those of which it reads only the shape.
 const PLANES: usize = 6;
 const SHAPES: usize = 4;
 

@@ -1,5 +1,5 @@
-//! What a warm start is worth: compiles a few dozen real kernels, loads, runs and checks them, once with an empty cache
-//! and once with what the first time left there.
+//! Shows what a warm start saves: compiles a few dozen real kernels, loads, runs and checks them, once with an empty cache
+//! and once with the cache of the first pass.
 //!
 //! ```text
 //! cargo run --release --example warm_start            # a table and bars
@@ -19,56 +19,60 @@ mod report;
 use std::{
     error::Error,
     fs,
+    num::NonZero,
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
-use clap::{Parser, ValueEnum};
-use warmstart::{
-    Cache, Limits,
-    store::MemoryStore,
-    target::cpu::{CompileError, Compiler, CpuTarget, Kernel},
-};
-
 use crate::{
-    processes::{StoreKind, Temperature, parse_number, run_changed, run_child, run_pass, spawn_pass},
+    pass::working_compiler,
+    processes::{StoreKind, Temperature, cores, parse_number, run_both, run_changed, run_child},
     report::{Changed, Outcome},
 };
+use clap::{Parser, ValueEnum};
 
 /// Compiles, loads, runs and checks real kernels, with a cold cache and with a warm one.
 #[derive(Parser)]
 #[command(name = "warm_start")]
 struct Arguments {
-    /// Print the result as one line of JSON, the last one; the report goes to standard error.
+    /// Prints the result as the last line, in JSON; the report goes to standard error.
     #[arg(long)]
     json: bool,
 
-    /// Keep the caches in this directory instead of a temporary one. The cold pass empties them first.
+    /// Keeps the caches in this directory instead of a temporary one. The cold pass empties them first.
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
 
-    /// Only this store; may be given again.
+    /// Uses only this store; may be repeated.
     #[arg(long, value_name = "STORE")]
     store: Vec<StoreKind>,
 
-    /// Only a warm pass over the caches that --keep has kept, with one more flag for kernel N, counted from 1: it misses, and
+    /// Compiles with N threads; by default with as many as there are cores.
+    #[arg(long, value_name = "N", default_value_t = cores(), hide_default_value = true)]
+    workers: NonZero<usize>,
+
+    /// Runs only a warm pass over the caches that --keep has kept, with one more flag for kernel N, counted from 1: it misses, and
     /// the others hit.
     #[arg(long, value_name = "N", requires = "keep", value_parser = parse_number)]
     change_flag: Option<usize>,
 
-    /// One pass over one store, in this process; prints what it found as JSON. This is how the program starts itself.
+    /// Runs one pass over one store in this process, and prints its result as JSON. The program starts itself so.
     #[arg(long, hide = true, requires_all = ["keep", "store"])]
     pass: Option<Temperature>,
 }
 
-/// Success only if every kernel was right and every look-up of a warm pass a hit; 2 if there is no compiler that works.
+/// Succeeds only if every kernel was right and every look-up of a warm pass a hit; 2 if no compiler works.
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match arguments.pass {
-        Some(temperature) => {
-            run_child(arguments.keep.as_deref(), &arguments.store, temperature, arguments.change_flag)
-                .map(|()| true)
-        }
+        Some(temperature) => run_child(
+            arguments.keep.as_deref(),
+            &arguments.store,
+            temperature,
+            arguments.workers.get(),
+            arguments.change_flag,
+        )
+        .map(|()| true),
         None => match working_compiler() {
             Ok(compiler) => run_all(&arguments, &compiler),
             Err(error) => {
@@ -87,15 +91,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Where the compiler is that every pass will find. It is tried once, so that what is wrong with it is said once.
-fn working_compiler() -> Result<PathBuf, CompileError> {
-    let target = CpuTarget::new(Compiler::find()?);
-    let _ =
-        target.compile(&Cache::new(MemoryStore::new(Limits::NONE)), &Kernel::new("trial", "int trial;"))?;
-    Ok(target.compiler().path().to_path_buf())
-}
-
-/// Both passes over every store, then the report. Says whether every kernel was right and every warm look-up a hit.
+/// Runs both passes over every store and prints the report. Returns whether every kernel was right and every warm look-up a hit.
 fn run_all(arguments: &Arguments, compiler: &Path) -> Result<bool, Box<dyn Error>> {
     let temporary = tempfile::Builder::new()
         .prefix("warm_start-")
@@ -112,35 +108,16 @@ fn run_all(arguments: &Arguments, compiler: &Path) -> Result<bool, Box<dyn Error
     };
     let kinds = if arguments.store.is_empty() { StoreKind::value_variants() } else { &arguments.store };
     if let Some(number) = arguments.change_flag {
-        let outcomes = run_changed(kinds, directory, number)?;
+        let outcomes = run_changed(kinds, directory, arguments.workers.get(), number)?;
         report::print_changed(&outcomes, number, arguments.json)?;
         return Ok(outcomes.iter().all(Changed::is_good));
     }
 
-    let mut outcomes = Vec::new();
+    let (workers, mut outcomes) = (arguments.workers.get(), Vec::new());
     for kind in kinds {
-        let (cold, warm) = match kind {
-            StoreKind::Files | StoreKind::Sqlite => (
-                spawn_pass(*kind, Temperature::Cold, directory, None)?,
-                spawn_pass(*kind, Temperature::Warm, directory, None)?,
-            ),
-            // Memory does not outlive its process.
-            StoreKind::Memory => {
-                let store = kind.open(directory)?;
-                (
-                    run_pass(*kind, Temperature::Cold, &store, None)?,
-                    run_pass(*kind, Temperature::Warm, &store, None)?,
-                )
-            }
-        };
-        outcomes.push(Outcome {
-            store: kind.name(),
-            processes: if *kind == StoreKind::Memory { 1 } else { 2 },
-            cold,
-            warm,
-        });
+        outcomes.push(run_both(*kind, directory, workers)?);
     }
 
-    report::print(&outcomes, compiler, arguments.json)?;
+    report::print(&outcomes, compiler, workers, arguments.json)?;
     Ok(outcomes.iter().all(Outcome::is_good))
 }

@@ -1,61 +1,79 @@
-//! One pass over a store: every kernel from its description to its callable function, and then run and checked.
+//! One pass over a store: gets every kernel from its description to its callable function, then runs and checks it.
 
-use std::{
-    error::Error,
-    ffi::c_void,
-    time::{Duration, Instant},
-};
+use std::{error::Error, ffi::c_void, path::PathBuf, time::Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 use warmstart::{
-    Cache, Store,
-    target::cpu::{Compiler, CpuTarget, Loaded},
+    Cache, Limits, Store,
+    cache::{Fetched, ManyOptions},
+    store::MemoryStore,
+    target::cpu::{CompileError, Compiler, CpuTarget, Kernel, Loaded},
 };
 
 use warmstart_tests::kernels::cpu::{CASES, Case};
 
-/// What a pass found. A pass in a process of its own hands this to its parent.
+/// The result of a pass, which a separate process prints for its parent.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Pass {
-    /// From the descriptions to the callable functions, all kernels added up; what finding the compiler takes is in it.
+    /// The time from the descriptions to the callable functions, of all kernels together, with finding the compiler.
     pub(crate) millis: f64,
     pub(crate) hits: u64,
     pub(crate) misses: u64,
-    /// What building took that this pass did not have to do.
+    /// The build time that this pass saved.
     pub(crate) saved_millis: f64,
-    /// What the hits read.
+    /// The bytes that the hits read.
     pub(crate) bytes_read: u64,
-    /// How often each reason made a look-up miss.
+    /// The misses by reason.
     pub(crate) reasons: Vec<(String, u64)>,
-    /// The kernels that could not be had or gave something else than the reference, and how.
+    /// The kernels that failed, or that differ from the reference, and how.
     pub(crate) failures: Vec<(String, String)>,
 }
 
-/// Runs a pass, with a progress bar if standard error is a terminal. The kernel numbered `changed`, from 1 on, has a flag
-/// more than it usually has.
+/// Returns the compiler of all passes. It is tried once, so that its failure is reported once.
+pub(crate) fn working_compiler() -> Result<PathBuf, CompileError> {
+    let target = CpuTarget::new(Compiler::find()?);
+    let _ =
+        target.compile(&Cache::new(MemoryStore::new(Limits::NONE)), &Kernel::new("trial", "int trial;"))?;
+    Ok(target.compiler().path().to_path_buf())
+}
+
+/// Runs a pass: asks for all kernels at once, with a progress bar if standard error is a terminal and a title is given. The kernel
+/// numbered `changed`, from 1 on, has a flag more than it usually has.
 pub(crate) fn run<S: Store>(
     cache: &Cache<S>,
-    title: &str,
+    title: Option<String>,
+    workers: usize,
     changed: Option<usize>,
 ) -> Result<Pass, Box<dyn Error>> {
-    let progress = progress_bar(title);
-    let mut failures = Vec::new();
+    let describe = |(number, case): (usize, &Case)| case.describe(changed == Some(number));
+    let kernels: Vec<Kernel> = (1..).zip(CASES).map(describe).collect();
+    let progress = title.map_or_else(ProgressBar::hidden, progress_bar);
+    let on_ready = |index: usize, _: &Fetched| {
+        progress.set_message(CASES[index].name);
+        progress.inc(1);
+    };
+    let options = ManyOptions::default().with_workers(workers).with_on_ready(&on_ready);
 
     let started = Instant::now();
     let target = CpuTarget::new(Compiler::find()?);
-    let mut elapsed = started.elapsed();
-    for (number, case) in (1..).zip(CASES) {
-        progress.set_message(case.name);
-        let (loaded, took) = load(&target, cache, case, changed == Some(number));
-        elapsed += took;
+    let loaded = target.load_many(cache, &kernels, options).into_iter().zip(CASES).map(|(loaded, case)| {
+        let loaded = loaded.map_err(|error| error.to_string())?;
+        // SAFETY: the address is not called; the check looks the function up again with its type.
+        let found = unsafe { loaded.library().symbol::<*const c_void>(case.entry) };
+        found.map(drop).map_err(|error| error.to_string())?;
+        Ok(loaded)
+    });
+    let loaded: Vec<Result<Loaded, String>> = loaded.collect();
+    let elapsed = started.elapsed();
+    progress.finish_and_clear();
+
+    let mut failures = Vec::new();
+    for (loaded, case) in loaded.into_iter().zip(CASES) {
         if let Err(problem) = loaded.and_then(|loaded| (case.check)(loaded.library())) {
             failures.push((case.name.to_owned(), problem));
         }
-        progress.inc(1);
     }
-    progress.finish_and_clear();
-
     let statistics = cache.statistics();
     Ok(Pass {
         millis: elapsed.as_secs_f64() * 1e3,
@@ -68,28 +86,9 @@ pub(crate) fn run<S: Store>(
     })
 }
 
-/// From the description to the callable function, and how long that took.
-fn load<S: Store>(
-    target: &CpuTarget,
-    cache: &Cache<S>,
-    case: &Case,
-    is_changed: bool,
-) -> (Result<Loaded, String>, Duration) {
-    let started = Instant::now();
-    let loaded = target.load(cache, &case.describe(is_changed)).map_err(|error| error.to_string()).and_then(
-        |loaded| {
-            // SAFETY: the address is not called; the check looks the function up again with its type.
-            let found = unsafe { loaded.library().symbol::<*const c_void>(case.entry) };
-            found.map(drop).map_err(|error| error.to_string())?;
-            Ok(loaded)
-        },
-    );
-    (loaded, started.elapsed())
-}
-
-fn progress_bar(title: &str) -> ProgressBar {
+fn progress_bar(title: String) -> ProgressBar {
     let style = ProgressStyle::with_template("{prefix:>11} {bar:32.cyan/dim} {pos:>2}/{len} {wide_msg}")
         .expect("the template is well formed")
         .progress_chars("━╸─");
-    ProgressBar::new(CASES.len() as u64).with_style(style).with_prefix(title.to_owned())
+    ProgressBar::new(CASES.len() as u64).with_style(style).with_prefix(title)
 }

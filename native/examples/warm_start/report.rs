@@ -21,19 +21,21 @@ use crate::{
 /// Both passes over a store.
 pub(crate) struct Outcome {
     pub(crate) store: &'static str,
-    /// How many processes the two passes ran in.
+    /// The number of processes of the two passes.
     pub(crate) processes: usize,
     pub(crate) cold: Pass,
     pub(crate) warm: Pass,
+    /// The time of two processes that start together over one empty cache, in milliseconds, where it was measured.
+    pub(crate) two_processes_cold_ms: Option<f64>,
 }
 
 impl Outcome {
-    /// Whether every kernel gave what the reference gives, in both passes.
+    /// Returns whether every kernel agreed with the reference, in both passes.
     pub(crate) fn is_verified(&self) -> bool {
         self.cold.failures.is_empty() && self.warm.failures.is_empty()
     }
 
-    /// Whether, besides, every look-up of the warm pass was a hit.
+    /// Returns whether, besides, every look-up of the warm pass was a hit.
     pub(crate) fn is_good(&self) -> bool {
         self.is_verified() && self.warm.misses == 0 && self.warm.hits == CASES.len() as u64
     }
@@ -47,21 +49,21 @@ pub(crate) struct Changed {
 }
 
 impl Changed {
-    /// Whether every kernel gave what the reference gives, and all hit but the one that was changed. That one hits, too,
-    /// where an earlier run has made the same change.
+    /// Returns whether every kernel agreed with the reference, and all hit but the changed one. That one hits, too,
+    /// if an earlier run has made the same change.
     pub(crate) fn is_good(&self) -> bool {
         let warm = &self.warm;
         warm.failures.is_empty() && warm.misses <= 1 && warm.hits + warm.misses == CASES.len() as u64
     }
 }
 
-/// Prints what the change did, and what to type to have the miss explained.
+/// Prints the effect of the change, and the command that explains the miss.
 pub(crate) fn print_changed(outcomes: &[Changed], number: usize, json: bool) -> Result<(), Box<dyn Error>> {
     let mut text = format!("Kernel {number}, {}, has one more flag.\n\n", CASES[number - 1].name);
     for Changed { store, path, warm } in outcomes {
         writeln!(text, "{store}: {} hits, {} misses.", warm.hits, warm.misses)?;
         match warm.misses {
-            0 => writeln!(text, "  It was changed so before; run once with --keep alone to begin anew.")?,
+            0 => writeln!(text, "  An earlier run did so too: run once with --keep alone to start over.")?,
             _ => writeln!(text, "  warmstart explain {} --last-miss", path.display())?,
         }
         for (kernel, problem) in &warm.failures {
@@ -83,22 +85,28 @@ pub(crate) fn print_changed(outcomes: &[Changed], number: usize, json: bool) -> 
 }
 
 /// Prints the report; with `json` it goes to standard error, and one line of JSON to standard output.
-pub(crate) fn print(outcomes: &[Outcome], compiler: &Path, json: bool) -> Result<(), Box<dyn Error>> {
+pub(crate) fn print(
+    outcomes: &[Outcome],
+    compiler: &Path,
+    workers: usize,
+    json: bool,
+) -> Result<(), Box<dyn Error>> {
     let terminal = if json { Term::stderr() } else { Term::stdout() };
     let width = terminal.size_checked().map_or(80, |(_, columns)| usize::from(columns)).clamp(60, 120);
-    let text = text(outcomes, compiler, width)?;
+    let text = text(outcomes, compiler, workers, width)?;
     if json {
         io::stderr().write_all(text.as_bytes())?;
-        writeln!(io::stdout(), "{}", serde_json::to_string(&Line::new(outcomes))?)?;
+        writeln!(io::stdout(), "{}", serde_json::to_string(&Line::new(outcomes, workers))?)?;
     } else {
         io::stdout().write_all(text.as_bytes())?;
     }
     Ok(())
 }
 
-/// The line for programs. Hits and misses are those of the warm pass.
+/// The line of JSON. Hits and misses are those of the warm pass.
 #[derive(Serialize)]
 struct Line {
+    workers: usize,
     stores: Vec<LineStore>,
 }
 
@@ -106,6 +114,8 @@ struct Line {
 struct LineStore {
     store: &'static str,
     cold_ms: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    two_processes_cold_ms: Option<f64>,
     warm_ms: f64,
     hits: u64,
     misses: u64,
@@ -113,24 +123,30 @@ struct LineStore {
 }
 
 impl Line {
-    fn new(outcomes: &[Outcome]) -> Self {
+    fn new(outcomes: &[Outcome], workers: usize) -> Self {
         let microseconds = |millis: f64| (millis * 1e3).round() / 1e3;
         let stores = outcomes.iter().map(|outcome| LineStore {
             store: outcome.store,
             cold_ms: microseconds(outcome.cold.millis),
+            two_processes_cold_ms: outcome.two_processes_cold_ms.map(microseconds),
             warm_ms: microseconds(outcome.warm.millis),
             hits: outcome.warm.hits,
             misses: outcome.warm.misses,
             verified: outcome.is_verified(),
         });
-        Self { stores: stores.collect() }
+        Self { workers, stores: stores.collect() }
     }
 }
 
-fn text(outcomes: &[Outcome], compiler: &Path, width: usize) -> Result<String, std::fmt::Error> {
+fn text(
+    outcomes: &[Outcome],
+    compiler: &Path,
+    workers: usize,
+    width: usize,
+) -> Result<String, std::fmt::Error> {
     let mut text = String::new();
-    writeln!(text, "{} kernels, compiled by {}.", CASES.len(), compiler.display())?;
-    writeln!(text, "Times are from a kernel's description to its callable function, all added up.\n")?;
+    writeln!(text, "{} kernels, compiled by {}; --workers {workers}.", CASES.len(), compiler.display())?;
+    writeln!(text, "Times are from the descriptions to all callable functions.\n")?;
     writeln!(text, "{}\n", table(outcomes, width))?;
 
     let longest =
@@ -153,6 +169,14 @@ fn text(outcomes: &[Outcome], compiler: &Path, width: usize) -> Result<String, s
             format_args!("the warm pass read {} KiB", warm.bytes_read.div_ceil(1024)),
             milliseconds(warm.saved_millis),
         )?;
+        if let Some(millis) = outcome.two_processes_cold_ms {
+            let store = outcome.store;
+            writeln!(
+                text,
+                "{store}: two processes that start together, each with as many threads, take {} cold.",
+                milliseconds(millis),
+            )?;
+        }
     }
     if outcomes.iter().any(|outcome| outcome.processes == 1) {
         writeln!(text, "Memory does not outlive its process: its cold and its warm pass ran in one.")?;
@@ -190,7 +214,7 @@ fn table(outcomes: &[Outcome], width: usize) -> Table {
     table
 }
 
-/// What went wrong, so that nobody has to guess.
+/// Lists what went wrong.
 fn problems(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
     for (label, pass) in [("cold", &outcome.cold), ("warm", &outcome.warm)] {
         for (kernel, problem) in &pass.failures {

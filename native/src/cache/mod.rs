@@ -1,51 +1,59 @@
-//! The one call: look up, else build, store and return.
+//! The cache: looks an artifact up, else builds, stores and returns it.
 
-mod counters;
 mod explain;
-mod fetched;
-mod reports;
-mod request;
+mod many;
 mod threads;
 
 pub use explain::Explanation;
-pub use fetched::{Fetched, How};
-pub use request::Request;
+#[cfg(any(feature = "cpu", feature = "cuda"))]
+pub(crate) use many::Item;
+pub use many::ManyOptions;
+pub use warmstart_core::{
+    artifact::{Fetched, Origin},
+    key::Request,
+};
 
 use std::{
-    io,
-    path::Path,
-    sync::Arc,
+    process,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
 use warmstart_core::{
-    artifact::{Artifact, Provenance},
-    key::Key,
-    reason::Reason,
-    statistics::Statistics,
+    artifact::{Artifact, Metadata, Provenance},
+    key::{Key, KeyFields},
+    miss::Miss,
+    reason::MissReason,
+    recipe::Recipe,
+    statistics::{ReasonCounts, Statistics},
 };
 
 use crate::{
     clock::{Clock, SystemClock},
-    os::process_lock::ProcessLock,
-    store::{Lookup, Store, Stored},
+    os::fork::{Mutex, MutexGuard},
+    store::Store,
 };
-use counters::Counters;
-use reports::Reports;
-use threads::{CacheNumber, Scope, Seat};
+use threads::{Elsewhere, Waiting};
 
-/// How long a caller waits for somebody else's build before it builds for itself.
-pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(60);
+/// The time that a caller waits for another caller's build before it builds for itself.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The least time between two reports, unless one is asked for.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// A store with single flight and statistics in front of it.
 ///
 /// Share one cache between the threads of a process: statistics are those of the cache, and so is single flight, unless
-/// the store's directory is shared. Then one builds of all who use the directory, through whichever cache.
+/// the store's directory is shared. Then, of all threads and processes that use the directory, one builds.
 ///
-/// A builder may ask any cache for what it needs. A circle of builds that wait for each other is found among the threads of a
-/// process, and one of them builds for itself; between processes, [patience](Self::with_patience) ends it.
+/// A builder may ask any cache for what it needs. Where threads of a process wait for each other's builds in a circle, one of them
+/// builds for itself. A circle through several processes, or through the workers of
+/// [`get_or_build_many`](Self::get_or_build_many), is not found: the [timeout](Self::with_timeout) ends it.
 ///
-/// What it counted is kept with the store: reported at most ten times a second, after something was built or stored, and
+/// The counters are kept with the store: reported at most ten times a second, after something was built or stored, and
 /// when the cache is [flushed](Self::flush), [closed](Self::close) or dropped. A hit reports nothing. A process that is
 /// killed loses what it counted since the last report.
 ///
@@ -53,174 +61,174 @@ pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Cache<S: Store = Box<dyn Store>> {
     store: S,
-    number: CacheNumber,
+    /// The number of the cache within the process.
+    number: u64,
     counters: Counters,
-    reports: Reports,
     clock: Arc<dyn Clock>,
-    patience: Duration,
+    timeout: Duration,
+}
+
+/// The counters. Each is exact; a snapshot taken while others count is of no single instant.
+#[derive(Debug, Default)]
+struct Counters {
+    hits: AtomicU64,
+    bytes_read: AtomicU64,
+    saved_nanos: AtomicU64,
+    shared: AtomicU64,
+    wait_nanos: AtomicU64,
+    builds: AtomicU64,
+    build_nanos: AtomicU64,
+    bytes_written: AtomicU64,
+    evictions: AtomicU64,
+    misses: [AtomicU64; MissReason::COUNT],
+    refusals: [AtomicU64; MissReason::COUNT],
+    /// The counts reported to the store. Locked during a report.
+    reported: Mutex<Statistics>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The time at which a report was last due.
+    due: Option<Instant>,
+    /// The last miss, until it is reported to the store.
+    last_miss: Option<Miss>,
+    /// The last look-up that missed, until something is stored under its key.
+    looked_up: Option<(Key, MissReason)>,
 }
 
 impl<S: Store> Cache<S> {
-    /// A cache over `store`.
+    /// Creates a cache over `store`.
     pub fn new(store: S) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
         Self {
             store,
-            number: CacheNumber::next(),
+            number: NEXT.fetch_add(1, Relaxed),
             counters: Counters::default(),
-            reports: Reports::default(),
             clock: Arc::new(SystemClock),
-            patience: DEFAULT_PATIENCE,
+            timeout: DEFAULT_TIMEOUT,
         }
     }
 
-    /// Waits at most this long for somebody else's build, then builds for itself.
+    /// Sets how long a caller waits for another caller's build before it builds for itself.
     #[must_use]
-    pub fn with_patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
         self
     }
 
-    /// Takes the time from `clock`.
+    /// Sets the clock.
+    #[doc(hidden)]
     #[must_use]
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// The store underneath. What is done to it directly is not counted.
+    /// Returns the store underneath. Calls on it are not counted.
     #[must_use]
     pub const fn store(&self) -> &S {
         &self.store
     }
 
-    /// Looks a key up, and counts.
+    /// Looks a key up and counts the hit or miss.
     ///
     /// ```
-    /// use warmstart::{Cache, KeyFields, Limits, Reason, store::MemoryStore};
+    /// use warmstart::{Cache, KeyFields, Limits, MissReason, store::MemoryStore};
     ///
     /// let cache = Cache::new(MemoryStore::new(Limits::NONE));
     /// cache.put("k", &vec![1, 2].into())?;
-    /// assert_eq!(cache.get(b"k").hit().unwrap().payload(), [1, 2]);
+    /// assert_eq!(cache.get(b"k")?.payload(), [1, 2]);
     /// let fields = KeyFields::new("example", 1).text("name", "softmax");
-    /// assert_eq!(cache.get(&fields).miss(), Some(Reason::Absent));
+    /// assert_eq!(cache.get(&fields).unwrap_err(), MissReason::Absent);
     /// assert_eq!((cache.statistics().hits, cache.statistics().misses.total()), (1, 1));
-    /// # Ok::<(), Reason>(())
+    /// # Ok::<(), MissReason>(())
     /// ```
-    pub fn get<'a>(&self, request: impl Into<Request<'a>>) -> Lookup {
+    pub fn get<'a>(&self, request: impl Into<Request<'a>>) -> Result<Artifact, MissReason> {
         let request = request.into();
         let found = self.store.get(request.key());
         self.count(&found);
-        if let (Lookup::Miss(reason), Some(key)) = (&found, request.key_of_fields()) {
-            self.reports.looked_up(key, *reason);
+        if let (Err(reason), Some(key)) = (&found, key_of_fields(&request)) {
+            self.counters.looked_up(key, *reason);
         }
         found
     }
 
-    /// Stores `artifact` under a key, and counts. If the key is given as [`KeyFields`](crate::KeyFields), the artifact
-    /// is stored with its recipe, as by [`get_or_build`](Self::get_or_build).
+    /// Stores `artifact` under a key, and counts. If the key is given as [`KeyFields`], the artifact is stored with its recipe, as
+    /// by [`get_or_build`](Self::get_or_build).
     ///
     /// # Errors
     /// The reason why it was not kept.
-    pub fn put<'a>(&self, request: impl Into<Request<'a>>, artifact: &Artifact) -> Result<Stored, Reason> {
+    pub fn put<'a>(&self, request: impl Into<Request<'a>>, artifact: &Artifact) -> Result<u64, MissReason> {
         let request = request.into();
-        let artifact = request.describe(artifact.clone());
+        let artifact = described(&request, artifact.clone());
         let stored = self.store.put(request.key(), &artifact);
         self.counters.stored(&artifact, stored);
-        if let Some(key) = request.key_of_fields() {
-            self.reports.stored(key, &artifact, stored, self.clock.unix_ms());
+        let missed = key_of_fields(&request).and_then(|key| self.counters.missed_before(key));
+        if let Some(reason) = missed {
+            self.counters.keep_miss(request.key(), reason, &artifact, stored, self.clock.unix_ms());
         }
         self.report_if_due();
         stored
     }
 
-    /// Reads the file at `path` and stores its contents under a key; the path itself is never kept.
+    /// Returns whether an entry whose header and length are right is stored under a key. Not counted, and no access of the entry.
     ///
     /// # Errors
-    /// The file cannot be read. That the store refused its contents is no error; the artifact is returned, and the
-    /// reason is counted.
-    pub fn put_file<'a>(
-        &self,
-        request: impl Into<Request<'a>>,
-        path: impl AsRef<Path>,
-    ) -> io::Result<Artifact> {
-        let artifact = Artifact::new(std::fs::read(path)?);
-        let _ = self.put(request, &artifact);
-        Ok(artifact)
-    }
-
-    /// Whether something whole, by header and length, is stored under a key. Not counted, and no use of it.
-    ///
-    /// # Errors
-    /// The reason why that is not known.
-    pub fn contains<'a>(&self, request: impl Into<Request<'a>>) -> Result<bool, Reason> {
+    /// The reason why the store cannot tell.
+    pub fn contains<'a>(&self, request: impl Into<Request<'a>>) -> Result<bool, MissReason> {
         self.store.contains(request.into().key())
     }
 
-    /// Removes what is stored under a key; says whether there was anything. Not counted.
+    /// Removes the entry of a key. Returns whether there was one. Not counted.
     ///
     /// # Errors
     /// The reason why it could not be removed.
-    pub fn remove<'a>(&self, request: impl Into<Request<'a>>) -> Result<bool, Reason> {
+    pub fn remove<'a>(&self, request: impl Into<Request<'a>>) -> Result<bool, MissReason> {
         self.store.remove(request.into().key())
-    }
-
-    /// The number of entries, as [`Store::len`] has it.
-    ///
-    /// # Errors
-    /// The reason why that is not known.
-    pub fn len(&self) -> Result<u64, Reason> {
-        self.store.len()
-    }
-
-    /// Whether there is no entry.
-    ///
-    /// # Errors
-    /// As [`len`](Self::len).
-    pub fn is_empty(&self) -> Result<bool, Reason> {
-        self.store.is_empty()
     }
 
     /// Removes every entry. Statistics stay as they are.
     ///
     /// # Errors
-    /// The reason why some may be left.
-    pub fn clear(&self) -> Result<(), Reason> {
+    /// The reason why entries may be left.
+    pub fn clear(&self) -> Result<(), MissReason> {
         self.store.clear()
     }
 
-    /// Writes down what is still to be written: what was counted, and the order of use. A program that ends without
-    /// dropping its cache, because the cache is in a static or because of [`std::process::exit`], calls this before.
+    /// Writes the counters and the order of use to the store. Call it before a program ends without dropping its cache, because
+    /// the cache is in a static or because of [`std::process::exit`].
     ///
     /// # Errors
-    /// The reason why something could not be written down.
-    pub fn flush(&self) -> Result<(), Reason> {
-        let reported = self.report();
+    /// The reason why something could not be written.
+    pub fn flush(&self) -> Result<(), MissReason> {
+        let reported = self.counters.report(&self.store);
         self.store.flush().and(reported)
     }
 
-    /// [Flushes](Self::flush) and closes the store, as [`Store::close`] does. From then on the one call builds every time.
+    /// [Flushes](Self::flush) and closes the store, as [`Store::close`] does. From then on every call builds.
     ///
     /// # Errors
-    /// The reason why something could not be written down.
-    pub fn close(&self) -> Result<(), Reason> {
-        let reported = self.report();
+    /// The reason why something could not be written.
+    pub fn close(&self) -> Result<(), MissReason> {
+        let reported = self.counters.report(&self.store);
         self.store.close().and(reported)
     }
 
     /// Looks the request's key up, else builds the artifact, stores it and returns it.
     ///
     /// Of all threads of the process, and of all processes that share the store's directory, one builds and the others
-    /// wait, at most for the cache's [patience](Self::with_patience). If the builder fails, one of those who waited
-    /// builds. If the store fails, the artifact is returned all the same, and the reason is in what is returned.
+    /// wait, at most for the cache's [timeout](Self::with_timeout). If the builder fails, one of the waiting callers
+    /// builds. If the store fails, the artifact is returned all the same, together with the reason.
     ///
-    /// A builder may need other artifacts of the cache, even in a circle of threads. One that starts a thread which needs the very
-    /// artifact that it builds, and waits for that thread, waits for the patience.
+    /// A builder may request other artifacts of the cache, even in a circle of threads. A builder that waits for a thread of its
+    /// own which requests the same artifact waits for the timeout.
     ///
     /// # Errors
-    /// Those of `build`, and no other.
+    /// Only those of `build`.
     ///
     /// # Panics
-    /// If `build` does; nothing is stored then, and those who waited go on.
+    /// If `build` panics; nothing is stored then, and the waiting callers go on.
     pub fn get_or_build<'a, A, E>(
         &self,
         request: impl Into<Request<'a>>,
@@ -230,208 +238,318 @@ impl<S: Store> Cache<S> {
         A: Into<Artifact>,
     {
         let request = request.into();
-        self.recall(
+        self.get_or_build_with(
             request.key(),
             |store| store.get(request.key()),
-            || build().map(|artifact| (request.describe(artifact.into()), ())),
+            || build().map(|artifact| (described(&request, artifact.into()), ())),
             |store, artifact, ()| store.put(request.key(), artifact),
         )
     }
 
-    /// The one call for artifacts whose key is not known before they are built, such as a compiled source whose headers
-    /// only the compiler finds. `find` looks the artifact up, `build` builds it, `keep` stores it with what the build
-    /// found out. `flight_key` stands for all artifacts that one build would satisfy: of those who recall it at once,
-    /// one builds.
+    /// Looks up or builds an artifact whose key is not known before it is built, such as a compiled source whose headers
+    /// only the compiler finds. `find` looks the artifact up, `build` builds it, `keep` stores it with the value that the
+    /// build returned. `flight_key` stands for all artifacts that one build would satisfy: of the callers that ask for it at
+    /// once, one builds.
     ///
     /// [`get_or_build`](Self::get_or_build) is this call with one `get`, and one `put` of the same key.
     ///
     /// # Errors
-    /// Those of `build`, and no other.
+    /// Only those of `build`.
     ///
     /// # Panics
-    /// If one of the functions does.
-    pub fn recall<T, E>(
+    /// If one of the functions panics.
+    pub fn get_or_build_with<T, E>(
         &self,
         flight_key: &[u8],
-        mut find: impl FnMut(&S) -> Lookup,
+        mut find: impl FnMut(&S) -> Result<Artifact, MissReason>,
         build: impl FnOnce() -> Result<(Artifact, T), E>,
-        keep: impl FnOnce(&S, &Artifact, T) -> Result<Stored, Reason>,
+        keep: impl FnOnce(&S, &Artifact, T) -> Result<u64, MissReason>,
     ) -> Result<Fetched, E> {
         let found = find(&self.store);
         self.count(&found);
         let miss = match found {
-            Lookup::Hit(artifact) => return Ok(Fetched::new(artifact, How::Hit)),
-            Lookup::Miss(reason) => reason,
+            Ok(artifact) => return Ok(Fetched::new(artifact, Origin::Hit)),
+            Err(reason) => reason,
         };
 
-        let name = Key::digest(flight_key);
-        let deadline = Instant::now().checked_add(self.patience);
-        let scope = Scope::new(self.store.lock_directory(), self.number);
-        let seat = match threads::take_seat(&scope, &name, deadline) {
-            Seat::Builder(seat) => Some(seat),
-            Seat::Shared(artifact) => {
-                self.counters.shared();
-                return Ok(Fetched::new(artifact, How::Shared { miss }));
-            }
-            Seat::Alone => None,
+        let waiting = Waiting::Until(Instant::now().checked_add(self.timeout));
+        self.build_or_wait(flight_key, miss, waiting, find, build, keep).expect("it waits for others")
+    }
+
+    /// Builds what a look-up missed, or waits for its builder. Returns nothing if another one builds and this one does not wait.
+    fn build_or_wait<T, E>(
+        &self,
+        flight_key: &[u8],
+        miss: MissReason,
+        waiting: Waiting,
+        mut find: impl FnMut(&S) -> Result<Artifact, MissReason>,
+        build: impl FnOnce() -> Result<(Artifact, T), E>,
+        keep: impl FnOnce(&S, &Artifact, T) -> Result<u64, MissReason>,
+    ) -> Option<Result<Fetched, E>> {
+        let began = Instant::now();
+        let coalesced = |artifact| {
+            self.counters.shared(began.elapsed());
+            Some(Ok(Fetched::new(artifact, Origin::Coalesced { miss })))
         };
-        // Only the one who builds for all threads asks the other processes; who builds alone does so not to wait.
-        let lock = seat
-            .as_ref()
-            .and_then(|_| scope.locks())
-            .and_then(|directory| ProcessLock::acquire(directory, &name, deadline));
-        if seat.is_some() {
-            // Somebody may have stored it between the look-up and the lock.
-            if let Lookup::Hit(artifact) = find(&self.store) {
-                self.counters.shared();
-                if let Some(seat) = &seat {
-                    seat.land(&artifact);
-                }
-                return Ok(Fetched::new(artifact, How::Shared { miss }));
-            }
+        let digest = Key::digest(flight_key);
+        let guard = match threads::join(&digest, self.number, self.store.claims(), waiting) {
+            Ok(guard) => guard,
+            Err(Elsewhere::Built(artifact)) => return coalesced(artifact),
+            Err(Elsewhere::Building) => return None,
+        };
+        // Another process may have stored it between the look-up and the lock.
+        if guard.is_for_all()
+            && let Ok(artifact) = find(&self.store)
+        {
+            guard.complete(&artifact);
+            return coalesced(artifact);
         }
 
         let started = Instant::now();
-        let (artifact, rest) = build()?;
-        let build_nanos = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let (artifact, rest) = match build() {
+            Ok(built) => built,
+            Err(error) => return Some(Err(error)),
+        };
+        let build_nanos = nanos(started.elapsed());
         let artifact =
             artifact.with_provenance(Provenance { created_unix_ms: self.clock.unix_ms(), build_nanos });
         self.counters.built(build_nanos);
         let stored = keep(&self.store, &artifact, rest);
         self.counters.stored(&artifact, stored);
-        drop(lock);
-        // Dropped, it wakes the threads that wait.
-        if let Some(seat) = seat {
-            seat.land(&artifact);
-        }
-        // After that and the lock: neither threads nor processes that wait need wait for this.
-        self.reports.built(flight_key, miss, &artifact, stored);
+        guard.complete(&artifact);
+        // After the guard is completed: waiting threads and processes need not wait for the statistics.
+        let created_unix_ms = artifact.provenance().created_unix_ms;
+        self.counters.keep_miss(flight_key, miss, &artifact, stored, created_unix_ms);
         self.report_if_due();
-        Ok(Fetched::new(artifact, How::Built { miss, stored }))
+        Some(Ok(Fetched::new(artifact, Origin::Built { miss, stored })))
     }
 
-    /// What the cache did since it was made. [`get`](Self::get), [`get_or_build`](Self::get_or_build) and
-    /// [`recall`](Self::recall) are one look-up each, which is either a hit or a miss.
+    /// Returns the counters since the cache was created. Each call of [`get`](Self::get), [`get_or_build`](Self::get_or_build) and
+    /// [`get_or_build_with`](Self::get_or_build_with) counts one look-up, and
+    /// [`get_or_build_many`](Self::get_or_build_many) counts one for each request. A look-up is either a hit or a miss.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.counters.snapshot()
     }
 
-    /// Hands what was counted since the last time to the store.
-    fn report(&self) -> Result<(), Reason> {
-        self.reports.hand_over(&self.store, &self.counters)
+    /// Explains why nothing is stored for a recipe: returns the entry of the same domain that differs least, and the fields that
+    /// differ. Returns nothing if no other entry of the domain has a recipe.
+    ///
+    /// Scans the recipes of the domain, and costs nothing until it is called. For all other reasons of a miss, see
+    /// [`Fetched::miss`](Fetched::miss). A target that finds the fields of its keys by building keeps
+    /// the recipe with what it built: see [`Metadata::recipe`](crate::Metadata::recipe).
+    ///
+    /// ```
+    /// use warmstart::{Cache, KeyFields, Limits, store::MemoryStore};
+    ///
+    /// let cache = Cache::new(MemoryStore::new(Limits::NONE));
+    /// let fields = |flags| KeyFields::new("example", 1).text("name", "softmax").text("flags", flags);
+    /// cache.put(&fields("-O2"), &vec![1].into())?;
+    ///
+    /// let wanted = fields("-O3");
+    /// assert!(cache.get(&wanted).is_err());
+    /// let explanation = cache.explain(&wanted.recipe())?.unwrap();
+    /// assert_eq!(explanation.changes[0].label, "flags");
+    /// assert!(explanation.to_string().ends_with("differs in: flags (\"-O2\", now \"-O3\")"));
+    /// # Ok::<(), warmstart::MissReason>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The reason why the store cannot be asked: [`MissReason::Unavailable`] from one that cannot be [looked into](Store::inspect).
+    pub fn explain(&self, recipe: &Recipe) -> Result<Option<Explanation>, MissReason> {
+        let nearest = self.store.inspect().ok_or(MissReason::Unavailable)?.nearest(recipe)?;
+        Ok(nearest.and_then(|nearest| Explanation::new(nearest, recipe)))
     }
 
     fn report_if_due(&self) {
-        if self.reports.is_due() {
-            let _ = self.report();
+        if self.counters.is_report_due() {
+            let _ = self.counters.report(&self.store);
         }
     }
 
-    fn count(&self, found: &Lookup) {
+    fn count(&self, found: &Result<Artifact, MissReason>) {
         match found {
-            Lookup::Hit(artifact) => self.counters.hit(artifact),
-            Lookup::Miss(reason) => self.counters.missed(*reason),
+            Ok(artifact) => self.counters.hits(Hits::default().and(artifact)),
+            Err(reason) => self.counters.missed(*reason),
         }
     }
 }
 
 impl<S: Store> Drop for Cache<S> {
     fn drop(&mut self) {
-        let _ = self.report();
+        let _ = self.counters.report(&self.store);
     }
+}
+
+/// Hits to be counted together.
+#[derive(Clone, Copy, Debug, Default)]
+struct Hits {
+    number: u64,
+    bytes: u64,
+    saved_nanos: u64,
+}
+
+impl Hits {
+    /// Adds a hit.
+    fn and(self, artifact: &Artifact) -> Self {
+        Self {
+            number: self.number + 1,
+            bytes: self.bytes + artifact.payload().len() as u64,
+            saved_nanos: self.saved_nanos.saturating_add(artifact.provenance().build_nanos),
+        }
+    }
+}
+
+impl Counters {
+    fn hits(&self, hits: Hits) {
+        self.hits.fetch_add(hits.number, Relaxed);
+        self.bytes_read.fetch_add(hits.bytes, Relaxed);
+        add(&self.saved_nanos, hits.saved_nanos);
+    }
+
+    fn missed(&self, reason: MissReason) {
+        self.misses[reason.index()].fetch_add(1, Relaxed);
+    }
+
+    /// Counts a miss whose artifact another caller built, after a wait of this long.
+    fn shared(&self, waited: Duration) {
+        self.shared.fetch_add(1, Relaxed);
+        add(&self.wait_nanos, nanos(waited));
+    }
+
+    fn built(&self, nanos: u64) {
+        self.builds.fetch_add(1, Relaxed);
+        add(&self.build_nanos, nanos);
+    }
+
+    fn stored(&self, artifact: &Artifact, stored: Result<u64, MissReason>) {
+        match stored {
+            Ok(evicted) => {
+                self.bytes_written.fetch_add(artifact.payload().len() as u64, Relaxed);
+                self.evictions.fetch_add(evicted, Relaxed);
+            }
+            Err(reason) => _ = self.refusals[reason.index()].fetch_add(1, Relaxed),
+        }
+    }
+
+    fn snapshot(&self) -> Statistics {
+        let mut statistics = Statistics::default();
+        statistics.hits = self.hits.load(Relaxed);
+        statistics.misses = reasons(&self.misses);
+        statistics.refusals = reasons(&self.refusals);
+        statistics.wait_nanos = self.wait_nanos.load(Relaxed);
+        statistics.builds = self.builds.load(Relaxed);
+        statistics.shared = self.shared.load(Relaxed);
+        statistics.bytes_read = self.bytes_read.load(Relaxed);
+        statistics.bytes_written = self.bytes_written.load(Relaxed);
+        statistics.evictions = self.evictions.load(Relaxed);
+        statistics.build_nanos = self.build_nanos.load(Relaxed);
+        statistics.saved_nanos = self.saved_nanos.load(Relaxed);
+        statistics
+    }
+
+    /// Notes that a look-up of a key with known fields missed. The miss is kept if its artifact is stored next.
+    fn looked_up(&self, key: Key, reason: MissReason) {
+        self.state().looked_up = Some((key, reason));
+    }
+
+    /// Takes the reason why the last look-up missed, if it was of this key.
+    fn missed_before(&self, key: Key) -> Option<MissReason> {
+        self.state().looked_up.take_if(|(missed, _)| *missed == key).map(|(_, reason)| reason)
+    }
+
+    /// Keeps a miss whose artifact was then stored or refused.
+    fn keep_miss(
+        &self,
+        key: &[u8],
+        reason: MissReason,
+        artifact: &Artifact,
+        stored: Result<u64, MissReason>,
+        unix_ms: u64,
+    ) {
+        let recipe = artifact.metadata().ok().and_then(|metadata| metadata.recipe().cloned());
+        let miss = Miss { key: key.to_vec(), reason, refusal: stored.err(), recipe, unix_ms };
+        self.state().last_miss = Some(miss);
+    }
+
+    /// Returns whether a report is due, and if so sets the next due time, so that of several threads one reports.
+    fn is_report_due(&self) -> bool {
+        let mut state = self.state();
+        let is_due = state.due.is_none_or(|due| due.elapsed() >= PAUSE);
+        if is_due {
+            state.due = Some(Instant::now());
+        }
+        is_due
+    }
+
+    /// Reports the counts that the store does not have yet. If the store fails, the next report includes them.
+    fn report<S: Store>(&self, store: &S) -> Result<(), MissReason> {
+        let mut reported = self.reported.lock();
+        let now = self.snapshot();
+        let (counted, last_miss) = (now.since(&reported), self.state().last_miss.take());
+        let is_news = last_miss.is_some() || counted != Statistics::default();
+        let Some(inspect) = store.inspect().filter(|_| is_news) else { return Ok(()) };
+        match inspect.report(&counted, last_miss.as_ref()) {
+            // A read-only store keeps no statistics.
+            Ok(()) | Err(MissReason::ReadOnly) => *reported = now,
+            Err(reason) => {
+                let mut state = self.state();
+                state.last_miss = state.last_miss.take().or(last_miss);
+                return Err(reason);
+            }
+        }
+        Ok(())
+    }
+
+    /// Locks state that is consistent between any two calls, so that a panic leaves it usable.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+}
+
+/// Returns a flight key that no other caller has, for an artifact whose build is not shared.
+pub(crate) fn unshared_flight_key() -> Key {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    KeyFields::new("warmstart.cache.unshared", 1)
+        .number("process", process::id().into())
+        .number("number", NUMBER.fetch_add(1, Relaxed))
+        .key()
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn reasons(counts: &[AtomicU64; MissReason::COUNT]) -> ReasonCounts {
+    let mut snapshot = ReasonCounts::default();
+    for (reason, count) in MissReason::ALL.iter().zip(counts) {
+        snapshot.add(*reason, count.load(Relaxed));
+    }
+    snapshot
+}
+
+/// Adds a number that an entry claims, which can be any; saturates instead of wrapping.
+fn add(counter: &AtomicU64, n: u64) {
+    if counter.fetch_add(n, Relaxed).checked_add(n).is_none() {
+        counter.store(u64::MAX, Relaxed);
+    }
+}
+
+/// Returns the key of a request that was made of known fields.
+fn key_of_fields(request: &Request<'_>) -> Option<Key> {
+    let key = request.key().try_into().ok()?;
+    request.fields().map(|_| Key::from_bytes(key))
+}
+
+/// Adds the recipe of a request to an artifact, unless it has one. A hit never gets here.
+fn described(request: &Request<'_>, artifact: Artifact) -> Artifact {
+    let Some(fields) = request.fields() else { return artifact };
+    let metadata = artifact.metadata().unwrap_or_else(|_| Metadata::new());
+    if metadata.recipe().is_some() {
+        return artifact;
+    }
+    artifact.with_metadata(&metadata.with_recipe(fields.recipe()))
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{convert::Infallible, sync::Barrier, thread};
-
-    use super::*;
-    use crate::{KeyFields, Limits, store::MemoryStore};
-
-    fn cache() -> Cache<MemoryStore> {
-        Cache::new(MemoryStore::new(Limits::NONE))
-    }
-
-    #[test]
-    fn every_call_takes_the_fields_of_a_key() {
-        let cache = cache();
-        let fields = KeyFields::new("example", 1).text("name", "softmax");
-        cache.put(&fields, &Artifact::new(vec![1])).unwrap();
-        let found = cache.get(&fields).hit().unwrap();
-        assert_eq!(found.metadata().unwrap().recipe(), Some(&fields.recipe()));
-        assert_eq!((cache.contains(&fields), cache.len(), cache.is_empty()), (Ok(true), Ok(1), Ok(false)));
-        assert_eq!((cache.remove(&fields), cache.remove(&fields)), (Ok(true), Ok(false)));
-        let file = tempfile::NamedTempFile::new().unwrap();
-        cache.put_file(&fields, file.path()).unwrap();
-        assert_eq!(cache.get(fields.key()).hit().unwrap().payload(), [0u8; 0]);
-        cache.clear().unwrap();
-        assert_eq!(cache.is_empty(), Ok(true));
-        cache.close().unwrap();
-        assert_eq!(cache.len(), Err(Reason::Closed));
-        let statistics = cache.statistics();
-        assert_eq!((statistics.hits, statistics.misses.total()), (2, 0), "only look-ups are counted");
-    }
-
-    /// Threads that build, wait, share, fail, hit and miss.
-    #[test]
-    fn hits_and_misses_are_look_ups_and_every_miss_of_the_one_call_ends_one_way() {
-        const THREADS: u64 = 4;
-        const ROUNDS: u64 = 50;
-        let cache = cache();
-        let start = Barrier::new(THREADS as usize);
-        let failures: u64 = thread::scope(|scope| {
-            let threads: Vec<_> = (0..THREADS)
-                .map(|thread| {
-                    let (cache, start) = (&cache, &start);
-                    scope.spawn(move || {
-                        let mut failures = 0;
-                        for round in 0..ROUNDS {
-                            start.wait();
-                            let fetched = cache.get_or_build(round.to_le_bytes(), || {
-                                thread::yield_now();
-                                if (thread + round).is_multiple_of(3) {
-                                    Err("on purpose")
-                                } else {
-                                    Ok(vec![0; 10])
-                                }
-                            });
-                            failures += u64::from(fetched.is_err());
-                        }
-                        failures
-                    })
-                })
-                .collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
-        });
-        assert!(cache.get("absent").miss().is_some());
-        let statistics = cache.statistics();
-        assert_eq!(statistics.hits + statistics.misses.total(), THREADS * ROUNDS + 1);
-        assert_eq!(statistics.misses.total() - 1, statistics.builds + statistics.shared + failures);
-        assert_eq!(statistics.bytes_read, 10 * statistics.hits, "what is shared was not read");
-    }
-
-    /// Another handle stores it between the look-up and the build: nobody waited, and nobody built.
-    #[test]
-    fn what_was_stored_meanwhile_is_shared_and_the_look_up_is_one_miss() {
-        let cache = cache();
-        let mut looked = 0;
-        let Ok(fetched) = cache.recall(
-            b"k",
-            |store| {
-                let found = store.get(b"k");
-                if looked == 0 {
-                    store.put(b"k", &Artifact::new(vec![1])).unwrap();
-                }
-                looked += 1;
-                found
-            },
-            || -> Result<(Artifact, ()), Infallible> { panic!("it is stored") },
-            |_, _, ()| panic!("it is stored"),
-        );
-        assert_eq!(fetched.how(), How::Shared { miss: Reason::Absent });
-        let statistics = cache.statistics();
-        assert_eq!((statistics.hits, statistics.misses.total(), statistics.shared), (0, 1, 1));
-        assert_eq!((statistics.bytes_read, statistics.builds), (0, 0));
-    }
-}
+mod tests;

@@ -1,12 +1,10 @@
-//! Single flight between the threads of a process: the waiting, around the core's decision.
+//! Single flight: adds waiting to the core's decision, here between the threads of a process, and by claims between processes.
 //!
-//! All caches of the process share one table of who waits for whom. So a circle is found whichever caches it passes
+//! All caches of the process share one table of waiting threads, so that a circle is found whichever caches it passes
 //! through.
 
 use std::{
-    collections::BTreeMap,
     mem,
-    path::{Path, PathBuf},
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
@@ -21,88 +19,122 @@ use warmstart_core::{
     key::Key,
 };
 
-use crate::os::fork::{self, Mutex, MutexGuard};
+use crate::{
+    os::fork::{self, Mutex, MutexGuard},
+    store::Claims,
+};
 
 static TABLE: Mutex<Table> = Mutex::new(Table::new(0));
 
 #[derive(Debug)]
 struct Table {
-    /// The [generation](fork::generation) of what is under way: a forked child has none of the threads that build.
+    /// The [generation](fork::generation) of the builds: a forked child has none of the threads that build.
     generation: u64,
-    flights: Flights,
-    /// Exactly what `flights` says is being built.
-    under_way: BTreeMap<Key, Arc<Flight>>,
+    flights: Flights<Arc<Flight>>,
 }
 
 #[derive(Debug, Default)]
 struct Flight {
-    /// What it ended with: an artifact, or nothing if the builder failed.
+    /// The outcome: an artifact, or nothing if the builder failed.
     outcome: OnceLock<Option<Artifact>>,
-    /// The threads that wait for it. They are parked, and not blocked at a condition: a fork in the middle of a wait would
-    /// leave its lock held in the child.
+    /// The waiting threads. They park instead of waiting on a condition variable, whose lock a fork during a wait would leave held in
+    /// the child.
     waiting: Mutex<Vec<Thread>>,
 }
 
-/// Whose builds count as the same.
-#[derive(Debug)]
-pub(super) enum Scope {
-    /// All caches whose locks are in this directory.
-    Directory(PathBuf),
-    /// One cache, which shares no directory with others.
-    Cache(CacheNumber),
+/// The right to build, until it is dropped. Nothing was built unless it was [completed](Self::complete).
+pub(super) struct BuildGuard {
+    /// The flight that threads of this process wait for. `None` if the caller builds without registering the build: waiting would
+    /// never end, or took too long.
+    flight: Option<(Key, Arc<Flight>)>,
+    /// The claim that other processes wait for.
+    claim: Option<Box<dyn Send>>,
 }
 
-/// Tells the caches of a process apart.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct CacheNumber(u64);
-
-/// What a caller that missed is to do.
-#[derive(Debug)]
-pub(super) enum Seat {
-    /// Build, then [land](BuilderSeat::land). Dropping the seat says that nothing was built.
-    Builder(BuilderSeat),
-    /// Somebody else built it meanwhile.
-    Shared(Artifact),
-    /// Build without telling anybody: waiting would never end, or took too long.
-    Alone,
+/// Whether a caller waits for another caller's build.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waiting {
+    /// Does not wait.
+    Not,
+    /// Waits until this time, or for ever if there is none.
+    Until(Option<Instant>),
 }
 
-/// The place of the one who builds.
+/// The reason why the caller does not build.
 #[derive(Debug)]
-pub(super) struct BuilderSeat {
-    id: Key,
-    flight: Arc<Flight>,
+pub(super) enum Elsewhere {
+    /// Another caller has built the artifact.
+    Built(Artifact),
+    /// Another caller is building the artifact, and this one does not wait.
+    Building,
 }
 
-/// Becomes the builder of `name`, or waits for whoever is until `deadline` (for ever if there is none).
-pub(super) fn take_seat(scope: &Scope, name: &Key, deadline: Option<Instant>) -> Seat {
+/// Becomes the builder of the build `digest`, or waits for its builder.
+///
+/// Caches of this process that share claims share their builds; without claims, a build belongs to the `cache` of this number
+/// alone.
+pub(super) fn join(
+    digest: &Key,
+    cache: u64,
+    claims: Option<&dyn Claims>,
+    waiting: Waiting,
+) -> Result<BuildGuard, Elsewhere> {
+    let (kind, scope) = match claims {
+        Some(claims) => (0, claims.scope()),
+        None => (1, cache.to_le_bytes().to_vec()),
+    };
+    let id = Key::digest(&[&digest.as_bytes()[..], &[kind], &scope].concat());
+    let flight = take_off(id, waiting)?.map(|flight| (id, flight));
+    let mut guard = BuildGuard { flight, claim: None };
+    // Only the thread that builds for all threads claims the build; a thread that builds alone must not wait.
+    if guard.is_for_all()
+        && let Some(claims) = claims
+    {
+        guard.claim = match (claims.claim(digest, waiting.deadline()), waiting) {
+            (Ok(None), Waiting::Not) => return Err(Elsewhere::Building),
+            (claim, _) => claim.unwrap_or_default(),
+        };
+    }
+    Ok(guard)
+}
+
+/// Begins the flight `id`, or waits for its end. Returns nothing if the caller is to build alone.
+fn take_off(id: Key, waiting: Waiting) -> Result<Option<Arc<Flight>>, Elsewhere> {
     let me = current_worker();
-    let id = scope.flight_id(name);
     loop {
         let mut table = table();
         let flight = match table.flights.join(id.as_bytes(), me) {
-            Role::Build => {
-                let flight = Arc::<Flight>::default();
-                table.under_way.insert(id, Arc::clone(&flight));
-                return Seat::Builder(BuilderSeat { id, flight });
-            }
-            Role::BuildAlone => return Seat::Alone,
-            Role::Wait => table.under_way.get(&id).cloned().unwrap_or_default(),
+            Role::Build(flight) => return Ok(Some(flight)),
+            Role::BuildAlone => return Ok(None),
+            Role::Wait(flight) => flight,
+        };
+        let Waiting::Until(deadline) = waiting else {
+            table.flights.stop_waiting(me);
+            return Err(Elsewhere::Building);
         };
         drop(table);
         let outcome = flight.wait(deadline);
         self::table().flights.stop_waiting(me);
         match outcome {
-            Some(Some(artifact)) => return Seat::Shared(artifact),
-            // The builder failed: whoever comes first is the next.
+            Some(Some(artifact)) => return Err(Elsewhere::Built(artifact)),
+            // The builder failed: whichever thread comes first is the next.
             Some(None) => {}
-            None => return Seat::Alone,
+            None => return Ok(None),
+        }
+    }
+}
+
+impl Waiting {
+    fn deadline(self) -> Option<Instant> {
+        match self {
+            Self::Not => Some(Instant::now()),
+            Self::Until(deadline) => deadline,
         }
     }
 }
 
 impl Flight {
-    /// What it ended with. Nothing once `deadline` has passed.
+    /// Waits for the outcome. Returns nothing once `deadline` has passed.
     fn wait(&self, deadline: Option<Instant>) -> Option<Option<Artifact>> {
         loop {
             // Before a look at the outcome: it is set first, and then all who wait are woken.
@@ -117,71 +149,40 @@ impl Flight {
     }
 }
 
-impl BuilderSeat {
-    /// Hands the artifact to those who wait, once the seat is dropped.
-    pub(super) fn land(&self, artifact: &Artifact) {
-        let _ = self.flight.outcome.set(Some(artifact.clone()));
+impl BuildGuard {
+    /// Returns whether the build is shared, so that the store is looked up once more before it begins.
+    pub(super) const fn is_for_all(&self) -> bool {
+        self.flight.is_some()
+    }
+
+    /// Releases the claim and hands the artifact to the waiting threads.
+    pub(super) fn complete(self, artifact: &Artifact) {
+        if let Some((_, flight)) = &self.flight {
+            let _ = flight.outcome.set(Some(artifact.clone()));
+        }
     }
 }
 
-impl Drop for BuilderSeat {
+impl Drop for BuildGuard {
     fn drop(&mut self) {
-        // Set once: the drop of a seat that has landed changes nothing.
-        let _ = self.flight.outcome.set(None);
+        self.claim = None;
+        let Some((id, flight)) = &self.flight else { return };
+        // Set once: after `complete` this changes nothing.
+        let _ = flight.outcome.set(None);
         let mut table = table();
-        table.under_way.remove(&self.id);
-        table.flights.land(self.id.as_bytes());
+        // A forked child has a table of its own, where this may be another thread's build.
+        if table.flights.flight(id.as_bytes()).is_some_and(|known| Arc::ptr_eq(known, flight)) {
+            table.flights.complete(id.as_bytes());
+        }
         drop(table);
-        let waiting = mem::take(&mut *self.flight.waiting.lock());
+        let waiting = mem::take(&mut *flight.waiting.lock());
         waiting.iter().for_each(Thread::unpark);
-    }
-}
-
-impl Scope {
-    /// The scope of the cache `number`, whose store's locks are in `locks`.
-    pub(super) fn new(locks: Option<&Path>, number: CacheNumber) -> Self {
-        match locks {
-            // Two paths may lead to one directory.
-            Some(locks) => Self::Directory(resolved(locks)),
-            None => Self::Cache(number),
-        }
-    }
-
-    /// The directory of the locks between processes.
-    pub(super) fn locks(&self) -> Option<&Path> {
-        match self {
-            Self::Directory(path) => Some(path),
-            Self::Cache(_) => None,
-        }
-    }
-
-    fn flight_id(&self, name: &Key) -> Key {
-        let mut bytes = name.as_bytes().to_vec();
-        match self {
-            Self::Directory(path) => {
-                bytes.push(0);
-                bytes.extend_from_slice(path.as_os_str().as_encoded_bytes());
-            }
-            Self::Cache(CacheNumber(number)) => {
-                bytes.push(1);
-                bytes.extend_from_slice(&number.to_le_bytes());
-            }
-        }
-        Key::digest(&bytes)
-    }
-}
-
-impl CacheNumber {
-    /// A number that no other cache has.
-    pub(super) fn next() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
 
 impl Table {
     const fn new(generation: u64) -> Self {
-        Self { generation, flights: Flights::new(), under_way: BTreeMap::new() }
+        Self { generation, flights: Flights::new() }
     }
 }
 
@@ -194,7 +195,7 @@ fn table() -> MutexGuard<'static, Table> {
     table
 }
 
-/// The time until `deadline`; nothing once it has passed. Without a deadline it is as long as one wait can be.
+/// Returns the time until `deadline`, or nothing once it has passed. Without a deadline it is the longest time that one wait takes.
 fn remaining(deadline: Option<Instant>) -> Option<Duration> {
     match deadline {
         None => Some(Duration::from_secs(3600)),
@@ -202,7 +203,7 @@ fn remaining(deadline: Option<Instant>) -> Option<Duration> {
     }
 }
 
-/// This thread's number. Threads are never numbered alike, even after one has ended.
+/// Returns this thread's number, which no other thread ever has, even after this one has ended.
 fn current_worker() -> Worker {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     thread_local! {
@@ -211,9 +212,26 @@ fn current_worker() -> Worker {
     MINE.with(|mine| *mine)
 }
 
-/// One path for a directory, however its parents are spelt. It may itself have become a link, which is not followed.
-fn resolved(directory: &Path) -> PathBuf {
-    let parent = directory.parent().and_then(|parent| parent.canonicalize().ok());
-    let resolved = parent.zip(directory.file_name()).map(|(parent, name)| parent.join(name));
-    resolved.unwrap_or_else(|| directory.to_path_buf())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A worker tried `x`, which another one builds, and builds `y` now. The builder of `x` may wait for `y`, for no builder waits for `x`.
+    #[test]
+    fn a_worker_that_only_tried_is_part_of_no_circle() {
+        let [x, y] = [b"x", b"y"].map(|digest| Key::digest(digest));
+        // Of no cache.
+        let try_to = |digest| join(digest, u64::MAX, None, Waiting::Not);
+        let x_guard = try_to(&x).ok();
+        assert!(x_guard.is_some());
+        let y_guard = thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                assert!(matches!(try_to(&x), Err(Elsewhere::Building)));
+                try_to(&y).ok()
+            });
+            other.join().unwrap()
+        });
+        assert!(y_guard.is_some());
+        assert!(matches!(try_to(&y), Err(Elsewhere::Building)), "it builds `y` too");
+    }
 }

@@ -1,14 +1,13 @@
-//! The launch memo that threads share: a result that is computed at each launch, and nearly always from the same things.
+//! The launch memo for threads: keeps results that are computed at each launch, nearly always from the same inputs.
 //!
-//! [`SharedMemo`] keeps what [`LaunchMemo`] keeps, answers as it does, and can be launched from every thread. Everything that is needed to
-//! describe a reduction and a world is here too; [`Evaluate`] says how.
+//! [`SharedMemo`] keeps the results and can be used from every thread. The types that describe a reduction and a world are here too.
 //!
-//! - **A hit waits for nobody.** It takes no lock, copies nothing and allocates nothing, whatever other threads evaluate,
+//! - **A hit never waits.** It takes no lock, copies nothing and allocates nothing, whatever other threads evaluate,
 //!   register or invalidate. Only the first launch of a thread allocates, once: the thread becomes known to all memos.
-//! - **Nothing is locked while code of others runs:** no evaluation, no question to a world, no destructor. Each may launch, register,
-//!   invalidate and remove.
-//! - **Two threads that miss evaluate both.** To wait for the other could be for ever: what it evaluates may wait for this thread.
-//! - **What was evaluated across an invalidation is not kept.** It is handed out, and [`Launched::unkept`] says so.
+//! - **No lock is held while the caller's code runs:** evaluations, worlds and destructors may launch, register, invalidate and
+//!   remove.
+//! - **Two threads that miss both evaluate.** Waiting could be for ever: the other evaluation may wait for this thread.
+//! - **A result evaluated during an invalidation is not kept.** It is returned, and [`Launched::not_cached`] says so.
 //!
 //! ```
 //! use std::{convert::Infallible, thread};
@@ -54,13 +53,13 @@
 //! assert_eq!(memo.statistics().hits, 2);
 //! ```
 
-use std::{fmt, sync::Arc};
+use std::{fmt, num::NonZeroU32, sync::Arc};
 
 pub use warmstart_core::memo::{
     AllocationId, ArgumentId, Arguments, Binding, Contents, Dependencies, Dependency, Entry, Evaluate,
-    Evaluated, FieldId, Generation, Handle, HandleError, Imported, LaunchError, LaunchMemo, Launched, MemoId,
-    MemoStatistics, Portable, PortableError, PortableResult, Recorder, Reduction, SpecTable, Tracked, Unkept,
-    Why, World, WorldId,
+    FieldId, Generation, Handle, HandleError, Imported, LaunchError, Launched, MemoId, MemoStatistics,
+    MissCause, NotCached, Portable, PortableError, PortableResult, Recorder, Reduction, SpecTable, Tracked,
+    World, WorldId,
 };
 
 mod slot;
@@ -74,17 +73,62 @@ mod scene;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use slot::{Dropped, Kept, Slot};
+use slot::{Cached, Dropped, Slot};
 use sync::Mutex;
 use table::Table;
 
 /// Keeps the result of the last launch of each handle, for all threads.
 ///
-/// One result a handle, as in a [`LaunchMemo`]: launches of a kernel with two sets of arguments in turns miss, so register it once for
-/// each set. Launches of distinct handles write to no memory that they share. See the [module](self) for an example.
+/// One result a handle: launches of a kernel with two sets of arguments in turns miss, so register it once for
+/// each set. Launches of distinct handles write to no memory that they share.
 ///
 /// Aligned to two cache lines, so that it can lie on the stack of a thread that writes beside it while others launch. Where a world
 /// lies is for its owner to consider.
+///
+/// ```
+/// use std::convert::Infallible;
+///
+/// use warmstart::memo::{Evaluate, FieldId, LaunchError, Recorder, Reduction, SharedMemo, Tracked, World};
+///
+/// /// Needs a stack as deep as the longest of several loops.
+/// struct Kernel {
+///     trip_counts: Vec<FieldId>,
+/// }
+///
+/// impl Reduction for Kernel {
+///     type Spec = usize;
+///     type Value = u32;
+///     type Output = Vec<u32>;
+///     type Error = Infallible;
+/// }
+///
+/// impl<W: World<Field = Vec<u32>>> Evaluate<W> for Kernel {
+///     fn launch(&self, recorder: &mut Recorder<'_, Self, W>) -> Result<Vec<u32>, LaunchError<Infallible>> {
+///         (0..self.trip_counts.len()).map(|spec| recorder.spec(spec)).collect()
+///     }
+///
+///     fn spec(&self, spec: &usize, recorder: &mut Recorder<'_, Self, W>) -> Result<u32, LaunchError<Infallible>> {
+///         let field = recorder.field(self.trip_counts[*spec]);
+///         Ok(field.and_then(|counts| counts.iter().copied().max()).unwrap_or(0))
+///     }
+/// }
+///
+/// let mut world = Tracked::<Vec<u32>, ()>::new();
+/// let trip_counts = vec![world.add_field(vec![3, 9, 4]), world.add_field(vec![7])];
+/// let memo = SharedMemo::new();
+/// let kernel = memo.register(Kernel { trip_counts: trip_counts.clone() });
+///
+/// let depths = memo.launch(kernel, &world.with_arguments(&[])).unwrap();
+/// assert_eq!((&depths[..], depths.is_hit()), (&[9, 7][..], false));
+/// assert!(memo.launch(kernel, &world.with_arguments(&[])).unwrap().is_hit());
+///
+/// world.field_mut(trip_counts[1]).unwrap().push(20);
+/// let again = memo.launch(kernel, &world.with_arguments(&[])).unwrap();
+/// assert_eq!(again[..], [9, 20]);
+/// assert_eq!(again.miss_cause().to_string(), "field 1 at generation 0 is now field 1 at generation 1");
+/// assert_eq!(memo.statistics().spec_hits, 1, "the first spec did not move");
+/// assert_eq!(depths[..], [9, 7], "who holds a result keeps it");
+/// ```
 #[repr(align(128))]
 pub struct SharedMemo<K: Reduction> {
     id: MemoId,
@@ -92,23 +136,23 @@ pub struct SharedMemo<K: Reduction> {
     handles: Mutex<Handles>,
 }
 
-/// Which handle is given next.
+/// The handles to issue next.
 struct Handles {
-    /// How many places were ever used.
+    /// The number of slots ever used.
     places: u64,
-    /// The handles that the places of removed kernels have next.
+    /// The next handles of the slots of removed kernels.
     free: Vec<Handle>,
 }
 
 impl<K: Reduction> SharedMemo<K> {
-    /// A memo that keeps nothing yet.
+    /// Creates an empty memo.
     #[must_use]
     pub fn new() -> Self {
         let handles = Mutex::new(Handles { places: 0, free: Vec::new() });
         Self { id: MemoId::unused(), table: Table::new(), handles }
     }
 
-    /// Names `kernel` by a handle, until it is [removed](Self::remove).
+    /// Registers `kernel`, and returns its handle, which is valid until it is [removed](Self::remove).
     ///
     /// # Panics
     /// If there are 2^32 handles.
@@ -124,7 +168,7 @@ impl<K: Reduction> SharedMemo<K> {
         handle
     }
 
-    /// Forgets what `handle` names, and all that was kept for it. The handle is stale from now on.
+    /// Removes the kernel of `handle` with its results. The handle is stale from now on.
     ///
     /// # Errors
     /// If the handle is unknown or stale.
@@ -135,10 +179,10 @@ impl<K: Reduction> SharedMemo<K> {
         Ok(())
     }
 
-    /// The result for `handle` in `world`: the one that is kept if nothing has moved, else a new one.
+    /// Returns the result of `handle` in `world`: the kept one if its dependencies are unchanged, else a new one.
     ///
     /// # Errors
-    /// If the handle is unknown or stale, or if the evaluation fails. Then what was kept stays.
+    /// If the handle is unknown or stale, or if the evaluation fails. Kept results stay.
     #[inline]
     pub fn launch<W>(&self, handle: Handle, world: &W) -> Result<Launched<K>, LaunchError<K::Error>>
     where
@@ -146,34 +190,38 @@ impl<K: Reduction> SharedMemo<K> {
         W: World + ?Sized,
     {
         let slot = self.table.get(handle.index());
-        let kept = slot.and_then(Slot::kept);
-        match (slot, kept) {
+        let cached = slot.and_then(Slot::cached);
+        match (slot, cached) {
             (Some(slot), Some(entry)) if entry.holds(handle, world) => {
                 slot.count_hit();
                 Ok(Launched::hit(entry))
             }
-            (_, kept) => self.evaluate(handle, world, kept),
+            (_, cached) => self.evaluate(handle, world, cached),
         }
     }
 
-    /// The result that is kept for `handle`, if nothing has moved in `world`. Evaluates nothing.
+    /// Returns the kept result of `handle`, if its dependencies are unchanged in `world`. Evaluates nothing.
     #[must_use]
     pub fn peek<W: World + ?Sized>(&self, handle: Handle, world: &W) -> Option<Launched<K>> {
-        let kept = self.table.get(handle.index())?.kept();
-        kept.filter(|entry| entry.holds(handle, world)).map(Launched::hit)
+        let cached = self.table.get(handle.index())?.cached();
+        cached.filter(|entry| entry.holds(handle, world)).map(Launched::hit)
     }
 
-    /// Why the next launch of `handle` in `world` would be evaluated; nothing if it would hit.
+    /// Returns the cause why the next launch of `handle` in `world` would be evaluated, or nothing if it would hit.
     ///
     /// # Errors
     /// If the handle is unknown or stale.
-    pub fn explain<W: World + ?Sized>(&self, handle: Handle, world: &W) -> Result<Option<Why>, HandleError> {
-        let (kept, without) = self.find(handle)?.look(handle)?;
-        Ok(kept.map_or(Some(without), |entry| entry.moved(world)))
+    pub fn explain<W: World + ?Sized>(
+        &self,
+        handle: Handle,
+        world: &W,
+    ) -> Result<Option<MissCause>, HandleError> {
+        let (cached, without) = self.find(handle)?.look(handle)?;
+        Ok(cached.map_or(Some(without), |entry| entry.moved(world)))
     }
 
-    /// Forgets the result for `handle` and its specs, and what is being evaluated for it: for what changed without being counted.
-    /// A launch that begins after this has returned, in any thread, gets nothing from before.
+    /// Removes the result of `handle` and its specs, and keeps no evaluation in progress: for changes that no generation counts.
+    /// A launch that begins after this returns, in any thread, gets no earlier result.
     ///
     /// # Errors
     /// If the handle is unknown or stale.
@@ -182,18 +230,71 @@ impl<K: Reduction> SharedMemo<K> {
         Ok(())
     }
 
-    /// Forgets all results and their specs, one after the other, as [`invalidate`](Self::invalidate) does. Handles stay.
+    /// Removes all results and their specs, one after the other, as [`invalidate`](Self::invalidate) does. Handles stay valid.
     pub fn invalidate_all(&self) {
-        // All are forgotten before the first destructor runs: it may panic.
+        // All are removed before the first destructor runs, which may panic.
         let _dropped_after_the_locks: Vec<Dropped<K>> = self.table.iter().map(Slot::forget).collect();
     }
 
-    /// What is kept for `handle`, in a form that another process can take over under the name `kernel`: what holds in `world` and is made of
-    /// what has digests. A [`LaunchRecord`](crate::LaunchRecord) carries it beside the artifact.
+    /// Exports the kept results of `handle` for other processes under the name `kernel`, as far as they hold in `world` and all their
+    /// dependencies have digests. A [`LaunchRecord`](crate::launch_record::LaunchRecord) carries them beside the artifact.
+    ///
+    /// ```
+    /// use std::convert::Infallible;
+    ///
+    /// use warmstart::{
+    ///     Artifact, Key, KeyFields,
+    ///     launch_record::LaunchRecord,
+    ///     memo::{Evaluate, FieldId, LaunchError, Portable, Recorder, Reduction, SharedMemo, Tracked, World},
+    /// };
+    ///
+    /// struct Kernel {
+    ///     trip_count: FieldId,
+    /// }
+    ///
+    /// impl Reduction for Kernel {
+    ///     type Spec = ();
+    ///     type Value = ();
+    ///     type Output = u64;
+    ///     type Error = Infallible;
+    /// }
+    ///
+    /// impl<W: World<Field = u64>> Evaluate<W> for Kernel {
+    ///     fn launch(&self, recorder: &mut Recorder<'_, Self, W>) -> Result<u64, LaunchError<Infallible>> {
+    ///         Ok(recorder.field(self.trip_count).map_or(0, |count| count * 16))
+    ///     }
+    ///
+    ///     fn spec(&self, (): &(), _: &mut Recorder<'_, Self, W>) -> Result<(), LaunchError<Infallible>> {
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// impl Portable for Kernel {
+    ///     fn fingerprint(&self) -> Key {
+    ///         KeyFields::new("stack of a loop", 1).number("trip count", self.trip_count.0.into()).key()
+    ///     }
+    /// }
+    ///
+    /// // One process launches, and keeps the result with the artifact.
+    /// let (mut world, memo) = (Tracked::<u64, ()>::new(), SharedMemo::new());
+    /// let kernel = memo.register(Kernel { trip_count: world.add_field(9) });
+    /// assert_eq!(*memo.launch(kernel, &world.with_arguments(&[]))?, 144);
+    /// let result = memo.export(kernel, "solve", &world.with_arguments(&[]))?;
+    /// let artifact = LaunchRecord::new().with_result(result).attach(&Artifact::new(b"code".to_vec()))?;
+    ///
+    /// // Another one loads the artifact, and finds the same contents: its first launch hits.
+    /// let (mut world, memo) = (Tracked::<u64, ()>::new(), SharedMemo::new());
+    /// let kernel = memo.register(Kernel { trip_count: world.add_field(9) });
+    /// if let Some(result) = LaunchRecord::of(&artifact)?.as_ref().and_then(|record| record.result("solve")) {
+    ///     assert!(memo.import(kernel, result, &world.with_arguments(&[]))?.output);
+    /// }
+    /// assert!(memo.launch(kernel, &world.with_arguments(&[]))?.is_hit());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
-    /// If the handle is unknown or stale, if nothing is kept that holds, if it is invalidated meanwhile, or if nothing of it has
-    /// digests.
+    /// If the handle is unknown or stale, if no kept result holds, if the handle is invalidated meanwhile, or if no dependency has a
+    /// digest.
     pub fn export<W>(&self, handle: Handle, kernel: &str, world: &W) -> Result<PortableResult, PortableError>
     where
         K: Portable,
@@ -202,13 +303,13 @@ impl<K: Reduction> SharedMemo<K> {
         let slot = self.find(handle).map_err(PortableError::Handle)?;
         let begun = slot.begin(handle, None).map_err(PortableError::Handle)?;
         // After `begun`: what was invalidated before that is not there any more.
-        let kept = slot.kept().filter(|entry| entry.handle() == handle);
-        let result = PortableResult::export(kernel, &*begun.kernel, kept.as_deref(), &begun.specs, world);
+        let cached = slot.cached().filter(|entry| entry.handle() == handle);
+        let result = PortableResult::export(kernel, &*begun.kernel, cached.as_deref(), &begun.specs, world);
         // Digests may be of what the invalidation was for.
-        if slot.give_back(handle, begun) { result } else { Err(PortableError::NotKept) }
+        if slot.give_back(handle, begun) { result } else { Err(PortableError::NotCached) }
     }
 
-    /// Takes over what another process computed, as far as the contents are the same in `world`. What is kept already stays.
+    /// Imports the results of another process, as far as the contents are the same in `world`. Results already kept stay.
     ///
     /// # Errors
     /// If the handle is unknown or stale, or if the result is of another [fingerprint](Portable::fingerprint) or contradicts itself: then
@@ -226,7 +327,10 @@ impl<K: Reduction> SharedMemo<K> {
         let slot = self.find(handle).map_err(PortableError::Handle)?;
         let mut begun = slot.begin(handle, None).map_err(PortableError::Handle)?;
         match result.import(handle, &*begun.kernel, &mut begun.specs, world) {
-            Ok((entry, imported)) => Ok(slot.take_over(handle, entry.map(Arc::new), begun, imported)),
+            Ok((entry, imported)) => {
+                let taken_over = slot.take_over(handle, &entry.map(Arc::new), begun);
+                Ok(taken_over.map_or_else(Imported::default, |output| Imported { output, ..imported }))
+            }
             Err(error) => {
                 slot.give_back(handle, begun);
                 Err(error)
@@ -234,7 +338,7 @@ impl<K: Reduction> SharedMemo<K> {
         }
     }
 
-    /// What was counted since the memo was made. What other threads do meanwhile may be counted or not.
+    /// Returns the counters since the memo was created. Concurrent launches may be counted or not.
     #[must_use]
     pub fn statistics(&self) -> MemoStatistics {
         let mut sum = MemoStatistics::default();
@@ -254,18 +358,18 @@ impl<K: Reduction> SharedMemo<K> {
         &self,
         handle: Handle,
         world: &W,
-        kept: Kept<K>,
+        cached: Cached<K>,
     ) -> Result<Launched<K>, LaunchError<K::Error>>
     where
         K: Evaluate<W>,
         W: World + ?Sized,
     {
         let slot = self.find(handle).map_err(LaunchError::Handle)?;
-        // Asked before anything is locked: the world is code of others.
-        let moved = kept.filter(|entry| entry.handle() == handle).and_then(|entry| entry.moved(world));
+        // Before anything is locked: the world is the caller's code.
+        let moved = cached.filter(|entry| entry.handle() == handle).and_then(|entry| entry.moved(world));
         let mut begun = slot.begin(handle, moved).map_err(LaunchError::Handle)?;
-        match Entry::evaluate(handle, &*begun.kernel, world, begun.why, &mut begun.specs) {
-            Ok(evaluated) => Ok(slot.install(evaluated, begun)),
+        match Entry::evaluate(handle, &*begun.kernel, world, begun.cause, &mut begun.specs) {
+            Ok((entry, not_cached, counted)) => Ok(slot.install(Arc::new(entry), not_cached, counted, begun)),
             Err(error) => {
                 slot.give_back(handle, begun);
                 Err(error)
@@ -291,7 +395,7 @@ impl Handles {
         self.free.pop().unwrap_or_else(|| {
             let place = u32::try_from(self.places).expect("fewer than 2^32 kernels are registered");
             self.places += 1;
-            Handle::first(memo, place)
+            Handle::new(memo, place, NonZeroU32::MIN)
         })
     }
 }

@@ -1,5 +1,5 @@
-//! What holds however threads take turns, and whatever a processor lets each of them see: shown by loom, which tries all
-//! of it. `cargo xtask test --only loom` runs them.
+//! Loom models: invariants under every interleaving of threads and every allowed memory order.
+//! `cargo xtask test --only loom` runs them.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
@@ -56,20 +56,20 @@ fn loom_a_launch_beside_an_install_hits_or_evaluates() {
 }
 
 #[test]
-fn loom_of_two_evaluations_at_once_both_count_and_the_specs_of_one_stay() {
+fn loom_two_evaluations_at_once_both_count_and_one_keeps_specs() {
     model(|| {
         let scene = Scene::new(Kernel::named(1));
         let other = beside(&scene, |scene| scene.launch().is_hit());
         let hits = u64::from(scene.launch().is_hit()) + u64::from(other.join().unwrap());
         let statistics = scene.memo.statistics();
-        assert_eq!((statistics.hits, statistics.evaluations, statistics.unkept), (hits, 2 - hits, 0));
+        assert_eq!((statistics.hits, statistics.evaluations, statistics.not_cached), (hits, 2 - hits, 0));
         let specs = scene.memo.table.get(0).unwrap().begin(scene.kernel, None).unwrap().specs;
         assert_eq!(specs.len(), 1);
     });
 }
 
 #[test]
-fn loom_what_was_evaluated_across_an_invalidation_is_not_kept() {
+fn loom_result_evaluated_across_an_invalidation_is_not_kept() {
     model(|| {
         let uncounted = Arc::new(AtomicU64::new(0));
         let scene = Scene::new(Kernel { uncounted: Some(Arc::clone(&uncounted)), ..Kernel::named(1) });
@@ -84,7 +84,7 @@ fn loom_what_was_evaluated_across_an_invalidation_is_not_kept() {
 }
 
 #[test]
-fn loom_the_handle_of_a_removed_kernel_never_leads_to_the_next_one() {
+fn loom_handle_of_a_removed_kernel_never_leads_to_the_next() {
     model(|| {
         let scene = Scene::new(Kernel::named(1));
         scene.launch();
@@ -102,7 +102,7 @@ fn loom_the_handle_of_a_removed_kernel_never_leads_to_the_next_one() {
 }
 
 #[test]
-fn loom_an_evaluation_of_a_removed_kernel_leaves_the_next_one_alone() {
+fn loom_evaluation_of_a_removed_kernel_leaves_the_next_alone() {
     model(|| {
         let scene = Scene::new(Kernel::named(1));
         let other = beside(&scene, |scene| scene.launch_as(scene.kernel).map(|launched| *launched));
@@ -137,7 +137,7 @@ fn loom_a_holder_keeps_its_result_while_it_is_replaced() {
 }
 
 #[test]
-fn loom_what_another_thread_has_written_is_not_missed() {
+fn loom_write_of_another_thread_is_not_missed() {
     model(|| {
         let scene = Scene::new(Kernel::named(1));
         let writer = beside(&scene, |scene| {

@@ -1,4 +1,4 @@
-//! What is kept for one handle.
+//! The slot of one handle: its result and its specs.
 
 use std::{
     mem,
@@ -9,57 +9,55 @@ use std::{
 };
 
 use warmstart_core::memo::{
-    Entry, Evaluated, Handle, HandleError, Imported, Launched, MemoStatistics, Reduction, SpecTable, Unkept,
-    Why,
+    Entry, Handle, HandleError, Launched, MemoStatistics, MissCause, NotCached, Reduction, SpecTable,
 };
 
 use super::sync::{Mutex, Shared};
 
-/// The place of a handle. A hit touches `entry` and `hits`, and nothing else.
+/// The slot of a handle. A hit accesses `entry` and `hits`, and nothing else.
 ///
 /// Aligned to two cache lines, which processors fetch in pairs, so that it shares none with another slot.
 #[repr(align(128))]
 pub(super) struct Slot<K: Reduction> {
     /// Written only while `state` is locked.
-    entry: Shared<Entry<K>>,
+    pub(super) entry: Shared<Entry<K>>,
     hits: AtomicU64,
-    state: Mutex<State<K>>,
+    pub(super) state: Mutex<State<K>>,
 }
 
-/// What only launches that miss look at. While it is locked no code of others runs.
-struct State<K: Reduction> {
-    /// The handle that this place has, or had last.
+/// The state that only misses access. No code of the caller runs while it is locked.
+pub(super) struct State<K: Reduction> {
+    /// The handle of this slot, or its last one.
     handle: Option<Handle>,
-    /// Nothing if it was removed.
+    /// The kernel; nothing if it was removed.
     kernel: Option<Arc<K>>,
-    specs: SpecTable<K>,
-    /// Why there is no entry, where there is none.
-    without: Why,
-    /// Counts invalidations, so that what was evaluated across one is not kept.
+    pub(super) specs: SpecTable<K>,
+    /// The cause of the next miss, where there is no entry.
+    without: MissCause,
+    /// Counts invalidations, so that no result evaluated across one is kept.
     invalidations: u64,
     statistics: MemoStatistics,
 }
 
-/// What an evaluation begins with.
+/// The inputs of an evaluation.
 pub(super) struct Begun<K: Reduction> {
     pub(super) kernel: Arc<K>,
     pub(super) specs: SpecTable<K>,
-    pub(super) why: Why,
+    pub(super) cause: MissCause,
     invalidations: u64,
 }
 
 /// The result of a handle, if one is kept.
-pub(super) type Kept<K> = Option<Arc<Entry<K>>>;
+pub(super) type Cached<K> = Option<Arc<Entry<K>>>;
 
-/// What was taken away: to be dropped when nothing is locked any more, because a destructor is code of others. The result and its
-/// specs lie side by side: whatever takes one takes both.
-pub(super) type Dropped<K> = (Kept<K>, SpecTable<K>);
+/// A removed result and its specs, to be dropped after the locks are released, because a destructor is the caller's code.
+pub(super) type Dropped<K> = (Cached<K>, SpecTable<K>);
 
 impl<K: Reduction> Slot<K> {
-    /// The result that is kept, of whichever handle.
+    /// Returns the kept result, of whichever handle.
     #[inline]
-    pub(super) fn kept(&self) -> Kept<K> {
-        self.entry.load()
+    pub(super) fn cached(&self) -> Cached<K> {
+        self.entry.load_full()
     }
 
     #[inline]
@@ -67,12 +65,12 @@ impl<K: Reduction> Slot<K> {
         self.hits.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Gives the place to `handle`. It is nobody's: never used, or removed.
+    /// Gives a slot that was never used, or whose kernel was removed, to `handle`.
     pub(super) fn register(&self, handle: Handle, kernel: Arc<K>) {
         let mut state = self.state.lock();
         state.handle = Some(handle);
         state.kernel = Some(kernel);
-        state.without = Why::First;
+        state.without = MissCause::First;
     }
 
     pub(super) fn remove(&self, handle: Handle) -> Result<(Option<Arc<K>>, Dropped<K>), HandleError> {
@@ -81,11 +79,11 @@ impl<K: Reduction> Slot<K> {
         Ok((state.kernel.take(), self.take(&mut state)))
     }
 
-    /// The result that is kept, and why there is none if there is none.
-    pub(super) fn look(&self, handle: Handle) -> Result<(Kept<K>, Why), HandleError> {
+    /// Returns the kept result, and the cause of the next miss if there is none.
+    pub(super) fn look(&self, handle: Handle) -> Result<(Cached<K>, MissCause), HandleError> {
         let state = self.state.lock();
         state.check(handle)?;
-        Ok((self.entry.load(), state.without))
+        Ok((self.entry.load_full(), state.without))
     }
 
     pub(super) fn invalidate(&self, handle: Handle) -> Result<Dropped<K>, HandleError> {
@@ -94,97 +92,80 @@ impl<K: Reduction> Slot<K> {
         Ok(self.take(&mut state))
     }
 
-    /// Invalidates whatever is here.
+    /// Invalidates the result, of whichever handle.
     pub(super) fn forget(&self) -> Dropped<K> {
         self.take(&mut self.state.lock())
     }
 
-    /// Lends out the specs of `handle` to an evaluation: who launches the same meanwhile begins without.
-    pub(super) fn begin(&self, handle: Handle, moved: Option<Why>) -> Result<Begun<K>, HandleError> {
+    /// Begins an evaluation of `handle` and moves the specs into it: concurrent evaluations begin without specs.
+    pub(super) fn begin(&self, handle: Handle, moved: Option<MissCause>) -> Result<Begun<K>, HandleError> {
         let mut state = self.state.lock();
         let kernel = Arc::clone(state.check(handle)?);
         let specs = mem::take(&mut state.specs);
-        Ok(Begun { kernel, specs, why: moved.unwrap_or(state.without), invalidations: state.invalidations })
+        Ok(Begun { kernel, specs, cause: moved.unwrap_or(state.without), invalidations: state.invalidations })
     }
 
-    /// An evaluation failed: the specs that did not are kept, unless another one brought more. False if somebody has invalidated them
-    /// meanwhile.
-    pub(super) fn give_back(&self, handle: Handle, mut begun: Begun<K>) -> bool {
-        let mut state = self.state.lock();
-        let is_undisturbed = state.undisturbed(handle, &begun);
-        if is_undisturbed && state.specs.len() < begun.specs.len() {
-            mem::swap(&mut state.specs, &mut begun.specs);
-        }
-        // Before `begun`, and with it what is replaced, is dropped.
-        drop(state);
-        is_undisturbed
+    /// Takes back the specs of an evaluation that failed. Returns false if they were invalidated meanwhile.
+    pub(super) fn give_back(&self, handle: Handle, begun: Begun<K>) -> bool {
+        self.end(handle, begun, |_, is_undisturbed| is_undisturbed)
     }
 
-    /// Keeps what another process computed: the specs, and the result where there is none.
-    pub(super) fn take_over(
-        &self,
-        handle: Handle,
-        entry: Kept<K>,
-        mut begun: Begun<K>,
-        imported: Imported,
-    ) -> Imported {
-        let mut state = self.state.lock();
-        let taken = if state.undisturbed(handle, &begun) {
-            mem::swap(&mut state.specs, &mut begun.specs);
-            let is_first = entry.is_some() && self.entry.load().is_none();
+    /// Keeps imported specs, and the imported result if there is none yet. Returns whether the result was kept, or nothing if
+    /// neither was.
+    pub(super) fn take_over(&self, handle: Handle, entry: &Cached<K>, begun: Begun<K>) -> Option<bool> {
+        self.end(handle, begun, |_, is_undisturbed| {
+            let is_first = is_undisturbed && entry.is_some() && self.cached().is_none();
             if is_first {
                 self.entry.swap(entry.clone());
             }
-            Imported { output: is_first, ..imported }
-        } else {
-            Imported::default()
-        };
-        drop(state);
-        // A destructor is code of others.
-        drop((entry, begun));
-        taken
+            is_undisturbed.then_some(is_first)
+        })
     }
 
-    /// An evaluation ended: keeps its result, unless there is a reason against it, and its specs.
-    pub(super) fn install(&self, evaluated: Evaluated<K>, mut begun: Begun<K>) -> Launched<K> {
-        let mut counted = MemoStatistics::default();
-        counted.add(&evaluated);
-        let entry = Arc::new(evaluated.entry);
+    /// Ends an evaluation: keeps its specs, and its result unless `not_cached` is given.
+    pub(super) fn install(
+        &self,
+        entry: Arc<Entry<K>>,
+        not_cached: Option<NotCached>,
+        mut counted: MemoStatistics,
+        begun: Begun<K>,
+    ) -> Launched<K> {
+        let (not_cached, _replaced) = self.end(entry.handle(), begun, |state, is_undisturbed| {
+            let (not_cached, replaced) = match not_cached {
+                _ if !is_undisturbed => (Some(NotCached::Invalidated), None),
+                None => (None, self.entry.swap(Some(Arc::clone(&entry)))),
+                Some(reason) => {
+                    state.without = MissCause::NotCached(reason);
+                    (not_cached, None)
+                }
+            };
+            counted.not_cached = not_cached.is_some().into();
+            state.statistics += counted;
+            (not_cached, replaced)
+        });
+        Launched::evaluated(entry, not_cached)
+    }
+
+    /// Ends an evaluation: keeps its specs, unless another evaluation brought more, if the handle was not invalidated or removed
+    /// meanwhile, which `work` is told. Replaced values are dropped after the locks are released: a destructor is the caller's code.
+    fn end<R>(&self, handle: Handle, mut begun: Begun<K>, work: impl FnOnce(&mut State<K>, bool) -> R) -> R {
         let mut state = self.state.lock();
-        let mut unkept = evaluated.unkept;
-        let mut replaced = None;
-        if state.undisturbed(entry.handle(), &begun) {
+        let is_undisturbed = state.check(handle).is_ok() && state.invalidations == begun.invalidations;
+        if is_undisturbed && begun.specs.len() >= state.specs.len() {
             mem::swap(&mut state.specs, &mut begun.specs);
-            match unkept {
-                None => replaced = self.entry.swap(Some(Arc::clone(&entry))),
-                Some(reason) => state.without = Why::NotKept(reason),
-            }
-        } else {
-            unkept = Some(Unkept::Invalidated);
         }
-        counted.unkept = u64::from(unkept.is_some());
-        state.statistics += counted;
-        drop(state);
-        // A destructor is code of others.
-        drop((replaced, begun));
-        Launched::evaluated(entry, unkept)
+        work(&mut state, is_undisturbed)
     }
 
-    /// Adds what was counted here, for all handles that the place had.
+    /// Adds the counters of this slot, for all its handles.
     pub(super) fn add_to(&self, sum: &mut MemoStatistics) {
         sum.hits += self.hits.load(Ordering::Relaxed);
         *sum += self.state.lock().statistics;
     }
 
-    /// Locks what a hit must not need.
-    #[cfg(all(test, not(loom)))]
-    pub(super) fn locked(&self) -> impl Sized {
-        self.state.lock()
-    }
-
     fn take(&self, state: &mut State<K>) -> Dropped<K> {
         state.invalidations += 1;
-        state.without = Why::Invalidated;
+        state.without = MissCause::Invalidated;
         (self.entry.swap(None), mem::take(&mut state.specs))
     }
 }
@@ -194,8 +175,8 @@ impl<K: Reduction> Default for Slot<K> {
         let state = State {
             handle: None,
             kernel: None,
-            specs: SpecTable::new(),
-            without: Why::First,
+            specs: SpecTable::default(),
+            without: MissCause::First,
             invalidations: 0,
             statistics: MemoStatistics::default(),
         };
@@ -204,17 +185,12 @@ impl<K: Reduction> Default for Slot<K> {
 }
 
 impl<K: Reduction> State<K> {
-    /// The kernel of `handle`, if that is the handle of this place.
+    /// Returns the kernel of `handle`, if that is the handle of this slot.
     fn check(&self, handle: Handle) -> Result<&Arc<K>, HandleError> {
         match &self.kernel {
             Some(kernel) if self.handle == Some(handle) => Ok(kernel),
             _ if self.handle.is_none() => Err(HandleError::Unknown(handle)),
             _ => Err(HandleError::Stale(handle)),
         }
-    }
-
-    /// Whether nobody has invalidated or removed what an evaluation began with.
-    fn undisturbed(&self, handle: Handle, begun: &Begun<K>) -> bool {
-        self.check(handle).is_ok() && self.invalidations == begun.invalidations
     }
 }

@@ -1,37 +1,11 @@
 //! The two things that threads meet at, and what loom watches instead of them.
 
 #[cfg(not(all(test, loom)))]
-pub(super) use real::{Mutex, Shared};
+pub(super) use crate::os::fork::Mutex;
+#[cfg(not(all(test, loom)))]
+pub(super) use arc_swap::ArcSwapOption as Shared;
 #[cfg(all(test, loom))]
 pub(super) use watched::{Mutex, Shared};
-
-#[cfg(not(all(test, loom)))]
-mod real {
-    use std::sync::Arc;
-
-    use arc_swap::ArcSwapOption;
-
-    pub(in crate::memo) use crate::os::fork::Mutex;
-
-    /// A result that is taken without a lock while another thread replaces it.
-    pub(in crate::memo) struct Shared<T>(ArcSwapOption<T>);
-
-    impl<T> Shared<T> {
-        pub(in crate::memo) const fn empty() -> Self {
-            Self(ArcSwapOption::const_empty())
-        }
-
-        #[inline]
-        pub(in crate::memo) fn load(&self) -> Option<Arc<T>> {
-            self.0.load_full()
-        }
-
-        /// What was there until now.
-        pub(in crate::memo) fn swap(&self, value: Option<Arc<T>>) -> Option<Arc<T>> {
-            self.0.swap(value)
-        }
-    }
-}
 
 #[cfg(all(test, loom))]
 mod watched {
@@ -54,7 +28,7 @@ mod watched {
             Self { now: AtomicUsize::new(0), stored: std::sync::Mutex::new(vec![None]) }
         }
 
-        pub(in crate::memo) fn load(&self) -> Option<Arc<T>> {
+        pub(in crate::memo) fn load_full(&self) -> Option<Arc<T>> {
             let now = self.now.load(Ordering::Acquire);
             self.stored.lock().unwrap_or_else(PoisonError::into_inner)[now].clone()
         }

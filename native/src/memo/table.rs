@@ -1,4 +1,4 @@
-//! Slots that are reached without a lock and never move.
+//! A table of slots that never move and are read without a lock.
 
 use std::{iter, sync::OnceLock};
 
@@ -6,8 +6,7 @@ use warmstart_core::memo::Reduction;
 
 use super::slot::Slot;
 
-/// Grows by segments, each twice as long as the one before. A slot that exists stays where it is, so nobody has to wait until the table
-/// has grown.
+/// Grows by segments, each twice as long as the one before. A slot never moves, so readers do not wait while the table grows.
 pub(super) struct Table<K: Reduction> {
     segments: [OnceLock<Box<[Slot<K>]>>; SEGMENTS],
 }
@@ -29,7 +28,7 @@ impl<K: Reduction> Table<K> {
         self.segments.get(segment)?.get()?.get(offset)
     }
 
-    /// As [`get`](Self::get), but that a slot is made if there is none.
+    /// Returns a slot, and creates it if there is none.
     ///
     /// # Panics
     /// If `index` does not fit 32 bits.
@@ -39,13 +38,13 @@ impl<K: Reduction> Table<K> {
         &self.segments[segment].get_or_init(make)[offset]
     }
 
-    /// Every slot, those that were never registered too.
+    /// Lists every slot, including those never registered.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Slot<K>> {
         self.segments.iter().map_while(OnceLock::get).flatten()
     }
 }
 
-/// In which segment a slot is, and where in it.
+/// Returns the segment of a slot, and its offset there.
 #[inline]
 const fn place(index: usize) -> (usize, usize) {
     // Every segment begins where, counted from the length of the first one, a power of two is reached.

@@ -1,9 +1,11 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod one_thread;
 mod portable;
 
 use std::{
     convert::Infallible,
+    num::NonZeroU32,
     panic::{self, AssertUnwindSafe},
     sync::{Arc, Barrier, Weak, mpsc},
     thread,
@@ -50,7 +52,7 @@ fn a_hit_waits_for_no_lock() {
     let handle = scene.memo.register(Kernel::named(1));
     scene.launch(handle);
     let _handles = scene.memo.handles.lock();
-    let _slot = scene.memo.table.get(handle.index()).unwrap().locked();
+    let _slot = scene.memo.table.get(handle.index()).unwrap().state.lock();
     let other = Arc::clone(&scene);
     assert!(in_time(move || other.launch(handle).is_hit()));
     let other = Arc::clone(&scene);
@@ -70,18 +72,18 @@ fn a_hit_does_not_wait_for_an_evaluation() {
 }
 
 #[test]
-fn a_moved_field_is_a_miss_with_the_reason_and_a_holder_keeps_what_it_has() {
+fn changed_field_is_a_miss_with_reason_and_holders_keep_results() {
     let scene = Scene::new();
     let handle = scene.memo.register(Kernel::named(1));
     let held = scene.launch(handle);
-    assert_eq!((*held, held.why(), held.is_hit()), ((1, 0), Why::First, false));
+    assert_eq!((*held, held.miss_cause(), held.is_hit()), ((1, 0), MissCause::First, false));
     assert_eq!(scene.memo.explain(handle, &scene.world), Ok(None));
     scene.world.count_up(FIELD);
-    let why = scene.memo.explain(handle, &scene.world).unwrap().unwrap();
-    assert!(matches!(why, Why::Moved { .. }));
+    let cause = scene.memo.explain(handle, &scene.world).unwrap().unwrap();
+    assert!(matches!(cause, MissCause::Moved { .. }));
     assert!(scene.memo.peek(handle, &scene.world).is_none());
     let again = scene.launch(handle);
-    assert_eq!((*again, again.why(), again.unkept()), ((1, 1), why, None));
+    assert_eq!((*again, again.miss_cause(), again.not_cached()), ((1, 1), cause, None));
     assert_eq!(*held, (1, 0));
 }
 
@@ -89,20 +91,20 @@ fn a_moved_field_is_a_miss_with_the_reason_and_a_holder_keeps_what_it_has() {
 fn an_invalidation_takes_results_and_specs_together() {
     let scene = Scene::new();
     let handles = [1, 2].map(|name| scene.memo.register(Kernel::named(name)));
-    let launch = || handles.map(|handle| scene.launch(handle).why());
-    assert_eq!(launch(), [Why::First; 2]);
+    let launch = || handles.map(|handle| scene.launch(handle).miss_cause());
+    assert_eq!(launch(), [MissCause::First; 2]);
     scene.memo.invalidate(handles[0]).unwrap();
-    assert_eq!(scene.memo.explain(handles[0], &scene.world), Ok(Some(Why::Invalidated)));
-    assert_eq!(launch(), [Why::Invalidated, Why::First]);
+    assert_eq!(scene.memo.explain(handles[0], &scene.world), Ok(Some(MissCause::Invalidated)));
+    assert_eq!(launch(), [MissCause::Invalidated, MissCause::First]);
     scene.memo.invalidate_all();
-    assert_eq!(launch(), [Why::Invalidated; 2]);
+    assert_eq!(launch(), [MissCause::Invalidated; 2]);
     let statistics = scene.memo.statistics();
     assert_eq!((statistics.hits, statistics.evaluations), (1, 5));
     assert_eq!((statistics.spec_hits, statistics.spec_evaluations), (0, 5));
 }
 
 #[test]
-fn a_place_comes_back_under_another_handle_and_the_old_one_is_stale() {
+fn reused_slot_has_another_handle_and_the_old_one_is_stale() {
     let scene = Scene::new();
     let old = scene.memo.register(Kernel::named(1));
     scene.launch(old);
@@ -112,7 +114,7 @@ fn a_place_comes_back_under_another_handle_and_the_old_one_is_stale() {
     let new = scene.memo.register(Kernel::named(2));
     assert_eq!(new.index(), old.index());
     let launched = scene.launch(new);
-    assert_eq!((*launched, launched.why()), ((2, 0), Why::First));
+    assert_eq!((*launched, launched.miss_cause()), ((2, 0), MissCause::First));
     assert_eq!(scene.memo.launch(old, &scene.world).unwrap_err(), LaunchError::Handle(stale));
     assert!(scene.memo.peek(old, &scene.world).is_none());
     assert_eq!(scene.memo.explain(old, &scene.world), Err(stale));
@@ -122,15 +124,15 @@ fn a_place_comes_back_under_another_handle_and_the_old_one_is_stale() {
 }
 
 #[test]
-fn a_handle_of_another_memo_is_unknown_even_where_places_are_equal() {
+fn handle_of_another_memo_is_unknown_even_at_an_equal_index() {
     let scene = Scene::new();
     let handle = scene.memo.register(Kernel::named(1));
     scene.launch(handle);
     let other = SharedMemo::<Kernel>::new();
     let foreign = other.register(Kernel::named(2));
     assert_eq!(foreign.index(), handle.index());
-    let never_given = Handle::first(handle.memo(), 1);
-    let beyond = Handle::first(handle.memo(), u32::MAX);
+    let never_given = Handle::new(handle.memo(), 1, NonZeroU32::MIN);
+    let beyond = Handle::new(handle.memo(), u32::MAX, NonZeroU32::MIN);
     for unknown in [foreign, never_given, beyond] {
         let error = HandleError::Unknown(unknown);
         assert_eq!(scene.memo.launch(unknown, &scene.world).unwrap_err(), LaunchError::Handle(error));
@@ -329,10 +331,10 @@ fn an_evaluation_that_panics_or_fails_leaves_what_was_kept() {
     assert_eq!(launch(), Ok(0));
     world.count_up(FIELD);
     panic::catch_unwind(AssertUnwindSafe(launch)).unwrap_err();
-    assert!(matches!(memo.explain(handle, &world), Ok(Some(Why::Moved { .. }))));
+    assert!(matches!(memo.explain(handle, &world), Ok(Some(MissCause::Moved { .. }))));
     world.count_up(FIELD);
     assert_eq!(launch(), Err(LaunchError::Reduction("the field is 2")));
-    assert!(matches!(memo.explain(handle, &world), Ok(Some(Why::Moved { .. }))));
+    assert!(matches!(memo.explain(handle, &world), Ok(Some(MissCause::Moved { .. }))));
     world.count_up(FIELD);
     assert_eq!(launch(), Ok(3));
     assert_eq!(memo.statistics().spec_hits, 1, "the spec that did not fail was given back");
@@ -347,7 +349,7 @@ fn a_lock_that_a_panic_has_poisoned_is_taken_all_the_same() {
     let other = Arc::clone(&scene);
     let poisoned = thread::spawn(move || {
         let _handles = other.memo.handles.lock();
-        let _slot = other.memo.table.get(handle.index()).unwrap().locked();
+        let _slot = other.memo.table.get(handle.index()).unwrap().state.lock();
         panic!("with both locked");
     });
     poisoned.join().unwrap_err();
@@ -357,20 +359,31 @@ fn a_lock_that_a_panic_has_poisoned_is_taken_all_the_same() {
 }
 
 #[test]
-fn what_was_invalidated_or_removed_meanwhile_is_handed_out_and_not_kept() {
+fn result_invalidated_or_removed_meanwhile_is_not_kept() {
     let scene = Scene::new();
     let handle = scene.memo.register(Kernel::named(1));
     let slot = scene.memo.table.get(handle.index()).unwrap();
     for remove in [false, true] {
         let mut begun = slot.begin(handle, None).unwrap();
         if remove { scene.memo.remove(handle) } else { scene.memo.invalidate(handle) }.unwrap();
-        let evaluated =
-            Entry::evaluate(handle, &*begun.kernel, &scene.world, begun.why, &mut begun.specs).unwrap();
-        let launched = slot.install(evaluated, begun);
-        assert_eq!((*launched, launched.unkept()), ((1, 0), Some(Unkept::Invalidated)));
+        let (entry, not_cached, counted) =
+            Entry::evaluate(handle, &*begun.kernel, &scene.world, begun.cause, &mut begun.specs).unwrap();
+        let launched = slot.install(Arc::new(entry), not_cached, counted, begun);
+        assert_eq!((*launched, launched.not_cached()), ((1, 0), Some(NotCached::Invalidated)));
         assert!(scene.memo.peek(handle, &scene.world).is_none());
     }
-    assert_eq!(scene.memo.statistics().unkept, 2);
+    assert_eq!(scene.memo.statistics().not_cached, 2);
+}
+
+#[test]
+fn an_evaluation_that_fails_leaves_the_specs_of_another_one() {
+    let scene = Scene::new();
+    let handle = scene.memo.register(Kernel::named(1));
+    let slot = scene.memo.table.get(handle.index()).unwrap();
+    let begun = slot.begin(handle, None).unwrap();
+    scene.launch(handle);
+    assert!(slot.give_back(handle, begun));
+    assert_eq!(slot.state.lock().specs.len(), 1);
 }
 
 /// What every thread of [`every_answer_is_right_whatever_eight_threads_do`] works on.

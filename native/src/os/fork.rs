@@ -1,15 +1,15 @@
-//! Locks that a forked child finds open.
+//! Locks that are never held in a forked child.
 //!
-//! A child of `fork` has one thread. A lock that another thread held at that moment stays locked in the child for ever, and
-//! what it guards may be half changed. So a fork waits until no other thread holds a lock of this crate: all of them are
+//! A child of `fork` has one thread. A lock that another thread held at that moment stays locked in the child forever, and
+//! its data may be half changed. So a fork waits until no other thread holds a lock of this crate: all of them are
 //! taken through a gate, which `pthread_atfork` closes before a fork and opens after it, in the parent and in the child.
-//! No host code but clocks and disks runs under such a lock, so the wait is short, and it is bounded.
+//! The only foreign code that runs under such a lock is that of clocks and disks, so the wait is short. It is also bounded.
 //!
-//! What parent and child must not share is given up: database connections are closed before a fork ([`BeforeFork`]), and
-//! descriptors that hold OS locks are pointed elsewhere in the child ([`LockHolder`]), because a lock of `flock` lives as
-//! long as any copy of its descriptor.
+//! Resources that parent and child must not share are released: database connections are closed before a fork ([`BeforeFork`]), and
+//! descriptors that hold OS locks are replaced in the child ([`LockHolder`]), because a lock of `flock` is held as
+//! long as any copy of its descriptor is open.
 //!
-//! A process that is made by other means than the C library's `fork`, and does not become another program, is not covered.
+//! A process that is created without the C library's `fork`, and that does not execute another program, is not covered.
 
 use std::{
     cell::Cell,
@@ -26,36 +26,36 @@ use std::{
 
 const PAUSE: Duration = Duration::from_micros(20);
 
-/// Closed while a thread forks.
+/// Whether the gate is closed, because a thread forks.
 static IS_CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// How many threads are in a section.
+/// The number of threads in a section.
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
 
-/// How many forks lie between the first process and this one.
+/// The number of forks between the first process and this one.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
 #[cfg(feature = "sqlite")]
 static WATCHERS: Mutex<Vec<sync::Weak<dyn BeforeFork>>> = Mutex::new(Vec::new());
 
 thread_local! {
-    /// How many sections this thread is in, one within the other.
+    /// The number of nested sections of this thread.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A mutual exclusion lock that no forked child finds locked. A panic does not poison it.
+/// A mutex that is never locked in a forked child. A panic does not poison it.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T: ?Sized>(sync::Mutex<T>);
 
-/// A readers-writer lock that no forked child finds locked. A panic does not poison it.
+/// A readers-writer lock that is never locked in a forked child. A panic does not poison it.
 #[cfg(any(feature = "launch", feature = "packs"))]
 #[derive(Debug, Default)]
 pub(crate) struct RwLock<T>(sync::RwLock<T>);
 
-/// A held lock, and the section it was taken in.
+/// A held lock, and the section in which it was taken.
 #[derive(Debug)]
 pub(crate) struct Guard<G> {
-    // Dropped first: a section ends when its locks are released.
+    // Dropped first, because a section ends after its locks are released.
     guard: G,
     _section: Section,
 }
@@ -66,14 +66,14 @@ pub(crate) type ReadGuard<'a, T> = Guard<sync::RwLockReadGuard<'a, T>>;
 #[cfg(any(feature = "launch", feature = "packs"))]
 pub(crate) type WriteGuard<'a, T> = Guard<sync::RwLockWriteGuard<'a, T>>;
 
-/// A time in which no other thread forks. Sections of one thread may lie within each other.
+/// A period in which no other thread forks. Sections of one thread may be nested.
 #[derive(Debug)]
 pub(crate) struct Section {
-    /// It ends in the thread that began it.
+    /// Not `Send`: a section ends in the thread that began it.
     not_send: PhantomData<*const ()>,
 }
 
-/// Gives up before a fork what neither parent nor child may share.
+/// Releases, before a fork, what parent and child must not share.
 #[cfg(feature = "sqlite")]
 pub(crate) trait BeforeFork: Send + Sync {
     /// Runs in the thread that forks, while no other thread is in a section.
@@ -81,8 +81,8 @@ pub(crate) trait BeforeFork: Send + Sync {
     fn before_fork(&self);
 }
 
-/// A file whose descriptor holds an OS lock. In a forked child it is another file, so that the lock is released with the
-/// process that took it.
+/// A file whose descriptor holds an OS lock. In a forked child, the descriptor refers to another file, so that the lock is
+/// released when the process that took it ends.
 #[derive(Debug)]
 pub(crate) struct LockHolder {
     file: File,
@@ -107,7 +107,7 @@ impl<T: ?Sized> Mutex<T> {
         Guard { guard: self.0.lock().unwrap_or_else(PoisonError::into_inner), _section: section }
     }
 
-    /// Takes the lock unless another thread holds it.
+    /// Takes the lock, unless another thread holds it.
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let section = Section::enter();
         let guard = match self.0.try_lock() {
@@ -157,7 +157,7 @@ impl<G: DerefMut> DerefMut for Guard<G> {
 }
 
 impl Section {
-    /// Begins a section; waits while a thread forks.
+    /// Begins a section. Waits while a thread forks.
     #[inline]
     pub(crate) fn enter() -> Self {
         let depth = DEPTH.get();
@@ -180,12 +180,13 @@ impl Drop for Section {
     }
 }
 
-/// Goes through the gate, once it is open.
+/// Passes the gate once it is open.
 #[inline]
 fn pass() {
     unix::watch();
     loop {
-        // First in, then a look at the gate; who closes it closes first, then looks who is in. So one sees the other.
+        // A thread first counts itself in and then checks the gate; a fork first closes the gate and then checks the count. So at
+        // least one of them sees the other.
         INSIDE.fetch_add(1, Ordering::SeqCst);
         if !IS_CLOSED.load(Ordering::SeqCst) {
             return;
@@ -197,13 +198,13 @@ fn pass() {
     }
 }
 
-/// Returns a number that a forked child has for itself: what was made under another is its parent's.
+/// Returns the generation of this process, which changes in a forked child. Objects of another generation are its parent's.
 #[inline]
 pub(crate) fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// Has `watcher` give up before each fork what must not be shared, for as long as it lives.
+/// Makes `watcher` release shared resources before each fork, for as long as it lives.
 #[cfg(feature = "sqlite")]
 pub(crate) fn watch(watcher: &sync::Arc<impl BeforeFork + 'static>) {
     let watcher: sync::Arc<dyn BeforeFork> = sync::Arc::clone(watcher) as _;
@@ -213,8 +214,8 @@ pub(crate) fn watch(watcher: &sync::Arc<impl BeforeFork + 'static>) {
 }
 
 impl LockHolder {
-    /// Opens a file that is to be locked. No thread forks between that and the note of its descriptor: a child that had a copy
-    /// of it would keep its lock.
+    /// Opens a file that is to be locked. No thread forks before the descriptor is registered: a child with a copy of it
+    /// would keep its lock.
     pub(crate) fn open<E>(open: impl FnOnce() -> Result<File, E>) -> Result<Self, E> {
         let _section = Section::enter();
         let file = open()?;
@@ -222,7 +223,7 @@ impl LockHolder {
         Ok(Self { file, generation: generation() })
     }
 
-    /// Returns whether this process made it. A forked child has neither the file nor its lock.
+    /// Returns whether this process opened the file. A forked child has neither the file nor its lock.
     pub(crate) fn is_own(&self) -> bool {
         self.generation == generation()
     }
@@ -233,12 +234,6 @@ impl Deref for LockHolder {
 
     fn deref(&self) -> &File {
         &self.file
-    }
-}
-
-impl DerefMut for LockHolder {
-    fn deref_mut(&mut self) -> &mut File {
-        &mut self.file
     }
 }
 
@@ -260,7 +255,7 @@ mod unix {
 
     use super::{DEPTH, GENERATION, INSIDE, IS_CLOSED, Mutex, PAUSE};
 
-    /// How long a fork waits for a section at most: one that takes longer hangs in a disk, and the fork must not.
+    /// The longest time that a fork waits for a section: one that takes longer hangs on a disk, and the fork must not.
     const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
     /// The descriptors that hold OS locks.
@@ -268,13 +263,13 @@ mod unix {
 
     static IS_WATCHING: AtomicBool = AtomicBool::new(false);
 
-    /// Has the C library tell of forks from now on.
+    /// Registers the handlers of forks with the C library.
     #[inline]
     pub(super) fn watch() {
-        // Miri knows no forks.
+        // Miri does not support forks.
         if !cfg!(miri) && !IS_WATCHING.load(Ordering::Relaxed) && !IS_WATCHING.swap(true, Ordering::Relaxed) {
-            // SAFETY: the functions are of this program, take nothing and do not unwind. Should there be no memory for
-            // them, forks are as unsafe as without them.
+            // SAFETY: the functions belong to this program, take no arguments and do not unwind. If memory for them
+            // runs out, forks are as unsafe as without them.
             let _ =
                 unsafe { libc::pthread_atfork(Some(before), Some(after_in_parent), Some(after_in_child)) };
         }
@@ -293,12 +288,12 @@ mod unix {
         while IS_CLOSED.swap(true, Ordering::SeqCst) {
             thread::sleep(PAUSE);
         }
-        // From here to the end of the fork this thread is in a section itself: watchers take locks.
+        // Until the end of the fork this thread is in a section itself, because watchers take locks.
         let depth = DEPTH.get();
         DEPTH.set(depth + 1);
         if depth > 0 {
-            // It was in one already, to start a program, which needs none of our locks. Another thread may wait for one
-            // that this one holds.
+            // It was in a section already, to start a program that needs none of our locks. Waiting here could deadlock with a
+            // thread that needs a lock that this one holds.
             return;
         }
         INSIDE.fetch_add(1, Ordering::SeqCst);
@@ -331,15 +326,16 @@ mod unix {
         }
         let depth = DEPTH.get() - 1;
         DEPTH.set(depth);
-        // The other threads are gone, and with them who waited at the gate.
+        // The other threads do not exist in the child, and neither do those that waited at the gate.
         INSIDE.store(usize::from(depth > 0), Ordering::SeqCst);
         IS_CLOSED.store(false, Ordering::SeqCst);
     }
 
-    /// Makes the descriptor one of `/dev/null`. The parent's lock stays: it is released when nothing leads to its file.
+    /// Replaces the descriptor by one of `/dev/null`. The parent keeps its lock, which is released when no descriptor of its file
+    /// is left.
     fn point_elsewhere(descriptor: RawFd) {
         // SAFETY: all of these may be called in a child of a process with threads. The descriptor belongs to a
-        // `LockHolder`, which keeps it open and makes no more of it than that it is a file.
+        // `LockHolder`, which keeps it open and only relies on its being a file.
         unsafe {
             let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
             if null >= 0 {

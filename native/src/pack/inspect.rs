@@ -1,83 +1,85 @@
-//! Looking into a file of packed weights without changing it.
+//! Inspection of a file of packed weights, without changing it.
 
 use std::{fs::File, io, path::Path};
 
-use warmstart_core::trailer::{
-    Checksum, Entry, ModelId, Name, Packing, Refusal, VERSION, pick::Picked, version2::Version2,
+use warmstart_core::trailer::{Checksum, Entry, FormatError, HEADER_LEN, ModelId, Name, Packing, VERSION};
+
+use super::{
+    error::PackError,
+    file::{PackReader, Trailer},
 };
+use crate::os::{LocalMapBackend, MapBackend};
 
-use super::look::{FileError, IndexBytes, Look};
-use crate::os::{LocalMapDisk, MapDisk};
-
-/// What a file of packed weights holds.
+/// The contents of a file of packed weights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Inspection {
-    /// 2 or 3.
+    /// The version, 2 or 3.
     pub version: u32,
-    /// In ascending order of offset.
+    /// The entries, in ascending order of offset.
     pub entries: Vec<PackEntry>,
-    /// The models that there are entries of, ascending, apart from entries that were imported without a model. That of all zeros is what a host saves that names none. Version 2 knows none.
+    /// The models of the entries, ascending, except for entries that were imported without a model. A host that names no model saves
+    /// under zeros. Empty for version 2.
     pub models: Vec<ModelId>,
-    /// Bytes that are neither header, entry, padding, index nor footer, such as indexes that were current once. What a writer
-    /// has not saved yet counts as dead, too.
+    /// The number of bytes that are neither header, entry, padding, index nor footer, such as former indexes. What a writer
+    /// has not saved yet counts too.
     pub dead_bytes: u64,
     /// The length of the file in bytes.
     pub file_bytes: u64,
-    /// Counts the commits of version 3, from 1; 0 if there was none, and in version 2.
+    /// The number of the last commit of version 3, from 1; 0 if there was none, and for version 2.
     pub generation: u64,
-    /// Why the newest index does not count, if an earlier one does in its place.
-    pub refusal: Option<Refusal>,
+    /// The reason why the newest index is not used, if an earlier one is used instead.
+    pub refusal: Option<FormatError>,
 }
 
 /// An entry of a file of packed weights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PackEntry {
-    /// The name of the weight. Of version 2, and of what was imported from it, the joined name of weight and bias.
+    /// The name of the weight. For version 2 and entries imported from it, the joined name of weight and bias.
     pub weight: String,
     /// The name of the bias, if there is one.
     pub bias: Option<String>,
-    /// Of which model; of all zeros if that is not known. That of an imported entry is the one given then.
+    /// The model; zeros if it is unknown. For an imported entry, the model given at import.
     pub model: ModelId,
-    /// Packed how.
+    /// The packing of the weight.
     pub packing: Packing,
-    /// Where the payload begins, in bytes from the start of the file.
+    /// The start of the payload, in bytes from the start of the file.
     pub offset: u64,
-    /// Bytes of the payload.
+    /// The length of the payload in bytes.
     pub size: u64,
-    /// XXH3-64 of the payload; version 2 has none.
+    /// The XXH3-64 of the payload; version 2 has none.
     pub checksum: Option<u64>,
-    /// The commit that added it; 0 in version 2.
+    /// The commit that added it; 0 for version 2.
     pub generation: u64,
-    /// Whether it is of version 2, or was imported from there: nothing proves its packing.
+    /// Whether it is of version 2, or was imported from it: its packing is not verified.
     pub is_imported: bool,
 }
 
-/// What proving a file of packed weights found.
+/// The result of verifying a file of packed weights.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Verification {
-    /// What the file holds.
+    /// The contents of the file.
     pub inspection: Inspection,
-    /// Whether there are checksums to prove payloads by: version 2 has none, so that its structure alone was proved.
+    /// Whether payloads have checksums. Version 2 has none, so only its structure was verified.
     pub has_checksums: bool,
-    /// How many payloads are whole.
+    /// The number of whole payloads.
     pub whole: u64,
-    /// The places of those that are not among the entries.
+    /// The indexes of the damaged ones among the entries.
     pub damaged: Vec<usize>,
-    /// Why some entries cannot be found, if that is so.
-    pub misfiled: Option<Refusal>,
+    /// The reason why some entries cannot be found, if so.
+    pub misfiled: Option<FormatError>,
 }
 
 impl PackEntry {
-    /// What the entry is called.
+    /// Returns the name of the entry.
     #[must_use]
     pub fn name(&self) -> Name<'_> {
         Name { weight: &self.weight, bias: self.bias.as_deref() }
     }
 
-    /// Whether it is known of which model the entry is: not so in version 2, nor where it was imported without a model.
+    /// Returns whether the model of the entry is known. It is not for version 2, nor for imports without a model.
     #[must_use]
     pub fn has_model(&self) -> bool {
         !self.is_imported || self.model != ModelId::default()
@@ -101,24 +103,24 @@ impl From<Entry<'_>> for PackEntry {
 }
 
 impl Verification {
-    /// Whether nothing is wrong, as far as can be told.
+    /// Returns whether no damage was found.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.damaged.is_empty() && self.misfiled.is_none() && self.inspection.refusal.is_none()
     }
 }
 
-/// Says what a file of packed weights holds, of version 2 or 3. Reads its index and no payload, changes nothing, follows no
-/// link, and waits for nobody.
+/// Returns the contents of a file of packed weights, of version 2 or 3. Reads its index and no payload, changes nothing, follows no
+/// link, and does not wait.
 ///
 /// ```
-/// use warmstart::pack::{ModelId, Name, Pack, PackOptions, Packing, Wanted, inspect};
+/// use warmstart::pack::{ModelId, Name, Pack, PackOptions, Packing, WeightKey, inspect};
 ///
 /// # let directory = tempfile::tempdir()?;
 /// # let path = directory.path().join("weights.xpwc");
 /// # let (name, model, packing) = (Name::new("w").with_bias("b"), ModelId::default(), Packing::of_seed(7));
 /// let pack = Pack::open(&path, PackOptions::default())?;
-/// pack.insert(&Wanted { name, model, packing }, pack.reserve(100)?);
+/// pack.insert(&WeightKey { name, model, packing }, pack.reserve(100)?);
 /// pack.save()?;
 ///
 /// let inspection = inspect(&path)?;
@@ -128,26 +130,26 @@ impl Verification {
 /// ```
 ///
 /// # Errors
-/// If the file cannot be read, or is refused.
-pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection, FileError> {
-    let disk = LocalMapDisk::new();
-    inspection(&Look::open(&disk, path.as_ref())?)
+/// The error of reading the file, or of refusing it.
+pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection, PackError> {
+    let disk = LocalMapBackend::new();
+    Ok(inspection(&PackReader::open(&disk, path.as_ref())?))
 }
 
-/// Proves all of a file of packed weights: every payload by its checksum, and that every entry is found. `visit` is called for
-/// each entry, with whether its payload is whole; with nothing where there is no checksum. Changes nothing.
+/// Verifies a file of packed weights: the checksum of every payload, and that every entry can be found. Calls `visit` for
+/// each entry with whether its payload is whole, or with `None` if it has no checksum. Changes nothing.
 ///
 /// # Errors
-/// If the file cannot be read, or is refused.
+/// The error of reading the file, or of refusing it.
 pub fn verify(
     path: impl AsRef<Path>,
     visit: &mut dyn FnMut(&PackEntry, Option<bool>),
-) -> Result<Verification, FileError> {
-    let disk = LocalMapDisk::new();
-    let look = Look::open(&disk, path.as_ref())?;
-    let inspection = inspection(&look)?;
-    let misfiled = match &look.index {
-        IndexBytes::Version3 { index: Some(picked), .. } => picked.layout.view(&picked.block).verify().err(),
+) -> Result<Verification, PackError> {
+    let disk = LocalMapBackend::new();
+    let look = PackReader::open(&disk, path.as_ref())?;
+    let inspection = inspection(&look);
+    let misfiled = match &look.trailer {
+        Trailer::Version3(_, Some(picked)) => picked.layout.view(&picked.block).verify().err(),
         _ => None,
     };
     let has_checksums = inspection.version == VERSION;
@@ -170,38 +172,41 @@ pub fn verify(
     Ok(found)
 }
 
-pub(super) fn inspection(look: &Look<'_>) -> Result<Inspection, FileError> {
-    let mut inspection = Inspection {
+pub(super) fn inspection(file: &PackReader<'_>) -> Inspection {
+    let mut found = Inspection {
         version: VERSION,
-        entries: Vec::new(),
+        entries: file.entries().into_iter().map(Into::into).collect(),
         models: Vec::new(),
-        dead_bytes: look.dead_bytes()?,
-        file_bytes: look.len,
+        dead_bytes: 0,
+        file_bytes: file.len,
         generation: 0,
         refusal: None,
     };
-    match &look.index {
-        IndexBytes::Version2(_) => {
-            inspection.version = 2;
-            inspection.entries = look.version2().iter().flat_map(Version2::entries).map(Into::into).collect();
+    match &file.trailer {
+        Trailer::Version2(_) => {
+            found.version = 2;
+            found.dead_bytes = file.version2().map_or(0, |trailer| trailer.dead_bytes());
         }
-        IndexBytes::Version3 { index, .. } => {
-            inspection.refusal = look.refusal();
-            if let Some(Picked { layout, slot, block, .. }) = index.as_deref() {
-                inspection.entries = layout.view(block).entries().map(Into::into).collect();
-                let has =
-                    |model| inspection.entries.iter().any(|entry| entry.has_model() && entry.model == model);
-                inspection.models = layout.view(block).models().filter(|model| has(*model)).collect();
-                inspection.generation = slot.generation;
-            }
+        Trailer::Version3(commits, None) => {
+            found.dead_bytes = file.len.saturating_sub(HEADER_LEN as u64);
+            found.refusal = commits.refused();
+        }
+        Trailer::Version3(_, Some(picked)) => {
+            let index = picked.layout.view(&picked.block);
+            let has = |model| found.entries.iter().any(|entry| entry.has_model() && entry.model == model);
+            found.models = index.models().filter(|model| has(*model)).collect();
+            // Bytes behind the index, from an interrupted writer, are dead too.
+            found.dead_bytes = index.dead_bytes() + file.len.saturating_sub(picked.slot.end());
+            found.generation = picked.slot.generation;
+            found.refusal = picked.refused;
         }
     }
-    Ok(inspection)
+    found
 }
 
-/// Reads a payload in parts, hands them on, and returns its checksum.
+/// Reads a payload in parts, passes them to `take`, and returns the checksum.
 pub(super) fn each_part(
-    disk: &dyn MapDisk,
+    disk: &dyn MapBackend,
     file: &File,
     offset: u64,
     size: u64,

@@ -1,4 +1,4 @@
-//! The digests of models' files, remembered beside a pack: docs/format.md describes the file.
+//! Digests of model files, cached in a file beside a pack. docs/format.md describes that file.
 
 use std::{
     fs::File,
@@ -8,33 +8,33 @@ use std::{
 
 use warmstart_core::trailer::{ModelDigest, ModelId, checksum};
 
-use super::{look::read, options::PackOptions, publish::NewFile};
+use super::{error::PackError, options::PackOptions, publish::NewFile};
 use crate::os::{
-    Access, FileFacts, FileIdentity, MapDisk, keeps_times, make_private_directories, open_regular,
+    Access, FileIdentity, FileMetadata, MapBackend, keeps_times, make_private_directories, open_regular,
 };
 
 const MAGIC: [u8; 8] = *b"WSMODEL1";
 
-/// What follows the name of a pack in that of the file beside it.
+/// The suffix that the file beside a pack adds to the name of the pack.
 const SUFFIX: &str = ".models";
 
 const IDENTITY_LEN: usize = 7 * 8;
 const RECORD_LEN: usize = IDENTITY_LEN + ModelId::LEN + 8;
 
-/// The slowest that one call may write to a model's file. Times are stamped when the call begins, so a file is only believed to
-/// be whole when it was left alone for as long as all of it may take.
+/// The slowest speed, in bytes per second, at which one call may write a model file. Times are stamped when a call begins, so a file
+/// counts as complete only when it was unchanged for as long as writing all of it may take.
 const WRITE_BYTES_PER_SECOND: u64 = 4 << 20;
 
-/// How many models are remembered beside a pack. Of more, those that were digested last.
+/// The number of digests that are kept beside a pack: the most recent ones.
 const MAX_RECORDS: usize = 64;
 
-/// Returns the digest of the file that a model is in, such as a `.safetensors`, `.gguf` or `.pte` file: BLAKE2b-256, as
-/// `b2sum -l 256 FILE` prints it.
+/// Returns the digest of a model file, such as a `.safetensors`, `.gguf` or `.pte` file: the BLAKE2b-256 that
+/// `b2sum -l 256 FILE` prints.
 ///
-/// Reads all of the file, at about 1 GB a second. [`Pack::model_of_file`](super::Pack::model_of_file) remembers the digest.
+/// Reads the whole file, at about 1 GB a second. [`Pack::model_of_file`](super::Pack::model_of_file) caches the digest.
 ///
 /// # Errors
-/// If the file cannot be read, or is no regular file.
+/// The file cannot be read, or is not a regular file.
 pub fn model_of_file(path: impl AsRef<Path>) -> io::Result<ModelId> {
     digest(&open_regular(path.as_ref())?.0)
 }
@@ -51,7 +51,7 @@ fn digest(mut file: &File) -> io::Result<ModelId> {
     }
 }
 
-/// Returns the digest of a file, as remembered beside a pack, if there is one, and if the file did not change since.
+/// Returns the cached digest of a file, if there is one and the file has not changed since.
 pub(super) fn remembered(pack: Option<&Path>, options: &PackOptions, path: &Path) -> io::Result<ModelId> {
     let (file, metadata) = open_regular(path)?;
     let identity = FileIdentity::of(&metadata);
@@ -64,11 +64,11 @@ pub(super) fn remembered(pack: Option<&Path>, options: &PackOptions, path: &Path
         return Ok(model);
     }
     let model = digest(&file)?;
-    // Left alone before it was read, and unchanged while it was.
+    // Unchanged for long enough before it was read, and not changed during the read.
     if !options.read_only && FileIdentity::of(&file.metadata()?) == identity {
         known.push((record, model));
         let recent = &known[known.len().saturating_sub(MAX_RECORDS)..];
-        // What cannot be remembered is digested at the next start too.
+        // If the digest cannot be cached, the next start computes it again.
         let _ = write_cache(disk, &cache, recent);
     }
     Ok(model)
@@ -90,19 +90,19 @@ fn record_of(identity: &FileIdentity) -> [u8; IDENTITY_LEN] {
     record
 }
 
-/// Reads what is remembered; nothing if the file is none of ours, or not only this user can have written it. Then it is left
+/// Reads the cached digests; none if the file is not ours, or other users could have written it. Then it is left
 /// alone: it may be the model itself, or another pack.
-fn read_cache(disk: &dyn MapDisk, cache: &Path) -> Option<Vec<Known>> {
+fn read_cache(disk: &dyn MapBackend, cache: &Path) -> Option<Vec<Known>> {
     const MAX_LEN: u64 = (MAGIC.len() + MAX_RECORDS * RECORD_LEN) as u64;
     let file = match disk.open(cache, Access::Read) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Some(Vec::new()),
         file => file.ok()?,
     };
-    let facts = disk.facts(&file).ok().filter(FileFacts::is_readable)?;
-    decode(&read(disk, &file, 0..facts.len.min(MAX_LEN)).ok()?)
+    let metadata = disk.metadata(&file).ok().filter(FileMetadata::is_readable)?;
+    decode(&disk.read(&file, 0..metadata.len.min(MAX_LEN)).ok()?)
 }
 
-fn write_cache(disk: &dyn MapDisk, cache: &Path, known: &[Known]) -> Result<(), super::FileError> {
+fn write_cache(disk: &dyn MapBackend, cache: &Path, known: &[Known]) -> Result<(), PackError> {
     if let Some(directory) = cache.parent() {
         make_private_directories(directory)?;
     }
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn encode_writes_what_the_format_says() {
+    fn encoded_record_matches_the_format() {
         let bytes = encode(&[([1; IDENTITY_LEN], ModelId::from_bytes([2; ModelId::LEN]))]);
         let record = [[1; 56].as_slice(), &[2; 32]].concat();
         let sum = xxhash_of(&record);

@@ -1,31 +1,31 @@
-//! How a pack is opened.
+//! Options of a pack.
 
 use std::{sync::Arc, time::Duration};
 
-use crate::os::{LocalMapDisk, MapDisk};
+use crate::os::{LocalMapBackend, MapBackend};
 
-/// How a pack is opened. The [default](Self::default) proves the index and no payloads, gives no advice to the system, and
-/// never waits for another writer.
+/// Options to open a pack with. The [default](Self::default) verifies the index and no payloads, does not prefetch, and
+/// does not wait for another writer.
 #[derive(Clone, Debug)]
 pub struct PackOptions {
     pub(super) checks: Checks,
     pub(super) prefetch: bool,
-    pub(super) patience: Duration,
+    pub(super) timeout: Duration,
     pub(super) read_only: bool,
     pub(super) unverified: bool,
-    pub(super) disk: Arc<dyn MapDisk>,
+    pub(super) disk: Arc<dyn MapBackend>,
 }
 
-/// Which payloads are proved by their checksums. The index always is.
+/// The payloads that are verified by their checksums. The index always is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Checks {
-    /// None: to read 600 MB at every start would defeat mapping it.
+    /// None, because reading 600 MB at every start would defeat the purpose of mapping them.
     #[default]
     None,
-    /// Each at the first look-up that finds it.
+    /// Each payload, when a look-up first finds it.
     FirstUse,
-    /// All when the pack is opened.
+    /// All payloads, when the pack is opened.
     All,
 }
 
@@ -34,64 +34,64 @@ impl Default for PackOptions {
         Self {
             checks: Checks::None,
             prefetch: false,
-            patience: Duration::ZERO,
+            timeout: Duration::ZERO,
             read_only: false,
             unverified: false,
-            disk: Arc::new(LocalMapDisk::new()),
+            disk: Arc::new(LocalMapBackend::new()),
         }
     }
 }
 
 impl PackOptions {
-    /// Says which payloads are proved by their checksums.
+    /// Sets which payloads are verified by their checksums.
     #[must_use]
     pub fn with_checks(self, checks: Checks) -> Self {
         Self { checks, ..self }
     }
 
-    /// Has the system read the whole file ahead when it is opened: for a file that is not in the page cache and will all be
-    /// used. See also [`Pack::prefetch`](super::Pack::prefetch).
+    /// Sets whether the system reads the whole file ahead when it is opened. Useful if the file is not in the page cache and all of it
+    /// will be used. See also [`Pack::prefetch`](super::Pack::prefetch).
     #[must_use]
     pub fn with_prefetch(self, prefetch: bool) -> Self {
         Self { prefetch, ..self }
     }
 
-    /// Waits this long for another writer, of this or another process, before weights go to the heap instead.
+    /// Sets how long to wait for another writer, of any process, before weights go to the heap instead.
     #[must_use]
-    pub fn with_patience(self, patience: Duration) -> Self {
-        Self { patience, ..self }
+    pub fn with_timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
     }
 
-    /// Never writes to the file: what is packed goes to the heap.
+    /// Sets whether the file is never written to. Packed weights then stay on the heap.
     #[must_use]
     pub fn with_read_only(self, read_only: bool) -> Self {
         Self { read_only, ..self }
     }
 
-    /// Takes entries of an unverified model for look-ups that name a model too: those
-    /// [imported](super::import) without saying of which model they are. A model that was changed under the same names gets
-    /// the old weights.
+    /// Sets whether look-ups that name a model also find entries of an unknown model: those
+    /// [imported](super::import) without one. If a model was changed and its weights kept their names, look-ups then find the old
+    /// weights.
     #[must_use]
     pub fn with_unverified(self, unverified: bool) -> Self {
         Self { unverified, ..self }
     }
 
-    /// The first option that differs from another handle's, the disk aside.
+    /// Returns the first option that differs from another handle's, except for the disk.
     pub(super) fn difference(&self, other: &Self) -> Option<&'static str> {
-        let Self { checks, prefetch, patience, read_only, unverified, disk: _ } = self;
+        let Self { checks, prefetch, timeout, read_only, unverified, disk: _ } = self;
         let differs = [
             (*checks != other.checks, "checks"),
             (*prefetch != other.prefetch, "prefetch"),
-            (*patience != other.patience, "patience"),
+            (*timeout != other.timeout, "timeout"),
             (*read_only != other.read_only, "read_only"),
             (*unverified != other.unverified, "unverified"),
         ];
         differs.into_iter().find_map(|(differs, name)| differs.then_some(name))
     }
 
-    /// Asks another file system than the machine's: for tests.
+    /// Uses `disk` instead of the real file system, for tests.
     #[must_use]
-    pub fn with_disk(self, disk: Arc<dyn MapDisk>) -> Self {
+    pub fn with_backend(self, disk: Arc<dyn MapBackend>) -> Self {
         Self { disk, ..self }
     }
 }

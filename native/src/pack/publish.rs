@@ -1,24 +1,27 @@
-//! A new file that takes another's place, whole: written beside it, then renamed.
+//! A new file that replaces another: written beside it, then renamed.
 
 use std::{
     fs::{self, File},
+    hash::{BuildHasher, Hasher, RandomState},
     io,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use super::{inspect::each_part, look::FileError, writer::beside};
-use crate::os::{Access, FileKind, Lock, MapDisk};
+use warmstart_core::trailer::Entry;
+
+use super::{error::PackError, inspect::each_part};
+use crate::os::{Access, FileKind, Lock, MapBackend};
 
 const SUFFIX: &str = ".tmp";
 
-/// Digits between the name and the suffix of a file that is not published yet.
+/// The number of digits between the name and the suffix of an unpublished file.
 const DIGITS: usize = 16;
 
-/// A file that nobody sees yet. Dropped before it is published, it is removed.
+/// A file that is not published yet. Dropping it unpublished removes it.
 #[derive(Debug)]
 pub(super) struct NewFile<'a> {
-    disk: &'a dyn MapDisk,
+    disk: &'a dyn MapBackend,
     file: File,
     path: PathBuf,
     end: u64,
@@ -26,55 +29,44 @@ pub(super) struct NewFile<'a> {
 }
 
 impl<'a> NewFile<'a> {
-    /// Makes a file beside `place`, and locks it. Files of processes that died before they published theirs are removed first.
-    pub(super) fn beside(disk: &'a dyn MapDisk, place: &Path) -> Result<Self, FileError> {
+    /// Creates a file beside `place`, and locks it. First removes files that dead processes left unpublished.
+    pub(super) fn beside(disk: &'a dyn MapBackend, place: &Path) -> Result<Self, PackError> {
         sweep(disk, place);
         let path = beside(place);
         let file = disk.create(&path)?;
         let new = Self { disk, file, path, end: 0, is_published: false };
-        // Says that somebody is at work on it, and, once it is published, that somebody writes.
+        // Shows other processes that the file is in use, and that its path has a writer once it is published.
         disk.lock(&new.file, Lock::Writer, Duration::from_secs(1))?;
         Ok(new)
     }
 
-    /// Gives the file blocks up to `end`, so that a full disk is known at once.
+    /// Allocates blocks for the file up to `end`, so that a full disk is noticed at once.
     pub(super) fn allocate(&self, end: u64) -> io::Result<()> {
         if end == 0 { Ok(()) } else { self.disk.allocate(&self.file, 0..end) }
     }
 
-    /// Copies a payload to `at`, and says whether it is what its checksum says. Without one it is.
-    pub(super) fn copy(
-        &self,
-        from: &File,
-        (offset, size): (u64, u64),
-        at: u64,
-        checksum: Option<u64>,
-    ) -> io::Result<(bool, u64)> {
+    /// Copies a payload to offset `at`, and returns its checksum.
+    pub(super) fn copy(&self, from: &File, entry: &Entry<'_>, at: u64) -> io::Result<u64> {
         let mut written = at;
-        let actual = each_part(self.disk, from, offset, size, &mut |part| {
+        each_part(self.disk, from, entry.offset, entry.size, &mut |part| {
             self.disk.write_at(&self.file, written, part)?;
             written += part.len() as u64;
             Ok(())
-        })?;
-        Ok((checksum.is_none_or(|expected| expected == actual), actual))
+        })
     }
 
-    /// Writes zeros.
-    pub(super) fn zero(&self, from: u64, to: u64) -> io::Result<()> {
-        // At most a page.
-        let len = usize::try_from(to.saturating_sub(from)).map_err(|_| io::ErrorKind::InvalidInput)?;
-        if len == 0 { Ok(()) } else { self.disk.write_at(&self.file, from, &vec![0; len]) }
-    }
-
-    /// Writes what is no payload.
+    /// Writes bytes other than a payload, if there are any.
     pub(super) fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
         self.disk.write_at(&self.file, at, bytes)?;
         self.end = self.end.max(at + bytes.len() as u64);
         Ok(())
     }
 
-    /// Waits until the file is on the medium, and gives it its name. It ends where what was [written](Self::write) last ends;
-    /// returns its length.
+    /// Waits until the file is on the medium, and renames it to `place`. Truncates it to the end of the last [write](Self::write), and
+    /// returns that length.
     pub(super) fn publish(mut self, place: &Path) -> io::Result<u64> {
         self.disk.set_len(&self.file, self.end)?;
         self.disk.sync(&self.file)?;
@@ -88,14 +80,14 @@ impl Drop for NewFile<'_> {
     fn drop(&mut self) {
         self.disk.unlock(&self.file);
         if !self.is_published {
-            // What cannot be removed now, the next who writes here removes.
+            // If this fails, the next process that writes here removes it.
             let _ = self.disk.remove(&self.path);
         }
     }
 }
 
-/// Removes what processes left beside a file that died while they wrote: that nobody has locked any more.
-fn sweep(disk: &dyn MapDisk, place: &Path) {
+/// Removes unpublished files of dead processes beside a file: those that are not locked any more.
+fn sweep(disk: &dyn MapBackend, place: &Path) {
     let directory = match place.parent() {
         Some(directory) if !directory.as_os_str().is_empty() => directory,
         _ => Path::new("."),
@@ -110,13 +102,30 @@ fn sweep(disk: &dyn MapDisk, place: &Path) {
             continue;
         }
         let path = directory.join(&other);
-        let is_left =
-            disk.facts_at(&path).is_ok_and(|facts| facts.kind == FileKind::File && facts.is_trusted)
-                && disk
-                    .open(&path, Access::Write)
-                    .is_ok_and(|file| disk.lock(&file, Lock::Writer, Duration::ZERO).is_ok());
+        let is_left = disk
+            .metadata_at(&path)
+            .is_ok_and(|metadata| metadata.kind == FileKind::File && metadata.is_trusted)
+            && disk
+                .open(&path, Access::Write)
+                .is_ok_and(|file| disk.lock(&file, Lock::Writer, Duration::ZERO).is_ok());
         if is_left {
             let _ = disk.remove(&path);
         }
     }
+}
+
+/// Returns a path in the same directory that no other file has.
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(format!(".{:016x}.tmp", u64::from_le_bytes(random()[..8].try_into().unwrap_or_default())));
+    path.with_file_name(name)
+}
+
+/// Returns bytes that are different for each caller: the standard library seeds its hashers from the system.
+pub(super) fn random() -> [u8; 16] {
+    let draw = || RandomState::new().build_hasher().finish();
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&draw().to_le_bytes());
+    bytes[8..].copy_from_slice(&draw().to_le_bytes());
+    bytes
 }

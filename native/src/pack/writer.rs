@@ -1,74 +1,85 @@
-//! The one writer of a file: its lock, and the chunks that are packed into.
+//! The single writer of a file: its lock, and the chunks that are packed into.
 
 use std::{
+    cmp::Reverse,
+    collections::HashMap,
     fs::File,
-    hash::{BuildHasher, Hasher, RandomState},
     io,
     ops::{Deref, Range},
-    path::{Path, PathBuf},
     sync::Arc,
 };
 
 use warmstart_core::{
-    reason::Reason,
+    reason::MissReason,
     trailer::{
-        HEADER_LEN,
-        header::{Commits, Header, Place},
+        Commits, Entry, FormatError, HEADER_LEN, ModelId, Name, Packing, Place, Slot,
+        index::{check, encode},
     },
 };
 
 use super::{
-    found::is_cut,
-    segments::{FileNumber, Handle, PayloadPlace},
-    state::Reservation,
+    contents::{Allocation, FileNumber, Handle, IndexBlock, Key, PayloadLocation, SavedIndex, is_cut},
+    error::PackError,
 };
-use crate::os::{ALIGNMENT, Access, MapDisk, Mapping, fork::LockHolder, reason_of};
+use crate::os::{ALIGNMENT, Access, MapBackend, Mapping, fork::LockHolder, reason_of};
 
 /// The smallest chunk that a file grows by, in bytes.
 const SMALLEST_CHUNK: u64 = 4 << 20;
 
-/// The largest that it grows by unasked.
+/// The largest chunk that a file grows by if no weight needs more, in bytes.
 const LARGEST_CHUNK: u64 = 4 << 30;
 
-/// Holds the lock of a file and gives out space in it.
+/// The number of packings that are kept of one weight of one model, the newest ones: more than machines, or versions of a runtime,
+/// that alternate on one file.
+const MAX_PACKINGS: usize = 4;
+
+/// A weight to save, and its offset in the file.
+#[derive(Debug)]
+pub(super) struct Packed {
+    pub(super) key: Key,
+    pub(super) pending: Allocation,
+    pub(super) offset: u64,
+    pub(super) checksum: u64,
+}
+
+/// Holds the lock of a file and allocates space in it.
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) file: LockedFile,
     pub(super) number: FileNumber,
-    pub(super) header: Header,
     pub(super) commits: Commits,
-    /// Where the slot of the index is that counts.
-    pub(super) counting: Option<Place>,
-    /// Up to where the file holds what was committed.
+    /// The place of the slot of the active index.
+    pub(super) active: Option<Place>,
+    /// The end of the committed part of the file.
     pub(super) committed: u64,
-    /// Where the index ends that was committed last. Unlike `committed`, not moved by one that failed.
-    pub(super) passed: u64,
-    /// Where the next chunk or index begins.
+    /// The end of the index whose slot was written last. Unlike `committed`, a commit that failed before its slot does not move it.
+    pub(super) published_end: u64,
+    /// The offset of the next chunk or index.
     pub(super) end: u64,
-    /// How long the file is at least, unless another program cut it off.
+    /// The minimum length of the file, unless another program truncated it.
     allocated: u64,
-    /// Up to where the system was asked to begin writing.
+    /// The end of the part for which write-back was started.
     written_back: u64,
     chunk: Option<Chunk>,
-    /// Up to where bytes may have been written to that were given back.
-    pub(super) touched: u64,
-    /// How many spaces behind what was committed were given out and not taken back. Their addresses may be in use, whether
-    /// they will be saved or not, so they must not be cut off.
+    /// The end of the part that may have been written to through released reservations.
+    touched: u64,
+    /// The number of reservations behind the committed part that are not released. Their addresses may be in use, whether
+    /// they will be saved or not, so they must not be truncated.
     in_use: usize,
 }
 
 /// A file whose lock is held until this is dropped.
 #[derive(Debug)]
 pub(super) struct LockedFile {
-    /// Of the process that took the lock. A child that it forked must not write to the file, cut it or unlock it.
-    file: LockHolder,
-    /// The same file, opened again, not cloned: a clone shares the writer's lock. Mappings are made from it, because a mapping
-    /// keeps the locks of its descriptor, also in a child that outlives this process: a shared one here.
-    to_map: File,
-    disk: Arc<dyn MapDisk>,
+    /// The descriptor with the lock, of the process that took it. A forked child must not write to the file, truncate or unlock it.
+    pub(super) file: LockHolder,
+    /// The same file, opened again. A clone would share the writer's lock, and mappings, which are made from this descriptor,
+    /// keep its locks even in a child that outlives this process. Its only lock is a shared one.
+    pub(super) to_map: File,
+    pub(super) disk: Arc<dyn MapBackend>,
 }
 
-/// A mapped part of the file that spaces are given out of.
+/// A mapped part of the file from which reservations are allocated.
 #[derive(Debug)]
 struct Chunk {
     mapping: Arc<Mapping>,
@@ -77,35 +88,35 @@ struct Chunk {
     used: u64,
 }
 
-/// Gives a mapped part of a file handles.
-pub(super) type AddSegment<'a> = dyn Fn(Arc<Mapping>, PayloadPlace) -> Option<Handle> + 'a;
+/// A function that assigns handles to a mapped part of a file.
+pub(super) type AddSegment<'a> = dyn Fn(Arc<Mapping>, PayloadLocation) -> Option<Handle> + 'a;
 
 impl Writer {
-    /// Begins to write to a locked file: behind all that was ever committed.
+    /// Starts writing to a locked file, behind everything that was ever committed.
     pub(super) fn new(
-        disk: &dyn MapDisk,
+        disk: &dyn MapBackend,
         file: LockedFile,
         number: FileNumber,
-        (header, commits, counting): (Header, Commits, Option<Place>),
+        commits: Commits,
+        active: Option<Place>,
     ) -> io::Result<Self> {
-        let len = disk.facts(&file)?.len;
-        // The end of everything that was ever committed, also of an index that is refused now: others may have it mapped.
+        let len = disk.metadata(&file)?.len;
+        // The end of everything that was ever committed, including a refused index: other processes may have it mapped.
         let ends = commits.iter().map(|(_, slot)| slot.end());
-        // A slot that is damaged does not say how much that was.
+        // A damaged slot does not tell its end.
         let known = if commits.refused().is_some() { len } else { ends.max().unwrap_or(0).min(len) };
         let committed = known.max(HEADER_LEN as u64);
-        // What a writer left behind that died before it saved. Nobody else has it mapped. What cannot be cut off stays, as
-        // dead bytes.
+        // Truncates what a writer left that died before it saved. No other process has it mapped. If that fails, the bytes stay
+        // unused.
         let is_cut = len <= committed || disk.set_len(&file, committed).is_ok();
         let end = align(if is_cut { committed } else { len });
         Ok(Self {
             file,
             number,
-            header,
             commits,
-            counting,
+            active,
             committed,
-            passed: committed,
+            published_end: committed,
             end,
             allocated: committed.min(len),
             written_back: end,
@@ -115,179 +126,237 @@ impl Writer {
         })
     }
 
-    /// Gives out space in the file.
+    /// Reserves space in the file.
     pub(super) fn reserve(
         &mut self,
-        disk: &dyn MapDisk,
+        disk: &dyn MapBackend,
         len: usize,
         add: &AddSegment<'_>,
-    ) -> Result<Reservation, Reason> {
-        let wanted = (len.max(1) as u64).checked_next_multiple_of(ALIGNMENT as u64).ok_or(Reason::NoSpace)?;
-        // To pack into what was cut off would kill the process, and to grow the file again would hide it.
-        if disk.facts(&self.file).is_ok_and(|facts| facts.len < self.allocated) {
-            return Err(Reason::Truncated);
+    ) -> Result<Allocation, MissReason> {
+        let wanted =
+            (len.max(1) as u64).checked_next_multiple_of(ALIGNMENT as u64).ok_or(MissReason::NoSpace)?;
+        // Packing into truncated pages would kill the process, and growing the file again would hide the damage.
+        if disk.metadata(&self.file).is_ok_and(|metadata| metadata.len < self.allocated) {
+            return Err(MissReason::Truncated);
         }
-        if self.chunk.as_ref().is_none_or(|chunk| chunk.left() < wanted) {
-            // To grow may cut the file, so that what is left of the chunk must not be given out any more.
+        let left = |chunk: &Chunk| (chunk.mapping.len() as u64).saturating_sub(chunk.used);
+        if self.chunk.as_ref().is_none_or(|chunk| left(chunk) < wanted) {
+            // Growing may truncate the file, so the rest of the old chunk must not be used any more.
             self.chunk = None;
-            self.chunk = Some(self.grow(disk, wanted, add)?);
+            self.chunk = Some(self.grow(disk, wanted, add).map_err(|error| reason_of(&error))?);
         }
-        let chunk = self.chunk.as_mut().ok_or(Reason::Unavailable)?;
+        let chunk = self.chunk.as_mut().ok_or(MissReason::Unavailable)?;
         let at = chunk.used;
         chunk.used += wanted;
         let start = chunk.start + at;
         self.end = chunk.start + chunk.used;
-        let at = usize::try_from(at).map_err(|_| Reason::NoSpace)?;
+        let at = usize::try_from(at).map_err(|_| MissReason::NoSpace)?;
         if self.touched > start {
-            chunk.zero(at, usize::try_from(wanted).map_err(|_| Reason::NoSpace)?);
+            let len = usize::try_from(wanted).map_err(|_| MissReason::NoSpace)?;
+            let len = len.min(chunk.mapping.len().saturating_sub(at));
+            // SAFETY: the range is within the mapping, and its earlier users have released it.
+            unsafe { chunk.mapping.start().as_ptr().wrapping_add(at).write_bytes(0, len) };
         }
         self.touched = self.touched.max(self.end);
         self.in_use += 1;
-        Ok(Reservation {
+        Ok(Allocation {
             handle: Handle::from_number(chunk.handle.get() + at),
             len,
             mapping: Arc::clone(&chunk.mapping),
             at,
-            place: Some((self.number, start)),
+            location: Some((self.number, start)),
         })
     }
 
-    /// Allocates and maps a chunk: as large as half of what there is, so that there are few, or just as large as it must be.
-    fn grow(&mut self, disk: &dyn MapDisk, wanted: u64, add: &AddSegment<'_>) -> Result<Chunk, Reason> {
+    /// Allocates and maps a chunk: half the length of the file, so that there are few chunks, or only as much as needed.
+    fn grow(&mut self, disk: &dyn MapBackend, wanted: u64, add: &AddSegment<'_>) -> io::Result<Chunk> {
         let start = self.end;
         let generous =
             wanted.max((start / 2).clamp(SMALLEST_CHUNK, LARGEST_CHUNK).next_multiple_of(ALIGNMENT as u64));
-        let end = |len: u64| start.checked_add(len).ok_or(Reason::NoSpace);
-        let len = match self.allocate(disk, start..end(generous)?) {
-            Ok(()) => generous,
-            Err(_) => {
-                // What was allocated of it is given back first.
-                self.cut_to(disk, start.max(self.committed));
-                self.allocate(disk, start..end(wanted)?).map_err(|error| {
-                    self.cut_to(disk, start.max(self.committed));
-                    reason_of(&error)
-                })?;
-                wanted
-            }
-        };
-        let mapping = disk
-            .map(self.file.to_map(), start..end(len)?, Access::Write)
-            .map_err(|error| reason_of(&error))?;
-        let mapping = Arc::new(mapping);
-        let handle = add(Arc::clone(&mapping), (self.number, start)).ok_or(Reason::NoSpace)?;
+        let end = |len: u64| start.checked_add(len).ok_or(io::ErrorKind::StorageFull);
+        let mut range = start..end(generous)?;
+        if self.allocate(disk, range.clone()).is_err() {
+            range.end = end(wanted)?;
+            // First releases what was allocated of the larger chunk.
+            self.cut_to(disk, start.max(self.committed));
+            self.allocate(disk, range.clone())
+                .inspect_err(|_| self.cut_to(disk, start.max(self.committed)))?;
+        }
+        let mapping = Arc::new(disk.map(self.file.to_map(), range, Access::Write)?);
+        let handle = add(Arc::clone(&mapping), (self.number, start)).ok_or(io::ErrorKind::StorageFull)?;
         Ok(Chunk { mapping, handle, start, used: 0 })
     }
 
-    /// Takes a space back. It can be given out again if it was the last.
-    pub(super) fn give_back(&mut self, file: FileNumber, range: &Range<u64>) {
-        if file == self.number && range.start >= self.committed {
+    /// Releases reserved bytes. They can be reused if they were the last ones.
+    pub(super) fn release(&mut self, (file, start): PayloadLocation, len: u64) {
+        if file != self.number {
+            return;
+        }
+        if start >= self.committed {
             self.in_use = self.in_use.saturating_sub(1);
         }
-        let Some(chunk) = &mut self.chunk else { return };
-        let end = align(range.end);
-        if file == self.number && end == self.end && range.start >= chunk.start {
-            chunk.used = range.start - chunk.start;
-            self.end = range.start;
+        if let Some(chunk) = &mut self.chunk
+            && align(start + len) == self.end
+            && start >= chunk.start
+        {
+            chunk.used = start - chunk.start;
+            self.end = start;
         }
     }
 
-    /// Asks the system to begin writing what was packed since it was asked last.
-    pub(super) fn start_write_back(&mut self, disk: &dyn MapDisk) {
+    /// Asks the system to start writing what was packed since the last call.
+    pub(super) fn start_write_back(&mut self, disk: &dyn MapBackend) {
         if self.end > self.written_back {
             disk.start_write_back(&self.file, self.written_back..self.end);
             self.written_back = self.end;
         }
     }
 
-    /// Where in the chunk's mapping a range of the file is, if all of it is there.
-    pub(super) fn in_chunk(&self, range: Range<u64>) -> Option<(Arc<Mapping>, usize)> {
+    /// Returns the mapping of the chunk and the offset of a range of the file in it, if all of the range is there.
+    fn in_chunk(&self, range: Range<u64>) -> Option<(Arc<Mapping>, usize)> {
         let chunk = self.chunk.as_ref()?;
         let at = usize::try_from(range.start.checked_sub(chunk.start)?).ok()?;
         let fits = range.end.checked_sub(chunk.start)? <= chunk.mapping.len() as u64;
         fits.then(|| (Arc::clone(&chunk.mapping), at))
     }
 
-    /// Closes the chunk: what comes next begins behind it. Returns where that is.
-    pub(super) fn close_chunk(&mut self) -> u64 {
+    /// Writes a payload at the end, and returns its offset.
+    pub(super) fn append(&mut self, disk: &dyn MapBackend, bytes: &[u8]) -> io::Result<u64> {
         self.chunk = None;
-        self.end
-    }
-
-    /// Continues behind an index that was written, whether it counts or not. Nobody writes over it, or cuts it off, any more.
-    pub(super) fn skip(&mut self, end: u64) {
-        self.chunk = None;
-        self.committed = self.committed.max(end);
+        let start = self.end;
+        // An empty payload has an offset of its own too.
+        let end = start.checked_add(bytes.len().max(1) as u64).ok_or(io::ErrorKind::StorageFull)?;
+        self.allocate(disk, start..end)?;
+        // A partial write counts too.
+        self.touched = self.touched.max(end);
+        disk.write_at(&self.file, start, bytes)?;
         self.end = align(end);
+        Ok(start)
     }
 
-    /// Continues behind an index that was committed.
-    pub(super) fn continue_at(&mut self, commits: Commits, counting: Place, end: u64) {
+    /// Maps weights that this save wrote to the file instead of packing them there, so that they can be found. If that fails, they are
+    /// packed again.
+    pub(super) fn map_appended(&self, disk: &dyn MapBackend, packed: &[Packed]) -> Option<(Mapping, u64)> {
+        // All of these are behind the weights that were packed in the file.
+        let mut appended =
+            packed.iter().filter(|packed| packed.pending.location != Some((self.number, packed.offset)));
+        let start = appended.next()?.offset;
+        disk.map_or_read(self.file.to_map(), start..self.end).ok().map(|mapping| (mapping, start))
+    }
+
+    /// Commits packed weights together with the current entries of the index `before`: writes an index of both behind the
+    /// payloads, waits until all is on the medium, and then writes the slot that makes it active. Reads and verifies what was written.
+    /// Returns the file's first page and the index.
+    pub(super) fn commit(
+        &mut self,
+        disk: &dyn MapBackend,
+        before: Option<&SavedIndex>,
+        packed: &[Packed],
+    ) -> Result<(Vec<u8>, SavedIndex), PackError> {
+        let (start, generation) = (self.end, self.commits.next_generation());
+        let bytes = encode_index(before, packed, start, generation)?;
+        let slot = Slot::of(generation, start, &bytes);
+        let written = self.write_commit(disk, &slot, &bytes);
+        // The mapping of the index, if it fitted behind the payloads.
+        let in_chunk = self.in_chunk(start..slot.end());
+        // The rest of the chunk may be truncated. If the commit fails, its slot may be valid all the same, and other processes
+        // may have the index mapped: it is not overwritten or truncated any more.
+        self.chunk = None;
+        self.committed = slot.end();
+        self.end = align(slot.end());
+        let place = written?;
+        let page = disk.read(&self.file, 0..HEADER_LEN as u64)?;
+        let (mapping, at) = match in_chunk {
+            Some(mapped) => mapped,
+            // The slot is valid now, so the written bytes replace an index that cannot be mapped or read back.
+            None => {
+                let mapped = disk.map_or_read(self.file.to_map(), start..slot.end());
+                let copy = |_| {
+                    Mapping::filled(bytes.len(), |copy| {
+                        copy.copy_from_slice(&bytes);
+                        Ok(())
+                    })
+                };
+                (Arc::new(mapped.or_else(copy)?), 0)
+            }
+        };
+        let block = IndexBlock { mapping, range: at..at + bytes.len() };
+        let commits = Commits::read(&page)?;
+        if commits.iter().next() != Some((place, slot)) {
+            return Err(FormatError::SlotChecksum.into());
+        }
+        let layout = check(block.as_ref(), &slot)?;
         self.commits = commits;
-        self.counting = Some(counting);
-        self.chunk = None;
-        self.committed = end;
-        self.passed = end;
-        self.end = align(end);
+        self.active = Some(place);
         self.written_back = self.end;
         self.in_use = 0;
+        Ok((page, SavedIndex::new(self.number, place, layout, block)))
     }
 
-    /// Gives a range of the file blocks.
-    pub(super) fn allocate(&mut self, disk: &dyn MapDisk, range: Range<u64>) -> io::Result<()> {
+    /// Writes an index and then its slot. Returns the place of the slot.
+    fn write_commit(&mut self, disk: &dyn MapBackend, slot: &Slot, block: &[u8]) -> io::Result<Place> {
+        let end = slot.end();
+        self.allocate(disk, slot.index_start..end)?;
+        disk.write_at(&self.file, slot.index_start, block)?;
+        // The rest of the last chunk. It stays if it cannot be truncated because it is mapped.
+        self.cut_to(disk, end);
+        disk.sync(&self.file)?;
+        // The slot of the active index is not overwritten.
+        let place = self.commits.place_beside(self.active);
+        // Even if this fails, the slot may be valid from now on, and other processes may have read everything up to its end.
+        self.published_end = end;
+        disk.write_at(&self.file, place.offset(), &slot.encode(&self.commits.header().file))?;
+        disk.sync(&self.file)?;
+        Ok(place)
+    }
+
+    /// Allocates blocks for a range of the file.
+    fn allocate(&mut self, disk: &dyn MapBackend, range: Range<u64>) -> io::Result<()> {
         disk.allocate(&self.file, range.clone())?;
         self.allocated = self.allocated.max(range.end);
         Ok(())
     }
 
-    /// Cuts the file, where that can be done.
-    pub(super) fn cut_to(&mut self, disk: &dyn MapDisk, end: u64) {
+    /// Truncates the file, if possible.
+    fn cut_to(&mut self, disk: &dyn MapBackend, end: u64) {
         let _ = disk.set_len(&self.file, end);
         self.allocated = self.allocated.min(end);
     }
 
-    /// Returns whether another program cut the file off, or wrote over its header.
-    pub(super) fn is_cut(&self, disk: &dyn MapDisk) -> bool {
-        is_cut(disk, &self.file, &self.header.file, self.allocated)
+    /// Returns whether another program truncated the file, or overwrote its header.
+    pub(super) fn is_cut(&self, disk: &dyn MapBackend) -> bool {
+        is_cut(disk, &self.file, &self.commits.header().file, self.allocated)
     }
 
-    /// Whether nobody has an address behind what was committed.
+    /// Returns whether no addresses behind the committed part are in use.
     pub(super) const fn is_idle(&self) -> bool {
         self.in_use == 0
     }
 
-    /// Lets the file go, without what was not saved. The pack is gone, or the writer [idle](Self::is_idle).
-    pub(super) fn abandon(self, disk: &dyn MapDisk) {
-        // What another program cut off or wrote over is not ours to cut.
+    /// Releases the file, without unsaved weights. The pack is closed, or the writer [idle](Self::is_idle).
+    pub(super) fn abandon(self, disk: &dyn MapBackend) {
+        // Bytes that another program truncated or overwrote are not ours to truncate.
         if !self.file.is_own() || self.is_cut(disk) {
             return;
         }
-        // A mapping of what is cut off may live on, and touching it would kill the process. Nobody does: nobody has an address
-        // there.
+        // A mapping of the truncated part may live on, and accessing it would kill the process. No code does, because no addresses
+        // there are in use.
         let _ = disk.set_len(&self.file, self.committed);
     }
 }
 
 impl LockedFile {
-    pub(super) const fn new(file: LockHolder, to_map: File, disk: Arc<dyn MapDisk>) -> Self {
-        Self { file, to_map, disk }
-    }
-
-    /// Whether this process took the lock.
-    pub(super) fn is_own(&self) -> bool {
-        self.file.is_own()
-    }
-
     /// Returns the descriptor that mappings are made from.
     pub(super) fn to_map(&self) -> &File {
-        // Elsewhere a lock shuts other handles out, and no child is forked.
+        // On other systems a lock excludes other descriptors of the same process, and there is no fork.
         if cfg!(unix) { &self.to_map } else { &self.file }
     }
 }
 
 impl Deref for LockedFile {
-    type Target = File;
+    type Target = LockHolder;
 
-    fn deref(&self) -> &File {
+    fn deref(&self) -> &LockHolder {
         &self.file
     }
 }
@@ -300,54 +369,47 @@ impl Drop for LockedFile {
     }
 }
 
-impl Chunk {
-    /// Makes bytes of a space that was given back what new ones are.
-    fn zero(&self, at: usize, len: usize) {
-        let len = len.min(self.mapping.len().saturating_sub(at));
-        // SAFETY: the range is within the mapping, and whoever it was given out to has given it back.
-        unsafe { self.mapping.start().as_ptr().wrapping_add(at).write_bytes(0, len) };
-    }
-
-    fn left(&self) -> u64 {
-        (self.mapping.len() as u64).saturating_sub(self.used)
-    }
-}
-
-/// Makes an empty file a pack.
-pub(super) fn begin_file(disk: &dyn MapDisk, file: &File) -> io::Result<()> {
-    disk.write_at(file, 0, &Header::encode(random()))?;
-    // A header that power loss took away would make the file nobody's.
-    disk.sync(file)
-}
-
-/// Puts an empty pack in the place of a file.
-pub(super) fn replace(disk: &dyn MapDisk, path: &Path) -> io::Result<()> {
-    let new = beside(path);
-    let made = disk.create(&new).and_then(|file| {
-        begin_file(disk, &file)?;
-        disk.rename(&new, path)
-    });
-    made.inspect_err(|_| {
-        let _ = disk.remove(&new);
-    })
-}
-
-/// A name in the same directory that no other file has.
-pub(super) fn beside(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".{:016x}.tmp", u64::from_le_bytes(random()[..8].try_into().unwrap_or_default())));
-    path.with_file_name(name)
-}
-
-/// Bytes that nobody else draws: the standard library seeds its hashers from the system.
-pub(super) fn random() -> [u8; 16] {
-    let draw = || RandomState::new().build_hasher().finish();
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&draw().to_le_bytes());
-    bytes[8..].copy_from_slice(&draw().to_le_bytes());
-    bytes
-}
-
 fn align(end: u64) -> u64 {
     end.next_multiple_of(ALIGNMENT as u64)
+}
+
+/// Returns the index of the current saved weights and of the packed ones.
+fn encode_index(
+    before: Option<&SavedIndex>,
+    packed: &[Packed],
+    start: u64,
+    generation: u64,
+) -> Result<Vec<u8>, FormatError> {
+    let mut entries: Vec<Entry<'_>> = Vec::new();
+    if let Some(before) = before {
+        // The number of packings of each weight, counted from the new ones.
+        let mut packings: HashMap<(Name<'_>, ModelId), Vec<Packing>> = HashMap::new();
+        for Packed { key, .. } in packed {
+            packings.entry((key.name(), key.model)).or_default().push(key.packing);
+        }
+        let mut saved: Vec<_> = before.index().entries().collect();
+        saved.sort_by_key(|entry| Reverse(entry.generation));
+        for entry in saved {
+            if !entry.is_imported
+                && let Some(kept) = packings.get_mut(&(entry.name, entry.model))
+            {
+                if kept.contains(&entry.packing) || kept.len() >= MAX_PACKINGS {
+                    continue;
+                }
+                kept.push(entry.packing);
+            }
+            entries.push(entry);
+        }
+    }
+    entries.extend(packed.iter().map(|Packed { key, pending, offset, checksum }| Entry {
+        name: key.name(),
+        model: key.model,
+        packing: key.packing,
+        offset: *offset,
+        size: pending.len as u64,
+        checksum: Some(*checksum),
+        generation,
+        is_imported: false,
+    }));
+    encode(entries, start, generation)
 }

@@ -1,4 +1,4 @@
-//! Where artifacts are kept.
+//! Stores, which keep artifacts.
 //!
 //! | store | kept in | shared by | survives |
 //! |---|---|---|---|
@@ -7,54 +7,64 @@
 //! | [`SqliteStore`] | one SQLite database | any number of processes | the death of any process |
 //! | [`TieredStore`] | memory in front of one of the others | as the other | as the other |
 //!
-//! All of them pass one conformance suite, which tests/ of the repository holds.
+//! All of them pass one conformance suite, in tests/ of the repository.
 
+mod claims;
+mod detect;
 mod files;
 mod inspect;
 mod memory;
+mod options;
 mod recency;
-mod recognise;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod tiered;
 
-pub use files::{FileOptions, FileStore};
-pub use inspect::{Entry, Kept, Proof, Pruned, Report, Totals};
+pub use claims::Claims;
+#[doc(hidden)]
+pub use detect::{Detected, detect};
+pub use files::FileStore;
+pub use inspect::{Entry, Inspect, Proof, Totals};
 pub use memory::MemoryStore;
-pub use recognise::{Recognised, recognise};
+pub use options::StoreOptions;
 #[cfg(feature = "sqlite")]
-pub use sqlite::{SqliteOptions, SqliteStore};
+pub use sqlite::SqliteStore;
 pub use tiered::TieredStore;
 
-use std::{fmt::Debug, ops::ControlFlow, path::Path, sync::Arc, time::Duration};
+use std::{fmt::Debug, sync::Arc};
 
-use warmstart_core::{artifact::Artifact, lru::Limits, reason::Reason, recipe::Recipe};
+use warmstart_core::{
+    artifact::Artifact,
+    envelope::Layout,
+    head::{Head, MAX_HEAD_LEN},
+    reason::MissReason,
+};
 
-/// The storage seam: what every store does.
+/// The interface of all stores.
 ///
-/// Nothing here fails because of a medium: a look-up that cannot be answered is a miss, and an artifact that cannot be
-/// kept is refused, each with its [`Reason`]. A key is any bytes, the empty ones included.
+/// No method fails because of a medium: a look-up that cannot be answered is a miss, and an artifact that cannot be
+/// kept is refused, each with its [`MissReason`]. A key is any sequence of bytes, including an empty one.
 ///
-/// A store can do without the methods that have a default. It then tells nothing about itself: it knows no entries and none
-/// that is nearest, keeps no statistics, and cannot be pruned.
+/// A store of your own needs six methods. Two more give optional interfaces: [`inspect`](Self::inspect) lists and verifies entries
+/// and keeps statistics, and [`claims`](Self::claims) lets one of all processes build.
 ///
 /// ```
-/// use warmstart::{Artifact, Limits, Lookup, Reason, Store, store::MemoryStore};
+/// use warmstart::{Artifact, Limits, MissReason, Store, store::MemoryStore};
 ///
 /// let store = MemoryStore::new(Limits::bytes(1000));
 /// store.put(b"k", &Artifact::new(vec![1, 2, 3]))?;
-/// assert_eq!(store.get(b"k").hit().unwrap().payload(), [1, 2, 3]);
-/// assert_eq!(store.get(b"other").miss(), Some(Reason::Absent));
-/// # Ok::<(), Reason>(())
+/// assert_eq!(store.get(b"k")?.payload(), [1, 2, 3]);
+/// assert_eq!(store.get(b"other").unwrap_err(), MissReason::Absent);
+/// # Ok::<(), MissReason>(())
 /// ```
 pub trait Store: Debug + Send + Sync {
-    /// The artifact stored under `key`. Counts as a use. Damage found on the way is removed.
-    fn get(&self, key: &[u8]) -> Lookup;
+    /// Returns the artifact stored under `key`, and counts a use. Removes a damaged entry that it finds.
+    fn get(&self, key: &[u8]) -> Result<Artifact, MissReason>;
 
-    /// Reads the payload stored under `key` into a buffer of the caller's, and returns its length in bytes. Counts as a use. The
-    /// payload is proved before this returns; after an error, what the buffer holds is unspecified.
+    /// Reads the payload stored under `key` into a caller's buffer, and returns its length in bytes. Counts a use. The payload is
+    /// verified before this returns; after an error, the contents of the buffer are unspecified.
     ///
-    /// [`FileStore`] and `SqliteStore` read it into the buffer and copy nothing.
+    /// [`FileStore`] and `SqliteStore` read directly into the buffer, without a copy.
     ///
     /// ```
     /// use warmstart::{Artifact, Limits, Store, store::MemoryStore};
@@ -64,226 +74,92 @@ pub trait Store: Debug + Send + Sync {
     /// let mut buffer = Vec::new();
     /// assert_eq!(store.get_into(b"k", &mut buffer)?, 3);
     /// assert_eq!(buffer, [1, 2, 3]);
-    /// # Ok::<(), warmstart::Reason>(())
+    /// # Ok::<(), warmstart::MissReason>(())
     /// ```
     ///
     /// # Errors
-    /// The reason why there is none, as of [`get`](Self::get); [`Reason::TooLong`] if the buffer has no room for it.
-    fn get_into(&self, key: &[u8], buffer: &mut dyn Buffer) -> Result<usize, Reason> {
-        match self.get(key) {
-            Lookup::Hit(artifact) => copy_into(&artifact, buffer),
-            Lookup::Miss(reason) => Err(reason),
-        }
+    /// The reason why there is no payload, as for [`get`](Self::get); [`MissReason::TooLong`] if the buffer has no room for it.
+    fn get_into(&self, key: &[u8], buffer: &mut dyn Buffer) -> Result<usize, MissReason> {
+        copy_into(&self.get(key)?, buffer)
     }
 
-    /// Keeps `artifact` under `key`, in place of what was there, and evicts what was not used for longest if the cap
-    /// asks for it. When it returns, the artifact survives the death of any process, if the store is persistent.
+    /// Looks up many keys, in their order, each as [`get`](Self::get) does. [`FileStore`] reads with several threads, `SqliteStore`
+    /// in one transaction.
+    fn get_many(&self, keys: &[&[u8]]) -> Vec<Result<Artifact, MissReason>> {
+        keys.iter().map(|key| self.get(key)).collect()
+    }
+
+    /// Stores `artifact` under `key`, replaces what was there, and evicts least recently used entries if the cap requires it. Returns
+    /// how many other entries were evicted. Once this returns, an artifact in a persistent store survives the death of any process.
     ///
     /// # Errors
-    /// The reason why it was not kept. What was stored before under the key may then still be there.
-    fn put(&self, key: &[u8], artifact: &Artifact) -> Result<Stored, Reason>;
+    /// The reason why it was not stored. The previous artifact of the key may still be there.
+    fn put(&self, key: &[u8], artifact: &Artifact) -> Result<u64, MissReason>;
 
-    /// Removes what is stored under `key`; says whether there was anything.
+    /// Removes the entry stored under `key`, and returns whether there was one.
     ///
     /// # Errors
     /// The reason why it could not be removed.
-    fn remove(&self, key: &[u8]) -> Result<bool, Reason>;
+    fn remove(&self, key: &[u8]) -> Result<bool, MissReason>;
 
-    /// Whether something whole, by header and length, is stored under `key`. Never counts as a use. A store with a
-    /// secret counts what has a seal, and another what has none; whose seal it is, only [`get`](Self::get) knows.
+    /// Returns whether a whole entry, by its header and length, is stored under `key`. Never counts a use. A store with a secret
+    /// counts only sealed entries, one without a secret only unsealed ones. Only [`get`](Self::get) verifies the seal.
     ///
     /// # Errors
-    /// The reason why that is not known.
-    fn contains(&self, key: &[u8]) -> Result<bool, Reason>;
-
-    /// The number of entries that are whole by header and length; the others are removed.
-    ///
-    /// # Errors
-    /// The reason why that is not known.
-    fn len(&self) -> Result<u64, Reason>;
-
-    /// Whether there is no entry that is whole by header and length.
-    ///
-    /// # Errors
-    /// As [`len`](Self::len).
-    fn is_empty(&self) -> Result<bool, Reason> {
-        self.len().map(|len| len == 0)
-    }
-
-    /// Reads every entry to its end, counts what is whole, and removes what is damaged. What is sealed with another secret, a
-    /// newer version's or unreadable is neither counted nor removed. Counts no uses.
-    ///
-    /// # Errors
-    /// The reason why that is not known.
-    fn verify(&self) -> Result<Verified, Reason> {
-        self.verify_each(&mut |_| ())
-    }
-
-    /// As [`verify`](Self::verify), and calls `visit` with what was found of each entry.
-    ///
-    /// A store that only keeps what it was given, such as [`MemoryStore`], has nothing to prove: all of it is whole.
-    ///
-    /// # Errors
-    /// The reason why that is not known.
-    fn verify_each(&self, visit: &mut dyn FnMut(&Proof)) -> Result<Verified, Reason> {
-        let _ = visit;
-        self.len().map(|whole| Verified { whole, damaged: 0 })
-    }
-
-    /// Calls `visit` with each entry, the next to be evicted first, until `visit` breaks. Reads no payload, counts no use,
-    /// and removes nothing.
-    ///
-    /// # Errors
-    /// The reason why the entries are not known: [`Reason::Unavailable`] from a store that cannot tell.
-    fn entries(&self, visit: &mut dyn FnMut(Entry) -> ControlFlow<()>) -> Result<(), Reason> {
-        let _ = visit;
-        Err(Reason::Unavailable)
-    }
-
-    /// How many entries there are and what they count against the cap, as the store accounts for them. A store with
-    /// accounts looks into no entry, so what is damaged counts like the rest. Removes nothing.
-    ///
-    /// # Errors
-    /// As [`entries`](Self::entries).
-    fn totals(&self) -> Result<Totals, Reason> {
-        let mut totals = Totals::default();
-        self.entries(&mut |entry| {
-            totals.entries += 1;
-            totals.bytes = totals.bytes.saturating_add(entry.size);
-            ControlFlow::Continue(())
-        })?;
-        Ok(totals)
-    }
-
-    /// The entry whose recipe is of the same domain as `recipe`, is another one and differs least: what explains a miss
-    /// best. Of equally near ones, one that has the same [name](Recipe::name), and then the one used last. Reads the head of
-    /// every entry: about half a second for 50,000.
-    ///
-    /// What an entry says of itself is not proved here.
-    ///
-    /// # Errors
-    /// The reason why that is not known.
-    fn nearest(&self, recipe: &Recipe) -> Result<Option<Entry>, Reason> {
-        nearest_of(self, recipe, |_| true)
-    }
+    /// The reason why that is unknown.
+    fn contains(&self, key: &[u8]) -> Result<bool, MissReason>;
 
     /// Removes every entry.
     ///
     /// # Errors
-    /// The reason why some may be left.
-    fn clear(&self) -> Result<(), Reason>;
+    /// The reason why some entries may be left.
+    fn clear(&self) -> Result<(), MissReason>;
 
-    /// Removes what was not used for longest, until the rest is within these limits. What the store was opened with stays
-    /// as it is.
+    /// Writes what is still in memory, such as the order of use.
     ///
     /// # Errors
-    /// The reason why some may be left that should go: [`Reason::Unavailable`] from a store that evicts nothing.
-    fn prune(&self, limits: Limits) -> Result<Pruned, Reason> {
-        let _ = limits;
-        Err(Reason::Unavailable)
-    }
+    /// The reason why something could not be written.
+    fn flush(&self) -> Result<(), MissReason>;
 
-    /// Adds to what is [kept](Self::kept). A [`Cache`](crate::Cache) reports what it counted. Waits at most
-    /// [`REPORT_PATIENCE`] for others.
-    ///
-    /// # Errors
-    /// The reason why it is not kept now: report it again later, together with what comes.
-    fn report(&self, report: &Report) -> Result<(), Reason> {
-        let _ = report;
-        Ok(())
-    }
-
-    /// What all processes have reported. It outlives them if the store does, and [`clear`](Self::clear) leaves it alone.
-    ///
-    /// If it was damaged, counting begins anew, and [`Tally::resets`](warmstart_core::tally::Tally::resets) says so.
-    ///
-    /// # Errors
-    /// The reason why that is not known.
-    fn kept(&self) -> Result<Kept, Reason> {
-        Ok(Kept::default())
-    }
-
-    /// Writes down what is still to be written, such as the order of use.
-    ///
-    /// # Errors
-    /// The reason why something could not be written down.
-    fn flush(&self) -> Result<(), Reason> {
-        Ok(())
-    }
-
-    /// Counts a use of each of these keys, in this order, without looking them up. What is not there is passed over.
-    /// [`TieredStore`] tells the store behind it so what memory answered. A store that evicts nothing has nothing to do.
-    fn touch(&self, keys: &[&[u8]]) {
+    /// Records a use of each of these keys, in this order, without a look-up. Skips keys that are not stored. [`TieredStore`] reports
+    /// look-ups that its memory answered to the store behind it in this way. A store that evicts nothing need not implement it.
+    fn record_access(&self, keys: &[&[u8]]) {
         let _ = keys;
     }
 
-    /// [Flushes](Self::flush) the store. From then on everything is a miss or is refused, because of [`Reason::Closed`].
-    /// Dropping a store does the same. Where a [`Cache`](crate::Cache) is in front of it, close that: it counts, and reports what it
-    /// counted to an open store only.
+    /// [Flushes](Self::flush) and closes the store; each store of this crate then answers every call with [`MissReason::Closed`].
+    /// Dropping a store does the same. If a [`Cache`](crate::Cache) uses the store, close the cache instead: it reports its statistics
+    /// to the store while that is open.
     ///
     /// # Errors
-    /// The reason why something could not be written down.
-    fn close(&self) -> Result<(), Reason>;
+    /// The reason why something could not be written.
+    fn close(&self) -> Result<(), MissReason> {
+        self.flush()
+    }
 
-    /// A directory for lock files that every process which uses this store finds, if there is one that can be written.
-    /// Single flight across processes needs it.
-    fn lock_directory(&self) -> Option<&Path> {
+    /// Returns the interface that lists and verifies entries, keeps statistics and prunes. Without it, misses have no explanation, and
+    /// the statistics of a [`Cache`](crate::Cache) are lost with the process.
+    fn inspect(&self) -> Option<&dyn Inspect> {
         None
     }
-}
 
-/// The longest that [`Store::report`] waits for a lock: numbers are not worth more.
-pub const REPORT_PATIENCE: Duration = Duration::from_millis(50);
-
-/// What a look-up found.
-#[derive(Clone, Debug)]
-#[must_use]
-pub enum Lookup {
-    /// The artifact, proved to be the one that was stored.
-    Hit(Artifact),
-    /// Why there is none.
-    Miss(Reason),
-}
-
-impl Lookup {
-    /// The artifact of a hit.
-    #[must_use]
-    pub fn hit(self) -> Option<Artifact> {
-        match self {
-            Self::Hit(artifact) => Some(artifact),
-            Self::Miss(_) => None,
-        }
-    }
-
-    /// The reason of a miss.
-    #[must_use]
-    pub fn miss(&self) -> Option<Reason> {
-        match self {
-            Self::Hit(_) => None,
-            Self::Miss(reason) => Some(*reason),
-        }
-    }
-}
-
-impl From<Result<Artifact, Reason>> for Lookup {
-    fn from(result: Result<Artifact, Reason>) -> Self {
-        match result {
-            Ok(artifact) => Self::Hit(artifact),
-            Err(reason) => Self::Miss(reason),
-        }
+    /// Returns the claims of builds, if every process that uses the store finds them now. Without them, one of the threads of a
+    /// [`Cache`](crate::Cache) builds, but not one of all processes.
+    fn claims(&self) -> Option<&dyn Claims> {
+        None
     }
 }
 
 /// A buffer that [`Store::get_into`] reads a payload into.
 pub trait Buffer {
-    /// Returns room for a payload of `len` bytes: a slice of exactly that length, or `None` if there is no room.
+    /// Returns a slice of exactly `len` bytes for a payload, or `None` if there is no room.
     ///
-    /// The store holds no lock during the call. It calls again if the entry is replaced or found damaged while it is read: what
-    /// was returned last counts.
+    /// The store holds no lock during the call. It calls again if the entry is replaced or found damaged during the read; the
+    /// last returned slice counts.
     fn room(&mut self, len: usize) -> Option<&mut [u8]>;
 }
 
-/// Is made as long as the payload, if there is memory for it.
+/// Grows or shrinks to the length of the payload, if there is memory for it.
 impl Buffer for Vec<u8> {
     fn room(&mut self, len: usize) -> Option<&mut [u8]> {
         self.try_reserve_exact(len.saturating_sub(self.len())).ok()?;
@@ -292,155 +168,92 @@ impl Buffer for Vec<u8> {
     }
 }
 
-/// Takes a payload that is no longer than the slice, from its first byte on.
+/// Accepts a payload that is no longer than the slice, and stores it from the first byte on.
 impl Buffer for &mut [u8] {
     fn room(&mut self, len: usize) -> Option<&mut [u8]> {
         self.get_mut(..len)
     }
 }
 
-fn copy_into(artifact: &Artifact, buffer: &mut dyn Buffer) -> Result<usize, Reason> {
+/// Looks up many keys, and each of them alone if the store answers for fewer or more: it is not known then which artifact is of
+/// which key.
+pub(crate) fn get_each<S: Store + ?Sized>(store: &S, keys: &[&[u8]]) -> Vec<Result<Artifact, MissReason>> {
+    let found = store.get_many(keys);
+    if found.len() == keys.len() { found } else { keys.iter().map(|key| store.get(key)).collect() }
+}
+
+fn copy_into(artifact: &Artifact, buffer: &mut dyn Buffer) -> Result<usize, MissReason> {
     let payload = artifact.payload();
     room_for(payload.len(), buffer)?.copy_from_slice(payload);
     Ok(payload.len())
 }
 
-fn room_for(len: usize, buffer: &mut dyn Buffer) -> Result<&mut [u8], Reason> {
-    buffer.room(len).filter(|room| room.len() == len).ok_or(Reason::TooLong)
+fn room_for(len: usize, buffer: &mut dyn Buffer) -> Result<&mut [u8], MissReason> {
+    buffer.room(len).filter(|room| room.len() == len).ok_or(MissReason::TooLong)
 }
 
-/// A head of up to so many bytes is read apart from the payload, which is read into a caller's buffer.
+/// The number of keys that a store looks up under one lock or in one transaction. It is small, so that other threads hardly
+/// wait, and that few entries are held in memory before they are verified.
+const LOOKED_UP_AT_ONCE: usize = 64;
+
+/// The longest head, in bytes, that is read apart from the payload, so that the payload goes straight into a caller's buffer.
 const SHORT_HEAD: usize = 4096;
 
-/// What [`Store::verify`] found. What is sealed with another secret, a newer version's or unreadable is neither.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Verified {
-    /// Entries whose checksum holds, under the key that they were stored under.
-    pub whole: u64,
-    /// Entries that are damaged. They are gone now, if they could be removed.
-    pub damaged: u64,
-}
-
-impl Verified {
-    /// Counts what reading one more entry found.
-    pub const fn count(&mut self, proof: &Proof) {
-        match proof.result {
-            Ok(()) => self.whole += 1,
-            Err(reason) if reason.is_damage() => self.damaged += 1,
-            Err(_) => {}
-        }
+/// Reads the head of an entry without its payload. `read` returns at most this many first bytes of the envelope, and the envelope's
+/// length; a head that is not short takes a second call.
+fn read_head<E>(
+    mut read: impl FnMut(usize) -> Result<(Vec<u8>, u64), E>,
+) -> Result<Result<Head, MissReason>, E> {
+    let (mut bytes, mut len) = read(SHORT_HEAD)?;
+    let head_len = Layout::parse(&bytes, len).map_or(0, |layout| layout.head_len());
+    if head_len > bytes.len() && head_len <= MAX_HEAD_LEN {
+        // The entry may have been replaced meanwhile: what is read now is parsed again.
+        (bytes, len) = read(head_len)?;
     }
-}
-
-/// What storing an artifact did.
-///
-/// ```
-/// use warmstart::store::Stored;
-///
-/// assert_eq!(Stored::default().evicted, 0);
-/// assert_eq!(Stored::evicting(2).evicted, 2);
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Stored {
-    /// How many other entries were evicted for it.
-    pub evicted: u64,
-}
-
-impl Stored {
-    /// So many other entries were evicted for it.
-    #[must_use]
-    pub const fn evicting(entries: u64) -> Self {
-        Self { evicted: entries }
-    }
+    Ok(Layout::parse(&bytes, len).and_then(|layout| Head::parse(&bytes, &layout)))
 }
 
 macro_rules! forward_store {
     ($($pointer:ty),*) => {$(
         impl<S: Store + ?Sized> Store for $pointer {
-            fn get(&self, key: &[u8]) -> Lookup {
+            fn get(&self, key: &[u8]) -> Result<Artifact, MissReason> {
                 (**self).get(key)
             }
-            fn get_into(&self, key: &[u8], buffer: &mut dyn Buffer) -> Result<usize, Reason> {
+            fn get_into(&self, key: &[u8], buffer: &mut dyn Buffer) -> Result<usize, MissReason> {
                 (**self).get_into(key, buffer)
             }
-            fn put(&self, key: &[u8], artifact: &Artifact) -> Result<Stored, Reason> {
+            fn get_many(&self, keys: &[&[u8]]) -> Vec<Result<Artifact, MissReason>> {
+                (**self).get_many(keys)
+            }
+            fn put(&self, key: &[u8], artifact: &Artifact) -> Result<u64, MissReason> {
                 (**self).put(key, artifact)
             }
-            fn remove(&self, key: &[u8]) -> Result<bool, Reason> {
+            fn remove(&self, key: &[u8]) -> Result<bool, MissReason> {
                 (**self).remove(key)
             }
-            fn contains(&self, key: &[u8]) -> Result<bool, Reason> {
+            fn contains(&self, key: &[u8]) -> Result<bool, MissReason> {
                 (**self).contains(key)
             }
-            fn len(&self) -> Result<u64, Reason> {
-                (**self).len()
-            }
-            fn is_empty(&self) -> Result<bool, Reason> {
-                (**self).is_empty()
-            }
-            fn verify(&self) -> Result<Verified, Reason> {
-                (**self).verify()
-            }
-            fn verify_each(&self, visit: &mut dyn FnMut(&Proof)) -> Result<Verified, Reason> {
-                (**self).verify_each(visit)
-            }
-            fn entries(&self, visit: &mut dyn FnMut(Entry) -> ControlFlow<()>) -> Result<(), Reason> {
-                (**self).entries(visit)
-            }
-            fn totals(&self) -> Result<Totals, Reason> {
-                (**self).totals()
-            }
-            fn nearest(&self, recipe: &Recipe) -> Result<Option<Entry>, Reason> {
-                (**self).nearest(recipe)
-            }
-            fn prune(&self, limits: Limits) -> Result<Pruned, Reason> {
-                (**self).prune(limits)
-            }
-            fn report(&self, report: &Report) -> Result<(), Reason> {
-                (**self).report(report)
-            }
-            fn kept(&self) -> Result<Kept, Reason> {
-                (**self).kept()
-            }
-            fn flush(&self) -> Result<(), Reason> {
+            fn flush(&self) -> Result<(), MissReason> {
                 (**self).flush()
             }
-            fn clear(&self) -> Result<(), Reason> {
+            fn clear(&self) -> Result<(), MissReason> {
                 (**self).clear()
             }
-            fn touch(&self, keys: &[&[u8]]) {
-                (**self).touch(keys);
+            fn record_access(&self, keys: &[&[u8]]) {
+                (**self).record_access(keys);
             }
-            fn close(&self) -> Result<(), Reason> {
+            fn close(&self) -> Result<(), MissReason> {
                 (**self).close()
             }
-            fn lock_directory(&self) -> Option<&Path> {
-                (**self).lock_directory()
+            fn inspect(&self) -> Option<&dyn Inspect> {
+                (**self).inspect()
+            }
+            fn claims(&self) -> Option<&dyn Claims> {
+                (**self).claims()
             }
         }
     )*};
 }
 
 forward_store!(&S, Box<S>, Arc<S>);
-
-/// Reads the recipes of all entries and returns the entry whose recipe is of the same domain and another one, and differs
-/// least; of equally near ones, the one used last. Passes over what `may_be_hit` says is never handed out.
-pub(crate) fn nearest_of(
-    store: &(impl Store + ?Sized),
-    recipe: &Recipe,
-    may_be_hit: impl Fn(&Entry) -> bool,
-) -> Result<Option<Entry>, Reason> {
-    let mut best: Option<((u64, bool), Entry)> = None;
-    store.entries(&mut |entry| {
-        if let Some(other) = entry.recipe().filter(|other| other.domain() == recipe.domain()) {
-            let distance = recipe.remoteness_of(other);
-            let is_nearest = best.as_ref().is_none_or(|(nearest, _)| distance <= *nearest);
-            if distance.0 > 0 && is_nearest && may_be_hit(&entry) {
-                best = Some((distance, entry));
-            }
-        }
-        ControlFlow::Continue(())
-    })?;
-    Ok(best.map(|(_, entry)| entry))
-}

@@ -1,18 +1,18 @@
-//! Which entries were used, until it is written down.
+//! Uses of entries that are not written to the store yet.
 
 use std::{borrow::Borrow, collections::HashMap, hash::Hash, mem};
 
-use crate::os::fork::{Mutex, MutexGuard};
+use crate::os::fork::Mutex;
 
 use foldhash::fast::RandomState;
 
-/// So many uses of different entries are collected before a hit writes them down.
+/// The number of different used entries after which a hit writes them to the store.
 const BATCH: usize = 1024;
 
-/// If they cannot be written down for long, no more than this are kept.
+/// The most uses that are kept while they cannot be written.
 const MOST: usize = 8 * BATCH;
 
-/// The uses of entries since the last flush. Of several uses of one entry the last counts.
+/// The uses of entries since the last flush. Only the last use of each entry counts.
 #[derive(Debug)]
 pub(super) struct Recency<K> {
     uses: Mutex<Uses<K>>,
@@ -24,56 +24,52 @@ struct Uses<K> {
     last: HashMap<K, u64, RandomState>,
 }
 
-/// Uses that were taken to be written down, the earliest first.
+/// Uses that were taken out to be written, the earliest first.
 #[derive(Debug)]
 pub(super) struct Batch<K>(Vec<(u64, K)>);
 
 impl<K: Hash + Eq> Recency<K> {
-    /// Notes a use; says whether it is time to write the uses down. Takes memory only for the first use of an entry.
-    pub(super) fn note<Q: Hash + Eq + ?Sized>(&self, name: &Q, own: impl FnOnce(&Q) -> K) -> bool
+    /// Records a use, and returns whether a batch is full. Allocates only for the first use of an entry.
+    pub(super) fn note<Q: Hash + Eq + ?Sized>(&self, key: &Q, own: impl FnOnce(&Q) -> K) -> bool
     where
         K: Borrow<Q>,
     {
-        let mut uses = self.lock();
+        let mut uses = self.uses.lock();
         uses.order += 1;
         let order = uses.order;
-        if let Some(last) = uses.last.get_mut(name) {
+        if let Some(last) = uses.last.get_mut(key) {
             *last = order;
             return false;
         }
         if uses.last.len() >= MOST {
             return false;
         }
-        uses.last.insert(own(name), order);
+        uses.last.insert(own(key), order);
         uses.last.len().is_multiple_of(BATCH)
     }
 
-    /// Whether nothing is to be written down.
+    /// Returns whether there is nothing to write.
     #[cfg(feature = "sqlite")]
     pub(super) fn is_empty(&self) -> bool {
-        self.lock().last.is_empty()
+        self.uses.lock().last.is_empty()
     }
 
-    /// Takes the uses.
+    /// Takes all uses out.
     pub(super) fn take(&self) -> Batch<K> {
-        let last = mem::take(&mut self.lock().last);
-        let mut uses: Vec<(u64, K)> = last.into_iter().map(|(name, order)| (order, name)).collect();
+        let last = mem::take(&mut self.uses.lock().last);
+        let mut uses: Vec<(u64, K)> = last.into_iter().map(|(key, order)| (order, key)).collect();
         uses.sort_unstable_by_key(|(order, _)| *order);
         Batch(uses)
     }
 
-    /// Takes uses back that could not be written down. A use noted since counts instead of an earlier one.
+    /// Puts uses back that could not be written. A use recorded since then is later than these.
     pub(super) fn give_back(&self, batch: Batch<K>) {
-        let mut uses = self.lock();
-        for (order, name) in batch.0 {
+        let mut uses = self.uses.lock();
+        for (order, key) in batch.0 {
             if uses.last.len() < MOST {
-                uses.last.entry(name).or_insert(order);
+                uses.last.entry(key).or_insert(order);
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Uses<K>> {
-        self.uses.lock()
     }
 }
 
@@ -82,9 +78,9 @@ impl<K> Batch<K> {
         self.0.is_empty()
     }
 
-    /// The names of what was used, the earliest use first.
-    pub(super) fn names(&self) -> impl Iterator<Item = &K> {
-        self.0.iter().map(|(_, name)| name)
+    /// Returns the entries that were used, the earliest use first.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &K> {
+        self.0.iter().map(|(_, key)| key)
     }
 }
 
@@ -103,11 +99,11 @@ mod tests {
     }
 
     fn taken(recency: &Recency<usize>) -> Vec<usize> {
-        recency.take().names().copied().collect()
+        recency.take().keys().copied().collect()
     }
 
     #[test]
-    fn the_last_use_counts() {
+    fn last_of_several_uses_counts() {
         let recency = Recency::default();
         for n in [1, 2, 3, 1] {
             assert!(!note(&recency, n));
@@ -117,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_keeps_its_order_behind_later_uses() {
+    fn returned_uses_keep_their_order_before_later_uses() {
         let recency = Recency::default();
         for n in [1, 2, 3] {
             note(&recency, n);
@@ -130,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_due_when_it_has_filled_and_never_while_memory_is_full() {
+    fn batch_is_due_when_it_is_full_and_never_at_the_bound() {
         let recency = Recency::default();
         let due = (0..MOST).filter(|n| note(&recency, *n)).count();
         assert_eq!(due, MOST / BATCH);

@@ -1,4 +1,4 @@
-//! Files that a target reads, and reads again only if the file system says that they changed, or cannot say.
+//! A memo of the files that a target reads: a file is read again only if its identity changed, or cannot be trusted yet.
 
 use std::{
     collections::HashMap,
@@ -10,7 +10,7 @@ use foldhash::fast::RandomState;
 
 use crate::os::{FileIdentity, fork::Mutex, open_regular};
 
-/// How many files are remembered at most. Then all are forgotten, which costs reading them once more.
+/// The most files that are remembered. If there are more, all are forgotten and read again.
 const MAX_FILES: usize = 1 << 16;
 
 /// A file that was read.
@@ -18,12 +18,12 @@ const MAX_FILES: usize = 1 << 16;
 pub(in crate::target) struct FileContent<V> {
     pub(in crate::target) bytes: Vec<u8>,
     pub(in crate::target) identity: FileIdentity,
-    /// What was made of it.
+    /// The value that was made of the contents.
     pub(in crate::target) made: V,
 }
 
-/// What was made of files, by what the file system says about them. A file that is younger than its times are coarse is
-/// read each time.
+/// Values made of the contents of files, by the files' identity. A file is read each time until it is older than the resolution
+/// of its times.
 #[derive(Debug)]
 pub(in crate::target) struct Memo<V>(Mutex<HashMap<FileIdentity, V, RandomState>>);
 
@@ -34,12 +34,12 @@ impl<V> Default for Memo<V> {
 }
 
 impl<V: Clone> Memo<V> {
-    /// What `make` makes of the file at `path`. Nothing if it cannot be read.
+    /// Returns the value that `make` makes of the file at `path`. `None` if the file cannot be read.
     pub(in crate::target) fn of(&self, path: &Path, make: impl FnOnce(&[u8]) -> V) -> Option<V> {
         self.of_identity(FileIdentity::of_path(path)?, path, make)
     }
 
-    /// The same, where the file system was asked already.
+    /// As [`of`](Self::of), for a file whose identity is known.
     pub(in crate::target) fn of_identity(
         &self,
         identity: FileIdentity,
@@ -50,7 +50,7 @@ impl<V: Clone> Memo<V> {
         known.or_else(|| self.read(path, make).ok().map(|content| content.made))
     }
 
-    /// Reads the file at `path`, and remembers what `make` makes of it.
+    /// Reads the file at `path`, and remembers the value that `make` makes of it.
     pub(in crate::target) fn read(
         &self,
         path: &Path,
@@ -61,7 +61,7 @@ impl<V: Clone> Memo<V> {
         let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
         file.read_to_end(&mut bytes)?;
         let made = make(&bytes);
-        // Settled when it was opened, and nothing changed while it was read.
+        // The file was settled when it was opened, and did not change while it was read.
         if identity.is_settled() && FileIdentity::of(&file.metadata()?) == identity {
             let mut known = self.0.lock();
             if known.len() >= MAX_FILES {

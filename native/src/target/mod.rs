@@ -1,4 +1,4 @@
-//! What makes artifacts.
+//! Targets: compilers and packers whose output is cached as artifacts.
 
 #[cfg(feature = "cpu")]
 pub mod cpu;

@@ -1,4 +1,4 @@
-//! What packed weights are worth: 1184 layers are packed once and saved, and the processes that come after map them.
+//! Shows what packed weights save: 1184 layers are packed once and saved, and later processes map them.
 //!
 //! ```text
 //! cargo run --release --example packed_weights            # a table and bars
@@ -20,7 +20,7 @@
 //! | `growth_bytes` | by how much the file grew while it was loaded and unloaded ten times: 0 |
 //! | `verified` | whether all checksums held, and all was computed warm as it was cold |
 //!
-//! What the system cannot tell is null. The exit code is 0 only if all was as promised.
+//! Figures that the system does not report are null. The exit code is 0 only if all was as promised.
 
 mod report;
 mod steps;
@@ -53,20 +53,20 @@ struct Arguments {
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
 
-    /// Who packs; by default XNNPACK if it was fetched.
+    /// The packer; by default XNNPACK if it is installed.
     #[arg(long)]
     packer: Option<Packer>,
 
-    /// What this program starts itself as.
+    /// The role in which this program starts itself.
     #[arg(long, hide = true, requires_all = ["path", "packer"])]
     child: Option<Role>,
 
-    /// Of the file, for what this program starts itself as.
+    /// The path of the pack, for the processes that this program starts.
     #[arg(long, hide = true)]
     path: Option<PathBuf>,
 }
 
-/// Who packs the weights.
+/// The packer of the weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Packer {
     Xnnpack,
@@ -122,7 +122,7 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     };
     if let Some(free) = medium.free().filter(|free| *free < NEEDED) {
         let (free, needed) = (free >> 20, NEEDED >> 20);
-        let problem = format!("there are {free} MB of room and {needed} are needed");
+        let problem = format!("{free} MB are free and {needed} MB are needed");
         return Err((problem + "; name another directory with --directory").into());
     }
     let outcome = steps::run(packer, &medium.path("weights.xpwc"))?;
@@ -130,7 +130,7 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     Ok(outcome.is_good())
 }
 
-/// What [`steps`] started.
+/// Runs a process that [`steps`] started.
 fn run_child(role: Role, packer: Packer, path: &Path) -> io::Result<()> {
     let mut layers = Layers::new(COUNT);
     match packer {

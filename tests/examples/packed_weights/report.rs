@@ -56,7 +56,7 @@ pub(crate) fn print(outcome: &Outcome, json: bool) -> Result<(), Box<dyn Error>>
     Ok(())
 }
 
-/// What processes have of the file in memory, shared pages divided by how many map them, over the size of the file.
+/// Returns the memory of the file in all processes, with shared pages divided among them, over the size of the file.
 fn shared(outcome: &Outcome, step: &Step) -> Option<f64> {
     Some(step.sum(|mapped| mapped.proportional)? as f64 / outcome.file as f64)
 }
@@ -123,10 +123,10 @@ fn text(outcome: &Outcome) -> Result<String, std::fmt::Error> {
         "{}",
         match (outcome.is_verified(), outcome.packer) {
             (true, Packer::Xnnpack) =>
-                "Every checksum held, and every operator computed warm what it computed cold, bit for bit.",
-            (true, Packer::Plain) => "Every checksum held, and every weight is what was packed.",
+                "Every checksum matches, and every operator computed the same warm and cold, bit for bit.",
+            (true, Packer::Plain) => "Every checksum matches, and every weight is the one that was packed.",
             (false, _) =>
-                "WRONG: a checksum did not hold, or something else than in the cold process was found.",
+                "WRONG: a checksum does not match, or a result differs from that of the cold process.",
         }
     )?;
     Ok(text)

@@ -16,7 +16,7 @@ use crate::Packer;
 /// Warm processes at once.
 const AT_ONCE: usize = 4;
 
-/// What all steps found.
+/// The results of all steps.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) packer: Packer,
@@ -28,7 +28,7 @@ pub(crate) struct Outcome {
     pub(crate) in_turn: Report,
     pub(crate) at_once: Step,
     pub(crate) beside_writer: Step,
-    /// What loading and unloading ten times found.
+    /// The result of loading and unloading ten times.
     pub(crate) cycles: Report,
     /// By how many bytes the file grew by that.
     pub(crate) growth: i64,
@@ -36,11 +36,11 @@ pub(crate) struct Outcome {
     pub(crate) is_touched: bool,
 }
 
-/// What processes that did the same at the same time found, one entry each.
+/// The results of processes that did the same at the same time.
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) reports: Vec<Report>,
-    /// What they had mapped of the file when all of them were done, where the system tells.
+    /// Their mappings of the file when all of them were done, where the system reports them.
     pub(crate) mapped: Vec<Option<FileMappings>>,
     pub(crate) proofs: Vec<Proof>,
 }
@@ -57,7 +57,7 @@ impl Outcome {
         self.steps().iter().all(|(_, step)| step.proofs.iter().all(|proof| *proof == expected))
     }
 
-    /// How many weights were packed that were saved before.
+    /// Returns the number of weights that were packed although they were saved before.
     pub(crate) fn warm_packs(&self) -> usize {
         let warm = self.steps().into_iter().skip(1).flat_map(|(_, step)| &step.reports);
         warm.map(|report| report.packed).sum::<usize>() + self.in_turn.packed + self.cycles.packed

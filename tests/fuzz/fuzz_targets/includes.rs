@@ -1,4 +1,4 @@
-//! Any bytes as a CUDA C++ text: what it is found to include, and the text with other names in it.
+//! Scans arbitrary bytes as CUDA C++ for includes, and rewrites the names of the headers.
 #![no_main]
 
 use std::ops::Range;
@@ -26,7 +26,7 @@ fuzz_target!(|text: &[u8]| {
         }
     }
     let newlines = |text: &[u8]| text.iter().filter(|byte| **byte == b'\n').count();
-    for line in scan.problems.iter().map(|problem| problem.line).chain(scan.fragment) {
+    for line in scan.problems.iter().map(|(_, line)| *line).chain(scan.fragment) {
         assert!(1 <= line && line <= newlines(text) + 1);
     }
 
@@ -51,13 +51,13 @@ fuzz_target!(|text: &[u8]| {
     for (found, operand) in found.operands.iter().zip(&scan.operands) {
         assert_eq!((found.ask, found.quoted, &found.name), (operand.ask, true, &name(operand)));
     }
-    // What was in a name is gone: a NUL, or what made its line uneven. Of uneven lines, only the first is told.
+    // The characters that ended a name are gone: a NUL, or a quote that made its line uneven. Only the first uneven line is reported.
     let others = |scan: &Scan| -> Vec<_> {
         let is_of_name = |trouble| matches!(trouble, Trouble::Nul | Trouble::Uneven);
-        scan.problems.iter().filter(|problem| !is_of_name(problem.what)).cloned().collect()
+        scan.problems.iter().filter(|(what, _)| !is_of_name(*what)).copied().collect()
     };
     assert_eq!(others(&found), others(&scan));
-    let is_uneven = |scan: &Scan| scan.problems.iter().any(|problem| problem.what == Trouble::Uneven);
+    let is_uneven = |scan: &Scan| scan.problems.iter().any(|(what, _)| *what == Trouble::Uneven);
     assert!(is_uneven(&scan) || !is_uneven(&found));
     assert_eq!((found.once, found.pastes, found.fragment), (scan.once, scan.pastes, scan.fragment));
 

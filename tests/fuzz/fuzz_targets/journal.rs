@@ -1,4 +1,4 @@
-//! Any bytes are a journal, or are refused; what its records come to, against a plain list.
+//! Decodes arbitrary bytes as a journal, and compares the replayed records with a plain list.
 #![no_main]
 
 use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 #[derive(Arbitrary, Debug)]
 enum Input<'a> {
-    /// Any bytes, also with the checksums that its records should have.
+    /// Arbitrary bytes, optionally with correct checksums of the records.
     Bytes {
         bytes: &'a [u8],
         makes_sums: bool,
@@ -77,7 +77,7 @@ fuzz_target!(|input: Input<'_>| match input {
                     Event::Used
                 }
             };
-            let record = Record { name, event, unix_ms: bytes.len() as u64 };
+            let record = Record { digest: name, event, unix_ms: bytes.len() as u64 };
             applied.apply(&record);
             bytes.extend_from_slice(&record.encode());
             happen(&mut list, name, event);
@@ -117,7 +117,7 @@ fn ask(accounts: &mut Accounts<Hasher>, list: &mut List, name: Key, size: u64, r
 
 fn check(accounts: &Accounts<Hasher>, list: &List) {
     assert_eq!(accounts.len(), list.len());
-    assert!(accounts.iter().map(|account| (account.name, account.size)).eq(list.iter().copied()));
+    assert!(accounts.iter().map(|account| (account.digest, account.size)).eq(list.iter().copied()));
     let total: u128 = list.iter().map(|(_, size)| u128::from(*size)).sum();
     assert_eq!(accounts.total_bytes(), u64::try_from(total).unwrap_or(u64::MAX));
     assert_eq!(accounts.oldest(), list.first().copied());

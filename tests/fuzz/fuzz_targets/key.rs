@@ -14,7 +14,7 @@ fuzz_target!(|pair: (Fields, Fields)| {
     assert_eq!(key == other.key_fields().key(), is_same);
 });
 
-/// What decides: a note does not, and a digest is bytes.
+/// Returns the fields as the key sees them: without notes, and digests as bytes.
 fn without_notes(mut fields: Fields) -> Fields {
     for (_, value) in &mut fields.fields {
         if let Value::Digest(bytes, _) = value {

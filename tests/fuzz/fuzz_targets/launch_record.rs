@@ -1,15 +1,14 @@
-//! Any bytes are a launch record, or are refused; what was read can be written, adopted and taken over.
+//! Decodes arbitrary bytes as a launch record, which is refused, or can be encoded, adopted and imported.
 #![no_main]
 
 use std::convert::Infallible;
 
 use libfuzzer_sys::fuzz_target;
+use warmstart::memo::SharedMemo;
 use warmstart_core::{
     key::Key,
     launch_record::LaunchRecord,
-    memo::{
-        ArgumentId, Evaluate, FieldId, LaunchError, LaunchMemo, Portable, Recorder, Reduction, Tracked, World,
-    },
+    memo::{ArgumentId, Evaluate, FieldId, LaunchError, Portable, Recorder, Reduction, Tracked, World},
     registry::Registry,
 };
 
@@ -50,7 +49,8 @@ fuzz_target!(|bytes: &[u8]| {
     for row in record.rows() {
         assert!(registry.verify(row.id(), row.kernel(), row.task()).is_some());
         let found = registry
-            .resolve_among(row.id(), |other| (other.kernel(), other.task()) == (row.kernel(), row.task()));
+            .resolve(row.id())
+            .among(|other| (other.kernel(), other.task()) == (row.kernel(), row.task()));
         assert!(found.one().is_some());
     }
 
@@ -58,7 +58,7 @@ fuzz_target!(|bytes: &[u8]| {
     let field = world.add_field(5);
     world.add_field(6);
     let arguments = [world.allocate(&[3], 7)];
-    let memo = LaunchMemo::new();
+    let memo = SharedMemo::new();
     for result in record.results() {
         let handle = memo.register(Kernel(result.fingerprint()));
         let imported = memo.import(handle, result, &world.with_arguments(&arguments));

@@ -1,8 +1,8 @@
-//! Any bytes are metadata, or are refused; what is encoded is decoded.
+//! Decodes arbitrary bytes as metadata, which are consistent or refused. Encoded metadata decode.
 #![no_main]
 
 use libfuzzer_sys::{arbitrary, arbitrary::Arbitrary, fuzz_target};
-use warmstart_core::{metadata::Metadata, reason::Reason};
+use warmstart_core::{artifact::Metadata, reason::MissReason};
 use warmstart_fuzz::{Fields, metadata};
 
 #[derive(Arbitrary, Debug)]
@@ -14,7 +14,7 @@ enum Input<'a> {
 fuzz_target!(|input: Input<'_>| match input {
     Input::Bytes(bytes) => match Metadata::decode(bytes) {
         Ok(metadata) => assert_eq!(Metadata::decode(&metadata.encode()), Ok(metadata)),
-        Err(reason) => assert_eq!(reason, Reason::Malformed),
+        Err(reason) => assert_eq!(reason, MissReason::Malformed),
     },
     Input::Metadata { recipe, attributes, end } => {
         let metadata = metadata(recipe.as_ref(), &attributes);
@@ -30,7 +30,7 @@ fuzz_target!(|input: Input<'_>| match input {
             // A prefix is refused; none at all is nothing known.
             assert_eq!(Metadata::decode(&bytes[..1 + end % known]).is_ok(), 1 + end % known == known);
             bytes.push(0);
-            assert_eq!(Metadata::decode(&bytes), Err(Reason::Malformed));
+            assert_eq!(Metadata::decode(&bytes), Err(MissReason::Malformed));
         }
     }
 });

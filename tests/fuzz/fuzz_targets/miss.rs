@@ -1,19 +1,18 @@
-//! Any metadata is that of a miss, or is refused; a miss that is kept is read again.
+//! Decodes arbitrary metadata as a miss, which is consistent or refused. A stored miss is read again.
 #![no_main]
 
 use libfuzzer_sys::{arbitrary, arbitrary::Arbitrary, fuzz_target};
 use warmstart_core::{
-    artifact::{Artifact, Provenance},
+    artifact::{Artifact, Metadata, Provenance},
     envelope,
-    metadata::Metadata,
     miss::{MAX_LEN, Miss},
-    reason::Reason,
+    reason::MissReason,
 };
 use warmstart_fuzz::{Fields, metadata, with_sum};
 
 #[derive(Arbitrary, Debug)]
 enum Input<'a> {
-    /// Somebody else's metadata, of any bytes.
+    /// Metadata of another encoder, of any bytes.
     Bytes {
         metadata: &'a [u8],
         created: u64,
@@ -35,14 +34,14 @@ enum Input<'a> {
 #[derive(Arbitrary, Debug)]
 enum Name {
     Key,
-    Reason,
+    MissReason,
     Refusal,
     Other(String),
 }
 
 #[derive(Arbitrary, Debug)]
 enum Value<'a> {
-    Reason(u8),
+    MissReason(u8),
     Any(&'a [u8]),
 }
 
@@ -53,7 +52,7 @@ fuzz_target!(|input: Input<'_>| match input {
             .into_iter()
             .map(|(name, value)| {
                 let value = match value {
-                    Value::Reason(at) => reason(at).as_str().as_bytes(),
+                    Value::MissReason(at) => reason(at).as_str().as_bytes(),
                     Value::Any(value) => value,
                 };
                 (name.into(), value.to_vec())
@@ -85,25 +84,27 @@ impl From<Name> for String {
     fn from(name: Name) -> Self {
         match name {
             Name::Key => Self::from("miss.key"),
-            Name::Reason => Self::from("miss.reason"),
+            Name::MissReason => Self::from("miss.reason"),
             Name::Refusal => Self::from("miss.refusal"),
             Name::Other(name) => name,
         }
     }
 }
 
-fn reason(at: u8) -> Reason {
-    Reason::ALL[usize::from(at) % Reason::COUNT]
+fn reason(at: u8) -> MissReason {
+    MissReason::ALL[usize::from(at) % MissReason::COUNT]
 }
 
-/// What is read is what the attributes say, and is kept as it is.
+/// A decoded miss equals its attributes and encodes to the same bytes.
 fn read(artifact: &Artifact) {
     let metadata = artifact.metadata();
     let known = |name: &str| {
         let named = metadata.as_ref().ok()?.attribute(name)?;
-        Reason::ALL.iter().copied().find(|reason| reason.as_str().as_bytes() == named)
+        MissReason::ALL.iter().copied().find(|reason| reason.as_str().as_bytes() == named)
     };
-    let Ok(stored) = envelope::encode(Miss::KEY, artifact).map(|encoded| encoded.to_vec()) else { return };
+    let Ok(stored) = envelope::encode(Miss::KEY, artifact, None).map(|encoded| encoded.to_vec()) else {
+        return;
+    };
     match Miss::decode(stored, None) {
         Ok(miss) => {
             let again = miss.encode(None).map(|kept| Miss::decode(kept, None));
@@ -114,7 +115,7 @@ fn read(artifact: &Artifact) {
             assert_eq!(metadata.recipe(), miss.recipe.as_ref());
             assert_eq!(artifact.provenance().created_unix_ms, miss.unix_ms);
         }
-        Err(Reason::Malformed) => {
+        Err(MissReason::Malformed) => {
             let has = |name| metadata.as_ref().is_ok_and(|metadata| metadata.attribute(name).is_some());
             let is_text = |name| {
                 let value = metadata.as_ref().ok().and_then(|metadata| metadata.attribute(name));
@@ -124,7 +125,7 @@ fn read(artifact: &Artifact) {
             assert!(!is_whole || !is_text("miss.reason") || !is_text("miss.refusal"));
         }
         Err(reason) => {
-            assert_eq!(reason, Reason::NewerVersion);
+            assert_eq!(reason, MissReason::NewerVersion);
             let metadata: &Metadata = metadata.as_ref().expect("its reasons were read");
             assert!(known("miss.reason").is_none() || metadata.attribute("miss.refusal").is_some());
         }
@@ -135,10 +136,10 @@ fn read(artifact: &Artifact) {
 fn with_metadata(metadata: &[u8], created: u64) -> Artifact {
     let provenance = Provenance { created_unix_ms: created, build_nanos: 0 };
     let artifact = Artifact::new(Vec::new()).with_provenance(provenance);
-    let mut stored = envelope::encode(b"", &artifact).expect("it is short").to_vec();
+    let mut stored = envelope::encode(b"", &artifact, None).expect("it is short").to_vec();
     stored.truncate(envelope::HEADER_LEN);
     stored[24..28].copy_from_slice(&u32::try_from(metadata.len()).expect("it is short").to_le_bytes());
     stored.extend(metadata);
     stored.resize(stored.len().next_multiple_of(envelope::PAYLOAD_ALIGN), 0);
-    envelope::decode(with_sum(stored), b"").expect("it is whole")
+    envelope::decode(with_sum(stored), b"", None).expect("it is whole")
 }

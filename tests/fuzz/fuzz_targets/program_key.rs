@@ -6,27 +6,25 @@ use std::collections::BTreeMap;
 
 use libfuzzer_sys::{arbitrary, arbitrary::Arbitrary, fuzz_target};
 use warmstart_core::program::{
-    CodeType, Contents, ExtraDigest, Header, NameExpression, OptionName, Options, Probe, Program, Source,
-    TargetType, Toolchain, Value,
+    CodeType, Contents, Description, ExtraDigest, FoundHeaders, OptionName, Options, TargetType, Toolchain,
+    Value,
 };
 
 #[derive(Arbitrary, Clone, Debug)]
 struct Input<'a> {
     code: u8,
     target: u8,
-    source: &'a str,
-    is_bytes: bool,
-    name: Option<&'a str>,
+    source: &'a [u8],
+    name: &'a str,
     arch: Option<u8>,
     options: Vec<(u8, AnyValue<'a>)>,
-    expressions: Vec<(bool, &'a str)>,
+    expressions: Vec<&'a str>,
     extra_sources: Vec<(&'a str, &'a str)>,
     headers: Vec<(&'a str, u8)>,
     search: Option<u8>,
     libdevice: Option<u8>,
     extra: Option<u8>,
     version: &'a str,
-    is_found: bool,
     builds: Vec<(&'a str, u8)>,
     environment: Vec<(&'a str, &'a str)>,
 }
@@ -55,7 +53,6 @@ enum Change {
     Libdevice,
     Extra,
     Version,
-    IsFound,
     Build,
     Environment,
 }
@@ -85,91 +82,63 @@ impl<'a> Input<'a> {
         values
     }
 
-    fn program(&self, options: Options, is_reversed: bool) -> Program<'a> {
-        let source: Source<'a> =
-            if self.is_bytes { self.source.as_bytes().into() } else { self.source.into() };
+    fn program(&self, options: Options, is_reversed: bool) -> (Description<'a>, Contents) {
         let code = CodeType::ALL[usize::from(self.code) % 4];
         let target = TargetType::ALL[usize::from(self.target) % 3];
-        let mut expressions: Vec<NameExpression> = Vec::new();
-        for (is_bytes, text) in &self.expressions {
-            expressions.push(if *is_bytes { text.as_bytes().into() } else { (*text).into() });
-        }
-        let mut headers: Vec<Header<'a>> = Vec::new();
+        let mut expressions: Vec<String> = self.expressions.iter().map(|text| (*text).into()).collect();
+        let mut headers: Vec<(String, [u8; 32])> = Vec::new();
         for (name, byte) in &self.headers {
-            headers.push(Header { name: (*name).into(), digest: [*byte; 32] });
+            headers.push(((*name).into(), [*byte; 32]));
         }
         if is_reversed {
             expressions.reverse();
             headers.reverse();
         }
-        let mut contents = Contents::none().with_headers(headers);
-        if let Some(byte) = self.search {
-            contents = contents.with_search([byte; 32]);
-        }
-        if let Some(byte) = self.libdevice {
-            contents = contents.with_libdevice([byte; 32]);
-        }
-        if let Some(byte) = self.extra {
-            match ExtraDigest::new(&[byte; 32]) {
-                Ok(digest) => contents = contents.with_extra(digest),
-                Err(_) => assert_eq!(byte, 0),
-            }
-        }
-        let mut program = Program::new(code, target, source)
-            .with_options(options)
-            .with_name_expressions(expressions)
-            .with_contents(contents);
-        if let Some(name) = self.name {
-            program = program.with_name(name);
-        }
-        self.extra_sources
-            .iter()
-            .fold(program, |program, (name, text)| program.with_extra_source(*name, *text))
+        let extra = self.extra.and_then(|byte| {
+            let digest = ExtraDigest::new(&[byte; 32]);
+            assert_eq!(digest.is_err(), byte == 0);
+            digest.ok()
+        });
+        let contents = Contents {
+            headers: self.search.map(|byte| FoundHeaders { headers, search: [byte; 32] }),
+            libdevice: self.libdevice.map(|byte| [byte; 32]),
+            extra,
+            directory: None,
+        };
+        let mut program = Description::new(code, target, self.source);
+        program.options = options;
+        program.name_expressions.extend(expressions);
+        program.name = self.name.into();
+        let modules = self.extra_sources.iter().map(|(name, text)| ((*name).into(), text.as_bytes().into()));
+        program.extra_sources = modules.collect();
+        (program, contents)
     }
 
-    fn toolchain(&self, program: &Program<'_>, is_reversed: bool) -> Toolchain {
-        let mut builds: Vec<(String, Vec<u8>)> = Vec::new();
-        for (library, byte) in &self.builds {
-            builds.push(((*library).into(), vec![*byte; 20]));
+    fn toolchain(&self) -> Toolchain {
+        let builds = self.builds.iter().map(|(library, byte)| ((*library).into(), vec![*byte; 20]));
+        let environment = self.environment.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+        Toolchain {
+            version: self.version.into(),
+            builds: builds.collect(),
+            environment: environment.collect(),
         }
-        let mut environment = self.environment.clone();
-        if is_reversed {
-            builds.reverse();
-            environment.reverse();
-        }
-        let probe = if self.is_found {
-            Probe::Found { version: self.version.into(), builds }
-        } else {
-            Probe::Failed { kind: self.version.into() }
-        };
-        let toolchain = Toolchain::new(program.code().compiler(), probe);
-        environment
-            .into_iter()
-            .fold(toolchain, |toolchain, (name, value)| toolchain.with_environment(name, value))
     }
 
     fn key(&self, is_reversed: bool) -> Option<[u8; 32]> {
-        let options: Options = if is_reversed {
-            let last: BTreeMap<OptionName, Value> = self.values().into_iter().collect();
-            last.into_iter().rev().collect()
-        } else {
-            self.values().into_iter().collect()
-        };
-        let program = self.program(options, is_reversed);
-        let toolchain = self.toolchain(&program, is_reversed);
-        let arguments = program.arguments(toolchain.compiler());
-        let fields = program.fields(&toolchain);
-        assert_eq!(arguments.as_ref().err(), fields.as_ref().err());
-        match fields {
-            Ok(fields) => Some(*fields.key().as_bytes()),
+        let mut values = self.values();
+        if is_reversed {
+            let last: BTreeMap<OptionName, Value> = values.into_iter().collect();
+            values = last.into_iter().rev().collect();
+        }
+        let with = |options: Options, (name, value)| options.with(name, value);
+        let options = values.into_iter().fold(Options::new(), with);
+        let (program, contents) = self.program(options, is_reversed);
+        let toolchain = self.toolchain();
+        match program.prepare(&contents, &toolchain) {
+            Ok((fields, _)) => Some(*fields.key().as_bytes()),
             Err(refusal) => {
                 assert!(refusal.option().is_some_and(|option| !option.is_empty()));
-                let kinds = [
-                    refusal.is_side_effect(),
-                    refusal.is_outside_content(),
-                    refusal.is_unsupported(),
-                    refusal.is_malformed(),
-                ];
+                let kinds = [refusal.is_outside_content(), refusal.is_unsupported(), refusal.is_malformed()];
                 assert_eq!(kinds.into_iter().filter(|is| *is).count(), 1);
                 None
             }
@@ -185,16 +154,16 @@ impl<'a> Input<'a> {
         let is_closed = is_cxx && self.search.is_some();
         let is_seen = match change {
             Change::Source => {
-                input.source = other;
-                other != self.source
+                input.source = other.as_bytes();
+                input.source != self.source
             }
             Change::Target => {
                 input.target = input.target.wrapping_add(1);
                 usize::from(input.target) % 3 != usize::from(self.target) % 3
             }
             Change::Name => {
-                input.name = Some(other);
-                self.name.is_some_and(|name| name != other)
+                input.name = other;
+                self.name != other
             }
             Change::Arch => {
                 let before = self.arch.unwrap_or(0);
@@ -214,8 +183,8 @@ impl<'a> Input<'a> {
                 is_cxx && is_new
             }
             Change::Expression => {
-                input.expressions.push((false, other));
-                !self.expressions.iter().any(|(is_bytes, text)| !is_bytes && *text == other)
+                input.expressions.push(other);
+                !self.expressions.contains(&other)
             }
             Change::ExtraSource => {
                 input.extra_sources.push((other, other));
@@ -241,17 +210,13 @@ impl<'a> Input<'a> {
                 input.version = other;
                 other != self.version
             }
-            Change::IsFound => {
-                input.is_found = !input.is_found;
-                true
-            }
             Change::Build => {
                 input.builds.push((other, 1));
-                self.is_found
+                self.toolchain() != input.toolchain()
             }
             Change::Environment => {
                 input.environment.push((other, other));
-                true
+                self.toolchain() != input.toolchain()
             }
         };
         (input, is_seen)

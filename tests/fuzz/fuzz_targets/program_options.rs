@@ -1,37 +1,33 @@
-//! Arguments of NVRTC, whatever they are: what is understood is passed, and what is passed is understood
-//! alike.
+//! Options of any values: each set is refused by the name of an option, or its arguments decide its key.
 #![no_main]
 
 use libfuzzer_sys::{arbitrary, arbitrary::Arbitrary, fuzz_target};
 use warmstart_core::program::{
-    CodeType, Compiler, Contents, ExtraDigest, OptionName, Options, Program, TargetType, Toolchain,
+    CodeType, Contents, Description, ExtraDigest, FoundHeaders, OptionName, Options, TargetType, Toolchain,
+    Value,
 };
 
 #[derive(Arbitrary, Debug)]
-enum Argument<'a> {
-    Any(&'a str),
-    /// A spelling of an option, and what is written behind it.
-    Spelt {
-        option: u8,
-        spelling: u8,
-        behind: Behind<'a>,
-    },
-    Other(u8),
+struct Input<'a> {
+    code: u8,
+    target: u8,
+    is_closed: bool,
+    set: Vec<(u8, AnyValue<'a>)>,
+    other: (u8, AnyValue<'a>),
 }
 
 #[derive(Arbitrary, Debug)]
-enum Behind<'a> {
-    Nothing,
-    Joined(&'a str),
-    Equals(&'a str),
-    EqualsWord(u8),
-    NextWord(u8),
-    Next(&'a str),
+enum AnyValue<'a> {
+    Flag(bool),
+    Number(i64),
+    Text(&'a str),
+    Word(u8),
+    Texts(Vec<&'a str>),
+    Words(Vec<u8>),
 }
 
 const WORDS: [&str; 16] = [
     "true",
-    "false",
     "on",
     "1",
     "-1",
@@ -44,62 +40,72 @@ const WORDS: [&str; 16] = [
     "inline",
     "reorder",
     "-v",
+    "-O2",
     "A=1",
     "A",
 ];
-const OTHERS: [&str; 6] = ["-dc", "-dw", "--device-c", "--device-w", "-err-no", "--display-error-number"];
 
-fuzz_target!(|input: Vec<Argument<'_>>| {
-    let mut arguments: Vec<String> = Vec::new();
-    for argument in input {
-        match argument {
-            Argument::Any(text) => arguments.push(text.into()),
-            Argument::Other(number) => arguments.push(OTHERS[usize::from(number) % OTHERS.len()].into()),
-            Argument::Spelt { option, spelling, behind } => {
-                let spellings = OptionName::ALL[usize::from(option) % OptionName::ALL.len()].spellings();
-                if spellings.is_empty() {
-                    continue;
-                }
-                let spelling = spellings[usize::from(spelling) % spellings.len()];
-                let word = |number: u8| WORDS[usize::from(number) % WORDS.len()];
-                match behind {
-                    Behind::Nothing => arguments.push(spelling.into()),
-                    Behind::Joined(text) => arguments.push([spelling, text].concat()),
-                    Behind::Equals(text) => arguments.push([spelling, "=", text].concat()),
-                    Behind::EqualsWord(number) => arguments.push([spelling, "=", word(number)].concat()),
-                    Behind::NextWord(number) => arguments.extend([spelling.into(), word(number).into()]),
-                    Behind::Next(text) => arguments.extend([spelling.into(), text.into()]),
-                }
-            }
-        }
+fuzz_target!(|input: Input<'_>| {
+    let mut options = Options::new().with(OptionName::Arch, "sm_90");
+    for (option, value) in &input.set {
+        options.set(name(*option), any(value));
     }
-    match Options::parse(&arguments) {
-        Ok(options) => {
-            let digest = ExtraDigest::new(&[1; 32]).expect("it is long enough");
-            stable(options.clone(), Contents::none().with_extra(digest.clone()));
-            stable(options, Contents::none().with_extra(digest).with_search([2; 32]));
-        }
-        Err(refusal) => assert!(refusal.option().is_some_and(|option| !option.is_empty())),
+    let code = CodeType::ALL[usize::from(input.code) % 4];
+    let target = TargetType::ALL[usize::from(input.target) % 3];
+    let one = prepared(code, target, input.is_closed, &options);
+    let (option, value) = &input.other;
+    options.set(name(*option), any(value));
+    let other = prepared(code, target, input.is_closed, &options);
+    if let (Some((key, arguments)), Some((other_key, other_arguments))) = (one, other) {
+        assert!(
+            arguments != other_arguments || key == other_key || name(*option) == OptionName::UseLibdevice
+        );
+        assert!(arguments == other_arguments || key != other_key);
     }
 });
 
-fn stable(mut options: Options, contents: Contents<'_>) {
-    if options.option(OptionName::Arch).is_none() {
-        options.set(OptionName::Arch, "sm_90");
+fn name(number: u8) -> OptionName {
+    OptionName::ALL[usize::from(number) % OptionName::ALL.len()]
+}
+
+fn any(value: &AnyValue<'_>) -> Value {
+    let word = |number: &u8| WORDS[usize::from(*number) % WORDS.len()];
+    match value {
+        AnyValue::Flag(value) => (*value).into(),
+        AnyValue::Number(value) => (*value).into(),
+        AnyValue::Text(text) => (*text).into(),
+        AnyValue::Word(number) => word(number).into(),
+        AnyValue::Texts(texts) => texts.clone().into(),
+        AnyValue::Words(numbers) => numbers.iter().map(word).collect::<Vec<_>>().into(),
     }
-    let program = Program::new(CodeType::Cxx, TargetType::Ptx, "source").with_contents(contents);
-    let first = program.clone().with_options(options);
-    let arguments = match first.arguments(Compiler::Nvrtc) {
-        Ok(arguments) => arguments,
-        Err(refusal) => {
-            assert!(refusal.option().is_some_and(|option| OptionName::parse(option).is_some()), "{refusal}");
-            return;
-        }
+}
+
+fn prepared(
+    code: CodeType,
+    target: TargetType,
+    is_closed: bool,
+    options: &Options,
+) -> Option<([u8; 32], Vec<String>)> {
+    let mut program = Description::new(code, target, b"source");
+    program.options = options.clone();
+    let contents = Contents {
+        headers: is_closed.then(FoundHeaders::default),
+        libdevice: None,
+        directory: None,
+        extra: Some(ExtraDigest::new(&[1; 32]).expect("it is long enough")),
     };
-    let second = Options::parse(&arguments).expect("it was passed to NVRTC");
-    let second = program.with_options(second);
-    assert_eq!(second.arguments(Compiler::Nvrtc).as_ref(), Ok(&arguments));
-    let toolchain = Toolchain::found(Compiler::Nvrtc, "13.5");
-    let key = |program: &Program<'_>| program.fields(&toolchain).expect("its arguments are accepted").key();
-    assert_eq!(key(&first), key(&second));
+    let toolchain = Toolchain { version: "13.5".into(), ..Toolchain::default() };
+    match program.prepare(&contents, &toolchain) {
+        Ok((fields, arguments)) => {
+            assert!(arguments.iter().all(|argument| argument.starts_with('-') && !argument.contains('\0')));
+            assert!(arguments[0].contains("-arch=") || arguments[0].starts_with("--gpu-architecture="));
+            Some((*fields.key().as_bytes(), arguments))
+        }
+        Err(refusal) => {
+            let named = refusal.option().expect("it names something");
+            let is_option = OptionName::ALL.iter().any(|option| option.as_str() == named);
+            assert!(is_option || named == "target_type", "{refusal}");
+            None
+        }
+    }
 }

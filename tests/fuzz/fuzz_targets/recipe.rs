@@ -1,11 +1,11 @@
-//! What two recipes say of their difference, against a plain account of it.
+//! The difference of two recipes, against a plain comparison.
 #![no_main]
 
 use std::collections::BTreeSet;
 
 use libfuzzer_sys::{arbitrary, arbitrary::Arbitrary, fuzz_target};
 use warmstart_core::{
-    metadata::Metadata,
+    artifact::Metadata,
     recipe::{MAX_TEXT, Recipe, RecipeField},
 };
 use warmstart_fuzz::Fields;
@@ -13,7 +13,7 @@ use warmstart_fuzz::Fields;
 #[derive(Arbitrary, Debug)]
 enum Input<'a> {
     Fields(Fields, Fields),
-    /// Those that somebody else encoded: no text is cut, and no digest is one.
+    /// Fields of another encoder: no text is cut, and no digest is one.
     Decoded(&'a [u8], &'a [u8]),
 }
 

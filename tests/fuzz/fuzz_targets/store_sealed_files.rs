@@ -1,4 +1,4 @@
-//! Any program of operations, damage and faults: the store does what the model does.
+//! Runs arbitrary programs of operations, damage and faults, and compares the store with the models.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,31 +1,30 @@
-//! Any bytes are a file of packed weights of version 3, or are refused; what was put into an index is found in it, and
-//! what is altered of one is refused, or is an index too.
+//! Reads any bytes as a pack of version 3, which is consistent or refused. Encodes entries and finds them again, and alters
+//! the encoded index, which then is refused or still consistent.
 #![no_main]
 
 use libfuzzer_sys::{arbitrary, arbitrary::Arbitrary, fuzz_target};
 use warmstart_core::{
-    reason::Reason,
+    reason::MissReason,
     trailer::{
-        Fingerprint, HEADER_LEN, ModelId, Name, Packing, Refusal, Wanted,
-        build::{IndexBuilder, NewEntry},
-        header::{Commits, Header, Place, Slot},
-        index::{Index, Layout},
+        Commits, Entry, Fingerprint, FormatError, HEADER_LEN, Header, ModelId, Name, Packing, Place, Slot,
+        WeightKey,
+        index::{Index, check, encode},
         pick::pick,
-        space,
     },
 };
 use xxhash_rust::xxh3::xxh3_64;
 
 #[derive(Arbitrary, Debug)]
 enum Input<'a> {
-    /// A file of any bytes.
+    /// A file of arbitrary bytes.
     Bytes(&'a [u8]),
-    /// A file whose header and slots are right, and that is anything else.
+    /// A file with a valid header and valid slots, followed by arbitrary bytes.
     Framed { slots: [Option<(u64, u16, u16)>; 2], rest: &'a [u8] },
-    /// An index of entries; what of it is altered, and made to have the right checksum.
+    /// An index of these entries, and the bytes to alter in it by a mask; its checksum is corrected afterwards.
     Entries { entries: Vec<Planned>, altered: Vec<(u16, u8)> },
 }
 
+/// The description of an entry to encode.
 #[derive(Arbitrary, Debug)]
 struct Planned {
     weight: String,
@@ -56,7 +55,7 @@ fuzz_target!(|input: Input<'_>| match input {
     Input::Entries { entries, altered } => build(&entries, &altered),
 });
 
-/// Reads a whole file.
+/// Reads a whole file, and checks its index if it is accepted.
 fn read(file: &[u8]) {
     let Ok(commits) = Commits::read(file) else { return };
     let read = |slot: &Slot| file.get(slot.index_start as usize..slot.end() as usize);
@@ -64,11 +63,11 @@ fn read(file: &[u8]) {
     assert!(picked.slot.end() <= file.len() as u64);
     assert!(picked.slot.generation < commits.next_generation());
     assert_ne!(commits.place_beside(Some(picked.place)), picked.place);
-    check(&picked.layout.view(picked.block));
+    check_index(&picked.layout.view(picked.block), &picked.slot);
 }
 
-/// Checks all that must hold of an index that was not refused.
-fn check(index: &Index<'_>) {
+/// Checks the invariants of an accepted index.
+fn check_index(index: &Index<'_>, slot: &Slot) {
     let mut end = HEADER_LEN as u64;
     let mut payloads = 0;
     assert_eq!(index.entries().count(), index.len());
@@ -78,97 +77,83 @@ fn check(index: &Index<'_>) {
         end = entry.end();
         payloads += entry.size;
         let found = if entry.is_imported {
-            index.look_up_imported(&entry.wanted(), false)
+            index.look_up_imported(&entry.weight_key(), false)
         } else {
-            index.look_up(&entry.wanted())
+            index.look_up(&entry.weight_key())
         };
         match found {
-            Ok(found) => assert_eq!((found.wanted(), found.is_imported), (entry.wanted(), entry.is_imported)),
+            Ok(found) => {
+                assert_eq!((found.weight_key(), found.is_imported), (entry.weight_key(), entry.is_imported));
+            }
             Err(_) => assert!(!is_verified),
         }
-        // There may be such entries, and look-ups say of each what they find.
-        let _ = index.look_up(&Wanted { packing: Packing::of_seed(0), ..entry.wanted() });
-        let _ = index.look_up(&Wanted { model: ModelId::default(), ..entry.wanted() });
+        // Such entries may exist; the look-ups must not panic.
+        let _ = index.look_up(&WeightKey { packing: Packing::of_seed(0), ..entry.weight_key() });
+        let _ = index.look_up(&WeightKey { model: ModelId::default(), ..entry.weight_key() });
     }
-    let index_start = index.layout().index_start();
+    let index_start = slot.index_start;
     assert!(end <= index_start);
-    assert!(space::dead_bytes(index) <= index_start - HEADER_LEN as u64 - payloads);
+    assert!(index.dead_bytes() <= index_start - HEADER_LEN as u64 - payloads);
     if is_verified {
-        // What contradicts itself nowhere can be written, and then says the same.
-        let mut kept = IndexBuilder::new();
-        for entry in index.entries() {
-            let new = NewEntry {
-                name: entry.name,
-                model: entry.model,
-                packing: entry.packing,
-                offset: entry.offset,
-                size: entry.size,
-                checksum: entry.checksum.expect("version 3 has one"),
-                generation: entry.generation,
-            };
-            if entry.is_imported { kept.push_imported(new) } else { kept.push(new) }
-        }
-        let generation = index.layout().generation();
-        let again = kept.finish(index_start, generation);
-        // An index may be nearer to the end of all numbers than one of more buckets can be.
+        // A consistent index can be written again, and then has the same entries.
+        let again = encode(index.entries().collect(), index_start, slot.generation);
+        // Encoding may choose more buckets, and then exceed the largest offset.
         let Ok(again) = again else { return };
-        let layout =
-            Layout::check(&again, &Slot::of(generation, index_start, &again)).expect("it was written");
+        let layout = check(&again, &Slot::of(slot.generation, index_start, &again)).expect("it was written");
         assert!(layout.view(&again).entries().eq(index.entries()));
     }
 }
 
+/// Encodes the entries and looks each up, then alters the block and checks it again.
 fn build(entries: &[Planned], altered: &[(u16, u8)]) {
     let mut offset = HEADER_LEN as u64;
-    let mut list: Vec<NewEntry<'_>> = Vec::new();
+    let mut list: Vec<Entry<'_>> = Vec::new();
     for planned in entries {
         let fingerprint =
             planned.fingerprint.map(|(id, value)| Fingerprint { id: id.into(), value: value.map(u32::from) });
-        list.push(NewEntry {
+        list.push(Entry {
             name: Name { weight: &planned.weight, bias: planned.bias.as_deref() },
             model: ModelId::from_bytes([planned.model % 4; 32]),
             packing: Packing { seed: u32::from(planned.seed % 4), fingerprint },
             offset,
             size: planned.size.into(),
-            checksum: offset,
+            checksum: Some(offset),
             generation: 1,
+            is_imported: false,
         });
         offset = (offset + u64::from(planned.size)).next_multiple_of(128) + 128 * u64::from(planned.gap);
     }
-    let built = list.iter().rev().copied().collect::<IndexBuilder<'_>>().finish(offset, 1);
-    let mut keys: Vec<Wanted<'_>> = list.iter().map(NewEntry::wanted).collect();
+    let built = encode(list.iter().rev().copied().collect(), offset, 1);
+    let mut keys: Vec<WeightKey<'_>> = list.iter().map(Entry::weight_key).collect();
     keys.sort_unstable();
     let is_unique = keys.windows(2).all(|pair| pair[0] != pair[1]);
     let mut block = match built {
-        Err(Refusal::Duplicate(_)) if !is_unique => return,
+        Err(FormatError::Duplicate(_)) if !is_unique => return,
         built => built.expect("entries are in order"),
     };
     assert!(is_unique);
     let slot = Slot::of(1, offset, &block);
-    let layout = Layout::check(&block, &slot).expect("it was just written");
+    let layout = check(&block, &slot).expect("it was just written");
     let index = layout.view(&block);
     assert_eq!(index.verify(), Ok(()));
-    check(&index);
+    check_index(&index, &slot);
     for entry in &list {
-        let found = index.look_up(&entry.wanted()).expect("it is in the list");
-        assert_eq!(
-            (found.offset, found.size, found.checksum),
-            (entry.offset, entry.size, Some(entry.checksum))
-        );
+        let found = index.look_up(&entry.weight_key()).expect("it is in the list");
+        assert_eq!((found.offset, found.size, found.checksum), (entry.offset, entry.size, entry.checksum));
         let packing = Packing { seed: 9, ..entry.packing };
-        assert_eq!(index.look_up(&Wanted { packing, ..entry.wanted() }), Err(Reason::OtherSeed));
+        assert_eq!(index.look_up(&WeightKey { packing, ..entry.weight_key() }), Err(MissReason::OtherSeed));
     }
 
     for (at, mask) in altered {
         let at = usize::from(*at) % block.len();
         block[at] ^= mask;
     }
-    // As bytes that change behind the back of who checked them; then as a file that was made so.
+    // First as bytes that change after they were checked, then as a file that was written like this.
     let behind = layout.view(&block);
     assert!(behind.entries().count() <= list.len());
-    let _ = (behind.verify(), space::dead_bytes(&behind));
+    let _ = (behind.verify(), behind.dead_bytes());
     let slot = Slot { index_sum: xxh3_64(&block), ..slot };
-    if let Ok(layout) = Layout::check(&block, &slot) {
-        check(&layout.view(&block));
+    if let Ok(layout) = check(&block, &slot) {
+        check_index(&layout.view(&block), &slot);
     }
 }

@@ -1,4 +1,4 @@
-//! Any program of XNNPACK's calls, over a pack in a file: a provider does what the model does.
+//! Runs arbitrary programs of XNNPACK's calls over a pack in a file, and compares the provider with a model.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

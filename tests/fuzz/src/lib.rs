@@ -1,10 +1,10 @@
-//! What the fuzz targets share: arbitrary values of types that are not this crate's.
+//! Shared by the fuzz targets: arbitrary values of types of other crates.
 
 use libfuzzer_sys::{
     arbitrary,
     arbitrary::{Arbitrary, Result, Unstructured},
 };
-use warmstart_core::{key::KeyFields, metadata::Metadata, recipe::Recipe};
+use warmstart_core::{artifact::Metadata, key::KeyFields, recipe::Recipe};
 use warmstart_tests::model::Program;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -39,7 +39,7 @@ pub enum Value {
 pub struct AnyProgram(pub Program);
 
 impl Fields {
-    /// As the core has them.
+    /// Returns the fields as those of the core.
     #[must_use]
     pub fn key_fields(&self) -> KeyFields<'_> {
         self.fields.iter().fold(KeyFields::new(&self.domain, self.schema), |fields, (label, value)| {
@@ -77,7 +77,7 @@ pub fn metadata(recipe: Option<&Fields>, attributes: &[(String, Vec<u8>)]) -> Me
         .fold(metadata, |metadata, (name, value)| metadata.with_attribute(name, value.as_slice()))
 }
 
-/// An envelope or a tally of at least 16 bytes, with the checksum that the rest of it has.
+/// Corrects the checksum of an envelope or of statistics, of at least 16 bytes.
 #[must_use]
 pub fn with_sum(mut bytes: Vec<u8>) -> Vec<u8> {
     let sum = xxh3_64(&bytes[16..]);

@@ -36,7 +36,7 @@ impl Bout<'_> {
         measure: impl FnOnce(&[PathBuf; 2], &mut Vec<Outcome>) -> Result<(), Box<dyn Error>>,
     ) -> Duels {
         let mut outcomes = Vec::new();
-        // What is left half done is only dropped: stores, processes, keys.
+        // An unwind only drops values: stores, processes, keys.
         let done = panic::catch_unwind(AssertUnwindSafe(|| measure(&self.roots, &mut outcomes)));
         self.roots.iter().try_for_each(|root| remove(root))?;
         match done {
@@ -93,7 +93,7 @@ mod tests {
 
     static CRASHING: Kind = Kind {
         name: "crashing",
-        open: |path, wanted| Box::new(Crashing((OURS_IN_MEMORY[0].open)(path, wanted))),
+        open: |path, settings| Box::new(Crashing((OURS_IN_MEMORY[0].open)(path, settings))),
         missing: None,
         leaves_out: "quota",
         no_durable: None,

@@ -12,11 +12,11 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    peer::{self, Wanted},
+    peer::{self, Settings},
     value::{Values, key},
 };
 
-/// What a process is told at its start, as JSON in its arguments.
+/// The task of a process, as JSON in its arguments.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Task {
     /// The name of a peer, or the cache of cuda-core that is meant.
@@ -41,7 +41,7 @@ struct Worker {
     errors: Option<JoinHandle<String>>,
 }
 
-/// What a process does with entries, as the word for it in an order.
+/// An operation on entries, as its word in an order.
 #[derive(Clone, Copy)]
 pub(crate) enum Verb {
     Fill,
@@ -67,7 +67,7 @@ impl Verb {
 }
 
 impl Crew {
-    /// So many processes of this benchmark.
+    /// Starts this many processes of this benchmark.
     pub(crate) fn of_ours(processes: usize, task: &Task) -> Result<Self, Box<dyn Error>> {
         let program = std::env::current_exe()?;
         Self::start(processes, &task.kind, task, || {
@@ -77,7 +77,7 @@ impl Crew {
         })
     }
 
-    /// So many processes of a script.
+    /// Starts this many processes of a Python script.
     pub(crate) fn of_python(
         processes: usize,
         task: &Task,
@@ -161,7 +161,7 @@ impl Worker {
         panic!("{} ended, {status}{}{said}", self.name, if said.is_empty() { "" } else { ": " });
     }
 
-    /// All that an ended process said of errors, which is shown too.
+    /// Returns the standard error of an ended process, which was also shown.
     fn errors(&mut self) -> String {
         let text = self.errors.take().and_then(|errors| errors.join().ok()).unwrap_or_default();
         eprint!("{text}");
@@ -196,9 +196,9 @@ impl Drop for Crew {
 /// Is one of the processes: says 0 when it is ready, then obeys a line at a time, and says how long it took.
 pub(crate) fn serve(task: &Task) -> Result<(), Box<dyn Error>> {
     let kind = peer::named(&task.kind).ok_or("there is no such peer")?;
-    let wanted = Wanted { durable: task.durable, shared: task.shared, max_bytes: task.max_bytes };
+    let settings = Settings { durable: task.durable, shared: task.shared, max_bytes: task.max_bytes };
     let values = Values::new(task.size);
-    let mut store = (kind.open)(&task.path, wanted);
+    let mut store = (kind.open)(&task.path, settings);
     println!("0");
     for line in io::stdin().lines() {
         let line = line?;
@@ -211,7 +211,8 @@ pub(crate) fn serve(task: &Task) -> Result<(), Box<dyn Error>> {
         let keys: Vec<_> = numbers.clone().map(|n| key(n + far)).collect();
         if matches!(verb, Verb::Open) {
             drop(store);
-            store = peer::named("memory").map(|kind| (kind.open)(&task.path, wanted)).ok_or("it is there")?;
+            store =
+                peer::named("memory").map(|kind| (kind.open)(&task.path, settings)).ok_or("it is there")?;
         }
         let clock = Instant::now();
         match verb {
@@ -222,7 +223,7 @@ pub(crate) fn serve(task: &Task) -> Result<(), Box<dyn Error>> {
                 assert_eq!(found, if matches!(verb, Verb::Hit) { count } else { 0 }, "{}", kind.name);
             }
             Verb::Open => {
-                store = (kind.open)(&task.path, wanted);
+                store = (kind.open)(&task.path, settings);
                 assert!(store.get(&keys[0], &mut |_| {}), "{}: an entry was not kept", kind.name);
             }
         }

@@ -22,13 +22,13 @@ const FILES_REMARK: &str = "through Python; calls fsync for the file, not for it
 const MEMORY_REMARK: &str = "through Python";
 const NOT_INSTALLED: &str = "not installed: cargo xtask runtimes --peers";
 
-/// Where the rows are made, or why they cannot be.
+/// The benchmark, and the Python that has cuda-core, if there is one.
 struct Place<'a> {
     bench: &'a Bench,
     python: Option<PathBuf>,
 }
 
-/// One row: what is asked of both.
+/// A row: the job that both sides do.
 #[derive(Clone, Copy)]
 struct Job<'a> {
     name: &'a str,
@@ -104,7 +104,7 @@ impl Place<'_> {
         job: Job<'_>,
         [our_root, peer_root]: &[PathBuf; 2],
     ) -> Result<Outcome, Box<dyn Error>> {
-        // What an entry counts against a cap: we count its key and its header too.
+        // The size that counts against a cap: ours includes the key and the header.
         let (our_entry, peer_entry) = if job.memory { (32, 0) } else { (128 + 32, 0) };
         let task = |kind: &str, path: &Path, more: usize| Task {
             kind: kind.to_owned(),

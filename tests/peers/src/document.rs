@@ -1,4 +1,4 @@
-//! The figures of docs/compare.md: tables between two marks, a plot, and the rows for programs.
+//! The figures of docs/compare.md: tables between two marks, a plot, and the rows for programs. And the chart of the README.
 
 use std::{
     collections::BTreeSet,
@@ -17,8 +17,11 @@ use crate::{
 const BEGIN: &str = "<!-- The figures: `cargo xtask bench peers --doc` writes what follows. -->";
 const END: &str = "<!-- The end of the figures. -->";
 
-/// Writes docs/compare.svg, docs/compare.json, and the figures of docs/compare.md.
+/// Writes docs/compare.svg, docs/compare.json and the figures of docs/compare.md; and docs/warm-start.svg, of the figures in
+/// docs/warm-start.json.
 pub(crate) fn write(duels: &[Duel]) -> Result<(), Box<dyn Error>> {
+    let starts: Vec<plot::Start> = serde_json::from_str(&fs::read_to_string(path("warm-start.json"))?)?;
+    put("warm-start.svg", &plot::draw_starts(&starts))?;
     let of_files: Vec<&Duel> = duels.iter().filter(|duel| duel.ours == "files").collect();
     put("compare.svg", &plot::draw(&of_files, "The file store against its peers"))?;
     put("compare.json", &duel::json(duels)?)?;
@@ -59,7 +62,7 @@ fn figures(duels: &[Duel]) -> String {
     text
 }
 
-/// Where it was measured, without a name.
+/// Returns a description of the machine, without its name.
 fn machine() -> String {
     let cores = thread::available_parallelism().map_or(0, usize::from);
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -146,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_is_lost_is_bold_and_one_that_is_missing_has_its_reason() {
+    fn lost_row_is_bold_and_missing_row_has_its_reason() {
         let duel =
             |peer: &str, outcome| Duel::with("hit/1KiB/100", "tmpfs", ("files", peer), "quota", outcome);
         let measured = |ratio| Outcome::Measured { ours_ns: ratio * 1e3, peer_ns: 1e3, ratio };

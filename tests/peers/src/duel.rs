@@ -15,9 +15,9 @@ pub(crate) struct Duel {
     pub(crate) medium: String,
     pub(crate) ours: String,
     pub(crate) peer: String,
-    /// What ours does and the peer does not.
+    /// A guarantee that ours gives and the peer does not.
     pub(crate) leaves_out: String,
-    /// What else is to be known about the row.
+    /// A remark on the row.
     pub(crate) remark: String,
     pub(crate) outcome: Outcome,
 }
@@ -171,7 +171,7 @@ pub(crate) fn json(duels: &[Duel]) -> serde_json::Result<String> {
     Ok(format!("[\n{}\n]\n", lines?.join(",\n")))
 }
 
-/// What [`json`] wrote.
+/// Reads the output of [`json`].
 pub(crate) fn read(text: &str) -> serde_json::Result<Vec<Duel>> {
     serde_json::from_str(text)
 }

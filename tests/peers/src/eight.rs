@@ -12,7 +12,7 @@ use crate::{
 
 pub(crate) const PROCESSES: usize = 8;
 
-/// What each process does before the others are asked again.
+/// The number of operations of each process between two orders.
 const AT_ONCE: u64 = 64;
 
 pub(crate) fn rows(bench: &Bench) -> Duels {

@@ -13,7 +13,7 @@ use crate::{
     Bench, Duels,
     crash::Bout,
     duel::Outcome,
-    peer::{Kind, OURS_IN_MEMORY, PEERS_IN_MEMORY, Peer, Wanted},
+    peer::{Kind, OURS_IN_MEMORY, PEERS_IN_MEMORY, Peer, Settings},
     persistent::rotate,
     value::{Key, Values, key},
 };
@@ -22,10 +22,10 @@ const SIZE: usize = 1 << 10;
 const ENTRIES: u64 = 50_000;
 const THREADS: usize = 8;
 
-/// What each of several threads does before it is asked again.
+/// The number of operations of each thread between two orders.
 const AT_ONCE: u64 = 4096;
 
-/// What is done with how many entries, and by how many threads.
+/// An operation, the number of entries and that of threads.
 #[derive(Clone, Copy)]
 pub(crate) struct Job {
     pub(crate) name: &'static str,
@@ -48,7 +48,7 @@ pub(crate) fn rows(bench: &Bench) -> Duels {
                 ("put", ENTRIES, false),
                 ("put at the cap", ENTRIES, true),
             ] {
-                // What a put costs there is what it costs the files behind.
+                // A put there costs what it costs the file store behind.
                 if ours.name == "tiered" && name != "hit" {
                     continue;
                 }
@@ -85,9 +85,9 @@ pub(crate) fn row(
         roots: ["ours", "peer"].map(|name| bench.quiet.path(name)),
     };
     let max_bytes = cap.then_some(entries * (SIZE as u64 + 32));
-    let wanted = Wanted { max_bytes, ..Wanted::default() };
+    let settings = Settings { max_bytes, ..Settings::default() };
     bout.rows(|roots, outcomes| {
-        let (our, their) = ((ours.open)(&roots[0], wanted), (peer.open)(&roots[1], wanted));
+        let (our, their) = ((ours.open)(&roots[0], settings), (peer.open)(&roots[1], settings));
         our.fill(entries, values);
         their.fill(entries, values);
         let hit = |peer: &dyn Peer, call: u64| {

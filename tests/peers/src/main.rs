@@ -48,11 +48,11 @@ struct Arguments {
     worker: Option<String>,
 }
 
-/// What is measured, and how thoroughly.
+/// The measurements, and their thoroughness.
 pub(crate) struct Bench {
     pub(crate) plan: Plan,
     pub(crate) quick: bool,
-    /// Where what need not survive a loss of power is kept.
+    /// The file system of stores that need not survive a loss of power.
     pub(crate) quiet: Medium,
     pub(crate) disk: Medium,
 }

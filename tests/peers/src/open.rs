@@ -1,4 +1,4 @@
-//! From nothing to the first hit, in a store of many entries.
+//! Measures the time from opening a store of many entries to the first hit.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use crate::{
     Bench, Duels,
     crash::Bout,
     duel::{Duel, Outcome},
-    peer::Wanted,
+    peer::Settings,
     persistent::pairs,
     value::{Values, key},
 };
@@ -30,15 +30,15 @@ pub(crate) fn rows(bench: &Bench) -> Duels {
             roots: ["ours", "peer"].map(|name| bench.quiet.path(name)),
         };
         duels.extend(bout.rows(|roots, outcomes| {
-            let wanted = Wanted::default();
-            (ours.open)(&roots[0], wanted).fill(entries, &values);
-            (peer.open)(&roots[1], wanted).fill(entries, &values);
+            let settings = Settings::default();
+            (ours.open)(&roots[0], settings).fill(entries, &values);
+            (peer.open)(&roots[1], settings).fill(entries, &values);
             let first_hit = |kind: &crate::peer::Kind, root, call: u64| {
                 let wanted_key = key(call * 619 % entries);
                 let start = Instant::now();
-                let store = (kind.open)(root, wanted);
+                let store = (kind.open)(root, settings);
                 assert!(store.get(&wanted_key, &mut |_| {}), "{}: an entry was not kept", kind.name);
-                // What closing costs is not measured.
+                // The cost of closing is not measured.
                 start.elapsed()
             };
             let found = bench.plan.compare_timed(

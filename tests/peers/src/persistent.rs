@@ -6,7 +6,7 @@ use crate::{
     Bench, Duels,
     crash::Bout,
     duel::{Duel, Outcome},
-    peer::{self, Kind, Wanted},
+    peer::{self, Kind, Settings},
     value::{Key, Values, key},
 };
 
@@ -20,7 +20,7 @@ pub(crate) const SHAPES: [Shape; 6] = [
     Shape { label: "4MiB/100", size: 4 << 20, entries: 100 },
 ];
 
-/// After so many bytes the keys of a put come round: what was stored first is then replaced.
+/// After so many bytes the keys of puts repeat: the first entries are then replaced.
 const PUT_BYTES: usize = 256 << 20;
 
 #[derive(Clone, Copy)]
@@ -31,7 +31,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// How many keys puts go through before they come round.
+    /// Returns how many keys puts use before they repeat.
     pub(crate) const fn put_keys(&self) -> u64 {
         (PUT_BYTES / self.size) as u64
     }
@@ -86,7 +86,7 @@ pub(crate) fn reads_and_puts(bench: &Bench, shape: Shape, ours: &'static Kind, p
     bout.rows(|roots, outcomes| {
         let values = Values::new(shape.size);
         let (our, their) =
-            ((ours.open)(&roots[0], Wanted::default()), (peer.open)(&roots[1], Wanted::default()));
+            ((ours.open)(&roots[0], Settings::default()), (peer.open)(&roots[1], Settings::default()));
         our.fill(shape.entries, &values);
         their.fill(shape.entries, &values);
 
@@ -137,8 +137,8 @@ fn durable_put(bench: &Bench, shape: Shape, ours: &'static Kind, peer: &'static 
     };
     bout.rows(|roots, outcomes| {
         let values = Values::new(shape.size);
-        let wanted = Wanted { durable: true, ..Wanted::default() };
-        let (our, their) = ((ours.open)(&roots[0], wanted), (peer.open)(&roots[1], wanted));
+        let settings = Settings { durable: true, ..Settings::default() };
+        let (our, their) = ((ours.open)(&roots[0], settings), (peer.open)(&roots[1], settings));
         let others = other_keys(shape.put_keys());
         let other = |call: u64| &others[(call % others.len() as u64) as usize];
         let rounds = if bench.quick { 7 } else { 41 };

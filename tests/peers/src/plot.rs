@@ -1,10 +1,11 @@
-//! The plot of the ratios.
+//! The plots of the documents: ratios to peers, and cold and warm starts.
 
 use kuva::{
     backend::svg::SvgBackend,
-    plot::{LegendPosition, MarkerShape, ScatterPlot},
+    plot::{BarPlot, LegendPosition, MarkerShape, ScatterPlot},
     render::{annotations::ReferenceLine, layout::Layout, plots::Plot, render::render_multiple},
 };
+use serde::Deserialize;
 
 use crate::duel::Duel;
 
@@ -62,5 +63,30 @@ pub(crate) fn draw(duels: &[&Duel], title: &str) -> String {
         .with_legend_position(LegendPosition::OutsideRightTop)
         .with_width(960.0)
         .with_height(120.0 + 24.0 * jobs.len() as f64);
+    SvgBackend.render_scene(&render_multiple(plots, layout))
+}
+
+/// The time of a start, as one of the examples printed it.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Start {
+    job: String,
+    cold_ms: f64,
+    warm_ms: f64,
+}
+
+/// Draws two bars for each job.
+pub(crate) fn draw_starts(starts: &[Start]) -> String {
+    // The first job is on top, and of each job the cold start.
+    let bars = starts.iter().rev().fold(BarPlot::new(), |bars, start| {
+        bars.with_group(&*start.job, [(start.warm_ms, "#d55e00"), (start.cold_ms, "#0072b2")])
+    });
+    let plots = vec![bars.with_legend(vec!["warm", "cold"]).with_horizontal(true).into()];
+    let layout = Layout::auto_from_plots(&plots)
+        .with_x_label("milliseconds, logarithmic")
+        .with_log_x()
+        .with_x_axis_min(0.1)
+        .with_legend_position(LegendPosition::OutsideRightTop)
+        .with_width(760.0)
+        .with_height(110.0 + 50.0 * starts.len() as f64);
     SvgBackend.render_scene(&render_multiple(plots, layout))
 }

@@ -3,7 +3,7 @@
 use warmstart::Artifact;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// As every side is given it: 32 bytes that look random.
+/// A key: 32 bytes that look random.
 pub(crate) type Key = [u8; 32];
 
 /// The key of the entry numbered `n`.
@@ -19,8 +19,8 @@ pub(crate) struct Value {
     pub(crate) artifact: Artifact,
 }
 
-/// Values of one size, made before anything is timed. They come round: most peers do not look at what they keep, and one
-/// that knows contents again is not helped much by it.
+/// Values of one size, made before anything is timed. They repeat: most peers do not look at contents, and deduplication
+/// helps the others little.
 pub(crate) struct Values(Vec<Value>);
 
 impl Value {
@@ -39,7 +39,7 @@ impl Value {
         Self { with_sum: bytes, artifact }
     }
 
-    /// What is stored.
+    /// The bytes that are stored.
     pub(crate) fn payload(&self) -> &[u8] {
         &self.with_sum[..self.with_sum.len() - 8]
     }

@@ -1,14 +1,12 @@
-//! What a store tells about itself, and what it keeps of reports.
+//! Listing, totals and statistics of a store, and the reports that it persists.
 
 use std::ops::ControlFlow;
 
-use warmstart::{
-    Artifact, KeyFields, Metadata, Reason, Recipe, Statistics, Store,
-    store::{Entry, Report},
-};
+use warmstart::{Artifact, KeyFields, Metadata, MissReason, Recipe, Statistics, Store, store::Entry};
 use warmstart_core::miss::Miss;
 
 use super::{Harness, store};
+use crate::whole::Whole;
 
 fn fields(domain: &'static str, values: &[u64]) -> KeyFields<'static> {
     let key = KeyFields::new(domain, 1);
@@ -21,7 +19,7 @@ fn put(store: &dyn Store, fields: &KeyFields<'_>) {
 }
 
 fn nearest(store: &dyn Store, recipe: &Recipe) -> Option<Recipe> {
-    let entry = store.nearest(recipe).unwrap()?;
+    let entry = store.inspect().unwrap().nearest(recipe).unwrap()?;
     entry.head.unwrap().metadata.recipe().cloned()
 }
 
@@ -35,13 +33,13 @@ pub fn a_visitor_of_entries_may_call_the_store(harness: &dyn Harness) {
     let visit = &mut |entry: Entry| {
         seen += 1;
         let key = entry.head.unwrap().key;
-        assert!(store.get(&key).hit().is_some());
+        assert!(store.get(&key).is_ok());
         store.put(b"another", &Artifact::new(vec![seen])).unwrap();
         assert_eq!(store.remove(&key), Ok(true));
         if seen == 4 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    store.entries(visit).unwrap();
-    assert_eq!((seen, store.len()), (4, Ok(7)));
+    store.inspect().unwrap().entries(visit).unwrap();
+    assert_eq!((seen, store.whole()), (4, Ok(7)));
 }
 
 /// Compared with a look at all of them, over recipes of several domains.
@@ -65,11 +63,10 @@ pub fn the_nearest_recipe_is_one_that_differs_least(harness: &dyn Harness) {
     for _ in 0..100 {
         let wanted = some().recipe();
         let others = stored.iter().map(KeyFields::recipe).filter(|other| other.domain() == wanted.domain());
-        let least =
-            others.map(|other| wanted.remoteness_of(&other)).filter(|remoteness| remoteness.0 > 0).min();
+        let least = others.map(|other| wanted.rank_of(&other)).filter(|rank| rank.0 > 0).min();
         let found = nearest(&store, &wanted).unwrap();
         assert_eq!(found.domain(), wanted.domain());
-        assert_eq!(Some(wanted.remoteness_of(&found)), least, "{wanted:?}: {found:?}");
+        assert_eq!(Some(wanted.rank_of(&found)), least, "{wanted:?}: {found:?}");
     }
     assert_eq!(nearest(&store, &fields("another", &[1, 2, 3]).recipe()), None);
 }
@@ -77,34 +74,34 @@ pub fn the_nearest_recipe_is_one_that_differs_least(harness: &dyn Harness) {
 /// The last miss is kept until there is another.
 pub fn reports_add_up_and_outlive_what_is_cleared(harness: &dyn Harness) {
     let store = store(harness);
-    let kept = store.kept().unwrap();
-    assert_eq!((*kept.tally.statistics(), kept.last_miss), (Statistics::default(), None));
+    let kept = store.inspect().unwrap().stats().unwrap();
+    assert_eq!((kept.counted, kept.last_miss), (Statistics::default(), None));
 
     let mut counted = Statistics::default();
     counted.hits = 3;
-    counted.misses.add(Reason::Busy, 2);
+    counted.misses.add(MissReason::Busy, 2);
     let miss = |name: &str| Miss {
         key: name.as_bytes().to_vec(),
-        reason: Reason::Absent,
-        refusal: Some(Reason::NoSpace),
+        reason: MissReason::Absent,
+        refusal: Some(MissReason::NoSpace),
         recipe: Some(fields("d", &[1, 2]).recipe()),
         unix_ms: 12,
     };
     for last_miss in [None, Some(miss("one")), Some(miss("two")), None] {
-        store.report(&Report { counted, last_miss }).unwrap();
+        store.inspect().unwrap().report(&counted, last_miss.as_ref()).unwrap();
     }
     put(&store, &fields("d", &[1]));
     store.clear().unwrap();
     let check = |store: &dyn Store, reports: u64| {
-        let kept = store.kept().unwrap();
-        let statistics = kept.tally.statistics();
-        assert_eq!((statistics.hits, statistics.misses.of(Reason::Busy)), (3 * reports, 2 * reports));
-        assert_eq!((kept.tally.resets(), kept.last_miss), (0, Some(miss("two"))));
+        let kept = store.inspect().unwrap().stats().unwrap();
+        let statistics = kept.counted;
+        assert_eq!((statistics.hits, statistics.misses.of(MissReason::Busy)), (3 * reports, 2 * reports));
+        assert_eq!((kept.resets, kept.last_miss), (0, Some(miss("two"))));
     };
     check(&store, 4);
     if harness.is_persistent() {
         let beside = super::store(harness);
-        beside.report(&Report { counted, last_miss: None }).unwrap();
+        beside.inspect().unwrap().report(&counted, None).unwrap();
         check(&store, 5);
         drop((store, beside));
         check(&super::store(harness), 5);

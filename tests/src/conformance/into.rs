@@ -1,9 +1,9 @@
-//! That a payload which is read into a buffer of the caller's is the one that was stored.
+//! A payload that is read into the caller's buffer is the one that was stored.
 
-use warmstart::{Artifact, Limits, Reason, SystemClock, store::Buffer};
+use warmstart::{Artifact, Limits, MissReason, SystemClock, store::Buffer};
 
 use super::{Harness, OnDisk, store};
-use crate::proof::{artifact, prove};
+use crate::proof::{artifact, verify};
 
 /// Payloads and keys of many lengths: a head that is longer than a page is read in another way.
 pub fn get_into_returns_what_get_returns(harness: &dyn Harness) {
@@ -13,22 +13,22 @@ pub fn get_into_returns_what_get_returns(harness: &dyn Harness) {
         let key = vec![7; key_len];
         store.put(&key, &artifact(&key, len as u64, len)).unwrap();
         assert_eq!(store.get_into(&key, &mut buffer), Ok(len));
-        assert_eq!(prove(&key, &Artifact::new(buffer.clone())), len as u64);
-        assert_eq!(store.get(&key).hit().unwrap().payload(), buffer);
+        assert_eq!(verify(&key, &Artifact::new(buffer.clone())), len as u64);
+        assert_eq!(store.get(&key).unwrap().payload(), buffer);
         let mut exact = vec![0; len];
         assert_eq!(store.get_into(&key, &mut &mut exact[..]), Ok(len));
         assert_eq!(exact, buffer);
-        assert_eq!(store.get_into(&key, &mut &mut exact[1..]), Err(Reason::TooLong));
+        assert_eq!(store.get_into(&key, &mut &mut exact[1..]), Err(MissReason::TooLong));
     }
     store.put(b"key", &artifact(b"key", 1, 100)).unwrap();
     for wrong in [0, 99, 101] {
-        assert_eq!(store.get_into(b"key", &mut Wrong(vec![0; wrong])), Err(Reason::TooLong));
+        assert_eq!(store.get_into(b"key", &mut Wrong(vec![0; wrong])), Err(MissReason::TooLong));
     }
     store.put(b"empty", &Artifact::new(Vec::new())).unwrap();
     assert_eq!((store.get_into(b"empty", &mut buffer), buffer.len()), (Ok(0), 0));
-    assert_eq!(store.get_into(b"absent", &mut buffer), Err(Reason::Absent));
+    assert_eq!(store.get_into(b"absent", &mut buffer), Err(MissReason::Absent));
     store.close().unwrap();
-    assert_eq!(store.get_into(b"empty", &mut buffer), Err(Reason::Closed));
+    assert_eq!(store.get_into(b"empty", &mut buffer), Err(MissReason::Closed));
 }
 
 /// Returns room of another length than was asked for.
@@ -52,14 +52,14 @@ pub fn get_into_returns_no_damaged_payload(harness: &dyn OnDisk) {
         harness.damage(key, &mut |bytes| bytes[at] ^= 0x10);
         let reason = store.get_into(key, &mut buffer).unwrap_err();
         assert!(reason.is_damage(), "byte {at}: {reason:?}");
-        assert_eq!(store.get_into(key, &mut buffer), Err(Reason::Absent), "damage is removed");
+        assert_eq!(store.get_into(key, &mut buffer), Err(MissReason::Absent), "damage is removed");
     }
     store.put(key, &artifact(key, 1, 20)).unwrap();
     harness.damage(key, &mut |bytes| bytes.truncate(len - 1));
     assert!(store.get_into(key, &mut buffer).unwrap_err().is_damage());
 }
 
-/// What is read into a buffer is used.
+/// A payload read into a buffer counts as an access.
 pub fn get_into_counts_as_a_use(harness: &dyn Harness) {
     let limits = Limits { max_entries: Some(2), ..Limits::NONE };
     let store = harness.open(limits, std::sync::Arc::new(SystemClock));
@@ -69,6 +69,6 @@ pub fn get_into_counts_as_a_use(harness: &dyn Harness) {
     }
     store.get_into(b"a", &mut buffer).unwrap();
     store.put(b"c", &artifact(b"c", 1, 100)).unwrap();
-    assert_eq!(store.get_into(b"b", &mut buffer), Err(Reason::Absent));
+    assert_eq!(store.get_into(b"b", &mut buffer), Err(MissReason::Absent));
     assert_eq!(store.get_into(b"a", &mut buffer), Ok(100));
 }

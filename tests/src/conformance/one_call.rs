@@ -14,14 +14,14 @@ use std::{
 use warmstart::{Cache, cache::Fetched};
 
 use super::{Harness, store};
-use crate::proof::{artifact, prove};
+use crate::proof::{artifact, verify};
 
 const THREADS: usize = 8;
 
-/// Long enough that whoever comes meanwhile waits.
+/// Long enough that threads that arrive meanwhile wait.
 const SLOW: Duration = Duration::from_millis(50);
 
-/// Far below the patience of a cache: a deadlock that only patience ends is a failure.
+/// Far below the timeout of a cache: a deadlock that only the timeout ends is a failure.
 const SOON: Duration = Duration::from_secs(20);
 
 fn build(cache: &Cache, key: &[u8], version: u64) -> Fetched {
@@ -40,7 +40,7 @@ pub fn of_many_threads_one_builds(harness: &dyn Harness) {
                     thread::sleep(SLOW);
                     Ok::<_, Infallible>(artifact(b"k", builds.fetch_add(1, Ordering::Relaxed), 1000))
                 });
-                assert_eq!(prove(b"k", fetched.unwrap().artifact()), 0);
+                assert_eq!(verify(b"k", fetched.unwrap().artifact()), 0);
             });
         }
     });
@@ -66,7 +66,7 @@ pub fn an_error_stores_nothing_and_the_next_builds(harness: &dyn Harness) {
                             version => Ok(artifact(b"k", version, 1000)),
                         }
                     })?;
-                    Ok(prove(b"k", fetched.artifact()))
+                    Ok(verify(b"k", fetched.artifact()))
                 })
             })
             .collect();
@@ -94,7 +94,7 @@ pub fn a_panic_stores_nothing_and_those_who_wait_go_on(harness: &dyn Harness) {
                             assert!(version > 0, "the first build panics, on purpose");
                             Ok::<_, Infallible>(artifact(b"k", version, 1000))
                         });
-                        assert_eq!(prove(b"k", fetched.unwrap().artifact()), 1);
+                        assert_eq!(verify(b"k", fetched.unwrap().artifact()), 1);
                     }))
                     .is_err()
                 })
@@ -117,17 +117,17 @@ pub fn nested_builds_never_deadlock(harness: &dyn Harness) {
                 let fetched = cache.get_or_build(mine, || {
                     both.wait();
                     let inner = build(cache, others, 7);
-                    let _ = prove(others, inner.artifact());
+                    let _ = verify(others, inner.artifact());
                     Ok::<_, Infallible>(artifact(mine, 7, 1000))
                 });
-                assert_eq!(prove(mine, fetched.unwrap().artifact()), 7);
+                assert_eq!(verify(mine, fetched.unwrap().artifact()), 7);
             });
         }
     });
     let fetched = cache.get_or_build(b"self", || {
         let inner = build(&cache, b"self", 1);
-        Ok::<_, Infallible>(artifact(b"self", prove(b"self", inner.artifact()) + 1, 1000))
+        Ok::<_, Infallible>(artifact(b"self", verify(b"self", inner.artifact()) + 1, 1000))
     });
-    assert_eq!(prove(b"self", fetched.unwrap().artifact()), 2);
-    assert!(started.elapsed() < SOON, "only patience ended it");
+    assert_eq!(verify(b"self", fetched.unwrap().artifact()), 2);
+    assert!(started.elapsed() < SOON, "only the timeout ended it");
 }

@@ -1,4 +1,4 @@
-//! That processes share a store, and may die at any instant.
+//! Processes share a store, and may die at any instant.
 //!
 //! The processes are the `worker` of this package.
 
@@ -9,12 +9,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use warmstart::{Limits, Lookup, Reason};
+use warmstart::{Limits, MissReason};
 
 use super::{OnDisk, Opening};
+use crate::whole::Whole;
 use crate::{
     built,
-    proof::{artifact, numbered_key, prove},
+    proof::{artifact, numbered_key, verify},
 };
 
 const CAP: u64 = 1 << 20;
@@ -42,22 +43,23 @@ fn check_at_rest(harness: &dyn OnDisk, cap: Option<u64>) {
     let started = Instant::now();
     store.put(b"last", &artifact(b"last", 1, 16_000)).unwrap();
     assert!(started.elapsed() < Duration::from_secs(1), "a lock was left behind");
-    let locks = store.lock_directory().unwrap().read_dir().unwrap();
+    let scope = String::from_utf8(store.claims().unwrap().scope()).unwrap();
+    let locks = std::fs::read_dir(scope).unwrap();
     assert_eq!(locks.count(), 0, "locks are left");
     let mut listed = 0;
     let visit = &mut |_| {
         listed += 1;
         std::ops::ControlFlow::Continue(())
     };
-    store.entries(visit).unwrap();
+    store.inspect().unwrap().entries(visit).unwrap();
     for n in 0..200 {
         let key = numbered_key(n);
         match store.get(&key) {
-            Lookup::Hit(found) => drop(prove(&key, &found)),
-            Lookup::Miss(reason) => assert_eq!(reason, Reason::Absent),
+            Ok(found) => drop(verify(&key, &found)),
+            Err(reason) => assert_eq!(reason, MissReason::Absent),
         }
     }
-    assert_eq!(store.len(), Ok(listed), "an entry was not whole");
+    assert_eq!(store.whole(), Ok(listed), "an entry was not whole");
     harness.check_accounts(cap);
     drop(store);
     harness.check_files(cap);
@@ -72,7 +74,7 @@ pub fn eight_processes_against_eviction_and_clear(harness: &dyn OnDisk) {
 }
 
 /// 200 processes are killed while they write, eight at a time. What they acknowledged is stored.
-pub fn two_hundred_killed_writers_leave_nothing_torn_and_nothing_locked(harness: &dyn OnDisk) {
+pub fn killed_writers_leave_nothing_torn_and_nothing_locked(harness: &dyn OnDisk) {
     let mut acknowledged: Vec<u64> = Vec::new();
     for round in 0..25u64 {
         let mut children: Vec<_> = (round * 8..round * 8 + 8)
@@ -103,10 +105,10 @@ pub fn two_hundred_killed_writers_leave_nothing_torn_and_nothing_locked(harness:
     let store = harness.open_default();
     for n in &acknowledged {
         let key = numbered_key(*n);
-        assert_eq!(prove(&key, &store.get(&key).hit().expect("what was stored survives")), *n);
+        assert_eq!(verify(&key, &store.get(&key).expect("what was stored survives")), *n);
     }
     // At most one entry of each process was stored without its having been said, and there is the last one.
-    assert!(store.len().unwrap() <= acknowledged.len() as u64 + 201);
+    assert!(store.whole().unwrap() <= acknowledged.len() as u64 + 201);
 }
 
 /// The kills hit evictions, and on SQLite vacuums and checkpoints.

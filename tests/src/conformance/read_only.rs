@@ -1,4 +1,4 @@
-//! That looking at what is on disk changes nothing.
+//! Inspecting a store on disk changes nothing.
 
 use std::{
     collections::BTreeMap,
@@ -10,11 +10,11 @@ use std::{
 };
 
 use warmstart::{
-    Artifact, Cache, KeyFields, Limits, Metadata, Reason, Recipe, Store,
-    store::{Entry, Report, Verified},
+    Artifact, Cache, KeyFields, Limits, Metadata, MissReason, Recipe, Statistics, Store, store::Entry,
 };
 
 use super::{OnDisk, Opening};
+use crate::whole::Whole;
 
 fn look(harness: &dyn OnDisk) -> Box<dyn Store> {
     harness.open_as(Opening { is_read_only: true, ..Opening::of(harness) })
@@ -35,12 +35,12 @@ fn entries(store: &dyn Store) -> Vec<Entry> {
         entries.push(entry);
         ControlFlow::Continue(())
     };
-    store.entries(visit).unwrap();
+    store.inspect().unwrap().entries(visit).unwrap();
     entries
 }
 
 fn nearest(store: &dyn Store, recipe: &Recipe) -> Option<Recipe> {
-    let entry = store.nearest(recipe).unwrap()?;
+    let entry = store.inspect().unwrap().nearest(recipe).unwrap()?;
     entry.head.unwrap().metadata.recipe().cloned()
 }
 
@@ -74,29 +74,29 @@ pub fn looking_changes_nothing(harness: &dyn OnDisk) {
     let before = image(harness.folder());
     let store = look(harness);
     for _ in 0..2 {
-        assert_eq!((entries(&*store).len(), store.len()), (3, Ok(3)));
-        assert_eq!(store.verify(), Ok(Verified { whole: 2, damaged: 1 }));
-        assert_eq!(store.get(key("a").as_bytes()).miss(), Some(Reason::ChecksumMismatch));
-        assert!(store.get(key("b").as_bytes()).hit().is_some());
-        assert_eq!(store.get(b"none").miss(), Some(Reason::Absent));
+        assert_eq!((entries(&*store).len(), store.inspect().unwrap().totals().unwrap().entries), (3, 3));
+        assert_eq!(store.whole_and_damaged(), Ok((2, 1)));
+        assert_eq!(store.get(key("a").as_bytes()).err(), Some(MissReason::ChecksumMismatch));
+        assert!(store.get(key("b").as_bytes()).is_ok());
+        assert_eq!(store.get(b"none").err(), Some(MissReason::Absent));
         assert_eq!((store.contains(key("b").as_bytes()), store.contains(b"none")), (Ok(true), Ok(false)));
     }
     assert!(nearest(&*store, &fields("b", "-O2").recipe()).is_some());
-    assert_eq!(store.nearest(&KeyFields::new("another", 1).recipe()), Ok(None));
-    assert_eq!(store.kept().unwrap().tally.statistics().builds, 3);
-    assert_eq!(store.put(b"k", &Artifact::new(vec![])), Err(Reason::ReadOnly));
-    assert_eq!((store.clear(), store.remove(b"k")), (Err(Reason::ReadOnly), Err(Reason::ReadOnly)));
-    assert_eq!(store.remove(key("b").as_bytes()), Err(Reason::ReadOnly));
-    assert_eq!(store.prune(Limits::bytes(0)), Err(Reason::ReadOnly));
-    assert_eq!(store.report(&Report::default()), Err(Reason::ReadOnly));
-    assert_eq!((store.flush(), store.lock_directory()), (Ok(()), None));
+    assert_eq!(store.inspect().unwrap().nearest(&KeyFields::new("another", 1).recipe()), Ok(None));
+    assert_eq!(store.inspect().unwrap().stats().unwrap().counted.builds, 3);
+    assert_eq!(store.put(b"k", &Artifact::new(vec![])), Err(MissReason::ReadOnly));
+    assert_eq!((store.clear(), store.remove(b"k")), (Err(MissReason::ReadOnly), Err(MissReason::ReadOnly)));
+    assert_eq!(store.remove(key("b").as_bytes()), Err(MissReason::ReadOnly));
+    assert_eq!(store.inspect().unwrap().prune(Limits::bytes(0)), Err(MissReason::ReadOnly));
+    assert_eq!(store.inspect().unwrap().report(&Statistics::default(), None), Err(MissReason::ReadOnly));
+    assert_eq!((store.flush(), store.claims().is_some()), (Ok(()), false));
     let cache = Cache::new(&*store);
     let Ok(built) = cache.get_or_build(b"k", || Ok::<_, Infallible>(vec![1]));
-    assert_eq!(built.refusal(), Some(Reason::ReadOnly));
+    assert_eq!(built.refusal(), Some(MissReason::ReadOnly));
     drop(cache);
     assert!(before == image(harness.folder()), "while it was looked at");
     store.close().unwrap();
-    assert_eq!(store.get(key("b").as_bytes()).miss(), Some(Reason::Closed));
+    assert_eq!(store.get(key("b").as_bytes()).err(), Some(MissReason::Closed));
     drop(store);
     assert!(before == image(harness.folder()), "after it was looked at");
 }
@@ -104,11 +104,11 @@ pub fn looking_changes_nothing(harness: &dyn OnDisk) {
 /// Entries say what is wrong with them; only verifying removes them.
 pub fn a_head_that_is_not_whole_is_told_and_left_where_it_is(harness: &dyn OnDisk) {
     type Alter = fn(&mut Vec<u8>);
-    let damages: [(&str, Reason, Alter); 4] = [
-        ("cut", Reason::Truncated, |bytes| bytes.truncate(200)),
-        ("almost nothing", Reason::Truncated, |bytes| *bytes = b"\x89WSA".to_vec()),
-        ("zeros", Reason::Foreign, |bytes| bytes.fill(0)),
-        ("another's", Reason::KeyMismatch, |_| ()),
+    let damages: [(&str, MissReason, Alter); 4] = [
+        ("cut", MissReason::Truncated, |bytes| bytes.truncate(200)),
+        ("almost nothing", MissReason::Truncated, |bytes| *bytes = b"\x89WSA".to_vec()),
+        ("zeros", MissReason::Foreign, |bytes| bytes.fill(0)),
+        ("another's", MissReason::KeyMismatch, |_| ()),
     ];
     let store = harness.open_default();
     put(&*store, &fields("whole", ""));
@@ -128,10 +128,7 @@ pub fn a_head_that_is_not_whole_is_told_and_left_where_it_is(harness: &dyn OnDis
     assert_eq!(told(), expected, "to look is not to remove");
     assert_eq!(nearest(&*store, &fields("zeros", "-O2").recipe()), Some(fields("whole", "").recipe()));
 
-    let mut found = Vec::new();
-    let verified = store.verify_each(&mut |proof| found.extend(proof.result.err()));
-    assert_eq!(verified, Ok(Verified { whole: 1, damaged: 4 }));
-    assert_eq!(found.len(), 4);
+    assert_eq!(store.whole_and_damaged(), Ok((1, 4)));
     assert_eq!(told(), [None], "what was damaged is gone");
 }
 
@@ -141,11 +138,11 @@ pub fn the_last_miss_is_explained_to_who_only_looks(harness: &dyn OnDisk) {
     for flags in ["-O2", "-O3"] {
         let Ok(_) = cache.get_or_build(&fields("softmax", flags), || Ok::<_, Infallible>(vec![1]));
     }
-    assert!(cache.get(&fields("softmax", "-O2")).hit().is_some());
+    assert!(cache.get(&fields("softmax", "-O2")).is_ok());
     drop(cache);
     let cache = Cache::new(look(harness));
-    let miss = cache.store().kept().unwrap().last_miss.unwrap();
-    assert_eq!((miss.reason, miss.refusal), (Reason::Absent, None));
+    let miss = cache.store().inspect().unwrap().stats().unwrap().last_miss.unwrap();
+    assert_eq!((miss.reason, miss.refusal), (MissReason::Absent, None));
     assert_eq!(miss.key, fields("softmax", "-O3").key().as_bytes());
     let explanation = cache.explain(&miss.recipe.unwrap()).unwrap().unwrap();
     let [change] = &explanation.changes[..] else { panic!("one field differs: {explanation}") };

@@ -1,12 +1,13 @@
-//! That a store with a secret takes nothing that its secret has not sealed.
+//! A store with a secret accepts nothing that its secret has not sealed.
 
 use std::convert::Infallible;
 
-use warmstart::{Artifact, Cache, KeyFields, Metadata, Reason, Seal, Store};
+use warmstart::{Artifact, Cache, KeyFields, Metadata, MissReason, Seal, Store};
 use warmstart_core::envelope;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{OnDisk, Opening};
+use crate::whole::Whole;
 
 /// The secret of the stores that are attacked.
 const OURS: Option<u8> = Some(1);
@@ -19,7 +20,7 @@ fn with_secret(harness: &dyn OnDisk, secret: Option<u8>) -> Box<dyn Store> {
 /// Encodes an entry of `key` with a valid checksum, as any user could write it.
 fn entry_of(key: &[u8], payload: &[u8], secret: Option<u8>) -> Vec<u8> {
     let seal = secret.map(|secret| Seal::new(&[secret; 32]));
-    envelope::encode_with(key, &Artifact::new(payload.to_vec()), seal.as_ref()).unwrap().to_vec()
+    envelope::encode(key, &Artifact::new(payload.to_vec()), seal.as_ref()).unwrap().to_vec()
 }
 
 fn make_checksum_right(bytes: &mut [u8]) {
@@ -28,28 +29,28 @@ fn make_checksum_right(bytes: &mut [u8]) {
 }
 
 /// Entries of an attacker, all with valid checksums.
-pub fn what_our_secret_has_not_sealed_is_a_counted_miss_that_the_next_build_replaces(harness: &dyn OnDisk) {
+pub fn entry_not_sealed_by_our_secret_is_a_miss_and_replaced(harness: &dyn OnDisk) {
     type Alter = fn(&mut Vec<u8>);
-    let attacks: [(&str, Reason, Alter); 7] = [
-        ("a payload with a new checksum", Reason::Forged, |bytes| {
+    let attacks: [(&str, MissReason, Alter); 7] = [
+        ("a payload with a new checksum", MissReason::Forged, |bytes| {
             *bytes.last_mut().unwrap() ^= 1;
             make_checksum_right(bytes);
         }),
-        ("a tag with a new checksum", Reason::Forged, |bytes| {
+        ("a tag with a new checksum", MissReason::Forged, |bytes| {
             bytes[64] ^= 1;
             make_checksum_right(bytes);
         }),
-        ("a tag of zeros", Reason::Forged, |bytes| {
+        ("a tag of zeros", MissReason::Forged, |bytes| {
             bytes[64..96].fill(0);
             make_checksum_right(bytes);
         }),
-        ("a time with a new checksum", Reason::Forged, |bytes| {
+        ("a time with a new checksum", MissReason::Forged, |bytes| {
             bytes[40] ^= 1;
             make_checksum_right(bytes);
         }),
-        ("another secret's", Reason::Forged, |bytes| *bytes = entry_of(KEY, b"evil", Some(2))),
-        ("without a seal", Reason::Unsealed, |bytes| *bytes = entry_of(KEY, b"evil", None)),
-        ("another key's", Reason::KeyMismatch, |bytes| *bytes = entry_of(b"other", b"evil", OURS)),
+        ("another secret's", MissReason::Forged, |bytes| *bytes = entry_of(KEY, b"evil", Some(2))),
+        ("without a seal", MissReason::Unsealed, |bytes| *bytes = entry_of(KEY, b"evil", None)),
+        ("another key's", MissReason::KeyMismatch, |bytes| *bytes = entry_of(b"other", b"evil", OURS)),
     ];
     for (what, reason, alter) in attacks {
         let cache = Cache::new(with_secret(harness, OURS));
@@ -60,11 +61,11 @@ pub fn what_our_secret_has_not_sealed_is_a_counted_miss_that_the_next_build_repl
         assert_eq!(fetched.refusal(), None, "{what}");
         let misses = cache.statistics().misses;
         assert_eq!((misses.of(reason), misses.total()), (1, 1), "{what}: {misses:?}");
-        assert_eq!(cache.get(KEY).hit().unwrap().payload(), b"built", "{what} was not replaced");
+        assert_eq!(cache.get(KEY).unwrap().payload(), b"built", "{what} was not replaced");
     }
 }
 
-/// What is found behind the store's back, under the name of another key, as a copy of its file would be.
+/// An entry of another key's name, as a copy of its file would be, is a counted miss.
 pub fn an_entry_that_is_replayed_under_another_name_is_a_miss(harness: &dyn OnDisk) {
     let store = with_secret(harness, OURS);
     store.put(b"other", &Artifact::new(b"other".to_vec())).unwrap();
@@ -72,38 +73,36 @@ pub fn an_entry_that_is_replayed_under_another_name_is_a_miss(harness: &dyn OnDi
     let mut others = Vec::new();
     harness.damage(b"other", &mut |bytes| others.clone_from(bytes));
     harness.damage(KEY, &mut |bytes| bytes.clone_from(&others));
-    assert_eq!(store.get(KEY).miss(), Some(Reason::KeyMismatch));
-    assert_eq!(store.get(b"other").hit().unwrap().payload(), b"other");
+    assert_eq!(store.get(KEY).err(), Some(MissReason::KeyMismatch));
+    assert_eq!(store.get(b"other").unwrap().payload(), b"other");
 }
 
 /// Stores of several secrets share a directory and remove no entry of each other.
-pub fn stores_of_other_secrets_and_of_none_leave_what_they_cannot_prove_alone(harness: &dyn OnDisk) {
+pub fn stores_of_other_secrets_or_none_leave_unproved_entries_alone(harness: &dyn OnDisk) {
     let ours = with_secret(harness, OURS);
     ours.put(KEY, &Artifact::new(b"good".to_vec())).unwrap();
-    for (secret, reason, len) in [(Some(2), Reason::Forged, 1), (None, Reason::Sealed, 0)] {
+    for (secret, reason, contains) in [(Some(2), MissReason::Forged, true), (None, MissReason::Sealed, false)]
+    {
         let theirs = with_secret(harness, secret);
-        assert_eq!(theirs.get(KEY).miss(), Some(reason));
-        assert_eq!(theirs.len(), Ok(len), "it is by the header alone");
-        assert_eq!(theirs.contains(KEY), Ok(len == 1));
-        let found = theirs.verify().unwrap();
-        assert_eq!((found.whole, found.damaged), (0, 0));
+        assert_eq!(theirs.get(KEY).err(), Some(reason));
+        assert_eq!(theirs.contains(KEY), Ok(contains), "it is by the header alone");
+        assert_eq!(theirs.whole_and_damaged(), Ok((0, 0)));
     }
-    assert_eq!(ours.get(KEY).hit().unwrap().payload(), b"good");
-    let found = ours.verify().unwrap();
-    assert_eq!((found.whole, found.damaged), (1, 0));
+    assert_eq!(ours.get(KEY).unwrap().payload(), b"good");
+    assert_eq!(ours.whole_and_damaged(), Ok((1, 0)));
 }
 
 /// A sealed store leaves entries without a seal, and a plain store leaves sealed ones.
-pub fn an_entry_without_a_seal_is_no_member_of_a_sealed_store_and_stays(harness: &dyn OnDisk) {
+pub fn unsealed_entry_is_no_member_of_a_sealed_store_and_stays(harness: &dyn OnDisk) {
     let plain = with_secret(harness, None);
     plain.put(KEY, &Artifact::new(b"plain".to_vec())).unwrap();
     let sealed = with_secret(harness, OURS);
-    assert_eq!((sealed.contains(KEY), sealed.len()), (Ok(false), Ok(0)));
-    assert_eq!(sealed.get(KEY).miss(), Some(Reason::Unsealed));
-    assert_eq!(plain.get(KEY).hit().unwrap().payload(), b"plain");
+    assert_eq!((sealed.contains(KEY), sealed.whole()), (Ok(false), Ok(0)));
+    assert_eq!(sealed.get(KEY).err(), Some(MissReason::Unsealed));
+    assert_eq!(plain.get(KEY).unwrap().payload(), b"plain");
     sealed.put(KEY, &Artifact::new(b"sealed".to_vec())).unwrap();
-    assert_eq!((plain.contains(KEY), plain.len()), (Ok(false), Ok(0)));
-    assert_eq!(plain.get(KEY).miss(), Some(Reason::Sealed));
+    assert_eq!((plain.contains(KEY), plain.whole()), (Ok(false), Ok(0)));
+    assert_eq!(plain.get(KEY).err(), Some(MissReason::Sealed));
 }
 
 /// A process without the secret detects and removes damage too.
@@ -112,12 +111,12 @@ pub fn damage_is_told_from_forgery_without_the_secret(harness: &dyn OnDisk) {
         with_secret(harness, OURS).put(KEY, &Artifact::new(b"good".to_vec())).unwrap();
         harness.damage(KEY, &mut |bytes| *bytes.last_mut().unwrap() ^= 1);
         let store = with_secret(harness, secret);
-        assert_eq!(store.get(KEY).miss(), Some(Reason::ChecksumMismatch));
-        assert_eq!(store.get(KEY).miss(), Some(Reason::Absent));
+        assert_eq!(store.get(KEY).err(), Some(MissReason::ChecksumMismatch));
+        assert_eq!(store.get(KEY).err(), Some(MissReason::Absent));
     }
 }
 
-/// What is not sealed cannot be a hit of a store with a secret, and so explains nothing there.
+/// An unsealed entry cannot be a hit of a store with a secret, and so explains nothing there.
 pub fn the_nearest_is_none_that_anybody_could_have_put_there(harness: &dyn OnDisk) {
     let fields = |flags: &'static str| KeyFields::new("d", 1).text("name", "softmax").text("flags", flags);
     let put = |store: &dyn Store, flags| {
@@ -126,7 +125,7 @@ pub fn the_nearest_is_none_that_anybody_could_have_put_there(harness: &dyn OnDis
         store.put(fields(flags).key().as_bytes(), &artifact).unwrap();
     };
     let nearest = |store: &dyn Store, flags| {
-        let entry = store.nearest(&fields(flags).recipe()).unwrap();
+        let entry = store.inspect().unwrap().nearest(&fields(flags).recipe()).unwrap();
         entry.map(|entry| entry.recipe().unwrap().clone())
     };
     put(&*with_secret(harness, None), "-O2");

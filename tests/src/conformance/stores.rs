@@ -11,13 +11,14 @@ use std::{
 use tempfile::TempDir;
 use warmstart::{
     Clock, Key, Limits, Seal, Store,
-    store::{FileOptions, FileStore, MemoryStore, SqliteOptions, SqliteStore, TieredStore},
+    store::{FileStore, MemoryStore, SqliteStore, StoreOptions, TieredStore},
 };
 
 use super::{Harness, OnDisk, Opening};
+use crate::whole::Whole;
 
-/// How long a store waits for other processes, where there are many.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The timeout of a store for other processes, where there are many.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The memory store.
 #[derive(Debug)]
@@ -71,7 +72,7 @@ impl Default for Tiered {
 
 impl Harness for Tiered {
     fn open(&self, limits: Limits, clock: Arc<dyn Clock>) -> Box<dyn Store> {
-        let options = FileOptions::default().with_limits(limits).with_clock(clock);
+        let options = StoreOptions::default().with_limits(limits).with_clock(clock);
         let files = FileStore::open(self.0.path(), options).unwrap();
         Box::new(TieredStore::new(Limits::bytes(1 << 20), files))
     }
@@ -99,7 +100,7 @@ impl Files {
     }
 
     fn store(&self, opening: Opening) -> FileStore {
-        let options = FileOptions::default().with_limits(opening.limits).with_clock(opening.clock);
+        let options = StoreOptions::default().with_limits(opening.limits).with_clock(opening.clock);
         let mut options = options.with_read_only(opening.is_read_only);
         if let Some(secret) = opening.secret {
             options = options.with_seal(seal(secret));
@@ -182,8 +183,8 @@ impl Sqlite {
     }
 
     fn store(&self, opening: Opening) -> SqliteStore {
-        let options = SqliteOptions::default().with_limits(opening.limits).with_clock(opening.clock);
-        let mut options = options.with_read_only(opening.is_read_only).with_patience(PATIENCE);
+        let options = StoreOptions::default().with_limits(opening.limits).with_clock(opening.clock);
+        let mut options = options.with_read_only(opening.is_read_only).with_timeout(TIMEOUT);
         if let Some(secret) = opening.secret {
             options = options.with_seal(seal(secret));
         }
@@ -238,7 +239,8 @@ impl OnDisk for Sqlite {
         let found: (i64, i64, i64) = self.connection().query_row(sums, [], row).unwrap();
         let store = self.store(Opening::of(self));
         // Last, because it removes what is not whole.
-        let (total, whole) = (store.total_bytes().unwrap(), store.len().unwrap());
+        let (total, whole) =
+            (store.inspect().unwrap().totals().map(|totals| totals.bytes).unwrap(), store.whole().unwrap());
         assert_eq!(found, (whole as i64, whole as i64, total as i64), "something was torn");
         assert!(cap.is_none_or(|cap| total <= cap), "{total} bytes");
     }

@@ -1,4 +1,4 @@
-//! That readers and writers at once see only what was written.
+//! Readers and writers at once see only what was written.
 
 use std::{
     sync::{
@@ -8,10 +8,11 @@ use std::{
     thread,
 };
 
-use warmstart::{Limits, Lookup, Reason, SystemClock};
+use warmstart::{Limits, MissReason, SystemClock};
 
 use super::{Harness, store};
-use crate::proof::{artifact, prove};
+use crate::proof::{artifact, verify};
+use crate::whole::Whole;
 
 const WRITERS: u64 = 4;
 const READERS: u64 = 4;
@@ -41,7 +42,7 @@ pub fn every_read_is_what_was_written_under_its_key(harness: &dyn Harness) {
                     let key = (n * WRITERS + writer) % KEYS;
                     let name = key.to_le_bytes();
                     store.put(&name, &artifact(&name, n, length(key, n))).unwrap();
-                    assert!(store.get(&name).hit().is_some_and(|found| prove(&name, &found) == n));
+                    assert!(store.get(&name).ok().is_some_and(|found| verify(&name, &found) == n));
                 }
             });
         }
@@ -53,14 +54,14 @@ pub fn every_read_is_what_was_written_under_its_key(harness: &dyn Harness) {
                 for n in 0..OPERATIONS {
                     let key = (n * 5 + reader) % KEYS;
                     let name = key.to_le_bytes();
-                    let version = prove(&name, &store.get(&name).hit().unwrap());
+                    let version = verify(&name, &store.get(&name).unwrap());
                     assert!(version >= seen[key as usize], "key {key} went back to version {version}");
                     seen[key as usize] = version;
                 }
             });
         }
     });
-    assert_eq!(store.len(), Ok(KEYS));
+    assert_eq!(store.whole(), Ok(KEYS));
 }
 
 /// The same at a cap that holds a few entries, while another thread removes and clears.
@@ -75,12 +76,12 @@ pub fn readers_and_writers_race_with_eviction_and_clear(harness: &dyn Harness) {
                     let key = (n * 5 + worker) % KEYS;
                     let name = key.to_le_bytes();
                     if worker < WRITERS {
-                        let stored = store.put(&name, &artifact(&name, n, length(key, n))).unwrap();
-                        evicted.fetch_add(stored.evicted, Ordering::Relaxed);
+                        let gone = store.put(&name, &artifact(&name, n, length(key, n))).unwrap();
+                        evicted.fetch_add(gone, Ordering::Relaxed);
                     } else {
                         match store.get(&name) {
-                            Lookup::Hit(found) => drop(prove(&name, &found)),
-                            Lookup::Miss(reason) => assert_eq!(reason, Reason::Absent),
+                            Ok(found) => drop(verify(&name, &found)),
+                            Err(reason) => assert_eq!(reason, MissReason::Absent),
                         }
                     }
                     if worker == 0 && n % 20 == 19 {
@@ -95,6 +96,6 @@ pub fn readers_and_writers_race_with_eviction_and_clear(harness: &dyn Harness) {
     });
     assert!(evicted.load(Ordering::Relaxed) > 0, "nothing was evicted, so nothing raced with that");
     store.clear().unwrap();
-    assert_eq!(store.len(), Ok(0));
-    assert_eq!(store.put(b"k", &artifact(b"k", 1, 150_000)).unwrap().evicted, 0, "the total drifted");
+    assert_eq!(store.whole(), Ok(0));
+    assert_eq!(store.put(b"k", &artifact(b"k", 1, 150_000)).unwrap(), 0, "the total drifted");
 }

@@ -2,7 +2,7 @@
 
 /// An element of a kernel's inputs or outputs.
 pub(super) trait Element: Copy + 'static {
-    /// What outputs are filled with: a place that a kernel forgets fails the comparison.
+    /// Fills outputs before a launch: an element that a kernel forgets fails the comparison.
     const UNWRITTEN: Self;
 
     fn to_f64(self) -> f64;
@@ -59,7 +59,7 @@ pub(super) fn widened<T: Element>(elements: &[T]) -> Vec<f64> {
     elements.iter().map(|x| x.to_f64()).collect()
 }
 
-/// How far an element may be from the reference: `absolute + relative * |reference|`.
+/// The tolerance of an element: `absolute + relative * |reference|`.
 #[derive(Clone, Copy)]
 pub(super) struct Tolerance {
     pub(super) absolute: f64,

@@ -1,4 +1,4 @@
-//! What every kernel is to compute, as plain loops in f64. Matrices are slices, row after row.
+//! The expected results of every kernel, as plain loops in f64. Matrices are slices, row after row.
 
 /// Lengths that some functions take more than two of.
 #[derive(Clone, Copy)]

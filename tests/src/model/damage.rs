@@ -1,9 +1,9 @@
-//! How what is stored is damaged, behind the store's back.
+//! Damages stored entries behind the store's back.
 
 use std::fs;
 
 use rusqlite::{Connection, OptionalExtension as _};
-use warmstart::{Artifact, Metadata, Reason, Seal};
+use warmstart::{Artifact, Metadata, MissReason, Seal};
 use warmstart_core::envelope::{self, Encoded, Layout};
 
 use super::{
@@ -13,10 +13,10 @@ use super::{
 };
 
 impl Place {
-    /// Damages the entry of `key`, and says what that made of it. Nothing if there is none, or if it would grow.
+    /// Damages the entry of `key`, and returns its new state; `None` if there is no entry, or if it would grow.
     ///
     /// # Panics
-    /// If the directory is not as the store left it.
+    /// If the files of the store cannot be read or written.
     pub fn damage(&self, key: &[u8], damage: Damage) -> Option<State> {
         let mut stored = self.read(key)?;
         let (len, last) = (stored.len(), stored.len().checked_sub(1)?);
@@ -30,14 +30,14 @@ impl Place {
             Damage::Copied { from } => {
                 stored = self.read(&key_of(from))?;
                 // One that had been copied from here: it would be what was once put.
-                if stored.len() > len || self.prove(&stored, key).is_ok() {
+                if stored.len() > len || self.verify(&stored, key).is_ok() {
                     return None;
                 }
             }
         }
         self.write(key, &stored)?;
-        // What is flipped twice is whole again.
-        let Err(reason) = self.prove(&stored, key) else { return Some(State::Whole) };
+        // A bit flipped twice is whole again.
+        let Err(reason) = self.verify(&stored, key) else { return Some(State::Whole) };
         let len = stored.len() as u64;
         let layout = Layout::parse(&stored, len);
         Some(State::Bad(Box::new(Bad {
@@ -48,10 +48,10 @@ impl Place {
         })))
     }
 
-    /// Flips bits of what is not entries, while no store is open. Says whether there was anything.
+    /// Flips bits of a part besides the entries, while no store is open. Returns whether that part existed.
     ///
     /// # Panics
-    /// If it cannot be.
+    /// If the part cannot be changed.
     #[must_use]
     pub fn vandalise(&self, what: Beside, at: usize, mask: u8) -> bool {
         // The first bytes say whose it is, and of which version: what is not ours is left alone.
@@ -69,19 +69,19 @@ impl Place {
         true
     }
 
-    /// An artifact that nobody put, no longer than what is `stored`, as somebody without the secret seals it.
+    /// Returns an artifact that was never put, no longer than what is `stored`, sealed without the secret.
     fn planted(&self, key: &[u8], stored: &[u8], is_sealed: bool) -> Option<Vec<u8>> {
         let payload_len = Layout::parse(stored, stored.len() as u64).ok()?.payload().len();
         let artifact = Artifact::new(vec![0x55; payload_len.saturating_sub(envelope::PAYLOAD_ALIGN)]);
         // Where nothing is sealed, anybody may store.
         let is_sealed = is_sealed || self.kind.seal().is_none();
         let seal = is_sealed.then(|| Seal::new(&[8; 32]));
-        let encoded = envelope::encode_with(key, &artifact, seal.as_ref());
+        let encoded = envelope::encode(key, &artifact, seal.as_ref());
         encoded.as_ref().map(Encoded::to_vec).ok().filter(|planted| planted.len() <= stored.len())
     }
 
-    fn prove(&self, stored: &[u8], key: &[u8]) -> Result<(), Reason> {
-        envelope::decode_with(stored.to_vec(), key, self.kind.seal().as_ref()).map(drop)
+    fn verify(&self, stored: &[u8], key: &[u8]) -> Result<(), MissReason> {
+        envelope::decode(stored.to_vec(), key, self.kind.seal().as_ref()).map(drop)
     }
 
     fn read(&self, key: &[u8]) -> Option<Vec<u8>> {
@@ -109,9 +109,9 @@ impl Place {
     }
 }
 
-fn head(stored: &[u8], key: &[u8], layout: &Layout) -> Result<Head, Reason> {
+fn head(stored: &[u8], key: &[u8], layout: &Layout) -> Result<Head, MissReason> {
     if stored[layout.key()] != *key {
-        return Err(Reason::KeyMismatch);
+        return Err(MissReason::KeyMismatch);
     }
     Ok(Head {
         key: key.to_vec(),

@@ -1,69 +1,66 @@
-//! What each call must answer, to the entry, as long as no call of the disk failed.
+//! The exact model: predicts the answer of each call, until a call of the disk fails.
 
-use warmstart::{
-    Limits, Reason,
-    store::{Pruned, Verified},
-};
+use warmstart::{Limits, MissReason, store::Totals};
 
 use super::{
     lru::{Entry, NaiveLru, State},
     place::{FRONT, Kind},
 };
 
-/// A store of some kind, as it should be.
+/// The exact model of a store.
 #[derive(Clone, Debug)]
 pub struct Exact {
     kind: Kind,
     back: NaiveLru,
     /// The memory of a tiered store.
     front: NaiveLru,
-    /// The uses that the memory answered and that the store behind has not heard of.
+    /// The uses that the memory of a tiered store has not reported to the store behind it yet.
     unseen: Vec<usize>,
 }
 
-/// What a look-up answers.
+/// The answer of a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// What this put stored.
+    /// The number of the put that stored it.
     Hit(u64),
-    /// There is nothing, or something that must not be handed out.
-    Miss(Reason),
+    /// There is no entry, or one that must not be returned.
+    Miss(MissReason),
 }
 
-/// What a put stores.
+/// The entry that a put stores.
 #[derive(Clone, Copy, Debug)]
 pub struct Put {
     /// The number of the key.
     pub key: usize,
-    /// Which put it is.
+    /// The number of the put.
     pub version: u64,
-    /// What it counts against the cap.
+    /// The size that counts against the cap.
     pub size: u64,
-    /// What it counts in memory.
+    /// The size that counts against the cap of a tiered store's memory.
     pub memory_size: u64,
 }
 
 impl Exact {
-    /// An empty store.
+    /// Creates the model of an empty store.
     #[must_use]
     pub const fn new(kind: Kind, limits: Limits) -> Self {
         Self { kind, back: NaiveLru::new(limits), front: NaiveLru::new(FRONT), unseen: Vec::new() }
     }
 
-    /// Looks up; `memory_size` is what a put counts in memory.
+    /// Looks up a key. `memory_size` returns the size in memory of a put, by its number.
     pub fn get(&mut self, key: usize, memory_size: impl Fn(u64) -> u64) -> Answer {
         if let Some(entry) = self.front.find(key) {
             let version = entry.version;
-            self.front.touch(key);
+            self.front.record_access(key);
             self.unseen.retain(|other| *other != key);
             self.unseen.push(key);
             return Answer::Hit(version);
         }
-        let Some(entry) = self.back.find(key) else { return Answer::Miss(Reason::Absent) };
+        let Some(entry) = self.back.find(key) else { return Answer::Miss(MissReason::Absent) };
         let version = entry.version;
         match &entry.state {
             State::Whole => {
-                self.back.touch(key);
+                self.back.record_access(key);
                 if self.kind == Kind::Tiered {
                     let _ = self.front.put(key, version, memory_size(version));
                 }
@@ -75,19 +72,19 @@ impl Exact {
                     self.back.remove(key);
                 } else if self.kind.has_database() {
                     // It counts the use before it looks at what it has read.
-                    self.back.touch(key);
+                    self.back.record_access(key);
                 }
                 Answer::Miss(reason)
             }
-            State::Gone => Answer::Miss(Reason::Absent),
+            State::Gone => Answer::Miss(MissReason::Absent),
         }
     }
 
-    /// Stores, and says how many others were evicted.
+    /// Stores an entry, and returns the number of evictions.
     ///
     /// # Errors
-    /// [`Reason::Oversize`].
-    pub fn put(&mut self, put: Put) -> Result<u64, Reason> {
+    /// [`MissReason::Oversize`] if the entry exceeds the limits.
+    pub fn put(&mut self, put: Put) -> Result<u64, MissReason> {
         self.front.remove(put.key);
         self.pass_uses_on();
         let evicted = self.back.put(put.key, put.version, put.size)?;
@@ -97,49 +94,48 @@ impl Exact {
         Ok(evicted)
     }
 
-    /// Removes; says whether there was anything.
+    /// Removes an entry, and returns whether there was one.
     pub fn remove(&mut self, key: usize) -> bool {
         let in_front = self.front.remove(key).is_some();
         let behind = self.back.remove(key).is_some_and(|entry| entry.state != State::Gone);
         in_front || behind
     }
 
-    /// Whether there is something whole by header and length.
+    /// Returns whether there is an entry with an intact header and the right length.
     #[must_use]
     pub fn contains(&self, key: usize) -> bool {
         self.front.find(key).is_some() || self.back.find(key).is_some_and(|entry| entry.state.seen().is_ok())
     }
 
-    /// How many are whole by header and length; those that are damaged are removed.
-    pub fn count(&mut self) -> u64 {
-        self.back.entries.retain(|entry| !entry.state.seen().is_err_and(Reason::is_damage));
-        self.back.entries.iter().filter(|entry| entry.state.seen().is_ok()).count() as u64
+    /// Returns the number of entries, including damaged ones.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.back.entries.iter().filter(|entry| entry.state != State::Gone).count() as u64
     }
 
-    /// How many are whole, and how many are not and are removed.
-    pub fn verify(&mut self) -> Verified {
+    /// Removes damaged entries, and returns the numbers of intact and of removed ones.
+    pub fn verify(&mut self) -> (u64, u64) {
         let count =
             |is: fn(&State) -> bool| self.back.entries.iter().filter(|entry| is(&entry.state)).count() as u64;
-        let found =
-            Verified { whole: count(|state| *state == State::Whole), damaged: count(State::is_damage) };
+        let found = (count(|state| *state == State::Whole), count(State::is_damage));
         self.back.entries.retain(|entry| !entry.state.is_damage());
         found
     }
 
-    /// Every entry that is there, the one that would be evicted first at first.
+    /// Iterates over all entries in the order of eviction.
     pub fn entries(&mut self) -> impl Iterator<Item = &Entry> {
         self.pass_uses_on();
         self.back.entries.iter().filter(|entry| entry.state != State::Gone)
     }
 
-    /// Removes what is beyond these limits.
-    pub fn prune(&mut self, limits: Limits) -> Pruned {
+    /// Evicts entries until the rest is within these limits.
+    pub fn prune(&mut self, limits: Limits) -> Totals {
         self.pass_uses_on();
         self.front.entries.clear();
         self.back.prune(limits)
     }
 
-    /// Writes the uses down.
+    /// Flushes the recorded uses.
     pub fn flush(&mut self) {
         self.pass_uses_on();
     }
@@ -150,14 +146,14 @@ impl Exact {
         self.back.entries.clear();
     }
 
-    /// Counts uses.
-    pub fn touch(&mut self, keys: &[usize]) {
-        keys.iter().for_each(|key| self.front.touch(*key));
+    /// Records uses of these keys.
+    pub fn record_access(&mut self, keys: &[usize]) {
+        keys.iter().for_each(|key| self.front.record_access(*key));
         self.pass_uses_on();
-        keys.iter().for_each(|key| self.back.touch(*key));
+        keys.iter().for_each(|key| self.back.record_access(*key));
     }
 
-    /// Closes it and opens it with these limits.
+    /// Closes the store, and opens it with these limits.
     pub fn reopen(&mut self, limits: Limits) {
         self.pass_uses_on();
         self.front.entries.clear();
@@ -167,13 +163,13 @@ impl Exact {
         }
     }
 
-    /// What all entries count, added up.
+    /// Returns the sum of the sizes of all entries.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.back.total()
     }
 
-    /// Somebody did this to the stored entry of a key.
+    /// Sets the state of the stored entry of a key.
     pub fn damage(&mut self, key: usize, state: State) {
         if let Some(entry) = self.back.entries.iter_mut().find(|entry| entry.key == key) {
             entry.state = state;
@@ -182,7 +178,7 @@ impl Exact {
 
     fn pass_uses_on(&mut self) {
         for key in self.unseen.drain(..) {
-            self.back.touch(key);
+            self.back.record_access(key);
         }
     }
 }

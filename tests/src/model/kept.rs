@@ -1,74 +1,70 @@
-//! What may be kept of reports, whatever failed.
+//! The bounds of the persisted statistics, which hold even if calls of the disk failed.
 
-use warmstart::{
-    Statistics,
-    store::{Kept, Report},
-};
+use warmstart::{PersistedStats, Statistics};
 use warmstart_core::miss::Miss;
 
-/// What was reported.
+/// The bounds of the reported counters, and the last miss.
 #[derive(Clone, Debug, Default)]
 pub struct Reported {
-    /// What is kept at least.
+    /// The lower bound of each counter.
     least: Statistics,
-    /// What is kept at most.
+    /// The upper bound of each counter.
     most: Statistics,
-    /// How often a tally may have been damaged.
+    /// The number of times that the counters may have been damaged.
     damages: u64,
     misses: Vec<Miss>,
-    /// Whether the last of them must be kept.
+    /// Whether the last reported miss must be stored.
     is_last_kept: bool,
 }
 
 impl Reported {
-    /// This was reported; `accepted` says whether the store kept it, and `failed` whether a call of the disk failed in it.
-    pub fn add(&mut self, report: &Report, accepted: bool, failed: bool) {
-        self.most.add(&report.counted);
+    /// Records a report. `accepted` is whether the store accepted it, `failed` whether a call of the disk failed during it.
+    pub fn add(&mut self, counted: &Statistics, last_miss: Option<&Miss>, accepted: bool, failed: bool) {
+        self.most.add(counted);
         if accepted {
-            self.least.add(&report.counted);
+            self.least.add(counted);
         }
-        // A tally of which only a part was written.
+        // Counters of which only a part was written are damaged.
         self.damages += u64::from(failed);
-        if let Some(miss) = &report.last_miss {
+        if let Some(miss) = last_miss {
             self.misses.push(miss.clone());
             self.is_last_kept = accepted && !failed;
         }
     }
 
-    /// Nothing of it must be kept.
+    /// Records that all reports may be lost.
     pub fn lost(&mut self) {
         self.least = Statistics::default();
         self.is_last_kept = false;
     }
 
-    /// Somebody changed what is kept of numbers.
-    pub fn tally_damaged(&mut self) {
+    /// Records that the persisted counters were changed.
+    pub fn stats_damaged(&mut self) {
         self.least = Statistics::default();
         self.damages += 1;
     }
 
-    /// Somebody changed what is kept of the last miss.
+    /// Records that the persisted last miss was changed.
     pub fn last_miss_damaged(&mut self) {
         self.is_last_kept = false;
     }
 
-    /// Checks what is kept.
+    /// Checks the persisted statistics.
     ///
     /// # Panics
-    /// If it cannot be.
-    pub fn check(&self, kept: &Kept) {
+    /// If they are outside the bounds.
+    pub fn check(&self, kept: &PersistedStats) {
         let numbers = |statistics: &Statistics| (statistics.hits, statistics.misses.total());
-        let (found, least, most) =
-            (numbers(kept.tally.statistics()), numbers(&self.least), numbers(&self.most));
+        let (found, least, most) = (numbers(&kept.counted), numbers(&self.least), numbers(&self.most));
         let is_within = |found, least, most| (least..=most).contains(&found);
         assert!(
             is_within(found.0, least.0, most.0) && is_within(found.1, least.1, most.1),
             "{found:?} are kept, and {least:?} to {most:?} were reported"
         );
         if least == most {
-            assert_eq!(kept.tally.statistics(), &self.most);
+            assert_eq!(kept.counted, self.most);
         }
-        assert!(kept.tally.resets() <= self.damages, "{} resets", kept.tally.resets());
+        assert!(kept.resets <= self.damages, "{} resets", kept.resets);
         if self.is_last_kept {
             assert_eq!(kept.last_miss.as_ref(), self.misses.last());
         }

@@ -1,80 +1,80 @@
-//! A store as it should be: a list in the order of use, searched from one end to the other.
+//! The reference implementation of the policy: a list of entries in the order of use, with linear search.
 
-use warmstart::{Limits, Metadata, Reason, store::Pruned};
+use warmstart::{Limits, Metadata, MissReason, store::Totals};
 
-/// The entries, the one longest unused first.
+/// The entries, least recently used first.
 #[derive(Clone, Debug)]
 pub struct NaiveLru {
-    /// What it may hold.
+    /// The limits of the store.
     pub limits: Limits,
     /// The entries in the order of their use.
     pub entries: Vec<Entry>,
 }
 
-/// An entry, as it is and as it counts.
+/// An entry, with its size and its state on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The number of its key.
     pub key: usize,
-    /// Which put stored it.
+    /// The number of the put that stored it.
     pub version: u64,
-    /// What it counts against the cap.
+    /// The size that counts against the cap.
     pub size: u64,
-    /// What is there.
+    /// Its state on disk.
     pub state: State,
 }
 
-/// What is there of an entry.
+/// The state of an entry on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// All that was stored.
+    /// The entry is intact.
     Whole,
-    /// Something that must not be handed out.
+    /// The entry must not be returned.
     Bad(Box<Bad>),
-    /// Nothing, but whoever keeps the accounts has not heard.
+    /// The file is gone, but the accounts still list the entry.
     Gone,
 }
 
-/// Something that must not be handed out.
+/// The state of an entry that must not be returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bad {
-    /// Why not.
-    pub reason: Reason,
-    /// What its header and its length say of it.
-    pub seen: Result<(), Reason>,
-    /// What its head says, or why it could not be read.
-    pub told: Result<Head, Reason>,
-    /// Its length now, where whoever keeps the accounts looks at it before it is removed.
+    /// The miss reason of a look-up.
+    pub reason: MissReason,
+    /// The result of checking the header and the length alone.
+    pub seen: Result<(), MissReason>,
+    /// The head as a listing shows it, or the reason why it cannot be read.
+    pub told: Result<Head, MissReason>,
+    /// The current length, which the accounts read before they remove the entry.
     pub size: Option<u64>,
 }
 
-/// What the head of an entry says.
+/// The contents of an entry's head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     /// The full key.
     pub key: Vec<u8>,
-    /// What is known about the artifact.
+    /// The metadata of the artifact.
     pub metadata: Metadata,
-    /// Bytes of the payload.
+    /// The length of the payload in bytes.
     pub payload_len: u64,
-    /// Whether it bears a seal.
+    /// Whether the entry is sealed.
     pub is_sealed: bool,
 }
 
 impl State {
-    /// What header and length say.
+    /// Returns the result of checking the header and the length alone.
     ///
     /// # Errors
-    /// The reason why it is not counted.
-    pub fn seen(&self) -> Result<(), Reason> {
+    /// The reason why the entry is not counted.
+    pub fn seen(&self) -> Result<(), MissReason> {
         match self {
             Self::Whole => Ok(()),
             Self::Bad(bad) => bad.seen,
-            Self::Gone => Err(Reason::Absent),
+            Self::Gone => Err(MissReason::Absent),
         }
     }
 
-    /// Whether whoever reads it to its end removes it.
+    /// Returns whether a reader that reads the entry to its end removes it.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Bad(bad) if bad.reason.is_damage())
@@ -82,20 +82,20 @@ impl State {
 }
 
 impl NaiveLru {
-    /// An empty one.
+    /// Creates an empty list.
     #[must_use]
     pub const fn new(limits: Limits) -> Self {
         Self { limits, entries: Vec::new() }
     }
 
-    /// The entry of a key.
+    /// Returns the entry of a key.
     #[must_use]
     pub fn find(&self, key: usize) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.key == key)
     }
 
-    /// Makes the entry of a key the newest.
-    pub fn touch(&mut self, key: usize) {
+    /// Makes the entry of a key the most recently used.
+    pub fn record_access(&mut self, key: usize) {
         if let Some(entry) = self.remove(key) {
             self.entries.push(entry);
         }
@@ -107,14 +107,14 @@ impl NaiveLru {
         Some(self.entries.remove(at))
     }
 
-    /// Stores an entry, and says how many others were removed for it.
+    /// Stores an entry, and returns the number of evictions.
     ///
     /// # Errors
-    /// [`Reason::Oversize`] if it would not fit into an empty store.
-    pub fn put(&mut self, key: usize, version: u64, size: u64) -> Result<u64, Reason> {
+    /// [`MissReason::Oversize`] if it would not fit into an empty store.
+    pub fn put(&mut self, key: usize, version: u64, size: u64) -> Result<u64, MissReason> {
         let Limits { max_entries, max_bytes } = self.limits;
         if max_entries == Some(0) || max_bytes.is_some_and(|max| max == 0 || size > max) {
-            return Err(Reason::Oversize);
+            return Err(MissReason::Oversize);
         }
         self.remove(key);
         let mut evicted = 0;
@@ -127,9 +127,9 @@ impl NaiveLru {
         Ok(evicted)
     }
 
-    /// Removes what is beyond these limits.
-    pub fn prune(&mut self, limits: Limits) -> Pruned {
-        let mut pruned = Pruned::default();
+    /// Evicts entries until the rest is within these limits.
+    pub fn prune(&mut self, limits: Limits) -> Totals {
+        let mut pruned = Totals::default();
         while limits.max_entries.is_some_and(|max| self.entries.len() as u64 > max)
             || limits.max_bytes.is_some_and(|max| self.total() > max)
         {
@@ -141,7 +141,7 @@ impl NaiveLru {
         pruned
     }
 
-    /// Removes the entry longest unused, and says what it counted if it was there.
+    /// Evicts the least recently used entry, and returns its size unless its file was gone.
     fn evict(&mut self) -> Option<u64> {
         let mut oldest = self.entries.remove(0);
         match &oldest.state {
@@ -156,7 +156,7 @@ impl NaiveLru {
         }
     }
 
-    /// What all entries count, added up.
+    /// Returns the sum of the sizes of all entries.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.entries.iter().map(|entry| entry.size).sum()

@@ -1,4 +1,4 @@
-//! The kinds of store, and where one is kept.
+//! The kinds of store, and the directory of one.
 
 use std::{
     collections::BTreeMap,
@@ -10,18 +10,18 @@ use std::{
 
 use tempfile::TempDir;
 use warmstart::{
-    Artifact, Key, Limits, Reason, Seal, Store,
-    store::{FileOptions, FileStore, MemoryStore, SqliteOptions, SqliteStore, TieredStore},
+    Artifact, Key, Limits, MissReason, Seal, Store,
+    store::{FileStore, Inspect, MemoryStore, SqliteStore, StoreOptions, TieredStore},
 };
 use warmstart_core::envelope;
 
 use super::program::Program;
-use crate::{faulty::FaultyDisk, proof::SetClock};
+use crate::{faulty::FaultyBackend, proof::SetClock};
 
-/// What a tiered store keeps in memory.
+/// The limit of a tiered store's memory.
 pub const FRONT: Limits = Limits { max_entries: Some(3), max_bytes: Some(4000) };
 
-/// What the file of a database may be longer than the cap: `docs/format.md`.
+/// The excess of a database's file over the cap: `docs/format.md`.
 const DATABASE_OVERHEAD: u64 = 64 << 10;
 
 /// A kind of store.
@@ -29,19 +29,19 @@ const DATABASE_OVERHEAD: u64 = 64 << 10;
 pub enum Kind {
     /// Memory.
     Memory,
-    /// Files, on a disk that fails when it is told to.
+    /// Files, on a backend that fails on request.
     Files,
     /// A database.
     Sqlite,
-    /// Memory of the limits [`FRONT`] in front of files.
+    /// Memory with the limits [`FRONT`], in front of files.
     Tiered,
-    /// Files that are sealed.
+    /// Sealed files.
     SealedFiles,
     /// A database of sealed entries.
     SealedSqlite,
 }
 
-/// A store that is open.
+/// An open store.
 #[derive(Debug)]
 pub enum Opened {
     /// Memory.
@@ -54,46 +54,46 @@ pub enum Opened {
     Tiered(Box<TieredStore<FileStore>>),
 }
 
-/// Where a store is kept.
+/// The location of a store.
 #[derive(Debug)]
 pub struct Place {
     pub(super) kind: Kind,
     directory: TempDir,
     durable: bool,
-    /// The disk that files are on.
-    pub disk: Arc<FaultyDisk>,
+    /// The backend of the file store.
+    pub disk: Arc<FaultyBackend>,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 6] =
         [Self::Memory, Self::Files, Self::Sqlite, Self::Tiered, Self::SealedFiles, Self::SealedSqlite];
 
-    /// Whether a store that is opened anew holds what the one before it held.
+    /// Returns whether the store keeps its entries when it is reopened.
     #[must_use]
     pub fn is_persistent(self) -> bool {
         self != Self::Memory
     }
 
-    /// Whether files hold the entries.
+    /// Returns whether entries are in files.
     #[must_use]
     pub const fn has_files(self) -> bool {
         matches!(self, Self::Files | Self::Tiered | Self::SealedFiles)
     }
 
-    /// Whether entries are in a database.
+    /// Returns whether entries are in a database.
     #[must_use]
     pub const fn has_database(self) -> bool {
         matches!(self, Self::Sqlite | Self::SealedSqlite)
     }
 
-    /// What entries are sealed with.
+    /// Returns the secret of the store.
     #[must_use]
     pub fn seal(self) -> Option<Seal> {
         matches!(self, Self::SealedFiles | Self::SealedSqlite).then(|| Seal::new(&[7; 32]))
     }
 
-    /// What an artifact counts against the cap, as documented.
+    /// Returns the size of an artifact that counts against the cap, as documented.
     ///
     /// # Panics
     /// If the artifact cannot be encoded.
@@ -110,19 +110,19 @@ impl Kind {
     }
 
     fn envelope_len(self, key: &[u8], artifact: &Artifact) -> u64 {
-        let encoded = envelope::encode_with(key, artifact, self.seal().as_ref());
+        let encoded = envelope::encode(key, artifact, self.seal().as_ref());
         encoded.expect("what the model stores is short").len()
     }
 }
 
-/// What an artifact counts in memory.
+/// Returns the size of an artifact in memory.
 #[must_use]
 pub fn memory_size(key: &[u8], artifact: &Artifact) -> u64 {
     (key.len() + artifact.payload().len() + artifact.encoded_metadata().len()) as u64
 }
 
 impl Opened {
-    /// As any store.
+    /// Returns the store as a trait object.
     #[must_use]
     pub fn store(&self) -> &dyn Store {
         match self {
@@ -133,56 +133,65 @@ impl Opened {
         }
     }
 
-    /// What all entries count, added up.
+    /// Returns the inspection of the store.
+    ///
+    /// # Panics
+    /// Never: every store here supports inspection.
+    #[must_use]
+    pub fn inspect(&self) -> &dyn Inspect {
+        self.store().inspect().expect("every store here can be looked into")
+    }
+
+    /// Returns the sum of the sizes of all entries.
     ///
     /// # Errors
-    /// The reason why that is not known.
-    pub fn total_bytes(&self) -> Result<u64, Reason> {
+    /// The reason why the sum is unknown.
+    pub fn total_bytes(&self) -> Result<u64, MissReason> {
         match self {
-            Self::Memory(store) => Ok(store.total_bytes()),
+            Self::Memory(store) => store.totals().map(|totals| totals.bytes),
             Self::Files(store) => store.total_bytes(),
-            Self::Sqlite(store) => store.total_bytes(),
+            Self::Sqlite(store) => store.totals().map(|totals| totals.bytes),
             Self::Tiered(store) => store.back().total_bytes(),
         }
     }
 }
 
 impl Place {
-    /// An empty place, in memory where there is such a file system.
+    /// Creates an empty location, on a file system in memory if there is one.
     ///
     /// # Panics
-    /// If none can be made.
+    /// If it cannot be created.
     #[must_use]
     pub fn new(kind: Kind, program: &Program) -> Self {
         let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         let directory = directory.expect("a directory for temporary files");
-        Self { kind, directory, durable: program.durable, disk: Arc::new(FaultyDisk::new()) }
+        Self { kind, directory, durable: program.durable, disk: Arc::new(FaultyBackend::new()) }
     }
 
     /// Opens the store.
     ///
     /// # Panics
-    /// If it cannot be: only mistakes of the caller are errors.
+    /// If it cannot be opened: only mistakes of the caller are errors.
     #[must_use]
     pub fn open(&self, limits: Limits) -> Opened {
         self.open_as(limits, false)
     }
 
-    /// Opens the store, also to be read only.
+    /// Opens the store, for reading only if requested.
     ///
     /// # Panics
-    /// If it cannot be: only mistakes of the caller are errors.
+    /// If it cannot be opened: only mistakes of the caller are errors.
     #[must_use]
     pub fn open_as(&self, limits: Limits, read_only: bool) -> Opened {
         // A clock that stands still: nothing depends on it.
         let clock = Arc::new(SetClock::at(1_700_000_000_000));
         let files = || {
-            let mut options = FileOptions::default()
+            let mut options = StoreOptions::default()
                 .with_limits(limits)
                 .with_durability(self.durable)
                 .with_read_only(read_only)
                 .with_clock(clock.clone())
-                .with_disk(Arc::clone(&self.disk) as _);
+                .with_backend(Arc::clone(&self.disk) as _);
             if let Some(seal) = self.kind.seal() {
                 options = options.with_seal(seal);
             }
@@ -193,7 +202,7 @@ impl Place {
             Kind::Files | Kind::SealedFiles => Opened::Files(Box::new(files())),
             Kind::Tiered => Opened::Tiered(Box::new(TieredStore::new(FRONT, files()))),
             Kind::Sqlite | Kind::SealedSqlite => {
-                let mut options = SqliteOptions::default()
+                let mut options = StoreOptions::default()
                     .with_limits(limits)
                     .with_read_only(read_only)
                     .with_clock(clock.clone());
@@ -207,7 +216,7 @@ impl Place {
         }
     }
 
-    /// What the cap bounds, as it is on disk, and how much that may be more than the cap. Nothing if nothing is on disk.
+    /// Returns the size on disk that the cap bounds, and the allowed excess; `None` if there are no files.
     ///
     /// # Panics
     /// If the entries cannot be listed.
@@ -227,10 +236,10 @@ impl Place {
         }
     }
 
-    /// All that is there: of each file its length, a digest of its bytes, and when it was last written.
+    /// Returns the length, a digest of the bytes and the modification time of each file.
     ///
     /// # Panics
-    /// If it cannot be read.
+    /// If a file cannot be read.
     #[must_use]
     pub fn contents(&self) -> BTreeMap<PathBuf, (usize, Key, SystemTime)> {
         let mut contents = BTreeMap::new();
@@ -238,12 +247,12 @@ impl Place {
         while let Some(directory) = directories.pop() {
             for found in fs::read_dir(directory).expect("the place is our own") {
                 let path = found.expect("the place is our own").path();
-                let facts = fs::metadata(&path).expect("nobody else is here");
+                let facts = fs::metadata(&path).expect("no other process is here");
                 let bytes = if facts.is_dir() {
                     directories.push(path.clone());
                     Vec::new()
                 } else {
-                    fs::read(&path).expect("nobody else is here")
+                    fs::read(&path).expect("no other process is here")
                 };
                 let modified = facts.modified().expect("there is a time");
                 contents.insert(path, (bytes.len(), Key::digest(&bytes), modified));

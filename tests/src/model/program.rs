@@ -1,152 +1,152 @@
-//! The operations, and how bytes become a list of them.
+//! The operations, and the decoding of bytes into a list of them.
 
 use warmstart::{KeyFields, Limits, Recipe};
 
 use crate::proof::SHORTEST;
 
-/// How many keys there are.
+/// The number of keys.
 pub const KEYS: usize = 8;
 
-/// No program is longer, so that each ends soon.
+/// The greatest number of operations in a program, so that each ends soon.
 const MOST: usize = 200;
 
-/// Error codes of a disk that is broken, full, read-only, forbidden or interrupted.
+/// Error codes: I/O error, no space, read-only file system, permission denied, interrupted.
 const CODES: [i32; 5] = [5, 28, 30, 13, 4];
 
-/// What is done to a store.
+/// A program of operations on a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// What the store may hold when it is first opened.
+    /// The limits of the store when it is first opened.
     pub limits: Limits,
     /// Whether each put waits for the medium.
     pub durable: bool,
-    /// What is done, in this order.
+    /// The operations, in this order.
     pub operations: Vec<Operation>,
 }
 
-/// One thing that is done. A key is meant by its number, below [`KEYS`].
+/// An operation. Keys are given by number, below [`KEYS`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Stores a payload of this length that no other put has.
+    /// Stores a unique payload.
     Put {
-        /// Under which key.
+        /// The number of the key.
         key: usize,
-        /// Bytes of the payload.
+        /// The length of the payload in bytes.
         len: usize,
     },
-    /// Looks up.
+    /// Looks up a key.
     Get(usize),
-    /// Asks whether it is there.
+    /// Asks whether a key has an entry.
     Contains(usize),
-    /// Removes.
+    /// Removes the entry of a key.
     Remove(usize),
-    /// Counts uses.
-    Touch([usize; 2]),
+    /// Records uses of these keys.
+    RecordAccess([usize; 2]),
     /// Counts the entries.
     Len,
     /// Reads all entries.
     Verify,
     /// Removes all entries.
     Clear,
-    /// Asks for the bytes of all entries.
+    /// Asks for the total size of the entries.
     Total,
     /// Drops the store and opens it again.
     Reopen,
-    /// As [`Reopen`](Self::Reopen), with other limits.
+    /// Reopens the store with other limits.
     Resize(Limits),
-    /// Alters what is stored under a key, behind the store's back.
+    /// Damages the entry of a key without the store.
     Damage {
-        /// Under which key.
+        /// The number of the key.
         key: usize,
-        /// What becomes of it.
+        /// The damage.
         damage: Damage,
     },
-    /// Removes what is beyond these limits.
+    /// Evicts entries until the rest is within these limits.
     Prune(Limits),
     /// Lists the entries.
     Entries,
-    /// Asks for the entry with the nearest recipe to that of this number.
+    /// Asks for the entry nearest to the recipe with this number.
     Nearest(u16),
-    /// Reports so many hits and so many misses because of a lock, and a last miss of this number if it is not 0.
+    /// Reports statistics.
     Report {
-        /// How many hits.
+        /// The number of hits.
         hits: u8,
-        /// How many misses.
+        /// The number of misses with the reason `busy`.
         busy: u8,
-        /// Which miss was the last.
+        /// The number of the last miss; 0 for none.
         miss: u8,
     },
-    /// Asks what is kept of the reports.
-    Kept,
-    /// Writes down what is still to be written.
+    /// Reads the persisted statistics.
+    Stats,
+    /// Flushes the store.
     Flush,
-    /// Opens the store to be read only, asks it everything, and opens it again.
+    /// Opens the store for reading only, makes all calls, and reopens it.
     ReadOnly,
-    /// Closes the store, flips a bit of what is not entries, and opens it again.
+    /// Closes the store, flips bits of a part besides the entries, and reopens it.
     Vandalise {
-        /// Of what, where they are files of their own.
+        /// The part.
         what: Beside,
-        /// At which byte, counted from the beginning and again from there at the end.
+        /// The offset of the byte, modulo the length.
         at: usize,
-        /// Which bits are flipped.
+        /// The bits to flip.
         mask: u8,
     },
-    /// From now on, calls of the disk fail: all after the first `skip`, `count` of them.
+    /// Makes calls of the disk fail: `count` calls after the next `skip`.
     Fail {
-        /// So many calls succeed before.
+        /// The number of calls that still succeed.
         skip: u64,
-        /// So many fail.
+        /// The number of calls that fail.
         count: u64,
-        /// With this error.
+        /// The error code.
         code: i32,
     },
-    /// From now on the disk works.
-    Heal,
+    /// Makes the disk work again.
+    Repair,
 }
 
-/// What becomes of a stored entry.
+/// A change of a stored entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
-    /// These bits of the byte here are flipped, counted from the end and again from there at the beginning.
+    /// Flips bits of a byte.
     Flip {
-        /// Which byte.
+        /// The offset of the byte from the end, modulo the length.
         at: usize,
-        /// Which bits of it.
+        /// The bits to flip.
         mask: u8,
     },
-    /// It is cut, by at least a byte.
+    /// Cuts the entry by at least one byte.
     Cut {
-        /// How much is left at most.
+        /// The greatest remaining length.
         len: usize,
     },
-    /// It is gone.
+    /// Removes the file.
     Gone,
-    /// It is another artifact, under the seal of another secret, or without one where there is to be one.
+    /// Replaces the entry with another artifact, which in a sealed store has a wrong seal or none.
     Planted {
-        /// Whether it is sealed where all are.
+        /// Whether it has a seal, in a sealed store.
         is_sealed: bool,
     },
-    /// It is the entry of another key.
+    /// Replaces the entry with that of another key.
     Copied {
-        /// Of which one.
+        /// The number of the other key.
         from: usize,
     },
 }
 
-/// What is not entries.
+/// A part of a store besides its entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
     /// The journal, or the database.
     Accounts,
-    /// What was reported.
+    /// The reported counters.
     Statistics,
     /// The last miss.
     LastMiss,
 }
 
 impl Program {
-    /// Any bytes are a program. Four of them are an operation, the first four are the limits: so a byte that changes, or
-    /// four that come or go, change one operation and leave the others as they are.
+    /// Decodes a program from arbitrary bytes. The first four bytes are the limits, and each further four an operation. So changing
+    /// a byte, or adding or removing four, changes one operation and no other.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let (words, _) = bytes.as_chunks::<4>();
@@ -170,7 +170,7 @@ impl Operation {
             9..=14 => Self::Get(key),
             15 => Self::Contains(key),
             16 | 17 => Self::Remove(key),
-            18 => Self::Touch([key, usize::from(low) % KEYS]),
+            18 => Self::RecordAccess([key, usize::from(low) % KEYS]),
             19 => Self::Len,
             20 => Self::Verify,
             21 => Self::Clear,
@@ -192,12 +192,12 @@ impl Operation {
                 let count = [1, 2, 5, u64::MAX][usize::from(high) % 4];
                 Self::Fail { skip: u64::from(low), count, code: CODES[usize::from(a) % CODES.len()] }
             }
-            31 => Self::Heal,
+            31 => Self::Repair,
             32 => Self::Prune(limits(a, number)),
             33 | 34 => Self::Entries,
             35..=37 => Self::Nearest(number),
             38 | 39 => Self::Report { hits: low, busy: a, miss: high },
-            40 => Self::Kept,
+            40 => Self::Stats,
             41 => Self::Flush,
             42 => Self::ReadOnly,
             43 => Self::Damage { key, damage: Damage::Planted { is_sealed: low & 1 == 1 } },
@@ -208,7 +208,7 @@ impl Operation {
     }
 }
 
-/// Keys that are empty, that begin alike, and that are longer than some payloads.
+/// Returns the key of a number: empty, with common beginnings, or longer than some payloads.
 #[must_use]
 pub fn key_of(key: usize) -> Vec<u8> {
     match key {
@@ -223,7 +223,7 @@ pub fn key_of(key: usize) -> Vec<u8> {
     }
 }
 
-/// Recipes of few domains and values: some are the same, and many are near.
+/// Returns the recipe of a number. Domains and values are few, so some recipes are equal and many are near.
 #[must_use]
 pub fn recipe_of(number: u16) -> Recipe {
     let digit = |at: u32| number / 3u16.pow(at) % 3;
@@ -236,7 +236,7 @@ pub fn recipe_of(number: u16) -> Recipe {
         .recipe()
 }
 
-/// Mostly short, sometimes as long as the limits.
+/// Returns a length that is mostly short, and sometimes near the limits.
 fn length(number: u16) -> usize {
     let longest = [64, 512, 4096, 1 << 16][usize::from(number >> 14)];
     (usize::from(number & 0x3fff) * longest) >> 14
@@ -260,7 +260,7 @@ mod tests {
         let program = Program::from_bytes(&[&[0, 0, 0, 0], &all[..], &[1, 2, 3]].concat());
         assert_eq!(program.operations.len(), 48);
         assert_eq!(program.operations[0], Operation::Put { key: 3, len: SHORTEST + 4 });
-        assert_eq!(program.operations[31], Operation::Heal);
+        assert_eq!(program.operations[31], Operation::Repair);
         assert_eq!(Program::from_bytes(b"").operations, []);
     }
 }

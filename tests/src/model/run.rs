@@ -1,9 +1,9 @@
-//! The calls, and the comparison.
+//! Runs programs: makes the calls, and compares the answers with the models.
 
 mod change;
 mod tell;
 
-use warmstart::{Artifact, Limits, Lookup, Metadata, Reason};
+use warmstart::{Artifact, Limits, Metadata, MissReason};
 
 use super::{
     exact::{Answer, Exact, Put},
@@ -12,13 +12,13 @@ use super::{
     place::{Kind, Opened, Place, memory_size},
     program::{Beside, Damage, KEYS, Operation, Program, key_of, recipe_of},
 };
-use crate::proof::payload;
+use crate::{proof::payload, whole::Whole};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Runs a program on a store of this kind.
 ///
 /// # Panics
-/// If the store does what the model says it must not.
+/// If an answer of the store contradicts the models.
 pub fn run(kind: Kind, program: &Program) {
     let mut run = Run::new(kind, program);
     for operation in &program.operations {
@@ -31,22 +31,22 @@ pub fn run(kind: Kind, program: &Program) {
 struct Run {
     kind: Kind,
     place: Place,
-    /// Nothing only while it is opened again.
+    /// The open store; `None` only while it is reopened.
     opened: Option<Opened>,
     limits: Limits,
-    /// What every put was to store, in order; the first is number 1.
+    /// The artifacts of all puts, in order; the first is number 1.
     puts: Vec<Artifact>,
     known: Known,
     reported: Reported,
-    /// Until a call of the disk fails or the order of use is lost.
+    /// The exact model, until a call of the disk fails or the order of use is lost.
     exact: Option<Exact>,
-    /// Whether the cap holds: a store that is opened with a smaller one is brought down by the next put.
+    /// Whether the cap holds. After reopening with a smaller cap, it holds from the next put on.
     is_capped: bool,
-    /// Whether entries were changed behind the store's back, so that they are not as they were accounted for.
+    /// Whether entries were changed without the store, so that their sizes differ from the accounts.
     is_tampered: bool,
-    /// Whether entries were removed and the accounts may not have heard: they say too much then, and never too little.
+    /// Whether entries may have been removed without the accounts, which are then too high and never too low.
     is_overcounted: bool,
-    /// Whether bits of the database were flipped, which it may find out at any time.
+    /// Whether bits of the database were flipped, which it may detect at any time.
     is_vandalised: bool,
 }
 
@@ -75,7 +75,7 @@ impl Run {
             Operation::Get(key) => self.get(key),
             Operation::Contains(key) => self.contains(key),
             Operation::Remove(key) => self.remove(key),
-            Operation::Touch(keys) => self.touch(keys),
+            Operation::RecordAccess(keys) => self.record_access(keys),
             Operation::Len => self.len(),
             Operation::Verify => self.verify(),
             Operation::Clear => self.clear(),
@@ -87,19 +87,19 @@ impl Run {
             Operation::Entries => self.entries(),
             Operation::Nearest(number) => self.nearest(number),
             Operation::Report { hits, busy, miss } => self.report(hits, busy, miss),
-            Operation::Kept => self.kept(),
+            Operation::Stats => self.stats(),
             Operation::Flush => self.flush(),
             Operation::ReadOnly => self.read_only(),
             Operation::Vandalise { what, at, mask } => self.vandalise(what, at, mask),
             Operation::Fail { skip, count, code } => self.place.disk.fail(skip, count, code),
-            Operation::Heal => self.heal(),
+            Operation::Repair => self.repair(),
         }
         self.check_cap();
     }
 
-    /// When the faults are over, all is well again.
+    /// Checks that the store works again once the disk does.
     fn finish(&mut self) {
-        self.heal();
+        self.repair();
         (0..KEYS).for_each(|key| self.get(key));
         let is_kept = (0..4).any(|_| self.put(0, 0));
         let admits = self.limits.admit(self.kind.size(&key_of(0), self.newest())).is_ok();
@@ -107,17 +107,17 @@ impl Run {
         self.get(0);
         self.len();
         self.entries();
-        self.kept();
+        self.stats();
         self.total();
         self.reopen(self.limits, |_| false);
         (0..KEYS).for_each(|key| self.get(key));
         self.verify();
         self.nearest(0);
-        self.kept();
+        self.stats();
         self.check_cap();
     }
 
-    /// Makes the call, and says whether the disk failed in it.
+    /// Makes the call, and returns whether the disk failed during it.
     fn call<T>(&mut self, call: impl FnOnce(&Opened) -> T) -> (T, bool) {
         let before = self.place.disk.failures();
         let answer = call(self.opened.as_ref().expect("the store is open between the steps"));
@@ -130,12 +130,12 @@ impl Run {
         (answer, failed)
     }
 
-    /// Whether this reason for an answer that is not known is a good one.
-    fn check_excuse(&self, reason: Reason, failed: bool) {
+    /// Checks that the reason for an unknown answer is plausible.
+    fn check_excuse(&self, reason: MissReason, failed: bool) {
         assert!(failed || self.is_vandalised, "without a fault: {reason:?}");
     }
 
-    /// Says whether it was accepted.
+    /// Puts an artifact, and returns whether it was accepted.
     fn put(&mut self, key: usize, len: usize) -> bool {
         let version = self.puts.len() as u64 + 1;
         let name = key_of(key);
@@ -156,7 +156,6 @@ impl Run {
             .as_mut()
             .map(|exact| exact.put(Put { key, version, size, memory_size: memory_size(&name, &artifact) }));
         let (stored, failed) = self.call(|opened| opened.store().put(&name, &artifact));
-        let stored = stored.map(|stored| stored.evicted);
 
         if self.exact.is_some() {
             assert_eq!(Some(stored), expected, "put {version} under key {key}");
@@ -173,7 +172,7 @@ impl Run {
                 }
                 self.is_capped = true;
             }
-            Err(Reason::Oversize) => assert_eq!(self.limits.admit(size), Err(Reason::Oversize)),
+            Err(MissReason::Oversize) => assert_eq!(self.limits.admit(size), Err(MissReason::Oversize)),
             Err(reason) => {
                 self.check_excuse(reason, failed);
                 if self.limits != Limits::NONE {
@@ -194,7 +193,7 @@ impl Run {
             .as_mut()
             .map(|exact| exact.get(key, |version| memory_size(&key_of(key), put(version))));
         let answer = match found {
-            Lookup::Hit(artifact) => {
+            Ok(artifact) => {
                 let known = self.known.of(key);
                 let is_put = |version: &&u64| {
                     put(**version).payload() == artifact.payload()
@@ -208,21 +207,21 @@ impl Run {
                 }
                 Answer::Hit(version)
             }
-            Lookup::Miss(reason) => {
+            Err(reason) => {
                 let known = self.known.of(key);
                 assert!(failed || !known.must_be_found, "key {key} was put, and is not found: {reason:?}");
                 match reason {
-                    Reason::Absent if failed => {}
-                    Reason::Absent => self.known.absent(key),
-                    Reason::Forged | Reason::Unsealed | Reason::Sealed => {
-                        assert!(known.is_damaged, "nobody planted anything under key {key}: {reason:?}");
+                    MissReason::Absent if failed => {}
+                    MissReason::Absent => self.known.absent(key),
+                    MissReason::Forged | MissReason::Unsealed | MissReason::Sealed => {
+                        assert!(known.is_damaged, "nothing was planted under key {key}: {reason:?}");
                     }
                     reason if reason.is_damage() => {
                         let is_damaged = known.is_damaged || self.is_vandalised;
-                        assert!(is_damaged, "nobody damaged key {key}: {reason:?}");
+                        assert!(is_damaged, "key {key} was not damaged: {reason:?}");
                     }
                     // The directory could not be made yet, and so nothing is in it.
-                    Reason::Unavailable => {}
+                    MissReason::Unavailable => {}
                     reason => self.check_excuse(reason, failed),
                 }
                 Answer::Miss(reason)
@@ -242,7 +241,7 @@ impl Run {
         match contains {
             Ok(true) => assert!(known.may_be_there(), "nothing is under key {key}"),
             Ok(false) => assert!(!known.must_be_found, "key {key} was put"),
-            Err(Reason::Unavailable) if !known.must_be_found => {}
+            Err(MissReason::Unavailable) if !known.must_be_found => {}
             Err(reason) => self.check_excuse(reason, failed),
         }
     }
@@ -262,17 +261,18 @@ impl Run {
         self.known.absent(key);
     }
 
-    fn touch(&mut self, keys: [usize; 2]) {
+    fn record_access(&mut self, keys: [usize; 2]) {
         if let Some(exact) = &mut self.exact {
-            exact.touch(&keys);
+            exact.record_access(&keys);
         }
         let names = keys.map(key_of);
-        self.call(|opened| opened.store().touch(&[&names[0], &names[1]]));
+        self.call(|opened| opened.store().record_access(&[&names[0], &names[1]]));
     }
 
     fn len(&mut self) {
-        let expected = self.exact.as_mut().map(|exact| Ok(exact.count()));
-        let (len, failed) = self.call(|opened| opened.store().len());
+        let expected = self.exact.as_ref().map(|exact| Ok(exact.count()));
+        let (totals, failed) = self.call(|opened| opened.inspect().totals());
+        let len = totals.map(|totals| totals.entries);
         if self.exact.is_some() {
             assert_eq!(Some(len), expected);
         }
@@ -284,12 +284,12 @@ impl Run {
 
     fn verify(&mut self) {
         let expected = self.exact.as_mut().map(|exact| Ok(exact.verify()));
-        let (found, failed) = self.call(|opened| opened.store().verify());
+        let (found, failed) = self.call(|opened| opened.store().whole_and_damaged());
         if self.exact.is_some() {
             assert_eq!(Some(found), expected);
         }
         match found {
-            Ok(found) => self.check_count(found.whole, failed),
+            Ok((whole, _)) => self.check_count(whole, failed),
             Err(reason) => self.check_unknown(reason, failed),
         }
     }
@@ -297,12 +297,12 @@ impl Run {
     fn check_count(&self, count: u64, failed: bool) {
         let (least, most) = self.known.bounds();
         assert!(self.is_vandalised || count <= most, "{count} entries, and at most {most} are known");
-        // What cannot be read is not counted.
+        // An unreadable entry is not counted.
         assert!(failed || count >= least, "{count} entries, and at least {least} were put");
     }
 
-    fn check_unknown(&self, reason: Reason, failed: bool) {
-        let is_nowhere = reason == Reason::Unavailable && self.known.bounds().0 == 0;
+    fn check_unknown(&self, reason: MissReason, failed: bool) {
+        let is_nowhere = reason == MissReason::Unavailable && self.known.bounds().0 == 0;
         if !is_nowhere {
             self.check_excuse(reason, failed);
         }
@@ -343,7 +343,7 @@ impl Run {
         }
     }
 
-    fn heal(&self) {
+    fn repair(&self) {
         self.place.disk.fail(u64::MAX, 0, 0);
     }
 

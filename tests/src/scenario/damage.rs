@@ -1,18 +1,18 @@
-//! How stored bytes are altered.
+//! Alters stored bytes.
 
 use std::iter;
 
 use crate::scenario::script::{How, Kind};
 
-/// Which bit of the byte at a place is flipped.
+/// Returns the bit that is flipped in the byte at an offset.
 const fn bit(at: usize) -> u8 {
     1 << (at % 8)
 }
 
-/// Alters `bytes`. What is copied from another entry is given.
+/// Alters `bytes`. `others` are the bytes of the entry to copy, if one is copied.
 ///
 /// # Panics
-/// If the place is none of the bytes.
+/// If the offset is outside the bytes.
 pub(super) fn alter(bytes: &mut Vec<u8>, how: &How, others: &[u8]) {
     let len = bytes.len();
     let place = |at: i64| {
@@ -31,7 +31,7 @@ pub(super) fn alter(bytes: &mut Vec<u8>, how: &How, others: &[u8]) {
     }
 }
 
-/// Every alteration of a kind to an entry of `len` bytes.
+/// Returns all alterations of a kind for an entry of `len` bytes.
 pub(super) fn each(kind: Kind, len: usize) -> Box<dyn Iterator<Item = How>> {
     match kind {
         Kind::Flips => Box::new((0..len).map(|at| How::Flip(i64::try_from(at).expect("entries are short")))),
@@ -41,7 +41,7 @@ pub(super) fn each(kind: Kind, len: usize) -> Box<dyn Iterator<Item = How>> {
     }
 }
 
-/// The bytes that hexadecimal digits stand for.
+/// Decodes hexadecimal digits.
 ///
 /// # Panics
 /// If there are other characters.

@@ -1,4 +1,4 @@
-//! What plays a scenario on the store of a harness.
+//! Plays a scenario on the store of a harness.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -9,9 +9,9 @@ use std::{
 };
 
 use warmstart::{
-    Artifact, Cache, Clock, KeyFields, Limits, Metadata, Provenance, Reason, Store, SystemClock,
-    cache::{How as CameBy, Request},
-    store::Report,
+    Artifact, Cache, Clock, KeyFields, Limits, Metadata, MissReason, Provenance, Statistics, Store,
+    SystemClock,
+    cache::{Origin, Request},
 };
 
 use crate::{
@@ -24,22 +24,22 @@ use crate::{
     },
 };
 
-/// What the store is called that a scenario begins with.
+/// The name of the store that a scenario starts with.
 const FIRST: &str = "first";
 
-/// A scenario on its way.
+/// A scenario that is being played, and its state.
 pub(super) struct Player<'a> {
     harness: &'a dyn Harness,
     scenario: &'a Scenario,
     clock: Option<SetClock>,
     handles: BTreeMap<&'a str, Cache>,
-    /// The handle that the steps are done with.
+    /// The name of the handle that the steps use.
     on: &'a str,
     /// The round of the innermost repetition.
     pub(super) round: u64,
-    /// The damage whose turn it is.
+    /// The damage of the current round of `each_damage`.
     turn: Option<How>,
-    /// What was put last as each version of each key.
+    /// The last artifact that was put, by key and version.
     pub(super) versions: HashMap<(Vec<u8>, u64), Artifact>,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Player<'a> {
 struct Named<'a> {
     bytes: Vec<u8>,
     fields: Option<KeyFields<'a>>,
-    /// A text is looked up as a text.
+    /// The key as text, if the scenario gives a text.
     text: Option<String>,
 }
 
@@ -78,12 +78,12 @@ impl<'a> Named<'a> {
     }
 }
 
-pub(super) fn reason(name: &str) -> Reason {
-    Reason::from_name(name).unwrap_or_else(|| panic!("{name} is no reason"))
+pub(super) fn reason(name: &str) -> MissReason {
+    MissReason::from_name(name).unwrap_or_else(|| panic!("{name} is no reason"))
 }
 
 impl<'a> Player<'a> {
-    /// The store is opened here.
+    /// Opens the store of the scenario.
     #[must_use]
     pub(super) fn new(harness: &'a dyn Harness, scenario: &'a Scenario) -> Self {
         let mut player = Self {
@@ -100,10 +100,10 @@ impl<'a> Player<'a> {
         player
     }
 
-    /// Does what the steps say.
+    /// Does the steps, and checks their results.
     ///
     /// # Panics
-    /// If something else comes of it than they say.
+    /// If a result is not the expected one.
     pub(super) fn play(&mut self, steps: &'a [Step]) {
         for step in steps {
             self.step(step);
@@ -144,9 +144,7 @@ impl<'a> Player<'a> {
                 let key = Named::of(key, self.round);
                 assert_eq!(self.cache().remove(key.request()), Ok(*was), "remove {:?}", key.bytes);
             }
-            Step::Len(len) => {
-                assert_eq!((self.cache().len(), self.cache().is_empty()), (Ok(*len), Ok(*len == 0)));
-            }
+            Step::Len(len) => assert_eq!(self.store().inspect().unwrap().totals().unwrap().entries, *len),
             Step::Clear => self.cache().clear().unwrap(),
             Step::Close => assert_eq!(self.cache().close(), Ok(())),
             Step::Reopen(reopen) => self.reopen(*reopen),
@@ -190,13 +188,13 @@ impl<'a> Player<'a> {
                 let built = || -> Result<Artifact, Infallible> { panic!("{:?} is stored", key.bytes) };
                 let found = self.cache().get_or_build(key.request(), built).unwrap();
                 assert!(found.is_hit());
-                self.prove(&key, *version, found.artifact());
+                self.check(&key, *version, found.artifact());
             }
             Step::Statistics(counts) => counts.iter().for_each(|(name, count)| self.statistics(name, count)),
         }
     }
 
-    /// What a put of this version stores: who finds it can tell it from every other.
+    /// Returns the artifact of a put of this version; each version has another payload.
     fn artifact(&self, key: &Named<'_>, version: u64, size: u64) -> Artifact {
         let size = usize::try_from(size).expect("a payload that fits into memory");
         let payload = if size == 0 { Vec::new() } else { proof::payload(&key.bytes, version, size) };
@@ -204,12 +202,12 @@ impl<'a> Player<'a> {
         Artifact::new(payload).with_provenance(Provenance { created_unix_ms, build_nanos: u64::MAX })
     }
 
-    /// Whether what was found is to the byte what was put, with all that belongs to it.
-    fn prove(&self, key: &Named<'_>, version: u64, found: &Artifact) {
+    /// Checks that an artifact is, to the byte, the one that was put, with its metadata.
+    fn check(&self, key: &Named<'_>, version: u64, found: &Artifact) {
         let put = self.versions.get(&(key.bytes.clone(), version)).expect("what is found was put before");
         assert!(found.payload() == put.payload(), "not version {version} of {:?}", key.bytes);
         assert_eq!(found.metadata(), put.metadata(), "version {version} of {:?}", key.bytes);
-        // How long a builder took is not known here.
+        // The duration of the build is unknown here.
         let (found, put) = (found.provenance(), put.provenance());
         assert_eq!(found.created_unix_ms, put.created_unix_ms);
         assert!(put.build_nanos == 0 || found.build_nanos == put.build_nanos);
@@ -235,14 +233,14 @@ impl<'a> Player<'a> {
         match &put.refused {
             Some(why) => assert_eq!(stored, Err(reason(why)), "put {:?}", key.bytes),
             None => {
-                let evicted = stored.unwrap_or_else(|why| panic!("put {:?}: {why}", key.bytes)).evicted;
+                let evicted = stored.unwrap_or_else(|why| panic!("put {:?}: {why}", key.bytes));
                 assert!(put.evicts.is_none_or(|n| n == evicted), "put {:?} evicted {evicted}", key.bytes);
                 self.remember(&key, version, &artifact);
             }
         }
         // Whatever was stored or refused, no cap is exceeded.
         if let (Ok(totals), Limits { max_entries, max_bytes, .. }) =
-            (self.store().totals(), self.scenario.limits.into())
+            (self.store().inspect().unwrap().totals(), self.scenario.limits.into())
         {
             assert!(max_entries.is_none_or(|max| totals.entries <= max), "{totals:?}");
             assert!(max_bytes.is_none_or(|max| totals.bytes <= max), "{totals:?}");
@@ -255,14 +253,14 @@ impl<'a> Player<'a> {
         let turn = self.turn.as_ref().map(|turn| format!(" after {turn:?}")).unwrap_or_default();
         match (get.version, &get.misses) {
             (Some(version), None) => {
-                let why = found.miss();
-                let found = found.hit().unwrap_or_else(|| panic!("{:?} missed{turn}: {why:?}", key.bytes));
-                self.prove(&key, version.number(self.round), &found);
+                let found = found.unwrap_or_else(|why| panic!("{:?} missed{turn}: {why:?}", key.bytes));
+                self.check(&key, version.number(self.round), &found);
             }
             (None, Some(why)) if why == "damage" => {
-                assert!(found.miss().is_some_and(Reason::is_damage), "{:?}{turn}: {found:?}", key.bytes);
+                let is_damage = found.as_ref().is_err_and(|reason| reason.is_damage());
+                assert!(is_damage, "{:?}{turn}: {found:?}", key.bytes);
             }
-            (None, Some(why)) => assert_eq!(found.miss(), Some(reason(why)), "{:?}{turn}", key.bytes),
+            (None, Some(why)) => assert_eq!(found.err(), Some(reason(why)), "{:?}{turn}", key.bytes),
             _ => panic!("a look-up finds a version or misses"),
         }
     }
@@ -282,20 +280,26 @@ impl<'a> Player<'a> {
         }
     }
 
-    fn refuses(&self, reason: Reason, key: &[u8], call: Call) {
+    fn refuses(&self, reason: MissReason, key: &[u8], call: Call) {
         let store = self.store();
+        let inspect = store.inspect().unwrap();
         let fields = KeyFields::new("refused", 1);
         let result = match call {
-            Call::Get => store.get(key).miss().map_or(Ok(()), Err),
+            Call::Get => store.get(key).map(drop),
             Call::Put => store.put(key, &Artifact::new(vec![7; 100])).map(drop),
             Call::Remove => store.remove(key).map(drop),
             Call::Has => store.contains(key).map(drop),
-            Call::Len => store.len().map(drop),
+            Call::Len => inspect.totals().map(drop),
             Call::Clear => store.clear(),
-            Call::Entries => store.entries(&mut |_| panic!("it told of an entry")),
-            Call::Nearest => store.nearest(&fields.recipe()).map(drop),
-            Call::Prune => store.prune(Limits::bytes(0)).map(drop),
-            Call::Reports => store.kept().map(drop).or_else(|_| store.report(&Report::default())),
+            Call::Entries => inspect.entries(&mut |_| panic!("it told of an entry")),
+            Call::Nearest => inspect.nearest(&fields.recipe()).map(drop),
+            Call::Prune => inspect.prune(Limits::bytes(0)).map(drop),
+            Call::Reports => store
+                .inspect()
+                .unwrap()
+                .stats()
+                .map(drop)
+                .or_else(|_| inspect.report(&Statistics::default(), None)),
         };
         assert_eq!(result, Err(reason), "{call:?}");
     }
@@ -330,7 +334,7 @@ impl<'a> Player<'a> {
         assert_eq!(fetched.is_err(), build.fails);
         let Ok(fetched) = fetched else { return };
         assert!(fetched.artifact().payload() == artifact.payload());
-        assert!(matches!(fetched.how(), CameBy::Built { .. }));
+        assert!(matches!(fetched.origin(), Origin::Built { .. }));
         assert_eq!(fetched.miss(), Some(reason(&build.misses)));
         assert_eq!(fetched.refusal(), build.refused.as_deref().map(reason));
         let created_unix_ms = fetched.artifact().provenance().created_unix_ms;

@@ -9,43 +9,43 @@ use crate::{
     scenario::words::{Cap, FieldsOf, KeyOf, Numbered, Size, Text},
 };
 
-/// What is done, and what must be true then.
+/// A scenario: steps, and what must hold after each.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// What it proves, as a name.
+    /// The property that it proves, as a name.
     pub name: String,
-    /// What it proves, as a sentence.
+    /// The property that it proves, as a sentence.
     pub proves: String,
-    /// What a store must be able to do for it.
+    /// The abilities that it needs of a store.
     #[serde(default)]
     pub needs: Vec<Need>,
-    /// Whether its sizes are meant to the byte. If not, they may be made larger.
+    /// Whether sizes are exact to the byte. If not, an interpreter may enlarge them.
     #[serde(default)]
     pub exact: bool,
-    /// What the store may hold; nothing is no limit.
+    /// The limits of the store; unlimited by default.
     #[serde(default)]
     pub limits: Cap,
-    /// The clock at the start, in milliseconds since 1970 UTC; nothing is the system's clock.
+    /// The clock at the start, in milliseconds since 1970 UTC; the system's clock by default.
     pub clock: Option<u64>,
-    /// What is done, in this order.
+    /// The steps, in this order.
     pub steps: Vec<Step>,
 }
 
-/// What not every store can do.
+/// Abilities that some stores lack.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Need {
-    /// A store that is opened anew holds what the one before it held.
+    /// The store keeps its entries when it is closed and reopened.
     Persistent,
-    /// Every hit is proved, and therefore damage found.
+    /// The store verifies every hit, and so detects damage.
     Checked,
-    /// `has` and `len` read the heads of entries.
+    /// `has` reads the head of the entry.
     Heads,
 }
 
 impl Need {
-    /// Whether the store of a harness can do it.
+    /// Returns whether the store of a harness has this ability.
     #[must_use]
     pub fn is_met_by(self, harness: &dyn Harness) -> bool {
         match self {
@@ -54,7 +54,7 @@ impl Need {
         }
     }
 
-    /// Returns the store that it needs, in words.
+    /// Returns a description of the stores that have this ability.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -65,134 +65,134 @@ impl Need {
     }
 }
 
-/// One thing that is done, with what must come of it.
+/// An action on the store, with its expected result.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Step {
-    /// An artifact is stored.
+    /// Stores an artifact.
     Put(Put),
-    /// A look-up.
+    /// Looks up an entry.
     Get(Get),
-    /// Whether there is an entry. No use of it.
+    /// Asks whether an entry exists, without using it.
     Has {
-        /// Of this key.
+        /// The key.
         key: KeyOf,
-        /// What is said.
+        /// The expected answer.
         is: bool,
     },
-    /// Which of some keys have an entry.
+    /// Checks which of several keys have an entry.
     Held {
-        /// All that are asked for.
+        /// The keys to check.
         of: Vec<KeyOf>,
-        /// Those that have one, in the same order.
+        /// The keys that have an entry, in the same order.
         are: Vec<KeyOf>,
     },
-    /// An entry is removed.
+    /// Removes an entry.
     Remove {
         /// Its key.
         key: KeyOf,
-        /// Whether there was one.
+        /// Whether the entry existed.
         was: bool,
     },
-    /// The number of entries.
+    /// Checks the number of entries.
     Len(u64),
-    /// All entries are removed.
+    /// Removes all entries.
     Clear,
-    /// The store is closed.
+    /// Closes the store.
     Close,
-    /// The store is opened again, if it is persistent.
+    /// Reopens the store, if it is persistent.
     Reopen(Reopen),
-    /// The same store is opened once more.
+    /// Opens a second handle on the store.
     Open {
-        /// What the second one is called.
+        /// The name of the handle.
         handle: String,
     },
-    /// A store that was opened once more is let go.
+    /// Drops a handle.
     Drop {
-        /// What it is called.
+        /// The name of the handle.
         handle: String,
     },
-    /// Something is done with a store that was opened once more.
+    /// Does steps with another handle.
     On {
-        /// What it is called.
+        /// The name of the handle.
         handle: String,
-        /// What is done.
+        /// The steps.
         steps: Vec<Step>,
     },
-    /// Each of these calls is refused.
+    /// Makes calls, each of which must be refused.
     Refuses {
-        /// Why.
+        /// The expected reason.
         reason: String,
-        /// The key that it is called with.
+        /// The argument of the calls.
         key: KeyOf,
         /// The calls.
         calls: Vec<Call>,
     },
-    /// From now on it is so many milliseconds since 1970 UTC.
+    /// Sets the clock, in milliseconds since 1970 UTC.
     Clock(u64),
-    /// The same again and again.
+    /// Does steps several times.
     Repeat {
-        /// How many rounds there are.
+        /// The number of rounds.
         times: u64,
-        /// What is done in each.
+        /// The steps of each round.
         steps: Vec<Step>,
     },
-    /// The stored bytes of an entry are altered behind the store's back.
+    /// Alters the stored bytes of an entry without the store.
     Damage {
         /// Its key.
         key: KeyOf,
-        /// What is altered.
+        /// The damage.
         how: How,
     },
-    /// As many rounds as an entry can be damaged in ways of one kind.
+    /// Does steps once for each possible damage of a kind, which the step `damage` applies.
     EachDamage {
         /// Its key.
         key: KeyOf,
-        /// What is altered.
+        /// The kind of damage.
         kind: Kind,
-        /// What is done in each round.
+        /// The steps of each round.
         steps: Vec<Step>,
     },
-    /// What is stored, to the byte.
+    /// Checks the stored bytes.
     Stored {
-        /// Of this key.
+        /// The key of the entry.
         key: KeyOf,
         /// The bytes.
         hex: String,
     },
-    /// Every entry is read to its end.
+    /// Reads every entry to its end.
     Verify(Verify),
-    /// All entries, the next to be evicted first. No use of them.
-    Entries(Vec<Told>),
-    /// What explains a miss best.
+    /// Lists all entries in the order of eviction, without using them.
+    Entries(Vec<ListedEntry>),
+    /// Searches for the entry nearest to a miss.
     Nearest {
-        /// What was looked up.
+        /// The key looked up.
         to: FieldsOf,
-        /// The fields of the entry that differs least.
+        /// The fields of the expected entry.
         is: Option<FieldsOf>,
     },
-    /// What was not used for longest is removed. The limits of the store stay.
+    /// Evicts least recently used entries. The limits of the store do not change.
     Prune {
-        /// Until the rest is within these limits.
+        /// The limits for the rest.
         to: Cap,
-        /// How many go.
+        /// The expected number of evictions.
         removes: u64,
     },
-    /// The one call, which misses and builds.
+    /// Calls `get_or_build`, which misses and builds.
     Build(Build),
-    /// The one call, which hits and does not build.
+    /// Calls `get_or_build`, which hits and does not build.
     Find {
-        /// What is looked up.
+        /// The key to look up.
         key: KeyOf,
-        /// The version that it finds.
+        /// The expected version.
         version: u64,
     },
-    /// What was counted since the store was opened.
+    /// Checks the counters since the store was opened.
     Statistics(BTreeMap<String, Count>),
 }
 
 impl Step {
-    /// Whether it can fail because of what was done before.
+    /// Returns whether the step checks a result of earlier steps.
     #[must_use]
     pub fn expects(&self) -> bool {
         match self {
@@ -207,68 +207,68 @@ impl Step {
     }
 }
 
-/// An artifact that is stored.
+/// The arguments and the expected result of a put.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Put {
     /// Its key.
     pub key: KeyOf,
-    /// Tells it from others of the key.
+    /// The number that distinguishes it from other payloads of the key.
     #[serde(default)]
     pub version: Numbered,
     /// The size of its payload.
     #[serde(default)]
     pub size: Size,
-    /// What tells people what it is.
+    /// The label for people.
     pub label: Option<Text>,
-    /// How many others go for it.
+    /// The expected number of evictions.
     pub evicts: Option<u64>,
-    /// Why it is not stored.
+    /// The expected reason of a refusal.
     pub refused: Option<String>,
 }
 
-/// A look-up: of a version that was put, or of none.
+/// A look-up, which finds a version or misses.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Get {
-    /// What is looked up.
+    /// The key to look up.
     pub key: KeyOf,
-    /// The version that it finds.
+    /// The expected version.
     pub version: Option<Numbered>,
-    /// Why it misses, or `damage` for whatever reason is one.
+    /// The expected miss reason, or `damage` for any reason that counts as damage.
     pub misses: Option<String>,
 }
 
-/// The one call, whose key is not there.
+/// A call of `get_or_build` that misses.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Build {
-    /// What is looked up.
+    /// The key to look up.
     pub key: KeyOf,
-    /// What is built.
+    /// The version of the artifact to build.
     pub version: u64,
     /// The size of its payload.
     #[serde(default)]
     pub size: Size,
-    /// Why it is not found.
+    /// The expected miss reason.
     pub misses: String,
-    /// How long building takes, at least, in milliseconds.
+    /// The least duration of the build, in milliseconds.
     #[serde(default)]
     pub takes_ms: u64,
     /// Whether the builder fails.
     #[serde(default)]
     pub fails: bool,
-    /// Why what was built is not stored.
+    /// The expected reason why the built artifact is not stored.
     pub refused: Option<String>,
 }
 
-/// The store is opened again.
+/// The way in which the store is released before it is reopened.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reopen {
-    /// After it was closed.
+    /// By closing it.
     AfterClose,
-    /// After it was only dropped.
+    /// By only dropping it.
     AfterDrop,
 }
 
@@ -276,78 +276,78 @@ pub enum Reopen {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Call {
-    /// A look-up.
+    /// Looks up an entry.
     Get,
-    /// Storing.
+    /// Stores an entry.
     Put,
-    /// Removing.
+    /// Removes an entry.
     Remove,
-    /// Membership.
+    /// Asks whether an entry exists.
     Has,
-    /// The number of entries.
+    /// Counts the entries.
     Len,
-    /// Removing all.
+    /// Removes all entries.
     Clear,
-    /// A list of all.
+    /// Lists all entries.
     Entries,
-    /// What explains a miss.
+    /// Explains a miss.
     Nearest,
-    /// Removing the oldest.
+    /// Evicts the oldest entries.
     Prune,
-    /// What is counted for others, and what they counted.
+    /// Reports counters, and reads those of other handles.
     Reports,
 }
 
-/// What reading every entry finds.
+/// The expected result of reading every entry.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Verify {
-    /// Entries that are as they were stored.
+    /// The keys of intact entries.
     pub whole: Vec<KeyOf>,
-    /// Entries that are not, and go.
+    /// The damaged entries, which are removed.
     #[serde(default)]
     pub damaged: Vec<Damaged>,
 }
 
-/// An entry that is not whole.
+/// A damaged entry.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Damaged {
     /// Its key.
     pub key: KeyOf,
-    /// What is wrong.
+    /// The reason.
     pub reason: String,
 }
 
-/// An entry, as a list tells of it.
+/// An entry in a listing.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Told {
+pub struct ListedEntry {
     /// Its key.
     pub key: KeyOf,
     /// The version whose size and label it has.
     pub version: Option<u64>,
 }
 
-/// How stored bytes are altered. A negative place counts from the end.
+/// A change of stored bytes. A negative offset counts from the end.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum How {
-    /// Of the byte at this place one bit, which the place decides.
+    /// Flips one bit of the byte at this offset; the offset determines the bit.
     Flip(i64),
-    /// The byte at this place is 0.
+    /// Sets the byte at this offset to 0.
     Zero(i64),
-    /// So many bytes are missing at the end.
+    /// Removes this many bytes from the end.
     Cut(usize),
-    /// So many zeros are added at the end.
+    /// Appends this many zeros.
     Grow(usize),
-    /// Cut, or grown by zeros, to this length.
+    /// Cuts to this length, or extends with zeros to it.
     Resize(usize),
-    /// What is stored under another key.
+    /// Replaces the bytes with the entry of another key.
     CopyOf(KeyOf),
-    /// These bytes.
+    /// Replaces the bytes with these.
     Hex(String),
-    /// The one whose turn it is.
+    /// Applies the damage of the current round of `each_damage`.
     Each,
 }
 
@@ -355,9 +355,9 @@ pub enum How {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Of each byte another bit.
+    /// Flips one bit of each byte.
     Flips,
-    /// Each length that is shorter, and some that are longer.
+    /// All shorter lengths, and some longer ones.
     Lengths,
 }
 

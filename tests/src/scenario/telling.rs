@@ -1,4 +1,4 @@
-//! What a store tells about itself, compared with what a scenario says.
+//! Compares the listing of a store with that of a scenario.
 
 use std::{collections::BTreeMap, ops::ControlFlow};
 
@@ -9,7 +9,7 @@ use warmstart::{
 
 use crate::scenario::{
     player::{Player, reason},
-    script::{Count, Damaged, Told, Verify},
+    script::{Count, Damaged, ListedEntry, Verify},
     words::{Cap, FieldsOf, STANDARD},
 };
 
@@ -26,33 +26,35 @@ impl<'a> Player<'a> {
         sizes.sort_unstable();
         let mut read = Vec::new();
         let visit = &mut |proof: &Proof| {
-            found.push((proof.name, proof.result));
-            read.push((proof.name, proof.size));
+            found.push((proof.digest, proof.result));
+            read.push((proof.digest, proof.size));
         };
-        let verified = self.store().verify_each(visit).unwrap();
+        let whole = self.store().inspect().unwrap().verify(visit).unwrap();
         read.sort_unstable();
         assert_eq!(read, sizes);
         found.sort_unstable();
         assert_eq!(found, expected);
-        let counts = (verify.whole.len() as u64, verify.damaged.len() as u64);
-        assert_eq!((verified.whole, verified.damaged), counts);
+        assert_eq!(whole, verify.whole.len() as u64);
     }
 
-    pub(super) fn entries(&self, told: &'a [Told]) {
+    pub(super) fn entries(&self, told: &'a [ListedEntry]) {
         let mut entries = Vec::new();
         let collect = &mut |entry| {
             entries.push(entry);
             ControlFlow::Continue(())
         };
-        self.store().entries(collect).unwrap();
+        self.store().inspect().unwrap().entries(collect).unwrap();
         let bytes = entries.iter().map(|entry: &Entry| entry.size).sum();
-        assert_eq!(self.store().totals(), Ok(Totals { entries: entries.len() as u64, bytes }));
+        assert_eq!(
+            self.store().inspect().unwrap().totals(),
+            Ok(Totals { entries: entries.len() as u64, bytes })
+        );
 
         let keys: Vec<_> = entries.iter().map(|entry| entry.head.clone().unwrap().key).collect();
         assert_eq!(keys, told.iter().map(|told| self.bytes(&told.key)).collect::<Vec<_>>());
         for (entry, told) in entries.iter().zip(told) {
             let head = entry.head.as_ref().unwrap();
-            assert_eq!(entry.name, Key::digest(&head.key));
+            assert_eq!(entry.digest, Key::digest(&head.key));
             let Some(version) = told.version else { continue };
             let put = &self.versions[&(head.key.clone(), version)];
             assert_eq!((head.payload_len, head.provenance), (put.payload().len() as u64, put.provenance()));
@@ -64,7 +66,7 @@ impl<'a> Player<'a> {
     }
 
     pub(super) fn nearest(&self, to: &'a FieldsOf, is: Option<&'a FieldsOf>) {
-        let found = self.store().nearest(&to.fields(self.round).recipe()).unwrap();
+        let found = self.store().inspect().unwrap().nearest(&to.fields(self.round).recipe()).unwrap();
         let recipe = found.map(|entry| entry.head.unwrap().metadata.recipe().cloned());
         assert_eq!(
             recipe.map(Option::unwrap),
@@ -74,9 +76,9 @@ impl<'a> Player<'a> {
     }
 
     pub(super) fn prune(&self, to: Cap, removes: u64) {
-        let before = self.store().totals().unwrap();
-        let pruned = self.store().prune(to.into()).unwrap();
-        let after = self.store().totals().unwrap();
+        let before = self.store().inspect().unwrap().totals().unwrap();
+        let pruned = self.store().inspect().unwrap().prune(to.into()).unwrap();
+        let after = self.store().inspect().unwrap().totals().unwrap();
         assert_eq!(pruned.entries, removes);
         assert_eq!((before.entries, before.bytes), (after.entries + removes, after.bytes + pruned.bytes));
     }

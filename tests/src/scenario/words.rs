@@ -5,45 +5,45 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use warmstart::{KeyFields, Limits};
 
-/// The payload, in bytes, of a put that does not say its size.
+/// The default size of a payload, in bytes.
 pub const STANDARD: u64 = 100_000;
 
-/// What a store may hold.
+/// The limits of a store.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cap {
-    /// Room for so many standard payloads, and not for one more.
+    /// Room for this many standard payloads, and not for one more.
     pub room: Option<u64>,
-    /// So many bytes, as the store counts them.
+    /// The cap in bytes, as the store counts them.
     pub bytes: Option<u64>,
-    /// So many entries.
+    /// The cap on the number of entries.
     pub entries: Option<u64>,
 }
 
 impl From<Cap> for Limits {
-    /// Every store counts a little more than the payload for an entry, so half a payload more holds them.
+    /// Adds room for half a payload, because every store counts slightly more than the payload of an entry.
     fn from(cap: Cap) -> Self {
         let room = cap.room.map(|n| n * STANDARD + STANDARD / 2);
         Self { max_bytes: room.or(cap.bytes), max_entries: cap.entries }
     }
 }
 
-/// A payload's size.
+/// The size of a payload.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(untagged)]
 pub enum Size {
-    /// So many bytes.
+    /// This many bytes.
     Bytes(u64),
-    /// So many times that of an ordinary payload.
+    /// A multiple of [`STANDARD`].
     Standard {
-        /// How many times.
+        /// The factor.
         standard: u64,
     },
-    /// Larger in every round.
+    /// A size that grows with the round.
     Growing {
-        /// In bytes, in the first.
+        /// The size in the first round, in bytes.
         first: u64,
-        /// By so many bytes.
+        /// The growth per round, in bytes.
         step: u64,
     },
 }
@@ -55,7 +55,7 @@ impl Default for Size {
 }
 
 impl Size {
-    /// In bytes, in this round.
+    /// Returns the size in this round, in bytes.
     #[must_use]
     pub const fn bytes(self, round: u64) -> u64 {
         match self {
@@ -66,13 +66,13 @@ impl Size {
     }
 }
 
-/// A number, or that of the round.
+/// A number, or the number of the round.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(untagged)]
 pub enum Numbered {
-    /// This.
+    /// This number.
     Is(u64),
-    /// That of the round.
+    /// The number of the round.
     Of(Round),
 }
 
@@ -80,7 +80,7 @@ pub enum Numbered {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Round {
-    /// Its only name.
+    /// The word `round`.
     Round,
 }
 
@@ -91,7 +91,7 @@ impl Default for Numbered {
 }
 
 impl Numbered {
-    /// In this round.
+    /// Returns the number in this round.
     #[must_use]
     pub const fn number(self, round: u64) -> u64 {
         match self {
@@ -101,26 +101,26 @@ impl Numbered {
     }
 }
 
-/// A text, or many times one character and perhaps another at the end.
+/// A text, given as it is or as a repeated character with an optional end.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub enum Text {
-    /// As it stands.
+    /// The text itself.
     Plain(String),
-    /// Long.
+    /// A repeated character.
     Long {
-        /// In characters.
+        /// The length in characters.
         size: usize,
         /// The character.
         fill: String,
-        /// What it ends with.
+        /// The end of the text.
         #[serde(default)]
         end: String,
     },
 }
 
 impl Text {
-    /// All of it.
+    /// Returns the whole text.
     #[must_use]
     pub fn text(&self) -> Cow<'_, str> {
         match self {
@@ -143,7 +143,7 @@ pub enum KeyOf {
     },
     /// Another one in every round.
     Numbered {
-        /// What comes before the number of the round.
+        /// The text before the number of the round.
         numbered: String,
     },
     /// Made of fields, with which it is stored.

@@ -1,4 +1,4 @@
-//! What is done with the weights in a process of its own: a program starts itself again, and the two take turns.
+//! Uses the weights in a process of its own: a program starts itself again, and the two take turns.
 //!
 //! The process waits for a line, does its work, and prints a [`Report`]. It waits for another line, with all that it mapped
 //! still mapped, so that it can be looked at. Then it prints a [`Proof`] and ends.
@@ -18,7 +18,7 @@ use warmstart::pack::{Checks, Pack, PackOptions};
 use super::{Layers, PACKED_LEN, digest, touch};
 use crate::smaps::{self, FileMappings};
 
-/// What a process does.
+/// The task of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Role {
     /// Packs all weights and saves them.
@@ -33,7 +33,7 @@ pub enum Role {
     Cycles,
 }
 
-/// What a process found. Times are in milliseconds.
+/// The result of a process. Times are in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// From just before the pack was opened to the last weight touched, or saved.
@@ -44,18 +44,18 @@ pub struct Report {
     pub use_millis: f64,
     /// Of that, touching or finalising and saving.
     pub last_millis: f64,
-    /// How many weights were packed.
+    /// The number of weights that were packed.
     pub packed: usize,
     /// By how many bytes anonymous memory grew meanwhile, where the system tells.
     pub anon_bytes: Option<u64>,
 }
 
-/// What proves that the weights are right.
+/// The proofs that the weights are right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proof {
     /// XXH3-64 of all payloads as they were found.
     pub digest: u64,
-    /// How many payloads of the file were right by their checksums.
+    /// The number of payloads of the file whose checksums are right.
     pub proved: u64,
 }
 
@@ -99,7 +99,7 @@ impl Process {
         self.line()
     }
 
-    /// What it has of a file in memory, where the system tells.
+    /// Its mappings of a file in memory, where the system reports them.
     #[must_use]
     pub fn mapped(&self, file: &Path) -> Option<FileMappings> {
         smaps::of_file(Some(self.child.id()), file)
@@ -135,9 +135,9 @@ impl Drop for Process {
     }
 }
 
-/// What is looked up, packed and proved in a process.
+/// A model whose weights a process looks up, packs and verifies.
 pub trait Model {
-    /// What was found, which keeps it mapped.
+    /// The weights found, which stay mapped while this lives.
     type Used<'p>;
 
     /// Looks all weights up and packs those that are not found; says how many these were.
@@ -237,10 +237,10 @@ pub fn run(role: Role, model: &mut impl Model, path: &Path) -> io::Result<()> {
         }
         Role::Writer => {
             let pack = open(path)?;
-            let mut space = pack.reserve(PACKED_LEN)?;
-            space.bytes_mut().fill(1);
+            let mut reservation = pack.reserve(PACKED_LEN)?;
+            reservation.bytes_mut().fill(1);
             let names = ("writer.weight".to_owned(), "writer.bias".to_owned());
-            pack.insert(&super::wanted(&names), space);
+            pack.insert(&super::wanted(&names), reservation);
             let is_in_file = pack.statistics().heap_entries == 0;
             say(&Report { packed: usize::from(is_in_file), ..Report::default() })?;
             wait()?;
@@ -275,7 +275,7 @@ fn save(pack: &Pack) -> io::Result<()> {
     Ok(())
 }
 
-/// How many payloads of the file their checksums prove.
+/// Returns the number of payloads of the file whose checksums are right.
 fn proved(path: &Path) -> io::Result<u64> {
     let options = PackOptions::default().with_checks(Checks::All).with_read_only(true);
     Ok(Pack::open(path, options).map_err(io::Error::other)?.statistics().proved)
@@ -289,7 +289,7 @@ fn grown(before: Option<u64>) -> Option<u64> {
 fn wait() -> io::Result<()> {
     let mut line = String::new();
     match io::stdin().read_line(&mut line)? {
-        0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "nobody listens any more")),
+        0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the parent process has closed the pipe")),
         _ => Ok(()),
     }
 }
@@ -300,7 +300,7 @@ fn say(what: &impl Serialize) -> io::Result<()> {
     out.flush()
 }
 
-/// What must not change in a file that nothing new is packed into: its length, and when it was written to.
+/// The properties of a file that stay if nothing new is packed into it: its length, and its modification time.
 ///
 /// # Errors
 /// As the system reports.

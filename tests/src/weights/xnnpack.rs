@@ -54,7 +54,7 @@ impl<'a> Operators<'a> {
         let (weight, bias) = &self.layers.names()[i];
         provider.register(weights.as_ptr(), weight);
         provider.register(biases.as_ptr(), bias);
-        // SAFETY: what the provider hands out stays where it is as long as it lives, and whoever calls this drops it after
+        // SAFETY: what the provider hands out stays where it is as long as it lives, and the caller drops it after
         // the operator. The names are those of the numbers that lie at these addresses.
         let cache = unsafe { WeightsCache::from_raw(provider.as_ptr().cast()) };
         FullyConnected::of_views(self.library, weights, Some(biases), INPUTS, Some(cache)).map_err(failed)
@@ -118,7 +118,7 @@ impl<'a> Model for Operators<'a> {
     }
 }
 
-/// How many weights were packed since there were so many.
+/// Returns the number of weights packed since the count was `before`.
 fn packed_since(pack: &Pack, before: u64) -> usize {
     usize::try_from(pack.statistics().packed - before).unwrap_or(usize::MAX)
 }

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_void};
 
 use super::{Fingerprint, Status};
 
-/// What an entry of a weights cache is found by.
+/// The key of an entry of a weights cache.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LookUpKey {
@@ -14,7 +14,7 @@ pub struct LookUpKey {
     pub kernel: *const c_void,
     /// The bias before it was packed; may be null.
     pub bias: *const c_void,
-    /// Which fingerprint tells the version of the packing.
+    /// The fingerprint that tells the version of the packing.
     pub fingerprint_id: u32,
 }
 

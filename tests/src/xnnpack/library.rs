@@ -11,7 +11,7 @@ use super::{
 };
 use crate::runtimes::XNNPACK_FILE;
 
-/// What it needs, each after what it needs itself.
+/// The libraries that it needs, each after its own dependencies.
 const NEEDED: [&str; 2] = ["libexecutorch.so", "libexecutorch_threadpool.so"];
 
 /// An XNNPACK that was loaded and initialised. It stays loaded.
@@ -48,7 +48,7 @@ impl Library {
         Ok(Self { functions })
     }
 
-    /// What tells this set of kernels from any other.
+    /// The identity of this set of kernels.
     #[must_use]
     pub fn build_identifier(&self) -> &'static [u8] {
         // SAFETY: the two functions have no conditions. What they tell of is a constant in a library that stays loaded.
@@ -68,7 +68,7 @@ impl Library {
         unsafe { (self.functions.get_fingerprint)(id).as_ref().copied() }
     }
 
-    /// What a weights cache asks for fingerprints.
+    /// Returns the function that a weights cache asks for fingerprints.
     #[must_use]
     pub fn fingerprint_function(&self) -> FingerprintFn {
         self.functions.get_fingerprint
@@ -96,7 +96,7 @@ impl Library {
         check("xnn_check_fingerprint", unsafe { (self.functions.check_fingerprint)(fingerprint) })
     }
 
-    /// What XNNPACK calls the fingerprint with this identifier.
+    /// Returns XNNPACK's name of the fingerprint with this identifier.
     #[must_use]
     pub fn fingerprint_name(&self, id: u32) -> String {
         // SAFETY: any number may be given; the answer is a constant that ends with a zero, or null.

@@ -13,7 +13,7 @@ use super::{
 pub struct Subgraph<'a> {
     library: &'static Library,
     handle: Handle,
-    /// How many external values may be defined.
+    /// The number of external values that may be defined.
     reserved: u32,
     external: Vec<External>,
     weights: PhantomData<&'a ()>,
@@ -56,7 +56,7 @@ pub enum Binary {
     Multiply,
 }
 
-/// What an external value is in one run.
+/// An external value of one run.
 #[derive(Debug)]
 pub enum Binding<'a> {
     /// It is read.
@@ -86,7 +86,7 @@ impl<'a> Subgraph<'a> {
         Ok(Self { library, handle, reserved, external: Vec::new(), weights: PhantomData })
     }
 
-    /// What a run is given.
+    /// The inputs of a run.
     ///
     /// # Errors
     ///
@@ -95,7 +95,7 @@ impl<'a> Subgraph<'a> {
         self.external(shape, false)
     }
 
-    /// What a run computes.
+    /// The outputs of a run.
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ impl<'a> Subgraph<'a> {
         self.external(shape, true)
     }
 
-    /// What is between two operators.
+    /// Defines a value between two operators.
     ///
     /// # Errors
     ///

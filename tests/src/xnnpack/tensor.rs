@@ -107,7 +107,7 @@ impl<T: Element> DerefMut for Tensor<T> {
 }
 
 impl Bf16 {
-    /// What is left of a number if the lower half of its bits is cut off.
+    /// Returns a number with the lower half of its bits cut off.
     #[must_use]
     pub const fn truncated(number: f32) -> Self {
         Self((number.to_bits() >> 16) as u16)

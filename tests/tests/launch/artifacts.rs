@@ -1,13 +1,13 @@
-//! What launches need travels with the artifact: between processes, in any store, in any order.
+//! Launch records travel with their artifacts: between processes, in any store, in any order.
 
 use std::{path::Path, process::Command};
 
 use tempfile::TempDir;
 use warmstart::{
     Cache, Limits, Store,
-    memo::Why,
+    memo::MissCause,
     registry::RegistryId,
-    store::{FileOptions, FileStore, MemoryStore, SqliteOptions, SqliteStore, TieredStore},
+    store::{FileStore, MemoryStore, SqliteStore, StoreOptions, TieredStore},
 };
 use warmstart_tests::launching::{COLLIDING, Data, Runtime, TASKS};
 
@@ -25,13 +25,13 @@ fn launch_elsewhere(store: &str, path: &Path, kernel: &str, seed: u64) -> usize 
 
 fn open(store: &str, path: &Path) -> Box<dyn Store> {
     match store {
-        "files" => Box::new(FileStore::open(path, FileOptions::default()).expect("it opens")),
-        _ => Box::new(SqliteStore::open(path, SqliteOptions::default()).expect("it opens")),
+        "files" => Box::new(FileStore::open(path, StoreOptions::default()).expect("it opens")),
+        _ => Box::new(SqliteStore::open(path, StoreOptions::default()).expect("it opens")),
     }
 }
 
 #[test]
-fn colliding_kernels_of_two_processes_resolve_right_whatever_the_order() {
+fn colliding_kernels_of_two_processes_resolve_in_any_order() {
     // Each artifact is written first, and loaded first.
     let orders = [([0, 1], [0, 1]), ([0, 1], [1, 0]), ([1, 0], [0, 1]), ([1, 0], [1, 0])];
     for store in ["files", "sqlite"] {
@@ -62,8 +62,8 @@ fn colliding_kernels_of_two_processes_resolve_right_whatever_the_order() {
                     "as many tasks as when it was compiled"
                 );
                 assert_eq!(
-                    (&*launched, launched.is_hit(), launched.why()),
-                    (&data.depths(), true, Why::Imported)
+                    (&*launched, launched.is_hit(), launched.miss_cause()),
+                    (&data.depths(), true, MissCause::Imported)
                 );
                 ids[n] = overflows;
             }
@@ -74,7 +74,7 @@ fn colliding_kernels_of_two_processes_resolve_right_whatever_the_order() {
             );
             for n in [0, 1, 2] {
                 for (task, id) in ids[n].iter().enumerate() {
-                    let found = runtime.registry.resolve_among(*id, |row| row.kernel() == COLLIDING[n]);
+                    let found = runtime.registry.resolve(*id).among(|row| row.kernel() == COLLIDING[n]);
                     let row = found.one().expect("it was launched");
                     assert_eq!((row.kernel(), row.task()), (COLLIDING[n], task as i32));
                 }

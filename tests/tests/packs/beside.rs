@@ -3,9 +3,9 @@
 use std::{fs, fs::File, io::Write, time::Duration};
 
 use warmstart::{
-    Reason,
-    os::{Access, LocalMapDisk, Lock, MapDisk},
-    pack::{Checks, FileError, Pack, PackOptions, RewriteOptions, compact, export, import, inspect},
+    MissReason,
+    os::{Access, LocalMapBackend, Lock, MapBackend},
+    pack::{Checks, Pack, PackError, PackOptions, RewriteOptions, compact, export, import, inspect},
 };
 use warmstart_tests::{
     executorch::{self, Opened},
@@ -23,7 +23,7 @@ fn executorch_does_not_truncate_a_pack_that_is_open() {
     assert!(matches!(executorch::initialize(&path).unwrap(), Opened::Nothing));
     assert_eq!(image(&path).unwrap(), before);
     assert_eq!(use_all(&reader, weights(0..8)).unwrap(), 0);
-    // What keeps ExecuTorch out keeps no writer of ours out.
+    // The lock that keeps ExecuTorch out does not keep our writers out.
     let writer = reader.clone();
     assert_eq!(use_all(&writer, weights(0..10)).unwrap(), 2);
     assert!(matches!(executorch::initialize(&path).unwrap(), Opened::Nothing));
@@ -37,6 +37,17 @@ fn executorch_does_not_truncate_a_pack_that_is_open() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn executorch_does_not_truncate_a_pack_that_was_just_made() {
+    let (_directory, path) = place().unwrap();
+    let pack = saved(&path, PackOptions::default(), weights(0..8)).unwrap();
+    let before = image(&path).unwrap();
+    assert!(matches!(executorch::initialize(&path).unwrap(), Opened::Nothing));
+    assert_eq!(image(&path).unwrap(), before);
+    assert_eq!(use_all(&pack, weights(0..8)).unwrap(), 0);
+}
+
+#[test]
 fn a_file_that_executorch_writes_is_left_to_it() {
     let (_directory, path) = place().unwrap();
     let Opened::Writing(mut file) = executorch::initialize(&path).unwrap() else { panic!("it is new") };
@@ -45,7 +56,7 @@ fn a_file_that_executorch_writes_is_left_to_it() {
     file.set_len(0).unwrap();
     let pack = open(&path).unwrap();
     assert_eq!(use_all(&pack, weights(0..2)).unwrap(), 2);
-    assert_eq!(pack.save(), Err(Reason::Busy));
+    assert_eq!(pack.save(), Err(MissReason::Busy));
     assert_eq!(fs::metadata(&path).unwrap().len(), 0);
     drop(file);
     assert_eq!(pack.save().unwrap().entries, 2);
@@ -64,7 +75,7 @@ fn convert_in_place_works_beside_readers_not_beside_a_writer() {
         [RewriteOptions::default(), RewriteOptions::default().with_output(directory.path().join("out"))]
     {
         let error = import(&path, &options).unwrap_err();
-        assert!(matches!(error, FileError::Busy), "{error}");
+        assert!(matches!(error, PackError::Busy), "{error}");
         assert!(error.to_string().contains("another process writes"), "{error}");
     }
     assert_eq!((image(&path).unwrap(), names_in(directory.path()).unwrap().len()), (exported, 1));
@@ -95,15 +106,15 @@ fn saved_weights_in_a_cut_file_are_not_handed_out() {
             harm(&File::options().write(true).open(&path).unwrap());
             let after = image(&path).unwrap();
             if is_saved {
-                assert_eq!(pack.save(), Err(Reason::Truncated), "{what}");
+                assert_eq!(pack.save(), Err(MissReason::Truncated), "{what}");
             } else {
                 pack.refresh();
             }
             for weight in weights(0..8) {
                 assert!(weight.find(&pack).is_err(), "{what}: {weight:?}");
             }
-            assert_eq!(pack.statistics().refusals.of(Reason::Truncated), 1, "{what}");
-            // What is packed now goes to the heap. An empty file is where a pack begins.
+            assert_eq!(pack.statistics().refusals.of(MissReason::Truncated), 1, "{what}");
+            // Weights packed now go to the heap. A pack begins as an empty file.
             if what != "emptied" {
                 assert_eq!(use_all(&pack, weights(0..8)).unwrap(), 8);
             }
@@ -121,12 +132,12 @@ fn packed_weights_in_a_cut_file_are_not_saved() {
     assert_eq!(use_all(&pack, weights(0..8)).unwrap(), 5);
     File::options().write(true).open(&path).unwrap().set_len(100).unwrap();
     let after = image(&path).unwrap();
-    assert_eq!(pack.save(), Err(Reason::Truncated));
+    assert_eq!(pack.save(), Err(MissReason::Truncated));
     assert_eq!(weights(0..8).filter(|weight| weight.find(&pack).is_ok()).count(), 0);
     drop(pack);
     assert_eq!(image(&path).unwrap(), after);
 
-    // What is whole is found again, and with the file out of the way all begins again.
+    // Whole weights are found again; once the file is moved away, the pack begins again.
     fs::remove_file(&path).unwrap();
     drop(saved(&path, PackOptions::default(), weights(0..8)).unwrap());
     assert_eq!(use_all(&open(&path).unwrap(), weights(0..8)).unwrap(), 0);
@@ -143,11 +154,11 @@ fn pack_that_grows_does_not_hide_that_it_was_cut() {
         assert_eq!(use_all(&pack, weights(3..6)).unwrap(), 3);
         File::options().write(true).open(&path).unwrap().set_len(committed).unwrap();
         // More than a chunk: the file would grow.
-        let mut space = pack.reserve(64 << 20).unwrap();
-        space.bytes_mut().fill(1);
-        Weight::number(7).wanted(|wanted| pack.insert(wanted, space));
-        assert_eq!(pack.save(), Err(Reason::Truncated));
-        // What was saved before is whole.
+        let mut reservation = pack.reserve(64 << 20).unwrap();
+        reservation.bytes_mut().fill(1);
+        Weight::number(7).wanted(|wanted| pack.insert(wanted, reservation));
+        assert_eq!(pack.save(), Err(MissReason::Truncated));
+        // Weights saved before are whole.
         assert_eq!(weights(0..3).filter(|weight| weight.find(&pack).is_ok()).count() as u32, saved_before);
         assert_eq!(weights(3..6).filter(|weight| weight.find(&pack).is_ok()).count(), 0);
         // The next save keeps what is left in the heap.
@@ -164,13 +175,30 @@ fn space_inserted_after_the_file_was_cut_is_not_saved() {
     let (_directory, path) = place().unwrap();
     drop(saved(&path, PackOptions::default(), weights(0..2)).unwrap());
     let pack = open(&path).unwrap();
-    let mut space = pack.reserve(5000).unwrap();
-    space.bytes_mut().fill(1);
+    let mut reservation = pack.reserve(5000).unwrap();
+    reservation.bytes_mut().fill(1);
     File::options().write(true).open(&path).unwrap().set_len(100).unwrap();
-    assert_eq!(pack.save(), Err(Reason::Truncated));
-    Weight::number(7).wanted(|wanted| pack.insert(wanted, space));
-    assert_eq!(pack.save(), Err(Reason::Truncated));
+    assert_eq!(pack.save(), Err(MissReason::Truncated));
+    Weight::number(7).wanted(|wanted| pack.insert(wanted, reservation));
+    assert_eq!(pack.save(), Err(MissReason::Truncated));
     assert_eq!(pack.save().unwrap().entries, 0);
+}
+
+#[test]
+fn space_of_a_replaced_file_that_was_cut_is_not_saved() {
+    let (directory, path) = place().unwrap();
+    let moved = directory.path().join("moved");
+    let pack = open(&path).unwrap();
+    let mut reservation = pack.reserve(5000).unwrap();
+    reservation.bytes_mut().fill(1);
+    Weight::number(1).pack(&pack).unwrap();
+    fs::rename(&path, &moved).unwrap();
+    assert_eq!(pack.save().unwrap().entries, 1);
+    File::options().write(true).open(&moved).unwrap().set_len(100).unwrap();
+    Weight::number(7).wanted(|wanted| pack.insert(wanted, reservation));
+    assert_eq!(pack.save(), Err(MissReason::Truncated));
+    assert!(Weight::number(7).wanted(|wanted| pack.look_up(wanted).is_err()));
+    assert_eq!(Weight::number(1).find(&pack), Ok(()));
 }
 
 #[test]
@@ -184,10 +212,10 @@ fn cut_of_one_file_leaves_what_was_packed_into_another() {
     fs::rename(&other, &path).unwrap();
     pack.refresh();
     File::options().write(true).open(&path).unwrap().set_len(100).unwrap();
-    assert_eq!(pack.save(), Err(Reason::Truncated));
+    assert_eq!(pack.save(), Err(MissReason::Truncated));
     assert_eq!(use_all(&pack, weights(0..8)).unwrap(), 0, "the file that they are in is whole");
     // Nor may another writer cut that file.
-    assert!(matches!(compact(&moved, &RewriteOptions::default()), Err(FileError::Busy)));
+    assert!(matches!(compact(&moved, &RewriteOptions::default()), Err(PackError::Busy)));
     fs::remove_file(&path).unwrap();
     assert_eq!(pack.save().unwrap().entries, 8);
 }
@@ -230,7 +258,7 @@ fn open_with_other_options_is_refused_and_the_option_is_named() {
     for (options, name) in [
         (PackOptions::default().with_checks(Checks::All), "checks"),
         (PackOptions::default().with_prefetch(true), "prefetch"),
-        (PackOptions::default().with_patience(Duration::from_secs(1)), "patience"),
+        (PackOptions::default().with_timeout(Duration::from_secs(1)), "timeout"),
         (PackOptions::default().with_read_only(true), "read_only"),
         (PackOptions::default().with_unverified(true), "unverified"),
     ] {
@@ -259,9 +287,9 @@ fn version_2_file_is_refused_and_convert_is_named() {
     fs::remove_file(&path).unwrap();
     fs::write(&path, &version2).unwrap();
     pack.refresh();
-    assert_eq!((pack.len(), pack.statistics().refusals.of(Reason::OldVersion)), (0, 1));
+    assert_eq!((pack.len(), pack.statistics().refusals.of(MissReason::OldVersion)), (0, 1));
     assert_eq!(use_all(&pack, weights(0..6)).unwrap(), 6);
-    assert_eq!(pack.save(), Err(Reason::OldVersion));
+    assert_eq!(pack.save(), Err(MissReason::OldVersion));
     assert_eq!(fs::read(&path).unwrap(), version2);
 }
 
@@ -276,11 +304,11 @@ fn file_written_over_in_place_is_read_again_as_another_one() {
     assert_eq!(pack.len(), 8);
     fs::write(&path, short).unwrap();
     pack.refresh();
-    assert_eq!((pack.len(), pack.statistics().refusals.of(Reason::Truncated)), (2, 1));
+    assert_eq!((pack.len(), pack.statistics().refusals.of(MissReason::Truncated)), (2, 1));
     // It is whole, and does not count as cut off from then on.
     pack.refresh();
     pack.save().unwrap();
-    assert_eq!((pack.len(), pack.statistics().refusals.of(Reason::Truncated)), (2, 1));
+    assert_eq!((pack.len(), pack.statistics().refusals.of(MissReason::Truncated)), (2, 1));
 }
 
 #[test]
@@ -290,7 +318,7 @@ fn second_writer_is_kept_out_while_readers_hold_the_file() {
     drop(saved(&path, PackOptions::default(), weights(0..2)).unwrap());
     let writer = open(&path).unwrap();
     assert_eq!(use_all(&writer, weights(0..4)).unwrap(), 2);
-    let disk = LocalMapDisk::new();
+    let disk = LocalMapBackend::new();
     let other = disk.open(&path, Access::Write).unwrap();
     assert!(disk.lock(&other, Lock::Shared, Duration::ZERO).is_ok());
     let busy = disk.lock(&other, Lock::Writer, Duration::ZERO).unwrap_err();
@@ -308,6 +336,6 @@ fn file_that_is_something_else_now_is_not_handed_out() {
     fs::write(&other, b"#!/bin/sh\nexit 0\n").unwrap();
     fs::rename(&other, &path).unwrap();
     pack.refresh();
-    assert_eq!(Weight::number(0).find(&pack), Err(Reason::Absent));
-    assert_eq!(pack.statistics().refusals.of(Reason::Foreign), 1);
+    assert_eq!(Weight::number(0).find(&pack), Err(MissReason::Absent));
+    assert_eq!(pack.statistics().refusals.of(MissReason::Foreign), 1);
 }

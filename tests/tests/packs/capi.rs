@@ -9,10 +9,10 @@ use std::{
 use warmstart::pack::{RewriteOptions, export, import, model_of_file};
 use warmstart_tests::{built, xnnpack};
 
-/// What every program is compiled with.
+/// The flags of every compilation.
 const STRICT: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-std=c11"];
 
-/// What Rust's standard library needs where it is linked statically.
+/// The libraries of Rust's standard library where it is linked statically.
 #[cfg(target_os = "linux")]
 const NEEDED: &[&str] = &["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
 #[cfg(not(target_os = "linux"))]
@@ -30,7 +30,7 @@ fn libraries() -> PathBuf {
     folder
 }
 
-/// How a program is linked with the library.
+/// The ways to link a program with the library.
 #[derive(Clone, Copy, Debug)]
 enum Linked {
     Shared,
@@ -205,7 +205,7 @@ fn the_example_is_cold_and_then_warm_with_the_real_xnnpack() {
     );
 }
 
-/// What ExecuTorch wrote says nothing of a model.
+/// A file of ExecuTorch names no model.
 #[test]
 #[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
 fn a_converted_file_is_warm_for_the_example_and_does_not_grow() {

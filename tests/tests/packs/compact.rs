@@ -1,16 +1,16 @@
-//! Files of packed weights that are written anew: what nobody reaches goes, and whatever happens one of the two is whole.
+//! Packs that are rewritten: unreachable data go, and whatever happens the old file or the new one is whole.
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use warmstart::{
-    Reason,
+    MissReason,
     pack::{
-        Checks, FileError, Inspection, ModelId, Pack, PackOptions, Refusal, RewriteOptions, Rewritten,
+        Checks, FormatError, Inspection, ModelId, Pack, PackError, PackOptions, RewriteOptions, Rewritten,
         compact, export, import, inspect, verify,
     },
 };
 use warmstart_tests::{
-    map_disk::Mortal,
+    map_backend::{DyingBackend, Poor},
     packed::{Weight, image, names_in, open, place, saved, two_models, use_all, weights},
 };
 
@@ -30,7 +30,7 @@ fn a_damaged_payload_and_a_recovered_index_are_found() {
     bytes[last] ^= 1;
     fs::write(&path, &bytes).unwrap();
     let Inspection { generation, entries, refusal, dead_bytes, .. } = inspect(&path).unwrap();
-    assert_eq!((generation, entries.len(), refusal), (1, 10, Some(Refusal::IndexChecksum)));
+    assert_eq!((generation, entries.len(), refusal), (1, 10, Some(FormatError::IndexChecksum)));
     assert!(dead_bytes > 0, "what follows the index that counts is dead");
     assert!(!verify(&path, &mut |_, _| {}).unwrap().is_good());
     // Compacting takes what was recovered, and nothing is refused any more.
@@ -62,7 +62,7 @@ fn compacting_leaves_no_dead_bytes_and_twice_is_once() {
     fs::write(&other, &before.0).unwrap();
     compact(&other, &RewriteOptions::default()).unwrap();
     assert_ne!(number(&other), number(&path));
-    // Who had the old one mapped keeps it.
+    // A process that had the old file mapped keeps it.
     assert_eq!(use_all(&reader, weights(0..10)).unwrap(), 0);
     assert_eq!(held[..], [Weight::number(0).byte(0)]);
     reader.refresh();
@@ -75,7 +75,7 @@ fn compacting_leaves_no_dead_bytes_and_twice_is_once() {
     assert_eq!(image(&path).unwrap(), before);
     let pack = Pack::open(&path, PackOptions::default().with_checks(Checks::All)).unwrap();
     assert_eq!(use_all(&pack, weights(5..10).map(|weight| Weight { model: 2, ..weight })).unwrap(), 0);
-    // What is saved next counts on.
+    // The next save continues the generation.
     use_all(&pack, weights(20..21)).unwrap();
     pack.save().unwrap();
     assert_eq!(inspect(&path).unwrap().generation, 4);
@@ -90,12 +90,12 @@ fn only_the_models_that_are_wanted_are_kept() {
     assert_eq!((done.entries, done.left_out), (5, 10));
     let pack = open(&path).unwrap();
     assert_eq!(use_all(&pack, weights(5..10).map(|weight| Weight { model: 2, ..weight })).unwrap(), 0);
-    assert_eq!(Weight::number(5).find(&pack), Err(Reason::OtherModel));
-    assert_eq!(Weight::number(0).find(&pack), Err(Reason::Absent));
+    assert_eq!(Weight::number(5).find(&pack), Err(MissReason::OtherModel));
+    assert_eq!(Weight::number(0).find(&pack), Err(MissReason::Absent));
 }
 
 #[test]
-fn damaged_payloads_are_dropped_even_where_nothing_else_is_gained() {
+fn damaged_payloads_are_dropped_even_if_nothing_else_is_gained() {
     let (_directory, path) = place().unwrap();
     drop(saved(&path, PackOptions::default(), weights(0..5)).unwrap());
     assert_eq!(inspect(&path).unwrap().dead_bytes, 0);
@@ -117,12 +117,12 @@ fn who_writes_is_not_disturbed() {
     two_models(&path).unwrap();
     let writer = open(&path).unwrap();
     Weight::number(30).pack(&writer).unwrap();
-    assert!(matches!(compact(&path, &RewriteOptions::default()), Err(FileError::Busy)));
-    // What was committed can be exported meanwhile.
+    assert!(matches!(compact(&path, &RewriteOptions::default()), Err(PackError::Busy)));
+    // Committed weights can be exported meanwhile.
     let output = directory.path().join("out");
     let to = RewriteOptions::default().with_output(&output).with_models([ModelId::from_bytes([1; 32])]);
     assert_eq!(export(&path, &to).unwrap().entries, 10);
-    assert!(matches!(export(&path, &to), Err(FileError::Exists)));
+    assert!(matches!(export(&path, &to), Err(PackError::Exists)));
     writer.save().unwrap();
     drop(writer);
     assert_eq!(compact(&path, &RewriteOptions::default()).unwrap().entries, 16);
@@ -130,15 +130,15 @@ fn who_writes_is_not_disturbed() {
 }
 
 #[test]
-fn a_file_that_was_replaced_while_its_lock_was_waited_for_is_not_put_back() {
+fn file_replaced_during_a_lock_wait_is_not_put_back() {
     let (directory, path) = place().unwrap();
     let other = directory.path().join("other.xpwc");
     two_models(&path).unwrap();
     drop(saved(&other, PackOptions::default(), weights(0..3)).unwrap());
-    let disk = Arc::new(Mortal::after(u64::MAX));
+    let disk = Arc::new(DyingBackend::after(u64::MAX));
     let holder = fs::File::open(&path).unwrap();
     holder.lock().unwrap();
-    let patient = RewriteOptions::default().with_patience(Duration::from_secs(60)).with_disk(disk.clone());
+    let patient = RewriteOptions::default().with_timeout(Duration::from_secs(60)).with_backend(disk.clone());
     let done = std::thread::scope(|scope| {
         let waiting = scope.spawn(|| compact(&path, &patient));
         // It has looked at the path, opened the file, looked at that twice, and asks for the lock.
@@ -153,11 +153,106 @@ fn a_file_that_was_replaced_while_its_lock_was_waited_for_is_not_put_back() {
     assert_eq!(inspect(&path).unwrap().entries.len(), 3);
 }
 
+/// A loss of power leaves the old file or the new one: all of the new one is on the medium before it has the path.
+#[cfg(unix)]
+#[test]
+fn compacted_file_is_synced_before_it_takes_the_path() {
+    let (_directory, path) = place().unwrap();
+    two_models(&path).unwrap();
+    let disk = Arc::new(DyingBackend::watching(&path).unwrap());
+    let done = compact(&path, &RewriteOptions::default().with_backend(disk.clone())).unwrap();
+    let moments = disk.take_moments();
+    let lens: Vec<_> = moments.iter().map(|moment| moment.now.len() as u64).collect();
+    assert_eq!(lens, [done.bytes_before, done.bytes_after]);
+    assert!(moments.iter().all(|moment| moment.is_named && moment.synced == moment.now));
+}
+
+#[test]
+fn rewrite_that_fails_leaves_no_file_behind() {
+    let (directory, path) = place().unwrap();
+    two_models(&path).unwrap();
+    let before = image(&path).unwrap();
+    let full = RewriteOptions::default().with_backend(Arc::new(Poor::with_room(100_000)));
+    assert!(matches!(compact(&path, &full), Err(PackError::Io(_))));
+    assert_eq!(names_in(directory.path()).unwrap(), ["weights.xpwc"]);
+    assert_eq!(image(&path).unwrap(), before);
+}
+
+/// Between payloads are zeros, and not what is left of a longer one that was damaged.
+#[test]
+fn dropped_payload_leaves_no_bytes_between_the_others() {
+    let (_directory, path) = place().unwrap();
+    drop(saved(&path, PackOptions::default(), weights(4..5)).unwrap());
+    drop(saved(&path, PackOptions::default(), weights(0..1)).unwrap());
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[4096] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    assert_eq!(compact(&path, &RewriteOptions::default()).unwrap().damaged, 1);
+    let (bytes, entries) = (fs::read(&path).unwrap(), inspect(&path).unwrap().entries);
+    assert_eq!((entries.len(), entries[0].offset, entries[0].size), (1, 4096, 1));
+    assert!(bytes[4097..4096 + 128].iter().all(|byte| *byte == 0));
+}
+
+/// The slot that the next commit would take is damaged, and nothing else.
+#[test]
+fn damaged_empty_slot_is_mended_by_compaction() {
+    let (_directory, path) = place().unwrap();
+    two_models(&path).unwrap();
+    compact(&path, &RewriteOptions::default()).unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[1024] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    assert!(inspect(&path).unwrap().refusal.is_some());
+    assert!(compact(&path, &RewriteOptions::default()).unwrap().is_changed);
+    assert_eq!(inspect(&path).unwrap().refusal, None);
+    assert_eq!(use_all(&open(&path).unwrap(), weights(0..10)).unwrap(), 0);
+}
+
+#[cfg(unix)]
+#[test]
+fn file_that_others_may_write_to_is_not_rewritten() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let (directory, path) = place().unwrap();
+    two_models(&path).unwrap();
+    // A file beside it that looks like one of a dead process, and may be of another user.
+    let beside = directory.path().join("weights.xpwc.0123456789abcdef.tmp");
+    fs::write(&beside, b"x").unwrap();
+    for path in [&path, &beside] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o620)).unwrap();
+    }
+    let before = image(&path).unwrap();
+    let only = || RewriteOptions::default().with_models([ModelId::from_bytes([1; 32])]);
+    let to_output = only().with_output(directory.path().join("output"));
+    for result in [compact(&path, &only()), export(&path, &only()), export(&path, &to_output)] {
+        assert!(matches!(result, Err(PackError::Untrusted)), "{result:?}");
+    }
+    assert_eq!(image(&path).unwrap(), before);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    assert!(compact(&path, &only()).unwrap().is_changed);
+    assert!(beside.exists(), "a file that is not ours was removed");
+}
+
+/// Keeping nothing is more likely a mistake than an intention.
+#[test]
+fn rewrite_for_a_model_that_the_file_lacks_is_refused() {
+    let (directory, path) = place().unwrap();
+    two_models(&path).unwrap();
+    let before = image(&path).unwrap();
+    let [known, missing] = [1, 3].map(|model| ModelId::from_bytes([model; 32]));
+    let both = RewriteOptions::default().with_models([known, missing]);
+    assert!(matches!(compact(&path, &both), Err(PackError::NoSuchModel(model)) if model == missing));
+    let none = RewriteOptions::default().with_models([missing]);
+    assert!(matches!(export(&path, &none), Err(PackError::NoSuchModel(model)) if model == missing));
+    assert_eq!(image(&path).unwrap(), before);
+    assert_eq!(names_in(directory.path()).unwrap(), ["weights.xpwc"]);
+}
+
 /// Runs something on disks that die, until one does not: then one of the two files is there, whole, and the next run leaves
 /// nothing behind.
 fn dies_anywhere(
     make: impl Fn(&Path),
-    rewrite: impl Fn(&Path, &RewriteOptions) -> Result<Rewritten, FileError>,
+    rewrite: impl Fn(&Path, &RewriteOptions) -> Result<Rewritten, PackError>,
     is_old: impl Fn(&Path) -> bool,
     is_new: impl Fn(&Path) -> bool,
 ) {
@@ -165,8 +260,8 @@ fn dies_anywhere(
     for deadly in 1.. {
         let (directory, path) = place().unwrap();
         make(&path);
-        let disk = Arc::new(Mortal::after(deadly));
-        let done = rewrite(&path, &RewriteOptions::default().with_disk(disk.clone()));
+        let disk = Arc::new(DyingBackend::after(deadly));
+        let done = rewrite(&path, &RewriteOptions::default().with_backend(disk.clone()));
         let (has_old, has_new) = (is_old(&path), is_new(&path));
         assert!(has_old != has_new, "at operation {deadly}: {done:?}");
         assert!(done.is_err() || has_new, "at operation {deadly}");
@@ -185,7 +280,7 @@ fn dies_anywhere(
 }
 
 #[test]
-fn whatever_operation_rewriting_dies_at_the_old_file_or_the_new_is_there() {
+fn rewrite_that_dies_at_any_call_leaves_the_old_or_new_file() {
     let is_whole = |path: &Path, version, dead| {
         let proved = verify(path, &mut |_, _| {}).unwrap();
         proved.is_good()
@@ -218,7 +313,7 @@ fn whatever_operation_rewriting_dies_at_the_old_file_or_the_new_is_there() {
 }
 
 #[test]
-fn what_somebody_is_writing_beside_a_file_stays() {
+fn temporary_file_in_use_beside_a_pack_stays() {
     let (directory, path) = place().unwrap();
     two_models(&path).unwrap();
     let at_work = directory.path().join("weights.xpwc.0123456789abcdef.tmp");

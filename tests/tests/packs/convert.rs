@@ -3,9 +3,9 @@
 use std::{fs, path::Path};
 
 use warmstart::{
-    Reason,
+    MissReason,
     pack::{
-        FileError, ModelId, Name, Pack, PackOptions, Packing, RewriteOptions, Wanted, compact, export,
+        ModelId, Name, Pack, PackError, PackOptions, Packing, RewriteOptions, WeightKey, compact, export,
         import, inspect, verify,
     },
 };
@@ -19,10 +19,10 @@ fn pack_named(path: &Path, all: &[(Name<'_>, u32, u8)]) {
     let pack = open(path).unwrap();
     for (name, seed, model) in all {
         let model = ModelId::from_bytes([*model; 32]);
-        let wanted = Wanted { name: *name, model, packing: Packing::of_seed(*seed) };
-        let mut space = pack.reserve(300).unwrap();
-        space.bytes_mut().fill(*seed as u8);
-        pack.insert(&wanted, space);
+        let wanted = WeightKey { name: *name, model, packing: Packing::of_seed(*seed) };
+        let mut reservation = pack.reserve(300).unwrap();
+        reservation.bytes_mut().fill(*seed as u8);
+        pack.insert(&wanted, reservation);
     }
     pack.save().unwrap();
 }
@@ -38,7 +38,7 @@ fn read_version2(file: &[u8]) -> Vec<executorch::Entry> {
 }
 
 #[test]
-fn an_exported_file_is_read_by_who_knows_the_text_of_the_format_alone() {
+fn exported_file_is_read_from_the_text_of_the_format_alone() {
     let (directory, path) = place().unwrap();
     drop(saved(&path, PackOptions::default(), weights(0..12)).unwrap());
     let output = directory.path().join("exported.xpwc");
@@ -67,20 +67,20 @@ fn names_that_would_collide_are_refused_and_both_are_named() {
     pack_named(&path, &[(Name::new("ab").with_bias("c"), 1, 1), (Name::new("a").with_bias("bc"), 1, 1)]);
     let before = image(&path).unwrap();
     let error = export(&path, &RewriteOptions::default()).unwrap_err();
-    assert!(matches!(error, FileError::Clash(..)));
+    assert!(matches!(error, PackError::Clash(..)));
     let text = error.to_string();
     assert!(text.contains("ab + c") && text.contains("a + bc"), "{text}");
     assert_eq!((image(&path).unwrap(), names_in(directory.path()).unwrap().len()), (before, 1));
 }
 
 #[test]
-fn of_several_models_one_is_chosen_and_of_its_packings_the_newest() {
+fn export_writes_one_chosen_model_and_its_newest_packings() {
     let (directory, path) = place().unwrap();
     let (weight, alone) = (Name::new("w"), Name::new("alone"));
     pack_named(&path, &[(weight, 1, 1), (weight, 2, 2), (alone, 9, 2)]);
     pack_named(&path, &[(weight, 3, 1)]);
     assert!(
-        matches!(export(&path, &RewriteOptions::default()), Err(FileError::Several(name)) if name == "w")
+        matches!(export(&path, &RewriteOptions::default()), Err(PackError::Several(name)) if name == "w")
     );
     let seeds = |model: u8, name: &str| {
         let output = directory.path().join(name);
@@ -88,11 +88,11 @@ fn of_several_models_one_is_chosen_and_of_its_packings_the_newest() {
             RewriteOptions::default().with_output(&output).with_models([ModelId::from_bytes([model; 32])]);
         let done = export(&path, &only)?;
         let read = read_version2(&fs::read(&output).unwrap());
-        Ok::<_, FileError>((done.left_out, read.iter().map(|entry| entry.seed).collect::<Vec<_>>()))
+        Ok::<_, PackError>((done.left_out, read.iter().map(|entry| entry.seed).collect::<Vec<_>>()))
     };
     assert_eq!(seeds(1, "one").unwrap(), (3, vec![3]));
     assert_eq!(seeds(2, "two").unwrap(), (2, vec![9, 2]));
-    assert!(matches!(seeds(3, "three"), Err(FileError::NoSuchModel(_))));
+    assert!(matches!(seeds(3, "three"), Err(PackError::NoSuchModel(_))));
     assert!(!directory.path().join("three").exists());
 }
 
@@ -101,8 +101,8 @@ fn of_several_models_one_is_chosen_and_of_its_packings_the_newest() {
     not(has_goldens),
     ignore = "needs files that ExecuTorch wrote: WARMSTART_SHARED names the folder above xpwc-goldens"
 )]
-fn what_executorch_wrote_is_found_after_import_and_is_unverified() {
-    for (name, dead) in [("five.xpwc", 0), ("bias.xpwc", 0), ("two-models.xpwc", 144)] {
+fn executorch_file_is_found_after_import_and_is_unverified() {
+    for (name, dead) in [("five.xpwc", 0), ("bias.xpwc", 0), ("two-models.xpwc", 4096)] {
         let bytes = executorch::golden(name);
         let (_directory, path) = place().unwrap();
         fs::write(&path, &bytes).unwrap();
@@ -123,26 +123,29 @@ fn what_executorch_wrote_is_found_after_import_and_is_unverified() {
             // Wherever the weight's name ends and that of the bias begins.
             let (weight, bias) = entry.name.split_at(entry.name.len() / 2);
             for name in [Name::new(&entry.name), Name::new(weight).with_bias(bias)] {
-                let wanted = |model, seed| Wanted { name, model, packing: Packing::of_seed(seed) };
+                let wanted = |model, seed| WeightKey { name, model, packing: Packing::of_seed(seed) };
                 let weights = plain.look_up(&wanted(ModelId::default(), entry.seed)).unwrap();
                 assert_eq!((&weights[..], weights.is_verified()), (&entry.payload[..], false));
                 let look_up = |model, seed| plain.look_up(&wanted(model, seed)).map(drop);
-                assert_eq!(look_up(named, entry.seed), Err(Reason::UnverifiedModel));
-                assert_eq!(look_up(ModelId::default(), entry.seed ^ 1), Err(Reason::OtherSeed));
+                assert_eq!(look_up(named, entry.seed), Err(MissReason::UnverifiedModel));
+                assert_eq!(look_up(ModelId::default(), entry.seed ^ 1), Err(MissReason::OtherSeed));
             }
             let longer = format!("{}x", entry.name);
-            let wanted = Wanted {
+            let wanted = WeightKey {
                 name: Name::new(&longer),
                 model: ModelId::default(),
                 packing: Packing::of_seed(entry.seed),
             };
-            assert_eq!(plain.look_up(&wanted).map(drop), Err(Reason::Absent));
+            assert_eq!(plain.look_up(&wanted).map(drop), Err(MissReason::Absent));
         }
         drop(plain);
         let lenient = Pack::open(&path, lenient).unwrap();
         for entry in &expected {
-            let wanted =
-                Wanted { name: Name::new(&entry.name), model: named, packing: Packing::of_seed(entry.seed) };
+            let wanted = WeightKey {
+                name: Name::new(&entry.name),
+                model: named,
+                packing: Packing::of_seed(entry.seed),
+            };
             assert!(!lenient.look_up(&wanted).unwrap().is_verified());
         }
         drop(lenient);
@@ -173,12 +176,12 @@ fn entries_imported_with_a_model_are_found_by_its_hosts() {
     let pack = open(&path).unwrap();
     assert_eq!(use_all(&pack, weights(0..6)).unwrap(), 0);
     assert_eq!((pack.statistics().hits, pack.statistics().unverified_hits), (6, 6));
-    assert_eq!(Weight { model: 2, ..Weight::number(0) }.find(&pack), Err(Reason::OtherModel));
+    assert_eq!(Weight { model: 2, ..Weight::number(0) }.find(&pack), Err(MissReason::OtherModel));
     pack.save().unwrap();
     drop(pack);
     assert_eq!(image(&path).unwrap(), with_model, "not a byte is written");
 
-    // What a second model saves under the same names hides nothing, and neither does a save forget whose the others are.
+    // Entries that a second model saves under the same names hide none, and a save keeps the models of all others.
     let others = weights(0..6).map(|weight| Weight { model: 2, ..weight });
     drop(saved(&path, PackOptions::default(), others.clone()).unwrap());
     assert!(!import(&path, &RewriteOptions::default().with_imported_model(other)).unwrap().is_changed);
@@ -201,7 +204,7 @@ fn entries_imported_with_a_model_are_found_by_its_hosts() {
     // The model can be said later.
     fs::write(&path, version2).unwrap();
     assert_eq!(import(&path, &RewriteOptions::default()).unwrap().unverified, 6);
-    assert_eq!(Weight::number(0).find(&open(&path).unwrap()), Err(Reason::UnverifiedModel));
+    assert_eq!(Weight::number(0).find(&open(&path).unwrap()), Err(MissReason::UnverifiedModel));
     let done = import(&path, &RewriteOptions::default().with_imported_model(model)).unwrap();
     assert_eq!((done.is_changed, done.entries, done.unverified), (true, 6, 0));
     assert!(verify(&path, &mut |_, _| {}).unwrap().is_good());
@@ -209,7 +212,7 @@ fn entries_imported_with_a_model_are_found_by_its_hosts() {
 }
 
 #[test]
-fn what_was_imported_stays_when_something_is_saved_and_compacted() {
+fn imported_entries_stay_after_a_save_and_a_compaction() {
     let (_directory, path) = place().unwrap();
     drop(saved(&path, PackOptions::default(), weights(0..6)).unwrap());
     export(&path, &RewriteOptions::default()).unwrap();
@@ -219,7 +222,7 @@ fn what_was_imported_stays_when_something_is_saved_and_compacted() {
     assert!(!import(&path, &RewriteOptions::default()).unwrap().is_changed);
     assert_eq!(image(&path).unwrap(), before);
 
-    // The same weight, packed by somebody who knows the model, stands beside it.
+    // The same weight, packed for a known model, stands beside it.
     drop(saved(&path, PackOptions::default(), weights(4..8)).unwrap());
     assert_eq!(inspect(&path).unwrap().entries.len(), 10);
     assert!(compact(&path, &RewriteOptions::default()).unwrap().is_changed);

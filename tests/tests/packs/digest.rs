@@ -104,7 +104,7 @@ fn remembered_digest_that_is_damaged_or_shared_is_ignored() {
         assert_eq!(open(&path).unwrap().model_of_file(&model).unwrap(), digest);
         assert_eq!(fs::read(memory(&path)).unwrap(), whole, "it is mended");
     }
-    // What is none of ours is left alone, and be it the model itself.
+    // Files that are not ours are left alone, even the model itself.
     for foreign in [&b"abc"[..], b"", &[0; 100_000]] {
         fs::write(memory(&path), foreign).unwrap();
         assert_eq!(open(&path).unwrap().model_of_file(&model).unwrap(), digest);

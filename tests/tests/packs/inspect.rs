@@ -3,8 +3,8 @@
 use std::fs;
 
 use warmstart::pack::{
-    FileError, Fingerprint, ModelId, Name, PackOptions, Packing, Refusal, RewriteOptions, compact, export,
-    import, inspect, recognise, verify,
+    Fingerprint, FormatError, ModelId, Name, PackError, PackOptions, Packing, RewriteOptions, compact,
+    detect, export, import, inspect, verify,
 };
 use warmstart_tests::packed::{image, names_in, place, saved, two_models, weights};
 
@@ -21,7 +21,7 @@ fn what_is_in_a_file_is_told_and_nothing_is_changed() {
     assert_eq!(odd.name(), Name::new("encoder.layer.3.weight").with_bias("encoder.layer.3.bias"));
     assert_eq!(odd.packing, Packing { seed: 7, fingerprint: Some(Fingerprint { id: 5, value: Some(9) }) });
     assert_eq!((odd.size, odd.generation, odd.is_imported), (10_007, 1, false));
-    // The first index is all that nobody reaches.
+    // Only the first index is unreachable.
     let last = found
         .entries
         .iter()
@@ -35,7 +35,7 @@ fn what_is_in_a_file_is_told_and_nothing_is_changed() {
     let proved = verify(&path, &mut |_, is_whole| visited += u32::from(is_whole == Some(true))).unwrap();
     assert!(proved.is_good() && proved.has_checksums);
     assert_eq!((visited, proved.whole, proved.damaged.len()), (15, 15, 0));
-    assert!(recognise(&path).unwrap());
+    assert!(detect(&path).unwrap());
     assert_eq!((image(&path).unwrap(), names_in(directory.path()).unwrap().len()), (before, 1));
 }
 
@@ -53,15 +53,15 @@ fn what_is_no_pack_that_can_be_used_is_refused_by_name() {
     swapped[12..].iter_mut().for_each(|byte| *byte = 0);
     swapped[12..16].copy_from_slice(b"XPWC");
     swapped[19] = 2;
-    let cases: [(Vec<u8>, Refusal); 8] = [
-        (little(1), Refusal::Version1),
-        (little(0), Refusal::UnknownVersion(0)),
-        (little(4), Refusal::UnknownVersion(4)),
-        (little(u32::MAX), Refusal::UnknownVersion(u32::MAX)),
-        (little(3), Refusal::Headless),
-        (swapped, Refusal::BigEndian),
-        (Vec::new(), Refusal::Short { len: 0, needed: 20 }),
-        (vec![7; 100], Refusal::Foreign),
+    let cases: [(Vec<u8>, FormatError); 8] = [
+        (little(1), FormatError::Version1),
+        (little(0), FormatError::UnknownVersion(0)),
+        (little(4), FormatError::UnknownVersion(4)),
+        (little(u32::MAX), FormatError::UnknownVersion(u32::MAX)),
+        (little(3), FormatError::Headless),
+        (swapped, FormatError::BigEndian),
+        (Vec::new(), FormatError::Short { len: 0, needed: 20 }),
+        (vec![7; 100], FormatError::Foreign),
     ];
     for (bytes, expected) in cases {
         fs::write(&path, &bytes).unwrap();
@@ -75,16 +75,16 @@ fn what_is_no_pack_that_can_be_used_is_refused_by_name() {
         ];
         for result in results {
             assert!(
-                matches!(&result, Err(FileError::Refused(refusal)) if *refusal == expected),
+                matches!(&result, Err(PackError::Refused(refusal)) if *refusal == expected),
                 "{expected:?}: {result:?}"
             );
         }
         assert_eq!(image(&path).unwrap(), before);
-        let is_known = !matches!(expected, Refusal::Foreign | Refusal::Short { .. });
-        assert_eq!(recognise(&path).unwrap(), is_known);
+        let is_known = !matches!(expected, FormatError::Foreign | FormatError::Short { .. });
+        assert_eq!(detect(&path).unwrap(), is_known);
     }
-    assert!(matches!(inspect(directory.path()), Err(FileError::WrongKind("a directory"))));
-    assert!(matches!(inspect(directory.path().join("none")), Err(FileError::Io(_))));
+    assert!(matches!(inspect(directory.path()), Err(PackError::WrongKind("a directory"))));
+    assert!(matches!(inspect(directory.path().join("none")), Err(PackError::Io(_))));
 }
 
 #[test]
@@ -95,13 +95,13 @@ fn whatever_is_cut_off_a_file_it_is_refused_or_recovered() {
     let cut = path.with_extension("cut");
     for len in (0..whole.len()).filter(|len| *len < 200 || len % 61 == 0 || *len > whole.len() - 200) {
         fs::write(&cut, &whole[..len]).unwrap();
-        assert!(matches!(inspect(&cut), Err(FileError::Refused(_))), "{len}");
+        assert!(matches!(inspect(&cut), Err(PackError::Refused(_))), "{len}");
     }
     export(&path, &RewriteOptions::default()).unwrap();
     let whole = fs::read(&path).unwrap();
     for len in (0..whole.len()).filter(|len| len % 61 == 0 || *len > whole.len() - 200) {
         fs::write(&cut, &whole[..len]).unwrap();
-        assert!(matches!(inspect(&cut), Err(FileError::Refused(_))), "{len}");
+        assert!(matches!(inspect(&cut), Err(PackError::Refused(_))), "{len}");
     }
 }
 
@@ -114,11 +114,11 @@ fn links_and_pipes_are_neither_followed_nor_waited_for() {
     std::os::unix::fs::symlink(&path, &link).unwrap();
     let fifo = directory.path().join("fifo");
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-    for (path, found) in [(link, "a link"), (fifo, "no regular file")] {
-        assert!(matches!(inspect(&path), Err(FileError::WrongKind(kind)) if kind == found));
+    for (path, found) in [(link, "a link"), (fifo, "not a regular file")] {
+        assert!(matches!(inspect(&path), Err(PackError::WrongKind(kind)) if kind == found));
         assert!(
-            matches!(compact(&path, &RewriteOptions::default()), Err(FileError::WrongKind(kind)) if kind == found)
+            matches!(compact(&path, &RewriteOptions::default()), Err(PackError::WrongKind(kind)) if kind == found)
         );
-        assert!(!recognise(&path).unwrap());
+        assert!(!detect(&path).unwrap());
     }
 }

@@ -24,8 +24,8 @@ mod xnnpack {
     #[cfg(unix)]
     mod model;
     #[cfg(unix)]
-    mod other_seed;
-    #[cfg(unix)]
     mod provider;
     mod recording_cache;
+    #[cfg(unix)]
+    mod relay;
 }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use warmstart::{
-    Reason,
+    MissReason,
     pack::{Checks, Pack, PackOptions},
 };
 use warmstart_tests::{
@@ -22,7 +22,7 @@ use warmstart_tests::{
     packed::{Weight, image, place, saved, use_all, weights},
 };
 
-/// What a child is asked to do, with a path and numbers.
+/// The task of a child, with a path and numbers.
 const TASK: &str = "WARMSTART_PACK_TASK";
 
 fn checked(path: &Path) -> Pack {
@@ -66,8 +66,8 @@ fn do_task() {
         }
         // Packs a range and saves it, however long it has to wait.
         ("pack", [from, to]) => {
-            let patience = PackOptions::default().with_patience(Duration::from_secs(60));
-            let pack = Pack::open(&path, patience).unwrap();
+            let timeout = PackOptions::default().with_timeout(Duration::from_secs(60));
+            let pack = Pack::open(&path, timeout).unwrap();
             for number in *from..*to {
                 use_all(&pack, weights(number..number + 1)).unwrap();
                 pack.save().unwrap();
@@ -144,10 +144,10 @@ fn readers_never_wait_for_a_writer_and_see_what_it_saves() {
     assert_eq!(lines.next().as_deref(), Some("held"));
 
     let begun = Instant::now();
-    let patient = PackOptions::default().with_patience(Duration::from_secs(600));
+    let patient = PackOptions::default().with_timeout(Duration::from_secs(600));
     let pack = Pack::open(&path, patient).unwrap();
     assert_eq!(use_all(&pack, weights(0..10)).unwrap(), 0);
-    assert_eq!(Weight::number(10).find(&pack), Err(Reason::Absent));
+    assert_eq!(Weight::number(10).find(&pack), Err(MissReason::Absent));
     assert!(begun.elapsed() < Duration::from_secs(60));
     assert_eq!(fs::read(&path).unwrap()[..before.len()], before);
 
@@ -160,7 +160,7 @@ fn readers_never_wait_for_a_writer_and_see_what_it_saves() {
 }
 
 #[test]
-fn a_second_writer_packs_into_the_heap_and_loses_nothing_of_the_first() {
+fn second_writer_packs_into_the_heap_and_keeps_the_firsts_work() {
     let Some(processes) = children_of!(do_task) else { return };
     let (_directory, path) = place().unwrap();
     let mut first = start(&processes, "hold", &path, &[0, 5]);
@@ -168,11 +168,11 @@ fn a_second_writer_packs_into_the_heap_and_loses_nothing_of_the_first() {
     assert_eq!(lines.next().as_deref(), Some("held"));
     let second = Pack::open(&path, PackOptions::default()).unwrap();
     assert_eq!(use_all(&second, weights(3..8)).unwrap(), 5);
-    assert_eq!((second.statistics().heap_entries, second.save()), (5, Err(Reason::Busy)));
+    assert_eq!((second.statistics().heap_entries, second.save()), (5, Err(MissReason::Busy)));
     first.stdin.as_mut().unwrap().write_all(b"\n\n").unwrap();
     assert_eq!(lines.next().as_deref(), Some("saved"));
     assert!(first.wait().unwrap().success());
-    // What the first saved meanwhile is not saved twice.
+    // Weights that the first saved meanwhile are not saved twice.
     assert_eq!(second.save().unwrap().entries, 3);
     drop(second);
     let pack = checked(&path);
@@ -180,7 +180,7 @@ fn a_second_writer_packs_into_the_heap_and_loses_nothing_of_the_first() {
 }
 
 #[test]
-fn a_writer_that_dies_with_its_lock_holds_nobody_up() {
+fn writer_that_dies_with_its_lock_holds_no_process_up() {
     let Some(processes) = children_of!(do_task) else { return };
     let (_directory, path) = place().unwrap();
     drop(saved(&path, PackOptions::default(), weights(0..5)).unwrap());
@@ -200,7 +200,7 @@ fn a_writer_that_dies_with_its_lock_holds_nobody_up() {
 #[cfg(target_os = "linux")]
 #[test]
 #[cfg_attr(not(can_mount), ignore = "needs root on Linux, to mount a file system")]
-fn a_disk_that_is_really_full_kills_nobody() {
+fn full_disk_kills_no_process() {
     own_process!(|| {
         let directory = tempfile::tempdir().unwrap();
         let small = directory.path().join("small");
@@ -209,7 +209,10 @@ fn a_disk_that_is_really_full_kills_nobody() {
         let pack = Pack::open(&path, PackOptions::default()).unwrap();
         use_all(&pack, weights(0..200)).unwrap();
         let statistics = pack.statistics();
-        assert!(statistics.refusals.of(Reason::NoSpace) > 0 && statistics.heap_entries > 0, "{statistics:?}");
+        assert!(
+            statistics.refusals.of(MissReason::NoSpace) > 0 && statistics.heap_entries > 0,
+            "{statistics:?}"
+        );
         assert_eq!(use_all(&pack, weights(0..200)).unwrap(), 0);
         let saved = pack.save();
         drop(pack);
@@ -230,8 +233,8 @@ fn a_read_only_disk_serves_hits_and_packs_into_the_heap() {
         let _mount = Mount::read_only(directory.path(), &read_only).unwrap();
         let pack = checked(&read_only.join("weights.xpwc"));
         assert_eq!(use_all(&pack, weights(0..7)).unwrap(), 2);
-        assert_eq!(pack.statistics().refusals.of(Reason::ReadOnly), 2);
-        assert_eq!(pack.save(), Err(Reason::ReadOnly));
+        assert_eq!(pack.statistics().refusals.of(MissReason::ReadOnly), 2);
+        assert_eq!(pack.save(), Err(MissReason::ReadOnly));
     });
 }
 

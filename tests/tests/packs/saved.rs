@@ -3,17 +3,18 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::Write,
+    path::Path,
     sync::Arc,
     thread,
     time::Duration,
 };
 
 use warmstart::{
-    Reason,
+    MissReason,
     pack::{Checks, Pack, PackOptions},
 };
 use warmstart_tests::{
-    map_disk::{Moment, Mortal, Poor},
+    map_backend::{DyingBackend, Poor},
     packed::{Weight, image, open, place, saved, use_all, weights},
 };
 
@@ -38,7 +39,7 @@ fn what_was_saved_is_found_by_the_next_that_opens() {
 #[test]
 fn without_mappings_all_is_the_same() {
     let (_directory, path) = place().unwrap();
-    let poor = || PackOptions::default().with_disk(Arc::new(Poor::without_mappings()));
+    let poor = || PackOptions::default().with_backend(Arc::new(Poor::without_mappings()));
     drop(saved(&path, poor(), weights(0..20)).unwrap());
     let pack = Pack::open(&path, poor()).unwrap();
     assert_eq!(use_all(&pack, weights(0..30)).unwrap(), 10);
@@ -53,8 +54,8 @@ fn two_handles_on_one_path_share_one_pack_and_others_none() {
     let (one, other) = (open(&path).unwrap(), open(&directory.path().join("other.xpwc")).unwrap());
     Weight::number(1).pack(&one).unwrap();
     assert_eq!(Weight::number(1).find(&open(&path).unwrap()), Ok(()));
-    assert_eq!(Weight::number(1).find(&other), Err(Reason::Absent));
-    assert_eq!(Weight::number(1).find(&Pack::in_memory()), Err(Reason::Absent));
+    assert_eq!(Weight::number(1).find(&other), Err(MissReason::Absent));
+    assert_eq!(Weight::number(1).find(&Pack::in_memory()), Err(MissReason::Absent));
 }
 
 #[test]
@@ -96,13 +97,13 @@ fn what_was_not_saved_leaves_nothing_behind() {
 }
 
 #[test]
-fn several_models_and_packings_share_a_file_and_each_finds_its_own() {
+fn models_and_packings_share_a_file_and_each_finds_its_own() {
     let (_directory, path) = place().unwrap();
     let one = Weight::number(3);
     let others = [
-        (Weight { model: 2, ..one }, Reason::OtherModel),
-        (Weight { seed: 8, ..one }, Reason::OtherSeed),
-        (Weight { fingerprint: 10, ..one }, Reason::OtherFingerprint),
+        (Weight { model: 2, ..one }, MissReason::OtherModel),
+        (Weight { seed: 8, ..one }, MissReason::OtherSeed),
+        (Weight { fingerprint: 10, ..one }, MissReason::OtherFingerprint),
     ];
     drop(saved(&path, PackOptions::default(), [one]).unwrap());
     for (other, reason) in others {
@@ -113,7 +114,7 @@ fn several_models_and_packings_share_a_file_and_each_finds_its_own() {
         pack.save().unwrap();
     }
     let pack = open(&path).unwrap();
-    for (weight, _) in [(one, Reason::Absent)].into_iter().chain(others) {
+    for (weight, _) in [(one, MissReason::Absent)].into_iter().chain(others) {
         assert_eq!(weight.find(&pack), Ok(()));
     }
 }
@@ -135,12 +136,12 @@ fn of_many_packings_of_a_weight_the_newest_stay() {
 #[test]
 fn a_full_disk_sends_weights_to_the_heap_and_is_counted() {
     let (_directory, path) = place().unwrap();
-    let full = PackOptions::default().with_disk(Arc::new(Poor::with_room(100_000)));
+    let full = PackOptions::default().with_backend(Arc::new(Poor::with_room(100_000)));
     let pack = Pack::open(&path, full).unwrap();
     use_all(&pack, weights(0..10)).unwrap();
-    assert!(pack.statistics().heap_entries > 0 && pack.statistics().refusals.of(Reason::NoSpace) > 0);
+    assert!(pack.statistics().heap_entries > 0 && pack.statistics().refusals.of(MissReason::NoSpace) > 0);
     assert_eq!(use_all(&pack, weights(0..10)).unwrap(), 0);
-    // What has room is saved.
+    // Weights that fit are saved.
     let saved = pack.save().unwrap();
     let kept = saved.entries;
     assert!((1..10).contains(&kept) && kept + saved.left == 10, "{saved:?}");
@@ -149,15 +150,15 @@ fn a_full_disk_sends_weights_to_the_heap_and_is_counted() {
 }
 
 #[test]
-fn whatever_operation_a_process_dies_at_what_was_saved_before_is_found() {
+fn saved_weights_are_found_after_a_death_at_any_call() {
     for (before, after) in [(0, 6), (6, 12)] {
         for deadly in 1.. {
             let (_directory, path) = place().unwrap();
             if before > 0 {
                 drop(saved(&path, PackOptions::default(), weights(0..before)).unwrap());
             }
-            let disk = Arc::new(Mortal::after(deadly));
-            let options = PackOptions::default().with_disk(disk.clone());
+            let disk = Arc::new(DyingBackend::after(deadly));
+            let options = PackOptions::default().with_backend(disk.clone());
             if let Ok(pack) = Pack::open(&path, options) {
                 use_all(&pack, weights(before..after)).unwrap();
                 pack.finalize();
@@ -184,56 +185,70 @@ fn whatever_operation_a_process_dies_at_what_was_saved_before_is_found() {
     }
 }
 
+/// Writes a file for its owner only, as a loss of power left it.
+fn write(path: &Path, bytes: &[u8]) {
+    fs::write(path, bytes).unwrap();
+    #[cfg(unix)]
+    fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+}
+
 /// A disk that loses power has what was synced, and of what was written since, one sector, or all but one.
 #[test]
-fn whatever_sectors_are_lost_with_the_power_what_was_saved_is_found_and_nothing_wrong() {
-    const SECTOR: usize = 512;
-
+fn saved_weights_survive_the_loss_of_any_sectors() {
     let (directory, path) = place().unwrap();
     drop(saved(&path, PackOptions::default(), weights(0..3)).unwrap());
-    let disk = Arc::new(Mortal::watching(&path).unwrap());
-    let pack = Pack::open(&path, PackOptions::default().with_disk(disk.clone())).unwrap();
+    let disk = Arc::new(DyingBackend::watching(&path).unwrap());
+    let pack = Pack::open(&path, PackOptions::default().with_backend(disk.clone())).unwrap();
     let (mut states, mut saved_before) = (0, 3);
     for until in [7, 9] {
         use_all(&pack, weights(5..until)).unwrap();
         pack.save().unwrap();
-        for Moment { mut synced, mut now } in disk.take_moments() {
-            let used = |bytes: &[u8]| bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-            let len = used(&synced).max(used(&now)).next_multiple_of(SECTOR);
-            synced.resize(len, 0);
-            now.resize(len, 0);
-            let differs = |at: &usize| synced[*at..*at + SECTOR] != now[*at..*at + SECTOR];
-            let changed: Vec<usize> = (0..len).step_by(SECTOR).filter(differs).collect();
-            // One sector was written and no other, or all but one were.
-            for (alone, at) in
-                [false, true].into_iter().flat_map(|alone| changed.iter().map(move |at| (alone, *at)))
-            {
-                let (mut kept, from) = if alone { (synced.clone(), &now) } else { (now.clone(), &synced) };
-                kept[at..at + SECTOR].copy_from_slice(&from[at..at + SECTOR]);
+        for moment in disk.take_moments() {
+            moment.after_losses(|bytes| {
                 let after = directory.path().join(format!("after {states}"));
                 states += 1;
-                fs::write(&after, kept).unwrap();
-                #[cfg(unix)]
-                fs::set_permissions(&after, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+                write(&after, bytes);
                 let pack = open(&after).unwrap();
                 for weight in weights(0..3).chain(weights(5..saved_before.max(5))) {
-                    assert_eq!(weight.find(&pack), Ok(()), "{weight:?} is lost, sector {at}, alone: {alone}");
+                    assert_eq!(weight.find(&pack), Ok(()), "{weight:?} is lost in state {states}");
                 }
-                // What was not saved yet is found as it was packed, or not at all.
+                // Unsaved weights are found as they were packed, or not at all.
                 for weight in weights(saved_before.max(5)..until) {
                     let _ = weight.find(&pack);
                 }
                 drop(pack);
                 fs::remove_file(after).unwrap();
-            }
+            });
         }
         saved_before = until;
     }
     assert!(states > 100, "{states}");
 }
 
+/// Its header is on the medium before anything else: without that, what is left could not be told from a file of another program.
 #[test]
-fn a_damaged_index_leads_to_the_one_before_and_the_next_save_heals() {
+fn new_pack_can_be_used_after_the_loss_of_any_sectors() {
+    let (directory, path) = place().unwrap();
+    let disk = Arc::new(DyingBackend::watching(&path).unwrap());
+    drop(saved(&path, PackOptions::default().with_backend(disk.clone()), weights(0..3)).unwrap());
+    let moments = disk.take_moments();
+    assert!(moments.last().unwrap().is_named, "the file is saved, and its name is not");
+    let mut states = 0;
+    for moment in moments {
+        moment.after_losses(|bytes| {
+            let after = directory.path().join(format!("after {states}"));
+            states += 1;
+            write(&after, bytes);
+            drop(saved(&after, PackOptions::default(), weights(0..3)).unwrap());
+            assert_eq!(use_all(&open(&after).unwrap(), weights(0..3)).unwrap(), 0, "state {states}");
+            fs::remove_file(after).unwrap();
+        });
+    }
+    assert!(states > 10, "{states}");
+}
+
+#[test]
+fn damaged_index_falls_back_and_the_next_save_repairs_it() {
     let (_directory, path) = place().unwrap();
     drop(saved(&path, PackOptions::default(), weights(0..5)).unwrap());
     drop(saved(&path, PackOptions::default(), weights(5..9)).unwrap());
@@ -284,7 +299,7 @@ fn a_damaged_payload_is_a_miss_and_packed_again() {
     for checks in [Checks::FirstUse, Checks::All] {
         fs::write(&path, &bytes).unwrap();
         let pack = Pack::open(&path, PackOptions::default().with_checks(checks)).unwrap();
-        assert_eq!(Weight::number(0).find(&pack), Err(Reason::ChecksumMismatch));
+        assert_eq!(Weight::number(0).find(&pack), Err(MissReason::ChecksumMismatch));
         assert_eq!(use_all(&pack, weights(0..5)).unwrap(), 1);
         pack.save().unwrap();
         drop(pack);
@@ -312,7 +327,7 @@ fn what_a_dead_writer_left_behind_is_cut_off() {
 
 /// Compaction replaces a file while writers wait for its lock.
 #[test]
-fn a_writer_that_waited_for_a_file_that_was_replaced_saves_to_the_new_one() {
+fn writer_that_waited_saves_to_the_file_that_replaced_the_old() {
     let (_directory, path) = place().unwrap();
     let new = path.with_extension("new");
     for path in [&path, &new] {
@@ -320,7 +335,7 @@ fn a_writer_that_waited_for_a_file_that_was_replaced_saves_to_the_new_one() {
     }
     let held = File::open(&path).unwrap();
     held.lock().unwrap();
-    let pack = Pack::open(&path, PackOptions::default().with_patience(Duration::from_secs(2))).unwrap();
+    let pack = Pack::open(&path, PackOptions::default().with_timeout(Duration::from_secs(2))).unwrap();
     // It waits in vain, and packs into the heap: so the save is what takes the lock.
     assert_eq!(use_all(&pack, weights(0..5)).unwrap(), 2);
     thread::scope(|scope| {
@@ -346,7 +361,7 @@ fn what_is_no_pack_is_left_alone() {
 }
 
 #[test]
-fn a_file_replaced_under_a_live_mapping_leaves_its_readers_their_bytes() {
+fn file_replaced_under_a_mapping_leaves_readers_their_bytes() {
     let (directory, path) = place().unwrap();
     let other = directory.path().join("other.xpwc");
     drop(saved(&path, PackOptions::default(), weights(0..5)).unwrap());
@@ -357,7 +372,7 @@ fn a_file_replaced_under_a_live_mapping_leaves_its_readers_their_bytes() {
     pack.refresh();
     assert_eq!(use_all(&pack, weights(3..8)).unwrap(), 0);
     assert_eq!(held[..], [Weight::number(0).byte(0)]);
-    // What is packed now goes to the file that is there now.
+    // Weights packed now go to the present file.
     assert_eq!(use_all(&pack, weights(0..8)).unwrap(), 3);
     pack.save().unwrap();
     drop(pack);
@@ -365,15 +380,15 @@ fn a_file_replaced_under_a_live_mapping_leaves_its_readers_their_bytes() {
 }
 
 #[test]
-fn a_writer_that_waits_in_vain_packs_into_the_heap_and_saves_later() {
+fn writer_whose_wait_times_out_packs_into_heap_and_saves_later() {
     let (_directory, path) = place().unwrap();
     drop(saved(&path, PackOptions::default(), weights(0..5)).unwrap());
     let holder = fs::File::options().read(true).write(true).open(&path).unwrap();
     holder.lock().unwrap();
-    let pack = Pack::open(&path, PackOptions::default().with_patience(Duration::from_millis(20))).unwrap();
+    let pack = Pack::open(&path, PackOptions::default().with_timeout(Duration::from_millis(20))).unwrap();
     assert_eq!(use_all(&pack, weights(0..8)).unwrap(), 3);
-    assert_eq!(pack.statistics().refusals.of(Reason::Busy), 3);
-    assert_eq!(pack.save(), Err(Reason::Busy));
+    assert_eq!(pack.statistics().refusals.of(MissReason::Busy), 3);
+    assert_eq!(pack.save(), Err(MissReason::Busy));
     drop(holder);
     assert_eq!(pack.save().unwrap().entries, 3);
     drop(pack);

@@ -1,17 +1,18 @@
-//! What the first edition wrote is found: a change of a format is a decision, and no accident.
+//! Entries of the first edition are found: a change of a format is a decision, and no accident.
 
 use std::{fs, path::Path};
 
 use tempfile::TempDir;
 use warmstart::{
     Key, KeyFields, Seal, Store,
-    pack::{Fingerprint, ModelId, Name, Pack, PackOptions, Packing, Wanted},
-    store::{FileOptions, FileStore, SqliteOptions, SqliteStore},
+    pack::{Fingerprint, ModelId, Name, Pack, PackOptions, Packing, WeightKey},
+    store::{FileStore, SqliteStore, StoreOptions},
 };
+use warmstart_tests::whole::Whole;
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures");
 
-/// Copies a fixture to where nobody else may write.
+/// Copies a fixture to where no other user may write.
 fn copied(name: &str) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     copy(&Path::new(FIXTURES).join(name), &directory.path().join(name));
@@ -50,13 +51,13 @@ fn payload(n: u8) -> Vec<u8> {
 
 fn are_found(store: &dyn Store) {
     for n in 0..3 {
-        let found = store.get(fields(n).key().as_bytes()).hit().expect("it is a hit");
+        let found = store.get(fields(n).key().as_bytes()).expect("it is a hit");
         assert_eq!(found.payload(), payload(n));
         let metadata = found.metadata().unwrap();
         assert_eq!(metadata.attribute("kind"), Some(&b"fixture"[..]));
         assert_eq!(metadata.recipe(), Some(fields(n).recipe()).as_ref());
     }
-    assert_eq!(store.len(), Ok(3));
+    assert_eq!(store.whole(), Ok(3));
 }
 
 #[test]
@@ -69,11 +70,11 @@ fn keys_of_the_first_edition_are_derived() {
 #[test]
 fn stores_of_the_first_edition_are_found() {
     let (files, sealed, sqlite) = (copied("files"), copied("sealed"), copied("sqlite.db"));
-    let options = FileOptions::default().with_max_bytes(1 << 20);
+    let options = StoreOptions::default().with_max_bytes(1 << 20);
     are_found(&FileStore::open(files.path().join("files"), options).unwrap());
-    let options = FileOptions::default().with_seal(Seal::new(&[9; 32]));
+    let options = StoreOptions::default().with_seal(Seal::new(&[9; 32]));
     are_found(&FileStore::open(sealed.path().join("sealed"), options).unwrap());
-    are_found(&SqliteStore::open(sqlite.path().join("sqlite.db"), SqliteOptions::default()).unwrap());
+    are_found(&SqliteStore::open(sqlite.path().join("sqlite.db"), StoreOptions::default()).unwrap());
 }
 
 #[test]
@@ -86,7 +87,7 @@ fn a_pack_of_the_first_edition_is_found() {
         let fingerprint = (n > 1).then_some(Fingerprint { id: 3, value: Some(u32::from(n) + 9) });
         let packing = Packing { fingerprint, ..Packing::of_seed(u32::from(n) + 5) };
         let model = ModelId::from_bytes([n; 32]);
-        assert_eq!(*pack.look_up(&Wanted { name, model, packing }).unwrap(), payload(n));
+        assert_eq!(*pack.look_up(&WeightKey { name, model, packing }).unwrap(), payload(n));
     }
     assert_eq!((pack.len(), pack.refusal()), (3, None));
 }

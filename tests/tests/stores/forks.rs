@@ -6,31 +6,36 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     process::Stdio,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
 
 use warmstart::{
-    Cache, Limits, Store,
+    Cache, Key, Limits, Store,
+    cache::ManyOptions,
     memo::{Evaluate, FieldId, LaunchError, Recorder, Reduction, SharedMemo, Tracked, World},
     pack::{Pack, PackOptions},
-    store::{FileOptions, FileStore, MemoryStore, SqliteOptions, SqliteStore, TieredStore},
+    store::{FileStore, MemoryStore, SqliteStore, StoreOptions, TieredStore},
 };
 use warmstart_tests::{
     children_of, own_process,
     own_process::Children,
     packed::Weight,
-    proof::{artifact, numbered_key, payload, prove},
+    proof::{artifact, numbered_key, payload, verify},
+    whole::Whole,
 };
 
-/// How many children each test forks.
+/// The number of children that each test forks.
 const FORKS: u64 = 200;
 
-/// How long a child may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The timeout of a child.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How many threads are in calls while the process forks.
+/// The number of threads in calls while the process forks.
 const THREADS: u64 = 2;
 
 /// Names the folder of a test to the process that builds in it.
@@ -65,7 +70,7 @@ fn status_of(child: i32) -> Option<i32> {
         if unsafe { waitpid(child, &raw mut status, 1) } != 0 {
             return Some(status);
         }
-        if started.elapsed() > PATIENCE {
+        if started.elapsed() > TIMEOUT {
             // SAFETY: as above.
             unsafe { kill(child, 9) };
             // SAFETY: as above.
@@ -94,7 +99,7 @@ fn fork_under(busy: impl Fn(u64) + Sync, child: impl Fn(u64)) {
                 Some(_) => failed += 1,
                 None => hung += 1,
             }
-            // What is wrong is wrong soon.
+            // A defect shows early: not all forks are needed.
             if hung + failed > 20 {
                 break;
             }
@@ -105,32 +110,32 @@ fn fork_under(busy: impl Fn(u64) + Sync, child: impl Fn(u64)) {
     assert_eq!((hung, failed), (0, 0), "children that hung, and children that failed");
 }
 
-/// What the threads of a parent do with a store.
+/// Puts and gets entries, as the threads of a parent do.
 fn put_and_get(store: &impl Store, number: u64) {
     let key = numbered_key(number % 64);
     let _ = store.put(&key, &artifact(&key, number, 3000));
-    if let Some(found) = store.get(&numbered_key(number % 7)).hit() {
-        let _ = prove(&numbered_key(number % 7), &found);
+    if let Ok(found) = store.get(&numbered_key(number % 7)) {
+        let _ = verify(&numbered_key(number % 7), &found);
     }
 }
 
-/// What a child does with the store of its parent, or with one of its own: what is found is right, and calls end.
+/// Uses the store of the parent, or a store of its own, in a child: artifacts are right, and calls end.
 fn use_in_child(store: &impl Store, number: u64) {
     let key = numbered_key(1000 + number);
     if store.put(&key, &artifact(&key, number, 500)).is_ok()
-        && let Some(found) = store.get(&key).hit()
+        && let Some(found) = store.get(&key).ok()
     {
-        assert_eq!(prove(&key, &found), number);
+        assert_eq!(verify(&key, &found), number);
     }
-    if let Some(found) = store.get(&numbered_key(number % 7)).hit() {
-        let _ = prove(&numbered_key(number % 7), &found);
+    if let Ok(found) = store.get(&numbered_key(number % 7)) {
+        let _ = verify(&numbered_key(number % 7), &found);
     }
 }
 
 fn build_in_child(store: impl Store, number: u64) {
     let (cache, key) = (Cache::new(store), numbered_key(2000 + number));
     let Ok(built) = cache.get_or_build(&key[..], || Ok::<_, Infallible>(payload(&key, 1, 100)));
-    assert_eq!(prove(&key, built.artifact()), 1);
+    assert_eq!(verify(&key, built.artifact()), 1);
 }
 
 fn fork_over<S: Store + Sync>(open: impl Fn() -> S + Sync) {
@@ -144,7 +149,7 @@ fn fork_over<S: Store + Sync>(open: impl Fn() -> S + Sync) {
             build_in_child(own, number);
         },
     );
-    assert!(store.verify().is_ok_and(|verified| verified.damaged == 0));
+    assert!(store.whole_and_damaged().is_ok_and(|(_, damaged)| damaged == 0));
 }
 
 #[test]
@@ -158,7 +163,7 @@ fn fork_under_puts_into_memory_hangs_no_child() {
 fn fork_under_puts_into_files_hangs_no_child() {
     own_process!(|| {
         let directory = tempfile::tempdir().unwrap();
-        fork_over(|| FileStore::open(directory.path(), FileOptions::default()).unwrap());
+        fork_over(|| FileStore::open(directory.path(), StoreOptions::default()).unwrap());
     });
 }
 
@@ -167,7 +172,7 @@ fn fork_under_puts_into_capped_files_hangs_no_child() {
     own_process!(|| {
         let directory = tempfile::tempdir().unwrap();
         fork_over(|| {
-            FileStore::open(directory.path(), FileOptions::default().with_max_bytes(100_000)).unwrap()
+            FileStore::open(directory.path(), StoreOptions::default().with_max_bytes(100_000)).unwrap()
         });
     });
 }
@@ -177,7 +182,7 @@ fn fork_under_puts_into_sqlite_hangs_no_child() {
     own_process!(|| {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("cache.db");
-        fork_over(|| SqliteStore::open(&path, SqliteOptions::default().with_max_bytes(1 << 20)).unwrap());
+        fork_over(|| SqliteStore::open(&path, StoreOptions::default().with_max_bytes(1 << 20)).unwrap());
     });
 }
 
@@ -187,7 +192,7 @@ fn fork_under_puts_into_tiers_hangs_no_child() {
         let directory = tempfile::tempdir().unwrap();
         fork_over(|| {
             let files =
-                FileStore::open(directory.path(), FileOptions::default().with_max_bytes(100_000)).unwrap();
+                FileStore::open(directory.path(), StoreOptions::default().with_max_bytes(100_000)).unwrap();
             TieredStore::new(Limits::bytes(50_000), files)
         });
     });
@@ -197,12 +202,12 @@ fn fork_under_puts_into_tiers_hangs_no_child() {
 fn fork_under_builds_hangs_no_child() {
     own_process!(|| {
         let directory = tempfile::tempdir().unwrap();
-        let open = || FileStore::open(directory.path(), FileOptions::default()).unwrap();
+        let open = || FileStore::open(directory.path(), StoreOptions::default()).unwrap();
         let cache = Cache::new(open());
         let build = |number: u64| {
             let key = numbered_key(number);
             let Ok(built) = cache.get_or_build(&key[..], || Ok::<_, Infallible>(payload(&key, 1, 2000)));
-            assert_eq!(prove(&key, built.artifact()), 1);
+            assert_eq!(verify(&key, built.artifact()), 1);
         };
         fork_under(build, |number| {
             // Keys that the parent's threads are about to build, have built, and never build.
@@ -211,6 +216,107 @@ fn fork_under_builds_hangs_no_child() {
             }
             build_in_child(open(), number);
         });
+    });
+}
+
+#[test]
+fn fork_under_builds_of_many_hangs_no_child() {
+    own_process!(|| {
+        let directory = tempfile::tempdir().unwrap();
+        let open = || FileStore::open(directory.path(), StoreOptions::default()).unwrap();
+        let cache = Cache::new(open());
+        let build = |first: u64, workers: usize| {
+            let keys: Vec<_> = (first..first + 6).map(numbered_key).collect();
+            let fetched =
+                cache.get_or_build_many(&keys, ManyOptions::default().with_workers(workers), |index| {
+                    Ok::<_, Infallible>(payload(&keys[index], 1, 2000))
+                });
+            for (key, Ok(fetched)) in keys.iter().zip(fetched) {
+                assert_eq!(verify(key, fetched.artifact()), 1);
+            }
+        };
+        fork_under(
+            |number| build(number * 3, 2),
+            |number| {
+                // Keys that the parent's threads are about to build, have built, and never build.
+                for first in [number * 12, number, 1_000_000 + number] {
+                    build(first, 2);
+                }
+                build_in_child(open(), number);
+            },
+        );
+    });
+}
+
+/// A builder forks, and fails in the child: the lock of the build, and its file, stay the parent's.
+#[test]
+fn fork_in_a_failing_builder_leaves_the_lock_of_the_parent() {
+    own_process!(|| {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::new(FileStore::open(directory.path(), StoreOptions::default()).unwrap());
+        let lock = directory.path().join("locks").join(Key::digest(b"k").to_string());
+        let is_held = || fs::File::open(&lock).is_ok_and(|file| file.try_lock().is_err());
+        let mut child = 0;
+        let failed = cache.get_or_build("k", || {
+            // SAFETY: the child leaves its builder and ends.
+            child = unsafe { fork() };
+            if child != 0 {
+                assert_eq!(status_of(child), Some(0), "the child hung");
+                assert!(is_held(), "the child released the lock of its parent, or removed its file");
+            }
+            Err::<Vec<u8>, ()>(())
+        });
+        if child == 0 {
+            // SAFETY: it ends the child.
+            unsafe { _exit(i32::from(failed.is_ok())) };
+        }
+        assert!(!lock.exists());
+    });
+}
+
+/// A builder forks, and fails in the child while another thread of the child builds the same key. The child's next
+/// caller waits for that thread, and the failed builder takes nothing from it.
+#[test]
+fn fork_in_a_failing_builder_leaves_the_builds_of_the_child() {
+    own_process!(|| {
+        let cache = Arc::new(Cache::new(MemoryStore::new(Limits::NONE)));
+        let (builds, is_over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let start = || {
+            let (cache, builds, is_over) = (Arc::clone(&cache), Arc::clone(&builds), Arc::clone(&is_over));
+            thread::spawn(move || {
+                let Ok(fetched) = cache.get_or_build("k", || {
+                    builds.fetch_add(1, Ordering::SeqCst);
+                    while !is_over.load(Ordering::SeqCst) {
+                        thread::sleep(Duration::from_millis(1));
+                    }
+                    Ok::<_, Infallible>(vec![7])
+                });
+                assert_eq!(fetched.artifact().payload(), [7]);
+            })
+        };
+        let (mut child, mut one) = (0, None);
+        let failed = cache.get_or_build("k", || {
+            // SAFETY: the child starts threads, uses the cache and ends.
+            child = unsafe { fork() };
+            if child == 0 {
+                one = Some(start());
+                while builds.load(Ordering::SeqCst) == 0 {
+                    thread::sleep(Duration::from_millis(1));
+                }
+            }
+            Err::<Vec<u8>, ()>(())
+        });
+        assert!(failed.is_err());
+        if child == 0 {
+            let two = start();
+            // It would begin to build by then.
+            thread::sleep(Duration::from_millis(300));
+            is_over.store(true, Ordering::SeqCst);
+            let ended = one.is_some_and(|one| one.join().is_ok()) && two.join().is_ok();
+            // SAFETY: it ends the child.
+            unsafe { _exit(i32::from(!ended || builds.load(Ordering::SeqCst) != 1)) };
+        }
+        assert_eq!(status_of(child), Some(0), "the child built the key twice, or hung");
     });
 }
 
@@ -309,7 +415,7 @@ fn kill_parent(children: &Children, folder: &Path) {
 
 fn build_with_a_living_child() {
     let folder = folder();
-    let cache = Cache::new(FileStore::open(folder.join("cache"), FileOptions::default()).unwrap());
+    let cache = Cache::new(FileStore::open(folder.join("cache"), StoreOptions::default()).unwrap());
     let _ = cache.get_or_build(b"key", || {
         live_on_in_a_child(&folder);
         Ok::<_, Infallible>(vec![1])
@@ -322,7 +428,7 @@ fn fork_lock_of_a_dead_parent_with_a_living_child_is_free() {
     let Some(children) = children_of!(build_with_a_living_child) else { return };
     let folder = tempfile::tempdir().unwrap();
     kill_parent(&children, folder.path());
-    let cache = Cache::new(FileStore::open(folder.path().join("cache"), FileOptions::default()).unwrap());
+    let cache = Cache::new(FileStore::open(folder.path().join("cache"), StoreOptions::default()).unwrap());
     let started = Instant::now();
     let Ok(fetched) = cache.get_or_build(b"key", || Ok::<_, Infallible>(vec![2]));
     assert_eq!(fetched.artifact().payload(), [2]);
@@ -340,12 +446,12 @@ fn pack_with_a_living_child() {
 
 /// The same of the lock of a pack, although the child has the file mapped.
 #[test]
-fn fork_lock_of_a_dead_packing_parent_with_a_living_child_is_free() {
+fn fork_lock_of_a_dead_packing_parent_of_a_living_child_is_free() {
     let Some(children) = children_of!(pack_with_a_living_child) else { return };
     let folder = tempfile::tempdir().unwrap();
     kill_parent(&children, folder.path());
     // A child that has not run yet still holds the lock: it lets go once it runs.
-    let options = PackOptions::default().with_patience(Duration::from_millis(500));
+    let options = PackOptions::default().with_timeout(Duration::from_millis(500));
     let pack = Pack::open(folder.path().join("weights"), options).unwrap();
     Weight::number(1).find(&pack).unwrap();
     Weight::number(3).pack(&pack).unwrap();

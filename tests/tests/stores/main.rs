@@ -32,7 +32,7 @@ mod sqlite {
 
     use std::path::{Path, PathBuf};
 
-    use warmstart::store::{SqliteOptions, SqliteStore};
+    use warmstart::store::{SqliteStore, StoreOptions};
 
     mod cap;
     mod damage;
@@ -53,7 +53,7 @@ mod sqlite {
     }
 
     fn open(path: &Path) -> SqliteStore {
-        SqliteStore::open(path, SqliteOptions::default()).unwrap()
+        SqliteStore::open(path, StoreOptions::default()).unwrap()
     }
 
     /// A file that belongs to a database, such as its log.

@@ -5,7 +5,7 @@ use std::panic::catch_unwind;
 use warmstart_tests::model::{Kind, Program, run};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// How many programs each store runs.
+/// The number of programs on each store.
 const PROGRAMS: u64 = 200;
 
 /// A program that fails is made as short as it can be and shown, with the seed that it came from.

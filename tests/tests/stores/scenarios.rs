@@ -9,7 +9,7 @@ use warmstart_tests::{
     scenario::{self, FILES},
 };
 
-/// What can be said otherwise of a step: the place of an expectation in it, and something else than it says.
+/// The expectations of a step that can be falsified: the path of each, and a wrong value for it.
 fn otherwise(step: &Value) -> Vec<(String, Value)> {
     let (word, what) = step.as_object().unwrap().iter().next().unwrap();
     let at = |field: &str| format!("/{word}/{field}");
@@ -88,7 +88,7 @@ fn places(steps: &Value, at: &str, found: &mut Vec<String>) {
 #[test]
 fn every_expectation_is_asked() {
     own_process!(|| {
-        // What fails here is meant to.
+        // The failures here are intended.
         set_hook(Box::new(|_| ()));
         let mut unasked = Vec::new();
         let mut asked = 0;

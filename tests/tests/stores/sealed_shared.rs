@@ -14,16 +14,17 @@ use std::{
 };
 
 use warmstart::{
-    Artifact, Cache, Key, Reason, Seal, Store,
-    store::{FileOptions, FileStore},
+    Artifact, Cache, Key, MissReason, Seal, Store,
+    store::{FileStore, StoreOptions},
 };
+use warmstart_tests::whole::Whole;
 
 const GROUP: u32 = 45_670;
 const ALICE: u32 = 45_671;
 const BOB: u32 = 45_672;
 
-fn sealed() -> FileOptions {
-    FileOptions::default().with_seal(Seal::new(&[1; 32])).with_patience(Duration::from_millis(200))
+fn sealed() -> StoreOptions {
+    StoreOptions::default().with_seal(Seal::new(&[1; 32])).with_timeout(Duration::from_millis(200))
 }
 
 fn artifact(n: u8, len: usize) -> Artifact {
@@ -77,7 +78,7 @@ impl Shared {
         self.directory.path().join("cache")
     }
 
-    /// A worker that runs as `user`, and that takes care to let nobody else read what it makes.
+    /// A worker that runs as `user`, with a umask that lets no other user read its files.
     fn worker(&self, user: u32, arguments: &str) -> Command {
         let mut command = Command::new("/bin/sh");
         let worker = self.directory.path().join("worker");
@@ -117,7 +118,7 @@ fn the_members_of_a_group_share_what_they_store() {
 
 #[test]
 #[cfg_attr(not(is_root), ignore = "needs root, to give files to other users")]
-fn what_is_made_there_has_the_permissions_of_the_directory_whatever_the_umask() {
+fn files_get_the_directory_permissions_under_any_umask() {
     for (given, directories, files) in [(0o2770, 0o2770, 0o660), (0o2750, 0o2750, 0o640)] {
         let shared = Shared::new();
         let root = shared.root();
@@ -135,7 +136,7 @@ fn what_is_made_there_has_the_permissions_of_the_directory_whatever_the_umask() 
         // Those who may only read do that.
         assert_eq!(shared.run(BOB, "--secret 1 get --count 1").trim(), "1");
     }
-    // Nobody else may do anything in a directory that the store has made itself.
+    // No other user may do anything in a directory that the store has made itself.
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().join("own");
     FileStore::open(&root, sealed()).unwrap().put(b"k", &artifact(1, 10)).unwrap();
@@ -175,12 +176,12 @@ fn of_two_users_that_build_at_once_one_does() {
 }
 
 #[test]
-fn a_lock_that_somebody_never_lets_go_costs_patience_and_no_more() {
+fn lock_held_for_ever_costs_its_timeout_and_no_more() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().join("cache");
     make(&root, 0o2777);
     let cache =
-        Cache::new(FileStore::open(&root, sealed()).unwrap()).with_patience(Duration::from_millis(200));
+        Cache::new(FileStore::open(&root, sealed()).unwrap()).with_timeout(Duration::from_millis(200));
     let lock = File::create(root.join("locks").join(Key::digest(b"k").to_string())).unwrap();
     lock.lock().unwrap();
     let journal = File::open(root.join("journal")).unwrap();
@@ -188,7 +189,7 @@ fn a_lock_that_somebody_never_lets_go_costs_patience_and_no_more() {
     let begun = Instant::now();
     let Ok(fetched) = cache.get_or_build("k", || Ok::<_, Infallible>(vec![9; 100]));
     assert_eq!(fetched.artifact().payload(), [9; 100]);
-    assert_eq!(fetched.refusal(), Some(Reason::Busy));
+    assert_eq!(fetched.refusal(), Some(MissReason::Busy));
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     drop((lock, journal));
     let Ok(fetched) = cache.get_or_build("k", || Ok::<_, Infallible>(vec![9; 100]));
@@ -202,7 +203,7 @@ fn sealing_does_not_loosen_the_rules_of_a_directory_of_ones_own() {
     let store = FileStore::open(&root, sealed()).unwrap();
     store.put(b"k", &artifact(1, 100)).unwrap();
     fs::set_permissions(entry(&root, b"k"), fs::Permissions::from_mode(0o666)).unwrap();
-    assert_eq!(store.get(b"k").miss(), Some(Reason::Untrusted));
+    assert_eq!(store.get(b"k").err(), Some(MissReason::Untrusted));
     fs::set_permissions(root.join("entries"), fs::Permissions::from_mode(0o770)).unwrap();
     assert!(FileStore::open(&root, sealed()).unwrap_err().is_untrusted());
 }
@@ -213,9 +214,9 @@ fn do_everything(store: &FileStore) {
     for n in 0..40u8 {
         let _ = store.put(&[n], &artifact(n, 1000));
     }
-    let _ = (store.put(b"k", &artifact(1, 10)), store.get(b"k"), store.contains(b"k"), store.len());
-    let _ = (store.verify(), store.remove(b"k"), store.total_bytes());
-    let cache = Cache::new(store).with_patience(Duration::from_millis(100));
+    let _ = (store.put(b"k", &artifact(1, 10)), store.get(b"k"), store.contains(b"k"), store.whole());
+    let _ = (store.inspect().unwrap().verify(&mut |_| ()), store.remove(b"k"), store.total_bytes());
+    let cache = Cache::new(store).with_timeout(Duration::from_millis(100));
     let Ok(fetched) = cache.get_or_build("outer", || {
         let Ok(_) = cache.get_or_build("inner", || Ok::<_, Infallible>(vec![1]));
         Ok::<_, Infallible>(vec![9; 100])
@@ -224,7 +225,7 @@ fn do_everything(store: &FileStore) {
     let _ = store.clear();
 }
 
-/// What a directory of a user's own holds: contents, permissions and times.
+/// Returns the state of a user's own directory: contents, permissions and times.
 fn snapshot(directory: &Path) -> BTreeMap<PathBuf, (Vec<u8>, u32, i64)> {
     let files = fs::read_dir(directory).unwrap().map(|file| file.unwrap().path());
     files.map(|path| (path.clone(), (fs::read(&path).unwrap(), mode(&path), path_time(&path)))).collect()
@@ -266,7 +267,7 @@ fn links_in_the_place_of_directories_and_files_lead_nowhere() {
         let file = precious.join(name);
         symlink(if file.exists() { file } else { precious.clone() }, root.join(victim)).unwrap();
         if *victim == files[0] {
-            assert_eq!(store.get(b"k").miss(), Some(Reason::Untrusted));
+            assert_eq!(store.get(b"k").err(), Some(MissReason::Untrusted));
         }
         do_everything(&store);
         drop(store);
@@ -304,8 +305,8 @@ fn files_that_have_a_name_elsewhere_too_are_left_as_they_are() {
         }
     };
     plant();
-    assert_eq!(store.get(b"k").miss(), Some(Reason::Untrusted));
-    // Who holds the lock of "outer", and waits for that of "inner", would write so into the former.
+    assert_eq!(store.get(b"k").err(), Some(MissReason::Untrusted));
+    // A process that holds the lock of "outer" and waits for that of "inner" would write so into the former.
     let inner = File::open(root.join("locks").join(Key::digest(b"inner").to_string())).unwrap();
     inner.lock().unwrap();
     do_everything(&store);
@@ -350,7 +351,7 @@ fn pipes_are_not_waited_for() {
         }
     };
     plant();
-    assert_eq!(store.get(b"k").miss(), Some(Reason::Untrusted));
+    assert_eq!(store.get(b"k").err(), Some(MissReason::Untrusted));
     do_everything(&store);
     plant();
     do_everything(&FileStore::open(&root, sealed().with_max_bytes(10_000)).unwrap());
@@ -370,14 +371,17 @@ fn memory_is_not_taken_for_a_file_of_any_length() {
     header[32..40].copy_from_slice(&payload.to_le_bytes());
     fs::write(&path, &header).unwrap();
     File::options().write(true).open(&path).unwrap().set_len(1 << 40).unwrap();
-    assert_eq!(store.get(b"k").miss(), Some(Reason::Oversize));
+    assert_eq!(store.get(b"k").err(), Some(MissReason::Oversize));
+    let mut buffer = Vec::new();
+    assert_eq!(store.get_into(b"k", &mut buffer), Err(MissReason::Oversize));
+    assert_eq!(buffer.capacity(), 0);
     assert_eq!(store.contains(b"k"), Ok(false));
-    assert_eq!((store.len(), store.verify().unwrap().whole), (Ok(0), 0));
+    assert_eq!((store.whole(), store.inspect().unwrap().verify(&mut |_| ()).unwrap()), (Ok(0), 0));
     store.put(b"k", &artifact(2, 100)).unwrap();
-    assert_eq!(store.get(b"k").hit().unwrap().payload(), [2; 100], "a put heals it");
+    assert_eq!(store.get(b"k").unwrap().payload(), [2; 100], "a put replaces it");
 }
 
-/// A journal that somebody else wrote says what it likes; nothing but the order of eviction follows from it.
+/// A journal that another user wrote may say anything; only the order of eviction follows from it.
 #[test]
 fn a_journal_that_lies_costs_entries_and_makes_no_hit() {
     let directory = tempfile::tempdir().unwrap();
@@ -392,6 +396,6 @@ fn a_journal_that_lies_costs_entries_and_makes_no_hit() {
     }
     File::options().write(true).open(root.join("journal")).unwrap().set_len(1 << 40).unwrap();
     store.put(b"l", &artifact(3, 1000)).unwrap();
-    assert_eq!(store.get(b"l").hit().unwrap().payload(), [3; 1000]);
-    assert_eq!(store.get(b"k").hit().unwrap().payload(), [1; 1000]);
+    assert_eq!(store.get(b"l").unwrap().payload(), [3; 1000]);
+    assert_eq!(store.get(b"k").unwrap().payload(), [1; 1000]);
 }

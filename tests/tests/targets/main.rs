@@ -6,6 +6,7 @@ mod cpu {
     //! The CPU target.
 
     mod compiler;
+    mod example;
     mod headers;
     mod inputs;
     mod keys;
@@ -14,6 +15,7 @@ mod cpu {
     mod processes;
     mod random;
     mod store;
+    mod together;
     mod uncacheable;
 }
 mod cuda {
@@ -27,4 +29,5 @@ mod cuda {
     mod headers;
     mod inputs;
     mod shortcomings;
+    mod together;
 }

@@ -14,7 +14,7 @@ const NETWORK = { bits: 20e6, latency: 20 };
 const SOONER = 8;
 
 /** The longest visit, in milliseconds. */
-const PATIENCE = 240_000;
+const TIMEOUT = 240_000;
 
 export async function demo({ quick }) {
   const name = "demo/first_answer";
@@ -44,7 +44,7 @@ async function visit(scene, url, expected) {
   await page.goto(url);
   const root = () => ({ ...document.documentElement.dataset });
   const arrived = () => document.documentElement.dataset.state !== "starting";
-  await page.waitForFunction(arrived, null, { timeout: PATIENCE });
+  await page.waitForFunction(arrived, null, { timeout: TIMEOUT });
   const { state, visit: which, firstAnswer } = await page.evaluate(root);
   if (state !== "ready") throw new Error(`the demo failed: ${await page.textContent("#told")}`);
   if (which !== expected) throw new Error(`the demo says that the ${expected} visit is the ${which} one`);

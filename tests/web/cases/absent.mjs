@@ -1,4 +1,4 @@
-// IndexedDB is not there, or not usable: memory, said once.
+// IndexedDB is missing or unusable: the cache is in memory, and warns once.
 
 const INJURIES = {
   "IndexedDB is absent": () => {
@@ -114,7 +114,7 @@ async function hurt(t, browser, injure) {
     await cache.clear();
     kit.equal(warnings.map((warning) => warning.code), ["memory_only"], "said once");
     await cache.close();
-    // To nobody in particular: on the console, once.
+    // Without a listener the warning goes to the console, once.
     const quiet = await warmstart.open({ name });
     await quiet.put("a", "a");
     await quiet.put("b", "b");

@@ -4,7 +4,7 @@ import { mountDemo, requestsForKept } from "../demo-site.mjs";
 
 export const deep = true;
 /** The first use builds the demo's site, and fetches packages and weights where they are not there. */
-export const patience = 600_000;
+export const timeout = 600_000;
 
 /** What the model card compares, and what comes out. */
 const SENTENCES = [

@@ -1,4 +1,4 @@
-// The browser gives no more room: something is evicted, the write is tried again, and else memory has it.
+// The quota is exceeded: the cache evicts and retries, and otherwise keeps the value in memory.
 
 export const deep = ["large values beyond the quota push out older ones, and the page goes on"];
 export const modes = ["default", "sqlite"];

@@ -1,10 +1,10 @@
-// What a visit leaves for the next one, with the browser closed in between.
+// Values that survive a restart of the browser.
 
 export const modes = ["default", "sqlite"];
 
 const LARGE = 32 << 20;
 
-/** What a visit leaves and what the next one finds. The last two are over just before the browser is closed. */
+/** The values of a visit, and what the next visit finds. The last two end just before the browser closes. */
 const VISITS = {
   "what was used last is known after a restart, and stays": {
     leave: async (t, page) => {
@@ -70,7 +70,7 @@ const VISITS = {
         kit.equal(await cache.get("a", "text"), "a");
       });
       await page.goto("about:blank");
-      // The browser lives on, as it does when somebody goes to another page: what it was told is written a moment later.
+      // The browser lives on, as when the user navigates to another page, and writes pending data a moment later.
       await new Promise((resolve) => setTimeout(resolve, 1_000));
     },
     find: async (t, page) => {

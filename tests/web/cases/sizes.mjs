@@ -1,7 +1,7 @@
-// Values of no bytes at all, and of more than a browser takes as one.
+// Empty values, and values larger than a browser stores in one piece.
 
 export const deep = ["a value of 600 MiB comes back whole, after a restart too"];
-export const patience = 240_000;
+export const timeout = 240_000;
 
 const HUGE = 600 << 20;
 

@@ -135,7 +135,7 @@ export const cases = {
       return { bytes, entries, listed, records: before.length };
     }, cap);
     t.ok(found.bytes <= cap && found.listed <= cap, JSON.stringify(found));
-    t.equal(found.records, found.entries, "before anybody opened it anew");
+    t.equal(found.records, found.entries, "before another opening");
     t.ok(found.bytes > cap / 2, "and it is used");
   },
 };

@@ -1,4 +1,4 @@
-// The stored bytes of an entry, behind the cache's back: by IndexedDB alone.
+// Reads and alters the stored bytes of an entry through IndexedDB alone.
 //
 // A small value is one Uint8Array, the whole envelope. A large one is an object: h is the head, c its
 // checksum, and b the payload in parts. Both are looked at as one row of bytes here.

@@ -2,7 +2,7 @@
 
 const encoder = new TextEncoder();
 
-/** Fails on a field that has no meaning: what is misspelled would not be asked. */
+/** Fails on an unknown field, which could be misspelled. */
 export function known(what, words, fields) {
   for (const field of Object.keys(fields)) {
     if (!words.includes(field)) throw new Error(`${what} has no "${field}"`);

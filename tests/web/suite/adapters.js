@@ -1,4 +1,4 @@
-// What stands in for the caches that transformers.js, tvmjs and others know.
+// The adapters for transformers.js, tvmjs and `caches`.
 
 const network = globalThis.fetch.bind(globalThis);
 

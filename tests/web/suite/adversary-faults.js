@@ -3,7 +3,7 @@
 
 import { databaseOf, deleteRaw, records } from "/tests/web/raw.js";
 
-export const patience = 120_000;
+export const timeout = 120_000;
 // The calls are the same everywhere.
 export const modes = ["default"];
 
@@ -33,11 +33,11 @@ function fail(t, { at = Infinity, how = "throw", error = "UnknownError" }) {
   return state;
 }
 
-/** Runs the workload, and compares with what a map would do. Gives what is wrong. */
+/** Runs the workload, and compares it with a map. Returns the differences. */
 async function run(t, options) {
   const name = t.database();
   const wrong = [];
-  // What each key may hold, `undefined` aside, and whether it must hold it.
+  // The value that each key may have besides `undefined`, and whether it must have it.
   const model = new Map();
   const may = (key) => model.get(key) ?? { values: new Set(), must: false };
   let cache = await t.open({ name });
@@ -48,7 +48,7 @@ async function run(t, options) {
     const value = `${counter} `.padEnd(size, "x");
     const before = may(key);
     const stored = await cache.put(key, value);
-    // On a full disk, others have to go for what is stored.
+    // On a full disk, storing a value evicts others.
     const stays = options.error !== "QuotaExceededError";
     if (stored) model.set(key, { values: new Set([value]), must: stays });
     else model.set(key, { values: new Set([...before.values, value]), must: false });

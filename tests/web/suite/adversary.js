@@ -1,4 +1,4 @@
-// What somebody tries who wants the cache to be wrong: calls that cross, keys that look alike, records that nobody wrote.
+// Attempts to make the cache wrong: concurrent calls, keys that look alike, records that the package did not write.
 
 import { databaseOf, deleteRaw, records, rewrite } from "/tests/web/raw.js";
 
@@ -18,7 +18,7 @@ function held() {
   return { stream, end: (bytes) => end(bytes) };
 }
 
-/** Takes in what is to be done seconds from now. The function that is given does it at once, and fails if there is nothing. */
+/** Captures timers. The returned function runs them at once, and fails if there are none. */
 function awaited(t) {
   const { setTimeout: real } = globalThis;
   const waiting = [];
@@ -48,7 +48,7 @@ export const tests = {
       const cache = await t.open({ maxEntries: 1 });
       await cache.put("old", "value");
       const busy = cache.put("other", "value");
-      // It is being stored and evicts what is old, so that what comes next has to wait for its turn.
+      // It is being stored and evicts old entries, so that the next call has to wait.
       for (let turn = 0; turn < 20; turn++) await undefined;
       const first = cache.put("key", "one");
       const { stream, end } = held();
@@ -87,7 +87,7 @@ export const tests = {
     t.equal(await cache.get("\u{1f600}", "text"), "value");
   },
 
-  "a record that nobody wrote is a miss, and costs no other entry": async (t) => {
+  "a malformed record is a miss, and costs no other entry": async (t) => {
     const head = { h: new Uint8Array(128), c: 0, b: [] };
     const hostile = [
       { ...head, p: null },
@@ -127,7 +127,7 @@ export const tests = {
     }
   },
 
-  "a database that was deleted while it was open is accounted for anew": async (t) => {
+  "a database that was deleted while it was open is accounted for again": async (t) => {
     const name = t.database();
     const cache = await t.open({ name, maxEntries: 3 });
     for (const key of "abc") await cache.put(key, key);

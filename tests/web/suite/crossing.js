@@ -35,7 +35,7 @@ async function append(name, store, values) {
   database.close();
 }
 
-/** What a tab leaves that did not know of this entry, stored it, and died before it learned that there was another one. */
+/** Leaves the state of a tab that stored this entry, and died before it learned that there was another one. */
 async function storeAndDie(t, name, key, seed) {
   const elsewhere = t.database();
   const cache = await t.open({ name: elsewhere });
@@ -57,7 +57,7 @@ async function storeAndDie(t, name, key, seed) {
   database.close();
 }
 
-/** Removes all pieces just before a record is to name some, as a tab does that is opened then; so many times. */
+/** Removes all pieces just before a record names them, as a newly opened tab does; this number of times. */
 function sweeping(t, times) {
   const real = IDBDatabase.prototype.transaction;
   let swept = 0;
@@ -143,7 +143,7 @@ export const tests = {
     await nothingElse(t, name, 2);
   },
 
-  "what is removed does not come back when rows are made anew": async (t) => {
+  "what is removed does not come back when rows are rewritten": async (t) => {
     for (const open of [true, false]) {
       const name = t.database();
       let cache = await t.open({ name });
@@ -162,7 +162,7 @@ export const tests = {
     }
   },
 
-  "what is replaced does not come back when rows are made anew": async (t) => {
+  "what is replaced does not come back when rows are rewritten": async (t) => {
     const name = t.database();
     const [one, two] = [await t.open({ name }), await t.open({ name })];
     await one.put("first", t.bytes(SIZE, 0));
@@ -192,7 +192,7 @@ export const tests = {
     await t.sleep(10);
     t.ok(waiting.length > 0);
     for (const work of waiting.splice(0)) work();
-    // Begins while what is in memory is compared with what is stored.
+    // Begins while memory is compared with the database.
     t.equal(await cache.put("key", "new"), true);
     await t.sleep(300);
     t.equal(await cache.get("key", "text"), "new");

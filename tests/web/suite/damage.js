@@ -1,8 +1,8 @@
-// Somebody writes into the database behind the cache's back: a miss with its reason, and healed.
+// Damage to the database by other code is a miss with a reason, and the entry is removed.
 
 import { records, rewrite } from "/tests/web/raw.js";
 
-/** What is done to the record of a small value, an envelope in bytes, and what the miss is called. */
+/** Alterations of the record of a small value, an envelope in bytes, with the miss reason. */
 const SMALL = {
   "that is longer than any": [() => new Uint8Array(18 << 20), "malformed"],
   "a byte of the value flipped": [(bytes) => flipped(bytes, bytes.length - 1), "checksum_mismatch"],

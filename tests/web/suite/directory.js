@@ -172,7 +172,7 @@ export const tests = {
     t.equal(await held(name), 52);
   },
 
-  "rows that nobody can read are made anew from the entries": async (t) => {
+  "unreadable rows are rebuilt from the entries": async (t) => {
     const pad = (bytes, length) => Uint8Array.from({ length }, (_, at) => bytes[at] ?? 0);
     const junks = [new Uint8Array(), pad([9], 8), pad([0, 1], 8), pad([0], 55), "text", 7, pad([0], 56).fill(0xff, 48)];
     for (const junk of junks) {
@@ -221,7 +221,7 @@ export const tests = {
     }
   },
 
-  "a database that was deleted and made again is begun anew": async (t) => {
+  "a database that was deleted and made again starts empty": async (t) => {
     const name = t.database();
     const [one, two] = [await t.open({ name }), await t.open({ name })];
     await putAll(t, one);

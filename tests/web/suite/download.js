@@ -1,8 +1,8 @@
-// Downloads: what is cached, what is not, and where an interrupted one goes on.
+// Downloads: which are cached, which are not, and how interrupted ones resume.
 
 const MIB = 1 << 20;
 
-/** What asks the server, whatever a test puts in its place. */
+/** The original `fetch`, which tests may replace. */
 const network = globalThis.fetch.bind(globalThis);
 
 /** A file of the server that no other test asks for. */
@@ -32,7 +32,7 @@ async function sha(bytes, bits = 256) {
   return `sha${bits}-${btoa(String.fromCharCode(...digest))}`;
 }
 
-/** Downloads until so many bytes are here, aborts, and waits until what arrived is kept. */
+/** Downloads this number of bytes, aborts, and waits until they are kept. */
 async function interrupted(t, cache, url, at, options = {}) {
   const stop = new AbortController();
   const onProgress = ({ loaded }) => loaded >= at && stop.abort();
@@ -153,7 +153,7 @@ export const tests = {
     await t.rejects(arriving, "AbortError");
   },
 
-  "a file that changed meanwhile starts anew": async (t) => {
+  "a file that changed meanwhile starts again": async (t) => {
     const cache = await t.open();
     const url = file(t, { size: 2 * MIB, slow: 4 * MIB, etag: "one" });
     await interrupted(t, cache, url, MIB);
@@ -181,7 +181,7 @@ export const tests = {
     }
   },
 
-  "412 and 416 start anew": async (t) => {
+  "412 and 416 restart the download": async (t) => {
     for (const status of [412, 416]) {
       const cache = await t.open();
       const url = file(t, { size: 2 * MIB, slow: 4 * MIB });
@@ -309,7 +309,7 @@ export const tests = {
     t.equal(await t.warmstart.download(cache, { url: file(t), integrity: both }), right, "the strongest one counts");
   },
 
-  "what is cached with another digest is fetched anew": async (t) => {
+  "a cached file with another digest is fetched again": async (t) => {
     const cache = await t.open();
     const url = file(t);
     await t.warmstart.download(cache, url);

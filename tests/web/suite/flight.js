@@ -142,7 +142,7 @@ export const tests = {
     t.equal(await second, "built");
   },
 
-  "the last waiter's abort stops the build, and the next call begins anew": async (t) => {
+  "the last waiter's abort stops the build, and the next call builds again": async (t) => {
     const cache = await t.open();
     const signals = [];
     const build = ({ signal }) => {
@@ -165,7 +165,7 @@ export const tests = {
       signals.map(({ aborted }) => aborted),
       [true],
     );
-    t.equal(await cache.getOrCreate("key", () => "anew", { as: "text" }), "anew");
+    t.equal(await cache.getOrCreate("key", () => "again", { as: "text" }), "again");
     await t.rejects(cache.getOrCreate("other", build, { signal: AbortSignal.abort() }), "AbortError");
   },
 

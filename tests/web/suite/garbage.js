@@ -1,5 +1,5 @@
-// The browser collects garbage while values are read and written: nothing that is under way may be taken for garbage. Chromium collects
-// the BYOB reader of a Blob although somebody waits for its next bytes, and then these never come.
+// The browser collects garbage while values are read and written, and must not collect pending work. Chromium collects the BYOB
+// reader of a Blob although a read of it is pending, and then that read never ends.
 
 const MIB = 1024 * 1024;
 const KEYS = Array.from({ length: 8 }, (_, at) => `key ${at}`);

@@ -1,8 +1,8 @@
-// The accounts that tabs share: what is counted, what goes, and what becomes of accounts that are lost.
+// The accounting that tabs share: counting, eviction, and recovery of a lost journal.
 
 import { databaseOf, openRaw, records, rewrite } from "/tests/web/raw.js";
 
-/** A cap with room for so many entries of `SIZE` bytes under a key of one letter. */
+/** A cap with room for this number of entries of `SIZE` bytes under a key of one letter. */
 const SIZE = 1000;
 const ENTRY = 128 + SIZE;
 
@@ -15,7 +15,7 @@ async function fill(t, cache, keys) {
 }
 
 export const tests = {
-  "what nobody accounted for is counted at the next opening": async (t) => {
+  "uncounted entries are counted at the next opening": async (t) => {
     const name = t.database();
     let cache = await t.open({ name });
     await fill(t, cache, "abc");
@@ -27,7 +27,7 @@ export const tests = {
     t.equal(await held(name), 2);
   },
 
-  "what is gone is struck out when somebody notices": async (t) => {
+  "a missing entry is removed from the journal by a look-up": async (t) => {
     const name = t.database();
     let cache = await t.open({ name });
     await fill(t, cache, "abc");
@@ -47,7 +47,7 @@ export const tests = {
     t.equal(await held(name), 2);
   },
 
-  "a row that nobody can read has the journal made anew": async (t) => {
+  "an unreadable row has the journal rebuilt": async (t) => {
     for (const junk of [new Uint8Array(64).fill(7), new Uint8Array(10), "text", 7]) {
       const name = t.database();
       let cache = await t.open({ name });
@@ -60,7 +60,7 @@ export const tests = {
       t.equal(await cache.get("b"), value(t, 1));
       await cache.close();
       const [[, first]] = await rows(name);
-      t.equal([...first.slice(0, 4)], [0x89, 0x57, 0x53, 0x4a], "a row that says everything anew");
+      t.equal([...first.slice(0, 4)], [0x89, 0x57, 0x53, 0x4a], "a snapshot row");
       cache = await t.open({ name });
       t.equal((await cache.stats()).entries, 3);
     }
@@ -150,7 +150,7 @@ export const tests = {
     t.equal((await two.stats()).entries, 1);
   },
 
-  "rows do not grow without end, and a miss is explained after they were made anew": async (t) => {
+  "rows do not grow without end, and a miss is explained after they were rewritten": async (t) => {
     const name = t.database();
     const cache = await t.open({ name });
     const fields = (level) => t.warmstart.key("journal", 1, { name: "softmax", level });

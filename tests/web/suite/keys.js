@@ -1,4 +1,4 @@
-// Keys, and what a cache says about them.
+// Keys, and how a cache explains them.
 
 export const tests = {
   "a text and its UTF-8 bytes are one key": async (t) => {

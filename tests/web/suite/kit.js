@@ -1,4 +1,4 @@
-// What the other suites rely on: a server that fails as it is told to, and checks that see a difference.
+// The tests' own tools: a server with faults, and assertions that detect differences.
 
 import { bytes as made } from "/tests/web/bytes.js";
 

@@ -1,4 +1,4 @@
-// What a caller's callback throws is reported as of an event listener, and ends nothing of what it was told of.
+// Exceptions of a caller's callback are reported like those of an event listener, and do not stop the operation.
 
 /** A callback that throws each time, with how often it was called, and all that is reported from here on. */
 function throwing(t) {
@@ -9,7 +9,7 @@ function throwing(t) {
     seen.calls.push(given);
     throw error;
   };
-  /** Fails unless it was called at least so often, and each time what it threw was reported. */
+  /** Fails unless it was called at least this often, and every exception was reported. */
   seen.check = (atLeast) => {
     t.ok(seen.calls.length >= atLeast, `${seen.calls.length} calls`);
     t.ok(reported.length === seen.calls.length, `${reported.length} reports of ${seen.calls.length} calls`);
@@ -43,7 +43,7 @@ export const tests = {
     seen.check(1);
   },
 
-  "a build goes on, and whoever else waits is told": async (t) => {
+  "a build goes on, and the other waiters are told": async (t) => {
     const cache = await t.open();
     const seen = throwing(t);
     const told = [];

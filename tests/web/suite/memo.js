@@ -16,7 +16,7 @@ function made(t) {
 export const tests = {
   "a launch that nothing moved for is a hit": (t) => {
     const { memo, groups, one, computed } = made(t);
-    t.equal(memo.launch(groups, [one]), { value: 8, hit: false, why: { reason: "first" } });
+    t.equal(memo.launch(groups, [one]), { value: 8, hit: false, missCause: { reason: "first" } });
     t.equal(memo.launch(groups, [one]), { value: 8, hit: true });
     t.equal([computed.times, memo.stats], [1, { hits: 1, misses: 1 }]);
   },
@@ -25,8 +25,8 @@ export const tests = {
     memo.launch(groups, [one]);
     tile.value = 16;
     t.equal(memo.explain(groups, [one]), { reason: "moved", moved: "field 0 was written: 0 writes are now 1" });
-    const { value, hit, why } = memo.launch(groups, [one]);
-    t.equal([value, hit, why.reason], [4, false, "moved"]);
+    const { value, hit, missCause } = memo.launch(groups, [one]);
+    t.equal([value, hit, missCause.reason], [4, false, "moved"]);
     tile.value = 16;
     t.ok(!memo.launch(groups, [one]).hit, "a write counts, whatever is written");
   },
@@ -76,7 +76,7 @@ export const tests = {
     const { memo } = made(t);
     const kernel = memo.register(() => 7);
     t.equal(memo.launch(kernel).value, 7);
-    t.equal(memo.launch(kernel), { value: 7, hit: false, why: { reason: "nothing_read" } });
+    t.equal(memo.launch(kernel), { value: 7, hit: false, missCause: { reason: "nothing_read" } });
   },
   "what is written while it is computed from is not kept": (t) => {
     const { memo, tile } = made(t);
@@ -86,7 +86,7 @@ export const tests = {
       return seen;
     });
     t.equal(memo.launch(kernel).value, 8);
-    t.equal(memo.explain(kernel), { reason: "torn" });
+    t.equal(memo.explain(kernel), { reason: "concurrent_write" });
     t.equal(memo.launch(kernel).value, 9);
     t.ok(memo.launch(kernel).hit);
   },
@@ -117,7 +117,7 @@ export const tests = {
     memo.remove(groups);
     await t.rejects(() => memo.launch(groups, [one]), "invalid_argument");
     const next = memo.register((read) => read.extent(0, 1));
-    t.equal(memo.launch(next, [one]), { value: 32, hit: false, why: { reason: "first" } });
+    t.equal(memo.launch(next, [one]), { value: 32, hit: false, missCause: { reason: "first" } });
   },
   "many kernels and fields do not disturb each other": (t) => {
     const memo = new t.warmstart.LaunchMemo();

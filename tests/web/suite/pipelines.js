@@ -1,4 +1,4 @@
-// Compute pipelines that are recorded at one visit, and created again at the next before anybody asks.
+// Compute pipelines that are recorded on one visit, and recreated on the next before they are requested.
 
 const DOUBLE = `
   override factor: f32 = 2.0;
@@ -8,7 +8,7 @@ const DOUBLE = `
   }`;
 const WRONG = "@compute @workgroup_size(4) fn main() { this is no WGSL }";
 
-/** A device, as at a new visit. What goes wrong on it unseen fails the test. */
+/** Requests a device, as on a new visit. Its uncaught errors fail the test. */
 async function device(t) {
   const made = await (await navigator.gpu.requestAdapter()).requestDevice();
   const unseen = [];
@@ -18,14 +18,14 @@ async function device(t) {
   });
   t.after(() => {
     made.destroy();
-    t.equal(unseen, [], "errors of the device that nobody caught");
+    t.equal(unseen, [], "uncaught errors of the device");
   });
   return made;
 }
 
 const request = (more = {}) => ({ layout: "auto", compute: { module: DOUBLE, entryPoint: "main", ...more } });
 
-/** What the pipeline makes of 1, 2, 3, 4. */
+/** Runs the pipeline on 1, 2, 3, 4. */
 async function run(gpu, pipeline, layout = pipeline.getBindGroupLayout(0)) {
   const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST;
   const data = gpu.createBuffer({ size: 16, usage });
@@ -44,7 +44,7 @@ async function run(gpu, pipeline, layout = pipeline.getBindGroupLayout(0)) {
   return [...new Float32Array(seen.getMappedRange())];
 }
 
-/** What an unmodified runtime does: modules and layouts of its own, then pipelines. */
+/** Acts like an unmodified runtime: creates modules and layouts, then pipelines. */
 async function runtime(gpu, { explicit = false, sync = false, code = DOUBLE, constants } = {}) {
   const module = gpu.createShaderModule({ label: "double", code });
   const entries = [{ binding: 0, visibility: GPUShaderStage.COMPUTE, buffer: { type: "storage" } }];

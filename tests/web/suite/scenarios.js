@@ -1,4 +1,4 @@
-// What every native store does, played on the npm package: see tests/scenarios/README.md.
+// Plays the scenarios of every store on the npm package: see tests/scenarios/README.md.
 
 import { Player } from "../scenario/player.js";
 
@@ -11,12 +11,12 @@ const MODES = {
   memory: { standard: 8000, added: 0, memory: true },
 };
 
-// What a browser does not do: it looks into no entry to count it or to say whether there is one.
+// The browser lacks `heads`: it reads no entry to count it or to tell whether it exists.
 const NEVER = ["heads"];
-/** What is not on a disk ends with its cache, and is not proved. */
+/** A store in memory is neither persistent nor checked. */
 const NOT_IN_MEMORY = ["persistent", "checked"];
 
-/** What the scenario needs and the store does not have. */
+/** Returns the scenario's requirements that the store lacks. */
 function lacks(scenario, mode) {
   return (scenario.needs ?? []).filter((need) => NEVER.includes(need) || (mode.memory && NOT_IN_MEMORY.includes(need)));
 }

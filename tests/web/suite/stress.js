@@ -1,4 +1,4 @@
-// Handles that do everything at once, each of them like a tab of its own, and a model of what may be found.
+// Concurrent handles, each like a tab, checked against a model of the valid results.
 
 import { dice, KEYS, Model, valueOf } from "/tests/web/current.js";
 import { stored } from "/tests/web/raw.js";
@@ -93,7 +93,7 @@ async function stress(t, seed, { limits, aborts = false } = {}) {
   const settle = async () => {
     for (let round = 0; round < 2; round += 1) for (const cache of caches) await cache.flush();
   };
-  // What a handle stored is accounted for, and more is evicted for it, at the latest 200 ms later: that could be between the looks.
+  // A stored entry is accounted for, and others are evicted for it, within 200 ms: that could be between two look-ups.
   if (limits) await settle();
   const values = [];
   for (const cache of caches) {
@@ -122,7 +122,7 @@ function abortSome(t, random) {
   prototype.transaction = function (stores, mode, ...more) {
     const begun = transaction.call(this, stores, mode, ...more);
     const abort = () => {
-      // Whatever is attempted again succeeds.
+      // Every retry succeeds.
       if (performance.now() < calm) return;
       calm = performance.now() + 50;
       try {

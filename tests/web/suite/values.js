@@ -1,4 +1,4 @@
-// What can be stored, and what comes back.
+// The kinds of values, stored and returned.
 
 const MIB = 1024 * 1024;
 

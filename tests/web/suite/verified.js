@@ -1,8 +1,8 @@
-// What was damaged behind the cache's back is never handed out.
+// A value that other code damaged is never returned.
 
 const MIB = 1024 * 1024;
 
-/** Calls `change` with the record under a key, as IndexedDB holds it, and stores what it returns. */
+/** Calls `change` with the stored record of a key, and stores the result. */
 async function tamper(name, change) {
   const database = await new Promise((resolve, reject) => {
     const request = indexedDB.open(`warmstart:${name}`);
@@ -74,11 +74,11 @@ export const tests = {
     for (let n = 0; n < 3; n++)
       t.equal((await cache.get("large", "response")).headers.get("content-length"), "100000");
     await t.sleep(50);
-    t.ok(await cache.has("large"), "nobody has noticed the damage yet");
+    t.ok(await cache.has("large"), "no look-up has found the damage yet");
     t.equal((await cache.stats()).hits, 3);
   },
 
-  "getOrCreate heals a damaged value by building it anew": async (t) => {
+  "getOrCreate replaces a damaged value by building it again": async (t) => {
     for (const as of ["bytes", "blob", "response"]) {
       const cache = await damaged(t, 3 * MIB, 17);
       const fresh = t.bytes(3 * MIB, 2);

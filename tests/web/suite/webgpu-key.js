@@ -1,4 +1,4 @@
-// Keys of what is made for a WebGPU adapter: the same for the same inputs, and another one that says why.
+// Keys for WebGPU adapters: the same for the same inputs; a different key explains the difference.
 
 const LIMITS = { maxBufferSize: 268435456, maxComputeWorkgroupSizeX: 256 };
 

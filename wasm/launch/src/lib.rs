@@ -1,7 +1,7 @@
-//! What a launch asks, for JavaScript: the registry and the launch memo of the core.
+//! The registry and the launch memo of the core, for JavaScript.
 //!
-//! A WebAssembly module of its own, because a page that only keeps things should not have to download it. It
-//! knows ids, dependencies and generations; what is registered and what was computed stays in JavaScript.
+//! This is a WebAssembly module of its own, so that a page that only uses the cache need not download it. It
+//! holds ids, dependencies and generations; registered values and results stay in JavaScript.
 
 #![cfg(target_arch = "wasm32")]
 #![no_std]
@@ -16,11 +16,11 @@ use rlsf::SmallGlobalTlsf;
 pub use memo::Memo;
 pub use registry::Registry;
 
-/// Its operations take constant time, and a third of the bytes of the standard library's.
+/// Takes constant time per operation, and a third of the code size of the standard library's allocator.
 #[global_allocator]
 static ALLOCATOR: SmallGlobalTlsf = SmallGlobalTlsf::new();
 
-/// Says nothing: nobody could read it, and what writes messages would be a fifth of the whole.
+/// Traps without a message: a page cannot show it, and the code for messages would be a fifth of the module.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     core::arch::wasm32::unreachable()

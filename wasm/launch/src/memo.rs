@@ -1,14 +1,14 @@
-//! What results of launches were computed from. The results stay in JavaScript, where they are computed.
+//! The dependencies of results of launches. The results stay in JavaScript, where they are computed.
 
 use alloc::vec::Vec;
 
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use warmstart_core::memo::{
-    AllocationId, ArgumentId, Binding, Dependencies, Dependency, FieldId, Generation, Tracked, Unkept,
+    AllocationId, ArgumentId, Binding, Dependencies, Dependency, FieldId, Generation, NotCached, Tracked,
 };
 
-/// A world of fields and arrays, and for each kernel that has a result what that depends on.
+/// A world of fields and arrays, and the dependencies of each kernel's result.
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct Memo {
@@ -18,7 +18,7 @@ pub struct Memo {
 
 #[wasm_bindgen]
 impl Memo {
-    /// Of nothing.
+    /// Creates an empty world.
     #[wasm_bindgen(constructor)]
     #[must_use]
     #[expect(clippy::new_without_default, reason = "JavaScript has constructors")]
@@ -26,41 +26,41 @@ impl Memo {
         Self { world: Tracked::new(), kept: Vec::new() }
     }
 
-    /// A new field.
+    /// Creates a field.
     pub fn field(&mut self) -> u32 {
         self.world.add_field(()).0
     }
 
-    /// A field was written.
+    /// Records a write to a field.
     pub fn write_field(&mut self, field: u32) {
         self.world.field_mut(FieldId(field));
     }
 
-    /// A new array of this shape.
+    /// Creates an array of this shape.
     pub fn allocate(&mut self, shape: &[f64]) -> u64 {
         self.world.allocate(&whole(shape), ()).0
     }
 
-    /// An array was written, and has this shape now. False if it was freed.
+    /// Records a write to an array, which now has this shape. Returns false if the array was freed.
     pub fn write_array(&mut self, array: u64, shape: &[f64]) -> bool {
         self.world.reshape(AllocationId(array), &whole(shape)).is_some()
     }
 
-    /// An array is gone.
+    /// Frees an array.
     pub fn free_array(&mut self, array: u64) {
         self.world.free(AllocationId(array));
     }
 
-    /// Whether the result that is kept for `kernel` is right for a launch with these arrays.
+    /// Returns whether the kept result of `kernel` is valid for a launch with these arrays.
     #[must_use]
     pub fn holds(&self, kernel: u32, arguments: &[u64]) -> bool {
         let arguments = bound(arguments);
         self.of(kernel).is_some_and(|kept| kept.hold(&self.world.with_arguments(&arguments)))
     }
 
-    /// A result was computed for `kernel` at a launch with these arrays, while nothing was written.
-    /// `observed` is what was read: three numbers each, as `moved` gives them. Gives 0 if it is kept, 1 if
-    /// nothing was read, 2 if something was written so often that the next write could not be told.
+    /// Keeps the dependencies of a result of `kernel`, computed for these arrays without a concurrent write.
+    /// `observed` lists what was read: three numbers each, as in `moved`. Returns 0 if the result is kept, 1 if
+    /// nothing was read, 2 if the write counter of a dependency is exhausted.
     pub fn keep(&mut self, kernel: u32, arguments: &[u64], observed: &[u32]) -> u32 {
         let arguments = bound(arguments);
         let (observed, _) = observed.as_chunks();
@@ -78,22 +78,22 @@ impl Memo {
                 self.kept[kernel] = Some(dependencies);
                 0
             }
-            Err(Unkept::NoDependency) => 1,
+            Err(NotCached::NoDependency) => 1,
             Err(_) => 2,
         }
     }
 
-    /// No result is kept for `kernel` any more.
+    /// Forgets the result of `kernel`.
     pub fn forget(&mut self, kernel: u32) {
         if let Some(kept) = self.kept.get_mut(kernel as usize) {
             *kept = None;
         }
     }
 
-    /// The first thing that is not as it was when the result of `kernel` was computed; nothing if all is. A
-    /// field is 0, its number, 0; an argument is 1, its place, 0; an extent is 2, the argument's place, the
-    /// axis. Then follow how it was and how it is: the count of writes, or the extent, or -1 if there was
-    /// none; and 1 if it is another array.
+    /// Returns the first dependency that changed since the result of `kernel` was computed, or nothing. A field
+    /// is 0, its number, 0; an argument is 1, its index, 0; an extent is 2, the argument's index, the axis. The
+    /// old and the new state follow: the count of writes, or the extent, or -1 if absent; and 1 if it is another
+    /// array.
     #[must_use]
     pub fn moved(&self, kernel: u32, arguments: &[u64]) -> Option<Vec<f64>> {
         let arguments = bound(arguments);

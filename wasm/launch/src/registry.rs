@@ -1,5 +1,4 @@
-//! Ids for kernels and tasks. What is registered with them stays in JavaScript, in slots whose numbers are
-//! kept here.
+//! Ids for kernels and tasks. Registered values stay in JavaScript, in slots; this module keeps their numbers.
 
 use alloc::vec::Vec;
 
@@ -7,17 +6,17 @@ use wasm_bindgen::prelude::wasm_bindgen;
 
 use warmstart_core::registry::{self, RegistryId};
 
-/// Says that there is no slot.
+/// The number that means no slot.
 const NONE: u32 = u32::MAX;
 
-/// Which slots belong to an id, a kernel and a task.
+/// Maps ids, kernels and tasks to slots.
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct Registry(registry::Registry<u32>);
 
 #[wasm_bindgen]
 impl Registry {
-    /// Of nothing.
+    /// Creates an empty registry.
     #[wasm_bindgen(constructor)]
     #[must_use]
     #[expect(clippy::new_without_default, reason = "JavaScript has constructors")]
@@ -25,9 +24,9 @@ impl Registry {
         Self(registry::Registry::new())
     }
 
-    /// Takes a slot for a kernel and a task under the id that loaded code bears, or under a new one if `id`
-    /// is 0. Gives the id, or 0 if it cannot be theirs or none is left. Whoever is known already is to be
-    /// found with `slot` first.
+    /// Registers a slot for a kernel and a task under the id in loaded code, or under a new id if `id` is 0.
+    /// Returns the id, or 0 if it cannot belong to them or none is left. Call `slot` first to find a registered
+    /// row.
     pub fn claim(&mut self, id: u32, kernel: &str, task: i32, slot: u32) -> u32 {
         let claimed = match RegistryId::new(id) {
             Some(given) => self.0.adopt(given, kernel, task, slot).map(|_| given),
@@ -36,8 +35,8 @@ impl Registry {
         claimed.map_or(0, RegistryId::as_u32)
     }
 
-    /// The slot of exactly this id, kernel and task; of the first id of the two if `id` is 0. None is 2^32
-    /// minus 1.
+    /// Returns the slot of exactly this id, kernel and task, or of their first id if `id` is 0. Returns
+    /// 2^32 - 1 if there is none.
     #[must_use]
     pub fn slot(&self, id: u32, kernel: &str, task: i32) -> u32 {
         let id = RegistryId::new(id).or_else(|| self.0.id_of(kernel, task));
@@ -45,7 +44,7 @@ impl Registry {
         row.map_or(NONE, |row| *row.value())
     }
 
-    /// The slots of all that claim this id, in no order.
+    /// Returns the slots of all rows with this id, in no particular order.
     #[must_use]
     pub fn slots(&self, id: u32) -> Vec<u32> {
         let mut slots = Vec::new();
@@ -55,7 +54,7 @@ impl Registry {
         slots
     }
 
-    /// Forgets exactly this id, kernel and task, and gives their slot back. None is 2^32 - 1.
+    /// Removes exactly this id, kernel and task, and returns their slot, or 2^32 - 1 if there is none.
     pub fn remove(&mut self, id: u32, kernel: &str, task: i32) -> u32 {
         RegistryId::new(id).and_then(|id| self.0.remove(id, kernel, task)).unwrap_or(NONE)
     }

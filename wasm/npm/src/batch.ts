@@ -1,29 +1,29 @@
-/** Calls that are answered together. */
+/** Batches calls into one transaction. */
 interface Waiting<Item, Answer> {
   item: Item;
   resolve: (answer: Answer) => void;
 }
 
 /**
- * Answers many calls at once; the answers are in the order of the items. Those that are known early can be
- * told before.
+ * Runs a batch of calls; the results are in the order of the items. Results that are known early can be
+ * delivered before the others.
  */
 export type Run<Item, Answer> = (
   items: Item[],
   tell: (answer: Answer, at: number) => void,
 ) => Promise<Answer[]>;
 
-/** How a batch works. */
+/** Options of a {@link Batch}. */
 export interface BatchOptions<Item, Answer> {
-  /** What each call is answered if the whole batch fails. */
+  /** The result of each call if the whole batch fails. */
   failed: Answer;
-  /** Whether a batch waits until the one before it is done, and takes in what arrives meanwhile. */
+  /** Whether a batch waits for the one before it, and collects calls meanwhile. */
   oneAtATime?: boolean;
   /** The bytes of a large item. A batch takes no more of them than Chromium can hold; see values.ts. */
   bytesOf?: (item: Item) => number;
 }
 
-/** One transaction with more than this holds up what comes after it. */
+/** A larger transaction would delay the ones after it. */
 const MOST = 2048;
 const MOST_BYTES = 256 * 1024 * 1024;
 
@@ -58,7 +58,7 @@ export class Batch<Item, Answer> {
     });
   }
 
-  /** How many of those that wait go into the next batch: one at least. */
+  /** The number of waiting calls for the next batch: at least one. */
   #count(): number {
     const { bytesOf } = this.#options;
     const most = Math.min(MOST, this.#waiting.length);

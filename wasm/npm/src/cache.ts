@@ -18,13 +18,13 @@ import type {
 } from "./types.js";
 
 /**
- * A verified, bounded cache over IndexedDB. Make one with {@link open}.
+ * A verified, bounded cache over IndexedDB. Create one with {@link open}.
  *
- * A miss is `undefined`, never `null`. Only the caller's own mistakes, a server's and a builder's errors, and
- * aborts reject. Damage, a full disk and an absent IndexedDB do not: they are counted misses, and {@link
- * stats} says why.
+ * A miss is `undefined`, never `null`. Promises reject only for invalid arguments (`invalid_argument`), HTTP
+ * or builder errors, and aborts. Damage, a full disk and a missing IndexedDB are counted misses, and {@link
+ * stats} has their reasons.
  *
- * Calls of one tick become one transaction, so `Promise.all(keys.map((key) => cache.get(key)))` is as fast as
+ * Calls of one tick share one transaction, so `Promise.all(keys.map((key) => cache.get(key)))` is as fast as
  * {@link getMany}.
  */
 export class Cache {
@@ -43,23 +43,24 @@ export class Cache {
     return this.core.name;
   }
 
-  /** Where values are kept. It turns into `memory` if the browser takes the database away. */
+  /** Where values are stored. Changes to `memory` if the browser removes access to the database. */
   get backend(): "indexeddb" | "memory" {
     return this.core.backend;
   }
 
-  /** What happens, for live lists. */
+  /** The events of this cache. */
   get events(): Events {
     return this.core.events;
   }
 
   /**
-   * The value under `key`, checked, or `undefined`.
+   * Returns the verified value of `key`, or `undefined`.
    *
-   * @param as how it is handed out; `"bytes"` if left out. With `"response"`, the body is read when it is
-   *   asked for, and verified while it streams: damage makes the stream fail with `damaged` before its last
+   * @param as the format of the value; `"bytes"` by default. With `"response"`, the body is read only when
+   *   the caller reads it, and verified while it streams: a damaged body fails with `damaged` before its last
    *   chunk.
-   * @typeParam Json what the caller knows to have stored, with `"json"`
+   * @typeParam Json the type of the stored value, with `"json"`
+   * @throws WarmstartError `invalid_argument` if the key or format is invalid, or the value is not JSON
    *
    * @example
    * const bytes = await cache.get("model.bin");
@@ -72,7 +73,7 @@ export class Cache {
     return this.core.get(key, as);
   }
 
-  /** The values under `keys`, in their order, as {@link get} would give each; read in one transaction. */
+  /** Reads the values of `keys` in one transaction; each result is that of {@link get}, in the same order. */
   getMany(keys: Iterable<KeyInput>): Promise<(Uint8Array<ArrayBuffer> | undefined)[]>;
   getMany<Json = unknown>(keys: Iterable<KeyInput>, as: "json"): Promise<(Json | undefined)[]>;
   getMany<Format extends As>(keys: Iterable<KeyInput>, as: Format): Promise<(Formats[Format] | undefined)[]>;
@@ -81,33 +82,33 @@ export class Cache {
   }
 
   /**
-   * Stores `value` under `key`, in place of what was there. What the caller does to its buffer afterwards
-   * does not matter. Of several puts of one key, the last one called wins.
+   * Stores `value` under `key`, and replaces an older value. Changing the buffer after the call does not
+   * change the stored value. Of several puts of one key, the last call wins.
    *
-   * @returns `true` once it is committed; `false` if it was refused, and is kept in memory at most. {@link
-   *   stats} counts why.
-   * @throws WarmstartError `http_error` if it is a `Response` that is not ok or is only a part (206);
-   *   `truncated` if it is a `Response` with less than its `content-length`; `invalid_argument` if it is
-   *   nothing that can be stored
+   * @returns `true` once the value is committed; `false` if it was refused and is at most in memory. {@link
+   *   stats} counts the reason.
+   * @throws WarmstartError `http_error` if `value` is a `Response` that is not ok or is partial (206);
+   *   `truncated` if it is a `Response` shorter than its `content-length`; `invalid_argument` if it cannot be
+   *   stored
    */
   put(key: KeyInput, value: Value, options?: PutOptions): Promise<boolean> {
     return this.core.put(key, value, options);
   }
 
-  /** Stores all `entries`, small ones in one transaction, and says of each what {@link put} would. */
+  /** Stores `entries`, small ones in one transaction; each result is that of {@link put}. */
   putMany(entries: Iterable<readonly [KeyInput, Value]>, options?: PutOptions): Promise<boolean[]> {
     return Promise.all(Array.from(entries, ([key, value]) => this.core.put(key, value, options)));
   }
 
   /**
-   * The value under `key`; where there is none, `build` makes it, and it is stored. Of all calls for one key,
-   * in all tabs, one builds and the others wait for it.
+   * Returns the value of `key`, or builds and stores it. Of all calls for one key, in all tabs, one builds
+   * and the others wait for it.
    *
-   * What `build` throws is passed on as it is, to all who wait in this tab, and nothing is stored. A value
+   * An error of `build` rejects all calls that wait in this tab, unchanged, and nothing is stored. A value
    * that cannot be stored is returned all the same.
    *
-   * @throws WarmstartError `http_error` or `truncated` if the build gives such a `Response`;
-   *   `invalid_argument` if it gives nothing that can be stored
+   * @throws WarmstartError `http_error` or `truncated` if the build returns such a `Response`, as in {@link
+   *   put}; `invalid_argument` if it returns a value that cannot be stored
    *
    * @example
    * const model = await cache.getOrCreate("https://example.org/model.bin", ({ signal }) =>
@@ -140,69 +141,69 @@ export class Cache {
     );
   }
 
-  /** Whether something is stored under `key`. No value is read, so it is quick however large the value is. */
+  /** Tells whether a value is stored under `key`, without reading it. */
   has(key: KeyInput): Promise<boolean> {
     return this.core.has(key);
   }
 
-  /** Removes what is stored under `key`, and says whether there was anything. */
+  /** Removes the value of `key`. Resolves with whether there was one. */
   delete(key: KeyInput): Promise<boolean> {
     return this.core.delete(key);
   }
 
-  /** Removes everything. */
+  /** Removes all entries. */
   clear(): Promise<void> {
     return this.core.clear();
   }
 
-  /** Every entry, the one that is to go next first. No value is read. */
+  /** Lists all entries without reading their values, in the order of eviction. */
   entries(): Promise<EntryInfo[]> {
     return entries(this.core);
   }
 
-  /** What the cache did since it was opened, and what it holds. */
+  /** Returns the counters since the cache was opened, and its current size. */
   stats(): Promise<Stats> {
     return stats(this.core);
   }
 
-  /** Why `key` would hit or miss now. Of a {@link Key}, it also says which stored entry is most like it. */
+  /** Explains whether `key` would hit or miss now. For a {@link Key}, also finds the nearest stored entry. */
   explain(key: KeyInput): Promise<Explanation> {
     return explain(this.core, key);
   }
 
-  /** Reads everything and checks it. What is damaged is removed and named. */
+  /** Reads and verifies all entries. Removes the damaged ones, and returns their keys and reasons. */
   verify(): Promise<{ key: Uint8Array | undefined; reason: string }[]> {
     return verify(this.core);
   }
 
   /**
-   * Asks the browser not to clear this origin's storage by itself, and says whether it agreed. It may ask the
-   * user. In a worker it only says whether a page was granted it.
+   * Asks the browser not to clear this origin's storage by itself, and resolves with whether it agreed. The
+   * browser may ask the user. In a worker, only returns whether a page was granted this.
    */
   persist(): Promise<boolean> {
     return persist();
   }
 
-  /** Sets new bounds, and evicts at once what is over them. A bound that is left out is none. */
+  /**
+   * Sets new bounds, and evicts at once what exceeds them. An omitted bound is removed.
+   *
+   * @throws WarmstartError `invalid_argument` if a bound is not a number from 0
+   */
   resize(bounds: { maxBytes?: number; maxEntries?: number }): Promise<void> {
     return resize(this.core, bounds);
   }
 
-  /**
-   * Writes what is pending of puts, and of what is known about use. It also happens when the page is hidden.
-   */
+  /** Writes pending puts and recorded uses. The cache also does this when the page is hidden. */
   flush(): Promise<void> {
     return this.core.flush();
   }
 
-  /**
-   * Flushes and closes. Afterwards every read misses and every write is refused, with the reason `closed`.
-   */
+  /** Flushes and closes. Later reads miss and later writes are refused, with the reason `closed`. */
   close(): Promise<void> {
     return this.core.close();
   }
 
-  /** The same as {@link close}, for `await using`. */
+  /** Calls {@link close}, for `await using`. */
   [Symbol.asyncDispose](): Promise<void> {
     return this.core.close();
   }

@@ -42,12 +42,12 @@ export interface Ready {
   buildMs: number;
 }
 
-/** What a large value weighs in a batch; small ones do not count. */
+/** The bytes that a large value adds to a batch; small values do not count. */
 function bytesOf({ parts = [] }: Item): number {
   return partsLength(parts) ?? 0;
 }
 
-/** What a cache and the caches that its builds get share: the store, and what is under way. */
+/** The state that a cache shares with the caches of its builds: the store, and pending calls. */
 export class Core {
   readonly engine: Engine;
   readonly store: Store;
@@ -81,7 +81,7 @@ export class Core {
     });
     globalThis.addEventListener?.("pagehide", this.#hidden);
     globalThis.document?.addEventListener("visibilitychange", this.#hidden);
-    // Whoever has just opened the cache may listen by then.
+    // The code that opened the cache has added its listeners by then.
     setTimeout(() => this.#checkBackend(), 0);
   }
 
@@ -122,7 +122,7 @@ export class Core {
     return this.#answered(key, await this.#reads.add(key), as, lazy);
   }
 
-  /** What a look-up came to, in the format that was asked for; at once where nothing is left to be done. */
+  /** Returns the result of a look-up in the requested format; synchronously if nothing is left to do. */
   #answered(
     key: Uint8Array,
     found: Found | string,
@@ -145,7 +145,7 @@ export class Core {
     const onDamage = (reason: string): Promise<void> => this.damaged(key, found, reason);
     const result = await handOutVerified(this.engine, found, as, lazy, onDamage);
     if (result.damage !== undefined) {
-      // A build that follows must not be removed in its place.
+      // A value that is built meanwhile must not be removed instead.
       await this.damaged(key, found, result.damage);
       return undefined;
     }
@@ -163,7 +163,7 @@ export class Core {
     const [found] = await this.store.peek([key]);
     if (found === undefined || typeof found === "string") return undefined;
     if (found.bytes) return found as Content;
-    // What is damaged is replaced by the build that follows.
+    // The build that follows replaces a damaged value.
     return (await damageOf(this.engine, found)) === undefined ? found : undefined;
   }
 
@@ -174,7 +174,7 @@ export class Core {
     const metadata = encodeMetadata(input, value, options);
     const taken = payloadOf(value, this.shape, { signal, borrow: true });
     return this.order.run(idOf(input), "write", !isStream(value), async (ticket) => {
-      // Waiting for what is there already would let the caller change it.
+      // Awaiting an available value would let the caller change it.
       const payload = taken instanceof Promise ? await taken : taken;
       return this.write(ticket, key, { payload, metadata, buildMs: 0 }, signal);
     });
@@ -200,7 +200,7 @@ export class Core {
       ticket.isStoring = true;
       reason = await this.#writes.add(item);
     } catch (error) {
-      // The engine refuses what the format has no place for.
+      // The engine throws the name of a reason for values that the format cannot hold.
       if (typeof error !== "string") throw error;
       reason = error;
     } finally {
@@ -246,7 +246,7 @@ export class Core {
     await this.store.close();
   }
 
-  /** A large value turned out to be damaged: it goes, and that is counted. */
+  /** Removes and counts a large value that failed verification. */
   async damaged(key: Uint8Array, found: Large, reason: string): Promise<void> {
     this.#tell("miss", key, () => ({ reason }));
     await this.store.damaged(key, found.head, reason);
@@ -306,10 +306,13 @@ export class Core {
   #refused(key: Uint8Array, size: number, reason: string): void {
     this.#tell("refused", key, () => ({ size, reason }));
     if (reason === "no_space") {
-      this.#warn("no_space", "The browser gives no more room. The newest values are kept in memory only.");
+      const message =
+        "The browser's quota is exceeded, so the newest values are in memory only; " +
+        "free disk space, or set a lower maxBytes.";
+      this.#warn("no_space", message);
     } else if (reason === "unavailable" || reason === "busy") {
       const why = explanation(this.engine, reason);
-      this.#warn("memory_only", `Some values are kept in memory only: ${why} (${reason}).`);
+      this.#warn("memory_only", `Some values are in memory only: ${why} (${reason}).`);
     }
   }
 
@@ -328,7 +331,7 @@ export class Core {
     const sentence = explanation(this.engine, why);
     this.#warn(
       "memory_only",
-      `The cache "${this.name}" keeps nothing after this page: ${sentence} (${why}).`,
+      `The cache "${this.name}" is in memory and will not outlive this page: ${sentence} (${why}).`,
     );
   }
 
@@ -343,7 +346,7 @@ export class Core {
     onWarning?.(warning);
   }
 
-  /** A page that is hidden may never run again. */
+  /** Flushes when the page is hidden, because it may never run again. */
   readonly #hidden = (): void => {
     if (globalThis.document?.visibilityState === "visible") return;
     this.store.flushNow();

@@ -9,17 +9,17 @@ import type { As, Build, CreateOptions, Formats, Value } from "./types.js";
 import { payloadOf } from "./values.js";
 import { hex } from "./store/name.js";
 
-/** What a build made, for all who wait for it. */
+/** The result of a build, for all waiting calls. */
 export interface Made {
   content: Content;
-  /** The builder's own array, for the one who called it: that spares reading a large value back. */
+  /** The builder's own array, for the call that built, which then need not read a large value back. */
   own: Uint8Array<ArrayBuffer> | undefined;
 }
 
 const WAIT_MS = 30_000;
 
 /**
- * Gets the value of `input`, or builds it, in this tab or another. `nested` makes the cache that builds get.
+ * Returns the value of `input`, or builds it in this tab or another. `nested` makes the cache for builds.
  */
 export async function getOrCreate(
   core: Core,
@@ -31,8 +31,9 @@ export async function getOrCreate(
 ): Promise<Formats[As]> {
   const { signal, onProgress, waitMs = WAIT_MS } = options;
   const as = checkedAs(options.as ?? "bytes");
-  if (typeof build !== "function") throw invalid("getOrCreate needs a function that makes the value.");
-  if (!(waitMs >= 0)) throw invalid("waitMs is a number of milliseconds from 0.");
+  if (typeof build !== "function")
+    throw invalid(`build is of type ${typeof build}; pass a function that returns the value.`);
+  if (!(waitMs >= 0)) throw invalid(`waitMs is ${waitMs}; pass a number of milliseconds from 0.`);
   const key = keyBytes(input);
   signal?.throwIfAborted();
 
@@ -52,7 +53,7 @@ export async function getOrCreate(
   return handOut(core.engine, result.content, as, false);
 }
 
-/** The value, if another tab stored it meanwhile. */
+/** Returns the value if another tab stored it meanwhile. */
 async function look(core: Core, key: Uint8Array): Promise<Made | undefined> {
   const content = await core.peek(key);
   return content && { content, own: undefined };
@@ -75,7 +76,7 @@ async function make(
     const taken = payloadOf(value, core.shape, { signal, onProgress });
     let made: Made | undefined;
     await core.order.run(idOf(input), "write", !(taken instanceof Promise), async (ticket) => {
-      // Waiting for what is there already would let the builder change it.
+      // Awaiting an available value would let the builder change it.
       const payload = taken instanceof Promise ? await taken : taken;
       made = { content: { ...payload, metadata }, own: ownArray(value, payload.size > core.shape.small) };
       const buildMs = performance.now() - began;
@@ -89,7 +90,7 @@ async function make(
   }
 }
 
-/** A large value that the builder made as a whole buffer is as good as a copy of it. */
+/** Returns a large value that is a whole buffer, which can be returned without a copy. */
 function ownArray(value: Value, large: boolean): Uint8Array<ArrayBuffer> | undefined {
   if (!large) return undefined;
   if (value instanceof ArrayBuffer) return new Uint8Array(value);

@@ -7,67 +7,61 @@ import { transfer, type Transferred } from "./transfer.js";
 import type { As, CreateOptions, Formats } from "./types.js";
 import { absolute } from "./url.js";
 
-/** A file to download, and what is known of it. */
+/** A file to download. */
 export interface Shard {
-  /** Its address. A relative one counts from the page. */
+  /** The URL. A relative one is resolved against the page's. */
   readonly url: string | URL;
-  /** What it is kept under; the absolute address without the fragment if left out. */
+  /** The key in the cache. Defaults to the absolute URL without the fragment. */
   readonly key?: KeyInput;
-  /** Its digest, as HTML has it: `sha256-…`, `sha384-…` or `sha512-…`, in Base64. */
+  /** The digest, as in HTML: `sha256-…`, `sha384-…` or `sha512-…`, in Base64. */
   readonly integrity?: string;
-  /** Its length in bytes. With it, the total of all files is known from the start. */
+  /** The length in bytes. If all files have one, the total is known from the start. */
   readonly size?: number;
   /** Headers to send, for example `authorization`. */
   readonly headers?: HeadersInit;
-  /**
-   * `"html"` where a page is what is wanted. Otherwise a page is an error, unless the address ends in
-   * `.html`.
-   */
+  /** `"html"` accepts an HTML page. By default, a page is an error unless the URL ends in `.html`. */
   readonly accept?: "html";
 }
 
-/** How far all files together are. */
+/** The progress of all files together. */
 export interface DownloadProgress {
-  /** Bytes that are here. */
+  /** Bytes that have arrived. */
   readonly loaded: number;
-  /** Bytes of all files; `undefined` while one of them has not told its length. */
+  /** Bytes of all files; `undefined` while the length of any file is unknown. */
   readonly total: number | undefined;
   /** The file that made progress. */
   readonly url: string;
 }
 
-/** How {@link download} works. */
+/** Options of {@link download}. */
 export interface DownloadOptions<Format extends As = As> {
-  /**
-   * How the files are handed out: `"bytes"` if left out. `"blob"` and `"response"` take no memory for the
-   * bytes.
-   */
+  /** The format of the files. `"bytes"` by default; `"blob"` and `"response"` do not load them into memory. */
   readonly as?: Format;
   /**
-   * Is told of progress of any file. What it throws is reported as that of an event's listener is, and ends
-   * nothing.
+   * Receives the progress of any file. The browser reports exceptions of this function as uncaught; they do
+   * not stop the download.
    */
   readonly onProgress?: (progress: DownloadProgress) => void;
-  /** Stops it. What has arrived is kept, and the next download goes on from there. */
+  /** Stops the download. The next download resumes from what has arrived. */
   readonly signal?: AbortSignal | undefined;
-  /** How many files come at a time: 4 if left out. */
+  /** The number of files to download at a time. 4 by default. */
   readonly parallel?: number;
 }
 
 /**
- * Gets files from the cache, and from the network what the cache does not have.
+ * Returns files from the cache, and downloads and stores the missing ones.
  *
- * Only a whole file is stored, and only one that is answered with status 200: an error of the server, a page
- * of HTML in place of the file, a body that ends early or one with another digest is never cached. A network
- * failure or an error of the server (5xx) is tried again, twice. What arrived of a file is kept in pieces of
- * 8 MiB, and on failure and abort. The next try asks for the rest only, if the server names its version by a
- * strong `etag` or a date of modification. Two tabs that want the same file download it once.
+ * Only a complete file with status 200 is stored: a server error, an HTML page in place of the file, a
+ * truncated body or one with another digest is never cached. A network failure or a server error (5xx) is
+ * retried twice. Partial files are kept in pieces of 8 MiB, and on failure and abort. The next attempt requests
+ * only the rest, if the server identifies the version of the file by a strong `etag` or a modification date.
+ * Two tabs that need the same file download it once.
  *
- * A digest can be computed of a whole file only. So a file with `integrity` is once in memory as a whole.
+ * A digest needs the whole file, so a file with `integrity` is once in memory as a whole.
  *
  * @throws WarmstartError `http_error` with `status` and `url`, `network`, `truncated`, `unexpected_html`,
- *   `integrity`, or `invalid_argument`; on abort the reason of the signal. The first failure ends the other
- * files.
+ *   `integrity`, or `invalid_argument`; on abort the reason of the signal. The first failure stops the other
+ *   files.
  *
  * @example
  * ```ts
@@ -104,7 +98,7 @@ export async function download(
 ): Promise<Formats[As] | Formats[As][]> {
   const { as = "bytes", parallel = 4, signal, onProgress } = options;
   if (!Number.isSafeInteger(parallel) || parallel < 1)
-    throw invalid(`parallel is ${parallel}; give a whole number from 1.`);
+    throw invalid(`parallel is ${parallel}; pass a whole number from 1.`);
   const list = (Array.isArray(sources) ? (sources as readonly Source[]) : [sources as Source]).map(parsed);
   const values = new Array<Formats[As]>(list.length);
   const stop = new AbortController();
@@ -135,12 +129,12 @@ export async function download(
   return Array.isArray(sources) ? values : (values[0] as Formats[As]);
 }
 
-/** An address, or an address and more. */
+/** A URL, or a {@link Shard} with more details. */
 export type Source = string | URL | Shard;
 
-/** Another tab that downloads shows no progress here. Only after so long is it taken for one that hangs. */
+/** The wait for another tab's download, whose progress is not visible here, before it counts as hung. */
 const WAIT_MS = 10 * 60 * 1000;
-/** The header under which the digest that was checked is kept. */
+/** The header that stores the verified digest. */
 const CHECKED = "x-warmstart-integrity";
 
 interface Wanted {
@@ -157,12 +151,12 @@ function parsed(source: Source): Wanted {
   const url = shard?.url === undefined ? undefined : absolute(String(shard.url));
   if (url === undefined || !/^https?:/.test(url)) {
     throw invalid(
-      `Cannot download "${String(shard?.url)}": give an address that begins with http: or https:, or a relative one.`,
+      `Cannot download "${String(shard?.url)}": pass a relative URL, or one that begins with http: or https:.`,
     );
   }
   const { size } = shard;
   if (size !== undefined && (!Number.isSafeInteger(size) || size < 0))
-    throw invalid(`size is ${size}; give bytes, or leave it out.`);
+    throw invalid(`size is ${size}; pass a whole number of bytes from 0, or omit it.`);
   return {
     url,
     key: shard.key ?? url,
@@ -202,13 +196,11 @@ async function one(
   try {
     return JSON.parse(value as string) as unknown;
   } catch (cause) {
-    throw invalid(`${wanted.url} is not JSON: ${String(cause)}`);
+    throw invalid(`${wanted.url} is not JSON: ${String(cause)}. Use another format than "json".`);
   }
 }
 
-/**
- * Brings the file here and compares its digest. A part from an earlier visit is given up if it does not fit.
- */
+/** Downloads the file and verifies its digest. Downloads it again if a resumed file does not match. */
 async function checked(
   cache: Cache,
   wanted: Wanted,
@@ -221,16 +213,13 @@ async function checked(
     const transferred = await transfer({ cache, request, signal, size, html, onProgress });
     if (integrity === undefined || (await integrity.matches(transferred.body))) return transferred;
     if (!transferred.resumed) {
-      const message = `${url} does not have the digest ${integrity}: was it changed since the digest was taken?`;
+      const message = `${url} does not have the digest ${integrity}; check whether the file has changed.`;
       throw new WarmstartError("integrity", message, { url });
     }
   }
 }
 
-/**
- * Removes what is kept under the key if it has another digest. What was checked when it was stored is not
- * read.
- */
+/** Removes the stored file if its digest differs. A file whose digest was verified at storing is not read. */
 async function removeOther(cache: Cache, { key }: Wanted, integrity: Integrity): Promise<void> {
   if (!(await cache.has(key))) return;
   const kept = await cache.get(key, "response");
@@ -246,7 +235,7 @@ function lengthOf(value: unknown): number {
   return new Blob([String(value)]).size;
 }
 
-/** Adds up how far the files are. */
+/** Adds up the progress of the files. */
 class Sum {
   readonly #files: { readonly url: string; loaded: number; total: number | undefined }[];
   readonly #onProgress: DownloadOptions["onProgress"];

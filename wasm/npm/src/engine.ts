@@ -3,13 +3,13 @@ import base64 from "../engine/wasm.js";
 
 import { WarmstartError } from "./errors.js";
 
-/** The WebAssembly half: keys, checksums, and what to evict. */
+/** The WebAssembly half: keys, checksums and eviction. */
 export type Engine = typeof glue;
 
 let loading: Promise<Engine> | undefined;
 let memory: WebAssembly.Memory | undefined;
 
-/** What takes the bytes of large values in order; what `HeadWriter` and `Check` have in common. */
+/** Consumes the bytes of large values in order: the common interface of `HeadWriter` and `Check`. */
 export interface Sink {
   window(): number;
   update(length: number): void;
@@ -21,7 +21,7 @@ export function loadEngine(): Promise<Engine> {
   return loading;
 }
 
-/** The engine, at once. It is instantiated here if nobody has opened a cache yet. */
+/** Returns the engine synchronously. Instantiates it if no cache was opened yet. */
 export function engineNow(): Engine {
   if (!memory) {
     try {
@@ -33,7 +33,7 @@ export function engineNow(): Engine {
   return glue;
 }
 
-/** Gives bytes to the engine, through its window. They are copied once, and nothing is kept. */
+/** Feeds bytes to the engine through its window. Copies them once. */
 export function pour(sink: Sink, bytes: Uint8Array): void {
   if (memory === undefined) return;
   const place = sink.window();
@@ -65,9 +65,9 @@ export function decoded(inlined: string): Uint8Array<ArrayBuffer> {
   return bytes;
 }
 
-/** Why there is no engine. */
+/** Creates the error for a page that cannot load the engine. */
 export function unsupported(cause: unknown): WarmstartError {
   const message =
-    "WebAssembly cannot be used here. Where a content security policy is set, it needs 'wasm-unsafe-eval'.";
+    "WebAssembly is not usable here; a content security policy must allow 'wasm-unsafe-eval'.";
   return new WarmstartError("unsupported", message, { cause });
 }

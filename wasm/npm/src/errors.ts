@@ -1,16 +1,17 @@
 /**
- * What went wrong, as a stable name. Only what a caller can act on is an error; the rest is a counted miss.
+ * The stable name of an error. Only failures that a caller can act on are errors; all others are counted
+ * misses.
  *
- * - `invalid_argument`: the call itself is wrong; the message says what to give instead.
- * - `http_error`: a server answered, but not with the file; see `status` and `url`.
- * - `network`: the server could not be reached, after several tries; see `url` and `cause`.
- * - `truncated`: less arrived than was announced.
- * - `integrity`: what arrived has not the digest that was asked for.
- * - `unexpected_html`: a page arrived where a file was expected.
- * - `damaged`: a stored value turned out to be damaged while it was streamed. It is gone; get it anew.
- * - `memory_only`: a warning: nothing is kept after this page, because IndexedDB cannot be used here.
- * - `no_space`: a warning: the browser has no room; the newest values are kept in memory only.
- * - `unsupported`: WebAssembly cannot be used here.
+ * - `invalid_argument`: the arguments are invalid; the message says what to pass instead.
+ * - `http_error`: the server responded, but not with the file; see `status` and `url`.
+ * - `network`: the server could not be reached after several attempts; see `url` and `cause`.
+ * - `truncated`: the body was shorter than announced.
+ * - `integrity`: the file has another digest or length than expected, or the page cannot compute digests.
+ * - `unexpected_html`: the server responded with an HTML page in place of the file.
+ * - `damaged`: a stored value failed verification while it was streamed. It has been removed; fetch it again.
+ * - `memory_only`: a warning: IndexedDB is not usable, so values are in memory and do not outlive this page.
+ * - `no_space`: a warning: the browser's quota is exceeded, so the newest values are in memory only.
+ * - `unsupported`: the browser or the page does not support WebAssembly, or WebGPU for a pipeline.
  */
 export type ErrorCode =
   | "invalid_argument"
@@ -24,18 +25,18 @@ export type ErrorCode =
   | "no_space"
   | "unsupported";
 
-/** More about an error. */
+/** Details of an error. */
 export interface ErrorDetails {
-  /** What it came from. */
+  /** The underlying error. */
   cause?: unknown;
-  /** The status that the server answered with. */
+  /** The HTTP status of the response. */
   status?: number;
-  /** The address that was asked. */
+  /** The requested URL. */
   url?: string;
 }
 
 /**
- * An error of the cache. An abort is not one of these: the reason of the signal is passed on as it is.
+ * An error of the cache. Aborts are not errors of this class: they reject with the reason of the signal.
  *
  * @example
  * try {
@@ -46,11 +47,11 @@ export interface ErrorDetails {
  */
 export class WarmstartError extends Error {
   override readonly name = "WarmstartError";
-  /** What went wrong, as a stable name. */
+  /** The stable name of the error. */
   readonly code: ErrorCode;
-  /** The status that the server answered with, of an `http_error`. */
+  /** The HTTP status of the response, for `http_error`. */
   readonly status: number | undefined;
-  /** The address that was asked, of an error of the network. */
+  /** The requested URL, for errors of a download. */
   readonly url: string | undefined;
 
   constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {
@@ -61,16 +62,16 @@ export class WarmstartError extends Error {
   }
 }
 
-/** An error of the caller's making. */
+/** Creates an `invalid_argument` error. */
 export function invalid(message: string): WarmstartError {
   return new WarmstartError("invalid_argument", message);
 }
 
-/** A bound as the engine takes it. */
+/** Checks a bound, and converts it for the engine. */
 export function bound(what: string, value: number | undefined): number | undefined {
   if (value === undefined || value === Infinity) return undefined;
   if (typeof value === "number" && value >= 0) return Math.min(Math.floor(value), Number.MAX_SAFE_INTEGER);
   throw invalid(
-    `${what} is a number from 0, in ${what === "maxBytes" ? "bytes" : "entries"}, or is left out.`,
+    `${what} is ${String(value)}; pass ${what === "maxBytes" ? "bytes" : "a number of entries"} from 0, or omit it.`,
   );
 }

@@ -1,27 +1,27 @@
 import type { WarmstartError } from "./errors.js";
 import { tell } from "./listener.js";
 
-/** What an entry is called in an event. */
+/** The key of the entry that an event is about. */
 export interface EventEntry {
   /** The bytes of the key. */
   key: Uint8Array;
-  /** The key as text, where it is text. */
+  /** The key as text, if its bytes are UTF-8. */
   text: string | undefined;
 }
 
-/** Each event and what its listeners are given. */
+/** The events of a cache, and the argument that their listeners receive. */
 export interface CacheEvents {
-  /** A value was found; `size` is its length in bytes. */
+  /** A look-up found a value; `size` is its length in bytes. */
   hit: EventEntry & { size: number };
-  /** A value was not found; `reason` says why, for example `absent` or `checksum_mismatch`. */
+  /** A look-up found no value; `reason` says why, for example `absent` or `checksum_mismatch`. */
   miss: EventEntry & { reason: string };
   /** A value was stored; `size` is its length in bytes. */
   stored: EventEntry & { size: number };
   /** A value of `size` bytes was not stored; `reason` says why, for example `oversize` or `no_space`. */
   refused: EventEntry & { size: number; reason: string };
-  /** Entries went, to make room; `count` is how many. */
+  /** The cache evicted `count` entries. */
   evicted: { count: number };
-  /** The cache goes on, but not as it should: `memory_only` or `no_space`. */
+  /** The cache stores values in memory only: `memory_only` or `no_space`. */
   warning: WarmstartError;
 }
 
@@ -29,8 +29,8 @@ export interface CacheEvents {
 export type Listener<Name extends keyof CacheEvents> = (detail: CacheEvents[Name]) => void;
 
 /**
- * What a cache tells while it works, for live lists and logs. What a listener throws is reported as of any
- * event of the browser, and disturbs nobody.
+ * The events of a cache, for live lists and logs. The browser reports an exception of a listener as
+ * uncaught; it affects neither the cache nor other listeners.
  *
  * @example
  * const stop = cache.events.on("miss", ({ text, reason }) => console.log(text, reason));
@@ -38,7 +38,7 @@ export type Listener<Name extends keyof CacheEvents> = (detail: CacheEvents[Name
 export class Events {
   readonly #listeners = new Map<keyof CacheEvents, Set<Listener<never>>>();
 
-  /** Calls `listener` at every event of that name. Returns a function that ends it. */
+  /** Calls `listener` at every event of this name. Returns a function that removes the listener. */
   on<Name extends keyof CacheEvents>(name: Name, listener: Listener<Name>): () => void {
     let all = this.#listeners.get(name);
     if (!all) this.#listeners.set(name, (all = new Set()));
@@ -46,12 +46,12 @@ export class Events {
     return () => this.off(name, listener);
   }
 
-  /** No longer calls `listener`. */
+  /** Removes `listener`. */
   off<Name extends keyof CacheEvents>(name: Name, listener: Listener<Name>): void {
     this.#listeners.get(name)?.delete(listener);
   }
 
-  /** Whether somebody listens; what nobody hears need not be made.
+  /** Whether the event has listeners; its argument is built only then.
    * @internal */
   has(name: keyof CacheEvents): boolean {
     return (this.#listeners.get(name)?.size ?? 0) > 0;

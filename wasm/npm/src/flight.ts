@@ -24,7 +24,7 @@ export interface Got<Result> {
   shared: boolean;
 }
 
-/** One build, and who waits for it. */
+/** A build, and the calls that wait for it. */
 export class Flight {
   readonly name: string;
   /** The builds that this one waits for. */
@@ -38,7 +38,7 @@ export class Flight {
     this.name = name;
   }
 
-  /** Is aborted when nobody is interested any more. */
+  /** Aborts when no call waits for the build any more. */
   get signal(): AbortSignal {
     return this.#controller.signal;
   }
@@ -48,7 +48,7 @@ export class Flight {
     return performance.now() - this.#alive;
   }
 
-  /** Tells everybody who waits. */
+  /** Reports progress to all waiting calls. */
   readonly onProgress: Progress = (loaded, total) => {
     this.stir();
     for (const listener of [...this.#listeners]) tell(listener, loaded, total);
@@ -59,7 +59,7 @@ export class Flight {
     this.#alive = performance.now();
   }
 
-  /** Somebody is interested, until the function that is returned is called, with why if it is an abort. */
+  /** Adds a waiting call. The returned function removes it, with the reason if the call was aborted. */
   join(listener: Progress | undefined): (reason?: unknown) => void {
     this.#interested++;
     // A listener that is given twice is two listeners.
@@ -81,7 +81,7 @@ export class Flight {
 }
 
 /**
- * Of all who want the same at once, one builds it and the others wait: in this tab, and across tabs by locks.
+ * Lets one of several concurrent calls for a value build it, in this tab and, by locks, across tabs.
  */
 export class Flights<Result> {
   readonly #flying = new Map<string, { flight: Flight; landed: Promise<Got<Result>> }>();
@@ -93,11 +93,11 @@ export class Flights<Result> {
     this.#acrossTabs = acrossTabs;
   }
 
-  /** Gets what is wanted, from whoever builds it. */
+  /** Returns the wanted value: builds it, or waits for its builder. */
   async obtain(wanted: Wanted<Result>): Promise<Got<Result>> {
     wanted.signal?.throwIfAborted();
     const known = this.#flying.get(wanted.name);
-    // Waiting for one that waits for us would never end.
+    // Waiting for a build that waits for this one would deadlock.
     if (known && wanted.within && known.flight.waitsFor(wanted.within)) return await this.#alone(wanted);
 
     const { flight, landed } = known ?? this.#takeOff(wanted);
@@ -124,7 +124,7 @@ export class Flights<Result> {
     const remove = (): void => {
       if (this.#flying.get(name)?.flight === flight) this.#flying.delete(name);
     };
-    // Whoever comes after an abort begins anew.
+    // A call after an abort starts a new build.
     flight.signal.addEventListener("abort", remove);
     const landed = this.#fly(flight, wanted).finally(remove);
     landed.catch(() => undefined);
@@ -150,18 +150,18 @@ export class Flights<Result> {
     }
   }
 
-  /** The lock of the key, or nothing if it does not come in time. */
+  /** Acquires the lock of the key; `undefined` on a timeout. */
   async #lock(flight: Flight, { name, within, waitMs }: Wanted<Result>): Promise<Release | undefined> {
     const got = await this.#locks.tryLock(name);
     if (got !== "taken") return got;
-    const patience = new AbortController();
-    const stop = (): void => patience.abort();
+    const timeout = new AbortController();
+    const stop = (): void => timeout.abort();
     flight.signal.addEventListener("abort", stop);
     const late = setTimeout(stop, waitMs);
     const watch =
       within && setInterval(() => void this.#circle(within, name).then((yes) => yes && stop()), CHECK_MS);
     try {
-      return await this.#locks.wait(name, patience.signal);
+      return await this.#locks.wait(name, timeout.signal);
     } finally {
       clearTimeout(late);
       clearInterval(watch);
@@ -169,7 +169,7 @@ export class Flights<Result> {
     }
   }
 
-  /** The end of a flight, unless the call is aborted or, if it only waits, loses patience. */
+  /** Waits for the end of a flight, an abort of the call or, if it only waits, its timeout. */
   async #landing(
     flight: Flight,
     landed: Promise<Got<Result>>,
@@ -196,7 +196,7 @@ export class Flights<Result> {
     }
   }
 
-  /** Builds without telling anybody who waits. */
+  /** Builds without sharing the result. */
   async #alone(wanted: Wanted<Result>): Promise<Got<Result>> {
     const flight = new Flight(wanted.name);
     const leave = flight.join(wanted.onProgress);
@@ -226,7 +226,7 @@ export class Flights<Result> {
   }
 }
 
-/** How often a build that waits looks whether it waits in a circle of tabs. */
+/** The interval at which a waiting build checks for a deadlock across tabs. */
 const CHECK_MS = 1000;
 
 function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {

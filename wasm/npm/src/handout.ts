@@ -14,7 +14,7 @@ import {
   verifiedStream,
 } from "./verify.js";
 
-/** A value that is known to be right, and what is kept beside it. */
+/** A verified value and its metadata. */
 export type Content = (SmallPayload | KeptPayload) & { metadata: Uint8Array };
 
 /** A large payload, of which parts may still be in the database. */
@@ -23,13 +23,10 @@ type KeptPayload = Omit<LargePayload, "parts"> & { parts: (Part | Piece)[] };
 /** Fails if `as` is none of the formats. */
 export function checkedAs(as: As): As {
   if (["bytes", "blob", "text", "json", "response"].includes(as)) return as;
-  throw invalid(`"${as}" is no format: use "bytes", "blob", "text", "json" or "response".`);
+  throw invalid(`"${as}" is not a format; use "bytes", "blob", "text", "json" or "response".`);
 }
 
-/**
- * Hands out what needs no check. Nobody else has the bytes of a small value that is `fresh`; of others, a
- * copy is handed out.
- */
+/** Returns a value that needs no verification: a small one as it is if it is `fresh`, otherwise a copy. */
 export async function handOut(
   engine: Engine,
   content: Content,
@@ -77,7 +74,7 @@ function formatted(bytes: Uint8Array<ArrayBuffer>, as: As): Formats[As] {
   try {
     return JSON.parse(text.replace(/^\uFEFF/, "")) as unknown;
   } catch (cause) {
-    throw invalid(`The stored value is not JSON: ${String(cause)}`);
+    throw invalid(`The stored value is not JSON: ${String(cause)}. Use another format than "json".`);
   }
 }
 
@@ -102,5 +99,5 @@ function responseOf(engine: Engine, found: { metadata: Uint8Array; size: number 
   return response;
 }
 
-/** A byte order mark is a part of what was stored. */
+/** Keeps byte order marks, which are a part of the value. */
 const decoder = new TextDecoder("utf-8", { ignoreBOM: true });

@@ -38,4 +38,4 @@ export type { ArtifactCache } from "./adapters/artifact-cache.js";
 export { Registry } from "./registry.js";
 export type { Registered } from "./registry.js";
 export { LaunchMemo, MemoArray, MemoField } from "./memo.js";
-export type { Kernel, Launched, Reader, Why } from "./memo.js";
+export type { Kernel, Launched, MissCause, Recorder } from "./memo.js";

@@ -6,7 +6,7 @@ import type { EntryInfo, Explanation, Stats } from "./types.js";
 import { damageOf } from "./verify.js";
 import { explanation } from "./reasons.js";
 
-/** Every entry, the next to go first. */
+/** Lists all entries in the order of eviction. */
 export async function entries({ engine, order, store }: Core): Promise<EntryInfo[]> {
   await order.drained();
   const all = await store.list();
@@ -28,12 +28,12 @@ export async function entries({ engine, order, store }: Core): Promise<EntryInfo
   });
 }
 
-/** What the store counts, and where it keeps things. */
+/** Returns the counters of the store, and its backend. */
 export async function stats({ backend, store }: Core): Promise<Stats> {
   return { backend, reason: store.reason, ...(await store.statistics()) };
 }
 
-/** Why a key would hit or miss. */
+/** Explains whether a key would hit or miss. */
 export async function explain({ engine, order, store }: Core, input: KeyInput): Promise<Explanation> {
   const key = keyBytes(input);
   const pending = order.pending(idOf(input));

@@ -6,8 +6,8 @@ export class Integrity {
   readonly #digests: readonly string[];
 
   /**
-   * Reads one digest, or several between spaces. Of several, the strongest algorithm counts, and any of its
-   * digests.
+   * Parses one digest, or several separated by spaces. Of several, any digest of the strongest algorithm
+   * matches.
    *
    * @throws WarmstartError `invalid_argument` if there is no digest in it
    */
@@ -18,7 +18,7 @@ export class Integrity {
       .sort()
       .at(-1);
     if (strongest === undefined) {
-      throw invalid(`integrity is "${text}"; give "sha256-" and the digest in Base64, as in HTML.`);
+      throw invalid(`integrity is "${text}"; pass "sha256-" and the digest in Base64, as in HTML.`);
     }
     this.#algorithm = `SHA-${strongest}`;
     this.#digests = found
@@ -26,20 +26,20 @@ export class Integrity {
       .map(([, , digest]) => plainBase64(digest as string));
   }
 
-  /** The same for the same digests, whatever way they are written. */
+  /** Returns a canonical text of the digests. */
   toString(): string {
     return this.#digests.map((digest) => `${this.#algorithm} ${digest}`).join(" ");
   }
 
   /**
-   * Whether it is the digest of `body`, which is read into memory as a whole.
+   * Returns whether it is the digest of `body`, which is read into memory as a whole.
    *
-   * @throws WarmstartError `integrity` where this page cannot compute digests
+   * @throws WarmstartError `integrity` if this page cannot compute digests
    */
   async matches(body: Blob): Promise<boolean> {
     if (globalThis.crypto?.subtle === undefined) {
       const message =
-        "A page computes digests only on https and on localhost. Serve it there, or leave integrity out.";
+        "This page cannot compute digests; serve it from https or localhost, or omit integrity.";
       throw new WarmstartError("integrity", message);
     }
     const digest = new Uint8Array(await crypto.subtle.digest(this.#algorithm, await body.arrayBuffer()));
@@ -47,7 +47,7 @@ export class Integrity {
   }
 }
 
-/** The usual alphabet, padded. */
+/** Converts to the standard alphabet, with padding. */
 function plainBase64(digest: string): string {
   const usual = digest.replace(/-/g, "+").replace(/_/g, "/").replace(/=+$/, "");
   return usual + "=".repeat((4 - (usual.length % 4)) % 4);

@@ -1,28 +1,26 @@
 import { engineNow } from "./engine.js";
 import { invalid } from "./errors.js";
 
-/**
- * What a field of a key may be. Numbers are whole and not negative; a boolean is the text `true` or `false`.
- */
+/** The value of a field. Numbers must be whole and from 0; a boolean counts as the text `true` or `false`. */
 export type FieldValue = string | number | bigint | boolean | Uint8Array | readonly string[];
 
-/** What names an entry: a text, bytes, or a {@link Key}. A text and its UTF-8 bytes are the same key. */
+/** A key as an argument: text, bytes, or a {@link Key}. A text and its UTF-8 bytes are the same key. */
 export type KeyInput = string | Uint8Array | Key;
 
 /**
  * A key that is derived from labelled fields, so that a miss can be explained by the field that changed.
- * It is the digest of the fields: the same as in Rust, on every machine.
+ * It is the BLAKE2b-256 digest of the fields: the same as in Rust, on every machine.
  */
 export class Key {
-  /** What kind of thing the key names. */
+  /** The kind of value that the key names. */
   readonly domain: string;
   /** The version of the fields' meaning. */
   readonly schema: number;
-  /** The fields, in the order that counts. */
+  /** The fields; their order is significant. */
   readonly fields: Readonly<Record<string, FieldValue>>;
   #derived: { bytes: Uint8Array; recipe: Uint8Array } | undefined;
 
-  /** Use {@link key}. */
+  /** Use {@link key} to make a key. */
   constructor(domain: string, schema: number, fields: Record<string, FieldValue>) {
     this.domain = domain;
     this.schema = schema;
@@ -34,7 +32,7 @@ export class Key {
     return this.#derive().bytes;
   }
 
-  /** What the key was made of, encoded; kept beside the value. */
+  /** The encoded domain, schema and fields, stored with the value. */
   get recipe(): Uint8Array {
     return this.#derive().recipe;
   }
@@ -44,6 +42,7 @@ export class Key {
     return Array.from(this.bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
   }
 
+  /** Returns the domain and the name, for logs. */
   toString(): string {
     return `${this.domain} ${this.name}`;
   }
@@ -57,12 +56,12 @@ export class Key {
 }
 
 /**
- * A key from everything that decides what the value is. The order of the fields counts. Leave out what may
- * differ without changing the value, such as times and paths.
+ * Makes a key from everything that determines the value. The order of the fields is significant. Omit what
+ * can differ without changing the value, such as times and paths.
  *
- * @param domain separates kinds of values, for example `"my-app.kernel"`
- * @param schema is raised when the meaning of the fields changes; a whole number below 2^32
- * @throws {@link WarmstartError} with `invalid_argument`, if a field cannot be in a key
+ * @param domain the kind of value, for example `"my-app.kernel"`
+ * @param schema the version of the fields' meaning, a whole number below 2^32; raise it when that changes
+ * @throws WarmstartError `invalid_argument` if the domain, the schema or a field is invalid
  *
  * @example
  * const tuned = key("my-app.tuned", 1, { source: wgsl, device: "swiftshader", size: 256 });
@@ -72,23 +71,23 @@ export function key(domain: string, schema: number, fields: Record<string, Field
   return new Key(domain, schema, fields);
 }
 
-/** The bytes that name an entry. A caller's array is copied, for it may be changed later. */
+/** Returns the bytes of a key. Copies a caller's array, which may change later. */
 export function keyBytes(input: KeyInput): Uint8Array {
   if (typeof input === "string") return asciiBytes(input) ?? encoder.encode(wellFormed("A key", input));
   if (input instanceof Uint8Array) return input.slice();
   if (input instanceof Key) return input.bytes;
-  throw invalid("A key is a string, a Uint8Array, or what key() returned.");
+  throw invalid(`The key is of type ${typeof input}; pass a string, a Uint8Array, or a Key made by key().`);
 }
 
-/** A text that is the same for the same key, whichever way it is given, and for no other. */
+/** Returns a text that is unique to the key, and the same for a text and its UTF-8 bytes. */
 export function idOf(input: KeyInput): string {
   if (typeof input === "string") return input;
   const bytes = input instanceof Key ? input.bytes : input;
-  // No text that is a key begins so.
+  // No valid text key begins with half a surrogate pair.
   return keyText(bytes) ?? `\ud800${Array.from(bytes, (byte) => String.fromCharCode(byte)).join("")}`;
 }
 
-/** The text of a key's bytes, where they are UTF-8. */
+/** Returns a key's bytes as text, or `undefined` if they are not UTF-8. */
 export function keyText(bytes: Uint8Array): string | undefined {
   try {
     return decoder.decode(bytes);
@@ -97,7 +96,7 @@ export function keyText(bytes: Uint8Array): string | undefined {
   }
 }
 
-/** The fields as the engine reads them: kind, label and value, with lengths, little-endian. */
+/** Encodes the fields for the engine: kind, label and value, with lengths, little-endian. */
 function written(fields: Readonly<Record<string, FieldValue>>): Uint8Array {
   const pieces: Uint8Array[] = [];
   const count = (number: number): void => {
@@ -147,7 +146,7 @@ const encoder = new TextEncoder();
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 const LARGEST = 2n ** 64n - 1n;
 
-/** Most keys are short ASCII texts, for which a `TextEncoder` takes longer than this. */
+/** Encodes a short ASCII text, as most keys are; for these, a `TextEncoder` takes longer. */
 function asciiBytes(text: string): Uint8Array | undefined {
   if (text.length > 64) return undefined;
   const bytes = new Uint8Array(text.length);
@@ -159,11 +158,11 @@ function asciiBytes(text: string): Uint8Array | undefined {
   return bytes;
 }
 
-/** Fails on half a surrogate pair: it has no UTF-8, and is encoded as any other is. */
+/** Throws on half a surrogate pair: it has no UTF-8, so all of them would be encoded alike. */
 function wellFormed(what: string, text: string): string {
   if (!/\p{Surrogate}/u.test(text)) return text;
   throw invalid(
-    `${what} has half a surrogate pair, so it is no Unicode text. Give its bytes as a Uint8Array.`,
+    `${what} has half a surrogate pair, so it is not Unicode text; pass its bytes as a Uint8Array.`,
   );
 }
 
@@ -172,12 +171,14 @@ function copied(
   schema: number,
   fields: Record<string, FieldValue>,
 ): Record<string, FieldValue> {
-  if (typeof domain !== "string") throw invalid("The domain of a key is a string.");
+  if (typeof domain !== "string")
+    throw invalid(`The domain of the key is of type ${typeof domain}; pass a string such as "my-app.kernel".`);
   wellFormed("The domain of a key", domain);
   if (!Number.isInteger(schema) || schema < 0 || schema > 0xffff_ffff) {
-    throw invalid("The schema of a key is a whole number from 0 to 4294967295.");
+    throw invalid(`The schema of the key is ${String(schema)}; pass a whole number from 0 to 4294967295.`);
   }
-  if (typeof fields !== "object" || fields === null) throw invalid("The fields of a key are an object.");
+  if (typeof fields !== "object" || fields === null)
+    throw invalid(`The fields of the key are ${String(fields)}; pass an object of labels and values.`);
   const copy: Record<string, FieldValue> = Object.create(null) as Record<string, FieldValue>;
   for (const [label, value] of Object.entries(fields)) copy[label] = checked(label, value);
   return copy;
@@ -193,14 +194,17 @@ function checked(label: string, value: FieldValue): FieldValue {
     case "number":
       if (Number.isSafeInteger(value) && value >= 0) return value;
       throw invalid(
-        `The field "${label}" is ${value}: give a whole number from 0, or a string such as "${value}".`,
+        `The field "${label}" is ${value}; pass a whole number from 0, or a string such as "${value}".`,
       );
     case "bigint":
       if (value >= 0n && value <= LARGEST) return value;
-      throw invalid(`The field "${label}" is out of range: numbers are from 0 to 2^64-1.`);
+      throw invalid(`The field "${label}" is ${value}; pass a number from 0 to 2^64-1.`);
   }
   if (value instanceof Uint8Array) return value.slice();
   if (Array.isArray(value) && value.every((item) => typeof item === "string"))
     return Object.freeze(value.map((item: string) => wellFormed(`The field "${label}"`, item)));
-  throw invalid(`The field "${label}" is neither text, number, boolean, Uint8Array nor a list of texts.`);
+  throw invalid(
+    `The field "${label}" is of type ${typeof value}; ` +
+      "pass a string, a number, a boolean, a Uint8Array or an array of strings.",
+  );
 }

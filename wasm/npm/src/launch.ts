@@ -8,7 +8,7 @@ export type LaunchEngine = typeof glue;
 
 let ready = false;
 
-/** The engine, instantiated by whoever needs it first. A bundle that uses neither of them goes without. */
+/** The engine, instantiated at the first use. A bundle that uses neither of them does not contain it. */
 export function launchEngine(): LaunchEngine {
   if (ready) return glue;
   try {

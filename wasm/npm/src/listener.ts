@@ -1,6 +1,6 @@
 /**
- * Calls what a caller gave to be told of something. What it throws is reported as a browser reports it of the
- * listener of an event, and does not reach what it is told of.
+ * Calls a listener. Reports an exception as the browser reports that of an event listener, so that it does not
+ * reach the caller.
  *
  * @internal
  */

@@ -1,12 +1,12 @@
-/** Lets go of a lock. */
+/** Releases a lock. */
 export type Release = () => void;
 
 /**
- * Locks that all tabs of an origin share. Where the browser has none, as on an insecure page, nothing is
- * locked and every tab builds for itself.
+ * Locks that all tabs of an origin share. If the browser has none, as on an insecure page, nothing is locked
+ * and every tab builds for itself.
  *
  * Besides the lock of the key that it builds, a build that needs another key holds a marker that says so.
- * From the markers, every tab can see whether waiting would close a circle.
+ * From the markers, every tab detects whether waiting would deadlock.
  */
 export class TabLocks {
   readonly #prefix: string;
@@ -58,7 +58,7 @@ export class TabLocks {
         needs.set(from, [...(needs.get(from) ?? []), to]);
       }
     } catch {
-      // No locks, no markers: waits are bounded in any case.
+      // Without locks there are no markers, but waits are bounded anyway.
     }
     return needs;
   }
@@ -69,7 +69,7 @@ export class TabLocks {
 }
 
 /**
- * Holds a lock until it is released. Whatever keeps the browser from giving one is no error: there is none.
+ * Holds a lock until it is released. If the browser fails to grant a lock, for any reason, there is no lock.
  */
 function hold(name: string, options: LockOptions): Promise<Release | "taken" | undefined> {
   const locks = (globalThis.navigator as Navigator | undefined)?.locks;

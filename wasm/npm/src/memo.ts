@@ -1,35 +1,33 @@
 import { launchEngine, type LaunchEngine } from "./launch.js";
 import { invalid } from "./errors.js";
 
-/** Why a result was computed and not taken from the memo. */
-export interface Why {
+/** The cause of a computation: why a launch did not return a kept result. */
+export interface MissCause {
   /**
-   * - `first`: nothing was computed for this kernel before.
-   * - `moved`: something that the result was computed from is not as it was.
+   * - `first`: the kernel has no earlier result.
+   * - `moved`: an input of the earlier result has changed.
    * - `invalidated`: {@link LaunchMemo.invalidate} was called.
-   * - `nothing_read`: the last one read nothing through its reader, so nobody can know when it is out of
-   *   date.
-   * - `torn`: something was written while the last one was computed.
-   * - `worn`: something was written so often that the next write could not be told.
+   * - `nothing_read`: the earlier computation read nothing through its recorder, so its inputs are unknown.
+   * - `concurrent_write`: an input was written during the earlier computation.
+   * - `generation_exhausted`: the write counter of an input is exhausted, so later writes could not be
+   *   detected.
    */
-  reason: "first" | "moved" | "invalidated" | "nothing_read" | "torn" | "worn";
-  /** What moved first, in words. */
+  reason: "first" | "moved" | "invalidated" | "nothing_read" | "concurrent_write" | "generation_exhausted";
+  /** For `moved`, the first input that changed, as a text for people. */
   moved?: string;
 }
 
-/** What a launch gets. */
+/** The result of a launch. */
 export interface Launched<Result> {
+  /** The result that the kernel's function returned. */
   value: Result;
-  /** Whether it was kept from an earlier launch. */
+  /** Whether the result is that of an earlier launch. */
   hit: boolean;
-  /** Why not. */
-  why?: Why;
+  /** The cause of the computation; absent for a hit. */
+  missCause?: MissCause;
 }
 
-/**
- * Something with one value, whose writes count. Change what is inside of an object with {@link touch} behind
- * it.
- */
+/** A single value whose writes are counted. After changing the inside of an object, call {@link touch}. */
 export class MemoField<Value> {
   /** @internal */
   readonly memo: LaunchMemo;
@@ -44,7 +42,7 @@ export class MemoField<Value> {
     this.#value = value;
   }
 
-  /** The value. Setting it counts as a write, whatever it is set to. */
+  /** The value. Setting it counts as a write, even to the same value. */
   get value(): Value {
     return this.#value;
   }
@@ -54,21 +52,21 @@ export class MemoField<Value> {
     this.#value = value;
   }
 
-  /** Says that the value was changed from within. */
+  /** Counts a write to the inside of the value. */
   touch(): void {
     this.memo.wrote((engine) => engine.write_field(this.number));
   }
 }
 
-/** An array with a shape, such as a GPU buffer, whose writes count. */
+/** An array with a shape, such as a GPU buffer, whose writes are counted. */
 export class MemoArray<Value> {
   /** @internal */
   readonly memo: LaunchMemo;
   /** @internal */
   readonly number: bigint;
-  /** Whatever belongs to it, such as the buffer. */
+  /** A value of the caller's, such as the buffer. */
   readonly value: Value;
-  /** @internal Whether it is still there. */
+  /** @internal Whether the array was not freed yet. */
   isThere = true;
   #shape: readonly number[];
 
@@ -85,19 +83,27 @@ export class MemoArray<Value> {
     return this.#shape;
   }
 
-  /** Gives it another shape. Counts as a write. */
+  /**
+   * Sets the shape. Counts as a write.
+   *
+   * @throws WarmstartError `invalid_argument` if the shape is invalid, or the array was freed
+   */
   reshape(shape: readonly number[]): void {
     const next = checkedShape(shape);
     this.#write(next);
     this.#shape = next;
   }
 
-  /** Says that its contents were written. */
+  /**
+   * Counts a write to the contents of the array.
+   *
+   * @throws WarmstartError `invalid_argument` if the array was freed
+   */
   touch(): void {
     this.#write(this.#shape);
   }
 
-  /** Takes it away. It is no argument of a launch any more. */
+  /** Frees the array: launches no longer see it among their arguments. */
   free(): void {
     this.isThere = false;
     this.memo.wrote((engine) => engine.free_array(this.number));
@@ -105,81 +111,89 @@ export class MemoArray<Value> {
 
   #write(shape: readonly number[]): void {
     if (!this.memo.wrote((engine) => engine.write_array(this.number, Float64Array.from(shape)))) {
-      throw invalid("The array was freed.");
+      throw invalid("The array was freed; allocate a new one.");
     }
   }
 }
 
-/** The only door through which a result is computed, so that everything it depends on is known. */
-export interface Reader {
-  /** The value of a field. */
+/** Reads the inputs of a computation, and records them as the dependencies of its result. */
+export interface Recorder {
+  /** Returns the value of a field. */
   field<Value>(field: MemoField<Value>): Value;
   /**
-   * The array at this place among the arguments of the launch: the result depends on which one it is, and on
-   * its contents.
+   * Returns the array at this index of the launch's arguments; `undefined` if there is none or it was freed.
+   * The result then depends on the array's identity and contents.
    */
-  array(place: number): MemoArray<unknown> | undefined;
-  /** The length of an axis of that array, in elements: the result depends on that number alone. */
-  extent(place: number, axis: number): number | undefined;
+  array(argument: number): MemoArray<unknown> | undefined;
+  /** Returns the length of an axis of that array, in elements. The result then depends on the length alone. */
+  extent(argument: number, axis: number): number | undefined;
 }
 
-/** What {@link LaunchMemo.register} gives. */
+/** A registered function; returned by {@link LaunchMemo.register}. */
 export interface Kernel<Result> {
   /** @internal */
   readonly result?: Result;
 }
 
 /**
- * Keeps what is computed at each launch, nearly always from the same things: how many workgroups, which tile,
- * how large a scratch buffer. A result is kept together with everything that was read while it was computed,
- * and is taken again until something of that moves. The fields and arrays belong to one memo; arguments are
- * known by their places.
+ * Keeps the results of computations that each launch repeats, mostly with the same inputs: the number of
+ * workgroups, the tile size, the size of a scratch buffer. The memo records the inputs that a computation
+ * reads, and returns the kept result until one of them changes. Fields and arrays belong to one memo;
+ * arguments are identified by their index.
  *
- * One result a kernel: where two buffers are swapped at each launch, register the function once for each.
+ * The memo keeps one result per kernel: if a program swaps two buffers at each launch, register the function
+ * once for each.
  *
  * @example
  * const memo = new LaunchMemo();
  * const tile = memo.field(8);
  * const image = memo.array([64, 64], buffer);
- * const groups = memo.register((read) => Math.ceil(read.extent(0, 0)! / read.field(tile)));
- * memo.launch(groups, [image]); // { value: 8, hit: false, why: { reason: "first" } }
+ * const groups = memo.register((recorder) => Math.ceil(recorder.extent(0, 0)! / recorder.field(tile)));
+ * memo.launch(groups, [image]); // { value: 8, hit: false, missCause: { reason: "first" } }
  * memo.launch(groups, [image]); // { value: 8, hit: true }
  * tile.value = 16;
- * memo.launch(groups, [image]); // { value: 4, hit: false, why: { reason: "moved", ... } }
+ * memo.launch(groups, [image]); // { value: 4, hit: false, missCause: { reason: "moved", ... } }
  */
 export class LaunchMemo {
   #engine: InstanceType<LaunchEngine["Memo"]> = new (launchEngine().Memo)();
   #slots = new Map<Kernel<unknown>, Slot>();
   #free: number[] = [];
   #used = 0;
-  /** How much was written, of anything. */
+  /** The number of writes to all fields and arrays. */
   #writes = 0;
   #isComputing = false;
   #hits = 0;
   #misses = 0;
 
-  /** How many launches took a kept result, and how many computed one. */
+  /** The number of launches that returned a kept result, and of those that computed one. */
   get stats(): { hits: number; misses: number } {
     return { hits: this.#hits, misses: this.#misses };
   }
 
-  /** A new field. */
+  /** Creates a field. */
   field<Value>(value: Value): MemoField<Value> {
     return new MemoField(this, this.#engine.field(), value);
   }
 
-  /** A new array of this shape, in elements along each axis. */
+  /**
+   * Creates an array of this shape, in elements along each axis.
+   *
+   * @throws WarmstartError `invalid_argument` if a length is not a whole number from 0
+   */
   array<Value = undefined>(shape: readonly number[], value?: Value): MemoArray<Value> {
     const axes = checkedShape(shape);
     return new MemoArray(this, this.#engine.allocate(Float64Array.from(axes)), axes, value as Value);
   }
 
   /**
-   * Names a function whose results are kept. What it reads that may change, it reads through `read`, at once
-   * and not later; beside that it uses nothing that changes.
+   * Registers a function whose results are kept. The function must read all changing inputs through its
+   * recorder, and before it returns.
+   *
+   * @throws WarmstartError `invalid_argument` if `compute` is not a function
    */
-  register<Result>(compute: (read: Reader) => Result): Kernel<Result> {
-    if (typeof compute !== "function") throw invalid("A kernel is a function that computes a result.");
+  register<Result>(compute: (recorder: Recorder) => Result): Kernel<Result> {
+    if (typeof compute !== "function")
+      throw invalid(`The kernel is of type ${typeof compute}; pass a function that computes a result.`);
     const kernel: Kernel<Result> = Object.freeze({});
     this.#slots.set(kernel, {
       number: this.#free.pop() ?? this.#used++,
@@ -192,7 +206,7 @@ export class LaunchMemo {
     return kernel;
   }
 
-  /** Forgets a kernel and its result. */
+  /** Removes a kernel and its result. */
   remove(kernel: Kernel<unknown>): void {
     const slot = this.#slot(kernel);
     this.invalidate(kernel);
@@ -201,22 +215,22 @@ export class LaunchMemo {
   }
 
   /**
-   * The result for a launch with these arrays: the kept one if nothing has moved, else a new one. What the
-   * function throws is passed on, and what was kept stays.
+   * Returns the result for a launch with these arrays: the kept one if no input has changed, otherwise a new
+   * one. If the function throws, the error is passed on, and the kept result stays.
    *
-   * @throws {@link WarmstartError} with `invalid_argument`, if the kernel or an array is not this memo's,
-   *   if the function is asynchronous, or if it launches something itself: what that depends on would be lost
+   * @throws WarmstartError `invalid_argument` if the kernel or an array belongs to another memo, if the
+   *   function is asynchronous, or if it launches a kernel itself, whose dependencies would not be recorded
    */
   launch<Result>(kernel: Kernel<Result>, args: readonly MemoArray<unknown>[] = []): Launched<Result> {
     if (this.#isComputing)
-      throw invalid("A function whose result is kept launches nothing: read what it needs.");
+      throw invalid("A kernel's function launched a kernel; read the inputs through its recorder instead.");
     const slot = this.#slot(kernel);
     const bound = this.#bound(args);
     if (slot.kept && this.#engine.holds(slot.number, bound)) {
       this.#hits += 1;
       return { value: slot.value as Result, hit: true };
     }
-    const why = this.#why(slot, bound) as Why;
+    const missCause = this.#missCause(slot, bound) as MissCause;
     const { changes } = slot;
     const writes = this.#writes;
     const reading = new Reading(this, args);
@@ -228,22 +242,24 @@ export class LaunchMemo {
       reading.end();
       this.#isComputing = false;
     }
-    if (value instanceof Promise) throw invalid("A function whose result is kept is not asynchronous.");
+    if (value instanceof Promise)
+      throw invalid("A kernel's function returned a promise; compute the result synchronously.");
     this.#misses += 1;
     if (this.#slots.get(kernel) === slot && slot.changes === changes) {
-      const unkept = this.#writes === writes ? this.#keep(slot, bound, reading.observed) : "torn";
-      if (unkept === undefined) Object.assign(slot, { kept: true, value, changes: changes + 1 });
-      else slot.without = unkept;
+      const notCached =
+        this.#writes === writes ? this.#keep(slot, bound, reading.observed) : "concurrent_write";
+      if (notCached === undefined) Object.assign(slot, { kept: true, value, changes: changes + 1 });
+      else slot.without = notCached;
     }
-    return { value: value as Result, hit: false, why };
+    return { value: value as Result, hit: false, missCause };
   }
 
-  /** Why the next launch with these arrays would compute; nothing if it would not. */
-  explain(kernel: Kernel<unknown>, args: readonly MemoArray<unknown>[] = []): Why | undefined {
-    return this.#why(this.#slot(kernel), this.#bound(args));
+  /** Returns why the next launch with these arrays would compute its result; `undefined` if it would hit. */
+  explain(kernel: Kernel<unknown>, args: readonly MemoArray<unknown>[] = []): MissCause | undefined {
+    return this.#missCause(this.#slot(kernel), this.#bound(args));
   }
 
-  /** Forgets the result of a kernel: for what changed without being counted. */
+  /** Removes the result of a kernel, after a change that the memo did not count. */
   invalidate(kernel: Kernel<unknown>): void {
     const slot = this.#slot(kernel);
     this.#engine.forget(slot.number);
@@ -257,14 +273,14 @@ export class LaunchMemo {
   }
 
   /**
-   * Gives why it was not kept, or nothing. What was kept before stays then: it never holds, and says what
-   * moved.
+   * Keeps a result, or returns the reason why it cannot. The earlier result then stays: it never hits, and
+   * still shows which input changed.
    */
-  #keep(slot: Slot, bound: BigUint64Array, observed: number[]): Why["reason"] | undefined {
-    return UNKEPT[this.#engine.keep(slot.number, bound, Uint32Array.from(observed))];
+  #keep(slot: Slot, bound: BigUint64Array, observed: number[]): MissCause["reason"] | undefined {
+    return NOT_CACHED[this.#engine.keep(slot.number, bound, Uint32Array.from(observed))];
   }
 
-  #why(slot: Slot, bound: BigUint64Array): Why | undefined {
+  #missCause(slot: Slot, bound: BigUint64Array): MissCause | undefined {
     if (!slot.kept) return { reason: slot.without };
     const moved = this.#engine.moved(slot.number, bound);
     return moved && { reason: "moved", moved: described(moved) };
@@ -272,14 +288,16 @@ export class LaunchMemo {
 
   #slot(kernel: Kernel<unknown>): Slot {
     const slot = this.#slots.get(kernel);
-    if (slot === undefined) throw invalid("The kernel was removed, or is another memo's: register it here.");
+    if (slot === undefined)
+      throw invalid("The kernel was removed or belongs to another memo; register it here.");
     return slot;
   }
 
   #bound(args: readonly MemoArray<unknown>[]): BigUint64Array {
     const bound = new BigUint64Array(args.length);
     args.forEach((array, at) => {
-      if (array.memo !== this) throw invalid("The array is another memo's.");
+      if (array.memo !== this)
+        throw invalid("The array belongs to another memo; create it with this memo's array().");
       bound[at] = array.number;
     });
     return bound;
@@ -288,22 +306,22 @@ export class LaunchMemo {
 
 interface Slot {
   number: number;
-  compute: (read: Reader) => unknown;
+  compute: (recorder: Recorder) => unknown;
   /** Whether there is a result. */
   kept: boolean;
   value: unknown;
-  /** Why there is none. */
-  without: Why["reason"];
-  /** Counts results and invalidations, so that what was computed across one is not kept. */
+  /** Why there is no result. */
+  without: MissCause["reason"];
+  /** Counts results and invalidations, so that a result computed across one is not kept. */
   changes: number;
 }
 
-class Reading implements Reader {
+class Reading implements Recorder {
   #memo: LaunchMemo;
   #args: readonly MemoArray<unknown>[];
   #isOver = false;
   #seen = new Set<string>();
-  /** Three numbers for each thing that was read, as the engine has them. */
+  /** Three numbers for each dependency, in the engine's encoding. */
   readonly observed: number[] = [];
 
   constructor(memo: LaunchMemo, args: readonly MemoArray<unknown>[]) {
@@ -312,35 +330,36 @@ class Reading implements Reader {
   }
 
   field<Value>(field: MemoField<Value>): Value {
-    if (field.memo !== this.#memo) throw invalid("The field is another memo's.");
+    if (field.memo !== this.#memo)
+      throw invalid("The field belongs to another memo; create it with this memo's field().");
     this.#observe(0, field.number, 0);
     return field.value;
   }
 
-  array(place: number): MemoArray<unknown> | undefined {
-    this.#observe(1, place, 0);
-    return this.#at(place);
+  array(argument: number): MemoArray<unknown> | undefined {
+    this.#observe(1, argument, 0);
+    return this.#at(argument);
   }
 
-  extent(place: number, axis: number): number | undefined {
-    this.#observe(2, place, axis);
-    return this.#at(place)?.shape[axis];
+  extent(argument: number, axis: number): number | undefined {
+    this.#observe(2, argument, axis);
+    return this.#at(argument)?.shape[axis];
   }
 
   end(): void {
     this.#isOver = true;
   }
 
-  #at(place: number): MemoArray<unknown> | undefined {
-    const array = this.#args[place];
+  #at(argument: number): MemoArray<unknown> | undefined {
+    const array = this.#args[argument];
     return array?.isThere ? array : undefined;
   }
 
   #observe(kind: number, id: number, axis: number): void {
     if (this.#isOver)
-      throw invalid("A result is computed at once: nothing is read after its function returned.");
+      throw invalid("A kernel read an input after its function returned; read all inputs before.");
     if (id !== id >>> 0 || axis !== axis >>> 0)
-      throw invalid("A place and an axis are whole numbers from 0.");
+      throw invalid(`Argument ${id} or axis ${axis} is invalid; pass whole numbers from 0.`);
     const name = `${kind} ${id} ${axis}`;
     if (this.#seen.has(name)) return;
     this.#seen.add(name);
@@ -348,7 +367,12 @@ class Reading implements Reader {
   }
 }
 
-const UNKEPT: readonly (Why["reason"] | undefined)[] = [undefined, "nothing_read", "worn"];
+/** The reasons why the engine does not keep a result, by its numbers; 0 means that the result is kept. */
+const NOT_CACHED: readonly (MissCause["reason"] | undefined)[] = [
+  undefined,
+  "nothing_read",
+  "generation_exhausted",
+];
 
 function described(moved: Float64Array): string {
   const [kind, id, axis, was = -1, now = -1, isOther] = moved;
@@ -365,7 +389,7 @@ function length(extent: number): string {
 
 function checkedShape(shape: readonly number[]): readonly number[] {
   if (!shape.every((length) => Number.isSafeInteger(length) && length >= 0)) {
-    throw invalid("A shape is a list of whole numbers from 0.");
+    throw invalid(`The shape is [${shape.join(", ")}]; pass whole numbers from 0.`);
   }
   return Object.freeze([...shape]);
 }

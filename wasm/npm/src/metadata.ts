@@ -4,19 +4,20 @@ import type { PutOptions, Recipe, Value } from "./types.js";
 import { hex } from "./store/name.js";
 import { put, Wire } from "./wire.js";
 
-/** What is known about a value beside its bytes. */
+/** The metadata of a value. */
 export interface Known {
   label: string | undefined;
   headers: Headers;
   recipe: Recipe | undefined;
 }
 
-/** Encodes what is to be kept beside `value`. Nothing to keep is no bytes, and costs nothing. */
+/** Encodes the metadata of `value`. Empty metadata is no bytes. */
 export function encodeMetadata(key: KeyInput, value: Value, options: PutOptions): Uint8Array {
   const recipe = key instanceof Key ? key.recipe : undefined;
   const attributes: [string, Uint8Array][] = [];
   if (options.label !== undefined) {
-    if (typeof options.label !== "string") throw invalid("The label of a value is a string.");
+    if (typeof options.label !== "string")
+      throw invalid(`The label is a ${typeof options.label}; pass a string.`);
     attributes.push([LABEL, encoder.encode(options.label)]);
   }
   for (const [name, text] of headersOf(value, options))
@@ -35,7 +36,7 @@ export function encodeMetadata(key: KeyInput, value: Value, options: PutOptions)
   return Uint8Array.from(bytes);
 }
 
-/** Reads what {@link encodeMetadata} wrote. What it does not know is left out. */
+/** Decodes the output of {@link encodeMetadata}. Ignores unknown attributes. */
 export function decodeMetadata(metadata: Uint8Array): Known {
   const known: Known = { label: undefined, headers: new Headers(), recipe: undefined };
   if (metadata.length === 0) return known;
@@ -48,7 +49,7 @@ export function decodeMetadata(metadata: Uint8Array): Known {
       else if (name.startsWith(HEADER)) known.headers.set(name.slice(HEADER.length), decoder.decode(value));
     }
   } catch {
-    // Written by something else that shares the database: what could be read is what there is.
+    // Another program wrote it: return what could be decoded.
   }
   return known;
 }
@@ -71,9 +72,8 @@ const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
 /**
- * The headers of a stored `Response` that say something of its bytes. The others are about the connection, or
- * are long; `content-length` is not among them because it may be that of compressed bytes, and the size is
- * known.
+ * The headers of a stored `Response` that describe its bytes. The others describe the connection, or are long;
+ * `content-length` is omitted because it may be that of compressed bytes, and the size is known.
  */
 const KEPT = [
   "content-type",
@@ -105,7 +105,7 @@ function headersOf(value: Value, options: PutOptions): Headers | [] {
     new Headers(options.headers).forEach((text, name) => headers.set(name, text));
     if (options.type !== undefined) headers.set("content-type", options.type);
   } catch (cause) {
-    throw invalid(`The headers cannot be used: ${String(cause)}`);
+    throw invalid(`The headers are invalid: ${String(cause)}; pass what the constructor of Headers accepts.`);
   }
   headers.delete("content-length");
   headers.delete("content-encoding");

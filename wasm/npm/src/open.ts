@@ -7,9 +7,9 @@ import { Store } from "./store/store.js";
 import type { OpenOptions } from "./types.js";
 
 /**
- * Opens a cache. A browser without a usable IndexedDB makes it a cache in memory, with one warning.
+ * Opens a cache. If the browser has no usable IndexedDB, the cache is in memory, and warns once.
  *
- * @throws WarmstartError `invalid_argument` if an option is wrong; `unsupported` if there is no WebAssembly
+ * @throws WarmstartError `invalid_argument` if an option is invalid; `unsupported` without WebAssembly
  *
  * @example
  * const cache = await open({ name: "my-app", maxBytes: 2 * 1024 ** 3 });
@@ -21,12 +21,13 @@ export async function open(options: OpenOptions): Promise<Cache> {
     typeof options.name !== "string" ||
     options.name === ""
   ) {
-    throw invalid('A cache needs a name: open({ name: "my-app" }).');
+    throw invalid('The cache has no name; pass one, for example open({ name: "my-app" }).');
   }
   const { name, memory = false, onWarning } = options;
   const maxBytes = bound("maxBytes", options.maxBytes);
   const maxEntries = bound("maxEntries", options.maxEntries);
-  if (onWarning !== undefined && typeof onWarning !== "function") throw invalid("onWarning is a function.");
+  if (onWarning !== undefined && typeof onWarning !== "function")
+    throw invalid(`onWarning is of type ${typeof onWarning}; pass a function, or omit it.`);
   const engine = await loadEngine();
   const store = await Store.open(name, {
     memory,

@@ -1,21 +1,21 @@
-/** What a call does to its key. */
+/** The effect of a call on its key. */
 export type Kind = "write" | "remove";
 
-/** A write or a removal of a key that is under way. */
+/** A pending write or removal of a key. */
 export class Ticket {
   /** What names the key. */
   readonly id: string;
   readonly kind: Kind;
-  /** Whether it ends soon, whatever others do: it does not read from a network. */
+  /** Whether it ends soon, because it does not read from a network. */
   finite: boolean;
-  /** A removal that was called before, and has to be done before this one stores anything. */
+  /** An earlier removal that must be done before this call stores anything. */
   readonly after: Promise<unknown> | undefined;
   /** The call for the same key that came before, until it or this one has ended. */
   before: Ticket | undefined;
-  /** Whether it is a write that will be stored, whatever call comes next. */
+  /** Whether it is a write that will be stored regardless of later calls. */
   isStoring = false;
   hasEnded = false;
-  /** How it ended: `true` if it did something. It never rejects. */
+  /** Its result: `true` if it did something. Never rejects. */
   readonly done: Promise<boolean>;
   /** The call for the same key that came next, or `"clear"`. */
   next: Ticket | "clear" | undefined;
@@ -33,14 +33,14 @@ export class Ticket {
     this.kind = kind;
     this.finite = finite;
     this.before = before;
-    // What a write waits for, those that take its place wait for, too.
+    // Writes that replace this one wait for the same calls.
     this.after = before?.kind === "remove" ? before.done : (before?.after ?? clearing);
     let finish!: (did: boolean) => void;
     this.done = new Promise((resolve) => (finish = resolve));
     this.finish = finish;
   }
 
-  /** What ends soon: of this call, and of those before it that take effect all the same. */
+  /** The calls that end soon: this one, and earlier ones that still take effect. */
   ending(): Promise<boolean>[] {
     const all = this.finite ? [this.done] : [];
     for (let each = this.before; each; each = each.before) {
@@ -56,7 +56,7 @@ export class Ticket {
     return each;
   }
 
-  /** What came of the write that took this one's place; `false` if the key was removed since. */
+  /** The result of the write that replaced this one; `false` if the key was removed since. */
   async outcome(): Promise<boolean> {
     if (this.next === "clear") return false;
     if (this.next) return this.next.outcome();
@@ -69,7 +69,7 @@ export class Order {
   readonly #latest = new Map<string, Ticket>();
   #clearing: Promise<unknown> | undefined;
 
-  /** Runs a call. `work` begins at once. */
+  /** Runs a call, and starts `work` immediately. */
   async run(
     id: string,
     kind: Kind,
@@ -90,7 +90,7 @@ export class Order {
     }
   }
 
-  /** Those before it may not have ended: one that was aborted ends sooner than what it was to replace. */
+  /** Earlier calls may be pending: an aborted call ends before the one that it would have replaced. */
   #end(ticket: Ticket): void {
     ticket.hasEnded = true;
     const earlier = ticket.earlier();
@@ -101,7 +101,7 @@ export class Order {
   }
 
   /**
-   * Removes everything, after what ends soon. What is still being read from elsewhere is not stored any more.
+   * Removes everything, after the calls that end soon. Values that are still being read are not stored any more.
    */
   async clear(work: () => Promise<void>): Promise<void> {
     const drained = this.drained();
@@ -120,14 +120,14 @@ export class Order {
     return this.#latest.size === 0 && this.#clearing === undefined;
   }
 
-  /** What a read of this key has to wait for, if there is anything. */
+  /** The call that a read of this key must wait for, if any. */
   pending(id: string): Promise<unknown> | undefined {
     const ending = this.#latest.get(id)?.ending() ?? [];
     if (ending.length < 2) return ending[0] ?? this.#clearing;
     return Promise.all(ending);
   }
 
-  /** Waits for what ends soon. */
+  /** Waits for the calls that end soon. */
   async drained(): Promise<void> {
     const ending = [...this.#latest.values()].flatMap((ticket) => ticket.ending());
     await Promise.all([this.#clearing, ...ending]);

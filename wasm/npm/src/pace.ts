@@ -1,9 +1,9 @@
 import { pour, type Sink } from "./engine.js";
 
-/** How long one stretch of work may take the thread, in milliseconds. Half of a frame. */
+/** The longest time that a stretch of work blocks the thread, in milliseconds: half a frame. */
 const STRETCH_MS = 8;
 
-/** Divides long work into short stretches, so that a page stays alive. */
+/** Divides long work into short stretches, so that the page stays responsive. */
 export class Pace {
   #since = performance.now();
 
@@ -19,7 +19,7 @@ export class Pace {
   }
 }
 
-/** Bytes that are given before the clock is looked at again: a small part of a stretch. */
+/** Bytes that are processed between two checks of the clock: a small part of a stretch. */
 const BITE = 512 * 1024;
 
 /** Gives `bytes` to `sink` at once, until the stretch is over. Returns how many were given. */
@@ -32,7 +32,7 @@ export function feedNow(sink: Sink, bytes: Uint8Array, pace: Pace, from = 0): nu
   return at;
 }
 
-/** Gives all of `bytes` to `sink`, with rests. Nobody may change `bytes` meanwhile. */
+/** Feeds all of `bytes` to `sink`, with pauses. `bytes` must not change meanwhile. */
 export async function feed(sink: Sink, bytes: Uint8Array, pace: Pace): Promise<void> {
   for (let at = 0; at < bytes.length;) {
     if (pace.due) await pace.rest();

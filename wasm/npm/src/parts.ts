@@ -1,6 +1,6 @@
 import type { Cache } from "./cache.js";
 
-/** What a server calls this version of a file: part of it may be asked for later, if it is still the same. */
+/** The server's identifier of a version of a file, with which the rest of the file can be requested later. */
 export interface Validator {
   /** A strong entity tag. */
   readonly etag: string | undefined;
@@ -8,7 +8,7 @@ export interface Validator {
   readonly modified: string | undefined;
 }
 
-/** What is known of a file of which a part has arrived. */
+/** The known properties of a partial file. */
 export interface PartialFile extends Validator {
   /** The length of the whole file in bytes, where it is known. */
   readonly total: number | undefined;
@@ -19,11 +19,11 @@ export interface PartialFile extends Validator {
 }
 
 /**
- * The part of a file that has arrived, in pieces, of which the cache keeps as many as it can.
+ * The part of a file that has arrived, in pieces, which the cache keeps as far as it has room.
  *
- * A piece is an entry of its own, and so is the list of pieces. The list is written after the piece that it
- * names. A piece's key tells its place and the version of the file. So two tabs that download the same file
- * write the same bytes under the same key, whatever the order.
+ * Each piece is an entry, and so is the list of pieces, which is written after the pieces that it names. The key
+ * of a piece contains its offset and the version of the file, so that two tabs that download the same file write
+ * the same bytes under the same key, in any order.
  */
 export class Parts {
   readonly #cache: Cache;
@@ -41,7 +41,7 @@ export class Parts {
     this.#url = url;
   }
 
-  /** What is kept of `url`. A piece that is lost or damaged ends it. */
+  /** Loads the kept pieces of `url`, up to the first lost or damaged one. */
   static async load(cache: Cache, url: string): Promise<Parts> {
     const parts = new Parts(cache, url);
     if (!(await cache.has(parts.#listKey()))) return parts;
@@ -66,7 +66,7 @@ export class Parts {
     return this.#length;
   }
 
-  /** What the server said of the file, if there is anything of it. */
+  /** The properties of the file, if a part of it has arrived. */
   get about(): PartialFile | undefined {
     return this.#about;
   }
@@ -76,7 +76,7 @@ export class Parts {
     return new Blob(this.#pieces, { type });
   }
 
-  /** Begins a file of which nothing is there yet. What is kept of another version goes. */
+  /** Begins a new file, and removes the pieces of another version. */
   begin(about: PartialFile): void {
     this.restart();
     this.#about = about;
@@ -97,7 +97,7 @@ export class Parts {
     if (keep) this.keep();
   }
 
-  /** Writes every piece that is not in the cache yet, if the server's word allows to go on from there. */
+  /** Writes all pieces that are not in the cache yet, if the server supports resuming. */
   keep(): void {
     const about = this.#about;
     if (about === undefined || !isResumable(about)) return;
@@ -105,12 +105,12 @@ export class Parts {
     this.#saving = this.#saving.then(() => this.#write(about, pieces));
   }
 
-  /** Waits until what was to be kept is kept. */
+  /** Waits until all pieces are written. */
   saved(): Promise<void> {
     return this.#saving;
   }
 
-  /** Removes what is kept; the file is whole, or of no use. */
+  /** Removes the pieces, when the file is complete or useless. */
   async drop(): Promise<void> {
     this.#saving = this.#saving.then(() => this.#remove());
     await this.#saving;
@@ -154,7 +154,7 @@ export class Parts {
   }
 }
 
-/** Whether a later request can make sure that it gets the rest of the same file. */
+/** Whether a later request can verify that it gets the rest of the same file. */
 export function isResumable(about: Validator): boolean {
   return about.etag !== undefined || about.modified !== undefined;
 }

@@ -12,32 +12,32 @@ import {
   Structures,
 } from "./pipeline-record.js";
 
-/** What a {@link PipelineList} did. */
+/** Counters of a {@link PipelineList}. */
 export interface PipelineStats {
   /** Pipelines in the list. */
   readonly recorded: number;
-  /** Pipelines that were created again before anybody asked. */
+  /** Pipelines that were recreated before they were requested. */
   readonly created: number;
-  /** How often a pipeline was handed out that was there, or under way, already. */
+  /** Requests that were served by a pipeline that was ready or already being created. */
   readonly used: number;
   /** Recorded pipelines that no longer compile, and were dropped. */
   readonly failed: number;
 }
 
-/** Pipelines that are recorded, and created again. Made by `pipelines`. */
+/** A list that records pipelines and recreates them on later visits. Created by `pipelines`. */
 export class PipelineList {
-  /** The name that the list was opened under. */
+  /** The name that the list was opened with. */
   readonly name: string;
-  /** Whether there is a device. Without one, nothing is recorded and nothing created. */
+  /** Whether there is a device. Without one, the list records and creates nothing. */
   readonly available: boolean;
-  /** Settles when everything that was recorded is created again, or has failed. It never rejects. */
+  /** Resolves when all recorded pipelines are recreated or have failed. Never rejects. */
   readonly ready: Promise<void>;
 
   readonly #place: (Place & { readonly device: GPUDevice }) | undefined;
   readonly #originals: Originals | undefined;
   readonly #structures: Structures | undefined;
   readonly #max: number;
-  /** By signature; the one that was not asked for longest first. */
+  /** By signature; the least recently used first. */
   readonly #entries = new Map<string, Entry>();
   readonly #dropped = new Set<string>();
   #created = 0;
@@ -75,22 +75,25 @@ export class PipelineList {
   }
 
   /**
-   * Gets a compute pipeline: from the list where it is there or under way, else it is created and recorded.
+   * Returns a compute pipeline from the list, or creates and records it.
    *
-   * `compute.module` may be WGSL, and `layout` the descriptors of the bind group layouts. So no other object
-   * is needed. Rejects as `createComputePipelineAsync` does, and with `unsupported` where there is no device.
+   * `compute.module` may be WGSL source, and `layout` the descriptors of the bind group layouts, so that no
+   * other object is needed. Rejects like `createComputePipelineAsync`.
+   *
+   * @throws WarmstartError `unsupported` without a device; `invalid_argument` if a layout or constant given
+   *   as data cannot be recorded
    */
   computePipeline(request: ComputePipelineRequest): Promise<GPUComputePipeline> {
     if (!this.#structures || !this.#originals) {
       return Promise.reject(
-        new WarmstartError("unsupported", "There is no WebGPU device here; look at `available` first."),
+        new WarmstartError("unsupported", "There is no WebGPU device; check `available` first."),
       );
     }
     const recorded = this.#describe(request);
     if (recorded === undefined) {
       if (typeof request.compute.module === "string" || Array.isArray(request.layout)) {
         return Promise.reject(
-          invalid("The layouts and constants of a pipeline are plain objects and finite numbers."),
+          invalid("The pipeline cannot be recorded; pass layouts as plain objects, and finite constants."),
         );
       }
       return this.#originals.createComputePipelineAsync(request as GPUComputePipelineDescriptor);
@@ -100,29 +103,29 @@ export class PipelineList {
   }
 
   /**
-   * Watches the device: `createComputePipelineAsync`, `createComputePipeline` and what they depend on are
-   * recorded, and served from the list. Call it before the runtime makes its shader modules. Whatever cannot
-   * be recorded passes through as it is. Returns a function that ends it.
+   * Wraps the device's methods: records calls of `createComputePipelineAsync`, `createComputePipeline` and of
+   * what they depend on, and serves them from the list. Call it before the runtime creates shader modules.
+   * Calls that cannot be recorded reach the device unchanged. Returns a function that calls {@link detach}.
    */
   attach(): () => void {
     if (this.#place && !this.#detach) this.#detach = this.#watch(this.#place.device);
     return () => this.detach();
   }
 
-  /** Ends {@link attach}. */
+  /** Restores the device's methods. */
   detach(): void {
     this.#detach?.();
     this.#detach = undefined;
   }
 
-  /** What it did so far. */
+  /** Returns the counters of this list. */
   stats(): PipelineStats {
     return { recorded: this.#entries.size, created: this.#created, used: this.#used, failed: this.#failed };
   }
 
   /**
-   * Writes the list now. It is also written by itself, a moment after it changed. Resolves with whether it is
-   * stored. What other tabs recorded meanwhile is kept.
+   * Stores the list now, and resolves with whether it is stored. The list also stores itself 300 milliseconds
+   * after it changes. Pipelines that other tabs recorded in the meantime are kept.
    */
   async save(): Promise<boolean> {
     clearTimeout(this.#saving);
@@ -143,7 +146,7 @@ export class PipelineList {
     });
   }
 
-  /** Takes recorded pipelines, last used first, until none is left. */
+  /** Recreates recorded pipelines, most recently used first, until none is left. */
   async #work(queue: [string, Entry][]): Promise<void> {
     for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
       const [name, entry] = next;
@@ -155,12 +158,12 @@ export class PipelineList {
     }
   }
 
-  /** Creates what was recorded at an earlier visit. What no longer compiles is dropped. */
+  /** Recreates a pipeline of an earlier visit. Drops it if it no longer compiles. */
   #again(name: string, entry: Entry): Promise<GPUComputePipeline> {
     entry.made = (this.#structures as Structures).create(entry.recorded).then(
       (pipeline) => (entry.pipeline = pipeline),
       async (error: unknown) => {
-        // Everything fails on a device that is lost, which may be told a moment later.
+        // Everything fails on a lost device, and the loss may be reported a moment later.
         await new Promise((resolve) => setTimeout(resolve));
         if (this.#lost) throw error;
         if (this.#entries.get(name) === entry) this.#entries.delete(name);
@@ -188,7 +191,7 @@ export class PipelineList {
         if (label !== undefined) pipeline.label = label;
         return pipeline;
       } catch {
-        // The caller is to see its own error, or a pipeline where another try succeeds.
+        // Fall through: the caller gets its own error, or a pipeline if another attempt succeeds.
       }
     }
     const made = create();
@@ -206,7 +209,7 @@ export class PipelineList {
     return made;
   }
 
-  /** Moves an entry to the end, where those are that were asked for last. */
+  /** Moves an entry to the end, as the most recently used. */
   #touch(name: string, entry: Entry): void {
     if (this.#lost) return;
     entry.used = Date.now();
@@ -233,11 +236,11 @@ export class PipelineList {
     try {
       return this.#structures?.describe(request);
     } catch {
-      return undefined; // A malformed descriptor: the browser says what is wrong with it.
+      return undefined; // A malformed descriptor: the browser reports the error.
     }
   }
 
-  /** A lost device compiles nothing and its pipelines do nothing; what was recorded stays stored. */
+  /** Forgets the pipelines of a lost device, which are useless. The stored list stays. */
   #forget(): void {
     this.#lost = true;
     this.#structures?.clear();
@@ -251,7 +254,7 @@ export class PipelineList {
       try {
         note();
       } catch {
-        // What cannot be described is not recorded.
+        // An object that cannot be described is not recorded.
       }
     };
     const watching: Originals = {
@@ -276,7 +279,7 @@ export class PipelineList {
         const name = signature(recorded);
         const entry = this.#entries.get(name) ?? { recorded, used: 0, pipeline: undefined, made: undefined };
         if (entry.pipeline !== undefined) this.#used++;
-        // Whether this one is valid is not known before later, so it is not kept for others.
+        // Its validity is unknown until later, so it is not kept for other requests.
         const pipeline = entry.pipeline ?? originals.createComputePipeline(descriptor);
         if (!this.#dropped.has(name)) this.#touch(name, entry);
         if (descriptor.label !== undefined) pipeline.label = descriptor.label;
@@ -295,7 +298,7 @@ export class PipelineList {
     Object.assign(own, watching);
     return () => {
       for (const [name, property] of before) {
-        // Somebody else watches now, through us.
+        // Another wrapper was installed over this one.
         if (own[name] !== watching[name as keyof Originals]) continue;
         delete own[name];
         if (property) Object.defineProperty(device, name, property);
@@ -304,12 +307,12 @@ export class PipelineList {
   }
 }
 
-/** A moment, so that a runtime's many pipelines are one write. */
+/** The delay of saving, so that a runtime's many pipelines are one write. */
 const SAVE_AFTER_MS = 300;
 /** The most WGSL that a list keeps, in UTF-16 code units. */
 const MAX_SOURCE = 8 * 1024 * 1024;
 
-/** Where a list is kept. */
+/** The cache and the key of a list. */
 export interface Place {
   readonly cache: Cache;
   readonly key: Key;
@@ -320,17 +323,17 @@ interface Entry {
   used: number;
   /** The pipeline, once it is known to be valid. */
   pipeline: GPUComputePipeline | undefined;
-  /** The pipeline that is under way, or there. */
+  /** The pipeline, ready or being created. */
   made: Promise<GPUComputePipeline> | undefined;
 }
 
-/** What is stored of a list; nothing if it cannot be read. */
+/** Reads the stored list; empty if it cannot be read. */
 export async function readList({ cache, key }: Place): Promise<ListedPipeline[]> {
   const text = await cache.get(key, "text");
   return text === undefined ? [] : decodeList(text);
 }
 
-/** The end of the list, as much as is to be kept of it. */
+/** Returns the end of the list that fits within the bounds. */
 function withinBounds(list: readonly ListedPipeline[], max: number): ListedPipeline[] {
   const kept: ListedPipeline[] = [];
   let room = MAX_SOURCE;

@@ -1,7 +1,7 @@
 /** Data as JSON carries it. */
 export type Plain = string | number | boolean | null | Plain[] | { [name: string]: Plain };
 
-/** A compute pipeline as data: enough to create it again on another device. */
+/** A compute pipeline as data, sufficient to recreate it on another device. */
 export interface RecordedPipeline {
   /** What `createShaderModule` was given, without labels and hints. */
   readonly module: { readonly code: string; readonly [name: string]: Plain };
@@ -11,16 +11,13 @@ export interface RecordedPipeline {
   readonly layout: "auto" | { readonly [name: string]: Plain };
 }
 
-/**
- * A compute pipeline's descriptor, in which the module may be its WGSL text and the layout a list of
- * descriptors.
- */
+/** The descriptor of a compute pipeline, with WGSL source as module or descriptors as layout if you like. */
 export interface ComputePipelineRequest {
-  /** A name for people. */
+  /** The label, as in WebGPU. */
   readonly label?: string | undefined;
-  /** As in WebGPU, or the descriptors of the bind group layouts, in order. */
+  /** The layout, as in WebGPU, or the descriptors of its bind group layouts, in order. */
   readonly layout: "auto" | GPUPipelineLayout | readonly (GPUBindGroupLayoutDescriptor | null)[];
-  /** As in WebGPU; `module` may also be WGSL. */
+  /** The stage, as in WebGPU; `module` may also be WGSL source. */
   readonly compute: {
     readonly module: string | GPUShaderModule;
     readonly entryPoint?: string | undefined;
@@ -34,10 +31,10 @@ export function signature(recorded: RecordedPipeline): string {
 }
 
 /**
- * Knows from which data the objects of a device were made, and makes them again from it.
+ * Records the descriptors of a device's objects, and recreates the objects from them.
  *
- * Data that cannot be recorded (a module made before anybody watched, a layout taken from a pipeline) is no
- * error: then there is no record of what depends on it.
+ * Objects without known data (a module created before the device was watched, a layout taken from a
+ * pipeline) are not an error: pipelines that depend on them are not recorded.
  */
 export class Structures {
   readonly #device: GPUDevice;
@@ -52,7 +49,7 @@ export class Structures {
     this.#create = create;
   }
 
-  /** Remembers what a shader module was made from. */
+  /** Remembers the descriptor of a shader module. */
   sawModule(module: GPUShaderModule, descriptor: GPUShaderModuleDescriptor): void {
     const data = plainMembers(descriptor, ["label", "sourceMap", "hints", "compilationHints"]);
     if (typeof data?.["code"] === "string") this.#modules.set(module, data as RecordedPipeline["module"]);
@@ -150,7 +147,7 @@ export class Structures {
   }
 }
 
-/** The methods of a device as they were before anybody watched them. */
+/** The original methods of a device. */
 export type Originals = Pick<
   GPUDevice,
   | "createShaderModule"
@@ -160,13 +157,13 @@ export type Originals = Pick<
   | "createComputePipelineAsync"
 >;
 
-/** A recorded pipeline and when it was asked for last, in milliseconds since 1970. */
+/** A recorded pipeline and the time of its last request, in milliseconds since 1970. */
 export interface ListedPipeline {
   readonly recorded: RecordedPipeline;
   readonly used: number;
 }
 
-/** The list as text; a source that several pipelines share is written once. */
+/** Encodes the list as text. A source that several pipelines share is written once. */
 export function encodeList(list: readonly ListedPipeline[]): string {
   const modules = new Map<string, number>();
   const pipelines = list.map(({ recorded, used }) => {
@@ -182,7 +179,7 @@ export function encodeList(list: readonly ListedPipeline[]): string {
   });
 }
 
-/** Reads what `encodeList` wrote. What it does not understand is left out. */
+/** Decodes the output of `encodeList`. Ignores entries that it does not understand. */
 export function decodeList(text: string): ListedPipeline[] {
   let data: unknown;
   try {
@@ -215,13 +212,13 @@ function plainGroup(descriptor: GPUBindGroupLayoutDescriptor): Plain | undefined
   return data && entries && { ...data, entries };
 }
 
-/** The members of a descriptor as data, without those that are left out. */
+/** Returns the members of a descriptor as data, without the omitted ones. */
 function plainMembers(descriptor: object, leftOut: readonly string[]): { [name: string]: Plain } | undefined {
   const rest = Object.fromEntries(Object.entries(descriptor).filter(([name]) => !leftOut.includes(name)));
   return plain(rest) as { [name: string]: Plain } | undefined;
 }
 
-/** A copy with sorted names, or `undefined` where something does not survive JSON. */
+/** Copies data with sorted names; returns `undefined` if it cannot be represented in JSON. */
 function plain(value: unknown): Plain | undefined {
   if (value === null || typeof value === "string" || typeof value === "boolean") return value;
   if (typeof value === "number") return Number.isFinite(value) && !Object.is(value, -0) ? value : undefined;

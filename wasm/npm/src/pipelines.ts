@@ -4,24 +4,26 @@ import { key } from "./key.js";
 import { PipelineList, readList } from "./pipeline-list.js";
 import { deviceFields } from "./webgpu.js";
 
-/** How {@link pipelines} works. */
+/** Options of {@link pipelines} and {@link watchDevices}. */
 export interface PipelinesOptions {
-  /** The most pipelines that are kept; those go first that were not asked for longest. 256 if left out. */
+  /** The most pipelines in the list; the least recently used are dropped. 256 by default. */
   readonly max?: number;
-  /** How many pipelines are compiled at a time. 8 if left out. */
+  /** The number of pipelines to compile at a time. 8 by default. */
   readonly parallel?: number;
 }
 
 /**
- * The compute pipelines of earlier visits, created again asynchronously and in parallel before the runtime
- * asks.
+ * Recreates the compute pipelines of earlier visits, asynchronously and in parallel, before the runtime
+ * requests them.
  *
- * A page cannot keep a compiled pipeline. It can keep what to compile, and begin with it at once: while the
- * model is still read, and without blocking the page as `createComputePipeline` does. The list belongs to the
- * adapter with its features, and is kept in `cache` under `name`.
+ * A page cannot store a compiled pipeline. It can store the pipeline's description, and compile it on the next
+ * visit while the model is still being read, without blocking the page as `createComputePipeline` does. The
+ * list belongs to the adapter and its features, and is stored in `cache` under `name`.
  *
- * Without a device (no WebGPU here) the list is empty, watches nothing and says so in {@link
- * PipelineList.available}.
+ * Without a device (the browser has no WebGPU), the list is empty and records nothing, and {@link
+ * PipelineList.available} is `false`.
+ *
+ * @throws WarmstartError `invalid_argument` if the name is empty or an option is not a whole number from 1
  *
  * @example
  * ```ts
@@ -36,14 +38,14 @@ export async function pipelines(
   options: PipelinesOptions = {},
 ): Promise<PipelineList> {
   if (typeof name !== "string" || name === "")
-    throw invalid("A list of pipelines needs a name, for example the model's.");
+    throw invalid("The list of pipelines has no name; pass one, for example the model's.");
   const { max = 256, parallel = 8 } = options;
   for (const [what, count] of [
     ["max", max],
     ["parallel", parallel],
   ] as const) {
     if (!Number.isSafeInteger(count) || count < 1)
-      throw invalid(`pipelines: ${what} is ${count}; give a whole number from 1.`);
+      throw invalid(`pipelines: ${what} is ${count}; pass a whole number from 1.`);
   }
   if (!device) return new PipelineList(undefined, { name, max, parallel, stored: [] });
   const place = { cache, key: key("warmstart.pipelines", 1, { name, ...deviceFields(device) }) };
@@ -52,8 +54,8 @@ export async function pipelines(
 }
 
 /**
- * Keeps a list of pipelines for every device that is requested from now on, for runtimes that make their own
- * device. Returns the lists as they come, and a function that ends it.
+ * Attaches a list of pipelines to every device that the page requests from now on, for runtimes that create
+ * their own device. Returns the lists, which grow with each device, and a function that stops watching.
  *
  * @example
  * ```ts

@@ -1,23 +1,22 @@
 /**
- * Memory for one copy of a value that is about to be stored. The system hands out fresh memory page by page,
- * which takes several times as long as copying does. So what was used once is kept for a while and used
- * again.
+ * Memory for one copy of a value that is about to be stored. Allocating fresh memory takes several times as
+ * long as copying, so the memory is kept for a while and reused.
  */
 
-/** The most bytes that are copied into it, and so the most that it ever holds. */
+/** The largest value that is copied, and so the size limit of the pool, in bytes. */
 const POOLED = 32 * 1024 * 1024;
 
-/** How long it is kept after its last use, in milliseconds: until the next file of a download is there. */
+/** How long it is kept after its last use, in milliseconds: until the next file of a download arrives. */
 const KEPT_MS = 5000;
 
 /** A copy of bytes. */
 export interface Copy {
   bytes: Uint8Array<ArrayBuffer>;
-  /** Whoever has the copy says once that it is done with it. Then the bytes become those of others. */
+  /** Releases the copy; its owner calls this once. The memory is then reused. */
   free(): void;
 }
 
-/** Copies `bytes`. Gives nothing if they are too many, or while there is another copy. */
+/** Copies `bytes`. Returns `undefined` if they are too many, or while another copy is in use. */
 export function copied(bytes: Uint8Array): Copy | undefined {
   if (taken || bytes.length > POOLED) return undefined;
   if (!memory || memory.byteLength < bytes.length) {
@@ -40,7 +39,7 @@ function free(): void {
   timer = setTimeout(drop, KEPT_MS);
 }
 
-/** Gives the memory back at once, where the browser can; else the garbage collector does. */
+/** Frees the memory at once if the browser can; otherwise the garbage collector does. */
 function drop(): void {
   (memory as { transfer?: (length: number) => unknown } | undefined)?.transfer?.(0);
   memory = undefined;

@@ -1,22 +1,25 @@
 import { launchEngine, type LaunchEngine } from "./launch.js";
 import { invalid } from "./errors.js";
 
-/** A kernel and a task with an id that stands for them, and what was registered with them. */
+/** A kernel and a task with their id and value. */
 export interface Registered<Value> {
-  /** The number that is in the code. */
+  /** The id in the code, from 1 to 4294967295. */
   readonly id: number;
+  /** The name of the kernel. */
   readonly kernel: string;
+  /** The number of the task, a signed 32-bit integer. */
   readonly task: number;
+  /** The value that was registered with them. */
   readonly value: Value;
 }
 
 /**
- * Which kernel and task stand behind a small number that generated code can write when something goes wrong:
- * an index out of bounds, a buffer that is too short. The ids are the same in every process and in Rust, so
+ * Maps ids to kernels and tasks. Generated code writes its id, a 32-bit number, when it fails: for example on
+ * an index out of bounds or a buffer that is too short. The ids are the same in every process and in Rust, so
  * code that was compiled elsewhere keeps its meaning.
  *
- * An id is a hash of the name. Several kernels may claim one; so an id alone is a hint, and {@link
- * Registry.verify} tells whether it is the one you think of.
+ * An id is a hash of the kernel's name and the task. Several kernels may have the same id, so an id alone is
+ * a hint; {@link Registry.verify} looks up an id together with its kernel and task.
  *
  * @example
  * const registry = new Registry<GPUComputePipeline>();
@@ -31,63 +34,64 @@ export class Registry<Value = undefined> {
   #rows: (Registered<Value> | undefined)[] = [];
   #free: number[] = [];
 
-  /** How many kernels and tasks have an id, each counted once for each of its ids. */
+  /** The number of registered rows: a kernel and task with several ids count once for each id. */
   get size(): number {
     return this.#rows.length - this.#free.length;
   }
 
   /**
-   * The id to bake into code that is about to be compiled. Who is known already keeps the first id, and gets
-   * the new value.
+   * Returns the id to bake into code that is about to be compiled. A known kernel and task keep their first
+   * id, and get the new value.
    *
-   * @param task a whole number of 32 bits
-   * @throws {@link WarmstartError} with `invalid_argument`, if the kernel has no name, if the task is no
-   *   such number, or if all 256 ids that the two may have are taken
+   * @param task a signed 32-bit integer
+   * @throws WarmstartError `invalid_argument` if the kernel's name is empty, if the task is not a 32-bit
+   *   integer, or if all 256 ids of the kernel and task are taken
    */
   register(kernel: string, task: number, value: Value): number {
     checkPair(kernel, task);
     const known = this.#known(0, kernel, task, value);
     if (known) return known.id;
     const id = this.#claim(0, kernel, task, value);
-    if (id === 0) throw invalid(`No id is left for the kernel "${kernel}": remove what is no longer loaded.`);
+    if (id === 0)
+      throw invalid(`All ids of the kernel "${kernel}", task ${task} are taken; remove kernels that are unloaded.`);
     return id;
   }
 
   /**
-   * Takes over what loaded code says of itself: this id is in it and cannot be changed. Says whether the id
-   * is this kernel's and task's `"alone"`, or is `"shared"` with others.
+   * Registers the id that loaded code already contains. Returns `"alone"` if only this kernel and task have
+   * the id, or `"shared"` if others have it too.
    *
-   * @throws {@link WarmstartError} with `invalid_argument`, if the id cannot be that of this kernel and
-   *   task: then the code was damaged or renamed, and is to be compiled anew
+   * @throws WarmstartError `invalid_argument` if the id cannot belong to this kernel and task: then the code
+   *   was damaged or renamed, and must be recompiled
    */
   adopt(id: number, kernel: string, task: number, value: Value): "alone" | "shared" {
     checkPair(kernel, task);
     checkId(id);
     if (!this.#known(id, kernel, task, value) && this.#claim(id, kernel, task, value) === 0) {
-      throw invalid(`${hex(id)} is not the id of the kernel "${kernel}", task ${task}: compile it anew.`);
+      throw invalid(`${hex(id)} is not an id of the kernel "${kernel}", task ${task}; recompile it.`);
     }
     return this.#ids.slots(id).length > 1 ? "shared" : "alone";
   }
 
-  /** All whom an id may stand for, in the order of their names and tasks: none if it is not known here. */
+  /** Returns all kernels and tasks with this id, ordered by name and task; empty if the id is unknown. */
   resolve(id: number): Registered<Value>[] {
     const rows = Array.from(this.#ids.slots(id), (slot) => this.#rows[slot] as Registered<Value>);
     return rows.sort((one, other) => order(one.kernel, other.kernel) || one.task - other.task);
   }
 
-  /** What was registered under exactly this id, kernel and task, if it was. */
+  /** Returns what is registered under exactly this id, kernel and task, if anything. */
   verify(id: number, kernel: string, task: number): Registered<Value> | undefined {
     return id === 0 ? undefined : this.#rows[this.#ids.slot(id, kernel, task)];
   }
 
-  /** The id that {@link register} gives, if the two are known. */
+  /** Returns the id that {@link register} returned for this kernel and task, if they are registered. */
   idOf(kernel: string, task: number): number | undefined {
     return this.#rows[this.#ids.slot(0, kernel, task)]?.id;
   }
 
   /**
-   * Forgets exactly this id, kernel and task, and gives what was registered. To be called once no code that
-   * bears the id can run any more: the id may be given to another kernel.
+   * Removes exactly this id, kernel and task, and returns what was registered. Call it only when no code with
+   * this id can run any more: the id may be assigned to another kernel.
    */
   remove(id: number, kernel: string, task: number): Registered<Value> | undefined {
     const slot = this.#ids.remove(id, kernel, task);
@@ -98,7 +102,7 @@ export class Registry<Value = undefined> {
     return row;
   }
 
-  /** Everything that is registered. */
+  /** Lists everything that is registered. */
   entries(): Registered<Value>[] {
     return this.#rows.filter((row) => row !== undefined);
   }
@@ -110,7 +114,7 @@ export class Registry<Value = undefined> {
     return row;
   }
 
-  /** Gives the id, or 0. */
+  /** Returns the id, or 0 if it cannot be claimed. */
   #claim(given: number, kernel: string, task: number, value: Value): number {
     const slot = this.#free.at(-1) ?? this.#rows.length;
     const id = this.#ids.claim(given, kernel, task, slot);
@@ -122,12 +126,14 @@ export class Registry<Value = undefined> {
 }
 
 function checkPair(kernel: string, task: number): void {
-  if (typeof kernel !== "string" || kernel === "") throw invalid("A kernel has a name, which is not empty.");
-  if (task !== (task | 0)) throw invalid("A task is a whole number from -2147483648 to 2147483647.");
+  if (typeof kernel !== "string" || kernel === "")
+    throw invalid(`The kernel's name is "${String(kernel)}"; pass a string that is not empty.`);
+  if (task !== (task | 0))
+    throw invalid(`The task is ${task}; pass a whole number from -2147483648 to 2147483647.`);
 }
 
 function checkId(id: number): void {
-  if (id === 0 || id !== id >>> 0) throw invalid("An id is a whole number from 1 to 4294967295.");
+  if (id === 0 || id !== id >>> 0) throw invalid(`The id is ${id}; pass a whole number from 1 to 4294967295.`);
 }
 
 function order(one: string, other: string): number {

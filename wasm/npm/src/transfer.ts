@@ -2,34 +2,33 @@ import type { Cache } from "./cache.js";
 import { WarmstartError } from "./errors.js";
 import { isResumable, type PartialFile, Parts, type Validator } from "./parts.js";
 
-/** One file to be brought here. */
+/** A file to download. */
 export interface Transfer {
   readonly cache: Cache;
-  /** What is asked for, by GET. */
+  /** The GET request. */
   readonly request: Request;
   readonly signal: AbortSignal;
-  /** The length in bytes that the file has to have, where the caller knows it. */
+  /** The length that the file must have, in bytes, if the caller knows it. */
   readonly size: number | undefined;
-  /** Whether a page of HTML is what is wanted. */
+  /** Whether an HTML page is accepted. */
   readonly html: boolean;
-  /** Is told the bytes that are here, and those of the whole file where that is known. */
+  /** Receives the bytes that have arrived, and those of the whole file if known. */
   readonly onProgress: (loaded: number, total: number | undefined) => void;
 }
 
-/** A file that arrived whole. */
+/** A completely downloaded file. */
 export interface Transferred {
   readonly body: Blob;
-  /** What is worth keeping beside it: type, length, version. */
+  /** The headers to store: type, length, version. */
   readonly headers: Headers;
-  /** Whether a part of it had arrived earlier. */
+  /** Whether the download was resumed. */
   readonly resumed: boolean;
 }
 
 /**
- * Brings a file here, from where it was left earlier if the server allows.
+ * Downloads a file, and resumes an earlier download if the server allows.
  *
- * Failures of the network and of the server (5xx) are tried again, twice. When it gives up or is aborted,
- * what arrived is kept.
+ * Retries network failures and server errors (5xx) twice. After a failure or an abort, the partial file is kept.
  */
 export async function transfer(wanted: Transfer): Promise<Transferred> {
   const parts = await Parts.load(wanted.cache, wanted.request.url);
@@ -40,12 +39,12 @@ export async function transfer(wanted: Transfer): Promise<Transferred> {
     try {
       wanted.signal.throwIfAborted();
       const headers = await round(wanted, parts);
-      // The pieces go before the whole is stored: else the two together would push out what else is cached,
-      // or would need twice the room.
+      // The pieces are removed before the whole file is stored: both together would need twice the space, and
+      // would evict other entries.
       await parts.drop();
       return { body: parts.blob(headers.get("content-type") ?? ""), headers, resumed };
     } catch (error) {
-      // A long download over a bad line goes on as long as it gets anywhere.
+      // A long download over a bad connection continues as long as it makes progress.
       if (parts.length >= farthest + PIECE / 8) failures = 0;
       farthest = Math.max(farthest, parts.length);
       const wait = wanted.signal.aborted ? undefined : waitBeforeRetry(error, ++failures);
@@ -60,15 +59,15 @@ export async function transfer(wanted: Transfer): Promise<Transferred> {
   }
 }
 
-/** The smallest piece that is written while more arrives, in bytes. */
+/** The smallest piece that is stored while more data arrives, in bytes. */
 const PIECE = 8 * 1024 * 1024;
-/** How often a transfer is tried before it fails. */
+/** The number of attempts without progress before a transfer fails. */
 const TRIES = 3;
 
-/** A failure that may not be one the next time. */
+/** A failure that a retry may avoid. */
 class Retryable extends Error {
   readonly error: WarmstartError;
-  /** How long to wait before the next try, in milliseconds, where the server says it. */
+  /** The delay before the next attempt, in milliseconds, if the server requests one. */
   readonly waitMs: number | undefined;
 
   constructor(error: WarmstartError, waitMs?: number) {
@@ -78,7 +77,7 @@ class Retryable extends Error {
   }
 }
 
-/** Asks once, for what is missing, and reads what comes. Gives the headers to keep when the file is whole. */
+/** Requests the missing part once, and reads it. Returns the headers to store when the file is complete. */
 async function round(wanted: Transfer, parts: Parts): Promise<Headers> {
   const { request, signal } = wanted;
   const { url } = request;
@@ -110,7 +109,7 @@ async function round(wanted: Transfer, parts: Parts): Promise<Headers> {
   wanted.onProgress(parts.length, expected ?? now.told);
   await read(response, parts, expected, wanted);
   if (expected !== undefined && parts.length < expected) {
-    const message = `${url} ended after ${parts.length} of ${expected} bytes.`;
+    const message = `${url} ended after ${parts.length} of ${expected} bytes; try again to resume.`;
     throw new Retryable(new WarmstartError("truncated", message, { url }));
   }
   if (expected !== undefined && parts.length > expected) throw wrongSize(parts, parts.length, wanted);
@@ -122,8 +121,8 @@ async function ask(wanted: Transfer, from: number, about: Validator | undefined)
   const headers = new Headers(request.headers);
   if (from > 0) {
     headers.set("range", `bytes=${from}-`);
-    // From another origin, If-Range would need the server's consent in advance. There, what the answer says
-    // of its version is compared instead.
+    // For another origin, If-Range would need a CORS preflight, so the version in the response is compared
+    // instead.
     if (isSameOrigin(request.url)) headers.set("if-range", about?.etag ?? about?.modified ?? "");
   }
   try {
@@ -132,12 +131,12 @@ async function ask(wanted: Transfer, from: number, about: Validator | undefined)
     );
   } catch (cause) {
     if (signal.aborted) throw signal.reason;
-    const message = `${request.url} cannot be reached: is the network up, and does the server allow this page to ask?`;
+    const message = `${request.url} cannot be reached; check the network and the server's CORS headers.`;
     throw new Retryable(new WarmstartError("network", message, { cause, url: request.url }));
   }
 }
 
-/** Reads the body into pieces. Whatever happens, what arrived before is among them. */
+/** Reads the body into pieces. They include all bytes that arrived before a failure. */
 async function read(
   response: Response,
   parts: Parts,
@@ -148,7 +147,7 @@ async function read(
   let chunks: Uint8Array<ArrayBuffer>[] = [];
   let size = 0;
   const seal = (): void => {
-    // What is whole now is stored as a whole.
+    // A complete file is stored as a whole.
     const keep = size >= PIECE && parts.length + size !== expected;
     if (size > 0) parts.add(new Blob(chunks), keep);
     chunks = [];
@@ -165,22 +164,20 @@ async function read(
   } catch (cause) {
     if (signal.aborted) throw signal.reason;
     throw new Retryable(
-      new WarmstartError("truncated", `${url} ended early: the connection broke.`, { cause, url }),
+      new WarmstartError("truncated", `The connection for ${url} broke; try again to resume.`, { cause, url }),
     );
   } finally {
     seal();
   }
 }
 
-/** Throws unless the answer is the whole file. */
+/** Throws unless the response is the whole file. */
 async function refuse(response: Response, { request: { url }, html }: Transfer): Promise<void> {
   const { status } = response;
   try {
     if (status === 200) return html ? undefined : refusePage(url, response);
-    const error = new WarmstartError("http_error", `${url} is answered with status ${status}.`, {
-      status,
-      url,
-    });
+    const message = `The server responded to ${url} with status ${status}; check the URL, or try later.`;
+    const error = new WarmstartError("http_error", message, { status, url });
     if (status < 500) throw error;
     const seconds = Number(response.headers.get("retry-after") ?? "x");
     throw new Retryable(error, Number.isFinite(seconds) ? Math.min(seconds, 10) * 1000 : undefined);
@@ -191,7 +188,7 @@ async function refuse(response: Response, { request: { url }, html }: Transfer):
 }
 
 /**
- * Throws if an answer is a page of HTML, and the name of the file says that it should not be one.
+ * Throws if a response is an HTML page although the name of the file is not that of one.
  *
  * @internal
  */
@@ -199,14 +196,14 @@ export function refusePage(url: string, { headers, status }: Response): void {
   const isPage = /^\s*(text\/html|application\/xhtml\+xml)\s*(;|$)/i.test(headers.get("content-type") ?? "");
   if (!isPage || /\.x?html?$/i.test(url.replace(/[?#].*$/s, ""))) return;
   const message =
-    `${url} is answered with a page of HTML where a file was expected: does the path exist? ` +
-    "Servers of apps often answer every path with their page.";
+    `The server responded to ${url} with an HTML page; check the path. ` +
+    "Servers of apps often return their page for every path.";
   throw new WarmstartError("unexpected_html", message, { status, url });
 }
 
 /**
- * Whether a 206 is the rest of what has arrived. A server of another origin may hide headers; then what it
- * shows decides.
+ * Whether a 206 response is the rest of the partial file. A server of another origin may hide headers; then the
+ * visible ones decide.
  */
 function continues(response: Response, from: number, about: PartialFile): boolean {
   const { headers } = response;
@@ -224,7 +221,7 @@ function continues(response: Response, from: number, about: PartialFile): boolea
   return whole !== undefined && rangeTotal(response, from) === whole;
 }
 
-/** How long the whole file is, from an answer that has the end of it. */
+/** Returns the length of the whole file, from a response with its end. */
 function rangeTotal({ headers }: Response, from: number): number | undefined {
   const total = /\/(\d+)$/.exec(headers.get("content-range") ?? "")?.[1];
   if (total !== undefined) return Number(total);
@@ -237,14 +234,14 @@ function aboutOf(response: Response): PartialFile {
   const told = isEncoded(headers) ? undefined : lengthOf(headers);
   const resumable = !isEncoded(headers) && headers.get("accept-ranges") !== "none";
   const { etag, modified } = resumable ? validatorOf(response) : { etag: undefined, modified: undefined };
-  // Another origin may hide that the body is encoded; then its length is not the file's. There the browser
-  // itself notices what is cut off.
+  // Another origin may hide that the body is encoded, so its length may not be the file's. The browser itself
+  // detects truncation there.
   const total = response.type === "cors" && !headers.has("content-encoding") ? undefined : told;
   return { etag, modified, total, told, type: headers.get("content-type") ?? undefined };
 }
 
 /**
- * What names this version byte by byte: a weak tag does not, nor does a date that is as young as the answer.
+ * Returns the strong validator of this version: neither a weak tag nor a date as recent as the response.
  */
 function validatorOf({ headers }: Response): Validator {
   const etag = headers.get("etag") ?? "";
@@ -263,13 +260,13 @@ function keptHeaders(about: PartialFile, length: number): Headers {
   return headers;
 }
 
-/** Not what the caller, or the server, said. What has arrived is of no use. */
+/** Creates the error for a length that neither caller nor server announced, and discards the partial file. */
 function wrongSize(parts: Parts, length: number, { size, request: { url } }: Transfer): WarmstartError {
   parts.restart();
   const message =
     size === undefined
-      ? `${url} has more bytes than the server announced.`
-      : `${url} has ${length} bytes, and not ${size}: ask for the version that is meant.`;
+      ? `${url} has more bytes than the server announced; try again.`
+      : `${url} has ${length} bytes in place of ${size}; check its version.`;
   return new WarmstartError("integrity", message, { url });
 }
 
@@ -286,7 +283,7 @@ function isSameOrigin(url: string): boolean {
   return new URL(url).origin === globalThis.origin;
 }
 
-/** Milliseconds, or `undefined` where another try makes no sense. */
+/** Returns the delay in milliseconds, or `undefined` if a retry is useless. */
 function waitBeforeRetry(error: unknown, failures: number): number | undefined {
   if (!(error instanceof Retryable) || failures >= TRIES) return undefined;
   return error.waitMs ?? 250 * 2 ** (failures - 1) * (1 + Math.random());

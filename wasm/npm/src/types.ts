@@ -1,170 +1,170 @@
 import type { WarmstartError } from "./errors.js";
 import type { Cache } from "./cache.js";
 
-/** What {@link open} is told. */
+/** Options of {@link open}. */
 export interface OpenOptions {
-  /** The name of the cache. Caches of the same name on the same origin are one. */
+  /** The name of the cache. All pages of an origin that use the same name share one cache. */
   name: string;
-  /** The most bytes that it keeps; what was used least recently goes first. Unbounded if left out. */
+  /** The cap in bytes; the cache evicts the least recently used entries first. Unbounded by default. */
   maxBytes?: number;
-  /** The most entries that it keeps. Unbounded if left out. */
+  /** The cap on the number of entries. Unbounded by default. */
   maxEntries?: number;
-  /** Keeps everything in memory, for tests and for pages that must leave no trace. */
+  /** Keeps everything in memory, for tests and for pages that must not store anything. */
   memory?: boolean;
   /**
-   * Is called when the cache goes on but not as it should; otherwise the console is told, once. What it
-   * throws is reported as that of an event's listener is.
+   * Receives `memory_only` and `no_space` warnings. Without it and without a listener of `warning`, the
+   * cache logs them to the console, once each. The browser reports exceptions of this function as uncaught.
    */
   onWarning?: (warning: WarmstartError) => void;
 }
 
-/** A value that can be stored. Objects go in as `JSON.stringify(object)` and come back with `"json"`. */
+/** A value that can be stored. Store an object as `JSON.stringify(object)`, and read it with `"json"`. */
 export type Value = string | ArrayBuffer | ArrayBufferView | Blob | Response | ReadableStream<Uint8Array>;
 
-/** How a value is handed out. */
+/** The format in which a value is returned. */
 export type As = "bytes" | "blob" | "text" | "json" | "response";
 
-/** The type that each {@link As} hands out. `Json` is what the caller says that it stored. */
+/** The type of each format of {@link As}. `Json` is the type that the caller stored. */
 export interface Formats<Json = unknown> {
-  /** A fresh array of exactly the value. */
+  /** A new array that holds exactly the value. */
   bytes: Uint8Array<ArrayBuffer>;
-  /** A `Blob` with the type that was stored. */
+  /** A `Blob` with the stored media type. */
   blob: Blob;
   /** The value as UTF-8 text. */
   text: string;
   /** The value parsed as JSON. */
   json: Json;
   /**
-   * A `Response` with the headers that were stored. From {@link Cache.get}, nothing is read before its body
-   * is asked for; it is verified while it streams, and the last chunk comes only after the checksum matched.
+   * A `Response` with the stored headers. From {@link Cache.get}, the body is read only when the caller reads
+   * it; it is verified while it streams, and the last chunk arrives only after the checksum matched.
    */
   response: Response;
 }
 
-/** What is kept beside a value. */
+/** Options of {@link Cache.put}: what to store with the value. */
 export interface PutOptions {
-  /** What people see in a list of entries. */
+  /** A short text that describes the entry in listings. */
   label?: string;
-  /** The media type, for example `application/wasm`; else that of the `Blob` or `Response`. */
+  /** The media type, for example `application/wasm`. Defaults to that of the `Blob` or `Response`. */
   type?: string;
-  /** Headers to hand out with `"response"`; they win over those of a stored `Response`. */
+  /** Headers to return with `"response"`; they override those of a stored `Response`. */
   headers?: HeadersInit;
-  /** Gives up while the value is read; what is handed to the database is stored all the same. */
+  /** Aborts reading the value. A value that has reached the database is stored all the same. */
   signal?: AbortSignal;
 }
 
 /**
- * Tells how far something is. What this library reads it counts in bytes; a builder may count in what it
- * likes. `total` is in the same unit, and is left out where it is not known. What a listener throws is
- * reported as that of an event's listener is, and ends nothing.
+ * Reports progress. This library counts in bytes; a builder may use any unit. `total` is in the same unit,
+ * and absent while it is unknown. The browser reports exceptions of this function as uncaught; they do not
+ * stop the operation.
  */
 export type Progress = (loaded: number, total?: number) => void;
 
-/** What a builder is given. */
+/** The argument of a {@link Build}. */
 export interface BuildContext {
-  /** Is aborted when nobody waits for the value any more. */
+  /** Aborts when no call waits for the value any more. */
   signal: AbortSignal;
-  /** Tells everybody who waits how far the build is. It also shows that the build is alive: see `waitMs`. */
+  /** Reports progress to all waiting calls. It also restarts their timeout: see `waitMs`. */
   onProgress: Progress;
-  /** The same cache, for builds within this build: calls through it never wait for each other in a circle. */
+  /** The same cache, for builds within this build: calls through it do not deadlock. */
   cache: Cache;
 }
 
-/** Makes the value that was missed. */
+/** Builds a missing value. */
 export type Build = (context: BuildContext) => Value | Promise<Value>;
 
-/** How {@link Cache.getOrCreate} works. */
+/** Options of {@link Cache.getOrCreate}. */
 export interface CreateOptions extends PutOptions {
-  /** How the value is handed out: `"bytes"` if left out. */
+  /** The format of the returned value. `"bytes"` by default. */
   as?: As;
-  /** Is told how far the build is, whoever builds in this tab. */
+  /** Receives the progress of the build, also if another call in this tab runs it. */
   onProgress?: Progress;
-  /** Stops waiting. The build itself is aborted only when nobody else waits for it. */
+  /** Stops waiting. The build itself aborts only if no other call waits for it. */
   signal?: AbortSignal;
   /**
-   * The longest wait, in milliseconds, for a build of the same key elsewhere that shows no progress, before
-   * this call builds for itself. 30 000 if left out. Progress is seen within a tab, not across tabs.
+   * The longest wait, in milliseconds, for a build of the same key by another call or tab that reports no
+   * progress; then this call builds for itself. 30,000 by default. Progress is visible within a tab only.
    */
   waitMs?: number;
 }
 
-/** An entry as {@link Cache.entries} tells of it. */
+/** An entry in the listing of {@link Cache.entries}. */
 export interface EntryInfo {
   /** The bytes of the key. */
   key: Uint8Array;
-  /** The key as text, where it is text; a {@link Key} has none. */
+  /** The key as text, if its bytes are UTF-8; `undefined` for a {@link Key}. */
   text: string | undefined;
-  /** What the entry was labelled with. */
+  /** The label given when the entry was stored. */
   label: string | undefined;
-  /** The media type that was stored. */
+  /** The stored media type. */
   type: string | undefined;
-  /** The headers that were stored. */
+  /** The stored headers. */
   headers: Headers;
   /** The length of the value in bytes. */
   size: number;
-  /** What it counts against `maxBytes`, in bytes: value, key and what is kept beside it. */
+  /** The size that counts against `maxBytes`, in bytes: value, key and metadata. */
   storedSize: number;
-  /** When it was stored. */
+  /** The time at which the entry was stored. */
   created: Date;
-  /** When it was used last. */
+  /** The time of the last use. */
   lastUsed: Date;
-  /** How long it took to build, in milliseconds; 0 where it was put. */
+  /** The duration of the build in milliseconds; 0 if the value was stored by `put`. */
   buildMs: number;
-  /** What its {@link Key} was made of. */
+  /** The fields of its {@link Key}, if it has one. */
   recipe: Recipe | undefined;
 }
 
-/** What a {@link Key} was made of. */
+/** The domain, schema and fields of a {@link Key}. */
 export interface Recipe {
-  /** What kind of thing the key names. */
+  /** The kind of value that the key names. */
   domain: string;
   /** The version of the fields' meaning. */
   schema: number;
-  /** The fields; bytes and long texts have no `value`, only a digest. */
+  /** The fields. Bytes and long texts have no `value`, only a digest. */
   fields: { label: string; value?: string; digest: string }[];
 }
 
-/** What a cache did since it was opened, and what it holds. */
+/** Counters since the cache was opened, and its current size. */
 export interface Stats {
-  /** Where values are kept. */
+  /** Where values are stored. */
   backend: "indexeddb" | "memory";
-  /** Why they are kept in memory only, if that was not asked for. */
+  /** Why values are in memory, if the caller did not ask for that. */
   reason: string | undefined;
-  /** How often a value was found. */
+  /** Look-ups that found a value. */
   hits: number;
-  /** How often each reason made a miss. */
+  /** Look-ups that found none, by miss reason. */
   misses: Record<string, number>;
-  /** How often each reason kept a value from being stored. */
+  /** Values that could not be stored, by reason. */
   refusals: Record<string, number>;
   /** Builds that ran. */
   builds: number;
-  /** Calls that got what another call built. */
+  /** Calls that received a value that another call built. */
   shared: number;
-  /** The bytes of the values that were found. */
+  /** The total size of the values that were found, in bytes. */
   bytesRead: number;
-  /** The bytes of the values that were stored. */
+  /** The total size of the values that were stored, in bytes. */
   bytesWritten: number;
-  /** Entries that went, to make room. */
+  /** Entries that were evicted. */
   evictions: number;
-  /** Time spent in builds, in milliseconds. */
+  /** The total duration of builds, in milliseconds. */
   buildMs: number;
-  /** Time that hits spared, in milliseconds: what their builds took. */
+  /** The build time that hits saved, in milliseconds. */
   savedMs: number;
-  /** Entries that are held. */
+  /** The number of entries. */
   entries: number;
-  /** Bytes that are held, counted as `maxBytes` counts them. */
+  /** The size of the entries in bytes, as `maxBytes` counts it. */
   bytes: number;
 }
 
-/** Why a key would hit or miss. */
+/** Whether and why a key would hit or miss; returned by {@link Cache.explain}. */
 export interface Explanation {
-  /** Whether it would hit. */
+  /** Whether the key would hit. */
   hit: boolean;
-  /** Why it would miss, as a stable name. */
+  /** The stable name of the miss reason; `undefined` for a hit. */
   reason: string | undefined;
-  /** The same as a sentence for people. */
+  /** The reason as a sentence for people. */
   text: string;
-  /** The stored entry that is most like a {@link Key}, and the fields in which it differs. */
+  /** The stored entry nearest to a {@link Key}, and the fields in which it differs. */
   nearest:
     | { key: Uint8Array; label: string | undefined; changes: { label: string; old?: string; new?: string }[] }
     | undefined;

@@ -1,19 +1,20 @@
 import { invalid } from "./errors.js";
 
 /**
- * The key under which a file is kept: its absolute address, without the fragment.
+ * Returns the key of a file: its absolute URL, without the fragment.
  *
- * A text that is no address, nor becomes one here, is a key as it is.
+ * A text that is not a URL, not even relative to the page's, is a key as it is.
  *
  * @internal
  */
 export function urlKey(address: string | URL | Request): string {
   const text = typeof address === "string" ? address : address instanceof URL ? address.href : address.url;
-  if (typeof text !== "string") throw invalid("An address is a string, a URL or a Request.");
+  if (typeof text !== "string")
+    throw invalid(`The URL is of type ${typeof address}; pass a string, a URL or a Request.`);
   return absolute(text) ?? text;
 }
 
-/** The absolute address, without the fragment; `undefined` where there is none. */
+/** Returns the absolute URL without the fragment, or `undefined` for text that is not a URL. */
 export function absolute(address: string): string | undefined {
   try {
     const url = new URL(address, baseUrl());
@@ -26,6 +27,6 @@ export function absolute(address: string): string | undefined {
 
 function baseUrl(): string | undefined {
   if (typeof document !== "undefined") return document.baseURI;
-  // A worker made from a Blob has an address that nothing can be relative to.
+  // The URL of a worker made from a Blob cannot be a base URL.
   return location.protocol === "blob:" ? globalThis.origin : location.href;
 }

@@ -20,7 +20,7 @@ export interface LargePayload {
   size: number;
   bytes?: undefined;
   parts: Part[];
-  /** The same bytes in the caller's memory, until the caller gets to run again. */
+  /** The same bytes in the caller's memory, valid until the caller runs again. */
   source?: Uint8Array;
   /** A copy of the bytes, of which the parts are still to be made; see {@link makeParts}. */
   copy?: Copy;
@@ -28,7 +28,7 @@ export interface LargePayload {
   reserved?: number;
 }
 
-/** What decides the form of a payload. */
+/** The settings that determine the form of a payload. */
 export interface Shape {
   /** The most bytes of a small value. */
   small: number;
@@ -36,11 +36,11 @@ export interface Shape {
   blobs(): boolean;
 }
 
-/** How long reading a value may go on, and who is told. */
+/** Options of reading a value. */
 export interface Reading {
   signal?: AbortSignal | undefined;
   onProgress?: Progress | undefined;
-  /** Whether a small value is encoded before the caller gets to run again, so that it need not be copied. */
+  /** Whether a small value is encoded before the caller runs again, so that it need not be copied. */
   borrow?: boolean;
 }
 
@@ -57,10 +57,10 @@ const ROOM = 2 * PART;
 const PIECE = 4 * 1024 * 1024;
 
 /**
- * The bytes of `value`. Of what the caller could change later, they are copied before this function returns;
- * what has to be read comes as a promise.
+ * Returns the bytes of `value`. Copies bytes that the caller could change before this function returns; returns
+ * a promise if the value must be read.
  *
- * @throws WarmstartError if it is nothing that can be stored, or an answer that must not be
+ * @throws WarmstartError if the value cannot be stored, or is a response that must not be
  */
 export function payloadOf(value: Value, shape: Shape, reading: Reading = {}): Payload | Promise<Payload> {
   if (typeof value === "string") return ofOwn(new TextEncoder().encode(value), shape);
@@ -72,8 +72,8 @@ export function payloadOf(value: Value, shape: Shape, reading: Reading = {}): Pa
   if (value instanceof Response) return ofResponse(value, shape, reading);
   if (value instanceof ReadableStream) return ofStream(value, shape, reading);
   throw invalid(
-    "A value is a string, an ArrayBuffer or a view of one, a Blob, a Response or a ReadableStream. " +
-      'An object is stored as JSON.stringify(object) and read with "json".',
+    `The value is of type ${typeof value}; pass a string, an ArrayBuffer or a view of one, a Blob, a Response ` +
+      "or a ReadableStream, and an object as JSON.stringify(object).",
   );
 }
 
@@ -104,7 +104,7 @@ export async function makeParts(
   }
 }
 
-/** The Blobs of this payload are stored, or will not be. */
+/** Releases the payload's memory, once its Blobs are stored or will not be. */
 export function release(payload: Payload): void {
   if (!payload.parts) return;
   freeCopy(payload);
@@ -118,7 +118,7 @@ function freeCopy(payload: LargePayload): void {
   delete payload.copy;
 }
 
-/** Whether reading `value` depends on others than this machine, and so may never end. */
+/** Whether reading `value` depends on the network or other code, and so may never end. */
 export function isStream(value: Value): boolean {
   return value instanceof Response || value instanceof ReadableStream;
 }
@@ -132,7 +132,7 @@ function ofBorrowed(
 ): Payload {
   if ((buffer as { detached?: boolean }).detached) {
     throw invalid(
-      "The buffer was transferred elsewhere, so its bytes are gone. Store it before it is transferred.",
+      "The buffer was transferred, so its bytes are gone; store it before transferring it.",
     );
   }
   const bytes = new Uint8Array(buffer, offset, length);
@@ -141,9 +141,9 @@ function ofBorrowed(
     const isOwn = borrow && bytes.buffer instanceof ArrayBuffer;
     return { size, bytes: isOwn ? (bytes as Uint8Array<ArrayBuffer>) : new Uint8Array(bytes) };
   }
-  // A Blob refuses memory that threads share.
+  // Blobs do not accept shared memory.
   if (!shape.blobs() || !(bytes.buffer instanceof ArrayBuffer)) return ofOwn(new Uint8Array(bytes), shape);
-  // What Blobs are made of later is nobody else's to change.
+  // The caller may change the bytes before the Blobs are made.
   if (size > PIECE && reserve(size)) {
     const copy = copied(bytes);
     if (copy) return { size, parts: [], copy, reserved: size };
@@ -196,17 +196,14 @@ function ofResponse(response: Response, shape: Shape, reading: Reading): Promise
   if (!response.ok || status === 206) {
     const what =
       status === 206
-        ? "only a part of the file (206)"
+        ? "with a part of the file (206), which is not stored; request it without a Range header"
         : response.type === "opaque" || response.type === "opaqueredirect"
-          ? `an ${response.type} response, which nobody can look into; ask with CORS`
-          : `${status} ${response.statusText}`.trim();
-    throw new WarmstartError("http_error", `${url || "The server"} answered ${what}. It is not kept.`, {
-      status,
-      url,
-    });
+          ? `with an ${response.type} response, whose contents are hidden and not stored; request it with CORS`
+          : `with status ${`${status} ${response.statusText}`.trim()}, which is not stored; check the URL`;
+    throw new WarmstartError("http_error", `${url || "The server"} responded ${what}.`, { status, url });
   }
   if (response.bodyUsed || response.body?.locked) {
-    throw invalid("The body of this Response was read already. Store response.clone() before it is read.");
+    throw invalid("The body of this Response was already read; store response.clone() before reading it.");
   }
   const announced = announcedLength(response);
   if (!response.body) return complete(new Gatherer(shape, announced), announced, url);
@@ -214,7 +211,8 @@ function ofResponse(response: Response, shape: Shape, reading: Reading): Promise
 }
 
 function ofStream(stream: ReadableStream<Uint8Array>, shape: Shape, reading: Reading): Promise<Payload> {
-  if (stream.locked) throw invalid("This ReadableStream is being read elsewhere.");
+  if (stream.locked)
+    throw invalid("This ReadableStream is locked to another reader; store it before reading it.");
   return gather(stream, new Gatherer(shape, undefined), undefined, reading, "");
 }
 
@@ -243,14 +241,14 @@ async function gather(
       if (!(value instanceof Uint8Array)) {
         stop();
         throw invalid(
-          "The chunks of a ReadableStream are Uint8Arrays. Pipe text through a TextEncoderStream.",
+          "A chunk of the ReadableStream is not a Uint8Array; pipe text through a TextEncoderStream.",
         );
       }
       gatherer.add(value as Uint8Array<ArrayBuffer>);
-      // A length that was announced for compressed bytes says nothing of these.
+      // The announced length may be that of compressed bytes.
       const total = announced !== undefined && announced >= gatherer.size ? announced : undefined;
       onProgress?.(gatherer.size, total);
-      // A stream that always has something ready would let nothing else run.
+      // A stream that always has data would block the thread.
       if (pace.due) await pace.rest();
     }
     return await complete(gatherer, announced, url);
@@ -263,12 +261,12 @@ async function gather(
 }
 
 /**
- * More than was announced is no fault: browsers hide that the announced length was that of compressed bytes.
+ * Accepts more bytes than announced: browsers hide that the announced length was that of compressed bytes.
  */
 async function complete(gatherer: Gatherer, announced: number | undefined, url: string): Promise<Payload> {
   if (announced !== undefined && gatherer.size < announced) {
     const what = `${url || "The body"} ended after ${gatherer.size} of ${announced} bytes.`;
-    throw new WarmstartError("truncated", `${what} It is not kept.`, { url });
+    throw new WarmstartError("truncated", `${what} It is not stored; request it again.`, { url });
   }
   return gatherer.finish();
 }
@@ -312,7 +310,7 @@ class Gatherer {
       return { size, bytes: joined(this.#chunks, size) };
     }
     if (this.#inPart > 0) this.#closePart();
-    // Where no length was announced, this is the first moment at which it is known that there is room.
+    // Without an announced length, only now is it known that there is room.
     if (this.#shape.blobs() && this.#reserved === 0 && reserve(size)) {
       this.#reserved = size;
       this.#parts.forEach((part, at) => (this.#parts[at] = new Blob([part])));
@@ -320,7 +318,7 @@ class Gatherer {
     return { size, parts: this.#parts, reserved: this.#reserved };
   }
 
-  /** Nothing comes of it. */
+  /** Discards the payload. */
   abandon(): void {
     unstored -= this.#reserved;
     this.#reserved = 0;

@@ -7,13 +7,13 @@ import type { Found, Part, Piece } from "./store/store.js";
 /** A large value as it was found: its head is verified, its payload is not. */
 export type Large = Extract<Found, { head: Uint8Array }> & { bytes?: undefined };
 
-/** What reading a large value came to: what was asked for, or the reason why it is damaged. */
+/** The result of reading a large value: the value, or the reason why it is damaged. */
 export type Verified<Result> = { value: Result; damage?: undefined } | { damage: string };
 
-/** Bytes that are read of a Blob at once. Fewer take longer in all, more take more memory. */
+/** The bytes of a Blob that are read at a time. Fewer take longer, more take more memory. */
 const SLICE = 4 * 1024 * 1024;
 
-/** The payload in one array, verified. */
+/** Reads the payload into one array, and verifies it. */
 export async function verifiedBytes(
   engine: Engine,
   found: Large,
@@ -26,7 +26,7 @@ export async function verifiedBytes(
     const whole = new Uint8Array(found.size);
     let at = 0;
     for await (const slice of slices(found.parts)) {
-      // More than the head says is damage too; the check finds it, but it has no place in the array.
+      // More bytes than the head announces are damage too: the check finds it, but they do not fit the array.
       const place = whole.subarray(at, at + slice.length);
       place.set(slice.subarray(0, place.length));
       pour(check, place);
@@ -39,8 +39,8 @@ export async function verifiedBytes(
 }
 
 /**
- * All bytes of a Blob, in one array; `sink` gets each, too. They are read right into their place, in
- * stretches: what reads a Blob as a whole stands still for as long as it takes.
+ * Reads all bytes of a Blob into one array, and feeds them to `sink`. Reads chunks directly into their place,
+ * because reading a Blob as a whole blocks the thread.
  */
 export async function bytesOfBlob(blob: Blob, sink?: Sink): Promise<Uint8Array<ArrayBuffer>> {
   const pace = new Pace();
@@ -113,9 +113,10 @@ export function verifiedStream(
     reason: string,
     cause?: unknown,
   ): Promise<void> => {
-    // Whoever asks again because of the error finds it gone.
+    // A caller that retries because of the error must miss.
     await onDamage(reason);
-    const message = `The stored value is damaged: ${explanation(engine, reason)}. It is removed; get it anew.`;
+    const why = explanation(engine, reason);
+    const message = `The stored value is damaged (${why}) and was removed; fetch it again.`;
     controller.error(new WarmstartError("damaged", message, { cause }));
   };
   return new ReadableStream(
@@ -154,8 +155,8 @@ export function verifiedStream(
 }
 
 /**
- * The bytes of `parts` in order, in slices. The next one is read while one is worked on. A slice of memory is
- * a copy, so that nobody gets hold of what the store keeps.
+ * Yields the bytes of `parts` in order, in slices, and reads one slice ahead. A slice of memory is a copy, so
+ * that callers cannot change the store's bytes.
  */
 export async function* slices(
   parts: readonly (Part | Piece)[],
@@ -191,7 +192,7 @@ function* planned(
 
 function start(read: (() => Promise<ArrayBuffer>) | undefined): Promise<ArrayBuffer> | undefined {
   const reading = read?.();
-  // Whoever waits for it is told; if nobody does any more, nobody needs to be.
+  // The consumer handles a failure when it awaits the slice; if it has stopped, the failure is ignored.
   reading?.catch(() => undefined);
   return reading;
 }

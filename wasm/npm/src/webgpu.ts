@@ -1,45 +1,46 @@
 import { key, type FieldValue, type Key } from "./key.js";
 
 /**
- * Where a kernel runs: an adapter, a device, or both.
+ * An adapter, a device, or both.
  *
- * A device says best what its shaders may use; an adapter alone is described with everything that it could
- * offer.
+ * A device describes exactly what its shaders may use; an adapter alone stands for everything that it offers.
  */
 export type WebGpu =
   GPUAdapter | GPUDevice | { readonly adapter: GPUAdapter; readonly device?: GPUDevice | undefined };
 
-/** What belongs to the key of a thing that was compiled or tuned for WebGPU, next to the adapter. */
+/** The fields of a {@link webgpuKey} besides the adapter's. */
 export interface WebGpuKeyParts {
   /** The WGSL source. */
   readonly source: string;
   /** The name of the entry point. */
   readonly entryPoint?: string | undefined;
-  /** The values of `override` declarations. Their order does not matter. */
+  /** The values of `override` declarations, in any order. */
   readonly constants?: Readonly<Record<string, number>> | undefined;
-  /** The features that matter, instead of all that the device has. Their order does not matter. */
+  /** The relevant features, in any order. Defaults to all features of the device. */
   readonly features?: Iterable<string> | undefined;
-  /** The limits that matter, instead of all that the device has: a few names, or names and values. */
+  /** The relevant limits, as names or as names with values. Defaults to all limits of the device. */
   readonly limits?: readonly string[] | Readonly<Record<string, number>> | undefined;
-  /** Whatever else the result depends on: shapes, a version of the tuner. Their order does not matter. */
+  /** Other inputs of the result, in any order, for example shapes or the version of a tuner. */
   readonly extra?: Readonly<Record<string, FieldValue>> | undefined;
 }
 
 /**
- * The key of something that was generated, tuned or compiled for a WebGPU adapter.
+ * Makes a key for a value that was generated, tuned or compiled for a WebGPU adapter.
  *
- * It takes in the adapter, its features and limits, the version of the browser's engine (an update of the
- * browser may bring another compiler), the source, the entry point and the constants. The same inputs in
- * another order give the same key. Each of them is a field of its own, so that `cache.explain(key)` names
- * the one that differs.
+ * The key covers the adapter, its features and limits, the version of the browser's engine (an update of the
+ * browser may contain another compiler), the source, the entry point and the constants. The order of the
+ * inputs does not matter. Each of them is a field of its own, so that `cache.explain(key)` names the one that
+ * differs.
  *
- * Browsers tell their full version to nobody at once. So an update within one major version of the engine
- * gives the same key. Put what you know better into `extra`.
+ * Browsers do not reveal their full version synchronously, so updates within one major version of the engine
+ * share a key. If you know the full version, add it to `extra`.
+ *
+ * @throws WarmstartError `invalid_argument` if an input cannot be a field of a key
  *
  * @example
  * ```ts
- * const wanted = webgpuKey(device, { source, extra: { m: 384, n: 384 } });
- * const tile = await cache.getOrCreate(wanted, async () => JSON.stringify(await tune()), { as: "json" });
+ * const tuned = webgpuKey(device, { source, extra: { m: 384, n: 384 } });
+ * const tile = await cache.getOrCreate(tuned, async () => JSON.stringify(await tune()), { as: "json" });
  * ```
  */
 export function webgpuKey(gpu: WebGpu, parts: WebGpuKeyParts): Key {
@@ -102,7 +103,7 @@ const ENGINES: readonly (readonly [string, RegExp])[] = [
   ["WebKit", /AppleWebKit\/([\d.]+)/],
 ];
 
-/** What adapters and devices of several browser versions have in common. */
+/** The common members of adapters and devices of several browser versions. */
 interface Capable {
   readonly features: Iterable<string>;
   readonly limits: GPUSupportedLimits;
@@ -137,8 +138,8 @@ function limitFields(gpu: WebGpu, wanted: WebGpuKeyParts["limits"]): Record<stri
 }
 
 /**
- * Sorted by name. Numbers become text, since a constant may be a fraction, and no two numbers have the same
- * text.
+ * Sorts the fields by name. Numbers become text, because a constant may be a fraction; different numbers have
+ * different texts.
  */
 function prefixed(prefix: string, values: Readonly<Record<string, FieldValue>>): Record<string, FieldValue> {
   const fields: Record<string, FieldValue> = {};

@@ -1,6 +1,5 @@
 /**
- * Reads what Rust's postcard wrote: see docs/format.md. Throws where the bytes end too early or are none
- * such.
+ * Reads values that Rust's postcard encoded: see docs/format.md. Throws on truncated or invalid bytes.
  */
 export class Wire {
   #bytes: Uint8Array;
@@ -38,7 +37,7 @@ export class Wire {
     return decoder.decode(this.bytes());
   }
 
-  /** So many bytes. */
+  /** Reads this number of bytes. */
   take(length: number): Uint8Array {
     const end = this.#at + length;
     if (end > this.#bytes.length) throw new RangeError("the bytes end too early");

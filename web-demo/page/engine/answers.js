@@ -2,10 +2,10 @@ import { key } from "../warmstart/dist/index.js";
 import { modelFields } from "./files.js";
 import { passages } from "./passages.js";
 
-/** How many passages an answer has. */
+/** The number of passages in an answer. */
 const SHOWN = 5;
 
-/** Answers questions, and keeps the answers. */
+/** Answers questions, and caches the answers. */
 export class Answers {
   /** Places a vector on the map; set once there is a map. */
   project = undefined;
@@ -21,7 +21,7 @@ export class Answers {
     this.#neighbours = neighbours;
   }
 
-  /** The answer that is kept for a question, if there is one. Needs no model. */
+  /** Returns the cached answer of a question, if there is one. Needs no model. */
   static async kept(cache, files, question) {
     const found = await cache.get(answerKey(files, question), "json");
     return found && { ...found, kept: true };
@@ -58,7 +58,7 @@ export class Answers {
     };
   }
 
-  /** Keeps an answer that was computed, unless it is kept. */
+  /** Caches a computed answer, unless it is cached. */
   async keep(question, answer) {
     const label = `answer: ${question}`;
     await this.#cache.getOrCreate(answerKey(this.#files, question), () => encode(answer), { label });

@@ -15,7 +15,7 @@ export async function manifest() {
 /** The length of an embedding. */
 export const DIMENSIONS = 384;
 
-/** What decides the numbers that the model gives: part of the key of everything that is made from them. */
+/** Everything that determines the model's output: part of the key of all values derived from it. */
 export function modelFields(files) {
   const named = (end) => files.find(({ url }) => url.endsWith(end));
   return { model: named("model.onnx").integrity, tokenizer: named("tokenizer.json").integrity };

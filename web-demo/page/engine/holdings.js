@@ -1,8 +1,8 @@
-/** Keeps the page's list of what the cache holds up to date, with what happened to each entry. */
+/** Updates the page's list of cached entries, with the last event of each. */
 export class Holdings {
   #cache;
   #tell;
-  /** By the key's bytes as text: what an entry is called, and what last happened to it. */
+  /** The name and the last event of each entry, by the key's bytes as text. */
   #known = new Map();
   #evictedBecause = "went to make room";
   #timer;
@@ -29,11 +29,11 @@ export class Holdings {
       this.#note(event, () => `not kept: ${event.reason.replaceAll("_", " ")}`),
     );
     cache.events.on("evicted", () => this.#soon());
-    // What other tabs do is not told: it is looked at.
+    // Other tabs send no events, so the list is refreshed.
     setInterval(() => this.#soon(), 3000);
   }
 
-  /** Tells the page now. `gone` says why entries that are no longer there went. */
+  /** Updates the page now. `gone` is the reason why missing entries went. */
   async tellNow(gone) {
     if (gone) this.#evictedBecause = gone;
     const [entries, stats] = await Promise.all([this.#cache.entries(), this.#cache.stats()]);
@@ -93,12 +93,12 @@ function nameOf(bytes) {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** An address becomes its end, which is what people look at. */
+/** Shortens a URL to its last part. */
 function shortened(text) {
   return text.replace(/\S+:\/\/\S*\/(\S+)/, "$1");
 }
 
-/** The pieces of one download, which are many, as one row. */
+/** Shows the many pieces of one download as one row. */
 function gathered(rows) {
   const byLabel = new Map();
   for (const row of rows) {

@@ -1,5 +1,5 @@
-// The kernels that compare a question with every passage, in several variants. Which is quickest depends on
-// the machine.
+// The kernels that compare a question with every passage, in several variants. The machine determines which is
+// fastest.
 
 import { DIMENSIONS } from "./files.js";
 
@@ -12,7 +12,7 @@ const bindings = (type) => /* wgsl */ `
 override WG: u32 = 64u;
 `;
 
-/** A thread takes a passage, number by number. */
+/** One thread per passage, one number at a time. */
 const SCALAR = /* wgsl */ `${bindings("f32")}
 @compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) id: vec3u) {
@@ -23,7 +23,7 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
   scores[row] = sum;
 }`;
 
-/** A thread takes a passage, four numbers at a time. */
+/** One thread per passage, four numbers at a time. */
 const VECTOR = /* wgsl */ `${bindings("vec4f")}
 @compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) id: vec3u) {
@@ -48,7 +48,7 @@ fn main(@builtin(global_invocation_id) id: vec3u, @builtin(local_invocation_inde
   scores[row] = sum;
 }`;
 
-/** A whole workgroup takes a passage, and adds its parts up in a tree. */
+/** One workgroup per passage, which adds up its parts in a tree. */
 const TREE = /* wgsl */ `${bindings("vec4f")}
 var<workgroup> parts: array<f32, WG>;
 @compute @workgroup_size(WG)
@@ -68,7 +68,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lo
 const perThread = (name, source, sizes) =>
   sizes.map((size) => ({ name, source, size, groups: (count) => Math.ceil(count / size) }));
 
-/** All variants. `groups` says how many workgroups so many passages take. */
+/** All variants. `groups` returns the number of workgroups for a number of passages. */
 export const VARIANTS = [
   ...perThread("one by one", SCALAR, [32, 64, 128]),
   ...perThread("by fours", VECTOR, [32, 64, 128]),
@@ -76,7 +76,7 @@ export const VARIANTS = [
   ...[32, 64].map((size) => ({ name: "a group a passage", source: TREE, size, groups: (count) => count })),
 ];
 
-/** What a pipeline of a variant is made from. */
+/** Returns the pipeline descriptor of a variant. */
 export function request({ name, source, size }) {
   return {
     label: `${name}, ${size}`,
@@ -85,7 +85,7 @@ export function request({ name, source, size }) {
   };
 }
 
-/** The scores as plain JavaScript adds them up: the reference, and what is used without WebGPU. */
+/** Computes the scores in plain JavaScript: the reference, and the fallback without WebGPU. */
 export function scoresOf(vectors, question, count) {
   const scores = new Float32Array(count);
   for (let row = 0; row < count; row++) {

@@ -1,7 +1,7 @@
 import { asTransformersCache, watchDevices } from "../warmstart/dist/index.js";
 import { SITE } from "./files.js";
 
-/** transformers.js, with the runtime for a device. Half a megabyte: begin early. */
+/** Loads transformers.js with the runtime for a device: half a megabyte, so start early. */
 export function transformersFor(device) {
   return import(`../vendor/${device}/transformers.mjs`);
 }
@@ -15,7 +15,7 @@ export function transformersFor(device) {
  */
 export async function loadModel(cache, held, device, library, progress) {
   progress("Starting the model");
-  // The runtime's own shaders are created again too, as soon as it asks for its device.
+  // The runtime's own pipelines are recreated too, as soon as it requests its device.
   const watched = device === "webgpu" ? watchDevices(cache, "all-MiniLM-L6-v2") : undefined;
   try {
     const extract = await start(cache, held, device, library);
@@ -26,7 +26,7 @@ export async function loadModel(cache, held, device, library, progress) {
     };
   } catch (error) {
     if (device === "wasm") throw error;
-    // A driver that promises more than it does. There is a way without it.
+    // The driver promises more than it does: fall back.
     return loadModel(cache, held, "wasm", await transformersFor("wasm"), progress);
   } finally {
     watched?.stop();

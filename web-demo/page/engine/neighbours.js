@@ -3,14 +3,14 @@ import { DIMENSIONS } from "./files.js";
 import { VARIANTS, request, scoresOf } from "./kernels.js";
 import { tune } from "./tune.js";
 
-/** Begins to create the pipelines of earlier visits again. Without a device there is nothing to begin. */
+/** Starts to recreate the pipelines of earlier visits. Does nothing without a device. */
 export async function openKernels(cache, device) {
   return device ? { device, list: await pipelines(cache, device, "demo") } : undefined;
 }
 
 /** Finds the passages that are nearest to a question: on the graphics processor, or in JavaScript. */
 export class Neighbours {
-  /** How it searches, for people. */
+  /** A description of how it searches, for people. */
   shown;
   #vectors;
   #count;
@@ -23,7 +23,7 @@ export class Neighbours {
     this.shown = shown;
   }
 
-  /** Tunes the kernels, or recalls which won when they were tuned here. */
+  /** Tunes the kernels, or returns the cached result of tuning on this machine. */
   static async create({ cache, kernels, vectors, count, progress }) {
     const plain = (why) => new Neighbours(vectors, count, undefined, { where: "JavaScript", why });
     if (!kernels) return plain("no WebGPU");
@@ -56,7 +56,7 @@ export class Neighbours {
     }
   }
 
-  /** The nearest passages, best first: their indices, and how like the question they are (1 is the same). */
+  /** Returns the nearest passages, best first: their indices and similarities to the question (1 is equal). */
   async nearest(question, wanted) {
     const scores = await this.#scores(question);
     return Array.from(scores, (score, index) => ({ index, score }))
@@ -69,7 +69,7 @@ export class Neighbours {
       try {
         return await this.#gpu.board.run(this.#gpu.pipeline, this.#gpu.groups, question);
       } catch (error) {
-        // The device may be lost at any time: the driver was updated, the laptop slept.
+        // The device may be lost at any time, for example after an update of the driver.
         this.#gpu = undefined;
         this.shown = { where: "JavaScript", why: error.message };
       }
@@ -99,7 +99,7 @@ class Board {
     device.lost.then(() => (this.#lost = true));
   }
 
-  /** Runs a kernel and reads the scores. `repeat` runs it so many times, to time it. */
+  /** Runs a kernel `repeat` times, for measurements, and reads the scores. */
   async run(pipeline, groups, question, repeat = 1) {
     if (this.#lost) throw new Error("the graphics device was lost");
     const resources = [this.#rows, this.#question, this.#scores];

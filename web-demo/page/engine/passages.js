@@ -1,4 +1,4 @@
-// What is searched: short passages of our own writing, by topic.
+// The searched texts: short passages of our own writing, by topic.
 
 const TOPICS = {
   Caches: [
@@ -167,12 +167,12 @@ const TOPICS = {
   ],
 };
 
-/** Every passage with its topic, in an order that does not change: an embedding is found by its place. */
+/** Every passage with its topic, in a fixed order: embeddings are indexed by it. */
 export const passages = Object.entries(TOPICS).flatMap(([topic, texts]) =>
   texts.map((text) => ({ topic, text })),
 );
 
-/** Questions to begin with. */
+/** Suggested questions. */
 export const questions = [
   "How do animals find their way home?",
   "Why is the second time so much quicker?",

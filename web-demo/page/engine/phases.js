@@ -1,22 +1,22 @@
-/** Runs the steps from an empty tab to the first answer, times them, and tells the page how far each is. */
+/** Runs the steps from an empty tab to the first answer, measures them, and reports their progress to the page. */
 export class Phases {
-  /** Milliseconds by phase, and `total`, from the moment the visitor asked for the page. */
+  /** Milliseconds by phase, and `total`, since the visitor requested the page. */
   times = {};
   #origin;
   #tell;
 
-  /** @param origin when the page was asked for, in milliseconds since 1970 */
+  /** @param origin the time of the request of the page, in milliseconds since 1970 */
   constructor(origin, tell) {
     this.#origin = origin;
     this.#tell = tell;
   }
 
-  /** Milliseconds since the page was asked for. */
+  /** Milliseconds since the request of the page. */
   now() {
     return performance.timeOrigin + performance.now() - this.#origin;
   }
 
-  /** Runs one phase. `work` is given a function to call with (note, loaded, total). */
+  /** Runs one phase. `work` receives a function to report progress with: (note, loaded, total). */
   async run(name, work) {
     const begun = performance.now();
     let told = 0;

@@ -56,7 +56,7 @@ function axesOf(vectors, count) {
   return axes;
 }
 
-/** Takes out of `vector` what lies along `axis`. */
+/** Removes the component of `vector` along `axis`. */
 function remove(vector, axis) {
   let along = 0;
   for (let i = 0; i < DIMENSIONS; i++) along += vector[i] * axis[i];

@@ -1,11 +1,11 @@
 import { DIMENSIONS } from "./files.js";
 import { VARIANTS, request, scoresOf } from "./kernels.js";
 
-/** How often a kernel runs in one measurement, so that the way to the device and back weighs little. */
+/** Runs of a kernel per measurement, so that the round trip to the device weighs little. */
 const REPEAT = 64;
-/** How many measurements there are of each; the best one counts. */
+/** Measurements per kernel; the best one counts. */
 const ROUNDS = 3;
-/** The largest error of a score that is rounding. */
+/** The largest error of a score that counts as rounding. */
 const TOLERANCE = 1e-4;
 
 /**
@@ -29,7 +29,7 @@ export async function tune(device, board, vectors, count, onProgress) {
   return { ...best, tried };
 }
 
-/** Microseconds a run, or nothing where the scores are wrong. */
+/** Returns the microseconds of a run, or nothing if the scores are wrong. */
 async function time(device, board, variant, count, question, wanted) {
   const { label, layout, compute } = request(variant);
   const module = device.createShaderModule({ code: compute.module });

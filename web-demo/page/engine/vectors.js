@@ -2,10 +2,10 @@ import { key } from "../warmstart/dist/index.js";
 import { DIMENSIONS, modelFields } from "./files.js";
 import { passages } from "./passages.js";
 
-/** How many passages are embedded at a time. */
+/** The number of passages that are embedded at a time. */
 const BATCH = 8;
 
-/** The embeddings of all passages, one after the other; made once and kept. */
+/** Returns the embeddings of all passages, one after the other; computed once and cached. */
 export async function passageVectors(cache, model, files, progress) {
   const name = key("demo.passages", 1, {
     ...modelFields(files),
@@ -21,7 +21,7 @@ export async function passageVectors(cache, model, files, progress) {
 
 async function embedAll(model, onProgress) {
   const vectors = new Float32Array(passages.length * DIMENSIONS);
-  // Passages of like length go together: a batch is as slow as its longest.
+  // Passages of similar length share a batch, which is as slow as its longest passage.
   const order = passages
     .map((_, index) => index)
     .sort((a, b) => passages[a].text.length - passages[b].text.length);

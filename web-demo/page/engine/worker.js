@@ -1,6 +1,6 @@
-// Everything that computes, in a worker of its own, so that the page never freezes.
+// All computation, in a worker, so that the page never freezes.
 //
-// The page sends { type: "start" | "ask" | "clear" | "resize" | "list", ... } and is told { type: "phase" |
+// The page sends { type: "start" | "ask" | "clear" | "resize" | "list", ... } and receives { type: "phase" |
 // "remembered" | "ready" | "answer" | "map" | "holdings" | "warning" | "failed", ... }.
 
 import { open } from "../warmstart/dist/index.js";
@@ -15,7 +15,7 @@ import { Phases } from "./phases.js";
 import { flatMap } from "./projection.js";
 import { passageVectors } from "./vectors.js";
 
-/** What is under way, or done, once the page said "start". */
+/** The work that began when the page sent "start". */
 let session;
 
 const handlers = {
@@ -51,7 +51,7 @@ self.onmessage = ({ data }) => {
 };
 
 let resolveOpened;
-/** The cache and the list of what it holds, which work while the model is still on its way. */
+/** The cache and the list of its entries, which work while the model is still loading. */
 const opened = new Promise((resolve) => (resolveOpened = resolve));
 
 /** From an empty tab to the first answer. */
@@ -68,8 +68,8 @@ async function start({ maxBytes, device, origin }) {
   const holdings = new Holdings(cache, files, tell);
   resolveOpened({ cache, holdings });
   tell({ type: "gpu", ...gpu.shown });
-  // What takes a while and depends on nothing else begins now: code is fetched, and what was compiled at an
-  // earlier visit is compiled again.
+  // Long work without dependencies begins now: fetching code, and recreating the pipelines of an earlier
+  // visit.
   const library = transformersFor(gpu.model);
   library.catch(() => undefined);
   const kernels = await openKernels(cache, gpu.device);
@@ -86,7 +86,7 @@ async function start({ maxBytes, device, origin }) {
   );
   const answers = new Answers({ cache, files, model, neighbours });
   const question = questions[0];
-  // Computed even where the answer is kept, so that both visits are measured doing the same.
+  // Computed even if the answer is cached, so that both visits are measured doing the same work.
   const first = await phases.run("answer", () => answers.compute(question));
   const shown = { backend: cache.backend, device: model.device, search: neighbours.shown };
   tell({ type: "ready", cold, ...shown, phases: phases.times });
@@ -100,7 +100,7 @@ async function start({ maxBytes, device, origin }) {
   return { answers };
 }
 
-/** Shows the answer of an earlier visit before anything else is there. */
+/** Shows the answer of an earlier visit before anything else is ready. */
 async function remember(cache, files, phases) {
   const kept = await Answers.kept(cache, files, questions[0]);
   if (kept) tell({ type: "remembered", question: questions[0], ...kept, ms: phases.now() });

@@ -1,6 +1,6 @@
 import { element, size } from "./dom.js";
 
-/** The list of what the cache holds, and how full it is. */
+/** The list of cached entries, and how full the cache is. */
 export class Holdings {
   #body;
   #usage;
@@ -13,7 +13,7 @@ export class Holdings {
     setInterval(() => this.#draw(), 5000);
   }
 
-  /** Shows the rows anew. `bound` is how many bytes the cache may hold. */
+  /** Updates the rows. `bound` is the cap of the cache in bytes. */
   show({ rows, stats }, bound) {
     this.#rows = rows;
     this.#draw();

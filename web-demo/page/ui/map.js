@@ -1,7 +1,7 @@
 import { element, shape } from "./dom.js";
 
 const MARGIN = 26;
-/** One shape a topic, so that nobody needs to tell colours apart. */
+/** One shape per topic, so that readers need not distinguish colours. */
 const MARKS = [
   "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",
   "M-3.5-3.5h7v7h-7z",

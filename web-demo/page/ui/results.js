@@ -7,12 +7,12 @@ const STEPS = {
   answer: "The first question is being answered",
 };
 
-/** The passages that answer a question, and a line about how they were found. */
+/** The passages that answer a question, and a line that says how they were found. */
 export class Results {
   #list;
   #told;
   #way;
-  /** Whether there is something to read already while the model is on its way. */
+  /** Whether an answer is shown while the model is still loading. */
   #early = false;
 
   constructor(list, told, way) {
@@ -22,7 +22,7 @@ export class Results {
     told.textContent = "The model is on its way.";
   }
 
-  /** Says how far the model is on its way. */
+  /** Shows the progress of loading the model. */
   coming({ name, note, loaded, total }) {
     if (total > 0) this.#way.value = loaded / total;
     else this.#way.removeAttribute("value");
@@ -32,7 +32,7 @@ export class Results {
     this.#told.textContent = full ? "Checking and storing what came." : `${note || STEPS[name]}${far}.`;
   }
 
-  /** The model is there. */
+  /** Shows that the model is ready. */
   ready() {
     this.#way.hidden = true;
   }
@@ -45,14 +45,14 @@ export class Results {
       : `Understood and answered in ${duration(ms)}, ${duration(searchMs)} of it comparing.`;
   }
 
-  /** Shows the answer of an earlier visit, which is there before the model is. */
+  /** Shows the answer of an earlier visit, before the model is ready. */
   remembered({ hits, ms }) {
     this.#early = true;
     this.#fill(hits);
     this.#told.textContent = `Kept from your last visit, and shown after ${duration(ms)}: the model is still being read.`;
   }
 
-  /** Says that the question will be answered when the model is there. */
+  /** Shows that the question will be answered when the model is ready. */
   waits(question) {
     this.#early = true;
     this.#told.textContent = `“${question}” is answered as soon as the model is here.`;

@@ -1,9 +1,9 @@
-// What the page remembers between visits, apart from the cache: the times of earlier visits and the bound
-// that was set.
+// The state that the page keeps between visits, apart from the cache: the times of earlier visits and the chosen
+// bound.
 
 const PREFIX = "warmstart-demo.";
 
-/** What was saved under `name`, or nothing: also where the browser keeps nothing. */
+/** Returns the value saved under `name`, or nothing, as in a browser without storage. */
 export function load(name) {
   try {
     return JSON.parse(localStorage.getItem(PREFIX + name)) ?? undefined;
@@ -12,12 +12,12 @@ export function load(name) {
   }
 }
 
-/** Saves a value, or forgets it if it is undefined. */
+/** Saves a value, or removes it if it is undefined. */
 export function save(name, value) {
   try {
     if (value === undefined) localStorage.removeItem(PREFIX + name);
     else localStorage.setItem(PREFIX + name, JSON.stringify(value));
   } catch {
-    // A browser that keeps nothing shows one visit at a time.
+    // Without storage, the page shows one visit at a time.
   }
 }

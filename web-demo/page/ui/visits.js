@@ -15,7 +15,7 @@ export class Visits {
   #cells = new Map();
   #headline;
   #times = { first: load("first"), second: load("second") };
-  /** Which of the two this visit is, once that is known. */
+  /** Whether this is the first or the second visit, once known. */
   #now;
 
   constructor(root, headline) {
@@ -39,7 +39,7 @@ export class Visits {
     this.#draw();
   }
 
-  /** A visit begins: the first if nothing was kept, else the second. */
+  /** Begins a visit: the first if nothing was cached, otherwise the second. */
   begin(cold) {
     this.#now = cold ? "first" : "second";
     if (cold) this.forget();
@@ -47,7 +47,7 @@ export class Visits {
     this.#draw();
   }
 
-  /** A step went on, or is done. */
+  /** Shows progress or the end of a step. */
   phase({ name, state, note, loaded, total, ms }) {
     if (this.#now === undefined) return;
     if (state === "done") {
@@ -67,14 +67,14 @@ export class Visits {
     cell.querySelector(".time").textContent = known ? `${Math.floor((loaded / total) * 100)} %` : note || "…";
   }
 
-  /** The first answer is there. */
+  /** Shows the time of the first answer. */
   finish({ phases }) {
     this.#times[this.#now] = phases;
     save(this.#now, phases);
     this.#draw();
   }
 
-  /** Forgets what was measured. */
+  /** Removes the measured times. */
   forget() {
     for (const visit of Object.keys(NAMES)) {
       if (visit !== this.#now) this.#times[visit] = undefined;
@@ -108,7 +108,7 @@ function headline(first, second) {
     const shown = times < 9.95 ? times.toFixed(1) : Math.round(times);
     return [element("strong", {}, `${shown} ×`), " sooner at the second visit"];
   }
-  if (first?.total) return ["That was the first visit. Reload, and see the second."];
+  if (first?.total) return ["That was the first visit. Reload to see the second."];
   if (second?.total) return ["Everything was here already."];
   return ["How long until the first answer?"];
 }

@@ -1,10 +1,10 @@
-//! `cargo xtask test`: a list of named steps, each with the commands that a person would type.
+//! `cargo xtask test`: a list of named steps with their commands.
 
 mod memory;
 mod steps;
 
 use std::{
-    process::{Command, ExitCode},
+    process::ExitCode,
     time::{Duration, Instant},
 };
 
@@ -16,10 +16,10 @@ use crate::{
     needs::{self, Need},
 };
 
-/// The exit status where all steps that ran passed, and one could not run.
+/// The exit status if all steps that ran passed, and one could not run.
 const INCOMPLETE: u8 = 3;
 
-/// What `cargo xtask test` is asked for.
+/// The arguments of `cargo xtask test`.
 #[derive(Debug, Default)]
 pub(crate) struct Arguments {
     deep: bool,
@@ -36,7 +36,7 @@ struct Step<'a> {
     name: &'static str,
     /// What it proves.
     about: &'static str,
-    /// Whether it takes long, and runs with `--deep` alone.
+    /// Whether it takes long, and runs only with `--deep`.
     deep: bool,
     needs: Vec<Need>,
     work: Vec<Work<'a>>,
@@ -45,12 +45,10 @@ struct Step<'a> {
 #[derive(Debug)]
 enum Work<'a> {
     Command(Cmd<'a>),
-    /// Commands without quotes that run at the same time.
-    AtOnce(Vec<&'static str>),
     Check(fn(&Shell) -> Result),
 }
 
-/// How a step went.
+/// The outcome of a step.
 #[derive(Debug)]
 struct Outcome {
     name: &'static str,
@@ -62,12 +60,12 @@ struct Outcome {
 enum End {
     Passed,
     Failed(String),
-    /// What the step needs is missing.
+    /// A requirement of the step is missing.
     NotRun(Need),
 }
 
 impl Arguments {
-    /// Parses the command line behind `test`.
+    /// Parses the arguments after `test`.
     pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Self> {
         let mut arguments = Self { install: needs::is_ci(), ..Self::default() };
         while let Some(argument) = parser.next()? {
@@ -85,7 +83,7 @@ impl Arguments {
     }
 }
 
-/// Runs the steps in their order and closes with a table of them.
+/// Runs the steps in order and prints a table of them.
 pub(crate) fn run(sh: &Shell, arguments: &Arguments) -> Result<ExitCode> {
     let mut steps = steps::all(sh, arguments.deep);
     let names: Vec<&str> = steps.iter().map(|step| step.name).collect();
@@ -114,7 +112,7 @@ pub(crate) fn run(sh: &Shell, arguments: &Arguments) -> Result<ExitCode> {
     needs.retain(|need| !missing.contains(need));
     for need in needs {
         match need.ensure(sh) {
-            // Where its package cannot be fetched, the other steps run without it.
+            // If its package cannot be fetched, the other steps run without it.
             Err(error) if need == Need::Browser => {
                 eprintln!("{error}");
                 missing.push(need);
@@ -123,7 +121,7 @@ pub(crate) fn run(sh: &Shell, arguments: &Arguments) -> Result<ExitCode> {
         }
     }
     steps::fetch(sh, arguments.deep)?;
-    // The deep run shows that all is the same on a disk.
+    // The deep run uses the disk.
     if !arguments.deep {
         memory::use_memory(sh);
     }
@@ -167,7 +165,6 @@ impl Work<'_> {
     fn run(&self, sh: &Shell) -> Result {
         match self {
             Self::Command(command) => Ok(command.run()?),
-            Self::AtOnce(lines) => at_once(sh, lines),
             Self::Check(check) => check(sh),
         }
     }
@@ -183,26 +180,7 @@ impl End {
     }
 }
 
-/// Runs commands at the same time; what they print is mixed.
-fn at_once(sh: &Shell, lines: &[&str]) -> Result {
-    let mut started = Vec::new();
-    for line in lines {
-        eprintln!("$ {line}");
-        let mut words = line.split_whitespace();
-        let command = sh.cmd(words.next().unwrap_or_default()).args(words);
-        started.push((line, Command::from(command).spawn()?));
-    }
-    let mut failures = Vec::new();
-    for (line, mut child) in started {
-        let status = child.wait()?;
-        if !status.success() {
-            failures.push(format!("{status}: {line}"));
-        }
-    }
-    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
-}
-
-/// Returns the steps: what each proves and needs.
+/// Returns the list of the steps with what each proves and needs.
 fn list(steps: &[Step<'_>]) -> String {
     let mut text = String::new();
     for step in steps {
@@ -214,7 +192,7 @@ fn list(steps: &[Step<'_>]) -> String {
     text
 }
 
-/// Returns the table of the steps with their times; below it, for each failure, what failed and how to run it again.
+/// Returns the table of the steps with their times, followed by each failure and the command that repeats it.
 fn report(steps: &[Step<'_>], outcomes: &[Outcome]) -> String {
     let total = outcomes.iter().map(|outcome| outcome.took).sum();
     let mut rows: Vec<(&str, String)> = outcomes
@@ -227,8 +205,7 @@ fn report(steps: &[Step<'_>], outcomes: &[Outcome]) -> String {
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let mut text: String = rows.iter().map(|(name, rest)| format!("{name:width$}  {rest}\n")).collect();
     for outcome in outcomes {
-        if let End::Failed(failure) = &outcome.end {
-            let name = outcome.name;
+        if let Outcome { name, end: End::Failed(failure), .. } = outcome {
             text +=
                 &format!("\nstep {name} failed\n{failure}\nrun it again: cargo xtask test --only {name}\n");
         }
@@ -272,14 +249,12 @@ mod tests {
     }
 
     #[test]
-    fn step_fails_with_any_of_its_work_and_waits_for_what_is_missing() {
+    fn step_fails_with_any_of_its_work_and_needs_its_requirements() {
         let sh = Shell::new().unwrap();
         let command = |program| Work::Command(sh.cmd(program));
-        let at_once = |lines: [&'static str; 2]| Work::AtOnce(lines.to_vec());
         let verdict = |work, missing: &[Need]| step("step", work).run(&sh, missing).verdict();
-        assert_eq!(verdict(vec![command("true"), at_once(["true", "true"])], &[]), "passed");
-        assert_eq!(verdict(vec![command("false")], &[]), "FAILED");
-        assert_eq!(verdict(vec![at_once(["true", "false"])], &[]), "FAILED");
+        assert_eq!(verdict(vec![command("true"), command("true")], &[]), "passed");
+        assert_eq!(verdict(vec![command("true"), command("false")], &[]), "FAILED");
         assert_eq!(verdict(vec![Work::Check(|_| Err("wrong".into()))], &[]), "FAILED");
         assert_eq!(verdict(vec![command("false")], &[Need::Browser]), "not run, no Chromium");
     }

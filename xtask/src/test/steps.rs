@@ -11,48 +11,54 @@ use crate::{
     runtimes,
 };
 
-/// What runs in browsers, with the profile of the npm package: what is compiled for the host is then compiled once.
+/// The browser's crates, with the profile of the npm package, so that its build scripts are compiled only once.
 const WASM_PACKAGES: &str =
     "--package warmstart-wasm --package warmstart-wasm-launch --target wasm32-unknown-unknown --profile wasm";
 
 /// The target of browsers.
 const WASM: &str = "wasm32-unknown-unknown";
 
-/// Targets without an operating system, and the browser's.
+/// Targets without an operating system, and that of browsers.
 const CORE_TARGETS: [&str; 2] = ["thumbv7em-none-eabihf", WASM];
 
-/// Platforms that the type checker alone visits, unless the tests are run on one of them.
+/// Platforms that are only type-checked, unless the tests run on one of them.
 const PLATFORMS: [&str; 3] = ["x86_64-pc-windows-gnu", "aarch64-apple-darwin", "aarch64-unknown-linux-gnu"];
 
-/// All features of `native/`, the C library, the command and the examples. The SQLite of the system stands in for the bundled one,
-/// of which only C differs.
+/// All features of `native/`, the C library, the command and the examples. The system's SQLite replaces the bundled one,
+/// which differs only in C code.
 const ALL: &str = "cpu,cuda,launch,packs,sqlite --package warmstart-capi --package warmstart-cli --package warmstart-examples";
 
-/// What clippy asks of a workspace of its own.
+/// The arguments of clippy for a separate workspace.
 const APART: &str = "--locked --target-dir target --all-targets --manifest-path";
 
 /// The largest file that the repository tracks, in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
-/// The lines without which the core is not what it says it is.
+/// The attributes that the core promises.
 const CORE_PROMISES: [&str; 2] = ["#![no_std]", "#![forbid(unsafe_code)]"];
 
-/// Names the tests that may be ignored on a Debian machine; what they need is said there.
+/// The longest name of a function, in bytes.
+const MAX_NAME: usize = 60;
+
+/// The list of tests that may be ignored on a Debian machine, with what they need.
 const IGNORED: &str = "tests/ignored.txt";
 
-/// With other flags everything is compiled again: in a folder of its own, so that the other steps find theirs.
+/// Other flags compile everything again: in a separate folder, so that the other steps keep their builds.
 const LOOM: [&str; 6] =
     ["--no-default-features", "--features", "launch", "--target-dir", "target/loom", "loom"];
 
-/// Miri interprets any target on any host; this one is big-endian. What decodes bytes runs there: one run shows both
-/// that it is sound and that it does not depend on the order of bytes.
+/// Miri interprets any target on any host; this one is big-endian. The decoders run there: one run shows both that they
+/// are sound and that they do not depend on the byte order.
 const MIRI_CORE: &str = "cargo +nightly miri test --package warmstart-core --target s390x-unknown-linux-gnu --lib -- \
-                         envelope:: head:: journal:: launch_record:: metadata:: miss:: portable recipe:: seal:: \
-                         tally:: trailer::";
+                         artifact:: envelope:: head:: journal:: launch_record:: miss:: recipe:: seal:: \
+                         statistics:: trailer::";
 
-/// What threads share, with the real pointers that loom replaces.
+/// The shared launch memo, with the real pointers that loom replaces.
 const MIRI_LAUNCH: &str = "cargo +nightly miri test --package warmstart --no-default-features --features launch --lib \
                            --target-dir target/miri-launch -- memo:: registry::";
+
+/// The checks of cargo-deny.
+const DENY: [&str; 5] = ["--offline", "check", "licenses", "bans", "sources"];
 
 const CLIPPY: Need = Need::Component("clippy");
 const CC: Need = Need::Program { name: "cc", debian: "gcc libc6-dev" };
@@ -60,35 +66,37 @@ const CXX: Need = Need::Program { name: "c++", debian: "g++" };
 const RUSTUP: Need = Need::Program { name: "rustup", debian: "rustup" };
 const GIT: Need = Need::Program { name: "git", debian: "git" };
 
-/// Returns all steps in the order in which they run. With `deep`, those that can do more do it.
+/// Returns all steps in order. With `deep`, some do more.
 pub(super) fn all(sh: &Shell, deep: bool) -> Vec<Step<'_>> {
     let manifests = ["tests/fuzz/Cargo.toml", "tests/peers/Cargo.toml"];
     vec![
         step("hygiene", "tracked files are small; the core says no_std and forbids unsafe code", &[GIT])
             .check(check_core)
             .check(check_files),
-        step("fmt", "there is one formatting", &[RUSTUP, Need::Component("rustfmt")])
+        step("words", "no word is banned or misspelt, no name too long", &[GIT, Need::Pip])
+            .needs(&[Need::Runtimes("words")])
+            .check(check_words)
+            .check(check_names),
+        step("fmt", "all sources are formatted", &[RUSTUP, Need::Component("rustfmt")])
             .command(cargo(sh, "fmt --all --check"))
             .commands(manifests.map(|path| cargo(sh, "fmt --check").args(["--manifest-path", path]))),
         step("clippy", "no lint fires", &[CLIPPY, CC, Need::Target(WASM)])
             .command(clippy(sh, "--workspace --all-targets"))
             .command(clippy(sh, WASM_PACKAGES)),
-        step("header", "the C header is what the sources say", &[]).check(capi::check_header),
+        step("header", "the C header matches the sources", &[]).check(capi::check_header),
         tests(sh),
-        step("web", "the npm package passes its tests in Chromium, and is as small as promised", &[Need::Pip])
+        step("web", "the npm package is small, and passes its tests in Chromium", &[Need::Pip])
             .needs(&[Need::Node, Need::Target(WASM), Need::Browser])
             .command(cargo(sh, "xtask web").args(deep.then_some("--deep"))),
-        step("docs", "the documentation is whole", &[Need::Target(WASM)]).commands([
-            doc(sh, "--workspace"),
-            // Where there is no browser these are empty.
-            doc(sh, WASM_PACKAGES),
-        ]),
-        step("features", "each feature compiles without the others", &[CLIPPY]).commands(
-            ["", "cpu", "cuda", "launch", "packs", "sqlite"].map(|feature| native(sh, feature)),
-        ),
+        step("docs", "the documentation builds without warnings", &[Need::Target(WASM)])
+            .command(doc(sh, "--workspace"))
+            // On other targets these crates are empty.
+            .command(doc(sh, WASM_PACKAGES)),
+        step("features", "each feature compiles without the others", &[CLIPPY])
+            .commands(["", "cpu", "cuda", "launch", "packs", "sqlite"].map(|feature| native(sh, feature))),
         step("core", "the core builds without a standard library, and for browsers", &[])
             .needs(&CORE_TARGETS.map(Need::Target))
-            .commands(CORE_TARGETS.map(|target| cargo(sh, "check --package warmstart-core --target").arg(target))),
+            .commands(CORE_TARGETS.map(|target| cargo(sh, "check -p warmstart-core --target").arg(target))),
         step("platforms", "Windows, macOS and 64-bit Arm type-check", &[CLIPPY])
             .needs(&PLATFORMS.map(Need::Target))
             .commands(PLATFORMS.map(|target| native(sh, &format!("{ALL} --target {target}")))),
@@ -99,29 +107,24 @@ pub(super) fn all(sh: &Shell, deep: bool) -> Vec<Step<'_>> {
         step("deny", "licences, duplicates and sources of the dependencies are as deny.toml allows", &[])
             .needs(&[Need::Tool { name: "cargo-deny", version: "0.20.2" }])
             .deep()
-            .command(needs::tool(sh, "cargo-deny").args(["--offline", "check", "licenses", "bans", "sources"])),
+            .command(needs::tool(sh, "cargo-deny").args(DENY)),
         step("package", "the crates that are published build from their packages", &[])
             .deep()
-            .command(cargo(sh, "package --package warmstart-core --package warmstart --package warmstart-cli --allow-dirty")),
-        step("loom", "the shared launch memo is right however threads take turns", &[])
+            .command(cargo(sh, "package --allow-dirty -p warmstart-core -p warmstart -p warmstart-cli")),
+        step("loom", "the shared launch memo is correct under every interleaving", &[])
             .deep()
             .command(cargo(sh, "test --package warmstart --lib").args(LOOM).env("RUSTFLAGS", "--cfg loom")),
-        Step {
-            work: vec![Work::AtOnce(vec![MIRI_CORE, MIRI_LAUNCH])],
-            ..step(
-                "miri",
-                "the decoders, on a big-endian target, and the shared launch memo have no undefined behaviour",
-                &[Need::Nightly(&["miri", "rust-src"])],
-            )
+        step("miri", "the decoders and the shared launch memo have no undefined behaviour", &[])
+            .needs(&[Need::Nightly(&["miri", "rust-src"])])
             .deep()
-        },
+            .command(at_once(sh, MIRI_CORE, MIRI_LAUNCH)),
         step("fuzz", "no fuzz target finds anything in 20 seconds", &fuzz::NEEDS)
             .deep()
             .command(cargo(sh, "xtask fuzz 20")),
     ]
 }
 
-/// Downloads the packages of all workspaces that the steps build, so that no step waits for them.
+/// Downloads the dependencies of all workspaces, so that no step waits for them.
 pub(super) fn fetch(sh: &Shell, deep: bool) -> Result {
     cargo(sh, "fetch --locked").run()?;
     if deep {
@@ -131,12 +134,12 @@ pub(super) fn fetch(sh: &Shell, deep: bool) -> Result {
     Ok(())
 }
 
-/// Runs all Rust tests: under nextest, where it is installed, those of all programs share the cores.
+/// Runs all Rust tests, with nextest if it is installed, which runs several test programs at a time.
 fn tests(sh: &Shell) -> Step<'_> {
     let about = "all Rust tests pass, those in the documentation too; the examples compile";
     let step = step("tests", about, &[CC, CXX, Need::Pip])
         .needs(&runtimes::TESTED.map(Need::Runtimes))
-        // What tests start: examples that are tests too, and the C library, are not built with the tests.
+        // Tests start the examples and use the C library, which are not built with the tests.
         .command(cargo(sh, "build --workspace --lib --bins --examples"));
     if has_nextest(sh) {
         step.command(cargo(sh, "nextest run --workspace --no-fail-fast"))
@@ -151,19 +154,16 @@ fn has_nextest(sh: &Shell) -> bool {
     cargo(sh, "nextest --version").quiet().ignore_stdout().ignore_stderr().run().is_ok()
 }
 
-/// Checks that only those tests are ignored that may be.
+/// Checks that only listed tests are ignored.
 fn check_ignored(sh: &Shell) -> Result {
     let list = if has_nextest(sh) {
         cargo(sh, "nextest list --workspace --run-ignored only --message-format oneline")
     } else {
-        cargo(
-            sh,
-            "test --workspace --lib --bins --tests --examples --quiet -- --list --ignored --format terse",
-        )
+        cargo(sh, "test --workspace --all-targets --quiet -- --list --ignored --format terse")
     };
     let (listed, allowed) = (list.ignore_stderr().read()?, sh.read_file(IGNORED)?);
     let wrong = not_allowed(&listed, &allowed);
-    // What no store in memory can do is ignored everywhere.
+    // Tests that no store in memory can pass are ignored everywhere.
     if wrong.is_empty() && !listed.is_empty() {
         println!("{IGNORED} names every test that is ignored");
         return Ok(());
@@ -172,7 +172,7 @@ fn check_ignored(sh: &Shell) -> Result {
     Err(format!("these tests are ignored, and {IGNORED} does not name them:\n{wrong}").into())
 }
 
-/// Returns the listed tests that `allowed` does not name. Only nextest says which program a test is in.
+/// Returns the listed tests that `allowed` does not name. Only nextest reports the program of a test.
 fn not_allowed<'a>(listed: &'a str, allowed: &str) -> BTreeSet<&'a str> {
     let lines = allowed.lines().filter(|line| !line.starts_with('#'));
     let without_program = |line| str::split_once(line, ' ').map_or(line, |(_, test)| test);
@@ -193,11 +193,8 @@ fn missing_promise(core: &str) -> Option<&'static str> {
 }
 
 fn check_files(sh: &Shell) -> Result {
-    // The checkout may belong to another user than the one who runs the tests, as in a container.
-    let tracked = cmd!(sh, "git -c safe.directory=* ls-files -z").quiet().read()?;
-    for path in tracked.split_terminator('\0') {
-        // A file that is tracked and not there was just removed.
-        let size = sh.current_dir().join(path).symlink_metadata().map_or(0, |found| found.len());
+    for path in tracked(sh)? {
+        let size = sh.current_dir().join(&path).symlink_metadata()?.len();
         if size > MAX_FILE {
             return Err(format!("{path} has {size} bytes; at most {MAX_FILE} are tracked").into());
         }
@@ -205,22 +202,59 @@ fn check_files(sh: &Shell) -> Result {
     Ok(())
 }
 
+/// Runs codespell with its own dictionary and the banned words.
+fn check_words(sh: &Shell) -> Result {
+    let files = tracked(sh)?;
+    let codespell = cmd!(sh, "python3 -m codespell_lib -D - -D xtask/words.txt {files...}").quiet();
+    let ended = codespell.env("PYTHONPATH", "target/runtimes/python").run();
+    // The command names every file.
+    ended.map_err(|_| "codespell has reported words; .codespellrc lists exceptions".into())
+}
+
+fn check_names(sh: &Shell) -> Result {
+    let mut long = String::new();
+    for path in tracked(sh)?.iter().filter(|path| path.ends_with(".rs")) {
+        let text = sh.read_file(path)?;
+        text.lines().filter_map(long_name).for_each(|name| long += &format!("\n{path}: {name}"));
+    }
+    if long.is_empty() { Ok(()) } else { Err(format!("shorten to {MAX_NAME} characters:{long}").into()) }
+}
+
+/// Returns the name of the function that begins on this line, if it is too long.
+fn long_name(line: &str) -> Option<&str> {
+    let (_, rest) = line.split_once("fn ")?;
+    rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().filter(|name| name.len() > MAX_NAME)
+}
+
+/// Returns the tracked files. A tracked file that does not exist was just removed.
+fn tracked(sh: &Shell) -> Result<Vec<String>> {
+    // In a container, the checkout may belong to another user than the one that runs the tests.
+    let listed = cmd!(sh, "git -c safe.directory=* ls-files -z -- .").quiet().read()?;
+    let exists = |path: &&str| sh.current_dir().join(path).symlink_metadata().is_ok();
+    Ok(listed.split_terminator('\0').filter(exists).map(str::to_owned).collect())
+}
+
 /// Returns cargo with arguments that have no quotes.
 fn cargo<'a>(sh: &'a Shell, arguments: &str) -> Cmd<'a> {
     cmd!(sh, "cargo").args(arguments.split_whitespace())
 }
 
-/// Returns the command that checks and lints what `selection` names.
+/// Returns the command that checks and lints `selection`.
 fn clippy<'a>(sh: &'a Shell, selection: &str) -> Cmd<'a> {
     cargo(sh, "clippy").args(selection.split_whitespace()).args(["--", "-D", "warnings"])
 }
 
 /// Checks and lints `native/` with these features alone.
 fn native<'a>(sh: &'a Shell, features: &str) -> Cmd<'a> {
-    // Nothing is linked, so any folder will do. Named, it stops the build script of libsqlite3-sys, which would
-    // otherwise ask the host for a library of the target.
+    // Nothing is linked, so any folder works. Setting one keeps the build script of libsqlite3-sys from searching the
+    // host for a library of the target.
     clippy(sh, &format!("--package warmstart --all-targets --no-default-features --features={features}"))
         .env("SQLITE3_LIB_DIR", ".")
+}
+
+/// Returns the command that runs two lines of a shell in parallel, and passes if both do.
+fn at_once<'a>(sh: &'a Shell, one: &str, other: &str) -> Cmd<'a> {
+    cmd!(sh, "sh -c").arg(format!("{one} & one=$!; {other}; other=$?; wait $one && exit $other"))
 }
 
 fn doc<'a>(sh: &'a Shell, selection: &str) -> Cmd<'a> {
@@ -269,12 +303,28 @@ mod tests {
     }
 
     #[test]
+    fn name_of_more_than_60_characters_is_reported() {
+        let (fits, long) = ("n".repeat(60), "n".repeat(61));
+        assert_eq!(long_name(&format!("    fn {fits}() {{")), None);
+        assert_eq!(long_name(&format!("pub(super) fn {long}<H: Harness>() {{")), Some(&*long));
+        assert_eq!(long_name("const NUMBER: u32 = 1;"), None);
+    }
+
+    #[test]
     fn ignored_tests_are_read_from_both_runners() {
         let allowed = "# needs root\nwarmstart-tests::stores files::full_disk\n\nplace::given_away\n";
         let nextest = "warmstart-tests::stores files::full_disk\nwarmstart-tests::packs files::full_disk\n";
         assert_eq!(not_allowed(nextest, allowed), ["warmstart-tests::packs files::full_disk"].into());
         let cargo = "files::full_disk: test\nplace::given_away: test\nlost: test\n";
         assert_eq!(not_allowed(cargo, allowed), ["lost"].into());
+    }
+
+    #[test]
+    fn commands_at_once_pass_if_both_do() {
+        let sh = Shell::new().unwrap();
+        let pass = |one, other| at_once(&sh, one, other).run().is_ok();
+        assert!(pass("true", "true"));
+        assert!(!pass("true", "false") && !pass("false", "true"));
     }
 
     #[test]

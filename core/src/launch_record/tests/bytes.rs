@@ -45,16 +45,16 @@ fn a_result_is_laid_out_as_the_format_says() {
     let field = world.add_field(5);
     let arguments = [world.allocate(&[200], 6)];
     let world = world.with_arguments(&arguments);
-    let memo = LaunchMemo::new();
-    let handle = memo.register(All);
-    assert_eq!(*memo.launch(handle, &world).unwrap(), 206);
-    let record = LaunchRecord::new().with_result(memo.export(handle, "all", &world).unwrap());
+    let mut kept = KernelMemo::new(All);
+    assert_eq!(kept.launch(&world), (206, false));
+    let record = LaunchRecord::new().with_result(kept.export(&world).unwrap());
 
     // What postcard writes of the value of a field; of an array the shape, and then the value.
     let digests = [&[5][..], &[1, 0xc8, 0x01, 6]].map(Key::digest);
-    assert_eq!(crate::memo::Contents::field_digest(&world, field), Some(digests[0]));
+    assert_eq!(Contents::field_digest(&world, field), Some(digests[0]));
     let expected = [
-        &[1, 0, 1, 3, b'a', b'l', b'l'][..],
+        &[1, 0, 1, 6][..],
+        b"kernel",
         &[0xfa; Key::LEN],
         &[6],
         // Field 0, and field 7, which there is not.

@@ -8,22 +8,16 @@ fn the_preimage_is_the_one_that_format_md_describes() {
     let options = Options::new()
         .with(OptionName::Arch, "sm_90a")
         .with(OptionName::Std, "c++20")
-        .with(OptionName::DefineMacro, ["N=4"])
-        .with(OptionName::IncludePath, ["include"]);
-    let header = |name: &'static str, byte| Header { name: name.into(), digest: [byte; 32] };
-    let contents = Contents::none()
-        .with_headers(Vec::from([header("source/b.cuh", 2), header("include0/a.cuh", 1)]))
-        .with_search([3; 32])
-        .with_extra(digest());
-    let program = Program::new(CodeType::Cxx, TargetType::Cubin, "kernel")
+        .with(OptionName::DefineMacro, ["N=4"]);
+    let found = headers(&[("source/b.cuh", 2), ("include0/a.cuh", 1)], 3);
+    let contents = Contents { headers: found.headers, directory: Some("ab cd".into()), ..extra() };
+    let program = Case::new(CodeType::Cxx, TargetType::Cubin, "kernel")
         .with_name("k.cu")
         .with_options(options)
         .with_name_expressions(["g<1>", "f"])
         .with_contents(contents);
-    let toolchain = Toolchain::found(Compiler::Nvrtc, "13.5")
-        .with_build("libnvrtc.so.13", [5; 20])
-        .with_build("libnvrtc-builtins.so.13.5", [6; 20])
-        .with_environment("NV_NVVM_VERSION", "2");
+    let mut toolchain = toolchain("13.5", &[("libnvrtc.so.13", 5), ("libnvrtc-builtins.so.13.5", 6)]);
+    toolchain.environment.insert("NV_NVVM_VERSION".into(), "2".into());
 
     let mut preimage = Vec::from(*b"warmstart key 1\0");
     put(&mut preimage, b"warmstart.cuda");
@@ -40,7 +34,7 @@ fn the_preimage_is_the_one_that_format_md_describes() {
     field(&mut preimage, "compiler version", 1, b"13.5");
     field(&mut preimage, "compiler build libnvrtc-builtins.so.13.5", 2, &[6; 20]);
     field(&mut preimage, "compiler build libnvrtc.so.13", 2, &[5; 20]);
-    list(&mut preimage, "environment", &["NV_NVVM_VERSION=2"]);
+    list(&mut preimage, "environment", &["NV_NVVM_VERSION=2", "current directory=ab cd"]);
     field(&mut preimage, "header include0/a.cuh", 2, &[1; 32]);
     field(&mut preimage, "header source/b.cuh", 2, &[2; 32]);
     field(&mut preimage, "header search", 2, &[3; 32]);
@@ -48,17 +42,17 @@ fn the_preimage_is_the_one_that_format_md_describes() {
     field(&mut preimage, "extra digest", 2, b"a digest of all headers");
     assert!(count < preimage.len());
     preimage[16 + 8 + 14 + 4..][..8].copy_from_slice(&16u64.to_le_bytes());
-    assert_eq!(program.fields(&toolchain).unwrap().key(), Key::digest(&preimage));
+    assert_eq!(program.key_with(&toolchain), Ok(Key::digest(&preimage)));
 }
 
 #[test]
-fn the_preimage_of_modules_and_libdevice_is_the_one_that_format_md_describes() {
+fn preimage_of_modules_and_libdevice_is_as_in_format_md() {
     let options = Options::new().with(OptionName::Arch, "sm_90").with(OptionName::UseLibdevice, true);
-    let program = Program::new(CodeType::Nvvm, TargetType::LtoIr, &b"BC"[..])
+    let program = Case::new(CodeType::Nvvm, TargetType::LtoIr, &b"BC"[..])
         .with_options(options)
         .with_extra_source("other", "text")
-        .with_contents(Contents::none().with_libdevice([4; 32]));
-    let toolchain = Toolchain::failed(Compiler::Nvvm, "not found");
+        .with_contents(Contents { libdevice: Some([4; 32]), ..Contents::default() });
+    let toolchain = toolchain("2.0 IR 2.0", &[]);
 
     let mut preimage = Vec::from(*b"warmstart key 1\0");
     put(&mut preimage, b"warmstart.cuda");
@@ -71,10 +65,10 @@ fn the_preimage_of_modules_and_libdevice_is_the_one_that_format_md_describes() {
     list(&mut preimage, "options", &["-gen-lto"]);
     field(&mut preimage, "name", 1, b"default_program");
     field(&mut preimage, "compiler", 1, b"nvvm");
-    field(&mut preimage, "nvvm_probe_failed", 1, b"not found");
+    field(&mut preimage, "compiler version", 1, b"2.0 IR 2.0");
     field(&mut preimage, "libdevice", 2, &[4; 32]);
     field(&mut preimage, "extra source other", 2, b"text");
-    assert_eq!(program.fields(&toolchain).unwrap().key(), Key::digest(&preimage));
+    assert_eq!(program.key_with(&toolchain), Ok(Key::digest(&preimage)));
 }
 
 fn put(preimage: &mut Vec<u8>, bytes: &[u8]) {
@@ -96,77 +90,60 @@ fn list(preimage: &mut Vec<u8>, label: &str, items: &[&str]) {
 }
 
 #[test]
-fn a_probe_that_failed_never_gives_the_key_of_one_that_did_not() {
+fn toolchains_that_differ_in_one_thing_have_two_keys() {
     for cell in few([CXX, PTX, LTOIR, NVVM]) {
         let program = cell.program(Options::new());
-        let key = |toolchain: &Toolchain| program.fields(toolchain).unwrap().key();
-        let failed = |kind: &str| Toolchain::failed(cell.compiler, kind);
-        let found = |version: &str| Toolchain::found(cell.compiler, version);
-        assert_eq!(key(&failed("not found")), key(&failed("not found")));
+        let key = |toolchain: &Toolchain| program.key_with(toolchain).unwrap();
+        let with_variable = |name: &str, value: &str| {
+            let environment = [(name.into(), value.into())].into();
+            Toolchain { environment, ..toolchain("13.5", &[]) }
+        };
         let keys = [
-            key(&failed("not found")),
-            key(&failed("13.5")),
-            key(&found("13.5")),
-            key(&found("not found")),
-            key(&found("13.6")),
-            key(&found("13.5").with_build("a", [1; 20])),
-            key(&found("13.5").with_build("a", [2; 20])),
-            key(&found("13.5").with_build("b", [1; 20])),
-            key(&found("13.5").with_environment("a", "1")),
-            key(&found("13.5").with_environment("a", "2")),
+            key(&toolchain("13.5", &[])),
+            key(&toolchain("13.6", &[])),
+            key(&toolchain("13.5", &[("a", 1)])),
+            key(&toolchain("13.5", &[("a", 2)])),
+            key(&toolchain("13.5", &[("b", 1)])),
+            key(&toolchain("13.5", &[("a", 1), ("b", 1)])),
+            key(&with_variable("a", "1")),
+            key(&with_variable("a", "2")),
+            key(&with_variable("b", "1")),
         ];
         for (at, one) in keys.iter().enumerate() {
             assert!(!keys[at + 1..].contains(one), "{cell:?} {at}");
         }
-        let labels = program.fields(&failed("not found")).unwrap().recipe();
-        let label = format!("{}_probe_failed", cell.compiler.label());
-        assert!(labels.fields().iter().any(|field| field.label() == label), "{label}");
     }
-}
-
-#[test]
-fn libraries_and_variables_in_another_order_give_the_same_key() {
-    let program = CXX.program(Options::new());
-    let one = Toolchain::found(Compiler::Nvrtc, "13.5").with_build("a", [1]).with_build("b", [2]);
-    let builds = Vec::from([("b".into(), Vec::from([2])), ("a".into(), Vec::from([1]))]);
-    let other = Toolchain::new(Compiler::Nvrtc, Probe::Found { version: "13.5".into(), builds });
-    let one = one.with_environment("x", "1").with_environment("y", "2");
-    let other = other.with_environment("y", "2").with_environment("x", "1");
-    assert_eq!(program.fields(&one).unwrap().key(), program.fields(&other).unwrap().key());
 }
 
 #[test]
 fn whatever_decides_the_binary_changes_the_key() {
-    let header = |name: &'static str, byte| Header { name: name.into(), digest: [byte; 32] };
-    let contents = |headers: &[(&'static str, u8)], search| {
-        let headers = headers.iter().map(|(name, byte)| header(name, *byte)).collect();
-        Contents::none().with_headers(headers).with_search([search; 32])
-    };
-    let program = || Program::new(CodeType::Cxx, TargetType::Cubin, "a").with_options(arch("sm_90"));
+    let program = || Case::new(CodeType::Cxx, TargetType::Cubin, "a").with_options(arch("sm_90"));
     let programs = [
         program(),
-        Program::new(CodeType::Cxx, TargetType::Cubin, "b").with_options(arch("sm_90")),
-        Program::new(CodeType::Cxx, TargetType::Ptx, "a").with_options(arch("sm_90")),
+        Case::new(CodeType::Cxx, TargetType::Cubin, "b").with_options(arch("sm_90")),
+        Case::new(CodeType::Cxx, TargetType::Ptx, "a").with_options(arch("sm_90")),
         program().with_options(arch("sm_90a")),
         program().with_options(arch("sm_80")),
         program().with_name("a"),
         program().with_name_expressions(["f"]),
-        program().with_contents(contents(&[], 1)),
-        program().with_contents(contents(&[], 2)),
-        program().with_contents(contents(&[("a", 1)], 1)),
-        program().with_contents(contents(&[("a", 2)], 1)),
-        program().with_contents(contents(&[("b", 1)], 1)),
-        program().with_contents(contents(&[("a", 1), ("b", 1)], 1)),
-        program().with_contents(contents(&[], 1).with_extra(digest())),
-        program().with_contents(Contents::none().with_extra(digest())),
+        program().with_contents(headers(&[], 1)),
+        program().with_contents(headers(&[], 2)),
+        program().with_contents(headers(&[("a", 1)], 1)),
+        program().with_contents(headers(&[("a", 2)], 1)),
+        program().with_contents(headers(&[("b", 1)], 1)),
+        program().with_contents(headers(&[("a", 1), ("b", 1)], 1)),
+        program().with_contents(Contents { headers: headers(&[], 1).headers, ..extra() }),
+        program().with_contents(extra()),
+        program().with_contents(Contents { directory: Some("a".into()), ..headers(&[], 1) }),
+        program().with_contents(Contents { directory: Some("b".into()), ..headers(&[], 1) }),
     ];
-    let keys: Vec<Key> = programs.iter().map(|program| CXX.key(program).unwrap()).collect();
+    let keys: Vec<Key> = programs.iter().map(|program| program.key().unwrap()).collect();
     for (at, key) in keys.iter().enumerate() {
         assert!(!keys[at + 1..].contains(key), "{at}");
     }
     assert_eq!(
-        CXX.key(&program().with_contents(contents(&[("b", 2), ("a", 1)], 1))),
-        CXX.key(&program().with_contents(contents(&[("a", 1), ("b", 2)], 1)))
+        program().with_contents(headers(&[("b", 2), ("a", 1)], 1)).key(),
+        program().with_contents(headers(&[("a", 1), ("b", 2)], 1)).key()
     );
 }
 
@@ -175,8 +152,8 @@ fn modules_count_with_their_names_and_their_order() {
     let with = |modules: &[(&'static str, &'static str)]| {
         let program = NVVM.program(Options::new());
         let program =
-            modules.iter().fold(program, |program, (name, text)| program.with_extra_source(*name, *text));
-        NVVM.key(&program).unwrap()
+            modules.iter().fold(program, |program, (name, text)| program.with_extra_source(name, *text));
+        program.key().unwrap()
     };
     let keys = [
         with(&[]),
@@ -193,30 +170,25 @@ fn modules_count_with_their_names_and_their_order() {
 
 #[test]
 fn what_a_compiler_cannot_see_is_not_in_the_key() {
-    let header = Header { name: "a.h".into(), digest: [1; 32] };
-    let contents =
-        Contents::none().with_headers(Vec::from([header])).with_search([1; 32]).with_libdevice([2; 32]);
+    let contents = Contents { libdevice: Some([2; 32]), ..headers(&[("a.h", 1)], 1) };
     for cell in [PTX, LTOIR, NVVM] {
         let program = cell.program(Options::new());
-        assert_eq!(
-            cell.key(&program.clone().with_contents(contents.clone())),
-            cell.key(&program),
-            "{cell:?}"
-        );
+        assert_eq!(program.clone().with_contents(contents.clone()).key(), program.key(), "{cell:?}");
     }
 }
 
 #[test]
 fn a_miss_names_the_header_that_changed_and_shows_no_source() {
     let program = |byte| {
-        let header = Header { name: "include0/a.cuh".into(), digest: [byte; 32] };
-        let contents = Contents::none().with_headers(Vec::from([header])).with_search([1; 32]);
+        let contents = headers(&[("include0/a.cuh", byte)], 1);
         CXX.program(Options::new()).with_name("softmax.cu").with_contents(contents)
     };
-    let toolchain = CXX.toolchain();
-    let (old, new) = (program(1), program(2));
-    let old = old.fields(&toolchain).unwrap().recipe();
-    let changes = old.changes_to(&new.fields(&toolchain).unwrap().recipe());
+    let recipe = |case: &Case| {
+        let toolchain = toolchain("13.5", &[("library", 7)]);
+        case.program.prepare(&case.contents, &toolchain).unwrap().0.recipe()
+    };
+    let old = recipe(&program(1));
+    let changes = old.changes_to(&recipe(&program(2)));
     assert_eq!(changes.len(), 1);
     assert_eq!(changes[0].label, "header include0/a.cuh");
     assert_eq!(old.name(), Some("softmax.cu"));

@@ -1,10 +1,10 @@
-//! Random operations against plain maps: the same answers at every step.
+//! Compares random operations with plain maps: the same answers at every step.
 
 use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
 
 use super::*;
 
-/// What is claimed, with its value, and the first id of each pair.
+/// The claims with their values, and the first id of each pair.
 #[derive(Default)]
 struct Model {
     rows: BTreeMap<(RegistryId, String, i32), u64>,
@@ -31,10 +31,9 @@ impl Model {
         Some(id)
     }
 
-    fn adopt(&mut self, id: RegistryId, kernel: &str, task: i32, value: u64) -> Option<Adopted> {
+    fn adopt(&mut self, id: RegistryId, kernel: &str, task: i32, value: u64) -> Option<()> {
         plain_probes(kernel, task).contains(&id).then(|| {
             self.add(id, kernel, task, value);
-            if self.claims(id).len() > 1 { Adopted::Shared } else { Adopted::Alone }
         })
     }
 
@@ -81,7 +80,7 @@ fn assert_agree(registry: &Registry<u64>, model: &Model, pairs: &[(String, i32)]
 fn agrees_with_plain_maps() {
     let colliding = COLLIDING.iter().chain([&NEIGHBOUR]).map(|kernel| (String::from(*kernel), 0));
     let around_zero = LAST.iter().chain(&ZERO).map(|(kernel, task)| (String::from(*kernel), *task));
-    // So many that some are told apart by nothing but their names.
+    // So many that some are distinguished only by their names.
     let others = (0..if cfg!(miri) { 10 } else { 300 }).map(|n| (format!("kernel{}", n / 3), n % 3));
     let pairs: Vec<_> = colliding.chain(around_zero).chain(others).collect();
 
@@ -92,7 +91,7 @@ fn agrees_with_plain_maps() {
         (state >> 33) as usize % below
     };
     for step in 0..if cfg!(miri) { 40 } else { 20_000 } {
-        // Those that collide more often than the others.
+        // Pairs that collide are chosen more often than the others.
         let (kernel, task) = &pairs[if random(3) > 0 { random(10) } else { random(pairs.len()) }];
         let home = RegistryId::home(kernel, *task).as_u32();
         let steps = [0, 0, 1, 2, 3, 255, 256, u32::MAX][random(8)];

@@ -7,17 +7,16 @@ use std::{
 };
 
 use serde_json::json;
-use warmstart::store::{SqliteOptions, SqliteStore};
 use warmstart::{
     Artifact, Statistics, Store,
-    store::{FileOptions, FileStore, Report},
+    store::{FileStore, SqliteStore, StoreOptions},
 };
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::support::{COMMANDS, Still, command, contents, filled, is_unchanged, ran, run};
+use crate::support::{COMMANDS, NEITHER, Still, command, contents, filled, is_unchanged, ran, run};
 
-/// What every sub-command says of something that is no store. Whatever it is, nothing is changed or made.
+/// Checks that every sub-command refuses a path with this code and message, and changes no file.
 fn is_refused(path: &Path, code: &str, part: &str) {
     let around = path.parent().unwrap();
     let before = contents(around);
@@ -43,20 +42,20 @@ fn what_is_no_store_is_named_and_left_alone() {
 
     let empty = at("empty");
     fs::create_dir(&empty).unwrap();
-    is_refused(&empty, "not_a_store", "an empty directory");
+    is_refused(&empty, "not_a_store", NEITHER);
 
     let foreign = at("foreign");
     fs::create_dir_all(foreign.join("entries/sub")).unwrap();
     fs::write(foreign.join("CACHEDIR.TAG"), "Signature: 8a477f597d28d172789f06886806bc55\n").unwrap();
     fs::write(foreign.join("journal"), "dear diary").unwrap();
     fs::write(foreign.join("entries/0000"), "").unwrap();
-    is_refused(&foreign, "not_a_store", "a directory of something else");
+    is_refused(&foreign, "not_a_store", NEITHER);
 
     let file = at("file");
     fs::write(&file, "int main(void);").unwrap();
-    is_refused(&file, "not_a_store", "a file of something else");
+    is_refused(&file, "not_a_store", NEITHER);
     fs::write(&file, "").unwrap();
-    is_refused(&file, "not_a_store", "an empty file");
+    is_refused(&file, "not_a_store", NEITHER);
     fs::write(&file, b"SQLite format 3\0 and no more").unwrap();
     is_refused(&file, "not_a_store", "another application's SQLite database");
 
@@ -67,13 +66,28 @@ fn what_is_no_store_is_named_and_left_alone() {
 }
 
 #[test]
-fn a_directory_of_stores_names_them() {
-    let (directory, paths) = filled();
+fn directory_of_stores_is_no_store() {
+    let (directory, _paths) = filled();
     let ran = run(&["stats"], directory.path());
     assert_eq!(ran.code, Some(1));
-    for path in paths {
-        assert!(ran.errors.contains(path.to_str().unwrap()), "{}", ran.errors);
+    assert!(ran.errors.contains(NEITHER), "{}", ran.errors);
+}
+
+#[cfg(unix)]
+#[test]
+fn directory_that_may_not_be_read_is_unreadable() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let (_directory, paths) = filled();
+    fs::set_permissions(&paths[0], fs::Permissions::from_mode(0o000)).unwrap();
+    // Root may read any.
+    if fs::read_dir(&paths[0]).is_err() {
+        for arguments in COMMANDS {
+            let ran = run(&[arguments, &["--json"]].concat(), &paths[0]);
+            assert_eq!((ran.code, &ran.json()["error"]["code"]), (Some(1), &json!("unreadable")), "{ran:?}");
+        }
     }
+    fs::set_permissions(&paths[0], fs::Permissions::from_mode(0o700)).unwrap();
 }
 
 #[cfg(unix)]
@@ -84,14 +98,14 @@ fn what_would_block_is_never_opened() {
     let directory = tempfile::tempdir().unwrap();
     let fifo = directory.path().join("fifo");
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-    is_refused(&fifo, "not_a_store", "a FIFO");
+    is_refused(&fifo, "not_a_store", NEITHER);
 
     let socket = directory.path().join("socket");
     let _listener = UnixListener::bind(&socket).unwrap();
-    is_refused(&socket, "not_a_store", "a socket");
+    is_refused(&socket, "not_a_store", NEITHER);
     let device = directory.path().join("device");
     std::os::unix::fs::symlink("/dev/null", &device).unwrap();
-    is_refused(&device, "not_a_store", "a device");
+    is_refused(&device, "not_a_store", NEITHER);
 }
 
 #[cfg(unix)]
@@ -109,15 +123,15 @@ fn a_link_to_a_store_is_no_store_and_what_to_name_is_told() {
         let foreign = place.join("foreign");
         fs::create_dir(&foreign).unwrap();
         symlink(paths[0].join("journal"), foreign.join("journal")).unwrap();
-        is_refused(&foreign, "not_a_store", "a directory of something else");
+        is_refused(&foreign, "not_a_store", NEITHER);
     }
 }
 
 #[test]
-fn a_database_in_use_is_known_though_its_number_is_in_the_log_alone() {
+fn database_in_use_with_its_number_only_in_the_log_is_detected() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("it");
-    let ours = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
+    let ours = SqliteStore::open(&path, StoreOptions::default()).unwrap();
     ours.put(b"k", &Artifact::new(vec![1])).unwrap();
     assert_eq!(run(&["ls", "--json"], &path).json()["count"], json!(1));
     assert_eq!(run(&["clear", "--json"], &path).json()["removed"]["entries"], json!(1));
@@ -204,9 +218,7 @@ fn damage_is_listed_and_goes_only_when_it_is_asked_to() {
     is_unchanged(&before, store, "looking");
 
     assert!(
-        text.out.ends_with(
-            "what is damaged is a miss, and goes when it is looked up, or with `verify --remove`\n"
-        )
+        text.out.ends_with("a damaged entry is a miss; the next look-up or `verify --remove` removes it\n")
     );
     let removed = run(&["verify", "--remove"], store);
     assert_eq!(removed.code, Some(1));
@@ -221,7 +233,7 @@ fn what_could_not_be_removed_is_told() {
     let other = rusqlite::Connection::open(&paths[1]).unwrap();
     let damage = "UPDATE content SET envelope = zeroblob(length(envelope)) WHERE id = 1";
     assert_eq!(other.execute(damage, []), Ok(1));
-    // Nobody else can write meanwhile.
+    // No other connection can write meanwhile.
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let text = run(&["verify", "--remove"], &paths[1]);
     assert_eq!(text.code, Some(1));
@@ -235,7 +247,7 @@ fn what_could_not_be_removed_is_told() {
 }
 
 #[test]
-fn statistics_that_are_damaged_begin_anew_and_that_is_counted() {
+fn damaged_statistics_start_from_zero_and_count_a_reset() {
     let (_directory, paths) = filled();
     let store = &paths[0];
     let file = store.join("statistics");
@@ -247,8 +259,8 @@ fn statistics_that_are_damaged_begin_anew_and_that_is_counted() {
 
     let mut counted = Statistics::default();
     counted.hits = 5;
-    let options = FileOptions::default().with_clock(Arc::new(Still));
-    FileStore::open(store, options).unwrap().report(&Report { counted, last_miss: None }).unwrap();
+    let options = StoreOptions::default().with_clock(Arc::new(Still));
+    FileStore::open(store, options).unwrap().inspect().unwrap().report(&counted, None).unwrap();
     let json = run(&["stats", "--json"], store).json();
     assert_eq!((&json["resets"], &json["hits"]), (&json!(1), &json!(5)));
     let text = run(&["stats"], store).out;
@@ -284,7 +296,7 @@ fn names_that_are_not_utf_8_are_names() {
     let directory = tempfile::tempdir().unwrap();
     let name = directory.path().join(OsStr::from_bytes(b"caf\xe9 \x1b[31m"));
     is_refused(&name, "missing", "there is nothing at");
-    let store = FileStore::open(&name, FileOptions::default()).unwrap();
+    let store = FileStore::open(&name, StoreOptions::default()).unwrap();
     store.put(b"\xff\xfe\x1b", &Artifact::new(vec![1])).unwrap();
     drop(store);
     fs::write(name.join(OsStr::from_bytes(b"entries/\xff\xfe")), "").unwrap();
@@ -322,7 +334,7 @@ fn a_command_line_that_is_wrong_is_told_from_damage() {
 #[test]
 fn several_entries_of_one_beginning_are_named() {
     let directory = tempfile::tempdir().unwrap();
-    let store = FileStore::open(directory.path(), FileOptions::default()).unwrap();
+    let store = FileStore::open(directory.path(), StoreOptions::default()).unwrap();
     // Two of these many begin alike in four digits: 65536 are few.
     let mut names: Vec<String> = (0..2000_u64)
         .map(|n| {
@@ -341,7 +353,7 @@ fn several_entries_of_one_beginning_are_named() {
 #[test]
 fn fifty_thousand_entries_are_not_too_many() {
     let directory = tempfile::tempdir().unwrap();
-    let store = FileStore::open(directory.path(), FileOptions::default()).unwrap();
+    let store = FileStore::open(directory.path(), StoreOptions::default()).unwrap();
     for n in 0..50_000_u64 {
         store.put(&n.to_le_bytes(), &Artifact::new(Vec::new())).unwrap();
     }

@@ -1,11 +1,14 @@
-//! What `inspect` says of the launches of an artifact.
+//! The launch records that `inspect` shows.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, num::NonZeroU32};
 
 use serde_json::{Value, json};
-use warmstart::{Artifact, Key, LaunchRecord, Metadata};
+use warmstart::{Artifact, Key, Metadata, launch_record::LaunchRecord};
 use warmstart_core::{
-    memo::{Evaluate, FieldId, LaunchError, LaunchMemo, Portable, Recorder, Reduction, Tracked, World},
+    memo::{
+        Entry, Evaluate, FieldId, Handle, LaunchError, MemoId, MissCause, Portable, PortableResult, Recorder,
+        Reduction, SpecTable, Tracked, World,
+    },
     registry::RegistryId,
 };
 
@@ -46,10 +49,10 @@ fn record() -> LaunchRecord {
     world.add_field(3);
     world.add_field(4);
     let world = world.with_arguments(&[]);
-    let memo = LaunchMemo::new();
-    let handle = memo.register(Sum);
-    memo.launch(handle, &world).unwrap();
-    let result = memo.export(handle, "compute_grad", &world).unwrap();
+    let handle = Handle::new(MemoId::unused(), 0, NonZeroU32::MIN);
+    let mut specs = SpecTable::default();
+    let (entry, ..) = Entry::evaluate(handle, &Sum, &world, MissCause::First, &mut specs).unwrap();
+    let result = PortableResult::export("compute_grad", &Sum, Some(&entry), &specs, &world).unwrap();
     let id = RegistryId::home("compute_grad", 3);
     LaunchRecord::new().with_row(id, "compute_grad", 3).unwrap().with_result(result)
 }
@@ -86,7 +89,7 @@ fn the_ids_and_results_of_an_artifact_are_shown() {
 }
 
 #[test]
-fn a_record_that_is_refused_says_why_and_the_rest_of_the_entry_is_shown() {
+fn refused_record_says_why_and_the_entry_is_shown() {
     let directory = tempfile::tempdir().unwrap();
     for (store, path) in stores(directory.path()) {
         let metadata = Metadata::new().with_attribute(LaunchRecord::ATTRIBUTE, [9]);

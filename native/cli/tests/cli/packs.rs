@@ -7,9 +7,9 @@ use std::{
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use warmstart::pack::{Fingerprint, ModelId, Name, Pack, PackOptions, Packing, Wanted};
+use warmstart::pack::{Fingerprint, ModelId, Name, Pack, PackOptions, Packing, WeightKey};
 
-use crate::support::{COMMANDS, contents, filled, is_unchanged, run};
+use crate::support::{COMMANDS, NEITHER, contents, filled, is_unchanged, run};
 
 const HEX: [&str; 2] = [
     "0101010101010101010101010101010101010101010101010101010101010101",
@@ -31,10 +31,10 @@ fn packed() -> (TempDir, PathBuf) {
 fn save(path: &Path, all: &[(Name<'_>, u8, Packing, usize)]) {
     let pack = Pack::open(path, PackOptions::default()).unwrap();
     for (name, model, packing, len) in all {
-        let mut space = pack.reserve(*len).unwrap();
-        space.bytes_mut().fill(*model);
+        let mut reservation = pack.reserve(*len).unwrap();
+        reservation.bytes_mut().fill(*model);
         let model = ModelId::from_bytes([*model; 32]);
-        pack.insert(&Wanted { name: *name, model, packing: *packing }, space);
+        pack.insert(&WeightKey { name: *name, model, packing: *packing }, reservation);
     }
     pack.save().unwrap();
 }
@@ -126,7 +126,7 @@ fn a_pack_is_compacted_once_and_what_is_dropped_is_told() {
 }
 
 #[test]
-fn a_recovered_index_is_told() {
+fn inspect_recovered_index_is_reported() {
     let (_directory, path) = packed();
     let mut bytes = fs::read(&path).unwrap();
     let last = bytes.len() - 30;
@@ -172,7 +172,8 @@ fn a_pack_is_converted_there_and_back() {
         assert_eq!(refused.json()["error"]["code"], json!("no_such_model"), "{refused:?}");
     }
     let unlike = run(&["convert", "--to", "3", "--model", &"7".repeat(64)], &path);
-    assert!(unlike.errors.contains("has nothing of the model 777"), "{unlike:?}");
+    assert!(unlike.errors.contains("was imported as the model 777"), "{unlike:?}");
+    assert!(!unlike.errors.contains("--to 2"), "its entries would lose their fingerprints: {unlike:?}");
     is_unchanged(&before, directory.path(), ["compact"]);
 
     // The model is said later: by its file, or by what `b2sum -l 256` prints of that.
@@ -193,7 +194,7 @@ fn a_pack_is_converted_there_and_back() {
     let other = "1".repeat(64);
     let ran = run(&["convert", "--to", "3", "--model", &other], &output);
     assert_eq!(ran.code, Some(1));
-    assert!(ran.errors.contains(digest) && ran.errors.contains("--to 2 --model"), "{ran:?}");
+    assert!(ran.errors.contains(&other) && ran.errors.contains("--to 2, and then --to 3"), "{ran:?}");
     assert_eq!(run(&["convert", "--to", "2", "--model", digest], &output).code, Some(0));
     assert_eq!(run(&["convert", "--to", "3", "--model", &other], &output).code, Some(0));
     assert_eq!(run(&["inspect", "--json"], &output).json()["models"], json!([other]));
@@ -253,20 +254,20 @@ fn what_is_no_pack_is_refused_by_name_and_left_alone() {
         (little(u32::MAX), "newer_version", "version 4294967295 is not known"),
         (footer(b"XPWC", [0, 0, 0, 2]), "foreign", "big-endian"),
         (b"\x89WSP\r\n\x1a\n and no more".to_vec(), "truncated", "are too few"),
-        (Vec::new(), "not_a_store", "an empty file"),
-        (vec![7; 5000], "not_a_store", "a file of something else"),
+        (Vec::new(), "not_a_store", NEITHER),
+        (vec![7; 5000], "not_a_store", NEITHER),
     ];
     for (bytes, code, part) in cases {
         fs::write(&at, bytes).unwrap();
         is_refused(directory.path(), &at, code, part);
     }
-    is_refused(directory.path(), directory.path(), "not_a_store", "a directory of something else");
+    is_refused(directory.path(), directory.path(), "not_a_store", NEITHER);
     is_refused(directory.path(), &directory.path().join("none"), "missing", "there is nothing at");
     #[cfg(unix)]
     {
         let fifo = directory.path().join("fifo");
         assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-        is_refused(directory.path(), &fifo, "not_a_store", "a FIFO");
+        is_refused(directory.path(), &fifo, "not_a_store", NEITHER);
     }
 }
 

@@ -3,16 +3,16 @@
 use std::fs;
 
 use serde_json::json;
-use warmstart::Seal;
-use warmstart::store::{FileOptions, FileStore};
+use warmstart::store::{FileStore, StoreOptions};
+use warmstart::{Seal, Store};
 
-use crate::support::{fill, miss, run};
+use crate::support::{artifact, fields, fill, miss, run};
 
 #[test]
 fn a_seal_is_checked_with_its_secret_only() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("sealed");
-    let store = FileStore::open(&path, FileOptions::default().with_seal(Seal::new(&[7; 32]))).unwrap();
+    let store = FileStore::open(&path, StoreOptions::default().with_seal(Seal::new(&[7; 32]))).unwrap();
     fill(&store);
     drop(store);
     let key = |name: &str, bytes: &[u8]| {
@@ -57,7 +57,7 @@ fn a_secret_is_not_waited_for() {
     for wrong in [fifo, directory_of_secrets] {
         let ran = run(&["ls", "--seal-key", wrong.to_str().unwrap()], directory.path());
         assert_eq!(ran.code, Some(1));
-        assert!(ran.errors.contains("is no regular file"), "{}", ran.errors);
+        assert!(ran.errors.contains("not a regular file"), "{}", ran.errors);
     }
 }
 
@@ -65,7 +65,7 @@ fn a_secret_is_not_waited_for() {
 fn a_miss_that_may_be_sealed_asks_for_the_secret() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("sealed");
-    let store = FileStore::open(&path, FileOptions::default().with_seal(Seal::new(&[7; 32]))).unwrap();
+    let store = FileStore::open(&path, StoreOptions::default().with_seal(Seal::new(&[7; 32]))).unwrap();
     fill(&store);
     miss(&store, "softmax", "-O3");
     drop(store);
@@ -76,13 +76,33 @@ fn a_miss_that_may_be_sealed_asks_for_the_secret() {
     let without = run(&["explain", "STORE", "--last-miss"], &path);
     assert_eq!(without.code, Some(1));
     assert!(
-        without.errors.contains("may be sealed: name the secret with `--seal-key`"),
+        without.errors.contains("or it is sealed: pass the secret by `--seal-key`"),
         "{}",
         without.errors
     );
 
     let plain = directory.path().join("plain");
-    fill(&FileStore::open(&plain, FileOptions::default()).unwrap());
+    fill(&FileStore::open(&plain, StoreOptions::default()).unwrap());
     let none = run(&["explain", "STORE", "--last-miss"], &plain);
     assert!(none.errors.contains("no miss is recorded"), "{}", none.errors);
+}
+
+#[test]
+fn an_entry_without_the_seal_explains_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("sealed");
+    fill(&FileStore::open(&path, StoreOptions::default().with_seal(Seal::new(&[7; 32]))).unwrap());
+    let wanted = fields("softmax", "-O2");
+    let plain = FileStore::open(&path, StoreOptions::default()).unwrap();
+    plain.put(wanted.key().as_bytes(), &artifact(&wanted, 10)).unwrap();
+    drop(plain);
+    let recipe = directory.path().join("recipe.json");
+    fs::write(&recipe, serde_json::to_string(&wanted.recipe()).unwrap()).unwrap();
+    let secret = directory.path().join("secret");
+    fs::write(&secret, [7; 32]).unwrap();
+    let arguments = ["explain", "--json", "STORE", "--recipe", recipe.to_str().unwrap()];
+    let without = run(&arguments, &path).json();
+    assert_eq!(without["stored"]["label"], json!("softmax"));
+    let with = run(&[&arguments[..], &["--seal-key", secret.to_str().unwrap()]].concat(), &path).json();
+    assert_eq!((&with["stored"], &with["nearest"]["label"]), (&json!(null), &json!("softmax")));
 }

@@ -11,10 +11,10 @@ use std::{
 
 use serde_json::Value;
 use tempfile::TempDir;
-use warmstart::store::{SqliteOptions, SqliteStore};
 use warmstart::{
-    Artifact, Cache, Clock, Key, KeyFields, Metadata, Provenance, Reason, ReasonCounts, Statistics, Store,
-    store::{FileOptions, FileStore, Report},
+    Artifact, Cache, Clock, Key, KeyFields, Metadata, MissReason, Provenance, ReasonCounts, Statistics,
+    Store,
+    store::{FileStore, SqliteStore, StoreOptions},
 };
 
 /// When everything in a store of these tests was made: 2024-03-01T12:00:00Z.
@@ -33,6 +33,10 @@ impl Clock for Still {
     }
 }
 
+/// The end of the message about a path that is neither a store nor a file of packed weights.
+pub(crate) const NEITHER: &str =
+    "neither a warmstart store nor a file of packed weights; name the path that one was opened with";
+
 /// Every sub-command, as it is called on a store.
 pub(crate) const COMMANDS: [&[&str]; 8] = [
     &["ls"],
@@ -45,7 +49,7 @@ pub(crate) const COMMANDS: [&[&str]; 8] = [
     &["explain", "--last-miss"],
 ];
 
-/// What a run of the command did.
+/// The outcome of a run of the command.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
@@ -87,7 +91,7 @@ pub(crate) fn ran(output: &Output) -> Ran {
     Ran { code: output.status.code(), out: text(&output.stdout), errors: text(&output.stderr) }
 }
 
-/// What a kernel is made of.
+/// Returns the fields of a kernel's key.
 pub(crate) fn fields(name: &'static str, flags: &'static str) -> KeyFields<'static> {
     KeyFields::new("example", 1)
         .digest("source", Key::digest(name.as_bytes()).as_bytes().to_vec(), name)
@@ -104,10 +108,10 @@ pub(crate) fn artifact(fields: &KeyFields<'_>, len: usize) -> Artifact {
 /// The kinds of stores, each opened below a directory, and its path.
 pub(crate) fn stores(below: &Path) -> Vec<(Box<dyn Store>, PathBuf)> {
     let path = below.join("files");
-    let options = FileOptions::default().with_clock(Arc::new(Still));
+    let options = StoreOptions::default().with_clock(Arc::new(Still));
     let files: Box<dyn Store> = Box::new(FileStore::open(&path, options).unwrap());
     let file = below.join("kernels.sqlite");
-    let options = SqliteOptions::default().with_clock(Arc::new(Still));
+    let options = StoreOptions::default().with_clock(Arc::new(Still));
     let sqlite: Box<dyn Store> = Box::new(SqliteStore::open(&file, options).unwrap());
     vec![(files, path), (sqlite, file)]
 }
@@ -124,16 +128,17 @@ pub(crate) fn fill(store: &dyn Store) {
     counted.hits = 30;
     counted.builds = 9;
     counted.shared = 1;
+    counted.wait_nanos = 2_500_000_000;
     counted.bytes_read = 40_000;
     counted.bytes_written = 51_003;
     counted.build_nanos = 2_250_000_000;
     counted.saved_nanos = 7_500_000_000;
     let mut misses = ReasonCounts::default();
-    misses.add(Reason::ChecksumMismatch, 1);
-    misses.add(Reason::Absent, 9);
+    misses.add(MissReason::ChecksumMismatch, 1);
+    misses.add(MissReason::Absent, 9);
     counted.misses = misses;
-    counted.refusals.add(Reason::NoSpace, 2);
-    store.report(&Report { counted, last_miss: None }).unwrap();
+    counted.refusals.add(MissReason::NoSpace, 2);
+    store.inspect().unwrap().report(&counted, None).unwrap();
 }
 
 /// Has a cache miss a kernel and store it.

@@ -1,4 +1,4 @@
-//! What people and programs are shown.
+//! The output for people and for programs.
 
 use std::{
     fs,
@@ -9,7 +9,7 @@ use std::{
 use serde_json::json;
 use warmstart::{
     Artifact, KeyFields, Metadata, Store,
-    store::{FileOptions, FileStore},
+    store::{FileStore, StoreOptions},
 };
 
 use crate::support::{MADE, command, contents, filled, is_unchanged, ran, run, stores};
@@ -68,7 +68,7 @@ look-ups                     40
     absent                    9          nothing is stored under this key
     checksum_mismatch         1          the entry's bytes changed after they were stored
 built                         9          took 2.2s
-shared                        1          built by another thread or process meanwhile
+shared                        1          built by another thread or process, waited 2.5s
 not stored                    2
     no_space                  2          no space is left for the store
 evicted                       0
@@ -130,7 +130,7 @@ fn what_is_pruned_and_cleared_is_told() {
     let (_directory, paths) = filled();
     for path in &paths {
         let nothing = run(&["prune", "--max-bytes", "1MiB"], path);
-        assert!(nothing.out.starts_with("nothing had to go: 3 entries, "), "{nothing:?}");
+        assert!(nothing.out.starts_with("nothing was removed: 3 entries, "), "{nothing:?}");
         let json = run(&["prune", "--max-entries", "2", "--json"], path).json();
         assert_eq!((&json["removed"]["entries"], &json["left"]["entries"]), (&json!(1), &json!(2)));
         let cleared = run(&["clear"], path);
@@ -181,9 +181,9 @@ fn what_a_store_says_never_reaches_the_terminal_raw() {
 }
 
 #[test]
-fn whoever_reads_a_part_ends_the_command_quietly() {
+fn reader_that_stops_early_ends_the_command_quietly() {
     let directory = tempfile::tempdir().unwrap();
-    let store = FileStore::open(directory.path(), FileOptions::default()).unwrap();
+    let store = FileStore::open(directory.path(), StoreOptions::default()).unwrap();
     // More than a pipe holds.
     for n in 0..2000_u64 {
         store.put(&n.to_le_bytes(), &Artifact::new(Vec::new())).unwrap();

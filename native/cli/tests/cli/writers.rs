@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use warmstart::Reason;
+use warmstart::MissReason;
 
 use crate::support::{COMMANDS, artifact, fields, run, stores};
 
@@ -25,7 +25,7 @@ fn writer() {
         let fields = fields("softmax", "-O2").number("n", n % 300);
         let len = usize::try_from(n % 5000).unwrap();
         match store.put(fields.key().as_bytes(), &artifact(&fields, len)) {
-            Ok(_) | Err(Reason::Busy) => {}
+            Ok(_) | Err(MissReason::Busy) => {}
             Err(reason) => panic!("{reason}"),
         }
     }
@@ -62,7 +62,7 @@ fn every_command_works_while_eight_processes_write() {
         }
         for arguments in COMMANDS {
             let ran = run(arguments, &path);
-            // An entry, or a miss, by a name that nobody has.
+            // `inspect` and `explain` name an entry and a miss that do not exist.
             let wanted = if matches!(arguments[0], "inspect" | "explain") { 1 } else { 0 };
             assert_eq!(ran.code, Some(wanted), "{arguments:?}: {ran:?}");
         }

@@ -10,7 +10,7 @@ const CONTENTS: u64 = 5;
 struct Written {
     count: AtomicU64,
     value: AtomicU64,
-    /// What the answer is made of and nobody counts.
+    /// An input of the answer whose writes no generation counts.
     uncounted: AtomicU64,
 }
 
@@ -123,7 +123,27 @@ fn is_right_everywhere(result: &PortableResult) {
 }
 
 #[test]
-fn what_is_invalidated_while_it_is_exported_does_not_travel() {
+fn an_imported_result_is_a_hit_that_says_so() {
+    let (memo, world) = (SharedMemo::new(), Written::new(3));
+    let handle = memo.register(Saying);
+    let imported = memo.import(handle, &exported(3), &world).unwrap();
+    assert_eq!((imported.output, imported.specs, imported.moved), (true, 1, 0));
+    let launched = memo.launch(handle, &world).unwrap();
+    assert_eq!((*launched, launched.is_hit(), launched.miss_cause()), ((3, 3), true, MissCause::Imported));
+}
+
+#[test]
+fn a_result_that_is_kept_is_not_replaced_by_an_imported_one() {
+    let (memo, world) = (SharedMemo::new(), Written::new(3));
+    let handle = memo.register(Saying);
+    let before = memo.launch(handle, &world).unwrap();
+    let imported = memo.import(handle, &exported(3), &world).unwrap();
+    assert_eq!((imported.output, imported.specs), (false, 0));
+    assert!(std::ptr::eq(&*memo.launch(handle, &world).unwrap(), &*before));
+}
+
+#[test]
+fn result_invalidated_during_an_export_does_not_travel() {
     /// Invalidates when it is asked for its contents.
     struct Meanwhile<'a>(&'a Written, &'a SharedMemo<Saying>, Handle);
 
@@ -172,13 +192,13 @@ fn what_is_invalidated_while_it_is_exported_does_not_travel() {
     let handle = memo.register(Saying);
     memo.launch(handle, &world).unwrap();
     let meanwhile = Meanwhile(&world, &memo, handle);
-    assert_eq!(memo.export(handle, "saying", &meanwhile), Err(PortableError::NotKept));
+    assert_eq!(memo.export(handle, "saying", &meanwhile), Err(PortableError::NotCached));
     assert_eq!(*memo.launch(handle, &world).unwrap(), (3, 103));
     assert!(memo.export(handle, "saying", &world).is_ok());
 }
 
 #[test]
-fn what_travels_is_right_whatever_six_threads_do() {
+fn exported_results_are_right_under_six_threads() {
     const TURNS: u64 = if cfg!(miri) { 10 } else { 2_000 };
     let (memo, world) = (SharedMemo::new(), Written::new(0));
     let handle = std::sync::Mutex::new(memo.register(Saying));

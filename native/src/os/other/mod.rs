@@ -1,54 +1,32 @@
-//! Systems of which the standard library shows neither owners nor other names, such as Windows.
+//! Systems for which the standard library shows neither owners nor other names of files, such as Windows.
 
-pub(crate) mod lock;
-#[cfg(feature = "packs")]
-pub(crate) mod map;
+pub(super) mod at;
 mod shared;
 
-pub(crate) use shared::shared_disk;
+pub(crate) use shared::shared_backend;
 
 use std::{
-    fs::{DirBuilder, Metadata, OpenOptions},
+    fs::{DirBuilder, Metadata},
     io,
     path::Path,
-    time::UNIX_EPOCH,
 };
 
-/// The standard library does not tell.
+/// The standard library does not show this.
 #[cfg(feature = "packs")]
 pub(crate) const fn keeps_times(_: &std::fs::File) -> bool {
     false
-}
-
-pub(crate) fn private_options() -> OpenOptions {
-    OpenOptions::new()
 }
 
 pub(super) fn private_directories() -> DirBuilder {
     DirBuilder::new()
 }
 
-/// Access is a matter of lists that the standard library does not show: the user's own directories are the user's own.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct User;
-
-impl User {
-    pub(super) const fn current() -> Self {
-        Self
-    }
-
-    pub(super) fn identify(self, metadata: &Metadata) -> ((u64, u64), i128, bool) {
-        let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        ((0, 0), modified.map_or(0, |since| since.as_nanos().cast_signed()), true)
-    }
-
-    #[cfg(feature = "sqlite")]
-    pub(super) const fn is_sticky(self, _: &Path) -> bool {
-        false
-    }
+/// The standard library does not show access control lists: directories of the user are assumed to be private.
+pub(super) const fn current_user() -> u32 {
+    0
 }
 
-/// Windows has no such call; its file systems order names by themselves.
+/// Windows has no such call; its file systems order changes of names by themselves.
 pub(super) const fn sync_directory(_: &Path) -> io::Result<()> {
     Ok(())
 }
@@ -57,7 +35,7 @@ pub(super) const fn is_refused_link(_: &io::Error) -> bool {
     false
 }
 
-/// A file that is open is not removed, so its name stays.
+/// An open file cannot be removed, so it keeps its name.
 pub(crate) const fn is_linked(_: &Metadata) -> bool {
     true
 }

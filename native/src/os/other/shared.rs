@@ -1,10 +1,10 @@
-//! Directories that several users write to, of which there are none here.
+//! Directories that several users may write to, which are unsupported here.
 
 use std::{path::Path, sync::Arc};
 
-use crate::os::Disk;
+use crate::os::StorageBackend;
 
-/// Returns nothing: without owners and modes, a directory is its user's own.
-pub(crate) fn shared_disk(_: &Path) -> Option<Arc<dyn Disk>> {
+/// Returns `None`: without owners and modes, a directory is taken to be private.
+pub(crate) fn shared_backend(_: &Path) -> Option<Arc<dyn StorageBackend>> {
     None
 }

@@ -1,16 +1,27 @@
-//! Calls that follow no link in the last two parts of a path: neither the file nor the directory that it is in.
+//! Calls that follow no link in the last two components of a path: the file and its directory.
 //!
-//! Where others may write to a cache directory, they can put a link in the place of `tmp/` at any time. So the directory is
-//! opened first, which fails if it is a link, and the rest is done in what was opened.
+//! If others may write to a cache directory, they can replace `tmp/` by a link at any time. So the directory is
+//! opened first, which fails for a link, and the call is made relative to it.
 
-use std::{ffi::OsStr, fs::File, io, os::fd::OwnedFd, path::Path, thread, time::Duration};
+use std::{
+    ffi::OsStr,
+    fs::{File, Permissions},
+    io,
+    os::{
+        fd::OwnedFd,
+        unix::fs::{MetadataExt, PermissionsExt},
+    },
+    path::Path,
+    thread,
+    time::Duration,
+};
 
 use rustix::fs::{self, AtFlags, CWD, Dir, Mode, OFlags};
 
-/// What a file is made with before it is given the permissions that it is to have.
+/// The mode of a new file, until it gets its final permissions.
 const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
 
-/// Opens a file that is no link, without waiting for whoever is at the other end of a pipe. One that is made is for its
+/// Opens a file that is not a link, without blocking on a pipe. A new one is accessible to its
 /// owner only.
 pub(crate) fn open(path: &Path, flags: OFlags) -> io::Result<File> {
     let (parent, name) = parent(path)?;
@@ -18,10 +29,10 @@ pub(crate) fn open(path: &Path, flags: OFlags) -> io::Result<File> {
     Ok(fs::openat(parent, name, flags, PRIVATE)?.into())
 }
 
-/// How often a file is opened that somebody else is just making or removing, with a millisecond in between.
+/// How often a file is opened that another process is creating or removing, with a millisecond in between.
 const ATTEMPTS: usize = 20;
 
-/// Opens a file as [`open`] does. If there is none it is made, and `share` gives it its permissions.
+/// Opens a file as [`open`] does. Creates it if it is missing, and then calls `share` to set its permissions.
 pub(crate) fn open_or_make(
     path: &Path,
     flags: OFlags,
@@ -36,7 +47,7 @@ pub(crate) fn open_or_make(
             }
         }
         match open(path, flags) {
-            // Its maker has not given it its permissions yet, or its last user has just removed it.
+            // Its creator has not set its permissions yet, or its last user has just removed it.
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound) =>
             {
@@ -48,12 +59,30 @@ pub(crate) fn open_or_make(
     Err(io::ErrorKind::PermissionDenied.into())
 }
 
-/// Opens a directory that is no link.
+/// Opens the file of a lock.
+pub(crate) fn open_existing(path: &Path) -> io::Result<File> {
+    open(path, OFlags::RDWR)
+}
+
+/// Opens the file of a lock, or creates it. Every user that may create files in the directory may lock this one too.
+pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
+    let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    open_or_make(path, OFlags::RDWR, |file| {
+        let mode = directory.symlink_metadata()?.mode();
+        let shared: u32 = [0o060, 0o006].into_iter().filter(|class| mode & class & 0o022 != 0).sum();
+        if shared == 0 {
+            return Ok(());
+        }
+        file.set_permissions(Permissions::from_mode(0o600 | shared))
+    })
+}
+
+/// Opens a directory that is not a link.
 pub(crate) fn directory(path: &Path) -> io::Result<File> {
     open(path, OFlags::RDONLY | OFlags::DIRECTORY)
 }
 
-/// Makes a directory for its owner only.
+/// Creates a directory that only its owner can access.
 pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
     let (parent, name) = parent(path)?;
     Ok(fs::mkdirat(parent, name, PRIVATE | Mode::XUSR)?)
@@ -74,7 +103,7 @@ pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     Ok(fs::renameat(from_parent, from, to_parent, to)?)
 }
 
-/// Calls `visit` with every name in a directory that is no link.
+/// Calls `visit` with every name in a directory that is not a link.
 pub(crate) fn list(path: &Path, visit: &mut dyn FnMut(&OsStr)) -> io::Result<()> {
     use std::os::unix::ffi::OsStrExt;
 
@@ -87,11 +116,9 @@ pub(crate) fn list(path: &Path, visit: &mut dyn FnMut(&OsStr)) -> io::Result<()>
     Ok(())
 }
 
-/// Whether `file` is a regular file, which has this name and no other. A file of somebody else's that was linked here has
-/// another one.
-pub(crate) fn is_only_name(file: &File, path: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-
+/// Returns whether `file` is a regular file with this name and no other. A file of another user that was linked here has
+/// a second name.
+pub(crate) fn is_named(file: &File, path: &Path) -> bool {
     let (Ok(named), Ok(opened)) = (path.symlink_metadata(), file.metadata()) else { return false };
     let identity = |metadata: &std::fs::Metadata| (metadata.dev(), metadata.ino());
     named.is_file() && named.nlink() == 1 && identity(&named) == identity(&opened)
@@ -112,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_has_its_name_alone_until_it_is_removed_replaced_or_linked() {
+    fn file_is_named_until_it_is_removed_replaced_or_linked() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         let other = directory.path().join("other");
@@ -121,18 +148,18 @@ mod tests {
             fs::write(&path, "").unwrap();
             open(&path, OFlags::RDONLY).unwrap()
         };
-        assert!(is_only_name(&make(), &path));
+        assert!(is_named(&make(), &path));
         let file = make();
         fs::remove_file(&path).unwrap();
-        assert!(!is_only_name(&file, &path), "removed");
+        assert!(!is_named(&file, &path), "removed");
         fs::write(&path, "").unwrap();
-        assert!(!is_only_name(&file, &path), "replaced");
+        assert!(!is_named(&file, &path), "replaced");
         let file = make();
         fs::hard_link(&path, &other).unwrap();
-        assert!(!is_only_name(&file, &path), "linked");
+        assert!(!is_named(&file, &path), "linked");
         let file = make();
         fs::rename(&path, &other).unwrap();
         symlink(&other, &path).unwrap();
-        assert!(!is_only_name(&file, &path), "a symbolic link");
+        assert!(!is_named(&file, &path), "a symbolic link");
     }
 }

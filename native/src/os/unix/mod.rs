@@ -1,29 +1,18 @@
-//! Unix, where files have owners, modes and other names.
+//! Unix, where files have owners, modes and several names.
 
-mod at;
-pub(crate) mod lock;
-#[cfg(feature = "packs")]
-pub(crate) mod map;
+pub(super) mod at;
 mod shared;
 
-pub(crate) use shared::shared_disk;
+pub(crate) use shared::shared_backend;
 
 use std::{
-    fs::{DirBuilder, File, Metadata, OpenOptions},
+    fs::{DirBuilder, File, Metadata},
     io,
-    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt},
     path::Path,
 };
 
-use rustix::{fs::OFlags, io::Errno};
-
-/// Options that make a file for its owner only, follow no link in the last part of a path, and do not wait for the other
-/// end of a pipe.
-pub(crate) fn private_options() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.mode(0o600).custom_flags((OFlags::NOFOLLOW.bits() | OFlags::NONBLOCK.bits()) as i32);
-    options
-}
+use rustix::io::Errno;
 
 pub(super) fn private_directories() -> DirBuilder {
     let mut builder = DirBuilder::new();
@@ -31,50 +20,25 @@ pub(super) fn private_directories() -> DirBuilder {
     builder
 }
 
-/// The user that this process runs for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct User(u32);
-
-impl User {
-    pub(super) fn current() -> Self {
-        Self(rustix::process::geteuid().as_raw())
-    }
-
-    /// Which file it is, the nanoseconds of its last modification, and whether no other user but root could have
-    /// written it.
-    pub(super) fn identify(self, metadata: &Metadata) -> ((u64, u64), i128, bool) {
-        let modified_ns = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
-        let is_trusted = self.owns(metadata) && metadata.mode() & 0o022 == 0;
-        ((metadata.dev(), metadata.ino()), modified_ns, is_trusted)
-    }
-
-    /// Whether others may make files in a directory of ours, as in `/tmp`, but not rename or remove those of ours.
-    #[cfg(feature = "sqlite")]
-    pub(super) fn is_sticky(self, directory: &Path) -> bool {
-        directory
-            .symlink_metadata()
-            .is_ok_and(|metadata| metadata.is_dir() && self.owns(&metadata) && metadata.mode() & 0o1000 != 0)
-    }
-
-    fn owns(self, metadata: &Metadata) -> bool {
-        metadata.uid() == self.0 || metadata.uid() == 0
-    }
+/// Returns the user that this process runs for.
+pub(super) fn current_user() -> u32 {
+    rustix::process::geteuid().as_raw()
 }
 
 pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// Whether a file was not opened because it is a link.
+/// Returns whether a file was not opened because it is a link.
 pub(super) fn is_refused_link(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
 }
 
-/// overlayfs: what is below it may be on another machine, or in an image.
+/// The type number of overlayfs, whose lower layers may be on another machine or in an image.
 #[cfg(all(feature = "packs", any(target_os = "linux", target_os = "android")))]
 const OVERLAY: u32 = 0x794c_7630;
 
-/// Whether a file is known to be on a file system of this machine, which tells kinds of locks apart.
+/// Returns whether a file is known to be on a local file system, where both kinds of locks are independent.
 #[cfg(all(feature = "packs", any(target_os = "linux", target_os = "android")))]
 pub(crate) fn is_local(file: &File) -> bool {
     /// ext2 to ext4, XFS, Btrfs, tmpfs, F2FS, ZFS, bcachefs.
@@ -85,7 +49,7 @@ pub(crate) fn is_local(file: &File) -> bool {
         .is_ok_and(|system| system.f_type as u32 == OVERLAY || LOCAL.contains(&(system.f_type as u32)))
 }
 
-/// Whether the times of a file are this machine's, and not those of an image or of another machine.
+/// Returns whether the times of a file are set by this machine, and not taken from an image or another machine.
 #[cfg(all(feature = "packs", any(target_os = "linux", target_os = "android")))]
 pub(crate) fn keeps_times(file: &File) -> bool {
     let is_image = || {
@@ -107,12 +71,12 @@ pub(crate) const fn keeps_times(_: &File) -> bool {
     false
 }
 
-/// Whether a name still leads to an open file.
+/// Returns whether an open file still has a name.
 pub(crate) fn is_linked(metadata: &Metadata) -> bool {
     metadata.nlink() > 0
 }
 
-/// Whether an open file has one name and no other.
+/// Returns whether an open file has exactly one name.
 pub(crate) fn has_one_name(metadata: &Metadata) -> bool {
     metadata.nlink() == 1
 }

@@ -1,46 +1,48 @@
-//! Where things are in a cache directory, and whether it may be used at all.
+//! The paths of a cache directory, and the checks whether it may be used.
 
 use std::{
     io,
     path::{Path, PathBuf},
 };
 
-use warmstart_core::{key::Key, reason::Reason};
+use warmstart_core::reason::MissReason;
 
 use super::temps::Temps;
 use crate::{
     error::{OpenError, Problem},
-    os::{Disk, FileFacts, FileKind, reason_of},
+    os::{FileKind, FileMetadata, StorageBackend, reason_of, retry_sharing},
+    store::claims::LockDirectory,
 };
 
-/// Tells backup programs to pass the directory over. See the Cache Directory Tagging Specification.
+/// Tells backup programs to skip the directory. See the Cache Directory Tagging Specification.
 pub(in crate::store) const TAG_FILE: &str = "CACHEDIR.TAG";
 pub(in crate::store) const TAG: &[u8] =
     b"Signature: 8a477f597d28d172789f06886806bc55\n# A cache made by warmstart. Removing it costs time only.\n";
 
-/// The names of what a cache directory is known by besides.
+/// The other names that identify a cache directory.
 pub(in crate::store) const ENTRIES: &str = "entries";
 pub(in crate::store) const JOURNAL: &str = "journal";
 
 /// The paths of a cache directory.
 #[derive(Debug)]
 pub(super) struct Layout {
-    root: PathBuf,
-    entries: PathBuf,
-    locks: PathBuf,
-    journal: PathBuf,
-    statistics: PathBuf,
-    last_miss: PathBuf,
+    pub(super) root: PathBuf,
+    pub(super) entries: PathBuf,
+    pub(super) locks: LockDirectory,
+    pub(super) journal: PathBuf,
+    pub(super) statistics: PathBuf,
+    pub(super) last_miss: PathBuf,
     pub(super) temps: Temps,
 }
 
 impl Layout {
-    /// Of the directory that `root` leads to now: a later change of the working directory changes nothing.
+    /// Creates the layout of the directory at `root`. A relative path is resolved now, so a later change of the working
+    /// directory has no effect.
     pub(super) fn new(root: &Path) -> Self {
         let root = std::path::absolute(root).unwrap_or_else(|_| root.to_path_buf());
         Self {
             entries: root.join(ENTRIES),
-            locks: root.join("locks"),
+            locks: LockDirectory(root.join("locks")),
             journal: root.join(JOURNAL),
             statistics: root.join("statistics"),
             last_miss: root.join("last-miss"),
@@ -49,30 +51,34 @@ impl Layout {
         }
     }
 
-    /// Makes the directories that are missing, for the owner only, and checks those that are there. If `durable`, waits
-    /// until the medium has what was made.
+    /// Creates missing directories, accessible to the owner only, and checks existing ones. If `durable`, waits
+    /// until new directories are on the medium.
     ///
-    /// `Ok(Some(reason))` says that the medium does not let them be made.
-    pub(super) fn prepare(&self, disk: &dyn Disk, durable: bool) -> Result<Option<Reason>, OpenError> {
+    /// Returns `Ok(Some(reason))` if the medium prevents creating them.
+    pub(super) fn prepare(
+        &self,
+        disk: &dyn StorageBackend,
+        durable: bool,
+    ) -> Result<Option<MissReason>, OpenError> {
         if self.root.as_os_str().is_empty() {
-            let remedy = "name a directory, or a path where one can be made";
+            let remedy = "name a directory, or a path where one can be created";
             return Err(OpenError::new(&self.root, Problem::WrongKind { found: "an empty path", remedy }));
         }
         let mut missing = None;
-        // The parents are nobody's business once they are there.
+        // Parents are created if they are missing, and not checked if they exist.
         let parents: Vec<&Path> = self.root.ancestors().skip(1).collect();
         let first = parents.iter().position(|parent| parent.is_dir()).unwrap_or(parents.len());
         for parent in parents[..first].iter().rev() {
-            // Whatever goes wrong here shows when the directory itself is made.
+            // A failure here shows when the directory itself is created.
             if disk.make_directory(parent).is_ok() && durable {
                 sync_parent(disk, parent);
             }
         }
-        for path in [&self.root, &self.entries, self.temps.path(), &self.locks] {
-            let before = disk.facts(path);
+        for path in [&self.root, &self.entries, self.temps.path(), &self.locks.0] {
+            let before = disk.metadata(path);
             let made = if before.is_ok() { Ok(()) } else { disk.make_directory(path) };
-            match before.or_else(|_| disk.facts(path)) {
-                Ok(facts) => check_directory(path, &facts)?,
+            match before.or_else(|_| disk.metadata(path)) {
+                Ok(metadata) => check_directory(path, &metadata)?,
                 Err(error) => {
                     let error = made.err().unwrap_or(error);
                     if error.kind() == io::ErrorKind::NotADirectory {
@@ -86,7 +92,7 @@ impl Layout {
                         return Err(OpenError::new(path, Problem::Io(error)));
                     }
                     missing = missing.or(Some(match reason_of(&error) {
-                        Reason::Absent => Reason::Unavailable,
+                        MissReason::Absent => MissReason::Unavailable,
                         reason => reason,
                     }));
                     continue;
@@ -97,81 +103,56 @@ impl Layout {
             }
         }
         if missing.is_none() {
-            // There already, or not wanted so much that failing would matter.
+            // It exists already, or a failure does not matter.
             let _ = disk.create(&self.root.join(TAG_FILE), &[TAG], false);
         }
         Ok(missing)
     }
 
-    /// Checks the directories that are there, and makes none.
-    pub(super) fn check(&self, disk: &dyn Disk) -> Result<(), OpenError> {
+    /// Checks existing directories, and creates none.
+    pub(super) fn check(&self, disk: &dyn StorageBackend) -> Result<(), OpenError> {
         for path in [&self.root, &self.entries] {
-            if let Ok(facts) = disk.facts(path) {
-                check_directory(path, &facts)?;
+            if let Ok(metadata) = disk.metadata(path) {
+                check_directory(path, &metadata)?;
             }
         }
         Ok(())
     }
 
-    /// Moves what is neither a file nor a link, and so cannot be removed or replaced, out of the way.
-    pub(super) fn set_aside(&self, disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    /// Moves something that is neither a file nor a link, and therefore cannot be removed or replaced, into the temp directory.
+    pub(super) fn quarantine(&self, disk: &dyn StorageBackend, path: &Path) -> io::Result<()> {
         disk.rename(path, &self.temps.new_path(disk))
     }
 
-    /// The path of an entry: its name in hexadecimal.
-    pub(super) fn entry(&self, name: &Key) -> PathBuf {
-        let hex = name.to_hex();
-        // Hexadecimal digits are ASCII.
-        let hex = std::str::from_utf8(&hex).unwrap_or_default();
-        let mut path = PathBuf::with_capacity(self.entries.as_os_str().len() + 1 + hex.len());
-        path.push(&self.entries);
-        path.push(hex);
-        path
-    }
-
-    pub(super) fn root(&self) -> &Path {
-        &self.root
-    }
-
-    pub(super) fn entries(&self) -> &Path {
-        &self.entries
-    }
-
-    pub(super) fn locks(&self) -> &Path {
-        &self.locks
-    }
-
-    pub(super) fn journal(&self) -> &Path {
-        &self.journal
-    }
-
-    pub(super) fn statistics(&self) -> &Path {
-        &self.statistics
-    }
-
-    pub(super) fn last_miss(&self) -> &Path {
-        &self.last_miss
+    /// Clears the path for a new file, by removing or moving what is there.
+    pub(super) fn clear_away(&self, disk: &dyn StorageBackend, path: &Path) -> io::Result<()> {
+        match disk.metadata(path) {
+            Ok(metadata) if metadata.kind == FileKind::Directory => self.quarantine(disk, path),
+            Ok(_) => retry_sharing(disk, || disk.remove(path)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 }
 
-/// If it cannot be done, the put that needs it reports that.
-fn sync_parent(disk: &dyn Disk, path: &Path) {
+/// Syncs the parent directory. A failure is reported by the put that needs the directory.
+fn sync_parent(disk: &dyn StorageBackend, path: &Path) {
     if let Some(parent) = path.parent() {
         let _ = disk.sync_directory(parent);
     }
 }
 
-fn check_directory(path: &Path, facts: &FileFacts) -> Result<(), OpenError> {
+fn check_directory(path: &Path, metadata: &FileMetadata) -> Result<(), OpenError> {
     let wrong = |found| {
-        let remedy = "name a directory, or a path where one can be made";
+        let remedy = "name a directory, or a path where one can be created";
         Err(OpenError::new(path, Problem::WrongKind { found, remedy }))
     };
     let link = Problem::WrongKind {
-        found: "a symbolic link, which somebody else may lead elsewhere",
+        found: "a symbolic link, whose target another user could change",
         remedy: "name the directory that it leads to",
     };
-    match facts.kind {
-        FileKind::Directory if facts.is_trusted => Ok(()),
+    match metadata.kind {
+        FileKind::Directory if metadata.is_trusted => Ok(()),
         FileKind::Directory => Err(OpenError::new(
             path,
             Problem::Untrusted {

@@ -1,9 +1,7 @@
-//! The accounting that all handles of a directory share: the journal, under its lock.
+//! The shared accounting of a directory: its journal, and the lock on it.
 //!
-//! The journal file is also the lock. Whoever makes a journal anew locks the new file before it takes the old one's
-//! name, and whoever gets the lock of a file that has lost its name opens the new one. See docs/format.md.
-
-mod rebuild;
+//! The journal file is also the lock. A process that replaces the journal locks the new file before it renames it over the old
+//! one; a process that locks a file without a name opens the journal again. See docs/format.md.
 
 use std::{
     fs::File,
@@ -15,75 +13,78 @@ use std::{
 
 use foldhash::fast::RandomState;
 use warmstart_core::{
-    journal::{self, Accounts, Event, Record},
+    journal::{self, Account, Accounts, Event, Record},
     key::Key,
     lru::Limits,
-    reason::Reason,
+    reason::MissReason,
 };
 
-use super::layout::Layout;
+use super::{layout::Layout, rebuild};
 use crate::{
     clock::Clock,
     os::{
-        Disk, FileKind,
+        FileKind, StorageBackend,
         fork::{self, Mutex, MutexGuard},
         reason_of, retry_sharing,
     },
 };
 
-/// A journal this long, in bytes, is loaded, and made anew if it is worth it, even by one who only reads entries.
+/// The length, in bytes, from which recording uses also replays a journal, and compacts it if that is worthwhile.
 const LONG: u64 = 4 << 20;
 
-/// Only one this long is by a hit, which has no time for it.
+/// The same length for a hit, which does not wait and so leaves compaction to others for longer.
 const TOO_LONG: u64 = 64 << 20;
 
-/// How much of a journal is read at once, in bytes: a whole number of records. A damaged one ends the reading at its
-/// first bad record, however long it claims to be.
+/// The bytes of a journal that are read at once: a whole number of records. Reading stops at the first
+/// damaged record, whatever length the file claims.
 const CHUNK: u64 = 1 << 20;
 
-/// How often it is asked whether the name still leads to the journal, which costs more than asking whether any does.
+/// The most bytes of a journal that are read without its lock, whatever length the file claims.
+const LONGEST: u64 = 256 << 20;
+
+/// The time between checks that the path still leads to the locked journal. Checking only that the file has a name is cheaper.
 const NAME_CHECK: Duration = Duration::from_millis(10);
 
-/// The pause between attempts of one who does not wait for other threads as long as they take.
+/// The pause between attempts to lock the state with a timeout.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// How often a journal that somebody else replaces under way is opened again.
+/// How often the journal is opened again if other processes keep replacing it.
 const ATTEMPTS: usize = 16;
 
-/// The shared accounting of one directory, as one handle sees it.
+/// The shared accounting of one directory, as seen by one handle.
 #[derive(Debug)]
 pub(super) struct Ledger {
     state: Mutex<State>,
     limits: Limits,
-    layout: Arc<Layout>,
-    disk: Arc<dyn Disk>,
-    clock: Arc<dyn Clock>,
+    pub(super) layout: Arc<Layout>,
+    pub(super) disk: Arc<dyn StorageBackend>,
+    pub(super) clock: Arc<dyn Clock>,
 }
 
 #[derive(Debug)]
 struct State {
     log: Option<File>,
-    /// Nothing until the journal was first read.
+    /// `None` before the journal is first replayed.
     accounts: Option<Accounts<RandomState>>,
-    /// How much of the journal is in `accounts`, in bytes.
+    /// The bytes of the journal that `accounts` includes.
     replayed: u64,
-    /// Which file the journal is, as far as that can be told.
+    /// The identity of the journal file, as far as the platform has one.
     identity: (u64, u64),
-    /// When the name last led to the journal.
+    /// The last time when the path led to this file.
     name_checked: Option<Instant>,
-    /// Whether what this handle appended lately may have gone to a journal that has been moved away.
+    /// Whether the journal was moved away, so that recent records of this handle may be lost.
     was_moved: bool,
-    /// The [generation](fork::generation) that opened the journal: a forked child opens its own, for locks of one descriptor
-    /// do not exclude each other.
+    /// The [generation](fork::generation) that opened the journal. A forked child opens it again, because locks on one shared
+    /// descriptor do not exclude each other.
     generation: u64,
 }
 
 /// The accounting, locked against all other handles.
 #[derive(Debug)]
 pub(super) struct LockedLedger<'a> {
-    ledger: &'a Ledger,
+    pub(super) ledger: &'a Ledger,
     state: MutexGuard<'a, State>,
-    /// Records that are applied to the accounts, but not written yet.
+    /// Records that are applied to the accounts, but not yet written.
     pending: Vec<u8>,
 }
 
@@ -91,7 +92,7 @@ impl Ledger {
     pub(super) fn new(
         limits: Limits,
         layout: Arc<Layout>,
-        disk: Arc<dyn Disk>,
+        disk: Arc<dyn StorageBackend>,
         clock: Arc<dyn Clock>,
     ) -> Self {
         let state = Mutex::new(State {
@@ -106,70 +107,102 @@ impl Ledger {
         Self { state, limits, layout, disk, clock }
     }
 
-    /// Whether the journal can be used: `Err(ReadOnly)` on a read-only medium, `Err(NewerVersion)` if a newer version
-    /// of warmstart keeps this directory.
-    pub(super) fn probe(&self) -> Result<(), Reason> {
+    /// Checks whether the journal can be used: returns `Err(ReadOnly)` on a read-only medium, and `Err(NewerVersion)` if a newer
+    /// version of warmstart uses this directory.
+    pub(super) fn probe(&self) -> Result<(), MissReason> {
         let log = self.open_log()?;
-        // Where locks are mandatory, who holds this one keeps others from reading.
+        // Where locks are mandatory, a process that holds this one keeps others from reading.
         let head = retry_sharing(&*self.disk, || self.disk.read_log(&log, 0..journal::HEADER_LEN as u64));
         match journal::check_header(&head.map_err(|error| reason_of(&error))?) {
-            Err(Reason::NewerVersion) => Err(Reason::NewerVersion),
-            // Whatever else is wrong with it, whoever locks it makes it anew.
+            Err(MissReason::NewerVersion) => Err(MissReason::NewerVersion),
+            // Any other damage is repaired by the next process that locks it.
             _ => Ok(()),
         }
     }
 
-    /// Locks the accounting without reading it.
-    pub(super) fn hold(&self, patience: Duration) -> Result<LockedLedger<'_>, Reason> {
-        let deadline = Instant::now().checked_add(patience);
-        // Another thread may be about something long, such as pruning.
+    /// Returns whether a newer version uses this directory. Opens nothing for writing.
+    pub(super) fn is_newer(&self) -> bool {
+        let head = self.disk.read(&self.layout.journal, &|_| journal::HEADER_LEN as u64);
+        head.is_ok_and(|(head, _)| journal::check_header(&head) == Err(MissReason::NewerVersion))
+    }
+
+    /// Returns the accounts in the journal, the least recently used first. Reads without the lock, while other processes may append.
+    /// Returns none if the journal cannot be read.
+    pub(super) fn look(&self) -> Vec<Account> {
+        let read = |most: u64| {
+            retry_sharing(&*self.disk, || {
+                self.disk.read(&self.layout.journal, &|metadata| metadata.len.min(most))
+            })
+        };
+        let mut accounts = Accounts::new(Limits::NONE, RandomState::default());
+        // A file that is not a journal is not read to its end.
+        let head = read(journal::HEADER_LEN as u64);
+        if head.is_ok_and(|(head, _)| journal::check_header(&head).is_ok())
+            && let Ok((bytes, _)) = read(LONGEST)
+        {
+            // Records before the first damaged or incomplete one count.
+            let _ = accounts.replay(bytes.get(journal::HEADER_LEN..).unwrap_or_default());
+        }
+        accounts.iter().collect()
+    }
+
+    /// Locks the accounting without reading the journal.
+    pub(super) fn hold(&self, timeout: Duration) -> Result<LockedLedger<'_>, MissReason> {
+        let started = Instant::now();
+        // Another thread may hold the lock for long, to prune for example.
         let state = loop {
             match self.state.try_lock() {
                 Some(state) => break state,
-                None if deadline.is_some_and(|at| Instant::now() >= at) => return Err(Reason::Busy),
+                None if started.elapsed() >= timeout => return Err(MissReason::Busy),
                 None => thread::sleep(PAUSE),
             }
         };
-        self.lock_file(state, patience).map(|(locked, _)| locked)
+        self.lock_file(state, timeout.saturating_sub(started.elapsed())).map(|(locked, _)| locked)
     }
 
-    /// Locks the accounting and brings it up to date.
-    pub(super) fn lock(&self, patience: Duration) -> Result<LockedLedger<'_>, Reason> {
-        let (mut locked, len) = self.lock_only(patience)?;
-        locked.catch_up(len)?;
-        Ok(locked)
+    /// Locks the accounting and brings the accounts up to date.
+    pub(super) fn lock(&self, timeout: Duration) -> Result<LockedLedger<'_>, MissReason> {
+        for _ in 0..ATTEMPTS {
+            let (mut locked, len) = self.lock_only(timeout)?;
+            match locked.catch_up(len) {
+                // The journal was removed while it was rebuilt.
+                Err(MissReason::Busy) if locked.state.log.is_none() => {}
+                caught_up => return caught_up.map(|()| locked),
+            }
+        }
+        Err(MissReason::Busy)
     }
 
-    /// Writes down that entries were used, in this order. Does not read the journal unless it has grown long.
+    /// Records uses of entries, in this order. Replays the journal only if it is long or was replayed before.
     pub(super) fn record_uses<'a>(
         &self,
-        names: impl Iterator<Item = &'a Key>,
-        patience: Duration,
-    ) -> Result<(), Reason> {
-        let (mut locked, len) = self.lock_only(patience)?;
-        let long = if patience.is_zero() { TOO_LONG } else { LONG };
+        digests: impl Iterator<Item = &'a Key>,
+        timeout: Duration,
+    ) -> Result<(), MissReason> {
+        let (mut locked, len) = self.lock_only(timeout)?;
+        let long = if timeout.is_zero() { TOO_LONG } else { LONG };
         if locked.state.accounts.is_some() || len >= long || locked.check_header().is_err() {
             locked.catch_up(len)?;
         }
-        for name in names {
-            locked.record(*name, Event::Used);
+        for digest in digests {
+            locked.record(*digest, Event::Used);
         }
-        if len >= long || !patience.is_zero() { locked.finish() } else { locked.finish_as_it_is() }
+        if len >= long || !timeout.is_zero() { locked.finish() } else { locked.finish_as_it_is() }
     }
 
-    /// Locks the file that is the journal now, and says how long it is.
-    fn lock_only(&self, patience: Duration) -> Result<(LockedLedger<'_>, u64), Reason> {
-        let (state, patience) = self.lock_state(patience)?;
-        self.lock_file(state, patience)
+    /// Locks the current journal file, and returns its length in bytes.
+    fn lock_only(&self, timeout: Duration) -> Result<(LockedLedger<'_>, u64), MissReason> {
+        let (state, timeout) = self.lock_state(timeout)?;
+        self.lock_file(state, timeout)
     }
 
     fn lock_file<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
-        patience: Duration,
-    ) -> Result<(LockedLedger<'a>, u64), Reason> {
+        timeout: Duration,
+    ) -> Result<(LockedLedger<'a>, u64), MissReason> {
         if state.generation != fork::generation() {
-            // Closing the parent's file leaves the parent's lock alone; unlocking it would not.
+            // Closing the parent's descriptor does not release the parent's lock; unlocking would.
             (state.log, state.generation) = (None, fork::generation());
         }
         for _ in 0..ATTEMPTS {
@@ -180,7 +213,7 @@ impl Ledger {
                     self.open_log()?
                 }
             };
-            if let Err(error) = self.disk.lock(&log, patience) {
+            if let Err(error) = self.disk.lock(&log, timeout) {
                 state.log = Some(log);
                 return Err(reason_of_write(&error));
             }
@@ -191,31 +224,31 @@ impl Ledger {
                 return Ok((LockedLedger { ledger: self, state, pending: Vec::new() }, found.len));
             }
         }
-        Err(Reason::Busy)
+        Err(MissReason::Busy)
     }
 
-    /// Waits for the other threads of this process, and says how much patience that has left. Without patience it does
-    /// not wait for them either.
-    fn lock_state(&self, patience: Duration) -> Result<(MutexGuard<'_, State>, Duration), Reason> {
+    /// Waits for the other threads of this process, and returns what remains of the timeout. With a timeout of zero it does not
+    /// wait for them either.
+    fn lock_state(&self, timeout: Duration) -> Result<(MutexGuard<'_, State>, Duration), MissReason> {
         match self.state.try_lock() {
-            // What is done under this lock never panics half way: every record is applied whole.
-            Some(state) => return Ok((state, patience)),
-            None if patience.is_zero() => return Err(Reason::Busy),
+            // Every record is applied completely, so a panic under this lock leaves the state consistent.
+            Some(state) => return Ok((state, timeout)),
+            None if timeout.is_zero() => return Err(MissReason::Busy),
             None => {}
         }
         let started = Instant::now();
         let state = self.state.lock();
-        Ok((state, patience.saturating_sub(started.elapsed())))
+        Ok((state, timeout.saturating_sub(started.elapsed())))
     }
 
-    /// Opens the journal, and replaces what is there if it is not a file of ours.
-    fn open_log(&self) -> Result<File, Reason> {
-        let path = self.layout.journal();
+    /// Opens the journal. Removes or moves away anything in its place that is not a file of this user.
+    fn open_log(&self) -> Result<File, MissReason> {
+        let path = &self.layout.journal;
         for _ in 0..ATTEMPTS {
-            match self.disk.facts(path) {
-                Ok(facts) if facts.is_readable() => {}
-                Ok(facts) if facts.kind == FileKind::Directory => {
-                    self.layout.set_aside(&*self.disk, path).map_err(|error| reason_of_write(&error))?;
+            match self.disk.metadata(path) {
+                Ok(metadata) if metadata.is_readable() => {}
+                Ok(metadata) if metadata.kind == FileKind::Directory => {
+                    self.layout.quarantine(&*self.disk, path).map_err(|error| reason_of_write(&error))?;
                 }
                 Ok(_) => self.disk.remove(path).map_err(|error| reason_of_write(&error))?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -223,36 +256,36 @@ impl Ledger {
             }
             let log = retry_sharing(&*self.disk, || self.disk.open_log(path));
             let log = log.map_err(|error| reason_of_write(&error))?;
-            match self.disk.facts(path) {
-                Ok(facts) if facts.is_readable() => return Ok(log),
+            match self.disk.metadata(path) {
+                Ok(metadata) if metadata.is_readable() => return Ok(log),
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(reason_of_write(&error)),
             }
         }
-        Err(Reason::Busy)
+        Err(MissReason::Busy)
     }
 }
 
 impl LockedLedger<'_> {
-    /// The accounts as of now.
+    /// Returns the current accounts.
     pub(super) fn accounts(&mut self) -> &mut Accounts<RandomState> {
         let Ledger { limits, .. } = self.ledger;
         self.state.accounts.get_or_insert_with(|| Accounts::new(*limits, RandomState::default()))
     }
 
-    /// Notes what happened, to be written by [`write`](Self::write) or [`finish`](Self::finish).
-    pub(super) fn record(&mut self, name: Key, event: Event) {
-        let record = Record { name, event, unix_ms: self.ledger.clock.unix_ms() };
+    /// Records an event. [`write`](Self::write) or [`finish`](Self::finish) writes it to the journal.
+    pub(super) fn record(&mut self, digest: Key, event: Event) {
+        let record = Record { digest, event, unix_ms: self.ledger.clock.unix_ms() };
         self.pending.extend_from_slice(&record.encode());
         if let Some(accounts) = &mut self.state.accounts {
             accounts.apply(&record);
         }
     }
 
-    /// Writes what was noted.
-    pub(super) fn write(&mut self) -> Result<(), Reason> {
-        let Some(log) = &self.state.log else { return Err(Reason::Unavailable) };
+    /// Appends the pending records to the journal.
+    pub(super) fn write(&mut self) -> Result<(), MissReason> {
+        let Some(log) = &self.state.log else { return Err(MissReason::Unavailable) };
         if self.pending.is_empty() {
             return Ok(());
         }
@@ -266,38 +299,38 @@ impl LockedLedger<'_> {
             }
             Err(error) => error,
         };
-        // Part of a record may be in the journal now, and the accounts say what it does not. Removing it makes whoever
-        // comes next count the entries themselves; on a full disk it also gives room back.
-        let _ = self.ledger.disk.remove(self.ledger.layout.journal());
+        // The journal may now end with a partial record, and the accounts have records that it lacks. Removing it makes the next
+        // process rebuild it from the entries; on a full disk this also frees space.
+        let _ = self.ledger.disk.remove(&self.ledger.layout.journal);
         self.pending.clear();
         self.forget();
         Err(reason_of_write(&error))
     }
 
-    /// Writes what was noted, makes the journal anew if it is long, and unlocks.
+    /// Writes the pending records, compacts the journal if it is long, and unlocks.
     ///
-    /// `Err(Busy)` says that somebody removed the journal meanwhile: what was written is lost with it.
-    pub(super) fn finish(mut self) -> Result<(), Reason> {
+    /// Returns `Err(Busy)` if another process removed the journal in the meantime, and the records with it.
+    pub(super) fn finish(mut self) -> Result<(), MissReason> {
         self.write()?;
         if self.state.accounts.as_ref().is_some_and(Accounts::should_compact) {
-            // It is only long. If it cannot be made anew now, the next one tries.
+            // A long journal still works. If compaction fails, the next process retries.
             let _ = self.rebuild();
         }
         self.finish_as_it_is()
     }
 
-    /// As [`finish`](Self::finish), and leaves the journal as long as it is.
-    fn finish_as_it_is(mut self) -> Result<(), Reason> {
+    /// Does the same as [`finish`](Self::finish), without compaction.
+    fn finish_as_it_is(mut self) -> Result<(), MissReason> {
         self.write()?;
         if self.is_current() {
             return Ok(());
         }
         self.forget();
-        Err(Reason::Busy)
+        Err(MissReason::Busy)
     }
 
-    /// Whether the journal's name leads to the file that is locked. That it has any name is asked each time; that it
-    /// is this one, from time to time. If not, somebody moved it, and this handle wrote to it meanwhile.
+    /// Returns whether the journal's path leads to the locked file. Checks each time that the file has a name, and periodically that
+    /// it is the right one. If not, the journal was moved, and records of this handle may be in the moved file.
     fn is_current(&mut self) -> bool {
         let Ledger { disk, layout, .. } = self.ledger;
         let Some(log) = &self.state.log else { return false };
@@ -309,48 +342,48 @@ impl LockedLedger<'_> {
             return true;
         }
         let leads_here =
-            disk.facts(layout.journal()).is_ok_and(|facts| facts.identity == self.state.identity);
+            disk.metadata(&layout.journal).is_ok_and(|metadata| metadata.identity == self.state.identity);
         self.state.name_checked = leads_here.then_some(now);
         self.state.was_moved |= !leads_here;
         leads_here
     }
 
-    /// Reads what others have appended. A journal that is new, damaged or shorter than before is made anew.
-    fn catch_up(&mut self, len: u64) -> Result<(), Reason> {
+    /// Reads what other handles appended. Rebuilds a journal that is new, damaged or shorter than before.
+    fn catch_up(&mut self, len: u64) -> Result<(), MissReason> {
         if self.state.was_moved {
             self.check_header().or_else(|reason| match reason {
-                Reason::NewerVersion => Err(reason),
+                MissReason::NewerVersion => Err(reason),
                 _ => Ok(()),
             })?;
-            return self.rebuild();
+            return self.rebuild_or_forget();
         }
         if self.state.accounts.is_some() && len == self.state.replayed {
             return Ok(());
         }
         match self.replay_to(len) {
-            // A newer version's is left alone, to the byte.
-            Ok(()) | Err(Reason::NewerVersion) => self.check_header(),
-            Err(_) => self.rebuild(),
+            // The journal of a newer version is not changed.
+            Ok(()) | Err(MissReason::NewerVersion) => self.check_header(),
+            Err(_) => self.rebuild_or_forget(),
         }
     }
 
-    fn check_header(&self) -> Result<(), Reason> {
+    fn check_header(&self) -> Result<(), MissReason> {
         if self.state.replayed > 0 {
             return Ok(());
         }
-        let log = self.state.log.as_ref().ok_or(Reason::Unavailable)?;
+        let log = self.state.log.as_ref().ok_or(MissReason::Unavailable)?;
         let head = self.ledger.disk.read_log(log, 0..journal::HEADER_LEN as u64);
         journal::check_header(&head.map_err(|error| reason_of(&error))?)
     }
 
-    fn replay_to(&mut self, len: u64) -> Result<(), Reason> {
+    fn replay_to(&mut self, len: u64) -> Result<(), MissReason> {
         if len < self.state.replayed {
-            return Err(Reason::Truncated);
+            return Err(MissReason::Truncated);
         }
         while self.state.replayed < len {
             let start = self.state.replayed;
             let end = len.min(start + CHUNK);
-            let log = self.state.log.as_ref().ok_or(Reason::Unavailable)?;
+            let log = self.state.log.as_ref().ok_or(MissReason::Unavailable)?;
             let fresh = self.ledger.disk.read_log(log, start..end).map_err(|error| reason_of(&error))?;
             let mut records = fresh.as_slice();
             if start == 0 {
@@ -359,15 +392,46 @@ impl LockedLedger<'_> {
             }
             self.accounts().replay(records)?;
             if fresh.is_empty() {
-                return Err(Reason::Truncated);
+                return Err(MissReason::Truncated);
             }
             self.state.replayed = start + fresh.len() as u64;
         }
         // An empty journal has no header yet.
-        if len == 0 { Err(Reason::Truncated) } else { Ok(()) }
+        if len == 0 { Err(MissReason::Truncated) } else { Ok(()) }
     }
 
-    /// Drops what this handle believes, so that the next lock begins anew.
+    /// Rebuilds a journal that the accounts do not match. If that fails, the accounts are of no use either.
+    fn rebuild_or_forget(&mut self) -> Result<(), MissReason> {
+        let rebuilt = self.rebuild();
+        if rebuilt.is_err() {
+            self.forget();
+        }
+        rebuilt
+    }
+
+    /// Rebuilds the journal from the entries. If that fails, the journal and the accounts stay as they are.
+    pub(super) fn rebuild(&mut self) -> Result<(), MissReason> {
+        let Ledger { limits, layout, disk, .. } = self.ledger;
+        let records = rebuild::count_entries(&**disk, layout, self.state.accounts.as_ref())
+            .map_err(|error| reason_of_write(&error))?;
+        let mut accounts = Accounts::new(*limits, RandomState::default());
+        let mut bytes = journal::header().to_vec();
+        for record in records {
+            bytes.extend_from_slice(&record.encode());
+            accounts.apply(&record);
+        }
+        let log = rebuild::replace_journal(&**disk, layout, self.state.log.as_ref(), &bytes)
+            .map_err(|error| reason_of_write(&error))?;
+        // Dropping the old journal releases its lock; a process that then locks it sees that it has no name.
+        self.state.identity = disk.log_state(&log).map_or((0, 0), |state| state.identity);
+        self.state.log = Some(log);
+        self.state.accounts = Some(accounts);
+        self.state.replayed = bytes.len() as u64;
+        self.state.was_moved = false;
+        Ok(())
+    }
+
+    /// Forgets the state of the journal, so that the next lock opens and replays it.
     fn forget(&mut self) {
         (self.state.log, self.state.accounts, self.state.replayed) = (None, None, 0);
         self.state.name_checked = None;
@@ -377,7 +441,7 @@ impl LockedLedger<'_> {
 impl Drop for LockedLedger<'_> {
     fn drop(&mut self) {
         if !self.pending.is_empty() {
-            // An error on the way: what was noted did happen.
+            // An early return: the pending events did happen.
             let _ = self.write();
         }
         if let Some(log) = &self.state.log {
@@ -386,10 +450,10 @@ impl Drop for LockedLedger<'_> {
     }
 }
 
-/// What is missing when something is to be written is no absence of an entry.
-pub(super) fn reason_of_write(error: &io::Error) -> Reason {
+/// Converts an error of a write. A missing file is then a missing directory, not an absent entry.
+pub(super) fn reason_of_write(error: &io::Error) -> MissReason {
     match reason_of(error) {
-        Reason::Absent => Reason::Unavailable,
+        MissReason::Absent => MissReason::Unavailable,
         reason => reason,
     }
 }

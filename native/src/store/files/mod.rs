@@ -1,19 +1,17 @@
-//! The file store: one file an entry, shared by any number of processes.
+//! The file store: one file per entry, shared by any number of processes.
 
-mod kept;
+mod inspect;
 mod layout;
 mod ledger;
-mod options;
 mod publish;
+mod rebuild;
 mod temps;
 
 pub(super) use layout::{ENTRIES, JOURNAL, TAG, TAG_FILE};
-pub use options::FileOptions;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     io,
-    ops::ControlFlow,
     path::Path,
     sync::{
         Arc,
@@ -22,100 +20,87 @@ use std::{
     time::Duration,
 };
 
-use foldhash::fast::RandomState;
 use warmstart_core::{
-    artifact::Artifact,
-    envelope,
-    head::{Head, MAX_HEAD_LEN},
-    journal::{Account, Event},
-    key::Key,
-    lru::Limits,
-    reason::Reason,
-    recipe::Recipe,
-    seal::Seal,
+    artifact::Artifact, envelope, journal::Event, key::Key, reason::MissReason, seal::Seal,
 };
 
 use super::{
-    Buffer, Entry, Kept, Lookup, Proof, Pruned, Report, SHORT_HEAD, Store, Stored, Totals, Verified,
-    copy_into, nearest_of, recency::Recency, room_for,
+    Buffer, Claims, Inspect, SHORT_HEAD, Store, StoreOptions, Totals, copy_into, recency::Recency, room_for,
 };
 use crate::{
     error::OpenError,
     os::{
-        FileFacts, LocalDisk,
-        fork::{Mutex, MutexGuard},
-        process_lock, reason_of, retry_sharing, shared_disk,
+        FileMetadata, LocalBackend, fork::Mutex, named_for, parallel, process_lock, reason_of, retry_sharing,
+        shared_backend,
     },
 };
 use layout::Layout;
 use ledger::{Ledger, reason_of_write};
+use publish::publish;
 
-/// The header of a file longer than this, in bytes, is looked at before the rest is read.
+/// The longest file, in bytes, that is read at once. Of a longer one, the header is checked first.
 const LARGE: u64 = 16 << 20;
 
-/// So much of an entry is read at once to describe it, in bytes: the whole head of most.
-const FIRST: u64 = 4096;
-
-/// Keeps each artifact in a file of its own, named by the digest of its key, in a directory that any number of
+/// Stores each artifact in its own file, named by the digest of its key, in a directory that any number of
 /// processes share.
 ///
-/// A put is published by renaming a whole file into place: a reader sees all of it or nothing, and what is stored
+/// A put renames a complete file into place: a reader sees all of it or nothing, and what is stored
 /// survives the death of any process. A hit opens, reads and verifies one file, and takes no lock. The cap holds for the
-/// directory, whoever writes to it; docs/format.md of the repository describes the files.
+/// directory, whichever processes write to it. docs/format.md of the repository describes the files.
 ///
-/// A medium that fails makes misses and refusals, with their reasons, and no errors. When it works again, so does the
+/// A failing medium causes misses and refusals with their reasons, never errors. When it works again, so does the
 /// store. A forked child may use the stores of its parent.
 ///
 /// ```
-/// use warmstart::{Artifact, Store, store::{FileOptions, FileStore}};
+/// use warmstart::{Artifact, Store, store::{FileStore, StoreOptions}};
 ///
 /// let directory = tempfile::tempdir()?;
 /// let path = directory.path().join("cache");
-/// FileStore::open(&path, FileOptions::default().with_max_bytes(1 << 20))?.put(b"k", &Artifact::new(vec![1, 2]))?;
+/// FileStore::open(&path, StoreOptions::default().with_max_bytes(1 << 20))?.put(b"k", &Artifact::new(vec![1, 2]))?;
 ///
-/// let reopened = FileStore::open(&path, FileOptions::default().with_max_bytes(1 << 20))?;
-/// assert_eq!(reopened.get(b"k").hit().unwrap().payload(), [1, 2]);
+/// let reopened = FileStore::open(&path, StoreOptions::default().with_max_bytes(1 << 20))?;
+/// assert_eq!(reopened.get(b"k")?.payload(), [1, 2]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct FileStore {
-    options: FileOptions,
+    options: StoreOptions,
     layout: Arc<Layout>,
     ledger: Ledger,
     recency: Recency<Key>,
     access: Access,
-    /// Entries that a newer version wrote, as look-ups have found: a put leaves them alone.
+    /// Entries that look-ups found to be written by a newer version. A put does not replace them.
     newer: Mutex<HashSet<Key>>,
     found_newer: AtomicBool,
-    /// Whether uses could not be written down lately. Hits do not try again before something was stored.
+    /// Whether the last attempt to write uses failed. Hits retry only after something was stored.
     keeps_quiet: AtomicBool,
     closed: AtomicBool,
 }
 
-/// Why nothing can be looked up, and why nothing can be stored. What passes is found out anew when it matters.
+/// The reasons why look-ups or puts are impossible, if there are any. Temporary ones are checked again when an operation needs it.
 #[derive(Debug, Default)]
 struct Access {
     reads: Gate,
     writes: Gate,
 }
 
-/// A reason, or none: 0, or 1 and the reason's index.
+/// An optional reason: 0 is none; otherwise 1 plus the index of the reason.
 #[derive(Debug, Default)]
 struct Gate(AtomicU8);
 
 impl FileStore {
-    /// Opens the directory `path`, and makes it, for its owner only, if there is none. Takes the same time however many
-    /// entries there are.
+    /// Opens the directory `path`, and creates it, accessible to its owner only, if it is missing. Takes the same time for any
+    /// number of entries.
     ///
     /// # Errors
-    /// The caller's own mistakes: `path` is a file or a link; without a [seal](FileOptions::with_seal) also that it belongs to
-    /// somebody else, or may be written by others.
-    /// Where the medium does not let the directory be made, the store opens, misses and refuses.
-    pub fn open(path: impl AsRef<Path>, mut options: FileOptions) -> Result<Self, OpenError> {
+    /// Mistakes of the caller: `path` is a file or a link; or, without a [seal](StoreOptions::with_seal), it belongs to another
+    /// user or is writable by others.
+    /// If the medium prevents creating the directory, this is no error: the store opens, misses and refuses.
+    pub fn open(path: impl AsRef<Path>, mut options: StoreOptions) -> Result<Self, OpenError> {
         let layout = Arc::new(Layout::new(path.as_ref()));
-        if options.seal.is_some() && !options.is_disk_given {
-            // Others may write to a directory whose entries are sealed.
-            options.disk = shared_disk(layout.root()).unwrap_or_else(|| Arc::new(LocalDisk::new()));
+        if options.seal.is_some() && !options.is_backend_given {
+            // Other users may write to a directory of sealed entries.
+            options.disk = shared_backend(&layout.root).unwrap_or_else(|| Arc::new(LocalBackend::new()));
         }
         let ledger = Ledger::new(
             options.limits,
@@ -137,33 +122,33 @@ impl FileStore {
         store.find_out_access()?;
         if store.access.writes.reason().is_none() {
             store.layout.temps.sweep(&*store.options.disk, store.options.clock.unix_ms());
-            process_lock::sweep(store.layout.locks());
+            process_lock::sweep(&store.layout.locks.0);
         }
         Ok(store)
     }
 
-    /// The directory.
+    /// Returns the path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
-        self.layout.root()
+        &self.layout.root
     }
 
-    /// The bytes of all entries, whoever stored them, as the shared accounting has them.
+    /// Returns the bytes of all entries, of all processes, according to the shared accounting.
     ///
     /// ```
-    /// # use warmstart::{Artifact, Store, store::{FileOptions, FileStore}};
+    /// # use warmstart::{Artifact, Store, store::{FileStore, StoreOptions}};
     /// # let directory = tempfile::tempdir()?;
-    /// let store = FileStore::open(directory.path(), FileOptions::default())?;
+    /// let store = FileStore::open(directory.path(), StoreOptions::default())?;
     /// store.put(b"k", &Artifact::new(vec![0; 1000]))?;
     /// assert_eq!(store.total_bytes()?, 128 + 1000);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// The reason why that is not known.
-    pub fn total_bytes(&self) -> Result<u64, Reason> {
+    /// The reason why the accounting cannot be read.
+    pub fn total_bytes(&self) -> Result<u64, MissReason> {
         self.check_writable()?;
-        let mut ledger = self.ledger.lock(self.options.patience)?;
+        let mut ledger = self.ledger.lock(self.options.timeout)?;
         Ok(ledger.accounts().total_bytes())
     }
 
@@ -171,61 +156,61 @@ impl FileStore {
         self.options.seal.as_ref()
     }
 
-    fn note_use(&self, name: Key) {
-        let is_due = self.access.writes.reason().is_none() && self.recency.note(&name, |name| *name);
+    fn note_use(&self, digest: Key) {
+        let is_due = self.access.writes.reason().is_none() && self.recency.note(&digest, |digest| *digest);
         if is_due && !self.keeps_quiet.load(Ordering::Relaxed) {
-            // Not now is soon enough: a hit does not wait for a lock.
+            // A hit does not wait for a lock: the uses can be written later.
             let written = self.write_uses(Duration::ZERO);
             self.keeps_quiet.store(written.is_err(), Ordering::Relaxed);
         }
     }
 
-    fn write_uses(&self, patience: Duration) -> Result<(), Reason> {
+    fn write_uses(&self, timeout: Duration) -> Result<(), MissReason> {
         let uses = self.recency.take();
         if uses.is_empty() || self.access.writes.reason().is_some() {
             return Ok(());
         }
-        let written = self.ledger.record_uses(uses.names(), patience);
+        let written = self.ledger.record_uses(uses.keys(), timeout);
         if written.is_err() {
             self.recency.give_back(uses);
         }
         written
     }
 
-    fn check_readable(&self) -> Result<(), Reason> {
+    fn check_readable(&self) -> Result<(), MissReason> {
         if self.closed.load(Ordering::Relaxed) {
-            return Err(Reason::Closed);
+            return Err(MissReason::Closed);
         }
         self.access_to_reads().map_or(Ok(()), Err)
     }
 
-    fn check_writable(&self) -> Result<(), Reason> {
+    fn check_writable(&self) -> Result<(), MissReason> {
         if self.closed.load(Ordering::Relaxed) {
-            return Err(Reason::Closed);
+            return Err(MissReason::Closed);
         }
         self.access_to_writes().map_or(Ok(()), Err)
     }
 
-    /// Makes the directory if it must, and looks at what is in it.
+    /// Creates the directory if necessary, and determines whether it can be read and written.
     fn find_out_access(&self) -> Result<(), OpenError> {
         if self.options.read_only {
             self.layout.check(&*self.options.disk)?;
             let reads = match self.ledger.is_newer() {
-                true => Some(Reason::NewerVersion),
-                false if !self.has_entries() => Some(Reason::Unavailable),
+                true => Some(MissReason::NewerVersion),
+                false if !self.has_entries() => Some(MissReason::Unavailable),
                 false => None,
             };
-            self.access.writes.set(Some(Reason::ReadOnly));
+            self.access.writes.set(Some(MissReason::ReadOnly));
             self.access.reads.set(reads);
             return Ok(());
         }
         let missing = self.layout.prepare(&*self.options.disk, self.options.durable)?;
-        self.layout.temps.begin_anew();
+        self.layout.temps.renew();
         let writes = missing.or_else(|| self.ledger.probe().err());
-        // A read-only directory still serves what is in it; without a directory there is nothing.
+        // A read-only directory still serves its entries; without a directory there are none.
         let reads = match writes {
-            Some(Reason::NewerVersion) => Some(Reason::NewerVersion),
-            Some(_) if !self.has_entries() => Some(Reason::Unavailable),
+            Some(MissReason::NewerVersion) => Some(MissReason::NewerVersion),
+            Some(_) if !self.has_entries() => Some(MissReason::Unavailable),
             _ => None,
         };
         self.access.writes.set(writes);
@@ -233,192 +218,140 @@ impl FileStore {
         Ok(())
     }
 
-    /// Why nothing can be looked up. A directory that was missing may have been made by now.
-    fn access_to_reads(&self) -> Option<Reason> {
+    /// Returns the reason why look-ups are impossible. A missing directory may have been created in the meantime.
+    fn access_to_reads(&self) -> Option<MissReason> {
         let reason = self.access.reads.reason()?;
-        if reason == Reason::Unavailable && self.has_entries() {
+        if reason == MissReason::Unavailable && self.has_entries() {
             self.access.reads.set(None);
         }
         self.access.reads.reason()
     }
 
-    /// Why nothing can be stored. What kept the directory from being used may have passed by now.
-    fn access_to_writes(&self) -> Option<Reason> {
+    /// Returns the reason why puts are impossible. Whatever prevented them may have passed in the meantime.
+    fn access_to_writes(&self) -> Option<MissReason> {
         let reason = self.access.writes.reason()?;
-        let is_final = reason == Reason::NewerVersion || self.options.read_only;
+        let is_final = reason == MissReason::NewerVersion || self.options.read_only;
         if !is_final && self.find_out_access().is_err() {
-            // What is there now is not what was opened: see `OpenError`.
-            self.access.writes.set(Some(Reason::Untrusted));
+            // The directory has been replaced by something that cannot be opened: see `OpenError`.
+            self.access.writes.set(Some(MissReason::Untrusted));
         }
         self.access.writes.reason()
     }
 
     fn has_entries(&self) -> bool {
-        self.options.disk.facts(self.layout.entries()).is_ok()
-    }
-
-    fn find(&self, key: &[u8]) -> Result<Artifact, Reason> {
-        self.check_readable()?;
-        let name = Key::digest(key);
-        let path = self.layout.entry(&name);
-        let (bytes, facts) = self.read_entry(&path)?;
-        if !facts.is_readable() {
-            return Err(Reason::Untrusted);
-        }
-        let found = envelope::decode_with(bytes, key, self.seal());
-        match &found {
-            Ok(_) => self.note_use(name),
-            Err(Reason::NewerVersion) => self.remember_newer(name),
-            Err(reason) if reason.is_damage() => _ = self.discard(name, &path, &facts),
-            Err(_) => {}
-        }
-        found
+        self.options.disk.metadata(&self.layout.entries).is_ok()
     }
 
     fn read_up_to(
         &self,
         path: &Path,
-        wanted: &dyn Fn(&FileFacts) -> u64,
-    ) -> Result<(Vec<u8>, FileFacts), Reason> {
+        wanted: &dyn Fn(&FileMetadata) -> u64,
+    ) -> Result<(Vec<u8>, FileMetadata), MissReason> {
         let disk = &*self.options.disk;
         retry_sharing(disk, || disk.read(path, wanted)).map_err(|error| {
-            if disk.is_sharing_violation(&error) { Reason::Busy } else { reason_of_read(&error) }
+            if disk.is_sharing_violation(&error) { MissReason::Busy } else { reason_of_read(&error) }
         })
     }
 
-    /// Reads an entry to its end. Memory for a large file is only taken once its header says that it is an entry of this
-    /// length; else the header is all that is read.
-    fn read_entry(&self, path: &Path) -> Result<(Vec<u8>, FileFacts), Reason> {
-        let header_of_large = |facts: &FileFacts| match facts.len {
-            ..=LARGE => facts.len,
+    /// Reads a whole entry. Allocates memory for a large file only after its header proves it to be an entry of this
+    /// length; otherwise reads the header only.
+    fn read_entry(&self, path: &Path) -> Result<(Vec<u8>, FileMetadata), MissReason> {
+        let header_of_large = |metadata: &FileMetadata| match metadata.len {
+            ..=LARGE => metadata.len,
             _ => envelope::HEADER_LEN as u64,
         };
-        let (bytes, facts) = self.read_up_to(path, &header_of_large)?;
-        if facts.len <= LARGE {
-            return Ok((bytes, facts));
+        let (bytes, metadata) = self.read_up_to(path, &header_of_large)?;
+        if metadata.len <= LARGE {
+            return Ok((bytes, metadata));
         }
-        match envelope::Layout::parse(&bytes, facts.len) {
-            Ok(_) | Err(Reason::NewerVersion) => self.read_up_to(path, &|facts| facts.len),
-            Err(_) => Ok((bytes, facts)),
+        match envelope::Layout::parse(&bytes, metadata.len) {
+            Ok(_) | Err(MissReason::NewerVersion) => self.read_up_to(path, &|metadata| metadata.len),
+            Err(_) => Ok((bytes, metadata)),
         }
     }
 
-    /// Removes a damaged entry, unless it was replaced since it was read; says whether it is gone.
-    fn discard(&self, name: Key, path: &Path, seen: &FileFacts) -> bool {
+    /// Removes a damaged entry, unless it was replaced since it was read. Returns whether it is gone.
+    fn discard(&self, digest: Key, path: &Path, seen: &FileMetadata) -> bool {
         if self.access.writes.reason().is_some() {
             return false;
         }
-        let Ok(mut ledger) = self.ledger.lock(self.options.patience) else { return false };
+        let Ok(mut ledger) = self.ledger.lock(self.options.timeout) else { return false };
         let disk = &*self.options.disk;
-        let is_gone = match disk.facts(path) {
+        let is_gone = match disk.metadata(path) {
             Ok(now) if now == *seen => retry_sharing(disk, || disk.remove(path)).is_ok(),
             Ok(_) => false,
             Err(error) => error.kind() == io::ErrorKind::NotFound,
         };
-        if is_gone && ledger.accounts().size_of(&name).is_some() {
-            ledger.record(name, Event::Removed);
+        if is_gone && ledger.accounts().size_of(&digest).is_some() {
+            ledger.record(digest, Event::Removed);
         }
         let _ = ledger.finish();
         is_gone
     }
 
-    /// Whether the entry at `path` is whole by header and length.
-    fn is_whole(&self, path: &Path) -> Result<(Result<(), Reason>, FileFacts), Reason> {
-        let disk = &*self.options.disk;
-        let (head, facts) = retry_sharing(disk, || disk.read(path, &|_| envelope::HEADER_LEN as u64))
-            .map_err(|error| reason_of_read(&error))?;
-        if !facts.is_readable() {
-            return Ok((Err(Reason::Untrusted), facts));
-        }
-        let layout = envelope::Layout::parse(&head, facts.len);
-        Ok((layout.and_then(|layout| layout.matching(self.seal())).map(drop), facts))
-    }
-
-    fn names(&self) -> Result<Vec<Key>, Reason> {
-        let mut names = Vec::new();
-        let listed = self.options.disk.list(self.layout.entries(), &mut |name| {
-            names.extend(name.to_str().and_then(Key::from_hex));
+    fn digests(&self) -> Result<Vec<Key>, MissReason> {
+        let mut digests = Vec::new();
+        let listed = self.options.disk.list(&self.layout.entries, &mut |name| {
+            digests.extend(name.to_str().and_then(Key::from_hex));
         });
         match listed {
-            Ok(()) => Ok(names),
+            Ok(()) => Ok(digests),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             Err(error) => Err(reason_of(&error)),
         }
     }
 
-    fn remember_newer(&self, name: Key) {
-        self.newer().insert(name);
-        self.found_newer.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether the entry, which a look-up found to be a newer version's, still is.
-    fn is_newer(&self, name: &Key) -> bool {
-        if !self.found_newer.load(Ordering::Relaxed) {
+    /// Returns whether an entry that a look-up found to be of a newer version still is.
+    fn is_newer(&self, digest: &Key) -> bool {
+        if !self.found_newer.load(Ordering::Relaxed) || !self.newer.lock().contains(digest) {
             return false;
         }
-        if !self.newer().contains(name) {
-            return false;
-        }
-        // Whole by its checksum: one that only says so is damaged, and may be replaced. Read without the lock: others that
-        // are found meanwhile do not wait.
+        // Its checksum must hold: an entry that only claims a newer version is damaged, and may be replaced. Read without the lock,
+        // so that look-ups that find other such entries do not wait.
         let is_still = self
-            .read_entry(&self.layout.entry(name))
-            .is_ok_and(|(bytes, _)| envelope::verify(&bytes) == Err(Reason::NewerVersion));
+            .read_entry(&named_for(&self.layout.entries, digest))
+            .is_ok_and(|(bytes, _)| envelope::verify(&bytes, None) == Err(MissReason::NewerVersion));
         if !is_still {
-            self.newer().remove(name);
+            self.newer.lock().remove(digest);
         }
         is_still
-    }
-
-    fn newer(&self) -> MutexGuard<'_, HashSet<Key>> {
-        self.newer.lock()
-    }
-
-    /// What the head of an entry says. Nothing if it is gone.
-    fn describe(&self, name: Key, used_unix_ms: u64) -> Option<Entry> {
-        let disk = &*self.options.disk;
-        let path = self.layout.entry(&name);
-        let read = |most: u64| retry_sharing(disk, || disk.read(&path, &|facts| facts.len.min(most)));
-        let (size, head) = match read(FIRST) {
-            Err(error) => match reason_of_read(&error) {
-                Reason::Absent => return None,
-                reason => (0, Err(reason)),
-            },
-            Ok((_, facts)) if !facts.is_readable() => (facts.len, Err(Reason::Untrusted)),
-            Ok((bytes, facts)) => {
-                let head = envelope::Layout::parse(&bytes, facts.len).and_then(|layout| {
-                    if layout.head_len() <= bytes.len() || layout.head_len() > MAX_HEAD_LEN {
-                        return Head::parse(&bytes, &layout);
-                    }
-                    // It may have been replaced since: what is read now says itself what it is.
-                    let (bytes, facts) =
-                        read(layout.head_len() as u64).map_err(|error| reason_of_read(&error))?;
-                    Head::parse(&bytes, &envelope::Layout::parse(&bytes, facts.len)?)
-                });
-                (facts.len, head)
-            }
-        };
-        let head =
-            head.and_then(
-                |head| if Key::digest(&head.key) == name { Ok(head) } else { Err(Reason::KeyMismatch) },
-            );
-        Some(Entry { used_unix_ms, ..Entry::new(name, size, head) })
     }
 }
 
 impl Store for FileStore {
-    fn get(&self, key: &[u8]) -> Lookup {
-        self.find(key).into()
+    fn get(&self, key: &[u8]) -> Result<Artifact, MissReason> {
+        self.check_readable()?;
+        let digest = Key::digest(key);
+        let path = named_for(&self.layout.entries, &digest);
+        let (bytes, metadata) = self.read_entry(&path)?;
+        if !metadata.is_readable() {
+            return Err(MissReason::Untrusted);
+        }
+        let found = envelope::decode(bytes, key, self.seal());
+        match &found {
+            Ok(_) => self.note_use(digest),
+            Err(MissReason::NewerVersion) => {
+                self.newer.lock().insert(digest);
+                self.found_newer.store(true, Ordering::Relaxed);
+            }
+            Err(reason) if reason.is_damage() => _ = self.discard(digest, &path, &metadata),
+            Err(_) => {}
+        }
+        found
     }
 
-    fn get_into(&self, key: &[u8], buffer: &mut dyn Buffer) -> Result<usize, Reason> {
-        // All but a whole entry with a short head is left to `find`.
+    fn get_many(&self, keys: &[&[u8]]) -> Vec<Result<Artifact, MissReason>> {
+        // A read takes a few microseconds, and starting a thread some tens of them.
+        parallel::map(keys.len(), 32, |index| self.get(keys[index]))
+    }
+
+    fn get_into(&self, key: &[u8], buffer: &mut dyn Buffer) -> Result<usize, MissReason> {
+        // Anything but a whole entry with a short head is left to `get`.
         self.check_readable()?;
-        let name = Key::digest(key);
-        let (path, disk) = (self.layout.entry(&name), &*self.options.disk);
-        let (head, facts) = self.read_up_to(&path, &|facts| facts.len.min(SHORT_HEAD as u64))?;
-        let is_readable = facts.is_readable() && facts.len <= disk.max_file();
-        let layout = envelope::Layout::parse(&head, facts.len).ok().filter(|_| is_readable);
+        let digest = Key::digest(key);
+        let (path, disk) = (named_for(&self.layout.entries, &digest), &*self.options.disk);
+        let (head, metadata) = self.read_up_to(&path, &|metadata| metadata.len.min(SHORT_HEAD as u64))?;
+        let layout = envelope::Layout::parse(&head, metadata.len).ok().filter(|_| metadata.is_readable());
         if let Some(payload) = layout.map(|layout| layout.payload())
             && let Some((head, rest)) = head.split_at_checked(payload.start)
         {
@@ -430,175 +363,77 @@ impl Store for FileStore {
                 disk.read_at(&path, payload.start as u64, room).is_ok()
             };
             if is_read && envelope::verify_split(head, room, key, self.seal()).is_ok() {
-                self.note_use(name);
+                self.note_use(digest);
                 return Ok(payload.len());
             }
         }
-        copy_into(&self.find(key)?, buffer)
+        copy_into(&self.get(key)?, buffer)
     }
 
-    fn put(&self, key: &[u8], artifact: &Artifact) -> Result<Stored, Reason> {
+    fn put(&self, key: &[u8], artifact: &Artifact) -> Result<u64, MissReason> {
         self.check_writable()?;
-        let encoded = envelope::encode_with(key, artifact, self.seal())?;
+        let encoded = envelope::encode(key, artifact, self.seal())?;
         self.options.limits.admit(encoded.len())?;
         if encoded.len() > self.options.disk.max_file() {
-            return Err(Reason::Oversize);
+            return Err(MissReason::Oversize);
         }
-        self.publish(Key::digest(key), &encoded)
+        let digest = Key::digest(key);
+        if self.is_newer(&digest) {
+            return Err(MissReason::NewerVersion);
+        }
+        let evicted = publish(&self.ledger, &self.options, &self.recency, digest, &encoded)?;
+        self.keeps_quiet.store(false, Ordering::Relaxed);
+        Ok(evicted)
     }
 
-    fn remove(&self, key: &[u8]) -> Result<bool, Reason> {
+    fn remove(&self, key: &[u8]) -> Result<bool, MissReason> {
         self.check_writable()?;
-        let name = Key::digest(key);
+        let digest = Key::digest(key);
         let disk = &*self.options.disk;
-        let mut ledger = self.ledger.lock(self.options.patience)?;
-        let removed = match retry_sharing(disk, || disk.remove(&self.layout.entry(&name))) {
+        let mut ledger = self.ledger.lock(self.options.timeout)?;
+        let removed = match retry_sharing(disk, || disk.remove(&named_for(&self.layout.entries, &digest))) {
             Ok(()) => true,
-            // Somebody else removed it; the accounts may not have heard.
+            // Another process removed it, perhaps without telling the accounting.
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
             Err(error) => return Err(reason_of_write(&error)),
         };
-        if ledger.accounts().size_of(&name).is_some() {
-            ledger.record(name, Event::Removed);
+        if ledger.accounts().size_of(&digest).is_some() {
+            ledger.record(digest, Event::Removed);
         }
         let _ = ledger.finish();
         Ok(removed)
     }
 
-    fn contains(&self, key: &[u8]) -> Result<bool, Reason> {
+    fn contains(&self, key: &[u8]) -> Result<bool, MissReason> {
         self.check_readable()?;
-        match self.is_whole(&self.layout.entry(&Key::digest(key))) {
-            Ok((whole, _)) => Ok(whole.is_ok()),
-            Err(Reason::Absent | Reason::Untrusted | Reason::Oversize) => Ok(false),
+        let header = self.read_up_to(&named_for(&self.layout.entries, &Key::digest(key)), &|_| {
+            envelope::HEADER_LEN as u64
+        });
+        match header {
+            Ok((header, metadata)) if metadata.is_readable() => {
+                let layout = envelope::Layout::parse(&header, metadata.len);
+                Ok(layout.and_then(|layout| layout.matching(self.seal())).is_ok())
+            }
+            Ok(_) | Err(MissReason::Absent | MissReason::Untrusted | MissReason::Oversize) => Ok(false),
             Err(reason) => Err(reason),
         }
     }
 
-    fn len(&self) -> Result<u64, Reason> {
-        self.check_readable()?;
-        let mut len = 0;
-        for name in self.names()? {
-            let path = self.layout.entry(&name);
-            match self.is_whole(&path) {
-                Ok((Ok(()), _)) => len += 1,
-                Ok((Err(reason), facts)) if reason.is_damage() => _ = self.discard(name, &path, &facts),
-                // Somebody else's, or gone since it was listed.
-                Ok(_) | Err(_) => {}
-            }
-        }
-        Ok(len)
-    }
-
-    fn verify_each(&self, visit: &mut dyn FnMut(&Proof)) -> Result<Verified, Reason> {
-        self.check_readable()?;
-        let mut found = Verified::default();
-        for name in self.names()? {
-            let path = self.layout.entry(&name);
-            let proof = match self.read_entry(&path) {
-                // Gone since it was listed.
-                Err(Reason::Absent) => continue,
-                Err(reason) => Proof::new(name, 0, Err(reason)),
-                Ok((_, facts)) if !facts.is_readable() => Proof::new(name, facts.len, Err(Reason::Untrusted)),
-                Ok((bytes, facts)) => {
-                    let proved = envelope::verify_with(&bytes, self.seal()).and_then(|layout| {
-                        let key = bytes.get(layout.key()).unwrap_or_default();
-                        if Key::digest(key) == name { Ok(()) } else { Err(Reason::KeyMismatch) }
-                    });
-                    let is_removed =
-                        proved.is_err_and(Reason::is_damage) && self.discard(name, &path, &facts);
-                    Proof { is_removed, ..Proof::new(name, facts.len, proved) }
-                }
-            };
-            found.count(&proof);
-            visit(&proof);
-        }
-        Ok(found)
-    }
-
-    fn entries(&self, visit: &mut dyn FnMut(Entry) -> ControlFlow<()>) -> Result<(), Reason> {
-        self.check_readable()?;
-        // So that the order is that of the last use. If it cannot be written down now, it is what is written down.
-        let _ = self.write_uses(Duration::ZERO);
-        let known: HashMap<Key, (usize, u64), RandomState> = self
-            .ledger
-            .look()
-            .into_iter()
-            .zip(0..)
-            .map(|(Account { name, used_unix_ms, .. }, place)| (name, (place, used_unix_ms)))
-            .collect();
-        // What nobody accounted for would be evicted last, as the newest.
-        let mut entries: Vec<_> = self
-            .names()?
-            .into_iter()
-            .map(|name| (known.get(&name).copied().unwrap_or((usize::MAX, 0)), name))
-            .collect();
-        entries.sort_unstable();
-        for ((_, used_unix_ms), name) in entries {
-            if let Some(entry) = self.describe(name, used_unix_ms)
-                && visit(entry).is_break()
-            {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn totals(&self) -> Result<Totals, Reason> {
-        // The entries are those that are there. Their sizes are those of the journal; of what it does not name, the file tells.
-        self.check_readable()?;
-        let accounts = self.ledger.look().into_iter();
-        let sizes: HashMap<Key, u64, RandomState> =
-            accounts.map(|Account { name, size, .. }| (name, size)).collect();
-        let mut totals = Totals::default();
-        for name in self.names()? {
-            let size = match sizes.get(&name) {
-                Some(size) => *size,
-                None => match self.options.disk.facts(&self.layout.entry(&name)) {
-                    Ok(facts) => facts.len,
-                    // Gone since it was listed; of others, `entries` does not know the size either.
-                    Err(error) if reason_of_read(&error) == Reason::Absent => continue,
-                    Err(_) => 0,
-                },
-            };
-            totals.entries += 1;
-            totals.bytes = totals.bytes.saturating_add(size);
-        }
-        Ok(totals)
-    }
-
-    fn nearest(&self, recipe: &Recipe) -> Result<Option<Entry>, Reason> {
-        // Where entries are sealed, anybody may have put one there that is not.
-        let is_sealed = |entry: &Entry| entry.head.as_ref().is_ok_and(|head| head.is_sealed);
-        nearest_of(self, recipe, |entry| self.seal().is_none() || is_sealed(entry))
-    }
-
-    fn prune(&self, limits: Limits) -> Result<Pruned, Reason> {
-        self.prune_to(limits)
-    }
-
-    fn report(&self, report: &Report) -> Result<(), Reason> {
-        self.keep_report(report)
-    }
-
-    fn kept(&self) -> Result<Kept, Reason> {
-        self.read_kept()
-    }
-
-    fn flush(&self) -> Result<(), Reason> {
+    fn flush(&self) -> Result<(), MissReason> {
         if self.closed.load(Ordering::Relaxed) {
-            return Err(Reason::Closed);
+            return Err(MissReason::Closed);
         }
-        self.write_uses(self.options.patience)
+        self.write_uses(self.options.timeout)
     }
 
-    fn clear(&self) -> Result<(), Reason> {
+    fn clear(&self) -> Result<(), MissReason> {
         self.check_writable()?;
         let disk = &*self.options.disk;
-        let mut ledger = self.ledger.lock(self.options.patience)?;
+        let mut ledger = self.ledger.lock(self.options.timeout)?;
         let _ = self.recency.take();
         let mut failed = None;
-        for name in self.names()? {
-            match retry_sharing(disk, || disk.remove(&self.layout.entry(&name))) {
+        for digest in self.digests()? {
+            match retry_sharing(disk, || disk.remove(&named_for(&self.layout.entries, &digest))) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     failed = Some(reason_of_write(&error));
                 }
@@ -611,31 +446,35 @@ impl Store for FileStore {
         failed.map_or(Ok(()), Err)
     }
 
-    fn close(&self) -> Result<(), Reason> {
+    fn close(&self) -> Result<(), MissReason> {
         if self.closed.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
-        self.write_uses(self.options.patience)
+        self.write_uses(self.options.timeout)
     }
 
-    fn touch(&self, keys: &[&[u8]]) {
+    fn record_access(&self, keys: &[&[u8]]) {
         if self.check_writable().is_ok() {
             keys.iter().for_each(|key| self.note_use(Key::digest(key)));
         }
     }
 
-    fn lock_directory(&self) -> Option<&Path> {
-        self.check_writable().is_ok().then(|| self.layout.locks())
+    fn inspect(&self) -> Option<&dyn Inspect> {
+        Some(self)
+    }
+
+    fn claims(&self) -> Option<&dyn Claims> {
+        self.check_writable().is_ok().then(|| &self.layout.locks as &dyn Claims)
     }
 }
 
 impl Gate {
-    fn reason(&self) -> Option<Reason> {
+    fn reason(&self) -> Option<MissReason> {
         let code = usize::from(self.0.load(Ordering::Relaxed));
-        Reason::ALL.get(code.wrapping_sub(1)).copied()
+        MissReason::ALL.get(code.wrapping_sub(1)).copied()
     }
 
-    fn set(&self, reason: Option<Reason>) {
+    fn set(&self, reason: Option<MissReason>) {
         let code = reason.map_or(0, |reason| reason.index() + 1);
         self.0.store(u8::try_from(code).unwrap_or(u8::MAX), Ordering::Relaxed);
     }
@@ -647,13 +486,13 @@ impl Drop for FileStore {
     }
 }
 
-fn reason_of_read(error: &io::Error) -> Reason {
+fn reason_of_read(error: &io::Error) -> MissReason {
     if error.kind() == io::ErrorKind::FileTooLarge {
-        return Reason::Oversize;
+        return MissReason::Oversize;
     }
     match reason_of(error) {
-        // No permission to read is not a medium that cannot be written.
-        Reason::ReadOnly | Reason::NoSpace => Reason::Unavailable,
+        // A missing permission to read does not mean that the medium is read-only.
+        MissReason::ReadOnly | MissReason::NoSpace => MissReason::Unavailable,
         reason => reason,
     }
 }

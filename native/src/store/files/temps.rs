@@ -1,7 +1,7 @@
-//! Temp files, and whose they are.
+//! Temp files and their owners.
 //!
-//! A temp file is garbage when its writer is dead. So each handle holds the OS lock on a file of its own, `<handle>.alive`,
-//! for as long as its process lives, and whoever can take that lock knows.
+//! A temp file is garbage when its writer is dead. So each handle holds the OS lock on its file `<handle>.alive` for as long as
+//! its process lives; if another process can take that lock, the writer is dead.
 
 use std::{
     collections::HashMap,
@@ -13,36 +13,36 @@ use std::{
 };
 
 use crate::os::{
-    Disk, FileKind,
+    FileKind, StorageBackend,
     fork::{self, LockHolder, Mutex, MutexGuard},
     private_options,
 };
 
-/// Where locks are not to be had, a temp file this old belongs to nobody.
+/// The age from which a temp file counts as garbage if locks are unavailable.
 const STALE_AFTER: Duration = Duration::from_secs(3600);
 
-/// The directory of temp files, as one handle uses it.
+/// The directory of temp files, as used by one handle.
 #[derive(Debug)]
 pub(super) struct Temps {
     directory: PathBuf,
     writer: Mutex<Writer>,
 }
 
-/// What tells the temp files of this handle and process from those of all others.
+/// The identity of this handle and process, which distinguishes its temp files from all others.
 #[derive(Debug)]
 struct Writer {
-    /// The [generation](fork::generation) that it belongs to: a forked child becomes another writer.
+    /// The [generation](fork::generation) of the writer: a forked child becomes another writer.
     generation: u64,
-    /// Begins the names of its temp files.
+    /// The prefix of the names of its temp files.
     name: String,
-    /// How many temp files it has named.
+    /// The number of temp files named so far.
     count: u64,
-    /// Its own file, locked.
+    /// The locked `.alive` file of this writer.
     alive: Option<LockHolder>,
     shows_life: bool,
 }
 
-/// What is known about the process of a handle.
+/// The known state of the process that owns a handle.
 #[derive(Clone, Copy, Debug)]
 enum Life {
     Alive,
@@ -68,7 +68,7 @@ impl Temps {
     }
 
     /// Returns a path for a temp file that no other handle or process uses.
-    pub(super) fn new_path(&self, disk: &dyn Disk) -> PathBuf {
+    pub(super) fn new_path(&self, disk: &dyn StorageBackend) -> PathBuf {
         let mut writer = self.writer();
         if !writer.shows_life {
             self.show_life(&mut writer, disk);
@@ -77,12 +77,12 @@ impl Temps {
         self.directory.join(format!("{}.{}", writer.name, writer.count))
     }
 
-    /// Shows life again with the next temp file, because the directory may be another one.
-    pub(super) fn begin_anew(&self) {
+    /// Creates the `.alive` file again before the next temp file, because the directory may have been replaced.
+    pub(super) fn renew(&self) {
         self.writer().shows_life = false;
     }
 
-    /// Locks the writer. A forked child is not its parent: it begins with a name of its own.
+    /// Locks the writer. In a forked child, first replaces it by one with a new name.
     fn writer(&self) -> MutexGuard<'_, Writer> {
         let mut writer = self.writer.lock();
         if writer.generation != fork::generation() {
@@ -91,28 +91,28 @@ impl Temps {
         writer
     }
 
-    /// Removes the temp files of handles whose process is dead.
-    pub(super) fn sweep(&self, disk: &dyn Disk, now_unix_ms: u64) {
+    /// Removes the temp files of dead writers.
+    pub(super) fn sweep(&self, disk: &dyn StorageBackend, now_unix_ms: u64) {
         self.bytes_being_written(disk, Path::new(""), now_unix_ms);
     }
 
-    /// The bytes of the temp files of the living, except `own`: what other writers are about to add. Those of the dead go.
-    pub(super) fn bytes_being_written(&self, disk: &dyn Disk, own: &Path, now_unix_ms: u64) -> u64 {
+    /// Returns the bytes of the temp files of other living writers, except `own`. Removes those of dead writers.
+    pub(super) fn bytes_being_written(&self, disk: &dyn StorageBackend, own: &Path, now_unix_ms: u64) -> u64 {
         let mut living: HashMap<String, Life> = HashMap::from([(self.writer().name.clone(), Life::Alive)]);
         let mut names = Vec::new();
         let _ = disk.list(&self.directory, &mut |name| names.extend(name.to_str().map(str::to_owned)));
         let mut bytes = 0u64;
         for name in names {
             let path = self.directory.join(&name);
-            let Ok(facts) = disk.facts(&path) else { continue };
-            if path == own || facts.kind != FileKind::File {
+            let Ok(metadata) = disk.metadata(&path) else { continue };
+            if path == own || metadata.kind != FileKind::File {
                 continue;
             }
             let handle = name.rsplit_once('.').map_or(name.as_str(), |(handle, _)| handle);
             let life = living.entry(handle.to_owned()).or_insert_with(|| self.life_of(disk, handle));
-            let age_ms = i128::from(now_unix_ms) - facts.modified_ns / 1_000_000;
+            let age_ms = i128::from(now_unix_ms) - metadata.modified_ns / 1_000_000;
             match life {
-                Life::Alive => bytes = bytes.saturating_add(facts.len),
+                Life::Alive => bytes = bytes.saturating_add(metadata.len),
                 Life::Unknown if age_ms < STALE_AFTER.as_millis().cast_signed() => {}
                 Life::Dead | Life::Unknown => _ = disk.remove(&path),
             }
@@ -120,13 +120,13 @@ impl Temps {
         bytes
     }
 
-    /// Whether the process of a handle lives: then it holds the lock on the handle's file.
-    fn life_of(&self, disk: &dyn Disk, handle: &str) -> Life {
+    /// Determines whether the process of a handle lives, by trying its lock.
+    fn life_of(&self, disk: &dyn StorageBackend, handle: &str) -> Life {
         let path = self.alive_path(handle);
-        if !disk.facts(&path).is_ok_and(|facts| facts.is_readable()) {
+        if !disk.metadata(&path).is_ok_and(|metadata| metadata.is_readable()) {
             return Life::Unknown;
         }
-        // It may have become a pipe by now, which is not waited for.
+        // Something else may have taken its place; opening that must not block.
         match private_options().read(true).open(path).map(|file| file.try_lock()) {
             Ok(Ok(())) => Life::Dead,
             Ok(Err(fs::TryLockError::WouldBlock)) => Life::Alive,
@@ -138,14 +138,14 @@ impl Temps {
         self.directory.join(format!("{handle}.alive"))
     }
 
-    /// Shows other processes, for as long as this handle lives, that its temp files are being written.
+    /// Creates and locks the `.alive` file, which tells other processes that the temp files of this handle are in use.
     ///
-    /// Where locks are not to be had, or the file is lost, age tells the files of the dead from those of the living.
-    fn show_life(&self, writer: &mut Writer, disk: &dyn Disk) {
+    /// If locks are unavailable or the file is lost, the age of temp files decides.
+    fn show_life(&self, writer: &mut Writer, disk: &dyn StorageBackend) {
         writer.shows_life = true;
         let path = self.alive_path(&writer.name);
-        if writer.alive.is_none() || disk.facts(&path).is_err() {
-            // Locked before its name is one that anybody looks for.
+        if writer.alive.is_none() || disk.metadata(&path).is_err() {
+            // Locked before the rename, so that no process finds it unlocked.
             let unnamed = self.directory.join(format!("{}.new", writer.name));
             let file = LockHolder::open(|| disk.open_log(&unnamed)).ok();
             writer.alive = file.filter(|file| disk.lock(file, Duration::ZERO).is_ok());

@@ -1,4 +1,4 @@
-//! Where the database is: whom its directory and its files belong to, how it is made, how it is set aside.
+//! The location of the database: ownership of its directory and files, creation, and quarantine.
 
 #[cfg(unix)]
 use std::os::unix::fs::PermissionsExt;
@@ -9,51 +9,51 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use warmstart_core::reason::Reason;
+use warmstart_core::reason::MissReason;
 
-use super::fault::Fault;
+use super::error::DbError;
 use crate::{
     error::{OpenError, Problem},
-    os::{self, Disk, FileFacts, FileKind, LocalDisk},
-    store::recognise::DATABASE,
+    os::{self, FileKind, FileMetadata, LocalBackend, StorageBackend},
+    store::detect::DATABASE,
 };
 
-/// What SQLite keeps beside a database, and the database. That comes last where they are moved: without it, what is left
-/// beside it would be taken for that of the next one.
+/// The suffixes of the files of a database. The database itself is last when they are renamed: a log that stays beside the name
+/// would be taken for that of the next database.
 const FILES: [&str; 4] = ["-wal", "-shm", "-journal", ""];
 
-/// Which file a name led to. Where files have no identity, one that is open is neither renamed nor removed.
+/// The identity of a file. On platforms without one, open files can be neither renamed nor removed.
 pub(super) type Identity = (u64, u64);
 
-/// What can be seen of a database without opening it.
+/// The state of a database that is visible without opening it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sight {
+pub(super) struct FileStamp {
     pub(super) identity: Identity,
     pub(super) len: u64,
     modified_ns: i128,
-    /// Whether there is something in a log or to be played back from a journal, so that somebody has it open or died.
+    /// Whether a log or journal has contents, so that a process has the database open, or died.
     pub(super) has_log: bool,
 }
 
-/// A database's path.
+/// The path of a database.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) path: PathBuf,
-    disk: LocalDisk,
+    disk: LocalBackend,
 }
 
 impl Place {
-    /// Nothing is looked at yet.
+    /// Resolves the path, without looking at the database.
     pub(super) fn new(path: &Path) -> Result<Self, OpenError> {
         let path = std::path::absolute(path).map_err(|error| OpenError::new(path, Problem::Io(error)))?;
         if path.as_os_str().as_encoded_bytes().contains(&0) {
-            let error = io::Error::new(io::ErrorKind::InvalidInput, "a path has no NUL in it");
+            let error = io::Error::new(io::ErrorKind::InvalidInput, "the path contains a NUL byte");
             return Err(OpenError::new(&path, Problem::Io(error)));
         }
         if path.file_name().is_none() || path.parent().is_none() {
             return Err(wrong_kind(&path, "a directory", "name a file in it"));
         }
-        Ok(Self { path, disk: LocalDisk::new() })
+        Ok(Self { path, disk: LocalBackend::new() })
     }
 
     pub(super) fn beside(&self, suffix: &str) -> PathBuf {
@@ -62,29 +62,28 @@ impl Place {
         PathBuf::from(name)
     }
 
-    /// Checks who could have written there; if `make`, makes the directory and an empty file where they are missing.
+    /// Checks that only this user could have written there. If `make`, creates the directory and an empty file if they are missing.
     ///
-    /// SQLite is given a path without links, so that it can be told to follow none.
-    pub(super) fn prepare(&self, make: bool) -> Result<PathBuf, Fault> {
-        // Both are there: a path with no name or no parent was refused.
+    /// SQLite gets a path without links, so that it can be told to follow none.
+    pub(super) fn prepare(&self, make: bool) -> Result<PathBuf, DbError> {
+        // Both exist: a path without a name or a parent was refused.
         let (Some(directory), Some(name)) = (self.path.parent(), self.path.file_name()) else {
-            return Err(Fault::Disconnected(Reason::Unavailable));
+            return Err(DbError::Disconnected(MissReason::Unavailable));
         };
         if make && !directory.exists() {
             os::make_private_directories(directory)?;
         }
         if !fs::metadata(directory)?.is_dir() {
-            let found = "inside something that is no directory";
+            let found = "below something that is not a directory";
             return Err(wrong_kind(&self.path, found, "name another path").into());
         }
         let directory = fs::canonicalize(directory)?;
-        if !self.disk.facts(&directory)?.is_trusted && !self.disk.is_sticky(&directory) {
+        if !self.disk.metadata(&directory)?.is_trusted && !self.disk.is_sticky(&directory) {
             let remedy = "keep it in a directory of your own, of mode 0700";
             return Err(untrusted(&self.path, "in a directory", remedy).into());
         }
         if make {
-            // Never opened here if it exists: closing a file lets go of all of a process's locks on it, SQLite's
-            // included.
+            // An existing file is never opened here: closing it would release all locks of this process on it, including SQLite's.
             match os::private_options().write(true).create_new(true).open(&self.path) {
                 Err(error) if fs::symlink_metadata(&self.path).is_err() => return Err(error.into()),
                 _ => {}
@@ -93,20 +92,20 @@ impl Place {
         self.check_files()?;
         #[cfg(unix)]
         if make && fs::symlink_metadata(&self.path).is_ok_and(|metadata| metadata.len() == 0) {
-            // One that was there already is to be as private as if it were made here. Who may not change its mode may not
+            // An existing file must be as private as a new one. A user who cannot change its mode cannot
             // write to it either.
             let _ = fs::set_permissions(&self.path, fs::Permissions::from_mode(0o600));
         }
         Ok(directory.join(name))
     }
 
-    /// Checks the database and what SQLite keeps beside it: all of it is read as if we had written it.
+    /// Checks the database and the files beside it, because SQLite trusts all of them.
     pub(super) fn check_files(&self) -> Result<(), OpenError> {
         for suffix in FILES.iter().rev() {
             let path = self.beside(suffix);
-            let Ok(facts) = self.disk.facts(&path) else { continue };
-            return Err(match facts.kind {
-                FileKind::File if facts.is_trusted => continue,
+            let Ok(metadata) = self.disk.metadata(&path) else { continue };
+            return Err(match metadata.kind {
+                FileKind::File if metadata.is_trusted => continue,
                 FileKind::File => untrusted(&path, "a file", "remove it, or make it yours with mode 0600"),
                 FileKind::Directory => wrong_kind(&path, "a directory", "name a file in it"),
                 FileKind::Link => wrong_kind(&path, "a symbolic link", "name the file that it leads to"),
@@ -116,37 +115,37 @@ impl Place {
         Ok(())
     }
 
-    /// The mistake of naming a database that is not ours.
+    /// Returns the error for a database of another application.
     pub(super) fn foreign(&self) -> OpenError {
         let remedy = "name another file; this one is left alone";
         wrong_kind(&self.path, "another application's SQLite database", remedy)
     }
 
-    /// What the path leads to now.
+    /// Returns the identity of the file that the path leads to now.
     pub(super) fn identity(&self) -> Option<Identity> {
-        self.disk.facts(&self.path).ok().map(|facts| facts.identity)
+        self.disk.metadata(&self.path).ok().map(|metadata| metadata.identity)
     }
 
-    /// What can be seen of the database without opening it; nothing where there is none.
-    pub(super) fn sight(&self) -> Option<Sight> {
-        let FileFacts { identity, len, modified_ns, .. } = self.disk.facts(&self.path).ok()?;
-        let has_log = self.disk.facts(&self.beside("-wal")).is_ok_and(|facts| facts.len > 0);
-        Some(Sight { identity, len, modified_ns, has_log: has_log || self.has_journal() })
+    /// Returns the visible state of the database, or `None` if there is none.
+    pub(super) fn stamp(&self) -> Option<FileStamp> {
+        let FileMetadata { identity, len, modified_ns, .. } = self.disk.metadata(&self.path).ok()?;
+        let has_log = self.disk.metadata(&self.beside("-wal")).is_ok_and(|metadata| metadata.len > 0);
+        Some(FileStamp { identity, len, modified_ns, has_log: has_log || self.has_journal() })
     }
 
-    /// SQLite plays no journal back that is empty or begins with a zero. It holds no lock on it that reading it here could let
-    /// go of.
+    /// SQLite ignores a journal that is empty or begins with a zero. It holds no lock on the journal that closing it here could
+    /// release.
     fn has_journal(&self) -> bool {
         let mut first = [0];
         let journal = os::private_options().read(true).open(self.beside("-journal"));
         journal.and_then(|mut file| file.read_exact(&mut first)).is_ok() && first != [0]
     }
 
-    /// How many bytes are free where the database is, for those who are not root. Nothing where that is not known.
+    /// Returns the free bytes on the medium of the database, for users other than root, if that is known.
     #[cfg(unix)]
     pub(super) fn free(&self) -> Option<u64> {
-        let facts = rustix::fs::statvfs(self.path.parent()?).ok()?;
-        facts.f_bavail.checked_mul(facts.f_frsize)
+        let file_system = rustix::fs::statvfs(self.path.parent()?).ok()?;
+        file_system.f_bavail.checked_mul(file_system.f_frsize)
     }
 
     #[cfg(not(unix))]
@@ -155,24 +154,24 @@ impl Place {
         None
     }
 
-    /// The directory of lock files, made if it is missing. Nothing if somebody else could write there.
+    /// Returns the directory of lock files, and creates it if it is missing. Returns `None` if other users could write there.
     pub(super) fn lock_directory(&self) -> Option<PathBuf> {
         let directory = self.beside(".locks");
         os::make_private_directory(&directory).ok()?;
-        let facts = self.disk.facts(&directory).ok()?;
-        (facts.kind == FileKind::Directory && facts.is_trusted).then_some(directory)
+        let metadata = self.disk.metadata(&directory).ok()?;
+        (metadata.kind == FileKind::Directory && metadata.is_trusted).then_some(directory)
     }
 
-    /// Renames the damaged database `damaged`, with what SQLite keeps beside it, to `.damaged-1`, in place of the database that was
-    /// set aside before. Where that was no database, to the next number: somebody may have named a file that never was one.
+    /// Renames the damaged database `damaged` and the files beside it to `.damaged-1`, and replaces the database that was quarantined
+    /// before. If that was not a database, uses the next number: the user may have passed the wrong path.
     ///
-    /// Of several processes that find the damage, one does it; the others find another file, and leave that alone.
-    pub(super) fn set_aside(&self, damaged: Option<Identity>) -> io::Result<()> {
+    /// If several processes find the damage, one of them renames the database; the others then find another file there, and leave it.
+    pub(super) fn quarantine(&self, damaged: Option<Identity>) -> io::Result<()> {
         let directory = self.lock_directory().ok_or(io::ErrorKind::PermissionDenied)?;
         let path = directory.join("set-aside");
         let lock = os::private_options().write(true).create(true).truncate(false).open(path)?;
-        // Not waited for: whoever holds it does what we wanted to do. It may have been swept before it was locked; then somebody
-        // else may hold another one.
+        // Does not wait: another holder is already quarantining the database. The lock file may have been swept before it was
+        // locked, in which case another process may hold a new one.
         lock.try_lock()?;
         if !os::is_linked(&lock.metadata()?) || damaged.is_none() || self.identity() != damaged {
             return Ok(());
@@ -199,7 +198,7 @@ fn untrusted(path: &Path, what: &str, remedy: &'static str) -> OpenError {
     OpenError::new(path, Problem::Untrusted { found, remedy })
 }
 
-/// Whether the file begins as every SQLite database does. Not to be asked of one that is in use: see `prepare`.
+/// Returns whether the file begins as every SQLite database does. Must not be called for a database in use: see `prepare`.
 fn is_database(path: &Path) -> bool {
     let mut found = [0; DATABASE.len()];
     let read = os::private_options().read(true).open(path).and_then(|mut file| file.read_exact(&mut found));

@@ -1,28 +1,28 @@
-//! The tables, and how a database is told to be ours.
+//! The tables, and how a database is identified as ours.
 //!
 //! ```text
-//! entry     one row an entry: key, what it counts against the cap, when it was last used
+//! entry     one row per entry: key, what it counts against the cap, when it was last used
 //! content   its envelope, under the same id
 //! total     one row: the number of entries and the sum of their sizes, kept by triggers in every transaction
-//! note      what was reported: the tally, and the last miss
+//! note      what was reported: the counters, and the last miss
 //! ```
 //!
-//! The envelope has a table of its own because SQLite writes a whole row, megabytes of blob included, to change one
+//! The envelope has its own table because SQLite writes a whole row, including megabytes of blob, to change one
 //! column of it, and `accessed_at` changes with every use.
 
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
-use warmstart_core::reason::Reason;
+use warmstart_core::reason::MissReason;
 
-use super::{fault::Fault, place::Place};
-use crate::store::recognise::APPLICATION_ID;
+use super::{error::DbError, place::Place};
+use crate::store::detect::APPLICATION_ID;
 
-/// What this version reads and writes.
+/// The version that is read and written.
 const VERSION: i32 = 3;
 
-/// The version before, which had a table more. Its entries are kept.
+/// The previous version, which had one more table. Its entries are kept.
 const WITH_SKETCHES: i32 = 2;
 
-/// Every object of the schema, in the words that SQLite keeps of it.
+/// Every object of the schema, in SQLite's canonical text.
 const OBJECTS: [&str; 7] = [
     "CREATE TABLE entry (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, size INTEGER NOT NULL, \
      accessed_at INTEGER NOT NULL) STRICT",
@@ -37,20 +37,22 @@ const OBJECTS: [&str; 7] = [
      DELETE FROM content WHERE id = OLD.id; END",
 ];
 
-/// The objects of a database, but for what SQLite makes for itself: indexes, which have no text, and the tables of those who
-/// have it analyse a database. SQLite checks that an object's type and name are those of its text.
+/// Selects the objects of a database except for those that SQLite creates itself: indexes, which have no text, and the tables of
+/// `ANALYZE`. SQLite checks that the type and name of an object match its text.
 const FOUND: &str = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL \
      AND NOT (type = 'table' AND sql LIKE 'CREATE TABLE sqlite\\_stat_(%' ESCAPE '\\') ORDER BY rowid";
 
-/// Whether the database is this version's; if not, it is empty or an older version's. Reads only, but several times, and so
-/// needs a transaction.
+/// Returns whether the database is of this version; if not, it is empty or of an older version. Only reads, but several times, and
+/// so needs a transaction.
 ///
 /// # Errors
-/// It is a newer version's, another application's, or damaged.
-pub(super) fn is_ours(place: &Place, transaction: &Transaction<'_>) -> Result<bool, Fault> {
+/// It is of a newer version, of another application, or damaged.
+pub(super) fn is_ours(place: &Place, transaction: &Transaction<'_>) -> Result<bool, DbError> {
     match numbers(transaction)? {
         (APPLICATION_ID, VERSION) => {}
-        (APPLICATION_ID, version) if version > VERSION => return Err(Fault::Refused(Reason::NewerVersion)),
+        (APPLICATION_ID, version) if version > VERSION => {
+            return Err(DbError::Refused(MissReason::NewerVersion));
+        }
         (APPLICATION_ID, _) => return Ok(false),
         numbers => {
             let objects = "SELECT count(*) FROM sqlite_schema";
@@ -60,13 +62,13 @@ pub(super) fn is_ours(place: &Place, transaction: &Transaction<'_>) -> Result<bo
     }
     let mut statement = transaction.prepare(FOUND)?;
     let found = statement.query_map([], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()?;
-    // Statements run against tables that only look like ours could be made to do anything.
-    if found == OBJECTS { Ok(true) } else { Err(Fault::Damaged(Reason::Malformed)) }
+    // Statements on tables that only look like ours could have side effects.
+    if found == OBJECTS { Ok(true) } else { Err(DbError::Damaged(MissReason::Malformed)) }
 }
 
-/// Makes a database, empty or an older version's, one of this version. Unless somebody else just did.
-pub(super) fn create(place: &Place, connection: &mut Connection) -> Result<(), Fault> {
-    // Both take effect only before the first page is written. That is done without a log, so that the file says whose it is.
+/// Turns a database that is empty or of an older version into one of this version, unless another process just did.
+pub(super) fn create(place: &Place, connection: &mut Connection) -> Result<(), DbError> {
+    // Both take effect only before the first page is written. That happens without a log, so that the file has the application id.
     connection.execute_batch("PRAGMA page_size = 4096; PRAGMA auto_vacuum = FULL;")?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if is_ours(place, &transaction)? {
@@ -82,20 +84,20 @@ pub(super) fn create(place: &Place, connection: &mut Connection) -> Result<(), F
             let [.., trigger] = OBJECTS;
             let upgrade = format!("DROP TRIGGER entry_removed; DROP TABLE sketch; {trigger};");
             transaction.execute_batch(&upgrade).map_err(|error| match error.sqlite_error_code() {
-                // SQLite's word for what is not there, or is of another kind: it only looks like one of that version.
-                Some(ErrorCode::Unknown) => Fault::Damaged(Reason::Malformed),
+                // SQLite reports a missing table or another kind of object: the database only looks like one of that version.
+                Some(ErrorCode::Unknown) => DbError::Damaged(MissReason::Malformed),
                 _ => error.into(),
             })?;
         }
-        _ => return Err(Fault::Damaged(Reason::Malformed)),
+        _ => return Err(DbError::Damaged(MissReason::Malformed)),
     }
     transaction.pragma_update(None, "user_version", VERSION)?;
     is_ours(place, &transaction)?;
     Ok(transaction.commit()?)
 }
 
-/// The application and the version that a database says it is of.
-fn numbers(transaction: &Transaction<'_>) -> Result<(i32, i32), Fault> {
+/// Returns the application id and the version in the header of a database.
+fn numbers(transaction: &Transaction<'_>) -> Result<(i32, i32), DbError> {
     let number = |sql| transaction.query_row(sql, [], |row| row.get(0));
     Ok((number("PRAGMA application_id")?, number("PRAGMA user_version")?))
 }

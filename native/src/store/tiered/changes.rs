@@ -1,4 +1,4 @@
-//! Which keys are being changed, and how often they were.
+//! Counts and serialises changes of keys.
 
 use std::{
     hash::BuildHasher,
@@ -9,8 +9,8 @@ use crate::os::fork::{Mutex, MutexGuard};
 
 use foldhash::fast::RandomState;
 
-/// Counts the changes of keys, so that a look-up learns whether what it found behind is still so. Keys share counters: at
-/// worst a look-up takes another key's change for one of its own, and leaves the memory as it is.
+/// Counts the changes of keys, so that a look-up can tell whether what it found in the store behind is still current. Keys share
+/// counters: at worst a look-up mistakes another key's change for one of its own, and does not copy the artifact to memory.
 #[derive(Debug)]
 pub(super) struct Changes {
     counters: [Counter; 64],
@@ -19,12 +19,12 @@ pub(super) struct Changes {
 
 #[derive(Debug, Default)]
 struct Counter {
-    /// Held for as long as a change is under way.
+    /// Held for as long as a change is in progress.
     under_way: Mutex<()>,
     done: AtomicU64,
 }
 
-/// A change that is under way; it is counted when it ends, however it ends.
+/// A change in progress. It is counted when it is dropped, even by a panic.
 #[derive(Debug)]
 pub(super) struct Change<'a> {
     counter: &'a Counter,
@@ -32,13 +32,13 @@ pub(super) struct Change<'a> {
 }
 
 impl Changes {
-    /// How many changes there were of the keys that share the counter of `key`.
+    /// Returns the number of changes of the keys that share a counter with `key`.
     pub(super) fn count(&self, key: &[u8]) -> u64 {
         self.counter(key).done.load(Ordering::Acquire)
     }
 
-    /// Keeps changes off while what is returned lives. Nothing if there was one since the count was `before`, or if one is
-    /// under way.
+    /// Blocks changes of the key while the returned guard lives. Returns `None` if there was a change since the count was `before`,
+    /// or if one is in progress.
     pub(super) fn none_since(&self, key: &[u8], before: u64) -> Option<MutexGuard<'_, ()>> {
         let counter = self.counter(key);
         let guard = counter.under_way.try_lock()?;
@@ -49,7 +49,7 @@ impl Changes {
         self.counter(key).begin()
     }
 
-    /// Of all keys. In the order of the counters, so that two of them do not wait for each other.
+    /// Begins a change of all keys. Locks in the order of the counters, so that two such changes do not deadlock.
     pub(super) fn begin_all(&self) -> Vec<Change<'_>> {
         self.counters.iter().map(Counter::begin).collect()
     }
@@ -67,7 +67,7 @@ impl Default for Changes {
 
 impl Counter {
     fn begin(&self) -> Change<'_> {
-        // It guards no data: a change that panicked is counted like any other.
+        // The lock guards no data: a change that panicked is counted like any other.
         let under_way = self.under_way.lock();
         Change { counter: self, _under_way: under_way }
     }
@@ -75,7 +75,7 @@ impl Counter {
 
 impl Drop for Change<'_> {
     fn drop(&mut self) {
-        // While the lock is still held: fields are dropped after this.
+        // Counted while the lock is still held: fields are dropped after this.
         self.counter.done.fetch_add(1, Ordering::Release);
     }
 }

@@ -1,13 +1,13 @@
-//! What assembly can read while it is assembled.
+//! Finds directives in assembly that would read files when it is assembled.
 //!
-//! It is searched as the assembler gets it, so nothing is left of the macros and the strings that it was put together
-//! from. clang, which assembles while it compiles, is told not to (`-fno-integrated-as`).
+//! The text is searched as the assembler gets it, after macros and strings were expanded. clang, which assembles while it
+//! compiles, is told not to (`-fno-integrated-as`).
 
-/// Directives that read files, that tell the linker to, or that can put such a directive together.
+/// Directives that read files, that make the linker read files, or that can assemble such a directive from parts.
 const DIRECTIVES: &[&str] =
     &[".incbin", ".include", ".linker_option", ".macro", ".irp", ".irpc", ".altmacro", ".mri"];
 
-/// What in it can read a file, if anything can.
+/// Returns the directive or spelling in the text that can read a file, if there is one.
 pub(super) fn reads_files(assembly: &str) -> Option<&'static str> {
     let lines = assembly.lines().map(str::trim);
     lines.filter(|line| !is_comment(line) && !is_data(line)).find_map(|line| {

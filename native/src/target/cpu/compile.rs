@@ -1,4 +1,4 @@
-//! Running the compiler, so that nothing gets into the object that is not in its key.
+//! Runs the compiler so that the object depends only on its key.
 
 use std::{
     fs::{self, File},
@@ -8,35 +8,27 @@ use std::{
 };
 
 use tempfile::TempDir;
-use warmstart_core::reason::Reason;
+use warmstart_core::reason::MissReason;
 
 use super::{
     assembly,
-    dependencies::{Compilation, Located, Root, Roots},
+    dependencies::{Located, Root, Roots},
     error::{CompileError, CompileProblem},
     flags::MATH_LIBRARY,
+    kernel::{COMPILED, LINKED, Request},
     probe::{command, is_clang, private_directory},
     snapshot::Snapshot,
 };
 use crate::os::{FileIdentity, Stamp};
 
-/// The options that are the same for every kernel, part of the key.
-pub(super) const COMPILED: &[&str] = &["-O3", "-fPIC"];
-pub(super) const LINKED: &[&str] = &[
-    "-shared",
-    // What a kernel defines and uses is its own, and not a function of the host's that has the same name.
-    #[cfg(all(unix, not(target_vendor = "apple")))]
-    "-Wl,-Bsymbolic",
-];
-
-/// How often a kernel is compiled at most while its headers change.
+/// The most attempts to compile a kernel while its headers change.
 const TRIES: usize = 3;
 
-/// Below the directory that the compiler runs in, so many levels deep: a source that includes `"../x.h"` finds what
-/// its directory has there, and never what happens to lie beside our directory.
+/// The depth of the links below the directory in which the compiler runs: a source that includes `"../x.h"` finds the file of
+/// its own directory, and never a file that happens to be beside ours.
 const LEVELS: &str = "warmstart/w/w/w/w/w/w/w/w";
 
-/// The names by which the compiler knows the caller's directories. They stand in messages and in debug information.
+/// The names by which the compiler knows the caller's directories, which appear in messages and in debug information.
 const SOURCE_LINK: &str = "warmstart.source";
 const INCLUDE_LINK: &str = "warmstart.include";
 
@@ -44,30 +36,30 @@ const INCLUDE_LINK: &str = "warmstart.include";
 /// of the first header of all.
 const EMPTY_HEADER: &str = "warmstart.empty.h";
 
-/// Compiles a kernel until it is known what the object was made from. Returns the object, and what it was made from, or
-/// why that cannot be told.
+/// Compiles a kernel until its dependencies are certain. Returns the object and its dependencies, or why these cannot be
+/// determined.
 pub(super) fn compile(
-    compilation: &Compilation<'_>,
-) -> Result<(Vec<u8>, Result<Snapshot, Reason>), CompileError> {
-    let directory = BuildDir::open(compilation).map_err(in_directory)?;
+    request: &Request<'_>,
+) -> Result<(Vec<u8>, Result<Snapshot, MissReason>), CompileError> {
+    let directory = BuildDir::open(request).map_err(in_directory)?;
     let ignored = directory.outer.path().parent().unwrap_or(Path::new(""));
     let mut earlier: Option<Snapshot> = None;
     let mut tries_left = TRIES;
     loop {
         let reference = directory.now().map_err(in_directory)?;
-        let (object, listed) = directory.run(compilation)?;
-        let inputs = listed.ok_or(Reason::Uncacheable).and_then(|listed| {
-            let snapshot = Snapshot::take(compilation, &listed, ignored)?;
+        let (object, listed) = directory.run(request)?;
+        let inputs = listed.ok_or(MissReason::Uncacheable).and_then(|listed| {
+            let snapshot = Snapshot::take(request, &listed, ignored)?;
             if snapshot.is_older_than(reference)
                 || earlier.as_ref().is_some_and(|earlier| earlier.is_same_as(&snapshot))
             {
                 return Ok(snapshot);
             }
             earlier = Some(snapshot);
-            Err(Reason::InputUnstable)
+            Err(MissReason::InputUnstable)
         });
         tries_left -= 1;
-        if tries_left == 0 || !matches!(inputs, Err(Reason::InputUnstable)) {
+        if tries_left == 0 || !matches!(inputs, Err(MissReason::InputUnstable)) {
             return Ok((object, inputs));
         }
     }
@@ -77,25 +69,24 @@ fn in_directory(error: io::Error) -> CompileProblem {
     CompileProblem::Io("cannot run the compiler in its temporary directory", error)
 }
 
-/// A private directory with links to the caller's directories: the compiler is told no path that could get into the
-/// object, and lists headers below names that are ours.
+/// A private directory with links to the caller's directories: the compiler gets no path that could end up in the object, and
+/// lists headers under names that warmstart chose.
 struct BuildDir {
     outer: TempDir,
-    /// Where the compiler runs, behind all links, as it would call it itself.
+    /// The directory in which the compiler runs, with all links resolved, as the compiler itself names it.
     inside: PathBuf,
     links: Vec<(String, PathBuf)>,
 }
 
 impl BuildDir {
-    fn open(compilation: &Compilation<'_>) -> io::Result<Self> {
+    fn open(request: &Request<'_>) -> io::Result<Self> {
         let outer = private_directory("warmstart-cc-")?;
         let inside = fs::canonicalize(outer.path())?.join(LEVELS);
         fs::create_dir_all(&inside)?;
         fs::write(inside.join(EMPTY_HEADER), "")?;
-        fs::write(outer.path().join("source"), &compilation.kernel.source)?;
-        let source =
-            compilation.roots.source.iter().map(|source| (String::from(SOURCE_LINK), source.clone()));
-        let includes = compilation.roots.includes.iter().enumerate();
+        fs::write(outer.path().join("source"), &request.kernel.source)?;
+        let source = request.roots.source.iter().map(|source| (String::from(SOURCE_LINK), source.clone()));
+        let includes = request.roots.includes.iter().enumerate();
         let includes = includes.map(|(place, include)| (format!("{INCLUDE_LINK}{place}"), include.clone()));
         let links: Vec<_> = source.chain(includes).collect();
         #[cfg(unix)]
@@ -105,35 +96,35 @@ impl BuildDir {
         Ok(Self { outer, inside, links })
     }
 
-    /// The time of the file system.
+    /// Returns the time of the file system.
     fn now(&self) -> io::Result<Stamp> {
         let path = self.outer.path().join("reference");
         fs::write(&path, "")?;
         Ok(FileIdentity::of(&fs::metadata(&path)?).last_change())
     }
 
-    /// Compiles once. Returns the object, and the headers that the compiler lists, if they can be told.
-    fn run(&self, compilation: &Compilation<'_>) -> Result<(Vec<u8>, Option<Vec<Located>>), CompileError> {
+    /// Compiles once. Returns the object, and the headers that the compiler lists, if it lists them.
+    fn run(&self, request: &Request<'_>) -> Result<(Vec<u8>, Option<Vec<Located>>), CompileError> {
         let [source, assembly, object, list] =
             ["source", "assembly", "object", "list"].map(|name| self.outer.path().join(name));
-        let (kernel, roots) = (compilation.kernel, &compilation.roots);
+        let (kernel, roots) = (request.kernel, &request.roots);
         let flags = || kernel.flags.iter().filter(|flag| *flag != MATH_LIBRARY);
 
-        let mut compiler = self.command(compilation);
-        compiler.args(flags()).arg("-Werror=date-time").args(compilation.probe.as_spelt());
+        let mut compiler = self.command(request);
+        compiler.args(flags()).arg("-Werror=date-time").args(request.probe.as_spelt());
         compiler.arg(format!("-ffile-prefix-map={}=.", self.inside.display()));
         compiler.args(["-include", EMPTY_HEADER]);
         for (name, _) in &self.links {
             compiler.args([if name == SOURCE_LINK { "-iquote" } else { "-I" }, name]);
         }
         compiler.args(["-MD", "-MT", "object", "-MF"]).arg(&list);
-        if is_clang(&compilation.probe.version) {
-            // Else it would carry out the directives of assembly itself, and write only what comes of them.
+        if is_clang(&request.probe.version) {
+            // Otherwise it would execute the directives of assembly itself, and write only their results.
             compiler.arg("-fno-integrated-as");
         }
         compiler.args(["-S", "-o"]).arg(&assembly).args(["-x", "c", "-"]);
         compiler.stdin(File::open(source).map_err(in_directory)?);
-        self.call(compiler, compilation)?;
+        self.call(compiler, request)?;
 
         let text = fs::read(&assembly).map_err(in_directory)?;
         if kernel.extra_digest.is_none()
@@ -141,13 +132,13 @@ impl BuildDir {
         {
             return Err(CompileProblem::ReadsFiles { kernel: kernel.name.clone(), found }.into());
         }
-        let mut linker = self.command(compilation);
+        let mut linker = self.command(request);
         let is_linked =
             |flag: &&String| ["-O", "-f", "-m", "-pthread"].iter().any(|start| flag.starts_with(start));
         linker.args(LINKED).args(flags().filter(is_linked)).arg("-o").arg(&object);
         linker.args(["-x", "assembler"]).arg(&assembly);
         linker.args(kernel.flags.iter().filter(|flag| *flag == MATH_LIBRARY));
-        self.call(linker, compilation)?;
+        self.call(linker, request)?;
 
         let object = fs::read(&object).map_err(in_directory)?;
         let list = fs::read(&list).ok().and_then(|list| String::from_utf8(list).ok());
@@ -159,14 +150,14 @@ impl BuildDir {
         Ok((object, listed))
     }
 
-    /// The compiler with the options of every run.
-    fn command(&self, compilation: &Compilation<'_>) -> Command {
-        let mut command = command(compilation.compiler, self.outer.path());
-        command.current_dir(&self.inside).args(&compilation.options).args(COMPILED);
+    /// Returns the compiler's command with the options of every run.
+    fn command(&self, request: &Request<'_>) -> Command {
+        let mut command = command(request.compiler.path(), self.outer.path());
+        command.current_dir(&self.inside).args(&request.options).args(COMPILED);
         command
     }
 
-    fn call(&self, mut command: Command, compilation: &Compilation<'_>) -> Result<(), CompileError> {
+    fn call(&self, mut command: Command, request: &Request<'_>) -> Result<(), CompileError> {
         // A file and not a pipe: a compiler that writes much while it reads cannot block on us.
         let log = self.outer.path().join("log");
         command.stderr(Stdio::from(File::create(&log).map_err(in_directory)?));
@@ -176,19 +167,19 @@ impl BuildDir {
             return Ok(());
         }
         let log = fs::read(&log).unwrap_or_default();
-        let mut log = String::from_utf8_lossy(&log).replace("<stdin>", &compilation.kernel.name);
-        // The caller's names instead of ours.
+        let mut log = String::from_utf8_lossy(&log).replace("<stdin>", &request.kernel.name);
+        // The log gets the caller's names instead of the private ones.
         for (name, path) in &self.links {
             log = log.replace(&format!("{name}/"), &format!("{}/", path.display()));
         }
         if log.trim().is_empty() {
-            log = format!("it said nothing ({status})\n");
+            log = format!("the compiler printed nothing ({status})\n");
         }
-        Err(CompileProblem::Rejected { kernel: compilation.kernel.name.clone(), log }.into())
+        Err(CompileProblem::Rejected { kernel: request.kernel.name.clone(), log }.into())
     }
 }
 
-/// The files of a make rule. Nothing if it is not one, or if a name is spelt in a way that makes do not agree on.
+/// Returns the files of a make rule. `None` if the text is no rule, or has a name that not all versions of make read alike.
 fn prerequisites(rule: &str) -> Option<Vec<String>> {
     const BLANK: &str = "\0";
     const DOLLAR: &str = "\x01";
@@ -200,8 +191,8 @@ fn prerequisites(rule: &str) -> Option<Vec<String>> {
     (!rule.contains(['\\', '$'])).then(|| names.collect())
 }
 
-/// The place of a listed header below its root. Nothing for what was found in our own directory: there is nothing of the
-/// caller's in it.
+/// Returns the path of a listed header below its root. `None` for a file in the private directory, which has no file of the
+/// caller.
 fn locate(name: &str, roots: &Roots<'_>) -> Option<Located> {
     if name.starts_with('/') {
         let below = |(place, directory): (u32, &String)| {

@@ -1,4 +1,4 @@
-//! The machine's C compiler: finding it, and knowing it again without running it.
+//! The machine's C compiler: finds it, and identifies it without running it.
 
 use std::{
     env,
@@ -10,9 +10,8 @@ use std::{
 };
 
 use warmstart_core::{
-    artifact::Artifact,
+    artifact::{Artifact, Metadata},
     key::{Key, KeyFields},
-    metadata::Metadata,
 };
 
 use super::{
@@ -27,8 +26,7 @@ use crate::{
 
 /// A C compiler that takes the options of gcc and clang.
 ///
-/// What it is, down to the contents of the programs that it runs, is found out by running it once and is kept in the
-/// store from then on.
+/// The compiler is run once to identify it, down to the contents of the programs that it runs. The result is kept in the store.
 ///
 /// ```no_run
 /// use warmstart::target::cpu::{Compiler, CpuTarget};
@@ -42,26 +40,26 @@ pub struct Compiler {
     known: Mutex<Option<Known>>,
 }
 
-/// What a compiler was found to be.
+/// The identity of a compiler, and when it was last checked.
 #[derive(Debug)]
 struct Known {
     probe: Arc<Probe>,
-    /// The `PATH` by which it found its programs.
+    /// The `PATH` in which it found its programs.
     path: Option<OsString>,
-    /// When all its parts were last looked at.
+    /// When all of its parts were last checked.
     checked: Instant,
 }
 
-/// How long the parts of a compiler are taken to be what they were. The compiler itself is looked at each time.
+/// The time for which the parts of a compiler are trusted unchecked. The compiler itself is checked each time.
 const TRUSTED: Duration = Duration::from_secs(1);
 
 impl Compiler {
-    /// The compiler that the environment variable `CC` names, else `cc` on the `PATH`. What stands there under a
-    /// compiler's name and is `ccache`, `distcc` or `sccache` is passed over.
+    /// Finds the compiler that the environment variable `CC` names, else `cc` on the `PATH`. Links to `ccache`, `distcc` or
+    /// `sccache` under a compiler's name are skipped.
     ///
     /// # Errors
-    /// There is none, `CC` holds more than the name of a compiler, as in `ccache gcc` or `gcc -m32`, or this is Windows,
-    /// where none is supported yet.
+    /// [`CompileError`] if there is no compiler, if `CC` holds more than the name of a compiler, as in `ccache gcc` or
+    /// `gcc -m32`, or on Windows, where no compiler is supported yet.
     pub fn find() -> Result<Self, CompileError> {
         let name = env::var_os("CC").filter(|name| !name.is_empty());
         Self::named(&name.unwrap_or_else(|| OsString::from("cc")))
@@ -73,31 +71,32 @@ impl Compiler {
         Self::at(found.ok_or_else(missing)?)
     }
 
-    /// The compiler at `path`.
+    /// Takes the compiler at `path`.
     ///
     /// # Errors
-    /// There is none, it is `ccache` or its like, which hide what the compiler is, or this is Windows, where none is supported yet.
+    /// [`CompileError`] if there is no compiler, if it is `ccache` or similar, which hide the compiler that they run, or on
+    /// Windows, where no compiler is supported yet.
     pub fn at(path: impl AsRef<Path>) -> Result<Self, CompileError> {
         if cfg!(not(unix)) {
             let nothing = "nothing, because C kernels are not supported on this system yet";
             return Err(CompileProblem::NoCompiler(nothing.into()).into());
         }
-        // Not behind its links: the name that a compiler is called by can decide what it does.
+        // Links are not resolved: the name by which a compiler is called can decide what it does.
         let absolute = std::path::absolute(&path).ok();
         let is_compiler = |path: &PathBuf| is_program(path) && !is_wrapper(path);
         let path = absolute.filter(is_compiler).ok_or_else(|| missing(path.as_ref()))?;
         Ok(Self { path, known: Mutex::new(None) })
     }
 
-    /// Where the compiler is.
+    /// Returns the path of the compiler.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What the compiler is: remembered, else read from the store and checked against the file system, else asked.
+    /// Returns the compiler's identity: remembered, else read from the store and checked against its files, else by running it.
     pub(super) fn identity(&self, store: &impl Store) -> Result<Arc<Probe>, CompileError> {
-        // Held while the compiler is asked, so that it is asked once.
+        // Held while the compiler is run, so that it is run once.
         let mut known = self.known.lock();
         let driver = FileIdentity::of_path(&self.path).ok_or_else(|| missing(&self.path))?;
         let search = env::var_os("PATH");
@@ -114,7 +113,7 @@ impl Compiler {
             }
         }
         let key = probe_key(&self.path, &driver, search.as_deref());
-        let stored = store.get(key.as_bytes()).hit();
+        let stored = store.get(key.as_bytes()).ok();
         let stored = stored.and_then(|artifact| postcard::from_bytes::<Probe>(artifact.payload()).ok());
         let probe = match stored.filter(|probe| probe.driver == driver && probe.holds()) {
             Some(probe) => probe,
@@ -122,7 +121,7 @@ impl Compiler {
                 let probe = Probe::ask(&self.path, driver)?;
                 if probe.is_settled() {
                     let label = Metadata::new().with_attribute(Metadata::LABEL, probe.version.as_str());
-                    // Not kept means asked again, nothing worse.
+                    // If the store fails, the compiler is run again next time.
                     let artifact = Artifact::new(encoded(&probe)).with_metadata(&label);
                     let _ = store.put(key.as_bytes(), &artifact);
                 }
@@ -134,7 +133,7 @@ impl Compiler {
         Ok(probe)
     }
 
-    /// Whether the compiler is still what `probe` says. If not, it is asked anew the next time.
+    /// Returns whether the compiler is still the one that `probe` identifies. If not, the next call runs it again.
     pub(super) fn is_still(&self, probe: &Probe) -> bool {
         let still = FileIdentity::of_path(&self.path) == Some(probe.driver) && probe.holds();
         if !still {
@@ -144,8 +143,8 @@ impl Compiler {
     }
 }
 
-/// Where a probe is kept. The name counts, because one program can be several compilers by the names of its links.
-/// The `PATH` counts, because a compiler may be a script that runs the one that it finds there.
+/// Returns the key under which a probe is stored. It has the name, because one program can be several compilers by the names of
+/// its links, and the `PATH`, because a compiler may be a script that runs the one that it finds there.
 fn probe_key(path: &Path, driver: &FileIdentity, search: Option<&OsStr>) -> Key {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let search = Key::digest(search.unwrap_or_default().as_encoded_bytes());
@@ -157,10 +156,10 @@ fn probe_key(path: &Path, driver: &FileIdentity, search: Option<&OsStr>) -> Key 
     driver.numbers().into_iter().fold(fields, |fields, number| fields.number("identity", number)).key()
 }
 
-/// Programs that run a compiler, and which one does not show in what they answer.
+/// Programs that run a compiler, and whose answers do not show which one.
 const WRAPPERS: &[&str] = &["ccache", "distcc", "sccache", "icecc", "buildcache"];
 
-/// Whether the program is one of [`WRAPPERS`], perhaps under the name of a compiler.
+/// Returns whether the program is one of [`WRAPPERS`], perhaps under the name of a compiler.
 fn is_wrapper(path: &Path) -> bool {
     let is_one = |path: &Path| WRAPPERS.iter().any(|wrapper| path.file_stem() == Some(OsStr::new(wrapper)));
     is_one(path) || fs::canonicalize(path).is_ok_and(|path| is_one(&path))

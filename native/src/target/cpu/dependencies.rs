@@ -1,42 +1,30 @@
-//! What an object was made from beside its source: headers by content, and places where nothing may appear.
+//! The dependencies of an object besides its source: the contents of headers, and places where no file may appear.
 //!
-//! Everything is kept relative to the directory it was searched in, so that a checkout may move, and another home
-//! and another machine find what is the same there.
+//! Paths are relative to the directories that were searched, so that an object is found from a moved checkout, another home
+//! directory or another machine.
 
 use std::{
     collections::HashMap,
-    fs, io,
-    path::{self, Path, PathBuf},
+    fs,
+    path::{Path, PathBuf},
 };
 
 use foldhash::fast::RandomState;
 use serde::{Deserialize, Serialize};
 use warmstart_core::key::{Key, KeyFields};
 
-use super::{kernel::Kernel, probe::Probe};
 use crate::{os::FileIdentity, target::files::Memo};
 
-/// A kernel as it is compiled now, and all that this reads.
-pub(super) struct Compilation<'a> {
-    pub(super) compiler: &'a Path,
-    pub(super) digests: &'a Digests,
-    pub(super) kernel: &'a Kernel,
-    pub(super) probe: &'a Probe,
-    pub(super) roots: Roots<'a>,
-    /// What selects the features of the CPU.
-    pub(super) options: Vec<String>,
-}
-
-/// How many sets a manifest has at most: one for each state of the headers that is worth returning to.
+/// The most sets of a manifest: one for each recent state of the headers.
 const MAX_SETS: usize = 8;
 
-/// The digests of files that were read.
+/// A memo of the digests of files.
 pub(super) type Digests = Memo<Key>;
 
-/// A directory that headers are looked for in.
+/// A directory that is searched for headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) enum Root {
-    /// Where the source would stand.
+    /// The directory of the source.
     Source,
     /// One of the caller's, by its place.
     Include(u32),
@@ -53,7 +41,7 @@ pub(super) struct Located {
     pub(super) path: String,
 }
 
-/// Where the roots are this time, as absolute paths.
+/// The absolute paths of the roots in this process.
 #[derive(Debug)]
 pub(super) struct Roots<'a> {
     pub(super) source: Option<PathBuf>,
@@ -68,14 +56,14 @@ pub(super) struct Header {
     pub(super) digest: [u8; Key::LEN],
 }
 
-/// A place where the compiler looked, or may have looked, without reading.
+/// A place where the compiler searched, or may have searched, without reading a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Place {
     pub(super) at: Located,
     pub(super) state: State,
 }
 
-/// What stands at a place.
+/// The state of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum State {
     Absent,
@@ -83,30 +71,30 @@ pub(super) enum State {
     Directory,
 }
 
-/// Everything beside the source that decides what the compiler makes of it.
+/// Everything besides the source that decides the object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Dependencies {
     /// In the order of the compiler's list.
     pub(super) headers: Vec<Header>,
     pub(super) places: Vec<Place>,
     /// The headers that have the content of another: compilers then ask whether they are the same file.
-    pub(super) twins: Vec<Twin>,
+    pub(super) duplicates: Vec<DuplicateHeader>,
 }
 
 /// A header that has the content of another. With `#pragma once`, gcc takes two files for one if they were modified in
 /// the same second, clang if they have the same inode.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Twin {
-    /// Which of the headers.
+pub(super) struct DuplicateHeader {
+    /// The number of the header.
     pub(super) header: u32,
-    /// The first twin that is the same file.
+    /// The first header of this content that is the same file.
     pub(super) same_file: u32,
-    /// The first twin that was modified in the same second.
+    /// The first header of this content that was modified in the same second.
     pub(super) same_time: u32,
 }
 
 impl Dependencies {
-    /// Whether every header still has its content and every place its state.
+    /// Returns whether every header still has its content and every place its state.
     pub(super) fn hold(&self, roots: &Roots<'_>, digests: &Digests) -> bool {
         self.places
             .iter()
@@ -117,31 +105,31 @@ impl Dependencies {
                     .and_then(|path| digests.of(&path, Key::digest))
                     .is_some_and(|digest| digest.as_bytes() == &header.digest)
             })
-            // Without twins no two digests are the same.
-            && (self.twins.is_empty() || self.find_twins(roots).as_ref() == Some(&self.twins))
+            // Without duplicates, all digests differ.
+            && (self.duplicates.is_empty() || self.find_duplicates(roots).as_ref() == Some(&self.duplicates))
     }
 
-    /// The headers that are twins. Nothing if one is gone.
-    pub(super) fn find_twins(&self, roots: &Roots<'_>) -> Option<Vec<Twin>> {
+    /// Returns the headers that are duplicates. `None` if one is gone.
+    pub(super) fn find_duplicates(&self, roots: &Roots<'_>) -> Option<Vec<DuplicateHeader>> {
         let mut by_digest: HashMap<&[u8; Key::LEN], Vec<u32>, RandomState> = HashMap::default();
         for (number, header) in (0..).zip(&self.headers) {
             by_digest.entry(&header.digest).or_default().push(number);
         }
-        let mut twins = Vec::new();
+        let mut duplicates = Vec::new();
         let groups = (0..).zip(&self.headers).map(|(number, header)| (number, &by_digest[&header.digest]));
-        // Each is compared with the first of its kind, so a group costs what it has members.
+        // Each is compared with the first of its group only, so the cost is linear.
         for (_, same) in groups.filter(|(number, same)| same.len() > 1 && same[0] == *number) {
             let (mut files, mut times) = (HashMap::new(), HashMap::new());
             for &number in same {
                 let identity = FileIdentity::of_path(&roots.path(&self.headers[number as usize].at)?)?;
-                twins.push(Twin {
+                duplicates.push(DuplicateHeader {
                     header: number,
                     same_file: *files.entry(identity.file()).or_insert(number),
                     same_time: *times.entry(identity.modified_second()).or_insert(number),
                 });
             }
         }
-        Some(twins)
+        Some(duplicates)
     }
 
     /// Adds the dependencies to the fields of a key: one field for each of the caller's headers, so that a miss names
@@ -162,8 +150,8 @@ impl Dependencies {
             place.at.add_to(&mut search);
             search.push(place.state as u8);
         }
-        for twin in &self.twins {
-            for number in [twin.header, twin.same_file, twin.same_time] {
+        for duplicate in &self.duplicates {
+            for number in [duplicate.header, duplicate.same_file, duplicate.same_time] {
                 search.extend_from_slice(&number.to_le_bytes());
             }
         }
@@ -175,20 +163,20 @@ impl Dependencies {
     }
 }
 
-/// What kernels of one source and one set of flags were made from, kept under the key of those two: the newest first.
+/// The dependencies of kernels of one source and one set of flags, kept under the key of those two: the newest first.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Manifest {
     pub(super) sets: Vec<Dependencies>,
 }
 
 impl Manifest {
-    /// Reads what was encoded. Nothing if it is something else.
+    /// Decodes a manifest. `None` if the bytes are something else.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let manifest: Self = postcard::from_bytes(bytes).ok()?;
         (manifest.sets.len() <= MAX_SETS).then_some(manifest)
     }
 
-    /// Puts `newest` in front; the oldest goes if there are too many.
+    /// Adds `newest` in front, and drops the oldest set if there are too many.
     #[must_use]
     pub(super) fn with(mut self, newest: Dependencies) -> Self {
         self.sets.retain(|set| *set != newest);
@@ -203,14 +191,14 @@ impl Located {
         Self { root, path: path.into() }
     }
 
-    /// The file that `name` means when this file includes it in quotes.
+    /// Returns the file that `name` means if this file includes it in quotes.
     pub(super) fn sibling(&self, name: &str) -> Self {
         let directory = self.path.rfind('/').map_or("", |slash| &self.path[..=slash]);
         Self::new(self.root, format!("{directory}{name}"))
     }
 
-    /// For a key: unlike for every other place. An absolute path is one that the source spells, which is in the key
-    /// already; nothing says where the roots are.
+    /// Encodes the place for a key, unlike every other place. The paths of the roots are not in it; an absolute path is one that
+    /// the source spells, which is in the key already.
     fn add_to(&self, bytes: &mut Vec<u8>) {
         for part in [&self.root.name(), &self.path] {
             bytes.extend_from_slice(&(part.len() as u64).to_le_bytes());
@@ -230,20 +218,8 @@ impl Root {
     }
 }
 
-impl<'a> Roots<'a> {
-    /// Those of a kernel and of the compiler.
-    ///
-    /// # Errors
-    /// The current directory is not known.
-    pub(super) fn of(kernel: &Kernel, probe: &'a Probe) -> io::Result<Self> {
-        Ok(Self {
-            source: kernel.source_dir.as_ref().map(path::absolute).transpose()?,
-            includes: kernel.include_dirs.iter().map(path::absolute).collect::<io::Result<_>>()?,
-            system: &probe.system,
-        })
-    }
-
-    /// Where the file is this time, if its root is still there.
+impl Roots<'_> {
+    /// Returns the present path of the file, if its root still exists.
     pub(super) fn path(&self, at: &Located) -> Option<PathBuf> {
         let root: &Path = match at.root {
             Root::Source => self.source.as_ref()?,
@@ -260,14 +236,13 @@ impl State {
         match fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => Self::Directory,
             Ok(_) => Self::File,
-            // What cannot be looked at cannot be included either.
+            // A file that cannot be accessed cannot be included either.
             Err(_) => Self::Absent,
         }
     }
 }
 
-/// The bytes that are kept. None only if a value cannot be encoded, which no value that is kept is known to be; they
-/// decode to none.
+/// Encodes a value for the store. Empty if that fails, which is not known to happen; empty bytes decode to `None`.
 pub(super) fn encoded(value: &impl Serialize) -> Vec<u8> {
     postcard::to_allocvec(value).unwrap_or_default()
 }
@@ -287,7 +262,7 @@ mod tests {
                 digest: *Key::digest(b"1").as_bytes(),
             }],
             places: vec![Place { at: Located::new(Root::Include(0), "b.h"), state: State::Absent }],
-            twins: Vec::new(),
+            duplicates: Vec::new(),
         };
         let digests = Digests::default();
         assert!(dependencies.hold(&roots, &digests));
@@ -358,7 +333,7 @@ mod tests {
             set.places.push(Place { at: at(root, "x"), state });
             bytes.extend_from_slice(encoded);
         }
-        set.twins.push(Twin { header: 300, same_file: 1, same_time: 2 });
+        set.duplicates.push(DuplicateHeader { header: 300, same_file: 1, same_time: 2 });
         bytes.extend_from_slice(&[1, 0xAC, 2, 1, 2]);
         assert_eq!(encoded(&Manifest::default().with(set)), bytes);
     }

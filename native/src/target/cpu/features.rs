@@ -1,12 +1,12 @@
-//! CPU features: found out once, named one by one in the key and on the command line, never as the word native.
+//! CPU features: detected once, and named one by one in the key and on the command line, never as `native`.
 
 use std::{collections::BTreeSet, fmt};
 
-/// The attributes of an object: the CPU features that it needs, and the machine that it is for.
+/// The attributes of an object: the CPU features that it needs, and the machine for which it was built.
 pub(super) const FEATURES: &str = "cpu.features";
 pub(super) const MACHINE: &str = "cpu.machine";
 
-/// A set of CPU features, by the names that Rust has for them.
+/// A set of CPU features, by their names in Rust.
 ///
 /// ```
 /// use warmstart::target::cpu::CpuFeatures;
@@ -18,11 +18,11 @@ pub struct CpuFeatures {
     names: BTreeSet<String>,
 }
 
-/// A feature that can be found out, and what selects it on the command line.
+/// A feature that can be detected, and the option that selects it.
 struct Known {
     name: &'static str,
     option: &'static str,
-    /// Whether gcc 9 and clang 9 know the option, so that it can be given without being asked for.
+    /// Whether gcc 9 and clang 9 have the option, so that it can be passed by default.
     given: bool,
     detected: fn() -> bool,
 }
@@ -97,13 +97,13 @@ const KNOWN: &[Known] = known! { is_aarch64_feature_detected:
 const KNOWN: &[Known] = &[];
 
 impl CpuFeatures {
-    /// The features of the CPU that this process runs on. Those that old compilers have no option for are left out.
+    /// Detects the features of this host's CPU, except those for which old compilers have no option.
     #[must_use]
     pub fn host() -> Self {
         KNOWN.iter().filter(|known| known.given && (known.detected)()).map(|known| known.name).collect()
     }
 
-    /// No feature beyond what every CPU of the architecture has.
+    /// Creates a set with no features beyond those that every CPU of the architecture has.
     #[must_use]
     pub const fn none() -> Self {
         Self { names: BTreeSet::new() }
@@ -116,12 +116,12 @@ impl CpuFeatures {
         self
     }
 
-    /// The names, sorted.
+    /// Iterates over the names, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(String::as_str)
     }
 
-    /// What selects these features, and nothing of the host's.
+    /// Returns the options that select exactly these features.
     pub(super) fn options(&self) -> Vec<String> {
         let chosen = self.names().filter_map(|name| KNOWN.iter().find(|known| known.name == name));
         let chosen = chosen.map(|known| String::from(known.option));
@@ -137,13 +137,13 @@ impl CpuFeatures {
         [baseline, "-mtune=generic"].map(String::from).into_iter().chain(chosen).collect()
     }
 
-    /// The first name that is in no table: whether a host has that feature cannot be found out.
+    /// Returns the first name that is in no table, so that its feature cannot be detected.
     pub(super) fn unknown_name(&self) -> Option<&str> {
         self.names().find(|name| !KNOWN.iter().any(|known| known.name == *name))
     }
 }
 
-/// Of these names, as [`Display`](fmt::Display) writes them, the ones that this host lacks or that cannot be found out.
+/// Returns the features that this host lacks or cannot detect, from a list of names as [`Display`](fmt::Display) writes it.
 pub(super) fn missing_here(names: &str) -> Vec<&str> {
     let is_here = |name: &&str| KNOWN.iter().any(|known| known.name == *name && (known.detected)());
     names.split_whitespace().filter(|name| !is_here(name)).collect()
@@ -161,7 +161,7 @@ impl<T: Into<String>> FromIterator<T> for CpuFeatures {
     }
 }
 
-/// The kind of machine that this process runs on.
+/// Returns the architecture of this process.
 pub(super) fn machine() -> String {
     format!("{} {}", std::env::consts::OS, std::env::consts::ARCH)
 }

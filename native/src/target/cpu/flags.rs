@@ -1,15 +1,15 @@
-//! Which flags are accepted: those whose whole effect is in their text.
+//! The accepted compiler flags: those whose whole effect is in their text.
 //!
-//! A flag that names a file, a directory or another program, that changes where headers are looked for, or that makes
-//! the compiler write something else would make a cached object depend on what no key holds.
+//! A flag is refused if it names a file, a directory or another program, changes where headers are searched for, or makes the
+//! compiler write other files: a cached object would depend on more than its key.
 
 use super::{
     error::{CompileError, CompileProblem},
     features::CpuFeatures,
 };
 
-/// Parts of flags that are refused although a prefix in [`ACCEPTED`] fits: they read or write files, run other programs,
-/// pass arguments on to them, or change how headers are looked for and what is made.
+/// Parts of flags that are refused even if a prefix in [`ACCEPTED`] matches. Such flags read or write files, run other
+/// programs, pass arguments on to them, or change how headers are searched for and what is generated.
 const REFUSED: &[&str] = &[
     "-Wa,", "-Wl,", "-Wp,", "plugin", "profil", "coverage", "-prob", "dump", "time", "info", "record",
     "usage", "crash", "diagnost", "list", "system", "gsplit", "xray", "module", "prebuilt", "pch", "lto",
@@ -20,10 +20,10 @@ const REFUSED: &[&str] = &[
 /// Sanitizers that replace the allocator or follow every access.
 const SANITIZERS: &[&str] = &["address", "kernel", "leak", "memory", "thread", "dataflow", "all"];
 
-/// Beginnings that are accepted where nothing in [`REFUSED`] fits.
+/// Prefixes that are accepted unless something in [`REFUSED`] matches.
 const ACCEPTED: &[&str] = &["-O", "-f", "-m", "-std=", "-W", "-g"];
 
-/// Beginnings of flags for the machine that are accepted: those that choose no instructions which not every CPU has.
+/// Prefixes of accepted flags for the machine: those that select no instructions that some CPUs lack.
 const OF_MACHINE: &[&str] = &[
     "-mno-",
     "-mtune=",
@@ -42,10 +42,13 @@ const OF_MACHINE: &[&str] = &[
 /// Whole flags that are accepted.
 const ACCEPTED_WHOLE: &[&str] = &["-pthread", "-lm", "-ansi", "-pedantic"];
 
-/// The library that is linked after the source. The only one: others would have to be in the key.
+/// The library that is linked after the source. It is the only one, because others would have to be part of the key.
 pub(super) const MATH_LIBRARY: &str = "-lm";
 
-/// Refuses the first flag that is not accepted, and what is no name of a feature.
+/// Checks all flags and the names of features.
+///
+/// # Errors
+/// [`CompileError`] for the first one that is not accepted.
 pub(super) fn check(flags: &[String], features: &CpuFeatures) -> Result<(), CompileError> {
     let refused = flags.iter().find_map(|flag| Some((flag.as_str(), remedy(flag)?)));
     let unknown =
@@ -56,7 +59,7 @@ pub(super) fn check(flags: &[String], features: &CpuFeatures) -> Result<(), Comp
     }
 }
 
-/// What to do instead of this flag, unless it is accepted.
+/// Returns what to do instead of passing this flag, or `None` if it is accepted.
 fn remedy(flag: &str) -> Option<&'static str> {
     let begins = |beginning: &&str| flag.starts_with(beginning);
     let holds = |part: &&str| flag.contains(part);
@@ -97,7 +100,7 @@ fn remedy(flag: &str) -> Option<&'static str> {
              CpuFeatures::host() and CpuTarget::with_features, and leave it out",
         );
     }
-    // Whatever a newer compiler means by it: without a path it reaches nothing but a fresh directory of ours.
+    // Whatever a newer compiler means by it: without a path, it affects only a new directory of ours.
     flag.contains(['/', '\\']).then_some("it names a path, and paths are not part of a key; leave it out")
 }
 

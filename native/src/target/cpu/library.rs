@@ -1,4 +1,4 @@
-//! A loaded object.
+//! Loads objects into the process.
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +31,7 @@ use super::{
 /// ```
 #[derive(Debug)]
 pub struct Library {
-    // Unloaded before what it was loaded from goes, because fields are dropped in this order.
+    // Dropped first: the library is unloaded before its file is closed.
     handle: libloading::Library,
     /// Kept open: profilers and debuggers open the name that the library was loaded by, and the number of a closed
     /// descriptor would lead them to another file.
@@ -43,13 +43,13 @@ impl Library {
     /// Loads an object that a [`CpuTarget`](super::CpuTarget) compiled.
     ///
     /// # Errors
-    /// The host lacks a feature that the object needs, or the system's loader refuses the object.
+    /// [`LoadError`] if the host lacks a feature that the object needs, or the system's loader refuses the object.
     ///
     /// # Safety
-    /// Loading runs the object's constructors: it has to come from a source that you would run.
+    /// Loading runs the object's constructors, so its source must be trusted to run in this process.
     pub unsafe fn load(artifact: &Artifact) -> Result<Self, LoadError> {
         check(artifact)?;
-        // Some kernels let nothing be executed from memory.
+        // Some operating system kernels forbid to execute memory files.
         #[cfg(any(target_os = "linux", target_os = "android"))]
         // SAFETY: the caller vouches for the object.
         if let Ok((handle, memory)) = unsafe { load_from_memory(artifact.payload()) } {
@@ -60,13 +60,13 @@ impl Library {
         Ok(Self { handle, memory: None })
     }
 
-    /// The symbol of this name: a function pointer, or a pointer to data.
+    /// Returns the symbol of this name: a function pointer, or a pointer to data.
     ///
     /// # Errors
-    /// There is no such symbol.
+    /// [`LoadError`] if there is no such symbol.
     ///
     /// # Safety
-    /// The symbol has to be of type `T` in the object's source.
+    /// The symbol must be of type `T` in the object's source.
     pub unsafe fn symbol<T>(&self, name: &str) -> Result<Symbol<'_, T>, LoadError> {
         // SAFETY: the caller vouches for the type.
         let symbol = unsafe { self.handle.get::<T>(name.as_bytes()) };
@@ -86,10 +86,9 @@ impl<T> Deref for Symbol<'_, T> {
     }
 }
 
-/// Refuses what this host cannot run. What says nothing about itself is left to the system's loader.
+/// Refuses an object for other machines or CPU features. One without these attributes is left to the system's loader.
 fn check(artifact: &Artifact) -> Result<(), LoadError> {
-    let Ok(metadata) = artifact.metadata() else { return Ok(()) };
-    let text = |name| metadata.attribute(name).and_then(|bytes| std::str::from_utf8(bytes).ok());
+    let text = |name| artifact.attribute(name).and_then(|bytes| std::str::from_utf8(bytes).ok());
     if let Some(built_for) = text(MACHINE)
         && built_for != machine()
     {
@@ -101,7 +100,7 @@ fn check(artifact: &Artifact) -> Result<(), LoadError> {
     }
 }
 
-/// Loads an object from a file in a directory of its own, which can be removed while it is in use.
+/// Loads an object from a file in a private directory, which can be removed while the object is in use.
 ///
 /// # Safety
 /// As [`Library::load`].
@@ -117,7 +116,7 @@ unsafe fn load_from_file(object: &[u8]) -> Result<libloading::Library, LoadProbl
 /// # Safety
 /// As [`Library::load`].
 unsafe fn open(path: &Path) -> Result<libloading::Library, LoadProblem> {
-    // What an object misses is found out now, and not when it is called.
+    // Missing symbols are found now, and not when they are called.
     #[cfg(unix)]
     // SAFETY: the caller vouches for the object.
     let opened = unsafe {

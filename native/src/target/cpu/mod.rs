@@ -1,4 +1,4 @@
-//! The CPU target: C kernels compiled by the machine's compiler, loaded and called.
+//! The CPU target: compiles C kernels by the machine's compiler, and loads them.
 //!
 //! ```
 //! use warmstart::{Cache, Limits, store::MemoryStore, target::cpu::{Compiler, CpuTarget, Kernel}};
@@ -14,17 +14,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What decides the object is in its key: the source, the flags, the contents of every header that is reached, the
-//! compiler down to the contents of its programs, and the CPU features one by one. No path is. A warm start runs no
-//! compiler: it reads the headers that the compiler had read. Their digests are remembered in the [`CpuTarget`], so a new
-//! process reads every header once, and later look-ups with the same target only those that the file system says
-//! changed.
+//! The key of an object holds all that decides it: the source, the flags, the contents of every header that the source
+//! includes, the compiler down to the contents of its programs, and the CPU features one by one. It holds no paths. A warm
+//! start runs no compiler: it reads the headers that the compiler read before. The [`CpuTarget`] remembers their digests, so a
+//! new process reads every header once, and later look-ups with the same target read only changed ones.
 //!
-//! A call makes one `Request`, here: the kernel, where its headers are, and the fields of its keys. It finds, builds and
-//! stores. What a kernel, its flags and the features of a CPU are is in `kernel`, `flags` and `features`; which compiler
-//! there is in `compiler`, and what that is made of in `probe`. A build runs it in `compile`; `assembly` refuses what would
-//! read files unseen, `scan` reads off a text what it asks for, and `snapshot` takes down what was there, as `dependencies`,
-//! which say later whether all is still so. `library` loads the object.
+//! A call makes one `Request` for look-up, build and store: the kernel, the directories of its headers, and the fields of its
+//! key. `kernel`, `flags` and `features` describe a kernel, `compiler` and `probe` the compiler. A build runs it in `compile`.
+//! `assembly` refuses directives that read files, and `scan` finds the headers that a text asks for. `snapshot` records the
+//! state of all files as `dependencies`, which tell later whether they changed. `library` loads the object.
 
 mod assembly;
 mod compile;
@@ -46,30 +44,19 @@ pub use kernel::Kernel;
 pub use library::{Library, Symbol};
 pub use warmstart_core::program::ExtraDigest;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use warmstart_core::{
-    artifact::{Artifact, Provenance},
-    key::{Key, KeyFields},
-    metadata::Metadata,
-    reason::Reason,
+    artifact::{Artifact, Metadata, Provenance},
+    reason::MissReason,
 };
 
 use crate::{
-    cache::{Cache, Fetched, How},
-    store::{Lookup, Store, Stored},
+    cache::{Cache, Fetched, Item, ManyOptions, Origin, unshared_flight_key},
+    store::Store,
 };
-use dependencies::{Compilation, Dependencies, Digests, Manifest, Roots, encoded};
-use error::CompileProblem;
+use dependencies::{Dependencies, Digests, Manifest, encoded};
 use features::{FEATURES, MACHINE, machine};
+use kernel::{DEPENDENCIES, Request, made_from};
 use probe::Probe;
-
-/// The domain of the keys. A key that leaves the headers out is another schema of it than one that does not.
-const DOMAIN: &str = "warmstart.cpu";
-const SCHEMA: u32 = 2;
-
-/// The attribute of an object with what it was made from.
-const DEPENDENCIES: &str = "cpu.dependencies";
 
 /// Compiles C kernels for this machine, and loads them.
 #[derive(Debug)]
@@ -79,7 +66,7 @@ pub struct CpuTarget {
     digests: Digests,
 }
 
-/// A loaded kernel, and how its object was come by.
+/// A loaded kernel and the origin of its object: hit, coalesced or built.
 #[derive(Debug)]
 pub struct Loaded {
     fetched: Fetched,
@@ -87,12 +74,12 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// How the object was come by.
+    /// Returns the object and its origin: hit, coalesced or built.
     pub const fn fetched(&self) -> &Fetched {
         &self.fetched
     }
 
-    /// The library, for its symbols.
+    /// Returns the library, for its symbols.
     #[must_use]
     pub const fn library(&self) -> &Library {
         &self.library
@@ -100,85 +87,124 @@ impl Loaded {
 }
 
 impl CpuTarget {
-    /// A target that compiles with `compiler` for the features of this host.
+    /// Creates a target that compiles with `compiler` for the CPU features of this host.
     #[must_use]
     pub fn new(compiler: Compiler) -> Self {
         Self { compiler, features: CpuFeatures::host(), digests: Digests::default() }
     }
 
-    /// Compiles for these features instead. An object is refused by [`load`](Self::load) if the host lacks one.
+    /// Sets the features to compile for. [`load`](Self::load) refuses an object if the host lacks one of its features.
     #[must_use]
     pub fn with_features(mut self, features: CpuFeatures) -> Self {
         self.features = features;
         self
     }
 
-    /// The compiler.
+    /// Returns the compiler.
     #[must_use]
     pub const fn compiler(&self) -> &Compiler {
         &self.compiler
     }
 
-    /// The features that are compiled for.
+    /// Returns the features to compile for.
     #[must_use]
     pub const fn features(&self) -> &CpuFeatures {
         &self.features
     }
 
-    /// Looks the kernel's object up, else compiles and stores it.
+    /// Looks up the object of a kernel, else compiles and stores it.
     ///
-    /// It is found again wherever the headers lie, as long as their contents are the same, and as long as no new file
-    /// would be found before one of them. A kernel that depends on more than can be told (`#embed`, `__DATE__`,
-    /// `#include` and `__has_include` of a macro) is compiled each time, because of [`Reason::Uncacheable`].
+    /// An object is found wherever the headers are, as long as their contents are the same and no new file would be found before
+    /// one of them. A kernel with dependencies that cannot be determined (`#embed`, `__DATE__`, `#include` and `__has_include`
+    /// of a macro) is compiled each time, with [`MissReason::Uncacheable`].
     ///
-    /// Accepted flags are `-O`, `-f`, `-m`, `-D`, `-U`, `-std=`, `-W`, `-g`, `-pthread` and `-lm`, as far as all of
-    /// their effect is in their text; `-O3` is the default. Features of the CPU are not chosen by flags but by
-    /// [`with_features`](Self::with_features), so that [`load`](Self::load) refuses the object where one lacks.
+    /// Accepted flags are `-O`, `-f`, `-m`, `-D`, `-U`, `-std=`, `-W`, `-g`, `-pthread` and `-lm`, unless their effect depends on
+    /// files or the host; `-O3` is the default. CPU features are not chosen by flags but by
+    /// [`with_features`](Self::with_features), so that [`load`](Self::load) refuses the object on a host without them.
     ///
     /// # Errors
-    /// A flag or the name of a feature is not accepted, the compiler is missing, it rejects the source, or the assembly
-    /// can read files and the kernel has no [digest](Kernel::extra_digest) of them. Then nothing is stored.
+    /// [`CompileError`] if a flag or the name of a feature is not accepted, the compiler is missing or rejects the source, or
+    /// the assembly can read files and the kernel has no [digest](Kernel::extra_digest) of them. Then nothing is stored.
     pub fn compile<S: Store>(&self, cache: &Cache<S>, kernel: &Kernel) -> Result<Fetched, CompileError> {
         let probe = self.compiler.identity(cache.store())?;
-        let request = Request::new(self, kernel, &probe)?;
-        let recall = |flight_key: &[u8]| {
-            cache.recall(
+        let request = self.request(kernel, &probe)?;
+        let fetch = |flight_key: &[u8]| {
+            cache.get_or_build_with(
                 flight_key,
                 |store| request.find(store),
                 || request.build(),
-                |store, artifact, inputs| request.keep(store, artifact, inputs),
+                |store, artifact, built| request.keep(store, artifact, built),
             )
         };
-        let fetched = recall(request.first.as_bytes())?;
-        let is_ours = || {
-            made_from(fetched.artifact())
-                .is_some_and(|made_from| made_from.hold(&request.compilation.roots, &self.digests))
-        };
-        if !matches!(fetched.how(), How::Shared { .. }) || is_ours() {
+        let fetched = fetch(request.flight_key())?;
+        if request.accepts(&fetched) {
             return Ok(fetched);
         }
-        // Another thread built it, and saw other headers: those of another checkout, or as they were before an edit.
-        static ALONE: AtomicU64 = AtomicU64::new(0);
-        let number = ALONE.fetch_add(1, Ordering::Relaxed);
-        let fields = request.fields.clone().number("process", std::process::id().into());
-        recall(fields.number("alone", number).key().as_bytes())
+        fetch(unshared_flight_key().as_bytes())
     }
 
-    /// [Compiles](Self::compile) the kernel if need be, and loads its object. An object that was found and that the
-    /// system's loader refuses is removed and compiled once more; the statistics count a hit, a miss and a build then.
+    /// [Compiles](Self::compile) the kernel if needed, and loads its object. If the system's loader refuses a stored object, that
+    /// is removed and compiled again; the statistics then count a hit, a miss and a build.
     ///
     /// # Errors
-    /// It cannot be compiled, or this host cannot load what it was compiled to.
+    /// [`LoadError`] if the kernel cannot be compiled, or this host cannot load the object.
     pub fn load<S: Store>(&self, cache: &Cache<S>, kernel: &Kernel) -> Result<Loaded, LoadError> {
-        let mut fetched = self.compile(cache, kernel)?;
+        let fetched = self.compile(cache, kernel)?;
+        self.load_compiled(cache, kernel, fetched)
+    }
+
+    /// Loads many kernels, and returns the results in the same order. Missing objects are compiled by several threads, and
+    /// divided among the processes that need them, as by [`get_or_build_many`](Cache::get_or_build_many). Otherwise each kernel
+    /// is treated as by [`load`](Self::load).
+    ///
+    /// ```
+    /// use warmstart::{Cache, Limits, cache::ManyOptions, store::MemoryStore, target::cpu::{Compiler, CpuTarget, Kernel}};
+    ///
+    /// let cache = Cache::new(MemoryStore::new(Limits::NONE));
+    /// let target = CpuTarget::new(Compiler::find()?);
+    /// let kernels = ["one", "two"].map(|name| Kernel::new(name, format!("int {name}(void) {{ return 1; }}")));
+    /// let loaded = target.load_many(&cache, &kernels, ManyOptions::default());
+    /// assert!(loaded.iter().all(Result::is_ok));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn load_many<S: Store>(
+        &self,
+        cache: &Cache<S>,
+        kernels: &[Kernel],
+        options: ManyOptions<'_>,
+    ) -> Vec<Result<Loaded, LoadError>> {
+        let load_one = |(index, kernel)| {
+            let loaded = self.load(cache, kernel)?;
+            options.report(index, loaded.fetched());
+            Ok(loaded)
+        };
+        // If the compiler cannot be identified, each kernel has that error.
+        let Ok(probe) = self.compiler.identity(cache.store()) else {
+            return kernels.iter().enumerate().map(load_one).collect();
+        };
+        let requests = kernels.iter().map(|kernel| self.request(kernel, &probe));
+        let fetched = kernels.iter().zip(cache.get_or_build_items(requests, options));
+        fetched.map(|(kernel, fetched)| self.load_compiled(cache, kernel, fetched?)).collect()
+    }
+
+    fn request<'a>(&'a self, kernel: &'a Kernel, probe: &'a Probe) -> Result<Request<'a>, CompileError> {
+        Request::new(kernel, &self.compiler, probe, &self.features, &self.digests)
+    }
+
+    fn load_compiled<S: Store>(
+        &self,
+        cache: &Cache<S>,
+        kernel: &Kernel,
+        mut fetched: Fetched,
+    ) -> Result<Loaded, LoadError> {
         // SAFETY: the object was compiled from the caller's source, or was stored under the digest of that source by
-        // somebody whom the store trusts.
+        // a writer that the store trusts.
         let mut library = unsafe { Library::load(fetched.artifact()) };
         if fetched.is_hit() && library.as_ref().is_err_and(LoadError::is_refused_object) {
             if let Some(dependencies) = made_from(fetched.artifact()) {
                 let probe = self.compiler.identity(cache.store())?;
-                let key = Request::new(self, kernel, &probe)?.with(&dependencies).key();
-                // Not removed means found and refused once more, nothing worse.
+                let key = dependencies.add_to(self.request(kernel, &probe)?.fields).key();
+                // If it cannot be removed, it is found and refused again next time.
                 let _ = cache.store().remove(key.as_bytes());
             }
             fetched = self.compile(cache, kernel)?;
@@ -189,117 +215,70 @@ impl CpuTarget {
     }
 }
 
-/// A kernel as it is compiled now: made once for all that looks it up, builds and stores it.
-struct Request<'a> {
-    target: &'a CpuTarget,
-    compilation: Compilation<'a>,
-    /// Everything but the headers, and the key of that.
-    fields: KeyFields<'a>,
-    first: Key,
-}
+impl Item for Request<'_> {
+    /// The dependencies of the object, or the reason why it is not stored.
+    type Built = Result<Dependencies, MissReason>;
+    type Error = CompileError;
 
-impl<'a> Request<'a> {
-    fn new(target: &'a CpuTarget, kernel: &'a Kernel, probe: &'a Probe) -> Result<Self, CompileError> {
-        let roots = Roots::of(kernel, probe)
-            .map_err(|error| CompileProblem::Io("cannot tell the current directory", error))?;
-        let options = target.features.options();
-        let fixed = compile::COMPILED.iter().chain(compile::LINKED).copied().map(String::from);
-        let mut fields = KeyFields::new(DOMAIN, SCHEMA)
-            .digest("source", Key::digest(kernel.source.as_bytes()).as_bytes().to_vec(), kernel.name.as_str())
-            .list("flags", kernel.flags.iter().map(String::as_str))
-            .list("options", fixed.chain(options.iter().cloned()))
-            .list("cpu features", target.features.names())
-            .text("machine", machine())
-            .text("triple", probe.triple.as_str())
-            .text("compiler", probe.version.as_str())
-            .digest("compiler content", &probe.digest, "the compiler and what it runs")
-            .number("source directories", kernel.source_dir.iter().count() as u64)
-            .number("include directories", kernel.include_dirs.len() as u64)
-            .number("system directories", probe.system.len() as u64);
-        if let Some(digest) = &kernel.extra_digest {
-            fields = fields.bytes("extra digest", digest.as_bytes());
-        }
-        let (compiler, digests) = (target.compiler.path(), &target.digests);
-        let compilation = Compilation { compiler, digests, kernel, probe, roots, options };
-        Ok(Self { target, compilation, first: fields.key(), fields })
+    fn flight_key(&self) -> &[u8] {
+        self.first.as_bytes()
     }
 
-    /// The fields of an object's key.
-    fn with(&self, dependencies: &Dependencies) -> KeyFields<'a> {
-        dependencies.add_to(self.fields.clone())
-    }
-
-    fn find<S: Store>(&self, store: &S) -> Lookup {
-        let manifest = match store.get(self.first.as_bytes()) {
-            Lookup::Hit(artifact) => artifact,
-            Lookup::Miss(reason) => return Lookup::Miss(reason),
-        };
-        let Some(manifest) = Manifest::decode(manifest.payload()) else {
-            return Lookup::Miss(Reason::Malformed);
-        };
-        let mut miss = Reason::InputChanged;
-        for set in
-            manifest.sets.into_iter().filter(|set| set.hold(&self.compilation.roots, &self.target.digests))
-        {
-            match store.get(self.with(&set).key().as_bytes()) {
+    /// Looks up the object that was made from the present headers.
+    fn find<S: Store>(&self, store: &S) -> Result<Artifact, MissReason> {
+        let manifest = store.get(self.first.as_bytes())?;
+        let manifest = Manifest::decode(manifest.payload()).ok_or(MissReason::Malformed)?;
+        let mut miss = MissReason::InputChanged;
+        for set in manifest.sets.into_iter().filter(|set| set.hold(&self.roots, self.digests)) {
+            match store.get(set.add_to(self.fields.clone()).key().as_bytes()) {
                 // Its key says so already. This proves that the key left nothing out.
-                Lookup::Hit(artifact) if is_made_from(&artifact, &set) => {
-                    return Lookup::Hit(artifact);
-                }
-                Lookup::Hit(_) => miss = Reason::InputChanged,
-                Lookup::Miss(reason) => miss = reason,
+                Ok(artifact) if made_from(&artifact).as_ref() == Some(&set) => return Ok(artifact),
+                Ok(_) => miss = MissReason::InputChanged,
+                Err(reason) => miss = reason,
             }
         }
-        Lookup::Miss(miss)
+        Err(miss)
     }
 
-    fn build(&self) -> Result<(Artifact, Result<Dependencies, Reason>), CompileError> {
-        // What is found was built, and so has flags that are accepted.
-        flags::check(&self.compilation.kernel.flags, &self.target.features)?;
-        let (object, snapshot) = compile::compile(&self.compilation)?;
+    fn build(&self) -> Result<(Artifact, Self::Built), CompileError> {
+        // A stored object was built, so its flags are accepted.
+        flags::check(&self.kernel.flags, self.features)?;
+        let (object, snapshot) = compile::compile(self)?;
         let mut metadata = Metadata::new()
-            .with_attribute(FEATURES, self.target.features.to_string())
+            .with_attribute(FEATURES, self.features.to_string())
             .with_attribute(MACHINE, machine());
         let mut inputs = snapshot.map(|snapshot| snapshot.dependencies);
-        if !self.target.compiler.is_still(self.compilation.probe) {
-            inputs = Err(Reason::InputUnstable);
+        if !self.compiler.is_still(self.probe) {
+            inputs = Err(MissReason::InputUnstable);
         }
         if let Ok(dependencies) = &inputs {
             metadata = metadata
-                .with_recipe(self.with(dependencies).recipe())
+                .with_recipe(dependencies.add_to(self.fields.clone()).recipe())
                 .with_attribute(DEPENDENCIES, encoded(dependencies));
         }
         Ok((Artifact::new(object).with_metadata(&metadata), inputs))
     }
 
     /// Stores the object first: a manifest never promises what is not there.
-    fn keep<S: Store>(
-        &self,
-        store: &S,
-        artifact: &Artifact,
-        inputs: Result<Dependencies, Reason>,
-    ) -> Result<Stored, Reason> {
-        let dependencies = inputs?;
-        let object = store.put(self.with(&dependencies).key().as_bytes(), artifact)?;
-        let manifest = store.get(self.first.as_bytes()).hit();
+    fn keep<S: Store>(&self, store: &S, artifact: &Artifact, built: Self::Built) -> Result<u64, MissReason> {
+        let dependencies = built?;
+        let object = store.put(dependencies.add_to(self.fields.clone()).key().as_bytes(), artifact)?;
+        let manifest = store.get(self.first.as_bytes()).ok();
         let manifest = manifest.and_then(|artifact| Manifest::decode(artifact.payload())).unwrap_or_default();
         let created_unix_ms = artifact.provenance().created_unix_ms;
-        let label = format!("headers of {}", self.compilation.kernel.name);
+        let label = format!("headers of {}", self.kernel.name);
         let manifest = Artifact::new(encoded(&manifest.with(dependencies)))
             .with_metadata(&Metadata::new().with_attribute(Metadata::LABEL, label))
             .with_provenance(Provenance { created_unix_ms, build_nanos: 0 });
         let listed = store.put(self.first.as_bytes(), &manifest)?;
-        Ok(Stored { evicted: object.evicted + listed.evicted })
+        Ok(object + listed)
     }
-}
 
-/// Whether an object was made from just these, by what is kept with it.
-fn is_made_from(artifact: &Artifact, dependencies: &Dependencies) -> bool {
-    let is_theirs = |bytes: &[u8]| *bytes == *encoded(dependencies);
-    artifact.metadata().is_ok_and(|metadata| metadata.attribute(DEPENDENCIES).is_some_and(is_theirs))
-}
-
-/// What an object was made from, if that is kept with it.
-fn made_from(artifact: &Artifact) -> Option<Dependencies> {
-    postcard::from_bytes(artifact.metadata().ok()?.attribute(DEPENDENCIES)?).ok()
+    /// Returns whether an object was made from the headers that this process sees. Another thread may have built it from those of
+    /// another checkout, or from those before an edit.
+    fn accepts(&self, fetched: &Fetched) -> bool {
+        !matches!(fetched.origin(), Origin::Coalesced { .. })
+            || made_from(fetched.artifact())
+                .is_some_and(|made_from| made_from.hold(&self.roots, self.digests))
+    }
 }

@@ -1,4 +1,4 @@
-//! What a compiler says about itself, and what it is made of.
+//! Identifies a compiler by its answers and by the contents of the files that it consists of.
 
 use std::{
     env,
@@ -19,7 +19,7 @@ use crate::os::FileIdentity;
 /// The programs that a compiler runs.
 const PROGRAMS: &[&str] = &["cc1", "as", "ld", "collect2"];
 
-/// What is linked into a shared object, and what tells how.
+/// Files that are linked into a shared object, or that determine how it is linked.
 const LINKED: &[&str] = &[
     "crti.o",
     "crtn.o",
@@ -34,8 +34,8 @@ const LINKED: &[&str] = &[
     "libm.so",
 ];
 
-/// Keeps gcc from listing a header of its own under another name than the one it was found by. clang has no such
-/// option, and needs none.
+/// The option that keeps gcc from listing one of its own headers under another name than the one by which it was found. clang
+/// has no such option, and needs none.
 const AS_SPELT: &str = "-fno-canonical-system-headers";
 
 /// A compiler's answers, and the state of its files when it gave them.
@@ -44,30 +44,30 @@ pub(super) struct Probe {
     pub(super) driver: FileIdentity,
     /// The first line of `--version`.
     pub(super) version: String,
-    /// The machine that it compiles for.
+    /// The machine that the compiler compiles for.
     pub(super) triple: String,
-    /// The contents of all its files.
+    /// The digest of the contents of all its files.
     pub(super) digest: [u8; Key::LEN],
-    /// Where it looks for headers, in its order.
+    /// The directories in which it searches for headers, in order.
     pub(super) system: Vec<String>,
-    /// Where it would look if they were there.
+    /// The directories that it would search if they existed.
     missing: Vec<String>,
-    /// What it is made of beside the driver.
+    /// The compiler's files besides the driver.
     parts: Vec<Part>,
-    /// Whether it takes [`AS_SPELT`].
+    /// Whether the compiler accepts [`AS_SPELT`].
     takes_as_spelt: bool,
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Part {
-    /// Its bare name, if it is what the `PATH` leads to: the compiler, or a script, may look it up there.
+    /// The bare name, if the `PATH` leads from it to this file: the compiler, or a script, may look it up there.
     bare: Option<String>,
     path: String,
     identity: FileIdentity,
 }
 
 impl Probe {
-    /// Asks the compiler at `path`.
+    /// Runs the compiler at `path` to identify it.
     pub(super) fn ask(path: &Path, driver: FileIdentity) -> Result<Self, CompileError> {
         let temporary = private_directory("warmstart-probe-").map_err(|error| {
             CompileProblem::Io("cannot make a temporary directory for the compiler", error)
@@ -89,20 +89,20 @@ impl Probe {
         let takes_as_spelt = with_option.is_some();
         let said = with_option.or_else(|| ask(&search));
         let (_, said) = said.ok_or_else(|| unusable("-E -v fails on an empty source"))?;
-        let told = Told::parse(&said);
+        let info = DriverInfo::parse(&said);
 
         let mut probe = Self {
             driver,
             version,
             triple,
             digest: [0; Key::LEN],
-            system: told.search,
-            missing: told.missing,
+            system: info.search,
+            missing: info.missing,
             parts: Vec::new(),
             takes_as_spelt,
         };
         probe.script(path);
-        for driver in told.drivers.iter().filter(|driver| Path::new(driver.as_str()) != path) {
+        for driver in info.drivers.iter().filter(|driver| Path::new(driver.as_str()) != path) {
             probe.program(driver);
         }
         for name in PROGRAMS.iter().copied().chain(is_clang.then_some("clang")) {
@@ -117,9 +117,9 @@ impl Probe {
         for name in LINKED {
             probe.file(&line(&[&format!("-print-file-name={name}")]).unwrap_or_default());
         }
-        told.files.iter().for_each(|file| probe.file(file));
+        info.files.iter().for_each(|file| probe.file(file));
         let places = if is_clang {
-            configurations(path, &probe.triple, &told.configured_in, &told.drivers)
+            configurations(path, &probe.triple, &info.configured_in, &info.drivers)
         } else {
             specs(&ask(&["-print-search-dirs"]).unwrap_or_default().0)
         };
@@ -139,8 +139,8 @@ impl Probe {
         let (macros, _) = ask(&["-E", "-dM", "-x", "c", "-"]).unwrap_or_default();
         let mut fields = KeyFields::new("warmstart.cpu.compiler content", 2)
             .bytes("driver", content(path)?)
-            // What a script between us and the compiler adds shows here, wherever it has it from.
-            .text("options", told.options)
+            // Options that a script adds between us and the compiler appear here, wherever they come from.
+            .text("options", info.options)
             .text("macros", macros.lines().collect::<Vec<_>>().join("\n"));
         for part in &probe.parts {
             fields = fields.bytes("part", content(Path::new(&part.path))?);
@@ -149,7 +149,8 @@ impl Probe {
         Ok(probe)
     }
 
-    /// A program that the compiler names by a path or by a bare name. What is not found, the compiler does not run.
+    /// Adds a program that the compiler names by a path or by a bare name. The compiler does not run a program that is not
+    /// found.
     fn program(&mut self, answer: &str) {
         let Some(path) = find_programs(OsStr::new(answer)).next() else { return };
         let name = path.file_name().unwrap_or_default();
@@ -162,9 +163,9 @@ impl Probe {
         }
     }
 
-    /// If `path` is a script: every program that one of its words could mean, and what those run.
+    /// If `path` is a script, adds every program that one of its words could mean, and the programs that those run.
     fn script(&mut self, path: &Path) {
-        /// A script that is longer, or names more programs, is read so far.
+        /// Of a longer script, or of one that names more programs, the rest is ignored.
         const LONGEST: u64 = 1 << 16;
         const PROGRAMS: usize = 256;
 
@@ -182,14 +183,14 @@ impl Probe {
         }
     }
 
-    /// A file. The compiler answers with a bare name when it has no such file.
+    /// Adds a file. The compiler answers with a bare name if it has no such file.
     fn file(&mut self, answer: &str) {
         if answer.starts_with('/') {
             self.add(None, answer);
         }
     }
 
-    /// Whether it is there and new.
+    /// Adds a file to the parts. Returns whether it exists and is new.
     fn add(&mut self, bare: Option<String>, path: &str) -> bool {
         let Some(identity) = FileIdentity::of_path(Path::new(path)) else { return false };
         let is_new = !self.parts.iter().any(|part| part.path == path);
@@ -199,7 +200,7 @@ impl Probe {
         is_new
     }
 
-    /// Whether the parts of the compiler are where and what they were.
+    /// Returns whether the parts of the compiler are unchanged.
     pub(super) fn holds(&self) -> bool {
         let is_there = |part: &Part| {
             let path = Path::new(&part.path);
@@ -211,32 +212,32 @@ impl Probe {
         self.parts.iter().all(is_there) && !self.missing.iter().any(|directory| Path::new(directory).exists())
     }
 
-    /// Whether every file has been left alone for so long that its next change will be seen.
+    /// Returns whether every file is settled, so that its next change will be detected.
     pub(super) fn is_settled(&self) -> bool {
         self.driver.is_settled() && self.parts.iter().all(|part| part.identity.is_settled())
     }
 
-    /// The option that makes the compiler list headers as they are spelt, if it needs one.
+    /// Returns the option that makes the compiler list headers as they are spelt, if it needs one.
     pub(super) fn as_spelt(&self) -> Option<&'static str> {
         self.takes_as_spelt.then_some(AS_SPELT)
     }
 }
 
-/// Whether a compiler that says this of itself is clang.
+/// Returns whether a compiler with this version text is clang.
 pub(super) fn is_clang(version: &str) -> bool {
     version.contains("clang")
 }
 
-/// What a program writes to its output and to standard error, if it succeeds.
+/// Runs a program, and returns its standard output and standard error if it succeeds.
 fn answer(command: &mut Command) -> Option<(String, String)> {
     let output = command.stdout(Stdio::piped()).stderr(Stdio::piped()).output().ok()?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     output.status.success().then(|| (text(&output.stdout), text(&output.stderr)))
 }
 
-/// The shared libraries of a program, where the loader lists them as `ldd` has it do.
+/// Returns the shared libraries of a program, if the loader can list them as for `ldd`.
 fn libraries(program: &Path, temporary: &Path) -> Vec<String> {
-    // Elsewhere the program would run, and it may be any that a script names.
+    // On other systems the program would be run, and a script may name any program.
     if !cfg!(target_os = "linux") {
         return Vec::new();
     }
@@ -250,24 +251,24 @@ fn libraries(program: &Path, temporary: &Path) -> Vec<String> {
     listed.lines().filter_map(path).collect()
 }
 
-/// What a compiler tells under `-v`.
+/// The relevant parts of a compiler's output under `-v`.
 #[derive(Debug, Default)]
-struct Told {
+struct DriverInfo {
     search: Vec<String>,
     missing: Vec<String>,
-    /// Files that configure it.
+    /// The files that configure the compiler.
     files: Vec<String>,
-    /// Where it looks for such files.
+    /// The directories that it searches for such files.
     configured_in: Vec<String>,
-    /// The programs that it turns out to be, when it is run by a script or another program.
+    /// The programs that the compiler turns out to be, if a script or another program runs it.
     drivers: Vec<String>,
-    /// The options that reach it.
+    /// The options that reach the compiler.
     options: String,
 }
 
-impl Told {
+impl DriverInfo {
     fn parse(text: &str) -> Self {
-        let mut told = Self::default();
+        let mut info = Self::default();
         let mut searching = false;
         for line in text.lines() {
             let after = |beginnings: &[&str]| {
@@ -278,31 +279,31 @@ impl Told {
             } else if line == "End of search list." {
                 searching = false;
             } else if searching {
-                // Headers of frameworks are looked up in another way; they are then found nowhere in the list.
+                // Headers of frameworks are looked up in another way, and are then not found in this list.
                 let directory = line.trim();
-                told.search
+                info.search
                     .extend((!directory.ends_with(" (framework directory)")).then(|| directory.into()));
             } else if let Some(options) = after(&["COLLECT_GCC_OPTIONS="]) {
-                told.options = options;
+                info.options = options;
             } else {
                 let missing = after(&["ignoring nonexistent directory "]);
-                told.missing.extend(missing.map(|missing| String::from(missing.trim_matches('"'))));
-                told.files.extend(after(&["Reading specs from ", "Configuration file: "]));
-                told.configured_in.extend(after(&[
+                info.missing.extend(missing.map(|missing| String::from(missing.trim_matches('"'))));
+                info.files.extend(after(&["Reading specs from ", "Configuration file: "]));
+                info.configured_in.extend(after(&[
                     "InstalledDir: ",
                     "System configuration file directory: ",
                     "User configuration file directory: ",
                 ]));
                 let clang = line.split_once("\" -cc1 ").or_else(|| line.split_once("\" \"-cc1\""));
                 let clang = clang.and_then(|(driver, _)| driver.strip_prefix(" \"")).map(String::from);
-                told.drivers.extend(clang.or_else(|| after(&["COLLECT_GCC="])));
+                info.drivers.extend(clang.or_else(|| after(&["COLLECT_GCC="])));
             }
         }
-        told
+        info
     }
 }
 
-/// Where gcc looks for specs, by its answer to `-print-search-dirs`.
+/// Returns the paths at which gcc searches for specs, from its answer to `-print-search-dirs`.
 fn specs(answer: &str) -> Vec<PathBuf> {
     let directories = answer.lines().filter_map(|line| {
         let directories = line.strip_prefix("install: ").or_else(|| line.strip_prefix("libraries: "))?;
@@ -311,13 +312,13 @@ fn specs(answer: &str) -> Vec<PathBuf> {
     directories.flatten().map(|directory| directory.join("specs")).collect()
 }
 
-/// Where clang looks for configuration files.
+/// Returns the paths at which clang searches for configuration files.
 fn configurations(path: &Path, triple: &str, configured_in: &[String], drivers: &[String]) -> Vec<PathBuf> {
     let real = fs::canonicalize(path).unwrap_or_default();
     let drivers = drivers.iter().map(Path::new).chain([path, &real]);
-    let told = configured_in.iter().map(Path::new);
+    let configured = configured_in.iter().map(Path::new);
     let mut directories: Vec<_> =
-        drivers.filter_map(Path::parent).chain(told).chain([Path::new("/etc/clang")]).collect();
+        drivers.filter_map(Path::parent).chain(configured).chain([Path::new("/etc/clang")]).collect();
     directories.sort_unstable();
     directories.dedup();
     let called = path.file_name().unwrap_or_default().to_string_lossy();
@@ -331,7 +332,7 @@ fn configurations(path: &Path, triple: &str, configured_in: &[String], drivers: 
     directories.iter().flat_map(|directory| names.iter().map(|name| directory.join(name))).collect()
 }
 
-/// The compiler's command with nothing in its environment that could change what it does.
+/// Returns the compiler's command, without environment variables that could change its behaviour.
 pub(super) fn command(path: &Path, temporary: &Path) -> Command {
     let mut command = Command::new(path);
     command.env_clear().env("LC_ALL", "C").env("TMPDIR", temporary).current_dir(temporary);
@@ -342,10 +343,10 @@ pub(super) fn command(path: &Path, temporary: &Path) -> Command {
     command
 }
 
-/// The programs of this name: on the `PATH` if it is a bare name.
+/// Finds the programs with this name, on the `PATH` if it is a bare name.
 pub(super) fn find_programs(name: &OsStr) -> impl Iterator<Item = PathBuf> {
     let is_bare = Path::new(name).components().count() <= 1;
-    // An empty list leads to the name itself.
+    // If the list is empty, only the name itself is tried.
     let search = env::var_os("PATH").filter(|_| is_bare).unwrap_or_default();
     let places: Vec<_> = env::split_paths(&search).map(|directory| directory.join(name)).collect();
     places.into_iter().filter(|path| is_program(path))
@@ -363,11 +364,11 @@ pub(super) fn is_program(path: &Path) -> bool {
     path.is_file()
 }
 
-/// A new directory that nobody else can enter, removed when dropped.
+/// Creates a directory that only this user can enter. It is removed when dropped.
 pub(super) fn private_directory(prefix: &str) -> io::Result<TempDir> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(prefix);
-    // A user's own directories are the user's own elsewhere.
+    // On other systems, a user's own directories are already private.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
     builder.tempdir()
@@ -410,7 +411,7 @@ mod tests {
         };
         let mut bytes = Vec::new();
         for (place, number) in identity.numbers().into_iter().enumerate() {
-            // The times are signed, and zigzag.
+            // The times are signed, and encoded as zigzag.
             varint(if place < 3 { number } else { number << 1 }, &mut bytes);
         }
         let probe = Probe {
@@ -436,13 +437,13 @@ mod tests {
 
     #[test]
     fn the_search_list_is_read_from_what_gcc_tells() {
-        let told = Told::parse(
+        let info = DriverInfo::parse(
             "Reading specs from /usr/lib/specs\nignoring nonexistent directory \"/usr/local/include/x\"\n\
              #include \"...\" search starts here:\n#include <...> search starts here:\n /usr/lib/gcc/include\n \
              /usr/include\n /Frameworks (framework directory)\nEnd of search list.\n/not/this\n",
         );
-        assert_eq!(told.search, ["/usr/lib/gcc/include", "/usr/include"]);
-        assert_eq!(told.missing, ["/usr/local/include/x"]);
-        assert_eq!(told.files, ["/usr/lib/specs"]);
+        assert_eq!(info.search, ["/usr/lib/gcc/include", "/usr/include"]);
+        assert_eq!(info.missing, ["/usr/local/include/x"]);
+        assert_eq!(info.files, ["/usr/lib/specs"]);
     }
 }

@@ -1,50 +1,50 @@
-//! What a C file asks of the file system, read off its text without preprocessing it.
+//! Finds the files that the text of a C source asks for, without preprocessing it.
 //!
-//! Branches that the preprocessor skips, comments and strings are read like all else: a look-up too many costs a check,
-//! one too few could cost a wrong hit.
+//! Branches that the preprocessor would skip, comments and strings are scanned like all other text: a superfluous look-up costs
+//! a check, but a missing one could cause a wrong hit.
 
-/// What one file asks for.
+/// The headers that one file asks for, and the reasons why it may not be cacheable.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Scan {
-    /// The names that it includes or asks for.
+    /// The names that the file includes or asks for.
     pub(super) names: Vec<Name>,
-    /// Whether it includes something whose name is not spelt out.
+    /// Whether it includes a file whose name is not spelt out.
     pub(super) computed: bool,
-    /// Whether it makes the object depend on something that no dependency list holds.
+    /// Whether the object depends on something that no dependency list contains.
     pub(super) opaque: bool,
-    /// Whether it pastes words, and whether it has the beginning of a word that makes it opaque.
+    /// Whether it pastes words, and whether it contains the beginning of a word that makes it opaque.
     pub(super) pastes: bool,
     pub(super) pasted: bool,
 }
 
-/// A name of a header.
+/// The name of a header.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Name {
     pub(super) text: String,
-    /// Whether it stands in quotes.
+    /// Whether the name is in quotes.
     pub(super) quoted: bool,
-    /// Whether the search goes on behind the first file that is found, or only asks whether there is one.
+    /// Whether the search continues after the first file found, or only asks whether there is one.
     pub(super) everywhere: bool,
 }
 
-/// A question about a header, also with `_next` behind it.
+/// The operator that asks for a header, also with the suffix `_next`.
 const QUESTION: &str = "__has_include";
 
-/// Words whose meaning is in no dependency list.
+/// Words that make an object depend on more than any dependency list contains.
 const OPAQUE_WORDS: &[&str] = &["__has_embed", "__DATE__", "__TIME__", "__TIMESTAMP__"];
 
-/// What else makes a file opaque: what renames headers, trigraphs, what only some compilers take for the end of a line, and
-/// what keeps a compiler from saying that the object holds the time.
+/// Other text that makes a file opaque: pragmas that rename headers, trigraphs, characters that only some compilers take for
+/// the end of a line, and the names of warnings whose suppression would hide that the object contains the time.
 const OPAQUE_PARTS: &[&str] = &["include_alias", "??=", "??/", "\0", "\r", "date-time", "-Weverything"];
 
 /// Pragmas that read files, or that make the compiler read other files than it would.
 const OPAQUE_PRAGMAS: &[&str] = &["dependency", "pch_preprocess", "module", "comment"];
 
-/// What pastes words: the operator, and names that the macros of system headers have for it.
+/// Spellings that paste words: the operator, and the names that macros of system headers give it.
 const PASTING: &[&str] = &["##", "%:%:", "concat", "paste", "glue"];
 
 impl Scan {
-    /// Reads `text`.
+    /// Scans a text.
     pub(super) fn of(text: &[u8]) -> Self {
         let text = spliced(&String::from_utf8_lossy(text).replace("\r\n", "\n"));
         let lower = text.to_ascii_lowercase();
@@ -60,16 +60,16 @@ impl Scan {
             ..Self::default()
         };
         for line in text.trim_start_matches('\u{FEFF}').lines() {
-            // A directive may stand behind a comment.
+            // A directive may follow a comment.
             line.split("*/").for_each(|part| scan.directive(part));
             scan.questions(line);
-            // Also in `_Pragma`.
+            // This also matches `_Pragma`.
             scan.opaque |= line.contains("ragma") && OPAQUE_PRAGMAS.iter().any(|word| line.contains(word));
         }
         scan
     }
 
-    /// Reads a flag: what it defines can hold what a file can.
+    /// Scans a flag, because its definitions can contain anything that a file can.
     pub(super) fn of_flag(flag: &str) -> Self {
         Self::of(flag.replacen("-D", "#define ", 1).replacen('=', " ", 1).as_bytes())
     }
@@ -85,20 +85,20 @@ impl Scan {
                 Some((text, quoted)) => {
                     self.names.push(Name { text: text.into(), quoted, everywhere: word == "include_next" });
                 }
-                // A word or a comment. What is something else is no directive but a line of a comment.
+                // A word or a comment. Anything else is a line of a comment, not a directive.
                 None if operand.starts_with(|c| is_word(c) || "/\\$".contains(c) || !c.is_ascii()) => {
                     self.computed = true;
                 }
                 None => {}
             },
             "embed" => self.opaque = true,
-            // The word may stand behind a comment.
+            // The word may follow a comment.
             "" => self.computed |= operand.starts_with("/*"),
             _ => {}
         }
     }
 
-    /// [`QUESTION`], which is asked wherever an expression stands.
+    /// Finds the uses of [`QUESTION`], which may be part of any expression.
     fn questions(&mut self, line: &str) {
         for (place, _) in line.match_indices(QUESTION) {
             let (before, after) = (&line[..place], &line[place + QUESTION.len()..]);
@@ -117,7 +117,7 @@ impl Scan {
     }
 }
 
-/// The text with lines joined that end in a backslash. Blanks may follow the backslash.
+/// Joins lines that end in a backslash. Blanks may follow the backslash.
 fn spliced(text: &str) -> String {
     let mut parts = text.split('\\');
     let mut joined = String::from(parts.next().unwrap_or_default());
@@ -131,7 +131,7 @@ fn spliced(text: &str) -> String {
     joined
 }
 
-/// Whether the word after `before` is asked about or defined, not used.
+/// Returns whether the word after `before` is only tested or defined, and not used.
 fn is_only_named(before: &str) -> bool {
     let before = before.trim();
     if let Some(before) = before.strip_suffix('(').unwrap_or(before).trim_end().strip_suffix("defined") {
@@ -141,7 +141,7 @@ fn is_only_named(before: &str) -> bool {
     matches!(directive, Some("ifdef" | "ifndef" | "elifdef" | "elifndef" | "define" | "undef"))
 }
 
-/// The name at the beginning of `text`, and whether it stands in quotes.
+/// Returns the name at the start of `text`, and whether it is in quotes.
 fn literal(text: &str) -> Option<(&str, bool)> {
     let (end, quoted) = match text.chars().next()? {
         '"' => ('"', true),

@@ -6,10 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use warmstart_core::{key::Key, reason::Reason};
+use warmstart_core::{key::Key, reason::MissReason};
 
 use super::{
-    dependencies::{Compilation, Dependencies, Digests, Header, Located, Place, Root, Roots, State},
+    dependencies::{Dependencies, Header, Located, Place, Root, State},
+    kernel::Request,
     scan::{Name, Scan},
 };
 use crate::{
@@ -17,13 +18,13 @@ use crate::{
     target::files::FileContent,
 };
 
-/// The dependencies of one compilation, and what tells whether one changed meanwhile.
+/// The dependencies of a request, and the file identities that tell whether one changed meanwhile.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     pub(super) dependencies: Dependencies,
-    /// Of every file that was found.
+    /// The identity of every file that was found.
     files: Vec<FileIdentity>,
-    /// When a directory or a link on the way to one of them changed last.
+    /// When a directory or a link on the path of one of them last changed.
     ways: Vec<Stamp>,
 }
 
@@ -32,17 +33,16 @@ impl Snapshot {
     /// `ignored` is a directory whose changes are our own doing.
     ///
     /// # Errors
-    /// [`Reason::Uncacheable`] if the object depends on more than can be told, [`Reason::InputUnstable`] if a file is
+    /// [`MissReason::Uncacheable`] if the object depends on more than can be told, [`MissReason::InputUnstable`] if a file is
     /// gone already.
     pub(super) fn take(
-        compilation: &Compilation<'_>,
+        request: &Request<'_>,
         listed: &[Located],
         ignored: &Path,
-    ) -> Result<Self, Reason> {
-        let (kernel, roots) = (compilation.kernel, &compilation.roots);
+    ) -> Result<Self, MissReason> {
+        let (kernel, roots) = (request.kernel, &request.roots);
         let mut collector = Collector {
-            roots,
-            digests: compilation.digests,
+            request,
             dependencies: Dependencies::default(),
             files: Vec::new(),
             seen: HashMap::new(),
@@ -66,7 +66,7 @@ impl Snapshot {
             .collect();
         let pastes = callers.iter().any(|scan| scan.pastes) && callers.iter().any(|scan| scan.pasted);
         if pastes || callers.iter().any(|scan| scan.opaque) || scans.iter().any(|(_, scan)| scan.computed) {
-            return Err(Reason::Uncacheable);
+            return Err(MissReason::Uncacheable);
         }
         for (at, scan) in &scans {
             scan.names.iter().try_for_each(|name| collector.look_for(*at, name))?;
@@ -76,72 +76,71 @@ impl Snapshot {
         let found = collector.seen.iter().filter(|(_, state)| **state == State::File);
         let found: HashSet<_> = found.map(|(at, _)| roots.path(at)).collect();
         if !listed.iter().all(|at| found.contains(&roots.path(at))) {
-            return Err(Reason::Uncacheable);
+            return Err(MissReason::Uncacheable);
         }
-        let twins = collector.dependencies.find_twins(roots).ok_or(Reason::InputUnstable)?;
-        collector.dependencies.twins = twins;
+        let duplicates = collector.dependencies.find_duplicates(roots).ok_or(MissReason::InputUnstable)?;
+        collector.dependencies.duplicates = duplicates;
         Ok(collector.finish(ignored))
     }
 
-    /// Whether nothing changed since `reference`, and so nothing while the compiler ran.
+    /// Returns whether nothing changed since `reference`, and so nothing while the compiler ran.
     pub(super) fn is_older_than(&self, reference: Stamp) -> bool {
         self.files.iter().all(|file| file.is_older_than(reference))
             && self.ways.iter().all(|changed| *changed < reference)
     }
 
-    /// Whether nothing changed from one snapshot to the other, and so nothing while the compiler ran in between.
+    /// Returns whether nothing changed between two snapshots, and so nothing while the compiler ran in between.
     pub(super) fn is_same_as(&self, other: &Self) -> bool {
         self.dependencies == other.dependencies && self.files == other.files
     }
 }
 
 struct Collector<'a> {
-    roots: &'a Roots<'a>,
-    digests: &'a Digests,
+    request: &'a Request<'a>,
     dependencies: Dependencies,
     files: Vec<FileIdentity>,
-    /// What stands where something was looked for.
+    /// The state of each place where a file was searched for.
     seen: HashMap<Located, State>,
 }
 
 impl Collector<'_> {
-    fn path(&self, at: &Located) -> Result<PathBuf, Reason> {
-        self.roots.path(at).ok_or(Reason::Uncacheable)
+    fn path(&self, at: &Located) -> Result<PathBuf, MissReason> {
+        self.request.roots.path(at).ok_or(MissReason::Uncacheable)
     }
 
     fn is_header(&self, at: &Located) -> bool {
         self.dependencies.headers.iter().any(|header| header.at == *at)
     }
 
-    /// Reads a header and adds it.
-    fn read(&mut self, at: &Located) -> Result<FileContent<Key>, Reason> {
+    /// Reads a header, and adds it to the dependencies.
+    fn read(&mut self, at: &Located) -> Result<FileContent<Key>, MissReason> {
         let content =
-            self.digests.read(&self.path(at)?, Key::digest).map_err(|error| match error.kind() {
-                io::ErrorKind::NotFound => Reason::InputUnstable,
-                _ => Reason::Uncacheable,
+            self.request.digests.read(&self.path(at)?, Key::digest).map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => MissReason::InputUnstable,
+                _ => MissReason::Uncacheable,
             })?;
         self.dependencies.headers.push(Header { at: at.clone(), digest: *content.made.as_bytes() });
         self.files.push(content.identity);
         Ok(content)
     }
 
-    /// Whether a header is the caller's: one of the compiler's may be found through a directory of the caller's.
+    /// Returns whether a header is the caller's: one of the compiler may be found through a directory of the caller.
     fn is_callers(&self, at: &Located) -> bool {
-        let real = self.roots.path(at).and_then(|path| fs::canonicalize(path).ok());
+        let real = self.request.roots.path(at).and_then(|path| fs::canonicalize(path).ok());
         let is_below = |directory: PathBuf| real.as_ref().is_some_and(|real| real.starts_with(directory));
         let below = |directory: &String| fs::canonicalize(directory).is_ok_and(is_below);
-        !matches!(at.root, Root::System(_)) && !self.roots.system.iter().any(below)
+        !matches!(at.root, Root::System(_)) && !self.request.roots.system.iter().any(below)
     }
 
-    /// Notes every place where the compiler looks before it finds `name`, whether or not it is found in the end.
-    fn look_for(&mut self, from: Option<&Located>, name: &Name) -> Result<(), Reason> {
+    /// Records every place where the compiler searches before it finds `name`, whether or not it finds it.
+    fn look_for(&mut self, from: Option<&Located>, name: &Name) -> Result<(), MissReason> {
         for at in self.candidates(from, name) {
             match self.look_at(&at)? {
                 State::File if name.everywhere => self.note(at, State::File),
                 State::File if self.is_header(&at) => break,
                 // A branch that is skipped, or the same file found under another name: the compiler goes on as if it
                 // had read nothing. The latter only as long as the contents agree.
-                State::File => self.note_if_double(&at)?,
+                State::File => self.add_if_duplicate(&at)?,
                 State::Directory => self.note(at, State::Directory),
                 State::Absent => {}
             }
@@ -149,7 +148,7 @@ impl Collector<'_> {
         Ok(())
     }
 
-    /// Where the compiler looks for `name`, in its order.
+    /// Returns the places where the compiler searches for `name`, in its order.
     fn candidates(&self, from: Option<&Located>, name: &Name) -> Vec<Located> {
         let below = |root| Located::new(root, name.text.as_str());
         if name.text.starts_with('/') {
@@ -158,15 +157,15 @@ impl Collector<'_> {
         let mut places = Vec::new();
         if name.quoted {
             places.extend(from.map(|from| from.sibling(&name.text)));
-            places.extend(self.roots.source.iter().map(|_| below(Root::Source)));
+            places.extend(self.request.roots.source.iter().map(|_| below(Root::Source)));
         }
-        places.extend((0..).zip(&self.roots.includes).map(|(place, _)| below(Root::Include(place))));
-        places.extend((0..).zip(self.roots.system).map(|(place, _)| below(Root::System(place))));
+        places.extend((0..).zip(&self.request.roots.includes).map(|(place, _)| below(Root::Include(place))));
+        places.extend((0..).zip(self.request.roots.system).map(|(place, _)| below(Root::System(place))));
         places
     }
 
-    /// What stands there. Where nothing does, the first part of the path that is missing is noted.
-    fn look_at(&mut self, at: &Located) -> Result<State, Reason> {
+    /// Returns the state of a place. If it is missing, records the first missing part of its path.
+    fn look_at(&mut self, at: &Located) -> Result<State, MissReason> {
         let root = (at.root != Root::Absolute).then_some(0);
         let ends = at.path.match_indices('/').map(|(place, _)| place).filter(|place| *place > 0);
         for end in root.into_iter().chain(ends).chain([at.path.len()]) {
@@ -183,7 +182,7 @@ impl Collector<'_> {
         Ok(State::Absent)
     }
 
-    fn state(&mut self, at: &Located) -> Result<State, Reason> {
+    fn state(&mut self, at: &Located) -> Result<State, MissReason> {
         if let Some(state) = self.seen.get(at) {
             return Ok(*state);
         }
@@ -203,8 +202,8 @@ impl Collector<'_> {
         }
     }
 
-    /// Adds a file that has the content of a header.
-    fn note_if_double(&mut self, at: &Located) -> Result<(), Reason> {
+    /// Adds a file that has the same content as a header.
+    fn add_if_duplicate(&mut self, at: &Located) -> Result<(), MissReason> {
         let headers = self.dependencies.headers.len();
         let Ok(content) = self.read(at) else { return Ok(()) };
         let digest = content.made.as_bytes();
@@ -216,11 +215,11 @@ impl Collector<'_> {
 
     fn finish(self, ignored: &Path) -> Snapshot {
         let mut ways = HashSet::new();
-        // Something may have come or gone next to it while the compiler ran.
+        // A file may have appeared or gone next to it while the compiler ran.
         let headers = self.dependencies.headers.iter().map(|header| &header.at);
-        for path in self.seen.keys().chain(headers).filter_map(|at| self.roots.path(at)) {
+        for path in self.seen.keys().chain(headers).filter_map(|at| self.request.roots.path(at)) {
             let Some(directory) = path.parent() else { continue };
-            // A directory that is not there has a parent that was looked at.
+            // The parent of a missing directory was checked.
             let real = fs::canonicalize(directory).ok();
             let above = directory.ancestors().chain(real.iter().flat_map(|real| real.ancestors()));
             ways.extend(above.filter(|way| *way != ignored).map(Path::to_path_buf));

@@ -1,14 +1,14 @@
-//! What can go wrong when a CUDA program is compiled.
+//! Errors of compiling a CUDA program.
 
 use std::{error::Error, fmt, path::PathBuf};
 
 use warmstart_core::program::Refusal;
 
-use super::{headers::HeaderError, toolkit::search::Part};
+use super::{headers::HeaderError, program::Program, toolkit::part::Part};
 
-/// A program could not be compiled, for a reason that only the caller or the machine's owner can mend. Says what to do.
+/// The error of a program that could not be compiled. The message says what to do about it.
 ///
-/// A cache that fails is not this error: the program is compiled all the same.
+/// A failing cache is not an error: the program is compiled all the same.
 ///
 /// ```
 /// use warmstart::target::cuda::Toolkit;
@@ -28,9 +28,9 @@ pub(super) enum CudaProblem {
         part.facts().package
     )]
     Missing { part: Part, looked_in: String },
-    /// It is there and is none that can be loaded. `why` completes "the file ...".
+    /// The file exists and cannot be loaded. `why` completes "the file ...".
     #[error(
-        "{part} cannot be used: {} {why}; install it anew or set WARMSTART_CUDA to the folder of another",
+        "{part} cannot be used: {} {why}; install it again or set WARMSTART_CUDA to the folder of another",
         path.display()
     )]
     Unusable { part: Part, path: PathBuf, why: String, source: Option<Box<dyn Error + Send + Sync>> },
@@ -43,58 +43,55 @@ pub(super) enum CudaProblem {
         part.facts().package
     )]
     TooOld { part: Part, path: PathBuf, why: String },
-    /// What was known of the library no longer holds. Ask for the toolchain anew.
+    /// The library was replaced since its toolchain was read. The toolchain has to be read again.
     #[error(
         "{part} was replaced while the program was compiled: {} is another file now; compile it again",
         path.display()
     )]
     Changed { part: Part, path: PathBuf },
-    /// The process has loaded what stands in the way.
+    /// The process has loaded another library that the loader takes for this one.
     #[error(
         "{part} cannot be used: this process has loaded {other}, which the loader takes for {}; compile with only \
-         one of the two in a process, or start it anew",
+         one of the two in a process, or restart it",
         path.display()
     )]
     Loaded { part: Part, path: PathBuf, other: &'static str },
-    /// The version of NVRTC that has no headers in it.
-    #[error(
-        "NVRTC {0} brings no headers along; install a newer one (pip install --upgrade nvidia-cuda-nvrtc), or name the \
-         headers of a CUDA toolkit by Program::include_dir"
-    )]
-    NoHeaders(String),
     #[error(transparent)]
     Refused(Refusal),
     #[error("`{program}`: {error}")]
     Headers { program: String, error: HeaderError },
-    /// Headers or a library that never stood still.
+    /// The headers or a library changed at every attempt.
     #[error(
-        "the headers or the compiler's library change again and again while they are compiled; compile once they are \
-         left alone"
+        "the headers or the compiler's library change again and again during compilation; compile when they no longer \
+         change"
     )]
     Unstable,
-    /// With what the names of directories in the log stand for, on a line each.
+    /// `places` says which directories the names in the log stand for, one on each line.
     #[error("{part} rejects `{program}`:{}{}", Log(log), Log(places))]
     Rejected { part: Part, program: String, log: String, places: String },
-    /// With the architectures that the compiler knows, if it lists them, or what it says.
+    /// `known` has the architectures that the compiler supports if it lists them, else its message.
     #[error(
         "{part} does not know the architecture {architecture}; {known}; choose one of these, or install another \
          version of it"
     )]
     UnknownArchitecture { part: Part, architecture: String, known: String, log: String },
-    #[error("{part} made no {target} of `{program}`: {advice}")]
-    Empty { part: Part, program: String, target: &'static str, advice: &'static str },
-    /// A call of the library that has nothing to do with the program.
+    #[error(
+        "{part} made no {target} of `{program}`; check that the program is not empty; CUDA C++ becomes LTO-IR with the option \
+         link_time_optimization, and only with it"
+    )]
+    Empty { part: Part, program: String, target: &'static str },
+    /// A call of the library failed for a reason that is not the program's.
     #[error("{part} failed in {call} with status {status}{}", Log(log))]
     Failed { part: Part, call: &'static str, status: i32, log: String },
-    /// What of the program has a NUL byte in it.
+    /// Names the part of the program that has a NUL byte.
     #[error("{0} has a NUL byte in it, where the compiler would stop reading; remove it")]
     Nul(&'static str),
     #[error(
-        "NVRTC has no lowered name for `{expression}`: see whether it names a kernel or variable of the program{}",
+        "NVRTC has no lowered name for `{expression}`: check that it names a kernel or variable of the program{}",
         Log(log)
     )]
     NameExpression { expression: String, log: String },
-    #[error("{0} asks for more memory than there is")]
+    #[error("{0} needs more memory than there is; free some, or compile a smaller program")]
     OutOfMemory(Part),
 }
 
@@ -103,7 +100,7 @@ impl CudaError {
         Self(Box::new(problem))
     }
 
-    /// Whether a library is missing, or none that works.
+    /// Returns whether a library is missing or cannot be used.
     #[must_use]
     pub fn is_no_library(&self) -> bool {
         matches!(
@@ -115,14 +112,14 @@ impl CudaError {
         )
     }
 
-    /// Whether the program cannot be compiled through a cache as it is: because of an option, which
-    /// [`refusal`](Self::refusal) names, or because of its headers.
+    /// Returns whether the program cannot be compiled through a cache, because of an option, which [`refusal`](Self::refusal)
+    /// names, or because of its headers.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         matches!(*self.0, CudaProblem::Refused(_) | CudaProblem::Headers { .. })
     }
 
-    /// The option that is refused, and why, if it is one.
+    /// Returns the refused option and the reason, if an option was refused.
     #[must_use]
     pub fn refusal(&self) -> Option<&Refusal> {
         match &*self.0 {
@@ -131,7 +128,7 @@ impl CudaError {
         }
     }
 
-    /// Whether the compiler rejected the program or its options; [`log`](Self::log) says why.
+    /// Returns whether the compiler rejected the program or its options; [`log`](Self::log) says why.
     #[must_use]
     pub fn is_rejected_source(&self) -> bool {
         matches!(
@@ -140,19 +137,19 @@ impl CudaError {
         )
     }
 
-    /// Whether the compiler made nothing of the program.
+    /// Returns whether the compiler succeeded with an empty output.
     #[must_use]
     pub fn is_empty_output(&self) -> bool {
         matches!(*self.0, CudaProblem::Empty { .. })
     }
 
-    /// Whether the compiler does not know the architecture.
+    /// Returns whether the compiler does not support the architecture.
     #[must_use]
     pub fn is_unknown_architecture(&self) -> bool {
         matches!(*self.0, CudaProblem::UnknownArchitecture { .. })
     }
 
-    /// What the compiler wrote, if it failed.
+    /// Returns the compiler's log, if it failed.
     #[must_use]
     pub fn log(&self) -> Option<&str> {
         match &*self.0 {
@@ -164,12 +161,12 @@ impl CudaError {
         }
     }
 
-    /// The headers of the program of this name cannot be told.
-    pub(super) fn headers(program: &str, error: HeaderError) -> Self {
-        Self::new(CudaProblem::Headers { program: program.into(), error })
+    /// Wraps an error about the headers of a program.
+    pub(super) fn headers(program: &Program, error: HeaderError) -> Self {
+        Self::new(CudaProblem::Headers { program: program.name().into(), error })
     }
 
-    /// Says which directories were searched, if the log leads one to ask.
+    /// Adds the directories that the names in the log stand for, if the log has such names.
     pub(super) fn with_places(mut self, said: impl FnOnce() -> Vec<String>) -> Self {
         if let CudaProblem::Rejected { log, places, .. } = &mut *self.0
             && ["open source file", "/warmstart/source/", "/warmstart/include"]
@@ -181,7 +178,7 @@ impl CudaError {
         self
     }
 
-    /// Whether a library was replaced since its toolchain was asked for. With the toolchain of now, it is worth another try.
+    /// Returns whether a library was replaced since its toolchain was read. Another attempt reads it again and may succeed.
     pub(super) fn is_changed_library(&self) -> bool {
         matches!(*self.0, CudaProblem::Changed { .. })
     }
@@ -193,7 +190,7 @@ impl From<Refusal> for CudaError {
     }
 }
 
-/// What a program prints that returns it from `main`: the message.
+/// Prints the message, as for a program that returns the error from `main`.
 impl fmt::Debug for CudaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if f.alternate() {
@@ -213,14 +210,14 @@ impl fmt::Display for CudaError {
 impl Error for CudaError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &*self.0 {
-            // Its words are this error's own.
+            // The message of this error includes that of the inner one, so its source is next.
             CudaProblem::Headers { error, .. } => error.source(),
             problem => problem.source(),
         }
     }
 }
 
-/// What a compiler wrote, on lines of its own.
+/// A compiler's log, on lines of its own.
 struct Log<'a>(&'a str);
 
 impl fmt::Display for Log<'_> {

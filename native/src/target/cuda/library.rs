@@ -10,7 +10,7 @@ use cfg_if::cfg_if;
 
 use super::{
     error::{CudaError, CudaProblem},
-    toolkit::search::Part,
+    toolkit::part::Part,
 };
 
 cfg_if! {
@@ -25,7 +25,7 @@ cfg_if! {
 
 pub(super) use platform::build_id_by_name;
 
-/// A library that is loaded.
+/// A loaded library.
 #[derive(Debug)]
 pub(super) struct Loaded {
     part: Part,
@@ -34,17 +34,17 @@ pub(super) struct Loaded {
     build_id: Option<Vec<u8>>,
 }
 
-/// What a function of a library answers: an enumeration of C, which may have any value.
+/// The status that a library's functions return: a C enumeration, which may have any value.
 pub(super) type Status = c_int;
 
-/// A log is kept so far. What a compiler says first is what matters.
+/// The most bytes of a log that are kept. Its beginning matters most.
 const MAX_LOG: usize = 1 << 20;
 
 impl Loaded {
     /// Loads the library at `path`.
     ///
     /// # Safety
-    /// What of it runs when it is loaded is sound.
+    /// The code that runs while it is loaded is sound.
     pub(super) unsafe fn open(part: Part, path: &Path) -> Result<Self, CudaError> {
         // SAFETY: the caller vouches for the library.
         let (handle, build_id) = unsafe { platform::open(path) }.map_err(|error| {
@@ -61,21 +61,21 @@ impl Loaded {
         Ok(Self { part, path: path.into(), handle: ManuallyDrop::new(handle), build_id })
     }
 
-    /// Unloads the library again, because it is not the one that was wanted.
+    /// Unloads the library again, because it is not the expected one.
     ///
     /// # Safety
-    /// Nothing of it was called.
+    /// None of its functions was called.
     pub(super) unsafe fn discard(self) {
         drop(ManuallyDrop::into_inner(self.handle));
     }
 
-    /// The build id of what is in memory, which need not be that of the file. Nothing if it has none, or the loader
-    /// cannot be asked.
+    /// Returns the build id in memory, which may differ from that of the file. `None` if there is none, or the system's loader
+    /// does not tell.
     pub(super) fn build_id(&self) -> Option<&[u8]> {
         self.build_id.as_deref()
     }
 
-    /// The function of this name, or nothing if there is none.
+    /// Returns the function of this name, if there is one.
     ///
     /// # Safety
     /// `F` is the type of that function.
@@ -84,7 +84,10 @@ impl Loaded {
         unsafe { self.handle.get::<F>(name) }.ok().map(|symbol| *symbol)
     }
 
-    /// The function of this name.
+    /// Returns the function of this name.
+    ///
+    /// # Errors
+    /// [`CudaProblem::TooOld`] if there is none.
     ///
     /// # Safety
     /// `F` is the type of that function.
@@ -93,12 +96,12 @@ impl Loaded {
         unsafe { self.find(name) }.ok_or_else(|| self.too_old(format!("has no function {name}")))
     }
 
-    /// `why` completes "the file ...".
+    /// Returns the error that the library is too old. `why` completes "the file ...".
     pub(super) fn too_old(&self, why: String) -> CudaError {
         CudaError::new(CudaProblem::TooOld { part: self.part, path: self.path.clone(), why })
     }
 
-    /// The library is there and does not do what it should. `why` completes "the file ...".
+    /// Returns the error that the library does not work. `why` completes "the file ...".
     pub(super) fn unusable(&self, why: String) -> CudaError {
         CudaError::new(CudaProblem::Unusable { part: self.part, path: self.path.clone(), why, source: None })
     }
@@ -113,7 +116,7 @@ macro_rules! functions {
         }
 
         impl Functions {
-            /// Looks all of them up, each under what `spelt` makes of its name.
+            /// Looks up all functions, each by the name that `spelt` returns.
             ///
             /// # Safety
             /// Under those names the library has functions of these types.
@@ -132,12 +135,12 @@ macro_rules! functions {
 
 pub(super) use functions;
 
-/// A text for C.
+/// Converts a text to a C string.
 pub(super) fn c_string(bytes: &[u8], what: &'static str) -> Result<CString, CudaError> {
     CString::new(bytes).map_err(|_| CudaError::new(CudaProblem::Nul(what)))
 }
 
-/// Texts for C, and the array of pointers to them, which holds as long as they do.
+/// C strings and an array of pointers to them, which is valid as long as they are.
 pub(super) struct CStrings {
     _texts: Vec<CString>,
     pointers: Vec<*const c_char>,
@@ -150,7 +153,7 @@ impl CStrings {
     ) -> Result<Self, CudaError> {
         let texts: Vec<CString> =
             texts.into_iter().map(|text| c_string(text, what)).collect::<Result<_, _>>()?;
-        // The text of a `CString` stays where it is when the `CString` is moved.
+        // Moving a `CString` does not move its bytes.
         let pointers = texts.iter().map(|text| text.as_ptr()).collect();
         Ok(Self { _texts: texts, pointers })
     }
@@ -159,17 +162,17 @@ impl CStrings {
         self.pointers.as_ptr()
     }
 
-    /// As C counts them.
+    /// Returns the number of texts, as a C integer.
     pub(super) fn len(&self) -> c_int {
-        // Memory has no place for more.
+        // A list in memory cannot be longer.
         c_int::try_from(self.pointers.len()).unwrap_or(c_int::MAX)
     }
 }
 
-/// What a library makes something with: a pointer of its own.
+/// A library's own pointer to a program or a linker.
 pub(super) type Handle = *mut c_void;
 
-/// Two functions of a library: one says how many bytes it has, the other writes them.
+/// Two functions of a library that give an output: one returns its size, the other writes it.
 #[derive(Clone, Copy)]
 pub(super) struct Bytes {
     pub(super) size: unsafe extern "C" fn(Handle, *mut usize) -> Status,
@@ -177,7 +180,7 @@ pub(super) struct Bytes {
 }
 
 impl Bytes {
-    /// The bytes as a log. Empty if the library does not give it.
+    /// Reads a log. Empty if the library does not return it.
     ///
     /// # Safety
     /// As [`read`](Self::read).
@@ -189,7 +192,7 @@ impl Bytes {
         }
     }
 
-    /// The bytes, or a status that is not zero. Nothing if there is no memory for so many.
+    /// Reads the bytes. Returns a status that is not zero if that fails, and `None` if there is no memory for them.
     ///
     /// # Safety
     /// The handle is one of the library's and is there, and the second function writes as many bytes as the first says.
@@ -207,7 +210,7 @@ impl Bytes {
     }
 }
 
-/// A buffer of as many bytes as a library asked for, if there is memory for them.
+/// Allocates a buffer of the size that a library asks for, if there is memory for it.
 fn buffer(len: usize) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(len).ok()?;
@@ -215,14 +218,14 @@ fn buffer(len: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// A log as a compiler writes it, without the NUL at its end.
+/// Converts a compiler's log to a text, without the NUL at its end.
 fn log(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     let text = String::from_utf8_lossy(&bytes[..end.min(MAX_LOG)]);
     if end > MAX_LOG { format!("{text}\n... and {} bytes more", end - MAX_LOG) } else { text.into_owned() }
 }
 
-/// PTX is text: without the NUL at its end.
+/// Removes the NUL at the end of PTX, which is text.
 pub(super) fn without_nul(mut text: Vec<u8>) -> Vec<u8> {
     if text.last() == Some(&0) {
         text.pop();

@@ -1,12 +1,12 @@
-//! The CUDA target: programs compiled by NVRTC, nvJitLink and NVVM, which are loaded at run time.
+//! The CUDA target: compiles programs by NVRTC, nvJitLink and NVVM, which are loaded at run time.
 //!
 //! ```no_run
 //! use warmstart::{
-//!     Cache, store::{FileOptions, FileStore},
+//!     Cache, store::{FileStore, StoreOptions},
 //!     target::cuda::{CudaTarget, Program, Toolkit},
 //! };
 //!
-//! let cache = Cache::new(FileStore::open("/tmp/my-runtime", FileOptions::default())?);
+//! let cache = Cache::new(FileStore::open("/tmp/my-runtime", StoreOptions::default())?);
 //! let target = CudaTarget::new(Toolkit::find()?);
 //!
 //! let source = "template <int N> __global__ void scale(float *x) { x[threadIdx.x] *= N; }";
@@ -17,17 +17,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What decides the binary is in its key: the source, the options as the compiler sees them, the exact architecture, the
-//! contents of every header that the source can reach and how each is found, the compiler's version and build id, and
-//! the variables of the environment that can change what it makes. No path is. What the key cannot hold is refused, by
-//! the name of the option, before anything is looked up; [`warmstart_core::program`] has the rules.
+//! The key of a binary holds all that decides it: the source, the options as the compiler sees them, the exact architecture,
+//! the contents of every header that the source can include and how each is found, the compiler's version and build id, and
+//! the environment variables that can change the output. It holds no paths. An option that cannot be part of a key is refused
+//! before anything is looked up; [`warmstart_core::program`] has the rules.
 //!
-//! NVRTC compiles what the key holds and nothing else: it is handed the source and the headers, and gets no directory to
-//! look in. In binaries and messages they have names such as `/warmstart/scale.cu` and `/warmstart/include0/tile.cuh`.
+//! NVRTC compiles exactly the texts in the key: it gets the source and the headers, and no directory to search. In binaries
+//! and messages the texts have names such as `/warmstart/scale.cu` and `/warmstart/include0/tile.cuh`.
 //!
-//! The libraries are NVIDIA's and are not brought along. They are loaded when something has to be compiled: a warm start
-//! reads a page of each file, for its build id, and loads none. Where files have no build id, as on Windows, it reads all
-//! of each.
+//! The libraries are NVIDIA's and are not part of warmstart. They are loaded when a program has to be compiled: a warm start
+//! reads the build id from a page of each file, and loads none. Files without a build id, as on Windows, are read whole.
 
 mod error;
 pub mod headers;
@@ -42,218 +41,266 @@ mod unit;
 pub use error::CudaError;
 pub use headers::HeaderError;
 pub use program::Program;
-pub use toolkit::Toolkit;
-pub use warmstart_core::program::{
-    CodeType, ExtraDigest, NameExpression, OptionName, Options, Refusal, Source, TargetType, Value,
-};
+pub use warmstart_core::program::{CodeType, ExtraDigest, OptionName, Refusal, TargetType, Value};
 
 use std::{
+    collections::BTreeMap,
+    env,
     ffi::OsString,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
 };
 
 use warmstart_core::{
-    artifact::Artifact,
+    artifact::{Artifact, Metadata},
     key::{Key, KeyFields},
-    metadata::Metadata,
-    program::{Contents, Toolchain},
-    reason::Reason,
+    program::{Compiler, Contents, FoundHeaders, Toolchain},
+    reason::MissReason,
+    recipe::Recipe,
 };
 
 use crate::{
-    cache::{Cache, Fetched},
-    store::{Lookup, Store},
+    cache::{Cache, Fetched, Item, ManyOptions, unshared_flight_key},
+    os::{FileIdentity, fork::Mutex, parallel},
+    store::Store,
+    target::files::Memo,
 };
 use error::CudaProblem;
-use headers::Headers;
-use unit::Unit;
+use headers::{Closed, Headers};
+use library::build_id_by_name;
+use nvjitlink::NvJitLink;
+use nvrtc::Nvrtc;
+use nvvm::Nvvm;
+use toolkit::{
+    Identified, find_builtins, keep_version, known_version, missing, open,
+    part::{Part, Places},
+};
+use unit::{Compile, Output, Unit};
 
-/// The attributes of a binary: what it is, what the compiler wrote, and the names it gave.
+/// The attributes of a stored binary: its target, the compiler's log, and the lowered names.
 const TARGET: &str = "cuda.target";
 const LOG: &str = "cuda.log";
 const LOWERED_NAMES: &str = "cuda.lowered_names";
 
-/// Headers that change again and again while they are compiled are followed so many times.
-const ATTEMPTS: u32 = 4;
+/// The number of attempts while headers or libraries change between the look-up and the compilation.
+const ATTEMPTS: usize = 4;
 
-/// Compiles CUDA programs, and keeps what it compiled.
+/// The environment variables that compilers read and that can change their output.
+const VARIABLES: [&str; 8] = [
+    "CAN_FINALIZE_DEBUG",
+    "EDG_BASE",
+    "FINALIZER_CUBIE",
+    "FINALIZER_USE_LEGACY_ELF_BUILDER",
+    "LIBNVVM_NVVM_VERSION",
+    "LLVM_OVERRIDE_PRODUCER",
+    "NVVM_IR_VER_CHK",
+    "NV_NVVM_VERSION",
+];
+
+/// Compiles CUDA programs through a cache.
 #[derive(Debug)]
 pub struct CudaTarget {
     toolkit: Toolkit,
     headers: Headers,
 }
 
-/// A binary, and how it was come by.
+/// A binary and its origin: hit, coalesced or built.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Compiled {
     fetched: Fetched,
-    lowered_names: Vec<(NameExpression, String)>,
+    lowered_names: Vec<(String, String)>,
 }
 
 impl CudaTarget {
-    /// A target that compiles with the libraries of `toolkit`. Nothing is loaded before something has to be compiled.
+    /// Creates a target that compiles with the libraries of `toolkit`, which are loaded when a program has to be compiled.
     #[must_use]
     pub fn new(toolkit: Toolkit) -> Self {
         Self { toolkit, headers: Headers::default() }
     }
 
-    /// The libraries.
+    /// Returns the toolkit.
     #[must_use]
     pub const fn toolkit(&self) -> &Toolkit {
         &self.toolkit
     }
 
-    /// Looks the program's binary up, else compiles it and stores it.
+    /// Looks up the binary of a program, else compiles and stores it.
     ///
-    /// Of all threads of the process, and of all processes that share the store's directory, one compiles. If the store
-    /// fails, what was compiled is returned all the same.
+    /// One of all threads of the process, and of all processes that share the store's directory, compiles; the others wait
+    /// for it. If the store fails, the binary is returned all the same.
     ///
     /// # Errors
-    /// An option is refused, or a header cannot be resolved without the compiler; then nothing is looked up. The library
-    /// is missing or is none that can be used, it rejects the source, it does not know the architecture, or what it made
-    /// is empty; then nothing is stored.
+    /// [`CudaError`], without a look-up, if an option is refused or a header cannot be found without the compiler; after a
+    /// miss, if the library is missing or cannot be used, rejects the source, does not support the architecture or makes an
+    /// empty binary. Then nothing is stored.
     pub fn compile<S: Store>(&self, cache: &Cache<S>, program: &Program) -> Result<Compiled, CudaError> {
         for _ in 0..ATTEMPTS {
             if let Some(compiled) = self.attempt(cache, program, None)? {
                 return Ok(compiled);
             }
         }
-        // The headers never stand still. What is compiled now is stored under its own key, and shared with nobody who
-        // asked for another.
-        static ALONE: AtomicU64 = AtomicU64::new(0);
-        let alone = KeyFields::new("warmstart.cuda.alone", 1)
-            .number("process", std::process::id().into())
-            .number("alone", ALONE.fetch_add(1, Ordering::Relaxed))
-            .key();
-        let compiled = self.attempt(cache, program, Some(alone))?;
+        // The inputs changed at every attempt. This one is stored under the key of the inputs that it is compiled from, and not
+        // shared with callers that wait for another key.
+        let compiled = self.attempt(cache, program, Some(unshared_flight_key()))?;
         compiled.ok_or_else(|| CudaError::new(CudaProblem::Unstable))
     }
 
-    /// The fields that the program's key is made of now: to ask whether its binary is stored, to remove it, or to have a
-    /// miss explained.
+    /// Compiles many programs as far as need be, and returns their binaries in their order. Missing ones are compiled by several
+    /// threads, and the work is shared with other processes that ask for them, as
+    /// [`get_or_build_many`](Cache::get_or_build_many) says. Each program is otherwise treated as by
+    /// [`compile`](Self::compile).
     ///
-    /// # Errors
-    /// Those of [`compile`](Self::compile) that are found without compiling.
-    pub fn fields<S: Store>(
+    /// ```no_run
+    /// use warmstart::{
+    ///     Cache, cache::ManyOptions, store::{FileStore, StoreOptions},
+    ///     target::cuda::{CudaTarget, Program, Toolkit},
+    /// };
+    ///
+    /// let cache = Cache::new(FileStore::open("/tmp/my-runtime", StoreOptions::default())?);
+    /// let target = CudaTarget::new(Toolkit::find()?);
+    /// let source = "__global__ void scale(float *x) { x[threadIdx.x] *= N; }";
+    /// let program = |n| Program::cxx("scale.cu", format!("#define N {n}\n{source}")).arch("sm_90");
+    /// let programs: Vec<Program> = (1..=8).map(program).collect();
+    /// for compiled in target.compile_many(&cache, &programs, ManyOptions::default()) {
+    ///     println!("{} bytes", compiled?.binary().len());
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn compile_many<S: Store>(
         &self,
         cache: &Cache<S>,
+        programs: &[Program],
+        options: ManyOptions<'_>,
+    ) -> Vec<Result<Compiled, CudaError>> {
+        let inputs = parallel::map(programs.len(), 4, |index| self.inputs(cache.store(), &programs[index]));
+        let requests = programs.iter().zip(&inputs).map(|(program, inputs)| {
+            let (toolchain, contents) = inputs.as_ref().map_err(|_| Stop::Changed)?;
+            Ok(Request::new(self, program, toolchain, contents)?)
+        });
+        let fetched = programs.iter().zip(cache.get_or_build_items(requests, options)).enumerate();
+        let compiled = fetched.map(|(index, (program, fetched))| match fetched {
+            Ok(fetched) => Compiled::new(fetched, program),
+            Err(Stop::Failed(error)) => Err(error),
+            // Its inputs could not be read, or were edited meanwhile.
+            Err(Stop::Changed) => {
+                let compiled = self.compile(cache, program)?;
+                options.report(index, &compiled.fetched);
+                Ok(compiled)
+            }
+        });
+        compiled.collect()
+    }
+
+    /// Returns the program's key as its inputs are now, to check whether the binary is stored or to remove it, and the recipe of
+    /// the key, to [explain](Cache::explain) a miss.
+    ///
+    /// # Errors
+    /// As [`compile`](Self::compile), without those of the compilation.
+    pub fn key<S: Store>(&self, cache: &Cache<S>, program: &Program) -> Result<(Key, Recipe), CudaError> {
+        let (toolchain, contents) = self.inputs(cache.store(), program)?;
+        let request = Request::new(self, program, &toolchain, &contents)?;
+        Ok((request.key, request.fields.recipe()))
+    }
+
+    /// Reads all inputs besides the program itself that decide the binary.
+    fn inputs<S: Store>(
+        &self,
+        store: &S,
         program: &Program,
-    ) -> Result<KeyFields<'static>, CudaError> {
-        let inputs = self.inputs(cache.store(), program)?;
-        Ok(inputs.request(program)?.fields.into_owned())
+    ) -> Result<(Arc<Toolchain>, Contents), CudaError> {
+        let toolchain = self.toolkit.toolchain(store, program.description.code.compiler())?;
+        // Only CUDA C++ includes headers; a header digest stands for all of them.
+        let has_headers = program.description.code == CodeType::Cxx && program.header_digest.is_none();
+        let found = has_headers.then(|| self.headers.found(program)).transpose();
+        let found = found.map_err(|error| CudaError::headers(program, error))?;
+        let uses_libdevice = program.description.options.is_set(OptionName::UseLibdevice);
+        let libdevice = uses_libdevice.then(|| self.toolkit.libdevice_digest()).transpose()?;
+        Ok((toolchain, contents(program, found, libdevice)))
     }
 
-    /// Everything but the program that decides its binary, as it is now.
-    fn inputs<S: Store>(&self, store: &S, program: &Program) -> Result<Inputs, CudaError> {
-        let toolchain = self.toolkit.toolchain(store, program.description().code().compiler())?;
-        let found = program.has_headers().then(|| self.headers.found(program)).transpose();
-        let found = found.map_err(|error| CudaError::headers(program.name(), error))?;
-        let libdevice = program.uses_libdevice().then(|| self.toolkit.libdevice_digest()).transpose()?;
-        Ok(Inputs {
-            described: described(program, &toolchain),
-            toolchain,
-            contents: program.contents(found, libdevice),
-        })
-    }
-
-    /// Looks the program up as it is now, else compiles it. Nothing if an input is another by then.
+    /// Looks the program up with its present inputs, else compiles it. `None` if an input changed meanwhile.
     fn attempt<S: Store>(
         &self,
         cache: &Cache<S>,
         program: &Program,
         alone: Option<Key>,
     ) -> Result<Option<Compiled>, CudaError> {
-        let inputs = self.inputs(cache.store(), program)?;
-        let request = inputs.request(program)?;
+        let (toolchain, contents) = self.inputs(cache.store(), program)?;
+        let request = Request::new(self, program, &toolchain, &contents)?;
         let flight = alone.unwrap_or(request.key);
         let mut lowered_names = None;
-        let recalled = cache.recall(
+        let outcome = cache.get_or_build_with(
             flight.as_bytes(),
-            |store| match store.get(request.key.as_bytes()) {
-                Lookup::Hit(artifact) => match names_of(&artifact, program) {
-                    Some(names) => {
-                        lowered_names = Some(names);
-                        Lookup::Hit(artifact)
-                    }
-                    None => Lookup::Miss(Reason::Malformed),
-                },
-                miss @ Lookup::Miss(_) => miss,
+            |store| {
+                let (artifact, names) = request.look_up(store)?;
+                lowered_names = Some(names);
+                Ok(artifact)
             },
-            || self.build(program, &inputs, &request, alone.is_some()),
+            || self.build(&request, alone.is_some()),
             |store, artifact, built: Key| store.put(built.as_bytes(), artifact),
         );
-        let fetched = match recalled {
+        let fetched = match outcome {
             Ok(fetched) => fetched,
             Err(Stop::Changed) => return Ok(None),
             Err(Stop::Failed(error)) => return Err(error),
         };
-        let lowered_names = lowered_names.or_else(|| names_of(fetched.artifact(), program));
-        let lowered_names = lowered_names.ok_or_else(|| CudaError::new(CudaProblem::Unstable))?;
-        Ok(Some(Compiled { fetched, lowered_names }))
+        Ok(Some(match lowered_names {
+            Some(lowered_names) => Compiled { fetched, lowered_names },
+            None => Compiled::new(fetched, program)?,
+        }))
     }
 
-    /// Compiles the program with the headers as they are now, and says under which key that belongs: the requested one,
-    /// unless it is compiled alone.
-    fn build(
-        &self,
-        program: &Program,
-        inputs: &Inputs,
-        request: &Request<'_>,
-        is_alone: bool,
-    ) -> Result<(Artifact, Key), Stop> {
-        let untold = |error| CudaError::headers(program.name(), error);
-        let (texts, found, name, directories) = if program.has_headers() {
-            let (closed, found) = self.headers.closed(program).map_err(untold)?;
-            (closed, Some(found), format!("{}{}", headers::ROOT, program.name()), Vec::new())
-        } else {
-            let (texts, name, directories) = program.unclosed();
-            (texts, None, name, directories)
+    /// Compiles the program with its present headers. Returns the artifact and its key: the requested one, or with `is_alone`
+    /// that of the present inputs.
+    fn build(&self, request: &Request<'_>, is_alone: bool) -> Result<(Artifact, Key), Stop> {
+        let program = request.program;
+        let untold = |error| CudaError::headers(program, error);
+        let (texts, found) = match request.contents.headers {
+            Some(_) => {
+                let (closed, found) = self.headers.closed(program).map_err(untold)?;
+                (closed, Some(found))
+            }
+            None => (Closed::of_source(program), None),
         };
-        let libdevice = program.uses_libdevice().then(|| self.toolkit.libdevice()).transpose()?;
+        let libdevice = request.contents.libdevice.map(|_| self.toolkit.libdevice()).transpose()?;
         let (libdevice, digest) = libdevice.unzip();
-        let now = Inputs { contents: program.contents(found, digest), ..inputs.clone() };
+        let contents = contents(program, found, digest);
         let renewed;
-        let request = if now.contents == inputs.contents {
+        let request = if contents == *request.contents {
             request
         } else if is_alone {
-            renewed = now.request(program)?;
+            renewed = Request::new(self, program, request.toolchain, &contents)?;
             &renewed
         } else {
             return Err(Stop::Changed);
         };
-        let mut arguments = request.arguments.clone();
-        arguments.extend(directories);
-        arguments.extend(texts.pre_includes.iter().map(|name| format!("--pre-include={name}")));
+        let arguments = [&request.arguments[..], &texts.directories].concat();
         let unit = Unit {
-            program: program.description(),
-            name: &name,
+            description: &program.description,
             texts: &texts,
             arguments: &arguments,
             libdevice: libdevice.as_deref(),
         };
-        let output = self.toolkit.compile(&inputs.toolchain, &unit).map_err(|error| {
+        let output = self.toolkit.compile(request.toolchain, &unit).map_err(|error| {
             match error.log().and_then(|log| texts.untold_in(log)) {
                 Some(error) => untold(error),
                 None => error.with_places(|| program.places()),
             }
         })?;
-        // It may have been another while the compiler asked for it.
-        if described(program, &inputs.toolchain) != inputs.described {
+        // The directory may have changed while the compiler asked for it.
+        if directory(program) != contents.directory {
             return Err(Stop::Changed);
         }
-        let expressions = program.description().name_expressions().iter();
-        let kept = expressions.zip(&output.lowered_names).map(|(expression, name)| {
-            (matches!(expression, NameExpression::Bytes(_)), expression.as_bytes(), name.as_str())
-        });
+        let expressions = program.description.name_expressions.iter();
+        let kept = expressions.zip(&output.lowered_names);
+        let kept = kept.map(|(expression, name)| (false, expression.as_bytes(), name.as_str()));
         let lowered_names = postcard::to_allocvec(&kept.collect::<Vec<_>>())
             .expect("a list of bytes and texts has an encoding, and memory grows");
         let metadata = Metadata::new()
             .with_recipe(request.fields.recipe())
-            .with_attribute(TARGET, program.description().target().as_str())
+            .with_attribute(TARGET, program.description.target.as_str())
             .with_attribute(LOG, output.log)
             .with_attribute(LOWERED_NAMES, lowered_names);
         Ok((Artifact::new(output.binary).with_metadata(&metadata), request.key))
@@ -261,83 +308,221 @@ impl CudaTarget {
 }
 
 impl Compiled {
-    /// What was compiled: a CUBIN, PTX or LTO-IR.
+    fn new(fetched: Fetched, program: &Program) -> Result<Self, CudaError> {
+        let lowered_names = names_of(fetched.artifact(), program);
+        let lowered_names = lowered_names.ok_or_else(|| CudaError::new(CudaProblem::Unstable))?;
+        Ok(Self { fetched, lowered_names })
+    }
+
+    /// Returns the binary: a CUBIN, PTX or LTO-IR.
     #[must_use]
     pub fn binary(&self) -> &[u8] {
         self.fetched.artifact().payload()
     }
 
-    /// What the compiler calls the kernel that this expression names, if it was [wanted](Program::name_expression).
+    /// Returns the lowered name of an expression, if the program [requested](Program::name_expression) it.
     #[must_use]
-    pub fn lowered_name(&self, expression: impl Into<NameExpression>) -> Option<&str> {
-        let expression = expression.into();
-        self.lowered_names().find(|(wanted, _)| **wanted == expression).map(|(_, name)| name)
+    pub fn lowered_name(&self, expression: &str) -> Option<&str> {
+        self.lowered_names().find(|(wanted, _)| *wanted == expression).map(|(_, name)| name)
     }
 
-    /// All expressions that were wanted, and the names that the compiler gave to what they name.
-    pub fn lowered_names(&self) -> impl Iterator<Item = (&NameExpression, &str)> {
-        self.lowered_names.iter().map(|(expression, name)| (expression, name.as_str()))
+    /// Iterates over the requested expressions and their lowered names.
+    pub fn lowered_names(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.lowered_names.iter().map(|(expression, name)| (expression.as_str(), name.as_str()))
     }
 
-    /// What the compiler wrote when it compiled this: warnings, and what `ptxas` reports. It is kept with the binary.
+    /// Returns the compiler's log, which is stored with the binary: warnings and the reports of `ptxas`.
     #[must_use]
     pub fn log(&self) -> String {
-        let metadata = self.fetched.artifact().metadata().unwrap_or_default();
-        String::from_utf8_lossy(metadata.attribute(LOG).unwrap_or_default()).into_owned()
+        String::from_utf8_lossy(self.fetched.artifact().attribute(LOG).unwrap_or_default()).into_owned()
     }
 
-    /// How the binary was come by.
+    /// Returns the binary as an artifact and its origin: hit, coalesced or built.
     pub const fn fetched(&self) -> &Fetched {
         &self.fetched
     }
 
-    /// Whether the binary was stored.
+    /// Returns whether the binary was found in the store.
     #[must_use]
     pub const fn is_hit(&self) -> bool {
         self.fetched.is_hit()
     }
 }
 
-/// Everything but the program that decides its binary.
-#[derive(Clone)]
-struct Inputs {
-    toolchain: Arc<Toolchain>,
-    /// The compiler as the key has it.
-    described: Arc<Toolchain>,
-    contents: Contents<'static>,
+/// The CUDA compilers of this machine: NVRTC, nvJitLink and NVVM.
+///
+/// Each is found independently, and a missing one is an error only when it is needed. A library is loaded when it has to
+/// compile. Its build is read from its file; its version is asked once and then kept in the store.
+///
+/// ```no_run
+/// use warmstart::target::cuda::Toolkit;
+///
+/// let toolkit = Toolkit::find()?;
+/// # Ok::<(), warmstart::target::cuda::CudaError>(())
+/// ```
+///
+/// Several toolkits can be used in one process. On Linux there is one exception: of two NVRTCs of the same version and
+/// different builds, the second is refused with an error, because the loader would give it the builtins of the first.
+#[derive(Debug)]
+pub struct Toolkit {
+    places: Places,
+    nvrtc: Slot<Nvrtc>,
+    nvjitlink: Slot<NvJitLink>,
+    nvvm: Slot<Nvvm>,
+    libdevice: Memo<[u8; Key::LEN]>,
 }
 
-/// What is asked of the cache, and of the compiler if that has nothing.
+impl Toolkit {
+    /// Finds the compilers of this machine. If `WARMSTART_CUDA` names a folder, only that is searched. Otherwise these are:
+    /// the folders `CUDA_HOME` and `CUDA_PATH`, the directories of `LD_LIBRARY_PATH`, the Python environment of `VIRTUAL_ENV` or
+    /// `CONDA_PREFIX`, `/usr/local/cuda` and `/opt/cuda`, the system's library directories, and the directories into which pip
+    /// installs outside of an environment.
+    ///
+    /// # Errors
+    /// [`CudaError`] if none of the compilers is found.
+    pub fn find() -> Result<Self, CudaError> {
+        Self::of(Places::usual())
+    }
+
+    /// Finds the compilers in a folder, or in the subfolders that an installed toolkit has.
+    ///
+    /// # Errors
+    /// [`CudaError`] if none of the compilers is found.
+    pub fn at(folder: impl AsRef<Path>) -> Result<Self, CudaError> {
+        Self::of(Places::of([folder]))
+    }
+
+    fn of(places: Places) -> Result<Self, CudaError> {
+        let compilers = [Part::Nvrtc, Part::NvJitLink, Part::Nvvm];
+        if compilers.into_iter().all(|part| places.find(part).is_none()) {
+            return Err(missing(Part::Nvrtc, places.described(Part::Nvrtc)));
+        }
+        Ok(Self {
+            places,
+            nvrtc: Slot::default(),
+            nvjitlink: Slot::default(),
+            nvvm: Slot::default(),
+            libdevice: Memo::default(),
+        })
+    }
+
+    /// Returns the toolchain of a compiler: remembered, else read from its files and the store, else asked of the library.
+    fn toolchain(
+        &self,
+        store: &(impl Store + ?Sized),
+        compiler: Compiler,
+    ) -> Result<Arc<Toolchain>, CudaError> {
+        match compiler {
+            Compiler::Nvrtc => self.nvrtc.toolchain(&self.places, store),
+            Compiler::NvJitLink => self.nvjitlink.toolchain(&self.places, store),
+            Compiler::Nvvm => self.nvvm.toolchain(&self.places, store),
+        }
+    }
+
+    /// Compiles with exactly the compiler that `toolchain` describes.
+    ///
+    /// # Errors
+    /// [`CudaError`] of the compilation, or one that [says](CudaError::is_changed_library) that the compiler was replaced.
+    fn compile(&self, toolchain: &Toolchain, unit: &Unit<'_>) -> Result<Output, CudaError> {
+        match unit.description.code.compiler() {
+            Compiler::Nvrtc => self.nvrtc.loaded(toolchain)?.compile(unit),
+            Compiler::NvJitLink => self.nvjitlink.loaded(toolchain)?.compile(unit),
+            Compiler::Nvvm => self.nvvm.loaded(toolchain)?.compile(unit),
+        }
+    }
+
+    /// Returns the digest of libdevice, the library of mathematical functions that NVVM links.
+    fn libdevice_digest(&self) -> Result<[u8; Key::LEN], CudaError> {
+        let path = self.libdevice_path()?;
+        let digest = self.libdevice.of(&path, |bytes| *Key::digest(bytes).as_bytes());
+        digest.ok_or_else(|| missing(Part::Libdevice, format!("{}, which cannot be read", path.display())))
+    }
+
+    /// Reads libdevice from its file. Returns the contents and the digest.
+    fn libdevice(&self) -> Result<(Vec<u8>, [u8; Key::LEN]), CudaError> {
+        let path = self.libdevice_path()?;
+        let read = self.libdevice.read(&path, |bytes| *Key::digest(bytes).as_bytes());
+        let content = read.map_err(|error| {
+            missing(Part::Libdevice, format!("{}, which cannot be read ({error})", path.display()))
+        })?;
+        Ok((content.bytes, content.made))
+    }
+
+    /// Returns the time spent loading libraries so far. Zero if none was loaded.
+    #[must_use]
+    pub fn load_time(&self) -> Duration {
+        // One lock at a time: a thread that loads a library holds its lock all the while.
+        let nvrtc = self.nvrtc.0.lock().loading;
+        let nvjitlink = self.nvjitlink.0.lock().loading;
+        nvrtc + nvjitlink + self.nvvm.0.lock().loading
+    }
+
+    fn libdevice_path(&self) -> Result<PathBuf, CudaError> {
+        self.places
+            .find(Part::Libdevice)
+            .ok_or_else(|| missing(Part::Libdevice, self.places.described(Part::Libdevice)))
+    }
+}
+
+/// A program and all inputs that decide its binary, for the look-up and for the compiler.
 struct Request<'a> {
-    key: Key,
+    target: &'a CudaTarget,
+    program: &'a Program,
+    toolchain: &'a Toolchain,
+    contents: &'a Contents,
     fields: KeyFields<'a>,
+    key: Key,
     arguments: Vec<String>,
 }
 
-impl Inputs {
-    fn request<'a>(&'a self, program: &'a Program) -> Result<Request<'a>, CudaError> {
-        let (fields, arguments) = program.description().prepare(&self.contents, &self.described)?;
-        Ok(Request { key: fields.key(), fields, arguments })
+impl<'a> Request<'a> {
+    fn new(
+        target: &'a CudaTarget,
+        program: &'a Program,
+        toolchain: &'a Toolchain,
+        contents: &'a Contents,
+    ) -> Result<Self, CudaError> {
+        let (fields, arguments) = program.description.prepare(contents, toolchain)?;
+        Ok(Self { target, program, toolchain, contents, key: fields.key(), fields, arguments })
+    }
+
+    /// Looks up the binary and the lowered names that the program wants.
+    fn look_up<S: Store>(&self, store: &S) -> Result<(Artifact, Vec<(String, String)>), MissReason> {
+        let artifact = store.get(self.key.as_bytes())?;
+        let names = names_of(&artifact, self.program).ok_or(MissReason::Malformed)?;
+        Ok((artifact, names))
     }
 }
 
-/// The compiler, and the current directory where NVRTC writes that into the binary, which no option changes.
-/// The key has a digest of it, and no path.
-fn described(program: &Program, toolchain: &Arc<Toolchain>) -> Arc<Toolchain> {
-    if !program.names_directory() {
-        return Arc::clone(toolchain);
+impl Item for Request<'_> {
+    /// The key of what was compiled.
+    type Built = Key;
+    type Error = Stop;
+
+    fn flight_key(&self) -> &[u8] {
+        self.key.as_bytes()
     }
-    // Reached through a link, it is what this variable says.
-    let directory = std::env::var_os("PWD").unwrap_or_default();
-    let directories = [directory, std::env::current_dir().unwrap_or_default().into_os_string()];
-    let label = |directory: OsString| Key::digest(directory.as_encoded_bytes()).to_string();
-    let directories = directories.map(label).join(" ");
-    Arc::new(Toolchain::clone(toolchain).with_environment("current directory", directories))
+
+    fn find<S: Store>(&self, store: &S) -> Result<Artifact, MissReason> {
+        Ok(self.look_up(store)?.0)
+    }
+
+    fn build(&self) -> Result<(Artifact, Key), Stop> {
+        self.target.build(self, false)
+    }
+
+    fn keep<S: Store>(&self, store: &S, artifact: &Artifact, built: Key) -> Result<u64, MissReason> {
+        store.put(built.as_bytes(), artifact)
+    }
+
+    fn accepts(&self, fetched: &Fetched) -> bool {
+        names_of(fetched.artifact(), self.program).is_some()
+    }
 }
 
-/// Why nothing was compiled.
+/// Why a build ended without a binary.
 enum Stop {
-    /// An input is another than the one that was looked up.
+    /// An input changed since the look-up.
     Changed,
     Failed(CudaError),
 }
@@ -348,22 +533,240 @@ impl From<CudaError> for Stop {
     }
 }
 
-/// The lowered names that are kept with a binary. Nothing if one is missing that the program wants: whoever finds it would
-/// not find the kernel in it.
-fn names_of(artifact: &Artifact, program: &Program) -> Option<Vec<(NameExpression, String)>> {
-    // Most programs want none, and a look-up of theirs need not decode what they are made of.
-    let wanted = program.description().name_expressions();
+/// A compiler, found and identified when it is first needed.
+#[derive(Debug)]
+struct Slot<C>(Mutex<State<C>>);
+
+#[derive(Debug)]
+struct State<C> {
+    known: Option<Known>,
+    /// Never unloaded.
+    loaded: Option<Arc<C>>,
+    loading: Duration,
+    /// Whether the store was seen to keep a version that is not the library's.
+    is_store_wrong: bool,
+}
+
+/// A compiler's files and its toolchain. Stays valid once the files are loaded, even if they are replaced.
+#[derive(Debug)]
+struct Known {
+    library: (PathBuf, Identified),
+    version: String,
+    builtins: Option<(PathBuf, Identified)>,
+    toolchain: Arc<Toolchain>,
+}
+
+impl<C> Default for Slot<C> {
+    fn default() -> Self {
+        Self(Mutex::new(State { known: None, loaded: None, loading: Duration::ZERO, is_store_wrong: false }))
+    }
+}
+
+impl<C: Compile> Slot<C> {
+    /// Returns the toolchain. Loads the library only if the store does not have its version.
+    fn toolchain(&self, places: &Places, store: &(impl Store + ?Sized)) -> Result<Arc<Toolchain>, CudaError> {
+        // Held while the library is identified, so that it is identified once.
+        let state = &mut *self.0.lock();
+        let environment = environment();
+        if let Some(known) = &mut state.known
+            && (state.loaded.is_some() || known.holds())
+        {
+            if known.toolchain.environment != environment {
+                known.toolchain = known.describe(C::PART, environment);
+            }
+            return Ok(Arc::clone(&known.toolchain));
+        }
+        state.known = None;
+        let mut attempt = 1;
+        loop {
+            match state.look(places, environment.clone(), store) {
+                Err(error) if error.is_changed_library() && attempt < ATTEMPTS => attempt += 1,
+                looked => return looked,
+            }
+        }
+    }
+
+    /// Returns the compiler that `toolchain` describes, and loads it if needed.
+    fn loaded(&self, toolchain: &Toolchain) -> Result<Arc<C>, CudaError> {
+        let state = &mut *self.0.lock();
+        let changed = |path: PathBuf| CudaError::new(CudaProblem::Changed { part: C::PART, path });
+        let Some(known) = &state.known else { return Err(changed(PathBuf::from(C::PART.pattern()))) };
+        // The key has the toolchain and the variables as they were at the look-up.
+        if *known.toolchain != *toolchain || toolchain.environment != environment() {
+            return Err(changed(known.library.0.clone()));
+        }
+        if let Some(loaded) = &state.loaded {
+            return Ok(Arc::clone(loaded));
+        }
+        let (library, builtins) = (known.library.clone(), known.builtins.clone());
+        let version = known.version.clone();
+        let loaded = state.load(&library.0, &library.1).and_then(|compiler: C| {
+            if compiler.version() != version {
+                state.is_store_wrong = true;
+                return Err(changed(library.0.clone()));
+            }
+            state.load_builtins(builtins.as_ref())?;
+            Ok(compiler)
+        });
+        match loaded {
+            Ok(compiler) => Ok(Arc::clone(state.loaded.insert(Arc::new(compiler)))),
+            Err(error) => {
+                state.known = None;
+                Err(error)
+            }
+        }
+    }
+}
+
+impl<C: Compile> State<C> {
+    fn look(
+        &mut self,
+        places: &Places,
+        environment: BTreeMap<String, String>,
+        store: &(impl Store + ?Sized),
+    ) -> Result<Arc<Toolchain>, CudaError> {
+        let path = places.find(C::PART).ok_or_else(|| missing(C::PART, places.described(C::PART)))?;
+        let library = Identified::read(C::PART, &path, store)?;
+        let mut asked = None;
+        let known = if self.is_store_wrong { None } else { known_version(C::PART, &library, store) };
+        let version = match known {
+            Some(version) => version,
+            None => {
+                let compiler = self.load(&path, &library)?;
+                let version = compiler.version();
+                keep_version(C::PART, &library, &version, store);
+                asked = Some(compiler);
+                version
+            }
+        };
+        let mut builtins = None;
+        if C::PART == Part::Nvrtc {
+            let path = match find_builtins(&path, &version) {
+                // The version is the store's word only.
+                Err(_) if asked.is_none() && !self.is_store_wrong => {
+                    self.is_store_wrong = true;
+                    return Err(CudaError::new(CudaProblem::Changed { part: C::PART, path }));
+                }
+                found => found?,
+            };
+            let identified = Identified::read(Part::Builtins, &path, store)?;
+            builtins = Some((path, identified));
+        }
+        if let Some(compiler) = asked {
+            self.load_builtins(builtins.as_ref())?;
+            self.loaded = Some(Arc::new(compiler));
+        }
+        let mut known = Known { library: (path, library), version, builtins, toolchain: Arc::default() };
+        known.toolchain = known.describe(C::PART, environment);
+        Ok(Arc::clone(&self.known.insert(known).toolchain))
+    }
+
+    /// Loads the library, and checks that it is the identified build.
+    fn load(&mut self, path: &Path, expected: &Identified) -> Result<C, CudaError> {
+        let begun = Instant::now();
+        let loaded = open(C::PART, path, expected)?;
+        // SAFETY: the file has the name of that library and is where that is installed.
+        let compiler = unsafe { C::bind(&loaded) };
+        self.loading += begun.elapsed();
+        compiler
+    }
+
+    /// Loads the builtins from the identified path, before the compiler would load them by their bare name.
+    fn load_builtins(&mut self, builtins: Option<&(PathBuf, Identified)>) -> Result<(), CudaError> {
+        let Some((path, expected)) = builtins else { return Ok(()) };
+        let begun = Instant::now();
+        open(Part::Builtins, path, expected)?;
+        self.loading += begun.elapsed();
+        // The loader goes by the name: if the process loaded another toolkit's file of that name, the compiler gets that one.
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        match build_id_by_name(&name) {
+            Some(first) if expected.differs(&first) => Err(CudaError::new(CudaProblem::Loaded {
+                part: Part::Builtins,
+                path: path.clone(),
+                other: "those of another NVRTC of the same version",
+            })),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Known {
+    /// Returns whether the files are unchanged.
+    fn holds(&self) -> bool {
+        [Some(&self.library), self.builtins.as_ref()]
+            .into_iter()
+            .flatten()
+            .all(|(path, file)| FileIdentity::of_path(path) == Some(file.identity))
+    }
+
+    fn describe(&self, part: Part, environment: BTreeMap<String, String>) -> Arc<Toolchain> {
+        let builtins = self.builtins.as_ref().map(|(_, file)| (Part::Builtins, file));
+        let files = [(part, &self.library.1)].into_iter().chain(builtins);
+        let builds = files.map(|(part, file)| (part.facts().label.into(), file.build.clone())).collect();
+        Arc::new(Toolchain { version: self.version.clone(), builds, environment })
+    }
+}
+
+/// Collects the contents that the key covers: the headers and libdevice that were found, and the caller's digests.
+fn contents(program: &Program, headers: Option<FoundHeaders>, libdevice: Option<[u8; 32]>) -> Contents {
+    let extra = program.header_digest.as_ref().map_or_else(
+        || program.extra_digest.clone(),
+        |headers| {
+            // The caller's digest covers the contents of headers in files, but not which headers are given.
+            let given = program.given.iter();
+            let given = given.map(|(name, text)| format!("{name}\0{}", Key::digest(text.as_bytes())));
+            let fields = KeyFields::new("warmstart.cuda.digests", 1)
+                .bytes("headers", headers.as_bytes())
+                .list("pre-includes", [""; 0])
+                .list("given headers", given)
+                .number("source directories", program.source_dir.iter().count() as u64)
+                .number("include directories", program.include_dirs.len() as u64);
+            let fields = match &program.extra_digest {
+                Some(extra) => fields.bytes("extra", extra.as_bytes()),
+                None => fields,
+            };
+            let key = fields.key();
+            Some(ExtraDigest::new(key.as_bytes()).expect("it has 32 bytes, which are not all zero"))
+        },
+    );
+    Contents { headers, libdevice, extra, directory: directory(program) }
+}
+
+/// Returns digests of the current directory if NVRTC writes the directory into the binary, as it does for debuggers and in all
+/// LTO-IR. No option prevents that, and the key has no paths.
+fn directory(program: &Program) -> Option<String> {
+    let is_debugged = program.description.options.is_set(OptionName::Debug);
+    let is_ltoir = program.description.target == TargetType::LtoIr;
+    if program.description.code != CodeType::Cxx || !(is_debugged || is_ltoir) {
+        return None;
+    }
+    // If the directory was reached through a link, this variable has that path.
+    let directory = env::var_os("PWD").unwrap_or_default();
+    let directories = [directory, env::current_dir().unwrap_or_default().into_os_string()];
+    let digest = |directory: OsString| Key::digest(directory.as_encoded_bytes()).to_string();
+    Some(directories.map(digest).join(" "))
+}
+
+/// Returns the lowered names that are stored with a binary. `None` if one that the program requests is missing: the caller could
+/// not find its kernel.
+fn names_of(artifact: &Artifact, program: &Program) -> Option<Vec<(String, String)>> {
+    // Most programs request none, and their look-ups need not decode the metadata.
+    let wanted = &program.description.name_expressions;
     if wanted.is_empty() {
         return Some(Vec::new());
     }
-    let metadata = artifact.metadata().ok()?;
-    let kept: Vec<(bool, Vec<u8>, String)> = postcard::from_bytes(metadata.attribute(LOWERED_NAMES)?).ok()?;
-    let names = kept.into_iter().map(|(is_bytes, expression, name)| {
-        let expression =
-            if is_bytes { expression.into() } else { String::from_utf8(expression).ok()?.into() };
-        Some((expression, name))
-    });
-    let names: Vec<(NameExpression, String)> = names.collect::<Option<_>>()?;
-    let has = |wanted: &NameExpression| names.iter().any(|(expression, _)| expression == wanted);
+    let kept: Vec<(bool, String, String)> = postcard::from_bytes(artifact.attribute(LOWERED_NAMES)?).ok()?;
+    let texts = kept.into_iter().filter(|(is_bytes, ..)| !is_bytes);
+    let names: Vec<(String, String)> = texts.map(|(_, expression, name)| (expression, name)).collect();
+    let has = |wanted: &String| names.iter().any(|(expression, _)| expression == wanted);
     wanted.iter().all(has).then_some(names)
+}
+
+/// Returns the variables that are set. A value that is not UTF-8 gets a spelling that no text can have.
+fn environment() -> BTreeMap<String, String> {
+    let value = |name: &str| {
+        let value = env::var_os(name)?;
+        Some(value.into_string().unwrap_or_else(|value| format!("\0{value:?}")))
+    };
+    VARIABLES.iter().filter_map(|name| Some(((*name).into(), value(name)?))).collect()
 }

@@ -7,7 +7,7 @@ use warmstart_core::program::{CodeType, TargetType};
 use super::{
     error::CudaError,
     library::{Bytes, CStrings, Handle, Loaded, Status, c_string, functions, without_nul},
-    toolkit::search::Part,
+    toolkit::part::Part,
     unit::{Compile, Output, Session, Unit},
 };
 
@@ -36,7 +36,7 @@ const INPUT_PTX: c_int = 2;
 const INPUT_LTO_IR: c_int = 3;
 
 const OLDEST: c_uint = 12;
-/// No release has had so many minor versions.
+/// A bound on minor versions, which no release has reached.
 const MAX_MINOR: c_uint = 64;
 
 /// nvJitLink, loaded. Its functions may be called by several threads, each with a handle of its own.
@@ -62,10 +62,10 @@ impl Compile for NvJitLink {
         if major < OLDEST {
             return Err(library.too_old(format!("is version {major}.{minor}")));
         }
-        // A release has the interfaces of those before it too, each under names of its own.
+        // A release also has the interfaces of earlier ones, each under its own names.
         let spelt = |minor: c_uint, name: &str| format!("__nvJitLink{name}_{major}_{minor}");
         let newest = (0..=minor.min(MAX_MINOR)).rev().find(|minor| {
-            // SAFETY: what is found is not called.
+            // SAFETY: the function is not called.
             unsafe { library.find::<unsafe extern "C" fn()>(&spelt(*minor, "Create")) }.is_some()
         });
         let newest = newest.ok_or_else(|| library.unusable(format!("has no {}", spelt(minor, "Create"))))?;
@@ -90,12 +90,12 @@ impl Compile for NvJitLink {
         let status = unsafe { (functions.create)(&raw mut session.handle, len, arguments.as_ptr()) };
         session.check(status, "nvJitLinkCreate")?;
 
-        let kind = if unit.program.code() == CodeType::LtoIr { INPUT_LTO_IR } else { INPUT_PTX };
-        let own = (unit.name, &unit.texts.source[..]);
-        let others = unit.program.extra_sources().iter().map(|(name, source)| (&**name, source.as_bytes()));
+        let kind = if unit.description.code == CodeType::LtoIr { INPUT_LTO_IR } else { INPUT_PTX };
+        let own = (&*unit.texts.name, &unit.texts.source[..]);
+        let others = unit.description.extra_sources.iter().map(|(name, source)| (&**name, &**source));
         for (name, source) in [own].into_iter().chain(others) {
             let name = c_string(name.as_bytes(), "the name of the program")?;
-            // PTX is read as a text of C, whatever length is given: it has to end with a NUL, and that is part of it.
+            // PTX is read as a C string, whatever length is given: it must end with a NUL, which counts.
             let ptx = match kind {
                 INPUT_PTX => Some(c_string(&without_nul(source.to_vec()), "the source")?),
                 _ => None,
@@ -108,7 +108,7 @@ impl Compile for NvJitLink {
         }
         // SAFETY: the handle is there.
         session.check(unsafe { (functions.complete)(session.handle) }, "nvJitLinkComplete")?;
-        let (size, get, call) = match unit.program.target() {
+        let (size, get, call) = match unit.description.target {
             TargetType::Ptx => (functions.ptx_size, functions.ptx, "nvJitLinkGetLinkedPtx"),
             TargetType::Cubin => (functions.cubin_size, functions.cubin, "nvJitLinkGetLinkedCubin"),
             TargetType::LtoIr => return Err(unit.empty(Part::NvJitLink)),
@@ -124,7 +124,7 @@ impl Compile for NvJitLink {
 fn judge(unit: &Unit<'_>, status: Status, log: &str) -> Option<CudaError> {
     match status {
         UNRECOGNIZED_ARCH | UNSUPPORTED_ARCH => Some(unit.unknown_architecture(Part::NvJitLink, &[], log)),
-        // What it says of a program comes under a dozen numbers, the one of internal errors among them.
+        // Errors of a program have a dozen different statuses, the one of internal errors among them.
         _ if !log.trim().is_empty() => Some(unit.rejected(Part::NvJitLink, log)),
         UNRECOGNIZED_OPTION => Some(unit.rejected(Part::NvJitLink, "it does not know one of the options")),
         MISSING_ARCH => Some(unit.rejected(Part::NvJitLink, "no architecture is given")),

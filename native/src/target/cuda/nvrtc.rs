@@ -1,8 +1,7 @@
 //! NVRTC, which compiles CUDA C++.
 
 use std::{
-    ffi::{CStr, c_char, c_int, c_uint},
-    path::Path,
+    ffi::{CStr, c_char, c_int},
     ptr::null,
 };
 
@@ -11,7 +10,7 @@ use warmstart_core::program::TargetType;
 use super::{
     error::{CudaError, CudaProblem},
     library::{Bytes, CStrings, Handle, Loaded, Status, c_string, functions},
-    toolkit::search::Part,
+    toolkit::part::Part,
     unit::{Compile, Output, Session, Unit},
 };
 
@@ -43,7 +42,7 @@ const NAME_EXPRESSION_NOT_VALID: Status = 10;
 
 /// The oldest major version: it has LTO-IR.
 const OLDEST: c_int = 12;
-/// A library that lists more architectures than this is not asked for them.
+/// The most architectures that are read from a library; a library that has more is not asked for them.
 const MAX_ARCHITECTURES: c_int = 1024;
 
 /// NVRTC, loaded. All of its functions may be called by several threads, each with a program of its own.
@@ -51,15 +50,7 @@ const MAX_ARCHITECTURES: c_int = 1024;
 pub(super) struct Nvrtc {
     functions: Functions,
     version: (c_int, c_int),
-    /// What older ones do not have.
-    install_headers: Option<InstallHeaders>,
 }
-
-/// `nvrtcInstallBundledHeaders`: where to, how, and where the address of a text is put that says what went wrong.
-type InstallHeaders = unsafe extern "C" fn(*const c_char, c_uint, *mut *const c_char) -> Status;
-
-/// Wait for others that do the same, and leave headers of this version as they are.
-const UNLESS_THERE: c_uint = 0;
 
 impl Compile for Nvrtc {
     const PART: Part = Part::Nvrtc;
@@ -74,37 +65,27 @@ impl Compile for Nvrtc {
         if status != SUCCESS {
             return Err(library.unusable(format!("does not say its version (status {status})")));
         }
-        // First of all, for what an older one lacks would be a riddle.
+        // Checked first: the error of a function that an older library lacks would not say that it is too old.
         if major < OLDEST {
             return Err(library.too_old(format!("is version {major}.{minor}")));
         }
         // SAFETY: from version 12 on, all have these types.
         let functions = unsafe { Functions::of(library, |name| name.into()) }?;
-        // SAFETY: this is its type in every version that has it.
-        let install_headers = unsafe { library.find("nvrtcInstallBundledHeaders") };
-        Ok(Self { functions, version: (major, minor), install_headers })
+        Ok(Self { functions, version: (major, minor) })
     }
 
     fn version(&self) -> String {
         format!("{}.{}", self.version.0, self.version.1)
     }
 
-    fn builtins(version: &str) -> Option<String> {
-        Some(if cfg!(windows) {
-            format!("nvrtc-builtins64_{}.dll", version.replace('.', ""))
-        } else {
-            format!("libnvrtc-builtins.so.{version}")
-        })
-    }
-
     fn compile(&self, unit: &Unit<'_>) -> Result<Output, CudaError> {
         let functions = &self.functions;
-        let expressions = unit.program.name_expressions().iter();
+        let expressions = unit.description.name_expressions.iter();
         let expressions = expressions.map(|expression| c_string(expression.as_bytes(), "a name expression"));
         let expressions: Vec<_> = expressions.collect::<Result<_, _>>()?;
         let arguments = CStrings::new(unit.arguments.iter().map(String::as_bytes), "an option")?;
         let source = c_string(&unit.texts.source, "the source")?;
-        let name = c_string(unit.name.as_bytes(), "the name of the program")?;
+        let name = c_string(unit.texts.name.as_bytes(), "the name of the program")?;
         let headers = || unit.texts.headers.iter();
         let names = CStrings::new(headers().map(|(name, _)| name.as_bytes()), "the name of a header")?;
         let texts = CStrings::new(headers().map(|(_, text)| text.as_slice()), "a header")?;
@@ -133,7 +114,7 @@ impl Compile for Nvrtc {
         // SAFETY: there are as many pointers as is said, each to a text, and they last for the call.
         let status = unsafe { (functions.compile)(session.handle, arguments.len(), arguments.as_ptr()) };
         session.check(status, "nvrtcCompileProgram")?;
-        let (size, get, call) = match unit.program.target() {
+        let (size, get, call) = match unit.description.target {
             TargetType::Ptx => (functions.ptx_size, functions.ptx, "nvrtcGetPTX"),
             TargetType::Cubin => (functions.cubin_size, functions.cubin, "nvrtcGetCUBIN"),
             TargetType::LtoIr => (functions.lto_ir_size, functions.lto_ir, "nvrtcGetLTOIR"),
@@ -171,7 +152,7 @@ impl Nvrtc {
         Ok(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
     }
 
-    /// Those that it compiles for, as options name them. None if it does not say.
+    /// Returns the supported architectures as options name them. Empty if the library does not list them.
     fn architectures(&self) -> Vec<String> {
         let mut len = 0;
         // SAFETY: it points to an `int`.
@@ -186,27 +167,5 @@ impl Nvrtc {
             return Vec::new();
         }
         numbers.iter().map(|number| format!("sm_{number}")).collect()
-    }
-
-    /// Writes the headers that it brings along to a folder.
-    pub(super) fn install_headers(&self, folder: &Path) -> Result<(), CudaError> {
-        let Some(install) = self.install_headers else {
-            return Err(CudaError::new(CudaProblem::NoHeaders(self.version())));
-        };
-        let path = c_string(folder.as_os_str().as_encoded_bytes(), "the name of the folder")?;
-        let mut said = null();
-        // SAFETY: the path is a text, and the other points to a pointer.
-        let status = unsafe { install(path.as_ptr(), UNLESS_THERE, &raw mut said) };
-        let log = if said.is_null() {
-            String::new()
-        } else {
-            // SAFETY: it is a text that stays until this thread calls NVRTC again.
-            unsafe { CStr::from_ptr(said) }.to_string_lossy().into_owned()
-        };
-        if status == SUCCESS {
-            return Ok(());
-        }
-        let (part, call) = (Part::Nvrtc, "nvrtcInstallBundledHeaders");
-        Err(CudaError::new(CudaProblem::Failed { part, call, status, log }))
     }
 }

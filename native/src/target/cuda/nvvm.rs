@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int};
 use super::{
     error::{CudaError, CudaProblem},
     library::{Bytes, CStrings, Handle, Loaded, Status, c_string, functions},
-    toolkit::search::Part,
+    toolkit::part::Part,
     unit::{Compile, Output, Session, Unit},
 };
 
@@ -75,18 +75,18 @@ impl Compile for Nvvm {
         let status = unsafe { (functions.create)(&raw mut session.handle) };
         session.check(status, "nvvmCreateProgram")?;
 
-        let extra = unit.program.extra_sources().iter();
-        let extra = extra.map(|(name, source)| (functions.add, &**name, source.as_bytes()));
-        // Lazily: only what the program calls.
+        let extra = unit.description.extra_sources.iter();
+        let extra = extra.map(|(name, source)| (functions.add, &**name, &**source));
+        // Lazily: only the functions that the program calls are linked.
         let libdevice = unit.libdevice.map(|libdevice| (functions.add_lazily, "libdevice", libdevice));
-        let own = [(functions.add, unit.name, &unit.texts.source[..])];
+        let own = [(functions.add, &*unit.texts.name, &unit.texts.source[..])];
         for (add, name, source) in own.into_iter().chain(extra).chain(libdevice) {
             let name = c_string(name.as_bytes(), "the name of a module")?;
             // SAFETY: the program is there, the source has as many bytes as is said, and the name is a text.
             let status = unsafe { add(session.handle, source.as_ptr().cast(), source.len(), name.as_ptr()) };
             session.check(status, "nvvmAddModuleToProgram")?;
         }
-        // What is invalid has crashed compilers that were not asked to verify it first.
+        // Verified first, because invalid programs have crashed compilers.
         for (call, name) in
             [(functions.verify, "nvvmVerifyProgram"), (functions.compile, "nvvmCompileProgram")]
         {

@@ -1,18 +1,18 @@
-//! XNNPACK's C interface to a weights cache, as two releases have it.
+//! XNNPACK's C interface to a weights cache, in two versions.
 //!
-//! Facts of `include/xnnpack.h`. The functions of the older interface are the first ones of the newer, so that one table
-//! serves both. The older key ends before the fingerprint: to read that from an older XNNPACK is to read what is not there,
-//! and nothing in a call tells which one calls. So the host must say ([`Abi`]).
+//! Copied from `include/xnnpack.h`. The functions of the older interface are the first ones of the newer, so one table serves
+//! both. The older key ends before the fingerprint, and reading that from an older XNNPACK would be out of bounds. A call does
+//! not show which version calls, so the host must say ([`Abi`]).
 
 use std::{ffi::c_void, ptr};
 
-/// Which interface the XNNPACK has that asks.
+/// The version of XNNPACK's interface to a weights cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Abi {
-    /// Of November 2024 and before: keys have no `fingerprint_id`, and the provider has no `alias_data`.
+    /// November 2024 and before: keys have no `fingerprint_id`, and the provider has no `alias_data`.
     V2024,
-    /// Since 2025: both are there.
+    /// Since 2025: with `fingerprint_id` and `alias_data`.
     V2025,
 }
 
@@ -20,11 +20,11 @@ pub enum Abi {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyV2024 {
-    /// Of the packing: shapes, tiles and the operator, mixed.
+    /// A hash of the packing: shapes, tiles and the operator.
     pub seed: u32,
-    /// The weight before it was packed.
+    /// The address of the unpacked weight.
     pub kernel: *const c_void,
-    /// The bias before it was packed, or null.
+    /// The address of the unpacked bias, or null.
     pub bias: *const c_void,
 }
 
@@ -32,19 +32,19 @@ pub struct KeyV2024 {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyV2025 {
-    /// What it was before.
+    /// The older key.
     pub before: KeyV2024,
-    /// Which packing algorithm.
+    /// The identifier of the packing algorithm.
     pub fingerprint_id: u32,
 }
 
-/// `struct xnn_fingerprint`: what a packing algorithm makes of known weights.
+/// `struct xnn_fingerprint`: a hash of the output of a packing algorithm for known weights.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
-    /// Which packing algorithm.
+    /// The identifier of the packing algorithm.
     pub id: u32,
-    /// The hash of what it made.
+    /// The hash of the output.
     pub value: u32,
 }
 
@@ -61,10 +61,10 @@ pub const INVALID_PARAMETER: Status = 2;
 /// `xnn_status_out_of_memory`.
 pub const OUT_OF_MEMORY: Status = 6;
 
-/// What a look-up answers that found nothing: `SIZE_MAX`.
+/// The result of a look-up that found nothing: `SIZE_MAX`.
 pub const NOT_FOUND: usize = usize::MAX;
 
-/// What XNNPACK asks of the addresses that `reserve_space` hands out, in bytes.
+/// The alignment in bytes of the addresses that `reserve_space` returns.
 pub const ALIGNMENT: usize = 64;
 
 /// `struct xnn_weights_cache_provider`. Its `context` is the first argument of each function.
@@ -90,7 +90,7 @@ pub struct WeightsCacheProvider {
         unsafe extern "C" fn(context: *mut c_void, alias: *mut c_void, original: *mut c_void) -> Status,
 }
 
-/// A key of either interface. The addresses are only compared, and never followed.
+/// A key of either interface. The addresses are only compared, never dereferenced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     pub(super) seed: u32,
@@ -101,7 +101,7 @@ pub(super) struct Key {
 }
 
 impl Abi {
-    /// Reads a key, no further than this interface has it. Nothing if there is none.
+    /// Reads a key, no further than this interface defines it. `None` for null.
     ///
     /// # Safety
     /// The pointer is null, or to a key of this interface.
@@ -113,7 +113,7 @@ impl Abi {
             // SAFETY: as the caller promises, it is a key of this interface.
             Self::V2024 => (unsafe { ptr::read_unaligned(key) }, None),
             Self::V2025 => {
-                // SAFETY: as above. The identifier is read as a number, for there is an operator that leaves it unset.
+                // SAFETY: as above. The identifier is read as a number, because some operators leave it unset.
                 let key = unsafe { ptr::read_unaligned(key.cast::<KeyV2025>()) };
                 (key.before, Some(key.fingerprint_id))
             }

@@ -1,4 +1,4 @@
-//! What a provider decides, apart from C.
+//! The decisions of a provider, without its C interface.
 
 use std::{
     cell::Cell,
@@ -8,55 +8,46 @@ use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-use crate::os::fork::{Mutex, MutexGuard, ReadGuard, RwLock, WriteGuard};
-
 use super::{
     abi::{ALIGNMENT, Abi, FingerprintFn, Key},
-    names::{Called, Names},
+    names::Names,
     statistics::{Counters, add},
 };
 use crate::{
-    Reason,
-    pack::{Fingerprint, Handle, ModelId, Name, Pack, Packing, Wanted},
+    MissReason,
+    os::fork::{Mutex, RwLock},
+    pack::{Fingerprint, Handle, ModelId, Name, Pack, Packing, WeightKey},
 };
 
-/// What the functions that XNNPACK calls ask.
+/// The state behind the functions that XNNPACK calls.
 #[derive(Debug)]
 pub(super) struct Cache {
-    /// Tells it from every other in this process.
+    /// A number that no other cache of this process has.
     number: u64,
     pub(super) pack: Pack,
     pub(super) abi: Abi,
     pub(super) model: ModelId,
     pub(super) fingerprints: Option<FingerprintFn>,
-    names: RwLock<Names>,
-    is_finalized: AtomicBool,
+    pub(super) names: RwLock<Names>,
+    pub(super) is_finalized: AtomicBool,
     own: Mutex<Own>,
     pub(super) counters: Counters,
 }
 
-/// What goes when the provider goes.
+/// Resources that are released when the provider is dropped.
 #[derive(Debug, Default)]
 struct Own {
-    /// Where spaces begin that XNNPACK reserved and inserted nothing from, as it does when it gives up.
-    spaces: HashSet<usize>,
-    /// Packed weights that nobody else can find.
+    /// The addresses of reservations that XNNPACK made and has not inserted, as when it gives up.
+    reservations: HashSet<usize>,
+    /// Packed weights without a name, which only this provider can use.
     unnamed: Vec<Handle>,
 }
 
-/// Whose weight it is that XNNPACK will pack next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
-    /// One that has a name, and was looked up in the cache with this number.
-    Named(u64),
-    /// Nobody knows.
-    Unknown,
-}
-
 thread_local! {
-    /// What the last look-up of this thread says. `reserve_space` does not say what for; but XNNPACK creates an operator in
-    /// one thread, and reserves right after the look-up that missed.
-    static NEXT: Cell<Next> = const { Cell::new(Next::Unknown) };
+    /// The number of the cache in which this thread's last look-up missed a weight with a name: XNNPACK packs that next.
+    /// `reserve_space` does not name the weight; but XNNPACK creates an operator in one thread, and reserves right after the
+    /// look-up.
+    static NEXT: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
 impl Cache {
@@ -76,47 +67,46 @@ impl Cache {
     }
 
     pub(super) fn look_up(&self, key: &Key) -> Option<Handle> {
-        NEXT.set(Next::Unknown);
+        NEXT.set(None);
         let found = self.wanted(key, |wanted| {
-            // A miss: what comes next is this weight's space.
-            NEXT.set(Next::Named(self.number));
+            // After a miss, the next reservation is for this weight.
+            NEXT.set(Some(self.number));
             self.find(wanted)
         });
         match found {
             Ok(handle) => {
-                NEXT.set(Next::Unknown);
+                NEXT.set(None);
                 add(&self.counters.hits, 1);
                 Some(handle)
             }
             Err(reason) => {
-                self.counters.miss(reason);
+                self.counters.misses.add(reason);
                 None
             }
         }
     }
 
     pub(super) fn reserve(&self, len: usize) -> Option<NonNull<u8>> {
-        let in_file = NEXT.replace(Next::Unknown) == Next::Named(self.number);
-        let space = if len == 0 { None } else { self.pack.instance().reserve(len, in_file).ok() };
-        let space = space.map(|space| space.address());
-        let Some(address) = space else {
+        let in_file = NEXT.replace(None) == Some(self.number);
+        let reserved = if len == 0 { None } else { self.pack.reserve_bytes(len, in_file).ok() };
+        let Some(address) = reserved else {
             add(&self.counters.refused, 1);
             return None;
         };
         add(&self.counters.reservations, 1);
         add(&self.counters.reserved_bytes, len as u64);
-        self.own().spaces.insert(address.as_ptr().addr());
+        self.own.lock().reservations.insert(address.as_ptr().addr());
         Some(address)
     }
 
-    /// Takes what was packed; without an address, it only looks.
+    /// Inserts a packed weight; without an address, only looks it up.
     pub(super) fn look_up_or_insert(
         &self,
         key: &Key,
         packed: Option<NonNull<u8>>,
         len: usize,
     ) -> Option<Handle> {
-        NEXT.set(Next::Unknown);
+        NEXT.set(None);
         let Some(packed) = packed else { return self.wanted(key, |wanted| self.find(wanted)).ok() };
         let inserted = match self.wanted(key, |wanted| Ok(self.insert(wanted, packed, len))) {
             Ok(inserted) => inserted,
@@ -128,15 +118,15 @@ impl Cache {
         inserted
     }
 
-    /// Takes what was packed as this weight.
-    fn insert(&self, wanted: &Wanted<'_>, packed: NonNull<u8>, len: usize) -> Option<Handle> {
-        // In this order: once it is inserted, the pack may give the space to another thread.
-        let was_own = self.own().spaces.remove(&packed.as_ptr().addr());
-        let Some(handle) = self.pack.instance().insert(wanted, packed, len).map(|hit| hit.handle) else {
+    /// Inserts a packed weight under its key.
+    fn insert(&self, wanted: &WeightKey<'_>, packed: NonNull<u8>, len: usize) -> Option<Handle> {
+        // In this order: once it is inserted, the pack may give the bytes to another thread.
+        let was_own = self.own.lock().reservations.remove(&packed.as_ptr().addr());
+        let Some(handle) = self.pack.insert_bytes(wanted, packed, len).map(|hit| hit.handle) else {
             if was_own {
-                self.own().spaces.insert(packed.as_ptr().addr());
+                self.own.lock().reservations.insert(packed.as_ptr().addr());
             }
-            // The same may be said twice.
+            // XNNPACK may insert the same weight twice.
             let known = self.find(wanted).ok();
             return known.filter(|handle| self.address(*handle) == Some(packed));
         };
@@ -145,62 +135,45 @@ impl Cache {
         Some(handle)
     }
 
-    /// Keeps what was packed for this provider alone.
+    /// Keeps a packed weight for this provider alone.
     fn keep(&self, packed: NonNull<u8>, len: usize) -> Option<Handle> {
-        let handle = self.pack.instance().keep_unnamed(packed, len)?;
+        let handle = self.pack.keep_unnamed(packed, len)?;
         add(&self.counters.unnamed, 1);
         add(&self.counters.unnamed_bytes, len as u64);
-        let mut own = self.own();
-        own.spaces.remove(&packed.as_ptr().addr());
+        let mut own = self.own.lock();
+        own.reservations.remove(&packed.as_ptr().addr());
         own.unnamed.push(handle);
         Some(handle)
     }
 
-    pub(super) fn is_finalized(&self) -> bool {
-        self.is_finalized.load(Ordering::Acquire)
-    }
-
-    pub(super) fn set_finalized(&self, is_finalized: bool) {
-        self.is_finalized.store(is_finalized, Ordering::Release);
-    }
-
     pub(super) fn address(&self, handle: Handle) -> Option<NonNull<u8>> {
-        self.pack.instance().address(handle)
+        self.pack.address(handle)
     }
 
-    pub(super) fn names(&self) -> ReadGuard<'_, Names> {
-        self.names.read()
-    }
-
-    pub(super) fn names_mut(&self) -> WriteGuard<'_, Names> {
-        self.names.write()
-    }
-
-    fn own(&self) -> MutexGuard<'_, Own> {
-        self.own.lock()
-    }
-
-    /// Calls `ask` with what a key stands for.
+    /// Calls `ask` with the stored key of a weight that XNNPACK asks for.
     ///
     /// # Errors
-    /// Why it stands for nothing that could be found again.
-    fn wanted<T>(&self, key: &Key, ask: impl FnOnce(&Wanted<'_>) -> Result<T, Reason>) -> Result<T, Reason> {
-        let called = self.names().called(key.kernel, key.bias).ok_or(Reason::Unnamed)?;
-        let packing = self.packing(key).ok_or(Reason::Uncacheable)?;
-        let Called { weight, bias } = &called;
-        let name = Name { weight, bias: bias.as_deref() };
-        ask(&Wanted { name, model: self.model, packing })
+    /// Why the weight cannot be stored: it has no name, or its packing is unknown.
+    fn wanted<T>(
+        &self,
+        key: &Key,
+        ask: impl FnOnce(&WeightKey<'_>) -> Result<T, MissReason>,
+    ) -> Result<T, MissReason> {
+        let (weight, bias) = self.names.read().called(key.kernel, key.bias).ok_or(MissReason::Unnamed)?;
+        let packing = self.packing(key).ok_or(MissReason::Uncacheable)?;
+        let name = Name { weight: &weight, bias: bias.as_deref() };
+        ask(&WeightKey { name, model: self.model, packing })
     }
 
-    /// How XNNPACK packs what the key stands for. Nothing if it could tell, and does not: operators that have no
-    /// fingerprint leave the identifier as it was in memory, so that it says nothing, and differs at each start.
+    /// Returns the packing of a key. `None` if XNNPACK has fingerprints, but none for this one: operators without a fingerprint
+    /// leave the identifier uninitialized, so that it differs at each start.
     fn packing(&self, key: &Key) -> Option<Packing> {
         let fingerprint = match (key.fingerprint_id, self.fingerprints) {
             (None, _) => None,
             (Some(id), None) => Some(Fingerprint { id, value: None }),
             (Some(id), Some(fingerprint)) => {
-                // SAFETY: as whoever gave the function promised, any number may be asked for, and the answer is null or can
-                // be read.
+                // SAFETY: the caller that set the function promised that it takes any number, and returns null or a readable
+                // pointer.
                 let found = unsafe { fingerprint(id).as_ref() }?;
                 Some(Fingerprint { id, value: Some(found.value) })
             }
@@ -208,23 +181,27 @@ impl Cache {
         Some(Packing { seed: key.seed, fingerprint })
     }
 
-    fn find(&self, wanted: &Wanted<'_>) -> Result<Handle, Reason> {
-        let handle = self.pack.instance().find(wanted, |hit| hit.handle)?;
-        // Bytes of a file that cannot be mapped are read from the end of what was read before, wherever that is.
-        let address = self.address(handle).ok_or(Reason::Malformed)?;
-        if address.as_ptr().addr().is_multiple_of(ALIGNMENT) { Ok(handle) } else { Err(Reason::Malformed) }
+    fn find(&self, wanted: &WeightKey<'_>) -> Result<Handle, MissReason> {
+        let handle = self.pack.contents().find(wanted, |hit| hit.handle)?;
+        // Bytes of a file that cannot be mapped are read into memory behind earlier ones, at any alignment.
+        let address = self.address(handle).ok_or(MissReason::Malformed)?;
+        if address.as_ptr().addr().is_multiple_of(ALIGNMENT) {
+            Ok(handle)
+        } else {
+            Err(MissReason::Malformed)
+        }
     }
 }
 
 impl Drop for Cache {
     fn drop(&mut self) {
-        let Own { spaces, unnamed } = self.own.get_mut();
-        for address in spaces.drain().filter_map(NonZero::new) {
-            // What is given back is found by its address, which is not followed.
-            self.pack.instance().give_back(NonNull::without_provenance(address));
+        let Own { reservations, unnamed } = self.own.get_mut();
+        for address in reservations.drain().filter_map(NonZero::new) {
+            // The reservation is found by its address, which is not dereferenced.
+            self.pack.release_reservation(NonNull::without_provenance(address));
         }
         for handle in unnamed.drain(..) {
-            self.pack.instance().forget_unnamed(handle);
+            self.pack.forget_unnamed(handle);
         }
     }
 }

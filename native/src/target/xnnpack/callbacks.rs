@@ -1,9 +1,10 @@
-//! The functions that XNNPACK calls: each takes what C hands over, asks the cache, and lets no panic out.
+//! The functions that XNNPACK calls: each converts the arguments, asks the cache, and catches panics.
 
 use std::{
     ffi::c_void,
     panic::{AssertUnwindSafe, catch_unwind},
     ptr::{self, NonNull},
+    sync::atomic::Ordering,
 };
 
 use super::{
@@ -13,7 +14,7 @@ use super::{
 };
 use crate::pack::Handle;
 
-/// What XNNPACK is handed, for a cache that stays where it is.
+/// Returns the table of functions for XNNPACK, over a cache that does not move.
 pub(super) fn table(cache: *const Cache) -> WeightsCacheProvider {
     WeightsCacheProvider {
         context: cache.cast_mut().cast(),
@@ -27,7 +28,7 @@ pub(super) fn table(cache: *const Cache) -> WeightsCacheProvider {
     }
 }
 
-/// Asks the cache, if there is one. `without` is answered if there is none, `panicked` if asking panicked.
+/// Calls a function of the cache. Returns `without` if there is no cache, and `panicked` if the function panicked.
 ///
 /// # Safety
 /// The context is null, or to a cache that lives.
@@ -36,7 +37,7 @@ unsafe fn ask<T>(context: *mut c_void, without: T, panicked: T, ask: impl FnOnce
     let Some(cache) = (unsafe { context.cast::<Cache>().as_ref() }) else { return without };
     // A cache is whole after a panic: what its locks guard is changed by single calls of collections.
     catch_unwind(AssertUnwindSafe(|| ask(cache))).unwrap_or_else(|payload| {
-        // What a panic carries may panic when it is dropped.
+        // The payload of a panic may panic when it is dropped.
         std::mem::forget(payload);
         add(&cache.counters.panics, 1);
         panicked
@@ -55,7 +56,6 @@ fn pointer(address: Option<NonNull<u8>>) -> *mut c_void {
 /// XNNPACK's contract: `context` is the provider's, and `key` can be read during the call.
 unsafe extern "C" fn look_up(context: *mut c_void, key: *const KeyV2024) -> usize {
     let look_up = |cache: &Cache| {
-        add(&cache.counters.look_up_calls, 1);
         // SAFETY: the key is one of the interface that the host named.
         let key = unsafe { cache.abi.read(key) };
         offset(key.and_then(|key| cache.look_up(&key)))
@@ -67,12 +67,8 @@ unsafe extern "C" fn look_up(context: *mut c_void, key: *const KeyV2024) -> usiz
 /// # Safety
 /// As of `look_up`.
 unsafe extern "C" fn reserve_space(context: *mut c_void, size: usize) -> *mut c_void {
-    let reserve = |cache: &Cache| {
-        add(&cache.counters.reserve_space_calls, 1);
-        pointer(cache.reserve(size))
-    };
     // SAFETY: the context is the provider's.
-    unsafe { ask(context, ptr::null_mut(), ptr::null_mut(), reserve) }
+    unsafe { ask(context, ptr::null_mut(), ptr::null_mut(), |cache| pointer(cache.reserve(size))) }
 }
 
 /// # Safety
@@ -84,7 +80,6 @@ unsafe extern "C" fn look_up_or_insert(
     size: usize,
 ) -> usize {
     let insert = |cache: &Cache| {
-        add(&cache.counters.look_up_or_insert_calls, 1);
         // SAFETY: the key is one of the interface that the host named.
         let key = unsafe { cache.abi.read(key) };
         offset(key.and_then(|key| cache.look_up_or_insert(&key, NonNull::new(packed.cast()), size)))
@@ -96,21 +91,14 @@ unsafe extern "C" fn look_up_or_insert(
 /// # Safety
 /// As of `look_up`.
 unsafe extern "C" fn is_finalized(context: *mut c_void) -> bool {
-    let is_finalized = |cache: &Cache| {
-        add(&cache.counters.is_finalized_calls, 1);
-        cache.is_finalized()
-    };
     // SAFETY: the context is the provider's.
-    unsafe { ask(context, false, false, is_finalized) }
+    unsafe { ask(context, false, false, |cache| cache.is_finalized.load(Ordering::Acquire)) }
 }
 
 /// # Safety
 /// As of `look_up`.
 unsafe extern "C" fn offset_to_addr(context: *mut c_void, offset: usize) -> *mut c_void {
-    let address = |cache: &Cache| {
-        add(&cache.counters.offset_to_addr_calls, 1);
-        pointer(cache.address(Handle::from_number(offset)))
-    };
+    let address = |cache: &Cache| pointer(cache.address(Handle::from_number(offset)));
     // SAFETY: the context is the provider's.
     unsafe { ask(context, ptr::null_mut(), ptr::null_mut(), address) }
 }
@@ -120,20 +108,14 @@ unsafe extern "C" fn offset_to_addr(context: *mut c_void, offset: usize) -> *mut
 /// # Safety
 /// As of `look_up`.
 unsafe extern "C" fn delete_cache(context: *mut c_void) -> Status {
-    let delete = |cache: &Cache| {
-        add(&cache.counters.delete_cache_calls, 1);
-        SUCCESS
-    };
-    // SAFETY: the context is the provider's.
-    unsafe { ask(context, INVALID_PARAMETER, OUT_OF_MEMORY, delete) }
+    if context.is_null() { INVALID_PARAMETER } else { SUCCESS }
 }
 
 /// # Safety
 /// As of `look_up`. The two addresses are not followed.
 unsafe extern "C" fn alias_data(context: *mut c_void, alias: *mut c_void, original: *mut c_void) -> Status {
     let take = |cache: &Cache| {
-        add(&cache.counters.alias_data_calls, 1);
-        cache.names_mut().alias(alias.addr(), original.addr());
+        cache.names.write().alias(alias.addr(), original.addr());
         SUCCESS
     };
     // A name that the alias has by mistake would be a wrong hit: then let XNNPACK give up.

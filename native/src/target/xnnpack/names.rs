@@ -1,35 +1,27 @@
-//! Which weight lies where: XNNPACK knows weights by their address alone.
+//! The names of weights by address, because XNNPACK identifies weights by their address alone.
 
 use std::{collections::HashMap, sync::Arc};
 
 /// The names of weights by address.
 ///
-/// What was said last about an address counts: addresses are used again.
+/// The last name of an address counts, because addresses are reused.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     by_address: HashMap<usize, Arc<str>, foldhash::fast::RandomState>,
 }
 
-/// What a packed weight is called.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Called {
-    pub(super) weight: Arc<str>,
-    pub(super) bias: Option<Arc<str>>,
-}
-
 impl Names {
-    /// Names what lies at an address. Nothing lies at zero.
+    /// Sets the name of the data at an address. Zero is ignored.
     pub(super) fn register(&mut self, address: usize, name: &str) {
         if address != 0 {
             self.by_address.insert(address, name.into());
         }
     }
 
-    /// Says that the same data as at `original` lie at `alias`, as far as a packed weight goes. Where the original has no
-    /// name, the alias has none from now on, whatever it was called before.
+    /// Gives `alias` the name of `original`, because both have the same data. If the original has no name, the alias loses its own.
     ///
-    /// The name is taken now, not when it is asked for. So an alias may be an original in its turn, a circle is none, and what
-    /// is said about the address of the original later, when other data lie there, says nothing about the alias.
+    /// The name is copied now. So an alias may be the original of another, aliases cannot form a circle, and a later name of the
+    /// original's address, when it has other data, does not change the alias.
     pub(super) fn alias(&mut self, alias: usize, original: usize) {
         match self.by_address.get(&original).cloned() {
             Some(name) if alias != 0 => {
@@ -41,7 +33,7 @@ impl Names {
         }
     }
 
-    /// Forgets what lies at an address.
+    /// Forgets the name of an address.
     pub(super) fn forget(&mut self, address: usize) {
         self.by_address.remove(&address);
     }
@@ -55,15 +47,15 @@ impl Names {
         self.by_address.len()
     }
 
-    /// What a kernel with this bias is called; `bias` is zero if there is none. Nothing if either has no name: with a bias
-    /// that nobody named, a packed weight would be found for every other such bias too.
-    pub(super) fn called(&self, kernel: usize, bias: usize) -> Option<Called> {
+    /// Returns the names of a kernel and its bias; `bias` is zero if there is none. `None` if either has no name: a packed weight
+    /// with an unnamed bias would be found for every other unnamed bias too.
+    pub(super) fn called(&self, kernel: usize, bias: usize) -> Option<(Arc<str>, Option<Arc<str>>)> {
         let weight = Arc::clone(self.by_address.get(&kernel)?);
         let bias = match bias {
             0 => None,
             bias => Some(Arc::clone(self.by_address.get(&bias)?)),
         };
-        Some(Called { weight, bias })
+        Some((weight, bias))
     }
 }
 
@@ -72,9 +64,9 @@ mod tests {
     use super::*;
 
     fn called(names: &Names, kernel: usize, bias: usize) -> Option<String> {
-        names.called(kernel, bias).map(|called| match called.bias {
-            Some(bias) => format!("{}+{bias}", called.weight),
-            None => called.weight.to_string(),
+        names.called(kernel, bias).map(|(weight, bias)| match bias {
+            Some(bias) => format!("{weight}+{bias}"),
+            None => weight.to_string(),
         })
     }
 

@@ -1,55 +1,40 @@
-//! What XNNPACK asked of a provider, and what it got.
+//! The counters of a provider.
 
-pub(super) use crate::pack::counters::add;
-use crate::{Reason, pack::counters::counters};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::pack::statistics::counters;
 
 counters! {
-    /// What XNNPACK asked of a provider since it was made, and what it got.
+    /// The counters of a provider since it was created.
     ProviderStatistics,
     numbers: {
-        /// Look-ups that found what they wanted: weights that XNNPACK did not pack.
+        /// Look-ups that found a packed weight, which XNNPACK did not pack again.
         hits,
-        /// Spaces that XNNPACK got to pack into.
+        /// Reservations that XNNPACK made to pack into.
         reservations,
-        /// Bytes of them.
+        /// The bytes of those reservations.
         reserved_bytes,
-        /// Weights that XNNPACK packed and that can be found from then on.
+        /// Weights that XNNPACK packed and that later look-ups find.
         packed,
-        /// Bytes of them.
+        /// The bytes of those weights.
         packed_bytes,
-        /// Weights that XNNPACK packed and that only this provider has: nobody said which they are.
+        /// Weights that XNNPACK packed and that only this provider has, because they have no name.
         unnamed,
-        /// Bytes of them.
+        /// The bytes of those weights.
         unnamed_bytes,
-        /// Calls that could not be done: no memory, an address that is not of this provider, a size that was not reserved.
+        /// Calls that failed: no memory, an address that is not of this provider, a size that was not reserved.
         refused,
-        /// Calls that would have panicked. That is a bug of warmstart's; XNNPACK was told that nothing was found, or that there
-        /// is no memory.
+        /// Calls in which warmstart panicked, which is a bug. XNNPACK got the answer for a miss or for lack of memory.
         panics,
-        /// Calls of `look_up`.
-        look_up_calls,
-        /// Calls of `reserve_space`.
-        reserve_space_calls,
-        /// Calls of `look_up_or_insert`.
-        look_up_or_insert_calls,
-        /// Calls of `is_finalized`.
-        is_finalized_calls,
-        /// Calls of `offset_to_addr`.
-        offset_to_addr_calls,
-        /// Calls of `delete_cache`.
-        delete_cache_calls,
-        /// Calls of `alias_data`.
-        alias_data_calls,
     }
     reasons: {
-        /// Look-ups that found nothing, by reason. Those of weights without a name are [`Reason::Unnamed`]. Those of
-        /// weights whose packing algorithm XNNPACK has no fingerprint of are [`Reason::Uncacheable`].
+        /// Look-ups that missed, by reason: [`MissReason::Unnamed`](crate::MissReason::Unnamed) for weights without a name,
+        /// [`MissReason::Uncacheable`](crate::MissReason::Uncacheable) if XNNPACK has no fingerprint of the packing algorithm.
         misses,
     }
 }
 
-impl Counters {
-    pub(super) fn miss(&self, reason: Reason) {
-        self.misses.add(reason);
-    }
+/// Adds to a counter.
+pub(super) fn add(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Ordering::Relaxed);
 }

@@ -6,7 +6,7 @@ use super::{
     abi::{Fingerprint, INVALID_PARAMETER, KeyV2024, KeyV2025, NOT_FOUND, SUCCESS},
     *,
 };
-use crate::pack::PackOptions;
+use crate::{MissReason, pack::PackOptions};
 
 /// Data before they are packed: only the address of each byte counts.
 static WEIGHTS: [u8; 64] = [0; 64];
@@ -89,11 +89,11 @@ impl Provider {
         if let Some(offset) = self.look_up(key) {
             return (false, self.address(offset));
         }
-        (true, self.pack_anew(key, fill))
+        (true, self.pack_again(key, fill))
     }
 
     /// As an operator is created that does not look before it packs.
-    fn pack_anew(&self, key: &KeyV2025, fill: u8) -> *mut u8 {
+    fn pack_again(&self, key: &KeyV2025, fill: u8) -> *mut u8 {
         let packed = self.reserve(256);
         assert!(packed.addr().is_multiple_of(abi::ALIGNMENT) && !packed.is_null());
         // SAFETY: so much was reserved.
@@ -111,17 +111,17 @@ fn first_byte(packed: *mut u8) -> u8 {
 fn a_named_weight_is_packed_into_the_file_and_found_by_the_next() {
     let (_directory, path) = place();
     let cold = provider(&path);
-    cold.register_all([(weight(1), "w"), (weight(2), "b")]);
+    [(weight(1), "w"), (weight(2), "b")].into_iter().for_each(|(data, name)| cold.register(data, name));
     let (has_packed, packed) = cold.create(&key(1, 2), 42);
     assert!(has_packed);
     cold.finalize();
-    assert_eq!(cold.save().unwrap().entries, 1);
+    assert_eq!(cold.pack().save().unwrap().entries, 1);
     assert_eq!(first_byte(packed), 42);
     drop(cold);
 
     let warm = provider(&path);
     // At other addresses.
-    warm.register_all([(weight(11), "w"), (weight(12), "b")]);
+    [(weight(11), "w"), (weight(12), "b")].into_iter().for_each(|(data, name)| warm.register(data, name));
     let (has_packed, packed) = warm.create(&key(11, 12), 0);
     assert!(!has_packed);
     assert_eq!(first_byte(packed), 42);
@@ -130,7 +130,7 @@ fn a_named_weight_is_packed_into_the_file_and_found_by_the_next() {
 }
 
 #[test]
-fn what_nobody_named_goes_to_the_heap_and_with_the_provider() {
+fn unnamed_weight_is_on_the_heap_until_the_provider_is_dropped() {
     let (_directory, path) = place();
     let one = provider(&path);
     one.register(weight(1), "w");
@@ -141,8 +141,8 @@ fn what_nobody_named_goes_to_the_heap_and_with_the_provider() {
         assert!(one.look_up(&key).is_none());
     }
     assert_eq!(one.statistics().unnamed, 3);
-    assert_eq!(one.statistics().misses.of(Reason::Unnamed), 6);
-    assert_eq!(one.save().unwrap().entries, 0);
+    assert_eq!(one.statistics().misses.of(MissReason::Unnamed), 6);
+    assert_eq!(one.pack().save().unwrap().entries, 0);
     assert!(!path.exists());
 
     let pack = one.pack().clone();
@@ -162,7 +162,9 @@ fn what_nobody_named_goes_to_the_heap_and_with_the_provider() {
 fn a_weight_with_another_bias_is_another_weight() {
     let (_directory, path) = place();
     let provider = provider(&path);
-    provider.register_all([(weight(1), "w"), (weight(2), "b"), (weight(3), "c")]);
+    [(weight(1), "w"), (weight(2), "b"), (weight(3), "c")]
+        .into_iter()
+        .for_each(|(data, name)| provider.register(data, name));
     let [(_, none), (_, b), (_, c)] =
         [0, 2, 3].map(|bias| provider.create(&key(1, bias), u8::try_from(bias).unwrap()));
     assert_eq!([none, b, c].map(first_byte), [0, 2, 3]);
@@ -212,13 +214,13 @@ fn another_model_seed_or_algorithm_is_a_miss_with_its_reason() {
     let first = of(MODEL, fingerprint as FingerprintFn);
     first.register(weight(1), "w");
     first.create(&key(1, 0), 1);
-    first.save().unwrap();
+    first.pack().save().unwrap();
 
     let other = KeyV2025 { before: KeyV2024 { seed: 4, ..key(1, 0).before }, ..key(1, 0) };
     let cases = [
-        (of(ModelId::from_bytes([2; 32]), fingerprint), key(1, 0), Reason::OtherModel),
-        (of(MODEL, other_fingerprint), key(1, 0), Reason::OtherFingerprint),
-        (of(MODEL, fingerprint), other, Reason::OtherSeed),
+        (of(ModelId::from_bytes([2; 32]), fingerprint), key(1, 0), MissReason::OtherModel),
+        (of(MODEL, other_fingerprint), key(1, 0), MissReason::OtherFingerprint),
+        (of(MODEL, fingerprint), other, MissReason::OtherSeed),
     ];
     for (provider, key, reason) in cases {
         provider.register(weight(1), "w");
@@ -239,17 +241,17 @@ fn what_no_fingerprint_vouches_for_is_not_kept() {
     provider.register(weight(1), "w");
     let unset = KeyV2025 { fingerprint_id: UNKNOWN, ..key(1, 0) };
     assert!(provider.create(&unset, 1).0 && provider.create(&unset, 1).0);
-    assert_eq!(provider.statistics().misses.of(Reason::Uncacheable), 2);
-    assert_eq!((provider.statistics().unnamed, provider.save().unwrap().entries), (2, 0));
+    assert_eq!(provider.statistics().misses.of(MissReason::Uncacheable), 2);
+    assert_eq!((provider.statistics().unnamed, provider.pack().save().unwrap().entries), (2, 0));
 }
 
 #[test]
-fn an_operator_that_packs_without_a_look_up_is_saved_and_finds_itself() {
+fn weight_packed_without_a_look_up_is_saved_and_found() {
     let (_directory, path) = place();
     let cold = provider(&path);
     cold.register(weight(1), "w");
-    cold.pack_anew(&key(1, 0), 6);
-    assert_eq!(cold.save().unwrap().entries, 1);
+    cold.pack_again(&key(1, 0), 6);
+    assert_eq!(cold.pack().save().unwrap().entries, 1);
     let (has_packed, packed) = cold.create(&key(1, 0), 0);
     assert!(!has_packed && first_byte(packed) == 6);
     drop(cold);
@@ -259,9 +261,9 @@ fn an_operator_that_packs_without_a_look_up_is_saved_and_finds_itself() {
     warm.register(weight(1), "w");
     let found = warm.address(warm.look_up(&key(1, 0)).unwrap());
     for _ in 0..3 {
-        assert_eq!(warm.pack_anew(&key(1, 0), 6), found, "the bytes are those of the file");
+        assert_eq!(warm.pack_again(&key(1, 0), 6), found, "the bytes are those of the file");
     }
-    assert_eq!(warm.save().unwrap().entries, 0);
+    assert_eq!(warm.pack().save().unwrap().entries, 0);
     assert_eq!(std::fs::read(&path).unwrap(), image);
 }
 
@@ -305,7 +307,7 @@ fn what_cannot_be_is_refused() {
 }
 
 #[test]
-fn the_same_can_be_inserted_twice_and_after_a_hit_without_an_address() {
+fn weight_inserted_twice_or_after_a_hit_is_accepted() {
     let (_directory, path) = place();
     let provider = provider(&path);
     provider.register(weight(1), "w");
@@ -352,7 +354,7 @@ fn threads_that_pack_the_same_weights_all_get_the_right_bytes() {
             });
         }
     });
-    assert_eq!(shared.save().unwrap().entries, 32);
+    assert_eq!(shared.pack().save().unwrap().entries, 32);
     drop(shared);
     let warm = provider(&path);
     for number in 0..32 {
@@ -374,7 +376,7 @@ fn an_older_key_is_not_read_beyond_its_end() {
 }
 
 #[test]
-fn what_lost_its_name_while_it_was_packed_is_moved_to_the_heap_and_not_cut_off() {
+fn weight_that_lost_its_name_during_packing_moves_to_the_heap() {
     let (_directory, path) = place();
     let provider = provider(&path);
     provider.register(weight(1), "w");
@@ -384,24 +386,24 @@ fn what_lost_its_name_while_it_was_packed_is_moved_to_the_heap_and_not_cut_off()
     unsafe { packed.write_bytes(9, 5000) };
     provider.finalize();
     let offset = provider.insert(&key(1, 0), packed, 5000).unwrap();
-    provider.save().unwrap();
+    provider.pack().save().unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 4096, "of the file there is the header alone");
     assert_eq!(first_byte(provider.address(offset)), 9);
 }
 
 #[test]
-fn a_packing_that_another_took_the_place_of_is_still_there_after_a_save() {
+fn packing_replaced_by_another_is_still_readable_after_a_save() {
     let (_directory, path) = place();
     let provider = provider(&path);
     provider.register(weight(1), "w");
     let pack_into_file = |fill| {
         provider.register(weight(2), "nothing of this name");
         assert!(provider.look_up(&key(2, 0)).is_none());
-        provider.pack_anew(&key(1, 0), fill)
+        provider.pack_again(&key(1, 0), fill)
     };
     pack_into_file(1);
-    provider.save().unwrap();
+    provider.pack().save().unwrap();
     let (two, one) = (pack_into_file(2), pack_into_file(1));
-    assert_eq!(provider.save().unwrap().entries, 0, "it is saved with these bytes");
+    assert_eq!(provider.pack().save().unwrap().entries, 0, "it is saved with these bytes");
     assert_eq!([two, one].map(first_byte), [2, 1]);
 }

@@ -11,10 +11,10 @@ use std::{
 };
 
 use libfuzzer_sys::{arbitrary, arbitrary::Arbitrary, fuzz_target};
-use warmstart_core::memo::{
+use warmstart::memo::{
     AllocationId, ArgumentId, Arguments, Binding, Dependency, Evaluate, FieldId, Generation, Handle,
-    HandleError, LaunchError, LaunchMemo, Launched, MemoStatistics, Recorder, Reduction, Tracked, Unkept,
-    Why, World, WorldId,
+    HandleError, LaunchError, Launched, MemoStatistics, MissCause, NotCached, Recorder, Reduction,
+    SharedMemo, Tracked, World, WorldId,
 };
 
 const MOST_FIELDS: usize = 24;
@@ -24,21 +24,21 @@ const MOST_KERNELS: usize = 8;
 const MOST_OPERATIONS: usize = 64;
 const ARGUMENTS: usize = 3;
 
-/// What there is not reads as this.
+/// The value read for a missing field, array or axis.
 const NOTHING: i64 = -1;
 
-/// Of a spec that failed, where it is made do without.
+/// The value that replaces a spec that failed.
 const FAILED: i64 = -2;
 
 #[derive(Arbitrary, Clone, Copy, Debug)]
 enum Step {
     Field(u8),
-    /// So many fields from the first on: more than are looked through.
+    /// Reads this many fields from the given one on, more than a linear search compares.
     Fields(u8, u8),
     Array(u8),
     Extent(u8, u8),
     Spec(u8),
-    /// As `Spec`, but makes do without if it fails.
+    /// Like `Spec`, but continues with [`FAILED`] if the spec fails.
     Try(u8),
     Constant,
     /// Fails if what was added up so far is odd.
@@ -105,17 +105,17 @@ fuzz_target!(|operations: Vec<Operation>| {
     run.end();
 });
 
-// What is launched.
+// The launched kernels.
 
 struct Kernel {
     plan: Plan,
     marks: Rc<Marks>,
 }
 
-/// What the model has to know of a kernel. Nothing is computed from it.
+/// The model's view of a kernel. Nothing is computed from it.
 #[derive(Debug, Default)]
 struct Marks {
-    /// How often it was invalidated, or removed.
+    /// The number of invalidations and removals.
     invalidations: Cell<u64>,
     /// The same when its evaluation began; nothing if it did not begin.
     begun: Cell<Option<u64>>,
@@ -125,7 +125,7 @@ struct Marks {
 struct Odd;
 
 impl Plan {
-    /// As short as a plain recomputation of it can be afforded.
+    /// Cuts the kernel to a length that the model can recompute in time.
     fn cut(mut self) -> Self {
         self.launch.truncate(MOST_STEPS);
         self.specs.truncate(MOST_SPECS);
@@ -236,15 +236,15 @@ impl Evaluate<Watched<'_>> for Kernel {
     }
 }
 
-// What a launch observes, and the same without counting.
+// The world of a launch, and the same world without counters.
 
 struct Place {
     tracked: Tracked<i64, i64>,
     /// No other place has it.
     number: usize,
-    /// How often each was written, and what is in it.
+    /// The number of writes of each, and its contents.
     fields: Vec<(u64, i64)>,
-    /// All that there ever were; nothing of those that were freed.
+    /// All arrays ever allocated; `None` for the freed ones.
     arrays: Vec<(AllocationId, Option<Plain>)>,
 }
 
@@ -326,7 +326,7 @@ enum Thing {
     Extent(u32, u32),
 }
 
-/// How a thing is: writes, and which array; or a length. Nothing if it is not there.
+/// The state of a thing: its writes and its array, or its length. Nothing if it does not exist.
 type State = Option<(u64, usize)>;
 
 impl Place {
@@ -334,7 +334,7 @@ impl Place {
         Self { tracked: Tracked::new(), number, fields: Vec::new(), arrays: Vec::new() }
     }
 
-    /// With something in it, so that most launches find what they look for.
+    /// Creates a world with fields and arrays, so that most launches find the ones they read.
     fn furnished(number: usize) -> Self {
         let mut place = Self::new(number);
         (0..4).for_each(|value| place.add_field(value));
@@ -420,7 +420,7 @@ struct Level {
     spec: Option<u8>,
     observed: BTreeMap<Thing, State>,
     constant: bool,
-    /// It must not be kept, whatever it observed.
+    /// Whether the result must not be kept, whatever it observed.
     spoilt: bool,
 }
 
@@ -491,26 +491,27 @@ impl Door for Afresh<'_> {
 // Both.
 
 struct Run {
-    memo: LaunchMemo<Kernel>,
+    memo: SharedMemo<Kernel>,
     places: Vec<Place>,
     kernels: RefCell<Vec<Model>>,
     statistics: Cell<MemoStatistics>,
-    /// Of memos that were.
+    /// Handles of dropped memos.
     foreign: Vec<Handle>,
     held: RefCell<Vec<(Launched<Kernel>, i64)>>,
 }
 
-/// What there must be of a kernel.
+/// The expected state of a kernel.
 struct Model {
     handle: Handle,
     plan: Plan,
     marks: Rc<Marks>,
     is_removed: bool,
-    kept: Option<Kept>,
+    kept: Option<CachedResult>,
 }
 
+/// The result that the memo must have, and its dependencies.
 #[derive(Clone)]
-struct Kept {
+struct CachedResult {
     place: usize,
     observed: BTreeMap<Thing, State>,
 }

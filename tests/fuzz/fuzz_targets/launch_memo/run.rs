@@ -5,7 +5,7 @@ use super::*;
 impl Run {
     pub(super) fn new() -> Self {
         Self {
-            memo: LaunchMemo::new(),
+            memo: SharedMemo::new(),
             places: vec![Place::furnished(0), Place::furnished(1)],
             kernels: RefCell::default(),
             statistics: Cell::default(),
@@ -99,7 +99,7 @@ impl Run {
     pub(super) fn reload(&mut self) {
         let old = self.kernels.take();
         self.foreign.extend(old.iter().map(|kernel| kernel.handle));
-        self.memo = LaunchMemo::new();
+        self.memo = SharedMemo::new();
         self.statistics = Cell::default();
         for place in &mut self.places {
             *place = place.reload(place.number + 2);
@@ -238,23 +238,25 @@ impl Run {
             self.count(|statistics| statistics.hits += 1);
         } else {
             if let (None, Ok(Some(why))) = (launch.within, why) {
-                assert_eq!(launched.why(), why);
-                assert!(was_kept.is_some() || !matches!(why, Why::Moved { .. } | Why::OtherWorld));
+                assert_eq!(launched.miss_cause(), why);
+                assert!(
+                    was_kept.is_some() || !matches!(why, MissCause::Moved { .. } | MissCause::OtherWorld)
+                );
             }
             let mut kernels = self.kernels.borrow_mut();
-            let is_disturbed = launched.unkept() == Some(Unkept::Invalidated);
+            let is_disturbed = launched.not_cached() == Some(NotCached::Invalidated);
             if begun == Some(marks.invalidations.get()) {
                 assert!(!is_disturbed || may_be_disturbed);
             } else {
                 assert!(is_disturbed);
             }
-            assert_eq!(launched.unkept().is_none(), level.is_kept() && !is_disturbed);
-            if launched.unkept().is_none() {
-                kernels[number].kept = Some(Kept { place: place.number, observed });
+            assert_eq!(launched.not_cached().is_none(), level.is_kept() && !is_disturbed);
+            if launched.not_cached().is_none() {
+                kernels[number].kept = Some(CachedResult { place: place.number, observed });
             }
             self.count(|statistics| {
                 statistics.evaluations += 1;
-                statistics.unkept += u64::from(launched.unkept().is_some());
+                statistics.not_cached += u64::from(launched.not_cached().is_some());
             });
         }
         self.held.borrow_mut().push((launched, expected));
@@ -263,8 +265,8 @@ impl Run {
     pub(super) fn end(self) {
         let (counted, statistics) = (self.statistics.get(), self.memo.statistics());
         assert_eq!(
-            (counted.hits, counted.evaluations, counted.unkept),
-            (statistics.hits, statistics.evaluations, statistics.unkept)
+            (counted.hits, counted.evaluations, counted.not_cached),
+            (statistics.hits, statistics.evaluations, statistics.not_cached)
         );
         for handle in self.foreign {
             assert_eq!(self.memo.invalidate(handle), Err(HandleError::Unknown(handle)));

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use cacache::{Algorithm, Error};
 use warmstart::Key as Digest;
 
-use super::{Peer, Wanted};
+use super::{Peer, Settings};
 use crate::value::{Key, Value};
 
-/// With the cheapest of its checksums, which is the kind that we have; by default it takes SHA-256.
+/// The peer, with its cheapest checksum, XXH3, which is ours too; its default is SHA-256.
 struct Cacache(PathBuf);
 
 impl Peer for Cacache {
@@ -28,6 +28,6 @@ impl Peer for Cacache {
     }
 }
 
-pub(super) fn open(path: &Path, _: Wanted) -> Box<dyn Peer> {
+pub(super) fn open(path: &Path, _: Settings) -> Box<dyn Peer> {
     Box::new(Cacache(path.to_owned()))
 }

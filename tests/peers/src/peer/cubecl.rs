@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use cubecl_environment::persistence::{Access, Database, Insertion, Origin};
 
-use super::{Peer, Wanted};
+use super::{Peer, Settings};
 use crate::value::{Key, Value};
 
 /// The database alone. The map in memory that `CubeCL` puts in front of it answers repeated hits, as `TieredStore` does.
@@ -28,7 +28,7 @@ impl Peer for Environment {
     }
 }
 
-pub(super) fn open(path: &Path, _: Wanted) -> Box<dyn Peer> {
+pub(super) fn open(path: &Path, _: Settings) -> Box<dyn Peer> {
     fs::create_dir_all(path).expect("the directory can be made");
     let database = Database::open_at(&path.join("cubecl.db"), Access::ReadWrite);
     Box::new(Environment(database.expect("the database can be opened")))

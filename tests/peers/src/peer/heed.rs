@@ -5,12 +5,12 @@ use std::{fs, path::Path};
 use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, WithoutTls, types::Bytes};
 
 use super::{
-    Peer, Wanted,
+    Peer, Settings,
     proved::{Plain, Proved, Raw},
 };
 use crate::value::Key;
 
-/// It must be told at the start how large it may become.
+/// The greatest size of the database, which LMDB needs when it is opened.
 const MAP_SIZE: usize = 8 << 30;
 
 struct Heed {
@@ -43,8 +43,8 @@ impl Raw for Heed {
 
 /// Without `NO_SYNC` a commit waits for the disk. With it, what is committed is in the kernel's hands, and survives the
 /// death of the process.
-fn environment(path: &Path, wanted: Wanted) -> Heed {
-    let flags = if wanted.durable { EnvFlags::empty() } else { EnvFlags::NO_SYNC };
+fn environment(path: &Path, settings: Settings) -> Heed {
+    let flags = if settings.durable { EnvFlags::empty() } else { EnvFlags::NO_SYNC };
     let open = || -> Result<Heed, Box<dyn std::error::Error>> {
         fs::create_dir_all(path)?;
         let mut options = EnvOpenOptions::new().read_txn_without_tls();
@@ -62,10 +62,10 @@ fn environment(path: &Path, wanted: Wanted) -> Heed {
     open().expect("the environment can be opened")
 }
 
-pub(super) fn open(path: &Path, wanted: Wanted) -> Box<dyn Peer> {
-    Box::new(Plain(environment(path, wanted)))
+pub(super) fn open(path: &Path, settings: Settings) -> Box<dyn Peer> {
+    Box::new(Plain(environment(path, settings)))
 }
 
-pub(super) fn open_proved(path: &Path, wanted: Wanted) -> Box<dyn Peer> {
-    Box::new(Proved { raw: environment(path, wanted), shows_a_view: true })
+pub(super) fn open_proved(path: &Path, settings: Settings) -> Box<dyn Peer> {
+    Box::new(Proved { raw: environment(path, settings), shows_a_view: true })
 }

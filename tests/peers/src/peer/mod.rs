@@ -1,4 +1,4 @@
-//! What is compared: our stores and those of others, behind one trait.
+//! The stores that are compared, ours and others, behind one trait.
 
 mod cacache;
 #[cfg(feature = "cubecl")]
@@ -31,24 +31,24 @@ pub(crate) trait Peer: Send + Sync {
     }
 }
 
-/// What a peer is asked for.
+/// The configuration of a peer, the same for all stores of a row.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wanted {
-    /// What is stored survives a loss of power.
+pub(crate) struct Settings {
+    /// Stored values survive a loss of power.
     pub(crate) durable: bool,
     /// Other processes use the same directory at the same time.
     pub(crate) shared: bool,
-    /// The most bytes.
+    /// The cap in bytes.
     pub(crate) max_bytes: Option<u64>,
 }
 
 /// A peer, and what is known about it.
 pub(crate) struct Kind {
     pub(crate) name: &'static str,
-    pub(crate) open: fn(&Path, Wanted) -> Box<dyn Peer>,
-    /// Why there is none in this build.
+    pub(crate) open: fn(&Path, Settings) -> Box<dyn Peer>,
+    /// The reason why this build lacks the peer.
     pub(crate) missing: Option<&'static str>,
-    /// What our stores do and this one does not, in a phrase each; empty if nothing.
+    /// The guarantees of our stores that this one lacks, in a phrase each; may be empty.
     pub(crate) leaves_out: &'static str,
     /// Why it cannot do these.
     pub(crate) no_durable: Option<&'static str>,
@@ -59,7 +59,7 @@ pub(crate) struct Kind {
 impl Kind {
     const fn new(
         name: &'static str,
-        open: fn(&Path, Wanted) -> Box<dyn Peer>,
+        open: fn(&Path, Settings) -> Box<dyn Peer>,
         leaves_out: &'static str,
     ) -> Self {
         Self {
@@ -143,14 +143,14 @@ mod tests {
     use super::*;
     use crate::value::key;
 
-    /// That a row is worth something: what is read is what was stored, and what was not stored is missed.
+    /// Asserts that a row is valid: a value that was stored is read, and one that was not stored is missed.
     #[test]
     fn every_peer_keeps_what_it_is_given() {
         let directory = tempfile::tempdir().unwrap();
         let values = Values::new(5000);
         for kind in all().filter(|kind| kind.missing.is_none()) {
             let path = directory.path().join(kind.name);
-            let peer = (kind.open)(&path, Wanted::default());
+            let peer = (kind.open)(&path, Settings::default());
             peer.fill(20, &values);
             peer.put(&key(3), values.of(50));
             for n in 0..20 {
@@ -169,9 +169,9 @@ mod tests {
         let values = Values::new(5000);
         for kind in OURS.iter().chain(&PEERS).filter(|kind| kind.missing.is_none()) {
             let path = directory.path().join(kind.name);
-            for wanted in [Wanted::default(), Wanted { shared: true, ..Wanted::default() }] {
-                (kind.open)(&path, wanted).put(&key(1), values.of(1));
-                let peer = (kind.open)(&path, wanted);
+            for settings in [Settings::default(), Settings { shared: true, ..Settings::default() }] {
+                (kind.open)(&path, settings).put(&key(1), values.of(1));
+                let peer = (kind.open)(&path, settings);
                 assert!(peer.get(&key(1), &mut |_| {}), "{}", kind.name);
             }
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 use moka::{policy::EvictionPolicy, sync::Cache};
 use warmstart::Artifact;
 
-use super::{Peer, Wanted};
+use super::{Peer, Settings};
 use crate::value::{Key, Value};
 
 /// Values are shared, as our memory store shares them.
@@ -25,18 +25,18 @@ impl Peer for Moka {
     }
 }
 
-fn cache(wanted: Wanted, policy: EvictionPolicy) -> Box<dyn Peer> {
+fn cache(settings: Settings, policy: EvictionPolicy) -> Box<dyn Peer> {
     let weigh = |key: &Key, artifact: &Artifact| (key.len() + artifact.payload().len()) as u32;
     let builder = Cache::builder().weigher(weigh).eviction_policy(policy);
-    Box::new(Moka(builder.max_capacity(wanted.max_bytes.unwrap_or(u64::MAX)).build()))
+    Box::new(Moka(builder.max_capacity(settings.max_bytes.unwrap_or(u64::MAX)).build()))
 }
 
 /// Its own policy, which weighs how often something is used.
-pub(super) fn open(_: &Path, wanted: Wanted) -> Box<dyn Peer> {
-    cache(wanted, EvictionPolicy::tiny_lfu())
+pub(super) fn open(_: &Path, settings: Settings) -> Box<dyn Peer> {
+    cache(settings, EvictionPolicy::tiny_lfu())
 }
 
 /// Ours, least recently used.
-pub(super) fn open_lru(_: &Path, wanted: Wanted) -> Box<dyn Peer> {
-    cache(wanted, EvictionPolicy::lru())
+pub(super) fn open_lru(_: &Path, settings: Settings) -> Box<dyn Peer> {
+    cache(settings, EvictionPolicy::lru())
 }

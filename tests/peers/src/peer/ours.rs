@@ -4,14 +4,14 @@ use std::path::Path;
 
 use warmstart::{
     Limits, Store,
-    store::{FileOptions, FileStore, MemoryStore, SqliteOptions, SqliteStore, TieredStore},
+    store::{FileStore, MemoryStore, SqliteStore, StoreOptions, TieredStore},
 };
 
-use super::{Peer, Wanted};
+use super::{Peer, Settings};
 use crate::value::{Key, Value};
 
-/// What the tests of eight processes wait for: nobody is to be refused in a comparison.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+/// Long enough that no put of eight processes is refused in a comparison.
+const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(60);
 
 struct Ours<S>(S);
 
@@ -21,7 +21,7 @@ impl<S: Store> Peer for Ours<S> {
     }
 
     fn get(&self, key: &Key, show: &mut dyn FnMut(&[u8])) -> bool {
-        let found = self.0.get(key).hit();
+        let found = self.0.get(key).ok();
         if let Some(artifact) = &found {
             show(artifact.payload());
         }
@@ -29,26 +29,26 @@ impl<S: Store> Peer for Ours<S> {
     }
 }
 
-fn limits(wanted: Wanted) -> Limits {
-    Limits { max_entries: None, max_bytes: wanted.max_bytes }
+fn limits(settings: Settings) -> Limits {
+    Limits { max_entries: None, max_bytes: settings.max_bytes }
 }
 
-pub(super) fn files(path: &Path, wanted: Wanted) -> Box<dyn Peer> {
-    let options = FileOptions::default().with_limits(limits(wanted)).with_durability(wanted.durable);
-    Box::new(Ours(FileStore::open(path, options.with_patience(PATIENCE)).expect("the directory is ours")))
+pub(super) fn files(path: &Path, settings: Settings) -> Box<dyn Peer> {
+    let options = StoreOptions::default().with_limits(limits(settings)).with_durability(settings.durable);
+    Box::new(Ours(FileStore::open(path, options.with_timeout(TIMEOUT)).expect("the directory is ours")))
 }
 
-pub(super) fn sqlite(path: &Path, wanted: Wanted) -> Box<dyn Peer> {
-    let options = SqliteOptions::default().with_limits(limits(wanted)).with_durability(wanted.durable);
-    Box::new(Ours(SqliteStore::open(path, options.with_patience(PATIENCE)).expect("the file is ours")))
+pub(super) fn sqlite(path: &Path, settings: Settings) -> Box<dyn Peer> {
+    let options = StoreOptions::default().with_limits(limits(settings)).with_durability(settings.durable);
+    Box::new(Ours(SqliteStore::open(path, options.with_timeout(TIMEOUT)).expect("the file is ours")))
 }
 
-pub(super) fn memory(_: &Path, wanted: Wanted) -> Box<dyn Peer> {
-    Box::new(Ours(MemoryStore::new(limits(wanted))))
+pub(super) fn memory(_: &Path, settings: Settings) -> Box<dyn Peer> {
+    Box::new(Ours(MemoryStore::new(limits(settings))))
 }
 
 /// Memory in front of files.
-pub(super) fn tiered(path: &Path, wanted: Wanted) -> Box<dyn Peer> {
-    let files = FileStore::open(path, FileOptions::default()).expect("the directory is ours");
-    Box::new(Ours(TieredStore::new(limits(wanted), files)))
+pub(super) fn tiered(path: &Path, settings: Settings) -> Box<dyn Peer> {
+    let files = FileStore::open(path, StoreOptions::default()).expect("the directory is ours");
+    Box::new(Ours(TieredStore::new(limits(settings), files)))
 }

@@ -43,7 +43,7 @@ impl<R: Raw> Peer for Proved<R> {
     fn get(&self, key: &Key, show: &mut dyn FnMut(&[u8])) -> bool {
         let mut whole = false;
         let found = self.raw.get_raw(key, &mut |bytes| {
-            // What is shown may change while it is looked at, so it is copied first.
+            // The bytes of a mapping may change while they are checked, so they are copied first.
             let own = self.shows_a_view.then(|| bytes.to_vec());
             let bytes = own.as_deref().unwrap_or(bytes);
             if let Some((payload, sum)) = bytes.split_last_chunk::<8>()

@@ -5,12 +5,13 @@ use std::path::Path;
 use quick_cache::{Weighter, sync::Cache};
 use warmstart::Artifact;
 
-use super::{Peer, Wanted};
+use super::{Peer, Settings};
 use crate::value::{Key, Value};
 
-/// Values are shared, as our memory store shares them.
+/// The peer. Hits share the stored artifact without a copy, as our memory store does.
 struct Quick(Cache<Key, Artifact, Bytes>);
 
+/// Weighs an entry by the bytes of its key and its payload.
 #[derive(Clone)]
 struct Bytes;
 
@@ -34,7 +35,7 @@ impl Peer for Quick {
     }
 }
 
-pub(super) fn open(_: &Path, wanted: Wanted) -> Box<dyn Peer> {
-    let most = wanted.max_bytes.unwrap_or(1 << 40);
+pub(super) fn open(_: &Path, settings: Settings) -> Box<dyn Peer> {
+    let most = settings.max_bytes.unwrap_or(1 << 40);
     Box::new(Quick(Cache::with_weighter(50_000, most, Bytes)))
 }

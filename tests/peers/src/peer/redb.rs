@@ -5,7 +5,7 @@ use std::path::Path;
 use redb::{ConcurrencyMode, Database, ReadableDatabase, TableDefinition};
 
 use super::{
-    Peer, Wanted,
+    Peer, Settings,
     proved::{Plain, Proved, Raw},
 };
 use crate::value::Key;
@@ -37,8 +37,8 @@ impl Raw for Redb {
     }
 }
 
-fn database(path: &Path, wanted: Wanted) -> Redb {
-    let mode = if wanted.shared { ConcurrencyMode::MultiWriter } else { ConcurrencyMode::ExclusiveWriter };
+fn database(path: &Path, settings: Settings) -> Redb {
+    let mode = if settings.shared { ConcurrencyMode::MultiWriter } else { ConcurrencyMode::ExclusiveWriter };
     let open = || -> Result<Database, redb::Error> {
         let database = Database::builder().set_concurrency_mode(mode).create(path)?;
         let transaction = database.begin_write()?;
@@ -54,11 +54,11 @@ fn database(path: &Path, wanted: Wanted) -> Redb {
     Redb(open().expect("the database can be opened"))
 }
 
-pub(super) fn open(path: &Path, wanted: Wanted) -> Box<dyn Peer> {
-    Box::new(Plain(database(path, wanted)))
+pub(super) fn open(path: &Path, settings: Settings) -> Box<dyn Peer> {
+    Box::new(Plain(database(path, settings)))
 }
 
-pub(super) fn open_proved(path: &Path, wanted: Wanted) -> Box<dyn Peer> {
-    // What it shows is its own page cache, which nobody writes to.
-    Box::new(Proved { raw: database(path, wanted), shows_a_view: false })
+pub(super) fn open_proved(path: &Path, settings: Settings) -> Box<dyn Peer> {
+    // It shows its own page cache, which is not written to.
+    Box::new(Proved { raw: database(path, settings), shows_a_view: false })
 }

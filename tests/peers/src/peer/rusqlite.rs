@@ -9,7 +9,7 @@ use std::{
 use rusqlite::{Connection, OptionalExtension};
 
 use super::{
-    Peer, Wanted,
+    Peer, Settings,
     proved::{Plain, Proved, Raw},
 };
 use crate::value::Key;
@@ -41,11 +41,11 @@ impl Raw for Table {
     }
 }
 
-fn table(path: &Path, wanted: Wanted) -> Table {
+fn table(path: &Path, settings: Settings) -> Table {
     let open = || -> rusqlite::Result<Connection> {
         let connection = Connection::open(path)?;
         connection.busy_timeout(Duration::from_secs(60))?;
-        let synchronous = if wanted.durable { "FULL" } else { "NORMAL" };
+        let synchronous = if settings.durable { "FULL" } else { "NORMAL" };
         connection.execute_batch(&format!(
             "PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous};
              CREATE TABLE IF NOT EXISTS entries (key BLOB PRIMARY KEY, value BLOB NOT NULL);"
@@ -55,10 +55,10 @@ fn table(path: &Path, wanted: Wanted) -> Table {
     Table(Mutex::new(open().expect("the database can be opened")))
 }
 
-pub(super) fn open(path: &Path, wanted: Wanted) -> Box<dyn Peer> {
-    Box::new(Plain(table(path, wanted)))
+pub(super) fn open(path: &Path, settings: Settings) -> Box<dyn Peer> {
+    Box::new(Plain(table(path, settings)))
 }
 
-pub(super) fn open_proved(path: &Path, wanted: Wanted) -> Box<dyn Peer> {
-    Box::new(Proved { raw: table(path, wanted), shows_a_view: false })
+pub(super) fn open_proved(path: &Path, settings: Settings) -> Box<dyn Peer> {
+    Box::new(Proved { raw: table(path, settings), shows_a_view: false })
 }

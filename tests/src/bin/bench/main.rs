@@ -7,7 +7,9 @@ mod cuda;
 mod launch;
 mod preimage;
 mod row;
+mod servant;
 mod stores;
+mod together;
 mod weights;
 
 use std::{error::Error, fs, io, path::PathBuf, process::ExitCode};
@@ -21,7 +23,7 @@ use warmstart_tests::{
     weights::process::Role,
 };
 
-/// It adds to two counters of the thread, a small part of what it costs to ask for memory.
+/// Counts allocations in two counters of the thread, which costs little compared with the allocation.
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
@@ -29,7 +31,7 @@ static ALLOCATOR: Counting = Counting;
 #[derive(Debug, Parser)]
 #[command(name = "bench", bin_name = "cargo xtask bench")]
 struct Arguments {
-    /// Which benchmark.
+    /// The benchmark to run.
     #[arg(value_parser = PossibleValuesParser::new(BENCHES.map(|bench| bench.name)))]
     name: String,
     /// Writes the rows to this file too.
@@ -41,14 +43,19 @@ struct Arguments {
     /// Fails if a bound does not hold.
     #[arg(long)]
     strict: bool,
-    /// What this program starts itself as.
+    /// Draws the picture of the documents, of `together`.
+    #[arg(long)]
+    doc: bool,
+    /// The role in which this program starts itself.
     #[command(flatten)]
     child: Option<Child>,
     #[command(flatten)]
     stampede: Option<Stampede>,
+    #[command(flatten)]
+    process: Option<together::Process>,
 }
 
-/// What a process does that a benchmark started.
+/// The role of a process that a benchmark started.
 #[derive(Clone, Debug, clap::Args)]
 #[group(requires_all = ["role", "path", "layers"])]
 struct Child {
@@ -62,17 +69,17 @@ struct Child {
     xnnpack: bool,
 }
 
-/// One of many processes that compile the same.
+/// The arguments of one of many processes that compile the same programs.
 #[derive(Clone, Debug, clap::Args)]
 #[group(requires_all = ["cache", "include", "compilers"])]
 struct Stampede {
     /// The directory of the cache.
     #[arg(long, hide = true, required = false)]
     cache: PathBuf,
-    /// Where the headers are.
+    /// The folder of the headers.
     #[arg(long, hide = true, required = false)]
     include: PathBuf,
-    /// Where the compilers are.
+    /// The folder of the compilers.
     #[arg(long, hide = true, required = false)]
     compilers: PathBuf,
 }
@@ -80,17 +87,18 @@ struct Stampede {
 /// A benchmark: a name and what finds its rows.
 struct Bench {
     name: &'static str,
-    run: fn(&Plan) -> Rows,
+    run: fn(&Plan, &Arguments) -> Rows,
 }
 
-/// What a benchmark found, or why it could not be run.
+/// The rows of a benchmark, or the reason why it could not run.
 type Rows = Result<Vec<Row>, Box<dyn Error>>;
 
-const BENCHES: [Bench; 4] = [
-    Bench { name: "cuda", run: cuda::run },
-    Bench { name: "launch", run: launch::run },
-    Bench { name: "stores", run: stores::run },
-    Bench { name: "weights", run: weights::run },
+const BENCHES: [Bench; 5] = [
+    Bench { name: "cuda", run: |plan, _| cuda::run(plan) },
+    Bench { name: "launch", run: |plan, _| launch::run(plan) },
+    Bench { name: "stores", run: |plan, _| stores::run(plan) },
+    Bench { name: "together", run: |plan, arguments| together::run(plan, arguments.doc) },
+    Bench { name: "weights", run: |plan, _| weights::run(plan) },
 ];
 
 fn main() -> ExitCode {
@@ -115,10 +123,14 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Box<dyn Error>> {
         cuda::stampede::child(stampede)?;
         return Ok(ExitCode::SUCCESS);
     }
+    if let Some(process) = &arguments.process {
+        together::child(process)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if cfg!(debug_assertions) {
         eprintln!("warning: built without optimisations, so the numbers mean nothing");
     }
-    let rows = (bench.run)(if arguments.quick { &Plan::QUICK } else { &Plan::FULL })?;
+    let rows = (bench.run)(if arguments.quick { &Plan::QUICK } else { &Plan::FULL }, arguments)?;
     println!("{}", row::table(&rows));
     if let Some(file) = &arguments.json {
         fs::write(file, row::json(bench.name, &rows)?)

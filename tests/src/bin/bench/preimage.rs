@@ -4,7 +4,7 @@
 #[derive(Debug)]
 pub(crate) struct Preimage {
     bytes: Vec<u8>,
-    /// Where the number of fields stands.
+    /// The offset of the number of fields.
     count_at: usize,
 }
 

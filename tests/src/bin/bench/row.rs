@@ -1,16 +1,16 @@
-//! What a benchmark found: rows, as a table and as JSON.
+//! The results of a benchmark: rows, as a table and as JSON.
 
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 use warmstart_tests::measure::Comparison;
 
-/// One number, what it is compared with, and whether it is good enough.
+/// A measured number, the peer or floor that it is compared with, and its bound.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Row {
     name: String,
     value: f64,
     unit: &'static str,
-    /// What the value is measured against: a floor or a peer.
+    /// The floor or the peer that the value is compared with.
     against: &'static str,
     /// `None` marks a row that only informs.
     bound: Option<f64>,
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_was_not_measured_says_what_is_missing_and_has_no_number() {
+    fn unmeasured_row_says_what_is_missing_and_has_no_number() {
         let row = Row::missing("hit/files/one_call", "cuda-core");
         let text = table(std::slice::from_ref(&row)).to_string();
         assert!(

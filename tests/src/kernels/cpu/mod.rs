@@ -9,7 +9,7 @@ mod checks;
 /// `Err` says what is wrong with the kernel.
 pub type Checked = Result<(), String>;
 
-/// Where the kernels' headers are.
+/// The folder of the kernels' headers.
 const SOURCE_DIR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/kernels/cpu/sources");
 
 /// One rounding: half a unit in the last place of 1. Tolerances are counted in roundings; where the result can be told

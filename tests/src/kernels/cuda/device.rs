@@ -1,4 +1,4 @@
-//! What runs a kernel, and what a kernel is given.
+//! The device that runs a kernel, and the kernel's arguments.
 
 /// Runs the functions of one compiled program.
 pub trait Device {
@@ -6,7 +6,7 @@ pub trait Device {
     /// are filled then.
     ///
     /// # Errors
-    /// What the device says, or what is wrong with the launch.
+    /// The message of the device, or the mistake in the launch.
     fn launch(
         &self,
         function: &str,
@@ -15,7 +15,7 @@ pub trait Device {
     ) -> Result<(), String>;
 }
 
-/// How many blocks there are, and how many threads in each.
+/// The number of blocks, and that of threads in each.
 #[derive(Clone, Copy)]
 pub struct Geometry {
     pub grid: (u32, u32, u32),

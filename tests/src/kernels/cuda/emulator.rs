@@ -24,7 +24,7 @@ enum Order {
     Backwards,
 }
 
-/// One of the sources that were compiled together.
+/// A source that was compiled together with others.
 struct Emulator<'a> {
     library: &'a Library,
     variant: usize,

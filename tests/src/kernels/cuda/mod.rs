@@ -52,7 +52,7 @@ impl Case {
         Ok(self.expressions().fold(program, Program::name_expression))
     }
 
-    /// Where its source is.
+    /// The path of the source.
     pub fn path(&self, sources: &Path) -> PathBuf {
         sources.join("cuda").join(self.name).with_extension("cu")
     }
@@ -63,7 +63,7 @@ impl Case {
     }
 }
 
-/// Where the committed sources are.
+/// The folder of the committed sources.
 pub fn sources() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src/kernels/cuda"))
 }
@@ -87,7 +87,7 @@ pub const CASES: &[Case] = &[
     Case::new("histogram", &["histogram", "prefix_sum"], checks::histogram),
 ];
 
-/// How many of them include the header.
+/// Returns the number of kernels that include the header.
 pub fn with_header() -> usize {
     CASES.iter().filter(|case| case.has_header).count()
 }

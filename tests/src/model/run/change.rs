@@ -1,4 +1,4 @@
-//! What is done to a store behind its back, and to one that is closed.
+//! Changes the files of a store, open or closed, without the store.
 
 use warmstart::Limits;
 
@@ -6,8 +6,7 @@ use super::{Beside, Damage, Run, key_of};
 use crate::model::{kept::Reported, place::Place};
 
 impl Run {
-    /// Closes the store, does something to it, and opens it again. If `meanwhile` says
-    /// that the order of use is lost, it is.
+    /// Closes the store, calls `meanwhile`, and reopens the store. `meanwhile` returns whether the order of use is lost.
     pub(super) fn reopen(&mut self, limits: Limits, meanwhile: impl FnOnce(&Place) -> bool) {
         self.reopen_as(limits, false, meanwhile);
     }
@@ -53,7 +52,7 @@ impl Run {
             is_lost
         });
         if is_done && (self.kind.has_database() || what == Beside::Statistics) {
-            self.reported.tally_damaged();
+            self.reported.stats_damaged();
         }
         if is_done && (self.kind.has_database() || what == Beside::LastMiss) {
             self.reported.last_miss_damaged();

@@ -1,11 +1,8 @@
-//! What a store tells about itself, what it keeps of reports, and how it is looked into.
+//! Checks the listing of a store, its persisted reports, and inspection.
 
 use std::ops::ControlFlow;
 
-use warmstart::{
-    Artifact, Key, Limits, Reason, Recipe, Statistics,
-    store::{Entry, Report},
-};
+use warmstart::{Artifact, Key, Limits, MissReason, Recipe, Statistics, store::Entry};
 use warmstart_core::miss::Miss;
 
 use super::{Run, key_of, recipe_of};
@@ -18,7 +15,7 @@ use crate::model::{
 impl Run {
     pub(super) fn prune(&mut self, limits: Limits) {
         let expected = self.exact.as_mut().map(|exact| Ok(exact.prune(limits)));
-        let (pruned, failed) = self.call(|opened| opened.store().prune(limits));
+        let (pruned, failed) = self.call(|opened| opened.inspect().prune(limits));
         if self.exact.is_some() {
             assert_eq!(Some(pruned), expected);
         }
@@ -55,26 +52,26 @@ impl Run {
                 told.push(entry);
                 ControlFlow::Continue(())
             };
-            opened.store().entries(collect).map(|()| told)
+            opened.inspect().entries(collect).map(|()| told)
         });
         let told = match told {
             Ok(told) => told,
             Err(reason) => return self.check_unknown(reason, failed),
         };
         if self.exact.is_some() {
-            let found = told.iter().map(|entry| (entry.name, entry.size, told_of(entry))).collect();
+            let found = told.iter().map(|entry| (entry.digest, entry.size, told_of(entry))).collect();
             assert_eq!(Some(found), expected);
         }
         told.iter().for_each(|entry| self.check_told(entry));
         for key in 0..KEYS {
-            let is_told = told.iter().any(|entry| entry.name == Key::digest(&key_of(key)));
+            let is_told = told.iter().any(|entry| entry.digest == Key::digest(&key_of(key)));
             assert!(failed || is_told || !self.known.of(key).must_be_found, "key {key} was put");
         }
     }
 
     pub(super) fn nearest(&mut self, number: u16) {
         let wanted = recipe_of(number);
-        let (found, failed) = self.call(|opened| opened.store().nearest(&wanted));
+        let (found, failed) = self.call(|opened| opened.inspect().nearest(&wanted));
         let found = match found {
             Ok(found) => found,
             Err(reason) => return self.check_unknown(reason, failed),
@@ -102,21 +99,21 @@ impl Run {
             .map(|other| other.distance_to(&wanted))
             .filter(|distance| *distance > 0)
             .min();
-        // What is damaged may be found by what its head still says.
+        // A damaged entry may still be found by its head.
         let is_damaged = found.is_some_and(|entry| {
             exact
                 .entries()
-                .any(|other| Key::digest(&key_of(other.key)) == entry.name && other.state != State::Whole)
+                .any(|other| Key::digest(&key_of(other.key)) == entry.digest && other.state != State::Whole)
         });
         let is_right = distance == least || (is_damaged && least.is_none_or(|least| distance < Some(least)));
         assert!(is_right, "{recipe:?} is at {distance:?} from {wanted:?}, and the nearest at {least:?}");
     }
 
-    /// An entry that is told of is one that may be there, and says what was put.
+    /// Checks that a listed entry may exist, and has the metadata that were put.
     fn check_told(&mut self, entry: &Entry) {
-        let key = (0..KEYS).find(|key| Key::digest(&key_of(*key)) == entry.name);
+        let key = (0..KEYS).find(|key| Key::digest(&key_of(*key)) == entry.digest);
         let (Some(key), false) = (key, self.is_vandalised) else {
-            return assert!(self.is_vandalised, "nobody has put {entry:?}");
+            return assert!(self.is_vandalised, "{entry:?} was never put");
         };
         let known = self.known.of(key);
         assert!(known.may_be_there(), "nothing is under key {key}");
@@ -128,23 +125,22 @@ impl Run {
             put.encoded_metadata() == content.metadata.encode()
                 && put.payload().len() as u64 == content.payload_len
         };
-        assert!(known.is_damaged || known.versions.iter().any(is_put), "nobody has put {entry:?}");
+        assert!(known.is_damaged || known.versions.iter().any(is_put), "{entry:?} was never put");
     }
 
     pub(super) fn report(&mut self, hits: u8, busy: u8, miss: u8) {
         let mut counted = Statistics::default();
         counted.hits = hits.into();
-        counted.misses.add(Reason::Busy, busy.into());
+        counted.misses.add(MissReason::Busy, busy.into());
         let last_miss = (miss > 0).then(|| Miss {
             key: key_of(usize::from(miss) % KEYS),
-            reason: Reason::Busy,
-            refusal: miss.is_multiple_of(2).then_some(Reason::NoSpace),
+            reason: MissReason::Busy,
+            refusal: miss.is_multiple_of(2).then_some(MissReason::NoSpace),
             recipe: miss.is_multiple_of(3).then(|| recipe_of(miss.into())),
             unix_ms: miss.into(),
         });
-        let report = Report { counted, last_miss };
-        let (kept, failed) = self.call(|opened| opened.store().report(&report));
-        self.reported.add(&report, kept.is_ok(), failed);
+        let (kept, failed) = self.call(|opened| opened.inspect().report(&counted, last_miss.as_ref()));
+        self.reported.add(&counted, last_miss.as_ref(), kept.is_ok(), failed);
         if self.kind.has_database() && !self.is_capped {
             // Whatever is written to the database brings it down to a smaller cap.
             self.known.evicted_except(None);
@@ -155,8 +151,8 @@ impl Run {
         }
     }
 
-    pub(super) fn kept(&mut self) {
-        let (kept, failed) = self.call(|opened| opened.store().kept());
+    pub(super) fn stats(&mut self) {
+        let (kept, failed) = self.call(|opened| opened.inspect().stats());
         if self.is_vandalised {
             // It may have been set aside by now, with all that was kept in it.
             self.reported.lost();
@@ -179,7 +175,7 @@ impl Run {
         }
     }
 
-    /// Nothing changes while the store is open to be read only.
+    /// Checks that nothing changes while the store is open for reading only.
     pub(super) fn read_only(&mut self) {
         if !self.kind.is_persistent() {
             return;
@@ -197,14 +193,15 @@ impl Run {
         self.aside(Self::verify);
         self.aside(Self::entries);
         self.aside(|run| run.nearest(0));
-        self.aside(Self::kept);
+        self.aside(Self::stats);
         let store = self.opened.as_ref().map(Opened::store).expect("it was opened");
         let artifact = Artifact::new(vec![1]);
-        let refused = Err(Reason::ReadOnly);
+        let refused = Err(MissReason::ReadOnly);
         assert_eq!(store.put(b"key", &artifact).map(drop), refused);
         assert_eq!(store.remove(b"key").map(drop), refused);
-        assert_eq!(store.prune(Limits::bytes(0)).map(drop), refused);
-        assert_eq!(store.report(&Report::default()), refused);
+        let inspect = store.inspect().expect("every store here can be looked into");
+        assert_eq!(inspect.prune(Limits::bytes(0)).map(drop), refused);
+        assert_eq!(inspect.report(&Statistics::default(), None), refused);
         assert_eq!(store.clear(), refused);
         let mut after = None;
         self.reopen(self.limits, |place| {
@@ -214,7 +211,7 @@ impl Run {
         assert_eq!(after, before);
     }
 
-    /// What is done to a store that is only read changes nothing of what must be found.
+    /// Makes a call on a read-only store, which changes no expectation.
     fn aside(&mut self, call: impl FnOnce(&mut Self)) {
         let exact = self.exact.clone();
         call(self);
@@ -224,7 +221,7 @@ impl Run {
     }
 }
 
-/// Where the put of this number is.
+/// Returns the index of the put with this number.
 fn place_of(version: u64) -> usize {
     usize::try_from(version).expect("puts are few") - 1
 }
@@ -238,7 +235,7 @@ fn head(entry: &lru::Entry, artifact: &Artifact, is_sealed: bool) -> Head {
     }
 }
 
-fn told_of(entry: &Entry) -> Result<Head, Reason> {
+fn told_of(entry: &Entry) -> Result<Head, MissReason> {
     entry.head.as_ref().map_err(|reason| *reason).map(|content| Head {
         key: content.key.clone(),
         metadata: content.metadata.clone(),

@@ -5,7 +5,7 @@ use std::panic::catch_unwind;
 use warmstart_tests::calls::{Call, Medium, run};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// How many programs each medium runs.
+/// The number of programs on each medium.
 const PROGRAMS: u64 = 300;
 
 /// A program that fails is made as short as it can be, and shown.
@@ -56,7 +56,7 @@ fn a_weight_without_bytes_is_found_once_it_is_saved() {
         [15, 0, 0, 2],        // reserves one byte
         [0, 3, 3, 0],         // registers address 3 as name 3
         [0, 5, 2, 0],         // registers address 5 as name 2
-        [18, 0xb3, 179, 107], // inserts the second space: the weight at 3, the bias at 5
+        [18, 0xb3, 179, 107], // inserts the second reservation: the weight at 3, the bias at 5
         [18, 0x77, 119, 179], // inserts another under no name
         SAVE,
         [18, 0x6b, 35, 107], // inserts none of that one byte: the weight at 5

@@ -49,7 +49,7 @@ impl Small {
         Self { weight: Tensor::noise(Self::INPUTS * Self::OUTPUTS, 1), bias: Tensor::noise(Self::OUTPUTS, 2) }
     }
 
-    /// What XNNPACK computes with this cache.
+    /// Returns XNNPACK's result with this cache.
     fn run(&self, library: &'static Library, recorder: &RecordingCache) -> Result<Tensor, Error> {
         let mut subgraph = Subgraph::new(library, 2)?;
         let input = subgraph.input(&[Self::ROWS, Self::INPUTS])?;
@@ -159,7 +159,7 @@ fn a_runtime_that_is_bound_wrongly_is_not_run() {
 
 #[test]
 #[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
-fn a_cache_is_asked_then_reserves_then_inserts_and_is_finalized_before_it_is_run() {
+fn cache_is_called_in_order_and_finalized_before_the_run() {
     let library = xnnpack::library();
     let small = Small::new();
     let recorder = RecordingCache::default();
@@ -212,7 +212,7 @@ fn a_cache_that_is_not_finalised_cannot_be_run() {
 
 #[test]
 #[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
-fn addresses_are_asked_for_before_the_end_of_packing_and_a_finalised_cache_is_still_filled() {
+fn addresses_are_read_while_packing_and_finalised_cache_fills() {
     let library = xnnpack::library();
     let (one, other, recorder) = (Tensor::noise(64, 1), Tensor::noise(64, 2), RecordingCache::default());
     let create = |weight| FullyConnected::new(library, weight, None, 8, Some(recorder.cache())).unwrap();
@@ -241,7 +241,7 @@ fn a_cache_that_reserves_nothing_is_out_of_memory() {
 
 #[test]
 #[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
-fn sizes_are_multiples_of_64_and_weights_of_one_shape_have_one_seed() {
+fn sizes_are_multiples_of_64_and_equal_shapes_have_one_seed() {
     let library = xnnpack::library();
     let create = |inputs: usize, outputs: usize, seed: u32| {
         let recorder = RecordingCache::default();
@@ -267,7 +267,7 @@ fn sizes_are_multiples_of_64_and_weights_of_one_shape_have_one_seed() {
 
 #[test]
 #[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
-fn an_operator_brings_its_fingerprint_and_another_value_is_refused() {
+fn operator_brings_its_fingerprint_and_another_is_refused() {
     let library = xnnpack::library();
     for outputs in [1, 256] {
         let (weight, recorder) = (Tensor::noise(8 * outputs, 1), RecordingCache::default());
@@ -293,7 +293,7 @@ fn an_operator_brings_its_fingerprint_and_another_value_is_refused() {
 
 #[test]
 #[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
-fn weights_in_bf16_are_converted_and_the_cache_is_told_what_the_copy_stands_for() {
+fn bf16_weights_are_converted_and_the_cache_is_told_of_the_copy() {
     let library = xnnpack::library();
     let (rows, inputs, outputs) = (2, 32, 16);
     let weight: Tensor<Bf16> =
@@ -330,7 +330,7 @@ fn weights_in_bf16_are_converted_and_the_cache_is_told_what_the_copy_stands_for(
     all(has_xnnpack, not(has_minilm)),
     ignore = "needs the weights of a model: cargo xtask runtimes --models"
 )]
-fn the_layers_of_a_real_model_compute_what_they_should_with_and_without_a_cache() {
+fn layers_of_a_real_model_compute_right_with_and_without_cache() {
     let (library, model) = (xnnpack::library(), minilm::model());
     let tokens = 2;
     let input = Tensor::noise(tokens * minilm::WIDTH, 11);
@@ -366,7 +366,7 @@ fn the_layers_of_a_real_model_compute_what_they_should_with_and_without_a_cache(
 
 #[test]
 #[cfg_attr(not(has_minilm), ignore = "needs the weights of a model: cargo xtask runtimes --models")]
-fn the_layers_of_a_real_model_have_the_names_that_its_file_gives_them() {
+fn layers_of_a_real_model_have_the_names_of_its_file() {
     let model = minilm::model();
     let layers = model.layers();
     assert_eq!(layers.len(), 36);

@@ -3,7 +3,7 @@
 use std::{fs, path::Path, sync::Arc};
 
 use warmstart::{
-    Reason,
+    MissReason,
     pack::{ModelId, Pack, PackOptions},
     target::xnnpack::{
         Abi, Provider,
@@ -11,12 +11,12 @@ use warmstart::{
     },
 };
 use warmstart_tests::{
-    map_disk::Poor,
+    map_backend::Poor,
     packed::{image, open, place},
     xnnpack::{self, Bf16, Binding, FullyConnected, Library, Status, Subgraph, Tensor, Unary, WeightsCache},
 };
 
-use super::other_seed::OtherSeed;
+use super::relay::Relay;
 
 /// A model: its number says which numbers its layers have. All models have the same names and shapes.
 struct Model {
@@ -64,7 +64,7 @@ impl Model {
         };
         let mut operators: Vec<_> = self.layers.iter().map(|(weight, bias)| create((weight, bias))).collect();
         provider.finalize();
-        let _ = provider.save();
+        let _ = provider.pack().save();
         let input = Tensor::noise(3 * Self::INPUTS, 7);
         let run = |(operator, (_, bias)): (&mut FullyConnected<'_>, &(Tensor, Tensor))| {
             let mut output = Tensor::zeros(3 * bias.len());
@@ -75,7 +75,7 @@ impl Model {
         operators.iter_mut().zip(&self.layers).map(run).collect()
     }
 
-    /// What XNNPACK computes without a cache.
+    /// Returns XNNPACK's result without a cache.
     fn plain(&self, library: &'static Library) -> Vec<Vec<u32>> {
         let pack = Pack::in_memory();
         self.load(library, &self.provider(library, pack))
@@ -87,13 +87,13 @@ fn cache(provider: &Provider) -> WeightsCache<'_> {
     unsafe { WeightsCache::from_raw(provider.as_ptr().cast()) }
 }
 
-/// How many weights were packed, and how many found.
+/// Returns the numbers of weights that were packed and found.
 fn packed_and_found(provider: &Provider) -> (u64, u64) {
     let statistics = provider.statistics();
     (statistics.packed, statistics.hits)
 }
 
-/// How many mappings of this file the process has.
+/// Returns the number of mappings of this file in the process.
 #[cfg(target_os = "linux")]
 fn mappings(path: &Path) -> usize {
     let path = path.canonicalize().unwrap();
@@ -105,7 +105,7 @@ const ALL: u64 = Model::LAYERS as u64;
 
 #[test]
 #[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
-fn a_path_opts_in_and_caches_with_other_paths_know_nothing_of_each_other() {
+fn path_opts_in_and_caches_of_other_paths_are_separate() {
     let library = xnnpack::library();
     let (directory, path) = place().unwrap();
     let other = directory.path().join("other.xpwc");
@@ -113,7 +113,7 @@ fn a_path_opts_in_and_caches_with_other_paths_know_nothing_of_each_other() {
     let [one, two, opted_out] = [open(&path).unwrap(), open(&other).unwrap(), Pack::in_memory()]
         .map(|pack| model.provider(library, pack));
     let expected = model.load(library, &opted_out);
-    assert_eq!(opted_out.save().unwrap().entries, 0);
+    assert_eq!(opted_out.pack().save().unwrap().entries, 0);
     assert!(!path.exists() && !other.exists());
     assert_eq!(model.load(library, &one), expected);
     assert!(path.exists() && !other.exists());
@@ -145,7 +145,7 @@ fn what_was_packed_and_saved_is_not_mapped_a_second_time() {
 
 #[test]
 #[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
-fn what_is_saved_survives_the_model_and_loading_it_again_grows_nothing() {
+fn saved_weights_outlive_the_model_and_reloading_grows_nothing() {
     let library = xnnpack::library();
     let (_directory, path) = place().unwrap();
     let model = Model::new(1);
@@ -172,7 +172,7 @@ fn finalize_and_save_with_nothing_new_write_nothing() {
     let before = image(&path).unwrap();
     for _ in 0..3 {
         provider.finalize();
-        assert_eq!(provider.save().unwrap(), warmstart::pack::Saved::default());
+        assert_eq!(provider.pack().save().unwrap(), warmstart::pack::Saved::default());
         model.load(library, &provider);
     }
     assert_eq!(image(&path).unwrap(), before);
@@ -181,7 +181,7 @@ fn finalize_and_save_with_nothing_new_write_nothing() {
 
 #[test]
 #[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
-fn several_models_share_a_file_and_the_same_names_of_another_are_no_hit() {
+fn models_share_a_file_and_names_of_another_model_are_no_hit() {
     let library = xnnpack::library();
     let (_directory, path) = place().unwrap();
     let models = [1, 2, 3].map(Model::new);
@@ -189,7 +189,7 @@ fn several_models_share_a_file_and_the_same_names_of_another_are_no_hit() {
     for (model, expected) in models.iter().zip(&expected) {
         let provider = model.provider(library, open(&path).unwrap());
         assert_eq!(model.load(library, &provider), *expected);
-        let reason = if model.number == 1 { Reason::Absent } else { Reason::OtherModel };
+        let reason = if model.number == 1 { MissReason::Absent } else { MissReason::OtherModel };
         assert_eq!(provider.statistics().misses.of(reason), ALL);
     }
     for (model, expected) in models.iter().zip(&expected) {
@@ -208,16 +208,16 @@ fn another_seed_is_packed_again_and_the_next_process_finds_that() {
     let expected = model.load(library, &model.provider(library, open(&path).unwrap()));
     for (packed, found) in [(ALL, 0), (0, ALL)] {
         let provider = model.provider(library, open(&path).unwrap());
-        let other = OtherSeed::of(&provider);
+        let other = Relay::with_other_seeds(&provider);
         assert_eq!(model.load_with(library, &provider, other.cache()), expected);
         assert_eq!(packed_and_found(&provider), (packed, found));
-        assert_eq!(provider.statistics().misses.of(Reason::OtherSeed), packed);
+        assert_eq!(provider.statistics().misses.of(MissReason::OtherSeed), packed);
     }
 }
 
 #[test]
 #[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
-fn another_packing_algorithm_is_packed_again_and_the_next_process_finds_that() {
+fn other_algorithm_packs_again_and_the_next_process_finds_that() {
     unsafe extern "C" fn other(id: u32) -> *const Fingerprint {
         static OTHER: Fingerprint = Fingerprint { id: 0, value: 12345 };
         if id == 0 { std::ptr::null() } else { &raw const OTHER }
@@ -232,7 +232,7 @@ fn another_packing_algorithm_is_packed_again_and_the_next_process_finds_that() {
         let provider = unsafe { provider.with_fingerprints(other as FingerprintFn) };
         assert_eq!(model.load(library, &provider), expected);
         assert_eq!(packed_and_found(&provider), (packed, found));
-        assert_eq!(provider.statistics().misses.of(Reason::OtherFingerprint), packed);
+        assert_eq!(provider.statistics().misses.of(MissReason::OtherFingerprint), packed);
     }
 }
 
@@ -244,17 +244,17 @@ fn without_mappings_and_on_a_full_disk_all_computes_the_same() {
     let model = Model::new(1);
     let expected = model.plain(library);
     for (packed, found) in [(ALL, 0), (0, ALL)] {
-        let options = PackOptions::default().with_disk(Arc::new(Poor::without_mappings()));
+        let options = PackOptions::default().with_backend(Arc::new(Poor::without_mappings()));
         let provider = model.provider(library, Pack::open(&path, options).unwrap());
         assert_eq!(model.load(library, &provider), expected);
         assert_eq!(packed_and_found(&provider), (packed, found));
     }
-    // What was saved from the heap is mapped where that can be done.
+    // Weights saved from the heap are mapped where mappings work.
     let provider = model.provider(library, open(&path).unwrap());
     assert_eq!(model.load(library, &provider), expected);
     assert_eq!(packed_and_found(&provider), (0, ALL));
 
-    let options = PackOptions::default().with_disk(Arc::new(Poor::with_room(4096)));
+    let options = PackOptions::default().with_backend(Arc::new(Poor::with_room(4096)));
     let full = directory.path().join("full.xpwc");
     let provider = model.provider(library, Pack::open(full, options).unwrap());
     assert_eq!(model.load(library, &provider), expected);
@@ -268,7 +268,7 @@ fn without_mappings_and_on_a_full_disk_all_computes_the_same() {
 fn a_panic_of_ours_is_no_memory_to_xnnpack() {
     let library = xnnpack::library();
     let (_directory, path) = place().unwrap();
-    let options = PackOptions::default().with_disk(Arc::new(Poor::that_panics()));
+    let options = PackOptions::default().with_backend(Arc::new(Poor::that_panics()));
     let provider = Provider::new(Pack::open(&path, options).unwrap(), Abi::V2025, ModelId::default());
     let weight = Tensor::noise(64, 1);
     provider.register(weight.as_ptr(), "weight");
@@ -298,9 +298,9 @@ fn weights_without_names_leave_the_file_as_it_was() {
         drop(FullyConnected::new(library, &weight, named, 8, Some(cache(&provider))).unwrap());
     }
     provider.finalize();
-    assert_eq!(provider.save().unwrap().entries, 0);
+    assert_eq!(provider.pack().save().unwrap().entries, 0);
     assert_eq!((provider.statistics().unnamed, packed_and_found(&provider)), (2, (0, 0)));
-    assert_eq!(provider.statistics().misses.of(Reason::Unnamed), 2);
+    assert_eq!(provider.statistics().misses.of(MissReason::Unnamed), 2);
     assert_eq!(image(&path).unwrap(), before);
 }
 
@@ -312,19 +312,20 @@ fn an_operator_runs_only_once_the_provider_is_finalized() {
     let provider = Model::new(1).provider(library, open(&path).unwrap());
     let weight = Tensor::noise(64, 1);
     provider.register(weight.as_ptr(), "weight");
-    let mut operator = FullyConnected::new(library, &weight, None, 8, Some(cache(&provider))).unwrap();
+    let relay = Relay::to(&provider);
+    let mut operator = FullyConnected::new(library, &weight, None, 8, Some(relay.cache())).unwrap();
     operator.reshape(1).unwrap();
     let (input, mut output) = (Tensor::noise(8, 2), Tensor::zeros(8));
     let refused = operator.run(&input, &mut output).unwrap_err();
     assert_eq!(refused.status(), Some(Status::INVALID_STATE));
     provider.finalize();
     operator.run(&input, &mut output).unwrap();
-    assert_eq!(provider.statistics().delete_cache_calls, 0, "XNNPACK leaves it to the host");
+    assert_eq!(relay.calls().delete_cache, 0, "XNNPACK leaves it to the host");
 }
 
 #[test]
 #[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
-fn a_weight_that_xnnpack_converts_is_found_by_the_name_of_the_original() {
+fn weight_that_xnnpack_converts_is_found_by_its_original_name() {
     let library = xnnpack::library();
     let (_directory, path) = place().unwrap();
     let (rows, inputs, outputs) = (2, 32, 16);
@@ -344,14 +345,15 @@ fn a_weight_that_xnnpack_converts_is_found_by_the_name_of_the_original() {
         let filter = subgraph.constant(&[outputs, inputs], &weight).unwrap();
         let addend = subgraph.constant(&[outputs], &bias).unwrap();
         subgraph.fully_connected(short, filter, Some(addend), output).unwrap();
-        let mut runtime = subgraph.compile(Some(cache(&provider))).unwrap();
+        let relay = Relay::to(&provider);
+        let mut runtime = subgraph.compile(Some(relay.cache())).unwrap();
         provider.finalize();
-        provider.save().unwrap();
+        provider.pack().save().unwrap();
         runtime.reshape(&[]).unwrap();
         let mut result = Tensor::zeros(rows * outputs);
         runtime.run(&mut [Binding::Input(input, &given), Binding::Output(output, &mut result)]).unwrap();
         // Where the processor multiplies such numbers itself, nothing would be converted.
-        assert!(provider.statistics().alias_data_calls > 0);
+        assert!(relay.calls().alias_data > 0);
         assert_eq!(packed_and_found(&provider), (packed, found));
         computed.push(result.bits());
     }

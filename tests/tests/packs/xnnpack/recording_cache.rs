@@ -12,7 +12,7 @@ use warmstart_tests::xnnpack::{
     abi::{LookUpKey, Provider},
 };
 
-/// What XNNPACK asks for at least.
+/// The least alignment that XNNPACK requires, in bytes.
 const ALIGNMENT: usize = 64;
 
 /// A weights cache. It knows weights by their address, so they must live as long as it does: one that came to lie where
@@ -58,7 +58,7 @@ impl RecordingCache {
         recorder
     }
 
-    /// What XNNPACK is handed.
+    /// Returns the weights cache to hand to XNNPACK.
     pub(crate) fn cache(&self) -> WeightsCache<'_> {
         // SAFETY: provider and state are on the heap and live as long as the recorder, which is borrowed. Blocks have the
         // length that was asked for, are freed with the recorder, and are found again by the whole key; the tests keep weights.

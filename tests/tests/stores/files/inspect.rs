@@ -1,4 +1,4 @@
-//! What the file store tells about itself, and what it keeps of the reports of caches.
+//! The file store's listing and totals, and the reports of caches that it persists.
 
 use std::{
     collections::BTreeMap,
@@ -11,18 +11,19 @@ use std::{
 };
 
 use warmstart::{
-    Artifact, Cache, Key, KeyFields, Limits, Metadata, Reason, Recipe, Store,
-    store::{Entry, FileOptions, FileStore, Verified},
+    Artifact, Cache, Key, KeyFields, Limits, Metadata, MissReason, Recipe, Store,
+    store::{Entry, FileStore, StoreOptions},
 };
-use warmstart_core::tally::SLOT_LEN;
+use warmstart_core::statistics::SLOT_LEN;
 use warmstart_tests::proof::SetClock;
+use warmstart_tests::whole::Whole;
 
 fn open(path: &Path) -> FileStore {
-    FileStore::open(path, FileOptions::default()).unwrap()
+    FileStore::open(path, StoreOptions::default()).unwrap()
 }
 
 fn open_read_only(path: &Path) -> FileStore {
-    FileStore::open(path, FileOptions::default().with_read_only(true)).unwrap()
+    FileStore::open(path, StoreOptions::default().with_read_only(true)).unwrap()
 }
 
 fn fields(name: &str, flags: &str) -> KeyFields<'static> {
@@ -37,6 +38,8 @@ fn put(store: &FileStore, fields: &KeyFields<'_>) {
 fn entries(store: &impl Store) -> Vec<Entry> {
     let mut entries = Vec::new();
     store
+        .inspect()
+        .unwrap()
         .entries(&mut |entry| {
             entries.push(entry);
             ControlFlow::Continue(())
@@ -46,11 +49,11 @@ fn entries(store: &impl Store) -> Vec<Entry> {
 }
 
 fn nearest(store: &impl Store, recipe: &Recipe) -> Option<Recipe> {
-    let entry = store.nearest(recipe).unwrap()?;
+    let entry = store.inspect().unwrap().nearest(recipe).unwrap()?;
     entry.head.unwrap().metadata.recipe().cloned()
 }
 
-/// Makes the journal so long that it is made anew.
+/// Makes the journal so long that it is rewritten.
 fn churn(store: &FileStore) {
     for n in 0..2000u64 {
         store.put(&n.to_le_bytes(), &Artifact::new(vec![])).unwrap();
@@ -77,23 +80,23 @@ fn image(root: &Path) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
 }
 
 #[test]
-fn entries_come_in_the_order_of_their_eviction_with_the_time_of_their_use() {
+fn entries_come_in_eviction_order_with_their_time_of_use() {
     let directory = tempfile::tempdir().unwrap();
     let clock = SetClock::default();
-    let options = FileOptions::default().with_clock(Arc::new(clock.clone()));
+    let options = StoreOptions::default().with_clock(Arc::new(clock.clone()));
     let store = FileStore::open(directory.path(), options).unwrap();
     for (ms, name) in [(10, "a"), (20, "b"), (30, "c")] {
         clock.set(ms);
         put(&store, &fields(name, ""));
     }
     clock.set(40);
-    assert!(store.get(fields("a", "").key().as_bytes()).hit().is_some());
+    assert!(store.get(fields("a", "").key().as_bytes()).is_ok());
 
     let told: Vec<_> = entries(&store)
         .into_iter()
         .map(|entry| {
             let content = entry.head.unwrap();
-            assert_eq!(entry.name, Key::digest(&content.key));
+            assert_eq!(entry.digest, Key::digest(&content.key));
             assert_eq!((entry.size, content.payload_len), (256 + 100, 100));
             (content.metadata.recipe().unwrap().fields()[0].value().unwrap().to_owned(), entry.used_unix_ms)
         })
@@ -101,7 +104,7 @@ fn entries_come_in_the_order_of_their_eviction_with_the_time_of_their_use() {
     let expected = [("b", 20), ("c", 30), ("a", 40)].map(|(name, ms)| (name.to_owned(), ms));
     assert_eq!(told, expected);
 
-    // A journal made anew keeps both.
+    // A rewritten journal keeps both.
     churn(&store);
     store.put(b"other", &Artifact::new(vec![])).unwrap();
     assert!(fs::metadata(directory.path().join("journal")).unwrap().len() < 64 * 4000);
@@ -115,17 +118,17 @@ fn what_is_no_entry_is_passed_over_and_left_where_it_is() {
     let store = open(directory.path());
     put(&store, &fields("a", ""));
     let folder = directory.path().join("entries");
-    let whole = folder.join(entries(&store)[0].name.to_string());
+    let whole = folder.join(entries(&store)[0].digest.to_string());
     fs::copy(whole, folder.join(Key::digest(b"c").to_string())).unwrap();
     fs::write(folder.join("not a name"), b"").unwrap();
     let before = image(&folder);
 
     let reasons: BTreeMap<_, _> =
-        entries(&store).into_iter().map(|entry| (entry.name, entry.head.err())).collect();
-    assert_eq!(reasons[&Key::digest(b"c")], Some(Reason::KeyMismatch));
+        entries(&store).into_iter().map(|entry| (entry.digest, entry.head.err())).collect();
+    assert_eq!(reasons[&Key::digest(b"c")], Some(MissReason::KeyMismatch));
     assert_eq!(reasons.len(), 2);
     assert!(before == image(&folder));
-    assert_eq!(store.verify(), Ok(Verified { whole: 1, damaged: 1 }));
+    assert_eq!(store.whole_and_damaged(), Ok((1, 1)));
     assert_eq!((entries(&store).len(), folder.join("not a name").exists()), (1, true));
 }
 
@@ -145,7 +148,7 @@ fn nearest_after_replacement_is_not_what_an_entry_once_was() {
 }
 
 #[test]
-fn the_nearest_recipe_is_found_after_removals_compaction_and_by_another_handle() {
+fn nearest_recipe_is_found_after_removals_and_compaction() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
     for n in 0..200 {
@@ -190,13 +193,13 @@ fn pruning_takes_the_oldest_and_leaves_the_cap_as_it_was() {
     for n in 0..10 {
         put(&store, &fields(&n.to_string(), ""));
     }
-    assert!(store.get(fields("0", "").key().as_bytes()).hit().is_some());
-    let pruned = store.prune(Limits::bytes(3 * 356)).unwrap();
+    assert!(store.get(fields("0", "").key().as_bytes()).is_ok());
+    let pruned = store.inspect().unwrap().prune(Limits::bytes(3 * 356)).unwrap();
     assert_eq!((pruned.entries, pruned.bytes), (7, 7 * 356));
     let left = ["8", "9", "0"].map(|name| store.contains(fields(name, "").key().as_bytes()));
-    assert_eq!((left, store.len()), ([Ok(true); 3], Ok(3)));
+    assert_eq!((left, store.whole()), ([Ok(true); 3], Ok(3)));
     put(&store, &fields("more", ""));
-    assert_eq!((store.len(), store.total_bytes()), (Ok(4), Ok(4 * 356)));
+    assert_eq!((store.whole(), store.total_bytes()), (Ok(4), Ok(4 * 356)));
 }
 
 #[test]
@@ -212,7 +215,7 @@ fn looking_sweeps_nothing_and_makes_no_directory() {
     assert!(before == image(&root));
 
     let missing = open_read_only(&directory.path().join("missing"));
-    assert_eq!(missing.get(b"k").miss(), Some(Reason::Unavailable));
+    assert_eq!(missing.get(b"k").err(), Some(MissReason::Unavailable));
     assert!(!directory.path().join("missing").exists());
 }
 
@@ -231,18 +234,18 @@ fn what_is_reported_adds_up_over_handles_and_outlives_them() {
                         let Ok(_) = cache.get_or_build(&key, || Ok::<_, Infallible>(vec![1; 10]));
                     }
                     // On a busy machine the others may hold the lock for longer than a report waits.
-                    while cache.flush() == Err(Reason::Busy) {}
+                    while cache.flush() == Err(MissReason::Busy) {}
                 }
             });
         }
     });
-    let kept = open_read_only(directory.path()).kept().unwrap();
-    let counted = kept.tally.statistics();
+    let kept = open_read_only(directory.path()).inspect().unwrap().stats().unwrap();
+    let counted = kept.counted;
     assert_eq!((counted.hits, counted.builds), (10 * THREADS, 10 * THREADS));
-    assert_eq!(counted.misses.of(Reason::Absent), 10 * THREADS);
-    assert_eq!((counted.bytes_written, kept.tally.resets()), (100 * THREADS, 0));
+    assert_eq!(counted.misses.of(MissReason::Absent), 10 * THREADS);
+    assert_eq!((counted.bytes_written, kept.resets), (100 * THREADS, 0));
     open(directory.path()).clear().unwrap();
-    assert_eq!(open(directory.path()).kept(), Ok(kept), "clearing is not forgetting");
+    assert_eq!(open(directory.path()).inspect().unwrap().stats(), Ok(kept), "clearing is not forgetting");
 }
 
 #[test]
@@ -253,7 +256,7 @@ fn damaged_statistics_are_reset_and_that_is_counted() {
         let cache = Cache::new(open(directory.path()));
         let Ok(_) = cache.get_or_build("k", || Ok::<_, Infallible>(vec![1]));
     };
-    let kept = || open_read_only(directory.path()).kept().unwrap();
+    let kept = || open_read_only(directory.path()).inspect().unwrap().stats().unwrap();
     count();
     let damages: [fn(&Path); 5] = [
         |path| fs::write(path, b"").unwrap(),
@@ -271,12 +274,12 @@ fn damaged_statistics_are_reset_and_that_is_counted() {
     ];
     for damage in damages {
         damage(&path);
-        assert_eq!((kept().tally.resets(), kept().tally.statistics().hits), (1, 0));
+        assert_eq!((kept().resets, kept().counted.hits), (1, 0));
         count();
-        assert_eq!((kept().tally.resets(), kept().tally.statistics().hits), (1, 1));
+        assert_eq!((kept().resets, kept().counted.hits), (1, 1));
         fs::remove_file(&path).unwrap();
         count();
-        assert_eq!((kept().tally.resets(), kept().tally.statistics().hits), (0, 1), "lost is not damaged");
+        assert_eq!((kept().resets, kept().counted.hits), (0, 1), "lost is not damaged");
     }
     fs::write(directory.path().join("last-miss"), b"something else").unwrap();
     assert_eq!(kept().last_miss, None);
@@ -309,6 +312,6 @@ fn statistics_are_written_to_no_file_that_is_not_the_stores_own() {
         plant();
         count();
         assert!(fs::read(&precious).unwrap() == before);
-        assert!(open_read_only(&root).kept().unwrap().tally.statistics().hits > 0);
+        assert!(open_read_only(&root).inspect().unwrap().stats().unwrap().counted.hits > 0);
     }
 }

@@ -10,16 +10,17 @@ use std::{
 };
 
 use warmstart::{
-    Artifact, Cache, Key, Limits, Reason, Store,
-    store::{FileOptions, FileStore, Verified},
+    Artifact, Cache, Key, Limits, MissReason, Store,
+    store::{FileStore, StoreOptions},
 };
-use warmstart_tests::faulty::FaultyDisk;
+use warmstart_tests::faulty::FaultyBackend;
+use warmstart_tests::whole::Whole;
 use xxhash_rust::xxh3::xxh3_64;
 
 const EACCES: i32 = 13;
 
 fn open(path: &Path) -> FileStore {
-    FileStore::open(path, FileOptions::default()).unwrap()
+    FileStore::open(path, StoreOptions::default()).unwrap()
 }
 
 fn artifact(n: u8, len: usize) -> Artifact {
@@ -27,7 +28,7 @@ fn artifact(n: u8, len: usize) -> Artifact {
 }
 
 /// Why what was built is not stored.
-fn builds_anyway<S: Store>(cache: &Cache<S>) -> Option<Reason> {
+fn builds_anyway<S: Store>(cache: &Cache<S>) -> Option<MissReason> {
     let Ok(fetched) = cache.get_or_build("k", || Ok::<_, Infallible>(vec![9; 4096]));
     assert_eq!(fetched.artifact().payload(), [9; 4096]);
     fetched.refusal()
@@ -42,7 +43,7 @@ fn make_newer(journal: &mut [u8]) {
 
 /// A version that was damaged is no newer version, which would stop all reading and writing for good.
 #[test]
-fn a_journal_whose_version_was_damaged_is_made_anew() {
+fn journal_with_damaged_version_is_rebuilt() {
     let directory = tempfile::tempdir().unwrap();
     open(directory.path()).put(b"k", &artifact(1, 100)).unwrap();
     let path = directory.path().join("journal");
@@ -51,7 +52,7 @@ fn a_journal_whose_version_was_damaged_is_made_anew() {
         journal[8 + bit / 8] ^= 1 << (bit % 8);
         fs::write(&path, &journal).unwrap();
         let store = open(directory.path());
-        assert!(store.get(b"k").hit().is_some());
+        assert!(store.get(b"k").is_ok());
         store.put(b"l", &artifact(1, 100)).unwrap();
         assert_eq!(store.total_bytes(), Ok(2 * (128 + 100)));
     }
@@ -60,22 +61,22 @@ fn a_journal_whose_version_was_damaged_is_made_anew() {
 #[test]
 fn pruning_what_cannot_be_removed_ends() {
     let directory = tempfile::tempdir().unwrap();
-    let disk = Arc::new(FaultyDisk::new());
-    let options = FileOptions::default().with_disk(disk.clone());
+    let disk = Arc::new(FaultyBackend::new());
+    let options = StoreOptions::default().with_backend(disk.clone());
     let store = FileStore::open(directory.path(), options).unwrap();
     for n in 0..1200u64 {
         store.put(&n.to_le_bytes(), &Artifact::new(vec![])).unwrap();
     }
     disk.fail_removals(u64::MAX, EACCES);
-    assert_eq!(store.prune(Limits::bytes(0)), Err(Reason::ReadOnly));
+    assert_eq!(store.inspect().unwrap().prune(Limits::bytes(0)), Err(MissReason::ReadOnly));
     disk.fail_removals(0, 0);
-    assert_eq!(store.prune(Limits::bytes(0)).unwrap().entries, 1200);
+    assert_eq!(store.inspect().unwrap().prune(Limits::bytes(0)).unwrap().entries, 1200);
 }
 
 #[test]
-fn patience_without_end_is_no_panic() {
+fn endless_timeout_does_not_panic() {
     let directory = tempfile::tempdir().unwrap();
-    let options = || FileOptions::default().with_patience(Duration::MAX);
+    let options = || StoreOptions::default().with_timeout(Duration::MAX);
     let (one, other) = [(); 2].map(|()| FileStore::open(directory.path(), options()).unwrap()).into();
     thread::scope(|scope| {
         for store in [&one, &other] {
@@ -86,7 +87,7 @@ fn patience_without_end_is_no_panic() {
             });
         }
     });
-    assert_eq!(one.len(), Ok(500));
+    assert_eq!(one.whole(), Ok(500));
 }
 
 #[test]
@@ -98,8 +99,8 @@ fn a_directory_of_a_newer_version_is_left_alone() {
     make_newer(&mut journal);
     fs::write(root.join("journal"), &journal).unwrap();
     let cache = Cache::new(open(&root));
-    assert_eq!(cache.get("k").miss(), Some(Reason::NewerVersion));
-    assert_eq!(builds_anyway(&cache), Some(Reason::NewerVersion));
+    assert_eq!(cache.get("k").err(), Some(MissReason::NewerVersion));
+    assert_eq!(builds_anyway(&cache), Some(MissReason::NewerVersion));
     drop(cache);
     assert_eq!(fs::read(root.join("journal")).unwrap(), journal);
 }
@@ -114,8 +115,8 @@ fn nothing_is_added_to_what_a_newer_version_keeps() {
     let mut journal = fs::read(&path).unwrap();
     make_newer(&mut journal);
     fs::write(&path, &journal).unwrap();
-    assert!(reader.get(b"k").hit().is_some());
-    assert_eq!(reader.put(b"l", &artifact(1, 100)), Err(Reason::NewerVersion));
+    assert!(reader.get(b"k").is_ok());
+    assert_eq!(reader.put(b"l", &artifact(1, 100)), Err(MissReason::NewerVersion));
     let _ = reader.close();
     assert_eq!(fs::read(&path).unwrap(), journal);
 }
@@ -128,54 +129,54 @@ fn verifying_takes_no_memory_by_what_a_file_claims() {
     let path = directory.path().join("entries").join(Key::digest(b"k").to_string());
     fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(1 << 40).unwrap();
     let started = Instant::now();
-    assert_eq!(store.verify(), Ok(Verified { whole: 0, damaged: 1 }));
+    assert_eq!(store.whole_and_damaged(), Ok((0, 1)));
     assert!(started.elapsed() < Duration::from_secs(2));
     assert!(!path.exists());
 }
 
 #[test]
-fn a_reader_of_statistics_never_takes_a_report_that_is_being_written_for_damage() {
+fn statistics_reader_takes_no_report_in_writing_for_damage() {
     let directory = tempfile::tempdir().unwrap();
     let cache = Cache::new(open(directory.path()));
-    let reader = FileStore::open(directory.path(), FileOptions::default().with_read_only(true)).unwrap();
+    let reader = FileStore::open(directory.path(), StoreOptions::default().with_read_only(true)).unwrap();
     let Ok(_) = cache.get_or_build("k", || Ok::<_, Infallible>(vec![1]));
     cache.flush().unwrap();
     thread::scope(|scope| {
         let reporter = scope.spawn(|| {
             for _ in 0..5000 {
-                assert!(cache.get("k").hit().is_some());
+                assert!(cache.get("k").is_ok());
                 cache.flush().unwrap();
             }
         });
         let mut last = 0;
         while !reporter.is_finished() {
-            let kept = reader.kept().unwrap().tally;
-            assert_eq!(kept.resets(), 0);
-            assert!(kept.statistics().hits >= last, "counts went back");
-            last = kept.statistics().hits;
+            let kept = reader.inspect().unwrap().stats().unwrap();
+            assert_eq!(kept.resets, 0);
+            assert!(kept.counted.hits >= last, "counts went back");
+            last = kept.counted.hits;
         }
     });
-    assert_eq!(reader.kept().unwrap().tally.statistics().hits, 5000);
+    assert_eq!(reader.inspect().unwrap().stats().unwrap().counted.hits, 5000);
 }
 
 #[test]
 fn what_is_refused_is_reported_while_the_process_runs() {
     let directory = tempfile::tempdir().unwrap();
-    let options = FileOptions::default().with_max_bytes(1000);
+    let options = StoreOptions::default().with_max_bytes(1000);
     let cache = Cache::new(FileStore::open(directory.path(), options).unwrap());
     let Ok(fetched) = cache.get_or_build("k", || Ok::<_, Infallible>(vec![1; 5000]));
-    assert_eq!(fetched.refusal(), Some(Reason::Oversize));
-    let kept = open(directory.path()).kept().unwrap();
-    assert_eq!(kept.tally.statistics().refusals.of(Reason::Oversize), 1);
-    assert_eq!(kept.last_miss.unwrap().refusal, Some(Reason::Oversize));
+    assert_eq!(fetched.refusal(), Some(MissReason::Oversize));
+    let kept = open(directory.path()).inspect().unwrap().stats().unwrap();
+    assert_eq!(kept.counted.refusals.of(MissReason::Oversize), 1);
+    assert_eq!(kept.last_miss.unwrap().refusal, Some(MissReason::Oversize));
 }
 
 #[test]
-fn a_cache_over_a_store_that_is_never_changed_flushes_and_closes() {
+fn cache_over_an_unchanged_store_flushes_and_closes() {
     let directory = tempfile::tempdir().unwrap();
     open(directory.path()).put(b"k", &artifact(1, 100)).unwrap();
-    let store = FileStore::open(directory.path(), FileOptions::default().with_read_only(true)).unwrap();
+    let store = FileStore::open(directory.path(), StoreOptions::default().with_read_only(true)).unwrap();
     let cache = Cache::new(store);
-    assert!(cache.get("k").hit().is_some());
+    assert!(cache.get("k").is_ok());
     assert_eq!((cache.flush(), cache.close()), (Ok(()), Ok(())));
 }

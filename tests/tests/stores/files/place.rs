@@ -3,18 +3,20 @@
 use std::{
     convert::Infallible,
     fs,
+    ops::ControlFlow,
     os::unix::fs::{MetadataExt, PermissionsExt, symlink},
     path::{Path, PathBuf},
 };
 
 use warmstart::{
-    Artifact, Cache, Key, Reason, Store,
-    store::{FileOptions, FileStore},
+    Artifact, Cache, Key, MissReason, Store,
+    store::{FileStore, StoreOptions},
 };
 use warmstart_tests::own_process;
+use warmstart_tests::whole::Whole;
 
 fn open(path: &Path) -> FileStore {
-    FileStore::open(path, FileOptions::default()).unwrap()
+    FileStore::open(path, StoreOptions::default()).unwrap()
 }
 
 fn entry_path(root: &Path, key: &[u8]) -> PathBuf {
@@ -26,19 +28,19 @@ fn artifact(n: u8, len: usize) -> Artifact {
 }
 
 /// The caller of the one call gets what it built, and the reason why it is not stored.
-fn builds_anyway<S: Store>(cache: &Cache<S>, key: &str) -> Option<Reason> {
+fn builds_anyway<S: Store>(cache: &Cache<S>, key: &str) -> Option<MissReason> {
     let Ok(fetched) = cache.get_or_build(key, || Ok::<_, Infallible>(vec![9; 4096]));
     assert_eq!(fetched.artifact().payload(), [9; 4096]);
     fetched.refusal()
 }
 
 #[test]
-fn a_directory_that_cannot_be_made_is_a_cache_that_always_misses() {
+fn directory_that_cannot_be_made_is_a_cache_that_always_misses() {
     let cache = Cache::new(open(Path::new("/proc/warmstart/cache")));
     let refusal = builds_anyway(&cache, "k");
     assert!(refusal.is_some());
-    assert_eq!(cache.get("k").miss(), Some(Reason::Unavailable));
-    assert_eq!(cache.store().contains(b"k"), Err(Reason::Unavailable));
+    assert_eq!(cache.get("k").err(), Some(MissReason::Unavailable));
+    assert_eq!(cache.store().contains(b"k"), Err(MissReason::Unavailable));
 }
 
 #[test]
@@ -49,7 +51,7 @@ fn a_path_that_is_not_a_directory_is_refused_with_what_to_do() {
     let link = directory.path().join("link");
     symlink(directory.path(), &link).unwrap();
     for path in [&file, &link, &file.join("below")] {
-        let error = FileStore::open(path, FileOptions::default()).unwrap_err();
+        let error = FileStore::open(path, StoreOptions::default()).unwrap_err();
         assert!(error.is_wrong_kind(), "{error}");
         assert!(
             error.to_string().contains("name a directory") || error.to_string().contains("that it leads to")
@@ -59,14 +61,14 @@ fn a_path_that_is_not_a_directory_is_refused_with_what_to_do() {
 }
 
 fn is_untrusted(path: &Path) {
-    let error = FileStore::open(path, FileOptions::default()).unwrap_err();
+    let error = FileStore::open(path, StoreOptions::default()).unwrap_err();
     assert!(error.is_untrusted(), "{error}");
     assert!(error.to_string().contains("chmod go-w"), "{error}");
 }
 
 #[test]
 #[cfg_attr(not(is_root), ignore = "needs root, to give files to other users")]
-fn a_directory_that_others_own_is_refused_with_what_to_do() {
+fn directory_that_others_own_is_refused_with_a_remedy() {
     let directory = tempfile::tempdir().unwrap();
     let foreign = directory.path().join("foreign");
     fs::create_dir(&foreign).unwrap();
@@ -75,7 +77,7 @@ fn a_directory_that_others_own_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn a_directory_that_others_may_write_to_is_refused_with_what_to_do() {
+fn directory_that_others_may_write_to_is_refused_with_a_remedy() {
     let directory = tempfile::tempdir().unwrap();
     let writable = directory.path().join("writable");
     fs::create_dir(&writable).unwrap();
@@ -86,6 +88,18 @@ fn a_directory_that_others_may_write_to_is_refused_with_what_to_do() {
     fs::set_permissions(inner.join("entries"), fs::Permissions::from_mode(0o770)).unwrap();
     for path in [writable, inner] {
         is_untrusted(&path);
+    }
+}
+
+#[test]
+fn read_only_store_where_others_may_write_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    for writable in ["", "entries"] {
+        let root = directory.path().join(format!("cache{writable}"));
+        drop(open(&root));
+        fs::set_permissions(root.join(writable), fs::Permissions::from_mode(0o770)).unwrap();
+        let error = FileStore::open(&root, StoreOptions::default().with_read_only(true)).unwrap_err();
+        assert!(error.is_untrusted(), "{error}");
     }
 }
 
@@ -134,22 +148,65 @@ fn an_entry_that_others_may_have_written_is_never_read() {
     ];
     for spoil in spoil {
         store.put(b"k", &artifact(1, 100)).unwrap();
-        assert!(store.get(b"k").hit().is_some());
+        assert!(store.get(b"k").is_ok());
         spoil();
-        assert_eq!(store.get(b"k").miss(), Some(Reason::Untrusted));
+        assert_eq!(store.get(b"k").err(), Some(MissReason::Untrusted));
         assert_eq!(store.contains(b"k"), Ok(false));
     }
     store.put(b"k", &artifact(2, 100)).unwrap();
-    assert_eq!(store.get(b"k").hit().unwrap().payload(), [2; 100], "a put heals it");
+    assert_eq!(store.get(b"k").unwrap().payload(), [2; 100], "a put replaces it");
+}
+
+/// It may be of another user, so it is not removed as a damaged one is.
+#[test]
+fn entry_that_others_may_have_written_is_listed_and_left() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    store.put(b"k", &artifact(1, 100)).unwrap();
+    let path = entry_path(directory.path(), b"k");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o620)).unwrap();
+    let (inspect, mut told) = (store.inspect().unwrap(), Vec::new());
+    inspect
+        .entries(&mut |entry| {
+            told.push((entry.digest, entry.size, entry.head.err()));
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    let size = 128 + 100;
+    assert_eq!(told, [(Key::digest(b"k"), size, Some(MissReason::Untrusted))]);
+    let mut proofs = Vec::new();
+    let whole =
+        inspect.verify(&mut |proof| proofs.push((proof.size, proof.result, proof.is_removed))).unwrap();
+    assert_eq!((whole, proofs), (0, vec![(size, Err(MissReason::Untrusted), false)]));
+    assert!(path.exists());
+}
+
+/// What the other version stored was replaced since, by a process that could.
+#[test]
+fn entry_that_is_no_longer_of_a_newer_version_is_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, other) = (open(directory.path()), open(directory.path()));
+    store.put(b"k", &artifact(1, 100)).unwrap();
+    let path = entry_path(directory.path(), b"k");
+    let mut newer = fs::read(&path).unwrap();
+    newer[16] = 2;
+    let sum = xxhash_rust::xxh3::xxh3_64(&newer[16..]);
+    newer[8..16].copy_from_slice(&sum.to_le_bytes());
+    fs::write(&path, &newer).unwrap();
+    assert_eq!(store.get(b"k").err(), Some(MissReason::NewerVersion));
+    assert_eq!(store.put(b"k", &artifact(2, 100)), Err(MissReason::NewerVersion));
+    other.put(b"k", &artifact(3, 100)).unwrap();
+    assert_eq!(store.put(b"k", &artifact(4, 100)), Ok(0));
+    assert_eq!(store.get(b"k").unwrap().payload(), [4; 100]);
 }
 
 #[test]
 fn an_empty_path_is_refused() {
-    assert!(FileStore::open("", FileOptions::default()).unwrap_err().is_wrong_kind());
+    assert!(FileStore::open("", StoreOptions::default()).unwrap_err().is_wrong_kind());
 }
 
 #[test]
-fn a_relative_path_means_what_it_meant_when_the_store_was_opened() {
+fn relative_path_is_resolved_when_the_store_is_opened() {
     own_process!(|| {
         let directory = tempfile::tempdir().unwrap();
         std::env::set_current_dir(directory.path()).unwrap();
@@ -157,10 +214,10 @@ fn a_relative_path_means_what_it_meant_when_the_store_was_opened() {
         store.put(b"k", &artifact(1, 10)).unwrap();
         fs::create_dir("elsewhere").unwrap();
         std::env::set_current_dir("elsewhere").unwrap();
-        assert!(store.get(b"k").hit().is_some());
+        assert!(store.get(b"k").is_ok());
         store.put(b"l", &artifact(2, 10)).unwrap();
         assert!(!Path::new("cache").exists());
-        assert_eq!(store.len(), Ok(2));
+        assert_eq!(store.whole(), Ok(2));
     });
 }
 
@@ -175,7 +232,7 @@ fn an_entry_of_a_newer_version_is_not_replaced() {
     let sum = xxhash_rust::xxh3::xxh3_64(&newer[16..]);
     newer[8..16].copy_from_slice(&sum.to_le_bytes());
     fs::write(&path, &newer).unwrap();
-    assert_eq!(builds_anyway(&cache, "k"), Some(Reason::NewerVersion));
+    assert_eq!(builds_anyway(&cache, "k"), Some(MissReason::NewerVersion));
     assert_eq!(fs::read(&path).unwrap(), newer);
     fs::remove_file(&path).unwrap();
     assert_eq!(builds_anyway(&cache, "k"), None);

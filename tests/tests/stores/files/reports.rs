@@ -1,25 +1,27 @@
-//! What the file store keeps of the reports of caches, under faults and under the hands of others.
+//! The persisted reports of the file store, under faults and changes by others.
 
 use std::{
     convert::Infallible,
     fs,
     os::unix::{fs::PermissionsExt, net::UnixListener},
     path::Path,
-    sync::Arc,
+    sync::{Arc, mpsc},
+    thread,
     time::{Duration, Instant},
 };
 
 use warmstart::{
-    Artifact, Cache, Key, KeyFields, Limits, Lookup, Metadata, Provenance, Reason, Seal, Statistics, Store,
-    store::{FileOptions, FileStore, MemoryStore, Report},
+    Artifact, Cache, Key, KeyFields, Limits, Metadata, MissReason, Provenance, Seal, Statistics, Store,
+    store::{FileStore, MemoryStore, StoreOptions},
 };
-use warmstart_tests::faulty::FaultyDisk;
+use warmstart_tests::faulty::FaultyBackend;
+use warmstart_tests::whole::Whole;
 use xxhash_rust::xxh3::xxh3_64;
 
 const CODES: [i32; 4] = [122, 5, 28, 13];
 
 fn open(path: &Path) -> FileStore {
-    FileStore::open(path, FileOptions::default()).unwrap()
+    FileStore::open(path, StoreOptions::default()).unwrap()
 }
 
 fn build(cache: &Cache<FileStore>, key: &[u8]) {
@@ -32,24 +34,55 @@ fn a_report_that_fails_and_is_made_again_counts_once() {
     let one = || {
         let mut counted = Statistics::default();
         counted.hits = 1;
-        Report { counted, last_miss: None }
+        counted
     };
     for code in CODES {
         let directory = tempfile::tempdir().unwrap();
-        let disk = Arc::new(FaultyDisk::new());
-        let options = FileOptions::default().with_disk(disk.clone());
+        let disk = Arc::new(FaultyBackend::new());
+        let options = StoreOptions::default().with_backend(disk.clone());
         let store = FileStore::open(directory.path(), options).unwrap();
         for n in 0..20 {
             disk.fail(n, 1, code);
-            let failed = store.report(&one()).is_err();
+            let failed = store.inspect().unwrap().report(&one(), None).is_err();
             disk.fail(0, 0, code);
             if failed {
-                store.report(&one()).unwrap();
+                store.inspect().unwrap().report(&one(), None).unwrap();
             }
-            let tally = store.kept().unwrap().tally;
-            assert_eq!((tally.statistics().hits, tally.resets()), (n + 1, 0), "call {n}, code {code}");
+            let stats = store.inspect().unwrap().stats().unwrap();
+            assert_eq!((stats.counted.hits, stats.resets), (n + 1, 0), "call {n}, code {code}");
         }
     }
+}
+
+/// A report waits for another thread of the process, and then for other processes, within one timeout.
+#[test]
+fn report_after_another_thread_waits_for_the_rest_only() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Arc::new(FaultyBackend::new());
+    // Shorter than a report waits anyway.
+    let timeout = Duration::from_millis(40);
+    let options = StoreOptions::default().with_backend(disk.clone()).with_timeout(timeout);
+    let store = FileStore::open(directory.path(), options).unwrap();
+    store.put(b"k", &Artifact::new(vec![1])).unwrap();
+    let report_during_put = || {
+        let ((renames, is_renaming), (reports, is_reporting)) = (mpsc::channel(), mpsc::channel());
+        // Runs in the thread that puts, while it has the accounting locked.
+        disk.before_rename(move || {
+            renames.send(()).unwrap();
+            is_reporting.recv().unwrap();
+            thread::sleep(Duration::from_millis(5));
+        });
+        thread::scope(|scope| {
+            scope.spawn(|| store.put(b"k", &Artifact::new(vec![2])).unwrap());
+            is_renaming.recv().unwrap();
+            assert_eq!(disk.lock_timeout(), timeout);
+            reports.send(()).unwrap();
+            store.inspect().unwrap().report(&Statistics::default(), None)
+        })
+    };
+    // On a slow machine, the put may take longer than the timeout.
+    while report_during_put() == Err(MissReason::Busy) {}
+    assert!(disk.lock_timeout() < timeout, "{:?}", disk.lock_timeout());
 }
 
 #[test]
@@ -58,21 +91,21 @@ fn pruning_keeps_its_books_whichever_call_fails() {
     for count in [1, 3, 1000] {
         for n in 0..70 {
             let directory = tempfile::tempdir().unwrap();
-            let disk = Arc::new(FaultyDisk::new());
-            let options = FileOptions::default().with_disk(disk.clone());
+            let disk = Arc::new(FaultyBackend::new());
+            let options = StoreOptions::default().with_backend(disk.clone());
             let store = FileStore::open(directory.path(), options).unwrap();
             for n in 0..20u8 {
                 store.put(&[n], &Artifact::new(vec![1; 10])).unwrap();
             }
             disk.fail(n, count, CODES[0]);
-            let pruned = store.prune(five);
+            let pruned = store.inspect().unwrap().prune(five);
             disk.fail(0, 0, CODES[0]);
             let entries = fs::read_dir(directory.path().join("entries")).unwrap();
             let there: u64 = entries.map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
             assert!(there >= 5 * 138, "too many went: {n} {count}");
             assert_eq!(store.total_bytes(), Ok(there), "{n} {count} {pruned:?}");
-            store.prune(five).unwrap();
-            assert_eq!(store.len(), Ok(5));
+            store.inspect().unwrap().prune(five).unwrap();
+            assert_eq!(store.whole(), Ok(5));
         }
     }
 }
@@ -92,8 +125,8 @@ fn a_directory_that_became_a_newer_versions_gets_no_statistics() {
     fs::write(&path, &journal).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     let before = fs::read(directory.path().join("statistics")).unwrap();
-    assert!(cache.get(b"k").hit().is_some());
-    assert_eq!(cache.flush(), Err(Reason::NewerVersion));
+    assert!(cache.get(b"k").is_ok());
+    assert_eq!(cache.flush(), Err(MissReason::NewerVersion));
     drop(cache);
     assert_eq!(fs::read(&path).unwrap(), journal);
     assert_eq!(fs::read(directory.path().join("statistics")).unwrap(), before);
@@ -111,16 +144,16 @@ fn what_cannot_be_statistics_is_mended() {
         let _ = fs::remove_file(&path);
         plant();
         build(&cache, b"k");
-        let tally = open(directory.path()).kept().unwrap().tally;
-        assert_eq!((tally.resets(), tally.statistics().hits + tally.statistics().builds), (1, 1));
+        let stats = open(directory.path()).inspect().unwrap().stats().unwrap();
+        assert_eq!((stats.resets, stats.counted.hits + stats.counted.builds), (1, 1));
     }
 }
 
 #[test]
-fn a_miss_that_is_too_long_leaves_the_one_before_or_goes_without_its_recipe() {
+fn overlong_miss_keeps_the_one_before_or_loses_its_recipe() {
     let directory = tempfile::tempdir().unwrap();
     let cache = Cache::new(open(directory.path()));
-    let last = || open(directory.path()).kept().unwrap().last_miss.unwrap();
+    let last = || open(directory.path()).inspect().unwrap().stats().unwrap().last_miss.unwrap();
     build(&cache, b"k");
     build(&cache, &vec![7; 1 << 20]);
     assert_eq!(last().key, b"k");
@@ -131,11 +164,11 @@ fn a_miss_that_is_too_long_leaves_the_one_before_or_goes_without_its_recipe() {
     assert_eq!((last().key, last().recipe), (fields.key().as_bytes().to_vec(), None));
 }
 
-/// What a store keeps for itself under the same secret is no artifact that anybody put.
+/// A record that a store keeps for itself under the same secret is no artifact of a put.
 #[test]
 fn the_last_miss_does_not_pass_for_an_entry() {
     let directory = tempfile::tempdir().unwrap();
-    let options = || FileOptions::default().with_seal(Seal::new(&[7; 32]));
+    let options = || StoreOptions::default().with_seal(Seal::new(&[7; 32]));
     let cache = Cache::new(FileStore::open(directory.path(), options()).unwrap());
     build(&cache, b"k");
     drop(cache);
@@ -143,12 +176,12 @@ fn the_last_miss_does_not_pass_for_an_entry() {
     let entry = directory.path().join("entries").join(Key::digest(KEY).to_string());
     fs::copy(directory.path().join("last-miss"), entry).unwrap();
     let store = FileStore::open(directory.path(), options()).unwrap();
-    assert!(matches!(store.get(KEY), Lookup::Miss(Reason::Forged)));
-    assert!(store.kept().unwrap().last_miss.is_some());
+    assert!(matches!(store.get(KEY), Err(MissReason::Forged)));
+    assert!(store.inspect().unwrap().stats().unwrap().last_miss.is_some());
 }
 
 #[test]
-fn recipes_of_thousands_of_fields_are_compared_in_no_quadratic_time() {
+fn recipes_of_thousands_of_fields_compare_below_quadratic_time() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
     let fields = |n: usize| {
@@ -160,7 +193,7 @@ fn recipes_of_thousands_of_fields_are_compared_in_no_quadratic_time() {
     }
     let wanted = fields(1000).recipe();
     let begun = Instant::now();
-    assert!(store.nearest(&wanted).unwrap().is_some());
+    assert!(store.inspect().unwrap().nearest(&wanted).unwrap().is_some());
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
 }
 
@@ -170,7 +203,7 @@ fn saved_time_does_not_wrap() {
     let provenance = Provenance { created_unix_ms: 0, build_nanos: u64::MAX };
     cache.put(b"k", &Artifact::new(vec![1]).with_provenance(provenance)).unwrap();
     for _ in 0..3 {
-        assert!(cache.get(b"k").hit().is_some());
+        assert!(cache.get(b"k").is_ok());
     }
     assert_eq!(cache.statistics().saved_nanos, u64::MAX);
 }
@@ -181,7 +214,7 @@ fn fields_in_another_order_are_explained() {
     let stored = KeyFields::new("d", 1).text("a", "1").text("b", "2");
     let wanted = KeyFields::new("d", 1).text("b", "2").text("a", "1");
     cache.put(&stored, &Artifact::new(vec![1])).unwrap();
-    assert!(cache.get(&wanted).hit().is_none());
+    assert!(cache.get(&wanted).is_err());
     let explanation = cache.explain(&wanted.recipe()).unwrap().unwrap();
     assert_eq!(explanation.changes[0].label, "order of the fields");
 }

@@ -6,14 +6,15 @@ use std::{
 };
 
 use warmstart::{
-    Limits, Reason, Statistics, Store,
-    store::{Report, SqliteOptions, SqliteStore},
+    Limits, MissReason, Statistics, Store,
+    store::{SqliteStore, StoreOptions},
 };
 use warmstart_core::miss::Miss;
-use warmstart_tests::proof::{artifact, numbered_key, numbered_len, prove};
+use warmstart_tests::proof::{artifact, numbered_key, numbered_len, verify};
+use warmstart_tests::whole::Whole;
 
 const CAP: u64 = 8 << 20;
-/// What `SqliteStore` documents.
+/// The limits that `SqliteStore` documents.
 const FILE_OVERHEAD: u64 = 64 << 10;
 const REPORTED: u64 = 48 << 10;
 const LOG: u64 = 4 << 20;
@@ -36,13 +37,13 @@ fn after_every_put_the_files_are_within_the_cap() {
     for size in [Some(1024), Some(1950), Some(16 << 10), Some(256 << 10), None] {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("cache.db");
-        let store = SqliteStore::open(&path, SqliteOptions::default().with_max_bytes(CAP)).unwrap();
+        let store = SqliteStore::open(&path, StoreOptions::default().with_max_bytes(CAP)).unwrap();
         let mut evicted = 0;
         let mut written = 0;
         for n in 0.. {
             let key = numbered_key(n % 9000);
             let payload = size.unwrap_or_else(|| numbered_len(n));
-            evicted += store.put(&key, &artifact(&key, n, payload)).unwrap().evicted;
+            evicted += store.put(&key, &artifact(&key, n, payload)).unwrap();
             written += payload as u64;
             check(&path, CAP);
             if n % 3 == 0 {
@@ -53,7 +54,8 @@ fn after_every_put_the_files_are_within_the_cap() {
             }
         }
         assert!(evicted > 0);
-        let (kept, len_kept) = (store.total_bytes().unwrap(), store.len().unwrap());
+        let (kept, len_kept) =
+            (store.inspect().unwrap().totals().map(|totals| totals.bytes).unwrap(), store.whole().unwrap());
         println!("{size:?}: {len_kept} entries, {kept} bytes counted, {} on disk", len(&path, ""));
         assert!((CAP * 4 / 10..=CAP).contains(&kept), "{size:?}: {kept} of {CAP} bytes are used");
     }
@@ -70,7 +72,7 @@ fn what_is_removed_is_given_back_to_the_file_system() {
         }
         assert!(len(&path, "") > 10 << 20);
     };
-    let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
+    let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
     fill(&store);
     store.clear().unwrap();
     assert!(len(&path, "") + len(&path, "-wal") <= FILE_OVERHEAD, "{} bytes are left", len(&path, ""));
@@ -83,14 +85,14 @@ fn what_is_removed_is_given_back_to_the_file_system() {
     assert!(len(&path, "") <= 100_000 + FILE_OVERHEAD, "{} bytes are left", len(&path, ""));
 
     // Opened with a smaller cap, it shrinks with the next put.
-    let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
+    let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
     fill(&store);
     store.close().unwrap();
-    let store = SqliteStore::open(&path, SqliteOptions::default().with_max_bytes(1_000_000)).unwrap();
+    let store = SqliteStore::open(&path, StoreOptions::default().with_max_bytes(1_000_000)).unwrap();
     store.put(b"k", &artifact(b"k", 1, 1000)).unwrap();
     check(&path, 1_000_000);
-    assert_eq!(prove(b"k", &store.get(b"k").hit().unwrap()), 1);
-    assert!(store.len().unwrap() >= 9);
+    assert_eq!(verify(b"k", &store.get(b"k").unwrap()), 1);
+    assert!(store.whole().unwrap() >= 9);
 }
 
 /// One entry as large as the cap allows takes the place of all others, and stays within it.
@@ -100,7 +102,7 @@ fn the_largest_entry_fits() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("cache.db");
         let store =
-            SqliteStore::open(&path, SqliteOptions::default().with_limits(Limits::bytes(cap))).unwrap();
+            SqliteStore::open(&path, StoreOptions::default().with_limits(Limits::bytes(cap))).unwrap();
         let key = vec![b'k'; key_len];
         let fits = |len: u64| store.put(&key, &artifact(&key, len, len as usize)).is_ok();
         let (mut largest, mut too_large) = (0, cap);
@@ -111,7 +113,7 @@ fn the_largest_entry_fits() {
         let overhead = cap - largest;
         assert!(overhead < 3 * key_len as u64 + cap / 200 + 200, "{largest} of {cap}");
         assert!(fits(largest));
-        assert_eq!((store.len(), prove(&key, &store.get(&key).hit().unwrap())), (Ok(1), largest));
+        assert_eq!((store.whole(), verify(&key, &store.get(&key).unwrap())), (Ok(1), largest));
         store.close().unwrap();
         assert!(len(&path, "") <= cap + FILE_OVERHEAD);
     }
@@ -123,27 +125,27 @@ fn a_workload_of_hits_keeps_the_log_short() {
     const ENTRIES: u64 = 4000;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("cache.db");
-    let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
+    let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
     for n in 0..ENTRIES {
         store.put(&numbered_key(n), &artifact(&numbered_key(n), n, 10)).unwrap();
     }
     let mut longest = 0;
     for n in 0..16 * ENTRIES {
         // Each use is far from the last, so that each is written to a page of its own.
-        assert!(store.get(&numbered_key(n * 1237 % ENTRIES)).hit().is_some());
+        assert!(store.get(&numbered_key(n * 1237 % ENTRIES)).is_ok());
         longest = longest.max(len(&path, "-wal"));
         check(&path, CAP);
     }
     println!("the log was at most {longest} bytes long");
 }
 
-/// What is damaged is removed without a put, and is written to the log as well.
+/// A damaged entry is removed without a put, and that is written to the log as well.
 #[test]
 fn removing_what_is_damaged_keeps_the_log_short() {
     const LEN: u64 = 6 << 20;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("cache.db");
-    let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
+    let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
     for by_look_up in [false, true] {
         for n in 0..8 {
             store.put(&numbered_key(n), &artifact(&numbered_key(n), n, (LEN / 8) as usize)).unwrap();
@@ -157,31 +159,31 @@ fn removing_what_is_damaged_keeps_the_log_short() {
         drop(connection);
         assert!(len(&path, "-wal") > LOG, "the log is already long");
         if by_look_up {
-            assert!(store.get(&numbered_key(0)).miss().unwrap().is_damage());
+            assert!(store.get(&numbered_key(0)).err().unwrap().is_damage());
         } else {
-            assert_eq!(store.len(), Ok(0));
+            assert_eq!(store.whole(), Ok(0));
         }
         check(&path, 2 * LEN);
     }
 }
 
-/// What a put does not do, nobody would count.
+/// An eviction outside a put would not be counted.
 #[test]
 fn a_report_evicts_nothing_under_a_smaller_cap() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("cache.db");
-    let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
+    let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
     for n in 0..20 {
         store.put(&numbered_key(n), &artifact(&numbered_key(n), n, 20_000)).unwrap();
     }
     store.close().unwrap();
-    let store = SqliteStore::open(&path, SqliteOptions::default().with_max_bytes(100_000)).unwrap();
+    let store = SqliteStore::open(&path, StoreOptions::default().with_max_bytes(100_000)).unwrap();
     let mut counted = Statistics::default();
     counted.hits = 3;
-    store.report(&Report { counted, last_miss: None }).unwrap();
-    assert_eq!((store.len(), store.kept().unwrap().tally.statistics().hits), (Ok(20), 3));
-    let evicted = store.put(b"k", &artifact(b"k", 1, 1000)).unwrap().evicted;
-    assert_eq!(store.len(), Ok(21 - evicted));
+    store.inspect().unwrap().report(&counted, None).unwrap();
+    assert_eq!((store.whole(), store.inspect().unwrap().stats().unwrap().counted.hits), (Ok(20), 3));
+    let evicted = store.put(b"k", &artifact(b"k", 1, 1000)).unwrap();
+    assert_eq!(store.whole(), Ok(21 - evicted));
     check(&path, 100_000);
 }
 
@@ -190,13 +192,13 @@ fn a_report_evicts_nothing_under_a_smaller_cap() {
 fn a_report_makes_the_database_little_longer() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("cache.db");
-    let store = SqliteStore::open(&path, SqliteOptions::default().with_max_bytes(CAP / 8)).unwrap();
+    let store = SqliteStore::open(&path, StoreOptions::default().with_max_bytes(CAP / 8)).unwrap();
     let put = |n: u64| store.put(&numbered_key(n), &artifact(&numbered_key(n), n, 1950)).unwrap();
     (0..1500).for_each(|n| _ = put(n));
     let key = vec![7; 16_000];
-    let last_miss = Some(Miss { key, reason: Reason::Absent, refusal: None, recipe: None, unix_ms: 3 });
-    store.report(&Report { counted: Statistics::default(), last_miss }).unwrap();
-    assert!(store.kept().unwrap().last_miss.is_some());
+    let last_miss = Some(Miss { key, reason: MissReason::Absent, refusal: None, recipe: None, unix_ms: 3 });
+    store.inspect().unwrap().report(&Statistics::default(), last_miss.as_ref()).unwrap();
+    assert!(store.inspect().unwrap().stats().unwrap().last_miss.is_some());
     check(&path, CAP / 8 + REPORTED);
     put(2000);
     store.close().unwrap();
@@ -208,7 +210,7 @@ fn a_report_makes_the_database_little_longer() {
 fn a_database_of_an_earlier_build_gives_its_space_back() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("cache.db");
-    let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
+    let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
     for n in 0..20 {
         store.put(&numbered_key(n), &artifact(&numbered_key(n), n, 100_000)).unwrap();
     }
@@ -217,8 +219,8 @@ fn a_database_of_an_earlier_build_gives_its_space_back() {
     earlier.execute_batch("PRAGMA auto_vacuum = INCREMENTAL; DELETE FROM entry WHERE id > 1").unwrap();
     drop(earlier);
     assert!(len(&path, "") > 1 << 20);
-    let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
-    assert_eq!(prove(&numbered_key(0), &store.get(&numbered_key(0)).hit().unwrap()), 0);
+    let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
+    assert_eq!(verify(&numbered_key(0), &store.get(&numbered_key(0)).unwrap()), 0);
     store.close().unwrap();
     assert!(len(&path, "") <= 100_000 + FILE_OVERHEAD, "{} bytes are left", len(&path, ""));
 }

@@ -1,4 +1,4 @@
-//! What becomes of a database that is damaged, another version's, another application's, locked or gone.
+//! Databases that are damaged, of another version or application, locked or gone.
 
 use std::{
     fs,
@@ -8,10 +8,11 @@ use std::{
 
 use rusqlite::Connection;
 use warmstart::{
-    Artifact, Cache, Reason, Store,
-    store::{SqliteOptions, SqliteStore},
+    Artifact, Cache, MissReason, Store,
+    store::{SqliteStore, StoreOptions},
 };
-use warmstart_tests::proof::{artifact, numbered_key, numbered_len, prove};
+use warmstart_tests::proof::{artifact, numbered_key, numbered_len, verify};
+use warmstart_tests::whole::Whole;
 
 use super::{beside, open, place};
 
@@ -30,14 +31,14 @@ fn image(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     files
 }
 
-/// The directory's files without the index of the log, which every reader makes anew.
+/// The directory's files without the index of the log, which every reader rebuilds.
 fn image_without_index(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     image(path).into_iter().filter(|(path, _)| !path.to_str().unwrap().ends_with("-shm")).collect()
 }
 
 fn expect_working(store: &dyn Store) {
     store.put(b"fresh", &artifact(b"fresh", 9, 5000)).unwrap();
-    assert_eq!(prove(b"fresh", &store.get(b"fresh").hit().unwrap()), 9);
+    assert_eq!(verify(b"fresh", &store.get(b"fresh").unwrap()), 9);
 }
 
 /// A database of `entries`, closed, all of it in one file.
@@ -52,7 +53,7 @@ fn filled(path: &Path, entries: u64) {
 }
 
 #[test]
-fn what_is_no_database_is_set_aside_with_its_log() {
+fn what_is_no_database_is_quarantined_with_its_log() {
     // Not one byte: SQLite takes that for an empty file.
     for garbage in [&b"xy"[..], &[7; 100], &[0; 4096], &[0xa5; 100_000], b"SQLite format 3\0 or so it says"] {
         let (_directory, path) = place();
@@ -60,7 +61,7 @@ fn what_is_no_database_is_set_aside_with_its_log() {
         fs::write(beside(&path, "-wal"), b"log").unwrap();
         fs::write(beside(&path, "-shm"), b"index").unwrap();
         let store = open(&path);
-        assert_eq!(store.get(b"k").miss(), Some(Reason::Absent));
+        assert_eq!(store.get(b"k").err(), Some(MissReason::Absent));
         expect_working(&store);
         assert_eq!(fs::read(beside(&path, ".damaged-1")).unwrap(), garbage);
         assert_eq!(
@@ -71,13 +72,13 @@ fn what_is_no_database_is_set_aside_with_its_log() {
     }
 }
 
-/// What is no database is somebody's file, named by mistake.
+/// A file that is no database belongs to the user, who named it by mistake.
 #[test]
-fn one_database_set_aside_is_kept_and_whatever_is_none() {
+fn one_quarantined_database_is_kept_and_all_other_files() {
     let (_directory, path) = place();
     let database = |n: u8| [&b"SQLite format 3\0"[..], &[n; 1000]].concat();
     let text = |n: u8| vec![b'0' + n; 10];
-    let set_aside = |bytes: &[u8], suffix: &str| {
+    let quarantine = |bytes: &[u8], suffix: &str| {
         for suffix in COMPANIONS {
             let _ = fs::remove_file(beside(&path, suffix));
         }
@@ -97,14 +98,14 @@ fn one_database_set_aside_is_kept_and_whatever_is_none() {
             assert!(!beside(&path, &format!(".damaged-{}{suffix}", expected.len() + 1)).exists());
         }
     };
-    set_aside(&database(1), "-wal");
+    quarantine(&database(1), "-wal");
     check(&[(database(1), "-wal")]);
-    set_aside(&database(2), "");
+    quarantine(&database(2), "");
     check(&[(database(2), "")]);
-    (1..=3).for_each(|n| set_aside(&text(n), "-wal"));
+    (1..=3).for_each(|n| quarantine(&text(n), "-wal"));
     let texts = [1, 2, 3].map(|n| (text(n), "-wal"));
     check(&texts);
-    (3..=5).for_each(|n| set_aside(&database(n), "-wal"));
+    (3..=5).for_each(|n| quarantine(&database(n), "-wal"));
     check(&[&texts[..], &[(database(5), "-wal")]].concat());
 }
 
@@ -129,24 +130,31 @@ fn no_damaged_page_does_harm() {
             for n in 0..ENTRIES {
                 let key = numbered_key(n);
                 match store.get(&key) {
-                    warmstart::Lookup::Hit(found) => {
-                        assert_eq!(prove(&key, &found), n);
+                    Ok(found) => {
+                        assert_eq!(verify(&key, &found), n);
                         hits += 1;
                     }
-                    warmstart::Lookup::Miss(reason) => {
-                        assert!(reason.is_damage() || reason == Reason::Absent, "page {page}: {reason:?}");
+                    Err(reason) => {
+                        assert!(
+                            reason.is_damage() || reason == MissReason::Absent,
+                            "page {page}: {reason:?}"
+                        );
                         reasons.push(reason);
                     }
                 }
             }
-            let _ = (store.contains(b"k"), store.len(), store.remove(&numbered_key(3)));
+            let _ = (store.contains(b"k"), store.whole(), store.remove(&numbered_key(3)));
             if let Err(reason) = store.put(b"fresh", &artifact(b"fresh", 9, 5000)) {
                 assert!(reason.is_damage(), "page {page}: {reason:?}");
             }
             expect_working(&store);
         }
     }
-    assert!(hits > 0 && reasons.contains(&Reason::ChecksumMismatch) && reasons.contains(&Reason::Malformed));
+    assert!(
+        hits > 0
+            && reasons.contains(&MissReason::ChecksumMismatch)
+            && reasons.contains(&MissReason::Malformed)
+    );
 }
 
 #[test]
@@ -160,8 +168,8 @@ fn a_truncated_database_does_no_harm() {
         let store = open(&path);
         for n in 0..12 {
             let key = numbered_key(n);
-            if let Some(found) = store.get(&key).hit() {
-                assert_eq!(prove(&key, &found), n);
+            if let Ok(found) = store.get(&key) {
+                assert_eq!(verify(&key, &found), n);
             }
         }
         let _ = store.put(b"fresh", &artifact(b"fresh", 1, 5000));
@@ -178,19 +186,19 @@ fn damage_found_in_use_is_a_miss_and_the_next_call_works() {
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
     let len = file.metadata().unwrap().len();
     std::os::unix::fs::FileExt::write_all_at(&file, &vec![0xee; len as usize - 4096], 4096).unwrap();
-    let reason = store.get(&numbered_key(3)).miss().unwrap();
+    let reason = store.get(&numbered_key(3)).err().unwrap();
     assert!(reason.is_damage(), "{reason:?}");
-    assert_eq!(store.get(&numbered_key(3)).miss(), Some(Reason::Absent));
+    assert_eq!(store.get(&numbered_key(3)).err(), Some(MissReason::Absent));
     expect_working(&store);
     assert!(beside(&path, ".damaged-1").exists());
 }
 
 #[test]
-fn a_handle_finds_the_database_that_another_has_made_anew() {
+fn handle_finds_the_database_that_another_has_replaced() {
     let (_directory, path) = place();
     let (first, second) = (open(&path), open(&path));
     first.put(b"old", &artifact(b"old", 1, 100)).unwrap();
-    assert_eq!(prove(b"old", &second.get(b"old").hit().unwrap()), 1);
+    assert_eq!(verify(b"old", &second.get(b"old").unwrap()), 1);
     for suffix in COMPANIONS {
         fs::remove_file(beside(&path, suffix)).unwrap();
     }
@@ -199,14 +207,17 @@ fn a_handle_finds_the_database_that_another_has_made_anew() {
     // Closing what had been opened on the old file must not remove the new one's log.
     let idle = open(&path);
     drop((first, second));
-    assert_eq!(prove(b"new", &idle.get(b"new").hit().unwrap()), 2);
+    assert_eq!(verify(b"new", &idle.get(b"new").unwrap()), 2);
     drop(idle);
     let store = open(&path);
-    assert_eq!((store.contains(b"new"), store.contains(b"newer"), store.len()), (Ok(true), Ok(true), Ok(2)));
+    assert_eq!(
+        (store.contains(b"new"), store.contains(b"newer"), store.whole()),
+        (Ok(true), Ok(true), Ok(2))
+    );
 }
 
 #[test]
-fn closing_a_handle_on_a_file_that_is_gone_leaves_the_new_ones_log() {
+fn closing_a_handle_on_a_removed_file_leaves_the_new_ones_log() {
     let (_directory, path) = place();
     let old = open(&path);
     old.put(b"old", &artifact(b"old", 1, 100)).unwrap();
@@ -223,7 +234,7 @@ fn closing_a_handle_on_a_file_that_is_gone_leaves_the_new_ones_log() {
 
 /// Of versions that were never published.
 #[test]
-fn a_database_of_an_older_schema_is_set_aside() {
+fn a_database_of_an_older_schema_is_quarantined() {
     for version in [0, 1, -1] {
         let (_directory, path) = place();
         let connection = Connection::open(&path).unwrap();
@@ -232,7 +243,7 @@ fn a_database_of_an_older_schema_is_set_aside() {
         connection.pragma_update(None, "user_version", version).unwrap();
         drop(connection);
         let store = open(&path);
-        assert_eq!(store.len(), Ok(0));
+        assert_eq!(store.whole(), Ok(0));
         expect_working(&store);
         drop(store);
         let number = |path: &Path, sql: &str| {
@@ -240,13 +251,13 @@ fn a_database_of_an_older_schema_is_set_aside() {
         };
         assert_eq!(number(&beside(&path, ".damaged-1"), "PRAGMA user_version"), version);
         assert_eq!(number(&path, "PRAGMA user_version"), 3);
-        assert_eq!(open(&path).len(), Ok(1));
+        assert_eq!(open(&path).whole(), Ok(1));
     }
 }
 
 /// The fixtures have a whole one: its entries are kept.
 #[test]
-fn what_only_looks_like_the_version_before_is_set_aside() {
+fn what_only_looks_like_the_version_before_is_quarantined() {
     for harm in
         ["DROP TABLE sketch", "CREATE TABLE more (a)", "DROP TRIGGER entry_removed", "DROP TABLE note"]
     {
@@ -259,19 +270,19 @@ fn what_only_looks_like_the_version_before_is_set_aside() {
         connection.execute_batch(&format!("{harm}; PRAGMA user_version = 2;")).unwrap();
         drop(connection);
         let store = open(&path);
-        assert_eq!(store.len(), Ok(0), "{harm}");
+        assert_eq!(store.whole(), Ok(0), "{harm}");
         expect_working(&store);
         assert!(beside(&path, ".damaged-1").exists(), "{harm}");
     }
 }
 
 /// Everything is tried on the store at `path`, after which nothing may have changed.
-fn try_everything(store: &dyn Store, reason: Reason) {
-    assert_eq!(store.get(b"k").miss(), Some(reason));
+fn try_everything(store: &dyn Store, reason: MissReason) {
+    assert_eq!(store.get(b"k").err(), Some(reason));
     assert_eq!(store.put(b"k", &artifact(b"k", 1, 100)), Err(reason));
     assert_eq!(store.contains(b"k"), Err(reason));
     assert_eq!(store.remove(b"k"), Err(reason));
-    assert_eq!(store.len(), Err(reason));
+    assert_eq!(store.whole(), Err(reason));
     assert_eq!(store.clear(), Err(reason));
 }
 
@@ -283,7 +294,7 @@ fn a_newer_schema_is_left_alone_to_the_byte() {
     connection
         .execute_batch("ALTER TABLE entry ADD COLUMN novelty INTEGER; PRAGMA user_version = 4;")
         .unwrap();
-    // Once with a log that nobody has moved into the database, once without.
+    // Once with a log that was not moved into the database, once without.
     let with_log: Vec<_> = COMPANIONS.map(|suffix| fs::read(beside(&path, suffix)).unwrap()).into();
     drop(connection);
     assert!(!beside(&path, "-wal").exists());
@@ -295,10 +306,13 @@ fn a_newer_schema_is_left_alone_to_the_byte() {
         }
         let before = image_without_index(&path);
         let store = open(&path);
-        try_everything(&store, Reason::NewerVersion);
+        try_everything(&store, MissReason::NewerVersion);
         let cache = Cache::new(store);
         let built = cache.get_or_build(b"k", || Ok::<_, ()>(vec![1])).unwrap();
-        assert_eq!((built.miss(), built.refusal()), (Some(Reason::NewerVersion), Some(Reason::NewerVersion)));
+        assert_eq!(
+            (built.miss(), built.refusal()),
+            (Some(MissReason::NewerVersion), Some(MissReason::NewerVersion))
+        );
         drop(cache);
         let after: Vec<_> =
             image_without_index(&path).into_iter().filter(|(_, bytes)| !bytes.is_empty()).collect();
@@ -318,7 +332,7 @@ fn another_applications_database_is_left_alone_to_the_byte() {
         let (_directory, path) = place();
         Connection::open(&path).unwrap().execute_batch(setup).unwrap();
         let before = image(&path);
-        let error = SqliteStore::open(&path, SqliteOptions::default()).unwrap_err();
+        let error = SqliteStore::open(&path, StoreOptions::default()).unwrap_err();
         assert!(error.is_wrong_kind() && error.to_string().contains("name another file"), "{error}");
         let after: Vec<_> =
             image_without_index(&path).into_iter().filter(|(_, bytes)| !bytes.is_empty()).collect();
@@ -327,7 +341,7 @@ fn another_applications_database_is_left_alone_to_the_byte() {
 }
 
 #[test]
-fn a_schema_that_was_tampered_with_is_set_aside() {
+fn a_schema_that_was_tampered_with_is_quarantined() {
     for tampering in [
         "CREATE TRIGGER evil AFTER INSERT ON entry BEGIN DELETE FROM content; END;",
         // A name that SQLite keeps to itself.
@@ -337,7 +351,7 @@ fn a_schema_that_was_tampered_with_is_set_aside() {
          'CREATE TRIGGER sqlite_stat1 AFTER INSERT ON content BEGIN DELETE FROM entry; END');",
         "PRAGMA writable_schema = ON; INSERT INTO sqlite_schema VALUES ('view', 'sqlite_stat1', 'sqlite_stat1', 0, \
          'CREATE VIEW sqlite_stat1 AS SELECT 1');",
-        // What SQLite would take for another object than its text says.
+        // Rows that SQLite would take for another object than their text says.
         "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET name = 'content2', tbl_name = 'content2' WHERE name = 'content';",
         "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET type = 'view' WHERE name = 'note';",
         "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET tbl_name = 'content' WHERE name = 'entry_removed';",
@@ -346,14 +360,14 @@ fn a_schema_that_was_tampered_with_is_set_aside() {
         filled(&path, 5);
         Connection::open(&path).unwrap().execute_batch(tampering).unwrap();
         let store = open(&path);
-        assert_eq!(store.len(), Ok(0), "{tampering}");
+        assert_eq!(store.whole(), Ok(0), "{tampering}");
         expect_working(&store);
         assert!(beside(&path, ".damaged-1").exists());
     }
 }
 
 #[test]
-fn a_schema_that_is_no_text_any_more_is_set_aside() {
+fn a_schema_that_is_no_text_any_more_is_quarantined() {
     let (_directory, path) = place();
     filled(&path, 2);
     let whole = fs::read(&path).unwrap();
@@ -373,7 +387,7 @@ fn a_database_that_was_analysed_is_still_ours() {
     filled(&path, 5);
     Connection::open(&path).unwrap().execute_batch("ANALYZE").unwrap();
     let store = open(&path);
-    assert_eq!(store.len(), Ok(5));
+    assert_eq!(store.whole(), Ok(5));
     expect_working(&store);
 }
 
@@ -381,7 +395,7 @@ fn a_database_that_was_analysed_is_still_ours() {
 #[test]
 fn an_envelope_without_an_entry_is_removed_under_a_cap() {
     let (_directory, path) = place();
-    let options = SqliteOptions::default().with_max_bytes(1 << 20);
+    let options = StoreOptions::default().with_max_bytes(1 << 20);
     let store = SqliteStore::open(&path, options).unwrap();
     for n in 0..10 {
         store.put(&numbered_key(n), &artifact(&numbered_key(n), n, 10_000)).unwrap();
@@ -390,12 +404,12 @@ fn an_envelope_without_an_entry_is_removed_under_a_cap() {
         .unwrap()
         .execute("INSERT INTO content VALUES (1 << 40, zeroblob(2 << 20))", [])
         .unwrap();
-    assert_eq!(store.put(b"fresh", &artifact(b"fresh", 9, 5000)).unwrap().evicted, 10);
+    assert_eq!(store.put(b"fresh", &artifact(b"fresh", 9, 5000)).unwrap(), 10);
     for n in 0..10 {
         let put = store.put(&numbered_key(n), &artifact(&numbered_key(n), n, 10_000));
-        assert_eq!(put.unwrap().evicted, 0);
+        assert_eq!(put.unwrap(), 0);
     }
-    assert_eq!(store.len(), Ok(11));
+    assert_eq!(store.whole(), Ok(11));
     store.close().unwrap();
     assert!(fs::metadata(&path).unwrap().len() <= (1 << 20) + (64 << 10));
     let count = "SELECT count(*) FROM content";
@@ -403,22 +417,24 @@ fn an_envelope_without_an_entry_is_removed_under_a_cap() {
 }
 
 #[test]
-fn a_wrong_total_and_a_missing_envelope_heal() {
+fn wrong_total_and_missing_envelope_are_repaired() {
     let (_directory, path) = place();
-    let store = SqliteStore::open(&path, SqliteOptions::default().with_max_bytes(1 << 20)).unwrap();
+    let store = SqliteStore::open(&path, StoreOptions::default().with_max_bytes(1 << 20)).unwrap();
     for total in [i64::MAX, -1_000_000, 1 << 40] {
         Connection::open(&path).unwrap().execute("UPDATE total SET bytes = ?1", [total]).unwrap();
         store.put(b"a", &artifact(b"a", 1, 5000)).unwrap();
         store.put(b"b", &artifact(b"b", 1, 5000)).unwrap();
-        assert_eq!(store.len(), Ok(2));
-        assert!((10_000..12_000).contains(&store.total_bytes().unwrap()));
+        assert_eq!(store.whole(), Ok(2));
+        assert!(
+            (10_000..12_000).contains(&store.inspect().unwrap().totals().map(|totals| totals.bytes).unwrap())
+        );
     }
     Connection::open(&path).unwrap().execute("DELETE FROM content", []).unwrap();
-    assert_eq!((store.contains(b"a"), store.get(b"a").miss()), (Ok(false), Some(Reason::Truncated)));
-    assert_eq!(store.get(b"a").miss(), Some(Reason::Absent));
+    assert_eq!((store.contains(b"a"), store.get(b"a").err()), (Ok(false), Some(MissReason::Truncated)));
+    assert_eq!(store.get(b"a").err(), Some(MissReason::Absent));
     store.put(b"a", &artifact(b"a", 2, 5000)).unwrap();
-    assert_eq!(prove(b"a", &store.get(b"a").hit().unwrap()), 2);
-    assert_eq!(store.len(), Ok(1));
+    assert_eq!(verify(b"a", &store.get(b"a").unwrap()), 2);
+    assert_eq!(store.whole(), Ok(1));
 }
 
 #[test]
@@ -427,51 +443,54 @@ fn a_lock_is_busy_and_the_database_is_left_alone() {
     filled(&path, 3);
     let key = numbered_key(1);
     let open = |path: &Path| {
-        SqliteStore::open(path, SqliteOptions::default().with_patience(Duration::from_millis(20))).unwrap()
+        SqliteStore::open(path, StoreOptions::default().with_timeout(Duration::from_millis(20))).unwrap()
     };
     let open_before = open(&path);
-    assert!(open_before.get(&key).hit().is_some());
+    assert!(open_before.get(&key).is_ok());
 
     // A writer elsewhere: reads go on.
     let other = Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let before = image_without_index(&path);
-    assert!(open_before.get(&key).hit().is_some());
+    assert!(open_before.get(&key).is_ok());
     let started = Instant::now();
-    assert_eq!(open_before.put(b"k", &artifact(b"k", 1, 100)), Err(Reason::Busy));
-    assert_eq!((open_before.remove(&key), open_before.clear()), (Err(Reason::Busy), Err(Reason::Busy)));
+    assert_eq!(open_before.put(b"k", &artifact(b"k", 1, 100)), Err(MissReason::Busy));
+    assert_eq!(
+        (open_before.remove(&key), open_before.clear()),
+        (Err(MissReason::Busy), Err(MissReason::Busy))
+    );
     assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
     let cache = Cache::new(&open_before);
     let built = cache.get_or_build(b"k", || Ok::<_, ()>(Artifact::new(vec![1]))).unwrap();
-    assert_eq!((built.artifact().payload(), built.refusal()), (&[1][..], Some(Reason::Busy)));
+    assert_eq!((built.artifact().payload(), built.refusal()), (&[1][..], Some(MissReason::Busy)));
     assert!(before == image_without_index(&path));
     other.execute_batch("ROLLBACK").unwrap();
     drop(cache);
     drop((other, open_before));
 
-    // Somebody who wants it for himself.
+    // Another connection that wants it exclusively.
     let other = Connection::open(&path).unwrap();
     other.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE; PRAGMA user_version;").unwrap();
     let before = image_without_index(&path);
     let store = open(&path);
-    try_everything(&store, Reason::Busy);
+    try_everything(&store, MissReason::Busy);
     let cache = Cache::new(&store);
     let built = cache.get_or_build(b"k", || Ok::<_, ()>(vec![1])).unwrap();
-    assert_eq!((built.miss(), built.refusal()), (Some(Reason::Busy), Some(Reason::Busy)));
+    assert_eq!((built.miss(), built.refusal()), (Some(MissReason::Busy), Some(MissReason::Busy)));
     assert!(before == image_without_index(&path));
     drop(other);
-    assert_eq!(prove(&key, &store.get(&key).hit().unwrap()), 1);
+    assert_eq!(verify(&key, &store.get(&key).unwrap()), 1);
     expect_working(&store);
     assert!(!beside(&path, ".damaged-1").exists());
 }
 
-/// A put has patience with another writer, and meanwhile other threads look up.
+/// A put waits for another writer, and meanwhile other threads look up.
 #[test]
 fn a_hit_does_not_wait_for_a_put_that_waits() {
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const TIMEOUT: Duration = Duration::from_secs(30);
     let (_directory, path) = place();
     filled(&path, 1);
-    let store = SqliteStore::open(&path, SqliteOptions::default().with_patience(PATIENCE)).unwrap();
+    let store = SqliteStore::open(&path, StoreOptions::default().with_timeout(TIMEOUT)).unwrap();
     let other = Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     std::thread::scope(|scope| {
@@ -479,27 +498,27 @@ fn a_hit_does_not_wait_for_a_put_that_waits() {
         let started = Instant::now();
         // Long enough for the put to be waiting.
         while started.elapsed() < Duration::from_millis(200) {
-            assert_eq!(prove(&numbered_key(0), &store.get(&numbered_key(0)).hit().unwrap()), 0);
+            assert_eq!(verify(&numbered_key(0), &store.get(&numbered_key(0)).unwrap()), 0);
         }
-        assert!(started.elapsed() < PATIENCE / 2, "a hit waited {:?}", started.elapsed());
+        assert!(started.elapsed() < TIMEOUT / 2, "a hit waited {:?}", started.elapsed());
         assert!(!put.is_finished());
         other.execute_batch("ROLLBACK").unwrap();
         put.join().unwrap().unwrap();
     });
-    assert_eq!(prove(b"k", &store.get(b"k").hit().unwrap()), 1);
+    assert_eq!(verify(b"k", &store.get(b"k").unwrap()), 1);
 }
 
-/// Somebody who wants the whole database for himself costs a look-up 50 ms, whatever the patience.
+/// A connection that wants the whole database exclusively costs a look-up 50 ms, whatever the timeout.
 #[test]
-fn a_look_up_has_little_patience() {
+fn look_up_timeout_is_short() {
     let (_directory, path) = place();
     filled(&path, 1);
     let other = Connection::open(&path).unwrap();
     other.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE; PRAGMA user_version;").unwrap();
     let store =
-        SqliteStore::open(&path, SqliteOptions::default().with_patience(Duration::from_secs(1))).unwrap();
+        SqliteStore::open(&path, StoreOptions::default().with_timeout(Duration::from_secs(1))).unwrap();
     let started = Instant::now();
-    assert_eq!(store.get(b"k").miss(), Some(Reason::Busy));
-    assert_eq!(store.contains(b"k"), Err(Reason::Busy));
+    assert_eq!(store.get(b"k").err(), Some(MissReason::Busy));
+    assert_eq!(store.contains(b"k"), Err(MissReason::Busy));
     assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
 }

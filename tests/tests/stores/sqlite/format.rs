@@ -1,4 +1,4 @@
-//! What a database holds is what the documents say.
+//! A database contains what the documents say.
 
 use std::sync::Arc;
 

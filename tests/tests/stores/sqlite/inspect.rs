@@ -1,4 +1,4 @@
-//! What the SQLite store tells about itself.
+//! The SQLite store's listing, totals and verification.
 
 use std::{
     fs,
@@ -9,10 +9,11 @@ use std::{
 
 use rusqlite::Connection;
 use warmstart::{
-    Artifact, KeyFields, Limits, Metadata, Reason, Recipe, Store,
-    store::{Entry, SqliteOptions, SqliteStore},
+    Artifact, KeyFields, Limits, Metadata, MissReason, Recipe, Store,
+    store::{Entry, SqliteStore, StoreOptions},
 };
 use warmstart_tests::proof::{artifact, numbered_key, numbered_len};
+use warmstart_tests::whole::Whole;
 
 use super::{open, place};
 
@@ -34,6 +35,8 @@ fn put(store: &SqliteStore, fields: &KeyFields<'_>) {
 fn entries(store: &SqliteStore) -> Vec<Entry> {
     let mut entries = Vec::new();
     store
+        .inspect()
+        .unwrap()
         .entries(&mut |entry| {
             entries.push(entry);
             ControlFlow::Continue(())
@@ -43,7 +46,7 @@ fn entries(store: &SqliteStore) -> Vec<Entry> {
 }
 
 fn nearest(store: &SqliteStore, recipe: &Recipe) -> Option<Recipe> {
-    let entry = store.nearest(recipe).unwrap()?;
+    let entry = store.inspect().unwrap().nearest(recipe).unwrap()?;
     entry.head.unwrap().metadata.recipe().cloned()
 }
 
@@ -55,7 +58,7 @@ fn file_len(path: &Path) -> u64 {
     fs::metadata(path).unwrap().len()
 }
 
-/// Most of the pages that its payload takes are overwritten, so that whoever reads it finds damage.
+/// Most pages of its payload are overwritten, so that reading it finds damage.
 #[test]
 fn a_head_is_read_without_its_payload_however_long_it_is() {
     for metadata_len in [10, 50_000] {
@@ -74,7 +77,7 @@ fn a_head_is_read_without_its_payload_however_long_it_is() {
         let content = entry.head.as_ref().unwrap();
         assert_eq!((&content.metadata, content.payload_len), (&metadata, 4 << 20));
         assert!(content.key == key);
-        assert!(store.get(&key).miss().unwrap().is_damage(), "the payload was not damaged");
+        assert!(store.get(&key).err().unwrap().is_damage(), "the payload was not damaged");
     }
 }
 
@@ -86,21 +89,21 @@ fn an_entry_without_content_is_told_and_left_where_it_is() {
     put(&store, &fields(1, ""));
     Connection::open(&path).unwrap().execute("DELETE FROM content WHERE id = 2", []).unwrap();
     let reasons = || entries(&store).into_iter().map(|entry| entry.head.err()).collect::<Vec<_>>();
-    assert_eq!(reasons(), [None, Some(Reason::Truncated)]);
-    assert_eq!(reasons(), [None, Some(Reason::Truncated)], "to look is not to remove");
+    assert_eq!(reasons(), [None, Some(MissReason::Truncated)]);
+    assert_eq!(reasons(), [None, Some(MissReason::Truncated)], "to look is not to remove");
     assert_eq!(nearest(&store, &fields(9, "").recipe()), Some(fields(0, "").recipe()));
 }
 
 #[test]
 fn nearest_after_removals_is_none_that_went() {
     let (_directory, path) = place();
-    let options = SqliteOptions::default().with_limits(Limits { max_entries: Some(40), max_bytes: None });
+    let options = StoreOptions::default().with_limits(Limits { max_entries: Some(40), max_bytes: None });
     let store = SqliteStore::open(&path, options).unwrap();
     // The largest id is given again, here to an entry without a recipe.
     put(&store, &fields(0, "-O2"));
     let envelope = number(&path, "SELECT length(envelope) FROM content") as u64;
     // Its key twice, and 1/256 of all that.
-    assert_eq!(store.total_bytes(), Ok((envelope + 64) * 257 / 256));
+    assert_eq!(store.inspect().unwrap().totals().map(|totals| totals.bytes), Ok((envelope + 64) * 257 / 256));
     assert_eq!(store.remove(fields(0, "-O2").key().as_bytes()), Ok(true));
     put(&store, &fields(1, "-O2"));
     put(&store, &fields(2, "-O2"));
@@ -120,7 +123,7 @@ fn nearest_after_removals_is_none_that_went() {
         nearest(&store, &fields(100, "-O3").recipe()).unwrap().distance_to(&fields(100, "-O3").recipe()),
         4
     );
-    store.prune(Limits { max_entries: Some(3), max_bytes: None }).unwrap();
+    store.inspect().unwrap().prune(Limits { max_entries: Some(3), max_bytes: None }).unwrap();
     drop(store);
     let store = open(&path);
     assert_eq!(nearest(&store, &fields(398, "-O3").recipe()), Some(fields(398, "-O2").recipe()));
@@ -131,7 +134,7 @@ fn nearest_after_removals_is_none_that_went() {
 fn with_recipes_the_files_are_within_the_cap_too() {
     for size in [16, 400, 3000] {
         let (_directory, path) = place();
-        let store = SqliteStore::open(&path, SqliteOptions::default().with_max_bytes(CAP)).unwrap();
+        let store = SqliteStore::open(&path, StoreOptions::default().with_max_bytes(CAP)).unwrap();
         for n in 0..4000 {
             let fields = fields(n, "-O2");
             let len = if size == 400 { numbered_len(n) / 50 } else { size };
@@ -141,10 +144,10 @@ fn with_recipes_the_files_are_within_the_cap_too() {
             }
             assert!(file_len(&path) <= CAP + FILE_OVERHEAD, "{size}: {} bytes", file_len(&path));
         }
-        let kept = store.total_bytes().unwrap();
+        let kept = store.inspect().unwrap().totals().map(|totals| totals.bytes).unwrap();
         println!(
             "{size}: {} entries, {kept} bytes counted, {} on disk",
-            store.len().unwrap(),
+            store.whole().unwrap(),
             file_len(&path)
         );
         assert!((CAP * 4 / 10..=CAP).contains(&kept), "{size}: {kept} of {CAP} bytes are used");
@@ -166,7 +169,8 @@ fn the_nearest_of_fifty_thousand_is_found_at_once() {
         for id in 2..=ENTRIES {
             let fields = fields(id, "-O2");
             let artifact = with_recipe(&fields, 100);
-            let envelope = warmstart_core::envelope::encode(fields.key().as_bytes(), &artifact).unwrap();
+            let envelope =
+                warmstart_core::envelope::encode(fields.key().as_bytes(), &artifact, None).unwrap();
             entry.execute((id as i64, fields.key().as_bytes())).unwrap();
             content.execute((id as i64, envelope.to_vec())).unwrap();
         }
@@ -175,7 +179,7 @@ fn the_nearest_of_fifty_thousand_is_found_at_once() {
     drop(connection);
     let mut times = Vec::new();
     for id in [4999, 49_990] {
-        for options in [SqliteOptions::default(), SqliteOptions::default().with_read_only(true)] {
+        for options in [StoreOptions::default(), StoreOptions::default().with_read_only(true)] {
             let store = SqliteStore::open(&path, options).unwrap();
             let begun = Instant::now();
             let found = nearest(&store, &fields(id, "-O3").recipe());
@@ -191,7 +195,10 @@ fn the_nearest_of_fifty_thousand_is_found_at_once() {
     assert!(times[0] < Duration::from_secs(10), "{times:?}");
     let store = open(&path);
     let begun = Instant::now();
-    assert_eq!(store.nearest(&KeyFields::new("another domain", 1).number("name", 1).recipe()), Ok(None));
+    assert_eq!(
+        store.inspect().unwrap().nearest(&KeyFields::new("another domain", 1).number("name", 1).recipe()),
+        Ok(None)
+    );
     println!("of none of them: {:?}", begun.elapsed());
     let begun = Instant::now();
     assert_eq!(entries(&store).len() as u64, ENTRIES);
@@ -205,9 +212,10 @@ fn what_is_pruned_is_given_back_to_the_file_system() {
     for n in 0..1500 {
         store.put(fields(n, "").key().as_bytes(), &with_recipe(&fields(n, ""), 20_000)).unwrap();
     }
-    let before = store.total_bytes().unwrap();
-    let pruned = store.prune(Limits::bytes(1_000_000)).unwrap();
-    let (left, bytes) = (store.len().unwrap(), store.total_bytes().unwrap());
+    let before = store.inspect().unwrap().totals().map(|totals| totals.bytes).unwrap();
+    let pruned = store.inspect().unwrap().prune(Limits::bytes(1_000_000)).unwrap();
+    let (left, bytes) =
+        (store.whole().unwrap(), store.inspect().unwrap().totals().map(|totals| totals.bytes).unwrap());
     assert_eq!((pruned.entries + left, pruned.bytes + bytes), (1500, before));
     assert!((900_000..=1_000_000).contains(&bytes), "{bytes}");
     let on_disk = file_len(&path) + fs::metadata(path.with_extension("db-wal")).unwrap().len();
@@ -222,17 +230,17 @@ fn flushing_writes_the_uses_down_and_the_store_stays_open() {
     let store = open(&path);
     put(&store, &fields(0, ""));
     put(&store, &fields(1, ""));
-    assert!(store.get(fields(0, "").key().as_bytes()).hit().is_some());
+    assert!(store.get(fields(0, "").key().as_bytes()).is_ok());
     assert_eq!(number(&path, "SELECT id FROM entry ORDER BY accessed_at LIMIT 1"), 1);
     store.flush().unwrap();
     assert_eq!(number(&path, "SELECT id FROM entry ORDER BY accessed_at LIMIT 1"), 2);
-    assert!(store.get(fields(1, "").key().as_bytes()).hit().is_some());
+    assert!(store.get(fields(1, "").key().as_bytes()).is_ok());
 }
 
 #[test]
-fn verifying_tells_of_an_entry_without_an_envelope_and_of_what_goes_with_a_damaged_page() {
+fn verify_reports_a_missing_envelope_and_a_damaged_page() {
     let (_directory, path) = place();
-    let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
+    let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
     for n in 0..200u64 {
         store.put(&n.to_le_bytes(), &Artifact::new(vec![7; 3000])).unwrap();
     }
@@ -240,10 +248,14 @@ fn verifying_tells_of_an_entry_without_an_envelope_and_of_what_goes_with_a_damag
     other.execute("DELETE FROM content WHERE id = 7", []).unwrap();
     drop(other);
     let mut damaged = Vec::new();
-    let found = store.verify_each(&mut |proof| damaged.extend(proof.result.err().map(|_| *proof))).unwrap();
-    assert_eq!((found.whole, found.damaged), (199, 1));
-    assert_eq!((damaged[0].result, damaged[0].is_removed), (Err(Reason::Truncated), true));
-    assert_eq!(store.len(), Ok(199));
+    let whole = store
+        .inspect()
+        .unwrap()
+        .verify(&mut |proof| damaged.extend(proof.result.err().map(|_| *proof)))
+        .unwrap();
+    assert_eq!((whole, damaged.len()), (199, 1));
+    assert_eq!((damaged[0].result, damaged[0].is_removed), (Err(MissReason::Truncated), true));
+    assert_eq!(store.whole(), Ok(199));
     drop(store);
 
     // A page in the middle: whatever was on it, and what is behind it, is lost with the database.
@@ -252,10 +264,10 @@ fn verifying_tells_of_an_entry_without_an_envelope_and_of_what_goes_with_a_damag
     bytes[middle..middle + 4096].fill(0xa5);
     std::fs::write(&path, bytes).unwrap();
     for read_only in [true, false] {
-        let options = SqliteOptions::default().with_read_only(read_only);
+        let options = StoreOptions::default().with_read_only(read_only);
         let store = SqliteStore::open(&path, options).unwrap();
-        let found = store.verify().unwrap();
-        assert!(found.damaged > 0, "read-only {read_only}: {found:?}");
+        let (whole, damaged) = store.whole_and_damaged().unwrap();
+        assert!(damaged > 0, "read-only {read_only}: {whole} are whole");
     }
 }
 
@@ -274,15 +286,15 @@ fn verifying_a_database_with_a_damaged_page_finds_damage() {
         let mut bytes = whole.clone();
         bytes[page * 4096..][..4096].fill(0x5a);
         fs::write(&path, &bytes).unwrap();
-        let store = SqliteStore::open(&path, SqliteOptions::default().with_read_only(true)).unwrap();
+        let store = SqliteStore::open(&path, StoreOptions::default().with_read_only(true)).unwrap();
         let mut problems = 0;
-        let verified = store.verify_each(&mut |proof| {
+        let verified = store.inspect().unwrap().verify(&mut |proof| {
             assert!(!proof.is_removed, "page {page}");
             problems += u64::from(proof.result.is_err());
         });
         match verified {
-            Ok(found) => {
-                assert_eq!((found.whole + found.damaged, found.damaged), (60, problems), "page {page}");
+            Ok(whole) => {
+                assert_eq!(whole + problems, 60, "page {page}");
                 damaged += u64::from(problems > 0);
             }
             Err(reason) => assert!(reason.is_damage(), "page {page}: {reason:?}"),
@@ -309,11 +321,11 @@ fn verifying_a_writable_database_with_a_damaged_page_says_so() {
         bytes[page * 4096..][..4096].fill(0x5a);
         fs::write(&path, &bytes).unwrap();
         let store = open(&path);
-        let found = store.verify();
-        let left = store.len().unwrap();
+        let found = store.whole_and_damaged();
+        let left = store.whole().unwrap();
         match found {
-            Ok(found) => {
-                assert_eq!((found.whole, found.whole + found.damaged), (left, 60), "page {page}");
+            Ok((whole, damaged)) => {
+                assert_eq!((whole, whole + damaged), (left, 60), "page {page}");
                 assert_eq!(entries(&store).len() as u64, left, "page {page}");
                 lost += u64::from(left == 0);
             }
@@ -325,16 +337,16 @@ fn verifying_a_writable_database_with_a_damaged_page_says_so() {
     assert!(lost > 0);
 }
 
-/// Somebody else set the database aside, and the same entries were stored anew.
+/// Another process quarantined the database, and the same entries were stored again.
 #[test]
-fn verifying_a_database_that_is_replaced_meanwhile_does_not_call_it_whole() {
+fn verify_of_a_database_replaced_meanwhile_is_not_whole() {
     let (_directory, path) = place();
     let store = open(&path);
     for n in 0..10 {
         store.put(&numbered_key(n), &artifact(&numbered_key(n), n, 100)).unwrap();
     }
     let mut seen = 0;
-    let found = store.verify_each(&mut |_| {
+    let found = store.inspect().unwrap().verify(&mut |_| {
         seen += 1;
         if seen == 5 {
             for suffix in ["", "-wal", "-shm"] {
@@ -348,10 +360,10 @@ fn verifying_a_database_that_is_replaced_meanwhile_does_not_call_it_whole() {
             }
         }
     });
-    assert_eq!((found, seen), (Err(Reason::Unavailable), 5));
+    assert_eq!((found, seen), (Err(MissReason::Unavailable), 5));
 }
 
-/// A look-up waits for nobody: recipes are compared without the lock.
+/// A look-up does not wait: recipes are compared without the lock.
 #[test]
 fn a_look_up_does_not_wait_for_an_explanation() {
     let (_directory, path) = place();
@@ -369,13 +381,13 @@ fn a_look_up_does_not_wait_for_an_explanation() {
     std::thread::scope(|scope| {
         let explaining = scope.spawn(|| {
             let begun = Instant::now();
-            assert!(store.nearest(&recipe).unwrap().is_some());
+            assert!(store.inspect().unwrap().nearest(&recipe).unwrap().is_some());
             begun.elapsed()
         });
         let (mut longest, mut found) = (Duration::ZERO, 0);
         while !explaining.is_finished() {
             let begun = Instant::now();
-            assert!(store.get(b"k").hit().is_some());
+            assert!(store.get(b"k").is_ok());
             longest = longest.max(begun.elapsed());
             found += 1;
         }

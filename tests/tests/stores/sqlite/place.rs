@@ -3,18 +3,19 @@
 use std::{
     fs::{self, Permissions},
     os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink},
-    path::Path,
+    path::{Path, PathBuf},
     process::Command,
 };
 
 use warmstart::{
-    Cache, Lookup, OpenError, Reason, Store,
-    store::{SqliteOptions, SqliteStore},
+    Cache, MissReason, OpenError, Store,
+    store::{SqliteStore, StoreOptions},
 };
+use warmstart_tests::whole::Whole;
 use warmstart_tests::{
     mount::Mount,
     own_process,
-    proof::{artifact, prove},
+    proof::{artifact, verify},
 };
 
 use super::{beside, open};
@@ -22,7 +23,7 @@ use super::{beside, open};
 const STRANGER: u32 = 54_321;
 
 fn refused(path: &Path) -> OpenError {
-    SqliteStore::open(path, SqliteOptions::default()).expect_err("it was opened")
+    SqliteStore::open(path, StoreOptions::default()).expect_err("it was opened")
 }
 
 fn mode(path: impl AsRef<Path>) -> u32 {
@@ -72,13 +73,13 @@ fn what_others_may_write_is_never_read() {
         assert!(error.is_untrusted() && error.to_string().contains("0600"), "{error}");
     }
     chmod(&path, 0o644);
-    assert!(open(&path).get(b"k").hit().is_some(), "others may read");
+    assert!(open(&path).get(b"k").is_ok(), "others may read");
     for bits in [0o770, 0o707, 0o777] {
         chmod(directory.path(), bits);
         assert!(refused(&path).is_untrusted(), "{bits:o}");
     }
     chmod(directory.path(), 0o1777);
-    assert!(open(&path).get(b"k").hit().is_some(), "in a sticky directory others cannot replace it");
+    assert!(open(&path).get(b"k").is_ok(), "in a sticky directory others cannot replace it");
     chmod(directory.path(), 0o700);
 
     for suffix in ["-wal", "-shm", "-journal"] {
@@ -90,7 +91,7 @@ fn what_others_may_write_is_never_read() {
         assert!(refused(&path).is_wrong_kind(), "{suffix}");
         fs::remove_file(beside(&path, suffix)).unwrap();
     }
-    assert_eq!(prove(b"k", &open(&path).get(b"k").hit().unwrap()), 1);
+    assert_eq!(verify(b"k", &open(&path).get(b"k").unwrap()), 1);
 }
 
 #[test]
@@ -109,7 +110,7 @@ fn what_a_stranger_owns_is_never_read() {
     chown(directory.path(), Some(STRANGER), None).unwrap();
     assert!(refused(&path).is_untrusted());
     chown(directory.path(), Some(0), None).unwrap();
-    assert!(open(&path).get(b"k").hit().is_some());
+    assert!(open(&path).get(b"k").is_ok());
 }
 
 /// In a process of its own, because a umask is a whole process's. It dies, so that the log is still there.
@@ -131,7 +132,8 @@ fn what_is_made_is_for_its_owner_alone_whatever_the_umask() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a/b/cache.db");
     let store = open(&path);
-    assert_eq!(store.lock_directory(), Some(&*beside(&path, ".locks")));
+    let scope = store.claims().map(|claims| String::from_utf8(claims.scope()).unwrap());
+    assert_eq!(scope.map(PathBuf::from), Some(beside(&path, ".locks")));
     for made in [beside(&path, ".locks"), directory.path().join("a/b"), directory.path().join("a")] {
         assert_eq!(mode(made), 0o700);
     }
@@ -144,17 +146,17 @@ fn a_lock_directory_that_others_may_write_is_not_used() {
     fs::create_dir(beside(&path, ".locks")).unwrap();
     chmod(&beside(&path, ".locks"), 0o777);
     let store = open(&path);
-    assert_eq!(store.lock_directory(), None);
+    assert!(store.claims().is_none());
     store.put(b"k", &artifact(b"k", 1, 100)).unwrap();
 }
 
 #[test]
 fn where_nothing_can_be_made_everything_is_a_miss() {
     let store = open(Path::new("/proc/warmstart/cache.db"));
-    assert_eq!(store.get(b"k").miss(), Some(Reason::Unavailable));
+    assert_eq!(store.get(b"k").err(), Some(MissReason::Unavailable));
     let refusal = store.put(b"k", &artifact(b"k", 1, 100)).unwrap_err();
-    assert!(matches!(refusal, Reason::Unavailable | Reason::ReadOnly), "{refusal:?}");
-    assert_eq!(store.lock_directory(), None);
+    assert!(matches!(refusal, MissReason::Unavailable | MissReason::ReadOnly), "{refusal:?}");
+    assert!(store.claims().is_none());
     let built = Cache::new(store).get_or_build(b"k", || Ok::<_, ()>(vec![1])).unwrap();
     assert_eq!((built.artifact().payload(), built.refusal()), (&[1][..], Some(refusal)));
 }
@@ -183,21 +185,24 @@ fn a_read_only_medium_serves_hits_without_a_trace() {
             let files = || fs::read_dir(&target).unwrap().count();
             let before = files();
             let store = open(&target.join("cache.db"));
-            assert_eq!(prove(b"k", &store.get(b"k").hit().unwrap()), 1, "with a log: {with_log}");
-            assert_eq!((store.contains(b"k"), store.len()), (Ok(true), Ok(1)));
-            assert_eq!(store.get(b"other").miss(), Some(Reason::Absent));
-            assert_eq!(store.put(b"other", &artifact(b"other", 1, 100)), Err(Reason::ReadOnly));
-            assert_eq!((store.remove(b"k"), store.clear()), (Err(Reason::ReadOnly), Err(Reason::ReadOnly)));
-            assert_eq!(store.lock_directory(), None);
+            assert_eq!(verify(b"k", &store.get(b"k").unwrap()), 1, "with a log: {with_log}");
+            assert_eq!((store.contains(b"k"), store.whole()), (Ok(true), Ok(1)));
+            assert_eq!(store.get(b"other").err(), Some(MissReason::Absent));
+            assert_eq!(store.put(b"other", &artifact(b"other", 1, 100)), Err(MissReason::ReadOnly));
+            assert_eq!(
+                (store.remove(b"k"), store.clear()),
+                (Err(MissReason::ReadOnly), Err(MissReason::ReadOnly))
+            );
+            assert!(store.claims().is_none());
             assert_eq!(store.close(), Ok(()));
             assert_eq!(files(), before);
 
             let missing = open(&target.join("none.db"));
-            assert_eq!(missing.get(b"k").miss(), Some(Reason::Unavailable));
-            assert_eq!(missing.put(b"k", &artifact(b"k", 1, 100)), Err(Reason::ReadOnly));
+            assert_eq!(missing.get(b"k").err(), Some(MissReason::Unavailable));
+            assert_eq!(missing.put(b"k", &artifact(b"k", 1, 100)), Err(MissReason::ReadOnly));
             assert_eq!(
                 open(&target.join("sub/none.db")).put(b"k", &Vec::new().into()),
-                Err(Reason::ReadOnly)
+                Err(MissReason::ReadOnly)
             );
         }
     });
@@ -215,21 +220,21 @@ fn a_full_disk_costs_no_artifact_and_is_counted() {
         for n in 0..40u64 {
             let key = n.to_le_bytes();
             let built = cache.get_or_build(key, || Ok::<_, ()>(artifact(&key, n, 60_000))).unwrap();
-            assert_eq!(prove(&key, built.artifact()), n);
+            assert_eq!(verify(&key, built.artifact()), n);
             if let Some(reason) = built.refusal() {
-                assert_eq!(reason, Reason::NoSpace);
+                assert_eq!(reason, MissReason::NoSpace);
                 refusals += 1;
             }
         }
         assert!(refusals > 10, "the disk was not full");
         let statistics = cache.statistics();
         assert_eq!(
-            (statistics.refusals.of(Reason::NoSpace), statistics.refusals.total()),
+            (statistics.refusals.of(MissReason::NoSpace), statistics.refusals.total()),
             (refusals, refusals)
         );
-        let stored = (0..40u64).filter(|n| cache.get(n.to_le_bytes()).hit().is_some()).count() as u64;
+        let stored = (0..40u64).filter(|n| cache.get(n.to_le_bytes()).is_ok()).count() as u64;
         assert_eq!(stored, 40 - refusals, "what was stored before is still there");
-        assert_eq!(cache.store().len(), Ok(stored));
+        assert_eq!(cache.store().whole(), Ok(stored));
     });
 }
 
@@ -244,7 +249,7 @@ fn fill(ballast: &Path) {
     {}
 }
 
-/// There is not even room for the index of the log: a database that nobody has open cannot be opened, and one that is open can
+/// There is not even room for the index of the log: a database that is not open cannot be opened, and one that is open can
 /// only be read.
 #[test]
 #[cfg_attr(not(can_mount), ignore = "needs root on Linux, to mount a file system")]
@@ -266,18 +271,21 @@ fn a_database_on_a_full_disk_is_unharmed() {
             fill(&ballast);
             let (first, second) = (open(&path), open(&path));
             for store in [&first, &second, &first] {
-                assert_eq!(store.put(b"other", &artifact(b"other", 1, 1000)), Err(Reason::NoSpace));
+                assert_eq!(store.put(b"other", &artifact(b"other", 1, 1000)), Err(MissReason::NoSpace));
                 match store.get(b"k") {
-                    Lookup::Hit(found) => assert!(is_open && prove(b"k", &found) == 1),
-                    Lookup::Miss(reason) => assert!(!is_open && reason == Reason::Unavailable),
+                    Ok(found) => assert!(is_open && verify(b"k", &found) == 1),
+                    Err(reason) => assert!(!is_open && reason == MissReason::Unavailable),
                 }
                 let built = Cache::new(store).get_or_build(b"other", || Ok::<_, ()>(vec![7])).unwrap();
-                assert_eq!((built.artifact().payload(), built.refusal()), (&[7][..], Some(Reason::NoSpace)));
+                assert_eq!(
+                    (built.artifact().payload(), built.refusal()),
+                    (&[7][..], Some(MissReason::NoSpace))
+                );
             }
             fs::remove_file(&ballast).unwrap();
             first.put(b"other", &artifact(b"other", 2, 1000)).unwrap();
-            assert_eq!(prove(b"other", &second.get(b"other").hit().unwrap()), 2);
-            assert_eq!(prove(b"k", &second.get(b"k").hit().unwrap()), 1);
+            assert_eq!(verify(b"other", &second.get(b"other").unwrap()), 2);
+            assert_eq!(verify(b"k", &second.get(b"k").unwrap()), 1);
             drop(writer);
         }
     });
@@ -294,14 +302,17 @@ fn a_disk_that_was_full_is_used_once_there_is_room() {
         fill(&ballast);
         let cache = Cache::new(open(&path));
         let built = cache.get_or_build(b"k", || Ok::<_, ()>(artifact(b"k", 1, 1000))).unwrap();
-        assert_eq!(prove(b"k", built.artifact()), 1);
-        assert_eq!((built.miss(), built.refusal()), (Some(Reason::Unavailable), Some(Reason::NoSpace)));
+        assert_eq!(verify(b"k", built.artifact()), 1);
+        assert_eq!(
+            (built.miss(), built.refusal()),
+            (Some(MissReason::Unavailable), Some(MissReason::NoSpace))
+        );
         fs::remove_file(&ballast).unwrap();
         assert_eq!(
             cache.get_or_build(b"k", || Ok::<_, ()>(artifact(b"k", 2, 1000))).unwrap().refusal(),
             None
         );
-        assert_eq!(prove(b"k", &cache.get(b"k").hit().unwrap()), 2);
+        assert_eq!(verify(b"k", &cache.get(b"k").unwrap()), 2);
     });
 }
 
@@ -317,7 +328,7 @@ fn a_full_medium_is_emptied_by_remove_and_by_clear() {
             let fill = |store: &SqliteStore| {
                 let full = (0u64..).find(|n| {
                     let stored = store.put(&n.to_le_bytes(), &artifact(&n.to_le_bytes(), *n, len));
-                    assert!(matches!(stored, Ok(_) | Err(Reason::NoSpace)), "{stored:?}");
+                    assert!(matches!(stored, Ok(_) | Err(MissReason::NoSpace)), "{stored:?}");
                     stored.is_err()
                 });
                 full.unwrap()
@@ -328,7 +339,7 @@ fn a_full_medium_is_emptied_by_remove_and_by_clear() {
             assert_eq!(store.close(), Ok(()));
 
             let store = open(&path);
-            assert_eq!(prove(&[0; 8], &store.get(&[0; 8]).hit().unwrap()), 0);
+            assert_eq!(verify(&[0; 8], &store.get(&[0; 8]).unwrap()), 0);
             let free = || rustix::fs::statvfs(path.parent().unwrap()).unwrap().f_bavail * 4096;
             let before = free();
             assert_eq!(store.remove(&[0; 8]), Ok(true), "{len}");
@@ -364,11 +375,14 @@ fn clear_is_refused_where_nothing_can_be_written() {
             if reopened {
                 store = open(&path);
             }
-            assert_eq!((store.clear(), store.remove(b"k")), (Err(Reason::NoSpace), Err(Reason::NoSpace)));
+            assert_eq!(
+                (store.clear(), store.remove(b"k")),
+                (Err(MissReason::NoSpace), Err(MissReason::NoSpace))
+            );
             fs::remove_file(&ballast).unwrap();
-            assert_eq!(prove(b"k", &store.get(b"k").hit().unwrap()), 1);
+            assert_eq!(verify(b"k", &store.get(b"k").unwrap()), 1);
             assert_eq!(store.clear(), Ok(()));
-            assert_eq!((store.len(), store.contains(b"k")), (Ok(0), Ok(false)));
+            assert_eq!((store.whole(), store.contains(b"k")), (Ok(0), Ok(false)));
         }
     });
 }
@@ -400,13 +414,13 @@ fn what_cannot_be_given_back_on_a_full_disk_is_used_again() {
         assert!(again >= 400_000 / 21_000, "{again} of 20 KB in the place of one of 400 KB");
         assert!(len() <= full + 20_000, "{full} bytes, then {}", len());
         for n in 0..small + again {
-            assert_eq!(prove(&n.to_le_bytes(), &store.get(&n.to_le_bytes()).hit().unwrap()), n);
+            assert_eq!(verify(&n.to_le_bytes(), &store.get(&n.to_le_bytes()).unwrap()), n);
         }
         // Piece by piece, as each leaves more room for the log.
         for n in 0..small + again {
             assert_eq!(store.remove(&n.to_le_bytes()), Ok(true));
         }
-        assert_eq!(store.len(), Ok(0));
+        assert_eq!(store.whole(), Ok(0));
         store.close().unwrap();
         assert!(len() < 64 << 10, "{} bytes are left", len());
     });

@@ -8,10 +8,11 @@ use std::{
 };
 
 use warmstart::{
-    Lookup, Reason, Store,
-    store::{SqliteOptions, SqliteStore},
+    MissReason, Store,
+    store::{SqliteStore, StoreOptions},
 };
-use warmstart_tests::proof::{artifact, numbered_key, prove};
+use warmstart_tests::proof::{artifact, numbered_key, verify};
+use warmstart_tests::whole::Whole;
 
 fn worker(command: &str, path: &Path) -> Command {
     let mut worker = Command::new(env!("CARGO_BIN_EXE_worker"));
@@ -19,8 +20,8 @@ fn worker(command: &str, path: &Path) -> Command {
     worker
 }
 
-fn patient() -> SqliteOptions {
-    SqliteOptions::default().with_patience(Duration::from_secs(10))
+fn patient() -> StoreOptions {
+    StoreOptions::default().with_timeout(Duration::from_secs(10))
 }
 
 /// The numbers that a worker said it had stored.
@@ -47,8 +48,8 @@ fn what_one_process_stores_others_find() {
         for n in (0..4).map(|seed| seed * 1_000_000 + version % 100) {
             let key = numbered_key(n);
             match store.get(&key) {
-                Lookup::Hit(found) => assert_eq!(prove(&key, &found), n),
-                Lookup::Miss(reason) => assert_eq!(reason, Reason::Absent),
+                Ok(found) => assert_eq!(verify(&key, &found), n),
+                Err(reason) => assert_eq!(reason, MissReason::Absent),
             }
         }
     }
@@ -56,7 +57,7 @@ fn what_one_process_stores_others_find() {
         assert_eq!(stored(&mut child).len(), 100);
         assert!(child.wait().unwrap().success());
     }
-    assert_eq!(store.len(), Ok(401));
+    assert_eq!(store.whole(), Ok(401));
     for seed in 0..4u64 {
         let got =
             worker("get", &path).args(["--count", "100", "--seed", &seed.to_string()]).output().unwrap();
@@ -82,7 +83,7 @@ fn of_many_who_open_at_once_each_finds_it_made() {
                 });
             }
         });
-        assert_eq!(SqliteStore::open(&path, patient()).unwrap().len(), Ok(HANDLES));
+        assert_eq!(SqliteStore::open(&path, patient()).unwrap().whole(), Ok(HANDLES));
         assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 2, "the database, and its locks");
     }
 }
@@ -103,14 +104,14 @@ fn the_cap_holds_for_all_processes_together() {
         assert!(child.wait().unwrap().success());
     }
     let store = SqliteStore::open(&path, patient().with_max_bytes(CAP)).unwrap();
-    let total = store.total_bytes().unwrap();
+    let total = store.inspect().unwrap().totals().map(|totals| totals.bytes).unwrap();
     assert!((CAP - 120_000..=CAP).contains(&total), "{total}");
     assert!(std::fs::metadata(&path).unwrap().len() <= CAP + (64 << 10));
     let connection = rusqlite::Connection::open(&path).unwrap();
     let summed: (i64, i64) = connection
         .query_row("SELECT count(*), sum(size) FROM entry", [], |row| Ok((row.get(0)?, row.get(1)?)))
         .unwrap();
-    assert_eq!(summed, (store.len().unwrap() as i64, total as i64));
+    assert_eq!(summed, (store.whole().unwrap() as i64, total as i64));
 }
 
 /// Killed at any instant: the database opens, what was said to be stored is there, and every entry is whole.
@@ -126,7 +127,7 @@ fn what_was_stored_survives_the_death_of_its_process() {
         expected.extend(stored(&mut child));
         child.wait().unwrap();
         let store = SqliteStore::open(&path, patient()).unwrap();
-        let len = store.len().unwrap();
+        let len = store.whole().unwrap();
         assert!(len >= expected.len() as u64);
         let connection = rusqlite::Connection::open(&path).unwrap();
         let check: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
@@ -136,10 +137,10 @@ fn what_was_stored_survives_the_death_of_its_process() {
     let store = SqliteStore::open(&path, patient()).unwrap();
     for n in &expected {
         let key = numbered_key(*n);
-        assert_eq!(prove(&key, &store.get(&key).hit().unwrap_or_else(|| panic!("{n} is gone"))), *n);
+        assert_eq!(verify(&key, &store.get(&key).ok().unwrap_or_else(|| panic!("{n} is gone"))), *n);
     }
     // At most one entry of each process was stored without its having been said.
-    assert!(store.len().unwrap() <= expected.len() as u64 + 20);
+    assert!(store.whole().unwrap() <= expected.len() as u64 + 20);
 }
 
 /// The same at a cap, so that the kills hit evictions, vacuums and checkpoints.
@@ -156,7 +157,7 @@ fn the_cap_survives_the_death_of_processes() {
     }
     let store = SqliteStore::open(&path, patient().with_max_bytes(400_000)).unwrap();
     store.put(b"k", &artifact(b"k", 1, 100)).unwrap();
-    assert!(store.total_bytes().unwrap() <= 400_000);
+    assert!(store.inspect().unwrap().totals().map(|totals| totals.bytes).unwrap() <= 400_000);
     store.close().unwrap();
     assert!(std::fs::metadata(&path).unwrap().len() <= 400_000 + (64 << 10));
     let connection = rusqlite::Connection::open(&path).unwrap();

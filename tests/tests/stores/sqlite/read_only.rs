@@ -11,15 +11,16 @@ use std::{
 
 use rusqlite::Connection;
 use warmstart::{
-    Lookup, Reason, Statistics, Store,
-    store::{Report, SqliteOptions, SqliteStore, Verified},
+    MissReason, Statistics, Store,
+    store::{SqliteStore, StoreOptions},
 };
-use warmstart_tests::proof::{artifact, numbered_key, prove};
+use warmstart_tests::proof::{artifact, numbered_key, verify};
+use warmstart_tests::whole::Whole;
 
 use super::{beside, open, place};
 
 fn look(path: &Path) -> SqliteStore {
-    SqliteStore::open(path, SqliteOptions::default().with_read_only(true)).unwrap()
+    SqliteStore::open(path, StoreOptions::default().with_read_only(true)).unwrap()
 }
 
 /// Everything in the directory: what it is called, when it was changed, and its bytes.
@@ -42,12 +43,12 @@ fn fill(store: &SqliteStore, entries: u64) {
     }
     let mut counted = Statistics::default();
     counted.hits = entries;
-    store.report(&Report { counted, last_miss: None }).unwrap();
+    store.inspect().unwrap().report(&counted, None).unwrap();
 }
 
 /// The entries are in the log alone. A live process is one that has its locks; a dead one has left its files.
 #[test]
-fn looking_at_a_database_that_another_process_has_open_or_died_with_changes_nothing() {
+fn inspecting_a_database_in_use_or_after_crash_changes_nothing() {
     for dead in [false, true] {
         let (_directory, path) = place();
         drop(open(&path));
@@ -69,16 +70,16 @@ fn looking_at_a_database_that_another_process_has_open_or_died_with_changes_noth
         let before = image(&path);
         let store = look(&path);
         for n in 0..20 {
-            assert_eq!(prove(&numbered_key(n), &store.get(&numbered_key(n)).hit().unwrap()), n, "{dead}");
+            assert_eq!(verify(&numbered_key(n), &store.get(&numbered_key(n)).unwrap()), n, "{dead}");
         }
-        assert_eq!((store.len(), store.kept().is_ok()), (Ok(20), true));
-        assert_eq!(store.put(b"k", &artifact(b"k", 1, 100)), Err(Reason::ReadOnly));
+        assert_eq!((store.whole(), store.inspect().unwrap().stats().is_ok()), (Ok(20), true));
+        assert_eq!(store.put(b"k", &artifact(b"k", 1, 100)), Err(MissReason::ReadOnly));
         assert!(before == image(&path), "while it was looked at; dead: {dead}");
         drop(store);
         assert!(before == image(&path), "dead: {dead}");
         drop(worker.stdin.take());
         worker.wait().unwrap();
-        assert_eq!(open(&path).len(), Ok(20));
+        assert_eq!(open(&path).whole(), Ok(20));
     }
 }
 
@@ -87,24 +88,24 @@ fn what_is_written_meanwhile_is_seen() {
     let (_directory, path) = place();
     fill(&open(&path), 3);
     let store = look(&path);
-    assert_eq!(store.len(), Ok(3));
+    assert_eq!(store.whole(), Ok(3));
     for round in 0..5 {
         let key = [round];
         let writer = open(&path);
         writer.put(&key, &artifact(&key, 7, 9000)).unwrap();
-        assert_eq!(prove(&key, &store.get(&key).hit().unwrap()), 7, "with a log");
+        assert_eq!(verify(&key, &store.get(&key).unwrap()), 7, "with a log");
         assert_eq!(writer.remove(&numbered_key(u64::from(round))), Ok(round < 3));
         drop(writer);
-        assert_eq!(store.get(&numbered_key(u64::from(round))).miss(), Some(Reason::Absent));
-        assert_eq!(prove(&key, &store.get(&key).hit().unwrap()), 7, "without");
+        assert_eq!(store.get(&numbered_key(u64::from(round))).err(), Some(MissReason::Absent));
+        assert_eq!(verify(&key, &store.get(&key).unwrap()), 7, "without");
     }
     fs::remove_file(&path).unwrap();
     for suffix in ["-wal", "-shm"] {
         let _ = fs::remove_file(beside(&path, suffix));
     }
-    assert_eq!(store.get(&[1]).miss(), Some(Reason::Unavailable), "it is gone");
+    assert_eq!(store.get(&[1]).err(), Some(MissReason::Unavailable), "it is gone");
     fill(&open(&path), 2);
-    assert_eq!(prove(&numbered_key(1), &store.get(&numbered_key(1)).hit().unwrap()), 1);
+    assert_eq!(verify(&numbered_key(1), &store.get(&numbered_key(1)).unwrap()), 1);
 }
 
 #[test]
@@ -114,11 +115,11 @@ fn where_there_is_no_database_nothing_is_made() {
         let path = directory.path().join(name);
         let store = look(&path);
         assert_eq!(
-            (store.get(b"k").miss(), store.len()),
-            (Some(Reason::Unavailable), Err(Reason::Unavailable))
+            (store.get(b"k").err(), store.whole()),
+            (Some(MissReason::Unavailable), Err(MissReason::Unavailable))
         );
-        assert_eq!(store.put(b"k", &artifact(b"k", 1, 100)), Err(Reason::ReadOnly));
-        assert_eq!(store.kept(), Err(Reason::Unavailable));
+        assert_eq!(store.put(b"k", &artifact(b"k", 1, 100)), Err(MissReason::ReadOnly));
+        assert_eq!(store.inspect().unwrap().stats(), Err(MissReason::Unavailable));
         drop(store);
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 0, "{name}");
     }
@@ -126,7 +127,7 @@ fn where_there_is_no_database_nothing_is_made() {
     let (_directory, path) = place();
     fs::write(&path, b"").unwrap();
     let before = image(&path);
-    assert_eq!(look(&path).len(), Err(Reason::Unavailable));
+    assert_eq!(look(&path).whole(), Err(MissReason::Unavailable));
     assert!(before == image(&path));
 }
 
@@ -145,15 +146,18 @@ fn what_is_damaged_older_or_to_be_recovered_is_left_as_it_is() {
         drop(store);
         copies.iter().for_each(|(suffix, bytes)| fs::write(beside(path, suffix), bytes).unwrap());
     };
-    let cases: [(Make<'_>, Option<Reason>); 3] =
-        [(&older, Some(Reason::Unavailable)), (&garbage, None), (&no_index, Some(Reason::Unavailable))];
+    let cases: [(Make<'_>, Option<MissReason>); 3] = [
+        (&older, Some(MissReason::Unavailable)),
+        (&garbage, None),
+        (&no_index, Some(MissReason::Unavailable)),
+    ];
     for (at, (make, reason)) in cases.iter().enumerate() {
         let (_directory, path) = place();
         make(&path);
         let before = image(&path);
         let store = look(&path);
         for _ in 0..2 {
-            let found = store.get(&numbered_key(1)).miss().unwrap();
+            let found = store.get(&numbered_key(1)).err().unwrap();
             assert!(reason.map_or(found.is_damage(), |reason| found == reason), "case {at}: {found:?}");
         }
         drop(store);
@@ -167,9 +171,9 @@ fn what_is_damaged_older_or_to_be_recovered_is_left_as_it_is() {
     let before = image(&path);
     let store = look(&path);
     for _ in 0..2 {
-        assert_eq!(store.get(&numbered_key(1)).miss(), Some(Reason::Foreign));
-        assert_eq!(store.len(), Ok(2));
-        assert_eq!(store.verify(), Ok(Verified { whole: 2, damaged: 1 }));
+        assert_eq!(store.get(&numbered_key(1)).err(), Some(MissReason::Foreign));
+        assert_eq!(store.whole(), Ok(2));
+        assert_eq!(store.whole_and_damaged(), Ok((2, 1)));
     }
     drop(store);
     assert!(before == image(&path));
@@ -177,7 +181,7 @@ fn what_is_damaged_older_or_to_be_recovered_is_left_as_it_is() {
 
 /// As a process leaves them that was killed at the wrong time: there is nothing in them to be read or played back.
 #[test]
-fn who_only_reads_a_database_beside_an_empty_log_or_journal_makes_no_log() {
+fn reader_beside_an_empty_log_or_journal_makes_no_log() {
     for (suffix, bytes) in [("-journal", &b""[..]), ("-journal", &[0; 512]), ("-wal", b"")] {
         let (_directory, path) = place();
         fill(&open(&path), 2);
@@ -186,7 +190,7 @@ fn who_only_reads_a_database_beside_an_empty_log_or_journal_makes_no_log() {
             .unwrap();
         let before = image(&path);
         let store = look(&path);
-        assert_eq!(prove(&numbered_key(1), &store.get(&numbered_key(1)).hit().unwrap()), 1, "{suffix}");
+        assert_eq!(verify(&numbered_key(1), &store.get(&numbered_key(1)).unwrap()), 1, "{suffix}");
         assert!(before == image(&path), "{suffix}");
         drop(store);
         assert!(before == image(&path), "{suffix}");
@@ -211,14 +215,14 @@ fn a_look_waits_for_who_is_just_closing_the_database() {
                 std::thread::sleep(Duration::from_millis(10));
                 fs::remove_file(beside(&path, "-wal")).unwrap();
             });
-            assert_eq!(prove(&numbered_key(1), &look(&path).get(&numbered_key(1)).hit().unwrap()), 1);
+            assert_eq!(verify(&numbered_key(1), &look(&path).get(&numbered_key(1)).unwrap()), 1);
         });
         !beside(&path, "-wal").exists()
     });
     assert!(waited, "no look waited for the log to go");
 }
 
-/// The writers, one process after the other, make a log and remove it again, and whoever looks sees any of that.
+/// The writers, one process after the other, make a log and remove it again, and readers see any of that.
 #[test]
 fn no_look_fails_while_writers_come_and_go() {
     let (_directory, path) = place();
@@ -249,10 +253,10 @@ fn no_look_fails_while_writers_come_and_go() {
                 let store = look(&path);
                 for n in 0..3 {
                     match store.get(&numbered_key(n)) {
-                        Lookup::Hit(found) => assert_eq!(prove(&numbered_key(n), &found), n),
+                        Ok(found) => assert_eq!(verify(&numbered_key(n), &found), n),
                         // Where the machine is slow, 50 ms may not do.
-                        Lookup::Miss(Reason::Busy) => busy += 1,
-                        Lookup::Miss(reason) => panic!("look {looks}: {reason:?}"),
+                        Err(MissReason::Busy) => busy += 1,
+                        Err(reason) => panic!("look {looks}: {reason:?}"),
                     }
                 }
                 looks += 1;
@@ -267,16 +271,16 @@ fn no_look_fails_while_writers_come_and_go() {
     });
     println!("{rounds} rounds, {looks:?} looks");
     assert!(looks.iter().all(|looks| *looks > 0), "a look failed");
-    // The last one closed, perhaps, while somebody looked.
+    // The last one closed, perhaps, while another process looked.
     write();
     let left = fs::metadata(beside(&path, "-wal")).map(|metadata| metadata.len());
     assert!(left.is_err(), "a log is left: {left:?}");
-    assert_eq!(look(&path).len(), Ok(3));
+    assert_eq!(look(&path).whole(), Ok(3));
 }
 
 /// SQLite shares the index of the log within a process, and here it was opened to be read first.
 #[test]
-fn beside_a_look_at_a_database_in_use_a_store_of_this_process_may_be_refused_to_write() {
+fn store_beside_an_inspection_may_be_refused_to_write() {
     let (_directory, path) = place();
     let mut worker = Command::new(env!("CARGO_BIN_EXE_worker"))
         .args(["--store", "sqlite", "--path"])
@@ -288,10 +292,10 @@ fn beside_a_look_at_a_database_in_use_a_store_of_this_process_may_be_refused_to_
         .unwrap();
     assert_eq!(BufReader::new(worker.stdout.take().unwrap()).lines().take(2).count(), 2);
     let reader = look(&path);
-    assert_eq!(reader.len(), Ok(2));
+    assert_eq!(reader.whole(), Ok(2));
     let writer = open(&path);
-    assert_eq!(writer.put(b"k", &artifact(b"k", 1, 100)), Err(Reason::ReadOnly));
-    assert_eq!(prove(&numbered_key(1), &writer.get(&numbered_key(1)).hit().unwrap()), 1);
+    assert_eq!(writer.put(b"k", &artifact(b"k", 1, 100)), Err(MissReason::ReadOnly));
+    assert_eq!(verify(&numbered_key(1), &writer.get(&numbered_key(1)).unwrap()), 1);
     drop((reader, writer));
     let writer = open(&path);
     assert!(writer.put(b"k", &artifact(b"k", 1, 100)).is_ok());

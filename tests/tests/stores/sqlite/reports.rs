@@ -1,11 +1,11 @@
-//! What the SQLite store keeps of the reports of caches.
+//! The reports of caches that the SQLite store persists.
 
 use std::{fs, process::Command, time::Duration};
 
 use rusqlite::Connection;
 use warmstart::{
-    KeyFields, Reason, Recipe, Statistics, Store,
-    store::{Report, SqliteOptions, SqliteStore},
+    KeyFields, MissReason, Recipe, Statistics, Store,
+    store::{SqliteStore, StoreOptions},
 };
 use warmstart_core::miss::Miss;
 use warmstart_tests::proof::artifact;
@@ -31,15 +31,14 @@ fn reports_of_processes_and_threads_add_up() {
                 .unwrap()
         })
         .collect();
-    let patient = || SqliteOptions::default().with_patience(Duration::from_secs(10));
+    let patient = || StoreOptions::default().with_timeout(Duration::from_secs(10));
     let store = SqliteStore::open(&path, patient()).unwrap();
     let mut counted = Statistics::default();
     counted.hits = 1000;
-    let report = Report { counted, last_miss: None };
     let reported: u64 = std::thread::scope(|scope| {
         let tell = || {
             let own = SqliteStore::open(&path, patient()).unwrap();
-            (0..50).map(|_| u64::from(own.report(&report).is_ok())).sum::<u64>()
+            (0..50).map(|_| u64::from(own.inspect().unwrap().report(&counted, None).is_ok())).sum::<u64>()
         };
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(tell)).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
@@ -53,12 +52,12 @@ fn reports_of_processes_and_threads_add_up() {
             fs::read_to_string(directory.path().join(format!("log {n}"))).unwrap_or_default().lines().count()
         })
         .sum();
-    let kept = store.kept().unwrap();
-    let statistics = kept.tally.statistics();
+    let kept = store.inspect().unwrap().stats().unwrap();
+    let statistics = kept.counted;
     assert_eq!(statistics.hits / 1000, reported);
     assert_eq!(statistics.builds, built as u64);
     assert_eq!(statistics.hits % 1000 + statistics.misses.total(), 3 * KEYS);
-    assert!(kept.tally.since_unix_ms() > 1_700_000_000_000);
+    assert!(kept.since_unix_ms > 1_700_000_000_000);
 }
 
 #[test]
@@ -67,8 +66,8 @@ fn damaged_statistics_are_reset_and_that_is_counted() {
     let store = open(&path);
     let mut counted = Statistics::default();
     counted.hits = 1;
-    let report = || store.report(&Report { counted, last_miss: None });
-    let kept = || store.kept().map(|kept| (kept.tally.resets(), kept.tally.statistics().hits));
+    let report = || store.inspect().unwrap().report(&counted, None);
+    let kept = || store.inspect().unwrap().stats().map(|kept| (kept.resets, kept.counted.hits));
     let execute = |sql: &str| Connection::open(&path).unwrap().execute(sql, []).unwrap();
     for damage in ["x''", "x'00'", "zeroblob(1000)", "substr(value, 1, length(value) - 1)"] {
         report().unwrap();
@@ -82,13 +81,13 @@ fn damaged_statistics_are_reset_and_that_is_counted() {
 
     // A newer version's is left alone.
     report().unwrap();
-    let mut newer = store.kept().unwrap().tally.encode();
+    let mut newer = store.inspect().unwrap().stats().unwrap().encode();
     newer[16] = 2;
     let sum = xxhash_rust::xxh3::xxh3_64(&newer[16..]);
     newer[8..16].copy_from_slice(&sum.to_le_bytes());
     let connection = Connection::open(&path).unwrap();
     connection.execute("UPDATE note SET value = ?1 WHERE id = 1", [&newer]).unwrap();
-    assert_eq!((report(), kept()), (Err(Reason::NewerVersion), Err(Reason::NewerVersion)));
+    assert_eq!((report(), kept()), (Err(MissReason::NewerVersion), Err(MissReason::NewerVersion)));
     let left: Vec<u8> =
         connection.query_row("SELECT value FROM note WHERE id = 1", [], |row| row.get(0)).unwrap();
     assert_eq!(left, newer);
@@ -101,9 +100,9 @@ fn a_last_miss_that_is_damaged_or_too_long_says_less() {
     let store = open(&path);
     let tell = |key: Vec<u8>, recipe: &Recipe| {
         let miss =
-            Miss { key, reason: Reason::Absent, refusal: None, recipe: Some(recipe.clone()), unix_ms: 3 };
-        store.report(&Report { counted: Statistics::default(), last_miss: Some(miss) }).unwrap();
-        store.kept().unwrap().last_miss.map(|miss| (miss.key.len(), miss.recipe))
+            Miss { key, reason: MissReason::Absent, refusal: None, recipe: Some(recipe.clone()), unix_ms: 3 };
+        store.inspect().unwrap().report(&Statistics::default(), Some(&miss)).unwrap();
+        store.inspect().unwrap().stats().unwrap().last_miss.map(|miss| (miss.key.len(), miss.recipe))
     };
     let short = fields(1, "").recipe();
     let long = (0..200)
@@ -116,5 +115,5 @@ fn a_last_miss_that_is_damaged_or_too_long_says_less() {
         .unwrap()
         .execute("UPDATE note SET value = substr(value, 2) WHERE id = 2", [])
         .unwrap();
-    assert_eq!(store.kept().unwrap().last_miss, None);
+    assert_eq!(store.inspect().unwrap().stats().unwrap().last_miss, None);
 }

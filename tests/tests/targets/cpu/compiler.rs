@@ -3,13 +3,13 @@
 use std::fs;
 
 use warmstart::{
-    Reason,
+    MissReason,
     target::cpu::{Compiler, CpuTarget, Kernel},
 };
 use warmstart_tests::cpu::{hits, memory, misses, restarted, run, script, settle};
 
 #[test]
-fn a_missing_compiler_is_an_error_that_says_what_was_looked_for() {
+fn missing_compiler_is_an_error_that_names_its_path() {
     let error = Compiler::at("/no/such/cc").unwrap_err();
     assert!(error.is_no_compiler());
     assert!(error.to_string().contains("/no/such/cc"), "{error}");
@@ -33,15 +33,15 @@ fn a_warm_start_runs_no_compiler() {
     assert!(fs::read_to_string(&log).unwrap().contains("-MD"));
     fs::remove_file(&log).unwrap();
     hits(&target, &cache, &kernel, 5);
-    // Another kernel needs the compiler, to compile and to assemble, and without asking what it is.
     assert!(!log.exists(), "{}", fs::read_to_string(&log).unwrap());
+    // Another kernel runs the compiler twice, to compile and to assemble, and does not probe it again.
     let _ = run(&restarted(&target), &cache, &Kernel::new("f", "int f(void) { return 6; }"));
     assert_eq!(fs::read_to_string(&log).unwrap().lines().count(), 2);
 
-    // A compiler that was changed is another one, although it says the same about itself.
+    // A changed compiler is another one, even if it reports the same version.
     script(&path, &format!("echo \"$@\" >> {}\n: changed\nexec cc \"$@\"", log.display()));
     let (_, fetched) = run(&restarted(&target), &cache, &kernel);
-    assert_eq!(fetched.miss(), Some(Reason::Absent));
+    assert_eq!(fetched.miss(), Some(MissReason::Absent));
 }
 
 #[test]
@@ -54,18 +54,18 @@ fn a_program_that_the_compiler_runs_is_part_of_it() {
     settle();
     let (target, cache) = (CpuTarget::new(compiler), memory());
     let kernel = Kernel::new("f", "int f(void) { return 5; }");
-    misses(&target, &cache, &kernel, Reason::Absent, 5);
+    misses(&target, &cache, &kernel, MissReason::Absent, 5);
     let _ = script(&assembler, ": changed\nexec as \"$@\"");
-    misses(&restarted(&target), &cache, &kernel, Reason::Absent, 5);
+    misses(&restarted(&target), &cache, &kernel, MissReason::Absent, 5);
 }
 
 #[test]
-fn a_compiler_that_changes_while_it_runs_is_not_believed() {
+fn compiler_that_changes_while_it_runs_is_not_cached() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("cc");
     script(&path, &format!("case \"$*\" in *-MD*) echo '# x' >> {};; esac\nexec cc \"$@\"", path.display()));
     let cache = memory();
     let target = CpuTarget::new(Compiler::at(&path).unwrap());
     let (value, fetched) = run(&target, &cache, &Kernel::new("f", "int f(void) { return 5; }"));
-    assert_eq!((value, fetched.refusal()), (5, Some(Reason::InputUnstable)));
+    assert_eq!((value, fetched.refusal()), (5, Some(MissReason::InputUnstable)));
 }

@@ -3,7 +3,7 @@
 use std::{fs, process::Command};
 
 use warmstart::{
-    Reason,
+    MissReason,
     target::cpu::{CpuFeatures, Kernel},
 };
 use warmstart_tests::cpu::{INCLUDING, hits, memory, misses, run, settle, target, targets, write};
@@ -17,10 +17,10 @@ fn an_edited_header_is_a_miss() {
         write(directory.path().join("a b/deep.h"), "#define VALUE 1\n");
         let kernel = Kernel::new("f", "#include \"a b/value.h\"\nint f(void) { return VALUE; }")
             .include_dir(directory.path());
-        misses(&target, &cache, &kernel, Reason::Absent, 1);
+        misses(&target, &cache, &kernel, MissReason::Absent, 1);
         // Of the same length, and within the time that the file system's clock takes for one step.
         write(directory.path().join("a b/deep.h"), "#define VALUE 2\n");
-        misses(&target, &cache, &kernel, Reason::InputChanged, 2);
+        misses(&target, &cache, &kernel, MissReason::InputChanged, 2);
         write(directory.path().join("a b/deep.h"), "#define VALUE 1\n");
         hits(&target, &cache, &kernel, 1);
         fs::remove_file(directory.path().join("a b/deep.h")).unwrap();
@@ -32,7 +32,7 @@ fn an_edited_header_is_a_miss() {
 }
 
 #[test]
-fn a_header_edited_back_and_forth_is_never_stale_however_it_is_written() {
+fn header_edited_back_and_forth_is_never_stale() {
     let (target, cache, directory) = (target(), memory(), tempfile::tempdir().unwrap());
     let header = directory.path().join("value.h");
     write(&header, "#define VALUE 1\n");
@@ -73,13 +73,13 @@ fn a_new_file_that_shadows_an_earlier_include_is_a_miss() {
 
         let quoted = kernel("#include \"value.h\"");
         let angled = kernel("#include <value.h>");
-        misses(&target, &cache, &quoted, Reason::Absent, 1);
-        misses(&target, &cache, &angled, Reason::Absent, 1);
+        misses(&target, &cache, &quoted, MissReason::Absent, 1);
+        misses(&target, &cache, &angled, MissReason::Absent, 1);
         write(at("first/value.h"), &define(2));
-        misses(&target, &cache, &quoted, Reason::InputChanged, 2);
-        misses(&target, &cache, &angled, Reason::InputChanged, 2);
+        misses(&target, &cache, &quoted, MissReason::InputChanged, 2);
+        misses(&target, &cache, &angled, MissReason::InputChanged, 2);
         write(at("source/value.h"), &define(3));
-        misses(&target, &cache, &quoted, Reason::InputChanged, 3);
+        misses(&target, &cache, &quoted, MissReason::InputChanged, 3);
         hits(&target, &cache, &angled, 2);
         fs::remove_file(at("source/value.h")).unwrap();
         fs::remove_file(at("first/value.h")).unwrap();
@@ -89,22 +89,22 @@ fn a_new_file_that_shadows_an_earlier_include_is_a_miss() {
         fs::rename(at("second/value.h"), at("first/value.h")).unwrap();
         write(at("first/value.h"), &define(4));
         let through = kernel("#include \"way.h\"");
-        misses(&target, &cache, &through, Reason::Absent, 4);
+        misses(&target, &cache, &through, MissReason::Absent, 4);
         write(at("second/value.h"), &define(5));
-        misses(&target, &cache, &through, Reason::InputChanged, 5);
+        misses(&target, &cache, &through, MissReason::InputChanged, 5);
 
         // A directory that was not there.
         write(at("second/deep/er/value.h"), &define(6));
         let deep = kernel("#include <deep/er/value.h>");
-        misses(&target, &cache, &deep, Reason::Absent, 6);
+        misses(&target, &cache, &deep, MissReason::Absent, 6);
         write(at("first/deep/er/value.h"), &define(7));
-        misses(&target, &cache, &deep, Reason::InputChanged, 7);
+        misses(&target, &cache, &deep, MissReason::InputChanged, 7);
 
         // One of the compiler's own headers.
         let system = kernel("#include <math.h>\n#ifndef VALUE\n#define VALUE 8\n#endif");
-        misses(&target, &cache, &system, Reason::Absent, 8);
+        misses(&target, &cache, &system, MissReason::Absent, 8);
         write(at("second/math.h"), &define(9));
-        misses(&target, &cache, &system, Reason::InputChanged, 9);
+        misses(&target, &cache, &system, MissReason::InputChanged, 9);
     }
 }
 
@@ -119,9 +119,9 @@ fn directories_that_are_named_twice_are_no_trouble() {
             .include_dir("/usr/include")
             .include_dir(directory.path().join("."))
             .include_dir("/nowhere");
-        misses(&target, &cache, &kernel, Reason::Absent, 1);
+        misses(&target, &cache, &kernel, MissReason::Absent, 1);
         write(directory.path().join("value.h"), "#include <math.h>\n#define VALUE 2\n");
-        misses(&target, &cache, &kernel, Reason::InputChanged, 2);
+        misses(&target, &cache, &kernel, MissReason::InputChanged, 2);
     }
 }
 
@@ -144,7 +144,7 @@ fn a_copy_that_is_skipped_because_it_is_a_copy_is_looked_at() {
         write(&two, "#pragma once\nenum { CAT(value, __COUNTER__), CAT(value, __COUNTER__) };\n");
         let after = run(&target, &memory(), &kernel).0;
         assert_ne!(before, after);
-        misses(&target, &cache, &kernel, Reason::InputChanged, after);
+        misses(&target, &cache, &kernel, MissReason::InputChanged, after);
     }
 }
 
@@ -156,10 +156,10 @@ fn a_link_that_leads_elsewhere_is_a_miss() {
     write(at("two/value.h"), "#define VALUE 2\n");
     std::os::unix::fs::symlink(at("one"), at("current")).unwrap();
     let kernel = Kernel::new("f", INCLUDING).include_dir(at("current"));
-    misses(&target, &cache, &kernel, Reason::Absent, 1);
+    misses(&target, &cache, &kernel, MissReason::Absent, 1);
     fs::remove_file(at("current")).unwrap();
     std::os::unix::fs::symlink(at("two"), at("current")).unwrap();
-    misses(&target, &cache, &kernel, Reason::InputChanged, 2);
+    misses(&target, &cache, &kernel, MissReason::InputChanged, 2);
 }
 
 #[test]
@@ -169,9 +169,9 @@ fn the_answer_of_has_include_is_part_of_the_key() {
         let text = "#if __has_include(\"tuned.h\")\n#define VALUE 2\n#else\n#define VALUE 1\n#endif\n";
         write(directory.path().join("value.h"), text);
         let kernel = Kernel::new("f", INCLUDING).source_dir(directory.path());
-        misses(&target, &cache, &kernel, Reason::Absent, 1);
+        misses(&target, &cache, &kernel, MissReason::Absent, 1);
         write(directory.path().join("tuned.h"), "");
-        misses(&target, &cache, &kernel, Reason::InputChanged, 2);
+        misses(&target, &cache, &kernel, MissReason::InputChanged, 2);
         fs::remove_file(directory.path().join("tuned.h")).unwrap();
         hits(&target, &cache, &kernel, 1);
         write(directory.path().join("tuned.h"), "");
@@ -194,26 +194,26 @@ fn a_precompiled_header_is_never_read() {
     );
     write(&header, "#define VALUE 2\n");
     let kernel = Kernel::new("f", INCLUDING).source_dir(directory.path());
-    misses(&target, &cache, &kernel, Reason::Absent, 2);
+    misses(&target, &cache, &kernel, MissReason::Absent, 2);
 }
 
 #[test]
-fn a_name_in_the_source_means_what_it_means_in_the_source_directory() {
+fn name_in_the_source_is_resolved_in_the_source_directory() {
     let (target, cache) = (target(), memory());
     let directory = tempfile::tempdir().unwrap();
     write(directory.path().join("value.h"), "#define VALUE 1\n");
     fs::create_dir_all(directory.path().join("source")).unwrap();
     let kernel = Kernel::new("f", "#include \"../value.h\"\nint f(void) { return VALUE; }")
         .source_dir(directory.path().join("source"));
-    // What a neighbour of our temporary directory could be called.
+    // Names that a neighbour of our temporary directory could have.
     let neighbour = std::env::temp_dir().join("value.h");
     write(&neighbour, "#define VALUE 2\n");
-    misses(&target, &cache, &kernel, Reason::Absent, 1);
+    misses(&target, &cache, &kernel, MissReason::Absent, 1);
     let _ = fs::remove_file(neighbour);
 }
 
 #[test]
-fn a_header_behind_a_raw_string_or_a_pasted_question_is_looked_at() {
+fn header_behind_a_raw_string_or_a_pasted_question_is_found() {
     let (target, cache, directory) = (target(), memory(), tempfile::tempdir().unwrap());
     let paste = "#define C(a, b) a##b\n#define ASK C(__has_, include)\n#if ASK(\"value.h\")\n";
     for head in [paste, "const char *s = R\"x(\" /* )x\";\n#if __has_include(\"value.h\")\n"] {

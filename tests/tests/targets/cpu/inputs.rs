@@ -1,4 +1,4 @@
-//! What decides an object beside its source: headers in odd shapes, the compiler behind the compiler, the loader.
+//! Inputs of an object beside its source: headers in odd shapes, the compiler behind the compiler, the loader.
 
 use std::{
     error::Error,
@@ -12,9 +12,9 @@ use std::{
 };
 
 use warmstart::{
-    Artifact, Cache, Limits, Lookup, Reason, Store,
+    Artifact, Cache, Limits, MissReason, Store,
     cache::Fetched,
-    store::{FileOptions, FileStore, MemoryStore, Stored},
+    store::{FileStore, MemoryStore, StoreOptions},
     target::cpu::{Compiler, CpuTarget, Kernel, Library},
 };
 use warmstart_tests::children_of;
@@ -45,7 +45,7 @@ fn call(library: &Library) -> i32 {
     unsafe { library.symbol::<unsafe extern "C" fn() -> i32>("f").unwrap()() }
 }
 
-/// What `int f(void)` of the kernel returns, and how the object was come by.
+/// Returns what `int f(void)` of the kernel returns, and the object's origin.
 fn run(target: &CpuTarget, cache: &Memory, kernel: &Kernel) -> (i32, Fetched) {
     let loaded = target.load(cache, kernel).unwrap();
     (call(loaded.library()), loaded.fetched().clone())
@@ -54,7 +54,7 @@ fn run(target: &CpuTarget, cache: &Memory, kernel: &Kernel) -> (i32, Fetched) {
 #[track_caller]
 fn gives(target: &CpuTarget, cache: &Memory, kernel: &Kernel, value: i32) {
     let (found, fetched) = run(target, cache, kernel);
-    assert_eq!(found, value, "{:?}", fetched.how());
+    assert_eq!(found, value, "{:?}", fetched.origin());
 }
 
 fn write(path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
@@ -102,32 +102,29 @@ fn is_object(artifact: &Artifact) -> bool {
 struct Confused(MemoryStore, Mutex<Option<Artifact>>);
 
 impl Store for Confused {
-    fn get(&self, key: &[u8]) -> Lookup {
+    fn get(&self, key: &[u8]) -> Result<Artifact, MissReason> {
         match (self.0.get(key), &*self.1.lock().unwrap()) {
-            (Lookup::Hit(found), Some(first)) if is_object(&found) => Lookup::Hit(first.clone()),
+            (Ok(found), Some(first)) if is_object(&found) => Ok(first.clone()),
             (found, _) => found,
         }
     }
-    fn put(&self, key: &[u8], artifact: &Artifact) -> Result<Stored, Reason> {
+    fn put(&self, key: &[u8], artifact: &Artifact) -> Result<u64, MissReason> {
         if is_object(artifact) {
             self.1.lock().unwrap().get_or_insert_with(|| artifact.clone());
         }
         self.0.put(key, artifact)
     }
-    fn remove(&self, key: &[u8]) -> Result<bool, Reason> {
+    fn remove(&self, key: &[u8]) -> Result<bool, MissReason> {
         self.0.remove(key)
     }
-    fn contains(&self, key: &[u8]) -> Result<bool, Reason> {
+    fn contains(&self, key: &[u8]) -> Result<bool, MissReason> {
         self.0.contains(key)
     }
-    fn len(&self) -> Result<u64, Reason> {
-        self.0.len()
-    }
-    fn clear(&self) -> Result<(), Reason> {
+    fn clear(&self) -> Result<(), MissReason> {
         self.0.clear()
     }
-    fn close(&self) -> Result<(), Reason> {
-        self.0.close()
+    fn flush(&self) -> Result<(), MissReason> {
+        self.0.flush()
     }
 }
 
@@ -144,7 +141,7 @@ fn an_object_of_other_headers_is_a_miss_whatever_its_key() {
 }
 
 #[test]
-fn a_header_that_is_included_in_a_hidden_way_is_not_cached_wrongly() {
+fn header_included_in_a_hidden_way_is_not_cached_wrongly() {
     let hidden: [&[u8]; 4] = [
         b"\xEF\xBB\xBF#include <x.h>\n",
         b"int a;\r#include <x.h>\n",
@@ -187,7 +184,7 @@ fn every_header_of_a_usual_source_is_explained() {
 }
 
 #[test]
-fn copies_that_a_compiler_takes_for_one_file_are_told_apart_by_their_times() {
+fn copies_that_look_like_one_file_are_told_apart_by_times() {
     for target in targets() {
         for word in ["#include", "#import"] {
             let (directory, cache) = (tempfile::tempdir().unwrap(), memory());
@@ -218,7 +215,7 @@ fn copies_that_a_compiler_takes_for_one_file_are_told_apart_by_their_times() {
 }
 
 #[test]
-fn a_compiler_that_is_replaced_under_a_running_process_is_another() {
+fn compiler_replaced_under_a_running_process_is_another() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("cc");
     let target = CpuTarget::new(script(&path, "exec cc -DV=1 \"$@\""));
@@ -233,7 +230,7 @@ fn compile_with_wrapper() {
     let directory = PathBuf::from(std::env::var_os("WARMSTART_WRAPPER").unwrap());
     let kernel = Kernel::new("f", "int f(void) { return V; }");
     let target = CpuTarget::new(Compiler::at(directory.join("wrapper")).unwrap());
-    let cache = Cache::new(FileStore::open(directory.join("cache"), FileOptions::default()).unwrap());
+    let cache = Cache::new(FileStore::open(directory.join("cache"), StoreOptions::default()).unwrap());
     let loaded = target.load(&cache, &kernel).unwrap();
     println!("value {} ", call(loaded.library()));
 }
@@ -338,7 +335,7 @@ fn a_time_that_is_hidden_is_not_cached() {
     for target in targets() {
         let pragma = format!("#pragma GCC diagnostic ignored \"-Wdate-time\"\n{text}");
         let fetched = target.compile(&memory(), &Kernel::new("f", pragma)).unwrap();
-        assert_eq!(fetched.refusal(), Some(Reason::Uncacheable));
+        assert_eq!(fetched.refusal(), Some(MissReason::Uncacheable));
     }
 }
 

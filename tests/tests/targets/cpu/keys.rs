@@ -1,7 +1,7 @@
 //! The CPU target: what is in a key and in an object, and what is not.
 
 use warmstart::{
-    Reason,
+    MissReason,
     target::cpu::{CpuFeatures, CpuTarget, Kernel},
 };
 use warmstart_tests::cpu::{INCLUDING, hits, memory, misses, restarted, target, targets, write};
@@ -12,7 +12,7 @@ fn what_was_compiled_once_is_found_and_called() {
         let cache = memory();
         let source = "#include <math.h>\nint f(void) { return FORTY + 2; }";
         let kernel = Kernel::new("f", source).flag("-DFORTY=40");
-        misses(&target, &cache, &kernel, Reason::Absent, 42);
+        misses(&target, &cache, &kernel, MissReason::Absent, 42);
         let statistics = cache.statistics();
         // Only the objects are counted, not what is looked up on the way to them.
         assert_eq!((statistics.hits, statistics.misses.total(), statistics.builds), (2, 1, 1));
@@ -25,11 +25,23 @@ fn what_was_compiled_once_is_found_and_called() {
 fn source_flags_and_the_number_of_directories_are_in_the_key() {
     let (target, cache) = (target(), memory());
     let kernel = |source| Kernel::new("f", source);
-    misses(&target, &cache, &kernel("int f(void) { return 1; }"), Reason::Absent, 1);
-    misses(&target, &cache, &kernel("int f(void) { return 2; }"), Reason::Absent, 2);
-    misses(&target, &cache, &kernel("int f(void) { return 2; }").flag("-DX"), Reason::Absent, 2);
-    misses(&target, &cache, &kernel("int f(void) { return 2; }").include_dir("/nowhere"), Reason::Absent, 2);
-    misses(&target, &cache, &kernel("int f(void) { return 2; }").source_dir("/nowhere"), Reason::Absent, 2);
+    misses(&target, &cache, &kernel("int f(void) { return 1; }"), MissReason::Absent, 1);
+    misses(&target, &cache, &kernel("int f(void) { return 2; }"), MissReason::Absent, 2);
+    misses(&target, &cache, &kernel("int f(void) { return 2; }").flag("-DX"), MissReason::Absent, 2);
+    misses(
+        &target,
+        &cache,
+        &kernel("int f(void) { return 2; }").include_dir("/nowhere"),
+        MissReason::Absent,
+        2,
+    );
+    misses(
+        &target,
+        &cache,
+        &kernel("int f(void) { return 2; }").source_dir("/nowhere"),
+        MissReason::Absent,
+        2,
+    );
     hits(&target, &cache, &kernel("int f(void) { return 1; }"), 1);
 }
 
@@ -55,8 +67,8 @@ fn fewer_cpu_features_are_another_key() {
     let host = target();
     let one = host.features().names().next().map(String::from).expect("every tested CPU has features");
     let fewer = target().with_features(host.features().names().filter(|name| *name != one).collect());
-    misses(&host, &cache, &kernel, Reason::Absent, 1);
-    misses(&fewer, &cache, &kernel, Reason::Absent, 1);
+    misses(&host, &cache, &kernel, MissReason::Absent, 1);
+    misses(&fewer, &cache, &kernel, MissReason::Absent, 1);
     hits(&host, &cache, &kernel, 1);
 
     let recipe = |target: &CpuTarget| {
@@ -73,10 +85,10 @@ fn the_features_are_named_and_the_host_is_not_guessed_at() {
     for target in targets() {
         let cache = memory();
         let none = target.with_features(CpuFeatures::none());
-        misses(&none, &cache, &Kernel::new("f", source), Reason::Absent, 1);
+        misses(&none, &cache, &Kernel::new("f", source), MissReason::Absent, 1);
         if CpuFeatures::host().names().any(|name| name == "avx2") {
             let host = restarted(&none).with_features(CpuFeatures::host());
-            misses(&host, &cache, &Kernel::new("f", source), Reason::Absent, 2);
+            misses(&host, &cache, &Kernel::new("f", source), MissReason::Absent, 2);
         }
     }
 }

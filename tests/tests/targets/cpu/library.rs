@@ -25,7 +25,7 @@ fn an_object_for_features_that_the_host_lacks_is_not_loaded() {
 }
 
 #[test]
-fn libraries_are_told_apart_however_often_they_are_loaded_and_dropped() {
+fn libraries_loaded_and_dropped_repeatedly_are_told_apart() {
     let (target, cache) = (target(), memory());
     let kernel = |value: i32| {
         // A library that is never really unloaded, because a constructor pins it, must not be found in another's place.

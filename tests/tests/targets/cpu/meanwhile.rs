@@ -3,14 +3,14 @@
 use std::{fs, thread, time::Duration};
 
 use warmstart::{
-    Reason,
-    cache::How,
+    MissReason,
+    cache::Origin,
     target::cpu::{CpuTarget, Kernel},
 };
 use warmstart_tests::cpu::{INCLUDING, hits, memory, run, script, target, write};
 
 #[test]
-fn a_header_edited_while_the_compiler_runs_is_never_stored_wrongly() {
+fn header_edited_while_the_compiler_runs_is_not_stored_wrongly() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     write(at("value.h"), "#define VALUE 1\n");
@@ -33,7 +33,7 @@ fn a_header_edited_while_the_compiler_runs_is_never_stored_wrongly() {
     );
     let target = CpuTarget::new(script(&at("always"), &always));
     let (_, fetched) = run(&target, &cache, &kernel);
-    assert_eq!(fetched.refusal(), Some(Reason::InputUnstable));
+    assert_eq!(fetched.refusal(), Some(MissReason::InputUnstable));
     assert_eq!(fs::read_to_string(at("count")).unwrap().lines().count(), 3);
 
     // A file that shadows it appears meanwhile, or the directory is exchanged for an older one.
@@ -71,7 +71,7 @@ fn of_many_threads_one_compiles() {
 }
 
 #[test]
-fn nobody_is_given_what_another_thread_compiles_from_other_headers() {
+fn waiter_never_gets_an_object_compiled_from_other_headers() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     let started = at("started");
@@ -90,8 +90,8 @@ fn nobody_is_given_what_another_thread_compiles_from_other_headers() {
         [first, scope.spawn(|| run("two")), scope.spawn(|| run("three"))].map(|thread| thread.join().unwrap())
     });
     assert_eq!((one.0, two.0, three.0), (1, 2, 1));
-    assert!(matches!(one.1.how(), How::Built { .. }));
-    assert!(matches!(two.1.how(), How::Built { .. }));
+    assert!(matches!(one.1.origin(), Origin::Built { .. }));
+    assert!(matches!(two.1.origin(), Origin::Built { .. }));
     // The contents of its headers are the same: that build is its build.
-    assert!(matches!(three.1.how(), How::Shared { .. }), "{:?}", three.1.how());
+    assert!(matches!(three.1.origin(), Origin::Coalesced { .. }), "{:?}", three.1.origin());
 }

@@ -8,7 +8,7 @@ use std::{
 
 use warmstart::{
     Cache,
-    store::{FileOptions, FileStore},
+    store::{FileStore, StoreOptions},
     target::cpu::Kernel,
 };
 use warmstart_tests::{
@@ -17,11 +17,11 @@ use warmstart_tests::{
     own_process::Children,
 };
 
-/// What another process does: compiles what the environment says, and says what it found.
+/// Runs in another process: compiles the source that the environment names, and prints the result.
 fn compile() {
     let directory = PathBuf::from(std::env::var_os("WARMSTART_STORE").unwrap());
     let include = std::env::var_os("WARMSTART_INCLUDE").unwrap();
-    let cache = Cache::new(FileStore::open(directory, FileOptions::default()).unwrap());
+    let cache = Cache::new(FileStore::open(directory, StoreOptions::default()).unwrap());
     let kernel = Kernel::new("f", "#include <math.h>\n#include <value.h>\nint f(void) { return VALUE; }")
         .include_dir(&include)
         .source_dir(include);

@@ -7,49 +7,47 @@ use std::{
 };
 
 use warmstart::{
-    Artifact, Cache, Limits, Lookup, Reason, Store,
-    cache::How,
-    store::{FileOptions, FileStore, MemoryStore, Stored},
+    Artifact, Cache, Limits, MissReason, Store,
+    cache::Origin,
+    store::{FileStore, MemoryStore, StoreOptions},
     target::cpu::{CpuFeatures, Kernel},
 };
 use warmstart_tests::cpu::{memory, restarted, run, target};
+use warmstart_tests::whole::Whole;
 
 #[test]
 fn a_rejected_source_is_an_error_with_the_log_and_is_not_stored() {
     let (target, cache) = (target(), memory());
     let _ = target.compile(&cache, &Kernel::new("f", "int f(void) { return 1; }")).unwrap();
-    let before = cache.store().len().unwrap();
+    let before = cache.store().whole().unwrap();
     let error = target.compile(&cache, &Kernel::new("broken", "int f(void) { return one; }")).unwrap_err();
     assert!(error.is_rejected_source());
     assert!(error.log().unwrap().contains("broken:1:"), "{error}");
     assert!(error.to_string().contains("broken"), "{error}");
-    assert_eq!(cache.store().len(), Ok(before));
+    assert_eq!(cache.store().whole(), Ok(before));
 }
 
 /// Refuses everything, or fails to find anything, as a store on a full or failing disk does.
 #[derive(Debug)]
-struct Broken(Reason);
+struct Broken(MissReason);
 
 impl Store for Broken {
-    fn get(&self, _: &[u8]) -> Lookup {
-        Lookup::Miss(self.0)
-    }
-    fn put(&self, _: &[u8], _: &Artifact) -> Result<Stored, Reason> {
+    fn get(&self, _: &[u8]) -> Result<Artifact, MissReason> {
         Err(self.0)
     }
-    fn remove(&self, _: &[u8]) -> Result<bool, Reason> {
+    fn put(&self, _: &[u8], _: &Artifact) -> Result<u64, MissReason> {
         Err(self.0)
     }
-    fn contains(&self, _: &[u8]) -> Result<bool, Reason> {
+    fn remove(&self, _: &[u8]) -> Result<bool, MissReason> {
         Err(self.0)
     }
-    fn len(&self) -> Result<u64, Reason> {
+    fn contains(&self, _: &[u8]) -> Result<bool, MissReason> {
         Err(self.0)
     }
-    fn clear(&self) -> Result<(), Reason> {
+    fn clear(&self) -> Result<(), MissReason> {
         Err(self.0)
     }
-    fn close(&self) -> Result<(), Reason> {
+    fn flush(&self) -> Result<(), MissReason> {
         Err(self.0)
     }
 }
@@ -57,7 +55,7 @@ impl Store for Broken {
 #[test]
 fn a_store_that_refuses_everything_never_loses_the_object() {
     let target = target();
-    for reason in [Reason::NoSpace, Reason::Unavailable, Reason::Busy] {
+    for reason in [MissReason::NoSpace, MissReason::Unavailable, MissReason::Busy] {
         let (value, fetched) =
             run(&target, &Cache::new(Broken(reason)), &Kernel::new("f", "int f(void) { return 3; }"));
         assert_eq!((value, fetched.miss(), fetched.refusal()), (3, Some(reason), Some(reason)));
@@ -73,7 +71,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 #[test]
 fn damage_anywhere_in_the_store_is_a_miss_and_mends_itself() {
     let directory = tempfile::tempdir().unwrap();
-    let cache = Cache::new(FileStore::open(directory.path().join("cache"), FileOptions::default()).unwrap());
+    let cache = Cache::new(FileStore::open(directory.path().join("cache"), StoreOptions::default()).unwrap());
     let kernel = Kernel::new("f", "#include <math.h>\nint f(void) { return 4; }");
     let _ = run(&target(), &cache, &kernel);
     let entries = files(&directory.path().join("cache/entries"));
@@ -81,7 +79,7 @@ fn damage_anywhere_in_the_store_is_a_miss_and_mends_itself() {
     for entry in &entries {
         let whole = fs::read(entry).unwrap();
         for damaged in [&whole[..whole.len() / 2], &[&whole[..whole.len() - 9], b"something"].concat(), b""] {
-            // Anew: somebody may have mapped what was there.
+            // Removed first: the old file may be mapped.
             fs::remove_file(entry).unwrap();
             fs::write(entry, damaged).unwrap();
             assert_eq!(run(&target(), &cache, &kernel).0, 4);
@@ -95,40 +93,37 @@ fn entries_that_are_sound_and_hold_something_else_are_misses() {
     #[derive(Debug)]
     struct Scrambled(MemoryStore);
     impl Store for Scrambled {
-        fn get(&self, key: &[u8]) -> Lookup {
+        fn get(&self, key: &[u8]) -> Result<Artifact, MissReason> {
             match self.0.get(key) {
                 // Manifests and probes have no recipe.
-                Lookup::Hit(artifact) if artifact.metadata().is_ok_and(|known| known.recipe().is_none()) => {
-                    Lookup::Hit(Artifact::new(artifact.payload().iter().map(|byte| byte ^ 0x55).collect()))
+                Ok(artifact) if artifact.metadata().is_ok_and(|known| known.recipe().is_none()) => {
+                    Ok(Artifact::new(artifact.payload().iter().map(|byte| byte ^ 0x55).collect()))
                 }
                 found => found,
             }
         }
-        fn put(&self, key: &[u8], artifact: &Artifact) -> Result<Stored, Reason> {
+        fn put(&self, key: &[u8], artifact: &Artifact) -> Result<u64, MissReason> {
             self.0.put(key, artifact)
         }
-        fn remove(&self, key: &[u8]) -> Result<bool, Reason> {
+        fn remove(&self, key: &[u8]) -> Result<bool, MissReason> {
             self.0.remove(key)
         }
-        fn contains(&self, key: &[u8]) -> Result<bool, Reason> {
+        fn contains(&self, key: &[u8]) -> Result<bool, MissReason> {
             self.0.contains(key)
         }
-        fn len(&self) -> Result<u64, Reason> {
-            self.0.len()
-        }
-        fn clear(&self) -> Result<(), Reason> {
+        fn clear(&self) -> Result<(), MissReason> {
             self.0.clear()
         }
-        fn close(&self) -> Result<(), Reason> {
-            self.0.close()
+        fn flush(&self) -> Result<(), MissReason> {
+            self.0.flush()
         }
     }
     let cache = Cache::new(Scrambled(MemoryStore::new(Limits::NONE)));
     let kernel = Kernel::new("f", "#include <math.h>\nint f(void) { return 4; }");
-    assert_eq!(run(&target(), &cache, &kernel).1.miss(), Some(Reason::Absent));
+    assert_eq!(run(&target(), &cache, &kernel).1.miss(), Some(MissReason::Absent));
     let (value, fetched) = run(&target(), &cache, &kernel);
     assert_eq!(value, 4);
-    assert!(matches!(fetched.how(), How::Built { stored: Ok(_), .. }), "{:?}", fetched.how());
+    assert!(matches!(fetched.origin(), Origin::Built { stored: Ok(_), .. }), "{:?}", fetched.origin());
 }
 
 /// Keeps another object in the place of the first ones that it is given.
@@ -145,10 +140,10 @@ impl Exchanging {
 }
 
 impl Store for Exchanging {
-    fn get(&self, key: &[u8]) -> Lookup {
+    fn get(&self, key: &[u8]) -> Result<Artifact, MissReason> {
         self.inner.get(key)
     }
-    fn put(&self, key: &[u8], artifact: &Artifact) -> Result<Stored, Reason> {
+    fn put(&self, key: &[u8], artifact: &Artifact) -> Result<u64, MissReason> {
         let metadata = artifact.metadata().unwrap();
         let is_object = metadata.attribute("cpu.machine").is_some();
         let take = |left: u32| left.checked_sub(1);
@@ -157,20 +152,17 @@ impl Store for Exchanging {
         }
         self.inner.put(key, artifact)
     }
-    fn remove(&self, key: &[u8]) -> Result<bool, Reason> {
+    fn remove(&self, key: &[u8]) -> Result<bool, MissReason> {
         self.inner.remove(key)
     }
-    fn contains(&self, key: &[u8]) -> Result<bool, Reason> {
+    fn contains(&self, key: &[u8]) -> Result<bool, MissReason> {
         self.inner.contains(key)
     }
-    fn len(&self) -> Result<u64, Reason> {
-        self.inner.len()
-    }
-    fn clear(&self) -> Result<(), Reason> {
+    fn clear(&self) -> Result<(), MissReason> {
         self.inner.clear()
     }
-    fn close(&self) -> Result<(), Reason> {
-        self.inner.close()
+    fn flush(&self) -> Result<(), MissReason> {
+        self.inner.flush()
     }
 }
 
@@ -180,7 +172,7 @@ fn an_object_that_the_loader_refuses_is_compiled_once_more() {
     let kernel = Kernel::new("f", "#include <math.h>\nint f(void) { return 4; }");
     assert_eq!(run(&target, &cache, &kernel).0, 4);
     let (value, fetched) = run(&target, &cache, &kernel);
-    assert_eq!((value, fetched.miss()), (4, Some(Reason::Absent)));
+    assert_eq!((value, fetched.miss()), (4, Some(MissReason::Absent)));
     let statistics = cache.statistics();
     assert_eq!((statistics.hits, statistics.misses.total(), statistics.builds), (1, 2, 2));
     assert!(run(&target, &cache, &kernel).1.is_hit());
@@ -219,9 +211,9 @@ fn an_object_for_another_cpu_is_kept() {
     let missing = if host.names().any(|name| name == "sse4a") { "avx512fp16" } else { "sse4a" };
     let target = target.with_features(CpuFeatures::none().with(missing));
     let _ = target.compile(&cache, &kernel).unwrap();
-    let before = cache.store().len();
+    let before = cache.store().whole();
     for _ in 0..2 {
         assert!(target.load(&cache, &kernel).unwrap_err().is_missing_feature());
     }
-    assert_eq!((cache.statistics().builds, cache.store().len()), (1, before));
+    assert_eq!((cache.statistics().builds, cache.store().whole()), (1, before));
 }

@@ -1,10 +1,11 @@
 //! The CPU target: kernels that depend on more than a key can hold.
 
 use warmstart::{
-    Reason, Store,
+    MissReason,
     target::cpu::{ExtraDigest, Kernel},
 };
 use warmstart_tests::cpu::{INCLUDING, memory, misses, run, target, targets, write};
+use warmstart_tests::whole::Whole;
 
 #[test]
 fn what_cannot_be_tracked_is_compiled_and_not_stored() {
@@ -25,7 +26,7 @@ fn what_cannot_be_tracked_is_compiled_and_not_stored() {
         for _ in 0..2 {
             let (value, fetched) = run(&target, &cache, &kernel);
             assert_eq!(value, 1);
-            assert_eq!(fetched.refusal(), Some(Reason::Uncacheable), "{kernel:?}");
+            assert_eq!(fetched.refusal(), Some(MissReason::Uncacheable), "{kernel:?}");
         }
     }
 }
@@ -57,7 +58,7 @@ fn assembly_that_reads_a_file_is_refused_however_it_is_spelt() {
                 if head.is_empty() {
                     assert!(error.to_string().contains("Kernel::extra_digest"), "{error}");
                 }
-                assert_eq!(cache.store().len(), Ok(1), "nothing but the compiler");
+                assert_eq!(cache.store().whole(), Ok(1), "nothing but the compiler");
             }
         }
         let section = "__attribute__((section(\"a\\n.inc\" \"bin \\\"DATA\\\"\\n#\"))) int i;\n";
@@ -80,7 +81,7 @@ fn assembly_that_reads_a_file_is_keyed_by_the_extra_digest() {
         write(&data, content);
         let digest = ExtraDigest::new(&[content.as_bytes()[0]; 32]).unwrap();
         let kernel = Kernel::new("f", text.as_str()).extra_digest(digest);
-        misses(&target, &cache, &kernel, Reason::Absent, content.as_bytes()[0].into());
+        misses(&target, &cache, &kernel, MissReason::Absent, content.as_bytes()[0].into());
     }
 }
 
@@ -89,7 +90,7 @@ fn assembly_that_reads_no_file_is_stored() {
     let (target, cache) = (target(), memory());
     let text =
         "int f(void) { __asm__ volatile(\"\" ::: \"memory\"); return 1; }\nconst char *s = \"done.\\n\";\n";
-    misses(&target, &cache, &Kernel::new("f", text), Reason::Absent, 1);
+    misses(&target, &cache, &Kernel::new("f", text), MissReason::Absent, 1);
 }
 
 #[test]

@@ -1,10 +1,10 @@
-//! What an enemy of the CUDA target would try: binaries that depend on what is not in their keys.
+//! Attacks on the CUDA target: binaries that depend on more than their keys hold.
 
 use std::{env, fs};
 
 use warmstart::{
     Cache, Limits,
-    store::{FileOptions, FileStore, MemoryStore},
+    store::{FileStore, MemoryStore, StoreOptions},
     target::cuda::{OptionName, Program, TargetType},
 };
 use warmstart_tests::{children_of, cuda, own_process};
@@ -41,8 +41,8 @@ fn debug_information_of_another_directory_is_a_miss() {
             assert_eq!(again.binary(), fresh.binary());
             let name = place.file_name().unwrap().to_str().unwrap().to_owned();
             assert!(contains(fresh.binary(), &name));
-            let key = target.fields(&cache, &debugged).unwrap();
-            assert!(!format!("{:?}", key.recipe()).contains(&name), "a key has no path");
+            let (_, recipe) = target.key(&cache, &debugged).unwrap();
+            assert!(!format!("{recipe:?}").contains(&name), "a key has no path");
             assert!(!target.compile(&cache, &linked).unwrap().is_hit(), "so does LTO-IR");
             let (again, fresh) = (target.compile(&cache, &linked), target.compile(&memory(), &linked));
             assert_eq!(again.unwrap().binary(), fresh.unwrap().binary());
@@ -134,7 +134,7 @@ fn a_header_that_hides_is_found_or_refused() {
 fn compile_all() {
     let target = cuda::target();
     let directory = std::path::PathBuf::from(env::var_os("WARMSTART_ADVERSARY").unwrap());
-    let cache = Cache::new(FileStore::open(directory.join("cache"), FileOptions::default()).unwrap());
+    let cache = Cache::new(FileStore::open(directory.join("cache"), StoreOptions::default()).unwrap());
     for number in 0..KERNELS {
         let compiled = target.compile(&cache, &kernel(&directory, number)).unwrap();
         assert!(contains(compiled.binary(), &format!("kernel_{number}")));
@@ -175,7 +175,7 @@ fn processes_that_are_killed_leave_nothing_wrong() {
             child.wait().unwrap();
         }
         let cache =
-            Cache::new(FileStore::open(directory.path().join("cache"), FileOptions::default()).unwrap());
+            Cache::new(FileStore::open(directory.path().join("cache"), StoreOptions::default()).unwrap());
         for number in 0..KERNELS {
             let program = kernel(directory.path(), number);
             let compiled = target.compile(&cache, &program).unwrap();
@@ -214,7 +214,7 @@ fn headers_that_change_all_the_time_leave_nothing_wrong() {
         for _ in 0..3 {
             scope.spawn(|| {
                 while !done.load(std::sync::atomic::Ordering::Relaxed) {
-                    // What an editor has cut short has no macro; that is an error and no wrong binary.
+                    // A file that an editor has truncated lacks the macro; that is an error and no wrong binary.
                     let _ = target.compile(&cache, &program);
                 }
             });

@@ -10,9 +10,9 @@ use std::{
 };
 
 use warmstart::{
-    Artifact, Cache, Limits, Lookup, Reason, Store,
-    store::{FileOptions, FileStore, MemoryStore, Stored},
-    target::cuda::{CudaTarget, NameExpression, OptionName, Program, TargetType, Toolkit},
+    Artifact, Cache, Limits, MissReason, Store,
+    store::{FileStore, MemoryStore, StoreOptions},
+    target::cuda::{CudaTarget, OptionName, Program, TargetType, Toolkit},
 };
 use warmstart_tests::cuda::{Fake, folder, libraries, target};
 
@@ -60,18 +60,18 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
-/// What is no error of the cache, and leaves nothing behind.
+/// Compiles a program that must fail, and checks that nothing is stored.
 #[track_caller]
 fn fails(target: &CudaTarget, program: &Program) -> warmstart::target::cuda::CudaError {
     let cache = memory();
     let error = target.compile(&cache, program).unwrap_err();
-    if let Ok(fields) = target.fields(&cache, program) {
-        assert_eq!(cache.store().contains(fields.key().as_bytes()), Ok(false), "it is stored: {error}");
+    if let Ok((key, _)) = target.key(&cache, program) {
+        assert_eq!(cache.store().contains(key.as_bytes()), Ok(false), "it is stored: {error}");
     }
     error
 }
 
-/// What the toolkit in this folder makes of a program.
+/// Compiles a program with the toolkit in this folder.
 fn made_by(folder: &Path, cache: &Memory) -> String {
     let target = CudaTarget::new(Toolkit::at(folder).unwrap());
     let program = scale().target(TargetType::Ptx);
@@ -139,14 +139,12 @@ fn modules_of_nvvm_ir_are_linked() {
 fn lowered_names_are_those_in_the_binary() {
     let target = target();
     let program = Program::cxx("times.cu", TEMPLATE).arch("sm_90").target(TargetType::Ptx);
-    let program =
-        program.name_expression("times<3>").name_expression("&bias").name_expression(&b"times<4>"[..]);
+    let program = program.name_expression("times<3>").name_expression("&bias").name_expression("times<4>");
     let cache = memory();
     for is_hit in [false, true] {
         let compiled = target.compile(&cache, &program).unwrap();
         assert_eq!(compiled.is_hit(), is_hit);
-        let expressions: [NameExpression; 3] = ["times<3>".into(), "&bias".into(), (&b"times<4>"[..]).into()];
-        for expression in expressions {
+        for expression in ["times<3>", "&bias", "times<4>"] {
             let name = compiled.lowered_name(expression).unwrap();
             assert!(text(compiled.binary()).contains(name), "{name}");
         }
@@ -161,13 +159,13 @@ fn lowered_names_are_those_in_the_binary() {
 #[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
 fn what_a_compiler_says_although_it_succeeds_is_kept() {
     let target = target();
-    let source = format!("{SCALE}\n__device__ void unused() {{ int nobody_reads_me; }}");
+    let source = format!("{SCALE}\n__device__ void unused() {{ int never_read; }}");
     let cache = memory();
     for is_hit in [false, true] {
         let compiled =
             target.compile(&cache, &Program::cxx("scale.cu", source.as_str()).arch("sm_90")).unwrap();
         assert_eq!(compiled.is_hit(), is_hit);
-        assert!(compiled.log().contains("nobody_reads_me"), "{}", compiled.log());
+        assert!(compiled.log().contains("never_read"), "{}", compiled.log());
     }
 }
 
@@ -240,7 +238,7 @@ fn a_source_that_does_not_compile_is_an_error_with_the_log() {
         Program::nvvm("old.ll", NVVM_IR.replace("i32 2, i32 0", "i32 9, i32 0")).arch("sm_90"),
         "IR version 9.0",
     );
-    // What is missing is missed when modules are linked.
+    // Missing symbols are reported when modules are linked.
     let calls = "extern \"C\" __device__ float far(float);
                  extern \"C\" __global__ void f(float *x) { *x = far(*x); }";
     let calls = Program::cxx("calls.cu", calls).arch("sm_90").target(TargetType::Ptx);
@@ -336,7 +334,7 @@ fn what_is_no_library_is_named_and_not_loaded() {
 }
 
 #[test]
-fn a_library_that_is_too_old_says_which_it_is_and_which_is_needed() {
+fn outdated_library_is_named_with_the_version_needed() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     Fake::new("9", "0").install(&at("nine"));
@@ -351,35 +349,4 @@ fn a_library_that_is_too_old_says_which_it_is_and_which_is_needed() {
     Fake::new("13", "93").without_builtins().install(&at("alone"));
     let said = refused_at(&at("alone"));
     assert!(said.contains("libnvrtc-builtins.so.13.93") && said.contains("beside NVRTC"), "{said}");
-}
-
-// --- The headers of CUDA
-
-#[test]
-#[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
-fn the_headers_that_nvrtc_brings_along_are_written_once_and_compile() {
-    let (folder, target) = (folder(), target());
-    let directory = tempfile::tempdir().unwrap();
-    let toolkit = Toolkit::at(folder).unwrap();
-    let [cuda, cccl] = toolkit.install_headers(directory.path().join("include")).unwrap();
-    let written = fs::metadata(cuda.join("cuda_fp16.h")).unwrap().modified().unwrap();
-    toolkit.install_headers(&cuda).unwrap();
-    assert_eq!(fs::metadata(cuda.join("cuda_fp16.h")).unwrap().modified().unwrap(), written);
-
-    let source = "#include <cuda_fp16.h>\n#include <cuda/std/cstdint>\n\
-                  extern \"C\" __global__ void twice(__half *x) { x[0] = x[0] + x[0]; }";
-    let program = Program::cxx("twice.cu", source).arch("sm_90").include_dir(cuda).include_dir(cccl);
-    assert!(compile(&target, &program).starts_with(b"\x7fELF"));
-
-    fs::write(directory.path().join("file"), "").unwrap();
-    let error = toolkit.install_headers(directory.path().join("file")).unwrap_err().to_string();
-    assert!(error.contains("nvrtcInstallBundledHeaders"), "{error}");
-    let old = directory.path().join("old");
-    fs::create_dir(&old).unwrap();
-    Fake::new("13", "95").install(&old);
-    let error = Toolkit::at(old).unwrap().install_headers(directory.path()).unwrap_err().to_string();
-    assert!(
-        error.contains("NVRTC 13.95 brings no headers along") && error.contains("include_dir"),
-        "{error}"
-    );
 }

@@ -10,14 +10,15 @@ use std::{
 };
 
 use warmstart::{
-    Artifact, Cache, Limits, Lookup, Metadata, Reason, Store,
-    cache::How,
-    store::{FileOptions, FileStore, MemoryStore, Stored},
+    Artifact, Cache, Limits, Metadata, MissReason, Store,
+    cache::Origin,
+    store::{FileStore, MemoryStore, StoreOptions},
     target::cuda::{
-        CodeType, CudaError, CudaTarget, ExtraDigest, OptionName, Options, Program, TargetType, Toolkit,
+        CodeType, CudaError, CudaTarget, ExtraDigest, OptionName, Program, TargetType, Toolkit, Value,
     },
 };
 use warmstart_tests::cuda;
+use warmstart_tests::whole::Whole;
 
 /// Whatever the directory is that the compiler's own answers are kept under, a program adds one entry.
 const NO_PROGRAM: u64 = 1;
@@ -41,7 +42,7 @@ fn fails(target: &CudaTarget, program: &Program) -> CudaError {
     let cache = memory();
     let error = target.compile(&cache, program).unwrap_err();
     assert_eq!(target.compile(&cache, program).unwrap_err().to_string(), error.to_string());
-    assert!(cache.len().unwrap() <= NO_PROGRAM, "nothing of it is stored");
+    assert!(cache.store().whole().unwrap() <= NO_PROGRAM, "nothing of it is stored");
     assert_eq!((cache.statistics().hits, cache.statistics().builds), (0, 0));
     error
 }
@@ -60,13 +61,13 @@ fn compiles(target: &CudaTarget, program: &Program) -> Vec<u8> {
 
 #[test]
 #[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
-fn what_does_not_compile_says_so_with_the_log_and_stores_nothing() {
+fn failed_compilation_reports_the_log_and_stores_nothing() {
     let target = cuda::target();
     let error = fails(&target, &storing("", "missing"));
     assert!(error.is_rejected_source() && !error.is_refused());
     assert!(error.log().unwrap().contains("identifier \"missing\" is undefined"), "{error}");
     assert!(error.log().unwrap().contains("/warmstart/f.cu(2)"), "{error}");
-    // What is mended compiles through the same target.
+    // A repaired program compiles through the same target.
     compiles(&target, &storing("#define missing 1", "missing"));
     let error =
         fails(&target, &cxx("template <class T> __global__ void f(T *x) {}").name_expression("g<int>"));
@@ -75,7 +76,7 @@ fn what_does_not_compile_says_so_with_the_log_and_stores_nothing() {
 
 #[test]
 #[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
-fn an_architecture_that_the_compiler_does_not_know_is_named_with_those_it_knows() {
+fn unknown_architecture_is_named_with_those_the_compiler_knows() {
     let target = cuda::target();
     let error = fails(&target, &storing("", "1").arch("sm_999"));
     assert!(error.is_unknown_architecture(), "{error}");
@@ -100,7 +101,7 @@ fn a_binary_for_another_architecture_is_never_served() {
     let ptx = ["sm_90", "compute_90"].map(|arch| storing("", "1").arch(arch).target(TargetType::Ptx));
     for program in programs.iter().chain(&ptx) {
         let built = target.compile(&cache, program).unwrap();
-        assert_eq!(built.fetched().miss(), Some(Reason::Absent), "{program:?}");
+        assert_eq!(built.fetched().miss(), Some(MissReason::Absent), "{program:?}");
     }
     for program in programs.iter().chain(&ptx) {
         let found = target.compile(&cache, program).unwrap();
@@ -169,7 +170,7 @@ fn a_directory_that_is_called_like_a_header_is_passed_over() {
 
 #[test]
 #[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
-fn an_include_that_only_the_preprocessor_knows_is_refused_and_says_what_to_do() {
+fn include_only_the_preprocessor_knows_is_refused_with_a_remedy() {
     let target = cuda::target();
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("value.cuh"), "#define VALUE 7\n").unwrap();
@@ -204,12 +205,11 @@ fn headers_that_a_digest_answers_for_are_left_to_the_compiler() {
     fs::create_dir_all(&source).unwrap();
     fs::create_dir_all(include.join("inner")).unwrap();
     let digest = |byte| ExtraDigest::new(&[byte; 32]).unwrap();
-    let before = "#define TEXT(x) #x\n#include TEXT(here.cuh)\n#define IN <inner/value.cuh>\n#include IN\n\
+    let before = "#include \"pre.cuh\"\n#define TEXT(x) #x\n#include TEXT(here.cuh)\n#define IN <inner/value.cuh>\n#include IN\n\
                   #include \"given.cuh\"";
     let program = storing(before, "VALUE + HERE + GIVEN + PRE")
         .source_dir(&source)
         .include_dir(&include)
-        .pre_include("pre.cuh")
         .header("given.cuh", "#define GIVEN 4000\n");
     fs::write(source.join("here.cuh"), "#define HERE 300\n").unwrap();
     fs::write(include.join("pre.cuh"), "#define PRE 20\n").unwrap();
@@ -222,8 +222,8 @@ fn headers_that_a_digest_answers_for_are_left_to_the_compiler() {
         let compiled = target.compile(&cache, &program).unwrap();
         assert!(!compiled.is_hit() && target.compile(&cache, &program).unwrap().is_hit());
         binaries.push(compiled.binary().to_vec());
-        let fields = format!("{:?}", target.fields(&cache, &program).unwrap().recipe());
-        assert!(!fields.contains(directory.path().to_str().unwrap()), "a key has no path: {fields}");
+        let recipe = format!("{:?}", target.key(&cache, &program).unwrap().1);
+        assert!(!recipe.contains(directory.path().to_str().unwrap()), "a key has no path: {recipe}");
     }
     assert_ne!(binaries[0], binaries[1]);
     // One digest stands for another in nothing.
@@ -233,15 +233,11 @@ fn headers_that_a_digest_answers_for_are_left_to_the_compiler() {
         program.clone().header_digest(digest(1)).extra_digest(digest(1)),
         program.clone().header_digest(digest(1)).extra_digest(digest(2)),
         program.clone().header_digest(digest(2)).extra_digest(digest(1)),
-        program.clone().header_digest(digest(1)).pre_include("fast.cuh"),
-        program.clone().header_digest(digest(1)).pre_include("slow.cuh"),
-        program.clone().header_digest(digest(1)).pre_include("fast.cuh").pre_include("slow.cuh"),
-        program.clone().header_digest(digest(1)).pre_include("slow.cuh").pre_include("fast.cuh"),
         program.clone().header_digest(digest(1)).header("fast.cuh", "1"),
         program.clone().header_digest(digest(1)).header("fast.cuh", "2"),
         program.clone().header_digest(digest(1)).include_dir("/nowhere"),
     ]
-    .map(|program| target.fields(&cache, &program).unwrap().key());
+    .map(|program| target.key(&cache, &program).unwrap().0);
     for (place, key) in keys.iter().enumerate() {
         assert!(!keys[..place].contains(key), "{place}");
     }
@@ -249,35 +245,31 @@ fn headers_that_a_digest_answers_for_are_left_to_the_compiler() {
 
 #[test]
 #[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
-fn options_in_another_order_and_another_spelling_are_the_same_program() {
+fn options_in_another_order_are_the_same_program() {
     let target = cuda::target();
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("value.cuh"), "#define VALUE (A + B)\n").unwrap();
-    let include = format!("-I{}", directory.path().display());
-    let program = |options: &[&str]| {
-        storing("#include <value.cuh>", "VALUE").options(Options::parse(options.iter().copied()).unwrap())
+    let program = |options: &[(OptionName, Value)]| {
+        let program = storing("#include <value.cuh>", "VALUE").include_dir(directory.path());
+        options.iter().cloned().fold(program, |program, (name, value)| program.option(name, value))
     };
-    let one =
-        program(&["-arch=sm_90", "-DA=1", "-DB=2", "-std=c++17", "--use_fast_math", &include, "-lineinfo"]);
-    let other = program(&[
-        "--generate-line-info",
-        "--std",
-        "c++17",
-        "--include-path",
-        &directory.path().display().to_string(),
-        "-use_fast_math",
-        "--define-macro=A=1",
-        "-D",
-        "B=2",
-        "--gpu-architecture",
-        "sm_90",
-    ]);
+    let set = |macros: [&str; 2]| -> [(OptionName, Value); 5] {
+        [
+            (OptionName::Arch, "sm_90".into()),
+            (OptionName::DefineMacro, macros.into()),
+            (OptionName::Std, "c++17".into()),
+            (OptionName::UseFastMath, true.into()),
+            (OptionName::Lineinfo, true.into()),
+        ]
+    };
+    let one = set(["A=1", "B=2"]);
+    let mut other = one.clone();
+    other.reverse();
     let cache = memory();
-    assert!(!target.compile(&cache, &one).unwrap().is_hit());
-    assert!(target.compile(&cache, &other).unwrap().is_hit());
-    // The order of definitions is not a spelling.
-    let redefined =
-        program(&["-arch=sm_90", "-DB=2", "-DA=1", "-std=c++17", "-use_fast_math", &include, "-lineinfo"]);
+    assert!(!target.compile(&cache, &program(&one)).unwrap().is_hit());
+    assert!(target.compile(&cache, &program(&other)).unwrap().is_hit());
+    // The order of definitions is another program.
+    let redefined = program(&set(["B=2", "A=1"]));
     assert!(!target.compile(&cache, &redefined).unwrap().is_hit());
 }
 
@@ -352,10 +344,10 @@ fn every_language_is_compiled_linked_and_found() {
     assert!(String::from_utf8(with).unwrap().contains(".entry f"));
 }
 
-/// What the language and the target are decides who compiles, and a pair that nobody compiles is refused.
+/// The language and the target decide which compiler runs, and a pair that no compiler takes is refused.
 #[test]
 #[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
-fn a_pair_that_nobody_compiles_is_refused() {
+fn pair_that_no_compiler_takes_is_refused() {
     let target = cuda::target();
     for (program, pair) in [
         (Program::ptx("f", "").arch("sm_80").target(TargetType::LtoIr), (CodeType::Ptx, TargetType::LtoIr)),
@@ -377,7 +369,7 @@ fn threads_that_want_the_same_programs_compile_each_once() {
     const THREADS: usize = 8;
     let target = cuda::target();
     let directory = tempfile::tempdir().unwrap();
-    let cache = Cache::new(FileStore::open(directory.path(), FileOptions::default()).unwrap());
+    let cache = Cache::new(FileStore::open(directory.path(), StoreOptions::default()).unwrap());
     let start = Barrier::new(THREADS);
     thread::scope(|scope| {
         for _ in 0..THREADS {
@@ -398,7 +390,7 @@ fn threads_that_want_the_same_programs_compile_each_once() {
 /// stored.
 #[test]
 #[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
-fn a_header_that_is_edited_all_the_time_is_never_stored_as_another() {
+fn header_edited_all_the_time_is_never_stored_as_another() {
     let target = cuda::target();
     let directory = tempfile::tempdir().unwrap();
     let header = directory.path().join("value.cuh");
@@ -420,7 +412,7 @@ fn a_header_that_is_edited_all_the_time_is_never_stored_as_another() {
         });
         for _ in 0..10 {
             let compiled = target.compile(&cache, &program).unwrap();
-            assert!(!matches!(compiled.fetched().how(), How::Built { stored: Err(_), .. }));
+            assert!(!matches!(compiled.fetched().origin(), Origin::Built { stored: Err(_), .. }));
         }
         done.store(true, std::sync::atomic::Ordering::Relaxed);
     });
@@ -437,15 +429,16 @@ fn a_header_that_is_edited_all_the_time_is_never_stored_as_another() {
 fn a_binary_without_its_lowered_names_is_a_miss() {
     let target = cuda::target();
     let program = cxx("template <class T> __global__ void f(T *x) {}").name_expression("f<int>");
-    // No list of names, an empty one, and one of another name.
-    for kept in [None, Some(&b"\0"[..]), Some(b"\x01\0\x06g<int>\x02_Z")] {
+    // No list of names, an empty one, one of another name, and one of a name that was given as bytes.
+    let another = &b"\x01\0\x06g<int>\x02_Z"[..];
+    for kept in [None, Some(&b"\0"[..]), Some(another), Some(b"\x01\x01\x06f<int>\x02_Z")] {
         let cache = memory();
-        let key = target.fields(&cache, &program).unwrap().key();
+        let key = target.key(&cache, &program).unwrap().0;
         let list = kept.map(|kept| Metadata::new().with_attribute("cuda.lowered_names", kept));
         let stored = Artifact::new(vec![1, 2, 3]).with_metadata(&list.unwrap_or_default());
         cache.store().put(key.as_bytes(), &stored).unwrap();
         let compiled = target.compile(&cache, &program).unwrap();
-        assert_eq!(compiled.fetched().miss(), Some(Reason::Malformed), "{kept:?}");
+        assert_eq!(compiled.fetched().miss(), Some(MissReason::Malformed), "{kept:?}");
         assert_eq!(compiled.lowered_name("f<int>"), Some("_Z1fIiEvPT_"));
         assert!(target.compile(&cache, &program).unwrap().is_hit());
     }
@@ -487,7 +480,7 @@ fn a_rejected_program_says_where_its_headers_were_looked_for() {
     let text = fails(&target, &storing("#include \"no.cuh\"", "1")).to_string();
     assert!(text.contains("Program::include_dir"), "{text}");
     let text = fails(&target, &storing("", "missing")).to_string();
-    assert!(!text.contains("include_dir"), "nobody asks: {text}");
+    assert!(!text.contains("include_dir"), "include_dir is not asked for: {text}");
 }
 
 /// A store with something that happens before each look-up.
@@ -503,33 +496,29 @@ impl<F> std::fmt::Debug for Before<F> {
 }
 
 impl<F: Fn(&MemoryStore, &[u8]) + Send + Sync> Store for Before<F> {
-    fn get(&self, key: &[u8]) -> Lookup {
+    fn get(&self, key: &[u8]) -> Result<Artifact, MissReason> {
         (self.happens)(&self.inner, key);
         self.inner.get(key)
     }
 
-    fn put(&self, key: &[u8], artifact: &Artifact) -> Result<Stored, Reason> {
+    fn put(&self, key: &[u8], artifact: &Artifact) -> Result<u64, MissReason> {
         self.inner.put(key, artifact)
     }
 
-    fn remove(&self, key: &[u8]) -> Result<bool, Reason> {
+    fn remove(&self, key: &[u8]) -> Result<bool, MissReason> {
         self.inner.remove(key)
     }
 
-    fn contains(&self, key: &[u8]) -> Result<bool, Reason> {
+    fn contains(&self, key: &[u8]) -> Result<bool, MissReason> {
         self.inner.contains(key)
     }
 
-    fn len(&self) -> Result<u64, Reason> {
-        self.inner.len()
-    }
-
-    fn clear(&self) -> Result<(), Reason> {
+    fn clear(&self) -> Result<(), MissReason> {
         self.inner.clear()
     }
 
-    fn close(&self) -> Result<(), Reason> {
-        self.inner.close()
+    fn flush(&self) -> Result<(), MissReason> {
+        self.inner.flush()
     }
 }
 
@@ -549,17 +538,17 @@ fn a_header_that_never_stands_still_is_compiled_as_it_was_read() {
     let cache = Cache::new(Before { inner: MemoryStore::new(Limits::NONE), happens });
     let compiled = target.compile(&cache, &program).unwrap();
     assert!(!compiled.is_hit());
-    // What stands there now is what was read, for nobody looks anything up after that.
+    // The file now there is the one read: nothing is looked up after that.
     let last = value.load(Ordering::Relaxed) - 1;
     let text = std::str::from_utf8(compiled.binary()).unwrap();
     assert!(text.contains(&last.to_string()), "{last}: {text}");
-    let key = target.fields(&cache, &program).unwrap().key();
+    let key = target.key(&cache, &program).unwrap().0;
     assert_eq!(cache.store().contains(key.as_bytes()), Ok(true));
 }
 
 #[test]
 #[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
-fn the_order_of_name_expressions_and_how_often_one_is_given_do_not_count() {
+fn name_expressions_in_any_order_or_repeated_give_one_key() {
     let target = cuda::target();
     let cache = memory();
     let template = || cxx("template <int N> __global__ void f(int *x) { x[0] = N; }");
@@ -575,7 +564,7 @@ fn the_order_of_name_expressions_and_how_often_one_is_given_do_not_count() {
 /// Two checkouts want one binary, and while the first builds it, the first is edited.
 #[test]
 #[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
-fn who_waits_for_a_build_never_gets_what_another_checkout_was_edited_to() {
+fn waiter_never_gets_the_edited_source_of_another_checkout() {
     let target = cuda::target();
     let directory = tempfile::tempdir().unwrap();
     let checkout = |name: &str| {
@@ -589,7 +578,7 @@ fn who_waits_for_a_build_never_gets_what_another_checkout_was_edited_to() {
     let header = directory.path().join("edited/value.cuh");
     let (asked, others_may_come) = (AtomicU32::new(0), Barrier::new(2));
     let happens = |inner: &MemoryStore, key: &[u8]| {
-        // The second look-up in vain is that of whoever is about to build.
+        // The second look-up in vain is that of the thread that is about to build.
         if inner.contains(key) == Ok(false) && asked.fetch_add(1, Ordering::SeqCst) == 1 {
             others_may_come.wait();
             // Long enough for the other to look up, and to wait.
@@ -598,8 +587,8 @@ fn who_waits_for_a_build_never_gets_what_another_checkout_was_edited_to() {
         }
     };
     let cache = Cache::new(Before { inner: MemoryStore::new(Limits::NONE), happens });
-    // What the compiler is, is known from here on.
-    let _ = target.fields(&cache, &untouched).unwrap();
+    // The compiler is identified from here on.
+    let _ = target.key(&cache, &untouched).unwrap();
     asked.store(0, Ordering::SeqCst);
     thread::scope(|scope| {
         scope.spawn(|| {

@@ -11,13 +11,14 @@ use std::{
 };
 
 use warmstart::{
-    Artifact, Cache, Key, Limits, Reason, Store,
-    cache::How,
-    store::{FileOptions, FileStore, MemoryStore},
+    Artifact, Cache, Key, Limits, MissReason, Store,
+    cache::Origin,
+    store::{FileStore, MemoryStore, StoreOptions},
     target::cuda::{Compiled, CudaTarget, ExtraDigest, OptionName, Program, TargetType},
 };
+use warmstart_tests::whole::Whole;
 use warmstart_tests::{
-    children_of, cuda, faulty::FaultyDisk, mount::Mount, own_process, own_process::Children,
+    children_of, cuda, faulty::FaultyBackend, mount::Mount, own_process, own_process::Children,
 };
 
 const ENOENT: i32 = 2;
@@ -35,14 +36,14 @@ fn including(directory: &Path) -> Program {
 }
 
 fn files(directory: &Path) -> Cache<FileStore> {
-    Cache::new(FileStore::open(directory, FileOptions::default()).unwrap())
+    Cache::new(FileStore::open(directory, StoreOptions::default()).unwrap())
 }
 
 fn memory() -> Cache<MemoryStore> {
     Cache::new(MemoryStore::new(Limits::NONE))
 }
 
-/// What a compilation without a cache gives.
+/// Returns the result of a compilation without a cache.
 fn fresh(target: &CudaTarget, program: &Program) -> Vec<u8> {
     target.compile(&memory(), program).unwrap().binary().to_vec()
 }
@@ -61,12 +62,12 @@ fn bytes_of(paths: &[PathBuf]) -> u64 {
     paths.iter().map(|path| path.metadata().unwrap().len()).sum()
 }
 
-/// What another process does: compiles kernels, and says how many it built.
+/// Runs another process, which compiles kernels and reports how many it built.
 fn compile_kernels() {
     let directory = PathBuf::from(std::env::var_os("WARMSTART_STORE").unwrap());
     let number = |name: &str| std::env::var(name).unwrap().parse::<u64>().unwrap();
     let target = cuda::target();
-    let options = FileOptions::default().with_max_bytes(number("WARMSTART_CAP"));
+    let options = StoreOptions::default().with_max_bytes(number("WARMSTART_CAP"));
     let cache = Cache::new(FileStore::open(directory, options).unwrap());
     let kernels = number("WARMSTART_FIRST")..number("WARMSTART_FIRST") + number("WARMSTART_COUNT");
     for n in kernels {
@@ -120,7 +121,7 @@ fn shortcoming_01_an_edited_header_is_a_miss() {
 
     fs::write(&header, "#define VALUE 2\n").unwrap();
     let two = compile(&target, &cache, &program);
-    assert_eq!(two.fetched().miss(), Some(Reason::Absent));
+    assert_eq!(two.fetched().miss(), Some(MissReason::Absent));
     assert_ne!(two.binary(), one);
     assert_eq!(two.binary(), fresh(&target, &program));
 
@@ -139,18 +140,18 @@ fn shortcoming_02_a_damaged_or_foreign_entry_is_a_miss() {
     let program = kernel(1);
     let right = fresh(&target, &program);
     let _ = compile(&target, &cache, &program);
-    let is_right_and_misses = |damage: &dyn Fn(&Path), reason: Option<Reason>| {
+    let is_right_and_misses = |damage: &dyn Fn(&Path), reason: Option<MissReason>| {
         // The entry of the CUBIN is the largest; what the compiler says of itself is another.
         let entry = entries(&directory.path().join("cache"));
         let entry = entry.iter().max_by_key(|path| path.metadata().unwrap().len()).unwrap();
         damage(entry);
         let compiled = compile(&target, &cache, &program);
         assert_eq!(compiled.binary(), right);
-        assert!(!compiled.is_hit(), "{:?}", compiled.fetched().how());
+        assert!(!compiled.is_hit(), "{:?}", compiled.fetched().origin());
         if reason.is_some() {
             assert_eq!(compiled.fetched().miss(), reason);
         }
-        assert!(compile(&target, &cache, &program).is_hit(), "it was stored anew");
+        assert!(compile(&target, &cache, &program).is_hit(), "it was stored again");
     };
     let middle = |bytes: &mut Vec<u8>| {
         let middle = bytes.len() / 2;
@@ -163,10 +164,10 @@ fn shortcoming_02_a_damaged_or_foreign_entry_is_a_miss() {
     };
     is_right_and_misses(
         &|path| rewrite(path, &|bytes| bytes.truncate(bytes.len() / 2)),
-        Some(Reason::Truncated),
+        Some(MissReason::Truncated),
     );
-    is_right_and_misses(&|path| rewrite(path, &middle), Some(Reason::ChecksumMismatch));
-    is_right_and_misses(&|path| rewrite(path, &|bytes| bytes.fill(7)), Some(Reason::Foreign));
+    is_right_and_misses(&|path| rewrite(path, &middle), Some(MissReason::ChecksumMismatch));
+    is_right_and_misses(&|path| rewrite(path, &|bytes| bytes.fill(7)), Some(MissReason::Foreign));
     is_right_and_misses(&|path| rewrite(path, &Vec::clear), None);
     is_right_and_misses(
         &|path| {
@@ -174,7 +175,7 @@ fn shortcoming_02_a_damaged_or_foreign_entry_is_a_miss() {
             fs::rename(path, &elsewhere).unwrap();
             symlink(&elsewhere, path).unwrap();
         },
-        Some(Reason::Untrusted),
+        Some(MissReason::Untrusted),
     );
     // Another kernel's whole entry under this one's name.
     let _ = compile(&target, &cache, &kernel(2));
@@ -198,7 +199,7 @@ fn shortcoming_02_a_damaged_or_foreign_entry_is_a_miss() {
 fn shortcoming_03_one_large_entry_evicts_nothing() {
     let target = cuda::target();
     let directory = tempfile::tempdir().unwrap();
-    let options = FileOptions::default().with_max_bytes(40_000);
+    let options = StoreOptions::default().with_max_bytes(40_000);
     let cache = Cache::new(FileStore::open(directory.path(), options).unwrap());
     for n in 0..4 {
         assert_eq!(compile(&target, &cache, &kernel(n)).fetched().refusal(), None);
@@ -207,7 +208,7 @@ fn shortcoming_03_one_large_entry_evicts_nothing() {
     let large = Program::cxx("large.cu", table).arch("sm_80");
     let compiled = compile(&target, &cache, &large);
     assert!(compiled.binary().len() > 40_000);
-    assert_eq!(compiled.fetched().refusal(), Some(Reason::Oversize));
+    assert_eq!(compiled.fetched().refusal(), Some(MissReason::Oversize));
     for n in 0..4 {
         assert!(compile(&target, &cache, &kernel(n)).is_hit(), "kernel {n} went for nothing");
     }
@@ -229,24 +230,23 @@ fn shortcoming_04_the_cap_holds_for_the_directory() {
 
 #[test]
 #[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
-fn shortcoming_05_a_put_at_the_cap_costs_the_same_however_many_entries_there_are() {
+fn shortcoming_05_put_at_cap_costs_the_same_at_any_entry_count() {
     let target = cuda::target();
     let binary = compile(&target, &memory(), &kernel(0)).fetched().artifact().clone();
     let calls = |entries: u64| {
         let directory = tempfile::tempdir().unwrap();
-        let disk = Arc::new(FaultyDisk::new());
-        let one = FileStore::open(directory.path(), FileOptions::default()).unwrap();
+        let disk = Arc::new(FaultyBackend::new());
+        let one = FileStore::open(directory.path(), StoreOptions::default()).unwrap();
         one.put(&0u64.to_le_bytes(), &binary).unwrap();
         let size = one.total_bytes().unwrap();
         drop(one);
-        let options = FileOptions::default().with_max_bytes(entries * size).with_disk(disk.clone());
+        let options = StoreOptions::default().with_max_bytes(entries * size).with_backend(disk.clone());
         let store = FileStore::open(directory.path(), options).unwrap();
         for n in 1..entries {
             store.put(&n.to_le_bytes(), &binary).unwrap();
         }
         disk.fail(u64::MAX, 0, 0);
-        let evicted: u64 =
-            (0..20).map(|n| store.put(&(entries + n).to_le_bytes(), &binary).unwrap().evicted).sum();
+        let evicted: u64 = (0..20).map(|n| store.put(&(entries + n).to_le_bytes(), &binary).unwrap()).sum();
         assert_eq!(evicted, 20, "every put was at the cap");
         disk.calls()
     };
@@ -261,18 +261,18 @@ fn shortcoming_06_a_lost_unlink_does_not_over_evict() {
     let target = cuda::target();
     let binary = compile(&target, &memory(), &kernel(0)).fetched().artifact().clone();
     let directory = tempfile::tempdir().unwrap();
-    let disk = Arc::new(FaultyDisk::new());
+    let disk = Arc::new(FaultyBackend::new());
     let size = {
-        let one = FileStore::open(directory.path(), FileOptions::default()).unwrap();
+        let one = FileStore::open(directory.path(), StoreOptions::default()).unwrap();
         one.put(b"0", &binary).unwrap();
         one.total_bytes().unwrap()
     };
-    let options = FileOptions::default().with_max_bytes(size * 10).with_disk(disk.clone());
+    let options = StoreOptions::default().with_max_bytes(size * 10).with_backend(disk.clone());
     let store = FileStore::open(directory.path(), options).unwrap();
     for n in 1..10u8 {
         store.put(&[b'0' + n], &binary).unwrap();
     }
-    // Somebody else's eviction wins the race for the oldest entry.
+    // Another process's eviction wins the race for the oldest entry.
     fs::remove_file(directory.path().join("entries").join(Key::digest(b"0").to_string())).unwrap();
     disk.fail_removals(1, ENOENT);
     store.put(b"new", &binary).unwrap();
@@ -294,8 +294,11 @@ fn shortcoming_07_a_full_disk_still_yields_the_object() {
         fs::write(small.join("ballast"), vec![1; 1 << 20]).unwrap_err();
         let compiled = compile(&target, &cache, &kernel(1));
         assert_eq!(compiled.binary(), fresh(&target, &kernel(1)));
-        assert!(matches!(compiled.fetched().how(), How::Built { stored: Err(Reason::NoSpace), .. }));
-        assert_eq!(cache.statistics().refusals.of(Reason::NoSpace), 1);
+        assert!(matches!(
+            compiled.fetched().origin(),
+            Origin::Built { stored: Err(MissReason::NoSpace), .. }
+        ));
+        assert_eq!(cache.statistics().refusals.of(MissReason::NoSpace), 1);
         fs::remove_file(small.join("ballast")).unwrap();
         assert_eq!(compile(&target, &cache, &kernel(1)).fetched().refusal(), None);
         assert!(compile(&target, &cache, &kernel(1)).is_hit());
@@ -315,8 +318,8 @@ fn shortcoming_08_an_empty_output_is_an_error_and_is_not_stored() {
         assert!(error.to_string().contains("link_time_optimization"), "{error}");
     }
     assert_eq!((cache.statistics().hits, cache.statistics().builds), (0, 0));
-    // What the compiler is, and no object.
-    assert_eq!(cache.len(), Ok(1));
+    // The identity of the compiler, and no object.
+    assert_eq!(cache.store().whole(), Ok(1));
     let optimised = program.option(OptionName::LinkTimeOptimization, true);
     assert!(!compile(&target, &cache, &optimised).binary().is_empty());
     assert!(compile(&target, &cache, &optimised).is_hit());
@@ -361,13 +364,14 @@ fn shortcoming_10_an_empty_digest_opens_no_gate() {
     }
     let target = cuda::target();
     let cache = memory();
-    let program = kernel(1).option(OptionName::UsePch, "headers.pch");
+    let source = "#define NAME \"absent.cuh\"\n#if !__has_include(NAME)\n#error it is absent\n#endif\n";
+    let program = Program::cxx("f.cu", source).arch("sm_80");
     let refused = target.compile(&cache, &program).unwrap_err();
-    assert!(refused.is_refused() && refused.to_string().contains("use_pch"), "{refused}");
+    assert!(refused.is_refused() && refused.to_string().contains("header_digest"), "{refused}");
     assert_eq!(cache.statistics().misses.total(), 0, "nothing is looked up without a key");
     // With a digest that says something it is the compiler's turn, which does not find the file.
-    let digest = ExtraDigest::new(&Key::digest(b"what is in headers.pch").as_bytes()[..]).unwrap();
-    let rejected = target.compile(&cache, &program.extra_digest(digest)).unwrap_err();
+    let digest = ExtraDigest::new(&Key::digest(b"what is in absent.cuh").as_bytes()[..]).unwrap();
+    let rejected = target.compile(&cache, &program.header_digest(digest)).unwrap_err();
     assert!(!rejected.is_refused(), "{rejected}");
 }
 
@@ -385,7 +389,7 @@ fn shortcoming_11_one_compiles_and_the_rest_is_told() {
     let cache = files(directory.path());
     let template = "template <int N> __global__ void scale(float *x) { x[threadIdx.x] *= N; }";
     let program = Program::cxx("scale.cu", template).arch("sm_80").name_expression("scale<3>");
-    let key = target.fields(&cache, &program).unwrap().key();
+    let key = target.key(&cache, &program).unwrap().0;
     assert_eq!(cache.contains(key), Ok(false));
     let built = compile(&target, &cache, &program);
     assert_eq!(cache.contains(key), Ok(true));

@@ -1,16 +1,16 @@
-// What measurements have in common: payloads, taking turns, and looking at what came back.
+// The common parts of measurements: payloads, taking turns, and checking results.
 
-/** So long after its turn, in milliseconds, a store may still be busy: nobody else is measured meanwhile. */
+/** The pause after each turn, in milliseconds: a store may still be busy, and no other is measured meanwhile. */
 const PAUSE_MS = 250;
 
-/** Incompressible bytes that nobody else has. */
+/** Makes incompressible bytes that no other value has. */
 export function payload(length) {
   const bytes = new Uint8Array(length);
   for (let at = 0; at < length; at += 65_536) crypto.getRandomValues(bytes.subarray(at, at + 65_536));
   return bytes;
 }
 
-/** Names as caches have them: texts in no order. The same ones for the same round. */
+/** Makes names like those of caches: texts in no order, the same for the same round. */
 export function keysOf(round, count) {
   return Array.from({ length: count }, (_, at) => {
     let word = Math.imul(round * count + at + 1, 0x9e3779b1);
@@ -20,7 +20,7 @@ export function keysOf(round, count) {
   });
 }
 
-/** Runs every task once, each round beginning with another one: `{ name: milliseconds }`. */
+/** Runs every task once, beginning with another one in each round: `{ name: milliseconds }`. */
 export async function inTurns(tasks, round) {
   const names = Object.keys(tasks);
   const took = {};
@@ -32,7 +32,7 @@ export async function inTurns(tasks, round) {
   return took;
 }
 
-/** How long `work` takes in milliseconds; `check` looks at what it came to, outside the time. */
+/** Measures `work` in milliseconds; `check` checks its result outside the measured time. */
 export async function timed(work, check) {
   const begun = performance.now();
   const result = await work();
@@ -41,7 +41,7 @@ export async function timed(work, check) {
   return took;
 }
 
-/** Fails unless a store gave back so many bytes. */
+/** Fails unless a store returned this number of bytes. */
 export function expectBytes(value, length, who) {
   if (value?.byteLength !== length) throw new Error(`${who} gave ${value?.byteLength} bytes and not ${length}`);
 }

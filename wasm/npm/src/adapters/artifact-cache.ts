@@ -2,26 +2,26 @@ import type { Cache } from "../cache.js";
 import { download } from "../download.js";
 import { urlKey } from "../url.js";
 
-/** What tvmjs calls an `ArtifactCacheTemplate`. */
+/** The interface that tvmjs calls `ArtifactCacheTemplate`. */
 export interface ArtifactCache {
   /**
-   * The file, from the cache or the network: parsed if `"json"`, an `ArrayBuffer` if `"arraybuffer"`, else a
-   * `Response`.
+   * Returns the file from the cache or the network: parsed with `"json"`, an `ArrayBuffer` with
+   * `"arraybuffer"`, otherwise a `Response`. Rejects like {@link download}.
    */
   fetchWithCache(url: string, storetype?: string, signal?: AbortSignal): Promise<any>; // eslint-disable-line
-  /** Brings the file into the cache, if it is not there. */
+  /** Downloads the file into the cache, if it is missing. Rejects like {@link download}. */
   addToCache(url: string, storetype?: string, signal?: AbortSignal): Promise<void>;
-  /** Whether all files are in the cache. */
+  /** Tells whether all files are in the cache. */
   hasAllKeys(keys: string[]): Promise<boolean>;
   /** Removes the file from the cache. */
   deleteInCache(url: string): Promise<void>;
 }
 
 /**
- * A cache for tvmjs: give it as `artifactCache`.
+ * Adapts a cache for tvmjs: pass it as `artifactCache`.
  *
- * A file that was interrupted goes on where it ended, and one that is damaged is fetched again. `hasAllKeys`
- * reads no value. The `storetype` of `addToCache` does not matter: the bytes are kept as they came.
+ * Interrupted downloads resume, and damaged files are fetched again. `hasAllKeys` reads no values. `addToCache`
+ * ignores `storetype`: the bytes are stored unchanged.
  *
  * @example
  * ```ts

@@ -2,13 +2,12 @@ import type { Cache as Warmstart } from "../cache.js";
 import { NamedCache } from "./named-cache.js";
 
 /**
- * A `CacheStorage` that keeps its entries in `cache`: for runtimes that know `caches` only, such as web-llm.
+ * Adapts `cache` to a `CacheStorage`, for runtimes that use only `caches`, such as web-llm.
  *
- * What differs from the browser's own: it is bounded, and every answer is checked. An answer that is not ok,
- * that is opaque, or that is a page of HTML under the name of another kind of file, is not stored; `put`
- * resolves all the same, since a cache may forget, while `add` rejects with a `TypeError`. `Vary` is ignored,
- * except that `*` is refused as in the standard. The status of a stored answer is 200, and of its headers
- * those are kept that tell about its bytes.
+ * Unlike the browser's own, it is bounded and verifies every response. It does not store opaque responses,
+ * responses that are not ok, or HTML pages under the name of another kind of file: `put` still resolves, because
+ * a cache may forget, while `add` rejects with a `TypeError`. `Vary` is ignored, except that `*` is refused as in
+ * the standard. A stored response has status 200, and keeps the headers that describe its bytes.
  *
  * @example
  * ```ts
@@ -21,7 +20,7 @@ export function asCacheStorage(cache: Warmstart): CacheStorage {
 
 class Storage implements CacheStorage {
   readonly #cache: Warmstart;
-  /** Names that this page has seen in the index, or put there. */
+  /** The names that this page has found in the index, or added to it. */
   readonly #known = new Set<string>();
   #changing: Promise<unknown> = Promise.resolve();
 
@@ -29,7 +28,7 @@ class Storage implements CacheStorage {
     this.#cache = cache;
   }
 
-  /** The cache of this name; made, if there is none. */
+  /** Opens the cache of this name, or creates it. */
   async open(name: string): Promise<NamedCache> {
     const wanted = String(name);
     if (!this.#known.has(wanted)) {
@@ -39,12 +38,12 @@ class Storage implements CacheStorage {
     return new NamedCache(this.#cache, wanted);
   }
 
-  /** Whether there is a cache of this name. */
+  /** Tells whether there is a cache of this name. */
   async has(name: string): Promise<boolean> {
     return (await this.keys()).includes(String(name));
   }
 
-  /** Removes a cache with all that it holds, and says whether there was one. */
+  /** Removes a cache and its entries. Resolves with whether there was one. */
   async delete(name: string): Promise<boolean> {
     const unwanted = String(name);
     const there = await this.has(unwanted);
@@ -54,11 +53,11 @@ class Storage implements CacheStorage {
     return there;
   }
 
-  /** The names of all caches, in the order in which they were made. */
+  /** Lists the names of all caches, in the order of their creation. */
   async keys(): Promise<string[]> {
     await this.#changing;
     const names = new Set(await this.#index());
-    // The index is an entry as any other, and may have been evicted while entries of its caches were not.
+    // The index is an ordinary entry, and may be evicted before the entries of its caches.
     for (const { text } of await this.#cache.entries()) {
       const name = NamedCache.nameOf(text);
       if (name !== undefined) names.add(name);
@@ -66,7 +65,7 @@ class Storage implements CacheStorage {
     return [...names];
   }
 
-  /** The first answer that a cache has; the caches are asked in the order in which they were made. */
+  /** Returns the first response of any cache, in the order of the caches' creation. */
   async match(
     request: RequestInfo | URL,
     options: MultiCacheQueryOptions = {},

@@ -13,19 +13,19 @@ export class NamedCache implements Cache {
     this.#prefix = `${PREFIX}${encodeURIComponent(name)}/`;
   }
 
-  /** The name of the cache that an entry with this key belongs to. */
+  /** Returns the name of the cache that a key belongs to. */
   static nameOf(key: string | undefined): string | undefined {
     const found = key?.startsWith(PREFIX) ? /^([^/]*)\//.exec(key.slice(PREFIX.length)) : null;
     try {
       return found ? decodeURIComponent(found[1] as string) : undefined;
     } catch {
-      return undefined; // An entry of the caller's own that looks like ours.
+      return undefined; // An entry of the caller's that only looks like one of a named cache.
     }
   }
 
   /**
-   * The answer that is stored for `request`. Its body is read when it is asked for, and checked while it
-   * streams.
+   * Returns the stored response for `request`. Its body is read only when the caller reads it, and verified
+   * while it streams.
    */
   async match(request: RequestInfo | URL, options: CacheQueryOptions = {}): Promise<Response | undefined> {
     const url = wanted(request, options);
@@ -36,46 +36,46 @@ export class NamedCache implements Cache {
     return first === undefined ? undefined : this.#answer(first);
   }
 
-  /** All answers that `request` matches, or all there are. */
+  /** Returns all responses that `request` matches, or all responses. */
   async matchAll(request?: RequestInfo | URL, options: CacheQueryOptions = {}): Promise<Response[]> {
     const urls = await this.#matching(request, options);
     const found = await Promise.all(urls.map((url) => this.#answer(url)));
     return found.filter((response) => response !== undefined);
   }
 
-  /** The requests that are stored, in the order in which they were stored. No answer is read. */
+  /** Lists the stored requests in the order of storing, without reading responses. */
   async keys(request?: RequestInfo | URL, options: CacheQueryOptions = {}): Promise<Request[]> {
     return (await this.#matching(request, options)).map((url) => new Request(url));
   }
 
   /**
-   * Stores an answer.
+   * Stores a response.
    *
-   * @throws TypeError where the standard says so: a method other than GET, an address that is not http, a
-   *   part of a file (206), `Vary: *`, a body that was read
+   * @throws TypeError as in the standard: for a method other than GET, a URL that is not http or https, a
+   *   partial response (206), `Vary: *`, or a body that was already read
    */
   async put(request: RequestInfo | URL, response: Response): Promise<void> {
     const url = storable(request);
-    if (response.status === 206) throw new TypeError("A part of a file (206) cannot be stored.");
+    if (response.status === 206) throw new TypeError("The response is partial (206); request the whole file.");
     if (/(^|,)\s*\*\s*(,|$)/.test(response.headers.get("vary") ?? ""))
-      throw new TypeError("Vary: * cannot be stored.");
+      throw new TypeError("The response has Vary: *, so it cannot be stored; remove that header.");
     if (response.bodyUsed || response.body?.locked)
-      throw new TypeError("The body of this Response was read already.");
+      throw new TypeError("The body was already read; store response.clone() first.");
     if (!response.ok || isPageInstead(url, response))
       return void response.body?.cancel().catch(() => undefined);
     await this.#cache.put(this.#prefix + url, response, { label: url });
   }
 
-  /** Fetches and stores. What was interrupted goes on where it ended. */
+  /** Fetches and stores a file. Resumes an interrupted download. */
   async add(request: RequestInfo | URL): Promise<void> {
     await this.addAll([request]);
   }
 
   /**
-   * Fetches and stores several. Nothing is stored unless all are answered.
+   * Fetches and stores several files, or none if one fails.
    *
-   * @throws TypeError if one is not answered with status 200, or with a page of HTML under the name of
-   *   another kind of file
+   * @throws TypeError if the status of a response is not 200, or it is an HTML page under the name of another
+   *   kind of file
    */
   async addAll(requests: Iterable<RequestInfo | URL>): Promise<void> {
     const all = Array.from(requests, (request) => ({ request, url: storable(request) }));
@@ -87,7 +87,7 @@ export class NamedCache implements Cache {
     );
   }
 
-  /** Removes what `request` matches, and says whether there was anything. */
+  /** Removes what `request` matches. Resolves with whether there was anything. */
   async delete(request: RequestInfo | URL, options: CacheQueryOptions = {}): Promise<boolean> {
     const url = wanted(request, options);
     if (url === undefined) return false;
@@ -95,7 +95,7 @@ export class NamedCache implements Cache {
     return (await Promise.all(urls.map((each) => this.#cache.delete(this.#prefix + each)))).some(Boolean);
   }
 
-  /** Removes everything. */
+  /** Removes all entries. */
   async clear(): Promise<void> {
     await Promise.all((await this.#urls()).map((url) => this.#cache.delete(this.#prefix + url)));
   }
@@ -126,7 +126,7 @@ export class NamedCache implements Cache {
   }
 
   /**
-   * The addresses that are stored, oldest first: all, or those that are `like` apart from what the options
+   * Lists the stored URLs, oldest first: all, or those that equal `like` except for the parts that the options
    * ignore.
    */
   async #urls(like?: string, { ignoreSearch = false }: CacheQueryOptions = {}): Promise<string[]> {
@@ -142,26 +142,28 @@ export class NamedCache implements Cache {
 
 const PREFIX = "warmstart.cache/";
 
-/** The address to look for, or `undefined` where nothing can be stored. */
+/** Returns the URL to look up, or `undefined` for a request that is never stored. */
 function wanted(request: RequestInfo | URL, { ignoreMethod = false }: CacheQueryOptions): string | undefined {
   if (request instanceof Request && request.method !== "GET" && !ignoreMethod) return undefined;
   return addressOf(request);
 }
 
-/** The address to store under. */
+/** Returns the URL to store under. */
 function storable(request: RequestInfo | URL): string {
   if (request instanceof Request && request.method !== "GET") {
-    throw new TypeError(`Only GET can be stored, and this is ${request.method}.`);
+    throw new TypeError(`The method is ${request.method}; only responses to GET can be stored.`);
   }
   const url = addressOf(request);
-  if (!/^https?:/.test(url)) throw new TypeError(`Only http and https can be stored, and this is ${url}.`);
+  if (!/^https?:/.test(url))
+    throw new TypeError(`The URL is ${url}; only responses to http: and https: can be stored.`);
   return url;
 }
 
 function addressOf(request: RequestInfo | URL): string {
   const text = request instanceof Request ? request.url : String(request);
   const url = absolute(text);
-  if (url === undefined) throw new TypeError(`${text} is no address.`);
+  if (url === undefined)
+    throw new TypeError(`"${text}" is not a URL; pass an absolute one, or one relative to the page.`);
   return url;
 }
 
@@ -169,7 +171,7 @@ function withoutSearch(url: string): string {
   return url.replace(/\?.*$/s, "");
 }
 
-/** Whether the address ends like that of a file. Under other names, pages are what service workers store. */
+/** Whether the URL has a file extension. Service workers store pages under URLs without one. */
 function isFile(url: string): boolean {
   return /\.\w+$/.test(new URL(url).pathname);
 }

@@ -3,29 +3,29 @@ import { tell } from "../listener.js";
 import { refusePage } from "../transfer.js";
 import { urlKey } from "../url.js";
 
-/** What transformers.js asks of `env.customCache`. */
+/** The interface of transformers.js's `env.customCache`. */
 export interface TransformersCache {
-  /** The stored answer, or `undefined`. */
+  /** Returns the stored response, or `undefined`. */
   match(request: string | URL | Request): Promise<Response | undefined>;
-  /** Stores an answer. */
+  /** Stores a response. */
   put(request: string | URL | Request, response: Response, onProgress?: TransformersProgress): Promise<void>;
-  /** Removes an answer, and says whether there was one. */
+  /** Removes a response. Resolves with whether there was one. */
   delete(request: string | URL | Request): Promise<boolean>;
 }
 
-/** How transformers.js is told of progress; `progress` is in percent. */
+/** A progress listener of transformers.js; `progress` is in percent, `loaded` and `total` in bytes. */
 export type TransformersProgress = (data: { progress: number; loaded: number; total: number }) => void;
 
 /**
- * A cache for transformers.js: models, tokenizers and, where `wasmPaths` is an object, ONNX Runtime itself.
+ * Adapts a cache for transformers.js: for models, tokenizers and, if `wasmPaths` is an object, ONNX Runtime.
  *
- * `match` is its test of existence, up to three times a file. So it reads no body: that of the answer is read
- * when it is asked for, and checked while it streams. What was damaged is gone when the stream fails, and the
- * next load gets it anew. An address is made absolute, so that {@link download} can bring files here ahead of
- * time.
+ * transformers.js calls `match` up to three times per file to test whether it exists, so `match` reads no body.
+ * The body is read only when the caller reads it, and verified while it streams. If it is damaged, the stream
+ * fails and the entry is removed; the next load fetches the file again. Keys are absolute URLs, so {@link
+ * download} can fetch files ahead of time.
  *
- * `put` rejects with `unexpected_html` for a page of HTML under another name than `.html`, and with
- * `http_error` for an answer that is not ok. transformers.js then warns and goes on without.
+ * `put` rejects with `unexpected_html` for an HTML page under a name other than `.html`, and with
+ * `http_error` for a response that is not ok. transformers.js then warns and continues without the cache.
  *
  * @example
  * ```ts
@@ -45,7 +45,7 @@ export function asTransformersCache(cache: Cache): TransformersCache {
   };
 }
 
-/** The same answer, that tells how far its body is read. */
+/** Returns the response with a body that reports progress. */
 function watched(response: Response, onProgress: TransformersProgress): Response {
   const total = Number(response.headers.get("content-length") ?? 0);
   let loaded = 0;
@@ -57,7 +57,7 @@ function watched(response: Response, onProgress: TransformersProgress): Response
       controller.enqueue(chunk);
     },
   });
-  // An answer without a body, or one that will be refused, stays as it is.
+  // Without a body, or if `put` will refuse it, the response stays as it is.
   if (response.body === null || !response.ok) return response;
   return new Response(response.body.pipeThrough(counting), response);
 }

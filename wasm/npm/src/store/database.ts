@@ -1,54 +1,54 @@
 import { complete, Fault, fault, result } from "./idb.js";
 
-/** The object store with the entries, numbered in the order in which they came. */
+/** The object store with the records of entries, numbered in the order of storing. */
 export const ENTRIES = "entries";
-/** The object store with the rows that say under which number the entry of a name is. */
+/** The object store with the rows of the directory. */
 export const DIRECTORY = "directory";
-/** The object store with the pieces of payloads that no transaction takes as a whole. */
+/** The object store with the pieces of payloads that are too large for one transaction. */
 export const PIECES = "pieces";
 /** The object store with the rows of the journal, numbered. */
 export const JOURNAL = "journal";
-/** The object store with what else is known of the database. */
+/** The object store with notes about the database. */
 const NOTES = "notes";
 
 /** The version of the layout of the object stores. */
 const VERSION = 1;
 
-/** How long opening may take, in milliseconds: another tab may hold the database and not let go. */
+/** The timeout of opening, in milliseconds: another tab may keep the database open. */
 const PATIENCE = 3000;
-/** In so many stretches. While a page computes it hears nothing, and however long that is, it uses up only one. */
+/** The number of timers that make up the timeout. While a page computes, only one of them can elapse. */
 const STRETCHES = 3;
 
-/** The connection to a database: opened, given up when another tab asks for it, and opened again. */
+/** The connection to a database: closed when another tab upgrades or deletes the database, and reopened. */
 export class Database {
   #name: string;
   #connection: IDBDatabase | undefined;
   #connecting: Promise<IDBDatabase> | undefined;
   #isClosed = false;
-  /** Whether large values are to be stored as Blobs: yes, until a Blob did not survive being stored. */
+  /** Whether large values are stored as Blobs: yes, until a Blob could not be read back. */
   storesBlobs = true;
-  /** How often it was opened. Between two times, it may have been deleted and made anew. */
+  /** How often it was opened. Between two openings, it may have been deleted and recreated. */
   openings = 0;
 
   private constructor(name: string) {
     this.#name = name;
   }
 
-  /** Opens the database, and makes it if there is none. Rejects with a {@link Fault}. */
+  /** Opens the database, or creates it. Rejects with a {@link Fault}. */
   static async open(name: string): Promise<Database> {
     const database = new Database(name);
     await database.#connect();
     return database;
   }
 
-  /** Finds out whether large values can be stored as Blobs. Nobody who only reads has to wait for that. */
+  /** Finds out whether large values can be stored as Blobs. Reads do not wait for this. */
   async probe(): Promise<void> {
     this.storesBlobs = await this.#blobsSurvive();
   }
 
   /**
-   * Begins a transaction. Opens the database again if the connection is gone. It is begun at once where there
-   * is a connection, so that what is done in the order of calls is stored in that order.
+   * Begins a transaction: synchronously if there is a connection, so that calls are stored in their order;
+   * otherwise after reopening the database.
    */
   begin(stores: string | string[], mode: IDBTransactionMode): IDBTransaction | Promise<IDBTransaction> {
     if (this.#connection !== undefined) {
@@ -62,12 +62,12 @@ export class Database {
     return this.#connect().then((connection) => connection.transaction(stores, mode));
   }
 
-  /** Whether a transaction is of the connection that there is now. */
+  /** Whether a transaction belongs to the current connection. */
   isCurrent(transaction: IDBTransaction): boolean {
     return transaction.db === this.#connection;
   }
 
-  /** Lets go of the database for good. */
+  /** Closes the database for good. */
   close(): void {
     this.#isClosed = true;
     this.#connection?.close();
@@ -87,7 +87,7 @@ export class Database {
       connection.close();
       if (this.#connection === connection) this.#connection = undefined;
     };
-    // A tab that upgrades or deletes the database waits until all others have let go of it.
+    // A tab that upgrades or deletes the database waits until all others have closed it.
     connection.onversionchange = release;
     connection.onclose = release;
     if (this.#isClosed) {
@@ -111,7 +111,7 @@ export class Database {
       await this.#note("blobs", survive);
       return survive;
     } catch {
-      // That says nothing of Blobs: the database is full, or gone.
+      // This failure is not about Blobs: the database is full, or missing.
       return true;
     }
   }
@@ -132,7 +132,7 @@ export class Database {
 async function connect(name: string): Promise<IDBDatabase> {
   let request: IDBOpenDBRequest;
   try {
-    // Reading it throws where a page may have no storage at all; in some private windows it is not there.
+    // Reading it throws if a page may not have storage; in some private windows it is undefined.
     request = globalThis.indexedDB.open(name, VERSION);
   } catch (error) {
     throw fault(error);
@@ -155,12 +155,12 @@ async function connect(name: string): Promise<IDBDatabase> {
   });
   const opened = await Promise.race([result(request), late]).finally(() => clearTimeout(timer));
   if (opened !== undefined) return checked(opened);
-  // A connection that comes too late would only be in the way of other tabs.
+  // A late connection would only block other tabs.
   request.onsuccess = () => request.result.close();
   throw new Fault("busy");
 }
 
-/** A database of this name that somebody else made is left alone. */
+/** Refuses a database of this name that another program created. */
 function checked(database: IDBDatabase): IDBDatabase {
   const { objectStoreNames: names } = database;
   if ([ENTRIES, DIRECTORY, PIECES, JOURNAL, NOTES].every((name) => names.contains(name))) return database;

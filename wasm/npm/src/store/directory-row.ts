@@ -5,8 +5,8 @@ import { textOf, writeText } from "./name.js";
 /** A name as text, and where its entry is, see pack.ts; 0 if it is gone. */
 export type Place = [text: string, place: number];
 
-/** Whether a row adds to the ones before it, or says everything anew. */
-export type Kind = "more" | "anew";
+/** Whether a row adds to the rows before it, or replaces them. */
+export type Kind = "delta" | "snapshot";
 
 /** What a row says. */
 export interface Row {
@@ -14,7 +14,7 @@ export interface Row {
   places: readonly Place[];
 }
 
-const KINDS: Kind[] = ["more", "anew"];
+const KINDS: Kind[] = ["delta", "snapshot"];
 const HEADER = 8;
 const NAME = 32;
 const PLACE = NAME + 8;

@@ -6,41 +6,41 @@ import { isPacked, numberAt, placeIn, readPlaces, type Shelf, shelved } from "./
 import { Places } from "./places.js";
 
 /**
- * Where each entry is. Records are stored under numbers, in the order in which they come: what is stored
- * together lies together on the disk, and is read together. Each transaction that stores entries or removes
- * some appends a row that says so, and every tab replays the rows.
+ * Maps names to the places of entries. Records are stored under ascending numbers, so that entries stored
+ * together are adjacent on the disk and are read together. Each transaction that stores or removes entries
+ * appends a row about them, and every tab replays the rows.
  *
- * Nothing is ever stored twice under a number. So what is found at the place of a name is what was stored
- * last, or is on its way out: whoever replaces an entry removes the older one, also where it learns only
- * afterwards that there was one. And a name that is not known, or whose place is empty, is looked for again
- * once the new rows are replayed. When an entry of a pack goes, the others get other records.
+ * A number is never reused. So the record at the place of a name is the newest one, or is about to be removed:
+ * a tab that replaces an entry removes the older record, even if it learns of it only afterwards. A look-up of
+ * a name that is unknown, or whose place is empty, replays the new rows and tries again. When an entry of a pack
+ * is removed, the others move to other records.
  */
 export class Directory {
   #places = new Places();
   /** The number of the last row that was replayed. */
   #seen = 0;
-  /** How many rows there are since the last one that says everything anew. */
+  /** The number of rows since the last snapshot, including it. */
   #rows = 0;
-  /** The opening of the database that all this is of. */
+  /** The opening of the database that this state belongs to. */
   #opening = 0;
   /** Its connection. */
   #connection: IDBDatabase | undefined;
   #claim: Claim = { next: 0, end: 0 };
-  /** Names that others have replaced, perhaps without knowing of it, and where they were. */
+  /** Names that other tabs have replaced, perhaps unknowingly, with their old places. */
   #replaced: Place[] = [];
   #isWhole = true;
 
-  /** Where an entry is, as far as this tab knows. */
+  /** Returns the place of an entry, as far as this tab knows. */
   placeOf(name: Uint8Array): number | undefined {
     return this.#places.of(textOf(name));
   }
 
-  /** The names of all entries, in the order in which they were stored. */
+  /** Returns the names of all entries in the order of storing. */
   names(): Uint8Array<ArrayBuffer>[] {
     return this.#places.texts().map(bytesOfText);
   }
 
-  /** The same, 32 bytes each, in the order of the names. */
+  /** Returns the names of all entries, sorted, 32 bytes each. */
   sortedNames(): Uint8Array {
     const joined = new Uint8Array(32 * this.#places.size);
     const sorted = this.#places.texts().sort();
@@ -48,25 +48,25 @@ export class Directory {
     return joined;
   }
 
-  /** Whether all rows could be read. If not, entries are there that nobody finds. */
+  /** Whether all rows could be read. If not, the database has entries that no look-up finds. */
   get isWhole(): boolean {
     return this.#isWhole;
   }
 
-  /** Whether the rows should become one. */
+  /** Whether one row should replace the rows. */
   get shouldCompact(): boolean {
     return this.#rows > 64 + this.#places.size / 64;
   }
 
-  /** An entry turned out to be gone from its place. */
+  /** Forgets an entry whose record is missing. */
   forget(name: Uint8Array, place: number | undefined): void {
     const text = textOf(name);
     if (place !== undefined && this.#places.of(text) === place) this.#places.move(text, 0);
   }
 
   /**
-   * Forgets everything if the database was opened anew: it may have been deleted meanwhile. Gives whether it
-   * did.
+   * Forgets everything if the database was reopened, because it may have been deleted meanwhile. Returns
+   * whether it did.
    */
   follow(database: Database): boolean {
     if (this.#opening === database.openings) return false;
@@ -81,32 +81,31 @@ export class Directory {
     return true;
   }
 
-  /** Replays the rows that are new, in a transaction of the caller's. Gives whether all was forgotten before. */
+  /** Replays new rows in the caller's transaction. Returns whether it forgot everything before. */
   async catchUp(database: Database, transaction: IDBTransaction): Promise<boolean> {
     const isAnew = this.#belong(database, transaction);
     const rows = transaction.objectStore(DIRECTORY);
     const range = IDBKeyRange.lowerBound(this.#seen, true);
     const asked = result<unknown[]>(rows.getAll(range));
-    // Mostly there is nothing new, and then nobody asks for its numbers.
+    // Mostly there are no new rows, and then their numbers are not needed.
     const early = this.#seen === 0 ? result(rows.getAllKeys(range)) : undefined;
     const contents = await asked;
     if (contents.length === 0) return isAnew;
     const numbers = await (early ?? result(rows.getAllKeys(range, contents.length)));
-    // Rows of a connection that was given up meanwhile would hide those that the new one has not replayed yet.
+    // Rows of an abandoned connection would hide those that the new one has not replayed yet.
     if (this.#connection !== transaction.db) throw new Fault("closing");
     contents.forEach((row, at) => this.#apply(numbers[at], decodeRow(row)));
     return isAnew;
   }
 
-  /** The same in a transaction of its own. */
+  /** Replays new rows in a transaction of its own. */
   async refresh(database: Database): Promise<void> {
     await this.catchUp(database, await database.begin(DIRECTORY, "readonly"));
   }
 
   /**
-   * Puts entries into new records. Nothing is waited for but where a row has to be appended for numbers, and
-   * where something else has to be removed first. What is put in the order of calls is stored in that order:
-   * it is that of the transactions.
+   * Puts entries into new records. Waits only to append a row that claims numbers, or to remove other entries
+   * first. Calls are stored in their order, which is that of the transactions.
    */
   put(
     database: Database,
@@ -114,7 +113,7 @@ export class Directory {
     entries: readonly { name: Uint8Array; record: unknown }[],
   ): Done | Promise<Done> {
     this.#belong(database, transaction);
-    // Of two values of a name the last one counts.
+    // Of two values of a name, the last one wins.
     const records = new Map(entries.map(({ name, record }) => [textOf(name), record]));
     const shelves = shelved(records);
     const older = this.#places.known(records.keys());
@@ -130,9 +129,9 @@ export class Directory {
   }
 
   /**
-   * Removes entries, in a transaction that has caught up, and what was replaced and is still there. Where
-   * nothing can be written because the database is over its quota, nothing is: then all entries of their
-   * packs go, and others find out when they look.
+   * Removes entries, and records that were replaced but not removed, in a transaction that has caught up. If the
+   * database is over its quota, it writes nothing: then all entries of their packs are removed, and other tabs
+   * find out at a look-up.
    */
   async remove(
     transaction: IDBTransaction,
@@ -164,24 +163,24 @@ export class Directory {
   }
 
   /**
-   * Removes all entries, in a transaction that has caught up. Without a row, others find out when they look.
+   * Removes all entries, in a transaction that has caught up. Without a row, other tabs find out at a look-up.
    */
   clear(transaction: IDBTransaction, mayWrite: boolean): () => void {
     transaction.objectStore(ENTRIES).clear();
     return mayWrite ? this.rewrite(transaction, []) : () => this.#places.clear();
   }
 
-  /** Replaces all rows by one. */
+  /** Replaces all rows by a snapshot. */
   async compact(database: Database): Promise<void> {
     await this.tidy(database);
     await this.#whole(database, async (transaction) => {
-      // Somebody has added to what has to be tidied first, or to what has to be read.
+      // Another tab has added rows that must be tidied or read first.
       if (this.#replaced.length > 0 || !this.#isWhole) return () => {};
       return this.rewrite(transaction, this.#places.all());
     });
   }
 
-  /** Replaces all rows by one that says this. `replaced` is what is still there of older values. */
+  /** Replaces all rows by a snapshot of `places`. `replaced` are the remaining records of older values. */
   rewrite(
     transaction: IDBTransaction,
     places: readonly Place[],
@@ -189,18 +188,18 @@ export class Directory {
   ): () => void {
     const rows = transaction.objectStore(DIRECTORY);
     rows.clear();
-    const appended = rows.put(encodeRow("anew", places));
+    const appended = rows.put(encodeRow("snapshot", places));
     const { db } = transaction;
     return () => {
       if (this.#connection !== db) return;
       this.#isWhole = true;
-      this.#apply(appended.result, { kind: "anew", places });
+      this.#apply(appended.result, { kind: "snapshot", places });
       this.#replaced.push(...replaced);
     };
   }
 
   /**
-   * Removes what was replaced and is still there: by somebody who did not know of it, and may have died
+   * Removes records that were replaced but not removed, by a tab that did not know of them and may have died
    * since.
    */
   async tidy(database: Database): Promise<void> {
@@ -208,20 +207,19 @@ export class Directory {
     await this.#whole(database, (transaction) => this.remove(transaction, [], true));
   }
 
-  /** What is left to be done for entries whose row was appended. `seen` is the last row that was known then. */
+  /** Finishes a put whose row was appended. `seen` is the last row that was known then. */
   #settled(database: Database, { appended, done, db }: Appended, seen: number): Done {
     return async () => {
       if (this.#connection !== db) return;
       if (appended.result === seen + 1) return done();
-      // Somebody else has stored something meanwhile. Where it is under the same name, nobody must find it
-      // any more.
+      // Another tab has stored entries meanwhile. If one has the same name, its record must go.
       const settle = (mayWrite: boolean) => this.#whole(database, (again) => this.remove(again, [], mayWrite));
-      // It is stored, whatever comes of this.
+      // The put succeeds, even if this fails.
       await insist(settle).catch(() => {});
     };
   }
 
-  /** The same where packs are dissolved. What is moved must not be what somebody else has replaced meanwhile. */
+  /** Does the same when packs are dissolved. An entry that another tab has replaced must not be moved. */
   async #putSlowly(
     database: Database,
     transaction: IDBTransaction,
@@ -241,7 +239,7 @@ export class Directory {
     };
   }
 
-  /** Puts records under numbers of a claim, and gives where the entries are then. */
+  /** Puts records under numbers of a claim. Returns the places of their entries. */
   #shelve(transaction: IDBTransaction, shelves: readonly Shelf[], claim: Claim): Place[] {
     const store = transaction.objectStore(ENTRIES);
     const places: Place[] = [];
@@ -254,14 +252,14 @@ export class Directory {
     return places;
   }
 
-  /** Removes the records of entries. Gives where the other entries of their packs are then. */
+  /** Removes the records of entries. Returns the new places of the other entries of their packs. */
   async #dissolve(transaction: IDBTransaction, gone: readonly Place[], claim: Claim): Promise<Place[]> {
     const store = transaction.objectStore(ENTRIES);
     const others = this.#places.neighbours(gone);
     const found = await readPlaces(store, others.map(([, place]) => place));
     for (const number of new Set(gone.map(([, place]) => numberAt(place)))) store.delete(number);
     const records = new Map<string, unknown>();
-    // What is not there was removed behind the back of all caches.
+    // Other code removed the missing records.
     others.forEach(([text], at) => found[at] !== undefined && records.set(text, found[at]));
     return this.#shelve(transaction, shelved(records), claim);
   }
@@ -276,33 +274,33 @@ export class Directory {
     return { next, end: next + count };
   }
 
-  /** Numbers that nobody else has. Those of a new row are this tab's if its transaction is stored. */
+  /** Claims unused numbers. Those of a new row belong to this tab once its transaction is committed. */
   async #claimed(transaction: IDBTransaction, count: number): Promise<Claim> {
     if (this.#hasNumbers(count)) return this.#take(count);
-    const row = (await result(transaction.objectStore(DIRECTORY).put(encodeRow("more", [])))) as number;
+    const row = (await result(transaction.objectStore(DIRECTORY).put(encodeRow("delta", [])))) as number;
     return { next: row * CLAIM, end: (row + 1) * CLAIM, row };
   }
 
   #append(transaction: IDBTransaction, places: readonly Place[], claim: Claim): Appended {
     const rows = transaction.objectStore(DIRECTORY);
-    const row = encodeRow("more", places);
+    const row = encodeRow("delta", places);
     const appended = claim.row === undefined ? rows.put(row) : rows.put(row, claim.row);
     const { db } = transaction;
     const done = (): void => {
       if (this.#connection !== db) return;
       if (claim.row !== undefined) this.#claim = claim;
-      this.#apply(appended.result, { kind: "more", places }, true);
+      this.#apply(appended.result, { kind: "delta", places }, true);
     };
     return { appended, done, db };
   }
 
-  /** What was replaced is gone. */
+  /** Forgets replaced records that were removed. */
   #dropped(replaced: readonly Place[]): void {
     const gone = new Set(replaced);
     if (gone.size > 0) this.#replaced = this.#replaced.filter((place) => !gone.has(place));
   }
 
-  /** A transaction of a connection that was given up says nothing of the database that is there now. */
+  /** Adopts a transaction's connection, or throws if it was abandoned. Returns whether it forgot everything. */
   #belong(database: Database, transaction: IDBTransaction): boolean {
     if (!database.isCurrent(transaction)) throw new Fault("closing");
     const isAnew = this.follow(database);
@@ -311,8 +309,7 @@ export class Directory {
   }
 
   /**
-   * Catches up and does work in a transaction, all of it or nothing; then what is to be done once it is
-   * complete.
+   * Catches up and does work in a transaction, completely or not at all; then runs the returned function.
    */
   async #whole(
     database: Database,
@@ -326,7 +323,7 @@ export class Directory {
     done();
   }
 
-  /** Replays a row, if it was not replayed already. `isOwn` says that what it replaces is gone. */
+  /** Replays a row, unless it was replayed. `isOwn` means that the replaced records are removed. */
   #apply(number: unknown, row: Row | undefined, isOwn = false): void {
     if (typeof number !== "number" || number <= this.#seen) return;
     this.#seen = number;
@@ -335,10 +332,10 @@ export class Directory {
       this.#isWhole = false;
       return;
     }
-    if (row.kind === "anew") {
+    if (row.kind === "snapshot") {
       this.#places.clear();
       this.#rows = 1;
-      // Whoever says everything anew has removed what was replaced before.
+      // The writer of a snapshot has removed the records that were replaced before.
       this.#replaced = [];
     }
     for (const [text, place] of row.places) {
@@ -350,17 +347,17 @@ export class Directory {
   }
 }
 
-/** What is to be done once a transaction is complete. */
+/** A function to run once a transaction is complete. */
 export type Done = () => Promise<void>;
 
-/** So many records at most are numbered after one row, and so after each claim of a tab. */
+/** The most records that are numbered after one row, and so after each claim of a tab. */
 const CLAIM = 2 ** 18;
 
-/** Numbers for records: the next one, and the first that is somebody else's. */
+/** A range of numbers for records: the next one, and the end of the range. */
 interface Claim {
   next: number;
   end: number;
-  /** The row that they are named after, if it is of the transaction that is to use them first. */
+  /** The row that defines the range, if the transaction that uses it first appended that row. */
   row?: number;
 }
 

@@ -1,8 +1,7 @@
 /** IndexedDB's events as promises, and its errors as reasons. */
 
 /**
- * What goes wrong with IndexedDB: a reason of the core, or `"closing"`, after which the database can be
- * opened again.
+ * A failure of IndexedDB: a reason of the core, or `"closing"`, after which the database can be opened again.
  */
 export class Fault extends Error {
   constructor(readonly reason: string, options?: ErrorOptions) {
@@ -10,18 +9,18 @@ export class Fault extends Error {
   }
 }
 
-/** Waits for the result of a request. Those made before it in the same transaction are done then, too. */
+/** Waits for the result of a request. Earlier requests of the same transaction are then done, too. */
 export function result<T>(request: IDBRequest<T>): Promise<T> {
   const given = new Promise<T>((resolve, reject) => {
     request.onsuccess = () => resolve(request.result);
     request.onerror = () => reject(fault(request.error));
   });
-  // Where the request after it throws, nobody waits for this one any more. A page is not to be told of that.
+  // If a later request throws, no code awaits this one, and its rejection must not reach the page.
   given.catch(() => undefined);
   return given;
 }
 
-/** Hands the results of requests of one transaction to `work` as they arrive, which is in their order. */
+/** Passes the results of requests of one transaction to `work` as they arrive, in their order. */
 export function eachResult<T>(
   requests: readonly IDBRequest<T>[],
   work: (result: T, at: number) => void,
@@ -48,8 +47,8 @@ export function eachResult<T>(
 }
 
 /**
- * Waits until the transaction is stored. Nothing else means that it is: over quota its requests succeed, and
- * the transaction aborts afterwards.
+ * Waits until the transaction is committed. Successful requests do not imply that: over quota the transaction
+ * aborts after them.
  */
 export function complete(transaction: IDBTransaction): Promise<void> {
   return new Promise((resolve, reject) => {
@@ -59,8 +58,7 @@ export function complete(transaction: IDBTransaction): Promise<void> {
 }
 
 /**
- * Takes back what a transaction did, if it has not ended: the browser would store the half of it that did not
- * fail.
+ * Aborts a transaction, if it has not ended: the browser would otherwise commit the requests that did not fail.
  */
 export function abort(transaction: IDBTransaction): void {
   try {
@@ -70,7 +68,7 @@ export function abort(transaction: IDBTransaction): void {
   }
 }
 
-/** Does the work of a transaction, all of it or nothing, and waits until it is stored. */
+/** Does the work of a transaction, completely or not at all, and waits until it is committed. */
 export async function whole<T>(transaction: IDBTransaction, work: () => Promise<T>): Promise<T> {
   let done: T;
   try {
@@ -84,15 +82,15 @@ export async function whole<T>(transaction: IDBTransaction, work: () => Promise<
 }
 
 /**
- * Attempts what must not be left undone: again after one fault of the browser, and at last without writing anything, since a database
- * that is over its quota lets entries go but takes none.
+ * Retries a removal that must not fail: after one fault of the browser, and finally without writing anything,
+ * because a database over its quota allows removals only.
  */
 export function insist<T>(attempt: (mayWrite: boolean) => Promise<T>): Promise<T> {
   const again = (error: unknown): Promise<T> => attempt(fault(error).reason !== "no_space");
   return attempt(true).catch(again).catch(() => attempt(false));
 }
 
-/** What a call threw or a request ended with, as a fault. */
+/** Converts an exception or the error of a request to a fault. */
 export function fault(error: unknown): Fault {
   if (error instanceof Fault) return error;
   return new Fault(REASONS[(error as DOMException | null)?.name ?? ""] ?? "unavailable", { cause: error });
@@ -103,7 +101,7 @@ const REASONS: Record<string, string> = {
   // The connection is closing: another tab deletes or upgrades the database, or site data was cleared.
   InvalidStateError: "closing",
   VersionError: "newer_version",
-  // The browser does not take the value as it is: too large, or a kind that it cannot store.
+  // The browser cannot store the value: it is too large, or of an unsupported kind.
   DataError: "too_long",
   DataCloneError: "too_long",
 };

@@ -4,7 +4,7 @@ import { type About, isDamage, Records, type Stored } from "./record.js";
 import type { Statistics } from "./statistics.js";
 import type { Store } from "./store.js";
 
-/** So many records are read at once. */
+/** The number of records that are read at a time. */
 const BATCH = 256;
 
 /**
@@ -21,21 +21,21 @@ export interface Listed extends About {
 /** A field in which two recipes differ. */
 export interface Change {
   label: string;
-  /** Not there if the field is new. */
+  /** Absent if the field is new. */
   old?: string;
-  /** Not there if the field is gone. */
+  /** Absent if the field was removed. */
   new?: string;
 }
 
-/** Why a look-up misses. */
+/** The explanation of a miss. */
 export interface Explained {
-  /** Not there if it hits. */
+  /** Absent for a hit. */
   reason?: string;
   /** The entry whose recipe is nearest to the one that was looked for, if it is another one. */
   nearest?: { key: Uint8Array; metadata: Uint8Array; changes: Change[] };
 }
 
-/** What is known of each entry, the one that goes first at first. What cannot be read is left out. */
+/** Lists the metadata of all readable entries in the order of eviction. */
 export async function list(store: Store): Promise<Listed[]> {
   await store.flush();
   const listed: { place: number; entry: Listed }[] = [];
@@ -80,7 +80,7 @@ export async function list(store: Store): Promise<Listed[]> {
   return listed.sort((left, right) => left.place - right.place).map(({ entry }) => entry);
 }
 
-/** Why a look-up of this key misses; `recipe` is encoded metadata with the recipe that the key is made of. */
+/** Explains why a look-up of this key misses; `recipe` is encoded metadata with the recipe of the key. */
 export async function explain(store: Store, key: Uint8Array, recipe?: Uint8Array): Promise<Explained> {
   const [looked] = await store.peek([key]);
   const explained: Explained = typeof looked === "string" ? { reason: looked } : {};
@@ -88,7 +88,7 @@ export async function explain(store: Store, key: Uint8Array, recipe?: Uint8Array
   return nearest === undefined ? explained : { ...explained, nearest };
 }
 
-/** Reads every entry and removes what is damaged. Of large values the head is proved, and not the payload. */
+/** Reads every entry and removes damaged ones. Verifies heads of large values, but not their payloads. */
 export async function verify(store: Store): Promise<{ key: Uint8Array | undefined; reason: string }[]> {
   const records = new Records(store.engine);
   const bad: { name: Uint8Array<ArrayBuffer>; key: Uint8Array | undefined; reason: string }[] = [];
@@ -105,7 +105,7 @@ export async function verify(store: Store): Promise<{ key: Uint8Array | undefine
   return bad.map(({ key, reason }) => ({ key, reason }));
 }
 
-/** What was counted since the store was opened, and what it holds. */
+/** Returns the counters since the store was opened, and its size. */
 export async function statistics(store: Store): Promise<Statistics> {
   await store.flush();
   const { misses, refusals, ...counters } = store.counters;
@@ -119,7 +119,7 @@ export async function statistics(store: Store): Promise<Statistics> {
   };
 }
 
-/** Of equally near ones, the entry used last. */
+/** Of equally near entries, returns the most recently used. */
 async function findNearest(store: Store, wanted: Uint8Array): Promise<Explained["nearest"]> {
   const { engine } = store;
   let nearest: { remoteness: number; entry: Listed } | undefined;
@@ -159,7 +159,7 @@ function changed(bytes: Uint8Array): Change[] {
 
 const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
 
-/** Visits every record of the database. What the browser fails to read is not visited. */
+/** Visits every record of the database that the browser can read. */
 async function eachRecord(
   store: Store,
   visit: (name: Uint8Array<ArrayBuffer>, record: Stored) => void,

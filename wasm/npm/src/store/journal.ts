@@ -8,14 +8,13 @@ import { removePieces, sweepPieces } from "./pieces.js";
 import { rebuild } from "./rebuild.js";
 import { isDamage, Records, seenLength, type Stored } from "./record.js";
 
-/** How long records of the journal may wait for company, in milliseconds. */
+/** How long pending records wait for more, in milliseconds. */
 const FLUSH_MS = 200;
 
 /**
- * The accounts of a database that all tabs share: sizes, the order of use, what goes. An entry is stored by
- * one transaction and accounted for by a later one, off the path of whoever stores it; what a tab stored that
- * died between the two is found by the next one to open the database. Who may write the journal is decided by
- * turns.
+ * The accounting that all tabs share: sizes, the order of use, and eviction. One transaction stores an entry,
+ * and a later one accounts for it, so that `put` does not wait for it. If a tab dies between the two, the next
+ * tab that opens the database counts the entry. The tabs take turns to write the journal.
  */
 export class Journal {
   readonly ledger: InstanceType<Engine["Ledger"]>;
@@ -24,16 +23,16 @@ export class Journal {
   #directory: Directory;
   /** The number of the last row that was replayed. */
   #seen = 0;
-  /** The opening of the database that the accounts are of. */
+  /** The opening of the database that the ledger belongs to. */
   #opening: number;
-  /** Whether the accounts are those of the whole database. */
+  /** Whether the ledger covers the whole database. */
   #isSettled = false;
   /** The row that is being written. */
   #writing: Uint8Array | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #turn: Promise<unknown> = Promise.resolve();
   #limits: [maxBytes: number | undefined, maxEntries: number | undefined];
-  /** Told how many entries were evicted. */
+  /** Called with the number of evicted entries. */
   onEvicted: (entries: number) => void = () => {};
 
   constructor(
@@ -51,7 +50,7 @@ export class Journal {
     this.ledger = new engine.Ledger(maxBytes, maxEntries);
   }
 
-  /** Has the journal written in a while, together with what comes until then. */
+  /** Schedules writing the journal, together with records that arrive until then. */
   flushSoon(): void {
     if (this.#timer !== undefined || !this.ledger.has_pending) return;
     this.#timer = setTimeout(() => {
@@ -59,7 +58,7 @@ export class Journal {
     }, FLUSH_MS);
   }
 
-  /** Writes what is pending, reads what other tabs wrote, and evicts what is too much. */
+  /** Writes pending records, reads those of other tabs, and evicts down to the limits. */
   async sync(): Promise<void> {
     clearTimeout(this.#timer);
     this.#timer = undefined;
@@ -72,8 +71,8 @@ export class Journal {
   }
 
   /**
-   * Writes what is pending without waiting for anything: a page that is hidden may never run again. What is
-   * being written may not arrive then, so it is written once more; twice is as good as once.
+   * Writes pending records without waiting, because a hidden page may never run again. Records that are being
+   * written may get lost then, so they are written once more; writing them twice is harmless.
    */
   writeNow(): void {
     const rows = [this.#writing, this.ledger.take()].filter((row) => row !== undefined && row.length > 0);
@@ -95,7 +94,7 @@ export class Journal {
     return this.keepLimits();
   }
 
-  /** Evicts what is longest unused, while there is more than the limits allow. */
+  /** Evicts least recently used entries until the rest is within the limits. */
   async keepLimits(): Promise<void> {
     const { ledger } = this;
     const hasLimits = this.#limits.some((limit) => limit !== undefined);
@@ -103,7 +102,7 @@ export class Journal {
     await this.#inTurn(() => this.#evict(() => ledger.exceeds));
   }
 
-  /** Evicts what is longest unused, until at least so many bytes are free. Gives how many are. */
+  /** Evicts least recently used entries until at least `bytes` are free. Returns how many are. */
   makeRoom(bytes: number): Promise<number> {
     return this.#inTurn(() => this.#evict((freed) => freed < bytes));
   }
@@ -116,15 +115,15 @@ export class Journal {
         this.#isSettled = true;
       } catch (error) {
         if (fault(error).reason !== "no_space") throw error;
-        // A database that is over its quota takes no row, but lets entries go. The old rows tell of what is
-        // struck out next.
+        // A database over its quota accepts removals, but no row. The old rows list the names that are removed
+        // next.
         await this.#clear(false);
         this.#unsettle();
       }
     });
   }
 
-  /** Every row, of which some are of no account any more. */
+  /** Returns all rows, of which some are out of date. */
   async rows(): Promise<Uint8Array[]> {
     const transaction = await this.#database.begin(JOURNAL, "readonly");
     const rows: unknown[] = await result(transaction.objectStore(JOURNAL).getAll());
@@ -135,7 +134,7 @@ export class Journal {
     clearTimeout(this.#timer);
   }
 
-  /** Tells the others what this tab did, and learns what they did. */
+  /** Writes this tab's records, and replays those of other tabs. */
   async #exchange(): Promise<void> {
     const transaction = await this.#database.begin([DIRECTORY, JOURNAL], "readwrite");
     const rows = transaction.objectStore(JOURNAL);
@@ -166,8 +165,8 @@ export class Journal {
   }
 
   /**
-   * Brings accounts and directory to agreement: counts what a tab stored that died before it accounted for
-   * it, and strikes out what is gone. A directory that cannot be read is made anew from the entries.
+   * Reconciles journal and directory: counts entries whose tab died before it accounted for them, and removes
+   * names without an entry. Rebuilds an unreadable directory from the entries.
    */
   async #settle(): Promise<void> {
     const directory = this.#directory;
@@ -178,7 +177,7 @@ export class Journal {
       if (!directory.isWhole) {
         const { places, replaced } = await rebuild(this.#engine, entries);
         done = directory.rewrite(transaction, places, replaced);
-        // The accounts follow as soon as it is there.
+        // The ledger follows as soon as the directory is rebuilt.
         this.#isSettled = false;
         return;
       }
@@ -195,7 +194,7 @@ export class Journal {
     void sweepPieces(this.#database, directory).catch(() => {});
   }
 
-  /** Counts entries that nobody has counted. What is damaged goes. */
+  /** Counts entries that the journal lacks. Removes damaged ones. */
   async #count(entries: IDBObjectStore, names: Uint8Array<ArrayBuffer>[]): Promise<void> {
     const records = new Records(this.#engine);
     const places = names.map((name) => this.#directory.placeOf(name) ?? 0);
@@ -207,19 +206,19 @@ export class Journal {
       if (reason === undefined) {
         this.ledger.stored(name, records.size(), records.about().createdMs);
       } else if (isDamage(reason)) {
-        // One of a pack goes when somebody looks for it.
+        // A look-up removes a damaged entry of a pack.
         if (isPacked(places[at]!)) return;
         entries.delete(places[at]!);
         this.#directory.forget(name, places[at]);
       } else {
-        // A newer version's: left alone, and counted by what is seen of it.
+        // An entry of a newer version stays, and counts with its visible size.
         this.ledger.stored(name, seenLength(record as Stored), Date.now());
       }
     });
     records.reader.free();
   }
 
-  /** Removes all entries. Without rows, nothing says so. */
+  /** Removes all entries. Over quota, no row records it. */
   async #clear(withRows: boolean): Promise<void> {
     const { transaction, pieces, rows } = await this.#beginAll();
     let done = () => {};
@@ -235,7 +234,7 @@ export class Journal {
     done();
   }
 
-  /** Evicts while `goesOn` says so, given how many bytes are free already. */
+  /** Evicts while `goesOn` returns true for the number of bytes that are free so far. */
   async #evict(goesOn: (freed: number) => boolean): Promise<number> {
     try {
       return await this.#evictInOne(goesOn, true);
@@ -243,12 +242,12 @@ export class Journal {
       const { reason } = fault(error);
       if (reason === "busy") return this.#evictInOne(goesOn, true);
       if (reason !== "no_space") throw error;
-      // A database that is over its quota lets entries go, but takes no row.
+      // A database over its quota accepts removals, but no row.
       return this.#evictInOne(goesOn, false);
     }
   }
 
-  /** The same in one transaction. Without rows, nothing says what went. */
+  /** Evicts in one transaction. Over quota, no row records it. */
   async #evictInOne(goesOn: (freed: number) => boolean, withRows: boolean): Promise<number> {
     if (!this.#isSettled) await this.#settle();
     const { transaction, entries, pieces, rows } = await this.#beginAll();
@@ -262,13 +261,13 @@ export class Journal {
     let done = () => {};
     await this.#whole(transaction, async () => {
       await this.#directory.catchUp(this.#database, transaction);
-      // Accounts are made to agree before anything goes for them.
+      // The ledger is reconciled before it decides on evictions.
       if (!this.#agrees()) throw new Fault("busy");
       while (goesOn(freed)) {
         const name = ledger.oldest() as Uint8Array<ArrayBuffer> | undefined;
         if (name === undefined) break;
         const place = this.#directory.placeOf(name);
-        // What is gone behind the back of all caches gives no room.
+        // An entry that other code removed frees no space.
         const isThere = place !== undefined && (await result(entries.getKey(numberAt(place)))) !== undefined;
         if (isThere) names.push(name);
         removePieces(pieces, name);
@@ -284,27 +283,27 @@ export class Journal {
     return freed;
   }
 
-  /** Writes what is pending. What cannot be written now is tried again later. */
+  /** Writes pending records, and retries later if it cannot. */
   async #account(): Promise<void> {
     if (this.ledger.has_pending) await this.#exchange().catch(() => {});
   }
 
   /**
-   * Whether what is pending is still so. Others may have removed since what was stored here, or stored what was
-   * removed, and have said so already: a row that comes after theirs would have the last word.
+   * Whether pending records are still true. Other tabs may have removed an entry stored here, or stored one
+   * removed here, and written their row: a later row of this tab would override theirs.
    */
   #agrees(): boolean {
     const stored = [...split(this.ledger.pending_stored())];
     const removed = [...split(this.ledger.pending_removed())];
     const texts = new Set(stored.map(textOf));
-    // Of what is in both lists the order decides, which is this tab's own.
+    // For names in both lists, this tab's own order decides.
     const both = new Set(removed.map(textOf).filter((text) => texts.has(text)));
     const agrees = (name: Uint8Array, isThere: boolean): boolean =>
       both.has(textOf(name)) || (this.#directory.placeOf(name) !== undefined) === isThere;
     return stored.every((name) => agrees(name, true)) && removed.every((name) => agrees(name, false));
   }
 
-  /** Replays the rows that are new. Gives whether all of them could be read. */
+  /** Replays new rows. Returns whether all of them could be read. */
   async #catchUp(rows: IDBObjectStore): Promise<boolean> {
     const range = IDBKeyRange.lowerBound(this.#seen, true);
     const requests = [result(rows.getAll(range)), result(rows.getAllKeys(range))] as const;
@@ -319,7 +318,7 @@ export class Journal {
     return isWhole;
   }
 
-  /** Replaces all rows by one. What is pending is in it. */
+  /** Replaces all rows by a snapshot, including the pending records. */
   async #rewrite(rows: IDBObjectStore): Promise<void> {
     rows.clear();
     await this.#append(rows, this.ledger.snapshot());
@@ -338,8 +337,8 @@ export class Journal {
   }
 
   /**
-   * Does the work of a transaction, all of it or nothing. What was noted on the way to one that failed did
-   * not happen: everything is to be read again.
+   * Does the work of a transaction, completely or not at all. After a failure the changes to the ledger did not
+   * happen, so all rows are read again.
    */
   async #whole(transaction: IDBTransaction, work: () => Promise<void>): Promise<void> {
     try {

@@ -3,17 +3,17 @@ import type { Directory } from "./directory.js";
 import { eachResult } from "./idb.js";
 import { numberAt } from "./pack.js";
 
-/** What is looked for, and who is told. */
+/** The requests of a look-up, and its callbacks. */
 export interface LookUp<T> {
   names: readonly Uint8Array[];
-  /** Makes the request for a record, which may be that of several names. */
+  /** Requests a record, which may hold the entries of several names. */
   request: (entries: IDBObjectStore, number: number) => IDBRequest<T | undefined>;
   /**
    * Told of each name once, as soon as it is known, while the browser reads the next record. `place` is that
    * of its entry.
    */
   tell: (found: T | undefined, at: number, place: number) => void;
-  /** Told of an entry that should be there: somebody has removed it behind the back of all caches. */
+  /** Called for an entry that should exist, but was removed by other code than a cache. */
   gone: (name: Uint8Array) => void;
 }
 

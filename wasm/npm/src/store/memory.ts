@@ -25,7 +25,7 @@ export class Memory {
     return this.#records.size === 0 ? undefined : this.#records.get(textOf(name));
   }
 
-  /** Keeps an entry if it can be kept at all. Gives how many went for it. */
+  /** Keeps an entry if it fits. Returns how many entries it evicted. */
   put(entry: Entry, now: number): number {
     if (!this.#ledger.admits(entry.size)) {
       // The older value of the key must not outlive the newer one.
@@ -54,13 +54,13 @@ export class Memory {
     this.#ledger.reset();
   }
 
-  /** Other limits from now on. Gives how many records went for it. */
+  /** Sets the limits. Returns how many records were evicted. */
   setLimits(maxBytes?: number, maxEntries?: number): number {
     this.#ledger.set_limits(maxBytes, maxEntries);
     return this.#shrink();
   }
 
-  /** Every record with the time of its last use, the one longest unused first. */
+  /** Lists every record with the time of its last use, the least recently used first. */
   *all(): Generator<{ name: Uint8Array<ArrayBuffer>; record: Stored; usedMs: number }> {
     const uses = this.#ledger.uses();
     let at = 0;

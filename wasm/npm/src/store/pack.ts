@@ -7,11 +7,11 @@ import { result } from "./idb.js";
 
 /** An entry that is longer than this has a record of its own, in bytes. */
 const MEMBER = 16 << 10;
-/** The most bytes of entries in a pack: whoever reads one of them reads all. */
+/** The most bytes of entries in a pack: reading one entry reads all of them. */
 const PACK = 64 << 10;
 /** The most entries in a pack. */
 const MEMBERS = 255;
-/** So many entries at least make packs worth while. */
+/** The least number of entries for which packs pay off. */
 const FEW = 8;
 
 const MAGIC = 0x4b50_5357;
@@ -50,12 +50,12 @@ export function shelved(records: ReadonlyMap<string, unknown>): Shelf[] {
   return shelves;
 }
 
-/** Where an entry is: the number of its record, and in a pack which one of its entries it is, from 1 on. */
+/** The place of an entry: the number of its record, and its index in a pack, from 1 on. */
 export function placeIn(number: number, member: number): number {
   return number + member / (MEMBERS + 1);
 }
 
-/** The number of the record at a place. */
+/** Returns the number of the record of a place. */
 export function numberAt(place: number): number {
   return Math.floor(place);
 }
@@ -65,8 +65,7 @@ export function isPacked(place: number): boolean {
 }
 
 /**
- * The entry at a place, of the record that is there. Of a pack that is damaged it is nothing but a damaged
- * entry.
+ * Returns the entry at a place in a record. In a damaged pack, it is a damaged entry.
  */
 export function entryAt(record: unknown, place: number): unknown {
   if (record === undefined || !isPacked(place)) return record;
@@ -74,7 +73,7 @@ export function entryAt(record: unknown, place: number): unknown {
   return memberOf(record, (place - numberAt(place)) * (MEMBERS + 1)) ?? NOTHING;
 }
 
-/** All entries of a pack; nothing if it is none. */
+/** Returns all entries of a pack; `undefined` if the record is not a pack. */
 export function membersOf(record: unknown): Uint8Array[] | undefined {
   if (!(record instanceof Uint8Array)) return undefined;
   const count = countOf(record);

@@ -6,12 +6,12 @@ import { readPlaces } from "./pack.js";
 import { type Part, partLength, type Piece, type Pieces, type Stored } from "./record.js";
 
 /**
- * Payloads that no transaction takes as a whole: Chromium fails where the Blobs of one come to more than 450
- * MiB. So their pieces are stored one by one, and the record that names them last. Until then nobody finds
- * them; those of a tab that died meanwhile are removed at the next visit.
+ * Payloads that are too large for one transaction: Chromium fails if the Blobs of one exceed 450 MiB. Their
+ * pieces are stored one by one, and the record that names them last, so that no look-up finds them before. The
+ * pieces of a tab that died meanwhile are removed at the next visit.
  */
 
-/** Stores the pieces of the payload of `name`, and gives what its record has to say of them. */
+/** Stores the pieces of the payload of `name`. Returns their description for its record. */
 export async function storePieces(
   database: Database,
   name: Uint8Array<ArrayBuffer>,
@@ -32,7 +32,7 @@ export async function storePieces(
   return pieces;
 }
 
-/** Whether all pieces are there, asked in the transaction that is to store the record which names them. */
+/** Whether all pieces exist, checked in the transaction that stores the record that names them. */
 export async function arePiecesThere(
   store: IDBObjectStore,
   name: Uint8Array<ArrayBuffer>,
@@ -42,7 +42,7 @@ export async function arePiecesThere(
   return (await result(store.count(range))) === pieces.lengths.length;
 }
 
-/** The pieces, to be read one by one; nothing if they are not all there. */
+/** Returns the pieces, to be read one by one, or `undefined` if one is missing. */
 export async function findPieces(
   database: Database,
   name: Uint8Array<ArrayBuffer>,
@@ -94,7 +94,7 @@ export async function sweepPieces(database: Database, directory: Directory): Pro
   for (const name of names.values()) await sweepPiecesOf(database, directory, name);
 }
 
-/** The same for one name. */
+/** Removes the pieces of one name that no record names. */
 export async function sweepPiecesOf(
   database: Database,
   directory: Directory,

@@ -1,7 +1,7 @@
 import type { Place } from "./directory-row.js";
 import { isPacked, numberAt } from "./pack.js";
 
-/** Where each entry is, by its name as text, and which entries share a pack. */
+/** The places of entries, by their names as text, and the entries that share each pack. */
 export class Places {
   #places = new Map<string, number>();
   /** The names of the entries in each pack. */
@@ -11,12 +11,12 @@ export class Places {
     return this.#places.size;
   }
 
-  /** Where an entry is; nothing if it is nowhere. */
+  /** Returns the place of an entry, or `undefined`. */
   of(text: string): number | undefined {
     return this.#places.get(text);
   }
 
-  /** The names of all entries. Which was moved last comes last. */
+  /** Returns the names of all entries; the one that was placed last comes last. */
   texts(): string[] {
     return [...this.#places.keys()];
   }
@@ -25,7 +25,7 @@ export class Places {
     return [...this.#places];
   }
 
-  /** Of these entries those that are somewhere, and where. */
+  /** Returns those of these entries that have a place, with their places. */
   known(texts: Iterable<string>): Place[] {
     const known: Place[] = [];
     for (const text of texts) {
@@ -35,16 +35,16 @@ export class Places {
     return known;
   }
 
-  /** The other entries of the packs that are at these places. */
+  /** Returns the other entries of the packs at these places. */
   neighbours(places: readonly Place[]): Place[] {
     const going = new Set(places.map(([, place]) => place));
     const numbers = new Set([...going].map(numberAt));
     const members = [...numbers].flatMap((number) => [...(this.#packs.get(number) ?? [])]);
-    // By place: of a name that was replaced twice, one may go and the other stay.
+    // By place, because of two records of one name only one may go.
     return this.known(members).filter(([, place]) => !going.has(place));
   }
 
-  /** An entry is somewhere else, or nowhere if `place` is 0. */
+  /** Sets the place of an entry, or removes the entry if `place` is 0. */
   move(text: string, place: number): void {
     const older = this.#places.get(text);
     this.#places.delete(text);

@@ -5,7 +5,7 @@ import { nameOf, textOf } from "./name.js";
 import { membersOf, numberAt, placeIn } from "./pack.js";
 import { isDamage, Records } from "./record.js";
 
-/** So many records are read at once. */
+/** The number of records that are read at a time. */
 const BATCH = 64;
 
 /** Where entries are, and what is still there of values that are older than those. */
@@ -15,8 +15,8 @@ export interface Rebuilt {
 }
 
 /**
- * Finds out where all entries are by reading them. Records of which nothing is of any use go, and of two values
- * of a name the older one; in a pack it goes later. What is of a newer version is left where it is.
+ * Rebuilds the places of all entries by reading them. Removes useless records, and the older of two values of a
+ * name, which in a pack is removed later. Leaves entries of a newer version in place.
  */
 export async function rebuild(engine: Engine, entries: IDBObjectStore): Promise<Rebuilt> {
   const records = new Records(engine);

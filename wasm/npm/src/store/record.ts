@@ -8,7 +8,7 @@ export type Part = Blob | ArrayBuffer;
 /** The most bytes of a part: Chromium cannot store one Blob of 400 MiB or more. */
 export const PART = 128 << 20;
 
-/** No small record is longer, in bytes: the longest head that there is, and a payload. */
+/** The longest small record, in bytes: the longest head and a payload. */
 const SMALL = 17 << 20;
 
 /** A part that stays in the database until it is asked for. */
@@ -19,7 +19,7 @@ export interface Piece {
   read(): Promise<Part>;
 }
 
-/** What is known of every entry. */
+/** The metadata of an entry. */
 export interface About {
   /** Encoded metadata: the recipe and the attributes. */
   metadata: Uint8Array;
@@ -39,8 +39,8 @@ export type Item = About & { key: Uint8Array } & (
   );
 
 /**
- * A value that was found. A small one is proved, a large one once `Check` has said so; `size` is that of the
- * payload, in bytes.
+ * A value that was found. A small one is verified, a large one only by `Check`; `size` is that of the payload,
+ * in bytes.
  */
 export type Found = About & { size: number } & (
     | { bytes: Uint8Array<ArrayBuffer>; head?: undefined; parts?: undefined }
@@ -48,9 +48,8 @@ export type Found = About & { size: number } & (
   );
 
 /**
- * What IndexedDB holds: the envelope of a small value, or head `h`, its checksum `c` and the payload `b` of a
- * large one. Where the payload is elsewhere, because no transaction takes it as a whole, `p` says under which
- * number and how long its pieces are.
+ * A record in IndexedDB: the envelope of a small value, or head `h`, its checksum `c` and the payload `b` of a
+ * large one. If the payload is too large for one transaction, `p` has the number and the lengths of its pieces.
  */
 export type Stored = Uint8Array | { h: Uint8Array; c: number; b: Part[]; p?: Pieces };
 
@@ -96,10 +95,10 @@ export class Records {
     this.reader = new engine.Reader();
   }
 
-  /** Reads a record, which is somebody's. Gives the reason why it cannot be read, or nothing. */
+  /** Reads a record from the database. Returns the reason why it cannot be read, or `undefined`. */
   read(record: unknown): string | undefined {
     if (record instanceof Uint8Array) {
-      // It is looked at in the engine's memory, which cannot become smaller again.
+      // Reading copies it to the engine's memory, which never shrinks.
       if (record.length > SMALL) return "malformed";
       return reasonOf(this.#engine, this.reader.small(record));
     }
@@ -156,7 +155,7 @@ export function seenLength(record: Stored): number {
   return record instanceof Uint8Array ? record.length : record.h.length + (payloadLength(record) ?? 0);
 }
 
-/** Whether removing the entry is the cure. The others are whole, and somebody's. */
+/** Whether the reason is damage, so that the entry may be removed. Other entries are intact. */
 export function isDamage(reason: string): boolean {
   return DAMAGE.has(reason);
 }

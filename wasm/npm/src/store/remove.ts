@@ -5,12 +5,12 @@ import { readPlaces } from "./pack.js";
 import { removePieces } from "./pieces.js";
 import type { Stored } from "./record.js";
 
-/** Where nothing is: the first record has a higher number. */
+/** A place without a record: the first record has a higher number. */
 const NOWHERE = 0;
 
 /**
- * Removes entries in one transaction, with their pieces. Only those go of which `goes` is true. Gives which
- * were there and went.
+ * Removes entries for which `goes` is true, with their pieces, in one transaction. Returns which of them existed
+ * and were removed.
  */
 export async function remove(
   database: Database,
@@ -33,6 +33,6 @@ export async function remove(
     done();
     return went;
   };
-  // What stays would be found later.
+  // An entry that stays would be found later.
   return insist(attempt);
 }

@@ -3,10 +3,10 @@ import { Records, type Stored } from "./record.js";
 import type { Store } from "./store.js";
 import { store } from "./write.js";
 
-/** When it is tried again, in milliseconds: Chromium gives the room of what went back after seconds. */
+/** The delay before a retry, in milliseconds: Chromium frees the space of removed records after seconds. */
 const LATER = [5_000, 10_000, 20_000, 40_000];
 
-/** What a database had no space for, and memory keeps meanwhile. It is stored once there is. */
+/** Entries that exceeded the quota. Memory keeps them until the database has space. */
 export class Spill {
   #store: Store;
   #timer: ReturnType<typeof setTimeout> | undefined;
@@ -16,7 +16,7 @@ export class Spill {
     this.#store = store;
   }
 
-  /** Stores it later, and still later if there is no space then. */
+  /** Schedules storing the entry, and retries while there is no space. */
   tryLater(attempt = 0): void {
     if (this.#timer !== undefined || attempt >= LATER.length) return;
     this.#timer = setTimeout(() => {
@@ -32,7 +32,7 @@ export class Spill {
     clearTimeout(this.#timer);
   }
 
-  /** What was made last: what memory keeps under a name, or what is stored there, perhaps by another tab. */
+  /** Returns the newer of the record in memory and the stored one, which may be another tab's. */
   newerOf(kept: Stored, stored: Stored | undefined | Fault, name: Uint8Array<ArrayBuffer>): Stored {
     if (stored === undefined || stored instanceof Fault) return kept;
     return (this.#madeMs(stored, name) ?? 0) > (this.#madeMs(kept, name) ?? 0) ? stored : kept;
@@ -45,7 +45,7 @@ export class Spill {
       const { database, directory, journal, isClosed } = this.#store;
       if (database === undefined || journal === undefined || isClosed) return;
       const [newest] = await this.#store.records([name], (found) => found);
-      // Another tab has stored something newer since, or somebody here has put something newer.
+      // Another tab has stored, or this one has put, a newer value since.
       if (newest !== record) {
         if (memory.get(name) === record) memory.remove(name);
         continue;

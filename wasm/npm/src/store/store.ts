@@ -22,7 +22,7 @@ export type { Statistics } from "./statistics.js";
 /** What is kept at most, in bytes, of what a database had no space for. */
 const BESIDE = 64 << 20;
 
-/** Limits of a store. What is not given is without limit. */
+/** The limits of a store. An omitted limit is no limit. */
 export interface Limits {
   /** The most bytes of all entries, with their heads. */
   maxBytes?: number | undefined;
@@ -52,7 +52,7 @@ export class Store {
   #records: Records;
   #isClosed = false;
   #spill = new Spill(this);
-  /** The names of entries that were seen to be a newer version's. They are left alone. */
+  /** The names of entries of a newer version that were seen. They are not replaced. */
   #newer = new Set<string>();
 
   private constructor(engine: Engine, database: Database | undefined, directory: Directory, limits: Limits) {
@@ -74,16 +74,15 @@ export class Store {
   }
 
   /**
-   * Opens the store of this name; where the browser has no database for it, or `memory` is asked for, in
-   * memory.
+   * Opens the store of this name; in memory if `memory` is set or the browser has no usable database.
    */
   static async open(name: string, options: Limits & { memory?: boolean | undefined } = {}): Promise<Store> {
     const directory = new Directory();
     const opening = async (): Promise<Database> => {
       const database = await Database.open(`warmstart:${name}`);
-      // While the engine is loaded. Should it not be to be had now, the first look-up tries again.
+      // Opens while the engine loads. If this fails, the first look-up retries.
       await directory.refresh(database).catch(() => {});
-      // Behind the first look-up, which is not to wait for it.
+      // After the first look-up, which must not wait for it.
       setTimeout(() => void database.probe(), 0);
       return database;
     };
@@ -99,7 +98,7 @@ export class Store {
     return this.database === undefined ? "memory" : "indexeddb";
   }
 
-  /** Whether the parts of large values are to be Blobs; else they are to be `ArrayBuffer`s. */
+  /** Whether the parts of large values are Blobs; otherwise they are `ArrayBuffer`s. */
   get storesBlobs(): boolean {
     return this.database?.storesBlobs ?? true;
   }
@@ -126,7 +125,7 @@ export class Store {
     return looked;
   }
 
-  /** The same for those who only look: nothing is counted, and it is no use. */
+  /** Looks values up without counting hits, misses or uses. */
   peek(keys: readonly Uint8Array[]): Promise<(Found | string)[]> {
     return this.#look(keys, keys.map((key) => nameOf(this.engine, key)));
   }
@@ -183,7 +182,7 @@ export class Store {
     try {
       await remove(this.database, this.directory, names);
       if (!this.directory.isWhole) {
-        // They may be there, and nobody would know until the directory is made anew.
+        // The entries may exist without the directory knowing, until it is rebuilt.
         await this.journal?.sync();
         const went = await remove(this.database, this.directory, names);
         went.forEach((did, at) => (held[at] ||= did));
@@ -197,7 +196,7 @@ export class Store {
     }
   }
 
-  /** A large value failed its check: it is a miss and no hit, and goes if it still has this head. */
+  /** Counts a large value that failed its check as a miss, and removes it if it still has this head. */
   async damaged(key: Uint8Array, head: Uint8Array, reason: string): Promise<void> {
     this.counters.hits -= 1;
     this.counters.miss(reason);
@@ -210,64 +209,64 @@ export class Store {
     this.memory.clear();
     const { journal } = this;
     if (journal === undefined) return;
-    // What stays would be found later, so one fault of the browser is not enough.
+    // An entry that stays would be found later, so a single fault of the browser must not stop this.
     await journal
       .clear()
       .catch(() => journal.clear())
       .catch((error: unknown) => this.trouble(error));
   }
 
-  /** Other limits from now on. What is too much goes at once. */
+  /** Sets the limits, and evicts what exceeds them. */
   async setLimits(maxBytes: number | undefined, maxEntries: number | undefined): Promise<void> {
     this.#limits = { maxBytes, maxEntries };
     if (this.journal === undefined) this.counters.evictions += this.memory.setLimits(maxBytes, maxEntries);
     else await this.journal.setLimits(maxBytes, maxEntries).catch((error: unknown) => this.trouble(error));
   }
 
-  /** What is known of each entry, the one that goes first at first. */
+  /** Lists the metadata of all entries in the order of eviction. */
   list(): Promise<Listed[]> {
     return list(this);
   }
 
-  /** Why a look-up misses; `recipe` is encoded metadata with the recipe that the key is made of. */
+  /** Explains why a look-up misses; `recipe` is encoded metadata with the recipe of the key. */
   explain(key: Uint8Array, recipe?: Uint8Array): Promise<Explained> {
     return explain(this, key, recipe);
   }
 
   /**
-   * Reads every entry and removes what is damaged. Of large values the head is proved, and not the payload.
+   * Reads every entry and removes damaged ones. Verifies the heads of large values, but not their payloads.
    */
   verify(): Promise<{ key: Uint8Array | undefined; reason: string }[]> {
     return verify(this);
   }
 
-  /** What was counted since the store was opened, and what it holds. */
+  /** Returns the counters since the store was opened, and its size. */
   statistics(): Promise<Statistics> {
     return statistics(this);
   }
 
-  /** Somebody built something, in so many milliseconds. */
+  /** Counts a build that took `ms` milliseconds. */
   countBuild(ms: number): void {
     this.counters.builds += 1;
     this.counters.buildMs += ms;
   }
 
-  /** Something was built by somebody else while it was waited for. */
+  /** Counts a call that received another call's build. */
   countShared(): void {
     this.counters.shared += 1;
   }
 
-  /** Writes what is pending of the accounts, and reads what other tabs wrote. */
+  /** Writes pending records of the journal, and reads those of other tabs. */
   async flush(): Promise<void> {
     if (!this.#isClosed) await this.journal?.sync().catch((error: unknown) => this.trouble(error));
   }
 
-  /** Writes what is pending without waiting for anything, as a page that is hidden has to. */
+  /** Writes pending records without waiting, for a page that is being hidden. */
   flushNow(): void {
     if (!this.#isClosed) this.journal?.writeNow();
   }
 
-  /** Writes what is pending and lets go of the database. What comes after misses, and is refused. */
+  /** Writes pending records and closes the database. Later reads miss, and later writes are refused. */
   async close(): Promise<void> {
     if (this.#isClosed) return;
     await this.flush();
@@ -317,13 +316,13 @@ export class Store {
     await lookUp(this.database!, this.directory, { names, request, tell, gone });
   }
 
-  /** @internal An entry is not there any more, and nobody said so. */
+  /** @internal Accounts for an entry that disappeared without a row of the journal. */
   gone(name: Uint8Array): void {
     this.journal?.ledger.removed(name, Date.now());
     this.journal?.flushSoon();
   }
 
-  /** @internal Removes what is damaged, unless somebody has stored something else there meanwhile. */
+  /** @internal Removes a damaged entry, unless another value was stored in its place meanwhile. */
   async heal(name: Uint8Array<ArrayBuffer>, isBad: (record: Stored) => boolean): Promise<void> {
     const inMemory = this.memory.get(name);
     if (inMemory !== undefined && isBad(inMemory)) this.memory.remove(name);
@@ -348,7 +347,7 @@ export class Store {
       return keys.map(() => "closed");
     }
     if (keys.length === 0) return [];
-    // Payloads in pieces of their own are looked for when all records are there.
+    // Payloads in pieces are read when all records have arrived.
     const split = new Map<number, Exclude<Stored, Uint8Array>>();
     const looked = await this.records(names, (record, at) => {
       const found = record instanceof Fault ? missOf(record) : this.#records.find(record, keys[at]!);
@@ -369,7 +368,7 @@ export class Store {
       const head = split.get(at)?.h;
       await this.heal(names[at]!, (record) => {
         const still = this.#records.find(record, key);
-        // What can be read and lacks its pieces is bad if it is still the same.
+        // A readable record without its pieces is damaged if it is still the same.
         return typeof still === "string" ? isDamage(still) : hasHead(record, head);
       });
       known(found, at);
@@ -377,7 +376,7 @@ export class Store {
     return looked;
   }
 
-  /** Adds the payload that is in pieces of its own. */
+  /** Adds a payload that is stored in pieces. */
   async #withPieces(
     found: Found,
     record: Exclude<Stored, Uint8Array>,
@@ -409,7 +408,7 @@ export class Store {
     return fits(maxBytes, entry.size) && fits(maxEntries, 1) ? entry : "oversize";
   }
 
-  /** Whether what would be replaced is a newer version's, as far as this handle has seen. */
+  /** Whether this handle has seen that the replaced entry is of a newer version. */
   async #isNewer({ name }: Entry): Promise<boolean> {
     if (!this.#newer.has(textOf(name))) return false;
     const [record] = await this.records([name], (record) => record);
@@ -465,7 +464,7 @@ export class Store {
   }
 }
 
-/** What a look-up that ended so is said to miss for. */
+/** Returns the miss reason of a failed look-up. */
 function missOf({ reason }: Fault): string {
   return reason === "closing" ? "unavailable" : reason;
 }

@@ -6,9 +6,9 @@ import { arePiecesThere, dropPieces, storePieces, sweepPiecesOf } from "./pieces
 import { type Entry, PART, type Pieces } from "./record.js";
 
 /**
- * Stores entries in one transaction, all of them or none. Where the browser has no space for them, evicts as
- * much and tries once more. Rejects with a {@link Fault}; also if `isStill`, which is asked once nobody else can
- * store anything in between, says that they are to be stored no more.
+ * Stores entries in one transaction, all of them or none. If the browser's quota is exceeded, evicts as many
+ * bytes and tries once more. Rejects with a {@link Fault}; also if `isStill`, which runs when no other write can
+ * interfere any more, returns that the entries must not be stored.
  */
 export async function store(
   database: Database,
@@ -18,14 +18,14 @@ export async function store(
   isStill?: () => boolean,
 ): Promise<void> {
   const once = (): Promise<void> => put(database, directory, journal, entries, isStill);
-  // A tab sweeps when it is opened, and so does not do it again.
+  // A tab sweeps only when it opens the database, so one retry suffices.
   const attempt = (): Promise<void> => once().catch((error) => (error === SWEPT ? once() : Promise.reject(error)));
   try {
     await attempt();
   } catch (error) {
     const needed = entries.reduce((sum, entry) => sum + entry.size, 0);
     const isFull = fault(error).reason === "no_space";
-    // Where nothing is left to go, trying again is no use.
+    // If nothing can be evicted, trying again is useless.
     const isHopeless = !isFull || !(await couldEverFit(needed)) || (await journal.makeRoom(needed)) === 0;
     if (isHopeless) throw fault(error);
     await attempt();
@@ -52,7 +52,7 @@ async function put(
     throw error;
   }
   for (const entry of entries) {
-    // What it replaces may have had pieces.
+    // The replaced value may have pieces.
     const { name } = entry;
     if (pieces.has(entry) || journal.ledger.size_of(name) > PART) {
       await sweepPiecesOf(database, directory, name).catch(() => {});
@@ -86,10 +86,10 @@ async function putRecords(
     });
     const putting = directory.put(database, transaction, records);
     done = putting instanceof Promise ? await putting : putting;
-    // Otherwise the browser first waits to hear that nothing else comes.
+    // Otherwise the browser first waits for further requests.
     transaction.commit?.();
   } catch (error) {
-    // All or nothing: what would be stored beside it is not acknowledged.
+    // All or nothing: the other entries are not acknowledged either.
     abort(transaction);
     throw error;
   }
@@ -97,10 +97,10 @@ async function putRecords(
   await done();
 }
 
-/** Another tab that has just opened the database took the pieces of a value for those of a dead one. */
+/** Another tab that has just opened the database took the value's pieces for those of a dead tab. */
 const SWEPT = new Fault("unavailable");
 
-/** Whether so many bytes are fewer than all that the browser would ever give. */
+/** Whether the browser's quota could ever hold this many bytes. */
 async function couldEverFit(bytes: number): Promise<boolean> {
   try {
     const { quota } = await navigator.storage.estimate();

@@ -1,6 +1,6 @@
-//! `bindgen MODULE FOLDER`: writes what JavaScript needs to call a wasm module, as the program `wasm-bindgen`
-//! does with `--target web --omit-default-module-path`. It is built here so that `Cargo.lock` pins it to the
-//! version of the crate.
+//! `bindgen MODULE FOLDER`: writes the JavaScript bindings of a wasm module, as the program `wasm-bindgen`
+//! does with `--target web --omit-default-module-path`. It is part of the workspace so that `Cargo.lock` pins it to
+//! the version of the crate.
 
 use std::{env, path::PathBuf, process::ExitCode};
 

@@ -1,4 +1,4 @@
-//! `header PACKAGE`: prints the C header of the package in this folder, as the program `cbindgen` does.
+//! `header PACKAGE`: prints the C header of the package in folder `PACKAGE`, as the program `cbindgen` does.
 
 use std::{env, path::PathBuf, process::ExitCode};
 

@@ -1,54 +1,48 @@
-//! Why the headers of a program cannot be told.
+//! The error for headers that cannot be found or read.
 
 use std::{fmt, io, path::PathBuf};
 
 use warmstart_core::includes::Trouble;
 
-/// The headers of a program cannot be told or read. Says which, and what to do.
+/// The error of a program whose headers cannot be found without the compiler, or cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct HeaderError(Box<Problem>);
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Problem {
-    /// A text that only the preprocessor can tell.
+    /// Only the preprocessor can tell what the text includes.
     #[error("{}{trouble}{ANSWER}", Line(place, *line))]
     Text { place: Place, line: usize, trouble: Trouble },
-    /// A macro definition with a line break in it, behind which could be directives.
+    /// A macro definition has a line break, after which there could be directives.
     #[error(
         "the macro definition {0:?} has more than one line; define it in the program, or in a header that is included \
          before it"
     )]
     Lines(String),
-    /// Words that `__has_include` could be pasted from.
+    /// `__has_include` could be pasted from the words of the program.
     #[error(
         "{}a word that __has_include, __DATE__ or __TIME__ could be pasted from; rename the word, and name a header in \
          a __has_include of its own{ANSWER}",
         Line(place, *line)
     )]
     Pasted { place: Place, line: usize },
-    /// One name that a macro asks for, which is there from one place only.
+    /// A macro asks for one header from several files, and only some of them find it.
     #[error(
-        "the name {0:?}, which a macro asks for, is there from one place and not from another; ask for it in a \
+        "a macro asks for the header {0:?}, which is found from one file and not from another; ask for it in a \
          __has_include of its own"
     )]
     AmbiguousQuestion(String),
-    /// One file that asks to be read once, and would have to be two.
+    /// A file that asks to be included only once is reached under two names that may lead to other headers.
     #[error(
-        "{one} is the same file as {other}, asks to be read once, and may include other headers there; include it by \
-         one name"
+        "{one} is the same file as {other}, asks to be included once, and may include other headers there; include it \
+         by one name"
     )]
     Twice { one: Place, other: Place },
-    /// A header to be read before the program that is not there.
-    #[error(
-        "the header {0:?} is to be included before the program and is in no include directory; add its directory, or \
-         give its text"
-    )]
-    NoPreInclude(String),
-    /// Something that is neither a file nor a directory.
-    #[error("{} is included and is no regular file; put one there or move it away", .0.display())]
+    /// An included path leads to something that is neither a file nor a directory.
+    #[error("{} is included and is no regular file; replace it by one, or remove it", .0.display())]
     NoFile(PathBuf),
-    #[error("the header {} cannot be read ({error}); see its permissions", path.display())]
+    #[error("the header {} cannot be read ({error}); check its permissions", path.display())]
     Unreadable {
         path: PathBuf,
         #[source]
@@ -60,10 +54,10 @@ pub(super) enum Problem {
     TooLarge(u64),
 }
 
-/// What helps where headers cannot be told.
+/// What to do if headers cannot be found without the compiler.
 const ANSWER: &str = ", or answer for the headers by a digest of your own: see Program::header_digest";
 
-/// A text, for people.
+/// The name of a text in messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::target::cuda) enum Place {
     Source,
@@ -89,7 +83,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// The beginning of a sentence on a line of a text. A macro definition has but one.
+/// The beginning of a message about a line of a text. A macro definition has only one line.
 struct Line<'a>(&'a Place, usize);
 
 impl fmt::Display for Line<'_> {
@@ -106,13 +100,13 @@ mod tests {
     use std::error::Error;
 
     use super::*;
-    use crate::target::cuda::CudaError;
+    use crate::target::cuda::{CudaError, Program};
 
     #[test]
     fn source_of_an_unreadable_header_is_the_error_of_the_system() {
         let error = io::Error::from_raw_os_error(13);
         let unreadable = HeaderError::new(Problem::Unreadable { path: "a.h".into(), error });
-        let error = CudaError::headers("kernel.cu", unreadable);
+        let error = CudaError::headers(&Program::cxx("kernel.cu", ""), unreadable);
         let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
         assert_eq!(source.and_then(io::Error::raw_os_error), Some(13));
     }

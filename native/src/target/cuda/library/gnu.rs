@@ -1,4 +1,4 @@
-//! The loader says where a library is in memory, and with it the build id, whatever the file under its path is by now.
+//! Reads the build id of a library from memory, through the loader: the file under its path may have been replaced.
 
 use std::{
     ffi::{OsStr, c_char, c_int, c_void},
@@ -11,9 +11,9 @@ use std::{
 use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL, RTLD_NOW};
 use object::{Endianness, read::elf::NoteIterator};
 
-use crate::target::cuda::toolkit::elf::{HostHeader, build_id_of};
+use crate::target::cuda::toolkit::part::{HostHeader, build_id_of};
 
-/// The library, and its build id in memory.
+/// Loads a library, and returns it with its build id in memory.
 ///
 /// # Safety
 /// As [`Loaded::open`](super::Loaded::open).
@@ -22,8 +22,8 @@ pub(super) unsafe fn open(path: &Path) -> Result<(libloading::Library, Option<Ve
     unsafe { open_with(path.as_os_str(), RTLD_NOW | RTLD_LOCAL) }
 }
 
-/// The build id of the library that the loader has under this name, which is none of a file but the one that libraries
-/// have in themselves. Nothing if it has none of that name.
+/// Returns the build id of the loaded library that has this name in itself, whatever its file is called. `None` if no such
+/// library is loaded.
 pub(in crate::target::cuda) fn build_id_by_name(name: &str) -> Option<Vec<u8>> {
     // SAFETY: nothing is loaded, and so nothing runs.
     unsafe { open_with(name.as_ref(), RTLD_LAZY | libc::RTLD_NOLOAD) }.ok()?.1
@@ -42,7 +42,7 @@ unsafe fn open_with(
     Ok((library.into(), build_id))
 }
 
-/// What every `link_map` of the loader begins with.
+/// The first fields of every `link_map` of the loader.
 #[repr(C)]
 struct LinkMap {
     base: usize,
@@ -50,14 +50,14 @@ struct LinkMap {
     dynamic: *const c_void,
 }
 
-/// A library that is looked for.
+/// The library to find among the loaded ones.
 struct Wanted {
     /// An address in it.
     address: usize,
     build_id: Option<Vec<u8>>,
 }
 
-/// The build id in the memory of the library that has this handle.
+/// Reads the build id of the library with this handle from memory.
 ///
 /// # Safety
 /// The handle is one of `dlopen`, and is open until this returns.
@@ -79,11 +79,11 @@ unsafe fn build_id_of_handle(handle: *mut c_void) -> Option<Vec<u8>> {
 /// # Safety
 /// As `dl_iterate_phdr` calls it, with a [`Wanted`].
 unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, size: libc::size_t, wanted: *mut c_void) -> c_int {
-    // What comes after the segments is not in every version, and not needed.
+    // The fields after the segments are not in every version, and not needed.
     if size < mem::offset_of!(libc::dl_phdr_info, dlpi_phnum) + mem::size_of::<libc::Elf64_Half>() {
         return 0;
     }
-    // SAFETY: both are what the caller says, and nobody else has `wanted`.
+    // SAFETY: both are what the caller says, and nothing else refers to `wanted`.
     let (info, wanted) = unsafe { (&*info, &mut *wanted.cast::<Wanted>()) };
     if info.dlpi_phdr.is_null() {
         return 0;

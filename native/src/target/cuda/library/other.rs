@@ -1,8 +1,8 @@
-//! The loader is not asked for build ids.
+//! Systems whose loader is not asked for build ids.
 
 use std::path::Path;
 
-/// The library, and its build id in memory.
+/// Loads a library, without its build id.
 ///
 /// # Safety
 /// As [`Loaded::open`](super::Loaded::open).

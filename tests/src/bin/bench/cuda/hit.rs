@@ -12,7 +12,7 @@ use std::{
 
 use warmstart::{
     Cache, Limits, Store,
-    store::{FileOptions, FileStore, MemoryStore},
+    store::{FileStore, MemoryStore, StoreOptions},
 };
 
 use super::{
@@ -35,7 +35,7 @@ const OF_A_COMPILE: f64 = 1.0 / 500.0;
 
 /// The rows of both stores, and of what makes a hit slower.
 pub(super) fn rows(plan: &Plan, place: &Place) -> Rows {
-    let files = Cache::new(FileStore::open(place.disk.path("kernels"), FileOptions::default())?);
+    let files = Cache::new(FileStore::open(place.disk.path("kernels"), StoreOptions::default())?);
     let mut rows = hits("hit/files", plan, place, &files, Some(&place.disk.path("peer")))?;
     let memory = Cache::new(MemoryStore::new(Limits::NONE));
     rows.extend(hits("hit/memory", plan, place, &memory, None)?);
@@ -79,8 +79,8 @@ fn hits<S: Store>(
 
     let code = format!("{HEADER}{KERNEL}");
     let row = format!("{name}/one_call");
-    for job in [Job::Kept, Job::Anew] {
-        let path = peer_path.map(|path| path.join(if job == Job::Kept { "kept" } else { "anew" }));
+    for job in [Job::Kept, Job::Described] {
+        let path = peer_path.map(|path| path.join(if job == Job::Kept { "kept" } else { "described" }));
         let task = Task { code: &code, arch: ARCH, path: path.as_deref(), job };
         let Some(mut peer) = Peer::start(&place.compilers, &task)? else {
             rows.push(Row::missing(row, peer::MISSING));
@@ -100,9 +100,9 @@ fn hits<S: Store>(
         if job == Job::Kept {
             rows.extend(compared.rows(&row, peer::NAME, 1.0));
         } else {
-            let anew = format!("{row}/described_anew");
-            rows.push(Row::note(anew.clone(), (compared.ratio(), "ratio"), peer::NAME));
-            rows.push(Row::note(format!("{anew}/{}", peer::NAME), (compared.floor_ns, "ns"), "none"));
+            let described = format!("{row}/described_anew");
+            rows.push(Row::note(described.clone(), (compared.ratio(), "ratio"), peer::NAME));
+            rows.push(Row::note(format!("{described}/{}", peer::NAME), (compared.floor_ns, "ns"), "none"));
         }
     }
     if !all_hit.get() || !all_compiled.get() || cache.statistics().builds != 1 {

@@ -2,7 +2,7 @@
 
 use warmstart::Key;
 use warmstart_core::program::{
-    CodeType, Compiler, Contents, Header, OptionName, Options, Program, Refusal, TargetType, Toolchain,
+    CodeType, Contents, Description, FoundHeaders, OptionName, Refusal, TargetType, Toolchain,
 };
 
 use super::{
@@ -40,23 +40,22 @@ pub(super) fn rows(plan: &Plan) -> Rows {
     Ok(rows)
 }
 
-/// From the description, made anew, to the key.
+/// Describes the kernel and derives its key.
 fn key(source: &str, toolchain: &Toolchain) -> Result<Key, Refusal> {
-    let options = Options::new()
-        .with(OptionName::Arch, ARCH)
-        .with(OptionName::Std, "c++17")
-        .with(OptionName::UseFastMath, true);
-    let headers = vec![Header { name: "include0/scale.cuh".into(), digest: [3; 32] }];
-    let program = Program::new(CodeType::Cxx, TargetType::Cubin, source)
-        .with_name("scale.cu")
-        .with_options(options)
-        .with_contents(Contents::none().with_headers(headers).with_search([4; 32]));
-    Ok(program.fields(toolchain)?.key())
+    let mut program = Description::new(CodeType::Cxx, TargetType::Cubin, source.as_bytes());
+    program.name = "scale.cu".into();
+    program.options.set(OptionName::Arch, ARCH);
+    program.options.set(OptionName::Std, "c++17");
+    program.options.set(OptionName::UseFastMath, true);
+    let headers = vec![("include0/scale.cuh".into(), [3; 32])];
+    let headers = Some(FoundHeaders { headers, search: [4; 32] });
+    let contents = Contents { headers, ..Contents::default() };
+    Ok(program.prepare(&contents, toolchain)?.0.key())
 }
 
 fn toolchain() -> Toolchain {
-    let toolchain = Toolchain::found(Compiler::Nvrtc, "13.5");
-    BUILDS.into_iter().fold(toolchain, |toolchain, (library, build)| toolchain.with_build(library, build))
+    let builds = BUILDS.into_iter().map(|(library, build)| (library.into(), build.into())).collect();
+    Toolchain { version: "13.5".into(), builds, ..Toolchain::default() }
 }
 
 /// The bytes that the key above is the digest of, as docs/format.md has them.
@@ -79,7 +78,7 @@ fn preimage(source: &str) -> Preimage {
         .raw("header search", &[4; 32])
 }
 
-/// What the peer takes for a key of the same source. To inform: its key holds no headers and no build.
+/// The peer's key of the same source, for information: it covers no headers and no build of the compiler.
 fn peers(name: &str, plan: &Plan, source: &str, ours_ns: f64) -> Rows {
     let Some(compilers) = runtimes::cuda_libraries() else { return Ok(Vec::new()) };
     let task = Task { code: source, arch: ARCH, path: None, job: Job::Key };

@@ -7,7 +7,7 @@ use warmstart::{Cache, Limits, store::MemoryStore};
 use super::{Place, nvrtc::Nvrtc};
 use crate::{Rows, measure::Plan, row::Row};
 
-/// What a miss costs more than NVRTC alone, and what loading its library costs. Nothing of it was loaded before.
+/// The cost of a miss beyond NVRTC alone, and that of loading its library, which was not loaded before.
 pub(super) fn rows(plan: &Plan, place: &Place) -> Rows {
     let cache = Cache::new(MemoryStore::new(Limits::NONE));
     let target = place.target()?;

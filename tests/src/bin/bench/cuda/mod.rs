@@ -1,6 +1,6 @@
 //! `cuda`: what keys, hits and misses of CUDA programs cost. Nothing here needs a GPU.
 //!
-//! What is compiled is a small kernel that includes a header, to a CUBIN for sm_90. Files are on a disk, and in the page
+//! Each build compiles a small kernel that includes a header to a CUBIN for sm_90. Files are on a disk, and in the page
 //! cache.
 
 mod hit;
@@ -8,7 +8,6 @@ mod key;
 mod miss;
 mod nvrtc;
 mod peer;
-mod servant;
 pub(crate) mod stampede;
 
 use std::{
@@ -47,10 +46,10 @@ extern \"C\" __global__ void scale(float* values, float factor, int count) {
 }
 ";
 
-/// Until the times of a file are trusted: one that is younger is read at each call.
+/// The time until a file's times are trusted; a younger file is read at each call.
 const SETTLING: Duration = Duration::from_millis(2100);
 
-/// Where the compilers, the header and the caches are.
+/// The locations of the compilers, the header and the caches.
 struct Place {
     disk: Medium,
     compilers: PathBuf,
@@ -91,7 +90,7 @@ impl Place {
         target(&self.compilers)
     }
 
-    /// The description of the kernel, made anew as at every call.
+    /// Describes the kernel, as a program does at every call.
     fn program(&self) -> Program {
         program(&self.source, &self.include)
     }
@@ -115,7 +114,7 @@ fn program(source: &str, include: &Path) -> Program {
     Program::cxx("scale.cu", source).arch(ARCH).include_dir(include)
 }
 
-/// How long one of so many calls takes.
+/// Returns the time of one of so many calls.
 fn each(calls: u32, mut call: impl FnMut()) -> Duration {
     let start = Instant::now();
     (0..calls).for_each(|_| call());

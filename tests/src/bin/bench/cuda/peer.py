@@ -18,7 +18,7 @@ options = ProgramOptions(arch=arch)
 program = Program(code, "c++", options)
 
 
-def anew():
+def described():
     return Program(code, "c++", ProgramOptions(arch=arch)).compile("cubin", cache=cache)
 
 
@@ -35,7 +35,7 @@ def result():
     return made if isinstance(made, bytes) else bytes(made.code)
 
 
-call = {"anew": anew, "kept": kept, "key": key}[task["job"]]
+call = {"described": described, "kept": kept, "key": key}[task["job"]]
 first = result()
 if task["job"] != "key" and not first.startswith(b"\x7fELF"):
     sys.exit("what was compiled is no binary")

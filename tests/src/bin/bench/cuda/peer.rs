@@ -10,15 +10,15 @@ use std::{
 use serde::Serialize;
 use warmstart_tests::runtimes;
 
-use super::servant::Servant;
+use crate::servant::Servant;
 
-/// As rows name it.
+/// The name of the peer in rows.
 pub(super) const NAME: &str = "cuda-core";
 
-/// What a row says where it is not installed.
+/// The text of a row where it is not installed.
 pub(super) const MISSING: &str = "cuda-core: cargo xtask runtimes --peers";
 
-/// What it is asked to do.
+/// The task of the process.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Task<'a> {
     /// The source, and the text of its header in it: cuda-core does not look at headers, and refuses to be told of one.
@@ -29,12 +29,12 @@ pub(super) struct Task<'a> {
     pub(super) job: Job,
 }
 
-/// What a call of it is.
+/// The operation that is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Job {
-    /// The one-line call, with a program that is described anew.
-    Anew,
+    /// The one-line call, with a program that is described at each call.
+    Described,
     /// The one-line call, with a program that was described once.
     Kept,
     /// Deriving the key, with options that were described once.
@@ -61,7 +61,7 @@ impl Peer {
         Ok(Some(Self(servant)))
     }
 
-    /// How long one of so many calls took, all of them hits.
+    /// Returns the time of one of so many calls, all of them hits.
     pub(super) fn call(&mut self, calls: u32) -> io::Result<Duration> {
         self.0.tell(&calls.to_string())?;
         let nanos = self.0.hear()?.parse().map_err(io::Error::other)?;

@@ -5,33 +5,34 @@ use std::{env, error::Error, io, process::Command, time::Instant};
 use serde::{Deserialize, Serialize};
 use warmstart::{
     Cache,
-    store::{FileOptions, FileStore},
+    store::{FileStore, StoreOptions},
 };
 use warmstart_tests::measure::{Plan, median};
 use xxhash_rust::xxh3::Xxh3Default;
 
-use super::{INCLUDE, Place, program, servant::Servant, target};
+use super::{INCLUDE, Place, program, target};
 use crate::{
     Rows, Stampede,
     row::{Row, Sense},
+    servant::Servant,
 };
 
 const PROCESSES: usize = 8;
 
 const KERNELS: usize = 12;
 
-/// What a process did.
+/// The result of a process.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Report {
-    /// How many kernels it compiled.
+    /// The number of kernels that it compiled.
     builds: u64,
-    /// How many it found, at once or when another process had compiled them.
+    /// The number of kernels that it found, at once or after another process had compiled them.
     found: u64,
-    /// Of all binaries, one after the other.
+    /// The digest of all binaries, in order.
     digest: u64,
-    /// From opening the store to the last binary, in milliseconds.
+    /// The time from opening the store to the last binary, in milliseconds.
     millis: f64,
-    /// Of that, loading the libraries.
+    /// The part of this time that loading the libraries takes.
     load_millis: f64,
 }
 
@@ -74,12 +75,12 @@ fn stampede(place: &Place, run: usize) -> Result<Vec<Report>, Box<dyn Error>> {
     processes.iter_mut().map(|process| Ok(serde_json::from_str(&process.hear()?)?)).collect()
 }
 
-/// What each of the processes does.
+/// Runs one of the processes.
 pub(crate) fn child(stampede: &Stampede) -> Result<(), Box<dyn Error>> {
     println!("ready");
     io::stdin().read_line(&mut String::new())?;
     let start = Instant::now();
-    let cache = Cache::new(FileStore::open(&stampede.cache, FileOptions::default())?);
+    let cache = Cache::new(FileStore::open(&stampede.cache, StoreOptions::default())?);
     let target = target(&stampede.compilers)?;
     let mut digest = Xxh3Default::new();
     for n in 0..KERNELS {
@@ -99,7 +100,7 @@ pub(crate) fn child(stampede: &Stampede) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// One of the kernels. Each is another, and all include the header.
+/// Returns the source of a kernel. All kernels differ, and all include the header.
 fn kernel(n: usize) -> String {
     format!(
         "{INCLUDE}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::scene::Results;
 
-/// A result, and generations that it was computed at: one list of one kind, no handle, no world, nobody to share with.
+/// A result, and generations that it was computed at: one list of one kind, no handle, no world, no other thread.
 #[derive(Debug)]
 pub(super) struct Floor {
     seen: Box<[(u32, u64)]>,
@@ -13,7 +13,7 @@ pub(super) struct Floor {
 }
 
 impl Floor {
-    /// With so many dependencies.
+    /// Creates a floor with this many dependencies.
     pub(super) fn new(dependencies: usize, results: Results) -> Self {
         let now: Vec<u64> = (0..dependencies as u64).map(|n| n % 7).collect();
         let seen = now.iter().enumerate().map(|(id, &generation)| (id as u32, generation)).collect();

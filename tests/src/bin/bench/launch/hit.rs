@@ -1,4 +1,4 @@
-//! What a hit costs, by the number of distinct things that the result depends on.
+//! The cost of a hit, by the number of distinct dependencies of the result.
 
 use std::{ptr, sync::Arc, thread};
 
@@ -7,7 +7,7 @@ use warmstart_tests::counting::requests_of;
 
 use super::{
     floor::Floor,
-    scene::{Gate, Memo, Scene},
+    scene::{Gate, Memo, Scene, launch},
 };
 use crate::{
     Rows,
@@ -18,38 +18,38 @@ use crate::{
 /// The numbers of dependencies that are measured.
 const DEPENDENCIES: [usize; 4] = [1, 10, 100, 600];
 
-/// What a hit may take: nanoseconds with so many dependencies.
+/// Returns the bound of a hit in nanoseconds, by its number of dependencies.
 fn bound(dependencies: usize) -> f64 {
     1.5f64.mul_add(dependencies as f64, 25.0)
 }
 
-/// How many hits are looked at for allocations and copies.
+/// The number of hits that are checked for allocations and copies.
 const HITS: usize = 1000;
 
-/// How many results take turns in the row that does not find them in the nearest cache.
+/// The number of results that take turns in the row that misses the nearest cache.
 const HANDLES: usize = 64;
 
-/// The rows of hits: of a launch, and of dropping what it returned. A launch says anew each time what its arguments are.
+/// The rows of hits: of a launch, and of dropping what it returned. Each launch describes its arguments again.
 ///
 /// The floor looks at as many generations in one list and clones an `Arc`.
-pub(super) fn rows<M: Memo>(plan: &Plan) -> Rows {
+pub(super) fn rows(plan: &Plan) -> Rows {
     let mut rows = Vec::new();
     for dependencies in DEPENDENCIES {
-        let name = format!("hit/{dependencies}/{}", M::NAME);
+        let name = format!("hit/{dependencies}/SharedMemo");
         let scene = Scene::new(dependencies);
-        let memo = M::default();
+        let memo = Memo::default();
         let handles: Vec<_> = (0..HANDLES).map(|_| memo.register(scene.kernel())).collect();
         for &handle in &handles {
-            let first = memo.launch(handle, &scene.launch());
-            if first.is_hit() || first.unkept().is_some() || first.dependencies().len() != dependencies {
+            let first = launch(&memo, handle, &scene);
+            if first.is_hit() || first.not_cached().is_some() || first.dependencies().len() != dependencies {
                 return Err(format!("{name}: {first:?} is not what was to be measured").into());
             }
         }
         let hot = handles[0];
-        let floor = Floor::new(dependencies, memo.launch(hot, &scene.launch()).to_vec());
-        let hit = plan.compare(|_| memo.launch(hot, &scene.launch()), |_| floor.hit());
-        let turns = plan
-            .compare(|call| memo.launch(handles[call as usize % HANDLES], &scene.launch()), |_| floor.hit());
+        let floor = Floor::new(dependencies, launch(&memo, hot, &scene).to_vec());
+        let hit = plan.compare(|_| launch(&memo, hot, &scene), |_| floor.hit());
+        let turns =
+            plan.compare(|call| launch(&memo, handles[call as usize % HANDLES], &scene), |_| floor.hit());
         let (misses, requests, copies) = beside_time(&memo, hot, &scene);
         if misses > 0 {
             return Err(format!("{name}: {misses} launches were no hits").into());
@@ -69,19 +69,19 @@ pub(super) fn rows<M: Memo>(plan: &Plan) -> Rows {
 }
 
 /// The row of hits while another thread evaluates the same handle, in another world, and does not come to an end.
-pub(super) fn while_evaluated<M: Memo + Sync>(plan: &Plan) -> Rows {
+pub(super) fn while_evaluated(plan: &Plan) -> Rows {
     let dependencies = 100;
-    let name = format!("hit/{dependencies}/{}/while_evaluated", M::NAME);
+    let name = format!("hit/{dependencies}/SharedMemo/while_evaluated");
     let (here, elsewhere) = (Scene::new(dependencies), Scene::new(dependencies));
-    let memo = M::default();
+    let memo = Memo::default();
     let gate = Arc::new(Gate::new());
     let handle = memo.register(here.kernel().with_gate(&gate));
-    let floor = Floor::new(dependencies, memo.launch(handle, &here.launch()).to_vec());
+    let floor = Floor::new(dependencies, launch(&memo, handle, &here).to_vec());
     gate.close();
     let (hit, misses) = thread::scope(|scope| {
-        scope.spawn(|| memo.launch(handle, &elsewhere.launch()));
+        scope.spawn(|| launch(&memo, handle, &elsewhere));
         gate.reached();
-        let hit = plan.compare(|_| memo.launch(handle, &here.launch()), |_| floor.hit());
+        let hit = plan.compare(|_| launch(&memo, handle, &here), |_| floor.hit());
         let (misses, ..) = beside_time(&memo, handle, &here);
         gate.open();
         (hit, misses)
@@ -93,13 +93,13 @@ pub(super) fn while_evaluated<M: Memo + Sync>(plan: &Plan) -> Rows {
     Ok(vec![Row::bounded(name, (hit.subject_ns, "ns"), "25 + 1.5 D", Sense::AtMost, bound)])
 }
 
-/// How many launches were no hits, how often they asked for memory, and how many gave another object than the first.
-fn beside_time<M: Memo>(memo: &M, handle: Handle, scene: &Scene) -> (usize, u64, usize) {
-    let kept = memo.launch(handle, &scene.launch());
+/// Returns the number of launches that missed, of allocations, and of hits that returned another object than the first.
+fn beside_time(memo: &Memo, handle: Handle, scene: &Scene) -> (usize, u64, usize) {
+    let kept = launch(memo, handle, scene);
     let (mut misses, mut copies) = (0, 0);
     let requests = requests_of(|| {
         for _ in 0..HITS {
-            let again = memo.launch(handle, &scene.launch());
+            let again = launch(memo, handle, scene);
             misses += usize::from(!again.is_hit());
             copies += usize::from(!ptr::eq(&*again, &*kept));
         }

@@ -1,4 +1,4 @@
-//! What looking into the registry costs, and what a row of it takes.
+//! The cost of looking into the registry, and the memory of a row.
 
 use hashbrown::{Equivalent, HashMap};
 use warmstart_core::registry::{Registry, RegistryId};
@@ -78,7 +78,7 @@ pub(super) fn rows(plan: &Plan) -> Rows {
     Ok(rows)
 }
 
-/// What a row took beside its name, in bytes.
+/// The bytes of a row without its name.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     /// When all rows were there.

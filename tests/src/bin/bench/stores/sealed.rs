@@ -1,4 +1,4 @@
-//! What sealing costs, against BLAKE2b of the same bytes.
+//! The cost of sealing, against BLAKE2b of the same bytes.
 
 use std::{fs, hint::black_box};
 
@@ -8,7 +8,7 @@ use blake2::{
 };
 use warmstart::{
     Key, Seal, Store,
-    store::{FileOptions, FileStore},
+    store::{FileStore, StoreOptions},
 };
 use warmstart_core::envelope;
 use warmstart_tests::proof::artifact;
@@ -25,7 +25,7 @@ const SECRET: [u8; 32] = [7; 32];
 /// Bytes of payload in a directory that is read, and that are stored before the directories are emptied.
 const BYTES: usize = 32 << 20;
 
-/// What sealing may cost: so many times BLAKE2b of the same bytes.
+/// The bound of sealing: a multiple of BLAKE2b of the same bytes.
 const BOUND: f64 = 1.1;
 
 /// The bytes of a sealed envelope before the payload, if the key has 32 and there is no metadata.
@@ -55,12 +55,12 @@ fn hit(plan: &Plan, medium: &Medium, label: &str, size: usize) -> Rows {
     for key in &keys {
         for store in [&sealed, &plain] {
             store.put(key.as_bytes(), &artifact(key.as_bytes(), 1, size))?;
-            store.get(key.as_bytes()).hit().ok_or("sealed_hit: an entry was not kept")?;
+            store.get(key.as_bytes()).ok().ok_or("sealed_hit: an entry was not kept")?;
         }
     }
     let at = |call: u64| keys[(call as usize).wrapping_mul(619) % keys.len()].as_bytes();
-    let floor = |call| plain.get(at(call)).hit().map(|found| (raw(found.payload()), found));
-    let compared = plan.compare(|call| sealed.get(at(call)).hit(), floor);
+    let floor = |call| plain.get(at(call)).ok().map(|found| (raw(found.payload()), found));
+    let compared = plan.compare(|call| sealed.get(at(call)).ok(), floor);
     finish(medium, &format!("sealed_hit/{label}"), compared)
 }
 
@@ -99,25 +99,25 @@ fn put(plan: &Plan, medium: &Medium, label: &str, size: usize) -> Rows {
 /// seal, and keyed BLAKE2b-256 of as many bytes.
 fn alone(plan: &Plan, label: &str, size: usize) -> Rows {
     let (key, artifact, seal) = ([1; 32], artifact(b"any", 1, size), Seal::new(&SECRET));
-    let plain = envelope::encode(&key, &artifact)?.to_vec();
-    let sealed = envelope::encode_with(&key, &artifact, Some(&seal))?.to_vec();
+    let plain = envelope::encode(&key, &artifact, None)?.to_vec();
+    let sealed = envelope::encode(&key, &artifact, Some(&seal))?.to_vec();
     if plain.len() != sealed.len() || sealed.len() != HEAD.len() + size {
         return Err("seal: the floor does not hash as many bytes".into());
     }
     let checked = plan.compare(
-        |_| envelope::verify_with(black_box(&sealed), Some(&seal)),
-        |_| (envelope::verify(black_box(&plain)), raw(artifact.payload())),
+        |_| envelope::verify(black_box(&sealed), Some(&seal)),
+        |_| (envelope::verify(black_box(&plain), None), raw(artifact.payload())),
     );
     let made = plan.compare(
-        |_| envelope::encode_with(&key, &artifact, Some(&seal)).map(|encoded| encoded.len()),
-        |_| (envelope::encode(&key, &artifact).map(|encoded| encoded.len()), raw(artifact.payload())),
+        |_| envelope::encode(&key, &artifact, Some(&seal)).map(|encoded| encoded.len()),
+        |_| (envelope::encode(&key, &artifact, None).map(|encoded| encoded.len()), raw(artifact.payload())),
     );
     let rows = |name: &str, compared: Comparison| compared.rows(&format!("{name}/{label}"), "floor", BOUND);
     Ok([rows("seal_checked", checked), rows("seal_made", made)].concat())
 }
 
 fn stores(medium: &Medium) -> Result<(FileStore, FileStore), Box<dyn std::error::Error>> {
-    let options = FileOptions::default;
+    let options = StoreOptions::default;
     let sealed = FileStore::open(medium.path("sealed"), options().with_seal(Seal::new(&SECRET)))?;
     Ok((sealed, FileStore::open(medium.path("plain"), options())?))
 }

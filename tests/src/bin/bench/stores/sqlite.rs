@@ -5,7 +5,7 @@ use std::{error::Error, hint::black_box};
 use rusqlite::Connection;
 use warmstart::{
     Key, Store,
-    store::{SqliteOptions, SqliteStore},
+    store::{SqliteStore, StoreOptions},
 };
 use warmstart_core::envelope;
 use warmstart_tests::proof::artifact;
@@ -24,7 +24,7 @@ pub(super) fn rows(plan: &Plan) -> Rows {
     for (label, size) in SIZES {
         let entries = (BYTES / size).min(1000);
         let keys: Vec<Key> = (0..entries).map(|n| Key::digest(&n.to_le_bytes())).collect();
-        let store = SqliteStore::open(disk.path(&format!("{label}.db")), SqliteOptions::default())?;
+        let store = SqliteStore::open(disk.path(&format!("{label}.db")), StoreOptions::default())?;
         let floor = Connection::open(disk.path(&format!("{label}-floor.db")))?;
         floor.execute_batch(
             "PRAGMA page_size = 4096; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;
@@ -33,7 +33,7 @@ pub(super) fn rows(plan: &Plan) -> Rows {
         for key in &keys {
             let artifact = artifact(key.as_bytes(), 1, size);
             store.put(key.as_bytes(), &artifact)?;
-            let envelope = envelope::encode(key.as_bytes(), &artifact)?.to_vec();
+            let envelope = envelope::encode(key.as_bytes(), &artifact, None)?.to_vec();
             floor.execute("INSERT INTO floor VALUES (?1, ?2)", (key.as_bytes(), envelope))?;
         }
         let mut select = floor.prepare("SELECT envelope FROM floor WHERE key = ?1")?;
@@ -43,10 +43,10 @@ pub(super) fn rows(plan: &Plan) -> Rows {
         };
         for key in &keys {
             read(key)?;
-            store.get(key.as_bytes()).hit().ok_or("sqlite_hit: an entry was not kept")?;
+            store.get(key.as_bytes()).ok().ok_or("sqlite_hit: an entry was not kept")?;
         }
         let at = |call: u64| &keys[(call as usize).wrapping_mul(619) % keys.len()];
-        let compared = plan.compare(|call| store.get(at(call).as_bytes()).hit(), |call| read(at(call)).ok());
+        let compared = plan.compare(|call| store.get(at(call).as_bytes()).ok(), |call| read(at(call)).ok());
         rows.extend(compared.rows(&format!("sqlite_hit/{label}"), "floor", 1.3).map(|row| row.on(disk.name)));
         let mut find = floor.prepare("SELECT rowid FROM floor WHERE key = ?1")?;
         let (mut ours, mut raw) = (Vec::new(), Vec::new());

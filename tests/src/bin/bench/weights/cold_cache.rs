@@ -1,4 +1,4 @@
-//! What it costs to have all weights in memory that only the medium holds.
+//! The cost of reading all weights into memory from the medium.
 
 use std::{
     fs::File,
@@ -76,7 +76,7 @@ fn drop_cache(path: &Path) -> io::Result<bool> {
         let into = &mut [io::IoSliceMut::new(&mut byte)];
         is_gone &= rustix::io::preadv2(&file, into, at, ReadWriteFlags::NOWAIT) == Err(Errno::AGAIN);
     }
-    // What was found to be gone is not read ahead by that.
+    // Reading one page does not read ahead the pages found to be evicted.
     Ok(is_gone)
 }
 

@@ -1,4 +1,4 @@
-//! What the digest of a model costs a warm start.
+//! The cost of a model's digest at a warm start.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! What looking a weight up costs.
+//! The cost of looking a weight up.
 
 use std::{
     fs,
@@ -7,7 +7,7 @@ use std::{
 
 use hashbrown::{Equivalent, HashMap};
 use warmstart::pack::{Pack, PackOptions};
-use warmstart_core::trailer::{header::Commits, index::Layout};
+use warmstart_core::trailer::{Commits, index::check};
 use warmstart_tests::{measure::Plan, medium::Medium, weights::wanted};
 
 use super::{Sizes, failed, index_of, names, small};
@@ -56,7 +56,7 @@ pub(super) fn rows(plan: &Plan, disk: &Medium, sizes: Sizes) -> Rows {
             Commits::read(&bytes[..4096]).map_err(|refusal| failed("look_up", refusal.to_string()))?;
         let (_, slot) = commits.iter().next().ok_or("look_up: nothing was saved")?;
         let block = &bytes[range];
-        let layout = Layout::check(block, &slot).map_err(|refusal| failed("look_up", refusal.to_string()))?;
+        let layout = check(block, &slot).map_err(|refusal| failed("look_up", refusal.to_string()))?;
         let mut table: HashMap<Owned, (u64, u64), foldhash::fast::RandomState> = HashMap::default();
         for (entry, names) in layout.view(block).entries().zip(&names) {
             let (weight, bias) = names;
@@ -65,7 +65,7 @@ pub(super) fn rows(plan: &Plan, disk: &Medium, sizes: Sizes) -> Rows {
         }
         // Far from one to the next, so that a processor cannot guess.
         let at = |call: u64| (call as usize).wrapping_mul(7919) % names.len();
-        // What a caller has at hand, as it has the names.
+        // The caller has these at hand, as it has the names.
         let wanted: Vec<_> = names.iter().map(wanted).collect();
         let in_table = |call| *table.get(&Borrowed(&names[at(call)])).expect("every name was inserted");
         let name = format!("look_up/{label}");

@@ -1,4 +1,4 @@
-//! What packed weights take of memory, in one process and in several.
+//! The memory of packed weights, in one process and in several.
 
 use std::{env, io, path::Path, process::Command};
 

@@ -18,7 +18,7 @@ use std::{
 };
 
 use memmap2::{Mmap, MmapOptions};
-use warmstart_core::trailer::{HEADER_LEN, header::Commits};
+use warmstart_core::trailer::{Commits, HEADER_LEN};
 use warmstart_tests::{
     measure::Plan,
     medium::Medium,
@@ -27,7 +27,7 @@ use warmstart_tests::{
 
 use crate::{Child, Rows, row::Row};
 
-/// How much is measured.
+/// The extent of the measurements.
 #[derive(Clone, Copy, Debug)]
 struct Sizes {
     /// Layers that are packed.
@@ -70,7 +70,7 @@ pub(crate) fn run(plan: &Plan) -> Rows {
     Ok(rows.into_iter().map(|row: Row| row.on(disk.name)).collect())
 }
 
-/// What a process does that this program starts itself as.
+/// Runs the role in which this program started itself.
 pub(crate) fn child(child: &Child) -> io::Result<()> {
     let mut layers = Layers::new(child.layers);
     #[cfg(feature = "xnnpack")]
@@ -104,7 +104,7 @@ fn small(disk: &Medium, count: usize) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Where in a pack the index is that counts.
+/// Returns the location of the active index in a pack.
 fn index_of(path: &Path) -> io::Result<Range<usize>> {
     let mut page = vec![0; HEADER_LEN];
     io::Read::read_exact(&mut File::open(path)?, &mut page)?;
@@ -117,7 +117,7 @@ fn index_of(path: &Path) -> io::Result<Range<usize>> {
 /// The least that maps a file: open, fstat, mmap, shared and without advice.
 fn map(path: &Path) -> io::Result<Mmap> {
     let file = File::open(path)?;
-    // SAFETY: the file is the benchmark's own, and nobody writes to it or truncates it while it is mapped.
+    // SAFETY: the file is the benchmark's own, and no process writes to it or truncates it while it is mapped.
     unsafe { MmapOptions::new().map(&file) }
 }
 

@@ -1,4 +1,4 @@
-//! What opening a pack costs.
+//! The cost of opening a pack.
 
 use std::{fs, hint::black_box, path::Path};
 

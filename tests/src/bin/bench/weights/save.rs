@@ -1,4 +1,4 @@
-//! What it costs to have packed weights on the medium.
+//! The cost of saving packed weights to the medium.
 
 use std::{
     cell::RefCell,
@@ -56,20 +56,20 @@ pub(super) fn rows(plan: &Plan, disk: &Medium, sizes: Sizes) -> Rows {
     Ok(rows)
 }
 
-/// How long it took to reserve and insert, to pack, to finalise, and to save.
+/// The times to reserve and insert, to pack, to finalise, and to save.
 fn save(path: &Path, layers: &Layers, payload: &[u8]) -> io::Result<[Duration; 4]> {
     let [mut reserve, mut packing] = [Duration::ZERO; 2];
     let pack = Pack::open(path, PackOptions::default()).map_err(io::Error::other)?;
     for (i, names) in layers.names().iter().enumerate() {
         let start = Instant::now();
-        let mut space = pack.reserve(payload.len())?;
+        let mut reservation = pack.reserve(payload.len())?;
         reserve += start.elapsed();
         let start = Instant::now();
-        space.bytes_mut().copy_from_slice(payload);
-        space.bytes_mut()[..8].copy_from_slice(&(i as u64).to_le_bytes());
+        reservation.bytes_mut().copy_from_slice(payload);
+        reservation.bytes_mut()[..8].copy_from_slice(&(i as u64).to_le_bytes());
         packing += start.elapsed();
         let start = Instant::now();
-        pack.insert(&wanted(names), space);
+        pack.insert(&wanted(names), reservation);
         reserve += start.elapsed();
     }
     let start = Instant::now();
@@ -84,7 +84,7 @@ fn save(path: &Path, layers: &Layers, payload: &[u8]) -> io::Result<[Duration; 4
     Ok([reserve, packing, finalize, save])
 }
 
-/// How long it took to write so many payloads to a new file, and to wait until they are on the medium.
+/// Returns the time to write so many payloads to a new file, and to wait until they are on the medium.
 fn write(path: &Path, count: usize, payload: &[u8]) -> io::Result<Duration> {
     let mut payload = payload.to_vec();
     let start = Instant::now();

@@ -17,7 +17,7 @@ fn a_library_that_was_replaced_is_another_compiler() {
 }
 
 #[test]
-fn a_library_that_is_replaced_before_it_is_loaded_is_never_taken_for_the_old_one() {
+fn library_replaced_before_loading_is_not_taken_for_the_old() {
     let Some(processes) = children_of!(compile_and_tell) else { return };
     for (minor, has_build_id) in [("95", true), ("96", false)] {
         let directory = tempfile::tempdir().unwrap();
@@ -29,9 +29,9 @@ fn a_library_that_is_replaced_before_it_is_loaded_is_never_taken_for_the_old_one
             "A with builtins, miss"
         );
         // Known to the store, and not loaded here.
-        let cache = Cache::new(FileStore::open(cache_of(&directory), FileOptions::default()).unwrap());
+        let cache = Cache::new(FileStore::open(cache_of(&directory), StoreOptions::default()).unwrap());
         let target = CudaTarget::new(Toolkit::at(directory.path()).unwrap());
-        let key = || target.fields(&cache, &scale()).unwrap().key();
+        let key = || target.key(&cache, &scale()).unwrap().0;
         let old = key();
         assert!(target.toolkit().load_time().is_zero());
         fake.clone().answer("B").install(directory.path());
@@ -53,40 +53,36 @@ fn a_library_that_is_replaced_before_it_is_loaded_is_never_taken_for_the_old_one
 struct Meanwhile(FileStore, Mutex<Option<(Fake, PathBuf)>>);
 
 impl Store for Meanwhile {
-    fn get(&self, key: &[u8]) -> Lookup {
+    fn get(&self, key: &[u8]) -> Result<Artifact, MissReason> {
         if let Some((fake, folder)) = self.1.lock().unwrap().take() {
             fake.install(&folder);
         }
         self.0.get(key)
     }
 
-    fn put(&self, key: &[u8], artifact: &Artifact) -> Result<Stored, Reason> {
+    fn put(&self, key: &[u8], artifact: &Artifact) -> Result<u64, MissReason> {
         self.0.put(key, artifact)
     }
 
-    fn remove(&self, key: &[u8]) -> Result<bool, Reason> {
+    fn remove(&self, key: &[u8]) -> Result<bool, MissReason> {
         self.0.remove(key)
     }
 
-    fn contains(&self, key: &[u8]) -> Result<bool, Reason> {
+    fn contains(&self, key: &[u8]) -> Result<bool, MissReason> {
         self.0.contains(key)
     }
 
-    fn len(&self) -> Result<u64, Reason> {
-        self.0.len()
-    }
-
-    fn clear(&self) -> Result<(), Reason> {
+    fn clear(&self) -> Result<(), MissReason> {
         self.0.clear()
     }
 
-    fn close(&self) -> Result<(), Reason> {
-        self.0.close()
+    fn flush(&self) -> Result<(), MissReason> {
+        self.0.flush()
     }
 }
 
 #[test]
-fn a_library_that_is_replaced_between_key_and_compilation_compiles_under_its_own_key() {
+fn library_replaced_after_the_key_compiles_under_its_own_key() {
     let Some(processes) = children_of!(compile_and_tell) else { return };
     for (minor, has_build_id) in [("88", true), ("89", false)] {
         let directory = tempfile::tempdir().unwrap();
@@ -98,37 +94,37 @@ fn a_library_that_is_replaced_between_key_and_compilation_compiles_under_its_own
             "A with builtins, miss"
         );
 
-        let store = FileStore::open(cache_of(&directory), FileOptions::default()).unwrap();
+        let store = FileStore::open(cache_of(&directory), StoreOptions::default()).unwrap();
         let cache = Cache::new(Meanwhile(store, Mutex::default()));
         let target = CudaTarget::new(Toolkit::at(directory.path()).unwrap());
         let program = scale().target(TargetType::Ptx).arch("sm_80");
-        let old = target.fields(&cache, &program).unwrap().key();
+        let old = target.key(&cache, &program).unwrap().0;
         assert!(target.toolkit().load_time().is_zero());
         let next = (fake.answer("B"), directory.path().to_path_buf());
         *cache.store().1.lock().unwrap() = Some(next);
         let compiled = target.compile(&cache, &program).unwrap();
         assert!(text(compiled.binary()).starts_with("B with builtins"));
-        assert_ne!(target.fields(&cache, &program).unwrap().key(), old);
+        assert_ne!(target.key(&cache, &program).unwrap().0, old);
         assert_eq!(cache.store().contains(old.as_bytes()), Ok(false));
     }
 }
 
 #[test]
-fn a_library_that_is_replaced_after_it_was_loaded_goes_on_under_its_own_key() {
+fn library_replaced_after_loading_goes_on_under_its_own_key() {
     let directory = tempfile::tempdir().unwrap();
     let cache = memory();
     Fake::new("13", "97").answer("A").install(directory.path());
     let target = CudaTarget::new(Toolkit::at(directory.path()).unwrap());
     let old = scale().target(TargetType::Ptx);
-    let old_key = target.fields(&cache, &old).unwrap().key();
+    let old_key = target.key(&cache, &old).unwrap().0;
     let compiled = target.compile(&cache, &old).unwrap();
     assert!(text(compiled.binary()).starts_with("A with builtins"));
 
     Fake::new("13", "97").answer("B").install(directory.path());
-    assert_eq!(target.fields(&cache, &old).unwrap().key(), old_key);
+    assert_eq!(target.key(&cache, &old).unwrap().0, old_key);
     let other = old.clone().arch("sm_80");
     assert!(text(target.compile(&cache, &other).unwrap().binary()).starts_with("A with builtins"));
-    // To whoever comes new, the loader would hand the old library for the new file.
+    // The loader would hand a new target the old library for the new file.
     let new = CudaTarget::new(Toolkit::at(directory.path()).unwrap());
     let error = new.compile(&memory(), &old).unwrap_err();
     assert!(
@@ -172,31 +168,27 @@ fn two_toolkits_work_in_a_process_or_the_second_says_why_not() {
 struct Same(&'static [u8]);
 
 impl Store for Same {
-    fn get(&self, _: &[u8]) -> Lookup {
-        Lookup::Hit(Artifact::new(self.0.to_vec()))
+    fn get(&self, _: &[u8]) -> Result<Artifact, MissReason> {
+        Ok(Artifact::new(self.0.to_vec()))
     }
 
-    fn put(&self, _: &[u8], _: &Artifact) -> Result<Stored, Reason> {
-        Err(Reason::Unavailable)
+    fn put(&self, _: &[u8], _: &Artifact) -> Result<u64, MissReason> {
+        Err(MissReason::Unavailable)
     }
 
-    fn remove(&self, _: &[u8]) -> Result<bool, Reason> {
-        Err(Reason::Unavailable)
+    fn remove(&self, _: &[u8]) -> Result<bool, MissReason> {
+        Err(MissReason::Unavailable)
     }
 
-    fn contains(&self, _: &[u8]) -> Result<bool, Reason> {
+    fn contains(&self, _: &[u8]) -> Result<bool, MissReason> {
         Ok(true)
     }
 
-    fn len(&self) -> Result<u64, Reason> {
-        Err(Reason::Unavailable)
+    fn clear(&self) -> Result<(), MissReason> {
+        Err(MissReason::Unavailable)
     }
 
-    fn clear(&self) -> Result<(), Reason> {
-        Err(Reason::Unavailable)
-    }
-
-    fn close(&self) -> Result<(), Reason> {
+    fn flush(&self) -> Result<(), MissReason> {
         Ok(())
     }
 }
@@ -206,10 +198,10 @@ fn a_store_that_knows_no_version_is_not_believed() {
     let directory = tempfile::tempdir().unwrap();
     Fake::new("14", "3").install(directory.path());
     let new = || CudaTarget::new(Toolkit::at(directory.path()).unwrap());
-    let expected = new().fields(&memory(), &scale()).unwrap().key();
+    let expected = new().key(&memory(), &scale()).unwrap().0;
     for wrong in [&b""[..], b"\xff\xfe", b"14.3\n", b"13.0", &[b'1'; 100]] {
         let target = new();
-        assert_eq!(target.fields(&Cache::new(Same(wrong)), &scale()).unwrap().key(), expected);
+        assert_eq!(target.key(&Cache::new(Same(wrong)), &scale()).unwrap().0, expected);
         assert!(!target.toolkit().load_time().is_zero(), "the library is asked");
     }
 }
@@ -222,7 +214,7 @@ fn cache_of(directory: &tempfile::TempDir) -> PathBuf {
     directory.path().join("cache")
 }
 
-/// What the toolkit makes of a program in a new process.
+/// Compiles a program with the toolkit in a new process.
 fn made_in_a_child(processes: &Children, toolkit: &Path, cache: &Path) -> String {
     let said = child(processes, toolkit, cache, &[]);
     let line = said.lines().find_map(|line| line.strip_prefix("made ")).unwrap_or_else(|| panic!("{said}"));
@@ -241,11 +233,11 @@ fn child(processes: &Children, toolkit: &Path, cache: &Path, variables: &[(&str,
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What another process does: compiles with the toolkit and the cache that the environment names, and says what it met.
+/// Runs in another process: compiles with the toolkit and the cache that the environment names, and prints the result.
 fn compile_and_tell() {
     let toolkit = env::var_os(TOOLKIT).unwrap();
     let store =
-        FileStore::open(env::var_os("WARMSTART_CUDA_CACHE").unwrap(), FileOptions::default()).unwrap();
+        FileStore::open(env::var_os("WARMSTART_CUDA_CACHE").unwrap(), StoreOptions::default()).unwrap();
     let cache = Cache::new(store);
     let target = CudaTarget::new(Toolkit::at(toolkit).unwrap());
     let compiled = target.compile(&cache, &scale().target(TargetType::Ptx)).unwrap();
@@ -255,7 +247,7 @@ fn compile_and_tell() {
         println!("made {made}, {}", if compiled.is_hit() { "hit" } else { "miss" });
     }
     println!("hit {}", compiled.is_hit());
-    println!("key {}", target.fields(&cache, &scale()).unwrap().key());
+    println!("key {}", target.key(&cache, &scale()).unwrap().0);
     let binary = target.compile(&cache, &scale()).unwrap();
     println!("binary {}", warmstart::Key::digest(binary.binary()));
     println!("loaded {:?}", target.toolkit().load_time());

@@ -244,7 +244,7 @@ don't "stop
 "#,
     ),
     (
-        "a macro defined anew",
+        "a macro defined again",
         r#"
 !! untold
 == k.cu
@@ -305,7 +305,7 @@ enum { A = 1 };
 "#,
     ),
     (
-        "a macro that nobody defines",
+        "a macro that is not defined",
         r#"
 !! conditional
 == k.cu
@@ -571,7 +571,7 @@ enum { SECOND = A };
     (
         "one file in two places that asks to be read once",
         r#"
-!! refused asks to be read once
+!! refused asks to be included once
 !! link ../src/s/a.h i0/a.h
 == k.cu
 #include <a.h>
@@ -647,7 +647,7 @@ enum { BASE = 10 };
 "#,
     ),
     (
-        "include_next from beside the program begins anew",
+        "include_next from beside the program starts over",
         r#"
 == k.cu
 #include "a.h"
@@ -660,7 +660,7 @@ enum { BASE = 10 };
 "#,
     ),
     (
-        "include_next from a sibling begins anew",
+        "include_next from a sibling starts over",
         r#"
 == k.cu
 #include <p.h>
@@ -881,7 +881,7 @@ enum { A = ASK(__has_include("a.h")) + 2 * __has_include(<b.h>) };
     (
         "has_include behind a macro, there from one place only",
         r#"
-!! refused is there from one place and not from another
+!! refused is found from one file and not from another
 == k.cu
 #include <a.h>
 #if HAS_INCLUDE("c.h")
@@ -971,12 +971,33 @@ SKIP("*/ \
         "separated digits",
         r#"
 == k.cu
-enum { MANY = 1'000'000, HEX = 0xA'b, MORE = 1'0 /* ' */ };
+enum { MANY = 1'000'000, HEX = 0xA'b, MORE = 1'0 }; // it's
 #include "a.h"
 /* ' */
 == src/a.h
 #define A MANY
 "#,
+    ),
+    (
+        "separated digits before a comment",
+        r#"
+!! refused a digit separator
+== k.cu
+#define A 1'0 /* '
+*/
+"#,
+    ),
+    (
+        "a raw string behind another",
+        r##"
+!! refused a raw string that not all compilers read alike
+== k.cu
+#define SKIP(x)
+SKIP("x"R"(
+#include "nowhere.h"
+)")
+#define A 1
+"##,
     ),
     (
         "comments",
@@ -1309,41 +1330,6 @@ enum { A = C };
 #define A 5
 == b.h given
 #define A 6
-"#,
-    ),
-    (
-        "before the program",
-        r#"
-!! pre a.h
-!! pre b.h
-== k.cu
-== i1/a.h
-#include "c.h"
-== i1/c.h
-#define B 1
-== i0/b.h
-#define A (B + 1)
-"#,
-    ),
-    (
-        "before the program, given",
-        r#"
-!! pre a.h
-== k.cu
-== a.h given
-#include <b.h>
-== i0/b.h
-#define A 3
-"#,
-    ),
-    (
-        "before the program, and nowhere",
-        r#"
-!! pre a.h
-!! refused before the program
-== k.cu
-== src/a.h
-#define A 1
 "#,
     ),
     (

@@ -1,4 +1,4 @@
-//! As much of NVRTC as tells what it reads and what it makes of it.
+//! As much of NVRTC as shows which files it reads and its result.
 
 use std::{
     ffi::{CString, c_char, c_int, c_void},

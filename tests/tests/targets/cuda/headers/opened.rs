@@ -1,4 +1,4 @@
-//! Which files below a directory are opened.
+//! Finds the files below a directory that are opened.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -10,7 +10,7 @@ use std::{
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 
-/// What `action` gives, and the files below `root` that were opened meanwhile.
+/// Returns the result of `action`, and the files below `root` opened meanwhile.
 pub(crate) fn opened<T>(root: &Path, action: impl FnOnce() -> T) -> (T, BTreeSet<PathBuf>) {
     let watch = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).unwrap();
     let mut directories = HashMap::new();

@@ -9,7 +9,7 @@ use std::{
 
 use warmstart::target::cuda::{
     self, OptionName,
-    headers::{Closed, Found, HeaderError, Headers},
+    headers::{Closed, FoundHeaders, HeaderError, Headers},
 };
 
 use super::{nvrtc::Nvrtc, opened::opened};
@@ -23,7 +23,6 @@ pub(crate) struct Program {
     pub(crate) source: String,
     pub(crate) includes: Vec<PathBuf>,
     pub(crate) given: Vec<(String, String)>,
-    pub(crate) pre_includes: Vec<String>,
     pub(crate) definitions: Vec<String>,
     pub(crate) no_source_include: bool,
     /// Whether the compiler may read fewer files than we do.
@@ -36,7 +35,7 @@ pub(crate) struct Program {
     pub(crate) fails: bool,
     /// Whether the compiler comes to an include of a macro, and then is given nothing there.
     pub(crate) is_untold: bool,
-    /// What of the error's text says that it is refused.
+    /// The part of the error text that says it is refused.
     pub(crate) refused: Option<String>,
 }
 
@@ -63,7 +62,6 @@ impl Program {
                 ["!!", "refused", ..] => program.refused = Some(words[2..].join(" ")),
                 ["!!", "no-source-include"] => program.no_source_include = true,
                 ["!!", "define", definition] => program.definitions.push(definition.into()),
-                ["!!", "pre", name] => program.pre_includes.push(name.into()),
                 ["!!", "directory", path] => fs::create_dir_all(root.join(path)).unwrap(),
                 ["!!", "link", to, from] => links.push((to, from)),
                 ["!!", "includes", ref directories @ ..] => {
@@ -113,25 +111,23 @@ impl Program {
             .option(OptionName::NoSourceInclude, self.no_source_include)
             .option(OptionName::DefineMacro, self.definitions.clone());
         let program = self.given.iter().fold(program, |program, (name, text)| program.header(name, text));
-        let program = self.includes.iter().fold(program, cuda::Program::include_dir);
-        self.pre_includes.iter().fold(program, cuda::Program::pre_include)
+        self.includes.iter().fold(program, cuda::Program::include_dir)
     }
 
-    pub(crate) fn found(&self) -> Result<Found, HeaderError> {
+    pub(crate) fn found(&self) -> Result<FoundHeaders, HeaderError> {
         Headers::default().found(&self.described())
     }
 
-    pub(crate) fn closed(&self) -> Result<(Closed, Found), HeaderError> {
+    pub(crate) fn closed(&self) -> Result<(Closed, FoundHeaders), HeaderError> {
         Headers::default().closed(&self.described())
     }
 
-    /// What NVRTC makes of it by itself, and the files that it opens.
+    /// Compiles the program with NVRTC alone, and returns the files that it opens.
     pub(crate) fn compile_plainly(&self, nvrtc: &Nvrtc) -> (Result<Vec<u8>, String>, BTreeSet<PathBuf>) {
         let given: Vec<_> =
             self.given.iter().map(|(name, text)| (name.clone(), text.clone().into_bytes())).collect();
         let mut options = self.options();
         options.extend(self.includes.iter().map(|directory| format!("-I{}", directory.display())));
-        options.extend(self.pre_includes.iter().map(|name| format!("-include={name}")));
         if self.no_source_include {
             options.push("-no-source-include".into());
         }
@@ -139,7 +135,7 @@ impl Program {
         opened(&self.root, || nvrtc.ptx(name.to_str().unwrap(), self.source.as_bytes(), &given, &options))
     }
 
-    /// What NVRTC makes of the closed texts, and the files that it opens.
+    /// Compiles the closed texts with NVRTC, and returns the files that it opens.
     pub(crate) fn compile_closed(
         &self,
         nvrtc: &Nvrtc,
@@ -147,7 +143,6 @@ impl Program {
     ) -> (Result<Vec<u8>, String>, BTreeSet<PathBuf>) {
         let mut options = self.options();
         options.push("-no-source-include".into());
-        options.extend(closed.pre_includes.iter().map(|name| format!("-include={name}")));
         opened(&self.root, || nvrtc.ptx("k.cu", &closed.source, &closed.headers, &options))
     }
 
@@ -156,7 +151,7 @@ impl Program {
     }
 
     /// The files that were found.
-    pub(crate) fn files(&self, found: &Found) -> BTreeSet<PathBuf> {
+    pub(crate) fn files(&self, found: &FoundHeaders) -> BTreeSet<PathBuf> {
         let labels = found.headers.iter().filter(|(label, _)| !label.starts_with("given/"));
         labels.map(|(label, _)| fs::canonicalize(self.path_of(label)).unwrap()).collect()
     }

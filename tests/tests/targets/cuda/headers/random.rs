@@ -71,7 +71,7 @@ impl Random {
 /// A difference is shown with its seed. `WARMSTART_ROUNDS` says how many programs there are.
 #[test]
 #[cfg_attr(not(has_cuda), ignore = "needs the CUDA compilers: cargo xtask runtimes --cuda")]
-fn random_programs_compile_to_what_the_compiler_makes_of_them_by_itself() {
+fn random_programs_compile_as_the_compiler_alone_compiles_them() {
     const HEAD: &str = "#define CAT_(a, b) a##b\n#define CAT(a, b) CAT_(a, b)\n#define SKIP(x)\n#define _HAS_INCLUDE(x) __has_include(x)\n\
                         #define SAW(n) __device__ int CAT(saw, __COUNTER__) = n;\n";
 
@@ -105,7 +105,7 @@ fn random_programs_compile_to_what_the_compiler_makes_of_them_by_itself() {
         let (closed, found) = match program.closed() {
             Ok(closed) => closed,
             Err(error) => {
-                let words = ["read once", "from one place and not", "given a plain name"];
+                let words = ["included once", "from one file and not", "given a plain name"];
                 assert!(words.iter().any(|word| error.to_string().contains(word)), "seed {seed}: {error}");
                 refused += 1;
                 continue;
@@ -120,7 +120,7 @@ fn random_programs_compile_to_what_the_compiler_makes_of_them_by_itself() {
             (Ok(plain), Ok(ours)) => {
                 compiled += 1;
                 assert!(plain == ours, "seed {seed}:\n{text}\n{closed:#?}");
-                // What is only asked for is opened as well. The head has two questions that are none.
+                // Files that `__has_include` asks for are opened too. The head has two such directives that are no questions.
                 let asks = text.to_lowercase().matches("has_include(").count() > 2;
                 assert!(asks || opened.is_subset(&files), "seed {seed}: {opened:#?} {files:#?}");
             }
