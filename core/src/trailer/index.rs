@@ -576,12 +576,7 @@ impl<'a> Index<'a> {
     /// the model, [`MissReason::OtherSeed`] if none of that model has the seed, else [`MissReason::OtherFingerprint`].
     #[inline]
     pub fn look_up<'w>(&self, wanted: &WeightKey<'w>) -> Result<Entry<'w>, MissReason> {
-        let hash = hash(&wanted.name);
-        let (bucket, tag) = (bucket(hash, self.bucket_bits), tag(hash));
-        match self.first_slots(bucket).and_then(|slots| self.among(slots, tag, wanted)) {
-            Some(record) => entry_of(record, wanted).ok_or(MissReason::Absent),
-            None => self.search(bucket, tag, wanted),
-        }
+        entry_of(self.find(wanted)?, wanted).ok_or(MissReason::Absent)
     }
 
     /// Retries, with [`look_up_imported`](Self::look_up_imported), a [`look_up`](Self::look_up) that missed for the reason
@@ -652,6 +647,16 @@ impl<'a> Index<'a> {
         nearest
     }
 
+    /// Returns the fixed bytes of the wanted entry's record: less to return than an entry, most of which callers do not read.
+    fn find(&self, wanted: &WeightKey<'_>) -> Result<&'a [u8; RECORD_LEN], MissReason> {
+        let hash = hash(&wanted.name);
+        let (bucket, tag) = (bucket(hash, self.bucket_bits), tag(hash));
+        match self.first_slots(bucket).and_then(|slots| self.among(slots, tag, wanted)) {
+            Some(fixed) => Ok(fixed),
+            None => self.search(bucket, tag, wanted),
+        }
+    }
+
     /// Returns the slots from the start of a bucket on, if there are enough. They may belong to the next bucket: comparing a
     /// slot of another bucket costs less than a branch on the bucket's end, which a processor must guess.
     #[inline]
@@ -699,12 +704,17 @@ impl<'a> Index<'a> {
 
     /// Searches all slots of a bucket, however many there are. If the entry is not there, returns the reason of the miss.
     #[inline(never)]
-    fn search<'w>(&self, bucket: u64, tag: u32, wanted: &WeightKey<'w>) -> Result<Entry<'w>, MissReason> {
+    fn search(
+        &self,
+        bucket: u64,
+        tag: u32,
+        wanted: &WeightKey<'_>,
+    ) -> Result<&'a [u8; RECORD_LEN], MissReason> {
         let slots = self.bucket(bucket).unwrap_or_default();
         let found = slots.binary_search_by(|slot| self.compare(IndexSlot::decode(*slot), tag, wanted));
         let at = found.map_err(|at| self.nearest(slots, at, tag, wanted))?;
         let bytes = slots.get(at).and_then(|slot| self.bytes_at(IndexSlot::decode(*slot)));
-        bytes.and_then(|bytes| entry_of(bytes.first_chunk()?, wanted)).ok_or(MissReason::Absent)
+        bytes.and_then(<[u8]>::first_chunk).ok_or(MissReason::Absent)
     }
 
     /// Returns the slots of a bucket.
