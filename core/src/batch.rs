@@ -5,6 +5,9 @@
 //! are claimed elsewhere, and comes back to them. Only when all that are left are claimed elsewhere does it wait, for one of them.
 //! Processes with different orders share the builds, so that they take the sum of all builds divided by the processes.
 //!
+//! Where many machines share the claims, each attempt is a request. There, a *survey* asks about all artifacts at once, and only those
+//! that it found stored or free are tried: see [`Batch::with_surveys`].
+//!
 //! This module only decides; the native crate looks up, claims, builds and waits.
 
 use alloc::{
@@ -12,13 +15,15 @@ use alloc::{
     vec::Vec,
 };
 
+use crate::lease::Backoff;
+
 /// The artifacts of one call that are not there yet, each named by its index.
 ///
 /// Each step is for one artifact, which the caller holds until [`resolve`](Self::resolve) or
 /// [`postpone`](Self::postpone) says how it ended.
 ///
 /// ```
-/// use warmstart_core::batch::Batch;
+/// use warmstart_core::batch::{Batch, Next};
 ///
 /// // Two artifacts are missing, and somewhere else 1 is being built. Waiting for it ends 60 s after it was first met.
 /// let mut batch = Batch::new(vec![0, 1], 7, 60_000);
@@ -28,9 +33,9 @@ use alloc::{
 ///         _ => batch.postpone(index, 1_000),
 ///     }
 /// }
-/// assert_eq!(batch.wait_next(), Some((1, 61_000)));
+/// assert_eq!(batch.wait_next(2_000, 0), Next::WaitFor(1, 61_000));
 /// batch.resolve();
-/// assert_eq!((batch.try_next(), batch.wait_next()), (None, None));
+/// assert_eq!((batch.try_next(), batch.wait_next(3_000, 0)), (None, Next::End));
 /// ```
 #[derive(Debug)]
 pub struct Batch {
@@ -40,9 +45,33 @@ pub struct Batch {
     postponed: VecDeque<usize>,
     /// When waiting ends for each artifact that was ever claimed elsewhere.
     deadlines: BTreeMap<usize, u64>,
-    /// Whether an artifact was resolved since the pass began: another pass may then find more.
-    has_progressed: bool,
+    /// Whether another pass may find more: an artifact was resolved since this one began, or was not as the survey said.
+    is_outdated: bool,
+    /// The pauses between surveys, if only a survey begins another pass.
+    surveys: Option<Backoff>,
     timeout: u64,
+}
+
+/// What a survey found of an artifact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Surveyed {
+    /// It is stored.
+    Stored,
+    /// Another process has claimed it.
+    Claimed,
+    /// It is neither stored nor claimed, as far as is known.
+    Free,
+}
+
+/// What a process does when it has nothing to try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Wait for this artifact until this time, and then build it without a claim.
+    WaitFor(usize, u64),
+    /// Pause for so long, and then survey again.
+    Pause(u64),
+    /// Return: all artifacts are resolved.
+    End,
 }
 
 impl Batch {
@@ -55,37 +84,115 @@ impl Batch {
             untried: missing,
             postponed: VecDeque::new(),
             deadlines: BTreeMap::new(),
-            has_progressed: false,
+            is_outdated: false,
+            surveys: None,
             timeout,
         }
+    }
+
+    /// Lets surveys decide what is tried, from the second pass on.
+    ///
+    /// The first artifact that turns out to be claimed elsewhere ends the pass: the next survey knows of the others too. When
+    /// [`try_next`](Self::try_next) returns nothing, survey the artifacts of [`to_survey`](Self::to_survey), and
+    /// [begin the next pass](Self::begin_pass). `pauses` are in the caller's unit of time.
+    ///
+    /// ```
+    /// use warmstart_core::{batch::{Batch, Next, Surveyed}, lease::Backoff};
+    ///
+    /// let mut batch = Batch::new(vec![0, 1, 2], 7, 60_000).with_surveys(Backoff::new(250, 4_000));
+    /// let first = batch.try_next().unwrap();
+    /// batch.postpone(first, 0);
+    /// assert_eq!((batch.try_next(), batch.to_survey().len()), (None, 3));
+    /// batch.begin_pass([(0, Surveyed::Claimed), (1, Surveyed::Claimed), (2, Surveyed::Free)], 10);
+    /// assert_eq!((batch.try_next(), batch.try_next()), (Some(2), None));
+    /// batch.resolve();
+    /// batch.begin_pass([(0, Surveyed::Claimed), (1, Surveyed::Claimed)], 900);
+    /// assert_eq!(batch.wait_next(900, 0), Next::Pause(125));
+    /// ```
+    #[must_use]
+    pub const fn with_surveys(mut self, pauses: Backoff) -> Self {
+        self.surveys = Some(pauses);
+        self
     }
 
     /// Returns an artifact to look up, claim and build without waiting. Returns nothing when each one left is in the hands of a
     /// worker or claimed elsewhere.
     pub fn try_next(&mut self) -> Option<usize> {
-        if self.untried.is_empty() && self.has_progressed {
-            self.has_progressed = false;
+        if self.untried.is_empty() && self.is_outdated && self.surveys.is_none() {
+            self.is_outdated = false;
             self.untried.extend(self.postponed.drain(..).rev());
         }
         self.untried.pop()
     }
 
-    /// Returns an artifact to wait for, with the time at which waiting ends and the caller builds without a claim. Call it when
-    /// no worker has anything in its hands and [`try_next`](Self::try_next) returned nothing. Returns nothing when all are resolved.
-    pub fn wait_next(&mut self) -> Option<(usize, u64)> {
-        let index = self.postponed.pop_front()?;
-        Some((index, self.deadlines.get(&index).copied().unwrap_or(0)))
+    /// Returns what to do when no worker has anything in its hands and [`try_next`](Self::try_next) returned nothing. `random` is any
+    /// number.
+    pub fn wait_next(&mut self, now: u64, random: u64) -> Next {
+        let ends = |index: &usize| self.deadlines.get(index).copied().unwrap_or(0);
+        let next = match self.surveys {
+            None => 0,
+            Some(_) => self.postponed.iter().position(|index| ends(index) <= now).unwrap_or(usize::MAX),
+        };
+        if let Some(index) = self.postponed.remove(next) {
+            return Next::WaitFor(index, ends(&index));
+        }
+        match &mut self.surveys {
+            Some(backoff) if !self.postponed.is_empty() => {
+                self.is_outdated = true;
+                Next::Pause(backoff.pause(random))
+            }
+            _ => Next::End,
+        }
     }
 
     /// Records that the artifact in hand is there, or cannot be built.
     pub fn resolve(&mut self) {
-        self.has_progressed = true;
+        self.is_outdated = true;
     }
 
     /// Records that an artifact is claimed elsewhere. The time to wait for it counts from the first time.
     pub fn postpone(&mut self, index: usize, now: u64) {
         self.deadlines.entry(index).or_insert_with(|| now.saturating_add(self.timeout));
         self.postponed.push_back(index);
+        if self.surveys.is_some() {
+            self.postponed.extend(self.untried.drain(..).rev());
+            self.is_outdated = true;
+        }
+    }
+
+    /// Returns the artifacts to survey: all that are postponed, if nothing is left to try and the last survey is out of date.
+    #[must_use]
+    pub fn to_survey(&self) -> Vec<usize> {
+        let is_due = self.untried.is_empty() && self.is_outdated;
+        if is_due { self.postponed.iter().copied().collect() } else { Vec::new() }
+    }
+
+    /// Begins a pass over what a survey found stored or free, the stored artifacts first.
+    pub fn begin_pass(&mut self, surveyed: impl IntoIterator<Item = (usize, Surveyed)>, now: u64) {
+        self.is_outdated = false;
+        let found: BTreeMap<usize, Surveyed> = surveyed.into_iter().collect();
+        let (mut stored, mut free) = (Vec::new(), Vec::new());
+        self.postponed.retain(|index| {
+            match found.get(index) {
+                Some(Surveyed::Stored) => stored.push(*index),
+                Some(Surveyed::Free) => free.push(*index),
+                Some(Surveyed::Claimed) | None => return true,
+            }
+            false
+        });
+        for index in &self.postponed {
+            self.deadlines.entry(*index).or_insert_with(|| now.saturating_add(self.timeout));
+        }
+        self.untried.extend(free.into_iter().rev().chain(stored));
+        if let Some(backoff) = self.surveys.as_mut().filter(|_| !self.untried.is_empty()) {
+            backoff.reset();
+        }
+    }
+
+    /// Goes on without surveys, because they are unavailable now.
+    pub const fn end_surveys(&mut self) {
+        self.surveys = None;
+        self.is_outdated = true;
     }
 
     /// Returns how many artifacts are to be tried or waited for, without those in hand.

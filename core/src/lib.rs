@@ -16,6 +16,7 @@
 //! | [`launch_record`] | the data that an artifact carries for its launches |
 //! | [`includes`] | the headers that a CUDA C++ text includes, and the text with their names replaced |
 //! | [`batch`] | the choice of the artifact that a process builds next, while others build the same ones |
+//! | [`lease`], [`breaker`] | claims of builds on engines that many machines share, and how long a dead one is left alone |
 //! | [`flight`] | single flight: one worker builds, the others wait, without deadlock |
 //! | [`registry`] | the kernel and task that an id in generated code stands for |
 //! | [`reason`], [`statistics`] | the reasons of misses and refusals, and their counters |
@@ -43,6 +44,7 @@ extern crate alloc;
 
 pub mod artifact;
 pub mod batch;
+pub mod breaker;
 pub mod envelope;
 pub mod flight;
 pub mod head;
@@ -50,6 +52,7 @@ pub mod includes;
 pub mod journal;
 pub mod key;
 pub mod launch_record;
+pub mod lease;
 pub mod lru;
 pub mod memo;
 pub mod miss;

@@ -8,6 +8,8 @@ use super::*;
 /// How long a process waits for another one's build, in steps of the model. No build that goes on takes as long.
 const TIMEOUT: u64 = 400;
 
+const PAUSES: Backoff = Backoff::new(0, 0);
+
 /// What may happen in a run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Trouble {
@@ -19,6 +21,8 @@ struct Trouble {
     failures: u64,
     /// The store has no claims: each process builds for itself.
     no_claims: bool,
+    /// Surveys decide what is tried; one answer in ten is out of date.
+    surveys: bool,
 }
 
 /// What a worker does next with the artifact in its hands.
@@ -92,8 +96,9 @@ impl World {
         world.builds = vec![0; artifacts];
         for process in 0..2 + world.below(5) {
             let seed = world.number();
+            let batch = Batch::new((0..artifacts).collect(), seed, TIMEOUT);
             world.processes.push(Process {
-                batch: Batch::new((0..artifacts).collect(), seed, TIMEOUT),
+                batch: if trouble.surveys { batch.with_surveys(PAUSES) } else { batch },
                 results: BTreeMap::new(),
                 is_dead: false,
                 paused_until: 0,
@@ -225,6 +230,12 @@ impl World {
             self.workers[at].hand = Some(Hand { index, task: Task::LookUp, until: None, holds_claim: false });
             return;
         }
+        let to_survey = batch.to_survey();
+        if self.trouble.surveys && !to_survey.is_empty() {
+            let surveyed: Vec<_> = to_survey.into_iter().map(|index| (index, self.survey(index))).collect();
+            self.processes[process].batch.begin_pass(surveyed, self.now);
+            return;
+        }
         let first = self.workers.iter().position(|worker| worker.process == process);
         if first != Some(at) {
             // It has nothing more to try, unless the first one waits in vain and finds more.
@@ -236,11 +247,21 @@ impl World {
             return;
         }
         let task = Task::LookUp;
-        match self.processes[process].batch.wait_next() {
-            Some((index, until)) => {
+        match self.processes[process].batch.wait_next(self.now, 0) {
+            Next::WaitFor(index, until) => {
                 self.workers[at].hand = Some(Hand { index, task, until: Some(until), holds_claim: false });
             }
-            None => self.workers[at].is_done = true,
+            Next::Pause(_) => {}
+            Next::End => self.workers[at].is_done = true,
+        }
+    }
+
+    fn survey(&mut self, index: usize) -> Surveyed {
+        match (self.below(10), self.stored[index], self.claims[index]) {
+            (0, ..) => [Surveyed::Stored, Surveyed::Claimed, Surveyed::Free][self.below(3)],
+            (_, true, _) => Surveyed::Stored,
+            (_, false, Some(_)) => Surveyed::Claimed,
+            (_, false, None) => Surveyed::Free,
         }
     }
 
@@ -271,32 +292,38 @@ const RUNS: u64 = if cfg!(miri) { 5 } else { 5_000 };
 
 #[test]
 fn every_artifact_is_built_exactly_once() {
-    play(RUNS, Trouble::default(), |world| {
-        assert!(world.builds.iter().all(|&builds| builds == 1), "{:?}", world.builds);
-        assert!(!world.timed_out && world.stored.iter().all(|&stored| stored));
-    });
+    for surveys in [false, true] {
+        play(RUNS, Trouble { surveys, ..Trouble::default() }, |world| {
+            assert!(world.builds.iter().all(|&builds| builds == 1), "{:?}", world.builds);
+            assert!(!world.timed_out && world.stored.iter().all(|&stored| stored));
+        });
+    }
 }
 
 #[test]
 fn deaths_leave_nothing_unbuilt() {
-    play(RUNS, Trouble { deaths: 3, ..Trouble::default() }, |world| {
-        let dead = world.processes.iter().filter(|process| process.is_dead).count();
-        let workers = world.workers.iter().filter(|worker| world.processes[worker.process].is_dead).count();
-        assert!(
-            dead == 0 || !world.timed_out,
-            "a claim ends with its holder: waiting never takes the timeout"
-        );
-        let extra: usize = world.builds.iter().map(|builds| builds - 1).sum();
-        assert!(extra <= workers, "at most one build more for each one that a dead process had");
-        assert!(world.stored.iter().all(|&stored| stored));
-    });
+    for surveys in [false, true] {
+        play(RUNS, Trouble { deaths: 3, surveys, ..Trouble::default() }, check_deaths);
+    }
+}
+
+/// Checks a run in which processes died.
+fn check_deaths(world: &World) {
+    let dead = world.processes.iter().filter(|process| process.is_dead).count();
+    let workers = world.workers.iter().filter(|worker| world.processes[worker.process].is_dead).count();
+    assert!(dead == 0 || !world.timed_out, "a claim ends with its holder: waiting never takes the timeout");
+    let extra: usize = world.builds.iter().map(|builds| builds - 1).sum();
+    assert!(extra <= workers, "at most one build more for each one that a dead process had");
+    assert!(world.stored.iter().all(|&stored| stored));
 }
 
 #[test]
 fn pauses_end_at_the_timeout_and_all_is_stored() {
-    play(RUNS, Trouble { pauses: 2, deaths: 1, ..Trouble::default() }, |world| {
-        assert!(world.stored.iter().all(|&stored| stored));
-    });
+    for surveys in [false, true] {
+        play(RUNS, Trouble { pauses: 2, deaths: 1, surveys, ..Trouble::default() }, |world| {
+            assert!(world.stored.iter().all(|&stored| stored));
+        });
+    }
 }
 
 #[test]
@@ -342,6 +369,37 @@ fn the_wait_counts_from_the_first_postponement() {
     assert_eq!(batch.try_next(), Some(first), "what progressed elsewhere may have progressed here");
     batch.postpone(first, 105);
     assert_eq!(batch.try_next(), None);
-    assert_eq!(batch.wait_next(), Some((first, 110)));
+    assert_eq!(batch.wait_next(0, 0), Next::WaitFor(first, 110));
     assert_ne!(first, second);
+}
+
+#[test]
+fn one_refused_claim_postpones_the_pass_with_surveys() {
+    let mut batch = Batch::new((0..10).collect(), 5, 10).with_surveys(Backoff::new(8, 16));
+    let first = batch.try_next().unwrap();
+    assert_eq!(batch.to_survey(), [0; 0], "there is more to try");
+    batch.postpone(first, 100);
+    assert_eq!((batch.try_next(), batch.left(), batch.to_survey().len()), (None, 10, 10));
+    batch.begin_pass((0..10).map(|index| (index, Surveyed::Claimed)), 105);
+    assert_eq!((batch.try_next(), batch.to_survey().len()), (None, 0), "the survey is new");
+    assert_eq!(batch.wait_next(109, u64::MAX), Next::Pause(8));
+    assert_eq!((batch.to_survey().len(), batch.wait_next(109, u64::MAX)), (10, Next::Pause(16)));
+    assert_eq!(batch.wait_next(110, 0), Next::WaitFor(first, 110), "counted from the refusal");
+    batch.resolve();
+    let some = |index| if index % 2 == 0 { Surveyed::Stored } else { Surveyed::Free };
+    batch.begin_pass((0..10).map(|index| (index, some(index))), 111);
+    let order: Vec<usize> = iter::from_fn(|| batch.try_next()).collect();
+    assert_eq!((order.len(), order.is_sorted_by_key(|index| index % 2)), (9, true), "stored ones first");
+    batch.postpone(order[0], 112);
+    assert_eq!(batch.wait_next(113, u64::MAX), Next::Pause(8), "something was found meanwhile");
+}
+
+#[test]
+fn a_batch_without_an_answer_goes_on_without_surveys() {
+    let mut batch = Batch::new(vec![0, 1], 5, 10).with_surveys(PAUSES);
+    let first = batch.try_next().unwrap();
+    batch.postpone(first, 0);
+    batch.end_surveys();
+    assert_eq!(batch.try_next(), Some(first));
+    assert!(batch.try_next().is_some_and(|second| second != first));
 }

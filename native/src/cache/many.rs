@@ -11,7 +11,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use warmstart_core::{artifact::Artifact, batch::Batch, reason::MissReason};
+use warmstart_core::{
+    artifact::Artifact,
+    batch::{Batch, Next, Surveyed},
+    key::Key,
+    lease::Backoff,
+    reason::MissReason,
+};
 
 use super::{Cache, Fetched, Hits, Origin, Request, Waiting, described, nanos, unshared_flight_key};
 use crate::{
@@ -74,6 +80,9 @@ impl fmt::Debug for ManyOptions<'_> {
 
 /// The number of requests that are looked up at once: enough for several threads, and few enough to stay in the processor's cache.
 const LOOKED_UP_AT_ONCE: usize = 256;
+
+/// The pauses between two surveys, in nanoseconds.
+const PAUSES: Backoff = Backoff::new(250_000_000, 4_000_000_000);
 
 /// The number of look-ups of a target, which read headers and more, that are worth starting a thread for.
 #[cfg(any(feature = "cpu", feature = "cuda"))]
@@ -197,7 +206,7 @@ impl<A: Into<Artifact>, E: Send, B: Fn(usize) -> Result<A, E> + Sync> Item for B
     }
 
     fn find<S: Store>(&self, store: &S) -> Result<Artifact, MissReason> {
-        store.get(self.request.key())
+        store.get_to_build(self.request.key())
     }
 
     fn build(&self) -> Result<(Artifact, ()), E> {
@@ -218,6 +227,8 @@ struct Run<'r, S: Store, I: Item> {
     groups: Vec<Vec<Miss<'r, I>>>,
     group_of: HashMap<&'r [u8], usize>,
     progress: Mutex<Progress<I::Error>>,
+    /// Held by the thread that surveys.
+    asking: Mutex<()>,
     started: Instant,
 }
 
@@ -269,6 +280,7 @@ impl<'r, S: Store, I: Item> Run<'r, S, I> {
             groups: Vec::new(),
             group_of: HashMap::new(),
             progress: Mutex::new(Progress { results, panic: None, panicked: Vec::new() }),
+            asking: Mutex::default(),
             started: Instant::now(),
         }
     }
@@ -312,7 +324,10 @@ impl<'r, S: Store, I: Item> Run<'r, S, I> {
     fn build_missing(&self) {
         // Each process, and each call, has an order of its own.
         let seed = RandomState::new().build_hasher().finish();
-        let batch = Batch::new((0..self.groups.len()).collect(), seed, nanos(self.cache.timeout));
+        let mut batch = Batch::new((0..self.groups.len()).collect(), seed, nanos(self.cache.timeout));
+        if self.survey(&[]).is_some() {
+            batch = batch.with_surveys(PAUSES);
+        }
         let batch = Mutex::new(batch);
         let workers = match self.options.workers {
             0 => parallel::cores(),
@@ -327,19 +342,55 @@ impl<'r, S: Store, I: Item> Run<'r, S, I> {
                 }
                 self.try_all(&batch);
             });
-            let Some((group, until)) = lock(&batch).wait_next() else { return };
-            let until = self.started.checked_add(Duration::from_nanos(until));
-            self.attempt(&batch, group, Waiting::Until(until));
+            let random = RandomState::new().build_hasher().finish();
+            let next = lock(&batch).wait_next(nanos(self.started.elapsed()), random);
+            match next {
+                Next::WaitFor(group, until) => {
+                    let until = self.started.checked_add(Duration::from_nanos(until));
+                    self.attempt(&batch, group, Waiting::Until(until));
+                }
+                Next::Pause(nanos) => thread::sleep(Duration::from_nanos(nanos)),
+                Next::End => return,
+            }
         }
     }
 
     fn try_all(&self, batch: &Mutex<Batch>) {
-        loop {
+        while let Some(group) = self.try_next(batch) {
             // The lock must not be held during the attempt.
-            let next = lock(batch).try_next();
-            let Some(group) = next else { return };
             self.attempt(batch, group, Waiting::Not);
         }
+    }
+
+    /// Returns what the batch tries next, after a survey if the batch wants one.
+    fn try_next(&self, batch: &Mutex<Batch>) -> Option<usize> {
+        let next = lock(batch).try_next();
+        if next.is_some() {
+            return next;
+        }
+        // One thread asks. The others wait, and take from what it found.
+        let _asking = lock(&self.asking);
+        let next = lock(batch).try_next();
+        let groups = lock(batch).to_survey();
+        if next.is_some() || groups.is_empty() {
+            return next;
+        }
+        let surveyed = self.survey(&groups);
+        let mut batch = lock(batch);
+        match surveyed {
+            Some(surveyed) => {
+                batch.begin_pass(groups.into_iter().zip(surveyed), nanos(self.started.elapsed()));
+            }
+            None => batch.end_surveys(),
+        }
+        batch.try_next()
+    }
+
+    /// Asks the store about the builds of these groups, if a request for each of them would be too many.
+    fn survey(&self, groups: &[usize]) -> Option<Vec<Surveyed>> {
+        let digest = |group: &usize| Key::digest(self.groups[*group][0].item.flight_key());
+        let digests: Vec<Key> = groups.iter().map(digest).collect();
+        self.cache.store.claims()?.survey(&digests)
     }
 
     /// Looks up or builds the artifact of a group. If a builder fails, that of the next item of the group runs.

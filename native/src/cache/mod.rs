@@ -240,7 +240,7 @@ impl<S: Store> Cache<S> {
         let request = request.into();
         self.get_or_build_with(
             request.key(),
-            |store| store.get(request.key()),
+            |store| store.get_to_build(request.key()),
             || build().map(|artifact| (described(&request, artifact.into()), ())),
             |store, artifact, ()| store.put(request.key(), artifact),
         )

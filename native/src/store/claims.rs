@@ -2,7 +2,7 @@
 
 use std::{fmt::Debug, path::PathBuf, time::Instant};
 
-use warmstart_core::{key::Key, reason::MissReason};
+use warmstart_core::{batch::Surveyed, key::Key, reason::MissReason};
 
 use crate::os::process_lock::ProcessLock;
 
@@ -17,6 +17,13 @@ pub trait Claims: Debug + Send + Sync {
     /// # Errors
     /// The reason why claims are unavailable. The caller then builds without one.
     fn claim(&self, digest: &Key, deadline: Option<Instant>) -> Result<Option<Box<dyn Send>>, MissReason>;
+
+    /// Returns what is known of each of these builds, asked for at once, if a claim costs a request to another machine. Else returns
+    /// nothing, as by default: trying each claim is as cheap.
+    fn survey(&self, digests: &[Key]) -> Option<Vec<Surveyed>> {
+        let _ = digests;
+        None
+    }
 }
 
 /// Claims as OS locks on files in a directory.

@@ -61,6 +61,12 @@ pub trait Store: Debug + Send + Sync {
     /// Returns the artifact stored under `key`, and counts a use. Removes a damaged entry that it finds.
     fn get(&self, key: &[u8]) -> Result<Artifact, MissReason>;
 
+    /// Looks up a key as [`get`](Self::get) does, for a caller that builds a missing artifact next. A store whose entries and claims are
+    /// on another machine asks for the claim in the same request.
+    fn get_to_build(&self, key: &[u8]) -> Result<Artifact, MissReason> {
+        self.get(key)
+    }
+
     /// Reads the payload stored under `key` into a caller's buffer, and returns its length in bytes. Counts a use. The payload is
     /// verified before this returns; after an error, the contents of the buffer are unspecified.
     ///
@@ -218,6 +224,9 @@ macro_rules! forward_store {
         impl<S: Store + ?Sized> Store for $pointer {
             fn get(&self, key: &[u8]) -> Result<Artifact, MissReason> {
                 (**self).get(key)
+            }
+            fn get_to_build(&self, key: &[u8]) -> Result<Artifact, MissReason> {
+                (**self).get_to_build(key)
             }
             fn get_into(&self, key: &[u8], buffer: &mut dyn Buffer) -> Result<usize, MissReason> {
                 (**self).get_into(key, buffer)

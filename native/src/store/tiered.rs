@@ -80,6 +80,20 @@ impl<S: Store> TieredStore<S> {
         Some(artifact)
     }
 
+    fn get_by(
+        &self,
+        key: &[u8],
+        get: impl FnOnce(&S, &[u8]) -> Result<Artifact, MissReason>,
+    ) -> Result<Artifact, MissReason> {
+        if let Some(artifact) = self.get_from_front(key) {
+            return Ok(artifact);
+        }
+        let before = self.changes.count(key);
+        let found = get(&self.back, key);
+        self.keep_in_front(key, before, &found);
+        found
+    }
+
     /// Copies an artifact of the store behind into memory, unless its key has changed since the count was `before`.
     fn keep_in_front(&self, key: &[u8], before: u64, found: &Result<Artifact, MissReason>) {
         if let Ok(artifact) = found
@@ -99,13 +113,11 @@ impl<S: Store> TieredStore<S> {
 
 impl<S: Store> Store for TieredStore<S> {
     fn get(&self, key: &[u8]) -> Result<Artifact, MissReason> {
-        if let Some(artifact) = self.get_from_front(key) {
-            return Ok(artifact);
-        }
-        let before = self.changes.count(key);
-        let found = self.back.get(key);
-        self.keep_in_front(key, before, &found);
-        found
+        self.get_by(key, S::get)
+    }
+
+    fn get_to_build(&self, key: &[u8]) -> Result<Artifact, MissReason> {
+        self.get_by(key, S::get_to_build)
     }
 
     fn get_many(&self, keys: &[&[u8]]) -> Vec<Result<Artifact, MissReason>> {

@@ -1,8 +1,9 @@
 use std::{
+    collections::HashSet,
     convert::Infallible,
     mem,
     sync::{
-        Barrier,
+        Arc, Barrier,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
 };
@@ -10,7 +11,7 @@ use std::{
 use super::*;
 use crate::{
     Limits,
-    store::{FileStore, MemoryStore, StoreOptions, TieredStore},
+    store::{Claims, FileStore, MemoryStore, StoreOptions, TieredStore},
 };
 
 fn memory() -> Cache<MemoryStore> {
@@ -375,4 +376,119 @@ mod items {
             }
         }
     }
+}
+
+/// A store on another machine, as far as its claims say: each costs a request.
+#[derive(Debug)]
+struct Remote {
+    entries: MemoryStore,
+    held: Arc<Mutex<HashSet<Key>>>,
+    claims: AtomicUsize,
+    surveys: AtomicUsize,
+    is_silent: bool,
+}
+
+struct Held(Key, Arc<Mutex<HashSet<Key>>>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        lock(&self.1).remove(&self.0);
+    }
+}
+
+impl Claims for Remote {
+    fn scope(&self) -> Vec<u8> {
+        format!("{self:p}").into_bytes()
+    }
+    fn claim(&self, digest: &Key, deadline: Option<Instant>) -> Result<Option<Box<dyn Send>>, MissReason> {
+        self.claims.fetch_add(1, SeqCst);
+        while !lock(&self.held).insert(*digest) {
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                return Ok(None);
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(Some(Box::new(Held(*digest, Arc::clone(&self.held)))))
+    }
+    fn survey(&self, digests: &[Key]) -> Option<Vec<Surveyed>> {
+        if self.is_silent && self.surveys.fetch_add(1, SeqCst) > 0 {
+            return None;
+        }
+        let found = |digest: &Key| match lock(&self.held).contains(digest) {
+            true => Surveyed::Claimed,
+            false => Surveyed::Free,
+        };
+        Some(digests.iter().map(found).collect())
+    }
+}
+
+impl Store for Remote {
+    fn get(&self, key: &[u8]) -> Result<Artifact, MissReason> {
+        self.entries.get(key)
+    }
+    fn put(&self, key: &[u8], artifact: &Artifact) -> Result<u64, MissReason> {
+        self.entries.put(key, artifact)
+    }
+    fn remove(&self, key: &[u8]) -> Result<bool, MissReason> {
+        self.entries.remove(key)
+    }
+    fn contains(&self, key: &[u8]) -> Result<bool, MissReason> {
+        self.entries.contains(key)
+    }
+    fn clear(&self) -> Result<(), MissReason> {
+        self.entries.clear()
+    }
+    fn flush(&self) -> Result<(), MissReason> {
+        self.entries.flush()
+    }
+    fn claims(&self) -> Option<&dyn Claims> {
+        Some(self)
+    }
+}
+
+#[test]
+fn a_survey_spares_the_claims_of_what_others_build() {
+    for is_silent in [false, true] {
+        let store = Remote {
+            entries: MemoryStore::new(Limits::NONE),
+            held: Arc::default(),
+            claims: AtomicUsize::new(0),
+            surveys: AtomicUsize::new(0),
+            is_silent,
+        };
+        // Another machine builds all but the first ten, and its builds end one after the other.
+        let digests = keys(40).into_iter().map(|key| Key::digest(&key));
+        *lock(&store.held) = digests.skip(10).collect();
+        let cache = Cache::new(&store).with_timeout(Duration::from_secs(60));
+        let fetched = thread::scope(|scope| {
+            let call = || cache.get_or_build_many(keys(40), ManyOptions::default().with_workers(2), built);
+            let call = scope.spawn(call);
+            for (index, key) in keys(40).into_iter().enumerate().skip(10) {
+                thread::sleep(Duration::from_millis(5));
+                store.put(&key, &built(index).unwrap().into()).unwrap();
+                lock(&store.held).remove(&Key::digest(&key));
+            }
+            call.join().unwrap()
+        });
+        assert_eq!(payloads(&fetched), (0..40).collect::<Vec<_>>());
+        assert_eq!(cache.statistics().builds, 10);
+        let claims = store.claims.load(SeqCst);
+        assert!(is_silent || claims < 30, "{claims} claims");
+    }
+}
+
+#[test]
+fn a_build_that_never_ends_elsewhere_is_done_here_after_the_timeout() {
+    let store = Remote {
+        entries: MemoryStore::new(Limits::NONE),
+        held: Arc::new(Mutex::new(keys(3).iter().map(|key| Key::digest(key)).collect())),
+        claims: AtomicUsize::new(0),
+        surveys: AtomicUsize::new(0),
+        is_silent: false,
+    };
+    let cache = Cache::new(&store).with_timeout(Duration::from_millis(400));
+    let started = Instant::now();
+    let fetched = cache.get_or_build_many(keys(3), ManyOptions::default(), built);
+    assert_eq!((payloads(&fetched), cache.statistics().builds), (vec![0, 1, 2], 3));
+    assert!(started.elapsed() >= Duration::from_millis(400));
 }
