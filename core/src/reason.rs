@@ -95,6 +95,8 @@ reasons! {
     OldVersion = "old_version", "written in an older version, which lacks what must be checked";
     /// The weight was imported from a file that does not identify its model.
     UnverifiedModel = "unverified_model", "the weight is stored, but nothing says of which model it is";
+    /// A remote refused the credentials, or they do not permit this operation.
+    Forbidden = "forbidden", "the credentials of the remote are missing, wrong or too weak";
 }
 
 impl MissReason {

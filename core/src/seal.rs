@@ -19,6 +19,9 @@ const PERSONAL: &[u8; 16] = b"warmstart seal 1";
 /// The personalisation of a store's own records, so that none of them passes for an entry.
 const PERSONAL_OF_NOTES: &[u8; 16] = b"warmstart note 1";
 
+/// The personalisation of public ids, which reveal nothing about the secret.
+const PERSONAL_OF_ID: &[u8; 16] = b"warmstart sealid";
+
 /// A secret that seals entries with a tag: keyed BLAKE2b-256 over all their bytes.
 ///
 /// Only a holder of the secret can seal entries or check seals. The secret is 32 random bytes, for example from `/dev/urandom`.
@@ -40,9 +43,13 @@ pub struct Seal {
     begun: Blake2bMac<U32>,
     /// The same for a store's own records.
     begun_notes: Blake2bMac<U32>,
+    id: [u8; Self::ID_LEN],
 }
 
 impl Seal {
+    /// The length of a public id in bytes.
+    pub const ID_LEN: usize = 16;
+
     /// Creates a seal from this secret.
     #[must_use]
     pub fn new(secret: &[u8; 32]) -> Self {
@@ -52,12 +59,28 @@ impl Seal {
                 keyed.expect("a key of 32 bytes and a personalisation of 16 are within BLAKE2b's limits");
             keyed.chain_update(MAGIC)
         };
-        Self { begun: begin(PERSONAL), begun_notes: begin(PERSONAL_OF_NOTES) }
+        let mut id = [0; Self::ID_LEN];
+        id.copy_from_slice(&begin(PERSONAL_OF_ID).finalize().into_bytes()[..Self::ID_LEN]);
+        Self { begun: begin(PERSONAL), begun_notes: begin(PERSONAL_OF_NOTES), id }
+    }
+
+    /// Returns the public id of the secret: equal for equal secrets, and safe to show. It tells apart, in the names of objects,
+    /// what was sealed with which secret.
+    ///
+    /// ```
+    /// use warmstart_core::seal::Seal;
+    ///
+    /// assert_eq!(Seal::new(&[1; 32]).id(), Seal::new(&[1; 32]).id());
+    /// assert_ne!(Seal::new(&[1; 32]).id(), Seal::new(&[2; 32]).id());
+    /// ```
+    #[must_use]
+    pub const fn id(&self) -> &[u8; Self::ID_LEN] {
+        &self.id
     }
 
     /// Returns the seal of the same secret for a store's own records.
     pub(crate) fn of_notes(&self) -> Self {
-        Self { begun: self.begun_notes.clone(), begun_notes: self.begun.clone() }
+        Self { begun: self.begun_notes.clone(), begun_notes: self.begun.clone(), id: self.id }
     }
 
     /// Computes the tag of the magic followed by these parts.

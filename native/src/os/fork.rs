@@ -45,7 +45,7 @@ thread_local! {
 
 /// A mutex that is never locked in a forked child. A panic does not poison it.
 #[derive(Debug, Default)]
-pub(crate) struct Mutex<T: ?Sized>(sync::Mutex<T>);
+pub struct Mutex<T: ?Sized>(sync::Mutex<T>);
 
 /// A readers-writer lock that is never locked in a forked child. A panic does not poison it.
 #[cfg(any(feature = "launch", feature = "packs"))]
@@ -54,13 +54,13 @@ pub(crate) struct RwLock<T>(sync::RwLock<T>);
 
 /// A held lock, and the section in which it was taken.
 #[derive(Debug)]
-pub(crate) struct Guard<G> {
+pub struct Guard<G> {
     // Dropped first, because a section ends after its locks are released.
     guard: G,
     _section: Section,
 }
 
-pub(crate) type MutexGuard<'a, T> = Guard<sync::MutexGuard<'a, T>>;
+pub type MutexGuard<'a, T> = Guard<sync::MutexGuard<'a, T>>;
 #[cfg(any(feature = "launch", feature = "packs"))]
 pub(crate) type ReadGuard<'a, T> = Guard<sync::RwLockReadGuard<'a, T>>;
 #[cfg(any(feature = "launch", feature = "packs"))]
@@ -90,7 +90,7 @@ pub(crate) struct LockHolder {
 }
 
 impl<T> Mutex<T> {
-    pub(crate) const fn new(value: T) -> Self {
+    pub const fn new(value: T) -> Self {
         Self(sync::Mutex::new(value))
     }
 
@@ -102,7 +102,7 @@ impl<T> Mutex<T> {
 impl<T: ?Sized> Mutex<T> {
     /// Waits for the lock.
     #[inline]
-    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+    pub fn lock(&self) -> MutexGuard<'_, T> {
         let section = Section::enter();
         Guard { guard: self.0.lock().unwrap_or_else(PoisonError::into_inner), _section: section }
     }
@@ -200,7 +200,8 @@ fn pass() {
 
 /// Returns the generation of this process, which changes in a forked child. Objects of another generation are its parent's.
 #[inline]
-pub(crate) fn generation() -> u64 {
+#[must_use]
+pub fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }
 

@@ -3,7 +3,7 @@
 //! [`StorageBackend`] is for the file store, `MapBackend` (feature `packs`) for mapped files.
 
 mod disk;
-pub(crate) mod fork;
+pub mod fork;
 #[cfg(feature = "packs")]
 mod map;
 pub(crate) mod parallel;
