@@ -1,0 +1,25 @@
+//! One cache for many machines: stores artifacts of [warmstart](warmstart) on Redis, Valkey, S3 and what speaks it, and reads them over
+//! plain HTTP.
+//!
+//! [`RemoteStore`] is a [`Store`](warmstart::Store), opened from a URL.
+//!
+//! | URL | engine | credentials |
+//! |---|---|---|
+//! | `redis://host:6379/0?prefix=team`, `rediss://` | Redis, Valkey | `REDISCLI_AUTH`, `WARMSTART_REDIS_USER` |
+//! | `s3://bucket/prefix?endpoint=https://host&region=r` | S3 and what speaks it | those of AWS's programs: environment, profile, role |
+//! | `https://host/path` | any web server, read-only | none |
+//!
+//! Calls block until their deadline and work inside of asynchronous hosts and outside: see `warmstart`.
+#![forbid(unsafe_code)]
+
+#[doc(hidden)]
+pub mod engine;
+
+mod objects;
+mod redis;
+mod store;
+mod tls;
+mod url;
+
+pub use self::store::{Found, RemoteOptions, RemoteStore};
+pub use self::url::RemoteError;

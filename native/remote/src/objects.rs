@@ -1,0 +1,230 @@
+//! Object stores: entries are objects, leases are small objects that are created and replaced only under conditions.
+//!
+//! | object | holds |
+//! |---|---|
+//! | `PREFIX/v1/SEAL/NN/NAME` | an entry, as on disk |
+//! | `PREFIX/v1/SEAL/lease/NAME` | a lease: the holder's token and a number; its ETag is its version |
+//!
+//! SEAL is the public id of the secret in hexadecimal digits, or `unsealed`; NAME is the digest of the key, and NN its first two
+//! digits. An object has no time to live: a lease whose ETag stands still may be replaced under the condition that it still has that
+//! ETag. Whether the store heeds conditions is probed before the first lease; one that does not has no leases.
+//!
+//! Over plain HTTP, entries are only read.
+
+mod client;
+mod driver;
+mod requests;
+mod survey;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU8, AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use bytes::Bytes;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use object_store::{CopyMode, CopyOptions, ObjectStoreExt as _, path::Path};
+use warmstart_core::key::Key;
+
+use crate::engine::{Answer, Engine, Surveyed, Token, Trouble, Version};
+use client::trouble_of;
+use requests::{Folder, Taken, create, delete, get, is_stored, read_lease, replace, take};
+use survey::survey;
+
+pub(crate) use client::Source;
+pub(crate) use driver::Driver;
+
+/// The most requests at once of one call.
+const AT_ONCE: usize = 32;
+
+/// Objects below a prefix, for the entries of one seal.
+#[derive(Debug)]
+pub(crate) struct Objects {
+    driver: Arc<Driver>,
+    folder: Folder,
+    is_read_only: bool,
+    leases: Probed,
+    renewals: AtomicU64,
+}
+
+/// Whether the store heeds conditions: 0 if that is unknown.
+#[derive(Debug, Default)]
+struct Probed(AtomicU8);
+
+const HEEDS: u8 = 1;
+const IGNORES: u8 = 2;
+
+impl Objects {
+    /// Creates the engine of the entries below `prefix` with this seal.
+    pub(crate) fn new(driver: Arc<Driver>, prefix: &str, seal: &str, is_read_only: bool) -> Self {
+        let folder = if prefix.is_empty() { format!("v1/{seal}") } else { format!("{prefix}/v1/{seal}") };
+        let (leases, renewals) = (Probed::default(), AtomicU64::new(1));
+        Self { driver, folder: Folder(folder.into()), is_read_only, leases, renewals }
+    }
+
+    fn check_writable(&self) -> Result<(), Trouble> {
+        match self.is_read_only {
+            true => Err(Trouble::ReadOnly("plain HTTP is read-only".to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns whether the store heeds conditions. Two conditional creates of one object must not both win.
+    fn check_leases(&self, until: Instant) -> Result<(), Trouble> {
+        let unsupported = |why: &str| Err(Trouble::Unsupported(why.to_owned()));
+        if self.is_read_only {
+            return unsupported("plain HTTP is read-only");
+        }
+        if self.leases.0.load(Ordering::Relaxed) == 0 {
+            let probe = self.folder.probe(&Token::random()?);
+            let heeds = self.driver.call(until, move |client| async move {
+                let store = client.store();
+                let first = create(store, &probe, Bytes::from_static(b"1")).await?;
+                let second = create(store, &probe, Bytes::from_static(b"2")).await;
+                let _ = store.delete(&probe).await;
+                Ok(first.is_some() && second?.is_none())
+            })?;
+            self.leases.0.store(if heeds { HEEDS } else { IGNORES }, Ordering::Relaxed);
+        }
+        if self.leases.0.load(Ordering::Relaxed) == HEEDS {
+            return Ok(());
+        }
+        unsupported("the object store ignores conditions")
+    }
+
+    /// Returns the contents of a lease, which no renewal repeats.
+    fn contents(&self, token: &Token) -> Bytes {
+        let renewal = self.renewals.fetch_add(1, Ordering::Relaxed);
+        [&token.as_bytes()[..], &renewal.to_le_bytes()].concat().into()
+    }
+}
+
+impl Engine for Objects {
+    fn get_many(&self, names: &[Key], until: Instant) -> Result<Vec<Option<Vec<u8>>>, Trouble> {
+        let paths: Vec<Path> = names.iter().map(|name| self.folder.entry(name)).collect();
+        self.driver.call(until, |client| async move {
+            let client = &client;
+            let gets = paths.into_iter().map(|path| async move { get(client.store(), &path).await });
+            stream::iter(gets).buffered(AT_ONCE).try_collect().await
+        })
+    }
+
+    fn survey(&self, names: &[Key], until: Instant) -> Result<Vec<Surveyed>, Trouble> {
+        let (names, folder) = (names.to_vec(), self.folder.clone());
+        self.driver.call(until, move |client| async move { survey(&client, &names, &folder).await })
+    }
+
+    fn get_or_claim(&self, name: &Key, token: &Token, until: Instant) -> Result<Answer, Trouble> {
+        let entry = self.folder.entry(name);
+        let stored = self.driver.call(until, {
+            let entry = entry.clone();
+            |client| async move { get(client.store(), &entry).await }
+        })?;
+        if let Some(stored) = stored {
+            return Ok(Answer::Stored(stored));
+        }
+        self.check_leases(until)?;
+        let (lease, contents, token) = (self.folder.lease(name), self.contents(token), *token);
+        self.driver.call(until, move |client| async move {
+            let store = client.store();
+            match take(store, &lease, contents, &token, None).await? {
+                Taken::Held(version) => Ok(Answer::Held(version)),
+                Taken::Ours(version) => {
+                    // Its last holder may have stored the entry and released the lease since the entry was looked for.
+                    let Some(stored) = get(store, &entry).await? else { return Ok(Answer::Claimed(version)) };
+                    let _ = store.delete(&lease).await;
+                    Ok(Answer::Stored(stored))
+                }
+            }
+        })
+    }
+
+    fn claim(
+        &self,
+        name: &Key,
+        token: &Token,
+        over: Option<&Version>,
+        until: Instant,
+    ) -> Result<Option<Version>, Trouble> {
+        self.check_leases(until)?;
+        let (lease, contents, token) = (self.folder.lease(name), self.contents(token), *token);
+        let over = over.cloned();
+        self.driver.call(until, move |client| async move {
+            match take(client.store(), &lease, contents, &token, over.as_ref()).await? {
+                Taken::Ours(version) => Ok(Some(version)),
+                Taken::Held(_) => Ok(None),
+            }
+        })
+    }
+
+    fn renew(
+        &self,
+        name: &Key,
+        token: &Token,
+        held: &Version,
+        until: Instant,
+    ) -> Result<Option<Version>, Trouble> {
+        self.check_leases(until)?;
+        let (lease, contents, token, held) =
+            (self.folder.lease(name), self.contents(token), *token, held.clone());
+        self.driver.call(until, move |client| async move {
+            let store = client.store();
+            if let Some(version) = replace(store, &lease, contents.clone(), &held).await? {
+                return Ok(Some(version));
+            }
+            // It is the token's under another version if an acknowledgement was lost.
+            match read_lease(store, &lease).await? {
+                Some((version, holder)) if holder == token => {
+                    replace(store, &lease, contents, &version).await
+                }
+                _ => Ok(None),
+            }
+        })
+    }
+
+    /// Deletes the lease after a look at its holder. A lease that is taken over between the two is lost, which takes a holder that
+    /// stood still for as long as leases live, and costs a second build.
+    fn release(&self, name: &Key, token: &Token, _held: &Version, until: Instant) -> Result<(), Trouble> {
+        self.check_leases(until)?;
+        let (lease, token) = (self.folder.lease(name), *token);
+        self.driver.call(until, move |client| async move {
+            match read_lease(client.store(), &lease).await? {
+                Some((_, holder)) if holder == token => delete(client.store(), &lease).await,
+                _ => Ok(()),
+            }
+        })
+    }
+
+    fn put(&self, name: &Key, entry: &[u8], until: Instant) -> Result<(), Trouble> {
+        self.check_writable()?;
+        let (path, entry) = (self.folder.entry(name), Bytes::copy_from_slice(entry));
+        self.driver.call(until, |client| async move {
+            let stored = client.store().put(&path, entry.into()).await;
+            stored.map(drop).map_err(|error| trouble_of(&error))
+        })
+    }
+
+    /// Copies the object to itself, on the server.
+    fn touch(&self, name: &Key, until: Instant) -> Result<(), Trouble> {
+        self.check_writable()?;
+        let path = self.folder.entry(name);
+        self.driver.call(until, |client| async move {
+            // With the header that the client adds to this kind of copy; it is no condition.
+            let in_place = CopyOptions { mode: CopyMode::Create, ..CopyOptions::default() };
+            client.store().copy_opts(&path, &path, in_place).await.map_err(|error| trouble_of(&error))
+        })
+    }
+
+    fn remove(&self, name: &Key, until: Instant) -> Result<bool, Trouble> {
+        self.check_writable()?;
+        let path = self.folder.entry(name);
+        self.driver.call(until, |client| async move {
+            let was_there = is_stored(client.store(), &path).await?;
+            delete(client.store(), &path).await?;
+            Ok(was_there)
+        })
+    }
+}

@@ -1,0 +1,218 @@
+//! Clients of S3 and of plain HTTP: where credentials come from, and what errors mean.
+
+use std::{
+    collections::BTreeMap,
+    env,
+    error::Error as _,
+    fs,
+    path::{Path as FilePath, PathBuf},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use object_store::{
+    ClientOptions, Error, ObjectStore, RetryConfig,
+    aws::{AmazonS3, AmazonS3Builder, S3ConditionalPut, S3CopyIfNotExists},
+    client::{HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService},
+    http::{HttpBuilder, HttpStore},
+};
+
+use crate::engine::Trouble;
+
+/// The place of objects, without its credentials.
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    S3 { bucket: String, endpoint: Option<String>, region: Option<String> },
+    Http { url: String },
+}
+
+#[derive(Debug)]
+pub(super) enum Client {
+    S3(AmazonS3),
+    Http(HttpStore),
+}
+
+impl Client {
+    /// Creates a client; `None` if this machine has no certificates, or the credentials are incomplete.
+    pub(super) fn new(source: &Source) -> Option<Self> {
+        let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
+        match source {
+            Source::S3 { bucket, endpoint, region } => {
+                let mut builder = with_profile(AmazonS3Builder::from_env())
+                    .with_bucket_name(bucket)
+                    .with_conditional_put(S3ConditionalPut::ETagMatch)
+                    .with_disable_bulk_delete(true)
+                    // S3 copies an object to itself only if its metadata are replaced; this is how to say so.
+                    .with_copy_if_not_exists(S3CopyIfNotExists::Header(
+                        "x-amz-metadata-directive".to_owned(),
+                        "REPLACE".to_owned(),
+                    ))
+                    .with_http_connector(Connector)
+                    .with_retry(retry);
+                if let Some(endpoint) = endpoint {
+                    builder = builder.with_endpoint(endpoint);
+                }
+                if let Some(region) = region {
+                    builder = builder.with_region(region);
+                }
+                builder.build().ok().map(Self::S3)
+            }
+            Source::Http { url } => {
+                let builder =
+                    HttpBuilder::new().with_url(url).with_http_connector(Connector).with_retry(retry);
+                builder.build().ok().map(Self::Http)
+            }
+        }
+    }
+
+    pub(super) fn store(&self) -> &dyn ObjectStore {
+        match self {
+            Self::S3(store) => store,
+            Self::Http(store) => store,
+        }
+    }
+}
+
+/// Connects with this crate's configuration of TLS. Deadlines are those of the calls; redirections are not followed.
+#[derive(Debug)]
+struct Connector;
+
+impl HttpConnector for Connector {
+    fn connect(&self, _options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let failed = |source| Error::Generic { store: "HTTP", source };
+        let tls = crate::tls::config().ok_or_else(|| failed("no certificates".into()))?;
+        let client = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls)
+            .redirect(reqwest::redirect::Policy::none())
+            .user_agent(concat!("warmstart/", env!("CARGO_PKG_VERSION")))
+            .pool_idle_timeout(Duration::from_secs(30))
+            .build()
+            .map_err(|error| failed(Box::new(error)))?;
+        Ok(HttpClient::new(Service(client)))
+    }
+}
+
+#[derive(Debug)]
+struct Service(reqwest::Client);
+
+/// The status of a response, where `object_store` would tell it only in the text of its error.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("it answered {0}")]
+struct Status(u16);
+
+#[async_trait]
+impl HttpService for Service {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let response = self.0.call(request).await?;
+        match response.status().as_u16() {
+            // Each of these has an error of its own.
+            200..=399 | 401 | 403 | 404 | 409 | 412 => Ok(response),
+            status => Err(HttpError::new(HttpErrorKind::Unknown, Status(status))),
+        }
+    }
+}
+
+/// Adds what the profile file says, unless the environment has keys or a role. The variables are those of AWS's own programs.
+fn with_profile(mut builder: AmazonS3Builder) -> AmazonS3Builder {
+    let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
+    if is_set("AWS_REGION") {
+        // It comes before AWS_DEFAULT_REGION, which the builder may have read last.
+        builder = builder.with_region(env::var("AWS_REGION").unwrap_or_default());
+    }
+    let profile =
+        env::var("AWS_PROFILE").ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "default".to_owned());
+    let read = |variable: &str, name: &str, section: &str| {
+        let named = env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from);
+        let path = named.or_else(|| env::home_dir().map(|home| home.join(".aws").join(name)))?;
+        section_of(&path, section)
+    };
+    let keys = ["AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"];
+    if !keys.into_iter().any(is_set)
+        && let Some(found) = read("AWS_SHARED_CREDENTIALS_FILE", "credentials", &profile)
+        && let (Some(id), Some(secret)) = (found.get("aws_access_key_id"), found.get("aws_secret_access_key"))
+    {
+        builder = builder.with_access_key_id(id).with_secret_access_key(secret);
+        if let Some(token) = found.get("aws_session_token") {
+            builder = builder.with_token(token);
+        }
+    }
+    let section = if profile == "default" { profile } else { format!("profile {profile}") };
+    if !is_set("AWS_REGION")
+        && !is_set("AWS_DEFAULT_REGION")
+        && let Some(region) =
+            read("AWS_CONFIG_FILE", "config", &section).and_then(|mut found| found.remove("region"))
+    {
+        builder = builder.with_region(region);
+    }
+    builder
+}
+
+/// Reads one section of an INI file.
+fn section_of(path: &FilePath, section: &str) -> Option<BTreeMap<String, String>> {
+    let text = fs::read_to_string(path).ok()?;
+    let mut found = None;
+    for line in text.lines().map(str::trim) {
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            if found.is_some() {
+                break;
+            }
+            found = (name.trim() == section).then(BTreeMap::new);
+        } else if let (Some(found), Some((name, value))) = (&mut found, line.split_once('=')) {
+            found.insert(name.trim().to_owned(), value.trim().to_owned());
+        }
+    }
+    found
+}
+
+/// Converts an error. Nothing that a server wrote is kept, because S3 repeats the id of the key.
+pub(super) fn trouble_of(error: &Error) -> Trouble {
+    let mut status = match error {
+        Error::NotFound { .. } => Some(404),
+        Error::PermissionDenied { .. } => Some(403),
+        Error::Unauthenticated { .. } => Some(401),
+        Error::AlreadyExists { .. } | Error::Precondition { .. } => Some(412),
+        _ => None,
+    };
+    let mut http = None;
+    let mut source = error.source();
+    while let Some(cause) = source {
+        if let Some(Status(answered)) = cause.downcast_ref() {
+            status = status.or(Some(*answered));
+        }
+        if let Some(failed) = cause.downcast_ref::<HttpError>() {
+            http = Some(failed.kind());
+        }
+        source = cause.source();
+    }
+    let said =
+        status.map_or_else(|| "the request failed".to_owned(), |status| format!("it answered {status}"));
+    match (status, http) {
+        (Some(401 | 403), _) => Trouble::Forbidden(said),
+        (Some(405 | 501), _) => Trouble::ReadOnly(said),
+        (Some(408 | 409 | 412 | 429 | 500 | 502 | 503 | 504), _) => Trouble::Busy(said),
+        (Some(413 | 507), _) => Trouble::Full(said),
+        (Some(_), _) => Trouble::Other(said),
+        (None, Some(HttpErrorKind::Timeout)) => Trouble::TimedOut("the time is up".to_owned()),
+        (None, Some(_)) => Trouble::Unreachable("the connection failed".to_owned()),
+        (None, None) => Trouble::Other(said),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn section_of_a_profile_file_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("credentials");
+        fs::write(&path, "# ours\n[default]\na = 1\n\n[profile team]\nregion=eu\n a = b=c \n[last]\na = 3\n")
+            .unwrap();
+        let read = |section, name| section_of(&path, section).and_then(|mut found| found.remove(name));
+        assert_eq!(read("default", "a").as_deref(), Some("1"));
+        assert_eq!(read("profile team", "region").as_deref(), Some("eu"));
+        assert_eq!(read("profile team", "a").as_deref(), Some("b=c"));
+        assert_eq!(read("last", "a").as_deref(), Some("3"));
+        assert_eq!(read("other", "a"), None);
+    }
+}

@@ -1,0 +1,246 @@
+//! Redis and Valkey: entries are strings, leases are strings that expire, and one script decides each claim.
+//!
+//! | key | holds |
+//! |---|---|
+//! | `PREFIX:v1:SEAL:NAME` | an entry, as on disk |
+//! | `PREFIX:v1:SEAL:lease:NAME` | a lease: the holder's token, and a number that each renewal raises |
+//!
+//! SEAL is the public id of the secret in hexadecimal digits, or `unsealed`; NAME is the digest of the key. PREFIX is `warmstart`, or the
+//! parameter `prefix` of the URL. Entries have no time to live: the server evicts by its `maxmemory-policy`, of which `allkeys-lru` is
+//! meant for caches. Scripts are sent whole with each call, so that a call is one round trip even after the server forgot them. A
+//! script uses two keys, so that Redis Cluster, which would keep them apart, is not supported.
+
+mod connection;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use ::redis::{Cmd, Value, cmd};
+use warmstart_core::key::Key;
+
+use crate::{
+    engine::{Answer, Engine, Surveyed, Token, Trouble, Version},
+    url::{Problem, RemoteError},
+};
+use connection::Pool;
+
+/// The most keys of one command.
+const AT_ONCE: usize = 64;
+
+/// KEYS: entry, lease. ARGV: token, milliseconds. A lease with the caller's token is the caller's: an acknowledgement was lost.
+const GET_OR_CLAIM: &str = "\
+local entry = redis.call('GET', KEYS[1])
+if entry then return {'stored', entry} end
+local held = redis.call('GET', KEYS[2])
+if held and string.sub(held, 1, #ARGV[1]) ~= ARGV[1] then return {'held', held} end
+if not held then
+  held = ARGV[1] .. '0'
+  redis.call('SET', KEYS[2], held, 'PX', ARGV[2])
+end
+return {'claimed', held}";
+
+/// KEYS: lease. ARGV: token, milliseconds, the version to replace or nothing.
+const CLAIM: &str = "\
+local held = redis.call('GET', KEYS[1])
+if held and string.sub(held, 1, #ARGV[1]) == ARGV[1] then return held end
+if held and held ~= ARGV[3] then return false end
+held = ARGV[1] .. '0'
+redis.call('SET', KEYS[1], held, 'PX', ARGV[2])
+return held";
+
+/// KEYS: lease. ARGV: token, milliseconds. The number is raised here, so that no version recurs after an acknowledgement was lost.
+const RENEW: &str = "\
+local held = redis.call('GET', KEYS[1])
+if not held or string.sub(held, 1, #ARGV[1]) ~= ARGV[1] then return false end
+held = ARGV[1] .. string.format('%d', (tonumber(string.sub(held, #ARGV[1] + 1)) or 0) + 1)
+redis.call('SET', KEYS[1], held, 'PX', ARGV[2])
+return held";
+
+/// KEYS: lease. ARGV: token.
+const RELEASE: &str = "\
+local held = redis.call('GET', KEYS[1])
+if held and string.sub(held, 1, #ARGV[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
+return 1";
+
+/// KEYS: entries, then their leases.
+const SURVEY: &str = "\
+local count, answers = #KEYS / 2, {}
+for at = 1, count do
+  if redis.call('EXISTS', KEYS[at]) == 1 then answers[at] = 1
+  else answers[at] = redis.call('GET', KEYS[count + at]) end
+end
+return answers";
+
+/// A Redis server, for the entries of one seal.
+#[derive(Debug)]
+pub(crate) struct Redis {
+    server: Server,
+    entries: String,
+    leases: String,
+    ttl: Duration,
+}
+
+/// A Redis server with its connections.
+#[derive(Clone, Debug)]
+pub(crate) struct Server(Arc<Pool>);
+
+impl Server {
+    pub(crate) fn new(tls: bool, host: String, port: u16, database: u32) -> Result<Self, RemoteError> {
+        let tls = match tls {
+            true => Some(Arc::new(crate::tls::config().ok_or(Problem::NoCertificates)?)),
+            false => None,
+        };
+        Ok(Self(Arc::new(Pool::new(host, port, database, tls))))
+    }
+
+    fn one(&self, command: Cmd, until: Instant) -> Result<Value, Trouble> {
+        self.0.call(&[command], until)?.pop().ok_or_else(unexpected)
+    }
+}
+
+impl Redis {
+    /// Creates the engine of the entries below `prefix` with this seal, whose leases live as long as `ttl` without renewal.
+    pub(crate) fn new(server: Server, prefix: &str, seal: &str, ttl: Duration) -> Self {
+        let entries = format!("{prefix}:v1:{seal}:");
+        Self { leases: format!("{entries}lease:"), entries, server, ttl }
+    }
+
+    fn entry(&self, name: &Key) -> String {
+        format!("{}{name}", self.entries)
+    }
+
+    fn lease(&self, name: &Key) -> String {
+        format!("{}{name}", self.leases)
+    }
+
+    /// Returns a command that runs a script with these keys, the token and the milliseconds that leases live.
+    fn script(&self, text: &str, keys: &[String], token: &Token) -> Cmd {
+        let mut command = cmd("EVAL");
+        command.arg(text).arg(keys.len()).arg(keys).arg(token.as_bytes());
+        command.arg(u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX).max(1));
+        command
+    }
+}
+
+impl Engine for Redis {
+    fn get_many(&self, names: &[Key], until: Instant) -> Result<Vec<Option<Vec<u8>>>, Trouble> {
+        let commands: Vec<Cmd> = names
+            .chunks(AT_ONCE)
+            .map(|names| {
+                let mut command = cmd("MGET");
+                names.iter().for_each(|name| _ = command.arg(self.entry(name)));
+                command
+            })
+            .collect();
+        if commands.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut entries = Vec::with_capacity(names.len());
+        for reply in self.server.0.call(&commands, until)? {
+            let Value::Array(found) = reply else { return Err(unexpected()) };
+            for entry in found {
+                entries.push(match entry {
+                    Value::BulkString(bytes) => Some(bytes),
+                    Value::Nil => None,
+                    _ => return Err(unexpected()),
+                });
+            }
+        }
+        if entries.len() == names.len() { Ok(entries) } else { Err(unexpected()) }
+    }
+
+    fn survey(&self, names: &[Key], until: Instant) -> Result<Vec<Surveyed>, Trouble> {
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut command = cmd("EVAL");
+        command.arg(SURVEY).arg(2 * names.len());
+        names.iter().for_each(|name| _ = command.arg(self.entry(name)));
+        names.iter().for_each(|name| _ = command.arg(self.lease(name)));
+        let Value::Array(answers) = self.server.one(command, until)? else { return Err(unexpected()) };
+        let answers: Option<Vec<_>> = answers
+            .into_iter()
+            .map(|answer| match answer {
+                Value::Int(_) => Some(Surveyed::Stored),
+                Value::BulkString(held) => Some(Surveyed::Held(Version::new(held))),
+                Value::Nil => Some(Surveyed::Free),
+                _ => None,
+            })
+            .collect();
+        answers.filter(|answers| answers.len() == names.len()).ok_or_else(unexpected)
+    }
+
+    fn get_or_claim(&self, name: &Key, token: &Token, until: Instant) -> Result<Answer, Trouble> {
+        let command = self.script(GET_OR_CLAIM, &[self.entry(name), self.lease(name)], token);
+        let Value::Array(answer) = self.server.one(command, until)? else { return Err(unexpected()) };
+        let Ok([Value::BulkString(kind), Value::BulkString(bytes)]) = <[Value; 2]>::try_from(answer) else {
+            return Err(unexpected());
+        };
+        match kind.as_slice() {
+            b"stored" => Ok(Answer::Stored(bytes)),
+            b"held" => Ok(Answer::Held(Version::new(bytes))),
+            b"claimed" => Ok(Answer::Claimed(Version::new(bytes))),
+            _ => Err(unexpected()),
+        }
+    }
+
+    fn claim(
+        &self,
+        name: &Key,
+        token: &Token,
+        over: Option<&Version>,
+        until: Instant,
+    ) -> Result<Option<Version>, Trouble> {
+        let mut command = self.script(CLAIM, &[self.lease(name)], token);
+        command.arg(over.map(Version::as_bytes).unwrap_or_default());
+        version(self.server.one(command, until)?)
+    }
+
+    fn renew(
+        &self,
+        name: &Key,
+        token: &Token,
+        _held: &Version,
+        until: Instant,
+    ) -> Result<Option<Version>, Trouble> {
+        version(self.server.one(self.script(RENEW, &[self.lease(name)], token), until)?)
+    }
+
+    fn release(&self, name: &Key, token: &Token, _held: &Version, until: Instant) -> Result<(), Trouble> {
+        self.server.one(self.script(RELEASE, &[self.lease(name)], token), until).map(drop)
+    }
+
+    fn put(&self, name: &Key, entry: &[u8], until: Instant) -> Result<(), Trouble> {
+        let mut command = cmd("SET");
+        command.arg(self.entry(name)).arg(entry);
+        self.server.one(command, until).map(drop)
+    }
+
+    /// Does nothing: the server notes each use itself.
+    fn touch(&self, _name: &Key, _until: Instant) -> Result<(), Trouble> {
+        Ok(())
+    }
+
+    fn remove(&self, name: &Key, until: Instant) -> Result<bool, Trouble> {
+        let mut command = cmd("DEL");
+        command.arg(self.entry(name));
+        match self.server.one(command, until)? {
+            Value::Int(removed) => Ok(removed > 0),
+            _ => Err(unexpected()),
+        }
+    }
+}
+
+fn version(reply: Value) -> Result<Option<Version>, Trouble> {
+    match reply {
+        Value::BulkString(held) => Ok(Some(Version::new(held))),
+        Value::Nil => Ok(None),
+        _ => Err(unexpected()),
+    }
+}
+
+fn unexpected() -> Trouble {
+    Trouble::Other("redis answered what no such command answers".to_owned())
+}

@@ -1,0 +1,344 @@
+//! Connections to a Redis server, each call bounded as a whole: resolving the name, connecting, the handshakes, and every reply.
+//!
+//! The `redis` crate packs commands and parses replies. Its own connections set a time-out for each read, so that a call may take
+//! several.
+
+use std::{
+    env, fmt,
+    io::{self, Read, Write},
+    net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs},
+    sync::{Arc, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+use ::redis::{Cmd, ErrorKind, Parser, Value, cmd};
+use rustls::{ClientConfig, ClientConnection, StreamOwned, pki_types::ServerName};
+use warmstart::os::fork::{self, Mutex};
+
+use crate::engine::Trouble;
+
+/// The most idle connections that are kept.
+const MOST_IDLE: usize = 8;
+
+/// Connections to one server, shared by threads, and not with forked children.
+#[derive(Debug)]
+pub(super) struct Pool {
+    host: String,
+    port: u16,
+    database: u32,
+    tls: Option<Arc<ClientConfig>>,
+    credentials: Credentials,
+    idle: Mutex<Idle>,
+}
+
+#[derive(Debug, Default)]
+struct Idle {
+    /// The process that the connections belong to.
+    generation: u64,
+    address: Option<SocketAddr>,
+    connections: Vec<Connection>,
+}
+
+/// The user and the password, which nothing shows.
+#[derive(Default)]
+struct Credentials {
+    user: Option<String>,
+    password: Option<String>,
+}
+
+struct Connection {
+    stream: Stream,
+    parser: Parser,
+}
+
+enum Stream {
+    Plain(Timed),
+    Tls(Box<StreamOwned<ClientConnection, Timed>>),
+}
+
+/// A socket whose reads and writes end by a deadline.
+struct Timed {
+    socket: TcpStream,
+    until: Instant,
+}
+
+/// How a call over a connection failed.
+enum Failure {
+    /// The server had closed the connection, perhaps long before the call.
+    Closed(String),
+    Trouble(Trouble),
+}
+
+impl Pool {
+    pub(super) fn new(host: String, port: u16, database: u32, tls: Option<Arc<ClientConfig>>) -> Self {
+        let credentials = Credentials::of_environment();
+        Self { host, port, database, tls, credentials, idle: Mutex::default() }
+    }
+
+    /// Sends these commands at once, and returns their replies. An error among the replies is the call's, once all of them are read.
+    ///
+    /// If a connection of the pool turns out to be closed, another one sends the commands again: all that engines send may be repeated.
+    pub(super) fn call(&self, commands: &[Cmd], until: Instant) -> Result<Vec<Value>, Trouble> {
+        if let Some(mut idle) = self.take_idle() {
+            match idle.call(commands, until) {
+                Ok(replies) => {
+                    self.give_back(idle);
+                    return replies.into_iter().map(checked).collect();
+                }
+                Err(Failure::Trouble(trouble)) => return Err(trouble),
+                // The others are as old.
+                Err(Failure::Closed(_)) => self.idle.lock().connections.clear(),
+            }
+        }
+        let mut connection = self.connect(until)?;
+        let replies = connection.call(commands, until)?;
+        self.give_back(connection);
+        replies.into_iter().map(checked).collect()
+    }
+
+    fn take_idle(&self) -> Option<Connection> {
+        let mut idle = self.idle.lock();
+        if idle.generation != fork::generation() {
+            // They are the parent's: here they are only closed, which the server does not see.
+            *idle = Idle { generation: fork::generation(), address: idle.address, connections: Vec::new() };
+        }
+        idle.connections.pop()
+    }
+
+    fn give_back(&self, connection: Connection) {
+        let mut idle = self.idle.lock();
+        if idle.generation == fork::generation() && idle.connections.len() < MOST_IDLE {
+            idle.connections.push(connection);
+        }
+    }
+
+    fn connect(&self, until: Instant) -> Result<Connection, Trouble> {
+        let known = self.idle.lock().address;
+        let addresses = match known {
+            Some(address) => vec![address],
+            None => resolve(&self.host, self.port, until)?,
+        };
+        let mut refused = Trouble::Unreachable("its name has no address".to_owned());
+        for address in addresses {
+            match TcpStream::connect_timeout(&address, remaining(until).map_err(|error| trouble_of(&error))?)
+            {
+                Ok(socket) => {
+                    self.idle.lock().address = Some(address);
+                    return self.greet(socket, until);
+                }
+                Err(error) => refused = trouble_of(&error),
+            }
+        }
+        // The name may have another address by now.
+        self.idle.lock().address = None;
+        Err(refused)
+    }
+
+    /// Sets up TLS, and sends the credentials and the number of the database.
+    fn greet(&self, socket: TcpStream, until: Instant) -> Result<Connection, Trouble> {
+        socket.set_nodelay(true).map_err(|error| trouble_of(&error))?;
+        let socket = Timed { socket, until };
+        let stream = match &self.tls {
+            None => Stream::Plain(socket),
+            Some(config) => {
+                let failed = |why: &str| Trouble::Unreachable(format!("TLS: {why}"));
+                let name =
+                    ServerName::try_from(self.host.clone()).map_err(|_| failed("the host has no name"))?;
+                let client =
+                    ClientConnection::new(Arc::clone(config), name).map_err(|_| failed("no session"))?;
+                Stream::Tls(Box::new(StreamOwned::new(client, socket)))
+            }
+        };
+        let mut connection = Connection { stream, parser: Parser::new() };
+        let mut greetings = Vec::new();
+        if let Some(password) = &self.credentials.password {
+            let mut auth = cmd("AUTH");
+            auth.arg(self.credentials.user.as_ref()).arg(password);
+            greetings.push(auth);
+        }
+        if self.database != 0 {
+            let mut select = cmd("SELECT");
+            select.arg(self.database);
+            greetings.push(select);
+        }
+        if !greetings.is_empty() {
+            for reply in connection.call(&greetings, until)? {
+                checked(reply)?;
+            }
+        }
+        Ok(connection)
+    }
+}
+
+impl Connection {
+    fn call(&mut self, commands: &[Cmd], until: Instant) -> Result<Vec<Value>, Failure> {
+        self.stream.timed().until = until;
+        let packed: Vec<u8> = commands.iter().flat_map(Cmd::get_packed_command).collect();
+        self.stream
+            .write_all(&packed)
+            .and_then(|()| self.stream.flush())
+            .map_err(|error| Failure::of(&error))?;
+        let mut replies = Vec::with_capacity(commands.len());
+        for _ in commands {
+            let reply = self.parser.parse_value(&mut self.stream);
+            replies.push(reply.map_err(|error| match error.kind() {
+                _ if error.is_timeout() => Failure::Trouble(Trouble::TimedOut("the time is up".to_owned())),
+                ErrorKind::Io => Failure::Closed("the connection ended".to_owned()),
+                _ => Failure::Trouble(Trouble::Other("the answer is not Redis's".to_owned())),
+            })?);
+        }
+        Ok(replies)
+    }
+}
+
+/// Returns a reply, or the trouble that it or a part of it tells of. Only the code of an error is kept: its text may name a user.
+fn checked(reply: Value) -> Result<Value, Trouble> {
+    match reply {
+        Value::ServerError(error) => {
+            let denied = ["ACL", "permission", "can't run", "can't access"];
+            let details = error.details().unwrap_or_default();
+            let code = error.code();
+            let said = format!("redis answered {code}");
+            Err(match code {
+                "NOAUTH" | "WRONGPASS" | "NOPERM" | "DENIED" => Trouble::Forbidden(said),
+                // A script's commands are refused so.
+                "ERR" if denied.iter().any(|part| details.contains(part)) => Trouble::Forbidden(said),
+                "ERR" if details.contains("AUTH") => Trouble::Forbidden(said),
+                "ERR" if details.contains("max number of clients") => Trouble::Busy(said),
+                "READONLY" => Trouble::ReadOnly(said),
+                "LOADING" | "BUSY" | "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN" | "MISCONF" => {
+                    Trouble::Busy(said)
+                }
+                "OOM" => Trouble::Full(said),
+                _ => Trouble::Other(said),
+            })
+        }
+        Value::Array(parts) => Ok(Value::Array(parts.into_iter().map(checked).collect::<Result<_, _>>()?)),
+        reply => Ok(reply),
+    }
+}
+
+/// Resolves a name in a thread of its own, because the system's resolver takes no deadline.
+fn resolve(host: &str, port: u16, until: Instant) -> Result<Vec<SocketAddr>, Trouble> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(address, port)]);
+    }
+    let (sender, receiver) = mpsc::sync_channel(1);
+    let host = host.to_owned();
+    let resolving = thread::Builder::new().name("warmstart-resolve".to_owned()).spawn(move || {
+        let _ = sender.send((host.as_str(), port).to_socket_addrs().map(Iterator::collect));
+    });
+    resolving.map_err(|_| Trouble::Other("no thread can be started".to_owned()))?;
+    let wait = remaining(until).map_err(|error| trouble_of(&error))?;
+    match receiver.recv_timeout(wait) {
+        Ok(Ok(addresses)) => Ok(addresses),
+        Ok(Err(_)) => Err(Trouble::Unreachable("its name is not known".to_owned())),
+        Err(_) => Err(Trouble::TimedOut("its name was not resolved".to_owned())),
+    }
+}
+
+fn remaining(until: Instant) -> io::Result<Duration> {
+    match until.saturating_duration_since(Instant::now()) {
+        // A socket would take it for no time-out at all.
+        Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
+        left => Ok(left),
+    }
+}
+
+fn trouble_of(error: &io::Error) -> Trouble {
+    match error.kind() {
+        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Trouble::TimedOut("the time is up".to_owned()),
+        kind => Trouble::Unreachable(kind.to_string()),
+    }
+}
+
+impl Failure {
+    fn of(error: &io::Error) -> Self {
+        match trouble_of(error) {
+            Trouble::Unreachable(why) => Self::Closed(why),
+            trouble => Self::Trouble(trouble),
+        }
+    }
+}
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Closed(why) => Self::Unreachable(why),
+            Failure::Trouble(trouble) => trouble,
+        }
+    }
+}
+
+impl Credentials {
+    /// Reads them as `redis-cli` does; the user's name has a variable of our own.
+    fn of_environment() -> Self {
+        let of = |name| env::var(name).ok().filter(|value| !value.is_empty());
+        Self { user: of("WARMSTART_REDIS_USER"), password: of("REDISCLI_AUTH") }
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credentials(..)")
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Connection(..)")
+    }
+}
+
+impl Stream {
+    fn timed(&mut self) -> &mut Timed {
+        match self {
+            Self::Plain(stream) => stream,
+            Self::Tls(stream) => &mut stream.sock,
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.read(buffer),
+            Self::Tls(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.write(buffer),
+            Self::Tls(stream) => stream.write(buffer),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(stream) => stream.flush(),
+            Self::Tls(stream) => stream.flush(),
+        }
+    }
+}
+
+impl Read for Timed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.socket.set_read_timeout(Some(remaining(self.until)?))?;
+        self.socket.read(buffer)
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        self.socket.set_write_timeout(Some(remaining(self.until)?))?;
+        self.socket.write(buffer)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.socket.flush()
+    }
+}

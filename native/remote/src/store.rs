@@ -1,0 +1,382 @@
+//! The remote store: entries as on disk, on an engine, verified when they are read.
+
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use warmstart::{Artifact, MissReason, Seal, Store, os::fork::Mutex};
+use warmstart_core::{envelope, key::Key};
+
+use crate::{
+    engine::{Engine, Surveyed, Trouble},
+    objects::{Driver, Objects, Source},
+    redis::{Redis, Server},
+    url::{Location, Problem, RemoteError},
+};
+
+/// The longest entry, in bytes, that is stored: Redis takes no longer strings.
+const MAX_ENTRY: u64 = 512 << 20;
+
+/// How long a lease lives without renewal.
+const LEASE_TTL: Duration = Duration::from_secs(3);
+
+/// The part of a name that stands for the seal where there is none.
+const UNSEALED: &str = "unsealed";
+
+/// The most entries of newer versions that are remembered, so that puts do not replace them.
+const MOST_NEWER: usize = 1 << 16;
+
+/// Options to open a [`RemoteStore`] with. They must say whom to trust: holders of a [secret](Self::with_secret), or
+/// [anyone](Self::unsealed) who may write to the remote.
+///
+/// ```
+/// use std::time::Duration;
+/// use warmstart_remote::RemoteOptions;
+///
+/// // The new secret seals; entries that the old one sealed are still found.
+/// let (new, old) = ([1; 32], [2; 32]);
+/// let options = RemoteOptions::default()
+///     .with_secret(&new)
+///     .with_secret(&old)
+///     .with_deadline(Duration::from_millis(100));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct RemoteOptions {
+    seals: Vec<Seal>,
+    is_unsealed: bool,
+    deadline: Option<Duration>,
+    lease_ttl: Option<Duration>,
+}
+
+/// Stores artifacts on a server that many machines share: Redis, Valkey, or an object store.
+///
+/// Each call ends by a deadline. A remote that is slow, down or forbidden causes misses and refusals with their reasons, never errors.
+/// An entry that is damaged, forged or of a newer version is a miss, and stays as it is until it is stored again; one of a newer
+/// version is not replaced.
+///
+/// Nothing is looked up twice or kept here. `Fleet` puts a local store in front of it.
+///
+/// ```no_run
+/// use warmstart::{Artifact, Store};
+/// use warmstart_remote::{RemoteOptions, RemoteStore};
+///
+/// // 32 bytes of /dev/urandom, from a file that only users of the shared cache can read.
+/// let secret = [7; 32];
+/// let remote = RemoteStore::open("redis://cache.example", RemoteOptions::default().with_secret(&secret))?;
+/// remote.put(b"key", &Artifact::new(vec![1, 2, 3]))?;
+/// assert_eq!(remote.get(b"key")?.payload(), [1, 2, 3]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct RemoteStore {
+    location: Location,
+    deadline: Duration,
+    lease_ttl: Duration,
+    shelves: Vec<Shelf>,
+    newer: Mutex<HashSet<Key>>,
+    found_newer: AtomicBool,
+    closed: AtomicBool,
+}
+
+/// The entries of one seal.
+#[derive(Debug)]
+struct Shelf {
+    seal: Option<Seal>,
+    engine: Box<dyn Engine>,
+}
+
+/// An artifact that was found, and the length of its entry.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The artifact, in the buffer that the entry was received in.
+    pub artifact: Artifact,
+    /// The length of the whole entry in bytes: what was moved over the network.
+    pub len: u64,
+}
+
+impl RemoteOptions {
+    /// Accepts entries that are sealed with this secret. The first one given seals what is stored; more are accepted while secrets are
+    /// exchanged, and each costs a request where its predecessors find nothing.
+    #[must_use]
+    pub fn with_secret(mut self, secret: &[u8; 32]) -> Self {
+        self.seals.push(Seal::new(secret));
+        self
+    }
+
+    /// Accepts what anyone stores who may write to the remote. Cached artifacts are code: they can then run theirs on every machine.
+    #[must_use]
+    pub const fn unsealed(mut self) -> Self {
+        self.is_unsealed = true;
+        self
+    }
+
+    /// Sets how long a call may take, connecting included: 200 ms by default for Redis, 2 s for object stores.
+    #[must_use]
+    pub const fn with_deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// Sets how long leases live without renewal, 3 s by default.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn with_lease_ttl(mut self, ttl: Duration) -> Self {
+        self.lease_ttl = Some(ttl);
+        self
+    }
+}
+
+impl RemoteStore {
+    /// Opens the remote at `url`: `redis://` or `rediss://` with host, port and number of the database, `s3://bucket/prefix` with the
+    /// parameters `endpoint` and `region`, or `https://`, which is read-only. Sends nothing yet.
+    ///
+    /// Credentials come from the environment (`REDISCLI_AUTH` and `WARMSTART_REDIS_USER`; `AWS_ACCESS_KEY_ID` and the others of
+    /// AWS's programs), from AWS's profile files, or from the machine's role, and never from the URL.
+    ///
+    /// # Errors
+    /// Mistakes of the caller: a URL that names no remote or holds credentials, or options that do not say whom to trust.
+    pub fn open(url: &str, options: RemoteOptions) -> Result<Self, RemoteError> {
+        let location = Location::parse(url)?;
+        let seals: Vec<Option<Seal>> = match (options.seals.is_empty(), options.is_unsealed) {
+            (true, false) => return Err(Problem::Untrusted.into()),
+            (false, true) => return Err(Problem::Contradiction.into()),
+            (true, true) => vec![None],
+            (false, false) => options.seals.into_iter().map(Some).collect(),
+        };
+        let lease_ttl = options.lease_ttl.unwrap_or(LEASE_TTL);
+        let (engine, deadline) = engines(&location, lease_ttl)?;
+        let shelf = |seal: Option<Seal>| Shelf { engine: engine(&id_of(seal.as_ref())), seal };
+        Ok(Self {
+            shelves: seals.into_iter().map(shelf).collect(),
+            deadline: options.deadline.unwrap_or(deadline),
+            lease_ttl,
+            location,
+            newer: Mutex::default(),
+            found_newer: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+        })
+    }
+
+    /// Returns the place of the remote, to be shown to people. It has no credentials.
+    #[must_use]
+    pub fn location(&self) -> String {
+        self.location.to_string()
+    }
+
+    /// Returns how long a call may take.
+    #[must_use]
+    pub const fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
+    /// Returns how long leases live without renewal.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn lease_ttl(&self) -> Duration {
+        self.lease_ttl
+    }
+
+    /// Returns the engine of the entries that this store writes.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn engine(&self) -> &dyn Engine {
+        &*self.shelves[0].engine
+    }
+
+    /// Looks up many keys, in their order, by `until`.
+    ///
+    /// # Errors
+    /// The trouble with the engine, if it did not answer. A missing entry, or one that is not accepted, is no trouble.
+    #[doc(hidden)]
+    pub fn fetch_many(
+        &self,
+        keys: &[&[u8]],
+        until: Instant,
+    ) -> Result<Vec<Result<Found, MissReason>>, Trouble> {
+        let names: Vec<Key> = keys.iter().map(|key| Key::digest(key)).collect();
+        let mut answers: Vec<Result<Found, MissReason>> = vec![Err(MissReason::Absent); keys.len()];
+        for shelf in &self.shelves {
+            let missing: Vec<usize> = (0..keys.len()).filter(|at| answers[*at].is_err()).collect();
+            if missing.is_empty() {
+                break;
+            }
+            let wanted: Vec<Key> = missing.iter().map(|at| names[*at]).collect();
+            for (at, entry) in missing.into_iter().zip(shelf.engine.get_many(&wanted, until)?) {
+                let Some(entry) = entry else { continue };
+                let found = shelf.verify(keys[at], entry);
+                if let Err(MissReason::NewerVersion) = found {
+                    self.note_newer(names[at]);
+                }
+                // The reason of the first shelf is of more use than that of one that is about to go.
+                if found.is_ok() || matches!(answers[at], Err(MissReason::Absent)) {
+                    answers[at] = found;
+                }
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Verifies an entry that the [engine](Self::engine) returned for `key`.
+    ///
+    /// # Errors
+    /// The reason why it is not accepted.
+    #[doc(hidden)]
+    pub fn verify(&self, key: &[u8], entry: Vec<u8>) -> Result<Found, MissReason> {
+        let found = self.shelves[0].verify(key, entry);
+        if let Err(MissReason::NewerVersion) = found {
+            self.note_newer(Key::digest(key));
+        }
+        found
+    }
+
+    /// Encodes and seals the entry of `artifact`, as [`upload`](Self::upload) takes it.
+    ///
+    /// # Errors
+    /// The reason why no engine would keep it.
+    #[doc(hidden)]
+    pub fn encode(&self, key: &[u8], artifact: &Artifact) -> Result<Vec<u8>, MissReason> {
+        let encoded = envelope::encode(key, artifact, self.shelves[0].seal.as_ref())?;
+        if encoded.len() > MAX_ENTRY {
+            return Err(MissReason::Oversize);
+        }
+        Ok(encoded.to_vec())
+    }
+
+    /// Stores an encoded entry, unless one of a newer version was found under its name.
+    ///
+    /// # Errors
+    /// The trouble with the engine.
+    #[doc(hidden)]
+    pub fn upload(
+        &self,
+        name: &Key,
+        entry: &[u8],
+        until: Instant,
+    ) -> Result<Result<(), MissReason>, Trouble> {
+        if self.found_newer.load(Ordering::Relaxed) && self.newer.lock().contains(name) {
+            return Ok(Err(MissReason::NewerVersion));
+        }
+        self.engine().put(name, entry, until).map(Ok)
+    }
+
+    fn note_newer(&self, name: Key) {
+        let mut newer = self.newer.lock();
+        if newer.len() < MOST_NEWER {
+            newer.insert(name);
+        }
+        self.found_newer.store(true, Ordering::Relaxed);
+    }
+
+    fn until(&self) -> Result<Instant, MissReason> {
+        match self.closed.load(Ordering::Relaxed) {
+            true => Err(MissReason::Closed),
+            false => Ok(Instant::now() + self.deadline),
+        }
+    }
+}
+
+impl Store for RemoteStore {
+    fn get(&self, key: &[u8]) -> Result<Artifact, MissReason> {
+        let found = self.fetch_many(&[key], self.until()?).map_err(|trouble| trouble.reason())?.pop();
+        found.unwrap_or(Err(MissReason::Absent)).map(|found| found.artifact)
+    }
+
+    fn get_many(&self, keys: &[&[u8]]) -> Vec<Result<Artifact, MissReason>> {
+        let found = self.until().and_then(|until| {
+            let found = self.fetch_many(keys, until);
+            found.map_err(|trouble| trouble.reason())
+        });
+        match found {
+            Ok(found) => found.into_iter().map(|found| found.map(|found| found.artifact)).collect(),
+            Err(reason) => vec![Err(reason); keys.len()],
+        }
+    }
+
+    /// Returns 0: what the engine evicts is not known here.
+    fn put(&self, key: &[u8], artifact: &Artifact) -> Result<u64, MissReason> {
+        let until = self.until()?;
+        let entry = self.encode(key, artifact)?;
+        self.upload(&Key::digest(key), &entry, until).map_err(|trouble| trouble.reason())??;
+        Ok(0)
+    }
+
+    /// Removes the entry of every accepted secret.
+    fn remove(&self, key: &[u8]) -> Result<bool, MissReason> {
+        let (until, name) = (self.until()?, Key::digest(key));
+        let mut was_there = false;
+        for shelf in &self.shelves {
+            was_there |= shelf.engine.remove(&name, until).map_err(|trouble| trouble.reason())?;
+        }
+        self.newer.lock().remove(&name);
+        Ok(was_there)
+    }
+
+    /// Returns whether an object or a string is stored under the name of the key. Nothing of it is read.
+    fn contains(&self, key: &[u8]) -> Result<bool, MissReason> {
+        let (until, name) = (self.until()?, Key::digest(key));
+        for shelf in &self.shelves {
+            let surveyed = shelf.engine.survey(&[name], until).map_err(|trouble| trouble.reason())?;
+            if surveyed == [Surveyed::Stored] {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Refuses as [unavailable](MissReason::Unavailable): the entries are those of all machines, and the engine's own tools remove them.
+    fn clear(&self) -> Result<(), MissReason> {
+        self.until()?;
+        Err(MissReason::Unavailable)
+    }
+
+    fn flush(&self) -> Result<(), MissReason> {
+        self.until().map(drop)
+    }
+
+    fn close(&self) -> Result<(), MissReason> {
+        self.closed.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Shelf {
+    fn verify(&self, key: &[u8], entry: Vec<u8>) -> Result<Found, MissReason> {
+        let len = entry.len() as u64;
+        envelope::decode(entry, key, self.seal.as_ref()).map(|artifact| Found { artifact, len })
+    }
+}
+
+/// Returns the public id of a seal in hexadecimal digits.
+fn id_of(seal: Option<&Seal>) -> String {
+    seal.map_or_else(
+        || UNSEALED.to_owned(),
+        |seal| seal.id().iter().map(|byte| format!("{byte:02x}")).collect(),
+    )
+}
+
+/// Makes the engine of a seal, by its id.
+type MakeEngine = Box<dyn Fn(&str) -> Box<dyn Engine>>;
+
+/// Returns what makes the engines of a place, which share connections, and the deadline of their calls.
+fn engines(location: &Location, ttl: Duration) -> Result<(MakeEngine, Duration), RemoteError> {
+    let (millis, seconds) = (Duration::from_millis(200), Duration::from_secs(2));
+    let objects = |source, prefix: String, is_read_only| -> MakeEngine {
+        let driver = Arc::new(Driver::new(source));
+        Box::new(move |seal| Box::new(Objects::new(Arc::clone(&driver), &prefix, seal, is_read_only)))
+    };
+    Ok(match location.clone() {
+        Location::Redis { tls, host, port, database, prefix } => {
+            let server = Server::new(tls, host, port, database)?;
+            (Box::new(move |seal| Box::new(Redis::new(server.clone(), &prefix, seal, ttl))), millis)
+        }
+        Location::S3 { bucket, prefix, endpoint, region } => {
+            (objects(Source::S3 { bucket, endpoint, region }, prefix, false), seconds)
+        }
+        Location::Http { url } => (objects(Source::Http { url }, String::new(), true), seconds),
+    })
+}
