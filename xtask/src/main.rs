@@ -45,7 +45,7 @@ fuzz [SECONDS]  run each fuzz target for 60 seconds, or for this many
 package     build the npm package: target/package/warmstart-VERSION.tgz
   --engine            build wasm/npm/engine and wasm/npm/dist, but no tarball
 runtimes    install the libraries that tests and benchmarks use, under target/runtimes/
-  --xnnpack --models --cuda --node --words --peers    install only these
+  --xnnpack --models --cuda --node --words --peers --engines    install only these
   --list              list the packages; install nothing
 web         test the npm package in Chromium, in one mode
   --deep              in all modes, with the cases that take long

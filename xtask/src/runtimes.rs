@@ -8,25 +8,23 @@ use xshell::{Shell, cmd};
 use crate::Result;
 
 /// The groups: each is a file of requirements in `xtask/requirements`.
-const GROUPS: [&str; 6] = ["xnnpack", "models", "cuda", "node", "words", "peers"];
+const GROUPS: [&str; 7] = ["xnnpack", "models", "cuda", "node", "words", "peers", "engines"];
 
 /// The groups that the tests need.
 pub(crate) const TESTED: [&str; 3] = ["xnnpack", "models", "cuda"];
 
-/// Selects wheels of this Python whichever one runs pip: except for the peers, only their files are used.
-const WHEELS: [&str; 11] = [
-    "--no-deps",
-    "--only-binary=:all:",
-    "--implementation=cp",
-    "--python-version=3.11",
-    "--platform=manylinux_2_28_x86_64",
-    "--platform=manylinux_2_12_x86_64",
-    "--upgrade",
-    "--target=target/runtimes/python",
-    "--quiet",
-    "--disable-pip-version-check",
-    "--require-hashes",
-];
+/// Selects wheels of this Python whichever one runs pip: only their files are used.
+const WHEELS: &str = "--no-deps --only-binary=:all: --implementation=cp --python-version=3.11 \
+                      --platform=manylinux_2_28_x86_64 --platform=manylinux_2_12_x86_64 --upgrade \
+                      --target=target/runtimes/python --quiet --disable-pip-version-check --require-hashes";
+
+/// The groups whose Python modules are imported, so that each needs a virtual environment.
+const IMPORTED: [&str; 2] = ["peers", "engines"];
+
+/// Downloads servers of Debian, which need no root. Where that fails, the tests that need them are ignored.
+const SERVERS: &str = "cd target/runtimes/engines && \
+                       apt-get download redis-server redis-tools liblzf1 libjemalloc2 libatomic1 nginx libpcre2-8-0 && \
+                       for package in *.deb; do dpkg -x $package debian; done";
 
 /// Runs `cargo xtask runtimes`: installs the given groups, or all.
 pub(crate) fn run(sh: &Shell, mut parser: lexopt::Parser) -> Result<ExitCode> {
@@ -51,15 +49,17 @@ pub(crate) fn ensure(sh: &Shell, group: &str) -> Result {
         return Ok(());
     }
     let requirements = requirements(group);
-    if group == "peers" {
-        // The peers' Python modules are imported, so they need a virtual environment.
-        cmd!(sh, "python3 -m venv --clear target/runtimes/peers").run()?;
+    if IMPORTED.contains(&group) {
+        cmd!(sh, "python3 -m venv --clear target/runtimes/{group}").run()?;
         let python = if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" };
-        let python = sh.current_dir().join("target/runtimes/peers").join(python);
+        let python = sh.current_dir().join("target/runtimes").join(group).join(python);
         cmd!(sh, "{python} -m pip install --quiet --require-hashes --requirement {requirements}").run()?;
     } else {
-        let install = cmd!(sh, "python3 -m pip install {WHEELS...} --requirement {requirements}");
-        install.env("PIP_ROOT_USER_ACTION", "ignore").run()?;
+        let install = cmd!(sh, "python3 -m pip install --requirement {requirements}");
+        install.args(WHEELS.split_whitespace()).env("PIP_ROOT_USER_ACTION", "ignore").run()?;
+    }
+    if group == "engines" {
+        let _ = cmd!(sh, "sh -c {SERVERS}").run();
     }
     Ok(sh.write_file(stamp(group), sh.read_file(requirements)?)?)
 }

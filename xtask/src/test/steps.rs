@@ -28,6 +28,9 @@ const PLATFORMS: [&str; 3] = ["x86_64-pc-windows-gnu", "aarch64-apple-darwin", "
 /// which differs only in C code.
 const ALL: &str = "cpu,cuda,launch,packs,sqlite --package warmstart-capi --package warmstart-cli --package warmstart-examples";
 
+/// The package that is no default member, because of its many dependencies.
+const REMOTE: &str = "--package warmstart-remote";
+
 /// The arguments of clippy for a separate workspace.
 const APART: &str = "--locked --target-dir target --all-targets --manifest-path";
 
@@ -81,7 +84,7 @@ pub(super) fn all(sh: &Shell, deep: bool) -> Vec<Step<'_>> {
             .command(cargo(sh, "fmt --all --check"))
             .commands(manifests.map(|path| cargo(sh, "fmt --check").args(["--manifest-path", path]))),
         step("clippy", "no lint fires", &[CLIPPY, CC, Need::Target(WASM)])
-            .command(clippy(sh, "--workspace --all-targets"))
+            .command(clippy(sh, "--all-targets"))
             .command(clippy(sh, WASM_PACKAGES)),
         step("header", "the C header matches the sources", &[]).check(capi::check_header),
         tests(sh),
@@ -89,9 +92,8 @@ pub(super) fn all(sh: &Shell, deep: bool) -> Vec<Step<'_>> {
             .needs(&[Need::Node, Need::Target(WASM), Need::Browser])
             .command(cargo(sh, "xtask web").args(deep.then_some("--deep"))),
         step("docs", "the documentation builds without warnings", &[Need::Target(WASM)])
-            .command(doc(sh, "--workspace"))
-            // On other targets these crates are empty.
-            .command(doc(sh, WASM_PACKAGES)),
+            // The browser's crates are empty on other targets.
+            .commands(["", WASM_PACKAGES].map(|selection| doc(sh, selection))),
         step("features", "each feature compiles without the others", &[CLIPPY])
             .commands(["", "cpu", "cuda", "launch", "packs", "sqlite"].map(|feature| native(sh, feature))),
         step("core", "the core builds without a standard library, and for browsers", &[])
@@ -104,6 +106,12 @@ pub(super) fn all(sh: &Shell, deep: bool) -> Vec<Step<'_>> {
             .deep()
             .command(clippy(sh, "--package warmstart-tools --profile tool --all-features --bins"))
             .commands(manifests.map(|path| clippy(sh, &format!("{APART} {path}")))),
+        step("remote", "the remote store passes its tests against Redis, S3 and nginx", &[CLIPPY])
+            .needs(&[Need::Pip, Need::Runtimes("engines")])
+            .deep()
+            .command(clippy(sh, &format!("{REMOTE} --all-targets")))
+            .command(doc(sh, REMOTE))
+            .command(cargo(sh, "test").args(REMOTE.split(' '))),
         step("deny", "licences, duplicates and sources of the dependencies are as deny.toml allows", &[])
             .needs(&[Need::Tool { name: "cargo-deny", version: "0.20.2" }])
             .deep()
@@ -140,13 +148,13 @@ fn tests(sh: &Shell) -> Step<'_> {
     let step = step("tests", about, &[CC, CXX, Need::Pip])
         .needs(&runtimes::TESTED.map(Need::Runtimes))
         // Tests start the examples and use the C library, which are not built with the tests.
-        .command(cargo(sh, "build --workspace --lib --bins --examples"));
+        .command(cargo(sh, "build --lib --bins --examples"));
     if has_nextest(sh) {
-        step.command(cargo(sh, "nextest run --workspace --no-fail-fast"))
+        step.command(cargo(sh, "nextest run --no-fail-fast"))
             .check(check_ignored)
-            .command(cargo(sh, "test --workspace --doc"))
+            .command(cargo(sh, "test --doc"))
     } else {
-        step.command(cargo(sh, "test --workspace --no-fail-fast")).check(check_ignored)
+        step.command(cargo(sh, "test --no-fail-fast")).check(check_ignored)
     }
 }
 
@@ -157,9 +165,9 @@ fn has_nextest(sh: &Shell) -> bool {
 /// Checks that only listed tests are ignored.
 fn check_ignored(sh: &Shell) -> Result {
     let list = if has_nextest(sh) {
-        cargo(sh, "nextest list --workspace --run-ignored only --message-format oneline")
+        cargo(sh, "nextest list --run-ignored only --message-format oneline")
     } else {
-        cargo(sh, "test --workspace --all-targets --quiet -- --list --ignored --format terse")
+        cargo(sh, "test --all-targets --quiet -- --list --ignored --format terse")
     };
     let (listed, allowed) = (list.ignore_stderr().read()?, sh.read_file(IGNORED)?);
     let wrong = not_allowed(&listed, &allowed);
@@ -182,10 +190,8 @@ fn not_allowed<'a>(listed: &'a str, allowed: &str) -> BTreeSet<&'a str> {
 }
 
 fn check_core(sh: &Shell) -> Result {
-    match missing_promise(&sh.read_file("core/src/lib.rs")?) {
-        Some(promise) => Err(format!("core/src/lib.rs does not say {promise}").into()),
-        None => Ok(()),
-    }
+    let missing = missing_promise(&sh.read_file("core/src/lib.rs")?);
+    missing.map_or(Ok(()), |promise| Err(format!("core/src/lib.rs does not say {promise}").into()))
 }
 
 fn missing_promise(core: &str) -> Option<&'static str> {
