@@ -1,0 +1,315 @@
+//! Servers that are slow, down, forbidden, full, or not what they seem.
+
+use std::{
+    io::{Read, Write},
+    net::TcpListener,
+    thread,
+    time::{Duration, Instant},
+};
+
+use warmstart::{Artifact, MissReason, Store};
+use warmstart_core::key::Key;
+use warmstart_remote::{
+    RemoteOptions, RemoteStore,
+    engine::{Answer, Token, Trouble},
+};
+
+use crate::{
+    Case, PASSWORD, Place,
+    servers::{BUCKET, Engine, Server, free_port},
+};
+
+/// Of every engine.
+pub(crate) const CASES: &[Case] = &[
+    ("server_that_never_answers_costs_one_deadline", server_that_never_answers_costs_one_deadline),
+    ("server_that_trickles_costs_one_deadline", server_that_trickles_costs_one_deadline),
+    ("server_that_refuses_is_unreachable_at_once", server_that_refuses_is_unreachable_at_once),
+    ("server_that_resets_is_unreachable_at_once", server_that_resets_is_unreachable_at_once),
+    ("stopped_server_costs_a_deadline_and_then_serves", stopped_server_costs_a_deadline_and_then_serves),
+];
+
+pub(crate) const OF_REDIS: &[Case] = &[
+    ("wrong_password_is_forbidden", wrong_password_is_forbidden),
+    ("reader_without_rights_reads_and_writes_nothing", reader_without_rights_reads_and_writes_nothing),
+    ("full_server_serves_and_refuses_puts", full_server_serves_and_refuses_puts),
+    ("restarted_server_is_used_again", restarted_server_is_used_again),
+    ("unrenewed_lease_expires", unrenewed_lease_expires),
+];
+
+pub(crate) const OF_S3: &[Case] = &[
+    ("status_is_told_apart_from_absent", status_is_told_apart_from_absent),
+    ("entry_cut_off_is_no_entry", entry_cut_off_is_no_entry),
+    ("missing_bucket_is_a_miss", missing_bucket_is_a_miss),
+];
+
+pub(crate) const OF_NGINX: &[Case] = &[
+    ("store_that_ignores_conditions_has_no_leases", store_that_ignores_conditions_has_no_leases),
+    ("plain_http_is_read_and_never_written", plain_http_is_read_and_never_written),
+];
+
+pub(crate) const OF_NONE: &[Case] = &[("unknown_host_is_unreachable", unknown_host_is_unreachable)];
+
+const DEADLINE: Duration = Duration::from_millis(300);
+
+fn open(url: &str) -> RemoteStore {
+    let options = RemoteOptions::default().with_secret(&[7; 32]).with_deadline(DEADLINE);
+    RemoteStore::open(url, options).unwrap()
+}
+
+fn patient(url: &str) -> RemoteStore {
+    let options = RemoteOptions::default().with_secret(&[7; 32]).with_deadline(Duration::from_secs(30));
+    RemoteStore::open(url, options).unwrap()
+}
+
+fn artifact() -> Artifact {
+    Artifact::new(b"payload".to_vec())
+}
+
+fn until() -> Instant {
+    Instant::now() + Duration::from_secs(30)
+}
+
+/// Starts a server that handles each connection with `serve`, as long as the process lives.
+fn serve(serve: impl Fn(std::net::TcpStream) + Copy + Send + 'static) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || serve(stream));
+        }
+    });
+    port
+}
+
+/// Answers each request with this status line and body.
+fn answer(mut stream: std::net::TcpStream, status: &str, headers: &str, body: &str) {
+    let mut request = [0; 65536];
+    while let Ok(1..) = stream.read(&mut request) {
+        let _ = write!(stream, "HTTP/1.1 {status}\r\n{headers}\r\n\r\n{body}");
+    }
+}
+
+/// Calls every method, and checks that each ends in 1.2 deadlines and with this reason.
+fn check_all(store: &RemoteStore, least: Duration, reason: MissReason) {
+    type Call = fn(&RemoteStore) -> Option<MissReason>;
+    let calls: [(&str, Call); 5] = [
+        ("get", |store| store.get(b"key").err()),
+        ("get_many", |store| store.get_many(&[b"a", b"b"]).pop().and_then(Result::err)),
+        ("put", |store| store.put(b"key", &artifact()).err()),
+        ("contains", |store| store.contains(b"key").err()),
+        ("get_or_claim", |store| {
+            let until = Instant::now() + DEADLINE;
+            let token = Token::random().unwrap();
+            store
+                .engine()
+                .get_or_claim(&Key::digest(b"key"), &token, until)
+                .err()
+                .map(|trouble| trouble.reason())
+        }),
+    ];
+    for (name, call) in calls {
+        let started = Instant::now();
+        assert_eq!(call(store), Some(reason), "{name}");
+        let took = started.elapsed();
+        assert!(least <= took && took < DEADLINE.mul_f64(1.2), "{name} took {took:?}");
+    }
+}
+
+fn server_that_never_answers_costs_one_deadline(place: &Place) {
+    let port = serve(|mut stream| while let Ok(1..) = stream.read(&mut [0; 4096]) {});
+    check_all(&open(&place.engine.url(port, place.case)), DEADLINE, MissReason::Busy);
+}
+
+fn server_that_trickles_costs_one_deadline(place: &Place) {
+    let start = if place.engine == Engine::Redis {
+        "$1000\r\n"
+    } else {
+        "HTTP/1.1 200 OK\r\nContent-Length: 9000\r\n\r\n"
+    };
+    let port = serve(move |mut stream| {
+        let _ = stream.write_all(start.as_bytes());
+        while stream.write_all(b"x").is_ok() {
+            thread::sleep(Duration::from_millis(20));
+        }
+    });
+    let store = open(&place.engine.url(port, place.case));
+    let started = Instant::now();
+    assert_eq!(store.get(b"key").unwrap_err(), MissReason::Busy);
+    assert!(started.elapsed() < DEADLINE.mul_f64(1.2), "{:?}", started.elapsed());
+}
+
+fn server_that_refuses_is_unreachable_at_once(place: &Place) {
+    check_all(&open(&place.engine.url(free_port(), place.case)), Duration::ZERO, MissReason::Unavailable);
+}
+
+fn server_that_resets_is_unreachable_at_once(place: &Place) {
+    let port = serve(|mut stream| drop(stream.read(&mut [0; 1])));
+    check_all(&open(&place.engine.url(port, place.case)), Duration::ZERO, MissReason::Unavailable);
+}
+
+/// Of a server of its own for Redis; S3 has its fault by the port that never answers.
+fn stopped_server_costs_a_deadline_and_then_serves(place: &Place) {
+    if place.engine != Engine::Redis {
+        let store = patient(&place.url());
+        store.put(b"key", &artifact()).unwrap();
+        let late = store.fetch_many(&[b"key"], Instant::now());
+        assert!(matches!(late, Err(Trouble::TimedOut(_))), "{late:?}");
+        assert!(store.get(b"key").is_ok());
+        return;
+    }
+    let server = Server::redis(&["--requirepass", PASSWORD]);
+    let store = open(&place.engine.url(server.port, place.case));
+    store.put(b"key", &artifact()).unwrap();
+    server.signal("-STOP");
+    check_all(&store, DEADLINE, MissReason::Busy);
+    server.signal("-CONT");
+    assert!(store.get(b"key").is_ok());
+}
+
+fn wrong_password_is_forbidden(place: &Place) {
+    let server = Server::redis(&["--requirepass", "another"]);
+    check_all(&open(&place.engine.url(server.port, place.case)), Duration::ZERO, MissReason::Forbidden);
+}
+
+fn reader_without_rights_reads_and_writes_nothing(place: &Place) {
+    let writer = Server::redis(&["--requirepass", PASSWORD]);
+    let store = open(&place.engine.url(writer.port, place.case));
+    store.put(b"key", &artifact()).unwrap();
+    // From now on, new connections may only read.
+    let rights = ["reset", "on", ">hunter2", "~*", "+@read", "+select", "+auth", "+eval"];
+    let set: String =
+        ["ACL", "SETUSER", "default"].iter().chain(&rights).map(|word| format!("{word} ")).collect();
+    let said = writer.request(&format!("AUTH {PASSWORD}\r\n{set}\r\nQUIT"));
+    assert_eq!(said.matches("+OK").count(), 3, "{said}");
+    let reader = open(&place.engine.url(writer.port, place.case));
+    assert_eq!(reader.get(b"key").unwrap().payload(), b"payload");
+    assert_eq!(reader.put(b"key", &artifact()), Err(MissReason::Forbidden));
+    let token = Token::random().unwrap();
+    let claimed = reader.engine().get_or_claim(&Key::digest(b"other"), &token, until()).unwrap_err();
+    assert!(matches!(claimed, Trouble::Forbidden(_)), "{claimed:?}");
+    assert!(!claimed.to_string().contains("default"), "{claimed}");
+}
+
+fn full_server_serves_and_refuses_puts(place: &Place) {
+    let server = Server::redis(&["--requirepass", PASSWORD, "--maxmemory-policy", "noeviction"]);
+    let store = patient(&place.engine.url(server.port, place.case));
+    store.put(b"key", &artifact()).unwrap();
+    server.request(&format!("AUTH {PASSWORD}\r\nCONFIG SET maxmemory 1\r\nQUIT"));
+    assert_eq!(store.put(b"other", &artifact()), Err(MissReason::NoSpace));
+    assert_eq!(store.get(b"key").unwrap().payload(), b"payload");
+    let (token, name) = (Token::random().unwrap(), Key::digest(b"other"));
+    let claimed = store.engine().get_or_claim(&name, &token, until());
+    assert!(matches!(claimed, Err(Trouble::Full(_))), "{claimed:?}");
+    let found = store.engine().get_or_claim(&Key::digest(b"key"), &token, until());
+    assert!(matches!(found, Ok(Answer::Stored(_))), "{found:?}");
+}
+
+fn restarted_server_is_used_again(place: &Place) {
+    let server = Server::redis(&["--requirepass", PASSWORD]);
+    let (port, store) = (server.port, open(&place.engine.url(server.port, place.case)));
+    store.put(b"key", &artifact()).unwrap();
+    drop(server);
+    assert_eq!(store.get(b"key").unwrap_err(), MissReason::Unavailable);
+    let _server = Server::redis_at(port, &["--requirepass", PASSWORD]);
+    store.put(b"key", &artifact()).unwrap();
+    assert!(store.get(b"key").is_ok());
+}
+
+fn unrenewed_lease_expires(place: &Place) {
+    let options = RemoteOptions::default().with_secret(&[7; 32]).with_lease_ttl(Duration::from_millis(100));
+    let store = RemoteStore::open(&place.url(), options).unwrap();
+    let (name, first, second) = (Key::digest(b"key"), Token::random().unwrap(), Token::random().unwrap());
+    assert!(matches!(store.engine().get_or_claim(&name, &first, until()), Ok(Answer::Claimed(_))));
+    thread::sleep(Duration::from_millis(150));
+    assert!(matches!(store.engine().get_or_claim(&name, &second, until()), Ok(Answer::Claimed(_))));
+}
+
+fn status_is_told_apart_from_absent(place: &Place) {
+    // As S3 does, with the id of the key in its answer.
+    const BODY: &str = "<Error><Code>No</Code><AWSAccessKeyId>AKIAHUNTER</AWSAccessKeyId></Error>";
+    macro_rules! server {
+        ($status:literal) => {
+            serve(|stream| answer(stream, $status, "Content-Length: 73", BODY))
+        };
+    }
+    let servers = [
+        (MissReason::Absent, server!("404 Not Found")),
+        (MissReason::Forbidden, server!("403 Forbidden")),
+        (MissReason::Forbidden, server!("401 Unauthorized")),
+        (MissReason::Busy, server!("503 Slow Down")),
+        (MissReason::Busy, server!("429 Too Many Requests")),
+        (MissReason::NoSpace, server!("507 Insufficient Storage")),
+        (MissReason::ReadOnly, server!("405 Method Not Allowed")),
+        (MissReason::Unavailable, server!("400 Bad Request")),
+    ];
+    assert_eq!(BODY.len(), 73);
+    for (reason, port) in servers {
+        let store = patient(&place.engine.url(port, place.case));
+        match store.fetch_many(&[b"key"], until()) {
+            Ok(found) => assert_eq!(
+                (found[0].as_ref().unwrap_err(), reason),
+                (&MissReason::Absent, MissReason::Absent)
+            ),
+            Err(trouble) => {
+                assert_eq!(trouble.reason(), reason, "{trouble}");
+                assert!(!format!("{trouble:?} {trouble}").contains("AKIA"), "{trouble}");
+            }
+        }
+    }
+}
+
+fn entry_cut_off_is_no_entry(place: &Place) {
+    let port = serve(|mut stream| {
+        let _ = stream.read(&mut [0; 65536]);
+        let head = "HTTP/1.1 200 OK\r\nETag: \"x\"\r\nLast-Modified: Mon, 23 Nov 2026 00:00:00 GMT\r\nContent-Length: 900\r\n\r\n";
+        let _ = write!(stream, "{head}only this");
+    });
+    let found = open(&place.engine.url(port, place.case)).get(b"key").unwrap_err();
+    assert_eq!(found, MissReason::Unavailable);
+}
+
+fn missing_bucket_is_a_miss(place: &Place) {
+    let url = place.url().replace(&format!("//{BUCKET}/"), "//no-such-bucket/");
+    assert_eq!(patient(&url).get(b"key").unwrap_err(), MissReason::Absent);
+    assert!(patient(&url).put(b"key", &artifact()).is_err());
+}
+
+fn store_that_ignores_conditions_has_no_leases(place: &Place) {
+    let store = patient(&place.url());
+    store.put(b"key", &artifact()).unwrap();
+    assert_eq!(store.get(b"key").unwrap().payload(), b"payload");
+    let (engine, name, token) = (store.engine(), Key::digest(b"other"), Token::random().unwrap());
+    for _ in 0..2 {
+        let claimed = engine.claim(&name, &token, None, until());
+        assert!(matches!(claimed, Err(Trouble::Unsupported(_))), "{claimed:?}");
+        let claimed = engine.get_or_claim(&name, &token, until());
+        assert!(matches!(claimed, Err(Trouble::Unsupported(_))), "{claimed:?}");
+    }
+    let found = engine.get_or_claim(&Key::digest(b"key"), &token, until());
+    assert!(matches!(found, Ok(Answer::Stored(_))), "{found:?}");
+}
+
+fn plain_http_is_read_and_never_written(place: &Place) {
+    patient(&place.url()).put(b"key", &artifact()).unwrap();
+    let port = place.servers.nginx().port;
+    let reader = patient(&format!("http://127.0.0.1:{port}/{BUCKET}/{}", place.case));
+    assert_eq!(reader.get(b"key").unwrap().payload(), b"payload");
+    assert_eq!((reader.contains(b"key"), reader.contains(b"other")), (Ok(true), Ok(false)));
+    assert_eq!(reader.get(b"other").unwrap_err(), MissReason::Absent);
+    let found = reader.get_many(&[b"other", b"key"]);
+    assert!(found[0].is_err() && found[1].is_ok());
+    assert_eq!(reader.put(b"key", &artifact()), Err(MissReason::ReadOnly));
+    assert_eq!(reader.remove(b"key"), Err(MissReason::ReadOnly));
+    let (name, token) = (Key::digest(b"other"), Token::random().unwrap());
+    let claimed = reader.engine().claim(&name, &token, None, until());
+    assert!(matches!(claimed, Err(Trouble::Unsupported(_))), "{claimed:?}");
+}
+
+fn unknown_host_is_unreachable(_: &Place) {
+    for url in ["redis://no-such-host.invalid", "s3://bucket?endpoint=http://no-such-host.invalid"] {
+        let started = Instant::now();
+        let reason = open(url).get(b"key").unwrap_err();
+        assert!(matches!(reason, MissReason::Unavailable | MissReason::Busy), "{url}: {reason:?}");
+        assert!(started.elapsed() < DEADLINE.mul_f64(1.2), "{url}: {:?}", started.elapsed());
+    }
+}

@@ -1,0 +1,171 @@
+//! Who builds: claims, renewals, takeovers and releases.
+
+use std::{
+    collections::BTreeMap,
+    sync::Mutex,
+    thread,
+    time::{Duration, Instant},
+};
+
+use warmstart_core::key::Key;
+use warmstart_remote::{
+    RemoteOptions, RemoteStore,
+    engine::{Answer, Engine, Surveyed, Token, Version},
+};
+
+use crate::{Case, Place};
+
+pub(crate) const CASES: &[Case] = &[
+    ("one_of_12_threads_wins_each_of_20_claims", one_of_12_threads_wins_each_of_20_claims),
+    ("lease_that_stood_still_is_taken_by_one", lease_that_stood_still_is_taken_by_one),
+    ("renewed_lease_is_not_taken_over", renewed_lease_is_not_taken_over),
+    ("released_lease_is_free", released_lease_is_free),
+    ("release_by_another_does_nothing", release_by_another_does_nothing),
+    ("lost_acknowledgements_lose_no_lease", lost_acknowledgements_lose_no_lease),
+    ("stored_entry_is_found_despite_a_lease", stored_entry_is_found_despite_a_lease),
+    ("survey_tells_stored_held_and_free_apart", survey_tells_stored_held_and_free_apart),
+];
+
+/// Opens a store that waits for slow machines.
+fn open(place: &Place) -> RemoteStore {
+    let options = RemoteOptions::default().with_secret(&[7; 32]).with_lease_ttl(Duration::from_secs(60));
+    RemoteStore::open(&place.url(), options).unwrap()
+}
+
+fn until() -> Instant {
+    Instant::now() + Duration::from_secs(30)
+}
+
+fn name(number: u32) -> Key {
+    Key::digest(&number.to_le_bytes())
+}
+
+fn claimed(engine: &dyn Engine, name: &Key, token: &Token) -> Version {
+    match engine.get_or_claim(name, token, until()).unwrap() {
+        Answer::Claimed(version) => version,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn held(engine: &dyn Engine, name: &Key, token: &Token) -> Version {
+    match engine.get_or_claim(name, token, until()).unwrap() {
+        Answer::Held(version) => version,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn one_of_12_threads_wins_each_of_20_claims(place: &Place) {
+    let (store, wins) = (open(place), Mutex::new(BTreeMap::<Key, u32>::new()));
+    thread::scope(|scope| {
+        for _ in 0..12 {
+            scope.spawn(|| {
+                let token = Token::random().unwrap();
+                for number in 0..20 {
+                    let answer = store.engine().get_or_claim(&name(number), &token, until()).unwrap();
+                    if let Answer::Claimed(_) = answer {
+                        *wins.lock().unwrap().entry(name(number)).or_default() += 1;
+                    }
+                }
+            });
+        }
+    });
+    let wins = wins.into_inner().unwrap();
+    assert_eq!((wins.len(), wins.values().max()), (20, Some(&1)), "{wins:?}");
+}
+
+fn lease_that_stood_still_is_taken_by_one(place: &Place) {
+    let (store, name, dead) = (open(place), name(0), Token::random().unwrap());
+    let first = claimed(store.engine(), &name, &dead);
+    let seen = held(store.engine(), &name, &Token::random().unwrap());
+    let wins = Mutex::new(0);
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let token = Token::random().unwrap();
+                let taken = store.engine().claim(&name, &token, Some(&seen), until()).unwrap();
+                *wins.lock().unwrap() += u32::from(taken.is_some());
+            });
+        }
+    });
+    assert_eq!(wins.into_inner().unwrap(), 1);
+    assert_eq!(store.engine().renew(&name, &dead, &first, until()), Ok(None), "the dead holder comes back");
+}
+
+fn renewed_lease_is_not_taken_over(place: &Place) {
+    let (store, name, holder) = (open(place), name(0), Token::random().unwrap());
+    let (engine, other) = (store.engine(), Token::random().unwrap());
+    let first = claimed(engine, &name, &holder);
+    let seen = held(engine, &name, &other);
+    let second = engine.renew(&name, &holder, &first, until()).unwrap().expect("it is held");
+    assert_ne!(first, second);
+    assert_ne!(held(engine, &name, &other), seen);
+    assert_eq!(engine.claim(&name, &other, Some(&seen), until()), Ok(None));
+    assert_eq!(engine.claim(&name, &other, None, until()), Ok(None));
+    assert!(engine.renew(&name, &holder, &second, until()).unwrap().is_some());
+}
+
+fn released_lease_is_free(place: &Place) {
+    let (store, name, token) = (open(place), name(0), Token::random().unwrap());
+    let engine = store.engine();
+    let version = claimed(engine, &name, &token);
+    engine.release(&name, &token, &version, until()).unwrap();
+    assert_eq!(engine.survey(&[name], until()), Ok(vec![Surveyed::Free]));
+    assert_eq!(engine.renew(&name, &token, &version, until()), Ok(None));
+    let other = Token::random().unwrap();
+    assert!(engine.claim(&name, &other, None, until()).unwrap().is_some());
+}
+
+fn release_by_another_does_nothing(place: &Place) {
+    let (store, name, token) = (open(place), name(0), Token::random().unwrap());
+    let engine = store.engine();
+    let version = claimed(engine, &name, &token);
+    engine.release(&name, &Token::random().unwrap(), &version, until()).unwrap();
+    assert!(engine.renew(&name, &token, &version, until()).unwrap().is_some());
+}
+
+fn lost_acknowledgements_lose_no_lease(place: &Place) {
+    let (store, name, token) = (open(place), name(0), Token::random().unwrap());
+    let engine = store.engine();
+    claimed(engine, &name, &token);
+    let first = claimed(engine, &name, &token);
+    assert!(engine.claim(&name, &token, None, until()).unwrap().is_some());
+    let second = engine.renew(&name, &token, &first, until()).unwrap().expect("it is held");
+    // As if the answer of the renewal was lost.
+    let third = engine.renew(&name, &token, &first, until()).unwrap().expect("it is still held");
+    assert!(first != second && second != third && first != third);
+}
+
+fn stored_entry_is_found_despite_a_lease(place: &Place) {
+    let (store, name, token) = (open(place), name(0), Token::random().unwrap());
+    let engine = store.engine();
+    claimed(engine, &name, &token);
+    engine.put(&name, b"entry", until()).unwrap();
+    let found = engine.get_or_claim(&name, &Token::random().unwrap(), until());
+    assert_eq!(found, Ok(Answer::Stored(b"entry".to_vec())));
+    assert_eq!(engine.survey(&[name], until()), Ok(vec![Surveyed::Stored]));
+}
+
+fn survey_tells_stored_held_and_free_apart(place: &Place) {
+    let (store, token) = (open(place), Token::random().unwrap());
+    let engine = store.engine();
+    for number in (0..60).step_by(3) {
+        engine.put(&name(number), b"entry", until()).unwrap();
+        claimed(engine, &name(number + 1), &token);
+    }
+    assert_eq!(engine.survey(&[], until()), Ok(Vec::new()));
+    for count in [3, 60] {
+        let names: Vec<Key> = (0..count).map(name).collect();
+        let states = engine.survey(&names, until()).unwrap();
+        assert_eq!(states.len(), names.len());
+        for (number, state) in (0..).zip(&states) {
+            let is_right = match number % 3 {
+                0 => *state == Surveyed::Stored,
+                1 => {
+                    matches!(state, Surveyed::Held(version) if *version == held(engine, &name(number), &Token::random().unwrap()))
+                }
+                _ => *state == Surveyed::Free,
+            };
+            assert!(is_right, "{number} of {count}: {state:?}");
+        }
+    }
+}

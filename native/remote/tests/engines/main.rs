@@ -1,0 +1,89 @@
+//! Runs scenarios against real engines: Redis, moto's S3, and nginx. Each case is a test, such as
+//! `redis::leases::released_lease_is_free`.
+//!
+//! A case whose server is not installed is ignored, and says what it needs: `cargo xtask runtimes --engines` installs them.
+
+mod entries;
+mod faults;
+mod leases;
+mod servers;
+
+use std::{
+    env,
+    process::{Command, ExitCode},
+    sync::Arc,
+};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use servers::{Engine, Servers};
+
+/// A case: its name, and what it does at a place of its own on an engine.
+type Case = (&'static str, fn(&Place));
+
+/// The password of the servers and the secret key of S3, which nothing may show.
+const PASSWORD: &str = "hunter2";
+
+/// Names the processes that have the credentials.
+const CREDENTIALS: [(&str, &str); 4] = [
+    ("REDISCLI_AUTH", PASSWORD),
+    ("AWS_ACCESS_KEY_ID", "AKIAHUNTER"),
+    ("AWS_SECRET_ACCESS_KEY", PASSWORD),
+    ("AWS_REGION", "us-east-1"),
+];
+
+/// An engine, and a prefix that no other case uses.
+struct Place {
+    servers: Arc<Servers>,
+    engine: Engine,
+    case: &'static str,
+}
+
+impl Place {
+    fn url(&self) -> String {
+        self.servers.url(self.engine, self.case)
+    }
+}
+
+fn main() -> ExitCode {
+    if CREDENTIALS.iter().any(|(name, value)| env::var(name).as_deref() != Ok(value)) {
+        // The environment of a process is set before it starts.
+        let program = env::current_exe().expect("a running program has a path");
+        let status = Command::new(program).args(env::args_os().skip(1)).envs(CREDENTIALS).status();
+        return if status.expect("it starts again").success() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        };
+    }
+    let both = [Engine::Redis, Engine::S3];
+    let groups: [(&str, &[Engine], &[Case]); 7] = [
+        ("leases", &both, leases::CASES),
+        ("entries", &both, entries::CASES),
+        ("faults", &both, faults::CASES),
+        ("faults", &[Engine::Redis], faults::OF_REDIS),
+        ("faults", &[Engine::S3], faults::OF_S3),
+        ("faults", &[Engine::Nginx], faults::OF_NGINX),
+        ("faults", &[Engine::None], faults::OF_NONE),
+    ];
+    let servers = Arc::new(Servers::default());
+    let mut trials = Vec::new();
+    for (group, engines, cases) in groups {
+        for (engine, (case, play)) in
+            engines.iter().flat_map(|engine| cases.iter().map(move |case| (*engine, *case)))
+        {
+            let servers = Arc::clone(&servers);
+            let run = move || -> Result<(), Failed> {
+                play(&Place { servers, engine, case });
+                Ok(())
+            };
+            let trial = Trial::test(format!("{}::{group}::{case}", engine.name()), run);
+            trials.push(match engine.missing() {
+                None => trial,
+                Some(program) => trial.with_ignored_flag(true).with_kind(format!("needs {program}")),
+            });
+        }
+    }
+    let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
+    servers.stop();
+    conclusion.exit_code()
+}
