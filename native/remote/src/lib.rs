@@ -15,11 +15,19 @@
 #[doc(hidden)]
 pub mod engine;
 
+mod fleet;
+mod health;
+mod leases;
 mod objects;
 mod redis;
+mod statistics;
 mod store;
 mod tls;
+mod uploads;
 mod url;
 
+pub use self::engine::Trouble;
+pub use self::fleet::{Fleet, FleetOptions};
+pub use self::statistics::FleetStatistics;
 pub use self::store::{Found, RemoteOptions, RemoteStore};
 pub use self::url::RemoteError;

@@ -3,8 +3,11 @@
 //!
 //! A case whose server is not installed is ignored, and says what it needs: `cargo xtask runtimes --engines` installs them.
 
+#![allow(clippy::unwrap_used, reason = "every function here is part of a test")]
+
 mod entries;
 mod faults;
+mod fleet;
 mod leases;
 mod servers;
 
@@ -56,10 +59,12 @@ fn main() -> ExitCode {
         };
     }
     let both = [Engine::Redis, Engine::S3];
-    let groups: [(&str, &[Engine], &[Case]); 7] = [
+    let groups: [(&str, &[Engine], &[Case]); 9] = [
         ("leases", &both, leases::CASES),
         ("entries", &both, entries::CASES),
         ("faults", &both, faults::CASES),
+        ("fleet", &both, fleet::CASES),
+        ("fleet", &[Engine::Nginx], fleet::OF_NGINX),
         ("faults", &[Engine::Redis], faults::OF_REDIS),
         ("faults", &[Engine::S3], faults::OF_S3),
         ("faults", &[Engine::Nginx], faults::OF_NGINX),

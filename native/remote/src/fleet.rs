@@ -1,0 +1,465 @@
+//! A local store with a remote behind it that many machines share.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    process,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use warmstart::{
+    Artifact, MissReason, Store,
+    store::{Buffer, Claims, Inspect},
+};
+use warmstart_core::{batch, key::Key, lease::Backoff};
+
+use crate::{
+    engine::{Answer, Surveyed, Token, Trouble, Version},
+    health::{Health, OnTrouble, random},
+    leases::Leases,
+    statistics::{Counters, FleetStatistics},
+    store::{Found, RemoteStore},
+    uploads::Uploads,
+};
+
+/// The pauses while another machine builds, in milliseconds.
+const PAUSES: Backoff = Backoff::new(250, 4_000);
+
+/// How often a request is tried while the remote is busy, and the pauses in between, in milliseconds.
+const ATTEMPTS: usize = 4;
+const BUSY_PAUSES: Backoff = Backoff::new(20, 200);
+
+/// How long closing waits for uploads.
+const LAST_WAIT: Duration = Duration::from_secs(1);
+
+/// Options of a [`Fleet`].
+#[derive(Clone)]
+pub struct FleetOptions {
+    directory: Option<PathBuf>,
+    max_upload_bytes: u64,
+    on_trouble: Option<OnTrouble>,
+}
+
+impl FleetOptions {
+    /// Keeps the state of the machine in `directory`: whether the remote failed, and what is left to upload. Use one directory for
+    /// each pair of a local store and a remote, beside the local store. Without it, each process finds out for itself, and what it did
+    /// not upload stays on the machine.
+    #[must_use]
+    pub fn with_directory(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.directory = Some(directory.into());
+        self
+    }
+
+    /// Limits the bytes of artifacts that wait for their upload: 1 GiB by default. What exceeds it is not uploaded.
+    #[must_use]
+    pub const fn with_max_upload_bytes(mut self, max: u64) -> Self {
+        self.max_upload_bytes = max;
+        self
+    }
+
+    /// Sets a callback for warnings: it is called once for each kind of trouble, by any thread. No message contains credentials.
+    #[must_use]
+    pub fn with_on_trouble(mut self, on_trouble: impl Fn(&Trouble) + Send + Sync + 'static) -> Self {
+        self.on_trouble = Some(Arc::new(on_trouble));
+        self
+    }
+}
+
+impl Default for FleetOptions {
+    fn default() -> Self {
+        Self { directory: None, max_upload_bytes: 1 << 30, on_trouble: None }
+    }
+}
+
+impl fmt::Debug for FleetOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FleetOptions").field("directory", &self.directory).finish_non_exhaustive()
+    }
+}
+
+/// A local store in front of a remote that many machines share.
+///
+/// Look-ups ask the local store, and then the remote; what came from there is kept in the local store. A put is done when the local
+/// store has the artifact; the upload follows in the background. Of all machines, one builds.
+///
+/// A remote that is dead, slow or forbidden costs one timeout a machine, and is then left alone for a while: the fleet works as its
+/// local store does. So does a forked child; open a fleet there for more.
+///
+/// [`remove`](Store::remove) removes an entry here and in the remote; [`clear`](Store::clear) empties the local store, and leaves the
+/// remote to the other machines.
+#[derive(Debug)]
+pub struct Fleet<S: Store + 'static> {
+    local: Arc<S>,
+    remote: Arc<RemoteStore>,
+    health: Arc<Health>,
+    leases: Arc<Leases>,
+    uploads: Arc<Uploads<S>>,
+    counters: Arc<Counters>,
+    /// Apart from the other counters: a local hit takes no lock.
+    local_hits: AtomicU64,
+    process: u32,
+}
+
+impl<S: Store + 'static> Fleet<S> {
+    /// Puts `local` in front of `remote`. Sends nothing yet.
+    #[must_use]
+    pub fn new(local: S, remote: RemoteStore, options: FleetOptions) -> Self {
+        let FleetOptions { directory, max_upload_bytes, on_trouble } = options;
+        let directory =
+            directory.filter(|directory| std::fs::create_dir_all(directory.join("uploads")).is_ok());
+        let (local, remote) = (Arc::new(local), Arc::new(remote));
+        let file = |name: &str| directory.as_deref().map(|directory: &Path| directory.join(name));
+        let health = Arc::new(Health::open(file("breaker"), on_trouble));
+        let counters = Arc::<Counters>::default();
+        let leases = Leases::new(Arc::clone(&remote), Arc::clone(&health), token());
+        let uploads = Uploads::new(
+            Arc::clone(&local),
+            Arc::clone(&remote),
+            Arc::clone(&leases),
+            Arc::clone(&health),
+            Arc::clone(&counters),
+            file("uploads"),
+            max_upload_bytes,
+        );
+        if !health.is_closed() {
+            leases.probe();
+        }
+        let (local_hits, process) = (AtomicU64::new(0), process::id());
+        Self { local, remote, health, leases, uploads, counters, local_hits, process }
+    }
+
+    /// Returns the local store.
+    #[must_use]
+    pub fn local(&self) -> &S {
+        &self.local
+    }
+
+    /// Returns the counts since the fleet was opened.
+    #[must_use]
+    pub fn statistics(&self) -> FleetStatistics {
+        let mut statistics = self.counters.snapshot();
+        statistics.local_hits = self.local_hits.load(Relaxed);
+        statistics.uploads_waiting = if self.is_parent() { self.uploads.waiting() } else { 0 };
+        statistics.is_breaker_open = !self.health.is_closed();
+        statistics
+    }
+
+    /// Waits until what was stored is uploaded, or until the timeout. Returns whether it is. Call it at the end of a short job.
+    pub fn wait_for_uploads(&self, timeout: Duration) -> bool {
+        self.is_parent() && self.uploads.wait(Instant::now() + timeout)
+    }
+
+    /// Returns whether this is the process that opened the fleet, and not a forked child, which has none of its threads.
+    fn is_parent(&self) -> bool {
+        process::id() == self.process
+    }
+
+    fn is_remote_used(&self) -> bool {
+        self.health.is_closed() && self.is_parent()
+    }
+
+    fn found_here(&self, found: Result<Artifact, MissReason>) -> Result<Artifact, MissReason> {
+        if found.is_ok() {
+            self.local_hits.fetch_add(1, Relaxed);
+        }
+        found
+    }
+
+    /// Sends a request, again a few times while the remote is busy.
+    fn ask<T>(&self, request: impl Fn(&RemoteStore, Instant) -> Result<T, Trouble>) -> Result<T, Trouble> {
+        let mut pauses = BUSY_PAUSES;
+        let until = Instant::now() + self.remote.deadline();
+        for _ in 1..ATTEMPTS {
+            match request(&self.remote, until) {
+                Err(Trouble::Busy(_)) => thread::sleep(Duration::from_millis(pauses.pause(random()))),
+                outcome => return self.health.observe(outcome),
+            }
+        }
+        self.health.observe(request(&self.remote, until))
+    }
+
+    /// Keeps an entry of the remote in the local store.
+    fn accept(&self, key: &[u8], found: Result<Found, MissReason>) -> Result<Artifact, MissReason> {
+        match found {
+            Ok(Found { artifact, len }) => {
+                self.counters.add(|counts| &mut counts.remote_hits, 1);
+                self.counters.add(|counts| &mut counts.bytes_received, len);
+                // Where the local store has no room, the remote is asked again next time.
+                let _ = self.local.put(key, &artifact);
+                Ok(artifact)
+            }
+            Err(reason) => {
+                if reason != MissReason::Absent {
+                    self.counters.add(|counts| &mut counts.refused, 1);
+                }
+                self.missed(reason)
+            }
+        }
+    }
+
+    fn get_from_remote(&self, key: &[u8], reason: MissReason) -> Result<Artifact, MissReason> {
+        let found = self.ask(|remote, until| remote.fetch_many(&[key], until));
+        match found.ok().and_then(|mut found| found.pop()) {
+            Some(Err(MissReason::Absent)) | None => self.missed(reason),
+            Some(found) => self.accept(key, found),
+        }
+    }
+
+    fn missed(&self, reason: MissReason) -> Result<Artifact, MissReason> {
+        self.counters.add(|counts| &mut counts.misses, 1);
+        Err(reason)
+    }
+
+    /// Waits for the lease of a build. Returns whether this process may build now.
+    fn wait_for_lease(&self, name: &Key, deadline: Option<Instant>) -> bool {
+        let started = Instant::now();
+        let mut pauses = PAUSES;
+        let mut has_waited = false;
+        while !self.try_lease(name) {
+            let pause = Duration::from_millis(pauses.pause(random()));
+            let left = deadline.map_or(pause, |deadline| deadline.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return false;
+            }
+            thread::sleep(pause.min(left));
+            has_waited = true;
+        }
+        if has_waited {
+            self.counters.waited(started.elapsed());
+        }
+        true
+    }
+
+    /// Returns whether this process may build now: it took the lease, the artifact is stored by now, or no lease is to be had.
+    fn try_lease(&self, name: &Key) -> bool {
+        if !self.health.leases() || self.leases.begin_build(name) {
+            return true;
+        }
+        let claim = |over: Option<&Version>| {
+            let sent = self.leases.now();
+            let claimed =
+                self.ask(|remote, until| remote.engine().claim(name, self.leases.token(), over, until));
+            if let Ok(Some(version)) = &claimed {
+                self.leases.keep(*name, version.clone(), sent, false);
+                self.leases.begin_build(name);
+            }
+            !matches!(claimed, Ok(None))
+        };
+        if claim(None) {
+            return true;
+        }
+        let found = self.ask(|remote, until| remote.engine().survey(&[*name], until));
+        match found.as_deref() {
+            Ok([Surveyed::Held(held)]) if self.leases.is_over(name, held) => claim(Some(held)),
+            Ok([Surveyed::Held(_) | Surveyed::Free]) => false,
+            _ => true,
+        }
+    }
+}
+
+impl<S: Store + 'static> Store for Fleet<S> {
+    fn get(&self, key: &[u8]) -> Result<Artifact, MissReason> {
+        let found = self.local.get(key);
+        match found {
+            Err(reason) if self.is_remote_used() => self.get_from_remote(key, reason),
+            found => self.found_here(found),
+        }
+    }
+
+    fn get_to_build(&self, key: &[u8]) -> Result<Artifact, MissReason> {
+        let found = self.local.get_to_build(key);
+        let Err(reason) = found else { return self.found_here(found) };
+        let name = Key::digest(key);
+        if !self.is_remote_used() || self.leases.is_known_absent(&name) {
+            return self.missed(reason);
+        }
+        if !self.health.leases() || !self.remote.has_one_secret() {
+            return self.get_from_remote(key, reason);
+        }
+        let (sent, token) = (self.leases.now(), self.leases.token());
+        match self.ask(|remote, until| remote.engine().get_or_claim(&name, token, until)) {
+            Ok(Answer::Stored(entry)) => self.accept(key, self.remote.verify(key, entry)),
+            Ok(Answer::Held(version)) => {
+                self.leases.is_over(&name, &version);
+                self.missed(reason)
+            }
+            Ok(Answer::Claimed(version)) => {
+                self.leases.keep(name, version, sent, true);
+                self.missed(reason)
+            }
+            Err(Trouble::Unsupported(_)) => self.get_from_remote(key, reason),
+            Err(_) => self.missed(reason),
+        }
+    }
+
+    fn get_into(&self, key: &[u8], buffer: &mut dyn Buffer) -> Result<usize, MissReason> {
+        match self.local.get_into(key, buffer) {
+            Err(reason) if reason != MissReason::TooLong && self.is_remote_used() => {
+                let artifact = self.get_from_remote(key, reason)?;
+                let payload = artifact.payload();
+                let room = buffer.room(payload.len()).filter(|room| room.len() == payload.len());
+                room.ok_or(MissReason::TooLong)?.copy_from_slice(payload);
+                Ok(payload.len())
+            }
+            found => {
+                self.local_hits.fetch_add(u64::from(found.is_ok()), Relaxed);
+                found
+            }
+        }
+    }
+
+    fn get_many(&self, keys: &[&[u8]]) -> Vec<Result<Artifact, MissReason>> {
+        let mut all = self.local.get_many(keys);
+        let missing: Vec<usize> = (0..all.len().min(keys.len())).filter(|at| all[*at].is_err()).collect();
+        self.local_hits.fetch_add((all.len() - missing.len()) as u64, Relaxed);
+        if missing.is_empty() || !self.is_remote_used() {
+            return all;
+        }
+        let wanted: Vec<&[u8]> = missing.iter().map(|at| keys[*at]).collect();
+        let found = self.ask(|remote, until| remote.fetch_many(&wanted, until)).unwrap_or_default();
+        for (at, found) in missing.into_iter().zip(found) {
+            match self.accept(keys[at], found) {
+                Err(MissReason::Absent) => {}
+                found => all[at] = found,
+            }
+        }
+        all
+    }
+
+    fn put(&self, key: &[u8], artifact: &Artifact) -> Result<u64, MissReason> {
+        let stored = self.local.put(key, artifact);
+        if stored != Err(MissReason::Closed) && self.is_parent() && self.health.writes() {
+            let refused = stored.is_err().then(|| artifact.clone());
+            self.uploads.add(key, artifact.payload().len() as u64, refused);
+        }
+        stored
+    }
+
+    fn remove(&self, key: &[u8]) -> Result<bool, MissReason> {
+        let here = self.local.remove(key)?;
+        if !self.is_remote_used() {
+            return Err(MissReason::Unavailable);
+        }
+        self.remote.remove(key).map(|there| here || there)
+    }
+
+    fn contains(&self, key: &[u8]) -> Result<bool, MissReason> {
+        if self.local.contains(key)? {
+            return Ok(true);
+        }
+        if !self.is_remote_used() {
+            return Err(MissReason::Unavailable);
+        }
+        self.remote.contains(key)
+    }
+
+    /// Clears the local store. The remote keeps its entries.
+    fn clear(&self) -> Result<(), MissReason> {
+        self.local.clear()
+    }
+
+    fn flush(&self) -> Result<(), MissReason> {
+        self.local.flush()
+    }
+
+    fn record_access(&self, keys: &[&[u8]]) {
+        self.local.record_access(keys);
+    }
+
+    /// Closes the local store, after waiting at most a second for uploads. A later process continues with the rest.
+    fn close(&self) -> Result<(), MissReason> {
+        if self.is_parent() {
+            self.uploads.wait(Instant::now() + LAST_WAIT);
+            self.uploads.close();
+            self.leases.close();
+        }
+        self.local.close()
+    }
+
+    fn inspect(&self) -> Option<&dyn Inspect> {
+        self.local.inspect()
+    }
+
+    fn claims(&self) -> Option<&dyn Claims> {
+        Some(self)
+    }
+}
+
+impl<S: Store + 'static> Claims for Fleet<S> {
+    fn scope(&self) -> Vec<u8> {
+        self.local.claims().map_or_else(|| self.remote.location().into_bytes(), Claims::scope)
+    }
+
+    /// Claims the build on this machine, and then in the fleet.
+    fn claim(&self, digest: &Key, deadline: Option<Instant>) -> Result<Option<Box<dyn Send>>, MissReason> {
+        let here = match self.local.claims().map(|claims| claims.claim(digest, deadline)) {
+            Some(Ok(None)) => return Ok(None),
+            // Without claims on this machine, a lease still keeps the other processes away.
+            claim => claim.and_then(Result::ok).flatten(),
+        };
+        if self.is_remote_used() && !self.wait_for_lease(digest, deadline) {
+            return Ok(None);
+        }
+        let (leases, uploads) = (Arc::clone(&self.leases), Arc::clone(&self.uploads));
+        Ok(Some(Box::new(Claim { name: *digest, leases, uploads, process: self.process, _here: here })))
+    }
+
+    fn survey(&self, digests: &[Key]) -> Option<Vec<batch::Surveyed>> {
+        if !self.is_remote_used() || !self.health.leases() {
+            return None;
+        }
+        if digests.is_empty() {
+            return Some(Vec::new());
+        }
+        let found = match self.ask(|remote, until| remote.engine().survey(digests, until)) {
+            Ok(found) => found,
+            Err(Trouble::Busy(_)) => return Some(vec![batch::Surveyed::Claimed; digests.len()]),
+            Err(_) => return None,
+        };
+        let surveyed = |(name, found): (&Key, Surveyed)| match found {
+            Surveyed::Stored => batch::Surveyed::Stored,
+            Surveyed::Free => batch::Surveyed::Free,
+            Surveyed::Held(version) if self.leases.is_over(name, &version) => batch::Surveyed::Free,
+            Surveyed::Held(_) => batch::Surveyed::Claimed,
+        };
+        Some(digests.iter().zip(found).map(surveyed).collect())
+    }
+}
+
+impl<S: Store + 'static> Drop for Fleet<S> {
+    fn drop(&mut self) {
+        let _ = self.close();
+    }
+}
+
+/// Draws a token. Where the system has no random numbers, those of the hash tables will do: a token is no secret.
+fn token() -> Token {
+    let drawn = Token::random();
+    drawn.unwrap_or_else(|_| {
+        Token::from_bytes((u128::from(random()) << 64 | u128::from(random())).to_le_bytes())
+    })
+}
+
+/// The claim of a build on this machine and in the fleet.
+struct Claim<S: Store + 'static> {
+    name: Key,
+    leases: Arc<Leases>,
+    uploads: Arc<Uploads<S>>,
+    process: u32,
+    _here: Option<Box<dyn Send>>,
+}
+
+impl<S: Store + 'static> Drop for Claim<S> {
+    /// Others find the artifact only after its upload.
+    fn drop(&mut self) {
+        // A forked child has a copy of what its parent holds.
+        if process::id() == self.process {
+            self.leases.end_build(&self.name, self.uploads.added());
+        }
+    }
+}

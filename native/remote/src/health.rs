@@ -1,0 +1,160 @@
+//! Whether the remote is used: the breaker, which the processes of a machine share, and what the remote turned out not to support.
+
+use std::{
+    collections::hash_map::RandomState,
+    fmt, fs,
+    hash::{BuildHasher, Hasher},
+    mem::{self, Discriminant},
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use warmstart_core::breaker::{Breaker, Mode};
+
+use crate::engine::Trouble;
+
+/// Called with each kind of trouble once.
+pub(crate) type OnTrouble = Arc<dyn Fn(&Trouble) + Send + Sync>;
+
+/// What is known of the remote's health.
+pub(crate) struct Health {
+    /// The file of the breaker, beside the local store.
+    file: Option<PathBuf>,
+    breaker: Mutex<Breaker>,
+    /// Whether the breaker is closed.
+    is_closed: AtomicBool,
+    /// Whether the remote accepts entries.
+    writes: AtomicBool,
+    /// Whether the remote has leases.
+    leases: AtomicBool,
+    /// The kinds of trouble that were reported.
+    reported: Mutex<Vec<Discriminant<Trouble>>>,
+    on_trouble: Option<OnTrouble>,
+}
+
+impl Health {
+    /// Reads the state of the breaker. A file that is missing or damaged is a closed breaker.
+    pub(crate) fn open(file: Option<PathBuf>, on_trouble: Option<OnTrouble>) -> Self {
+        let breaker = file.as_ref().and_then(|file| fs::read(file).ok()).map(|bytes| Breaker::decode(&bytes));
+        let breaker = breaker.unwrap_or_default();
+        Self {
+            file,
+            is_closed: AtomicBool::new(breaker.mode(unix_ms()) == Mode::Closed),
+            breaker: Mutex::new(breaker),
+            writes: AtomicBool::new(true),
+            leases: AtomicBool::new(true),
+            reported: Mutex::default(),
+            on_trouble,
+        }
+    }
+
+    /// Returns whether requests are sent.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Relaxed)
+    }
+
+    /// Returns whether entries are sent.
+    pub(crate) fn writes(&self) -> bool {
+        self.writes.load(Relaxed)
+    }
+
+    /// Returns whether leases are asked for.
+    pub(crate) fn leases(&self) -> bool {
+        self.is_closed() && self.leases.load(Relaxed) && self.writes()
+    }
+
+    /// Returns whether a probe is due.
+    pub(crate) fn is_probe_due(&self) -> bool {
+        lock(&self.breaker).mode(unix_ms()) == Mode::Due
+    }
+
+    /// Draws the conclusions from the outcome of a request, and returns it.
+    pub(crate) fn observe<T>(&self, outcome: Result<T, Trouble>) -> Result<T, Trouble> {
+        match &outcome {
+            Ok(_) if self.is_closed() => {}
+            Ok(_) => self.change(Breaker::succeed),
+            Err(trouble) => {
+                match trouble {
+                    Trouble::Busy(_) | Trouble::Full(_) => {}
+                    Trouble::ReadOnly(_) => self.writes.store(false, Relaxed),
+                    Trouble::Unsupported(_) => self.leases.store(false, Relaxed),
+                    Trouble::TimedOut(_)
+                    | Trouble::Unreachable(_)
+                    | Trouble::Forbidden(_)
+                    | Trouble::Other(_) => {
+                        self.change(|breaker| breaker.fail(unix_ms(), random()));
+                    }
+                }
+                self.report(trouble);
+            }
+        }
+        outcome
+    }
+
+    /// Draws the conclusions from the outcome of a request that writes: a client that may not write may still read.
+    pub(crate) fn observe_write<T>(&self, outcome: Result<T, Trouble>) -> Result<T, Trouble> {
+        match outcome {
+            Err(trouble @ Trouble::Forbidden(_)) => {
+                self.writes.store(false, Relaxed);
+                self.report(&trouble);
+                Err(trouble)
+            }
+            outcome => self.observe(outcome),
+        }
+    }
+
+    /// Changes the breaker, and writes it down for the other processes. Where that fails, each of them finds out for itself.
+    fn change(&self, change: impl FnOnce(&mut Breaker)) {
+        let mut breaker = lock(&self.breaker);
+        change(&mut breaker);
+        self.is_closed.store(breaker.mode(unix_ms()) == Mode::Closed, Relaxed);
+        let Some(file) = &self.file else { return };
+        if self.is_closed() {
+            let _ = fs::remove_file(file);
+        } else {
+            // A torn write is damage, and so a closed breaker.
+            let _ = fs::write(file, breaker.encode());
+        }
+    }
+
+    fn report(&self, trouble: &Trouble) {
+        let kind = mem::discriminant(trouble);
+        let mut reported = lock(&self.reported);
+        if reported.contains(&kind) {
+            return;
+        }
+        reported.push(kind);
+        drop(reported);
+        if let Some(on_trouble) = &self.on_trouble {
+            on_trouble(trouble);
+        }
+    }
+}
+
+impl fmt::Debug for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Health")
+            .field("breaker", &self.breaker)
+            .field("writes", &self.writes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Locks a mutex whose value is consistent between any two calls.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns any number.
+pub(crate) fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,242 @@
+//! The leases of this process: taken with a look-up or a claim, renewed in the background, and released after the upload.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Condvar, Mutex},
+    thread,
+    time::{Duration, Instant},
+};
+
+use warmstart_core::{
+    key::Key,
+    lease::{Lease, Watch},
+};
+
+use crate::{
+    engine::{Token, Version},
+    health::{Health, lock},
+    store::RemoteStore,
+};
+
+/// How long a lease that a look-up took is kept for the claim that follows, in milliseconds.
+const AHEAD: u64 = 1_000;
+
+/// How often the background looks at an open breaker.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// The leases that this process holds, and those of others that it watches.
+#[derive(Debug)]
+pub(crate) struct Leases {
+    remote: Arc<RemoteStore>,
+    health: Arc<Health>,
+    token: Token,
+    started: Instant,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    held: HashMap<Key, Held>,
+    watches: HashMap<Key, Watch<Version>>,
+    /// How many uploads are done.
+    uploaded: u64,
+    has_thread: bool,
+    is_closed: bool,
+}
+
+#[derive(Debug)]
+struct Held {
+    lease: Lease,
+    version: Version,
+    /// Whether nothing can be stored, because only the holder of the lease builds.
+    is_absent: bool,
+    phase: Phase,
+}
+
+/// What a lease is held for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// A look-up took it; the claim may follow.
+    Ahead { since: u64 },
+    /// Its artifact is being built.
+    Building,
+    /// Its artifact is built. Others find it once so many uploads are done.
+    Uploading(u64),
+}
+
+/// What the background does with a lease.
+enum Task {
+    Renew(Key, Version),
+    Release(Key, Version),
+}
+
+impl Leases {
+    pub(crate) fn new(remote: Arc<RemoteStore>, health: Arc<Health>, token: Token) -> Arc<Self> {
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        Arc::new(Self { remote, health, token, started: Instant::now(), state, changed })
+    }
+
+    pub(crate) const fn token(&self) -> &Token {
+        &self.token
+    }
+
+    /// Returns the time since the process began to use the remote, in milliseconds.
+    pub(crate) fn now(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Keeps a lease that was requested at `sent`, for a claim that may follow. `is_absent` says whether the same request found
+    /// nothing stored.
+    pub(crate) fn keep(self: &Arc<Self>, name: Key, version: Version, sent: u64, is_absent: bool) {
+        let mut state = lock(&self.state);
+        let phase = Phase::Ahead { since: self.now() };
+        state.held.insert(name, Held { lease: Lease::new(sent), version, is_absent, phase });
+        state.watches.remove(&name);
+        self.start_thread(&mut state);
+        self.changed.notify_all();
+    }
+
+    /// Returns whether the remote need not be asked, because this process has the lease since it found nothing there.
+    pub(crate) fn is_known_absent(&self, name: &Key) -> bool {
+        let is_absent = |held: &Held| held.is_absent && held.lease.is_held(self.now());
+        lock(&self.state).held.get(name).is_some_and(is_absent)
+    }
+
+    /// Begins a build under a lease that is held for a claim. Returns whether there is one.
+    pub(crate) fn begin_build(&self, name: &Key) -> bool {
+        let now = self.now();
+        match lock(&self.state).held.get_mut(name) {
+            Some(held) if held.lease.is_held(now) && matches!(held.phase, Phase::Ahead { .. }) => {
+                held.phase = Phase::Building;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Ends a build. The lease is released once so many uploads are done.
+    pub(crate) fn end_build(&self, name: &Key, uploads: u64) {
+        if let Some(held) = lock(&self.state).held.get_mut(name) {
+            held.phase = Phase::Uploading(uploads);
+        }
+        self.changed.notify_all();
+    }
+
+    /// Records how many uploads are done.
+    pub(crate) fn uploaded(&self, uploads: u64) {
+        lock(&self.state).uploaded = uploads;
+        self.changed.notify_all();
+    }
+
+    /// Observes the lease of another process. Returns whether it may be taken over.
+    pub(crate) fn is_over(&self, name: &Key, version: &Version) -> bool {
+        let now = self.now();
+        let mut state = lock(&self.state);
+        let watch = state.watches.entry(*name).or_insert_with(|| Watch::new(version.clone(), now));
+        watch.is_over(version.clone(), now)
+    }
+
+    /// Releases all leases, and ends the background.
+    pub(crate) fn close(&self) {
+        lock(&self.state).is_closed = true;
+        self.changed.notify_all();
+    }
+
+    /// Starts the thread that renews, or does without: leases then end by themselves.
+    fn start_thread(self: &Arc<Self>, state: &mut State) {
+        if !state.has_thread {
+            let leases = Arc::clone(self);
+            let thread = thread::Builder::new().name("warmstart leases".to_owned());
+            state.has_thread = thread.spawn(move || leases.run()).is_ok();
+        }
+    }
+
+    /// Lets the background probe an open breaker.
+    pub(crate) fn probe(self: &Arc<Self>) {
+        self.start_thread(&mut lock(&self.state));
+    }
+
+    fn run(&self) {
+        loop {
+            let mut state = lock(&self.state);
+            let now = self.now();
+            let (tasks, next) = state.due(now);
+            let is_closed = state.is_closed;
+            if tasks.is_empty() && !is_closed {
+                let wait =
+                    next.map_or(IDLE, |next| Duration::from_millis(next.saturating_sub(now)).min(IDLE));
+                state = self
+                    .changed
+                    .wait_timeout(state, wait)
+                    .map_or_else(|poison| poison.into_inner().0, |woken| woken.0);
+            }
+            drop(state);
+            for task in tasks {
+                self.perform(task);
+            }
+            if is_closed {
+                return;
+            }
+            if self.health.is_probe_due() {
+                let _ = self.health.observe(self.remote.probe(Instant::now() + self.remote.deadline()));
+            }
+        }
+    }
+
+    fn perform(&self, task: Task) {
+        let (engine, until) = (self.remote.engine(), Instant::now() + self.remote.deadline());
+        let sent = self.now();
+        match task {
+            Task::Release(name, version) => {
+                // A lease that cannot be released ends by itself.
+                let _ = engine.release(&name, &self.token, &version, until);
+            }
+            Task::Renew(name, version) => {
+                let renewed = engine.renew(&name, &self.token, &version, until);
+                let mut state = lock(&self.state);
+                let Some(held) = state.held.get_mut(&name) else { return };
+                match renewed {
+                    Ok(Some(version)) => {
+                        held.version = version;
+                        held.lease.renew(sent);
+                    }
+                    Ok(None) => _ = state.held.remove(&name),
+                    Err(_) => held.lease.retry(self.now()),
+                }
+            }
+        }
+    }
+}
+
+impl State {
+    /// Takes what is due now, and returns when something will be.
+    fn due(&mut self, now: u64) -> (Vec<Task>, Option<u64>) {
+        let (mut tasks, mut next) = (Vec::new(), None::<u64>);
+        let (uploaded, is_closed) = (self.uploaded, self.is_closed);
+        self.held.retain(|name, held| {
+            if !held.lease.is_held(now) {
+                return false;
+            }
+            let is_over = match held.phase {
+                Phase::Ahead { since } => now.saturating_sub(since) >= AHEAD,
+                Phase::Building => false,
+                Phase::Uploading(number) => uploaded >= number,
+            };
+            if is_over || is_closed {
+                tasks.push(Task::Release(*name, held.version.clone()));
+                return false;
+            }
+            if held.lease.renewal() <= now {
+                tasks.push(Task::Renew(*name, held.version.clone()));
+            }
+            let due = match held.phase {
+                Phase::Ahead { since } => held.lease.renewal().min(since.saturating_add(AHEAD)),
+                _ => held.lease.renewal(),
+            };
+            next = Some(next.map_or(due, |next| next.min(due)));
+            true
+        });
+        (tasks, next)
+    }
+}

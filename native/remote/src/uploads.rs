@@ -1,0 +1,309 @@
+//! The uploads of a machine: a queue in each process, and a file that lists what is left of it, so that a later process continues.
+
+use std::{
+    collections::VecDeque,
+    fs::{self, File, OpenOptions},
+    io::{Read, Write},
+    mem,
+    path::PathBuf,
+    sync::{Arc, Condvar, Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use warmstart::{Artifact, Store};
+use warmstart_core::{key::Key, lease::Backoff};
+
+use crate::{
+    engine::Trouble,
+    health::{Health, lock, random},
+    leases::Leases,
+    statistics::Counters,
+    store::RemoteStore,
+};
+
+/// How often an upload is tried while the remote is busy, and the pauses in between, in milliseconds.
+const ATTEMPTS: usize = 4;
+const BUSY_PAUSES: Backoff = Backoff::new(1_000, 8_000);
+
+/// How many deadlines of a look-up, each of at least a second, an upload may take.
+const UPLOAD_DEADLINES: u32 = 10;
+const SECOND: Duration = Duration::from_secs(1);
+
+/// How often an idle process looks for the lists of others that ended.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// The uploads of one process.
+#[derive(Debug)]
+pub(crate) struct Uploads<S> {
+    local: Arc<S>,
+    remote: Arc<RemoteStore>,
+    health: Arc<Health>,
+    leases: Arc<Leases>,
+    counters: Arc<Counters>,
+    /// The folder with the lists of all processes.
+    folder: Option<PathBuf>,
+    /// How many bytes of artifacts may wait.
+    max_bytes: u64,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: VecDeque<Upload>,
+    /// What failed because the remote did, and is tried again when it is back.
+    postponed: Vec<Upload>,
+    /// The bytes of artifacts in both.
+    bytes: u64,
+    /// How many uploads were added, and how many of them were tried.
+    added: u64,
+    tried: u64,
+    list: Option<List>,
+    has_thread: bool,
+    is_closed: bool,
+}
+
+#[derive(Debug)]
+struct Upload {
+    key: Vec<u8>,
+    bytes: u64,
+    /// The artifact, if the local store does not have it.
+    artifact: Option<Artifact>,
+}
+
+/// A file with keys, which its process keeps locked.
+#[derive(Debug)]
+struct List {
+    path: PathBuf,
+    file: File,
+}
+
+impl<S: Store + 'static> Uploads<S> {
+    pub(crate) fn new(
+        local: Arc<S>,
+        remote: Arc<RemoteStore>,
+        leases: Arc<Leases>,
+        health: Arc<Health>,
+        counters: Arc<Counters>,
+        folder: Option<PathBuf>,
+        max_bytes: u64,
+    ) -> Arc<Self> {
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        let uploads =
+            Arc::new(Self { local, remote, health, leases, counters, folder, max_bytes, state, changed });
+        if uploads.lists().next().is_some() {
+            uploads.start_thread(&mut lock(&uploads.state));
+        }
+        uploads
+    }
+
+    /// Adds an upload. Returns whether there was room. `artifact` is what the local store refused, if it did: that is lost if the
+    /// process dies.
+    pub(crate) fn add(self: &Arc<Self>, key: &[u8], bytes: u64, artifact: Option<Artifact>) -> bool {
+        let mut state = lock(&self.state);
+        if state.is_closed || state.bytes.saturating_add(bytes) > self.max_bytes {
+            self.counters.add(|counts| &mut counts.uploads_dropped, 1);
+            return false;
+        }
+        if artifact.is_none()
+            && let Some(folder) = &self.folder
+        {
+            state.list = state.list.take().or_else(|| List::create(folder));
+            if let Some(list) = &mut state.list {
+                list.append(key);
+            }
+        }
+        state.bytes += bytes;
+        state.added += 1;
+        state.waiting.push_back(Upload { key: key.to_vec(), bytes, artifact });
+        self.start_thread(&mut state);
+        self.changed.notify_all();
+        true
+    }
+
+    /// Returns how many uploads were added.
+    pub(crate) fn added(&self) -> u64 {
+        lock(&self.state).added
+    }
+
+    /// Returns how many uploads wait.
+    pub(crate) fn waiting(&self) -> u64 {
+        let state = lock(&self.state);
+        state.added - state.tried + state.postponed.len() as u64
+    }
+
+    /// Waits until each upload that was added was tried. Returns whether none is left.
+    pub(crate) fn wait(&self, until: Instant) -> bool {
+        let mut state = lock(&self.state);
+        while state.tried < state.added && state.has_thread {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.tried == state.added && state.postponed.is_empty()
+    }
+
+    /// Ends the background after the upload in progress. The list says what is left.
+    pub(crate) fn close(&self) {
+        lock(&self.state).is_closed = true;
+        self.changed.notify_all();
+    }
+
+    fn start_thread(self: &Arc<Self>, state: &mut State) {
+        if !state.has_thread {
+            let uploads = Arc::clone(self);
+            let thread = thread::Builder::new().name("warmstart uploads".to_owned());
+            state.has_thread = thread.spawn(move || uploads.run()).is_ok();
+        }
+    }
+
+    fn run(&self) {
+        self.continue_lists();
+        while let Some(upload) = self.next() {
+            let is_over = self.send(&upload);
+            let mut state = lock(&self.state);
+            state.tried += 1;
+            if is_over {
+                state.bytes -= upload.bytes;
+            } else {
+                state.postponed.push(upload);
+            }
+            let is_empty = state.waiting.is_empty() && state.postponed.is_empty();
+            if let Some(list) = state.list.as_mut().filter(|_| is_empty) {
+                list.clear();
+            }
+            self.leases.uploaded(state.tried);
+            self.changed.notify_all();
+        }
+        let mut state = lock(&self.state);
+        let is_empty = state.waiting.is_empty() && state.postponed.is_empty();
+        if let Some(list) = state.list.take().filter(|_| is_empty) {
+            let _ = fs::remove_file(list.path);
+        }
+    }
+
+    /// Waits for the next upload; returns nothing when the queue is closed.
+    fn next(&self) -> Option<Upload> {
+        let mut state = lock(&self.state);
+        loop {
+            if state.is_closed {
+                return None;
+            }
+            if !state.postponed.is_empty() && self.health.is_closed() {
+                let postponed = mem::take(&mut state.postponed);
+                state.added += postponed.len() as u64;
+                state.waiting.extend(postponed);
+            }
+            if let Some(upload) = state.waiting.pop_front() {
+                return Some(upload);
+            }
+            let pause = if state.postponed.is_empty() { IDLE } else { SECOND };
+            let woken = self.changed.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner);
+            state = woken.0;
+            if woken.1.timed_out() && state.postponed.is_empty() {
+                drop(state);
+                self.continue_lists();
+                state = lock(&self.state);
+            }
+        }
+    }
+
+    /// Sends an artifact, which is read again where the local store has it. Returns whether that need not be tried again.
+    fn send(&self, Upload { key, artifact, .. }: &Upload) -> bool {
+        if !self.health.writes() {
+            return true;
+        }
+        let Some(artifact) = artifact.clone().or_else(|| self.local.get(key).ok()) else { return true };
+        let Ok(entry) = self.remote.encode(key, &artifact) else { return true };
+        let mut pauses = BUSY_PAUSES;
+        for _ in 0..ATTEMPTS {
+            if !self.health.is_closed() {
+                return false;
+            }
+            let until = Instant::now() + self.remote.deadline().max(SECOND) * UPLOAD_DEADLINES;
+            match self.health.observe_write(self.remote.upload(&Key::digest(key), &entry, until)) {
+                Ok(Ok(())) => {
+                    self.counters.add(|counts| &mut counts.uploads, 1);
+                    self.counters.add(|counts| &mut counts.bytes_sent, entry.len() as u64);
+                    return true;
+                }
+                // Another version of this program stored it.
+                Ok(Err(_)) => return true,
+                Err(Trouble::Busy(_)) => {}
+                Err(Trouble::TimedOut(_) | Trouble::Unreachable(_) | Trouble::Other(_)) => return false,
+                Err(_) => break,
+            }
+            let state = lock(&self.state);
+            if state.is_closed {
+                return false;
+            }
+            drop(self.changed.wait_timeout(state, Duration::from_millis(pauses.pause(random()))));
+        }
+        self.counters.add(|counts| &mut counts.uploads_dropped, 1);
+        true
+    }
+
+    /// Continues the lists of processes that ended. One process takes a list.
+    fn continue_lists(&self) {
+        for path in self.lists() {
+            let Some(mut list) = List::take_over(path) else { continue };
+            let keys = list.keys();
+            let is_over = |key| self.send(&Upload { key, bytes: 0, artifact: None });
+            if !lock(&self.state).is_closed && keys.into_iter().all(is_over) {
+                let _ = fs::remove_file(&list.path);
+            }
+        }
+    }
+
+    fn lists(&self) -> impl Iterator<Item = PathBuf> {
+        let entries = self.folder.as_deref().and_then(|folder| fs::read_dir(folder).ok());
+        entries.into_iter().flatten().flatten().map(|entry| entry.path())
+    }
+}
+
+impl List {
+    fn create(folder: &std::path::Path) -> Option<Self> {
+        let path = folder.join(format!("{:016x}", random()));
+        let file = OpenOptions::new().append(true).create_new(true).open(&path).ok()?;
+        file.try_lock().ok()?;
+        Some(Self { path, file })
+    }
+
+    /// Opens the list of a process that ended; returns nothing if it lives.
+    fn take_over(path: PathBuf) -> Option<Self> {
+        let file = OpenOptions::new().read(true).append(true).open(&path).ok()?;
+        file.try_lock().ok()?;
+        Some(Self { path, file })
+    }
+
+    /// Appends a key: its length, its bytes, and 8 bytes of its digest, in one write. Where that fails, a later process does not
+    /// continue the upload.
+    fn append(&mut self, key: &[u8]) {
+        let Ok(len) = u32::try_from(key.len()) else { return };
+        let record = [&len.to_le_bytes()[..], key, &Key::digest(key).as_bytes()[..8]].concat();
+        let _ = self.file.write_all(&record);
+    }
+
+    /// Reads the keys before the first record that is not whole.
+    fn keys(&mut self) -> Vec<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let _ = self.file.read_to_end(&mut bytes);
+        let (mut keys, mut rest) = (Vec::new(), &bytes[..]);
+        while let Some((len, after)) = rest.split_first_chunk()
+            && let Some((key, after)) = after.split_at_checked(u32::from_le_bytes(*len) as usize)
+            && let Some((sum, after)) = after.split_first_chunk::<8>()
+            && Key::digest(key).as_bytes().starts_with(sum)
+        {
+            keys.push(key.to_vec());
+            rest = after;
+        }
+        keys
+    }
+
+    fn clear(&mut self) {
+        let _ = self.file.set_len(0);
+    }
+}

@@ -1,0 +1,307 @@
+//! Machines that share a remote, each a directory of its own.
+
+use std::{
+    convert::Infallible,
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+use warmstart::{
+    Artifact, Cache, MissReason, Store,
+    cache::{ManyOptions, Origin},
+    store::{Claims, FileStore, StoreOptions},
+};
+use warmstart_core::key::Key;
+use warmstart_remote::{
+    Fleet, FleetOptions, RemoteOptions, RemoteStore, Trouble,
+    engine::{Answer, Surveyed, Token},
+};
+
+use crate::{Case, Place, servers::free_port};
+
+pub(crate) const CASES: &[Case] = &[
+    ("second_machine_finds_what_the_first_built", second_machine_finds_what_the_first_built),
+    ("machines_that_start_together_build_each_once", machines_that_start_together_build_each_once),
+    ("single_calls_on_two_machines_build_once", single_calls_on_two_machines_build_once),
+    ("dead_builder_is_replaced_after_its_lease", dead_builder_is_replaced_after_its_lease),
+    ("look_up_that_builds_nothing_frees_its_lease", look_up_that_builds_nothing_frees_its_lease),
+    ("dead_remote_costs_one_deadline_a_machine", dead_remote_costs_one_deadline_a_machine),
+    ("later_process_uploads_what_is_left", later_process_uploads_what_is_left),
+    ("entry_that_is_not_proved_stays_remote", entry_that_is_not_proved_stays_remote),
+    ("removed_entry_is_gone_on_both_levels", removed_entry_is_gone_on_both_levels),
+];
+
+pub(crate) const OF_NGINX: &[Case] = &[
+    ("remote_without_leases_builds_and_says_so_once", remote_without_leases_builds_and_says_so_once),
+    ("read_only_remote_serves_and_keeps_the_disk", read_only_remote_serves_and_keeps_the_disk),
+];
+
+const PATIENT: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_millis(300);
+
+/// A machine: a directory with a local store and the state of the fleet.
+struct Machine(TempDir);
+
+impl Machine {
+    fn new() -> Self {
+        Self(TempDir::new().unwrap())
+    }
+
+    fn local(&self) -> FileStore {
+        FileStore::open(self.0.path().join("cache"), StoreOptions::default()).unwrap()
+    }
+
+    fn fleet_with(&self, url: &str, deadline: Duration, options: FleetOptions) -> Fleet<FileStore> {
+        let remote = RemoteOptions::default().with_secret(&[7; 32]).with_deadline(deadline);
+        let remote = RemoteStore::open(url, remote).unwrap();
+        Fleet::new(self.local(), remote, options.with_directory(self.0.path().join("fleet")))
+    }
+
+    fn fleet(&self, url: &str) -> Fleet<FileStore> {
+        self.fleet_with(url, PATIENT, FleetOptions::default())
+    }
+}
+
+fn open(url: &str) -> RemoteStore {
+    let options = RemoteOptions::default().with_secret(&[7; 32]).with_deadline(PATIENT);
+    RemoteStore::open(url, options).unwrap()
+}
+
+fn artifact() -> Artifact {
+    Artifact::new(b"payload".to_vec())
+}
+
+fn until() -> Instant {
+    Instant::now() + PATIENT
+}
+
+fn second_machine_finds_what_the_first_built(place: &Place) {
+    let (one, two) = (Machine::new(), Machine::new());
+    let cache = Cache::new(one.fleet(&place.url()));
+    let built = cache.get_or_build("key", || Ok::<_, Infallible>(b"payload".to_vec())).unwrap();
+    assert!(matches!(built.origin(), Origin::Built { .. }));
+    assert!(cache.store().wait_for_uploads(PATIENT));
+    let statistics = cache.store().statistics();
+    assert_eq!((statistics.uploads, statistics.uploads_waiting, statistics.uploads_dropped), (1, 0, 0));
+
+    let cache = Cache::new(two.fleet(&place.url()));
+    let found = cache.get_or_build("key", || -> Result<Vec<u8>, Infallible> { unreachable!() }).unwrap();
+    assert_eq!((found.artifact().payload(), found.origin()), (&b"payload"[..], Origin::Hit));
+    assert_eq!(cache.get("key").unwrap().payload(), b"payload");
+    let statistics = cache.store().statistics();
+    assert_eq!((statistics.remote_hits, statistics.local_hits, statistics.uploads), (1, 1, 0));
+    assert_eq!(
+        two.local().get(b"key").unwrap().payload(),
+        b"payload",
+        "it is on the disk without the remote"
+    );
+}
+
+fn machines_that_start_together_build_each_once(place: &Place) {
+    const KEYS: usize = 30;
+    let machines = [Machine::new(), Machine::new()];
+    let builds = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        // Two processes each, as far as the store can tell.
+        for machine in machines.iter().chain(&machines) {
+            let (url, builds) = (place.url(), &builds);
+            scope.spawn(move || {
+                let cache = Cache::new(machine.fleet(&url));
+                let keys: Vec<String> = (0..KEYS).map(|number| number.to_string()).collect();
+                let build = |index: usize| {
+                    builds.fetch_add(1, SeqCst);
+                    thread::sleep(Duration::from_millis(20));
+                    Ok::<_, Infallible>(keys[index].clone().into_bytes())
+                };
+                let options = ManyOptions::default().with_workers(2);
+                let fetched = cache.get_or_build_many(keys.iter().map(String::as_str), options, build);
+                for (key, fetched) in keys.iter().zip(fetched) {
+                    assert_eq!(fetched.unwrap().artifact().payload(), key.as_bytes());
+                }
+                assert!(cache.store().wait_for_uploads(PATIENT));
+            });
+        }
+    });
+    assert_eq!(builds.load(SeqCst), KEYS);
+}
+
+fn single_calls_on_two_machines_build_once(place: &Place) {
+    let machines = [Machine::new(), Machine::new()];
+    let builds = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for machine in &machines {
+            let (url, builds) = (place.url(), &builds);
+            scope.spawn(move || {
+                let cache = Cache::new(machine.fleet(&url));
+                let build = || {
+                    builds.fetch_add(1, SeqCst);
+                    // Longer than a lease lives without renewal.
+                    thread::sleep(Duration::from_secs(4));
+                    Ok::<_, Infallible>(b"payload".to_vec())
+                };
+                assert_eq!(cache.get_or_build("key", build).unwrap().artifact().payload(), b"payload");
+            });
+        }
+    });
+    assert_eq!(builds.load(SeqCst), 1);
+}
+
+fn dead_builder_is_replaced_after_its_lease(place: &Place) {
+    let dead = open(&place.url());
+    let claimed = dead.engine().get_or_claim(&Key::digest(b"key"), &Token::random().unwrap(), until());
+    assert!(matches!(claimed, Ok(Answer::Claimed(_))), "{claimed:?}");
+    let machine = Machine::new();
+    let cache = Cache::new(machine.fleet(&place.url()));
+    let started = Instant::now();
+    let built = cache.get_or_build("key", || Ok::<_, Infallible>(b"payload".to_vec())).unwrap();
+    assert!(matches!(built.origin(), Origin::Built { .. }));
+    let waited = started.elapsed();
+    assert!(waited > Duration::from_secs(2) && waited < Duration::from_secs(20), "{waited:?}");
+    assert_eq!(cache.store().statistics().lease_waits, 1);
+}
+
+fn look_up_that_builds_nothing_frees_its_lease(place: &Place) {
+    let machine = Machine::new();
+    let fleet = machine.fleet(&place.url());
+    assert_eq!(fleet.get_to_build(b"key").unwrap_err(), MissReason::Absent);
+    assert_eq!(fleet.get(b"other").unwrap_err(), MissReason::Absent);
+    let other = open(&place.url());
+    let state = |key: &[u8]| other.engine().survey(&[Key::digest(key)], until()).unwrap().remove(0);
+    assert!(matches!(state(b"key"), Surveyed::Held(_)));
+    assert_eq!(state(b"other"), Surveyed::Free, "a look-up that builds nothing takes no lease");
+    let started = Instant::now();
+    while state(b"key") != Surveyed::Free {
+        assert!(started.elapsed() < PATIENT);
+        thread::sleep(Duration::from_millis(50));
+    }
+    let again = fleet.claim(&Key::digest(b"key"), Some(Instant::now())).unwrap();
+    assert!(again.is_some() && matches!(state(b"key"), Surveyed::Held(_)));
+}
+
+fn dead_remote_costs_one_deadline_a_machine(place: &Place) {
+    // Accepts, and never answers.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = place.engine.url(listener.local_addr().unwrap().port(), place.case);
+    let machine = Machine::new();
+    let run = || {
+        let started = Instant::now();
+        let troubles = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&troubles);
+        let options = FleetOptions::default().with_on_trouble(move |trouble| {
+            assert!(matches!(trouble, Trouble::TimedOut(_)), "{trouble}");
+            seen.fetch_add(1, SeqCst);
+        });
+        let cache = Cache::new(machine.fleet_with(&url, DEADLINE, options));
+        for key in ["a", "b", "c"] {
+            let built = cache.get_or_build(key, || Ok::<_, Infallible>(key.as_bytes().to_vec())).unwrap();
+            assert_eq!(built.artifact().payload(), key.as_bytes());
+        }
+        let took = started.elapsed();
+        let statistics = cache.store().statistics();
+        assert!(statistics.is_breaker_open);
+        (took, troubles.load(SeqCst))
+    };
+    let (took, troubles) = run();
+    assert!(took >= DEADLINE && took < DEADLINE * 2, "{took:?}");
+    assert_eq!(troubles, 1);
+    let (took, troubles) = run();
+    assert!(took < DEADLINE && troubles == 0, "{took:?}: the next process knows");
+}
+
+fn later_process_uploads_what_is_left(place: &Place) {
+    let machine = Machine::new();
+    let port = free_port();
+    {
+        let dead = machine.fleet_with(&place.engine.url(port, place.case), DEADLINE, FleetOptions::default());
+        for key in [b"a", b"b"] {
+            dead.put(key, &artifact()).unwrap();
+        }
+        assert!(!dead.wait_for_uploads(PATIENT));
+        assert_eq!(dead.statistics().uploads_waiting, 2);
+    }
+    // The breaker's time passes.
+    fs::remove_file(machine.0.path().join("fleet/breaker")).unwrap();
+    let other = open(&place.url());
+    let started = Instant::now();
+    // The thread of the first fleet keeps its list until its request ended.
+    while other.get_many(&[b"a", b"b"]).iter().any(Result::is_err) {
+        assert!(started.elapsed() < PATIENT);
+        let _later = machine.fleet(&place.url());
+        thread::sleep(Duration::from_millis(500));
+    }
+    while fs::read_dir(machine.0.path().join("fleet/uploads")).unwrap().count() > 0 {
+        assert!(started.elapsed() < PATIENT, "the list of uploads goes when they are done");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn entry_that_is_not_proved_stays_remote(place: &Place) {
+    let other = open(&place.url());
+    let mut entry = other.encode(b"key", &artifact()).unwrap();
+    *entry.last_mut().unwrap() ^= 1;
+    let name = Key::digest(b"key");
+    other.engine().put(&name, &entry, until()).unwrap();
+    let machine = Machine::new();
+    let fleet = machine.fleet(&place.url());
+    for _ in 0..2 {
+        assert_eq!(fleet.get(b"key").unwrap_err(), MissReason::ChecksumMismatch);
+        assert_eq!(fleet.get_many(&[b"key"]).remove(0).unwrap_err(), MissReason::ChecksumMismatch);
+        assert_eq!(fleet.get_to_build(b"key").unwrap_err(), MissReason::ChecksumMismatch);
+    }
+    assert_eq!(fleet.statistics().refused, 6);
+    assert_eq!(machine.local().contains(b"key"), Ok(false));
+    assert_eq!(other.engine().get_many(&[name], until()), Ok(vec![Some(entry)]));
+}
+
+fn removed_entry_is_gone_on_both_levels(place: &Place) {
+    let machine = Machine::new();
+    let fleet = machine.fleet(&place.url());
+    fleet.put(b"key", &artifact()).unwrap();
+    assert!(fleet.wait_for_uploads(PATIENT));
+    assert_eq!(fleet.contains(b"key"), Ok(true));
+    assert_eq!((fleet.remove(b"key"), fleet.remove(b"key")), (Ok(true), Ok(false)));
+    assert_eq!((fleet.contains(b"key"), fleet.get(b"key").unwrap_err()), (Ok(false), MissReason::Absent));
+}
+
+fn remote_without_leases_builds_and_says_so_once(place: &Place) {
+    let machines = [Machine::new(), Machine::new()];
+    for (number, machine) in machines.iter().enumerate() {
+        let troubles = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&troubles);
+        let options = FleetOptions::default().with_on_trouble(move |trouble| {
+            assert!(matches!(trouble, Trouble::Unsupported(_)), "{trouble}");
+            seen.fetch_add(1, SeqCst);
+        });
+        let cache = Cache::new(machine.fleet_with(&place.url(), PATIENT, options));
+        for key in ["a", "b", "c"] {
+            let fetched = cache.get_or_build(key, || Ok::<_, Infallible>(key.as_bytes().to_vec())).unwrap();
+            assert_eq!(fetched.artifact().payload(), key.as_bytes());
+        }
+        assert!(cache.store().wait_for_uploads(PATIENT));
+        assert_eq!(cache.statistics().builds, if number == 0 { 3 } else { 0 });
+        assert!(troubles.load(SeqCst) <= 1);
+    }
+}
+
+fn read_only_remote_serves_and_keeps_the_disk(place: &Place) {
+    let writer = Machine::new();
+    let fleet = writer.fleet(&place.url());
+    fleet.put(b"key", &artifact()).unwrap();
+    assert!(fleet.wait_for_uploads(PATIENT));
+    let port = place.servers.nginx().port;
+    let url = format!("http://127.0.0.1:{port}/{}/{}", crate::servers::BUCKET, place.case);
+    let reader = Machine::new();
+    let cache = Cache::new(reader.fleet(&url));
+    assert_eq!(cache.get("key").unwrap().payload(), b"payload");
+    let built = cache.get_or_build("own", || Ok::<_, Infallible>(b"own".to_vec())).unwrap();
+    assert_eq!(built.artifact().payload(), b"own");
+    assert_eq!(cache.get("own").unwrap().payload(), b"own");
+    assert_eq!(reader.local().get(b"own").unwrap().payload(), b"own");
+    assert_eq!(fleet.get(b"own").unwrap_err(), MissReason::Absent);
+}
