@@ -132,6 +132,9 @@ enum Way {
     Include(usize),
 }
 
+/// The file that a name leads to.
+type Located = (PathBuf, Metadata, Way);
+
 /// The identity of a file: its device and inode, and where there are none, its path without links.
 type FileKey = ((u64, u64), PathBuf);
 
@@ -272,19 +275,17 @@ impl<'a> Graph<'a> {
         let read = Arc::clone(&self.nodes[from].read);
         self.check(&read.scan, || self.nodes[from].place.clone())?;
         let mut edges = Vec::with_capacity(read.scan.operands.len());
-        for Operand { ask, name, quoted, .. } in &read.scan.operands {
-            edges.push(match ask {
-                Ask::Exists => Edge::Exists(self.exists(from, name, *quoted)?),
+        for operand in &read.scan.operands {
+            edges.push(match operand.ask {
+                Ask::Exists => Edge::Exists(self.exists(from, operand)?),
                 Ask::Macro => {
-                    let exists = self.exists(from, name, *quoted)?;
+                    let (name, exists) = (&operand.name, self.exists(from, operand)?);
                     if self.answers.insert(name.clone(), exists).is_some_and(|known| known != exists) {
                         return Err(HeaderError::new(Problem::AmbiguousQuestion(name.clone())));
                     }
                     Edge::Answer(exists)
                 }
-                Ask::Include | Ask::Next => {
-                    self.include(from, name, *quoted, *ask == Ask::Next)?.map_or(Edge::Nowhere, Edge::To)
-                }
+                Ask::Include | Ask::Next => self.include(from, operand)?.map_or(Edge::Nowhere, Edge::To),
             });
         }
         self.nodes[from].edges = edges;
@@ -292,36 +293,24 @@ impl<'a> Graph<'a> {
     }
 
     /// Returns the text that a name leads to, and reads it if it is new.
-    fn include(
-        &mut self,
-        from: usize,
-        name: &str,
-        quoted: bool,
-        next: bool,
-    ) -> Result<Option<usize>, HeaderError> {
-        if let Some(place) = self.program.given.iter().position(|(given, _)| given == name) {
+    fn include(&mut self, from: usize, operand: &Operand) -> Result<Option<usize>, HeaderError> {
+        if let Some(place) = self.program.given.iter().position(|(given, _)| *given == operand.name) {
             return self.given(place).map(Some);
         }
-        match self.find(from, name, quoted, next)? {
-            Some((path, metadata, way)) => self.file(from, name, path, &metadata, way),
+        match self.find(from, operand)? {
+            Some(located) => self.file(from, &operand.name, located),
             None => Ok(None),
         }
     }
 
-    fn exists(&self, from: usize, name: &str, quoted: bool) -> Result<bool, HeaderError> {
-        let is_given = self.program.given.iter().any(|(given, _)| given == name);
-        Ok(is_given || self.find(from, name, quoted, false)?.is_some())
+    fn exists(&self, from: usize, operand: &Operand) -> Result<bool, HeaderError> {
+        let is_given = self.program.given.iter().any(|(given, _)| *given == operand.name);
+        Ok(is_given || self.find(from, operand)?.is_some())
     }
 
     /// Searches for the file of a name as NVRTC does.
-    fn find(
-        &self,
-        from: usize,
-        name: &str,
-        quoted: bool,
-        next: bool,
-    ) -> Result<Option<(PathBuf, Metadata, Way)>, HeaderError> {
-        let look = |path: PathBuf, way| -> Result<Option<(PathBuf, Metadata, Way)>, HeaderError> {
+    fn find(&self, from: usize, operand: &Operand) -> Result<Option<Located>, HeaderError> {
+        let look = |path: PathBuf, way| -> Result<Option<Located>, HeaderError> {
             let Some(metadata) = fs::metadata(&path).ok().filter(|metadata| !metadata.is_dir()) else {
                 return Ok(None);
             };
@@ -330,13 +319,14 @@ impl<'a> Graph<'a> {
             }
             Ok(Some((path, metadata, way)))
         };
-        if Path::new(name).is_absolute() {
-            return look(PathBuf::from(name), Way::Absolute);
+        let name = Path::new(&operand.name);
+        if name.is_absolute() {
+            return look(name.into(), Way::Absolute);
         }
         let node = &self.nodes[from];
         // In the program itself, `#include_next` is an `#include`.
-        let next = next && from > 0;
-        if let Some(beside) = node.beside.as_ref().filter(|_| quoted && !next)
+        let next = operand.ask == Ask::Next && from > 0;
+        if let Some(beside) = node.beside.as_ref().filter(|_| operand.quoted && !next)
             && let Some(located) = look(beside.join(name), Way::Beside)?
         {
             return Ok(Some(located));
@@ -371,19 +361,13 @@ impl<'a> Graph<'a> {
     }
 
     /// Adds a file as a text. `None` if the file is gone.
-    fn file(
-        &mut self,
-        from: usize,
-        name: &str,
-        path: PathBuf,
-        metadata: &Metadata,
-        way: Way,
-    ) -> Result<Option<usize>, HeaderError> {
+    fn file(&mut self, from: usize, name: &str, located: Located) -> Result<Option<usize>, HeaderError> {
+        let (path, metadata, way) = located;
         // Checked before reading: the file may be larger than memory.
         if metadata.len() > MAX_BYTES {
             return Err(HeaderError::new(Problem::TooLarge(MAX_BYTES)));
         }
-        let mut identity = FileIdentity::of(metadata);
+        let mut identity = FileIdentity::of(&metadata);
         let make = |text: &[u8]| Arc::new(Read::of(text));
         let known = if self.keeps_texts {
             // A text that is in the graph is not read again: the file could have changed.
