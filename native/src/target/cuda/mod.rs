@@ -62,7 +62,7 @@ use warmstart_core::{
 
 use crate::{
     cache::{Cache, Fetched, Item, ManyOptions, unshared_flight_key},
-    os::{FileIdentity, fork::Mutex, parallel},
+    os::{fork::Mutex, parallel},
     store::Store,
     target::files::Memo,
 };
@@ -73,7 +73,7 @@ use nvjitlink::NvJitLink;
 use nvrtc::Nvrtc;
 use nvvm::Nvvm;
 use toolkit::{
-    Identified, find_builtins, keep_version, known_version, missing, open,
+    Identified, find_builtins, keep_version, known_version, missing,
     part::{Part, Places},
 };
 use unit::{Compile, Output, Unit};
@@ -548,11 +548,11 @@ struct State<C> {
 }
 
 /// A compiler's files and its toolchain. Stays valid once the files are loaded, even if they are replaced.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Known {
-    library: (PathBuf, Identified),
+    library: Identified,
     version: String,
-    builtins: Option<(PathBuf, Identified)>,
+    builtins: Option<Identified>,
     toolchain: Arc<Toolchain>,
 }
 
@@ -572,7 +572,7 @@ impl<C: Compile> Slot<C> {
             && (state.loaded.is_some() || known.holds())
         {
             if known.toolchain.environment != environment {
-                known.toolchain = known.describe(C::PART, environment);
+                known.toolchain = known.describe(environment);
             }
             return Ok(Arc::clone(&known.toolchain));
         }
@@ -593,19 +593,18 @@ impl<C: Compile> Slot<C> {
         let Some(known) = &state.known else { return Err(changed(PathBuf::from(C::PART.pattern()))) };
         // The key has the toolchain and the variables as they were at the look-up.
         if *known.toolchain != *toolchain || toolchain.environment != environment() {
-            return Err(changed(known.library.0.clone()));
+            return Err(changed(known.library.path.clone()));
         }
         if let Some(loaded) = &state.loaded {
             return Ok(Arc::clone(loaded));
         }
-        let (library, builtins) = (known.library.clone(), known.builtins.clone());
-        let version = known.version.clone();
-        let loaded = state.load(&library.0, &library.1).and_then(|compiler: C| {
-            if compiler.version() != version {
+        let known = known.clone();
+        let loaded = state.load(&known.library).and_then(|compiler: C| {
+            if compiler.version() != known.version {
                 state.is_store_wrong = true;
-                return Err(changed(library.0.clone()));
+                return Err(changed(known.library.path));
             }
-            state.load_builtins(builtins.as_ref())?;
+            state.load_builtins(known.builtins.as_ref())?;
             Ok(compiler)
         });
         match loaded {
@@ -628,13 +627,13 @@ impl<C: Compile> State<C> {
         let path = places.find(C::PART).ok_or_else(|| missing(C::PART, places.described(C::PART)))?;
         let library = Identified::read(C::PART, &path, store)?;
         let mut asked = None;
-        let known = if self.is_store_wrong { None } else { known_version(C::PART, &library, store) };
+        let known = if self.is_store_wrong { None } else { known_version(&library, store) };
         let version = match known {
             Some(version) => version,
             None => {
-                let compiler = self.load(&path, &library)?;
+                let compiler = self.load(&library)?;
                 let version = compiler.version();
-                keep_version(C::PART, &library, &version, store);
+                keep_version(&library, &version, store);
                 asked = Some(compiler);
                 version
             }
@@ -649,22 +648,21 @@ impl<C: Compile> State<C> {
                 }
                 found => found?,
             };
-            let identified = Identified::read(Part::Builtins, &path, store)?;
-            builtins = Some((path, identified));
+            builtins = Some(Identified::read(Part::Builtins, &path, store)?);
         }
         if let Some(compiler) = asked {
             self.load_builtins(builtins.as_ref())?;
             self.loaded = Some(Arc::new(compiler));
         }
-        let mut known = Known { library: (path, library), version, builtins, toolchain: Arc::default() };
-        known.toolchain = known.describe(C::PART, environment);
+        let mut known = Known { library, version, builtins, toolchain: Arc::default() };
+        known.toolchain = known.describe(environment);
         Ok(Arc::clone(&self.known.insert(known).toolchain))
     }
 
     /// Loads the library, and checks that it is the identified build.
-    fn load(&mut self, path: &Path, expected: &Identified) -> Result<C, CudaError> {
+    fn load(&mut self, library: &Identified) -> Result<C, CudaError> {
         let begun = Instant::now();
-        let loaded = open(C::PART, path, expected)?;
+        let loaded = library.load()?;
         // SAFETY: the file has the name of that library and is where that is installed.
         let compiler = unsafe { C::bind(&loaded) };
         self.loading += begun.elapsed();
@@ -672,17 +670,17 @@ impl<C: Compile> State<C> {
     }
 
     /// Loads the builtins from the identified path, before the compiler would load them by their bare name.
-    fn load_builtins(&mut self, builtins: Option<&(PathBuf, Identified)>) -> Result<(), CudaError> {
-        let Some((path, expected)) = builtins else { return Ok(()) };
+    fn load_builtins(&mut self, builtins: Option<&Identified>) -> Result<(), CudaError> {
+        let Some(builtins) = builtins else { return Ok(()) };
         let begun = Instant::now();
-        open(Part::Builtins, path, expected)?;
+        builtins.load()?;
         self.loading += begun.elapsed();
         // The loader goes by the name: if the process loaded another toolkit's file of that name, the compiler gets that one.
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let name = builtins.path.file_name().unwrap_or_default().to_string_lossy();
         match build_id_by_name(&name) {
-            Some(first) if expected.differs(&first) => Err(CudaError::new(CudaProblem::Loaded {
+            Some(first) if builtins.differs(&first) => Err(CudaError::new(CudaProblem::Loaded {
                 part: Part::Builtins,
-                path: path.clone(),
+                path: builtins.path.clone(),
                 other: "those of another NVRTC of the same version",
             })),
             _ => Ok(()),
@@ -693,16 +691,12 @@ impl<C: Compile> State<C> {
 impl Known {
     /// Returns whether the files are unchanged.
     fn holds(&self) -> bool {
-        [Some(&self.library), self.builtins.as_ref()]
-            .into_iter()
-            .flatten()
-            .all(|(path, file)| FileIdentity::of_path(path) == Some(file.identity))
+        [&self.library].into_iter().chain(&self.builtins).all(Identified::is_unchanged)
     }
 
-    fn describe(&self, part: Part, environment: BTreeMap<String, String>) -> Arc<Toolchain> {
-        let builtins = self.builtins.as_ref().map(|(_, file)| (Part::Builtins, file));
-        let files = [(part, &self.library.1)].into_iter().chain(builtins);
-        let builds = files.map(|(part, file)| (part.facts().label.into(), file.build.clone())).collect();
+    fn describe(&self, environment: BTreeMap<String, String>) -> Arc<Toolchain> {
+        let files = [&self.library].into_iter().chain(&self.builtins);
+        let builds = files.map(|file| (file.part.facts().label.into(), file.build.clone())).collect();
         Arc::new(Toolchain { version: self.version.clone(), builds, environment })
     }
 }

@@ -36,38 +36,13 @@ const PIECE: usize = 1 << 20;
 /// A library file and the build in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Identified {
-    pub(super) identity: FileIdentity,
+    pub(super) part: Part,
+    pub(super) path: PathBuf,
+    identity: FileIdentity,
     /// The build id, or the digest of the whole file if it has none.
     pub(super) build: Vec<u8>,
     has_id: bool,
     size: u64,
-}
-
-/// Loads the file at `path`, and checks that it is the identified one.
-pub(super) fn open(part: Part, path: &Path, expected: &Identified) -> Result<Loaded, CudaError> {
-    // SAFETY: it is a whole library for this machine, and is where the toolkit is installed.
-    let loaded = unsafe { Loaded::open(part, path) }?;
-    let holds = match loaded.build_id() {
-        Some(found) if expected.has_id => !expected.differs(found),
-        // Memory has no build id to compare.
-        _ => FileIdentity::of_path(path) == Some(expected.identity),
-    };
-    if holds {
-        return Ok(loaded);
-    }
-    let found = loaded.build_id().map(<[u8]>::to_vec);
-    // SAFETY: none of its functions was called.
-    unsafe { loaded.discard() };
-    // If memory has the file of now, the file was replaced, and another attempt can succeed. Otherwise the process has loaded
-    // an older file from the same path, and the loader keeps that as long as the process lives.
-    let now = Identified::read(part, path, &MemoryStore::new(Limits::NONE))?;
-    let problem = match found {
-        Some(found) if now.differs(&found) => {
-            CudaProblem::Loaded { part, path: path.into(), other: "an older one from the same path" }
-        }
-        _ => CudaProblem::Changed { part, path: path.into() },
-    };
-    Err(CudaError::new(problem))
 }
 
 impl Identified {
@@ -96,7 +71,38 @@ impl Identified {
             Some(id) => id,
             None => contents(&mut file, &identity, store).map_err(unread)?.to_vec(),
         };
-        Ok(Self { identity, build, has_id, size })
+        Ok(Self { part, path: path.into(), identity, build, has_id, size })
+    }
+
+    /// Loads the file, and checks that it is still the identified one.
+    pub(super) fn load(&self) -> Result<Loaded, CudaError> {
+        let (part, path) = (self.part, &self.path);
+        // SAFETY: it is a whole library for this machine, and is where the toolkit is installed.
+        let loaded = unsafe { Loaded::open(part, path) }?;
+        let holds = match loaded.build_id() {
+            Some(found) if self.has_id => !self.differs(found),
+            // Memory has no build id to compare.
+            _ => self.is_unchanged(),
+        };
+        if holds {
+            return Ok(loaded);
+        }
+        let found = loaded.build_id().map(<[u8]>::to_vec);
+        // SAFETY: none of its functions was called.
+        unsafe { loaded.discard() };
+        // If memory has the file of now, the file was replaced, and another attempt can succeed. Otherwise the process has loaded
+        // an older file from the same path, and the loader keeps that as long as the process lives.
+        let now = Self::read(part, path, &MemoryStore::new(Limits::NONE))?;
+        let (path, other) = (path.clone(), "an older one from the same path");
+        Err(CudaError::new(match found {
+            Some(found) if now.differs(&found) => CudaProblem::Loaded { part, path, other },
+            _ => CudaProblem::Changed { part, path },
+        }))
+    }
+
+    /// Returns whether the path leads to the same file, and that was not changed.
+    pub(super) fn is_unchanged(&self) -> bool {
+        FileIdentity::of_path(&self.path) == Some(self.identity)
     }
 
     /// Returns whether `found`, the build id in memory, is another build. False if the file has no build id.
@@ -147,27 +153,27 @@ fn digest(file: &mut File) -> io::Result<[u8; Key::LEN]> {
 }
 
 /// Returns the version of a library of this build, if the store has it.
-pub(super) fn known_version(part: Part, file: &Identified, store: &(impl Store + ?Sized)) -> Option<String> {
-    let artifact = store.get(version_key(part, file).as_bytes()).ok()?;
+pub(super) fn known_version(file: &Identified, store: &(impl Store + ?Sized)) -> Option<String> {
+    let artifact = store.get(version_key(file).as_bytes()).ok()?;
     let version = str::from_utf8(artifact.payload()).ok()?;
     is_version(version).then(|| version.into())
 }
 
 /// Stores the version for the next process.
-pub(super) fn keep_version(part: Part, file: &Identified, version: &str, store: &(impl Store + ?Sized)) {
+pub(super) fn keep_version(file: &Identified, version: &str, store: &(impl Store + ?Sized)) {
     if !is_version(version) {
         return;
     }
-    let label = Metadata::new().with_attribute(Metadata::LABEL, format!("{part} {version}").as_str());
+    let label = Metadata::new().with_attribute(Metadata::LABEL, format!("{} {version}", file.part).as_str());
     let artifact = Artifact::new(version.as_bytes().to_vec()).with_metadata(&label);
     // If the store fails, the library is asked again next time.
-    let _ = store.put(version_key(part, file).as_bytes(), &artifact);
+    let _ = store.put(version_key(file).as_bytes(), &artifact);
 }
 
 /// Returns the key under which the version is stored: made of the build, and never of the file's name or times.
-fn version_key(part: Part, file: &Identified) -> Key {
+fn version_key(file: &Identified) -> Key {
     KeyFields::new("warmstart.cuda.library", 1)
-        .text("library", part.facts().label)
+        .text("library", file.part.facts().label)
         .bytes("build", &file.build[..])
         .number("size", file.size)
         .key()

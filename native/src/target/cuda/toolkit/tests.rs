@@ -4,23 +4,24 @@ use super::*;
 
 fn file(build: Vec<u8>) -> Identified {
     let file = tempfile::NamedTempFile::new().unwrap();
-    Identified { identity: FileIdentity::of_path(file.path()).unwrap(), build, has_id: true, size: 5 }
+    let (path, identity) = (file.path().into(), FileIdentity::of_path(file.path()).unwrap());
+    Identified { part: Part::Nvvm, path, identity, build, has_id: true, size: 5 }
 }
 
 #[test]
 fn a_version_is_known_by_build_and_size_and_is_one() {
     let store = MemoryStore::new(Limits::NONE);
     let library = file(vec![7; 20]);
-    keep_version(Part::Nvvm, &library, "2.0 IR 2.0 debug 3.2", &store);
-    let known = |part, library: &Identified| known_version(part, library, &store);
-    assert_eq!(known(Part::Nvvm, &library).as_deref(), Some("2.0 IR 2.0 debug 3.2"));
-    assert_eq!(known(Part::Nvvm, &Identified { size: 6, ..library.clone() }), None);
-    assert_eq!(known(Part::Nvvm, &file(vec![8; 20])), None);
-    assert_eq!(known(Part::NvJitLink, &library), None);
+    keep_version(&library, "2.0 IR 2.0 debug 3.2", &store);
+    let known = |library: &Identified| known_version(library, &store);
+    assert_eq!(known(&library).as_deref(), Some("2.0 IR 2.0 debug 3.2"));
+    assert_eq!(known(&Identified { size: 6, ..library.clone() }), None);
+    assert_eq!(known(&file(vec![8; 20])), None);
+    assert_eq!(known(&Identified { part: Part::NvJitLink, ..library.clone() }), None);
     for wrong in [&b""[..], b"\xff\xfe", b"13.5\n", b"13/5", &[b'1'; MAX_VERSION + 1]] {
-        let key = version_key(Part::Nvvm, &library);
+        let key = version_key(&library);
         store.put(key.as_bytes(), &Artifact::new(wrong.to_vec())).unwrap();
-        assert_eq!(known(Part::Nvvm, &library), None, "{wrong:?}");
+        assert_eq!(known(&library), None, "{wrong:?}");
     }
 }
 
