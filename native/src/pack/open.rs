@@ -207,7 +207,7 @@ impl Pack {
     /// Asks the system to start writing newly packed bytes to the medium, and does not wait. Saves nothing.
     pub fn finalize(&self) {
         if let Some(writer) = &mut *self.lock_writer() {
-            writer.start_write_back(self.disk());
+            writer.start_write_back();
         }
     }
 
@@ -233,7 +233,7 @@ impl Pack {
         let is_unused = |number| state.pending.is_empty() && !state.has_reservations_in(number);
         if let Some(idle) = writer.take_if(|writer| writer.is_idle() && is_unused(writer.number)) {
             drop(state);
-            idle.abandon(self.disk());
+            idle.abandon();
         }
         saved
     }
@@ -405,9 +405,8 @@ impl Pack {
     /// Stops handing out weights of files that another program truncated or overwrote, and drops a writer of such a
     /// file, with what was packed into it. Returns whether there was one.
     fn forget_cut_files(&self, writer: &mut Option<Writer>) -> bool {
-        let disk = self.disk();
-        let mut cut = self.open.contents.state.read().cut_files(disk);
-        if let Some(writer) = writer.take_if(|writer| writer.file.is_own() && writer.is_cut(disk)) {
+        let mut cut = self.open.contents.state.read().cut_files(self.disk());
+        if let Some(writer) = writer.take_if(|writer| writer.file.is_own() && writer.is_cut()) {
             cut.push(writer.number);
         }
         if cut.is_empty() {
@@ -452,7 +451,7 @@ impl Pack {
             }
         };
         let add = |mapping, place| self.open.contents.state.write().segments.add(mapping, Some(place));
-        writer.reserve(self.disk(), len, &add)
+        writer.reserve(len, &add)
     }
 
     fn reserve_in_heap(&self, len: usize) -> io::Result<Allocation> {
@@ -615,7 +614,7 @@ impl Pack {
             return Err(seen.refusal.unwrap_or(FormatError::SlotPlace).into());
         }
         drop(seen);
-        Ok(Some(Writer::new(disk, file, number, commits, active)?))
+        Ok(Some(Writer::new(file, number, commits, active)?))
     }
 
     /// Locks the writer. A forked child has none, because the lock of the file belongs to its parent.
@@ -702,7 +701,6 @@ impl Pack {
         writer: &mut Writer,
         pending: Vec<(Key, Allocation)>,
     ) -> Result<(Vec<Packed>, usize), MissReason> {
-        let disk = self.disk();
         let mut packed = Vec::with_capacity(pending.len());
         let (mut full, mut left) = (None, 0);
         for (key, pending) in pending {
@@ -720,7 +718,7 @@ impl Pack {
                     Some(offset)
                 }
                 _ if full.is_some() => None,
-                _ => writer.append(disk, bytes).map_err(|error| full = Some(reason_of(&error))).ok(),
+                _ => writer.append(bytes).map_err(|error| full = Some(reason_of(&error))).ok(),
             };
             match offset {
                 Some(offset) => packed.push(Packed { key, pending, offset, checksum }),
@@ -742,11 +740,10 @@ impl Pack {
 
     /// Commits packed weights, so that look-ups and the next process find them in the file.
     fn commit(&self, writer: &mut Writer, packed: &[Packed]) -> Result<(), PackError> {
-        let disk = self.disk();
         let before =
             self.open.contents.state.read().index.clone().filter(|index| index.file == writer.number);
-        let (page, index) = writer.commit(disk, before.as_deref(), packed)?;
-        let appended = writer.map_appended(disk, packed);
+        let (page, index) = writer.commit(before.as_deref(), packed)?;
+        let appended = writer.map_appended(packed);
         let mut seen = self.open.seen.lock();
         let mut state = self.open.contents.state.write();
         if let Some((mapping, start)) = appended {
@@ -758,7 +755,8 @@ impl Pack {
         self.open.contents.publish(&state);
         drop(state);
         seen.refusal = None;
-        seen.page = disk.metadata(&writer.file).ok().map(|metadata| FirstPage { metadata, bytes: page });
+        seen.page =
+            self.disk().metadata(&writer.file).ok().map(|metadata| FirstPage { metadata, bytes: page });
         Ok(())
     }
 
@@ -774,10 +772,7 @@ impl Pack {
 impl Drop for OpenPack {
     fn drop(&mut self) {
         let retired = self.retired.get_mut().drain(..);
-        let writer = self.writer.get_mut().take();
-        for writer in retired.chain(writer) {
-            writer.abandon(&*self.contents.options.disk);
-        }
+        retired.chain(self.writer.get_mut().take()).for_each(Writer::abandon);
     }
 }
 

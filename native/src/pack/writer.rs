@@ -94,13 +94,12 @@ pub(super) type AddSegment<'a> = dyn Fn(Arc<Mapping>, PayloadLocation) -> Option
 impl Writer {
     /// Starts writing to a locked file, behind everything that was ever committed.
     pub(super) fn new(
-        disk: &dyn MapBackend,
         file: LockedFile,
         number: FileNumber,
         commits: Commits,
         active: Option<Place>,
     ) -> io::Result<Self> {
-        let len = disk.metadata(&file)?.len;
+        let len = file.disk.metadata(&file)?.len;
         // The end of everything that was ever committed, including a refused index: other processes may have it mapped.
         let ends = commits.iter().map(|(_, slot)| slot.end());
         // A damaged slot does not tell its end.
@@ -108,7 +107,7 @@ impl Writer {
         let committed = known.max(HEADER_LEN as u64);
         // Truncates what a writer left that died before it saved. No other process has it mapped. If that fails, the bytes stay
         // unused.
-        let is_cut = len <= committed || disk.set_len(&file, committed).is_ok();
+        let is_cut = len <= committed || file.disk.set_len(&file, committed).is_ok();
         let end = align(if is_cut { committed } else { len });
         Ok(Self {
             file,
@@ -127,23 +126,18 @@ impl Writer {
     }
 
     /// Reserves space in the file.
-    pub(super) fn reserve(
-        &mut self,
-        disk: &dyn MapBackend,
-        len: usize,
-        add: &AddSegment<'_>,
-    ) -> Result<Allocation, MissReason> {
+    pub(super) fn reserve(&mut self, len: usize, add: &AddSegment<'_>) -> Result<Allocation, MissReason> {
         let wanted =
             (len.max(1) as u64).checked_next_multiple_of(ALIGNMENT as u64).ok_or(MissReason::NoSpace)?;
         // Packing into truncated pages would kill the process, and growing the file again would hide the damage.
-        if disk.metadata(&self.file).is_ok_and(|metadata| metadata.len < self.allocated) {
+        if self.file.disk.metadata(&self.file).is_ok_and(|metadata| metadata.len < self.allocated) {
             return Err(MissReason::Truncated);
         }
         let left = |chunk: &Chunk| (chunk.mapping.len() as u64).saturating_sub(chunk.used);
         if self.chunk.as_ref().is_none_or(|chunk| left(chunk) < wanted) {
             // Growing may truncate the file, so the rest of the old chunk must not be used any more.
             self.chunk = None;
-            self.chunk = Some(self.grow(disk, wanted, add).map_err(|error| reason_of(&error))?);
+            self.chunk = Some(self.grow(wanted, add).map_err(|error| reason_of(&error))?);
         }
         let chunk = self.chunk.as_mut().ok_or(MissReason::Unavailable)?;
         let at = chunk.used;
@@ -169,20 +163,19 @@ impl Writer {
     }
 
     /// Allocates and maps a chunk: half the length of the file, so that there are few chunks, or only as much as needed.
-    fn grow(&mut self, disk: &dyn MapBackend, wanted: u64, add: &AddSegment<'_>) -> io::Result<Chunk> {
+    fn grow(&mut self, wanted: u64, add: &AddSegment<'_>) -> io::Result<Chunk> {
         let start = self.end;
         let generous =
             wanted.max((start / 2).clamp(SMALLEST_CHUNK, LARGEST_CHUNK).next_multiple_of(ALIGNMENT as u64));
         let end = |len: u64| start.checked_add(len).ok_or(io::ErrorKind::StorageFull);
         let mut range = start..end(generous)?;
-        if self.allocate(disk, range.clone()).is_err() {
+        if self.allocate(range.clone()).is_err() {
             range.end = end(wanted)?;
             // First releases what was allocated of the larger chunk.
-            self.cut_to(disk, start.max(self.committed));
-            self.allocate(disk, range.clone())
-                .inspect_err(|_| self.cut_to(disk, start.max(self.committed)))?;
+            self.cut_to(start.max(self.committed));
+            self.allocate(range.clone()).inspect_err(|_| self.cut_to(start.max(self.committed)))?;
         }
-        let mapping = Arc::new(disk.map(self.file.to_map(), range, Access::Write)?);
+        let mapping = Arc::new(self.file.disk.map(self.file.to_map(), range, Access::Write)?);
         let handle = add(Arc::clone(&mapping), (self.number, start)).ok_or(io::ErrorKind::StorageFull)?;
         Ok(Chunk { mapping, handle, start, used: 0 })
     }
@@ -205,9 +198,9 @@ impl Writer {
     }
 
     /// Asks the system to start writing what was packed since the last call.
-    pub(super) fn start_write_back(&mut self, disk: &dyn MapBackend) {
+    pub(super) fn start_write_back(&mut self) {
         if self.end > self.written_back {
-            disk.start_write_back(&self.file, self.written_back..self.end);
+            self.file.disk.start_write_back(&self.file, self.written_back..self.end);
             self.written_back = self.end;
         }
     }
@@ -221,27 +214,27 @@ impl Writer {
     }
 
     /// Writes a payload at the end, and returns its offset.
-    pub(super) fn append(&mut self, disk: &dyn MapBackend, bytes: &[u8]) -> io::Result<u64> {
+    pub(super) fn append(&mut self, bytes: &[u8]) -> io::Result<u64> {
         self.chunk = None;
         let start = self.end;
         // An empty payload has an offset of its own too.
         let end = start.checked_add(bytes.len().max(1) as u64).ok_or(io::ErrorKind::StorageFull)?;
-        self.allocate(disk, start..end)?;
+        self.allocate(start..end)?;
         // A partial write counts too.
         self.touched = self.touched.max(end);
-        disk.write_at(&self.file, start, bytes)?;
+        self.file.disk.write_at(&self.file, start, bytes)?;
         self.end = align(end);
         Ok(start)
     }
 
     /// Maps weights that this save wrote to the file instead of packing them there, so that they can be found. If that fails, they are
     /// packed again.
-    pub(super) fn map_appended(&self, disk: &dyn MapBackend, packed: &[Packed]) -> Option<(Mapping, u64)> {
+    pub(super) fn map_appended(&self, packed: &[Packed]) -> Option<(Mapping, u64)> {
         // All of these are behind the weights that were packed in the file.
         let mut appended =
             packed.iter().filter(|packed| packed.pending.location != Some((self.number, packed.offset)));
         let start = appended.next()?.offset;
-        disk.map_or_read(self.file.to_map(), start..self.end).ok().map(|mapping| (mapping, start))
+        self.file.disk.map_or_read(self.file.to_map(), start..self.end).ok().map(|mapping| (mapping, start))
     }
 
     /// Commits packed weights together with the current entries of the index `before`: writes an index of both behind the
@@ -249,14 +242,13 @@ impl Writer {
     /// Returns the file's first page and the index.
     pub(super) fn commit(
         &mut self,
-        disk: &dyn MapBackend,
         before: Option<&SavedIndex>,
         packed: &[Packed],
     ) -> Result<(Vec<u8>, SavedIndex), PackError> {
         let (start, generation) = (self.end, self.commits.next_generation());
         let bytes = encode_index(before, packed, start, generation)?;
         let slot = Slot::of(generation, start, &bytes);
-        let written = self.write_commit(disk, &slot, &bytes);
+        let written = self.write_commit(&slot, &bytes);
         // The mapping of the index, if it fitted behind the payloads.
         let in_chunk = self.in_chunk(start..slot.end());
         // The rest of the chunk may be truncated. If the commit fails, its slot may be valid all the same, and other processes
@@ -265,12 +257,12 @@ impl Writer {
         self.committed = slot.end();
         self.end = align(slot.end());
         let place = written?;
-        let page = disk.read(&self.file, 0..HEADER_LEN as u64)?;
+        let page = self.file.disk.read(&self.file, 0..HEADER_LEN as u64)?;
         let (mapping, at) = match in_chunk {
             Some(mapped) => mapped,
             // The slot is valid now, so the written bytes replace an index that cannot be mapped or read back.
             None => {
-                let mapped = disk.map_or_read(self.file.to_map(), start..slot.end());
+                let mapped = self.file.disk.map_or_read(self.file.to_map(), start..slot.end());
                 let copy = |_| {
                     Mapping::filled(bytes.len(), |copy| {
                         copy.copy_from_slice(&bytes);
@@ -294,38 +286,38 @@ impl Writer {
     }
 
     /// Writes an index and then its slot. Returns the place of the slot.
-    fn write_commit(&mut self, disk: &dyn MapBackend, slot: &Slot, block: &[u8]) -> io::Result<Place> {
+    fn write_commit(&mut self, slot: &Slot, block: &[u8]) -> io::Result<Place> {
         let end = slot.end();
-        self.allocate(disk, slot.index_start..end)?;
-        disk.write_at(&self.file, slot.index_start, block)?;
+        self.allocate(slot.index_start..end)?;
+        self.file.disk.write_at(&self.file, slot.index_start, block)?;
         // The rest of the last chunk. It stays if it cannot be truncated because it is mapped.
-        self.cut_to(disk, end);
-        disk.sync(&self.file)?;
+        self.cut_to(end);
+        self.file.disk.sync(&self.file)?;
         // The slot of the active index is not overwritten.
         let place = self.commits.place_beside(self.active);
         // Even if this fails, the slot may be valid from now on, and other processes may have read everything up to its end.
         self.published_end = end;
-        disk.write_at(&self.file, place.offset(), &slot.encode(&self.commits.header().file))?;
-        disk.sync(&self.file)?;
+        self.file.disk.write_at(&self.file, place.offset(), &slot.encode(&self.commits.header().file))?;
+        self.file.disk.sync(&self.file)?;
         Ok(place)
     }
 
     /// Allocates blocks for a range of the file.
-    fn allocate(&mut self, disk: &dyn MapBackend, range: Range<u64>) -> io::Result<()> {
-        disk.allocate(&self.file, range.clone())?;
+    fn allocate(&mut self, range: Range<u64>) -> io::Result<()> {
+        self.file.disk.allocate(&self.file, range.clone())?;
         self.allocated = self.allocated.max(range.end);
         Ok(())
     }
 
     /// Truncates the file, if possible.
-    fn cut_to(&mut self, disk: &dyn MapBackend, end: u64) {
-        let _ = disk.set_len(&self.file, end);
+    fn cut_to(&mut self, end: u64) {
+        let _ = self.file.disk.set_len(&self.file, end);
         self.allocated = self.allocated.min(end);
     }
 
     /// Returns whether another program truncated the file, or overwrote its header.
-    pub(super) fn is_cut(&self, disk: &dyn MapBackend) -> bool {
-        is_cut(disk, &self.file, &self.commits.header().file, self.allocated)
+    pub(super) fn is_cut(&self) -> bool {
+        is_cut(&*self.file.disk, &self.file, &self.commits.header().file, self.allocated)
     }
 
     /// Returns whether no addresses behind the committed part are in use.
@@ -334,14 +326,14 @@ impl Writer {
     }
 
     /// Releases the file, without unsaved weights. The pack is closed, or the writer [idle](Self::is_idle).
-    pub(super) fn abandon(self, disk: &dyn MapBackend) {
+    pub(super) fn abandon(self) {
         // Bytes that another program truncated or overwrote are not ours to truncate.
-        if !self.file.is_own() || self.is_cut(disk) {
+        if !self.file.is_own() || self.is_cut() {
             return;
         }
         // A mapping of the truncated part may live on, and accessing it would kill the process. No code does, because no addresses
         // there are in use.
-        let _ = disk.set_len(&self.file, self.committed);
+        let _ = self.file.disk.set_len(&self.file, self.committed);
     }
 }
 
