@@ -6,7 +6,7 @@
 use std::{fs::File, io, path::Path, sync::Arc, time::Duration};
 
 use warmstart_core::trailer::{
-    Commits, Entry, FOOTER_LEN, Footer, FormatError, HEADER_LEN, Header, Place, SLOT_LEN, Slot,
+    Checksum, Commits, Entry, FOOTER_LEN, Footer, FormatError, HEADER_LEN, Header, Place, SLOT_LEN, Slot,
     pick::{ActiveIndex, pick},
     version2::{self, Version2},
 };
@@ -39,7 +39,7 @@ pub(super) enum Trailer {
 /// An open file and its trailer. A lock on it is held until this is dropped.
 #[derive(Debug)]
 pub(super) struct PackReader<'d> {
-    disk: &'d dyn MapBackend,
+    pub(super) disk: &'d dyn MapBackend,
     pub(super) file: File,
     pub(super) len: u64,
     pub(super) trailer: Trailer,
@@ -182,6 +182,28 @@ impl<'d> PackReader<'d> {
             Trailer::Version3(_, None) => Vec::new(),
             Trailer::Version3(_, Some(picked)) => picked.layout.view(&picked.block).entries().collect(),
         }
+    }
+
+    /// Reads a payload in parts, passes them to `take`, and returns the checksum.
+    pub(super) fn each_part(
+        &self,
+        offset: u64,
+        size: u64,
+        take: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+    ) -> io::Result<u64> {
+        const PART: u64 = 1 << 20;
+        let mut sum = Checksum::new();
+        let mut buffer = vec![0; usize::try_from(size.min(PART)).unwrap_or_default()];
+        let mut at = 0;
+        while at < size {
+            let len = usize::try_from((size - at).min(PART)).unwrap_or(buffer.len());
+            let part = &mut buffer[..len];
+            self.disk.read_at(&self.file, offset + at, part)?;
+            sum.update(part);
+            take(part)?;
+            at += len as u64;
+        }
+        Ok(sum.finish())
     }
 
     /// Returns the trailer of version 2, if it is one.

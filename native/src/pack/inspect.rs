@@ -1,14 +1,14 @@
 //! Inspection of a file of packed weights, without changing it.
 
-use std::{fs::File, io, path::Path};
+use std::path::Path;
 
-use warmstart_core::trailer::{Checksum, Entry, FormatError, HEADER_LEN, ModelId, Name, Packing, VERSION};
+use warmstart_core::trailer::{Entry, FormatError, HEADER_LEN, ModelId, Name, Packing, VERSION};
 
 use super::{
     error::PackError,
     file::{PackReader, Trailer},
 };
-use crate::os::{LocalMapBackend, MapBackend};
+use crate::os::LocalMapBackend;
 
 /// The contents of a file of packed weights.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,7 +157,7 @@ pub fn verify(
     for (at, entry) in found.inspection.entries.iter().enumerate() {
         let is_whole = match entry.checksum {
             Some(expected) => {
-                let actual = each_part(&disk, &look.file, entry.offset, entry.size, &mut |_| Ok(()))?;
+                let actual = look.each_part(entry.offset, entry.size, &mut |_| Ok(()))?;
                 Some(actual == expected)
             }
             None => None,
@@ -202,27 +202,4 @@ pub(super) fn inspection(file: &PackReader<'_>) -> Inspection {
         }
     }
     found
-}
-
-/// Reads a payload in parts, passes them to `take`, and returns the checksum.
-pub(super) fn each_part(
-    disk: &dyn MapBackend,
-    file: &File,
-    offset: u64,
-    size: u64,
-    take: &mut dyn FnMut(&[u8]) -> io::Result<()>,
-) -> io::Result<u64> {
-    const PART: u64 = 1 << 20;
-    let mut sum = Checksum::new();
-    let mut buffer = vec![0; usize::try_from(size.min(PART)).unwrap_or_default()];
-    let mut at = 0;
-    while at < size {
-        let len = usize::try_from((size - at).min(PART)).unwrap_or(buffer.len());
-        let part = &mut buffer[..len];
-        disk.read_at(file, offset + at, part)?;
-        sum.update(part);
-        take(part)?;
-        at += len as u64;
-    }
-    Ok(sum.finish())
 }

@@ -10,7 +10,7 @@ use std::{
 
 use warmstart_core::trailer::Entry;
 
-use super::{error::PackError, inspect::each_part};
+use super::{error::PackError, file::PackReader};
 use crate::os::{Access, FileKind, Lock, MapBackend};
 
 const SUFFIX: &str = ".tmp";
@@ -46,9 +46,9 @@ impl<'a> NewFile<'a> {
     }
 
     /// Copies a payload to offset `at`, and returns its checksum.
-    pub(super) fn copy(&self, from: &File, entry: &Entry<'_>, at: u64) -> io::Result<u64> {
+    pub(super) fn copy(&self, from: &PackReader<'_>, entry: &Entry<'_>, at: u64) -> io::Result<u64> {
         let mut written = at;
-        each_part(self.disk, from, entry.offset, entry.size, &mut |part| {
+        from.each_part(entry.offset, entry.size, &mut |part| {
             self.disk.write_at(&self.file, written, part)?;
             written += part.len() as u64;
             Ok(())

@@ -5,7 +5,6 @@
 
 use std::{
     collections::HashMap,
-    fs::File,
     io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -19,7 +18,7 @@ use warmstart_core::trailer::{
 use super::{
     error::PackError,
     file::{PackReader, Trailer},
-    inspect::{each_part, inspection},
+    inspect::inspection,
     publish::{NewFile, random},
 };
 use crate::os::{LocalMapBackend, Lock, MapBackend};
@@ -128,7 +127,7 @@ pub fn compact(path: impl AsRef<Path>, options: &RewriteOptions) -> Result<Rewri
     }
     let (kept, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| options.keeps(entry));
     let is_tidy = all.dead_bytes == 0 && all.refusal.is_none() && others.is_empty();
-    if is_tidy && are_whole(disk, &look.file, &kept)? {
+    if is_tidy && are_whole(&look, &kept)? {
         return Ok(Rewritten {
             entries: kept.len() as u64,
             bytes_before: look.len,
@@ -137,7 +136,7 @@ pub fn compact(path: impl AsRef<Path>, options: &RewriteOptions) -> Result<Rewri
         });
     }
     let generation = commits.next_generation();
-    let mut done = write_version3(disk, &look.file, path, &kept, generation)?;
+    let mut done = write_version3(&look, path, &kept, generation)?;
     done.left_out = others.len() as u64;
     done.bytes_before = look.len;
     Ok(done)
@@ -153,7 +152,7 @@ pub fn compact(path: impl AsRef<Path>, options: &RewriteOptions) -> Result<Rewri
 /// [`PackError::Clash`] if the joined names of two weights are the same; [`PackError::Several`]; [`PackError::NoSuchModel`];
 /// [`PackError::Exists`]; [`PackError::Busy`]; or an error of reading or writing. Nothing was written then.
 pub fn export(path: impl AsRef<Path>, options: &RewriteOptions) -> Result<Rewritten, PackError> {
-    rewrite_as(2, path.as_ref(), options, |disk, look, place| {
+    rewrite_as(2, path.as_ref(), options, |look, place| {
         let entries = look.entries();
         let count = entries.len();
         let kept: Vec<_> = entries.into_iter().filter(|entry| options.keeps(entry)).collect();
@@ -162,7 +161,7 @@ pub fn export(path: impl AsRef<Path>, options: &RewriteOptions) -> Result<Rewrit
             return Err(PackError::NoSuchModel(*model));
         }
         let chosen = one_of_each_name(kept, one_model.is_some())?;
-        let mut done = write_version2(disk, &look.file, place, &chosen)?;
+        let mut done = write_version2(look, place, &chosen)?;
         done.left_out = (count - chosen.len()) as u64;
         Ok(done)
     })
@@ -179,7 +178,7 @@ pub fn export(path: impl AsRef<Path>, options: &RewriteOptions) -> Result<Rewrit
 /// # Errors
 /// [`PackError::Exists`], [`PackError::Busy`], or an error of reading or writing. Nothing was written then.
 pub fn import(path: impl AsRef<Path>, options: &RewriteOptions) -> Result<Rewritten, PackError> {
-    rewrite_as(VERSION, path.as_ref(), options, |disk, look, place| {
+    rewrite_as(VERSION, path.as_ref(), options, |look, place| {
         let mut entries = look.entries();
         let generation = match &look.trailer {
             Trailer::Version2(_) => {
@@ -190,7 +189,7 @@ pub fn import(path: impl AsRef<Path>, options: &RewriteOptions) -> Result<Rewrit
         };
         let model = options.model.unwrap_or_default();
         entries.iter_mut().filter(|entry| lacks_model(entry)).for_each(|entry| entry.model = model);
-        let mut done = write_version3(disk, &look.file, place, &entries, generation)?;
+        let mut done = write_version3(look, place, &entries, generation)?;
         done.unverified = entries.iter().filter(|entry| lacks_model(entry)).count() as u64;
         Ok(done)
     })
@@ -202,7 +201,7 @@ fn rewrite_as(
     version: u32,
     path: &Path,
     options: &RewriteOptions,
-    write: impl FnOnce(&dyn MapBackend, &PackReader<'_>, &Path) -> Result<Rewritten, PackError>,
+    write: impl FnOnce(&PackReader<'_>, &Path) -> Result<Rewritten, PackError>,
 ) -> Result<Rewritten, PackError> {
     let disk = &*options.disk;
     let look = match &options.output {
@@ -233,7 +232,7 @@ fn rewrite_as(
         _ => 0,
     };
     let mut done = if found != version || options.model.is_some() && unverified > 0 {
-        write(disk, &look, options.output.as_deref().unwrap_or(path))?
+        write(&look, options.output.as_deref().unwrap_or(path))?
     } else if options.output.is_some() {
         return Err(PackError::WrongVersion(found));
     } else {
@@ -249,9 +248,9 @@ fn lacks_model(entry: &Entry<'_>) -> bool {
     entry.is_imported && entry.model == ModelId::default()
 }
 
-fn are_whole(disk: &dyn MapBackend, file: &File, entries: &[Entry<'_>]) -> io::Result<bool> {
+fn are_whole(file: &PackReader<'_>, entries: &[Entry<'_>]) -> io::Result<bool> {
     for entry in entries {
-        let sum = each_part(disk, file, entry.offset, entry.size, &mut |_| Ok(()))?;
+        let sum = file.each_part(entry.offset, entry.size, &mut |_| Ok(()))?;
         if entry.checksum.is_some_and(|expected| expected != sum) {
             return Ok(false);
         }
@@ -296,7 +295,7 @@ fn one_of_each_name(entries: Vec<Entry<'_>>, takes_newest: bool) -> Result<Vec<E
 /// offsets, and the end of the last one.
 fn copy<'e>(
     new: &mut NewFile<'_>,
-    from: &File,
+    from: &PackReader<'_>,
     entries: &[Entry<'e>],
     (start, alignment): (u64, u64),
 ) -> Result<(Vec<Entry<'e>>, u64), PackError> {
@@ -319,13 +318,12 @@ fn copy<'e>(
 }
 
 fn write_version3(
-    disk: &dyn MapBackend,
-    from: &File,
+    from: &PackReader<'_>,
     place: &Path,
     entries: &[Entry<'_>],
     generation: u64,
 ) -> Result<Rewritten, PackError> {
-    let mut new = NewFile::beside(disk, place)?;
+    let mut new = NewFile::beside(from.disk, place)?;
     let (whole, index_start) = copy(&mut new, from, entries, (HEADER_LEN as u64, ALIGNMENT))?;
     let damaged = entries.len() - whole.len();
     let block = encode(whole, index_start, generation)?;
@@ -342,12 +340,11 @@ fn write_version3(
 }
 
 fn write_version2(
-    disk: &dyn MapBackend,
-    from: &File,
+    from: &PackReader<'_>,
     place: &Path,
     entries: &[Entry<'_>],
 ) -> Result<Rewritten, PackError> {
-    let mut new = NewFile::beside(disk, place)?;
+    let mut new = NewFile::beside(from.disk, place)?;
     let (whole, index_start) = copy(&mut new, from, entries, (0, PAGE))?;
     let damaged = entries.len() - whole.len();
     new.write(index_start, &version2::encode(whole, index_start)?)?;
