@@ -1,6 +1,6 @@
 //! Miss reasons: why look-ups miss and stores refuse. Statistics count by this list.
 
-use core::fmt;
+use thiserror::Error;
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $variant:ident = $name:literal, $explanation:literal;)*) => {
@@ -16,7 +16,8 @@ macro_rules! reasons {
         /// assert!(MissReason::ChecksumMismatch.is_damage());
         /// assert!(!MissReason::Absent.is_damage());
         /// ```
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Error)]
+        #[error("{}", self.explanation())]
         #[non_exhaustive]
         pub enum MissReason { $($(#[$doc])* $variant),* }
 
@@ -124,14 +125,6 @@ impl MissReason {
         )
     }
 }
-
-impl fmt::Display for MissReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.explanation())
-    }
-}
-
-impl core::error::Error for MissReason {}
 
 #[cfg(test)]
 mod tests {

@@ -100,19 +100,14 @@ impl ReasonCounts {
     }
 }
 
-/// A reason whose `Debug` output is its stable name, without quotes.
-struct Name(MissReason);
-
-impl fmt::Debug for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.as_str())
-    }
-}
-
 /// Shows the reasons that occurred, by name: `{absent: 2}`.
 impl fmt::Debug for ReasonCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.iter().map(|(reason, n)| (Name(reason), n))).finish()
+        let mut counts = f.debug_map();
+        for (reason, n) in self.iter() {
+            counts.entry(&format_args!("{}", reason.as_str()), &n);
+        }
+        counts.finish()
     }
 }
 
