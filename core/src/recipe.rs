@@ -176,14 +176,8 @@ impl Recipe {
     }
 
     fn labels(&self) -> String {
-        let mut labels = String::new();
-        for field in &self.fields {
-            if !labels.is_empty() {
-                labels.push_str(", ");
-            }
-            labels.push_str(&field.label);
-        }
-        shorten(labels)
+        let labels: Vec<&str> = self.fields.iter().map(RecipeField::label).collect();
+        shorten(labels.join(", "))
     }
 
     /// Pairs the fields that differ: first the fields of this recipe, each with its partner, then those that only `newer` has.
