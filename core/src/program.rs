@@ -168,33 +168,25 @@ impl<'a> Description<'a> {
     fn check(&self) -> Result<(), Refusal> {
         let Self { code, target, .. } = *self;
         if !code.targets().contains(&target) {
-            return Err(Refusal::unsupported(
-                "target_type",
-                format!("{code} is not compiled to {target}; choose one of {}", names(code.targets())),
-            ));
+            let targets: Vec<_> = code.targets().iter().map(|target| target.as_str()).collect();
+            let targets = targets.join(", ");
+            let message = format!("{code} is not compiled to {target}; choose one of {targets}");
+            return Err(Refusal::unsupported("target_type", message));
         }
-        self.check_source()?;
-        self.check_extra_sources()?;
-        self.check_name_expressions()
-    }
-
-    fn check_source(&self) -> Result<(), Refusal> {
-        if matches!(self.code, CodeType::Cxx | CodeType::Ptx) && has_nul(&self.source) {
+        if matches!(code, CodeType::Cxx | CodeType::Ptx) && has_nul(&self.source) {
             return Err(nul("source"));
         }
-        if has_nul(self.name.as_bytes()) { Err(nul("name")) } else { Ok(()) }
-    }
-
-    fn check_extra_sources(&self) -> Result<(), Refusal> {
-        let option = "extra_sources";
-        if !self.extra_sources.is_empty() && !matches!(self.code, CodeType::Nvvm | CodeType::LtoIr) {
-            return Err(Refusal::unsupported(
-                option,
-                format!("only nvvm and ltoir have them, not {}; leave them out", self.code),
-            ));
+        if has_nul(self.name.as_bytes()) {
+            return Err(nul("name"));
         }
-        let has_nul = self.extra_sources.iter().any(|(name, _)| has_nul(name.as_bytes()));
-        if has_nul { Err(nul(option)) } else { Ok(()) }
+        if !self.extra_sources.is_empty() && !matches!(code, CodeType::Nvvm | CodeType::LtoIr) {
+            let message = format!("only nvvm and ltoir have them, not {code}; leave them out");
+            return Err(Refusal::unsupported("extra_sources", message));
+        }
+        if self.extra_sources.iter().any(|(name, _)| has_nul(name.as_bytes())) {
+            return Err(nul("extra_sources"));
+        }
+        self.check_name_expressions()
     }
 
     fn check_name_expressions(&self) -> Result<(), Refusal> {
@@ -203,10 +195,8 @@ impl<'a> Description<'a> {
             return Ok(());
         }
         if self.code != CodeType::Cxx {
-            return Err(Refusal::unsupported(
-                option,
-                format!("only c++ has them, not {}; leave them out", self.code),
-            ));
+            let message = format!("only c++ has them, not {}; leave them out", self.code);
+            return Err(Refusal::unsupported(option, message));
         }
         if self.name_expressions.iter().any(|expression| has_nul(expression.as_bytes())) {
             return Err(nul(option));
@@ -361,14 +351,11 @@ impl ExtraDigest {
     /// ```
     pub fn new(bytes: &[u8]) -> Result<Self, Refusal> {
         if !(16..=64).contains(&bytes.len()) {
-            let found = bytes.len();
-            return Err(Refusal::malformed(
-                "extra_digest",
-                format!(
-                    "it has {found} bytes, and a digest has 16 to 64; compute it over all files that the \
-                     compiler reads"
-                ),
-            ));
+            let message = format!(
+                "it has {} bytes, and a digest has 16 to 64; compute it over all files that the compiler reads",
+                bytes.len()
+            );
+            return Err(Refusal::malformed("extra_digest", message));
         }
         if bytes.iter().all(|byte| *byte == 0) {
             return Err(Refusal::malformed(
@@ -434,10 +421,8 @@ fn arguments(
                     OptionName::LinkTimeOptimization => "choose the target type ltoir instead",
                     _ => "leave it out",
                 };
-                return Err(Refusal::unsupported(
-                    row.name,
-                    format!("{compiler} does not take it for {code}; {instead}"),
-                ));
+                let message = format!("{compiler} does not take it for {code}; {instead}");
+                return Err(Refusal::unsupported(row.name, message));
             }
             cell => {
                 let is_known = contents.libdevice.is_some() || contents.extra.is_some();
@@ -494,10 +479,6 @@ fn arch_parts(arch: &str) -> Option<(&'static str, &str)> {
     let digits = version.strip_suffix(['a', 'f']).unwrap_or(version);
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     (is_number && digits.len() <= 4 && !digits.starts_with('0')).then_some((family, version))
-}
-
-fn names(targets: &[TargetType]) -> String {
-    targets.iter().map(|target| target.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 fn nul(option: &'static str) -> Refusal {

@@ -46,18 +46,14 @@ impl Refusal {
     }
 
     pub(crate) fn outside(option: &'static str, message: impl Into<String>) -> Self {
-        Self::new(Kind::OutsideContent, option, message.into())
+        Self { kind: Kind::OutsideContent, option, message: message.into() }
     }
 
     pub(crate) fn unsupported(option: &'static str, message: impl Into<String>) -> Self {
-        Self::new(Kind::Unsupported, option, message.into())
+        Self { kind: Kind::Unsupported, option, message: message.into() }
     }
 
     pub(crate) fn malformed(option: &'static str, message: impl Into<String>) -> Self {
-        Self::new(Kind::Malformed, option, message.into())
-    }
-
-    fn new(kind: Kind, option: &'static str, message: String) -> Self {
-        Self { kind, option, message }
+        Self { kind: Kind::Malformed, option, message: message.into() }
     }
 }
