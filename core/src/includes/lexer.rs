@@ -1,13 +1,13 @@
 //! The tokens of a CUDA C++ text, with the range of bytes of each.
 
 use alloc::{borrow::Cow, vec::Vec};
-use core::ops::Range;
+use core::{iter, ops::Range};
 
 /// The longest delimiter of a raw string.
 const MAX_DELIMITER: usize = 16;
 
 /// Reads tokens, and skips splices (a backslash and a newline) wherever they are.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Lexer<'a> {
     text: &'a [u8],
     /// The next byte that is not part of a splice.
@@ -83,8 +83,7 @@ fn is(byte: u8, classes: u8) -> bool {
 
 impl<'a> Lexer<'a> {
     pub(super) fn new(text: &'a [u8]) -> Self {
-        let (odd_raw, odd_word, uneven, unlike_older) = (None, None, None, None);
-        let mut lexer = Self { text, at: 0, end: 0, odd_raw, odd_word, uneven, unlike_older, even_to: 0 };
+        let mut lexer = Self { text, ..Self::default() };
         lexer.skip_splices();
         lexer
     }
@@ -190,20 +189,10 @@ impl<'a> Lexer<'a> {
         is_solid
     }
 
-    /// Returns the next token that is not blank.
-    pub(super) fn solid(&mut self) -> Option<Token> {
-        loop {
-            let token = self.token()?;
-            if token.kind != Kind::Blank {
-                return Some(token);
-            }
-        }
-    }
-
     /// Returns the next token that is not blank, if it is on this line. Does not take the newline.
     pub(super) fn solid_on_line(&mut self) -> Option<Token> {
         let before = self.clone();
-        let token = self.solid()?;
+        let token = iter::from_fn(|| self.token()).find(|token| token.kind != Kind::Blank)?;
         if token.kind == Kind::Newline {
             *self = before;
             return None;
