@@ -231,9 +231,8 @@ impl Metadata {
 
     /// Sets the recipe of the key.
     #[must_use]
-    pub fn with_recipe(mut self, recipe: Recipe) -> Self {
-        self.recipe = Some(recipe);
-        self
+    pub fn with_recipe(self, recipe: Recipe) -> Self {
+        Self { recipe: Some(recipe), ..self }
     }
 
     /// Adds the attribute `name`, or replaces it.

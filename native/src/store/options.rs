@@ -39,32 +39,28 @@ impl StoreOptions {
     /// In a directory the shared accounting and temp files are not included: the latter add at most one entry per active writer.
     /// In a database the limit is for its pages on disk.
     #[must_use]
-    pub const fn with_max_bytes(mut self, max: u64) -> Self {
-        self.limits.max_bytes = Some(max);
-        self
+    pub fn with_max_bytes(self, max: u64) -> Self {
+        Self { limits: Limits { max_bytes: Some(max), ..self.limits }, ..self }
     }
 
     /// Limits the bytes, as [`with_max_bytes`](Self::with_max_bytes) does, and the number of the entries.
     #[must_use]
-    pub const fn with_limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
-        self
+    pub fn with_limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
     }
 
     /// Sets whether entries also survive a loss of power. Each put then waits for the medium.
     #[must_use]
-    pub const fn with_durability(mut self, durable: bool) -> Self {
-        self.durable = durable;
-        self
+    pub fn with_durability(self, durable: bool) -> Self {
+        Self { durable, ..self }
     }
 
     /// Sets how long a put waits for the lock of another process, 2 s by default, before it is refused as
     /// [busy](warmstart_core::reason::MissReason::Busy). A look-up in a database waits at most 50 ms; one in a directory takes no
     /// lock.
     #[must_use]
-    pub const fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        self
+    pub fn with_timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
     }
 
     /// Sets whether the store never changes what is on disk: hits record no uses, puts are refused as
@@ -88,17 +84,15 @@ impl StoreOptions {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub const fn with_read_only(mut self, read_only: bool) -> Self {
-        self.read_only = read_only;
-        self
+    pub fn with_read_only(self, read_only: bool) -> Self {
+        Self { read_only, ..self }
     }
 
     /// Takes the time from `clock`. Times are informative: no decision depends on them.
     #[doc(hidden)]
     #[must_use]
-    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
-        self.clock = clock;
-        self
+    pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
+        Self { clock, ..self }
     }
 
     /// Seals every entry with a secret, and accepts only entries sealed with it, so that only holders of the secret can write them.
@@ -127,17 +121,15 @@ impl StoreOptions {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn with_seal(mut self, seal: Seal) -> Self {
-        self.seal = Some(seal);
-        self
+    pub fn with_seal(self, seal: Seal) -> Self {
+        Self { seal: Some(seal), ..self }
     }
 
     /// Uses `disk` instead of the real file system. SQLite has an access of its own and ignores it.
     #[doc(hidden)]
     #[must_use]
-    pub fn with_backend(mut self, disk: Arc<dyn StorageBackend>) -> Self {
-        (self.disk, self.is_backend_given) = (disk, true);
-        self
+    pub fn with_backend(self, disk: Arc<dyn StorageBackend>) -> Self {
+        Self { disk, is_backend_given: true, ..self }
     }
 }
 

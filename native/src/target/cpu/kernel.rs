@@ -89,17 +89,15 @@ impl Kernel {
 
     /// Sets the directory of the source, which is searched first for headers in quotes.
     #[must_use]
-    pub fn source_dir(mut self, dir: impl Into<PathBuf>) -> Self {
-        self.source_dir = Some(dir.into());
-        self
+    pub fn source_dir(self, dir: impl Into<PathBuf>) -> Self {
+        Self { source_dir: Some(dir.into()), ..self }
     }
 
     /// Adds a digest to the key, computed by the caller over the files that the kernel's assembly reads, as by `.incbin`. Such a
     /// kernel is refused without it, because warmstart cannot see these files.
     #[must_use]
-    pub fn extra_digest(mut self, digest: ExtraDigest) -> Self {
-        self.extra_digest = Some(digest);
-        self
+    pub fn extra_digest(self, digest: ExtraDigest) -> Self {
+        Self { extra_digest: Some(digest), ..self }
     }
 }
 

@@ -95,9 +95,8 @@ impl CpuTarget {
 
     /// Sets the features to compile for. [`load`](Self::load) refuses an object if the host lacks one of its features.
     #[must_use]
-    pub fn with_features(mut self, features: CpuFeatures) -> Self {
-        self.features = features;
-        self
+    pub fn with_features(self, features: CpuFeatures) -> Self {
+        Self { features, ..self }
     }
 
     /// Returns the compiler.

@@ -126,9 +126,8 @@ impl Program {
     /// Sets the directory of the source, which is searched first for headers in quotes. Without it, no header is found beside
     /// the source, whatever the current directory of the process is.
     #[must_use]
-    pub fn source_dir(mut self, dir: impl Into<PathBuf>) -> Self {
-        self.source_dir = Some(dir.into());
-        self
+    pub fn source_dir(self, dir: impl Into<PathBuf>) -> Self {
+        Self { source_dir: Some(dir.into()), ..self }
     }
 
     /// Gives the text of a header that is not in a file. Every `#include` that spells this name gets it, before directories are
@@ -162,18 +161,16 @@ impl Program {
 
     /// Adds a digest to the key, computed by the caller over what the binary depends on and warmstart does not see.
     #[must_use]
-    pub fn extra_digest(mut self, digest: ExtraDigest) -> Self {
-        self.extra_digest = Some(digest);
-        self
+    pub fn extra_digest(self, digest: ExtraDigest) -> Self {
+        Self { extra_digest: Some(digest), ..self }
     }
 
     /// Replaces all headers in the key, given ones too, by a digest that the caller computed: for programs whose headers only the
     /// compiler can find. No header is read for the key. The compiler searches the include directories and the current one
     /// itself. The digest must change whenever a header changes that the compiler may find.
     #[must_use]
-    pub fn header_digest(mut self, digest: ExtraDigest) -> Self {
-        self.header_digest = Some(digest);
-        self
+    pub fn header_digest(self, digest: ExtraDigest) -> Self {
+        Self { header_digest: Some(digest), ..self }
     }
 
     /// Returns the name.
