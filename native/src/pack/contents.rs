@@ -219,9 +219,8 @@ impl Snapshot {
 
     #[inline]
     fn hit(&self, offset: u64, size: u64, is_verified: bool) -> Result<Hit, MissReason> {
-        let found = self.views.iter().find_map(|view| view.find(offset, size));
-        let (handle, address, len) = found.ok_or(MissReason::Malformed)?;
-        Ok(Hit { handle, address, len, is_verified })
+        let found = self.views.iter().find_map(|view| view.find(offset, size, is_verified));
+        found.ok_or(MissReason::Malformed)
     }
 }
 
@@ -402,9 +401,8 @@ impl State {
 
     /// Returns the mapped payload of an entry of a file.
     pub(super) fn locate(&self, file: FileNumber, entry: &Entry<'_>) -> Option<Hit> {
-        let found = self.segments.views(file).find_map(|view| view.find(entry.offset, entry.size));
-        let (handle, address, len) = found?;
-        Some(Hit { handle, address, len, is_verified: !entry.is_imported })
+        let mut views = self.segments.views(file);
+        views.find_map(|view| view.find(entry.offset, entry.size, !entry.is_imported))
     }
 
     /// Returns whether the file has this weight with this payload.
@@ -644,18 +642,17 @@ unsafe impl Send for View {}
 unsafe impl Sync for View {}
 
 impl View {
-    /// Returns the handle, the address and the length of a payload, if all of it is mapped here. An empty payload has the address
-    /// that its first byte would have.
+    /// Returns a payload, if all of it is mapped here. An empty payload has the address that its first byte would have.
     #[inline]
-    pub(super) fn find(&self, offset: u64, size: u64) -> Option<(Handle, NonNull<u8>, usize)> {
+    pub(super) fn find(&self, offset: u64, size: u64, is_verified: bool) -> Option<Hit> {
         let at = offset.wrapping_sub(self.start);
         if at >= self.len || size > self.len - at {
             return None;
         }
         // Both are at most the length of a mapping.
-        let (at, size) = (at as usize, size as usize);
+        let (at, len) = (at as usize, size as usize);
         let address = NonNull::new(self.address.wrapping_add(at).cast_mut())?;
-        Some((Handle(self.first.0 + at), address, size))
+        Some(Hit { handle: Handle(self.first.0 + at), address, len, is_verified })
     }
 }
 

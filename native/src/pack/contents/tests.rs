@@ -19,9 +19,9 @@ fn handle_resolves_only_within_its_segment() {
 }
 
 fn find(segments: &Segments, file: usize, offset: u64, size: u64) -> Option<Handle> {
-    let found = segments.views(FileNumber(file)).find_map(|view| view.find(offset, size));
-    let (handle, address, len) = found?;
-    assert_eq!((segments.address(handle), len as u64), (Some(address), size));
+    let found = segments.views(FileNumber(file)).find_map(|view| view.find(offset, size, true));
+    let Hit { handle, address, len, is_verified } = found?;
+    assert_eq!((segments.address(handle), len as u64, is_verified), (Some(address), size, true));
     Some(handle)
 }
 

@@ -24,13 +24,9 @@ impl Names {
     /// original's address, when it has other data, does not change the alias.
     pub(super) fn alias(&mut self, alias: usize, original: usize) {
         match self.by_address.get(&original).cloned() {
-            Some(name) if alias != 0 => {
-                self.by_address.insert(alias, name);
-            }
-            _ => {
-                self.by_address.remove(&alias);
-            }
-        }
+            Some(name) if alias != 0 => self.by_address.insert(alias, name),
+            _ => self.by_address.remove(&alias),
+        };
     }
 
     /// Forgets the name of an address.
