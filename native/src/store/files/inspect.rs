@@ -11,13 +11,12 @@ use warmstart_core::{
     lru::Limits,
     miss::{self, Miss},
     reason::MissReason,
-    seal::Seal,
     statistics::{PersistedStats, SLOT_LEN, Statistics},
 };
 
-use super::{FileStore, layout::Layout, ledger::reason_of_write, publish::Eviction, reason_of_read};
+use super::{FileStore, ledger::reason_of_write, publish::Eviction, reason_of_read};
 use crate::{
-    os::{StorageBackend, named_for, retry_sharing},
+    os::{named_for, retry_sharing},
     store::{Entry, Inspect, Proof, Totals, inspect::REPORT_TIMEOUT, read_head},
 };
 
@@ -72,7 +71,7 @@ impl Inspect for FileStore {
             .collect();
         entries.sort_unstable();
         for ((_, used_unix_ms), digest) in entries {
-            if let Some(entry) = describe(&*self.options.disk, &self.layout, digest, used_unix_ms)
+            if let Some(entry) = describe(self, digest, used_unix_ms)
                 && visit(entry).is_break()
             {
                 break;
@@ -142,35 +141,34 @@ impl Inspect for FileStore {
 
     fn report(&self, counted: &Statistics, last_miss: Option<&Miss>) -> Result<(), MissReason> {
         self.check_writable()?;
-        let (disk, layout) = (&*self.options.disk, &*self.layout);
         let now = self.options.clock.unix_ms();
         // The journal is not replayed: a process that only hits does not need its contents.
         let _held = self.ledger.hold(self.options.timeout.min(REPORT_TIMEOUT))?;
         if self.ledger.is_newer() {
             return Err(MissReason::NewerVersion);
         }
-        let stored = read_counters(disk, layout);
+        let stored = read_counters(self);
         let is_known = matches!(stored, Ok(_) | Err(MissReason::Absent));
         let mut stats = PersistedStats::resume(stored, now)?;
         if !is_known {
-            layout.clear_away(disk, &layout.statistics).map_err(|error| reason_of_write(&error))?;
+            let cleared = self.layout.clear_away(&*self.options.disk, &self.layout.statistics);
+            cleared.map_err(|error| reason_of_write(&error))?;
         }
         stats.add(counted);
-        write_counters(disk, layout, &stats)?;
+        write_counters(self, &stats)?;
         if let Some(miss) = last_miss {
             // The counters are written already, and a second report would count them twice: a failure here only loses one miss.
-            let _ = write_last_miss(disk, layout, miss, self.seal());
+            let _ = write_last_miss(self, miss);
         }
         Ok(())
     }
 
     fn stats(&self) -> Result<PersistedStats, MissReason> {
         self.check_readable()?;
-        let (disk, layout) = (&*self.options.disk, &*self.layout);
         // Another process may be writing: a damaged slot is read again.
-        let counters = read_counters(disk, layout).or_else(|_| read_counters(disk, layout));
+        let counters = read_counters(self).or_else(|_| read_counters(self));
         let mut stats = PersistedStats::resume(counters, 0)?;
-        stats.last_miss = read_small(disk, &layout.last_miss, miss::MAX_LEN as u64)
+        stats.last_miss = read_small(self, &self.layout.last_miss, miss::MAX_LEN as u64)
             .and_then(|bytes| Miss::decode(bytes, self.seal()))
             .ok();
         Ok(stats)
@@ -178,8 +176,8 @@ impl Inspect for FileStore {
 }
 
 /// Describes an entry from its head. Returns `None` if the entry is gone.
-fn describe(disk: &dyn StorageBackend, layout: &Layout, digest: Key, used_unix_ms: u64) -> Option<Entry> {
-    let path = named_for(&layout.entries, &digest);
+fn describe(store: &FileStore, digest: Key, used_unix_ms: u64) -> Option<Entry> {
+    let (disk, path) = (&*store.options.disk, named_for(&store.layout.entries, &digest));
     let mut size = 0;
     let head = read_head(|most| {
         let read = retry_sharing(disk, || disk.read(&path, &|metadata| metadata.len.min(most as u64)));
@@ -195,19 +193,15 @@ fn describe(disk: &dyn StorageBackend, layout: &Layout, digest: Key, used_unix_m
     Some(Entry { used_unix_ms, ..Entry::new(digest, size, head) })
 }
 
-fn read_counters(disk: &dyn StorageBackend, layout: &Layout) -> Result<PersistedStats, MissReason> {
-    read_small(disk, &layout.statistics, 2 * SLOT_LEN as u64)
+fn read_counters(store: &FileStore) -> Result<PersistedStats, MissReason> {
+    read_small(store, &store.layout.statistics, 2 * SLOT_LEN as u64)
         .and_then(|bytes| PersistedStats::decode_slots(&bytes))
 }
 
 /// Writes into the slot that does not hold the current counters. Replacing the file instead would take a thousand times as long
 /// on file systems that sync a file when it is renamed over another one.
-fn write_counters(
-    disk: &dyn StorageBackend,
-    layout: &Layout,
-    stats: &PersistedStats,
-) -> Result<(), MissReason> {
-    let path = &layout.statistics;
+fn write_counters(store: &FileStore, stats: &PersistedStats) -> Result<(), MissReason> {
+    let (disk, path) = (&*store.options.disk, &store.layout.statistics);
     let bytes = stats.encode();
     if bytes.len() > SLOT_LEN {
         return Err(MissReason::TooLong);
@@ -216,21 +210,17 @@ fn write_counters(
     let written = write().or_else(|error| match error.kind() {
         // Something else, such as a directory or a link, has taken the place of the file.
         io::ErrorKind::InvalidInput | io::ErrorKind::IsADirectory => {
-            layout.clear_away(disk, path).and_then(|()| write())
+            store.layout.clear_away(disk, path).and_then(|()| write())
         }
         _ => Err(error),
     });
     written.map_err(|error| reason_of_write(&error))
 }
 
-fn write_last_miss(
-    disk: &dyn StorageBackend,
-    layout: &Layout,
-    miss: &Miss,
-    seal: Option<&Seal>,
-) -> Result<(), MissReason> {
+fn write_last_miss(store: &FileStore, miss: &Miss) -> Result<(), MissReason> {
+    let (disk, layout) = (&*store.options.disk, &store.layout);
     let path = &layout.last_miss;
-    let encoded = miss.encode(seal).ok_or(MissReason::TooLong)?;
+    let encoded = miss.encode(store.seal()).ok_or(MissReason::TooLong)?;
     let temp = layout.temps.new_path(disk);
     let written = disk.create(&temp, &[&encoded], false).map(drop).and_then(|()| {
         // Not replaced by the rename, for the same reason.
@@ -244,7 +234,8 @@ fn write_last_miss(
 }
 
 /// Reads at most the first `most` bytes of a small file.
-fn read_small(disk: &dyn StorageBackend, path: &Path, most: u64) -> Result<Vec<u8>, MissReason> {
+fn read_small(store: &FileStore, path: &Path, most: u64) -> Result<Vec<u8>, MissReason> {
+    let disk = &*store.options.disk;
     let metadata = disk.metadata(path).map_err(|error| reason_of_read(&error))?;
     // Checked before opening, because opening a pipe or a device could block, and a huge file is not one of ours.
     if !metadata.is_readable() || metadata.len > 2 * most {

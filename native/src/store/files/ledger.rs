@@ -21,12 +21,12 @@ use warmstart_core::{
 
 use super::{layout::Layout, rebuild};
 use crate::{
-    clock::Clock,
     os::{
         FileKind, StorageBackend,
         fork::{self, Mutex, MutexGuard},
         reason_of, retry_sharing,
     },
+    store::options::StoreOptions,
 };
 
 /// The length, in bytes, from which recording uses also replays a journal, and compacts it if that is worthwhile.
@@ -55,10 +55,8 @@ const ATTEMPTS: usize = 16;
 #[derive(Debug)]
 pub(super) struct Ledger {
     state: Mutex<State>,
-    limits: Limits,
     pub(super) layout: Arc<Layout>,
-    pub(super) disk: Arc<dyn StorageBackend>,
-    pub(super) clock: Arc<dyn Clock>,
+    pub(super) options: Arc<StoreOptions>,
 }
 
 #[derive(Debug)]
@@ -89,12 +87,7 @@ pub(super) struct LockedLedger<'a> {
 }
 
 impl Ledger {
-    pub(super) fn new(
-        limits: Limits,
-        layout: Arc<Layout>,
-        disk: Arc<dyn StorageBackend>,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
+    pub(super) fn new(layout: Arc<Layout>, options: Arc<StoreOptions>) -> Self {
         let state = Mutex::new(State {
             log: None,
             accounts: None,
@@ -104,7 +97,11 @@ impl Ledger {
             was_moved: false,
             generation: fork::generation(),
         });
-        Self { state, limits, layout, disk, clock }
+        Self { state, layout, options }
+    }
+
+    pub(super) fn disk(&self) -> &dyn StorageBackend {
+        &*self.options.disk
     }
 
     /// Checks whether the journal can be used: returns `Err(ReadOnly)` on a read-only medium, and `Err(NewerVersion)` if a newer
@@ -112,7 +109,7 @@ impl Ledger {
     pub(super) fn probe(&self) -> Result<(), MissReason> {
         let log = self.open_log()?;
         // Where locks are mandatory, a process that holds this one keeps others from reading.
-        let head = retry_sharing(&*self.disk, || self.disk.read_log(&log, 0..journal::HEADER_LEN as u64));
+        let head = retry_sharing(self.disk(), || self.disk().read_log(&log, 0..journal::HEADER_LEN as u64));
         match journal::check_header(&head.map_err(|error| reason_of(&error))?) {
             Err(MissReason::NewerVersion) => Err(MissReason::NewerVersion),
             // Any other damage is repaired by the next process that locks it.
@@ -122,7 +119,7 @@ impl Ledger {
 
     /// Returns whether a newer version uses this directory. Opens nothing for writing.
     pub(super) fn is_newer(&self) -> bool {
-        let head = self.disk.read(&self.layout.journal, &|_| journal::HEADER_LEN as u64);
+        let head = self.disk().read(&self.layout.journal, &|_| journal::HEADER_LEN as u64);
         head.is_ok_and(|(head, _)| journal::check_header(&head) == Err(MissReason::NewerVersion))
     }
 
@@ -130,8 +127,8 @@ impl Ledger {
     /// Returns none if the journal cannot be read.
     pub(super) fn look(&self) -> Vec<Account> {
         let read = |most: u64| {
-            retry_sharing(&*self.disk, || {
-                self.disk.read(&self.layout.journal, &|metadata| metadata.len.min(most))
+            retry_sharing(self.disk(), || {
+                self.disk().read(&self.layout.journal, &|metadata| metadata.len.min(most))
             })
         };
         let mut accounts = Accounts::new(Limits::NONE, RandomState::default());
@@ -213,11 +210,11 @@ impl Ledger {
                     self.open_log()?
                 }
             };
-            if let Err(error) = self.disk.lock(&log, timeout) {
+            if let Err(error) = self.disk().lock(&log, timeout) {
                 state.log = Some(log);
                 return Err(reason_of_write(&error));
             }
-            let found = self.disk.log_state(&log).map_err(|error| reason_of_write(&error))?;
+            let found = self.disk().log_state(&log).map_err(|error| reason_of_write(&error))?;
             if found.is_linked {
                 state.log = Some(log);
                 state.identity = found.identity;
@@ -245,18 +242,18 @@ impl Ledger {
     fn open_log(&self) -> Result<File, MissReason> {
         let path = &self.layout.journal;
         for _ in 0..ATTEMPTS {
-            match self.disk.metadata(path) {
+            match self.disk().metadata(path) {
                 Ok(metadata) if metadata.is_readable() => {}
                 Ok(metadata) if metadata.kind == FileKind::Directory => {
-                    self.layout.quarantine(&*self.disk, path).map_err(|error| reason_of_write(&error))?;
+                    self.layout.quarantine(self.disk(), path).map_err(|error| reason_of_write(&error))?;
                 }
-                Ok(_) => self.disk.remove(path).map_err(|error| reason_of_write(&error))?,
+                Ok(_) => self.disk().remove(path).map_err(|error| reason_of_write(&error))?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(reason_of_write(&error)),
             }
-            let log = retry_sharing(&*self.disk, || self.disk.open_log(path));
+            let log = retry_sharing(self.disk(), || self.disk().open_log(path));
             let log = log.map_err(|error| reason_of_write(&error))?;
-            match self.disk.metadata(path) {
+            match self.disk().metadata(path) {
                 Ok(metadata) if metadata.is_readable() => return Ok(log),
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -270,13 +267,13 @@ impl Ledger {
 impl LockedLedger<'_> {
     /// Returns the current accounts.
     pub(super) fn accounts(&mut self) -> &mut Accounts<RandomState> {
-        let Ledger { limits, .. } = self.ledger;
-        self.state.accounts.get_or_insert_with(|| Accounts::new(*limits, RandomState::default()))
+        let limits = self.ledger.options.limits;
+        self.state.accounts.get_or_insert_with(|| Accounts::new(limits, RandomState::default()))
     }
 
     /// Records an event. [`write`](Self::write) or [`finish`](Self::finish) writes it to the journal.
     pub(super) fn record(&mut self, digest: Key, event: Event) {
-        let record = Record { digest, event, unix_ms: self.ledger.clock.unix_ms() };
+        let record = Record { digest, event, unix_ms: self.ledger.options.clock.unix_ms() };
         self.pending.extend_from_slice(&record.encode());
         if let Some(accounts) = &mut self.state.accounts {
             accounts.apply(&record);
@@ -289,7 +286,7 @@ impl LockedLedger<'_> {
         if self.pending.is_empty() {
             return Ok(());
         }
-        let error = match self.ledger.disk.append(log, &self.pending) {
+        let error = match self.ledger.disk().append(log, &self.pending) {
             Ok(()) => {
                 if self.state.accounts.is_some() {
                     self.state.replayed += self.pending.len() as u64;
@@ -301,7 +298,7 @@ impl LockedLedger<'_> {
         };
         // The journal may now end with a partial record, and the accounts have records that it lacks. Removing it makes the next
         // process rebuild it from the entries; on a full disk this also frees space.
-        let _ = self.ledger.disk.remove(&self.ledger.layout.journal);
+        let _ = self.ledger.disk().remove(&self.ledger.layout.journal);
         self.pending.clear();
         self.forget();
         Err(reason_of_write(&error))
@@ -332,7 +329,7 @@ impl LockedLedger<'_> {
     /// Returns whether the journal's path leads to the locked file. Checks each time that the file has a name, and periodically that
     /// it is the right one. If not, the journal was moved, and records of this handle may be in the moved file.
     fn is_current(&mut self) -> bool {
-        let Ledger { disk, layout, .. } = self.ledger;
+        let (disk, layout) = (self.ledger.disk(), &self.ledger.layout);
         let Some(log) = &self.state.log else { return false };
         if !disk.log_state(log).is_ok_and(|state| state.is_linked) {
             return false;
@@ -372,7 +369,7 @@ impl LockedLedger<'_> {
             return Ok(());
         }
         let log = self.state.log.as_ref().ok_or(MissReason::Unavailable)?;
-        let head = self.ledger.disk.read_log(log, 0..journal::HEADER_LEN as u64);
+        let head = self.ledger.disk().read_log(log, 0..journal::HEADER_LEN as u64);
         journal::check_header(&head.map_err(|error| reason_of(&error))?)
     }
 
@@ -384,7 +381,7 @@ impl LockedLedger<'_> {
             let start = self.state.replayed;
             let end = len.min(start + CHUNK);
             let log = self.state.log.as_ref().ok_or(MissReason::Unavailable)?;
-            let fresh = self.ledger.disk.read_log(log, start..end).map_err(|error| reason_of(&error))?;
+            let fresh = self.ledger.disk().read_log(log, start..end).map_err(|error| reason_of(&error))?;
             let mut records = fresh.as_slice();
             if start == 0 {
                 journal::check_header(records)?;
@@ -411,16 +408,16 @@ impl LockedLedger<'_> {
 
     /// Rebuilds the journal from the entries. If that fails, the journal and the accounts stay as they are.
     pub(super) fn rebuild(&mut self) -> Result<(), MissReason> {
-        let Ledger { limits, layout, disk, .. } = self.ledger;
-        let records = rebuild::count_entries(&**disk, layout, self.state.accounts.as_ref())
+        let (disk, layout) = (self.ledger.disk(), &self.ledger.layout);
+        let records = rebuild::count_entries(disk, layout, self.state.accounts.as_ref())
             .map_err(|error| reason_of_write(&error))?;
-        let mut accounts = Accounts::new(*limits, RandomState::default());
+        let mut accounts = Accounts::new(self.ledger.options.limits, RandomState::default());
         let mut bytes = journal::header().to_vec();
         for record in records {
             bytes.extend_from_slice(&record.encode());
             accounts.apply(&record);
         }
-        let log = rebuild::replace_journal(&**disk, layout, self.state.log.as_ref(), &bytes)
+        let log = rebuild::replace_journal(disk, layout, self.state.log.as_ref(), &bytes)
             .map_err(|error| reason_of_write(&error))?;
         // Dropping the old journal releases its lock; a process that then locks it sees that it has no name.
         self.state.identity = disk.log_state(&log).map_or((0, 0), |state| state.identity);

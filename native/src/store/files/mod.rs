@@ -64,7 +64,7 @@ const LARGE: u64 = 16 << 20;
 /// ```
 #[derive(Debug)]
 pub struct FileStore {
-    options: StoreOptions,
+    options: Arc<StoreOptions>,
     layout: Arc<Layout>,
     ledger: Ledger,
     recency: Recency<Key>,
@@ -102,12 +102,8 @@ impl FileStore {
             // Other users may write to a directory of sealed entries.
             options.disk = shared_backend(&layout.root).unwrap_or_else(|| Arc::new(LocalBackend::new()));
         }
-        let ledger = Ledger::new(
-            options.limits,
-            Arc::clone(&layout),
-            Arc::clone(&options.disk),
-            Arc::clone(&options.clock),
-        );
+        let options = Arc::new(options);
+        let ledger = Ledger::new(Arc::clone(&layout), Arc::clone(&options));
         let store = Self {
             options,
             layout,
@@ -381,7 +377,7 @@ impl Store for FileStore {
         if self.is_newer(&digest) {
             return Err(MissReason::NewerVersion);
         }
-        let evicted = publish(&self.ledger, &self.options, &self.recency, digest, &encoded)?;
+        let evicted = publish(&self.ledger, &self.recency, digest, &encoded)?;
         self.keeps_quiet.store(false, Ordering::Relaxed);
         Ok(evicted)
     }

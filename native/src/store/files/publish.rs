@@ -9,7 +9,7 @@ use std::{
 use warmstart_core::{envelope::Encoded, journal::Event, key::Key, reason::MissReason};
 
 use super::{
-    Recency, StoreOptions, Totals,
+    Recency, Totals,
     ledger::{Ledger, LockedLedger, reason_of_write},
 };
 use crate::os::{FileKind, named_for, retry_sharing};
@@ -20,39 +20,36 @@ const ATTEMPTS: usize = 4;
 /// Stores an envelope as the entry `digest`. Returns how many other entries were evicted.
 pub(super) fn publish(
     ledger: &Ledger,
-    options: &StoreOptions,
     recency: &Recency<Key>,
     digest: Key,
     encoded: &Encoded<'_>,
 ) -> Result<u64, MissReason> {
     for _ in 0..ATTEMPTS {
-        let (temp, file) = write_temp(ledger, encoded, options.durable)?;
-        let outcome = give_name(ledger, options, recency, digest, encoded.len(), &temp);
+        let (temp, file) = write_temp(ledger, encoded)?;
+        let outcome = give_name(ledger, recency, digest, encoded.len(), &temp);
         drop(file);
         if let Ok(Some(stored)) = outcome {
-            if options.durable {
-                ledger
-                    .disk
-                    .sync_directory(&ledger.layout.entries)
-                    .map_err(|error| reason_of_write(&error))?;
+            if ledger.options.durable {
+                let synced = ledger.disk().sync_directory(&ledger.layout.entries);
+                synced.map_err(|error| reason_of_write(&error))?;
             }
             return Ok(stored);
         }
-        let _ = ledger.disk.remove(&temp);
+        let _ = ledger.disk().remove(&temp);
         outcome?;
-        restore_directory(ledger, options.durable)?;
+        restore_directory(ledger)?;
     }
     Err(MissReason::Unavailable)
 }
 
 /// Writes the envelope to a temp file.
-fn write_temp(ledger: &Ledger, encoded: &Encoded<'_>, durable: bool) -> Result<(PathBuf, File), MissReason> {
-    let disk = &*ledger.disk;
+fn write_temp(ledger: &Ledger, encoded: &Encoded<'_>) -> Result<(PathBuf, File), MissReason> {
+    let disk = ledger.disk();
     for _ in 0..ATTEMPTS {
         let temp = ledger.layout.temps.new_path(disk);
-        match disk.create(&temp, &encoded.parts(), durable) {
+        match disk.create(&temp, &encoded.parts(), ledger.options.durable) {
             Ok(file) => return Ok((temp, file)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => restore_directory(ledger, durable)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => restore_directory(ledger)?,
             // A forked child starts with its parent's names for temp files.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => ledger.layout.temps.renew(),
             Err(error) => return Err(reason_of_write(&error)),
@@ -62,9 +59,9 @@ fn write_temp(ledger: &Ledger, encoded: &Encoded<'_>, durable: bool) -> Result<(
 }
 
 /// Creates again the directories that another process removed.
-fn restore_directory(ledger: &Ledger, durable: bool) -> Result<(), MissReason> {
+fn restore_directory(ledger: &Ledger) -> Result<(), MissReason> {
     ledger.layout.temps.renew();
-    match ledger.layout.prepare(&*ledger.disk, durable) {
+    match ledger.layout.prepare(ledger.disk(), ledger.options.durable) {
         Ok(None) => Ok(()),
         Ok(Some(reason)) => Err(reason),
         Err(_) => Err(MissReason::Untrusted),
@@ -75,14 +72,13 @@ fn restore_directory(ledger: &Ledger, durable: bool) -> Result<(), MissReason> {
 /// is gone.
 fn give_name(
     ledger: &Ledger,
-    options: &StoreOptions,
     recency: &Recency<Key>,
     digest: Key,
     size: u64,
     temp: &Path,
 ) -> Result<Option<u64>, MissReason> {
-    let (layout, disk) = (&ledger.layout, &*ledger.disk);
-    let mut locked = ledger.lock(options.timeout)?;
+    let (layout, disk) = (&ledger.layout, ledger.disk());
+    let mut locked = ledger.lock(ledger.options.timeout)?;
     for used in recency.take().keys() {
         locked.record(*used, Event::Used);
     }
@@ -111,19 +107,19 @@ fn give_name(
     }
     if locked.finish().is_err() {
         // The entry is in place, but its account was lost because another process removed the journal.
-        account_again(ledger, options, digest, size);
+        account_again(ledger, digest, size);
     }
     Ok(Some(evicted))
 }
 
 /// Evicts least recently used entries until `size` more bytes fit. Keeps the entry `digest`. Returns how many were evicted.
 fn make_room(ledger: &mut LockedLedger<'_>, digest: Key, size: u64, temp: &Path) -> Result<u64, MissReason> {
-    let Ledger { layout, disk, clock, .. } = ledger.ledger;
+    let Ledger { layout, options, .. } = ledger.ledger;
     let mut evicted = 0;
     if !ledger.accounts().must_evict(&digest, size, 0) {
         return Ok(0);
     }
-    let reserved = layout.temps.bytes_being_written(&**disk, temp, clock.unix_ms());
+    let reserved = layout.temps.bytes_being_written(ledger.ledger.disk(), temp, options.clock.unix_ms());
     let mut eviction = Eviction::over(ledger);
     while ledger.accounts().must_evict(&digest, size, reserved) {
         let Some(gone) = eviction.evict_oldest(ledger)? else { break };
@@ -133,9 +129,9 @@ fn make_room(ledger: &mut LockedLedger<'_>, digest: Key, size: u64, temp: &Path)
 }
 
 /// Accounts for an entry that is already in place, and makes room for it.
-fn account_again(ledger: &Ledger, options: &StoreOptions, digest: Key, size: u64) {
+fn account_again(ledger: &Ledger, digest: Key, size: u64) {
     for _ in 0..ATTEMPTS {
-        let Ok(mut locked) = ledger.lock(options.timeout) else { return };
+        let Ok(mut locked) = ledger.lock(ledger.options.timeout) else { return };
         if make_room(&mut locked, digest, size, Path::new("")).is_err() {
             return;
         }
@@ -170,7 +166,7 @@ impl Eviction {
             return Err(self.refusal.unwrap_or(MissReason::Unavailable));
         };
         self.left = left;
-        let (layout, disk) = (&ledger.ledger.layout, &*ledger.ledger.disk);
+        let (layout, disk) = (&ledger.ledger.layout, ledger.ledger.disk());
         let path = named_for(&layout.entries, &victim);
         let evicted = match disk.metadata(&path) {
             // A process that does not use the journal replaced it, so it is not the entry to evict.
