@@ -1,10 +1,6 @@
 //! The scan for directives and questions that name headers.
 
-use alloc::{
-    borrow::Cow,
-    string::{String, ToString},
-    vec::Vec,
-};
+use alloc::{borrow::Cow, string::String, vec::Vec};
 use core::ops::Range;
 
 use thiserror::Error;
@@ -187,8 +183,8 @@ impl Scanner<'_> {
     fn directive(&mut self) {
         let Some(word) = self.lexer.solid_on_line() else { return };
         match &*self.lexer.spelling(word.range) {
-            b"include" => self.include(false),
-            b"include_next" => self.include(true),
+            b"include" => self.include(Ask::Include),
+            b"include_next" => self.include(Ask::Next),
             b"define" => self.define(),
             b"pragma" => {
                 let word = self.lexer.solid_on_line();
@@ -215,10 +211,9 @@ impl Scanner<'_> {
         self.scan.unlike_newer = blank_splice(text).map(|at| self.line(at));
     }
 
-    fn include(&mut self, next: bool) {
+    fn include(&mut self, ask: Ask) {
         if let Some((range, quoted)) = self.lexer.header_name() {
             self.lexer.see_name(&range);
-            let ask = if next { Ask::Next } else { Ask::Include };
             return self.operand(ask, range.clone(), quoted, range);
         }
         // The compiler itself reports an include of anything but a name or a word, if it reads the line at all.
@@ -354,10 +349,7 @@ impl Scanner<'_> {
     }
 
     fn string(&self, range: Range<usize>) -> Option<String> {
-        match self.lexer.spelling(range) {
-            Cow::Borrowed(bytes) => core::str::from_utf8(bytes).ok().map(ToString::to_string),
-            Cow::Owned(bytes) => String::from_utf8(bytes).ok(),
-        }
+        String::from_utf8(self.lexer.spelling(range).into_owned()).ok()
     }
 
     /// Returns the line of a byte, counted from 1. Counts on from the last byte asked for, which is mostly an earlier one.

@@ -7,7 +7,7 @@ use native::{
     pack::{Checks, Pack, PackOptions},
 };
 
-use crate::status::{Failure, answer, call, call_on, fill, object, place, text, ws_status};
+use crate::status::{Failure, answer, call, call_on, destroy, fill, object, place, text, ws_status};
 
 /// Verifies no payload by its checksum. The index of a file is always verified.
 pub const WS_CHECKS_NONE: u32 = 0;
@@ -297,11 +297,6 @@ pub unsafe extern "C" fn ws_pack_statistics(pack: *const ws_pack, counts: *mut w
 /// The pointer is NULL or to an open pack.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ws_pack_close(pack: *mut ws_pack) {
-    call(|| {
-        if !pack.is_null() {
-            // SAFETY: as the caller promises, it is a pack that `ws_pack_open` made, and no other call uses it.
-            drop(unsafe { Box::from_raw(pack) });
-        }
-        Ok(())
-    });
+    // SAFETY: as the caller promises, it is a pack that `ws_pack_open` made, and no other call uses it.
+    unsafe { destroy(pack) }
 }

@@ -13,7 +13,7 @@ use native::{
 
 use crate::{
     pack::{save, ws_pack},
-    status::{Failure, answer, call, call_on, fill, object, place, text, ws_status},
+    status::{Failure, answer, call, call_on, destroy, fill, object, place, text, ws_status},
 };
 
 /// XNNPACK of November 2024 or older: its xnn_weights_cache_look_up_key has no fingerprint_id.
@@ -253,11 +253,6 @@ pub unsafe extern "C" fn ws_provider_statistics(
 /// The pointer is NULL or to a provider.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ws_provider_destroy(provider: *mut ws_provider) {
-    call(|| {
-        if !provider.is_null() {
-            // SAFETY: as the caller promises, it is one that `ws_provider_create` made, and no other call uses it.
-            drop(unsafe { Box::from_raw(provider) });
-        }
-        Ok(())
-    });
+    // SAFETY: as the caller promises, it is one that `ws_provider_create` made, and no other call uses it.
+    unsafe { destroy(provider) }
 }

@@ -100,6 +100,18 @@ pub(crate) unsafe fn object<'a, T>(pointer: *const T, what: &str) -> Result<&'a 
     unsafe { pointer.as_ref() }.ok_or_else(|| Failure::invalid(format!("{what} is NULL")))
 }
 
+/// Drops what a function of the library made, if there is anything.
+///
+/// # Safety
+/// The pointer is null, or that function returned it, and no other call uses it.
+pub(crate) unsafe fn destroy<T>(pointer: *mut T) {
+    call(|| {
+        // SAFETY: as the caller promises.
+        drop((!pointer.is_null()).then(|| unsafe { Box::from_raw(pointer) }));
+        Ok(())
+    });
+}
+
 /// Returns a pointer to write an answer to.
 pub(crate) fn place<T>(pointer: *mut T, what: &str) -> Result<NonNull<T>, Failure> {
     NonNull::new(pointer)

@@ -37,6 +37,9 @@ pub(super) struct Loaded {
 /// The status that a library's functions return: a C enumeration, which may have any value.
 pub(super) type Status = c_int;
 
+/// The oldest major version of a library that says its version first.
+const OLDEST: c_int = 12;
+
 /// The most bytes of a log that are kept. Its beginning matters most.
 const MAX_LOG: usize = 1 << 20;
 
@@ -96,8 +99,31 @@ impl Loaded {
         unsafe { self.find(name) }.ok_or_else(|| self.too_old(format!("has no function {name}")))
     }
 
+    /// Returns the version that the function of this name writes.
+    ///
+    /// # Errors
+    /// [`CudaProblem::TooOld`] if it is older than the oldest that has the functions of all compilers.
+    ///
+    /// # Safety
+    /// The function takes two places for an integer.
+    pub(super) unsafe fn version(&self, name: &str) -> Result<(c_int, c_int), CudaError> {
+        let (mut major, mut minor) = (0, 0);
+        // SAFETY: the caller vouches for the type. A version is as well an `int` as an `unsigned int`.
+        let version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Status = unsafe { self.function(name) }?;
+        // SAFETY: both point to an `int`.
+        let status = unsafe { version(&raw mut major, &raw mut minor) };
+        if status != 0 {
+            return Err(self.unusable(format!("does not say its version (status {status})")));
+        }
+        // Checked first: the error of a function that an older library lacks would not say that it is too old.
+        if major < OLDEST {
+            return Err(self.too_old(format!("is version {major}.{minor}")));
+        }
+        Ok((major, minor))
+    }
+
     /// Returns the error that the library is too old. `why` completes "the file ...".
-    pub(super) fn too_old(&self, why: String) -> CudaError {
+    fn too_old(&self, why: String) -> CudaError {
         CudaError::new(CudaProblem::TooOld { part: self.part, path: self.path.clone(), why })
     }
 

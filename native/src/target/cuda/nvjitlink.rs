@@ -1,6 +1,6 @@
 //! nvJitLink, which links PTX and LTO-IR.
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 
 use warmstart_core::program::{CodeType, TargetType};
 
@@ -26,7 +26,6 @@ functions! {
     info_log = "GetInfoLog": fn(Handle, *mut c_char);
 }
 
-const SUCCESS: Status = 0;
 const UNRECOGNIZED_OPTION: Status = 1;
 const MISSING_ARCH: Status = 2;
 const UNRECOGNIZED_ARCH: Status = 16;
@@ -35,35 +34,24 @@ const UNSUPPORTED_ARCH: Status = 17;
 const INPUT_PTX: c_int = 2;
 const INPUT_LTO_IR: c_int = 3;
 
-const OLDEST: c_uint = 12;
 /// A bound on minor versions, which no release has reached.
-const MAX_MINOR: c_uint = 64;
+const MAX_MINOR: c_int = 64;
 
 /// nvJitLink, loaded. Its functions may be called by several threads, each with a handle of its own.
 #[derive(Debug)]
 pub(super) struct NvJitLink {
     functions: Functions,
-    version: (c_uint, c_uint),
+    version: (c_int, c_int),
 }
 
 impl Compile for NvJitLink {
     const PART: Part = Part::NvJitLink;
 
     unsafe fn bind(library: &Loaded) -> Result<Self, CudaError> {
-        let (mut major, mut minor) = (0, 0);
-        // SAFETY: in every version that has the function, it has this type.
-        let version: unsafe extern "C" fn(*mut c_uint, *mut c_uint) -> Status =
-            unsafe { library.function("nvJitLinkVersion") }?;
-        // SAFETY: both point to an `unsigned int`.
-        let status = unsafe { version(&raw mut major, &raw mut minor) };
-        if status != SUCCESS {
-            return Err(library.unusable(format!("does not say its version (status {status})")));
-        }
-        if major < OLDEST {
-            return Err(library.too_old(format!("is version {major}.{minor}")));
-        }
+        // SAFETY: in every version that has the function, it takes two places for an `unsigned int`.
+        let (major, minor) = unsafe { library.version("nvJitLinkVersion") }?;
         // A release also has the interfaces of earlier ones, each under its own names.
-        let spelt = |minor: c_uint, name: &str| format!("__nvJitLink{name}_{major}_{minor}");
+        let spelt = |minor: c_int, name: &str| format!("__nvJitLink{name}_{major}_{minor}");
         let newest = (0..=minor.min(MAX_MINOR)).rev().find(|minor| {
             // SAFETY: the function is not called.
             unsafe { library.find::<unsafe extern "C" fn()>(&spelt(*minor, "Create")) }.is_some()

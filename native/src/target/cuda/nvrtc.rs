@@ -40,8 +40,6 @@ const INVALID_OPTION: Status = 5;
 const COMPILATION: Status = 6;
 const NAME_EXPRESSION_NOT_VALID: Status = 10;
 
-/// The oldest major version: it has LTO-IR.
-const OLDEST: c_int = 12;
 /// The most architectures that are read from a library; a library that has more is not asked for them.
 const MAX_ARCHITECTURES: c_int = 1024;
 
@@ -56,22 +54,11 @@ impl Compile for Nvrtc {
     const PART: Part = Part::Nvrtc;
 
     unsafe fn bind(library: &Loaded) -> Result<Self, CudaError> {
-        let (mut major, mut minor) = (0, 0);
         // SAFETY: in every version of NVRTC the function has this type.
-        let version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Status =
-            unsafe { library.function("nvrtcVersion") }?;
-        // SAFETY: both point to an `int`.
-        let status = unsafe { version(&raw mut major, &raw mut minor) };
-        if status != SUCCESS {
-            return Err(library.unusable(format!("does not say its version (status {status})")));
-        }
-        // Checked first: the error of a function that an older library lacks would not say that it is too old.
-        if major < OLDEST {
-            return Err(library.too_old(format!("is version {major}.{minor}")));
-        }
-        // SAFETY: from version 12 on, all have these types.
+        let version = unsafe { library.version("nvrtcVersion") }?;
+        // SAFETY: from version 12 on, which has LTO-IR, all have these types.
         let functions = unsafe { Functions::of(library, |name| name.into()) }?;
-        Ok(Self { functions, version: (major, minor) })
+        Ok(Self { functions, version })
     }
 
     fn version(&self) -> String {
