@@ -33,7 +33,7 @@ use warmstart_core::{
 
 use crate::{
     clock::{Clock, SystemClock},
-    os::fork::{Mutex, MutexGuard},
+    os::fork::Mutex,
     store::Store,
 };
 use threads::{Elsewhere, Waiting};
@@ -84,6 +84,7 @@ struct Counters {
     refusals: [AtomicU64; MissReason::COUNT],
     /// The counts reported to the store. Locked during a report.
     reported: Mutex<Statistics>,
+    /// Consistent between any two calls, so that a panic leaves it usable.
     state: Mutex<State>,
 }
 
@@ -450,12 +451,12 @@ impl Counters {
 
     /// Notes that a look-up of a key with known fields missed. The miss is kept if its artifact is stored next.
     fn looked_up(&self, key: Key, reason: MissReason) {
-        self.state().looked_up = Some((key, reason));
+        self.state.lock().looked_up = Some((key, reason));
     }
 
     /// Takes the reason why the last look-up missed, if it was of this key.
     fn missed_before(&self, key: Key) -> Option<MissReason> {
-        self.state().looked_up.take_if(|(missed, _)| *missed == key).map(|(_, reason)| reason)
+        self.state.lock().looked_up.take_if(|(missed, _)| *missed == key).map(|(_, reason)| reason)
     }
 
     /// Keeps a miss whose artifact was then stored or refused.
@@ -469,12 +470,12 @@ impl Counters {
     ) {
         let recipe = artifact.metadata().ok().and_then(|metadata| metadata.recipe().cloned());
         let miss = Miss { key: key.to_vec(), reason, refusal: stored.err(), recipe, unix_ms };
-        self.state().last_miss = Some(miss);
+        self.state.lock().last_miss = Some(miss);
     }
 
     /// Returns whether a report is due, and if so sets the next due time, so that of several threads one reports.
     fn is_report_due(&self) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let is_due = state.due.is_none_or(|due| due.elapsed() >= PAUSE);
         if is_due {
             state.due = Some(Instant::now());
@@ -486,24 +487,19 @@ impl Counters {
     fn report<S: Store>(&self, store: &S) -> Result<(), MissReason> {
         let mut reported = self.reported.lock();
         let now = self.snapshot();
-        let (counted, last_miss) = (now.since(&reported), self.state().last_miss.take());
+        let (counted, last_miss) = (now.since(&reported), self.state.lock().last_miss.take());
         let is_news = last_miss.is_some() || counted != Statistics::default();
         let Some(inspect) = store.inspect().filter(|_| is_news) else { return Ok(()) };
         match inspect.report(&counted, last_miss.as_ref()) {
             // A read-only store keeps no statistics.
             Ok(()) | Err(MissReason::ReadOnly) => *reported = now,
             Err(reason) => {
-                let mut state = self.state();
+                let mut state = self.state.lock();
                 state.last_miss = state.last_miss.take().or(last_miss);
                 return Err(reason);
             }
         }
         Ok(())
-    }
-
-    /// Locks state that is consistent between any two calls, so that a panic leaves it usable.
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
     }
 }
 

@@ -188,7 +188,7 @@ fn reports_are_as_far_apart_as_they_may_be() {
     assert!(counters.is_report_due());
     assert!(!counters.is_report_due());
     let due = Instant::now().checked_sub(PAUSE);
-    counters.state().due = due;
+    counters.state.lock().due = due;
     assert!(counters.is_report_due());
 }
 

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use crate::os::fork::{Mutex, MutexGuard};
+use crate::os::fork::Mutex;
 
 use foldhash::fast::RandomState;
 use warmstart_core::{
@@ -37,6 +37,8 @@ use super::{Entry, Inspect, LOOKED_UP_AT_ONCE, Proof, Store, Totals};
 /// ```
 #[derive(Debug)]
 pub struct MemoryStore {
+    /// Each call completes, and none runs foreign code except `Drop` of artifacts, so a panic under the lock leaves nothing half
+    /// done.
     lru: Mutex<Entries>,
     stats: Mutex<PersistedStats>,
     closed: AtomicBool,
@@ -53,12 +55,6 @@ impl MemoryStore {
             stats: Mutex::default(),
             closed: AtomicBool::new(false),
         }
-    }
-
-    /// Locks the policy, even after a panic: each of its calls completes, and none of them runs foreign code except `Drop` of
-    /// artifacts, so a panic under the lock leaves nothing half done.
-    fn held(&self) -> MutexGuard<'_, Entries> {
-        self.lru.lock()
     }
 
     fn check_open(&self) -> Result<(), MissReason> {
@@ -78,7 +74,7 @@ fn find(entries: &mut Entries, key: &[u8]) -> Result<Artifact, MissReason> {
 impl Store for MemoryStore {
     fn get(&self, key: &[u8]) -> Result<Artifact, MissReason> {
         self.check_open()?;
-        find(&mut self.held(), key)
+        find(&mut self.lru.lock(), key)
     }
 
     fn get_many(&self, keys: &[&[u8]]) -> Vec<Result<Artifact, MissReason>> {
@@ -87,7 +83,7 @@ impl Store for MemoryStore {
         }
         let mut all = Vec::with_capacity(keys.len());
         for keys in keys.chunks(LOOKED_UP_AT_ONCE) {
-            let mut entries = self.held();
+            let mut entries = self.lru.lock();
             all.extend(keys.iter().map(|key| find(&mut entries, key)));
         }
         all
@@ -97,7 +93,7 @@ impl Store for MemoryStore {
         self.check_open()?;
         let size = (key.len() + artifact.payload().len() + artifact.encoded_metadata().len()) as u64;
         let mut gone = Vec::new();
-        let mut entries = self.held();
+        let mut entries = self.lru.lock();
         entries.limits().admit(size)?;
         entries.record_access(key);
         while !entries.fits(key, size) {
@@ -112,18 +108,18 @@ impl Store for MemoryStore {
 
     fn remove(&self, key: &[u8]) -> Result<bool, MissReason> {
         self.check_open()?;
-        let removed = self.held().remove(key);
+        let removed = self.lru.lock().remove(key);
         Ok(removed.is_some())
     }
 
     fn contains(&self, key: &[u8]) -> Result<bool, MissReason> {
         self.check_open()?;
-        Ok(self.held().peek(key).is_some())
+        Ok(self.lru.lock().peek(key).is_some())
     }
 
     fn clear(&self) -> Result<(), MissReason> {
         self.check_open()?;
-        let gone = self.held().take();
+        let gone = self.lru.lock().take();
         // The dropped artifacts may be gigabytes, so they are dropped without the lock.
         drop(gone);
         Ok(())
@@ -135,7 +131,7 @@ impl Store for MemoryStore {
     }
 
     fn record_access(&self, keys: &[&[u8]]) {
-        let mut entries = self.held();
+        let mut entries = self.lru.lock();
         for key in keys {
             entries.record_access(*key);
         }
@@ -143,7 +139,7 @@ impl Store for MemoryStore {
 
     fn close(&self) -> Result<(), MissReason> {
         if !self.closed.swap(true, Ordering::Relaxed) {
-            let gone = self.held().take();
+            let gone = self.lru.lock().take();
             // As in `clear`: without the lock.
             drop(gone);
         }
@@ -159,8 +155,12 @@ impl Inspect for MemoryStore {
     fn entries(&self, visit: &mut dyn FnMut(Entry) -> ControlFlow<()>) -> Result<(), MissReason> {
         self.check_open()?;
         // Cloned by reference and visited without the lock: `visit` may call the store.
-        let held: Vec<_> =
-            self.held().iter().map(|(key, artifact, size)| (key.clone(), artifact.clone(), size)).collect();
+        let held: Vec<_> = self
+            .lru
+            .lock()
+            .iter()
+            .map(|(key, artifact, size)| (key.clone(), artifact.clone(), size))
+            .collect();
         for (key, artifact, size) in held {
             if visit(Entry::new(Key::digest(&key), size, Head::of(&key, &artifact))).is_break() {
                 break;
@@ -171,7 +171,7 @@ impl Inspect for MemoryStore {
 
     fn totals(&self) -> Result<Totals, MissReason> {
         self.check_open()?;
-        let held = self.held();
+        let held = self.lru.lock();
         Ok(Totals { entries: held.len() as u64, bytes: held.total_bytes() })
     }
 
@@ -188,7 +188,7 @@ impl Inspect for MemoryStore {
     fn prune(&self, limits: Limits) -> Result<Totals, MissReason> {
         self.check_open()?;
         let (mut pruned, mut gone) = (Totals::default(), Vec::new());
-        let mut held = self.held();
+        let mut held = self.lru.lock();
         while limits.exceeded_by(held.len() as u64, held.total_bytes()) {
             let Some((_, entry, size)) = held.pop_oldest() else { break };
             pruned.entries += 1;

@@ -83,10 +83,8 @@ impl Layout {
                     let error = made.err().unwrap_or(error);
                     if error.kind() == io::ErrorKind::NotADirectory {
                         let remedy = "name a directory whose parents are all directories";
-                        return Err(OpenError::new(
-                            path,
-                            Problem::WrongKind { found: "below a file", remedy },
-                        ));
+                        let problem = Problem::WrongKind { found: "below a file", remedy };
+                        return Err(OpenError::new(path, problem));
                     }
                     if error.kind() == io::ErrorKind::InvalidInput {
                         return Err(OpenError::new(path, Problem::Io(error)));
@@ -143,27 +141,20 @@ fn sync_parent(disk: &dyn StorageBackend, path: &Path) {
 }
 
 fn check_directory(path: &Path, metadata: &FileMetadata) -> Result<(), OpenError> {
-    let wrong = |found| {
-        let remedy = "name a directory, or a path where one can be created";
-        Err(OpenError::new(path, Problem::WrongKind { found, remedy }))
+    let remedy = "name a directory, or a path where one can be created";
+    let problem = match metadata.kind {
+        FileKind::Directory if metadata.is_trusted => return Ok(()),
+        FileKind::Directory => Problem::Untrusted {
+            found: "owned by another user, or writable by group or others, who could put code into it".into(),
+            remedy: "if it is a sealed store that is shared, give its secret (`with_seal`, or `--seal-key FILE`); else use \
+                     a directory of your own, or chown it to yourself and chmod go-w",
+        },
+        FileKind::File => Problem::WrongKind { found: "a file", remedy },
+        FileKind::Link => Problem::WrongKind {
+            found: "a symbolic link, whose target another user could change",
+            remedy: "name the directory that it leads to",
+        },
+        _ => Problem::WrongKind { found: "neither a file nor a directory", remedy },
     };
-    let link = Problem::WrongKind {
-        found: "a symbolic link, whose target another user could change",
-        remedy: "name the directory that it leads to",
-    };
-    match metadata.kind {
-        FileKind::Directory if metadata.is_trusted => Ok(()),
-        FileKind::Directory => Err(OpenError::new(
-            path,
-            Problem::Untrusted {
-                found: "owned by another user, or writable by group or others, who could put code into it"
-                    .to_owned(),
-                remedy: "if it is a sealed store that is shared, give its secret (`with_seal`, or `--seal-key FILE`); else use \
-                         a directory of your own, or chown it to yourself and chmod go-w",
-            },
-        )),
-        FileKind::File => wrong("a file"),
-        FileKind::Link => Err(OpenError::new(path, link)),
-        _ => wrong("neither a file nor a directory"),
-    }
+    Err(OpenError::new(path, problem))
 }
