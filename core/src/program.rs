@@ -105,7 +105,7 @@ impl<'a> Description<'a> {
         toolchain: &'k Toolchain,
     ) -> Result<(KeyFields<'k>, Vec<String>), Refusal> {
         self.check()?;
-        let (arch, mut arguments) = arguments(self.code, self.target, &self.options, contents)?;
+        let (arch, mut arguments) = self.arguments(contents)?;
         if self.code == CodeType::Cxx && contents.headers.is_none() && contents.extra.is_none() {
             return Err(Refusal::outside(
                 "headers",
@@ -162,6 +162,81 @@ impl<'a> Description<'a> {
         let arch_option = if compiler == Compiler::Nvrtc { "--gpu-architecture=" } else { "-arch=" };
         arguments.insert(0, [arch_option, &arch].concat().into());
         Ok((fields, arguments.into_iter().map(Cow::into_owned).collect()))
+    }
+
+    /// Returns the architecture as the compiler spells it, and all other arguments.
+    ///
+    /// # Errors
+    /// [`Refusal`] if an option or its value is refused.
+    fn arguments(&self, contents: &Contents) -> Result<(String, Vec<Cow<'static, str>>), Refusal> {
+        let Self { code, target, options, .. } = self;
+        let compiler = code.compiler();
+        let mut rest = Vec::new();
+        for (option, value) in options.iter() {
+            let row = option.row();
+            if value.has_nul() {
+                return Err(nul(row.name));
+            }
+            if value.is_nothing(row.kind) {
+                continue;
+            }
+            row.check(value)?;
+            match row.cell(compiler) {
+                Cell::Ignored => {}
+                Cell::Refused => {
+                    let instead = match option {
+                        OptionName::LinkTimeOptimization => "choose the target type ltoir instead",
+                        _ => "leave it out",
+                    };
+                    let message = format!("{compiler} does not take it for {code}; {instead}");
+                    return Err(Refusal::unsupported(row.name, message));
+                }
+                cell => {
+                    let is_known = contents.libdevice.is_some() || contents.extra.is_some();
+                    if *option == OptionName::UseLibdevice && !is_known {
+                        return Err(Refusal::outside(
+                            row.name,
+                            "the compiler reads a library that is not in the key; give its digest, or an extra digest",
+                        ));
+                    }
+                    row.spell(&mut rest, cell, value);
+                }
+            }
+        }
+        // Arguments that follow from several options.
+        let own = match compiler {
+            Compiler::Nvrtc => {
+                // The compiler searches for no header if all of them are known.
+                let is_closed = contents.headers.is_some() || options.is_set(OptionName::NoSourceInclude);
+                [(is_closed, "--no-source-include"), (false, "")]
+            }
+            Compiler::NvJitLink => {
+                let is_lto = *code == CodeType::LtoIr || options.is_set(OptionName::LinkTimeOptimization);
+                [(is_lto, "-lto"), (*target == TargetType::Ptx, "-ptx")]
+            }
+            Compiler::Nvvm => [(*target == TargetType::LtoIr, "-gen-lto"), (false, "")],
+        };
+        rest.extend(own.into_iter().filter(|(is_set, _)| *is_set).map(|(_, argument)| argument.into()));
+        Ok((self.arch()?, rest))
+    }
+
+    /// Returns the architecture as the compiler spells it.
+    fn arch(&self) -> Result<String, Refusal> {
+        let refused = |why: String| Refusal::malformed(OptionName::Arch.as_str(), why);
+        let Some(Value::Text(arch)) = self.options.option(OptionName::Arch) else {
+            return Err(refused("it is missing; name the architecture, such as \"sm_90\"".into()));
+        };
+        let Some((family, version)) = arch_parts(arch) else {
+            return Err(refused(format!(
+                "{arch:?} is no architecture; write it as sm_90, sm_90a or compute_90"
+            )));
+        };
+        if self.target == TargetType::Cubin && family == "compute_" {
+            return Err(refused(format!(
+                "a CUBIN is for a real architecture, not {arch:?}; write \"sm_{version}\""
+            )));
+        }
+        Ok(if self.code == CodeType::Nvvm { ["compute_", version].concat() } else { arch.clone() })
     }
 
     /// Checks everything that does not depend on the options, the contents or the toolchain.
@@ -391,83 +466,6 @@ pub struct Toolchain {
     pub builds: BTreeMap<String, Vec<u8>>,
     /// The environment variables that the compiler reads, and their values.
     pub environment: BTreeMap<String, String>,
-}
-
-/// Returns the architecture as the compiler spells it, and all other arguments.
-///
-/// # Errors
-/// [`Refusal`] if an option or its value is refused.
-fn arguments(
-    code: CodeType,
-    target: TargetType,
-    options: &Options,
-    contents: &Contents,
-) -> Result<(String, Vec<Cow<'static, str>>), Refusal> {
-    let compiler = code.compiler();
-    let mut rest = Vec::new();
-    for (option, value) in options.iter() {
-        let row = option.row();
-        if value.has_nul() {
-            return Err(nul(row.name));
-        }
-        if value.is_nothing(row.kind) {
-            continue;
-        }
-        row.check(value)?;
-        match row.cell(compiler) {
-            Cell::Ignored => {}
-            Cell::Refused => {
-                let instead = match option {
-                    OptionName::LinkTimeOptimization => "choose the target type ltoir instead",
-                    _ => "leave it out",
-                };
-                let message = format!("{compiler} does not take it for {code}; {instead}");
-                return Err(Refusal::unsupported(row.name, message));
-            }
-            cell => {
-                let is_known = contents.libdevice.is_some() || contents.extra.is_some();
-                if *option == OptionName::UseLibdevice && !is_known {
-                    return Err(Refusal::outside(
-                        row.name,
-                        "the compiler reads a library that is not in the key; give its digest, or an extra digest",
-                    ));
-                }
-                row.spell(&mut rest, cell, value);
-            }
-        }
-    }
-    // Arguments that follow from several options.
-    let own = match compiler {
-        Compiler::Nvrtc => {
-            // The compiler searches for no header if all of them are known.
-            let is_closed = contents.headers.is_some() || options.is_set(OptionName::NoSourceInclude);
-            [(is_closed, "--no-source-include"), (false, "")]
-        }
-        Compiler::NvJitLink => {
-            let is_lto = code == CodeType::LtoIr || options.is_set(OptionName::LinkTimeOptimization);
-            [(is_lto, "-lto"), (target == TargetType::Ptx, "-ptx")]
-        }
-        Compiler::Nvvm => [(target == TargetType::LtoIr, "-gen-lto"), (false, "")],
-    };
-    rest.extend(own.into_iter().filter(|(is_set, _)| *is_set).map(|(_, argument)| argument.into()));
-    Ok((arch(code, target, options)?, rest))
-}
-
-/// Returns the architecture as the compiler spells it.
-fn arch(code: CodeType, target: TargetType, options: &Options) -> Result<String, Refusal> {
-    let refused = |why: String| Refusal::malformed(OptionName::Arch.as_str(), why);
-    let Some(Value::Text(arch)) = options.option(OptionName::Arch) else {
-        return Err(refused("it is missing; name the architecture, such as \"sm_90\"".into()));
-    };
-    let Some((family, version)) = arch_parts(arch) else {
-        return Err(refused(format!("{arch:?} is no architecture; write it as sm_90, sm_90a or compute_90")));
-    };
-    if target == TargetType::Cubin && family == "compute_" {
-        return Err(refused(format!(
-            "a CUBIN is for a real architecture, not {arch:?}; write \"sm_{version}\""
-        )));
-    }
-    Ok(if code == CodeType::Nvvm { ["compute_", version].concat() } else { arch.clone() })
 }
 
 /// Splits an architecture into `sm_` or `compute_` and its number, which may end with the letter of a family (`f`) or of one
