@@ -54,7 +54,7 @@ pub(super) struct Writer {
     pub(super) committed: u64,
     /// The end of the index whose slot was written last. Unlike `committed`, a commit that failed before its slot does not move it.
     pub(super) published_end: u64,
-    /// The offset of the next chunk or index.
+    /// The offset of the next reservation, chunk or index.
     pub(super) end: u64,
     /// The minimum length of the file, unless another program truncated it.
     allocated: u64,
@@ -85,7 +85,6 @@ struct Chunk {
     mapping: Arc<Mapping>,
     handle: Handle,
     start: u64,
-    used: u64,
 }
 
 /// A function that assigns handles to a mapped part of a file.
@@ -133,18 +132,16 @@ impl Writer {
         if self.file.disk.metadata(&self.file).is_ok_and(|metadata| metadata.len < self.allocated) {
             return Err(MissReason::Truncated);
         }
-        let left = |chunk: &Chunk| (chunk.mapping.len() as u64).saturating_sub(chunk.used);
+        let start = self.end;
+        let left = |chunk: &Chunk| (chunk.start + chunk.mapping.len() as u64).saturating_sub(start);
         if self.chunk.as_ref().is_none_or(|chunk| left(chunk) < wanted) {
             // Growing may truncate the file, so the rest of the old chunk must not be used any more.
             self.chunk = None;
             self.chunk = Some(self.grow(wanted, add).map_err(|error| reason_of(&error))?);
         }
-        let chunk = self.chunk.as_mut().ok_or(MissReason::Unavailable)?;
-        let at = chunk.used;
-        chunk.used += wanted;
-        let start = chunk.start + at;
-        self.end = chunk.start + chunk.used;
-        let at = usize::try_from(at).map_err(|_| MissReason::NoSpace)?;
+        let chunk = self.chunk.as_ref().ok_or(MissReason::Unavailable)?;
+        self.end = start + wanted;
+        let at = usize::try_from(start - chunk.start).map_err(|_| MissReason::NoSpace)?;
         if self.touched > start {
             let len = usize::try_from(wanted).map_err(|_| MissReason::NoSpace)?;
             let len = len.min(chunk.mapping.len().saturating_sub(at));
@@ -177,7 +174,7 @@ impl Writer {
         }
         let mapping = Arc::new(self.file.disk.map(self.file.to_map(), range, Access::Write)?);
         let handle = add(Arc::clone(&mapping), (self.number, start)).ok_or(io::ErrorKind::StorageFull)?;
-        Ok(Chunk { mapping, handle, start, used: 0 })
+        Ok(Chunk { mapping, handle, start })
     }
 
     /// Releases reserved bytes. They can be reused if they were the last ones.
@@ -188,11 +185,7 @@ impl Writer {
         if start >= self.committed {
             self.in_use = self.in_use.saturating_sub(1);
         }
-        if let Some(chunk) = &mut self.chunk
-            && align(start + len) == self.end
-            && start >= chunk.start
-        {
-            chunk.used = start - chunk.start;
+        if self.chunk.as_ref().is_some_and(|chunk| start >= chunk.start) && align(start + len) == self.end {
             self.end = start;
         }
     }
