@@ -68,20 +68,16 @@ pub struct FileStore {
     layout: Arc<Layout>,
     ledger: Ledger,
     recency: Recency<Key>,
-    access: Access,
+    /// The reasons why look-ups or puts are impossible, if there are any. Temporary ones are checked again when an operation needs
+    /// it.
+    reads: Gate,
+    writes: Gate,
     /// Entries that look-ups found to be written by a newer version. A put does not replace them.
     newer: Mutex<HashSet<Key>>,
     found_newer: AtomicBool,
     /// Whether the last attempt to write uses failed. Hits retry only after something was stored.
     keeps_quiet: AtomicBool,
     closed: AtomicBool,
-}
-
-/// The reasons why look-ups or puts are impossible, if there are any. Temporary ones are checked again when an operation needs it.
-#[derive(Debug, Default)]
-struct Access {
-    reads: Gate,
-    writes: Gate,
 }
 
 /// An optional reason: 0 is none; otherwise 1 plus the index of the reason.
@@ -109,14 +105,15 @@ impl FileStore {
             layout,
             ledger,
             recency: Recency::default(),
-            access: Access::default(),
+            reads: Gate::default(),
+            writes: Gate::default(),
             newer: Mutex::default(),
             found_newer: AtomicBool::new(false),
             keeps_quiet: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         };
         store.find_out_access()?;
-        if store.access.writes.reason().is_none() {
+        if store.writes.reason().is_none() {
             store.layout.temps.sweep(&*store.options.disk, store.options.clock.unix_ms());
             process_lock::sweep(&store.layout.locks.0);
         }
@@ -153,7 +150,7 @@ impl FileStore {
     }
 
     fn note_use(&self, digest: Key) {
-        let is_due = self.access.writes.reason().is_none() && self.recency.note(&digest, |digest| *digest);
+        let is_due = self.writes.reason().is_none() && self.recency.note(&digest, |digest| *digest);
         if is_due && !self.keeps_quiet.load(Ordering::Relaxed) {
             // A hit does not wait for a lock: the uses can be written later.
             let written = self.write_uses(Duration::ZERO);
@@ -163,7 +160,7 @@ impl FileStore {
 
     fn write_uses(&self, timeout: Duration) -> Result<(), MissReason> {
         let uses = self.recency.take();
-        if uses.is_empty() || self.access.writes.reason().is_some() {
+        if uses.is_empty() || self.writes.reason().is_some() {
             return Ok(());
         }
         let written = self.ledger.record_uses(uses.keys(), timeout);
@@ -189,49 +186,43 @@ impl FileStore {
 
     /// Creates the directory if necessary, and determines whether it can be read and written.
     fn find_out_access(&self) -> Result<(), OpenError> {
-        if self.options.read_only {
+        let hindrance = if self.options.read_only {
             self.layout.check(&*self.options.disk)?;
-            let reads = match self.ledger.is_newer() {
-                true => Some(MissReason::NewerVersion),
-                false if !self.has_entries() => Some(MissReason::Unavailable),
-                false => None,
-            };
-            self.access.writes.set(Some(MissReason::ReadOnly));
-            self.access.reads.set(reads);
-            return Ok(());
-        }
-        let missing = self.layout.prepare(&*self.options.disk, self.options.durable)?;
-        self.layout.temps.renew();
-        let writes = missing.or_else(|| self.ledger.probe().err());
+            Some(if self.ledger.is_newer() { MissReason::NewerVersion } else { MissReason::ReadOnly })
+        } else {
+            let missing = self.layout.prepare(&*self.options.disk, self.options.durable)?;
+            self.layout.temps.renew();
+            missing.or_else(|| self.ledger.probe().err())
+        };
         // A read-only directory still serves its entries; without a directory there are none.
-        let reads = match writes {
+        let reads = match hindrance {
             Some(MissReason::NewerVersion) => Some(MissReason::NewerVersion),
             Some(_) if !self.has_entries() => Some(MissReason::Unavailable),
             _ => None,
         };
-        self.access.writes.set(writes);
-        self.access.reads.set(reads);
+        self.writes.set(if self.options.read_only { Some(MissReason::ReadOnly) } else { hindrance });
+        self.reads.set(reads);
         Ok(())
     }
 
     /// Returns the reason why look-ups are impossible. A missing directory may have been created in the meantime.
     fn access_to_reads(&self) -> Option<MissReason> {
-        let reason = self.access.reads.reason()?;
+        let reason = self.reads.reason()?;
         if reason == MissReason::Unavailable && self.has_entries() {
-            self.access.reads.set(None);
+            self.reads.set(None);
         }
-        self.access.reads.reason()
+        self.reads.reason()
     }
 
     /// Returns the reason why puts are impossible. Whatever prevented them may have passed in the meantime.
     fn access_to_writes(&self) -> Option<MissReason> {
-        let reason = self.access.writes.reason()?;
+        let reason = self.writes.reason()?;
         let is_final = reason == MissReason::NewerVersion || self.options.read_only;
         if !is_final && self.find_out_access().is_err() {
             // The directory has been replaced by something that cannot be opened: see `OpenError`.
-            self.access.writes.set(Some(MissReason::Untrusted));
+            self.writes.set(Some(MissReason::Untrusted));
         }
-        self.access.writes.reason()
+        self.writes.reason()
     }
 
     fn has_entries(&self) -> bool {
@@ -268,7 +259,7 @@ impl FileStore {
 
     /// Removes a damaged entry, unless it was replaced since it was read. Returns whether it is gone.
     fn discard(&self, digest: Key, path: &Path, seen: &FileMetadata) -> bool {
-        if self.access.writes.reason().is_some() {
+        if self.writes.reason().is_some() {
             return false;
         }
         let Ok(mut ledger) = self.ledger.lock(self.options.timeout) else { return false };
