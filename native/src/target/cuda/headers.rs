@@ -371,7 +371,7 @@ impl<'a> Graph<'a> {
         let make = |text: &[u8]| Arc::new(Read::of(text));
         let known = if self.keeps_texts {
             // A text that is in the graph is not read again: the file could have changed.
-            let node = self.known(&identity, &path).map(|nodes| &self.nodes[nodes[0]]);
+            let node = self.files.get(&file_key(&identity, &path)).map(|nodes| &self.nodes[nodes[0]]);
             node.map(|node| (Arc::clone(&node.read), node.text.clone()))
         } else {
             self.memo.of_identity(identity, &path, make).map(|read| (read, None))
@@ -389,7 +389,8 @@ impl<'a> Graph<'a> {
         };
         let beside = path.parent().filter(|_| self.searches_beside);
         let through = if let Way::Include(place) = way { Some(place) } else { None };
-        if let Some(nodes) = self.known(&identity, &path) {
+        let key = file_key(&identity, &path);
+        if let Some(nodes) = self.files.get(&key) {
             let same = nodes.iter().find(|node| self.nodes[**node].is_as_if(&read.scan, beside, through));
             if let Some(node) = same {
                 return Ok(Some(*node));
@@ -401,7 +402,6 @@ impl<'a> Graph<'a> {
             }
         }
         let label = way.label((from > 0).then(|| &self.nodes[from]), name);
-        let key = file_key(&identity, &path);
         let beside = beside.map(Path::to_path_buf);
         let node = self.add(Node {
             label,
@@ -414,10 +414,6 @@ impl<'a> Graph<'a> {
         })?;
         self.files.entry(key).or_default().push(node);
         Ok(Some(node))
-    }
-
-    fn known(&self, identity: &FileIdentity, path: &Path) -> Option<&Vec<usize>> {
-        if self.files.is_empty() { None } else { self.files.get(&file_key(identity, path)) }
     }
 
     fn add(&mut self, mut node: Node) -> Result<usize, HeaderError> {

@@ -128,7 +128,7 @@ impl Cache {
             }
             // XNNPACK may insert the same weight twice.
             let known = self.find(wanted).ok();
-            return known.filter(|handle| self.address(*handle) == Some(packed));
+            return known.filter(|handle| self.pack.address(*handle) == Some(packed));
         };
         add(&self.counters.packed, 1);
         add(&self.counters.packed_bytes, len as u64);
@@ -144,10 +144,6 @@ impl Cache {
         own.reservations.remove(&packed.as_ptr().addr());
         own.unnamed.push(handle);
         Some(handle)
-    }
-
-    pub(super) fn address(&self, handle: Handle) -> Option<NonNull<u8>> {
-        self.pack.address(handle)
     }
 
     /// Calls `ask` with the stored key of a weight that XNNPACK asks for.
@@ -184,7 +180,7 @@ impl Cache {
     fn find(&self, wanted: &WeightKey<'_>) -> Result<Handle, MissReason> {
         let handle = self.pack.contents().find(wanted, |hit| hit.handle)?;
         // Bytes of a file that cannot be mapped are read into memory behind earlier ones, at any alignment.
-        let address = self.address(handle).ok_or(MissReason::Malformed)?;
+        let address = self.pack.address(handle).ok_or(MissReason::Malformed)?;
         if address.as_ptr().addr().is_multiple_of(ALIGNMENT) {
             Ok(handle)
         } else {

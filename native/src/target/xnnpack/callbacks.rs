@@ -98,7 +98,7 @@ unsafe extern "C" fn is_finalized(context: *mut c_void) -> bool {
 /// # Safety
 /// As of `look_up`.
 unsafe extern "C" fn offset_to_addr(context: *mut c_void, offset: usize) -> *mut c_void {
-    let address = |cache: &Cache| pointer(cache.address(Handle::from_number(offset)));
+    let address = |cache: &Cache| pointer(cache.pack.address(Handle::from_number(offset)));
     // SAFETY: the context is the provider's.
     unsafe { ask(context, ptr::null_mut(), ptr::null_mut(), address) }
 }
