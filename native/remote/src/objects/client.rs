@@ -33,8 +33,12 @@ pub(super) enum Client {
 }
 
 impl Client {
-    /// Creates a client; `None` if this machine has no certificates, or the credentials are incomplete.
-    pub(super) fn new(source: &Source) -> Option<Self> {
+    /// Creates a client.
+    ///
+    /// # Errors
+    /// [`Trouble::Other`] if this machine has no certificates, or the credentials are incomplete.
+    pub(super) fn new(source: &Source) -> Result<Self, Trouble> {
+        let failed = |_| Trouble::Other("there are no certificates, or half of the credentials".to_owned());
         let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
         match source {
             Source::S3 { bucket, endpoint, region } => {
@@ -55,12 +59,12 @@ impl Client {
                 if let Some(region) = region {
                     builder = builder.with_region(region);
                 }
-                builder.build().ok().map(Self::S3)
+                builder.build().map(Self::S3).map_err(failed)
             }
             Source::Http { url } => {
                 let builder =
                     HttpBuilder::new().with_url(url).with_http_connector(Connector).with_retry(retry);
-                builder.build().ok().map(Self::Http)
+                builder.build().map(Self::Http).map_err(failed)
             }
         }
     }

@@ -17,7 +17,7 @@ use warmstart::os::fork::{self, Mutex};
 use super::client::{Client, Source};
 use crate::engine::Trouble;
 
-type Work = Box<dyn FnOnce(Arc<Client>) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
+type Work = Box<dyn FnOnce(Result<Arc<Client>, Trouble>) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
 /// The clients of one place, and the thread that drives them.
 pub(crate) struct Driver {
@@ -47,7 +47,10 @@ impl Driver {
         let (answer, answered) = mpsc::sync_channel(1);
         let work: Work = Box::new(move |client| {
             Box::pin(async move {
-                let ended = tokio::time::timeout_at(until.into(), work(client)).await;
+                let ended = match client {
+                    Ok(client) => tokio::time::timeout_at(until.into(), work(client)).await,
+                    Err(trouble) => Ok(Err(trouble)),
+                };
                 let _ = answer.send(ended.unwrap_or_else(|_| Err(late())));
             })
         });
@@ -90,10 +93,10 @@ impl Driver {
 /// Runs the work that arrives, until the driver is dropped.
 fn drive(source: &Source, mut work: channel::UnboundedReceiver<Work>) {
     let Ok(runtime) = runtime::Builder::new_current_thread().enable_all().build() else { return };
-    let Some(client) = Client::new(source).map(Arc::new) else { return };
+    let client = Client::new(source).map(Arc::new);
     runtime.block_on(async {
         while let Some(work) = work.recv().await {
-            tokio::spawn(work(Arc::clone(&client)));
+            tokio::spawn(work(client.clone()));
         }
     });
 }

@@ -3,6 +3,7 @@
 use std::{
     io::{Read, Write},
     net::TcpListener,
+    panic::{AssertUnwindSafe, catch_unwind},
     thread,
     time::{Duration, Instant},
 };
@@ -16,7 +17,7 @@ use warmstart_remote::{
 
 use crate::{
     Case, PASSWORD, Place,
-    servers::{BUCKET, Engine, Server, free_port},
+    servers::{BUCKET, Engine, Server, certificates, free_port},
 };
 
 /// Of every engine.
@@ -26,6 +27,7 @@ pub(crate) const CASES: &[Case] = &[
     ("server_that_refuses_is_unreachable_at_once", server_that_refuses_is_unreachable_at_once),
     ("server_that_resets_is_unreachable_at_once", server_that_resets_is_unreachable_at_once),
     ("stopped_server_costs_a_deadline_and_then_serves", stopped_server_costs_a_deadline_and_then_serves),
+    ("forked_child_has_connections_of_its_own", forked_child_has_connections_of_its_own),
 ];
 
 pub(crate) const OF_REDIS: &[Case] = &[
@@ -34,18 +36,25 @@ pub(crate) const OF_REDIS: &[Case] = &[
     ("full_server_serves_and_refuses_puts", full_server_serves_and_refuses_puts),
     ("restarted_server_is_used_again", restarted_server_is_used_again),
     ("unrenewed_lease_expires", unrenewed_lease_expires),
+    ("miss_with_its_claim_is_one_command", miss_with_its_claim_is_one_command),
 ];
 
 pub(crate) const OF_S3: &[Case] = &[
     ("status_is_told_apart_from_absent", status_is_told_apart_from_absent),
     ("entry_cut_off_is_no_entry", entry_cut_off_is_no_entry),
     ("missing_bucket_is_a_miss", missing_bucket_is_a_miss),
+    ("touch_renews_the_age_of_an_object", touch_renews_the_age_of_an_object),
 ];
 
 pub(crate) const OF_NGINX: &[Case] = &[
     ("store_that_ignores_conditions_has_no_leases", store_that_ignores_conditions_has_no_leases),
     ("plain_http_is_read_and_never_written", plain_http_is_read_and_never_written),
 ];
+
+pub(crate) const OF_REDIS_TLS: &[Case] =
+    &[("encrypted_server_is_proved_and_used", encrypted_server_is_proved_and_used)];
+
+pub(crate) const OF_NGINX_TLS: &[Case] = &[("encrypted_web_server_is_read", encrypted_web_server_is_read)];
 
 pub(crate) const OF_NONE: &[Case] = &[("unknown_host_is_unreachable", unknown_host_is_unreachable)];
 
@@ -166,6 +175,40 @@ fn stopped_server_costs_a_deadline_and_then_serves(place: &Place) {
     assert!(store.get(b"key").is_ok());
 }
 
+fn forked_child_has_connections_of_its_own(place: &Place) {
+    let store = patient(&place.url());
+    store.put(b"key", &artifact()).unwrap();
+    let work = || {
+        for number in 0..20u32 {
+            // moto fails where one object is put by two at once.
+            let key = [number, std::process::id()].map(u32::to_le_bytes).concat();
+            let payload = key.repeat(1000);
+            store.put(&key, &Artifact::new(payload.clone())).unwrap();
+            assert_eq!(store.get(&key).unwrap().payload(), payload);
+        }
+    };
+    work();
+    let children: Vec<i32> = (0..4)
+        .map(|_| {
+            // SAFETY: that this may be done while other threads run is what is tested. The child ends below.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                let ended = catch_unwind(AssertUnwindSafe(work));
+                // SAFETY: it ends the child.
+                unsafe { libc::_exit(i32::from(ended.is_err())) };
+            }
+            child
+        })
+        .collect();
+    work();
+    for child in children {
+        let mut status = 0;
+        // SAFETY: it is a child of this process that nothing else waits for.
+        let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
+        assert_eq!((ended, status), (child, 0));
+    }
+}
+
 fn wrong_password_is_forbidden(place: &Place) {
     let server = Server::redis(&["--requirepass", "another"]);
     check_all(&open(&place.engine.url(server.port, place.case)), Duration::ZERO, MissReason::Forbidden);
@@ -222,6 +265,59 @@ fn unrenewed_lease_expires(place: &Place) {
     assert!(matches!(store.engine().get_or_claim(&name, &first, until()), Ok(Answer::Claimed(_))));
     thread::sleep(Duration::from_millis(150));
     assert!(matches!(store.engine().get_or_claim(&name, &second, until()), Ok(Answer::Claimed(_))));
+}
+
+fn miss_with_its_claim_is_one_command(place: &Place) {
+    let server = Server::redis(&["--requirepass", PASSWORD]);
+    let store = patient(&place.engine.url(server.port, place.case));
+    let (token, names) = (Token::random().unwrap(), (0..80u8).map(|number| Key::digest(&[number])));
+    store.put(b"key", &artifact()).unwrap();
+    let info = |command: &str| server.request(&format!("AUTH {PASSWORD}\r\n{command}\r\nQUIT"));
+    info("CONFIG RESETSTAT");
+    store.engine().get_or_claim(&Key::digest(b"other"), &token, until()).unwrap();
+    store.engine().get_many(&names.clone().collect::<Vec<_>>(), until()).unwrap();
+    store.engine().survey(&names.collect::<Vec<_>>(), until()).unwrap();
+    let counted = info("INFO commandstats");
+    let calls = |command: &str| counted.contains(&format!("cmdstat_{command}"));
+    assert!(calls("eval:calls=2,") && calls("mget:calls=2,") && !calls("select"), "{counted}");
+}
+
+fn encrypted_server_is_proved_and_used(_: &Place) {
+    let (port, certificates) = (free_port().to_string(), certificates().unwrap());
+    let path = |name: &str| certificates.join(name).display().to_string();
+    let (certificate, key, authority) = (path("server.pem"), path("server.key"), path("ca.pem"));
+    let files = ["--tls-cert-file", &certificate, "--tls-key-file", &key, "--tls-ca-cert-file", &authority];
+    let server = ["--requirepass", PASSWORD, "--tls-auth-clients", "no", "--tls-port", &port];
+    let _server = Server::redis(&[&server[..], &files].concat());
+    let store = patient(&format!("rediss://localhost:{port}"));
+    let long = Artifact::new(vec![7; 1_000_000]);
+    store.put(b"key", &long).unwrap();
+    assert_eq!(store.get(b"key").unwrap().payload(), long.payload());
+    // The certificate is not this host's.
+    assert_eq!(open(&format!("rediss://127.0.0.2:{port}")).get(b"key").unwrap_err(), MissReason::Unavailable);
+}
+
+fn encrypted_web_server_is_read(place: &Place) {
+    patient(&place.url()).put(b"key", &artifact()).unwrap();
+    let port = place.servers.nginx().tls_port;
+    let reader = patient(&format!("https://localhost:{port}/{BUCKET}/{}", place.case));
+    assert_eq!(reader.get(b"key").unwrap().payload(), b"payload");
+}
+
+fn touch_renews_the_age_of_an_object(place: &Place) {
+    let store = patient(&place.url());
+    store.put(b"key", &artifact()).unwrap();
+    let listing = format!("GET /{BUCKET}?list-type=2&prefix={} HTTP/1.1\r\nHost: localhost", place.case);
+    let age = || {
+        let answer = place.servers.moto().request(&listing);
+        let (_, rest) = answer.split_once("<LastModified>").expect(&answer);
+        rest.split_once('<').unwrap().0.to_owned()
+    };
+    let before = age();
+    thread::sleep(Duration::from_millis(1100));
+    store.engine().touch(&Key::digest(b"key"), until()).unwrap();
+    assert!(before < age());
+    assert_eq!(store.get(b"key").unwrap().payload(), b"payload");
 }
 
 fn status_is_told_apart_from_absent(place: &Place) {

@@ -2,6 +2,7 @@
 //! `redis::leases::released_lease_is_free`.
 //!
 //! A case whose server is not installed is ignored, and says what it needs: `cargo xtask runtimes --engines` installs them.
+#![allow(clippy::unwrap_used, reason = "every function here is part of a test")]
 
 #![allow(clippy::unwrap_used, reason = "every function here is part of a test")]
 
@@ -51,7 +52,12 @@ fn main() -> ExitCode {
     if CREDENTIALS.iter().any(|(name, value)| env::var(name).as_deref() != Ok(value)) {
         // The environment of a process is set before it starts.
         let program = env::current_exe().expect("a running program has a path");
-        let status = Command::new(program).args(env::args_os().skip(1)).envs(CREDENTIALS).status();
+        let mut command = Command::new(program);
+        command.args(env::args_os().skip(1)).envs(CREDENTIALS);
+        if let Some(certificates) = servers::certificates() {
+            command.env("SSL_CERT_FILE", certificates.join("ca.pem"));
+        }
+        let status = command.status();
         return if status.expect("it starts again").success() {
             ExitCode::SUCCESS
         } else {
@@ -69,6 +75,8 @@ fn main() -> ExitCode {
         ("faults", &[Engine::S3], faults::OF_S3),
         ("faults", &[Engine::Nginx], faults::OF_NGINX),
         ("faults", &[Engine::None], faults::OF_NONE),
+        ("faults", &[Engine::RedisTls], faults::OF_REDIS_TLS),
+        ("faults", &[Engine::NginxTls], faults::OF_NGINX_TLS),
     ];
     let servers = Arc::new(Servers::default());
     let mut trials = Vec::new();

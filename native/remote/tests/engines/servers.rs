@@ -25,6 +25,10 @@ pub(crate) enum Engine {
     S3,
     /// A web server that writes objects too, and ignores conditions.
     Nginx,
+    /// Redis over TLS.
+    RedisTls,
+    /// A web server over TLS.
+    NginxTls,
     None,
 }
 
@@ -40,6 +44,8 @@ pub(crate) struct Servers {
 pub(crate) struct Server {
     child: Mutex<Child>,
     pub(crate) port: u16,
+    /// The port of nginx over TLS.
+    pub(crate) tls_port: u16,
     _folder: TempDir,
 }
 
@@ -49,6 +55,8 @@ impl Engine {
             Self::Redis => "redis",
             Self::S3 => "s3",
             Self::Nginx => "nginx",
+            Self::RedisTls => "redis_tls",
+            Self::NginxTls => "nginx_tls",
             Self::None => "none",
         }
     }
@@ -64,9 +72,10 @@ impl Engine {
     /// Returns the program that the engine needs and this machine lacks.
     pub(crate) fn missing(self) -> Option<&'static str> {
         let name = match self {
-            Self::Redis => "redis-server",
+            Self::RedisTls | Self::NginxTls if certificates().is_none() => return Some("openssl"),
+            Self::Redis | Self::RedisTls => "redis-server",
             Self::S3 => "moto_server",
-            Self::Nginx => "nginx",
+            Self::Nginx | Self::NginxTls => "nginx",
             Self::None => return None,
         };
         program(name).is_none().then_some(name)
@@ -78,8 +87,8 @@ impl Servers {
         let port = match engine {
             Engine::Redis => self.redis().port,
             Engine::S3 => self.moto().port,
-            Engine::Nginx => self.nginx().port,
-            Engine::None => return String::new(),
+            Engine::Nginx | Engine::NginxTls => self.nginx().port,
+            Engine::RedisTls | Engine::None => return String::new(),
         };
         engine.url(port, case)
     }
@@ -141,10 +150,15 @@ impl Server {
             .iter()
             .map(|name| format!("{name}_temp_path {path}/{name};\n"))
             .collect();
+        let tls_port = free_port();
+        let tls = certificates().map_or_else(String::new, |certificates| {
+            let path = certificates.display();
+            format!("listen 127.0.0.1:{tls_port} ssl; ssl_certificate {path}/server.pem; ssl_certificate_key {path}/server.key;\n")
+        });
         // A client of S3 expects an ETag of what it puts.
         let config = format!(
             "daemon off; master_process off; pid {path}/pid; error_log {path}/log;\nevents {{}}\nhttp {{ access_log off;\n{temps}\
-             server {{ listen 127.0.0.1:{port}; root {path}/root; client_max_body_size 100m;\n\
+             server {{ listen 127.0.0.1:{port}; {tls} root {path}/root; client_max_body_size 100m;\n\
              location / {{ dav_methods PUT DELETE; create_full_put_path on;\n\
              if ($request_method = PUT) {{ add_header ETag '\"same\"'; }} }} }} }}\n"
         );
@@ -152,12 +166,14 @@ impl Server {
         fs::write(folder.path().join("config"), config).unwrap();
         let mut command = command("nginx");
         command.arg("-c").arg(folder.path().join("config"));
-        Self::start(command, port, folder)
+        let mut server = Self::start(command, port, folder);
+        server.tls_port = tls_port;
+        server
     }
 
     fn start(mut command: Command, port: u16, folder: TempDir) -> Self {
         command.current_dir(folder.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let server = Self { child: Mutex::new(command.spawn().unwrap()), port, _folder: folder };
+        let server = Self { child: Mutex::new(command.spawn().unwrap()), port, tls_port: 0, _folder: folder };
         let started = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             assert!(started.elapsed() < Duration::from_secs(60), "{command:?} does not listen");
@@ -220,4 +236,28 @@ fn program(name: &str) -> Option<PathBuf> {
 
 fn engines() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/runtimes/engines")
+}
+
+/// Returns the folder of a certificate of `localhost`, and of the authority that issued it; `None` without `openssl`. They are made
+/// once.
+pub(crate) fn certificates() -> Option<PathBuf> {
+    const MAKE: &str = "\
+        openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 3650 -subj /CN=warmstart \
+            -addext basicConstraints=critical,CA:TRUE -keyout ca.key -out ca.pem && \
+        openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=localhost \
+            -keyout server.key -out server.csr && \
+        printf 'subjectAltName=DNS:localhost,IP:127.0.0.1\\n' > extensions && \
+        openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 3650 \
+            -extfile extensions -out server.pem";
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("certificates");
+    if !folder.is_dir() {
+        let made = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let output = Command::new("sh").args(["-c", MAKE]).current_dir(&made).output().ok()?;
+        if !output.status.success() {
+            return None;
+        }
+        // Another process may have made one.
+        let _ = fs::rename(made.path(), &folder);
+    }
+    folder.is_dir().then_some(folder)
 }
