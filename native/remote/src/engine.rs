@@ -6,7 +6,7 @@ use warmstart_core::{key::Key, reason::MissReason};
 
 /// One remote. Every method is synchronous, returns by `until`, and never panics.
 ///
-/// An entry and the lease of its build have the same name: the digest of the store's key. Entries are opaque here; the reader
+/// An entry and the lease of its build have the same name: the digest of the store's key. Entries are opaque here; a reader
 /// verifies it.
 ///
 /// A lease says who builds. It ends at its release, or after a holder has stopped to renew it, and nothing that is stored depends on it:

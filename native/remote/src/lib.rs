@@ -1,4 +1,4 @@
-//! One cache for many machines: stores artifacts of [warmstart](warmstart) on Redis, Valkey, S3 and what speaks it, and reads them over
+//! One cache for many machines: stores artifacts of [warmstart] on Redis, Valkey, S3 and what speaks it, and reads them over
 //! plain HTTP.
 //!
 //! [`RemoteStore`] is a [`Store`](warmstart::Store), opened from a URL.
