@@ -283,7 +283,7 @@ fn rooms_import_only_rooms_below_them() {
 fn modules_import_each_other_in_one_direction() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut shown = String::new();
-    for folder in ["core/src", "native/src"] {
+    for folder in ["core/src", "native/src", "native/remote/src"] {
         let all = Crate::read(&root.join(folder));
         let imports = all.imports();
         assert!(imports.values().map(BTreeSet::len).sum::<usize>() > 50, "imports are found in {folder}");

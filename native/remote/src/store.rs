@@ -25,6 +25,9 @@ const MAX_ENTRY: u64 = 512 << 20;
 /// How long a lease lives without renewal.
 const LEASE_TTL: Duration = Duration::from_secs(3);
 
+/// The longest deadline.
+const MAX_DEADLINE: Duration = Duration::from_secs(3600);
+
 /// The part of a name that stands for the seal where there is none.
 const UNSEALED: &str = "unsealed";
 
@@ -115,7 +118,8 @@ impl RemoteOptions {
         self
     }
 
-    /// Sets how long a call may take, connecting included: 200 ms by default for Redis, 2 s for object stores.
+    /// Sets how long a call may take, connecting included: 200 ms by default for Redis, 2 s for object stores, and
+    /// at most an hour.
     #[must_use]
     pub const fn with_deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
@@ -153,7 +157,7 @@ impl RemoteStore {
         let shelf = |seal: Option<Seal>| Shelf { engine: engine(&id_of(seal.as_ref())), seal };
         Ok(Self {
             shelves: seals.into_iter().map(shelf).collect(),
-            deadline: options.deadline.unwrap_or(deadline),
+            deadline: options.deadline.unwrap_or(deadline).min(MAX_DEADLINE),
             lease_ttl,
             location,
             newer: Mutex::default(),

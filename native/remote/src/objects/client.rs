@@ -110,7 +110,7 @@ impl HttpService for Service {
         let response = self.0.call(request).await?;
         match response.status().as_u16() {
             // Each of these has an error of its own.
-            200..=399 | 401 | 403 | 404 | 409 | 412 => Ok(response),
+            200..=299 | 304 | 401 | 403 | 404 | 409 | 412 => Ok(response),
             status => Err(HttpError::new(HttpErrorKind::Unknown, Status(status))),
         }
     }
@@ -191,6 +191,7 @@ pub(super) fn trouble_of(error: &Error) -> Trouble {
     let said =
         status.map_or_else(|| "the request failed".to_owned(), |status| format!("it answered {status}"));
     match (status, http) {
+        (Some(301 | 307 | 308), _) => Trouble::Other(format!("{said}; check the region of the bucket")),
         (Some(401 | 403), _) => Trouble::Forbidden(said),
         (Some(405 | 501), _) => Trouble::ReadOnly(said),
         (Some(408 | 409 | 412 | 429 | 500 | 502 | 503 | 504), _) => Trouble::Busy(said),

@@ -201,10 +201,15 @@ fn checked(reply: Value) -> Result<Value, Trouble> {
             let code = error.code();
             let said = format!("redis answered {code}");
             Err(match code {
-                "NOAUTH" | "WRONGPASS" | "NOPERM" | "DENIED" => Trouble::Forbidden(said),
+                "NOAUTH" | "WRONGPASS" => {
+                    Trouble::Forbidden(format!("{said}; set REDISCLI_AUTH and WARMSTART_REDIS_USER"))
+                }
+                "NOPERM" | "DENIED" => Trouble::Forbidden(said),
                 // A script's commands are refused so.
                 "ERR" if denied.iter().any(|part| details.contains(part)) => Trouble::Forbidden(said),
-                "ERR" if details.contains("AUTH") => Trouble::Forbidden(said),
+                "ERR" if details.contains("AUTH") => {
+                    Trouble::Forbidden("its user has no password; unset REDISCLI_AUTH".to_owned())
+                }
                 "ERR" if details.contains("max number of clients") => Trouble::Busy(said),
                 "READONLY" => Trouble::ReadOnly(said),
                 "LOADING" | "BUSY" | "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN" | "MISCONF" => {

@@ -58,6 +58,10 @@ pub(crate) const OF_NGINX_TLS: &[Case] = &[("encrypted_web_server_is_read", encr
 
 pub(crate) const OF_NONE: &[Case] = &[("unknown_host_is_unreachable", unknown_host_is_unreachable)];
 
+/// The head of an answer whose body has 900 bytes.
+const HEAD_OF_900_BYTES: &str = "HTTP/1.1 200 OK\r\nETag: \"x\"\r\nLast-Modified: Mon, 23 Nov 2026 00:00:00 GMT\r\n\
+                                 Content-Length: 900\r\n\r\n";
+
 const DEADLINE: Duration = Duration::from_millis(300);
 
 fn open(url: &str) -> RemoteStore {
@@ -130,12 +134,15 @@ fn server_that_never_answers_costs_one_deadline(place: &Place) {
 }
 
 fn server_that_trickles_costs_one_deadline(place: &Place) {
-    let start = if place.engine == Engine::Redis {
-        "$1000\r\n"
-    } else {
-        "HTTP/1.1 200 OK\r\nContent-Length: 9000\r\n\r\n"
-    };
+    let is_redis = place.engine == Engine::Redis;
+    let start = if is_redis { "*1\r\n$9000\r\n" } else { HEAD_OF_900_BYTES };
     let port = serve(move |mut stream| {
+        let _ = stream.read(&mut [0; 65536]);
+        if is_redis {
+            // What it read was a password and the number of a database.
+            let _ = stream.write_all(b"+OK\r\n+OK\r\n");
+            let _ = stream.read(&mut [0; 65536]);
+        }
         let _ = stream.write_all(start.as_bytes());
         while stream.write_all(b"x").is_ok() {
             thread::sleep(Duration::from_millis(20));
@@ -337,6 +344,7 @@ fn status_is_told_apart_from_absent(place: &Place) {
         (MissReason::NoSpace, server!("507 Insufficient Storage")),
         (MissReason::ReadOnly, server!("405 Method Not Allowed")),
         (MissReason::Unavailable, server!("400 Bad Request")),
+        (MissReason::Unavailable, server!("301 Moved Permanently")),
     ];
     assert_eq!(BODY.len(), 73);
     for (reason, port) in servers {
@@ -357,8 +365,7 @@ fn status_is_told_apart_from_absent(place: &Place) {
 fn entry_cut_off_is_no_entry(place: &Place) {
     let port = serve(|mut stream| {
         let _ = stream.read(&mut [0; 65536]);
-        let head = "HTTP/1.1 200 OK\r\nETag: \"x\"\r\nLast-Modified: Mon, 23 Nov 2026 00:00:00 GMT\r\nContent-Length: 900\r\n\r\n";
-        let _ = write!(stream, "{head}only this");
+        let _ = write!(stream, "{HEAD_OF_900_BYTES}only this");
     });
     let found = open(&place.engine.url(port, place.case)).get(b"key").unwrap_err();
     assert_eq!(found, MissReason::Unavailable);
