@@ -259,6 +259,10 @@ fn restarted_server_is_used_again(place: &Place) {
     let (port, store) = (server.port, open(&place.engine.url(server.port, place.case)));
     store.put(b"key", &artifact()).unwrap();
     drop(server);
+    // The first call finds that its connection was closed.
+    let server = Server::redis_at(port, &["--requirepass", PASSWORD]);
+    assert_eq!(store.get(b"key").unwrap_err(), MissReason::Absent);
+    drop(server);
     assert_eq!(store.get(b"key").unwrap_err(), MissReason::Unavailable);
     let _server = Server::redis_at(port, &["--requirepass", PASSWORD]);
     store.put(b"key", &artifact()).unwrap();
