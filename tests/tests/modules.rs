@@ -283,10 +283,10 @@ fn rooms_import_only_rooms_below_them() {
 fn modules_import_each_other_in_one_direction() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut shown = String::new();
-    for folder in ["core/src", "native/src", "native/remote/src"] {
+    for (folder, least) in [("core/src", 50), ("native/src", 50), ("native/remote/src", 15)] {
         let all = Crate::read(&root.join(folder));
         let imports = all.imports();
-        assert!(imports.values().map(BTreeSet::len).sum::<usize>() > 50, "imports are found in {folder}");
+        assert!(imports.values().map(BTreeSet::len).sum::<usize>() > least, "imports are found in {folder}");
         let name = |file: &Path| file.strip_prefix(&root).unwrap_or(file).display().to_string();
         for circle in circles(&imports) {
             shown += "\na circle:";
