@@ -5,8 +5,8 @@
 //! taken through a gate, which `pthread_atfork` closes before a fork and opens after it, in the parent and in the child.
 //! The only foreign code that runs under such a lock is that of clocks and disks, so the wait is short. It is also bounded.
 //!
-//! Resources that parent and child must not share are released: database connections are closed before a fork ([`BeforeFork`]), and
-//! descriptors that hold OS locks are replaced in the child ([`LockHolder`]), because a lock of `flock` is held as
+//! Resources that parent and child must not share are released: database connections are closed before a fork (`BeforeFork`), and
+//! descriptors that hold OS locks are replaced in the child (`LockHolder`), because a lock of `flock` is held as
 //! long as any copy of its descriptor is open.
 //!
 //! A process that is created without the C library's `fork`, and that does not execute another program, is not covered.
