@@ -1,7 +1,8 @@
 //! One cache for many machines: stores artifacts of [warmstart] on Redis, Valkey, S3 and what speaks it, and reads them over
 //! plain HTTP.
 //!
-//! [`RemoteStore`] is a [`Store`](warmstart::Store), opened from a URL.
+//! [`RemoteStore`] is a [`Store`](warmstart::Store), opened from a URL. [`Fleet`] puts a local store in front of it, which is what most
+//! programs want.
 //!
 //! | URL | engine | credentials |
 //! |---|---|---|

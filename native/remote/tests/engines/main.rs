@@ -4,8 +4,6 @@
 //! A case whose server is not installed is ignored, and says what it needs: `cargo xtask runtimes --engines` installs them.
 #![allow(clippy::unwrap_used, reason = "every function here is part of a test")]
 
-#![allow(clippy::unwrap_used, reason = "every function here is part of a test")]
-
 mod entries;
 mod faults;
 mod fleet;
@@ -65,7 +63,7 @@ fn main() -> ExitCode {
         };
     }
     let both = [Engine::Redis, Engine::S3];
-    let groups: [(&str, &[Engine], &[Case]); 9] = [
+    let groups: [(&str, &[Engine], &[Case]); 11] = [
         ("leases", &both, leases::CASES),
         ("entries", &both, entries::CASES),
         ("faults", &both, faults::CASES),
