@@ -47,6 +47,8 @@ pub struct Batch {
     deadlines: BTreeMap<usize, u64>,
     /// Whether another pass may find more: an artifact was resolved since this one began, or was not as the survey said.
     is_outdated: bool,
+    /// How many artifacts that the last survey found stored are not resolved yet. To get them is no reason for another survey.
+    stored: usize,
     /// The pauses between surveys, if only a survey begins another pass.
     surveys: Option<Backoff>,
     timeout: u64,
@@ -85,23 +87,22 @@ impl Batch {
             postponed: VecDeque::new(),
             deadlines: BTreeMap::new(),
             is_outdated: false,
+            stored: 0,
             surveys: None,
             timeout,
         }
     }
 
-    /// Lets surveys decide what is tried, from the second pass on.
+    /// Lets surveys decide what is tried.
     ///
-    /// The first artifact that turns out to be claimed elsewhere ends the pass: the next survey knows of the others too. When
-    /// [`try_next`](Self::try_next) returns nothing, survey the artifacts of [`to_survey`](Self::to_survey), and
-    /// [begin the next pass](Self::begin_pass). `pauses` are in the caller's unit of time.
+    /// When [`try_next`](Self::try_next) returns nothing, at the start too, survey the artifacts of [`to_survey`](Self::to_survey), and
+    /// [begin the next pass](Self::begin_pass). The first artifact that turns out to be claimed elsewhere ends the pass: the next
+    /// survey knows of the others too. `pauses` are in the caller's unit of time.
     ///
     /// ```
     /// use warmstart_core::{batch::{Batch, Next, Surveyed}, lease::Backoff};
     ///
     /// let mut batch = Batch::new(vec![0, 1, 2], 7, 60_000).with_surveys(Backoff::new(250, 4_000));
-    /// let first = batch.try_next().unwrap();
-    /// batch.postpone(first, 0);
     /// assert_eq!((batch.try_next(), batch.to_survey().len()), (None, 3));
     /// batch.begin_pass([(0, Surveyed::Claimed), (1, Surveyed::Claimed), (2, Surveyed::Free)], 10);
     /// assert_eq!((batch.try_next(), batch.try_next()), (Some(2), None));
@@ -110,8 +111,10 @@ impl Batch {
     /// assert_eq!(batch.wait_next(900, 0), Next::Pause(125));
     /// ```
     #[must_use]
-    pub const fn with_surveys(mut self, pauses: Backoff) -> Self {
+    pub fn with_surveys(mut self, pauses: Backoff) -> Self {
         self.surveys = Some(pauses);
+        self.postponed.extend(self.untried.drain(..).rev());
+        self.is_outdated = true;
         self
     }
 
@@ -146,8 +149,11 @@ impl Batch {
     }
 
     /// Records that the artifact in hand is there, or cannot be built.
-    pub fn resolve(&mut self) {
-        self.is_outdated = true;
+    pub const fn resolve(&mut self) {
+        match self.stored.checked_sub(1) {
+            Some(stored) => self.stored = stored,
+            None => self.is_outdated = true,
+        }
     }
 
     /// Records that an artifact is claimed elsewhere. The time to wait for it counts from the first time.
@@ -183,15 +189,18 @@ impl Batch {
         for index in &self.postponed {
             self.deadlines.entry(*index).or_insert_with(|| now.saturating_add(self.timeout));
         }
-        self.untried.extend(free.into_iter().rev().chain(stored));
-        if let Some(backoff) = self.surveys.as_mut().filter(|_| !self.untried.is_empty()) {
+        // What others store says nothing about how soon the rest is there.
+        if let Some(backoff) = self.surveys.as_mut().filter(|_| !free.is_empty()) {
             backoff.reset();
         }
+        self.stored = stored.len();
+        self.untried.extend(free.into_iter().rev().chain(stored));
     }
 
     /// Goes on without surveys, because they are unavailable now.
     pub const fn end_surveys(&mut self) {
         self.surveys = None;
+        self.stored = 0;
         self.is_outdated = true;
     }
 

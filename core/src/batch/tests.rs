@@ -373,9 +373,17 @@ fn the_wait_counts_from_the_first_postponement() {
     assert_ne!(first, second);
 }
 
+/// Returns a batch of ten artifacts that a survey found free.
+fn surveyed() -> Batch {
+    let mut batch = Batch::new((0..10).collect(), 5, 10).with_surveys(Backoff::new(8, 16));
+    assert_eq!((batch.try_next(), batch.to_survey().len()), (None, 10), "a survey comes first");
+    batch.begin_pass((0..10).map(|index| (index, Surveyed::Free)), 100);
+    batch
+}
+
 #[test]
 fn one_refused_claim_postpones_the_pass_with_surveys() {
-    let mut batch = Batch::new((0..10).collect(), 5, 10).with_surveys(Backoff::new(8, 16));
+    let mut batch = surveyed();
     let first = batch.try_next().unwrap();
     assert_eq!(batch.to_survey(), [0; 0], "there is more to try");
     batch.postpone(first, 100);
@@ -391,15 +399,36 @@ fn one_refused_claim_postpones_the_pass_with_surveys() {
     let order: Vec<usize> = iter::from_fn(|| batch.try_next()).collect();
     assert_eq!((order.len(), order.is_sorted_by_key(|index| index % 2)), (9, true), "stored ones first");
     batch.postpone(order[0], 112);
-    assert_eq!(batch.wait_next(113, u64::MAX), Next::Pause(8), "something was found meanwhile");
+    assert_eq!(batch.wait_next(113, u64::MAX), Next::Pause(8), "something was free meanwhile");
+}
+
+#[test]
+fn stored_artifacts_neither_shorten_pauses_nor_outdate() {
+    let mut batch = surveyed();
+    let first = batch.try_next().unwrap();
+    batch.postpone(first, 100);
+    let claimed = |stored| {
+        (0..10).map(move |index| (index, [Surveyed::Claimed, Surveyed::Stored][usize::from(index < stored)]))
+    };
+    batch.begin_pass(claimed(0), 101);
+    assert_eq!(batch.wait_next(102, u64::MAX), Next::Pause(8));
+    batch.begin_pass(claimed(3), 103);
+    for _ in 0..3 {
+        assert!(batch.try_next().is_some());
+        batch.resolve();
+    }
+    assert_eq!((batch.try_next(), batch.to_survey().len()), (None, 0), "the survey is new");
+    assert_eq!(batch.wait_next(104, u64::MAX), Next::Pause(16));
 }
 
 #[test]
 fn a_batch_without_an_answer_goes_on_without_surveys() {
     let mut batch = Batch::new(vec![0, 1], 5, 10).with_surveys(PAUSES);
+    assert_eq!((batch.try_next(), batch.to_survey().len()), (None, 2));
+    batch.end_surveys();
     let first = batch.try_next().unwrap();
     batch.postpone(first, 0);
-    batch.end_surveys();
-    assert_eq!(batch.try_next(), Some(first));
     assert!(batch.try_next().is_some_and(|second| second != first));
+    batch.resolve();
+    assert_eq!(batch.try_next(), Some(first));
 }
