@@ -60,6 +60,9 @@ const MIRI_CORE: &str = "cargo +nightly miri test --package warmstart-core --tar
 const MIRI_LAUNCH: &str = "cargo +nightly miri test --package warmstart --no-default-features --features launch --lib \
                            --target-dir target/miri-launch -- memo:: registry::";
 
+/// The fleet of 10,000 simulated machines. The quick tests have a small one.
+const SIMULATION: &str = "test --release --package warmstart-tests --no-default-features --test simulation";
+
 /// The checks of cargo-deny.
 const DENY: [&str; 5] = ["--offline", "check", "licenses", "bans", "sources"];
 
@@ -87,7 +90,7 @@ pub(super) fn all(sh: &Shell, deep: bool) -> Vec<Step<'_>> {
             .command(clippy(sh, "--all-targets"))
             .command(clippy(sh, WASM_PACKAGES)),
         step("header", "the C header matches the sources", &[]).check(capi::check_header),
-        tests(sh),
+        tests(sh).commands(deep.then(|| cargo(sh, SIMULATION))),
         step("web", "the npm package is small, and passes its tests in Chromium", &[Need::Pip])
             .needs(&[Need::Node, Need::Target(WASM), Need::Browser])
             .command(cargo(sh, "xtask web").args(deep.then_some("--deep"))),
