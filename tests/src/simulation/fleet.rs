@@ -7,7 +7,8 @@ use xxhash_rust::xxh3::Xxh3;
 use super::{
     SECOND, Scenario,
     engine::{Answer, Engine, Kind},
-    machine::{Action, Event, Machine, Message},
+    link::{Action, Event, Message},
+    machine::Machine,
     numbers::Numbers,
     scenario::Way,
 };
@@ -169,7 +170,7 @@ impl World<'_> {
             let is_right = |kernel: usize| machine.has[kernel].is_some_and(|entry| entry.kernel == kernel);
             self.outcome.wrong += (0..machine.has.len()).filter(|&kernel| !is_right(kernel)).count() as u64;
             self.outcome.wrong += u64::from(!fate.has_ended);
-            self.outcome.timeouts = self.outcome.timeouts.max(machine.timeouts);
+            self.outcome.timeouts = self.outcome.timeouts.max(machine.link.timeouts);
         }
         self.outcome.times.sort_unstable();
         self.outcome.digest = self.trace.hash.digest128();
@@ -206,7 +207,7 @@ impl World<'_> {
             }
             What::Event(event) => {
                 self.machines[machine].handle(self.now, event);
-                for action in std::mem::take(&mut self.machines[machine].actions) {
+                for action in std::mem::take(&mut self.machines[machine].link.actions) {
                     self.act(machine, action)?;
                 }
             }

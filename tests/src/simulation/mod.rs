@@ -12,6 +12,8 @@
 
 pub mod engine;
 pub mod fleet;
+mod leases;
+mod link;
 mod machine;
 mod numbers;
 pub mod scenario;
