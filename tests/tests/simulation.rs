@@ -68,7 +68,7 @@ fn objects_are_shared_by_all_at_once() {
 
 #[test]
 fn objects_with_limited_prefixes_are_shared() {
-    check_shared("objects, 5,500 reads/s in each of 64 prefixes");
+    check_shared("objects, all at once, 5,500 reads/s in each of 32 prefixes");
 }
 
 /// 800,000 downloads take 145 s then, whatever asks for them.

@@ -87,7 +87,8 @@ fn draw(played: &[(Scenario, Outcome, Option<Outcome>)]) -> String {
     for (row, (scenario, outcome, single)) in played.iter().rev().enumerate() {
         let builds = outcome.builds as f64 / scenario.kernels.len() as f64;
         let requests = outcome.requests_each(scenario);
-        names.push(format!("{}: {builds:.2} builds, {requests:.1} requests", scenario.name));
+        let decimals = if builds < 10.0 { 2 } else { 0 };
+        names.push(format!("{}: {builds:.decimals$} builds, {requests:.1} requests", scenario.name));
         for (way, outcome) in [single.as_ref(), Some(outcome)].into_iter().enumerate() {
             let Some(outcome) = outcome else { continue };
             let (colour, at) = (["#d55e00", "#0072b2"][way], (row + 1) as f64);
@@ -99,7 +100,7 @@ fn draw(played: &[(Scenario, Outcome, Option<Outcome>)]) -> String {
         }
     }
     let layout = Layout::auto_from_plots(&plots)
-        .with_title("Time to warm: median to 99th percentile")
+        .with_title("Builds a kernel, requests a machine, and the time to warm from the median to the 99th percentile")
         .with_x_label("seconds")
         .with_log_x()
         .with_y_axis_min(0.5)
@@ -107,6 +108,6 @@ fn draw(played: &[(Scenario, Outcome, Option<Outcome>)]) -> String {
         .with_y_categories(names)
         .with_legend_position(LegendPosition::OutsideBottomCenter)
         .with_width(1_000.0)
-        .with_height(160.0 + 24.0 * played.len() as f64);
+        .with_height(210.0 + 24.0 * played.len() as f64);
     SvgBackend.render_scene(&render_multiple(plots, layout))
 }

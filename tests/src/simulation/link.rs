@@ -9,12 +9,15 @@ use warmstart_core::{
 
 use super::{
     SECOND,
-    engine::{Answer, Ask, Entry},
+    engine::{Answer, Ask, Entry, Kind},
     numbers::Numbers,
 };
 
 /// The pauses after a request that was refused because there were too many.
 const BUSY: Backoff = Backoff::new(SECOND, 8 * SECOND);
+
+/// The number of objects that are fetched at once to begin with. It doubles while none is refused.
+const GETS: usize = 4;
 
 /// How often a request is sent again.
 const RETRIES: u32 = 4;
@@ -80,12 +83,14 @@ pub(super) struct Link {
     pub(super) now: u64,
     /// The clock shows this much when the simulation begins, and gains so many parts of a million.
     clock: (u64, i64),
+    /// The number of GETs at once to begin with.
+    gets: usize,
     is_probing: bool,
     breaker: Breaker,
 }
 
 impl Link {
-    pub(super) fn new(has_skew: bool, mut numbers: Numbers) -> Self {
+    pub(super) fn new(kind: Kind, has_skew: bool, mut numbers: Numbers) -> Self {
         let skewed = |numbers: &mut Numbers| {
             (numbers.between(0, 1 << 50), numbers.between(0, 20_000).cast_signed() - 10_000)
         };
@@ -96,6 +101,7 @@ impl Link {
             numbers,
             now: 0,
             clock,
+            gets: if kind == Kind::Redis { usize::MAX } else { GETS },
             is_probing: false,
             breaker: Breaker::default(),
         }
@@ -119,8 +125,11 @@ impl Link {
         self.actions.push(Action::After(world, event));
     }
 
-    pub(super) fn send(&mut self, task: Task, ask: Ask, is_retry: bool) {
-        let (fetched, rest) = (Vec::new(), Vec::new());
+    pub(super) fn send(&mut self, task: Task, mut ask: Ask, is_retry: bool) {
+        let (fetched, mut rest) = (Vec::new(), Vec::new());
+        if let Ask::Fetch(kernels) = &mut ask {
+            rest = kernels.split_off(self.gets.min(kernels.len()));
+        }
         self.resend(Message { task, ask, is_retry, sent: 0, fetched, rest, tries: 0, pauses: BUSY });
     }
 

@@ -59,7 +59,7 @@ impl Machine {
     pub(super) fn new(scenario: &Scenario, numbers: Numbers) -> Self {
         Self {
             has: vec![None; scenario.kernels.len()],
-            link: Link::new(scenario.has_skew, numbers),
+            link: Link::new(scenario.engine.kind, scenario.has_skew, numbers),
             leases: Leases::default(),
             kind: scenario.engine.kind,
             way: scenario.way,

@@ -110,10 +110,13 @@ pub fn all(machines: usize) -> Vec<Scenario> {
         behave(redis("Redis, 5,000 requests/s"), |engine| engine.limit = Some((5_000, 5_000))),
         objects("objects"),
         Scenario { starts_within: 0, ..objects("objects, all at once") },
-        behave(objects("objects, 5,500 reads/s in each of 64 prefixes"), |engine| {
-            engine.limit = Some((5_500, 3_500));
-            engine.partitions = 64;
-        }),
+        Scenario {
+            starts_within: 0,
+            ..behave(objects("objects, all at once, 5,500 reads/s in each of 32 prefixes"), |engine| {
+                engine.limit = Some((5_500, 3_500));
+                engine.partitions = 32;
+            })
+        },
         behave(objects("objects, 5,500 reads/s in all"), |engine| engine.limit = Some((5_500, 3_500))),
         Scenario { deaths: 10, ..redis("Redis, 1 % of builders die") },
         Scenario { deaths: 10, ..objects("objects, 1 % of builders die") },
