@@ -1,4 +1,5 @@
 //! A fleet of simulated machines starts, with each trouble apart: 10,000 machines with optimisations, and 200 without.
+#![allow(clippy::unwrap_used, reason = "every function here is part of a test")]
 
 use std::io;
 

@@ -478,7 +478,7 @@ fn a_survey_spares_the_claims_of_what_others_build() {
 }
 
 #[test]
-fn a_build_that_never_ends_elsewhere_is_done_here_after_the_timeout() {
+fn a_build_that_hangs_elsewhere_is_done_here_after_the_timeout() {
     let store = Remote {
         entries: MemoryStore::new(Limits::NONE),
         held: Arc::new(Mutex::new(keys(3).iter().map(|key| Key::digest(key)).collect())),
