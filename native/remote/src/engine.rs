@@ -75,6 +75,12 @@ pub trait Engine: Debug + Send + Sync {
     /// The trouble with the engine.
     fn touch(&self, name: &Key, until: Instant) -> Result<(), Trouble>;
 
+    /// Returns a page of the names of all entries: the first, or the one that [`Page::next`] names. A name may be listed twice.
+    ///
+    /// # Errors
+    /// The trouble with the engine; [`Trouble::Unsupported`] if it cannot list.
+    fn list(&self, page: Option<&str>, until: Instant) -> Result<Page, Trouble>;
+
     /// Removes an entry, and returns whether there was one.
     ///
     /// # Errors
@@ -99,6 +105,15 @@ pub enum Surveyed {
     Held(Version),
     /// No entry is stored, and its lease is free.
     Free,
+}
+
+/// A page of a listing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// The names of entries.
+    pub names: Vec<Key>,
+    /// What names the next page, if there is one.
+    pub next: Option<String>,
 }
 
 /// The answer of [`Engine::get_or_claim`].

@@ -14,6 +14,7 @@ use std::{
 
 use warmstart::{
     Artifact, MissReason, Store,
+    os::fork::Mutex,
     store::{Buffer, Claims, Inspect},
 };
 use warmstart_core::{batch, key::Key, lease::Backoff};
@@ -34,6 +35,11 @@ const PAUSES: Backoff = Backoff::new(250, 4_000);
 const ATTEMPTS: usize = 4;
 const BUSY_PAUSES: Backoff = Backoff::new(20, 200);
 
+/// The names of files and folders in the directory of a machine.
+pub(crate) const BREAKER: &str = "breaker";
+pub(crate) const STATISTICS: &str = "statistics";
+pub(crate) const UPLOADS: &str = "uploads";
+
 /// How long closing waits for uploads.
 const LAST_WAIT: Duration = Duration::from_secs(1);
 
@@ -46,7 +52,7 @@ pub struct FleetOptions {
 }
 
 impl FleetOptions {
-    /// Keeps the state of the machine in `directory`: whether the remote failed, and what is left to upload. Use one directory for
+    /// Keeps the state of the machine in `directory`: whether the remote failed, what is left to upload, and counts. Use one directory for
     /// each pair of a local store and a remote, beside the local store. Without it, each process finds out for itself, and what it did
     /// not upload stays on the machine.
     #[must_use]
@@ -102,6 +108,9 @@ pub struct Fleet<S: Store + 'static> {
     counters: Arc<Counters>,
     /// Apart from the other counters: a local hit takes no lock.
     local_hits: AtomicU64,
+    /// The counts of the machine, and what was added to them of this fleet's.
+    statistics: Option<PathBuf>,
+    added: Mutex<FleetStatistics>,
     process: u32,
 }
 
@@ -111,10 +120,10 @@ impl<S: Store + 'static> Fleet<S> {
     pub fn new(local: S, remote: RemoteStore, options: FleetOptions) -> Self {
         let FleetOptions { directory, max_upload_bytes, on_trouble } = options;
         let directory =
-            directory.filter(|directory| std::fs::create_dir_all(directory.join("uploads")).is_ok());
+            directory.filter(|directory| std::fs::create_dir_all(directory.join(UPLOADS)).is_ok());
         let (local, remote) = (Arc::new(local), Arc::new(remote));
         let file = |name: &str| directory.as_deref().map(|directory: &Path| directory.join(name));
-        let health = Arc::new(Health::open(file("breaker"), on_trouble));
+        let health = Arc::new(Health::open(file(BREAKER), on_trouble));
         let counters = Arc::<Counters>::default();
         let leases = Leases::new(Arc::clone(&remote), Arc::clone(&health), token());
         let uploads = Uploads::new(
@@ -123,14 +132,15 @@ impl<S: Store + 'static> Fleet<S> {
             Arc::clone(&leases),
             Arc::clone(&health),
             Arc::clone(&counters),
-            file("uploads"),
+            file(UPLOADS),
             max_upload_bytes,
         );
         if !health.is_closed() {
             leases.probe();
         }
         let (local_hits, process) = (AtomicU64::new(0), process::id());
-        Self { local, remote, health, leases, uploads, counters, local_hits, process }
+        let (statistics, added) = (file(STATISTICS), Mutex::default());
+        Self { local, remote, health, leases, uploads, counters, local_hits, statistics, added, process }
     }
 
     /// Returns the local store.
@@ -143,6 +153,7 @@ impl<S: Store + 'static> Fleet<S> {
     #[must_use]
     pub fn statistics(&self) -> FleetStatistics {
         let mut statistics = self.counters.snapshot();
+        statistics.bytes_received = self.remote.received();
         statistics.local_hits = self.local_hits.load(Relaxed);
         statistics.uploads_waiting = if self.is_parent() { self.uploads.waiting() } else { 0 };
         statistics.is_breaker_open = !self.health.is_closed();
@@ -152,6 +163,18 @@ impl<S: Store + 'static> Fleet<S> {
     /// Waits until what was stored is uploaded, or until the timeout. Returns whether it is. Call it at the end of a short job.
     pub fn wait_for_uploads(&self, timeout: Duration) -> bool {
         self.is_parent() && self.uploads.wait(Instant::now() + timeout)
+    }
+
+    /// Adds to the counts of the machine what is new. Where that fails, the next time adds it.
+    fn add_statistics(&self) {
+        let mut added = self.added.lock();
+        let counts = self.statistics();
+        if let Some(file) = &self.statistics
+            && counts != *added
+            && counts.add_to_file(*added, file)
+        {
+            *added = counts;
+        }
     }
 
     /// Returns whether this is the process that opened the fleet, and not a forked child, which has none of its threads.
@@ -188,7 +211,7 @@ impl<S: Store + 'static> Fleet<S> {
         match found {
             Ok(Found { artifact, len }) => {
                 self.counters.add(|counts| &mut counts.remote_hits, 1);
-                self.counters.add(|counts| &mut counts.bytes_received, len);
+                self.counters.add(|counts| &mut counts.bytes_used, len);
                 // Where the local store has no room, the remote is asked again next time.
                 let _ = self.local.put(key, &artifact);
                 Ok(artifact)
@@ -364,6 +387,9 @@ impl<S: Store + 'static> Store for Fleet<S> {
     }
 
     fn flush(&self) -> Result<(), MissReason> {
+        if self.is_parent() {
+            self.add_statistics();
+        }
         self.local.flush()
     }
 
@@ -377,6 +403,7 @@ impl<S: Store + 'static> Store for Fleet<S> {
             self.uploads.wait(Instant::now() + LAST_WAIT);
             self.uploads.close();
             self.leases.close();
+            self.add_statistics();
         }
         self.local.close()
     }

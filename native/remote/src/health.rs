@@ -5,7 +5,7 @@ use std::{
     fmt, fs,
     hash::{BuildHasher, Hasher},
     mem::{self, Discriminant},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -133,6 +133,11 @@ impl Health {
             on_trouble(trouble);
         }
     }
+}
+
+/// Returns whether this file says that requests are not sent now.
+pub(crate) fn is_open(file: &Path) -> bool {
+    fs::read(file).is_ok_and(|bytes| Breaker::decode(&bytes).mode(unix_ms()) != Mode::Closed)
 }
 
 impl fmt::Debug for Health {

@@ -16,6 +16,7 @@
 #[doc(hidden)]
 pub mod engine;
 
+mod check;
 mod fleet;
 mod health;
 mod leases;
@@ -24,11 +25,14 @@ mod redis;
 mod statistics;
 mod store;
 mod tls;
+mod transfer;
 mod uploads;
 mod url;
 
+pub use self::check::Check;
 pub use self::engine::Trouble;
 pub use self::fleet::{Fleet, FleetOptions};
 pub use self::statistics::FleetStatistics;
 pub use self::store::{Found, RemoteOptions, RemoteStore};
+pub use self::transfer::{TransferError, Transferred};
 pub use self::url::RemoteError;

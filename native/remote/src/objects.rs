@@ -21,17 +21,17 @@ use std::{
         Arc,
         atomic::{AtomicU8, AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use object_store::{CopyMode, CopyOptions, ObjectStoreExt as _, path::Path};
+use object_store::{ObjectStoreExt as _, path::Path};
 use warmstart_core::key::Key;
 
-use crate::engine::{Answer, Engine, Surveyed, Token, Trouble, Version};
-use client::trouble_of;
-use requests::{Folder, Taken, create, delete, get, is_stored, read_lease, replace, take};
+use crate::engine::{Answer, Engine, Page, Surveyed, Token, Trouble, Version};
+use client::{Client, trouble_of};
+use requests::{Folder, Taken, create, delete, get, is_stored, list, read_lease, renew, replace, take};
 use survey::survey;
 
 pub(crate) use client::Source;
@@ -46,6 +46,7 @@ pub(crate) struct Objects {
     driver: Arc<Driver>,
     folder: Folder,
     is_read_only: bool,
+    max_age: Option<Duration>,
     leases: Probed,
     renewals: AtomicU64,
 }
@@ -58,11 +59,17 @@ const HEEDS: u8 = 1;
 const IGNORES: u8 = 2;
 
 impl Objects {
-    /// Creates the engine of the entries below `prefix` with this seal.
-    pub(crate) fn new(driver: Arc<Driver>, prefix: &str, seal: &str, is_read_only: bool) -> Self {
+    /// Creates the engine of the entries below `prefix` with this seal. `max_age` is the age at which a rule of the store removes them.
+    pub(crate) fn new(
+        driver: Arc<Driver>,
+        prefix: &str,
+        seal: &str,
+        is_read_only: bool,
+        max_age: Option<Duration>,
+    ) -> Self {
         let folder = if prefix.is_empty() { format!("v1/{seal}") } else { format!("{prefix}/v1/{seal}") };
         let (leases, renewals) = (Probed::default(), AtomicU64::new(1));
-        Self { driver, folder: Folder(folder.into()), is_read_only, leases, renewals }
+        Self { driver, folder: Folder(folder.into()), is_read_only, max_age, leases, renewals }
     }
 
     fn check_writable(&self) -> Result<(), Trouble> {
@@ -102,12 +109,33 @@ impl Objects {
     }
 }
 
+/// Reads an entry, and renews it in the background if a rule would remove it before long.
+async fn read(
+    client: Arc<Client>,
+    folder: Folder,
+    name: Key,
+    max_age: Option<Duration>,
+) -> Result<Option<Vec<u8>>, Trouble> {
+    let path = folder.entry(&name);
+    let Some((entry, age)) = get(client.store(), &path).await? else { return Ok(None) };
+    if max_age.is_some_and(|max| is_due(&name, age, max)) {
+        // A client that may not write reads it all the same.
+        tokio::spawn(async move { renew(client.store(), &path).await });
+    }
+    Ok(Some(entry))
+}
+
+/// Returns whether an entry of this age is renewed: between a half and three quarters of the age at which it is removed. Each name has
+/// an age of its own, so that what was stored together is not copied, nor removed, together.
+fn is_due(name: &Key, age: Duration, max: Duration) -> bool {
+    age >= max / 2 + max / 4 * u32::from(name.as_bytes()[0]) / 256
+}
+
 impl Engine for Objects {
     fn get_many(&self, names: &[Key], until: Instant) -> Result<Vec<Option<Vec<u8>>>, Trouble> {
-        let paths: Vec<Path> = names.iter().map(|name| self.folder.entry(name)).collect();
-        self.driver.call(until, |client| async move {
-            let client = &client;
-            let gets = paths.into_iter().map(|path| async move { get(client.store(), &path).await });
+        let (names, folder, max_age) = (names.to_vec(), self.folder.clone(), self.max_age);
+        self.driver.call(until, move |client| async move {
+            let gets = names.into_iter().map(|name| read(client.clone(), folder.clone(), name, max_age));
             stream::iter(gets).buffered(AT_ONCE).try_collect().await
         })
     }
@@ -118,23 +146,21 @@ impl Engine for Objects {
     }
 
     fn get_or_claim(&self, name: &Key, token: &Token, until: Instant) -> Result<Answer, Trouble> {
-        let entry = self.folder.entry(name);
-        let stored = self.driver.call(until, {
-            let entry = entry.clone();
-            |client| async move { get(client.store(), &entry).await }
-        })?;
-        if let Some(stored) = stored {
+        if let Some(stored) = self.get_many(&[*name], until)?.pop().flatten() {
             return Ok(Answer::Stored(stored));
         }
         self.check_leases(until)?;
-        let (lease, contents, token) = (self.folder.lease(name), self.contents(token), *token);
+        let (entry, lease) = (self.folder.entry(name), self.folder.lease(name));
+        let (contents, token) = (self.contents(token), *token);
         self.driver.call(until, move |client| async move {
             let store = client.store();
             match take(store, &lease, contents, &token, None).await? {
                 Taken::Held(version) => Ok(Answer::Held(version)),
                 Taken::Ours(version) => {
                     // Its last holder may have stored the entry and released the lease since the entry was looked for.
-                    let Some(stored) = get(store, &entry).await? else { return Ok(Answer::Claimed(version)) };
+                    let Some((stored, _)) = get(store, &entry).await? else {
+                        return Ok(Answer::Claimed(version));
+                    };
                     let _ = store.delete(&lease).await;
                     Ok(Answer::Stored(stored))
                 }
@@ -207,14 +233,22 @@ impl Engine for Objects {
         })
     }
 
-    /// Copies the object to itself, on the server.
     fn touch(&self, name: &Key, until: Instant) -> Result<(), Trouble> {
         self.check_writable()?;
         let path = self.folder.entry(name);
-        self.driver.call(until, |client| async move {
-            // With the header that the client adds to this kind of copy; it is no condition.
-            let in_place = CopyOptions { mode: CopyMode::Create, ..CopyOptions::default() };
-            client.store().copy_opts(&path, &path, in_place).await.map_err(|error| trouble_of(&error))
+        self.driver.call(until, |client| async move { renew(client.store(), &path).await })
+    }
+
+    fn list(&self, page: Option<&str>, until: Instant) -> Result<Page, Trouble> {
+        let (folder, offset) = (self.folder.clone(), page.map(ToOwned::to_owned));
+        self.driver.call(until, move |client| async move {
+            let listed = list(&client, &folder.0, offset).await?;
+            let is_last = listed.is_last;
+            // Leases follow below a folder of their own.
+            let name_of =
+                |path: &Path| Key::from_hex(path.filename()?).filter(|name| folder.entry(name) == *path);
+            let names = listed.objects.iter().filter_map(|(path, _)| name_of(path)).collect();
+            Ok(Page { names, next: listed.last.filter(|_| !is_last) })
         })
     }
 

@@ -21,13 +21,16 @@ use ::redis::{Cmd, Value, cmd};
 use warmstart_core::key::Key;
 
 use crate::{
-    engine::{Answer, Engine, Surveyed, Token, Trouble, Version},
+    engine::{Answer, Engine, Page, Surveyed, Token, Trouble, Version},
     url::{Problem, RemoteError},
 };
 use connection::Pool;
 
 /// The most keys of one command.
 const AT_ONCE: usize = 64;
+
+/// How many keys the server looks at for a page of a listing.
+const SCANNED: usize = 1_000;
 
 /// KEYS: entry, lease. ARGV: token, milliseconds. A lease with the caller's token is the caller's: an acknowledgement was lost.
 const GET_OR_CLAIM: &str = "\
@@ -216,6 +219,32 @@ impl Engine for Redis {
         let mut command = cmd("SET");
         command.arg(self.entry(name)).arg(entry);
         self.server.one(command, until).map(drop)
+    }
+
+    fn list(&self, page: Option<&str>, until: Instant) -> Result<Page, Trouble> {
+        // A prefix may hold what is special in patterns.
+        let special = |c: char| matches!(c, '*' | '?' | '[' | ']' | '\\');
+        let mut pattern = String::new();
+        for c in self.entries.chars() {
+            pattern.extend(special(c).then_some('\\').into_iter().chain([c]));
+        }
+        let mut command = cmd("SCAN");
+        command.arg(page.unwrap_or("0")).arg("MATCH").arg(pattern + "*").arg("COUNT").arg(SCANNED);
+        let Value::Array(reply) = self.server.one(command, until)? else { return Err(unexpected()) };
+        let Ok([Value::BulkString(next), Value::Array(keys)]) = <[Value; 2]>::try_from(reply) else {
+            return Err(unexpected());
+        };
+        let name_of = |key| match key {
+            Value::BulkString(key) => {
+                Key::from_hex(std::str::from_utf8(&key).ok()?.strip_prefix(&self.entries)?)
+            }
+            _ => None,
+        };
+        let next = String::from_utf8(next).map_err(|_| unexpected())?;
+        Ok(Page {
+            names: keys.into_iter().filter_map(name_of).collect(),
+            next: (next != "0").then_some(next),
+        })
     }
 
     /// Does nothing: the server notes each use itself.

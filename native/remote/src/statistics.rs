@@ -1,10 +1,18 @@
-//! What a fleet counts.
+//! What a fleet counts, and the file with the counts of all processes of a machine.
 
-use std::time::Duration;
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Read, Seek, Write},
+    path::Path,
+    thread,
+    time::Duration,
+};
 
 use warmstart::os::fork::Mutex;
 
-/// The counts of a [`Fleet`](crate::Fleet) since it was opened.
+use crate::{health, uploads};
+
+/// The counts of a [`Fleet`](crate::Fleet) since it was opened, or of a machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FleetStatistics {
@@ -16,8 +24,10 @@ pub struct FleetStatistics {
     pub misses: u64,
     /// Entries of the remote that were refused as damaged, forged or of another version. They are left where they are.
     pub refused: u64,
-    /// Bytes of the entries that came from the remote and were accepted.
+    /// Bytes of entries that came from the remote.
     pub bytes_received: u64,
+    /// Bytes of those that look-ups returned: the rest was refused.
+    pub bytes_used: u64,
     /// Bytes of entries that were sent to the remote.
     pub bytes_sent: u64,
     /// Entries that were sent to the remote.
@@ -32,6 +42,89 @@ pub struct FleetStatistics {
     pub lease_wait_nanos: u64,
     /// Whether the remote failed, and is left alone for a while.
     pub is_breaker_open: bool,
+}
+
+/// A count that only grows: its name in the file of the machine, and its field.
+type Count = (&'static str, fn(&mut FleetStatistics) -> &mut u64);
+
+const COUNTS: [Count; 11] = [
+    ("local_hits", |counts| &mut counts.local_hits),
+    ("remote_hits", |counts| &mut counts.remote_hits),
+    ("misses", |counts| &mut counts.misses),
+    ("refused", |counts| &mut counts.refused),
+    ("bytes_received", |counts| &mut counts.bytes_received),
+    ("bytes_used", |counts| &mut counts.bytes_used),
+    ("bytes_sent", |counts| &mut counts.bytes_sent),
+    ("uploads", |counts| &mut counts.uploads),
+    ("uploads_dropped", |counts| &mut counts.uploads_dropped),
+    ("lease_waits", |counts| &mut counts.lease_waits),
+    ("lease_wait_nanos", |counts| &mut counts.lease_wait_nanos),
+];
+
+/// The longest file of counts that is read, in bytes.
+const MAX_FILE: u64 = 4096;
+
+/// How often the lock of the file is tried, and the pauses in between. Another process that stops while it has the lock does not stop
+/// this one.
+const ATTEMPTS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(2);
+
+impl FleetStatistics {
+    /// Reads the counts of a machine from the [directory](crate::FleetOptions::with_directory) of its fleets: those of all processes
+    /// that closed theirs, what waits for its upload, and whether the remote is left alone.
+    ///
+    /// # Errors
+    /// The directory is missing or cannot be read. A machine that counted nothing yet is no error.
+    pub fn of_machine(directory: &Path) -> io::Result<Self> {
+        directory.read_dir()?;
+        let mut counts = match File::open(directory.join(crate::fleet::STATISTICS)) {
+            Ok(file) => read(&file)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::default(),
+            Err(error) => return Err(error),
+        };
+        counts.uploads_waiting = uploads::listed(&directory.join(crate::fleet::UPLOADS));
+        counts.is_breaker_open = health::is_open(&directory.join(crate::fleet::BREAKER));
+        Ok(counts)
+    }
+
+    /// Adds what was counted since `earlier` to the counts of the machine. Returns whether that was possible.
+    pub(crate) fn add_to_file(mut self, mut earlier: Self, file: &Path) -> bool {
+        let mut add = || {
+            let mut file =
+                OpenOptions::new().read(true).write(true).create(true).truncate(false).open(file)?;
+            let mut attempts = 1..ATTEMPTS;
+            while let Err(error) = file.try_lock() {
+                attempts.next().ok_or(error)?;
+                thread::sleep(PAUSE);
+            }
+            let mut sum = read(&file)?;
+            let mut text = String::new();
+            for (name, field) in COUNTS {
+                let new = field(&mut self).saturating_sub(*field(&mut earlier));
+                // Each line has the same length, so that nothing of the former text is left.
+                text += &format!("{name:<18}{:>20}\n", field(&mut sum).saturating_add(new));
+            }
+            file.rewind()?;
+            file.write_all(text.as_bytes())
+        };
+        add().is_ok()
+    }
+}
+
+/// Reads counts. A line that is damaged counts from zero.
+fn read(file: &File) -> io::Result<FleetStatistics> {
+    let mut bytes = Vec::new();
+    file.take(MAX_FILE).read_to_end(&mut bytes)?;
+    let mut counts = FleetStatistics::default();
+    for line in String::from_utf8_lossy(&bytes).lines() {
+        let mut words = line.split_whitespace();
+        if let (Some(name), Some(Ok(count))) = (words.next(), words.next().map(str::parse))
+            && let Some((_, field)) = COUNTS.into_iter().find(|(known, _)| *known == name)
+        {
+            *field(&mut counts) = count;
+        }
+    }
+    Ok(counts)
 }
 
 #[derive(Debug, Default)]
@@ -52,5 +145,42 @@ impl Counters {
 
     pub(crate) fn snapshot(&self) -> FleetStatistics {
         *self.0.lock()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn counts_of_processes_are_added_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(crate::fleet::STATISTICS);
+        assert_eq!(FleetStatistics::of_machine(folder.path()).unwrap(), FleetStatistics::default());
+        let one = FleetStatistics { local_hits: 7, lease_wait_nanos: u64::MAX, ..Default::default() };
+        let earlier = FleetStatistics { local_hits: 5, ..Default::default() };
+        assert!(one.add_to_file(FleetStatistics::default(), &file) && one.add_to_file(earlier, &file));
+        let sum = FleetStatistics { local_hits: 9, ..one };
+        assert_eq!(FleetStatistics::of_machine(folder.path()).unwrap(), sum);
+        assert!(FleetStatistics::of_machine(&file).is_err());
+
+        fs::write(&file, b"local_hits x\nremote_hits 3\n\xff 1\nmisses").unwrap();
+        let left = FleetStatistics { remote_hits: 3, ..Default::default() };
+        assert_eq!(FleetStatistics::of_machine(folder.path()).unwrap(), left);
+        assert!(one.add_to_file(one, &file));
+        assert_eq!(FleetStatistics::of_machine(folder.path()).unwrap(), left, "the damage is overwritten");
+    }
+
+    #[test]
+    fn locked_counts_do_not_stop_a_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(crate::fleet::STATISTICS);
+        let file = File::create(&path).unwrap();
+        file.lock().unwrap();
+        let one = FleetStatistics { local_hits: 7, ..Default::default() };
+        assert!(!one.add_to_file(FleetStatistics::default(), &path));
+        drop(file);
+        assert!(one.add_to_file(FleetStatistics::default(), &path));
     }
 }

@@ -4,7 +4,7 @@ use std::{
     collections::HashSet,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -53,6 +53,7 @@ pub struct RemoteOptions {
     seals: Vec<Seal>,
     is_unsealed: bool,
     deadline: Option<Duration>,
+    max_age: Option<Duration>,
     lease_ttl: Option<Duration>,
 }
 
@@ -83,6 +84,7 @@ pub struct RemoteStore {
     shelves: Vec<Shelf>,
     newer: Mutex<HashSet<Key>>,
     found_newer: AtomicBool,
+    received: AtomicU64,
     closed: AtomicBool,
 }
 
@@ -126,6 +128,14 @@ impl RemoteOptions {
         self
     }
 
+    /// Tells the age at which a lifecycle rule of the bucket removes objects. An entry that is read after at least half of it is
+    /// renewed: copied to itself by the server. Redis needs no such rule: it evicts the least recently used entries when it is full.
+    #[must_use]
+    pub const fn with_max_age(mut self, age: Duration) -> Self {
+        self.max_age = Some(age);
+        self
+    }
+
     /// Sets how long leases live without renewal, 3 s by default.
     #[doc(hidden)]
     #[must_use]
@@ -153,7 +163,7 @@ impl RemoteStore {
             (false, false) => options.seals.into_iter().map(Some).collect(),
         };
         let lease_ttl = options.lease_ttl.unwrap_or(LEASE_TTL);
-        let (engine, deadline) = engines(&location, lease_ttl)?;
+        let (engine, deadline) = engines(&location, lease_ttl, options.max_age)?;
         let shelf = |seal: Option<Seal>| Shelf { engine: engine(&id_of(seal.as_ref())), seal };
         Ok(Self {
             shelves: seals.into_iter().map(shelf).collect(),
@@ -162,6 +172,7 @@ impl RemoteStore {
             location,
             newer: Mutex::default(),
             found_newer: AtomicBool::new(false),
+            received: AtomicU64::new(0),
             closed: AtomicBool::new(false),
         })
     }
@@ -192,6 +203,27 @@ impl RemoteStore {
         &*self.shelves[0].engine
     }
 
+    /// Returns the engines of all accepted secrets.
+    pub(crate) fn engines(&self) -> impl Iterator<Item = &dyn Engine> {
+        self.shelves.iter().map(|shelf| &*shelf.engine)
+    }
+
+    /// Verifies an entry that the engine of this number has under `name`, and returns its key too.
+    pub(crate) fn verify_named(
+        &self,
+        engine: usize,
+        name: &Key,
+        entry: Vec<u8>,
+    ) -> Result<(Vec<u8>, Found), MissReason> {
+        let layout = envelope::Layout::parse(&entry, entry.len() as u64)?;
+        let key = entry.get(layout.key()).ok_or(MissReason::Malformed)?.to_vec();
+        if Key::digest(&key) != *name {
+            return Err(MissReason::KeyMismatch);
+        }
+        let found = self.shelves[engine].verify(&key, entry)?;
+        Ok((key, found))
+    }
+
     /// Looks up many keys, in their order, by `until`.
     ///
     /// # Errors
@@ -212,6 +244,7 @@ impl RemoteStore {
             let wanted: Vec<Key> = missing.iter().map(|at| names[*at]).collect();
             for (at, entry) in missing.into_iter().zip(shelf.engine.get_many(&wanted, until)?) {
                 let Some(entry) = entry else { continue };
+                self.received.fetch_add(entry.len() as u64, Ordering::Relaxed);
                 let found = shelf.verify(keys[at], entry);
                 if let Err(MissReason::NewerVersion) = found {
                     self.note_newer(names[at]);
@@ -231,6 +264,7 @@ impl RemoteStore {
     /// The reason why it is not accepted.
     #[doc(hidden)]
     pub fn verify(&self, key: &[u8], entry: Vec<u8>) -> Result<Found, MissReason> {
+        self.received.fetch_add(entry.len() as u64, Ordering::Relaxed);
         let found = self.shelves[0].verify(key, entry);
         if let Err(MissReason::NewerVersion) = found {
             self.note_newer(Key::digest(key));
@@ -266,6 +300,11 @@ impl RemoteStore {
             return Ok(Err(MissReason::NewerVersion));
         }
         self.engine().put(name, entry, until).map(Ok)
+    }
+
+    /// Returns the bytes of all entries that came from the engine.
+    pub(crate) fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
     }
 
     /// Returns whether one request looks a key up.
@@ -377,11 +416,18 @@ fn id_of(seal: Option<&Seal>) -> String {
 type MakeEngine = Box<dyn Fn(&str) -> Box<dyn Engine>>;
 
 /// Returns what makes the engines of a place, which share connections, and the deadline of their calls.
-fn engines(location: &Location, ttl: Duration) -> Result<(MakeEngine, Duration), RemoteError> {
+fn engines(
+    location: &Location,
+    ttl: Duration,
+    max_age: Option<Duration>,
+) -> Result<(MakeEngine, Duration), RemoteError> {
     let (millis, seconds) = (Duration::from_millis(200), Duration::from_secs(2));
-    let objects = |source, prefix: String, is_read_only| -> MakeEngine {
+    let objects = |source, prefix: String, is_read_only: bool| -> MakeEngine {
         let driver = Arc::new(Driver::new(source));
-        Box::new(move |seal| Box::new(Objects::new(Arc::clone(&driver), &prefix, seal, is_read_only)))
+        let max_age = max_age.filter(|_| !is_read_only);
+        Box::new(move |seal| {
+            Box::new(Objects::new(Arc::clone(&driver), &prefix, seal, is_read_only, max_age))
+        })
     };
     Ok(match location.clone() {
         Location::Redis { tls, host, port, database, prefix } => {

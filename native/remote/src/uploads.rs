@@ -5,7 +5,7 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{Read, Write},
     mem,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Condvar, Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
@@ -249,8 +249,8 @@ impl<S: Store + 'static> Uploads<S> {
     /// Continues the lists of processes that ended. One process takes a list.
     fn continue_lists(&self) {
         for path in self.lists() {
-            let Some(mut list) = List::take_over(path) else { continue };
-            let keys = list.keys();
+            let Some(list) = List::take_over(path) else { continue };
+            let keys = keys(&list.file);
             let is_over = |key| self.send(&Upload { key, bytes: 0, artifact: None });
             if !lock(&self.state).is_closed && keys.into_iter().all(is_over) {
                 let _ = fs::remove_file(&list.path);
@@ -264,8 +264,31 @@ impl<S: Store + 'static> Uploads<S> {
     }
 }
 
+/// Returns how many uploads the lists in this folder have.
+pub(crate) fn listed(folder: &Path) -> u64 {
+    let lists = fs::read_dir(folder).into_iter().flatten().flatten();
+    let files = lists.filter_map(|list| File::open(list.path()).ok());
+    files.map(|file| keys(file).len() as u64).sum()
+}
+
+/// Reads the keys of a list before the first record that is not whole.
+fn keys(mut list: impl Read) -> Vec<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let _ = list.read_to_end(&mut bytes);
+    let (mut keys, mut rest) = (Vec::new(), &bytes[..]);
+    while let Some((len, after)) = rest.split_first_chunk()
+        && let Some((key, after)) = after.split_at_checked(u32::from_le_bytes(*len) as usize)
+        && let Some((sum, after)) = after.split_first_chunk::<8>()
+        && Key::digest(key).as_bytes().starts_with(sum)
+    {
+        keys.push(key.to_vec());
+        rest = after;
+    }
+    keys
+}
+
 impl List {
-    fn create(folder: &std::path::Path) -> Option<Self> {
+    fn create(folder: &Path) -> Option<Self> {
         let path = folder.join(format!("{:016x}", random()));
         let file = OpenOptions::new().append(true).create_new(true).open(&path).ok()?;
         file.try_lock().ok()?;
@@ -285,22 +308,6 @@ impl List {
         let Ok(len) = u32::try_from(key.len()) else { return };
         let record = [&len.to_le_bytes()[..], key, &Key::digest(key).as_bytes()[..8]].concat();
         let _ = self.file.write_all(&record);
-    }
-
-    /// Reads the keys before the first record that is not whole.
-    fn keys(&mut self) -> Vec<Vec<u8>> {
-        let mut bytes = Vec::new();
-        let _ = self.file.read_to_end(&mut bytes);
-        let (mut keys, mut rest) = (Vec::new(), &bytes[..]);
-        while let Some((len, after)) = rest.split_first_chunk()
-            && let Some((key, after)) = after.split_at_checked(u32::from_le_bytes(*len) as usize)
-            && let Some((sum, after)) = after.split_first_chunk::<8>()
-            && Key::digest(key).as_bytes().starts_with(sum)
-        {
-            keys.push(key.to_vec());
-            rest = after;
-        }
-        keys
     }
 
     fn clear(&mut self) {

@@ -1,12 +1,12 @@
 //! What is stored, found, and refused.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use warmstart::{Artifact, Metadata, MissReason, Seal, Store};
 use warmstart_core::{envelope, key::Key};
 use warmstart_remote::{RemoteOptions, RemoteStore};
 
-use crate::{Case, PASSWORD, Place};
+use crate::{Case, PASSWORD, Place, until};
 
 pub(crate) const CASES: &[Case] = &[
     ("stored_artifact_is_found_and_removed", stored_artifact_is_found_and_removed),
@@ -28,10 +28,6 @@ fn options() -> RemoteOptions {
 
 fn open(place: &Place, secret: u8) -> RemoteStore {
     RemoteStore::open(&place.url(), options().with_secret(&[secret; 32])).unwrap()
-}
-
-fn until() -> Instant {
-    Instant::now() + Duration::from_secs(30)
 }
 
 fn artifact(payload: impl Into<Vec<u8>>) -> Artifact {

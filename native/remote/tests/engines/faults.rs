@@ -16,8 +16,9 @@ use warmstart_remote::{
 };
 
 use crate::{
-    Case, PASSWORD, Place,
+    Case, PASSWORD, PATIENT, Place, patient,
     servers::{BUCKET, Engine, Server, certificates, free_port},
+    until,
 };
 
 /// Of every engine.
@@ -44,6 +45,7 @@ pub(crate) const OF_S3: &[Case] = &[
     ("entry_cut_off_is_no_entry", entry_cut_off_is_no_entry),
     ("missing_bucket_is_a_miss", missing_bucket_is_a_miss),
     ("touch_renews_the_age_of_an_object", touch_renews_the_age_of_an_object),
+    ("entry_that_is_read_when_old_is_renewed", entry_that_is_read_when_old_is_renewed),
 ];
 
 pub(crate) const OF_NGINX: &[Case] = &[
@@ -69,17 +71,8 @@ fn open(url: &str) -> RemoteStore {
     RemoteStore::open(url, options).unwrap()
 }
 
-fn patient(url: &str) -> RemoteStore {
-    let options = RemoteOptions::default().with_secret(&[7; 32]).with_deadline(Duration::from_secs(30));
-    RemoteStore::open(url, options).unwrap()
-}
-
 fn artifact() -> Artifact {
     Artifact::new(b"payload".to_vec())
-}
-
-fn until() -> Instant {
-    Instant::now() + Duration::from_secs(30)
 }
 
 /// Starts a server that handles each connection with `serve`, as long as the process lives.
@@ -315,19 +308,39 @@ fn encrypted_web_server_is_read(place: &Place) {
     assert_eq!(reader.get(b"key").unwrap().payload(), b"payload");
 }
 
+/// Returns when the only object of a case was stored or renewed.
+fn last_modified(place: &Place) -> String {
+    let listing = format!("GET /{BUCKET}?list-type=2&prefix={} HTTP/1.1\r\nHost: localhost", place.case);
+    let answer = place.servers.moto().request(&listing);
+    let (_, rest) = answer.split_once("<LastModified>").expect(&answer);
+    rest.split_once('<').unwrap().0.to_owned()
+}
+
+fn entry_that_is_read_when_old_is_renewed(place: &Place) {
+    let options = RemoteOptions::default().with_secret(&[7; 32]).with_deadline(PATIENT);
+    let store = RemoteStore::open(&place.url(), options.with_max_age(Duration::from_secs(4))).unwrap();
+    store.put(b"key", &artifact()).unwrap();
+    let before = last_modified(place);
+    // The server tells times in seconds.
+    thread::sleep(Duration::from_millis(200));
+    assert!(store.get(b"key").is_ok() && store.contains(b"key") == Ok(true));
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(last_modified(place), before, "a young entry is left alone");
+    thread::sleep(Duration::from_secs(3));
+    let started = Instant::now();
+    while last_modified(place) == before {
+        assert!(store.get(b"key").is_ok() && started.elapsed() < Duration::from_secs(30));
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
 fn touch_renews_the_age_of_an_object(place: &Place) {
     let store = patient(&place.url());
     store.put(b"key", &artifact()).unwrap();
-    let listing = format!("GET /{BUCKET}?list-type=2&prefix={} HTTP/1.1\r\nHost: localhost", place.case);
-    let age = || {
-        let answer = place.servers.moto().request(&listing);
-        let (_, rest) = answer.split_once("<LastModified>").expect(&answer);
-        rest.split_once('<').unwrap().0.to_owned()
-    };
-    let before = age();
+    let before = last_modified(place);
     thread::sleep(Duration::from_millis(1100));
     store.engine().touch(&Key::digest(b"key"), until()).unwrap();
-    assert!(before < age());
+    assert!(before < last_modified(place));
     assert_eq!(store.get(b"key").unwrap().payload(), b"payload");
 }
 

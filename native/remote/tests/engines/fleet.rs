@@ -23,7 +23,7 @@ use warmstart_remote::{
     engine::{Answer, Surveyed, Token},
 };
 
-use crate::{Case, Place, servers::free_port};
+use crate::{Case, PATIENT, Place, patient, servers::free_port, until};
 
 pub(crate) const CASES: &[Case] = &[
     ("second_machine_finds_what_the_first_built", second_machine_finds_what_the_first_built),
@@ -42,7 +42,6 @@ pub(crate) const OF_NGINX: &[Case] = &[
     ("read_only_remote_serves_and_keeps_the_disk", read_only_remote_serves_and_keeps_the_disk),
 ];
 
-const PATIENT: Duration = Duration::from_secs(30);
 const DEADLINE: Duration = Duration::from_millis(300);
 
 /// A machine: a directory with a local store and the state of the fleet.
@@ -68,17 +67,8 @@ impl Machine {
     }
 }
 
-fn open(url: &str) -> RemoteStore {
-    let options = RemoteOptions::default().with_secret(&[7; 32]).with_deadline(PATIENT);
-    RemoteStore::open(url, options).unwrap()
-}
-
 fn artifact() -> Artifact {
     Artifact::new(b"payload".to_vec())
-}
-
-fn until() -> Instant {
-    Instant::now() + PATIENT
 }
 
 fn second_machine_finds_what_the_first_built(place: &Place) {
@@ -153,7 +143,7 @@ fn single_calls_on_two_machines_build_once(place: &Place) {
 }
 
 fn dead_builder_is_replaced_after_its_lease(place: &Place) {
-    let dead = open(&place.url());
+    let dead = patient(&place.url());
     let claimed = dead.engine().get_or_claim(&Key::digest(b"key"), &Token::random().unwrap(), until());
     assert!(matches!(claimed, Ok(Answer::Claimed(_))), "{claimed:?}");
     let machine = Machine::new();
@@ -171,7 +161,7 @@ fn look_up_that_builds_nothing_frees_its_lease(place: &Place) {
     let fleet = machine.fleet(&place.url());
     assert_eq!(fleet.get_to_build(b"key").unwrap_err(), MissReason::Absent);
     assert_eq!(fleet.get(b"other").unwrap_err(), MissReason::Absent);
-    let other = open(&place.url());
+    let other = patient(&place.url());
     let state = |key: &[u8]| other.engine().survey(&[Key::digest(key)], until()).unwrap().remove(0);
     assert!(matches!(state(b"key"), Surveyed::Held(_)));
     assert_eq!(state(b"other"), Surveyed::Free, "a look-up that builds nothing takes no lease");
@@ -227,7 +217,7 @@ fn later_process_uploads_what_is_left(place: &Place) {
     }
     // The breaker's time passes.
     fs::remove_file(machine.0.path().join("fleet/breaker")).unwrap();
-    let other = open(&place.url());
+    let other = patient(&place.url());
     let started = Instant::now();
     // The thread of the first fleet keeps its list until its request ended.
     while other.get_many(&[b"a", b"b"]).iter().any(Result::is_err) {
@@ -242,7 +232,7 @@ fn later_process_uploads_what_is_left(place: &Place) {
 }
 
 fn entry_that_is_not_proved_stays_remote(place: &Place) {
-    let other = open(&place.url());
+    let other = patient(&place.url());
     let mut entry = other.encode(b"key", &artifact()).unwrap();
     *entry.last_mut().unwrap() ^= 1;
     let name = Key::digest(b"key");

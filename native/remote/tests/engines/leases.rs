@@ -1,11 +1,6 @@
 //! Who builds: claims, renewals, takeovers and releases.
 
-use std::{
-    collections::BTreeMap,
-    sync::Mutex,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, sync::Mutex, thread, time::Duration};
 
 use warmstart_core::key::Key;
 use warmstart_remote::{
@@ -13,7 +8,7 @@ use warmstart_remote::{
     engine::{Answer, Engine, Surveyed, Token, Version},
 };
 
-use crate::{Case, Place};
+use crate::{Case, Place, until};
 
 pub(crate) const CASES: &[Case] = &[
     ("one_of_12_threads_wins_each_of_20_claims", one_of_12_threads_wins_each_of_20_claims),
@@ -30,10 +25,6 @@ pub(crate) const CASES: &[Case] = &[
 fn open(place: &Place) -> RemoteStore {
     let options = RemoteOptions::default().with_secret(&[7; 32]).with_lease_ttl(Duration::from_secs(60));
     RemoteStore::open(&place.url(), options).unwrap()
-}
-
-fn until() -> Instant {
-    Instant::now() + Duration::from_secs(30)
 }
 
 fn name(number: u32) -> Key {

@@ -9,21 +9,27 @@ mod faults;
 mod fleet;
 mod leases;
 mod servers;
+mod transfer;
 
 use std::{
     env,
     process::{Command, ExitCode},
     sync::Arc,
+    time::{Duration, Instant},
 };
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use servers::{Engine, Servers};
+use warmstart_remote::{RemoteOptions, RemoteStore};
 
 /// A case: its name, and what it does at a place of its own on an engine.
 type Case = (&'static str, fn(&Place));
 
 /// The password of the servers and the secret key of S3, which nothing may show.
 const PASSWORD: &str = "hunter2";
+
+/// The deadline of requests that must succeed, on a machine that does much else.
+const PATIENT: Duration = Duration::from_secs(30);
 
 /// Names the processes that have the credentials.
 const CREDENTIALS: [(&str, &str); 4] = [
@@ -46,6 +52,16 @@ impl Place {
     }
 }
 
+/// Opens a remote whose requests succeed unless the case is about failures.
+fn patient(url: &str) -> RemoteStore {
+    let options = RemoteOptions::default().with_secret(&[7; 32]).with_deadline(PATIENT);
+    RemoteStore::open(url, options).unwrap()
+}
+
+fn until() -> Instant {
+    Instant::now() + PATIENT
+}
+
 fn main() -> ExitCode {
     if CREDENTIALS.iter().any(|(name, value)| env::var(name).as_deref() != Ok(value)) {
         // The environment of a process is set before it starts.
@@ -63,12 +79,14 @@ fn main() -> ExitCode {
         };
     }
     let both = [Engine::Redis, Engine::S3];
-    let groups: [(&str, &[Engine], &[Case]); 11] = [
+    let groups: [(&str, &[Engine], &[Case]); 13] = [
         ("leases", &both, leases::CASES),
         ("entries", &both, entries::CASES),
         ("faults", &both, faults::CASES),
         ("fleet", &both, fleet::CASES),
         ("fleet", &[Engine::Nginx], fleet::OF_NGINX),
+        ("transfer", &both, transfer::CASES),
+        ("transfer", &[Engine::Nginx], transfer::OF_NGINX),
         ("faults", &[Engine::Redis], faults::OF_REDIS),
         ("faults", &[Engine::S3], faults::OF_S3),
         ("faults", &[Engine::Nginx], faults::OF_NGINX),

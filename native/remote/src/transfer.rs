@@ -1,0 +1,173 @@
+//! Copies all entries of a store to a remote, or back.
+
+use std::{
+    collections::HashSet,
+    ops::ControlFlow,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use warmstart::{MissReason, Store, os::fork::Mutex};
+use warmstart_core::key::Key;
+
+use crate::{
+    engine::{Surveyed, Trouble},
+    store::RemoteStore,
+};
+
+/// How many entries are asked for at once.
+const AT_ONCE: usize = 64;
+
+/// How many entries are sent at the same time.
+const SENDERS: usize = 8;
+
+/// How many deadlines of a look-up, each of at least a second, a request of a transfer may take.
+const DEADLINES: u32 = 10;
+
+/// How many entries a transfer copied, and how many it left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Transferred {
+    /// Entries that were copied.
+    pub entries: u64,
+    /// Bytes of the entries that were copied, as they were sent over the network.
+    pub bytes: u64,
+    /// Entries that were there already.
+    pub present: u64,
+    /// Entries that were refused: damaged, forged, of another version, or too long.
+    pub refused: u64,
+}
+
+/// Why a transfer ended early. What was copied until then stays.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransferError {
+    /// The remote failed.
+    #[error(transparent)]
+    Remote(#[from] Trouble),
+    /// The local store cannot be listed or written to.
+    #[error("the local store failed: {0}")]
+    Local(MissReason),
+}
+
+impl RemoteStore {
+    /// Stores all entries of `local` that the remote lacks, such as those of a machine that fills the cache for others. Calls
+    /// `on_progress` with the counts so far, from any thread.
+    ///
+    /// # Errors
+    /// The trouble with the remote, or the reason why `local` cannot be listed.
+    pub fn push(
+        &self,
+        local: &dyn Store,
+        on_progress: &(dyn Fn(&Transferred) + Sync),
+    ) -> Result<Transferred, TransferError> {
+        let mut keys = Vec::new();
+        let inspect = local.inspect().ok_or(TransferError::Local(MissReason::Unavailable))?;
+        let mut unreadable = 0;
+        let listed = inspect.entries(&mut |entry| {
+            match entry.head {
+                Ok(head) => keys.push(head.key),
+                Err(_) => unreadable += 1,
+            }
+            ControlFlow::Continue(())
+        });
+        listed.map_err(TransferError::Local)?;
+        let done = Mutex::new(Transferred { refused: unreadable, ..Transferred::default() });
+        for keys in keys.chunks(AT_ONCE) {
+            let names: Vec<Key> = keys.iter().map(|key| Key::digest(key)).collect();
+            let states = self.engine().survey(&names, self.patient())?;
+            let is_missing = |(_, state): &(&Vec<u8>, Surveyed)| *state != Surveyed::Stored;
+            let missing: Vec<&[u8]> =
+                keys.iter().zip(states).filter(is_missing).map(|(key, _)| &key[..]).collect();
+            done.lock().present += (keys.len() - missing.len()) as u64;
+            let next = AtomicUsize::new(0);
+            let send = || -> Result<(), Trouble> {
+                while let Some(key) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let sent = match local.get(key).and_then(|artifact| self.encode(key, &artifact)) {
+                        Ok(entry) => self
+                            .upload(&Key::digest(key), &entry, self.patient())?
+                            .is_ok()
+                            .then_some(entry.len() as u64),
+                        Err(_) => None,
+                    };
+                    let mut done = done.lock();
+                    match sent {
+                        Some(bytes) => done.add(bytes),
+                        None => done.refused += 1,
+                    }
+                    on_progress(&done);
+                }
+                Ok(())
+            };
+            let ended: Result<Vec<()>, Trouble> = thread::scope(|scope| {
+                let senders: Vec<_> = (0..SENDERS.min(missing.len())).map(|_| scope.spawn(send)).collect();
+                senders.into_iter().map(|sender| sender.join().unwrap_or(Ok(()))).collect()
+            });
+            ended?;
+        }
+        Ok(*done.lock())
+    }
+
+    /// Stores all entries of the remote in `local` that it lacks, such as for an image of a machine. An entry that is damaged, forged
+    /// or of another version is left where it is.
+    ///
+    /// # Errors
+    /// The trouble with the remote, [`Trouble::Unsupported`] if it cannot be listed, or the reason why `local` does not store.
+    pub fn pull(
+        &self,
+        local: &dyn Store,
+        on_progress: &dyn Fn(&Transferred),
+    ) -> Result<Transferred, TransferError> {
+        let mut seen = HashSet::new();
+        let inspect = local.inspect().ok_or(TransferError::Local(MissReason::Unavailable))?;
+        let listed = inspect.entries(&mut |entry| {
+            seen.insert(entry.digest);
+            ControlFlow::Continue(())
+        });
+        listed.map_err(TransferError::Local)?;
+        let mut done = Transferred::default();
+        for (shelf, engine) in self.engines().enumerate() {
+            let mut after = None;
+            loop {
+                let page = engine.list(after.as_deref(), self.patient())?;
+                let listed = page.names.len();
+                // The pages of Redis repeat names.
+                let missing: Vec<Key> = page.names.into_iter().filter(|name| seen.insert(*name)).collect();
+                done.present += (listed - missing.len()) as u64;
+                for names in missing.chunks(AT_ONCE) {
+                    let found = engine.get_many(names, self.patient())?;
+                    // One that is gone by now was evicted.
+                    for (name, entry) in
+                        names.iter().zip(found).filter_map(|(name, entry)| Some((name, entry?)))
+                    {
+                        match self.verify_named(shelf, name, entry) {
+                            Ok((key, found)) => {
+                                local.put(&key, &found.artifact).map_err(TransferError::Local)?;
+                                done.add(found.len);
+                            }
+                            Err(_) => done.refused += 1,
+                        }
+                        on_progress(&done);
+                    }
+                }
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    fn patient(&self) -> Instant {
+        Instant::now() + self.deadline().max(Duration::from_secs(1)) * DEADLINES
+    }
+}
+
+impl Transferred {
+    const fn add(&mut self, bytes: u64) {
+        self.entries += 1;
+        self.bytes += bytes;
+    }
+}
