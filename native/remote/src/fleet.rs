@@ -135,9 +135,7 @@ impl<S: Store + 'static> Fleet<S> {
             file(UPLOADS),
             max_upload_bytes,
         );
-        if !health.is_closed() {
-            leases.probe();
-        }
+        leases.probe_if_open();
         let (local_hits, process) = (AtomicU64::new(0), process::id());
         let (statistics, added) = (file(STATISTICS), Mutex::default());
         Self { local, remote, health, leases, uploads, counters, local_hits, statistics, added, process }
@@ -193,17 +191,24 @@ impl<S: Store + 'static> Fleet<S> {
         found
     }
 
-    /// Sends a request, again a few times while the remote is busy.
+    /// Sends a request, and draws the conclusions.
     fn ask<T>(&self, request: impl Fn(&RemoteStore, Instant) -> Result<T, Trouble>) -> Result<T, Trouble> {
+        let outcome = self.health.observe(self.send(request));
+        self.leases.probe_if_open();
+        outcome
+    }
+
+    /// Sends a request, again a few times while the remote is busy.
+    fn send<T>(&self, request: impl Fn(&RemoteStore, Instant) -> Result<T, Trouble>) -> Result<T, Trouble> {
         let mut pauses = BUSY_PAUSES;
         let until = Instant::now() + self.remote.deadline();
         for _ in 1..ATTEMPTS {
             match request(&self.remote, until) {
                 Err(Trouble::Busy(_)) => thread::sleep(Duration::from_millis(pauses.pause(random()))),
-                outcome => return self.health.observe(outcome),
+                outcome => return outcome,
             }
         }
-        self.health.observe(request(&self.remote, until))
+        request(&self.remote, until)
     }
 
     /// Keeps an entry of the remote in the local store.

@@ -152,9 +152,11 @@ impl Leases {
         }
     }
 
-    /// Lets the background probe an open breaker.
-    pub(crate) fn probe(self: &Arc<Self>) {
-        self.start_thread(&mut lock(&self.state));
+    /// Lets the background probe the remote if its breaker is open.
+    pub(crate) fn probe_if_open(self: &Arc<Self>) {
+        if !self.health.is_closed() {
+            self.start_thread(&mut lock(&self.state));
+        }
     }
 
     fn run(&self) {

@@ -164,6 +164,7 @@ impl<S: Store + 'static> Uploads<S> {
         self.continue_lists();
         while let Some(upload) = self.next() {
             let is_over = self.send(&upload);
+            self.leases.probe_if_open();
             let mut state = lock(&self.state);
             state.tried += 1;
             if is_over {
@@ -255,6 +256,7 @@ impl<S: Store + 'static> Uploads<S> {
             if !lock(&self.state).is_closed && keys.into_iter().all(is_over) {
                 let _ = fs::remove_file(&list.path);
             }
+            self.leases.probe_if_open();
         }
     }
 

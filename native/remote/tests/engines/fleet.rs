@@ -23,7 +23,11 @@ use warmstart_remote::{
     engine::{Answer, Surveyed, Token},
 };
 
-use crate::{Case, PATIENT, Place, patient, servers::free_port, until};
+use crate::{
+    Case, PASSWORD, PATIENT, Place, patient,
+    servers::{Server, free_port},
+    until,
+};
 
 pub(crate) const CASES: &[Case] = &[
     ("second_machine_finds_what_the_first_built", second_machine_finds_what_the_first_built),
@@ -36,6 +40,9 @@ pub(crate) const CASES: &[Case] = &[
     ("entry_that_is_not_proved_stays_remote", entry_that_is_not_proved_stays_remote),
     ("removed_entry_is_gone_on_both_levels", removed_entry_is_gone_on_both_levels),
 ];
+
+pub(crate) const OF_REDIS: &[Case] =
+    &[("remote_that_comes_back_is_used_again", remote_that_comes_back_is_used_again)];
 
 pub(crate) const OF_NGINX: &[Case] = &[
     ("remote_without_leases_builds_and_says_so_once", remote_without_leases_builds_and_says_so_once),
@@ -202,6 +209,23 @@ fn dead_remote_costs_one_deadline_a_machine(place: &Place) {
     assert_eq!(troubles, 1);
     let (took, troubles) = run();
     assert!(took < DEADLINE && troubles == 0, "{took:?}: the next process knows");
+}
+
+/// On machines where nothing but the failure itself starts the background.
+fn remote_that_comes_back_is_used_again(place: &Place) {
+    let (machines, port) = ([Machine::new(), Machine::new()], free_port());
+    let [reader, writer] =
+        machines.each_ref().map(|machine| machine.fleet(&place.engine.url(port, place.case)));
+    assert_eq!(reader.get(b"key").unwrap_err(), MissReason::Absent);
+    writer.put(b"key", &artifact()).unwrap();
+    assert!(!writer.wait_for_uploads(PATIENT));
+    assert!(reader.statistics().is_breaker_open && writer.statistics().is_breaker_open);
+    let _server = Server::redis_at(port, &["--requirepass", PASSWORD]);
+    let started = Instant::now();
+    while reader.get(b"key").is_err() {
+        assert!(started.elapsed() < PATIENT);
+        thread::sleep(Duration::from_millis(100));
+    }
 }
 
 fn later_process_uploads_what_is_left(place: &Place) {

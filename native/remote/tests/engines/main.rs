@@ -79,11 +79,12 @@ fn main() -> ExitCode {
         };
     }
     let both = [Engine::Redis, Engine::S3];
-    let groups: [(&str, &[Engine], &[Case]); 13] = [
+    let groups: &[(&str, &[Engine], &[Case])] = &[
         ("leases", &both, leases::CASES),
         ("entries", &both, entries::CASES),
         ("faults", &both, faults::CASES),
         ("fleet", &both, fleet::CASES),
+        ("fleet", &[Engine::Redis], fleet::OF_REDIS),
         ("fleet", &[Engine::Nginx], fleet::OF_NGINX),
         ("transfer", &both, transfer::CASES),
         ("transfer", &[Engine::Nginx], transfer::OF_NGINX),
@@ -96,7 +97,7 @@ fn main() -> ExitCode {
     ];
     let servers = Arc::new(Servers::default());
     let mut trials = Vec::new();
-    for (group, engines, cases) in groups {
+    for &(group, engines, cases) in groups {
         for (engine, (case, play)) in
             engines.iter().flat_map(|engine| cases.iter().map(move |case| (*engine, *case)))
         {
