@@ -191,9 +191,19 @@ impl<S: Store + 'static> Fleet<S> {
         found
     }
 
-    /// Sends a request, and draws the conclusions.
+    /// Sends a request that only reads.
     fn ask<T>(&self, request: impl Fn(&RemoteStore, Instant) -> Result<T, Trouble>) -> Result<T, Trouble> {
         let outcome = self.health.observe(self.send(request));
+        self.leases.probe_if_open();
+        outcome
+    }
+
+    /// Sends a request that a client without the right to write may not send.
+    fn ask_to_write<T>(
+        &self,
+        request: impl Fn(&RemoteStore, Instant) -> Result<T, Trouble>,
+    ) -> Result<T, Trouble> {
+        let outcome = self.health.observe_write(self.send(request));
         self.leases.probe_if_open();
         outcome
     }
@@ -270,8 +280,8 @@ impl<S: Store + 'static> Fleet<S> {
         }
         let claim = |over: Option<&Version>| {
             let sent = self.leases.now();
-            let claimed =
-                self.ask(|remote, until| remote.engine().claim(name, self.leases.token(), over, until));
+            let claimed = self
+                .ask_to_write(|remote, until| remote.engine().claim(name, self.leases.token(), over, until));
             if let Ok(Some(version)) = &claimed {
                 self.leases.keep(*name, version.clone(), sent, false);
                 self.leases.begin_build(name);
@@ -281,7 +291,7 @@ impl<S: Store + 'static> Fleet<S> {
         if claim(None) {
             return true;
         }
-        let found = self.ask(|remote, until| remote.engine().survey(&[*name], until));
+        let found = self.ask_to_write(|remote, until| remote.engine().survey(&[*name], until));
         match found.as_deref() {
             Ok([Surveyed::Held(held)]) if self.leases.is_over(name, held) => claim(Some(held)),
             Ok([Surveyed::Held(_) | Surveyed::Free]) => false,
@@ -310,7 +320,7 @@ impl<S: Store + 'static> Store for Fleet<S> {
             return self.get_from_remote(key, reason);
         }
         let (sent, token) = (self.leases.now(), self.leases.token());
-        match self.ask(|remote, until| remote.engine().get_or_claim(&name, token, until)) {
+        match self.ask_to_write(|remote, until| remote.engine().get_or_claim(&name, token, until)) {
             Ok(Answer::Stored(entry)) => self.accept(key, self.remote.verify(key, entry)),
             Ok(Answer::Held(version)) => {
                 self.leases.is_over(&name, &version);
@@ -320,7 +330,7 @@ impl<S: Store + 'static> Store for Fleet<S> {
                 self.leases.keep(name, version, sent, true);
                 self.missed(reason)
             }
-            Err(Trouble::Unsupported(_)) => self.get_from_remote(key, reason),
+            Err(Trouble::Unsupported(_) | Trouble::Forbidden(_)) => self.get_from_remote(key, reason),
             Err(_) => self.missed(reason),
         }
     }
@@ -448,7 +458,7 @@ impl<S: Store + 'static> Claims for Fleet<S> {
         if digests.is_empty() {
             return Some(Vec::new());
         }
-        let found = match self.ask(|remote, until| remote.engine().survey(digests, until)) {
+        let found = match self.ask_to_write(|remote, until| remote.engine().survey(digests, until)) {
             Ok(found) => found,
             Err(Trouble::Busy(_)) => return Some(vec![batch::Surveyed::Claimed; digests.len()]),
             Err(_) => return None,

@@ -41,8 +41,10 @@ pub(crate) const CASES: &[Case] = &[
     ("removed_entry_is_gone_on_both_levels", removed_entry_is_gone_on_both_levels),
 ];
 
-pub(crate) const OF_REDIS: &[Case] =
-    &[("remote_that_comes_back_is_used_again", remote_that_comes_back_is_used_again)];
+pub(crate) const OF_REDIS: &[Case] = &[
+    ("remote_that_comes_back_is_used_again", remote_that_comes_back_is_used_again),
+    ("reader_without_scripts_reads_at_once", reader_without_scripts_reads_at_once),
+];
 
 pub(crate) const OF_NGINX: &[Case] = &[
     ("remote_without_leases_builds_and_says_so_once", remote_without_leases_builds_and_says_so_once),
@@ -226,6 +228,21 @@ fn remote_that_comes_back_is_used_again(place: &Place) {
         assert!(started.elapsed() < PATIENT);
         thread::sleep(Duration::from_millis(100));
     }
+}
+
+/// Claims and surveys are scripts, which this reader may not run.
+fn reader_without_scripts_reads_at_once(place: &Place) {
+    let server = Server::redis(&["--requirepass", PASSWORD]);
+    let url = place.engine.url(server.port, place.case);
+    open(&url).put(b"key", &artifact()).unwrap();
+    let rights = format!("ACL SETUSER default reset on >{PASSWORD} ~* -@all +mget +select");
+    let said = server.request(&format!("AUTH {PASSWORD}\r\n{rights}\r\nQUIT"));
+    assert_eq!(said.matches("+OK").count(), 3, "{said}");
+    let [one, many] = [Machine::new(), Machine::new()].map(|machine| machine.fleet(&url));
+    assert_eq!(one.get_to_build(b"key").unwrap().payload(), b"payload");
+    assert_eq!(many.claims().and_then(|claims| claims.survey(&[Key::digest(b"key")])), None);
+    assert_eq!(many.get(b"key").unwrap().payload(), b"payload");
+    assert!(!one.statistics().is_breaker_open && !many.statistics().is_breaker_open);
 }
 
 fn later_process_uploads_what_is_left(place: &Place) {
