@@ -39,6 +39,7 @@ pub(crate) const CASES: &[Case] = &[
     ("later_process_uploads_what_is_left", later_process_uploads_what_is_left),
     ("entry_that_is_not_proved_stays_remote", entry_that_is_not_proved_stays_remote),
     ("removed_entry_is_gone_on_both_levels", removed_entry_is_gone_on_both_levels),
+    ("absent_entry_is_found_once_it_is_uploaded", absent_entry_is_found_once_it_is_uploaded),
 ];
 
 pub(crate) const OF_REDIS: &[Case] = &[
@@ -298,6 +299,21 @@ fn removed_entry_is_gone_on_both_levels(place: &Place) {
     assert_eq!(fleet.contains(b"key"), Ok(true));
     assert_eq!((fleet.remove(b"key"), fleet.remove(b"key")), (Ok(true), Ok(false)));
     assert_eq!((fleet.contains(b"key"), fleet.get(b"key").unwrap_err()), (Ok(false), MissReason::Absent));
+}
+
+fn absent_entry_is_found_once_it_is_uploaded(place: &Place) {
+    let machines = [Machine::new(), Machine::new()];
+    let [reader, writer] = machines.each_ref().map(|machine| machine.fleet(&place.url()));
+    for key in [b"a", b"b"] {
+        assert_eq!(reader.get(key).unwrap_err(), MissReason::Absent);
+        assert_eq!(reader.get_many(&[key]).remove(0).unwrap_err(), MissReason::Absent);
+        assert_eq!(reader.contains(key), Ok(false));
+        writer.put(key, &artifact()).unwrap();
+    }
+    assert!(writer.wait_for_uploads(PATIENT));
+    assert_eq!(reader.contains(b"a"), Ok(true));
+    assert_eq!(reader.get(b"a").unwrap().payload(), b"payload");
+    assert_eq!(reader.get_many(&[b"b"]).remove(0).unwrap().payload(), b"payload");
 }
 
 fn remote_without_leases_builds_and_says_so_once(place: &Place) {
