@@ -36,3 +36,8 @@ pub use self::statistics::FleetStatistics;
 pub use self::store::{Found, RemoteOptions, RemoteStore};
 pub use self::transfer::{TransferError, Transferred};
 pub use self::url::RemoteError;
+
+/// Compiles the example of the document.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/fleet.md")]
+mod document {}

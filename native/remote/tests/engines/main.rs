@@ -9,6 +9,7 @@ mod faults;
 mod fleet;
 mod leases;
 mod servers;
+mod setup;
 mod transfer;
 
 use std::{
@@ -63,6 +64,10 @@ fn until() -> Instant {
 }
 
 fn main() -> ExitCode {
+    if let Ok(visit) = env::var(setup::VISIT) {
+        setup::visit(&visit);
+        return ExitCode::SUCCESS;
+    }
     if CREDENTIALS.iter().any(|(name, value)| env::var(name).as_deref() != Ok(value)) {
         // The environment of a process is set before it starts.
         let program = env::current_exe().expect("a running program has a path");
@@ -94,6 +99,10 @@ fn main() -> ExitCode {
         ("faults", &[Engine::None], faults::OF_NONE),
         ("faults", &[Engine::RedisTls], faults::OF_REDIS_TLS),
         ("faults", &[Engine::NginxTls], faults::OF_NGINX_TLS),
+        ("setup", &[Engine::Redis], setup::OF_REDIS),
+        ("setup", &[Engine::RedisTls], setup::OF_REDIS_TLS),
+        ("setup", &[Engine::S3], setup::OF_S3),
+        ("setup", &[Engine::Nginx], setup::OF_NGINX),
     ];
     let servers = Arc::new(Servers::default());
     let mut trials = Vec::new();

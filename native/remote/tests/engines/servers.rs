@@ -18,6 +18,11 @@ use crate::PASSWORD;
 /// The bucket of the tests.
 pub(crate) const BUCKET: &str = "bucket";
 
+/// Makes a server of nginx take objects as S3 does, without conditions. A client of S3 expects an ETag of what it puts.
+pub(crate) const WRITABLE: &str = "root ROOT; client_max_body_size 100m;
+    location / { dav_methods PUT DELETE; create_full_put_path on;
+    if ($request_method = PUT) { add_header ETag '\"same\"'; } }";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Engine {
     Redis,
@@ -132,7 +137,7 @@ impl Server {
         Self::start(command, port, TempDir::new().unwrap())
     }
 
-    fn moto() -> Self {
+    pub(crate) fn moto() -> Self {
         let port = free_port();
         let mut command = command("moto_server");
         command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
@@ -143,32 +148,46 @@ impl Server {
         server
     }
 
+    /// Starts Redis with a file of configuration. Give it a port, 0 if the file does.
+    pub(crate) fn redis_of(config: &str, port: u16, options: &[&str]) -> Self {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("redis.conf");
+        fs::write(&path, config).unwrap();
+        let mut command = command("redis-server");
+        command.arg(path).args(["--bind", "127.0.0.1", "--dir"]).arg(folder.path()).args(options);
+        Self::start(command, port, folder)
+    }
+
     fn nginx() -> Self {
-        let (port, folder) = (free_port(), TempDir::new().unwrap());
+        let (port, tls_port) = (free_port(), free_port());
+        let tls = certificates().map_or_else(String::new, |certificates| {
+            let path = certificates.display();
+            format!("listen 127.0.0.1:{tls_port} ssl; ssl_certificate {path}/server.pem; ssl_certificate_key {path}/server.key;\n")
+        });
+        let mut server =
+            Self::nginx_of(port, &format!("server {{ listen 127.0.0.1:{port}; {tls} {WRITABLE} }}"));
+        server.tls_port = tls_port;
+        server
+    }
+
+    /// Starts nginx with these servers, one of which listens on `port`. ROOT stands for an empty folder.
+    pub(crate) fn nginx_of(port: u16, servers: &str) -> Self {
+        let folder = TempDir::new().unwrap();
         let path = folder.path().display();
         let temps: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
             .iter()
             .map(|name| format!("{name}_temp_path {path}/{name};\n"))
             .collect();
-        let tls_port = free_port();
-        let tls = certificates().map_or_else(String::new, |certificates| {
-            let path = certificates.display();
-            format!("listen 127.0.0.1:{tls_port} ssl; ssl_certificate {path}/server.pem; ssl_certificate_key {path}/server.key;\n")
-        });
-        // A client of S3 expects an ETag of what it puts.
+        let servers = servers.replace("ROOT", &format!("{path}/root"));
         let config = format!(
-            "daemon off; master_process off; pid {path}/pid; error_log {path}/log;\nevents {{}}\nhttp {{ access_log off;\n{temps}\
-             server {{ listen 127.0.0.1:{port}; {tls} root {path}/root; client_max_body_size 100m;\n\
-             location / {{ dav_methods PUT DELETE; create_full_put_path on;\n\
-             if ($request_method = PUT) {{ add_header ETag '\"same\"'; }} }} }} }}\n"
+            "daemon off; master_process off; pid {path}/pid; error_log {path}/log;\nevents {{}}\n\
+             http {{ access_log off;\n{temps}{servers} }}\n"
         );
         fs::create_dir(folder.path().join("root")).unwrap();
         fs::write(folder.path().join("config"), config).unwrap();
         let mut command = command("nginx");
         command.arg("-c").arg(folder.path().join("config"));
-        let mut server = Self::start(command, port, folder);
-        server.tls_port = tls_port;
-        server
+        Self::start(command, port, folder)
     }
 
     fn start(mut command: Command, port: u16, folder: TempDir) -> Self {
@@ -224,6 +243,13 @@ fn command(name: &str) -> Command {
         command.env("LD_LIBRARY_PATH", libraries);
     }
     command
+}
+
+/// Returns the interpreter that moto runs in. It has the client of S3 that moto is tested with.
+pub(crate) fn python() -> Command {
+    let beside =
+        program("moto_server").map(|path| path.with_file_name("python")).filter(|path| path.is_file());
+    Command::new(beside.unwrap_or_else(|| PathBuf::from("python3")))
 }
 
 /// Finds a program that `cargo xtask runtimes --engines` installed, or one on the `PATH`.
