@@ -235,7 +235,7 @@ fn remote_that_comes_back_is_used_again(place: &Place) {
 fn reader_without_scripts_reads_at_once(place: &Place) {
     let server = Server::redis(&["--requirepass", PASSWORD]);
     let url = place.engine.url(server.port, place.case);
-    open(&url).put(b"key", &artifact()).unwrap();
+    patient(&url).put(b"key", &artifact()).unwrap();
     let rights = format!("ACL SETUSER default reset on >{PASSWORD} ~* -@all +mget +select");
     let said = server.request(&format!("AUTH {PASSWORD}\r\n{rights}\r\nQUIT"));
     assert_eq!(said.matches("+OK").count(), 3, "{said}");
