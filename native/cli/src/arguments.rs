@@ -74,6 +74,53 @@ pub(crate) enum Command {
     /// Never give ExecuTorch and warmstart the same path: each takes the other's file for a damaged one, and ExecuTorch truncates
     /// a file that it cannot read.
     Convert(Convert),
+    /// Checks a remote that many machines share, copies stores to it and from it, and shows what a machine used it for.
+    #[command(subcommand)]
+    Remote(Remote),
+}
+
+#[derive(Debug, Subcommand)]
+#[cfg_attr(not(feature = "remote"), expect(dead_code, reason = "parsed, and then refused"))]
+pub(crate) enum Remote {
+    /// Measures the latency, and shows what the credentials permit: to read, to write, and to claim builds.
+    Check {
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Stores all entries of a local store that the remote lacks.
+    Push {
+        /// A cache directory, or an SQLite file.
+        store: PathBuf,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Stores all entries of the remote that a local store lacks.
+    Pull {
+        #[command(flatten)]
+        place: Place,
+        /// A cache directory, or an SQLite file; a directory is created if it is missing.
+        store: PathBuf,
+    },
+    /// Shows what the processes of a machine used a remote for.
+    Stats {
+        /// The directory of the fleet, as its programs name it.
+        directory: PathBuf,
+    },
+}
+
+/// A remote, and whom to trust there.
+#[derive(Debug, Args)]
+#[cfg_attr(not(feature = "remote"), expect(dead_code, reason = "parsed, and then refused"))]
+pub(crate) struct Place {
+    /// The remote: redis://host, rediss://host, s3://bucket/prefix or https://host/path.
+    pub(crate) url: String,
+    /// Reads the secret that seals the entries of the remote from a file of 32 bytes, or of 64 hexadecimal digits. May be repeated: the
+    /// first one seals, and all are accepted.
+    #[arg(long, value_name = "FILE", required_unless_present = "unsealed")]
+    pub(crate) secret: Vec<PathBuf>,
+    /// Accepts what anyone stores who may write to the remote.
+    #[arg(long, conflicts_with = "secret")]
+    pub(crate) unsealed: bool,
 }
 
 #[derive(Debug, Args)]

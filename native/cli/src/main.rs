@@ -6,6 +6,8 @@ mod failure;
 mod inspect;
 mod list;
 mod pack;
+#[cfg(feature = "remote")]
+mod remote;
 mod screen;
 mod shrink;
 mod stats;
@@ -61,5 +63,12 @@ fn run(arguments: Arguments, screen: &mut Screen) -> Result<bool, Failure> {
         Command::Explain(arguments) => explain::run(&arguments, seal, screen),
         Command::Compact(arguments) => pack::compact(&arguments, screen),
         Command::Convert(arguments) => pack::convert(&arguments, screen),
+        #[cfg(feature = "remote")]
+        Command::Remote(arguments) => remote::run(&arguments, seal, screen),
+        #[cfg(not(feature = "remote"))]
+        Command::Remote(_) => Err(Failure::new(
+            "unsupported",
+            "this command was built without remotes; install it again with `--features remote`",
+        )),
     }
 }

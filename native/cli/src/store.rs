@@ -161,8 +161,13 @@ impl From<OpenError> for Failure {
     }
 }
 
-/// Reads a secret of 32 bytes, raw or in hexadecimal.
+/// Reads the seal of a secret.
 pub(crate) fn read_seal(path: &Path) -> Result<Seal, Failure> {
+    read_secret(path).map(|secret| Seal::new(&secret))
+}
+
+/// Reads a secret of 32 bytes, raw or in hexadecimal.
+pub(crate) fn read_secret(path: &Path) -> Result<[u8; 32], Failure> {
     // Longer than any form of a secret, so that a longer file is refused.
     const ENOUGH: u64 = 128;
     let wrong = |what: &str| Failure::new("bad_seal_key", format!("{}: {what}", visible_path(path)));
@@ -175,8 +180,7 @@ pub(crate) fn read_seal(path: &Path) -> Result<Seal, Failure> {
     File::open(path).and_then(|file| file.take(ENOUGH).read_to_end(&mut bytes)).map_err(unread)?;
     let of_digits = || Key::from_hex(std::str::from_utf8(&bytes).ok()?.trim()).map(|key| *key.as_bytes());
     let secret = <[u8; 32]>::try_from(bytes.as_slice()).ok().or_else(of_digits);
-    let secret = secret.ok_or_else(|| wrong("a secret is 32 bytes, or 64 hexadecimal digits"))?;
-    Ok(Seal::new(&secret))
+    secret.ok_or_else(|| wrong("a secret is 32 bytes, or 64 hexadecimal digits"))
 }
 
 /// Returns whether `path` is, or was meant to be, a file of packed weights.

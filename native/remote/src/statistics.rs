@@ -8,12 +8,13 @@ use std::{
     time::Duration,
 };
 
+use serde::Serialize;
 use warmstart::os::fork::Mutex;
 
 use crate::{health, uploads};
 
 /// The counts of a [`Fleet`](crate::Fleet) since it was opened, or of a machine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FleetStatistics {
     /// Look-ups that the local store answered.

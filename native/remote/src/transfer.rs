@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde::Serialize;
 use warmstart::{MissReason, Store, os::fork::Mutex};
 use warmstart_core::key::Key;
 
@@ -26,7 +27,7 @@ const SENDERS: usize = 8;
 const DEADLINES: u32 = 10;
 
 /// How many entries a transfer copied, and how many it left.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Transferred {
     /// Entries that were copied.

@@ -1,0 +1,180 @@
+//! `warmstart remote`: checks a remote that many machines share, copies stores, and shows the counts of a machine.
+
+use std::{
+    io::Write,
+    path::Path,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use console::style;
+use serde_json::json;
+use warmstart::{Seal, Store, store::FileStore, store::StoreOptions};
+use warmstart_remote::{
+    FleetStatistics, RemoteError, RemoteOptions, RemoteStore, TransferError, Transferred, Trouble,
+};
+
+use crate::{
+    arguments::{Place, Remote},
+    failure::Failure,
+    screen::{Screen, progress, step},
+    store::{Access, open, read_secret},
+    table::Table,
+    text::visible_path,
+    units::{bytes, entries, nanos},
+};
+
+/// How long a request may take: longer than that of a program, which would rather build.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+pub(crate) fn run(arguments: &Remote, seal: Option<&Seal>, screen: &mut Screen) -> Result<bool, Failure> {
+    match arguments {
+        Remote::Check { place } => check(&place.open()?, screen),
+        Remote::Push { store, place } => {
+            let (local, remote) = (open(store, seal, Access::Look)?, place.open()?);
+            let bar = Mutex::new(progress("pushing", None));
+            let on_progress = |_: &Transferred| step(&bar.lock().unwrap_or_else(PoisonError::into_inner));
+            let pushed = remote.push(&*local.store, &on_progress);
+            drop(bar);
+            show_transfer(pushed?, "pushed to", &remote, screen)
+        }
+        Remote::Pull { place, store } => {
+            let remote = place.open()?;
+            let local: Box<dyn Store> = if store.exists() {
+                open(store, seal, Access::Change)?.store
+            } else {
+                let options = StoreOptions::default();
+                Box::new(FileStore::open(
+                    store,
+                    seal.cloned().into_iter().fold(options, StoreOptions::with_seal),
+                )?)
+            };
+            let bar = progress("pulling", None);
+            let pulled = remote.pull(&*local, &|_| step(&bar));
+            drop(bar);
+            show_transfer(pulled?, "pulled from", &remote, screen)
+        }
+        Remote::Stats { directory } => stats(directory, screen),
+    }
+}
+
+impl Place {
+    fn open(&self) -> Result<RemoteStore, Failure> {
+        let mut options = RemoteOptions::default().with_deadline(DEADLINE);
+        if self.unsealed {
+            options = options.unsealed();
+        }
+        for path in &self.secret {
+            options = options.with_secret(&read_secret(path)?);
+        }
+        Ok(RemoteStore::open(&self.url, options)?)
+    }
+}
+
+/// Shows what a remote permits. It is good if it can be read: not every machine may write.
+fn check(remote: &RemoteStore, screen: &mut Screen) -> Result<bool, Failure> {
+    let checked = remote.check();
+    let lines = [
+        ("read", "looks up", &checked.read),
+        ("write", "stores, reads and removes", &checked.write),
+        ("leases", "one of many machines builds", &checked.leases),
+    ];
+    let is_good = checked.read.is_ok();
+    if screen.json {
+        let answer = |result: &Result<Duration, Trouble>| match result {
+            Ok(took) => json!({ "ok": true, "millis": took.as_secs_f64() * 1e3 }),
+            Err(trouble) => {
+                json!({ "ok": false, "reason": trouble.reason().as_str(), "message": trouble.to_string() })
+            }
+        };
+        let answers = lines.iter().map(|(name, _, result)| json!({ *name: answer(result) }));
+        screen.write_json([json!({ "remote": remote.location() })].into_iter().chain(answers))?;
+        return Ok(is_good);
+    }
+    writeln!(screen, "{}", style(remote.location()).bold())?;
+    let mut table = Table::new(["", "", ">", ""]);
+    for (name, meaning, result) in lines {
+        match result {
+            Ok(took) => {
+                let took = nanos(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+                table.row([&name, &style("yes").green(), &took, &style(meaning).dim()]);
+            }
+            Err(trouble) => table.row([&name, &style("no").red(), &"", &trouble]),
+        }
+    }
+    table.write(screen)?;
+    Ok(is_good)
+}
+
+fn show_transfer(
+    done: Transferred,
+    verb: &str,
+    remote: &RemoteStore,
+    screen: &mut Screen,
+) -> Result<bool, Failure> {
+    let Transferred { entries: copied, bytes: moved, present, refused, .. } = done;
+    if screen.json {
+        screen.write_json([json!({ "remote": remote.location() }), json!(done)])?;
+        return Ok(refused == 0);
+    }
+    let mut line = format!("{} {verb} {}, {}", entries(copied), remote.location(), bytes(moved));
+    if present > 0 {
+        line += &format!("; {present} already there");
+    }
+    if refused > 0 {
+        line += &format!("; {refused} refused: damaged, forged, of another version or too long");
+    }
+    writeln!(screen, "{}", if refused == 0 { style(line).green() } else { style(line).red() })?;
+    Ok(refused == 0)
+}
+
+fn stats(directory: &Path, screen: &mut Screen) -> Result<bool, Failure> {
+    let counts = FleetStatistics::of_machine(directory).map_err(|error| {
+        let path = visible_path(directory);
+        Failure::new("unreadable", format!("cannot read {path}: {error}; name the directory of a fleet"))
+    })?;
+    if screen.json {
+        screen.write_json([json!({ "path": directory.to_string_lossy() }), json!(counts)])?;
+        return Ok(true);
+    }
+    let mut table = Table::new(["", ">", ""]);
+    let received = format!("received {}, used {}", bytes(counts.bytes_received), bytes(counts.bytes_used));
+    table.row([&"local hits", &counts.local_hits, &""]);
+    table.row([&"remote hits", &counts.remote_hits, &style(received).dim()]);
+    table.row([&"misses", &counts.misses, &""]);
+    table.row([&"refused", &counts.refused, &style("damaged, forged or of another version").dim()]);
+    table.row([&"uploaded", &counts.uploads, &style(format!("sent {}", bytes(counts.bytes_sent))).dim()]);
+    table.row([&"  waiting", &counts.uploads_waiting, &""]);
+    table.row([&"  dropped", &counts.uploads_dropped, &""]);
+    let waited = format!("waited {} for builds of other machines", nanos(counts.lease_wait_nanos));
+    table.row([&"waits", &counts.lease_waits, &style(waited).dim()]);
+    table.write(screen)?;
+    if counts.is_breaker_open {
+        let line = "the remote failed and is left alone for now; `warmstart remote check` tells why";
+        writeln!(screen, "\n{}", style(line).red())?;
+    }
+    Ok(true)
+}
+
+impl From<RemoteError> for Failure {
+    fn from(error: RemoteError) -> Self {
+        let code = if error.is_credentials() { "credentials_in_url" } else { "bad_remote" };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<TransferError> for Failure {
+    fn from(error: TransferError) -> Self {
+        let (code, remedy) = match &error {
+            TransferError::Remote(trouble) => {
+                (trouble.reason(), "`warmstart remote check` tells what it permits")
+            }
+            TransferError::Local(reason) => (*reason, "check that its disk is mounted and has room"),
+            _ => return Self::new("failed", error.to_string()),
+        };
+        Self::new(
+            code.as_str(),
+            format!("{error}; {remedy}. What was copied stays; run this again for the rest"),
+        )
+    }
+}
