@@ -6,7 +6,7 @@ use std::{
     process,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     thread,
     time::{Duration, Instant},
@@ -40,7 +40,7 @@ pub(crate) const BREAKER: &str = "breaker";
 pub(crate) const STATISTICS: &str = "statistics";
 pub(crate) const UPLOADS: &str = "uploads";
 
-/// How long closing waits for uploads.
+/// How long closing waits for uploads, unless a call may take less.
 const LAST_WAIT: Duration = Duration::from_secs(1);
 
 /// Options of a [`Fleet`].
@@ -111,6 +111,7 @@ pub struct Fleet<S: Store + 'static> {
     /// The counts of the machine, and what was added to them of this fleet's.
     statistics: Option<PathBuf>,
     added: Mutex<FleetStatistics>,
+    is_closed: AtomicBool,
     process: u32,
 }
 
@@ -138,7 +139,20 @@ impl<S: Store + 'static> Fleet<S> {
         leases.probe_if_open();
         let (local_hits, process) = (AtomicU64::new(0), process::id());
         let (statistics, added) = (file(STATISTICS), Mutex::default());
-        Self { local, remote, health, leases, uploads, counters, local_hits, statistics, added, process }
+        let is_closed = AtomicBool::new(false);
+        Self {
+            local,
+            remote,
+            health,
+            leases,
+            uploads,
+            counters,
+            local_hits,
+            statistics,
+            added,
+            is_closed,
+            process,
+        }
     }
 
     /// Returns the local store.
@@ -181,7 +195,7 @@ impl<S: Store + 'static> Fleet<S> {
     }
 
     fn is_remote_used(&self) -> bool {
-        self.health.is_closed() && self.is_parent()
+        self.health.is_closed() && self.is_parent() && !self.is_closed.load(Relaxed)
     }
 
     fn found_here(&self, found: Result<Artifact, MissReason>) -> Result<Artifact, MissReason> {
@@ -383,6 +397,7 @@ impl<S: Store + 'static> Store for Fleet<S> {
         if !self.is_remote_used() {
             return Err(MissReason::Unavailable);
         }
+        self.uploads.wait_for(key, Instant::now() + self.remote.deadline());
         self.remote.remove(key).map(|there| here || there)
     }
 
@@ -412,10 +427,12 @@ impl<S: Store + 'static> Store for Fleet<S> {
         self.local.record_access(keys);
     }
 
-    /// Closes the local store, after waiting at most a second for uploads. A later process continues with the rest.
+    /// Closes the local store, after waiting for uploads as long as a call may take, and at most a second. A later process continues
+    /// with the rest.
     fn close(&self) -> Result<(), MissReason> {
+        self.is_closed.store(true, Relaxed);
         if self.is_parent() {
-            self.uploads.wait(Instant::now() + LAST_WAIT);
+            self.uploads.wait(Instant::now() + LAST_WAIT.min(self.remote.deadline()));
             self.uploads.close();
             self.leases.close();
             self.add_statistics();

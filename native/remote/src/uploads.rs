@@ -33,6 +33,9 @@ const SECOND: Duration = Duration::from_secs(1);
 /// How often an idle process looks for the lists of others that ended.
 const IDLE: Duration = Duration::from_secs(30);
 
+/// How often a wait for uploads looks at the breaker, which does not wake it.
+const HEALTH: Duration = Duration::from_millis(10);
+
 /// The uploads of one process.
 #[derive(Debug)]
 pub(crate) struct Uploads<S> {
@@ -54,6 +57,8 @@ struct State {
     waiting: VecDeque<Upload>,
     /// What failed because the remote did, and is tried again when it is back.
     postponed: Vec<Upload>,
+    /// The key of the upload in progress.
+    sending: Option<Vec<u8>>,
     /// The bytes of artifacts in both.
     bytes: u64,
     /// How many uploads were added, and how many of them were tried.
@@ -70,6 +75,8 @@ struct Upload {
     bytes: u64,
     /// The artifact, if the local store does not have it.
     artifact: Option<Artifact>,
+    /// Whether it comes long after the look-up, or without one.
+    is_late: bool,
 }
 
 /// A file with keys, which its process keeps locked.
@@ -116,7 +123,7 @@ impl<S: Store + 'static> Uploads<S> {
         }
         state.bytes += bytes;
         state.added += 1;
-        state.waiting.push_back(Upload { key: key.to_vec(), bytes, artifact });
+        state.waiting.push_back(Upload { key: key.to_vec(), bytes, artifact, is_late: false });
         self.start_thread(&mut state);
         self.changed.notify_all();
         true
@@ -133,17 +140,29 @@ impl<S: Store + 'static> Uploads<S> {
         state.added - state.tried + state.postponed.len() as u64
     }
 
-    /// Waits until each upload that was added was tried. Returns whether none is left.
+    /// Waits until each upload that was added was tried, or none is sent any more. Returns whether none is left.
     pub(crate) fn wait(&self, until: Instant) -> bool {
         let mut state = lock(&self.state);
-        while state.tried < state.added && state.has_thread {
-            let left = until.saturating_duration_since(Instant::now());
+        while state.tried < state.added && state.has_thread && !state.is_closed && self.health.is_closed() {
+            let left = until.saturating_duration_since(Instant::now()).min(HEALTH);
             if left.is_zero() {
                 break;
             }
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         state.tried == state.added && state.postponed.is_empty()
+    }
+
+    /// Waits until no upload of this key is in progress. One that begins later sends what the local store has then.
+    pub(crate) fn wait_for(&self, key: &[u8], until: Instant) {
+        let mut state = lock(&self.state);
+        while state.sending.as_deref() == Some(key) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
     }
 
     /// Ends the background after the upload in progress. The list says what is left.
@@ -170,7 +189,7 @@ impl<S: Store + 'static> Uploads<S> {
             if is_over {
                 state.bytes -= upload.bytes;
             } else {
-                state.postponed.push(upload);
+                state.postponed.push(Upload { is_late: true, ..upload });
             }
             let is_empty = state.waiting.is_empty() && state.postponed.is_empty();
             if let Some(list) = state.list.as_mut().filter(|_| is_empty) {
@@ -212,8 +231,17 @@ impl<S: Store + 'static> Uploads<S> {
         }
     }
 
-    /// Sends an artifact, which is read again where the local store has it. Returns whether that need not be tried again.
-    fn send(&self, Upload { key, artifact, .. }: &Upload) -> bool {
+    /// Sends an artifact. Returns whether that need not be tried again.
+    fn send(&self, upload: &Upload) -> bool {
+        lock(&self.state).sending = Some(upload.key.clone());
+        let is_over = self.try_to_send(upload);
+        lock(&self.state).sending = None;
+        self.changed.notify_all();
+        is_over
+    }
+
+    /// Sends an artifact, which is read again where the local store has it.
+    fn try_to_send(&self, Upload { key, artifact, is_late, .. }: &Upload) -> bool {
         if !self.health.writes() {
             return true;
         }
@@ -225,7 +253,14 @@ impl<S: Store + 'static> Uploads<S> {
                 return false;
             }
             let until = Instant::now() + self.remote.deadline().max(SECOND) * UPLOAD_DEADLINES;
-            match self.health.observe_write(self.remote.upload(&Key::digest(key), &entry, until)) {
+            let upload = || {
+                if *is_late {
+                    // The remote remembers what it finds of a newer version, and does not replace it.
+                    self.remote.fetch_many(&[key], until)?;
+                }
+                self.remote.upload(&Key::digest(key), &entry, until)
+            };
+            match self.health.observe_write(upload()) {
                 Ok(Ok(())) => {
                     self.counters.add(|counts| &mut counts.uploads, 1);
                     self.counters.add(|counts| &mut counts.bytes_sent, entry.len() as u64);
@@ -252,7 +287,7 @@ impl<S: Store + 'static> Uploads<S> {
         for path in self.lists() {
             let Some(list) = List::take_over(path) else { continue };
             let keys = keys(&list.file);
-            let is_over = |key| self.send(&Upload { key, bytes: 0, artifact: None });
+            let is_over = |key| self.send(&Upload { key, bytes: 0, artifact: None, is_late: true });
             if !lock(&self.state).is_closed && keys.into_iter().all(is_over) {
                 let _ = fs::remove_file(&list.path);
             }

@@ -93,13 +93,18 @@ fn entry_that_is_not_proved_is_a_miss_and_stays(place: &Place) {
     assert_eq!(store.get(b"key").unwrap().payload(), b"ours");
 }
 
+/// Returns an entry as a newer version of the format would begin it.
+pub(crate) fn of_newer_version(mut entry: Vec<u8>) -> Vec<u8> {
+    entry[16..18].copy_from_slice(&2u16.to_le_bytes());
+    let sum = xxhash_rust::xxh3::xxh3_64(&entry[16..]);
+    entry[8..16].copy_from_slice(&sum.to_le_bytes());
+    entry
+}
+
 /// Two versions of the format share one place.
 fn entry_of_a_newer_version_is_not_replaced(place: &Place) {
     let store = open(place, 7);
-    let mut newer = store.encode(b"key", &artifact("newer")).unwrap();
-    newer[16..18].copy_from_slice(&2u16.to_le_bytes());
-    let sum = xxhash_rust::xxh3::xxh3_64(&newer[16..]);
-    newer[8..16].copy_from_slice(&sum.to_le_bytes());
+    let newer = of_newer_version(store.encode(b"key", &artifact("newer")).unwrap());
     let name = Key::digest(b"key");
     store.engine().put(&name, &newer, until()).unwrap();
     assert_eq!(store.get(b"key").unwrap_err(), MissReason::NewerVersion);

@@ -3,6 +3,7 @@
 use std::{
     convert::Infallible,
     fs,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
@@ -19,12 +20,12 @@ use warmstart::{
 };
 use warmstart_core::key::Key;
 use warmstart_remote::{
-    Fleet, FleetOptions, RemoteOptions, RemoteStore, Trouble,
+    Fleet, FleetOptions, RemoteStore, Trouble,
     engine::{Answer, Surveyed, Token},
 };
 
 use crate::{
-    Case, PASSWORD, PATIENT, Place, patient,
+    Case, PASSWORD, PATIENT, Place, open_with, patient,
     servers::{Server, free_port},
     until,
 };
@@ -55,26 +56,46 @@ pub(crate) const OF_NGINX: &[Case] = &[
 const DEADLINE: Duration = Duration::from_millis(300);
 
 /// A machine: a directory with a local store and the state of the fleet.
-struct Machine(TempDir);
+pub(crate) struct Machine(TempDir);
 
 impl Machine {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(TempDir::new().unwrap())
     }
 
-    fn local(&self) -> FileStore {
-        FileStore::open(self.0.path().join("cache"), StoreOptions::default()).unwrap()
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(crate) fn local(&self) -> FileStore {
+        local_at(self.path())
+    }
+
+    /// Does what passing time does: the next process sends requests again.
+    pub(crate) fn close_breaker(&self) {
+        let started = Instant::now();
+        // It is written after the process has noticed.
+        while fs::remove_file(self.path().join("fleet/breaker")).is_err() {
+            assert!(started.elapsed() < PATIENT);
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 
     fn fleet_with(&self, url: &str, deadline: Duration, options: FleetOptions) -> Fleet<FileStore> {
-        let remote = RemoteOptions::default().with_secret(&[7; 32]).with_deadline(deadline);
-        let remote = RemoteStore::open(url, remote).unwrap();
-        Fleet::new(self.local(), remote, options.with_directory(self.0.path().join("fleet")))
+        fleet_at(self.path(), open_with(url, deadline), options)
     }
 
-    fn fleet(&self, url: &str) -> Fleet<FileStore> {
+    pub(crate) fn fleet(&self, url: &str) -> Fleet<FileStore> {
         self.fleet_with(url, PATIENT, FleetOptions::default())
     }
+}
+
+fn local_at(folder: &Path) -> FileStore {
+    FileStore::open(folder.join("cache"), StoreOptions::default()).unwrap()
+}
+
+pub(crate) fn fleet_at(folder: &Path, remote: RemoteStore, options: FleetOptions) -> Fleet<FileStore> {
+    Fleet::new(local_at(folder), remote, options.with_directory(folder.join("fleet")))
 }
 
 fn artifact() -> Artifact {
@@ -257,8 +278,7 @@ fn later_process_uploads_what_is_left(place: &Place) {
         assert!(!dead.wait_for_uploads(PATIENT));
         assert_eq!(dead.statistics().uploads_waiting, 2);
     }
-    // The breaker's time passes.
-    fs::remove_file(machine.0.path().join("fleet/breaker")).unwrap();
+    machine.close_breaker();
     let other = patient(&place.url());
     let started = Instant::now();
     // The thread of the first fleet keeps its list until its request ended.
@@ -267,7 +287,7 @@ fn later_process_uploads_what_is_left(place: &Place) {
         let _later = machine.fleet(&place.url());
         thread::sleep(Duration::from_millis(500));
     }
-    while fs::read_dir(machine.0.path().join("fleet/uploads")).unwrap().count() > 0 {
+    while fs::read_dir(machine.path().join("fleet/uploads")).unwrap().count() > 0 {
         assert!(started.elapsed() < PATIENT, "the list of uploads goes when they are done");
         thread::sleep(Duration::from_millis(50));
     }

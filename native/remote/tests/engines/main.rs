@@ -4,13 +4,18 @@
 //! A case whose server is not installed is ignored, and says what it needs: `cargo xtask runtimes --engines` installs them.
 #![allow(clippy::unwrap_used, reason = "every function here is part of a test")]
 
+mod conformance;
+mod dead;
 mod entries;
 mod faults;
 mod fleet;
 mod leases;
+mod processes;
+mod proxies;
 mod servers;
 mod setup;
 mod transfer;
+mod trust;
 
 use std::{
     env,
@@ -55,17 +60,38 @@ impl Place {
 
 /// Opens a remote whose requests succeed unless the case is about failures.
 fn patient(url: &str) -> RemoteStore {
-    let options = RemoteOptions::default().with_secret(&[7; 32]).with_deadline(PATIENT);
-    RemoteStore::open(url, options).unwrap()
+    open_with(url, PATIENT)
+}
+
+fn open_with(url: &str, deadline: Duration) -> RemoteStore {
+    RemoteStore::open(url, RemoteOptions::default().with_secret(&[7; 32]).with_deadline(deadline)).unwrap()
 }
 
 fn until() -> Instant {
     Instant::now() + PATIENT
 }
 
+/// Makes a test of a case at a place.
+fn trial(group: &str, place: Place, play: impl FnOnce(&Place) + Send + 'static) -> Trial {
+    let Place { engine, case, .. } = place;
+    let run = move || -> Result<(), Failed> {
+        play(&place);
+        Ok(())
+    };
+    let trial = Trial::test(format!("{}::{group}::{case}", engine.name()), run);
+    match engine.missing() {
+        None => trial,
+        Some(program) => trial.with_ignored_flag(true).with_kind(format!("needs {program}")),
+    }
+}
+
 fn main() -> ExitCode {
     if let Ok(visit) = env::var(setup::VISIT) {
         setup::visit(&visit);
+        return ExitCode::SUCCESS;
+    }
+    if processes::is_worker() {
+        processes::work();
         return ExitCode::SUCCESS;
     }
     if CREDENTIALS.iter().any(|(name, value)| env::var(name).as_deref() != Ok(value)) {
@@ -93,6 +119,11 @@ fn main() -> ExitCode {
         ("fleet", &[Engine::Nginx], fleet::OF_NGINX),
         ("transfer", &both, transfer::CASES),
         ("transfer", &[Engine::Nginx], transfer::OF_NGINX),
+        ("processes", &both, processes::CASES),
+        ("trust", &both, trust::CASES),
+        ("dead", &both, dead::CASES),
+        ("proxies", &both, proxies::CASES),
+        ("proxies", &[Engine::Redis], proxies::OF_REDIS),
         ("faults", &[Engine::Redis], faults::OF_REDIS),
         ("faults", &[Engine::S3], faults::OF_S3),
         ("faults", &[Engine::Nginx], faults::OF_NGINX),
@@ -110,16 +141,14 @@ fn main() -> ExitCode {
         for (engine, (case, play)) in
             engines.iter().flat_map(|engine| cases.iter().map(move |case| (*engine, *case)))
         {
-            let servers = Arc::clone(&servers);
-            let run = move || -> Result<(), Failed> {
-                play(&Place { servers, engine, case });
-                Ok(())
-            };
-            let trial = Trial::test(format!("{}::{group}::{case}", engine.name()), run);
-            trials.push(match engine.missing() {
-                None => trial,
-                Some(program) => trial.with_ignored_flag(true).with_kind(format!("needs {program}")),
-            });
+            let place = Place { servers: Arc::clone(&servers), engine, case };
+            trials.push(trial(group, place, play));
+        }
+    }
+    for engine in both {
+        for (case, play) in conformance::cases() {
+            let place = Place { servers: Arc::clone(&servers), engine, case };
+            trials.push(trial("conformance", place, play));
         }
     }
     let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);

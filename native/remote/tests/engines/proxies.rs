@@ -1,0 +1,339 @@
+//! What lies between a fleet and its engine, and fails: a proxy that delays, cuts and swallows answers, and the engine itself, which
+//! stops in the middle.
+
+use std::{
+    convert::Infallible,
+    io::{Read, Write},
+    net::{Shutdown, TcpListener, TcpStream},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use warmstart::{Artifact, Cache, Store, cache::ManyOptions, store::FileStore};
+use warmstart_remote::{Fleet, FleetOptions, Trouble};
+
+use crate::{
+    Case, PASSWORD, PATIENT, Place,
+    fleet::{Machine, fleet_at},
+    open_with, patient,
+    servers::{Engine, Server},
+};
+
+pub(crate) const CASES: &[Case] = &[
+    ("slow_answers_cost_no_build", slow_answers_cost_no_build),
+    ("late_answers_do_no_harm", late_answers_do_no_harm),
+    ("answers_cut_short_do_no_harm", answers_cut_short_do_no_harm),
+    ("connections_cut_at_random_do_no_harm", connections_cut_at_random_do_no_harm),
+    ("lost_answers_to_claims_do_no_harm", lost_answers_to_claims_do_no_harm),
+    ("lost_answers_to_puts_do_no_harm", lost_answers_to_puts_do_no_harm),
+    ("upload_in_progress_does_not_undo_a_removal", upload_in_progress_does_not_undo_a_removal),
+];
+
+/// With a Redis of their own, which they stop.
+pub(crate) const OF_REDIS: &[Case] = &[
+    ("engine_paused_in_mid_run_costs_no_artifact", engine_paused_in_mid_run_costs_no_artifact),
+    ("engine_killed_in_mid_run_costs_no_artifact", engine_killed_in_mid_run_costs_no_artifact),
+];
+
+const DEADLINE: Duration = Duration::from_millis(300);
+const BUILD: Duration = Duration::from_millis(20);
+const KEYS: usize = 12;
+
+/// How many of the keys are stored before the machines start.
+const STORED: usize = 4;
+
+/// What a proxy does to what the engine answers.
+#[derive(Clone, Copy, Debug)]
+enum Harm {
+    Delay(Duration),
+    /// Holds back requests that store entries.
+    DelayPuts(Duration),
+    /// Cuts each connection after so many bytes.
+    CutAfter(usize),
+    /// Cuts one answer in eight, before it or in its midst, by the numbers of this seed.
+    CutAtRandom(u64),
+    /// Swallows the first answers to requests that claim, and cuts their connections.
+    LoseClaims(usize),
+    /// The same of requests that store entries.
+    LosePuts(usize),
+}
+
+/// Copies bytes from and to an engine, as long as the process lives.
+struct Proxy {
+    port: u16,
+    /// How often it did harm.
+    harmed: Arc<AtomicUsize>,
+}
+
+impl Proxy {
+    fn start(engine: u16, harm: Harm) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let proxy = Self { port: listener.local_addr().unwrap().port(), harmed: Arc::default() };
+        let harmed = Arc::clone(&proxy.harmed);
+        thread::spawn(move || {
+            for (number, client) in (1..).zip(listener.incoming().flatten()) {
+                let Ok(server) = TcpStream::connect(("127.0.0.1", engine)) else { continue };
+                let way = Way { client, server, harm, number, harmed: Arc::clone(&harmed) };
+                thread::spawn(move || way.copy());
+            }
+        });
+        proxy
+    }
+}
+
+/// A connection through a proxy.
+struct Way {
+    client: TcpStream,
+    server: TcpStream,
+    harm: Harm,
+    number: u64,
+    harmed: Arc<AtomicUsize>,
+}
+
+impl Way {
+    fn copy(self) {
+        let is_swallowed = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| self.copy_requests(&is_swallowed));
+            self.copy_answers(&is_swallowed);
+            self.cut();
+        });
+    }
+
+    fn cut(&self) {
+        let _ = (self.client.shutdown(Shutdown::Both), self.server.shutdown(Shutdown::Both));
+    }
+
+    fn copy_requests(&self, is_swallowed: &AtomicBool) {
+        let mut bytes = vec![0; 1 << 16];
+        while let Ok(len @ 1..) = (&self.client).read(&mut bytes) {
+            if let Harm::DelayPuts(time) = self.harm
+                && stores(&bytes[..len])
+            {
+                self.harmed.fetch_add(1, SeqCst);
+                thread::sleep(time);
+            }
+            let most = match self.harm {
+                Harm::LoseClaims(most) if claims(&bytes[..len]) => most,
+                Harm::LosePuts(most) if stores(&bytes[..len]) => most,
+                _ => 0,
+            };
+            if self.harmed.fetch_update(SeqCst, SeqCst, |lost| (lost < most).then_some(lost + 1)).is_ok() {
+                is_swallowed.store(true, SeqCst);
+            }
+            if (&self.server).write_all(&bytes[..len]).is_err() {
+                break;
+            }
+        }
+        self.cut();
+    }
+
+    fn copy_answers(&self, is_swallowed: &AtomicBool) {
+        let (mut bytes, mut copied) = (vec![0; 1 << 16], 0);
+        let mut random = match self.harm {
+            Harm::CutAtRandom(seed) => seed << 32 | self.number,
+            _ => 0,
+        };
+        while let Ok(len @ 1..) = (&self.server).read(&mut bytes) {
+            let mut whole = len;
+            match self.harm {
+                Harm::Delay(time) => thread::sleep(time),
+                Harm::CutAfter(most) => whole = len.min(most - copied),
+                Harm::CutAtRandom(_) => {
+                    random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    whole = if random >> 61 == 0 { (random >> 32) as usize % len } else { len };
+                }
+                _ if is_swallowed.load(SeqCst) => whole = 0,
+                _ => {}
+            }
+            if (&self.client).write_all(&bytes[..whole]).is_err() {
+                return;
+            }
+            if whole < len {
+                if !is_swallowed.load(SeqCst) {
+                    self.harmed.fetch_add(1, SeqCst);
+                }
+                return;
+            }
+            copied += len;
+        }
+    }
+}
+
+fn contains(bytes: &[u8], part: &str) -> bool {
+    bytes.windows(part.len()).any(|window| window == part.as_bytes())
+}
+
+fn claims(request: &[u8]) -> bool {
+    contains(request, "return {'claimed', held}")
+        || request.starts_with(b"PUT ") && contains(request, "/lease/") && !contains(request, "/lease/probe")
+}
+
+fn stores(request: &[u8]) -> bool {
+    contains(request, "\r\nSET\r\n") || request.starts_with(b"PUT ") && !contains(request, "/lease/")
+}
+
+fn key(number: usize) -> String {
+    format!("kernel {number}")
+}
+
+fn payload(number: usize) -> Vec<u8> {
+    format!("code of {number}, ").repeat(60).into_bytes()
+}
+
+/// Gets or builds all keys, and checks what it got. Counts the builds of each key.
+fn get_all(machine: &Machine, fleet: Fleet<FileStore>, keys: usize, builds: &Mutex<Vec<u32>>) {
+    let cache = Cache::new(fleet);
+    let build = |index: usize| {
+        builds.lock().unwrap()[index] += 1;
+        thread::sleep(BUILD);
+        Ok::<_, Infallible>(payload(index))
+    };
+    let names: Vec<String> = (0..keys).map(key).collect();
+    let options = ManyOptions::default().with_workers(2);
+    let fetched = cache.get_or_build_many(names.iter().map(String::as_str), options, build);
+    for (number, fetched) in fetched.into_iter().enumerate() {
+        assert!(fetched.unwrap().artifact().payload() == payload(number), "{number}");
+    }
+    drop(cache);
+    let local = machine.local();
+    for (number, name) in names.iter().enumerate() {
+        assert!(local.get(name.as_bytes()).unwrap().payload() == payload(number), "{number}");
+    }
+}
+
+fn engine_port(place: &Place) -> u16 {
+    let servers = &place.servers;
+    if place.engine == Engine::Redis { servers.redis().port } else { servers.moto().port }
+}
+
+/// Lets three machines start at once, one of them behind a proxy. Returns the builds of each key, and how often the proxy did harm.
+///
+/// No machine gets anything wrong or nothing, and the two without a proxy never build the same.
+fn play(place: &Place, harm: Harm, deadline: Duration) -> (Vec<u32>, usize) {
+    let port = engine_port(place);
+    let proxy = Proxy::start(port, harm);
+    let prefix = format!("{}-{}", place.case, proxy.port);
+    let [direct, through] = [port, proxy.port].map(|port| place.engine.url(port, &prefix));
+    let remote = patient(&direct);
+    for number in 0..STORED {
+        remote.put(key(number).as_bytes(), &Artifact::new(payload(number))).unwrap();
+    }
+    let machines = [Machine::new(), Machine::new(), Machine::new()];
+    let builds = Mutex::new(vec![0; KEYS]);
+    thread::scope(|scope| {
+        for (number, machine) in machines.iter().enumerate() {
+            let remote = if number == 0 { open_with(&through, deadline) } else { patient(&direct) };
+            let fleet = fleet_at(machine.path(), remote, FleetOptions::default());
+            let builds = &builds;
+            scope.spawn(move || get_all(machine, fleet, KEYS, builds));
+        }
+    });
+    for (number, found) in (0..KEYS).map(|number| (number, remote.get(key(number).as_bytes()))) {
+        assert!(found.is_ok_and(|found| found.payload() == payload(number)), "{harm:?}: {number}");
+    }
+    let builds = builds.into_inner().unwrap();
+    assert!(builds.iter().all(|builds| *builds <= 2), "{harm:?}: {builds:?}");
+    assert!(builds[..STORED].iter().all(|builds| *builds <= 1), "{harm:?}: {builds:?}");
+    (builds, proxy.harmed.load(SeqCst))
+}
+
+/// Plays with each harm at the same time. Together they do some.
+fn play_all(place: &Place, harms: &[Harm]) {
+    let harmed = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for harm in harms {
+            let harmed = &harmed;
+            scope.spawn(move || harmed.fetch_add(play(place, *harm, PATIENT).1, SeqCst));
+        }
+    });
+    assert!(harmed.into_inner() >= harms.len() / 2);
+}
+
+fn slow_answers_cost_no_build(place: &Place) {
+    let (builds, _) = play(place, Harm::Delay(Duration::from_millis(30)), PATIENT);
+    assert_eq!((&builds[..STORED], &builds[STORED..]), (&[0; STORED][..], &[1; KEYS - STORED][..]));
+}
+
+fn late_answers_do_no_harm(place: &Place) {
+    let (late, port) = (DEADLINE + DEADLINE / 3, engine_port(place));
+    play(place, Harm::Delay(late), DEADLINE);
+    let proxy = Proxy::start(port, Harm::Delay(late));
+    let store = open_with(&place.engine.url(proxy.port, place.case), DEADLINE);
+    let get = |number: usize, deadline| {
+        let found = store.fetch_many(&[key(number).as_bytes()], Instant::now() + deadline);
+        found.map(|mut found| found.remove(0).unwrap().artifact.payload().to_vec())
+    };
+    for number in 0..2 {
+        patient(&place.url()).put(key(number).as_bytes(), &Artifact::new(payload(number))).unwrap();
+    }
+    assert_eq!(get(0, PATIENT), Ok(payload(0)));
+    assert!(matches!(get(0, DEADLINE), Err(Trouble::TimedOut(_))));
+    thread::sleep(DEADLINE);
+    assert_eq!(get(1, PATIENT), Ok(payload(1)), "the answer before is not taken for its own");
+}
+
+fn answers_cut_short_do_no_harm(place: &Place) {
+    play_all(place, &[0, 1, 9, 100, 700, 2000].map(Harm::CutAfter));
+}
+
+fn connections_cut_at_random_do_no_harm(place: &Place) {
+    play_all(place, &[1, 2, 3, 4].map(Harm::CutAtRandom));
+}
+
+fn lost_answers_to_claims_do_no_harm(place: &Place) {
+    play_all(place, &[1, 2, 3].map(Harm::LoseClaims));
+}
+
+fn lost_answers_to_puts_do_no_harm(place: &Place) {
+    play_all(place, &[1, 2, 3].map(Harm::LosePuts));
+}
+
+fn upload_in_progress_does_not_undo_a_removal(place: &Place) {
+    let proxy = Proxy::start(engine_port(place), Harm::DelayPuts(DEADLINE));
+    let machine = Machine::new();
+    let fleet = machine.fleet(&place.engine.url(proxy.port, place.case));
+    fleet.put(b"key", &Artifact::new(payload(0))).unwrap();
+    while proxy.harmed.load(SeqCst) == 0 {
+        thread::sleep(Duration::from_millis(5));
+    }
+    fleet.remove(b"key").unwrap();
+    assert!(fleet.wait_for_uploads(PATIENT));
+    assert_eq!(fleet.contains(b"key"), Ok(false));
+}
+
+/// Lets two machines build, and does something to their engine in the middle.
+fn stop_in_mid_run(place: &Place, signal: &str) {
+    const KEYS: usize = 40;
+    let server = Server::redis(&["--requirepass", PASSWORD]);
+    let url = place.engine.url(server.port, place.case);
+    let machines = [Machine::new(), Machine::new()];
+    let builds = Mutex::new(vec![0; KEYS]);
+    let begun = || builds.lock().unwrap().iter().sum::<u32>() as usize;
+    thread::scope(|scope| {
+        for machine in &machines {
+            let fleet = fleet_at(machine.path(), open_with(&url, DEADLINE), FleetOptions::default());
+            let builds = &builds;
+            scope.spawn(move || get_all(machine, fleet, KEYS, builds));
+        }
+        let started = Instant::now();
+        while begun() < KEYS / 4 {
+            assert!(started.elapsed() < PATIENT);
+            thread::sleep(Duration::from_millis(1));
+        }
+        server.signal(signal);
+    });
+    assert!(begun() > KEYS / 4, "what was left was built");
+}
+
+fn engine_paused_in_mid_run_costs_no_artifact(place: &Place) {
+    stop_in_mid_run(place, "-STOP");
+}
+
+fn engine_killed_in_mid_run_costs_no_artifact(place: &Place) {
+    stop_in_mid_run(place, "-KILL");
+}
