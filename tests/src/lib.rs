@@ -24,6 +24,7 @@
 //! | [`proof`] | artifacts that prove under which key they were written, and a clock that tells what it is told |
 //! | [`runtimes`] | where `cargo xtask runtimes` installed XNNPACK, a model and the CUDA compilers |
 //! | [`mod@scenario`] | the part of the suite that is told as data, for a browser too |
+//! | [`servers`] | Redis, nginx, and moto, which speaks S3 |
 //! | [`simulation`] | a fleet of machines that start together, simulated with a seed |
 //! | [`smaps`] | what of a process is in memory |
 //! | `weights` | the weights of a large model, and what is done with them in other processes (feature `programs`) |
@@ -58,6 +59,8 @@ pub mod proof;
 pub mod runtimes;
 #[expect(clippy::unwrap_used, reason = "what it plays are tests")]
 pub mod scenario;
+#[expect(clippy::unwrap_used, reason = "what it holds are parts of tests")]
+pub mod servers;
 pub mod simulation;
 pub mod smaps;
 #[cfg(feature = "programs")]

@@ -303,7 +303,7 @@ fn encrypted_server_is_proved_and_used(_: &Place) {
 
 fn encrypted_web_server_is_read(place: &Place) {
     patient(&place.url()).put(b"key", &artifact()).unwrap();
-    let port = place.servers.nginx().tls_port;
+    let port = place.servers.nginx_tls_port();
     let reader = patient(&format!("https://localhost:{port}/{BUCKET}/{}", place.case));
     assert_eq!(reader.get(b"key").unwrap().payload(), b"payload");
 }

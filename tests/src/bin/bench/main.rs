@@ -6,6 +6,8 @@
 mod cuda;
 mod launch;
 mod preimage;
+#[cfg(feature = "remote")]
+mod remote;
 mod row;
 mod servant;
 mod stores;
@@ -32,7 +34,7 @@ static ALLOCATOR: Counting = Counting;
 #[command(name = "bench", bin_name = "cargo xtask bench")]
 struct Arguments {
     /// The benchmark to run.
-    #[arg(value_parser = PossibleValuesParser::new(BENCHES.map(|bench| bench.name)))]
+    #[arg(value_parser = PossibleValuesParser::new(BENCHES.iter().map(|bench| bench.name)))]
     name: String,
     /// Writes the rows to this file too.
     #[arg(long, value_name = "FILE")]
@@ -93,9 +95,11 @@ struct Bench {
 /// The rows of a benchmark, or the reason why it could not run.
 type Rows = Result<Vec<Row>, Box<dyn Error>>;
 
-const BENCHES: [Bench; 5] = [
+const BENCHES: &[Bench] = &[
     Bench { name: "cuda", run: |plan, _| cuda::run(plan) },
     Bench { name: "launch", run: |plan, _| launch::run(plan) },
+    #[cfg(feature = "remote")]
+    Bench { name: "remote", run: |plan, _| remote::run(plan) },
     Bench { name: "stores", run: |plan, _| stores::run(plan) },
     Bench { name: "together", run: |plan, arguments| together::run(plan, arguments.doc) },
     Bench { name: "weights", run: |plan, _| weights::run(plan) },
@@ -112,7 +116,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<ExitCode, Box<dyn Error>> {
-    let Some(bench) = BENCHES.into_iter().find(|bench| bench.name == arguments.name) else {
+    let Some(bench) = BENCHES.iter().find(|bench| bench.name == arguments.name) else {
         return Err(format!("there is no benchmark {}", arguments.name).into());
     };
     if let Some(child) = &arguments.child {

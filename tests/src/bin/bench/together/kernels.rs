@@ -45,7 +45,7 @@ pub(super) fn rows(plan: &Plan, disk: &Medium) -> Rows {
 }
 
 /// Loads all kernels in one call.
-pub(super) fn load_many<S: Store>(
+pub(crate) fn load_many<S: Store>(
     cache: &Cache<S>,
     options: ManyOptions<'_>,
 ) -> Result<Vec<Loaded>, Box<dyn Error>> {
@@ -61,6 +61,6 @@ pub(super) fn load_each<S: Store>(cache: &Cache<S>) -> Result<Vec<Loaded>, Box<d
 }
 
 /// Counts the kernels that compute what they should.
-pub(super) fn right(loaded: &[Loaded]) -> usize {
+pub(crate) fn right(loaded: &[Loaded]) -> usize {
     CASES.iter().zip(loaded).filter(|(case, loaded)| (case.check)(loaded.library()).is_ok()).count()
 }

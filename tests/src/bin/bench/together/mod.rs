@@ -1,6 +1,6 @@
 //! `together`: cold starts of many artifacts, by one process and by several that start together.
 
-mod kernels;
+pub(crate) mod kernels;
 mod process;
 mod timeline;
 mod warm;
