@@ -108,6 +108,8 @@ impl<S: Store + 'static> Uploads<S> {
     /// Adds an upload. Returns whether there was room. `artifact` is what the local store refused, if it did: that is lost if the
     /// process dies.
     pub(crate) fn add(self: &Arc<Self>, key: &[u8], bytes: u64, artifact: Option<Artifact>) -> bool {
+        // A queue of empty artifacts is bounded too.
+        let bytes = bytes.max(1);
         let mut state = lock(&self.state);
         if state.is_closed || state.bytes.saturating_add(bytes) > self.max_bytes {
             self.counters.add(|counts| &mut counts.uploads_dropped, 1);
