@@ -46,7 +46,8 @@ pub(crate) fn run(sh: &Shell, Arguments { name, flags }: Arguments) -> Result<Ex
         name => {
             let examples = ["--example", "warm_start", "--example", "launch_loop"];
             cmd!(sh, "cargo build --release --package warmstart-examples {examples...}").run()?;
-            cmd!(sh, "cargo run --release --package warmstart-tests --bin bench -- {name}")
+            let features = (name == "remote").then_some("--features=remote");
+            cmd!(sh, "cargo run --release --package warmstart-tests {features...} --bin bench -- {name}")
         }
     };
     status(command.args(flags))

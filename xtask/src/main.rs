@@ -31,7 +31,7 @@ test        run everything that must hold before a change is merged
   --preflight         report missing requirements of the steps; run nothing
   --install           install missing packages by apt (as does CI=true)
   --no-fail-fast      continue after a failed step
-bench NAME  run a benchmark: stores, weights, cuda, launch, together, peers or web
+bench NAME  run a benchmark: stores, weights, cuda, launch, together, remote, peers or web
   --quick             take fewer samples
   --strict            fail if a bound does not hold
   --json FILE         also write the rows to a file

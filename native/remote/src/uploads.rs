@@ -33,6 +33,10 @@ const SECOND: Duration = Duration::from_secs(1);
 /// How often an idle process looks for the lists of others that ended.
 const IDLE: Duration = Duration::from_secs(30);
 
+/// How long the first upload after a pause waits. A start stores many artifacts, one after the other, and goes on with the next one
+/// meanwhile; a machine that waits for one looks again after more time than this.
+const LINGER: Duration = Duration::from_millis(20);
+
 /// How often a wait for uploads looks at the breaker, which does not wake it.
 const HEALTH: Duration = Duration::from_millis(10);
 
@@ -228,6 +232,10 @@ impl<S: Store + 'static> Uploads<S> {
             if woken.1.timed_out() && state.postponed.is_empty() {
                 drop(state);
                 self.continue_lists();
+                state = lock(&self.state);
+            } else if !state.waiting.is_empty() {
+                drop(state);
+                thread::sleep(LINGER);
                 state = lock(&self.state);
             }
         }

@@ -5,7 +5,7 @@
 
 use std::{
     env, fmt,
-    io::{self, Read, Write},
+    io::{self, BufReader, Read, Write},
     net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs},
     sync::{Arc, mpsc},
     thread,
@@ -20,6 +20,9 @@ use crate::engine::Trouble;
 
 /// The most idle connections that are kept.
 const MOST_IDLE: usize = 8;
+
+/// The bytes that are read at once, if so many arrived: the parser asks for far fewer.
+const READ: usize = 1 << 16;
 
 /// Connections to one server, shared by threads, and not with forked children.
 #[derive(Debug)]
@@ -48,7 +51,7 @@ struct Credentials {
 }
 
 struct Connection {
-    stream: Stream,
+    stream: BufReader<Stream>,
     parser: Parser,
 }
 
@@ -150,6 +153,7 @@ impl Pool {
                 Stream::Tls(Box::new(StreamOwned::new(client, socket)))
             }
         };
+        let stream = BufReader::with_capacity(READ, stream);
         let mut connection = Connection { stream, parser: Parser::new() };
         let mut greetings = Vec::new();
         if let Some(password) = &self.credentials.password {
@@ -173,12 +177,10 @@ impl Pool {
 
 impl Connection {
     fn call(&mut self, commands: &[Cmd], until: Instant) -> Result<Vec<Value>, Failure> {
-        self.stream.timed().until = until;
+        let stream = self.stream.get_mut();
+        stream.timed().until = until;
         let packed: Vec<u8> = commands.iter().flat_map(Cmd::get_packed_command).collect();
-        self.stream
-            .write_all(&packed)
-            .and_then(|()| self.stream.flush())
-            .map_err(|error| Failure::of(&error))?;
+        stream.write_all(&packed).and_then(|()| stream.flush()).map_err(|error| Failure::of(&error))?;
         let mut replies = Vec::with_capacity(commands.len());
         for _ in commands {
             let reply = self.parser.parse_value(&mut self.stream);

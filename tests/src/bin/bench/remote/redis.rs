@@ -5,7 +5,7 @@ use std::{error::Error, time::Instant};
 use redis::{Commands, Connection};
 use warmstart::{Key, Store};
 use warmstart_remote::engine::{Answer, Token};
-use warmstart_tests::{measure::Comparison, servers::Server};
+use warmstart_tests::servers::Server;
 
 use super::{PATIENT, artifact, sealed, unsealed};
 use crate::{
@@ -68,12 +68,20 @@ pub(super) fn rows(plan: &Plan) -> Rows {
         return Err("a batch lacks entries".into());
     }
     rows.push(Row::bounded("redis/start/requests", (requests, "requests"), "none", Sense::AtMost, 5.0));
-    let compared: Comparison = plan.compare(
+    let sealed_ns = median_ns(plan, || store.get_many(&keys));
+    let store = unsealed(&url)?;
+    let compared = plan.compare(
         |_| store.get_many(&keys),
         |_| (0..START).map(|number| get(&mut connection, number)).collect::<Vec<_>>(),
     );
     rows.extend(compared.rows("redis/start/time", "80_redis_gets", 0.5));
+    rows.push(Row::note("redis/start/sealed_time/warmstart", (sealed_ns, "ns"), "none"));
     Ok(rows)
+}
+
+/// Returns the time of an operation that has no peer.
+fn median_ns<T>(plan: &Plan, mut operation: impl FnMut() -> T) -> f64 {
+    plan.compare(|_| operation(), |_| {}).subject_ns
 }
 
 fn get(connection: &mut Connection, number: u64) -> Vec<u8> {
