@@ -68,15 +68,12 @@ use crate::{
 };
 use error::CudaProblem;
 use headers::{Closed, Headers};
-use library::build_id_by_name;
-use nvjitlink::NvJitLink;
-use nvrtc::Nvrtc;
-use nvvm::Nvvm;
+use library::{Loaded, build_id_by_name};
 use toolkit::{
     Identified, find_builtins, keep_version, known_version, missing,
     part::{Part, Places},
 };
-use unit::{Compile, Output, Unit};
+use unit::{Bound, Compile, Output, Unit};
 
 /// The attributes of a stored binary: its target, the compiler's log, and the lowered names.
 const TARGET: &str = "cuda.target";
@@ -366,9 +363,8 @@ impl Compiled {
 #[derive(Debug)]
 pub struct Toolkit {
     places: Places,
-    nvrtc: Slot<Nvrtc>,
-    nvjitlink: Slot<NvJitLink>,
-    nvvm: Slot<Nvvm>,
+    /// In the order of [`Compiler`].
+    compilers: [Mutex<Slot>; 3],
     libdevice: Memo<[u8; Key::LEN]>,
 }
 
@@ -397,13 +393,12 @@ impl Toolkit {
         if compilers.into_iter().all(|part| places.find(part).is_none()) {
             return Err(missing(Part::Nvrtc, places.described(Part::Nvrtc)));
         }
-        Ok(Self {
-            places,
-            nvrtc: Slot::default(),
-            nvjitlink: Slot::default(),
-            nvvm: Slot::default(),
-            libdevice: Memo::default(),
-        })
+        let compilers = [
+            Slot::new(Part::Nvrtc, nvrtc::bind),
+            Slot::new(Part::NvJitLink, nvjitlink::bind),
+            Slot::new(Part::Nvvm, nvvm::bind),
+        ];
+        Ok(Self { places, compilers, libdevice: Memo::default() })
     }
 
     /// Returns the toolchain of a compiler: remembered, else read from its files and the store, else asked of the library.
@@ -412,11 +407,8 @@ impl Toolkit {
         store: &(impl Store + ?Sized),
         compiler: Compiler,
     ) -> Result<Arc<Toolchain>, CudaError> {
-        match compiler {
-            Compiler::Nvrtc => self.nvrtc.toolchain(&self.places, store),
-            Compiler::NvJitLink => self.nvjitlink.toolchain(&self.places, store),
-            Compiler::Nvvm => self.nvvm.toolchain(&self.places, store),
-        }
+        // Locked while the library is identified, so that it is identified once.
+        self.compilers[compiler as usize].lock().toolchain(&self.places, store)
     }
 
     /// Compiles with exactly the compiler that `toolchain` describes.
@@ -424,11 +416,10 @@ impl Toolkit {
     /// # Errors
     /// [`CudaError`] of the compilation, or one that [says](CudaError::is_changed_library) that the compiler was replaced.
     fn compile(&self, toolchain: &Toolchain, unit: &Unit<'_>) -> Result<Output, CudaError> {
-        match unit.description.code.compiler() {
-            Compiler::Nvrtc => self.nvrtc.loaded(toolchain)?.compile(unit),
-            Compiler::NvJitLink => self.nvjitlink.loaded(toolchain)?.compile(unit),
-            Compiler::Nvvm => self.nvvm.loaded(toolchain)?.compile(unit),
-        }
+        let compiler = unit.description.code.compiler();
+        // Not locked while it compiles.
+        let loaded = self.compilers[compiler as usize].lock().loaded(toolchain)?;
+        loaded.compile(unit)
     }
 
     /// Returns the digest of libdevice, the library of mathematical functions that NVVM links.
@@ -452,9 +443,7 @@ impl Toolkit {
     #[must_use]
     pub fn load_time(&self) -> Duration {
         // One lock at a time: a thread that loads a library holds its lock all the while.
-        let nvrtc = self.nvrtc.0.lock().loading;
-        let nvjitlink = self.nvjitlink.0.lock().loading;
-        nvrtc + nvjitlink + self.nvvm.0.lock().loading
+        self.compilers.iter().map(|slot| slot.lock().loading).sum()
     }
 
     fn libdevice_path(&self) -> Result<PathBuf, CudaError> {
@@ -535,13 +524,12 @@ impl From<CudaError> for Stop {
 
 /// A compiler, found and identified when it is first needed.
 #[derive(Debug)]
-struct Slot<C>(Mutex<State<C>>);
-
-#[derive(Debug)]
-struct State<C> {
+struct Slot {
+    part: Part,
+    bind: unsafe fn(&Loaded) -> Result<Bound, CudaError>,
     known: Option<Known>,
     /// Never unloaded.
-    loaded: Option<Arc<C>>,
+    loaded: Option<Arc<dyn Compile>>,
     loading: Duration,
     /// Whether the store was seen to keep a version that is not the library's.
     is_store_wrong: bool,
@@ -551,35 +539,36 @@ struct State<C> {
 #[derive(Clone, Debug)]
 struct Known {
     library: Identified,
-    version: String,
     builtins: Option<Identified>,
     toolchain: Arc<Toolchain>,
 }
 
-impl<C> Default for Slot<C> {
-    fn default() -> Self {
-        Self(Mutex::new(State { known: None, loaded: None, loading: Duration::ZERO, is_store_wrong: false }))
+impl Slot {
+    fn new(part: Part, bind: unsafe fn(&Loaded) -> Result<Bound, CudaError>) -> Mutex<Self> {
+        let (known, loaded, loading) = (None, None, Duration::ZERO);
+        Mutex::new(Self { part, bind, known, loaded, loading, is_store_wrong: false })
     }
-}
 
-impl<C: Compile> Slot<C> {
     /// Returns the toolchain. Loads the library only if the store does not have its version.
-    fn toolchain(&self, places: &Places, store: &(impl Store + ?Sized)) -> Result<Arc<Toolchain>, CudaError> {
-        // Held while the library is identified, so that it is identified once.
-        let state = &mut *self.0.lock();
+    fn toolchain(
+        &mut self,
+        places: &Places,
+        store: &(impl Store + ?Sized),
+    ) -> Result<Arc<Toolchain>, CudaError> {
         let environment = environment();
-        if let Some(known) = &mut state.known
-            && (state.loaded.is_some() || known.holds())
+        if let Some(known) = &mut self.known
+            && (self.loaded.is_some() || known.holds())
         {
             if known.toolchain.environment != environment {
-                known.toolchain = known.describe(environment);
+                let toolchain = Toolchain::clone(&known.toolchain);
+                known.toolchain = Arc::new(Toolchain { environment, ..toolchain });
             }
             return Ok(Arc::clone(&known.toolchain));
         }
-        state.known = None;
+        self.known = None;
         let mut attempt = 1;
         loop {
-            match state.look(places, environment.clone(), store) {
+            match self.look(places, environment.clone(), store) {
                 Err(error) if error.is_changed_library() && attempt < ATTEMPTS => attempt += 1,
                 looked => return looked,
             }
@@ -587,64 +576,62 @@ impl<C: Compile> Slot<C> {
     }
 
     /// Returns the compiler that `toolchain` describes, and loads it if needed.
-    fn loaded(&self, toolchain: &Toolchain) -> Result<Arc<C>, CudaError> {
-        let state = &mut *self.0.lock();
-        let changed = |path: PathBuf| CudaError::new(CudaProblem::Changed { part: C::PART, path });
-        let Some(known) = &state.known else { return Err(changed(PathBuf::from(C::PART.pattern()))) };
+    fn loaded(&mut self, toolchain: &Toolchain) -> Result<Arc<dyn Compile>, CudaError> {
+        let part = self.part;
+        let changed = |path: PathBuf| CudaError::new(CudaProblem::Changed { part, path });
+        let Some(known) = &self.known else { return Err(changed(PathBuf::from(part.pattern()))) };
         // The key has the toolchain and the variables as they were at the look-up.
         if *known.toolchain != *toolchain || toolchain.environment != environment() {
             return Err(changed(known.library.path.clone()));
         }
-        if let Some(loaded) = &state.loaded {
+        if let Some(loaded) = &self.loaded {
             return Ok(Arc::clone(loaded));
         }
         let known = known.clone();
-        let loaded = state.load(&known.library).and_then(|compiler: C| {
-            if compiler.version() != known.version {
-                state.is_store_wrong = true;
+        let loaded = self.load(&known.library).and_then(|(compiler, version)| {
+            if version != known.toolchain.version {
+                self.is_store_wrong = true;
                 return Err(changed(known.library.path));
             }
-            state.load_builtins(known.builtins.as_ref())?;
+            self.load_builtins(known.builtins.as_ref())?;
             Ok(compiler)
         });
         match loaded {
-            Ok(compiler) => Ok(Arc::clone(state.loaded.insert(Arc::new(compiler)))),
+            Ok(compiler) => Ok(Arc::clone(self.loaded.insert(compiler))),
             Err(error) => {
-                state.known = None;
+                self.known = None;
                 Err(error)
             }
         }
     }
-}
 
-impl<C: Compile> State<C> {
     fn look(
         &mut self,
         places: &Places,
         environment: BTreeMap<String, String>,
         store: &(impl Store + ?Sized),
     ) -> Result<Arc<Toolchain>, CudaError> {
-        let path = places.find(C::PART).ok_or_else(|| missing(C::PART, places.described(C::PART)))?;
-        let library = Identified::read(C::PART, &path, store)?;
+        let part = self.part;
+        let path = places.find(part).ok_or_else(|| missing(part, places.described(part)))?;
+        let library = Identified::read(part, &path, store)?;
         let mut asked = None;
         let known = if self.is_store_wrong { None } else { known_version(&library, store) };
         let version = match known {
             Some(version) => version,
             None => {
-                let compiler = self.load(&library)?;
-                let version = compiler.version();
+                let (compiler, version) = self.load(&library)?;
                 keep_version(&library, &version, store);
                 asked = Some(compiler);
                 version
             }
         };
         let mut builtins = None;
-        if C::PART == Part::Nvrtc {
+        if part == Part::Nvrtc {
             let path = match find_builtins(&path, &version) {
                 // The version is the store's word only.
                 Err(_) if asked.is_none() && !self.is_store_wrong => {
                     self.is_store_wrong = true;
-                    return Err(CudaError::new(CudaProblem::Changed { part: C::PART, path }));
+                    return Err(CudaError::new(CudaProblem::Changed { part, path }));
                 }
                 found => found?,
             };
@@ -652,21 +639,23 @@ impl<C: Compile> State<C> {
         }
         if let Some(compiler) = asked {
             self.load_builtins(builtins.as_ref())?;
-            self.loaded = Some(Arc::new(compiler));
+            self.loaded = Some(compiler);
         }
-        let mut known = Known { library, version, builtins, toolchain: Arc::default() };
-        known.toolchain = known.describe(environment);
-        Ok(Arc::clone(&self.known.insert(known).toolchain))
+        let files = [&library].into_iter().chain(&builtins);
+        let builds = files.map(|file| (file.part.facts().label.into(), file.build.clone())).collect();
+        let toolchain = Arc::new(Toolchain { version, builds, environment });
+        self.known = Some(Known { library, builtins, toolchain: Arc::clone(&toolchain) });
+        Ok(toolchain)
     }
 
     /// Loads the library, and checks that it is the identified build.
-    fn load(&mut self, library: &Identified) -> Result<C, CudaError> {
+    fn load(&mut self, library: &Identified) -> Result<Bound, CudaError> {
         let begun = Instant::now();
         let loaded = library.load()?;
         // SAFETY: the file has the name of that library and is where that is installed.
-        let compiler = unsafe { C::bind(&loaded) };
+        let bound = unsafe { (self.bind)(&loaded) };
         self.loading += begun.elapsed();
-        compiler
+        bound
     }
 
     /// Loads the builtins from the identified path, before the compiler would load them by their bare name.
@@ -692,12 +681,6 @@ impl Known {
     /// Returns whether the files are unchanged.
     fn holds(&self) -> bool {
         [&self.library].into_iter().chain(&self.builtins).all(Identified::is_unchanged)
-    }
-
-    fn describe(&self, environment: BTreeMap<String, String>) -> Arc<Toolchain> {
-        let files = [&self.library].into_iter().chain(&self.builtins);
-        let builds = files.map(|file| (file.part.facts().label.into(), file.build.clone())).collect();
-        Arc::new(Toolchain { version: self.version.clone(), builds, environment })
     }
 }
 

@@ -1,6 +1,9 @@
 //! nvJitLink, which links PTX and LTO-IR.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::{
+    ffi::{CStr, c_char, c_int, c_void},
+    sync::Arc,
+};
 
 use warmstart_core::program::{CodeType, TargetType};
 
@@ -8,7 +11,7 @@ use super::{
     error::CudaError,
     library::{Bytes, CStrings, Handle, Loaded, Status, c_string, functions, without_nul},
     toolkit::part::Part,
-    unit::{Compile, Output, Session, Unit},
+    unit::{Bound, Compile, Output, Session, Unit},
 };
 
 functions! {
@@ -37,45 +40,36 @@ const INPUT_LTO_IR: c_int = 3;
 /// A bound on minor versions, which no release has reached.
 const MAX_MINOR: c_int = 64;
 
-/// nvJitLink, loaded. Its functions may be called by several threads, each with a handle of its own.
-#[derive(Debug)]
-pub(super) struct NvJitLink {
-    functions: Functions,
-    version: (c_int, c_int),
+/// Looks up the functions of nvJitLink.
+///
+/// # Safety
+/// It is that library, and is never unloaded.
+pub(super) unsafe fn bind(library: &Loaded) -> Result<Bound, CudaError> {
+    // SAFETY: in every version that has the function, it takes two places for an `unsigned int`.
+    let (major, minor) = unsafe { library.version("nvJitLinkVersion") }?;
+    // A release also has the interfaces of earlier ones, each under its own names.
+    let spelt = |minor: c_int, name: &str| format!("__nvJitLink{name}_{major}_{minor}");
+    let newest = (0..=minor.min(MAX_MINOR)).rev().find(|minor| {
+        // SAFETY: the function is not called.
+        unsafe { library.find::<unsafe extern "C" fn()>(&spelt(*minor, "Create")) }.is_some()
+    });
+    let newest = newest.ok_or_else(|| library.unusable(format!("has no {}", spelt(minor, "Create"))))?;
+    // SAFETY: since the first version that has such names, all have these types.
+    let functions = unsafe { Functions::of(library, |name| spelt(newest, name)) }?;
+    Ok((Arc::new(functions), format!("{major}.{minor}")))
 }
 
-impl Compile for NvJitLink {
-    const PART: Part = Part::NvJitLink;
-
-    unsafe fn bind(library: &Loaded) -> Result<Self, CudaError> {
-        // SAFETY: in every version that has the function, it takes two places for an `unsigned int`.
-        let (major, minor) = unsafe { library.version("nvJitLinkVersion") }?;
-        // A release also has the interfaces of earlier ones, each under its own names.
-        let spelt = |minor: c_int, name: &str| format!("__nvJitLink{name}_{major}_{minor}");
-        let newest = (0..=minor.min(MAX_MINOR)).rev().find(|minor| {
-            // SAFETY: the function is not called.
-            unsafe { library.find::<unsafe extern "C" fn()>(&spelt(*minor, "Create")) }.is_some()
-        });
-        let newest = newest.ok_or_else(|| library.unusable(format!("has no {}", spelt(minor, "Create"))))?;
-        // SAFETY: since the first version that has such names, all have these types.
-        let functions = unsafe { Functions::of(library, |name| spelt(newest, name)) }?;
-        Ok(Self { functions, version: (major, minor) })
-    }
-
-    fn version(&self) -> String {
-        format!("{}.{}", self.version.0, self.version.1)
-    }
-
+/// nvJitLink. Its functions may be called by several threads, each with a handle of its own.
+impl Compile for Functions {
     fn compile(&self, unit: &Unit<'_>) -> Result<Output, CudaError> {
-        let functions = &self.functions;
         let arguments = CStrings::new(unit.arguments.iter().map(String::as_bytes), "an option")?;
         let len = u32::try_from(arguments.len()).unwrap_or(u32::MAX);
         let judge = |status, log: &str| judge(unit, status, log);
-        let log = Bytes { size: functions.error_log_size, get: functions.error_log };
+        let log = Bytes { size: self.error_log_size, get: self.error_log };
         // SAFETY: all these functions are of one library.
-        let mut session = unsafe { Session::new(Part::NvJitLink, unit, functions.destroy, log, &judge) };
+        let mut session = unsafe { Session::new(Part::NvJitLink, unit, self.destroy, log, &judge) };
         // SAFETY: there are as many pointers as is said, each to a text, and they last for the call.
-        let status = unsafe { (functions.create)(&raw mut session.handle, len, arguments.as_ptr()) };
+        let status = unsafe { (self.create)(&raw mut session.handle, len, arguments.as_ptr()) };
         session.check(status, "nvJitLinkCreate")?;
 
         let kind = if unit.description.code == CodeType::LtoIr { INPUT_LTO_IR } else { INPUT_PTX };
@@ -91,19 +85,19 @@ impl Compile for NvJitLink {
             let source = ptx.as_deref().map_or(source, CStr::to_bytes_with_nul);
             let (bytes, len) = (source.as_ptr().cast(), source.len());
             // SAFETY: the handle is there, the source has as many bytes as is said, and the name is a text.
-            let status = unsafe { (functions.add)(session.handle, kind, bytes, len, name.as_ptr()) };
+            let status = unsafe { (self.add)(session.handle, kind, bytes, len, name.as_ptr()) };
             session.check(status, "nvJitLinkAddData")?;
         }
         // SAFETY: the handle is there.
-        session.check(unsafe { (functions.complete)(session.handle) }, "nvJitLinkComplete")?;
+        session.check(unsafe { (self.complete)(session.handle) }, "nvJitLinkComplete")?;
         let (size, get, call) = match unit.description.target {
-            TargetType::Ptx => (functions.ptx_size, functions.ptx, "nvJitLinkGetLinkedPtx"),
-            TargetType::Cubin => (functions.cubin_size, functions.cubin, "nvJitLinkGetLinkedCubin"),
+            TargetType::Ptx => (self.ptx_size, self.ptx, "nvJitLinkGetLinkedPtx"),
+            TargetType::Cubin => (self.cubin_size, self.cubin, "nvJitLinkGetLinkedCubin"),
             TargetType::LtoIr => return Err(unit.empty(Part::NvJitLink)),
         };
         // SAFETY: each pair is of one kind of output.
         let binary = unsafe { session.binary(Bytes { size, get }, call) }?;
-        let info = Bytes { size: functions.info_log_size, get: functions.info_log };
+        let info = Bytes { size: self.info_log_size, get: self.info_log };
         // SAFETY: the handle is there, and these are two functions of one log.
         Ok(Output { binary, log: unsafe { info.log(session.handle) }, lowered_names: Vec::new() })
     }

@@ -3,6 +3,7 @@
 use std::{
     ffi::{CStr, c_char, c_int},
     ptr::null,
+    sync::Arc,
 };
 
 use warmstart_core::program::TargetType;
@@ -11,7 +12,7 @@ use super::{
     error::{CudaError, CudaProblem},
     library::{Bytes, CStrings, Handle, Loaded, Status, c_string, functions},
     toolkit::part::Part,
-    unit::{Compile, Output, Session, Unit},
+    unit::{Bound, Compile, Output, Session, Unit},
 };
 
 functions! {
@@ -43,30 +44,21 @@ const NAME_EXPRESSION_NOT_VALID: Status = 10;
 /// The most architectures that are read from a library; a library that has more is not asked for them.
 const MAX_ARCHITECTURES: c_int = 1024;
 
-/// NVRTC, loaded. All of its functions may be called by several threads, each with a program of its own.
-#[derive(Debug)]
-pub(super) struct Nvrtc {
-    functions: Functions,
-    version: (c_int, c_int),
+/// Looks up the functions of NVRTC.
+///
+/// # Safety
+/// It is that library, and is never unloaded.
+pub(super) unsafe fn bind(library: &Loaded) -> Result<Bound, CudaError> {
+    // SAFETY: in every version of NVRTC the function has this type.
+    let (major, minor) = unsafe { library.version("nvrtcVersion") }?;
+    // SAFETY: from version 12 on, which has LTO-IR, all have these types.
+    let functions = unsafe { Functions::of(library, |name| name.into()) }?;
+    Ok((Arc::new(functions), format!("{major}.{minor}")))
 }
 
-impl Compile for Nvrtc {
-    const PART: Part = Part::Nvrtc;
-
-    unsafe fn bind(library: &Loaded) -> Result<Self, CudaError> {
-        // SAFETY: in every version of NVRTC the function has this type.
-        let version = unsafe { library.version("nvrtcVersion") }?;
-        // SAFETY: from version 12 on, which has LTO-IR, all have these types.
-        let functions = unsafe { Functions::of(library, |name| name.into()) }?;
-        Ok(Self { functions, version })
-    }
-
-    fn version(&self) -> String {
-        format!("{}.{}", self.version.0, self.version.1)
-    }
-
+/// NVRTC. All of its functions may be called by several threads, each with a program of its own.
+impl Compile for Functions {
     fn compile(&self, unit: &Unit<'_>) -> Result<Output, CudaError> {
-        let functions = &self.functions;
         let expressions = unit.description.name_expressions.iter();
         let expressions = expressions.map(|expression| c_string(expression.as_bytes(), "a name expression"));
         let expressions: Vec<_> = expressions.collect::<Result<_, _>>()?;
@@ -78,12 +70,12 @@ impl Compile for Nvrtc {
         let texts = CStrings::new(headers().map(|(_, text)| text.as_slice()), "a header")?;
 
         let judge = |status, log: &str| self.judge(unit, status, log);
-        let log = Bytes { size: functions.log_size, get: functions.log };
+        let log = Bytes { size: self.log_size, get: self.log };
         // SAFETY: all these functions are of one library.
-        let mut session = unsafe { Session::new(Part::Nvrtc, unit, functions.destroy, log, &judge) };
+        let mut session = unsafe { Session::new(Part::Nvrtc, unit, self.destroy, log, &judge) };
         // SAFETY: all point to texts, and the arrays have as many as is said. The program copies what it keeps.
         let status = unsafe {
-            (functions.create)(
+            (self.create)(
                 &raw mut session.handle,
                 source.as_ptr(),
                 name.as_ptr(),
@@ -95,16 +87,16 @@ impl Compile for Nvrtc {
         session.check(status, "nvrtcCreateProgram")?;
         for expression in &expressions {
             // SAFETY: the program is there, and copies the text.
-            let status = unsafe { (functions.add_name_expression)(session.handle, expression.as_ptr()) };
+            let status = unsafe { (self.add_name_expression)(session.handle, expression.as_ptr()) };
             session.check(status, "nvrtcAddNameExpression")?;
         }
         // SAFETY: there are as many pointers as is said, each to a text, and they last for the call.
-        let status = unsafe { (functions.compile)(session.handle, arguments.len(), arguments.as_ptr()) };
+        let status = unsafe { (self.compile)(session.handle, arguments.len(), arguments.as_ptr()) };
         session.check(status, "nvrtcCompileProgram")?;
         let (size, get, call) = match unit.description.target {
-            TargetType::Ptx => (functions.ptx_size, functions.ptx, "nvrtcGetPTX"),
-            TargetType::Cubin => (functions.cubin_size, functions.cubin, "nvrtcGetCUBIN"),
-            TargetType::LtoIr => (functions.lto_ir_size, functions.lto_ir, "nvrtcGetLTOIR"),
+            TargetType::Ptx => (self.ptx_size, self.ptx, "nvrtcGetPTX"),
+            TargetType::Cubin => (self.cubin_size, self.cubin, "nvrtcGetCUBIN"),
+            TargetType::LtoIr => (self.lto_ir_size, self.lto_ir, "nvrtcGetLTOIR"),
         };
         // SAFETY: each pair is of one kind of output.
         let binary = unsafe { session.binary(Bytes { size, get }, call) }?;
@@ -113,7 +105,7 @@ impl Compile for Nvrtc {
     }
 }
 
-impl Nvrtc {
+impl Functions {
     fn judge(&self, unit: &Unit<'_>, status: Status, log: &str) -> Option<CudaError> {
         match status {
             OUT_OF_MEMORY => Some(CudaError::new(CudaProblem::OutOfMemory(Part::Nvrtc))),
@@ -128,8 +120,7 @@ impl Nvrtc {
     fn lowered_name(&self, session: &Session<'_>, expression: &CStr) -> Result<String, CudaError> {
         let mut name = null();
         // SAFETY: the program is there, the text is one, and the last points to a pointer.
-        let status =
-            unsafe { (self.functions.lowered_name)(session.handle, expression.as_ptr(), &raw mut name) };
+        let status = unsafe { (self.lowered_name)(session.handle, expression.as_ptr(), &raw mut name) };
         if status == NAME_EXPRESSION_NOT_VALID || (status == SUCCESS && name.is_null()) {
             let expression = expression.to_string_lossy().into_owned();
             return Err(CudaError::new(CudaProblem::NameExpression { expression, log: session.log() }));
@@ -143,13 +134,13 @@ impl Nvrtc {
     fn architectures(&self) -> Vec<String> {
         let mut len = 0;
         // SAFETY: it points to an `int`.
-        let status = unsafe { (self.functions.number_of_architectures)(&raw mut len) };
+        let status = unsafe { (self.number_of_architectures)(&raw mut len) };
         if status != SUCCESS || !(1..=MAX_ARCHITECTURES).contains(&len) {
             return Vec::new();
         }
         let mut numbers = vec![0; usize::try_from(len).unwrap_or(0)];
         // SAFETY: there are as many as the library writes.
-        let status = unsafe { (self.functions.architectures)(numbers.as_mut_ptr()) };
+        let status = unsafe { (self.architectures)(numbers.as_mut_ptr()) };
         if status != SUCCESS {
             return Vec::new();
         }

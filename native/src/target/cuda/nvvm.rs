@@ -1,12 +1,15 @@
 //! NVVM, which compiles NVVM IR.
 
-use std::ffi::{c_char, c_int};
+use std::{
+    ffi::{c_char, c_int},
+    sync::Arc,
+};
 
 use super::{
     error::{CudaError, CudaProblem},
     library::{Bytes, CStrings, Handle, Loaded, Status, c_string, functions},
     toolkit::part::Part,
-    unit::{Compile, Output, Session, Unit},
+    unit::{Bound, Compile, Output, Session, Unit},
 };
 
 functions! {
@@ -32,54 +35,44 @@ const INVALID_IR: Status = 6;
 const INVALID_OPTION: Status = 7;
 const COMPILATION: Status = 9;
 
-/// NVVM, loaded. Its functions may be called by several threads, each with a program of its own.
-#[derive(Debug)]
-pub(super) struct Nvvm {
-    functions: Functions,
-    version: String,
+/// Looks up the functions of NVVM.
+///
+/// # Safety
+/// It is that library, and is never unloaded.
+pub(super) unsafe fn bind(library: &Loaded) -> Result<Bound, CudaError> {
+    // SAFETY: since the first version, what it has of these has these types.
+    let functions = unsafe { Functions::of(library, |name| name.into()) }?;
+    let (mut major, mut minor) = (0, 0);
+    let mut ir = [0; 4];
+    let [a, b, c, d] = &mut ir;
+    // SAFETY: all point to an `int`.
+    let statuses =
+        unsafe { [(functions.version)(&raw mut major, &raw mut minor), (functions.ir_version)(a, b, c, d)] };
+    if let Some(status) = statuses.into_iter().find(|status| *status != SUCCESS) {
+        return Err(library.unusable(format!("does not say its version (status {status})")));
+    }
+    let [ir_major, ir_minor, debug_major, debug_minor] = ir;
+    let version = format!("{major}.{minor} IR {ir_major}.{ir_minor} debug {debug_major}.{debug_minor}");
+    Ok((Arc::new(functions), version))
 }
 
-impl Compile for Nvvm {
-    const PART: Part = Part::Nvvm;
-
-    unsafe fn bind(library: &Loaded) -> Result<Self, CudaError> {
-        // SAFETY: since the first version, what it has of these has these types.
-        let functions = unsafe { Functions::of(library, |name| name.into()) }?;
-        let (mut major, mut minor) = (0, 0);
-        let mut ir = [0; 4];
-        let [a, b, c, d] = &mut ir;
-        // SAFETY: all point to an `int`.
-        let statuses = unsafe {
-            [(functions.version)(&raw mut major, &raw mut minor), (functions.ir_version)(a, b, c, d)]
-        };
-        if let Some(status) = statuses.into_iter().find(|status| *status != SUCCESS) {
-            return Err(library.unusable(format!("does not say its version (status {status})")));
-        }
-        let [ir_major, ir_minor, debug_major, debug_minor] = ir;
-        let version = format!("{major}.{minor} IR {ir_major}.{ir_minor} debug {debug_major}.{debug_minor}");
-        Ok(Self { functions, version })
-    }
-
-    fn version(&self) -> String {
-        self.version.clone()
-    }
-
+/// NVVM. Its functions may be called by several threads, each with a program of its own.
+impl Compile for Functions {
     fn compile(&self, unit: &Unit<'_>) -> Result<Output, CudaError> {
-        let functions = &self.functions;
         let arguments = CStrings::new(unit.arguments.iter().map(String::as_bytes), "an option")?;
         let judge = |status, log: &str| judge(unit, status, log);
-        let log = Bytes { size: functions.log_size, get: functions.log };
+        let log = Bytes { size: self.log_size, get: self.log };
         // SAFETY: all these functions are of one library.
-        let mut session = unsafe { Session::new(Part::Nvvm, unit, functions.destroy, log, &judge) };
+        let mut session = unsafe { Session::new(Part::Nvvm, unit, self.destroy, log, &judge) };
         // SAFETY: it points to a handle.
-        let status = unsafe { (functions.create)(&raw mut session.handle) };
+        let status = unsafe { (self.create)(&raw mut session.handle) };
         session.check(status, "nvvmCreateProgram")?;
 
         let extra = unit.description.extra_sources.iter();
-        let extra = extra.map(|(name, source)| (functions.add, &**name, &**source));
+        let extra = extra.map(|(name, source)| (self.add, &**name, &**source));
         // Lazily: only the functions that the program calls are linked.
-        let libdevice = unit.libdevice.map(|libdevice| (functions.add_lazily, "libdevice", libdevice));
-        let own = [(functions.add, &*unit.texts.name, &unit.texts.source[..])];
+        let libdevice = unit.libdevice.map(|libdevice| (self.add_lazily, "libdevice", libdevice));
+        let own = [(self.add, &*unit.texts.name, &unit.texts.source[..])];
         for (add, name, source) in own.into_iter().chain(extra).chain(libdevice) {
             let name = c_string(name.as_bytes(), "the name of a module")?;
             // SAFETY: the program is there, the source has as many bytes as is said, and the name is a text.
@@ -87,14 +80,12 @@ impl Compile for Nvvm {
             session.check(status, "nvvmAddModuleToProgram")?;
         }
         // Verified first, because invalid programs have crashed compilers.
-        for (call, name) in
-            [(functions.verify, "nvvmVerifyProgram"), (functions.compile, "nvvmCompileProgram")]
-        {
+        for (call, name) in [(self.verify, "nvvmVerifyProgram"), (self.compile, "nvvmCompileProgram")] {
             // SAFETY: there are as many pointers as is said, each to a text, and they last for the call.
             let status = unsafe { call(session.handle, arguments.len(), arguments.as_ptr()) };
             session.check(status, name)?;
         }
-        let result = Bytes { size: functions.result_size, get: functions.result };
+        let result = Bytes { size: self.result_size, get: self.result };
         // SAFETY: these are the two functions of the result.
         let binary = unsafe { session.binary(result, "nvvmGetCompiledResult") }?;
         Ok(Output { binary, log: session.log(), lowered_names: Vec::new() })

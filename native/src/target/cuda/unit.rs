@@ -1,13 +1,13 @@
 //! The input of a compiler, its output, and the session in between.
 
-use std::ptr::null_mut;
+use std::{fmt::Debug, ptr::null_mut, sync::Arc};
 
 use warmstart_core::program::{Description, TargetType};
 
 use super::{
     error::{CudaError, CudaProblem},
     headers::Closed,
-    library::{Bytes, Handle, Loaded, Status, without_nul},
+    library::{Bytes, Handle, Status, without_nul},
     toolkit::part::Part,
 };
 
@@ -33,22 +33,13 @@ pub(super) struct Output {
     pub(super) lowered_names: Vec<String>,
 }
 
-/// A compiler's library.
-pub(super) trait Compile: Sized {
-    /// The part of the toolkit that the library is.
-    const PART: Part;
-
-    /// Looks up the library's functions.
-    ///
-    /// # Safety
-    /// It is that library, and is never unloaded.
-    unsafe fn bind(library: &Loaded) -> Result<Self, CudaError>;
-
-    /// Returns the version that the library reports.
-    fn version(&self) -> String;
-
+/// The functions of a compiler's library.
+pub(super) trait Compile: Debug + Send + Sync {
     fn compile(&self, unit: &Unit<'_>) -> Result<Output, CudaError>;
 }
+
+/// A compiler, and the version that its library reports.
+pub(super) type Bound = (Arc<dyn Compile>, String);
 
 impl Unit<'_> {
     pub(super) fn rejected(&self, part: Part, log: &str) -> CudaError {
