@@ -406,17 +406,15 @@ fn walk<'a>(
     let rest = &mut rest;
     let mut recipe = None;
     if take(rest)? {
-        recipe = Some((take_text(rest)?, take(rest)?));
+        recipe = Some(take(rest)?);
         for _ in 0..take_count(rest)? {
-            let label = take_text(rest)?;
-            let (digest, after) = rest.split_first_chunk().ok_or(Malformed)?;
-            *rest = after;
-            let text = if take(rest)? { Some(take_text(rest)?) } else { None };
-            field(label, *digest, text)?;
+            let (label, digest, text) = take(rest)?;
+            field(label, digest, text)?;
         }
     }
     for _ in 0..take_count(rest)? {
-        attribute(take_text(rest)?, take_bytes(rest)?);
+        let (name, value) = take(rest)?;
+        attribute(name, value);
     }
     if rest.is_empty() { Ok(recipe) } else { Err(Malformed) }
 }
@@ -441,20 +439,6 @@ pub(crate) fn take<'a, T: Deserialize<'a>>(rest: &mut &'a [u8]) -> Result<T, Mal
 /// Reads the number of items that follow, at most [`MAX_ITEMS`].
 pub(crate) fn take_count(rest: &mut &[u8]) -> Result<u64, Malformed> {
     take(rest).ok().filter(|count| *count <= MAX_ITEMS).ok_or(Malformed)
-}
-
-/// Reads bytes that follow their length, as postcard writes bytes and texts.
-pub(crate) fn take_bytes<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], Malformed> {
-    let len: u64 = take(rest)?;
-    let len = usize::try_from(len).map_err(|_| Malformed)?;
-    let (bytes, after) = rest.split_at_checked(len).ok_or(Malformed)?;
-    *rest = after;
-    Ok(bytes)
-}
-
-/// Reads a text that follows its length.
-pub(crate) fn take_text<'a>(rest: &mut &'a [u8]) -> Result<&'a str, Malformed> {
-    core::str::from_utf8(take_bytes(rest)?).map_err(|_| Malformed)
 }
 
 /// Appends `value`. Postcard fails only for values of unknown length and full buffers; ours have a length, and the buffer grows.

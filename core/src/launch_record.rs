@@ -11,7 +11,7 @@ mod tests;
 use thiserror::Error;
 
 use crate::{
-    artifact::{Artifact, MAX_ITEMS, Malformed, Metadata, put, take, take_bytes, take_count},
+    artifact::{Artifact, MAX_ITEMS, Malformed, Metadata, put, take, take_count},
     memo::portable::{Content, Part, PortableResult},
     registry::{Registered, Registry, RegistryError, RegistryId},
 };
@@ -197,7 +197,7 @@ fn take_result(rest: &mut &[u8]) -> Result<PortableResult, RecordError> {
     let (kernel, fingerprint): (&str, _) = take(rest)?;
     let contents = take_ascending(rest, |rest| Ok(take(rest)?), Content::is_before)?;
     let output = if take(rest)? { Some(take_part(rest, &contents)?) } else { None };
-    let take_spec = |rest: &mut &[u8]| Ok((take_bytes(rest)?.to_vec(), take_part(rest, &contents)?));
+    let take_spec = |rest: &mut &[u8]| Ok((take::<&[u8]>(rest)?.to_vec(), take_part(rest, &contents)?));
     let specs = take_ascending(rest, take_spec, |(one, _), (other, _)| one < other)?;
     Ok(PortableResult { kernel: kernel.into(), fingerprint, contents, output, specs })
 }
@@ -207,7 +207,7 @@ fn take_part(rest: &mut &[u8], contents: &[Content]) -> Result<Part, RecordError
     if from.last().is_some_and(|last| *last as usize >= contents.len()) {
         return Err(RecordError::Malformed);
     }
-    Ok(Part { from, bytes: take_bytes(rest)?.to_vec() })
+    Ok(Part { from, bytes: take::<&[u8]>(rest)?.to_vec() })
 }
 
 /// Decodes a list in which each item `is_before` the next.
