@@ -17,12 +17,7 @@
 //! Counters are identified by name, so that reasons can be added. Counters of a newer version, whose names are unknown here,
 //! are preserved.
 
-use alloc::{
-    collections::{BTreeMap, btree_map::Entry},
-    format,
-    string::String,
-    vec::Vec,
-};
+use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
 use core::fmt;
 
 use xxhash_rust::xxh3::xxh3_64;
@@ -370,9 +365,8 @@ fn take_counters(mut rest: &[u8]) -> Result<BTreeMap<String, u64>, MissReason> {
         let (name, after) = after.split_at_checked(usize::from(*len)).ok_or(MissReason::Malformed)?;
         let name = core::str::from_utf8(name).map_err(|_| MissReason::Malformed)?;
         let n = u64_at(after, 0).ok_or(MissReason::Malformed)?;
-        match counters.entry(String::from(name)) {
-            Entry::Vacant(place) => _ = place.insert(n),
-            Entry::Occupied(_) => return Err(MissReason::Malformed),
+        if counters.insert(String::from(name), n).is_some() {
+            return Err(MissReason::Malformed);
         }
         rest = after.get(8..).unwrap_or_default();
     }
