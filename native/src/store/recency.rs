@@ -24,10 +24,6 @@ struct Uses<K> {
     last: HashMap<K, u64, RandomState>,
 }
 
-/// Uses that were taken out to be written, the earliest first.
-#[derive(Debug)]
-pub(super) struct Batch<K>(Vec<(u64, K)>);
-
 impl<K: Hash + Eq> Recency<K> {
     /// Records a use, and returns whether a batch is full. Allocates only for the first use of an entry.
     pub(super) fn note<Q: Hash + Eq + ?Sized>(&self, key: &Q, own: impl FnOnce(&Q) -> K) -> bool
@@ -54,33 +50,22 @@ impl<K: Hash + Eq> Recency<K> {
         self.uses.lock().last.is_empty()
     }
 
-    /// Takes all uses out.
-    pub(super) fn take(&self) -> Batch<K> {
+    /// Takes all uses out to be written: each entry with the number of its last use, the earliest first.
+    pub(super) fn take(&self) -> Vec<(u64, K)> {
         let last = mem::take(&mut self.uses.lock().last);
         let mut uses: Vec<(u64, K)> = last.into_iter().map(|(key, order)| (order, key)).collect();
         uses.sort_unstable_by_key(|(order, _)| *order);
-        Batch(uses)
+        uses
     }
 
     /// Puts uses back that could not be written. A use recorded since then is later than these.
-    pub(super) fn give_back(&self, batch: Batch<K>) {
+    pub(super) fn give_back(&self, batch: Vec<(u64, K)>) {
         let mut uses = self.uses.lock();
-        for (order, key) in batch.0 {
+        for (order, key) in batch {
             if uses.last.len() < MOST {
                 uses.last.entry(key).or_insert(order);
             }
         }
-    }
-}
-
-impl<K> Batch<K> {
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Returns the entries that were used, the earliest use first.
-    pub(super) fn keys(&self) -> impl Iterator<Item = &K> {
-        self.0.iter().map(|(_, key)| key)
     }
 }
 
@@ -99,7 +84,7 @@ mod tests {
     }
 
     fn taken(recency: &Recency<usize>) -> Vec<usize> {
-        recency.take().keys().copied().collect()
+        recency.take().into_iter().map(|(_, n)| n).collect()
     }
 
     #[test]

@@ -106,7 +106,7 @@ impl<S: Store> TieredStore<S> {
 
     fn pass_uses_on(&self) {
         let uses = self.unseen.take();
-        let keys: Vec<&[u8]> = uses.keys().map(|key| &**key).collect();
+        let keys: Vec<&[u8]> = uses.iter().map(|(_, key)| &**key).collect();
         self.back.record_access(&keys);
     }
 }

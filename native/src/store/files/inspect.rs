@@ -112,8 +112,8 @@ impl Inspect for FileStore {
         let (mut pruned, mut eviction) = (Totals::default(), None);
         loop {
             let mut ledger = self.ledger.lock(self.options.timeout)?;
-            for used in self.recency.take().keys() {
-                ledger.record(*used, Event::Used);
+            for (_, used) in self.recency.take() {
+                ledger.record(used, Event::Used);
             }
             let eviction = eviction.get_or_insert_with(|| Eviction::over(&mut ledger));
             let mut is_done = false;

@@ -171,17 +171,13 @@ impl Ledger {
     }
 
     /// Records uses of entries, in this order. Replays the journal only if it is long or was replayed before.
-    pub(super) fn record_uses<'a>(
-        &self,
-        digests: impl Iterator<Item = &'a Key>,
-        timeout: Duration,
-    ) -> Result<(), MissReason> {
+    pub(super) fn record_uses(&self, uses: &[(u64, Key)], timeout: Duration) -> Result<(), MissReason> {
         let (mut locked, len) = self.lock_only(timeout)?;
         let long = if timeout.is_zero() { TOO_LONG } else { LONG };
         if locked.state.accounts.is_some() || len >= long || locked.check_header().is_err() {
             locked.catch_up(len)?;
         }
-        for digest in digests {
+        for (_, digest) in uses {
             locked.record(*digest, Event::Used);
         }
         if len >= long || !timeout.is_zero() { locked.finish() } else { locked.finish_as_it_is() }

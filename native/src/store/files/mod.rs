@@ -163,7 +163,7 @@ impl FileStore {
         if uses.is_empty() || self.writes.reason().is_some() {
             return Ok(());
         }
-        let written = self.ledger.record_uses(uses.keys(), timeout);
+        let written = self.ledger.record_uses(&uses, timeout);
         if written.is_err() {
             self.recency.give_back(uses);
         }

@@ -79,8 +79,8 @@ fn give_name(
 ) -> Result<Option<u64>, MissReason> {
     let (layout, disk) = (&ledger.layout, ledger.disk());
     let mut locked = ledger.lock(ledger.options.timeout)?;
-    for used in recency.take().keys() {
-        locked.record(*used, Event::Used);
+    for (_, used) in recency.take() {
+        locked.record(used, Event::Used);
     }
     let evicted = make_room(&mut locked, digest, size, temp)?;
     let before = locked.accounts().size_of(&digest);

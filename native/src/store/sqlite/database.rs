@@ -18,10 +18,7 @@ use super::{
     place::Place,
     space::{self, GIVE_BACK, KEEP_UNUSED, SHORT_OF_SPACE, WAL_LIMIT},
 };
-use crate::store::{
-    Entry, SHORT_HEAD, StoreOptions, Totals,
-    recency::{Batch, Recency},
-};
+use crate::store::{Entry, SHORT_HEAD, StoreOptions, Totals, recency::Recency};
 
 /// The number of heads that are read at once; fewer if together they are longer than `HEAD_BYTES`.
 const HEADS: usize = 256;
@@ -360,13 +357,13 @@ impl Database {
 
     /// Writes uses of these entries, in that order and later than all earlier uses, whatever the clock says. Returns the next value
     /// of `accessed_at`.
-    fn write_uses(&self, uses: &Batch<i64>) -> Result<i64, DbError> {
+    fn write_uses(&self, uses: &[(u64, i64)]) -> Result<i64, DbError> {
         let connection = &self.opened.connection;
         let newest: Option<i64> = connection.prepare_cached(NEWEST)?.query_row([], |row| row.get(0))?;
         let now = i64::try_from(self.options.clock.unix_ms()).unwrap_or(i64::MAX);
         let mut at = now.max(newest.map_or(0, |newest| newest.saturating_add(1)));
         let mut statement = connection.prepare_cached(USE)?;
-        for id in uses.keys() {
+        for (_, id) in uses {
             statement.execute((id, at))?;
             at = at.saturating_add(1);
         }
