@@ -42,6 +42,14 @@ use std::io;
 use cfg_if::cfg_if;
 use warmstart_core::reason::MissReason;
 
+/// Returns `None` for the error that nothing is there.
+pub(crate) fn if_there<T>(done: io::Result<T>) -> io::Result<Option<T>> {
+    match done {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        done => done.map(Some),
+    }
+}
+
 /// Converts an error of the system into a reason.
 pub(crate) fn reason_of(error: &io::Error) -> MissReason {
     use io::ErrorKind as Kind;

@@ -10,7 +10,8 @@ use warmstart_core::trailer::{ModelDigest, ModelId, checksum};
 
 use super::{error::PackError, options::PackOptions, publish::NewFile};
 use crate::os::{
-    Access, FileIdentity, FileMetadata, MapBackend, keeps_times, make_private_directories, open_regular,
+    Access, FileIdentity, FileMetadata, MapBackend, if_there, keeps_times, make_private_directories,
+    open_regular,
 };
 
 const MAGIC: [u8; 8] = *b"WSMODEL1";
@@ -94,10 +95,7 @@ fn record_of(identity: &FileIdentity) -> [u8; IDENTITY_LEN] {
 /// alone: it may be the model itself, or another pack.
 fn read_cache(disk: &dyn MapBackend, cache: &Path) -> Option<Vec<Known>> {
     const MAX_LEN: u64 = (MAGIC.len() + MAX_RECORDS * RECORD_LEN) as u64;
-    let file = match disk.open(cache, Access::Read) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Some(Vec::new()),
-        file => file.ok()?,
-    };
+    let Some(file) = if_there(disk.open(cache, Access::Read)).ok()? else { return Some(Vec::new()) };
     let metadata = disk.metadata(&file).ok().filter(FileMetadata::is_readable)?;
     decode(&disk.read(&file, 0..metadata.len.min(MAX_LEN)).ok()?)
 }

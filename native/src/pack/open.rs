@@ -34,7 +34,7 @@ use crate::{
     os::{
         Access, FileKind, Lock, MapBackend, Mapping,
         fork::{LockHolder, Mutex, MutexGuard},
-        reason_of,
+        if_there, reason_of,
     },
 };
 
@@ -326,11 +326,8 @@ impl Pack {
         drop(writer);
         let (disk, contents) = (self.disk(), &self.open.contents);
         let mut seen = self.open.seen.lock();
-        let file = match disk.open(path, Access::Read) {
-            // Nothing was saved yet, or the file was removed: what is mapped stays.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            file => file?,
-        };
+        // If nothing was saved yet, or the file was removed, what is mapped stays.
+        let Some(file) = if_there(disk.open(path, Access::Read))? else { return Ok(()) };
         let is_locked = disk.hold(&file);
         let adopted =
             FirstPage::read(disk, &file).and_then(|page| self.adopt(&mut seen, page, &file)).map(|number| {
@@ -688,10 +685,8 @@ impl Pack {
     /// Returns whether the path still leads to the writer's file. An error is not taken for a no, which would release weights in
     /// use, or for a yes, which would save them where no process may find them.
     fn is_in_place(&self, path: &Path, writer: &Writer) -> io::Result<bool> {
-        match self.disk().metadata_at(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            there => Ok(there?.identity == self.disk().metadata(&writer.file)?.identity),
-        }
+        let Some(there) = if_there(self.disk().metadata_at(path))? else { return Ok(false) };
+        Ok(there.identity == self.disk().metadata(&writer.file)?.identity)
     }
 
     /// Assigns each weight an offset in the file. Weights on the heap are written there if there is space. Also returns for how
@@ -783,10 +778,8 @@ fn canonical(path: &Path) -> io::Result<PathBuf> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::IsADirectory.into());
     };
-    match parent.canonicalize() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(path),
-        parent => Ok(parent?.join(name)),
-    }
+    let parent = if_there(parent.canonicalize())?;
+    Ok(parent.map_or_else(|| path.clone(), |parent| parent.join(name)))
 }
 
 /// Reserved bytes to pack into, aligned to [`ALIGNMENT`](crate::os::ALIGNMENT), and owned by the caller.

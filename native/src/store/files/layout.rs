@@ -10,7 +10,7 @@ use warmstart_core::reason::MissReason;
 use super::temps::Temps;
 use crate::{
     error::{OpenError, Problem},
-    os::{FileKind, FileMetadata, StorageBackend, reason_of, retry_sharing},
+    os::{FileKind, FileMetadata, StorageBackend, if_there, reason_of, retry_sharing},
     store::claims::LockDirectory,
 };
 
@@ -124,11 +124,10 @@ impl Layout {
 
     /// Clears the path for a new file, by removing or moving what is there.
     pub(super) fn clear_away(&self, disk: &dyn StorageBackend, path: &Path) -> io::Result<()> {
-        match disk.metadata(path) {
-            Ok(metadata) if metadata.kind == FileKind::Directory => self.quarantine(disk, path),
-            Ok(_) => retry_sharing(disk, || disk.remove(path)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error),
+        match if_there(disk.metadata(path))? {
+            Some(metadata) if metadata.kind == FileKind::Directory => self.quarantine(disk, path),
+            Some(_) => retry_sharing(disk, || disk.remove(path)),
+            None => Ok(()),
         }
     }
 }

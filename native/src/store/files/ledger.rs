@@ -24,7 +24,7 @@ use crate::{
     os::{
         FileKind, StorageBackend,
         fork::{self, Mutex, MutexGuard},
-        reason_of, retry_sharing,
+        if_there, reason_of, retry_sharing,
     },
     store::options::StoreOptions,
 };
@@ -107,7 +107,7 @@ impl Ledger {
     /// Checks whether the journal can be used: returns `Err(ReadOnly)` on a read-only medium, and `Err(NewerVersion)` if a newer
     /// version of warmstart uses this directory.
     pub(super) fn probe(&self) -> Result<(), MissReason> {
-        let log = self.open_log()?;
+        let log = self.open_log().map_err(|error| reason_of_write(&error))?;
         // Where locks are mandatory, a process that holds this one keeps others from reading.
         let head = retry_sharing(self.disk(), || self.disk().read_log(&log, 0..journal::HEADER_LEN as u64));
         match journal::check_header(&head.map_err(|error| reason_of(&error))?) {
@@ -203,7 +203,7 @@ impl Ledger {
                 Some(log) => log,
                 None => {
                     (state.accounts, state.replayed) = (None, 0);
-                    self.open_log()?
+                    self.open_log().map_err(|error| reason_of_write(&error))?
                 }
             };
             if let Err(error) = self.disk().lock(&log, timeout) {
@@ -235,28 +235,23 @@ impl Ledger {
     }
 
     /// Opens the journal. Removes or moves away anything in its place that is not a file of this user.
-    fn open_log(&self) -> Result<File, MissReason> {
-        let path = &self.layout.journal;
+    fn open_log(&self) -> io::Result<File> {
+        let (disk, path) = (self.disk(), &self.layout.journal);
         for _ in 0..ATTEMPTS {
-            match self.disk().metadata(path) {
-                Ok(metadata) if metadata.is_readable() => {}
-                Ok(metadata) if metadata.kind == FileKind::Directory => {
-                    self.layout.quarantine(self.disk(), path).map_err(|error| reason_of_write(&error))?;
+            match if_there(disk.metadata(path))? {
+                Some(metadata) if metadata.is_readable() => {}
+                Some(metadata) if metadata.kind == FileKind::Directory => {
+                    self.layout.quarantine(disk, path)?;
                 }
-                Ok(_) => self.disk().remove(path).map_err(|error| reason_of_write(&error))?,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(reason_of_write(&error)),
+                Some(_) => disk.remove(path)?,
+                None => {}
             }
-            let log = retry_sharing(self.disk(), || self.disk().open_log(path));
-            let log = log.map_err(|error| reason_of_write(&error))?;
-            match self.disk().metadata(path) {
-                Ok(metadata) if metadata.is_readable() => return Ok(log),
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(reason_of_write(&error)),
+            let log = retry_sharing(disk, || disk.open_log(path))?;
+            if if_there(disk.metadata(path))?.is_some_and(|metadata| metadata.is_readable()) {
+                return Ok(log);
             }
         }
-        Err(MissReason::Busy)
+        Err(io::ErrorKind::WouldBlock.into())
     }
 }
 

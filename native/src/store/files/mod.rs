@@ -30,8 +30,8 @@ use super::{
 use crate::{
     error::OpenError,
     os::{
-        FileMetadata, LocalBackend, fork::Mutex, named_for, parallel, process_lock, reason_of, retry_sharing,
-        shared_backend,
+        FileMetadata, LocalBackend, fork::Mutex, if_there, named_for, parallel, process_lock, reason_of,
+        retry_sharing, shared_backend,
     },
 };
 use layout::Layout;
@@ -281,11 +281,8 @@ impl FileStore {
         let listed = self.options.disk.list(&self.layout.entries, &mut |name| {
             digests.extend(name.to_str().and_then(Key::from_hex));
         });
-        match listed {
-            Ok(()) => Ok(digests),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(error) => Err(reason_of(&error)),
-        }
+        if_there(listed).map_err(|error| reason_of(&error))?;
+        Ok(digests)
     }
 
     /// Returns whether an entry that a look-up found to be of a newer version still is.
@@ -378,12 +375,9 @@ impl Store for FileStore {
         let digest = Key::digest(key);
         let disk = &*self.options.disk;
         let mut ledger = self.ledger.lock(self.options.timeout)?;
-        let removed = match retry_sharing(disk, || disk.remove(&named_for(&self.layout.entries, &digest))) {
-            Ok(()) => true,
-            // Another process removed it, perhaps without telling the accounting.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            Err(error) => return Err(reason_of_write(&error)),
-        };
+        let removed = retry_sharing(disk, || disk.remove(&named_for(&self.layout.entries, &digest)));
+        // `None` if another process removed it, perhaps without telling the accounting.
+        let removed = if_there(removed).map_err(|error| reason_of_write(&error))?.is_some();
         if ledger.accounts().size_of(&digest).is_some() {
             ledger.record(digest, Event::Removed);
         }
@@ -420,12 +414,8 @@ impl Store for FileStore {
         let _ = self.recency.take();
         let mut failed = None;
         for digest in self.digests()? {
-            match retry_sharing(disk, || disk.remove(&named_for(&self.layout.entries, &digest))) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    failed = Some(reason_of_write(&error));
-                }
-                _ => {}
-            }
+            let removed = retry_sharing(disk, || disk.remove(&named_for(&self.layout.entries, &digest)));
+            failed = if_there(removed).err().map(|error| reason_of_write(&error)).or(failed);
         }
         self.layout.temps.sweep(disk, self.options.clock.unix_ms());
         ledger.rebuild()?;

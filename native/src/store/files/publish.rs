@@ -12,7 +12,7 @@ use super::{
     Recency, Totals,
     ledger::{Ledger, LockedLedger, reason_of_write},
 };
-use crate::os::{FileKind, named_for, retry_sharing};
+use crate::os::{FileKind, if_there, named_for, retry_sharing};
 
 /// How often a put is retried if another process removes the directory or a part of it at the same time.
 const ATTEMPTS: usize = 4;
@@ -182,11 +182,8 @@ impl Eviction {
             }
             Err(error) => Err(error),
         };
-        let evicted = evicted.or_else(|error| match error.kind() {
-            // Another process removed it already.
-            io::ErrorKind::NotFound => Ok(Totals::default()),
-            _ => Err(error),
-        });
+        // `None` if another process removed it already.
+        let evicted = if_there(evicted).map(Option::unwrap_or_default);
         let event = if evicted.is_ok() { Event::Removed } else { Event::Used };
         ledger.record(victim, event);
         if let Err(error) = &evicted {
