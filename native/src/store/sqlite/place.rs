@@ -130,15 +130,10 @@ impl Place {
     pub(super) fn stamp(&self) -> Option<FileStamp> {
         let FileMetadata { identity, len, modified_ns, .. } = self.disk.metadata(&self.path).ok()?;
         let has_log = self.disk.metadata(&self.beside("-wal")).is_ok_and(|metadata| metadata.len > 0);
-        Some(FileStamp { identity, len, modified_ns, has_log: has_log || self.has_journal() })
-    }
-
-    /// SQLite ignores a journal that is empty or begins with a zero. It holds no lock on the journal that closing it here could
-    /// release.
-    fn has_journal(&self) -> bool {
-        let mut first = [0];
-        let journal = os::private_options().read(true).open(self.beside("-journal"));
-        journal.and_then(|mut file| file.read_exact(&mut first)).is_ok() && first != [0]
+        // SQLite ignores a journal that is empty or begins with a zero. It holds no lock on the journal that closing it here could
+        // release.
+        let has_journal = || first_bytes(&self.beside("-journal")).is_some_and(|first| first != [0]);
+        Some(FileStamp { identity, len, modified_ns, has_log: has_log || has_journal() })
     }
 
     /// Returns the free bytes on the medium of the database, for users other than root, if that is known.
@@ -178,11 +173,11 @@ impl Place {
         }
         let aside = |n: u32, suffix: &str| self.beside(&format!(".damaged-{n}{suffix}"));
         let is_free = |n: &u32| FILES.iter().all(|suffix| fs::symlink_metadata(aside(*n, suffix)).is_err());
-        let n =
-            (1..).find(|n| is_free(n) || is_database(&aside(*n, ""))).ok_or(io::ErrorKind::StorageFull)?;
+        let is_database = |n: &u32| first_bytes(&aside(*n, "")).as_ref() == Some(DATABASE);
+        let n = (1..).find(|n| is_free(n) || is_database(n)).ok_or(io::ErrorKind::StorageFull)?;
         for suffix in FILES {
-            unless_missing(fs::remove_file(aside(n, suffix)))?;
-            unless_missing(fs::rename(self.beside(suffix), aside(n, suffix)))?;
+            os::if_there(fs::remove_file(aside(n, suffix)))?;
+            os::if_there(fs::rename(self.beside(suffix), aside(n, suffix)))?;
         }
         drop(lock);
         Ok(())
@@ -198,16 +193,9 @@ fn untrusted(path: &Path, what: &str, remedy: &'static str) -> OpenError {
     OpenError::new(path, Problem::Untrusted { found, remedy })
 }
 
-/// Returns whether the file begins as every SQLite database does. Must not be called for a database in use: see `prepare`.
-fn is_database(path: &Path) -> bool {
-    let mut found = [0; DATABASE.len()];
-    let read = os::private_options().read(true).open(path).and_then(|mut file| file.read_exact(&mut found));
-    read.is_ok() && found == *DATABASE
-}
-
-fn unless_missing(done: io::Result<()>) -> io::Result<()> {
-    match done {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        done => done,
-    }
+/// Reads the beginning of a file, if it is that long. Must not be called for a database in use: see `prepare`.
+fn first_bytes<const N: usize>(path: &Path) -> Option<[u8; N]> {
+    let mut first = [0; N];
+    os::private_options().read(true).open(path).ok()?.read_exact(&mut first).ok()?;
+    Some(first)
 }
