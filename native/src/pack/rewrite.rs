@@ -21,7 +21,7 @@ use super::{
     inspect::inspection,
     publish::{NewFile, random},
 };
-use crate::os::{LocalMapBackend, Lock, MapBackend};
+use crate::os::{LocalMapBackend, Lock, MapBackend, if_there};
 
 /// The alignment of ExecuTorch's payloads, in bytes.
 const PAGE: u64 = 4096;
@@ -161,7 +161,9 @@ pub fn export(path: impl AsRef<Path>, options: &RewriteOptions) -> Result<Rewrit
             return Err(PackError::NoSuchModel(*model));
         }
         let chosen = one_of_each_name(kept, one_model.is_some())?;
-        let mut done = write_version2(look, place, &chosen)?;
+        let mut done = write(look, place, &chosen, (0, PAGE), |new, whole, index_start| {
+            Ok(new.write(index_start, &version2::encode(whole, index_start)?)?)
+        })?;
         done.left_out = (count - chosen.len()) as u64;
         Ok(done)
     })
@@ -207,10 +209,8 @@ fn rewrite_as(
     let look = match &options.output {
         None => PackReader::lock(disk, path, Lock::Writer, options.timeout)?,
         Some(output) => {
-            match disk.metadata_at(output) {
-                Ok(_) => return Err(PackError::Exists),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error.into()),
+            if if_there(disk.metadata_at(output))?.is_some() {
+                return Err(PackError::Exists);
             }
             // Bytes committed in version 3 are never written again. ExecuTorch locks a file while it writes.
             let look = match PackReader::open(disk, path)? {
@@ -291,14 +291,16 @@ fn one_of_each_name(entries: Vec<Entry<'_>>, takes_newest: bool) -> Result<Vec<E
     Ok(chosen)
 }
 
-/// Copies payloads to multiples of `alignment` from `start`. Returns the entries with whole payloads and their new
-/// offsets, and the end of the last one.
-fn copy<'e>(
-    new: &mut NewFile<'_>,
+/// Writes a file at `place`: whole payloads at multiples of `alignment` from `start`, and what `finish` writes for the entries
+/// with their new offsets and the end of the last one.
+fn write<'e>(
     from: &PackReader<'_>,
+    place: &Path,
     entries: &[Entry<'e>],
     (start, alignment): (u64, u64),
-) -> Result<(Vec<Entry<'e>>, u64), PackError> {
+    finish: impl FnOnce(&mut NewFile<'_>, Vec<Entry<'e>>, u64) -> Result<(), PackError>,
+) -> Result<Rewritten, PackError> {
+    let mut new = NewFile::beside(from.disk, place)?;
     let next = |end: u64| end.checked_next_multiple_of(alignment).ok_or(FormatError::TooLong);
     let room = entries.iter().try_fold(start, |at, entry| next(at.saturating_add(entry.size)))?;
     new.allocate(room)?;
@@ -314,7 +316,15 @@ fn copy<'e>(
             new.write(end, padding.get(..(at - end) as usize).unwrap_or_default())?;
         }
     }
-    Ok((whole, at))
+    let (all, kept) = (entries.len() as u64, whole.len() as u64);
+    finish(&mut new, whole, at)?;
+    Ok(Rewritten {
+        is_changed: true,
+        entries: kept,
+        damaged: all - kept,
+        bytes_after: new.publish(place)?,
+        ..Rewritten::default()
+    })
 }
 
 fn write_version3(
@@ -323,40 +333,16 @@ fn write_version3(
     entries: &[Entry<'_>],
     generation: u64,
 ) -> Result<Rewritten, PackError> {
-    let mut new = NewFile::beside(from.disk, place)?;
-    let (whole, index_start) = copy(&mut new, from, entries, (HEADER_LEN as u64, ALIGNMENT))?;
-    let damaged = entries.len() - whole.len();
-    let block = encode(whole, index_start, generation)?;
-    let slot = Slot::of(generation, index_start, &block);
-    // The new file is another file, and nothing of it may be taken for part of the old one.
-    let file = random();
-    let mut page = Header::encode(file);
-    let at = usize::try_from(Place::A.offset()).unwrap_or_default();
-    let bytes = slot.encode(&file);
-    page[at..at + bytes.len()].copy_from_slice(&bytes);
-    new.write(index_start, &block)?;
-    new.write(0, &page)?;
-    finish(new, place, entries.len(), damaged)
-}
-
-fn write_version2(
-    from: &PackReader<'_>,
-    place: &Path,
-    entries: &[Entry<'_>],
-) -> Result<Rewritten, PackError> {
-    let mut new = NewFile::beside(from.disk, place)?;
-    let (whole, index_start) = copy(&mut new, from, entries, (0, PAGE))?;
-    let damaged = entries.len() - whole.len();
-    new.write(index_start, &version2::encode(whole, index_start)?)?;
-    finish(new, place, entries.len(), damaged)
-}
-
-fn finish(new: NewFile<'_>, place: &Path, entries: usize, damaged: usize) -> Result<Rewritten, PackError> {
-    Ok(Rewritten {
-        is_changed: true,
-        entries: (entries - damaged) as u64,
-        damaged: damaged as u64,
-        bytes_after: new.publish(place)?,
-        ..Rewritten::default()
+    write(from, place, entries, (HEADER_LEN as u64, ALIGNMENT), |new, whole, index_start| {
+        let block = encode(whole, index_start, generation)?;
+        let slot = Slot::of(generation, index_start, &block);
+        // The new file is another file, and nothing of it may be taken for part of the old one.
+        let file = random();
+        let mut page = Header::encode(file);
+        let at = usize::try_from(Place::A.offset()).unwrap_or_default();
+        let bytes = slot.encode(&file);
+        page[at..at + bytes.len()].copy_from_slice(&bytes);
+        new.write(index_start, &block)?;
+        Ok(new.write(0, &page)?)
     })
 }
