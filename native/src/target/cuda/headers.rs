@@ -16,7 +16,6 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet},
     fmt::Write as _,
     fs::{self, Metadata},
-    hash::BuildHasher,
     io,
     ops::Range,
     path::{Path, PathBuf},
@@ -28,6 +27,7 @@ use foldhash::fast::RandomState;
 use warmstart_core::{
     includes::{Ask, Operand, Scan, Trouble, rewrite},
     key::Key,
+    lru::{Limits, Lru},
     program::{CodeType, OptionName, Value},
 };
 
@@ -40,8 +40,8 @@ use crate::{
 };
 pub use warmstart_core::program::FoundHeaders;
 
-/// The most bytes of programs that are remembered. If they grow beyond it, all are forgotten and scanned again.
-const MAX_SOURCES: usize = 8 << 20;
+/// The most bytes of programs that are remembered.
+const MAX_SOURCES: u64 = 8 << 20;
 
 /// The most headers of a program.
 const MAX_FILES: usize = 10_000;
@@ -56,19 +56,11 @@ const THERE: &str = "/warmstart/there";
 const UNTOLD: &str = "a name that only the preprocessor makes, number ";
 
 /// Reads headers, and remembers each as long as its file is unchanged.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Headers {
     memo: Memo<Arc<Read>>,
-    hasher: RandomState,
-    sources: Mutex<Sources>,
-}
-
-/// The scanned programs, which are texts and not files.
-#[derive(Debug, Default)]
-struct Sources {
-    /// By a hash of the text. If two texts share one, the later replaces the earlier.
-    texts: HashMap<u64, (Vec<u8>, Arc<Read>), RandomState>,
-    bytes: usize,
+    /// The scanned programs, which are texts and not files.
+    sources: Mutex<Lru<Vec<u8>, Arc<Read>, RandomState>>,
 }
 
 /// All texts that a program may include. The first is the program itself.
@@ -154,13 +146,20 @@ pub struct Closed {
     untold: Vec<(Place, usize)>,
 }
 
+impl Default for Headers {
+    fn default() -> Self {
+        let sources = Lru::new(Limits::bytes(MAX_SOURCES), RandomState::default());
+        Self { memo: Memo::default(), sources: Mutex::new(sources) }
+    }
+}
+
 impl Headers {
     /// Finds all headers that the program may include. Unchanged headers are not read again.
     ///
     /// # Errors
     /// [`HeaderError`] if only the compiler could tell which headers are included, or a header cannot be read.
     pub fn found(&self, program: &Program) -> Result<FoundHeaders, HeaderError> {
-        Ok(Graph::explore(program, self.source(program), &self.memo, false)?.found())
+        Ok(Graph::explore(self, program, false)?.found())
     }
 
     /// Reads all headers that the program may include, and returns the texts for the compiler and the headers found from exactly
@@ -169,46 +168,38 @@ impl Headers {
     /// # Errors
     /// As [`found`](Self::found).
     pub fn closed(&self, program: &Program) -> Result<(Closed, FoundHeaders), HeaderError> {
-        let graph = Graph::explore(program, self.source(program), &self.memo, true)?;
+        let graph = Graph::explore(self, program, true)?;
         Ok((graph.closed(), graph.found()))
     }
 
     /// Scans a program, or returns its remembered scan. Without a digest: the key has one of the source.
     fn source(&self, program: &Program) -> Arc<Read> {
         let text = &*program.description.source;
-        let hash = self.hasher.hash_one(text);
-        if let Some((known, read)) = self.sources.lock().texts.get(&hash)
-            && *known == text
-        {
+        if let Some(read) = self.sources.lock().get(text) {
             return Arc::clone(read);
         }
         let read = Arc::new(Read { digest: [0; 32], size: 0, scan: Scan::of(text) });
-        if text.len() <= MAX_SOURCES / 4 {
+        let size = text.len() as u64;
+        if size <= MAX_SOURCES / 4 {
             let mut known = self.sources.lock();
-            if known.bytes + text.len() > MAX_SOURCES {
-                *known = Sources::default();
+            while !known.fits(text, size) {
+                known.pop_oldest();
             }
-            known.bytes += text.len();
-            known.texts.insert(hash, (text.into(), Arc::clone(&read)));
+            known.insert(text.into(), Arc::clone(&read), size);
         }
         read
     }
 }
 
 impl<'a> Graph<'a> {
-    /// Builds the graph of all that the program may include. `read` is the scan of the program itself.
-    fn explore(
-        program: &'a Program,
-        read: Arc<Read>,
-        memo: &'a Memo<Arc<Read>>,
-        keeps_texts: bool,
-    ) -> Result<Self, HeaderError> {
+    /// Builds the graph of all that the program may include.
+    fn explore(headers: &'a Headers, program: &'a Program, keeps_texts: bool) -> Result<Self, HeaderError> {
         let options = &program.description.options;
         let searches_beside = !options.is_set(OptionName::NoSourceInclude);
         let source = Node {
             label: String::from("source"),
             place: Place::Source,
-            read,
+            read: headers.source(program),
             text: None,
             beside: program.source_dir.clone().filter(|_| searches_beside),
             through: None,
@@ -217,7 +208,7 @@ impl<'a> Graph<'a> {
         let mut graph = Self {
             program,
             searches_beside,
-            memo,
+            memo: &headers.memo,
             keeps_texts,
             nodes: vec![source],
             answers: BTreeMap::new(),

@@ -140,12 +140,12 @@ fn a_text_is_read_once_and_another_is_another() {
 fn no_more_is_remembered_than_there_is_room_for() {
     let headers = Headers::default();
     for number in 0..6 {
-        let text = format!("{number}").repeat(MAX_SOURCES / 4);
+        let text = format!("{number}").repeat(MAX_SOURCES as usize / 4);
         drop(headers.source(&program(&text)));
-        assert!(headers.sources.lock().bytes <= MAX_SOURCES);
+        assert!(headers.sources.lock().total_bytes() <= MAX_SOURCES);
     }
-    drop(headers.source(&program(&"x".repeat(MAX_SOURCES))));
-    assert_eq!(headers.sources.lock().texts.len(), 2);
+    drop(headers.source(&program(&"x".repeat(MAX_SOURCES as usize))));
+    assert_eq!(headers.sources.lock().len(), 4);
 }
 
 #[test]
