@@ -60,9 +60,8 @@ impl Program {
             .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
         let name =
             path.file_name().map_or_else(|| "program.cu".into(), |name| name.to_string_lossy().into_owned());
-        let mut program = Self::new(name, CodeType::Cxx, TargetType::Cubin, source.into_bytes());
-        program.source_dir = Some(path.parent().map(Path::to_path_buf).unwrap_or_default());
-        Ok(program)
+        let program = Self::new(name, CodeType::Cxx, TargetType::Cubin, source.into_bytes());
+        Ok(program.source_dir(path.parent().unwrap_or(Path::new(""))))
     }
 
     /// Creates a PTX program for nvJitLink, linked to a CUBIN.

@@ -221,14 +221,16 @@ impl Place {
                 _ => vec![directory.clone()],
             },
             Self::Python(root) => {
-                let packages = |lib: &Path| {
-                    // Debian keeps what pip installs apart from its own.
-                    ["site-packages", "dist-packages"].map(|kind| lib.join(kind).join("nvidia"))
-                };
                 let mut libraries = entries(&root.join("lib"));
-                libraries.retain(|path| starts(path, "python"));
+                libraries.retain(|path| {
+                    let name = path.file_name().and_then(OsStr::to_str);
+                    name.is_some_and(|name| name.starts_with("python"))
+                });
                 libraries.push(root.join("Lib"));
-                let packages = libraries.iter().flat_map(|lib| packages(lib));
+                // Debian keeps what pip installs apart from its own.
+                let kinds = ["site-packages", "dist-packages"];
+                let packages =
+                    libraries.iter().flat_map(|lib| kinds.map(|kind| lib.join(kind).join("nvidia")));
                 let roots = packages.flat_map(|packages| entries(&packages));
                 roots.flat_map(|root| below(&root, part)).collect()
             }
@@ -237,13 +239,9 @@ impl Place {
 }
 
 fn below(root: &Path, part: Part) -> Vec<PathBuf> {
-    let usual = ["", "lib64", "lib", "bin", "bin/x64"];
-    let mut directories: Vec<_> = usual.iter().map(|below| root.join(below)).collect();
-    // Without the separator that joining nothing adds.
-    directories[0] = root.into();
-    if !cfg!(windows) {
-        directories.truncate(3);
-    }
+    let usual: &[&str] = if cfg!(windows) { &["lib64", "lib", "bin", "bin/x64"] } else { &["lib64", "lib"] };
+    let mut directories = vec![root.into()];
+    directories.extend(usual.iter().map(|below| root.join(below)));
     if matches!(part, Part::Nvvm | Part::Libdevice) {
         directories.extend(nvvm(root, part));
     }
@@ -280,10 +278,6 @@ fn entries(directory: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = found.map(|entry| entry.path()).collect();
     found.sort();
     found
-}
-
-fn starts(path: &Path, with: &str) -> bool {
-    path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.starts_with(with))
 }
 
 /// The header of a file that this process can load.
