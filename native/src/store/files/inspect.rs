@@ -14,7 +14,7 @@ use warmstart_core::{
     statistics::{PersistedStats, SLOT_LEN, Statistics},
 };
 
-use super::{FileStore, ledger::reason_of_write, publish::Eviction, reason_of_read};
+use super::{FileStore, ledger::reason_of_write, publish::Eviction, reason_of_read, rebuild::by_digest};
 use crate::{
     os::{named_for, retry_sharing},
     store::{Entry, Inspect, Proof, Totals, inspect::REPORT_TIMEOUT, read_head},
@@ -56,13 +56,7 @@ impl Inspect for FileStore {
         self.check_readable()?;
         // Writes pending uses first, so that the order is current. If that fails, the order is that of the journal.
         let _ = self.write_uses(Duration::ZERO);
-        let known: HashMap<Key, (usize, u64), RandomState> = self
-            .ledger
-            .look()
-            .into_iter()
-            .zip(0..)
-            .map(|(Account { digest, used_unix_ms, .. }, place)| (digest, (place, used_unix_ms)))
-            .collect();
+        let known = by_digest(self.ledger.look());
         // An entry without an account sorts last, as the newest does.
         let mut entries: Vec<_> = self
             .digests()?

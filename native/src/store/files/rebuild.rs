@@ -4,7 +4,7 @@ use std::{collections::HashMap, fs::File, io, time::Duration};
 
 use foldhash::fast::RandomState;
 use warmstart_core::{
-    journal::{Accounts, Event, Record},
+    journal::{Account, Accounts, Event, Record},
     key::Key,
 };
 
@@ -18,12 +18,7 @@ pub(super) fn count_entries(
     layout: &Layout,
     known: Option<&Accounts<RandomState>>,
 ) -> io::Result<Vec<Record>> {
-    let known: HashMap<Key, (usize, u64), RandomState> = known
-        .iter()
-        .flat_map(|accounts| accounts.iter())
-        .zip(0..)
-        .map(|(account, place)| (account.digest, (place, account.used_unix_ms)))
-        .collect();
+    let known = by_digest(known.iter().flat_map(|accounts| accounts.iter()));
     let (mut entries, mut unknown) = (Vec::new(), None);
     let listed = disk.list(&layout.entries, &mut |name| {
         let Some(digest) = name.to_str().and_then(Key::from_hex) else { return };
@@ -50,6 +45,14 @@ pub(super) fn count_entries(
         .into_iter()
         .map(|(.., digest, size, unix_ms)| Record { digest, event: Event::Stored { size }, unix_ms })
         .collect())
+}
+
+/// Returns the place of each entry in the order of use, and when it was last used.
+pub(super) fn by_digest(
+    accounts: impl IntoIterator<Item = Account>,
+) -> HashMap<Key, (usize, u64), RandomState> {
+    let uses = accounts.into_iter().zip(0..);
+    uses.map(|(account, place)| (account.digest, (place, account.used_unix_ms))).collect()
 }
 
 /// Replaces the journal `old`, which is locked, by a new one, and returns that, locked.
