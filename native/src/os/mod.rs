@@ -37,10 +37,21 @@ pub(crate) use platform::is_linked;
 pub(crate) use platform::keeps_times;
 pub(crate) use platform::shared_backend;
 
-use std::io;
+use std::{
+    ffi::{OsStr, OsString},
+    io,
+    path::{Path, PathBuf},
+};
 
 use cfg_if::cfg_if;
 use warmstart_core::reason::MissReason;
+
+/// Returns the path of a file beside `path`, whose name ends with `suffix`.
+pub(crate) fn with_suffix(path: &Path, suffix: impl AsRef<OsStr>) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    name.into()
+}
 
 /// Returns `None` for the error that nothing is there.
 pub(crate) fn if_there<T>(done: io::Result<T>) -> io::Result<Option<T>> {

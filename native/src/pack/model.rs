@@ -3,7 +3,7 @@
 use std::{
     fs::File,
     io::{self, Read},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use warmstart_core::trailer::{ModelDigest, ModelId, checksum};
@@ -11,7 +11,7 @@ use warmstart_core::trailer::{ModelDigest, ModelId, checksum};
 use super::{error::PackError, options::PackOptions, publish::NewFile};
 use crate::os::{
     Access, FileIdentity, FileMetadata, MapBackend, if_there, keeps_times, make_private_directories,
-    open_regular,
+    open_regular, with_suffix,
 };
 
 const MAGIC: [u8; 8] = *b"WSMODEL1";
@@ -57,7 +57,8 @@ pub(super) fn remembered(pack: Option<&Path>, options: &PackOptions, path: &Path
     let (file, metadata) = open_regular(path)?;
     let identity = FileIdentity::of(&metadata);
     let can_remember = identity.is_left_alone(WRITE_BYTES_PER_SECOND) && keeps_times(&file);
-    let Some(cache) = pack.filter(|_| can_remember).map(beside) else { return digest(&file) };
+    let Some(pack) = pack.filter(|_| can_remember) else { return digest(&file) };
+    let cache = with_suffix(pack, SUFFIX);
     let disk = &*options.disk;
     let record = record_of(&identity);
     let Some(mut known) = read_cache(disk, &cache) else { return digest(&file) };
@@ -73,13 +74,6 @@ pub(super) fn remembered(pack: Option<&Path>, options: &PackOptions, path: &Path
         let _ = write_cache(disk, &cache, recent);
     }
     Ok(model)
-}
-
-/// Returns the path of the file beside a pack.
-fn beside(pack: &Path) -> PathBuf {
-    let mut name = pack.file_name().unwrap_or_default().to_os_string();
-    name.push(SUFFIX);
-    pack.with_file_name(name)
 }
 
 type Known = ([u8; IDENTITY_LEN], ModelId);

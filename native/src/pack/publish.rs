@@ -11,7 +11,7 @@ use std::{
 use warmstart_core::trailer::Entry;
 
 use super::{error::PackError, file::PackReader};
-use crate::os::{Access, FileKind, Lock, MapBackend};
+use crate::os::{Access, FileKind, Lock, MapBackend, with_suffix};
 
 const SUFFIX: &str = ".tmp";
 
@@ -32,7 +32,9 @@ impl<'a> NewFile<'a> {
     /// Creates a file beside `place`, and locks it. First removes files that dead processes left unpublished.
     pub(super) fn beside(disk: &'a dyn MapBackend, place: &Path) -> Result<Self, PackError> {
         sweep(disk, place);
-        let path = beside(place);
+        // No other file has this name.
+        let number = u64::from_le_bytes(random()[..8].try_into().unwrap_or_default());
+        let path = with_suffix(place, format!(".{number:016x}.tmp"));
         let file = disk.create(&path)?;
         let new = Self { disk, file, path, end: 0, is_published: false };
         // Shows other processes that the file is in use, and that its path has a writer once it is published.
@@ -112,13 +114,6 @@ fn sweep(disk: &dyn MapBackend, place: &Path) {
             let _ = disk.remove(&path);
         }
     }
-}
-
-/// Returns a path in the same directory that no other file has.
-fn beside(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".{:016x}.tmp", u64::from_le_bytes(random()[..8].try_into().unwrap_or_default())));
-    path.with_file_name(name)
 }
 
 /// Returns bytes that are different for each caller: the standard library seeds its hashers from the system.

@@ -1,7 +1,6 @@
 //! Detects which store a path leads to, without opening anything that could block or that a link leads to.
 
 use std::{
-    ffi::OsString,
     fs,
     io::{self, Read},
     path::Path,
@@ -10,7 +9,7 @@ use std::{
 use warmstart_core::{journal, key::Key, reason::MissReason};
 
 use super::files::{ENTRIES, JOURNAL, TAG, TAG_FILE};
-use crate::os::private_options;
+use crate::os::{private_options, with_suffix};
 
 /// "WSCA", the application id in the header of every warmstart database.
 pub(super) const APPLICATION_ID: i32 = 0x5753_4341;
@@ -93,9 +92,8 @@ fn is_cache(path: &Path) -> bool {
 }
 
 fn has_log(path: &Path) -> bool {
-    let mut log = OsString::from(path);
-    log.push("-wal");
-    fs::symlink_metadata(log).is_ok_and(|metadata| metadata.is_file() && metadata.len() > 0)
+    fs::symlink_metadata(with_suffix(path, "-wal"))
+        .is_ok_and(|metadata| metadata.is_file() && metadata.len() > 0)
 }
 
 /// Reads up to `len` bytes from the start of a regular file.

@@ -3,7 +3,6 @@
 #[cfg(unix)]
 use std::os::unix::fs::PermissionsExt;
 use std::{
-    ffi::OsString,
     fs,
     io::{self, Read},
     path::{Path, PathBuf},
@@ -57,9 +56,7 @@ impl Place {
     }
 
     pub(super) fn beside(&self, suffix: &str) -> PathBuf {
-        let mut name = OsString::from(&self.path);
-        name.push(suffix);
-        PathBuf::from(name)
+        os::with_suffix(&self.path, suffix)
     }
 
     /// Checks that only this user could have written there. If `make`, creates the directory and an empty file if they are missing.
