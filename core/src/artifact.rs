@@ -266,18 +266,9 @@ impl Metadata {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        if *self == Self::new() {
-            return bytes;
+        if *self != Self::new() {
+            put(&mut bytes, &(&self.recipe, &self.attributes));
         }
-        put(&mut bytes, &self.recipe.is_some());
-        if let Some(recipe) = &self.recipe {
-            put(&mut bytes, &(recipe.domain(), recipe.schema(), recipe.fields().len() as u64));
-            for field in recipe.fields() {
-                put(&mut bytes, &(field.label(), field.digest(), field.value()));
-            }
-        }
-        put(&mut bytes, &(self.attributes.len() as u64));
-        self.attributes.iter().for_each(|attribute| put(&mut bytes, attribute));
         bytes
     }
 
@@ -468,6 +459,29 @@ mod tests {
             }
             assert_eq!(Metadata::decode(&bytes), Ok(metadata));
         }
+    }
+
+    #[test]
+    fn metadata_is_encoded_part_by_part() {
+        let (metadata, mut bytes) = (full(), Vec::new());
+        let recipe = metadata.recipe().unwrap();
+        put(&mut bytes, &true);
+        put(&mut bytes, recipe.domain());
+        put(&mut bytes, &recipe.schema());
+        put(&mut bytes, &3u64);
+        for field in recipe.fields() {
+            put(&mut bytes, field.label());
+            bytes.extend_from_slice(&field.digest());
+            put(&mut bytes, &field.value());
+        }
+        put(&mut bytes, &2u64);
+        for (name, value) in metadata.attributes() {
+            put(&mut bytes, name);
+            put(&mut bytes, value);
+        }
+        assert_eq!(metadata.encode(), bytes);
+        assert_eq!(Metadata::new().with_attribute("x", b"y").encode(), [0, 1, 1, b'x', 1, b'y']);
+        assert_eq!(Metadata::new().encode(), []);
     }
 
     #[test]

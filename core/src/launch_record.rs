@@ -160,13 +160,9 @@ impl LaunchRecord {
         if most.is_some_and(|most| most as u64 > MAX_ITEMS) {
             return Err(RecordError::TooMany);
         }
+        let rows = self.rows.iter().map(|row| (row.id().as_u32(), row.kernel(), row.task()));
         let mut bytes = Vec::new();
-        put(&mut bytes, &VERSION);
-        put(&mut bytes, &(self.rows.len() as u64));
-        for row in &self.rows {
-            put(&mut bytes, &(row.id().as_u32(), row.kernel(), row.task()));
-        }
-        put(&mut bytes, &self.results);
+        put(&mut bytes, &(VERSION, rows.collect::<Vec<_>>(), &self.results));
         Ok(bytes)
     }
 
