@@ -81,14 +81,9 @@ impl Recipe {
     /// ```
     #[must_use]
     pub fn name(&self) -> Option<&str> {
-        self.fields.get(self.name_at()?)?.value()
-    }
-
-    /// Returns the index of the field that the name is taken from.
-    pub(crate) fn name_at(&self) -> Option<usize> {
-        let has_text = |field: &RecipeField| field.value().is_some_and(|value| !value.is_empty());
-        let is_name = |field: &RecipeField| NAMES.contains(&field.label()) && has_text(field);
-        self.fields.iter().position(is_name).or_else(|| self.fields.iter().position(has_text))
+        let has_text = |field: &&RecipeField| field.value().is_some_and(|value| !value.is_empty());
+        let is_name = |field: &&RecipeField| NAMES.contains(&field.label()) && has_text(field);
+        self.fields.iter().find(is_name).or_else(|| self.fields.iter().find(has_text))?.value()
     }
 
     /// Ranks `other` by similarity: first by [distance](Self::distance_to), then by whether the [name](Self::name) differs. The
@@ -138,19 +133,15 @@ impl Recipe {
     #[must_use]
     pub fn changes_to(&self, newer: &Self) -> Vec<FieldChange> {
         let mut changes = Vec::new();
+        let mut of_whole = |label: &str, show: fn(&Self) -> String| {
+            let (old, new) = (Some(show(self)), Some(show(newer)));
+            changes.push(FieldChange { label: String::from(label), old, new });
+        };
         if self.schema != newer.schema {
-            changes.push(FieldChange {
-                label: String::from("schema"),
-                old: Some(self.schema.to_string()),
-                new: Some(newer.schema.to_string()),
-            });
+            of_whole("schema", |recipe| recipe.schema.to_string());
         }
         if self.is_reordered(newer) {
-            changes.push(FieldChange {
-                label: String::from("order of the fields"),
-                old: Some(self.labels()),
-                new: Some(newer.labels()),
-            });
+            of_whole("order of the fields", Self::labels);
         }
         changes.extend(self.differing(newer).into_iter().map(|(old, new)| {
             let field = old.or(new);
