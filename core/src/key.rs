@@ -61,9 +61,10 @@ impl Key {
     /// Returns the 64 lower-case hexadecimal digits of the key, in ASCII.
     #[must_use]
     pub fn to_hex(&self) -> [u8; 2 * Self::LEN] {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut hex = [0; 2 * Self::LEN];
         for (pair, byte) in hex.as_chunks_mut().0.iter_mut().zip(self.0) {
-            *pair = hex_digits(byte);
+            *pair = [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
         }
         hex
     }
@@ -251,12 +252,6 @@ impl Value<'_> {
             Self::List(items) => Some(items.join(" ")),
         }
     }
-}
-
-/// Returns the two lower-case hexadecimal digits of a byte, in ASCII.
-const fn hex_digits(byte: u8) -> [u8; 2] {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    [DIGITS[(byte >> 4) as usize], DIGITS[(byte & 15) as usize]]
 }
 
 /// Returns the value of a lower-case digit. Upper case is refused, so that a key has one spelling and a file name one owner.

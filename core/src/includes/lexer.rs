@@ -139,12 +139,8 @@ impl<'a> Lexer<'a> {
                 self.take();
                 Kind::Hash
             }
-            b'.' if self.peek().is_some_and(|byte| is(byte, DIGIT)) => {
-                self.number(start);
-                Kind::Number
-            }
             _ if is(byte, WORD) => self.word(start),
-            _ if is(byte, DIGIT) => {
+            _ if is(byte, DIGIT) || byte == b'.' && self.peek().is_some_and(|next| is(next, DIGIT)) => {
                 self.number(start);
                 Kind::Number
             }

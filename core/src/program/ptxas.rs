@@ -61,13 +61,10 @@ fn is_known(argument: &str) -> bool {
     if argument.strip_prefix("-O").is_some_and(|level| matches!(level.as_bytes(), [b'0'..=b'9'])) {
         return true;
     }
+    // Nothing that paths or quotes need.
+    let is_of_value = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | b',' | b'-');
     let value = argument.split_once('=').filter(|(spelling, _)| VALUED.as_flattened().contains(spelling));
-    value.is_some_and(|(_, value)| !value.is_empty() && value.bytes().all(is_of_a_value))
-}
-
-/// Returns whether a byte may stand in a value: letters, digits and a few signs, but nothing that paths or quotes need.
-fn is_of_a_value(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | b',' | b'-')
+    value.is_some_and(|(_, value)| !value.is_empty() && value.bytes().all(is_of_value))
 }
 
 fn spelling(argument: &str) -> &str {
