@@ -72,6 +72,8 @@ struct Graph<'a> {
     /// Whether each text is read from its file and kept. If not, remembered scans of unchanged files are used.
     keeps_texts: bool,
     nodes: Vec<Node>,
+    /// The answers to the operands of each text that was followed, in order.
+    edges: Vec<Vec<Edge>>,
     /// Whether each header exists that a macro asks for.
     answers: BTreeMap<String, bool>,
     /// The macros that options define, `NAME` or `NAME=VALUE`, and their scans.
@@ -101,8 +103,6 @@ struct Node {
     beside: Option<PathBuf>,
     /// The include directory in which the text was found.
     through: Option<usize>,
-    /// The edges of its operands, in order.
-    edges: Vec<Edge>,
 }
 
 /// The answer to an operand.
@@ -203,7 +203,6 @@ impl<'a> Graph<'a> {
             text: None,
             beside: program.source_dir.clone().filter(|_| searches_beside),
             through: None,
-            edges: Vec::new(),
         };
         let mut graph = Self {
             program,
@@ -211,6 +210,7 @@ impl<'a> Graph<'a> {
             memo: &headers.memo,
             keeps_texts,
             nodes: vec![source],
+            edges: Vec::new(),
             answers: BTreeMap::new(),
             definitions: Vec::new(),
             given: HashMap::default(),
@@ -219,10 +219,8 @@ impl<'a> Graph<'a> {
             bytes: 0,
         };
         graph.read_definitions()?;
-        let mut followed = 0;
-        while followed < graph.nodes.len() {
-            graph.follow(followed)?;
-            followed += 1;
+        while graph.edges.len() < graph.nodes.len() {
+            graph.follow()?;
         }
         graph.refuse_pasted()?;
         Ok(graph)
@@ -262,7 +260,9 @@ impl<'a> Graph<'a> {
         }
     }
 
-    fn follow(&mut self, from: usize) -> Result<(), HeaderError> {
+    /// Finds what the next text asks for.
+    fn follow(&mut self) -> Result<(), HeaderError> {
+        let from = self.edges.len();
         let read = Arc::clone(&self.nodes[from].read);
         self.check(&read.scan, || self.nodes[from].place.clone())?;
         let mut edges = Vec::with_capacity(read.scan.operands.len());
@@ -279,7 +279,7 @@ impl<'a> Graph<'a> {
                 Ask::Include | Ask::Next => self.include(from, operand)?.map_or(Edge::Nowhere, Edge::To),
             });
         }
-        self.nodes[from].edges = edges;
+        self.edges.push(edges);
         Ok(())
     }
 
@@ -345,7 +345,6 @@ impl<'a> Graph<'a> {
             text: Some(text.clone().into_bytes()),
             beside: beside.map(Path::to_path_buf),
             through: None,
-            edges: Vec::new(),
         })?;
         self.given.insert(place, node);
         Ok(node)
@@ -394,15 +393,7 @@ impl<'a> Graph<'a> {
         }
         let label = way.label((from > 0).then(|| &self.nodes[from]), name);
         let beside = beside.map(Path::to_path_buf);
-        let node = self.add(Node {
-            label,
-            place: Place::File(path),
-            read,
-            text,
-            beside,
-            through,
-            edges: Vec::new(),
-        })?;
+        let node = self.add(Node { label, place: Place::File(path), read, text, beside, through })?;
         self.files.entry(key).or_default().push(node);
         Ok(Some(node))
     }
@@ -445,9 +436,9 @@ impl<'a> Graph<'a> {
     fn closed(&self) -> Closed {
         let mut closed = Closed { name: format!("{ROOT}{}", self.program.name()), ..Closed::default() };
         let source = &*self.program.description.source;
-        closed.source = closed.close(&self.nodes[0], source, &self.nodes);
-        for node in &self.nodes[1..] {
-            let text = closed.close(node, node.text.as_deref().unwrap_or_default(), &self.nodes);
+        closed.source = closed.close(&self.nodes[0], &self.edges[0], source, &self.nodes);
+        for (node, edges) in self.nodes.iter().zip(&self.edges).skip(1) {
+            let text = closed.close(node, edges, node.text.as_deref().unwrap_or_default(), &self.nodes);
             closed.headers.push((node.name(), text));
         }
         if self.answers.values().any(|exists| *exists) {
@@ -469,13 +460,13 @@ impl<'a> Graph<'a> {
         let label = |node: usize| self.nodes[node].label.as_str();
         // The format has a list of headers read before the program, which is empty.
         edges.list(0);
-        let told = |node: &Node| node.edges.iter().filter(|edge| !matches!(edge, Edge::Answer(_))).count();
-        let nodes = || self.nodes.iter().filter(|node| told(node) > 0);
+        let told = |edges: &[Edge]| edges.iter().filter(|edge| !matches!(edge, Edge::Answer(_))).count();
+        let nodes = || self.nodes.iter().zip(&self.edges).filter(|(_, edges)| told(edges) > 0);
         edges.list(nodes().count());
-        for node in nodes() {
+        for (node, answers) in nodes() {
             edges.text(&node.label);
-            edges.list(told(node));
-            for edge in &node.edges {
+            edges.list(told(answers));
+            for edge in answers {
                 match edge {
                     // Added below, once for each name.
                     Edge::Answer(_) => {}
@@ -585,9 +576,9 @@ impl Closed {
     }
 
     /// Replaces the name in each directive of a text by that of the header it leads to.
-    fn close(&mut self, node: &Node, text: &[u8], nodes: &[Node]) -> Vec<u8> {
-        let mut edits: Vec<(Range<usize>, String)> = Vec::with_capacity(node.edges.len());
-        for (operand, edge) in node.read.scan.operands.iter().zip(&node.edges) {
+    fn close(&mut self, node: &Node, edges: &[Edge], text: &[u8], nodes: &[Node]) -> Vec<u8> {
+        let mut edits: Vec<(Range<usize>, String)> = Vec::with_capacity(edges.len());
+        for (operand, edge) in node.read.scan.operands.iter().zip(edges) {
             let replacement = match edge {
                 Edge::To(to) => format!("\"{}\"", nodes[*to].name()),
                 // With blanks, so that it does not join the tokens around it.
