@@ -54,7 +54,7 @@ impl ProcessLock {
             match file.try_lock() {
                 Ok(()) if is_named(&file, &path) => return Ok(Some(Self { path, file })),
                 // The holder removed the file before it released the lock, so the lock is another file now.
-                Ok(()) if is_nameless(&file) => {
+                Ok(()) if file.metadata().is_ok_and(|metadata| !is_linked(&metadata)) => {
                     if is_late {
                         return Ok(None);
                     }
@@ -108,10 +108,6 @@ fn open(path: &Path) -> Option<File> {
             _ => Err(error),
         })
         .ok()
-}
-
-fn is_nameless(file: &File) -> bool {
-    file.metadata().is_ok_and(|metadata| !is_linked(&metadata))
 }
 
 #[cfg(test)]
