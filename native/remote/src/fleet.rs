@@ -21,11 +21,11 @@ use warmstart_core::{batch, key::Key, lease::Backoff};
 
 use crate::{
     engine::{Answer, Surveyed, Token, Trouble, Version},
-    health::{Health, OnTrouble, random},
+    health::{self, Health, OnTrouble, random},
     leases::Leases,
-    statistics::{Counters, FleetStatistics},
+    statistics::{self, Counters, FleetStatistics},
     store::{Found, RemoteStore},
-    uploads::Uploads,
+    uploads::{self, Uploads},
 };
 
 /// The pauses while another machine builds, in milliseconds.
@@ -34,11 +34,6 @@ const PAUSES: Backoff = Backoff::new(250, 4_000);
 /// How often a request is tried while the remote is busy, and the pauses in between, in milliseconds.
 const ATTEMPTS: usize = 4;
 const BUSY_PAUSES: Backoff = Backoff::new(20, 200);
-
-/// The names of files and folders in the directory of a machine.
-pub(crate) const BREAKER: &str = "breaker";
-pub(crate) const STATISTICS: &str = "statistics";
-pub(crate) const UPLOADS: &str = "uploads";
 
 /// How long closing waits for uploads, unless a call may take less.
 const LAST_WAIT: Duration = Duration::from_secs(1);
@@ -121,10 +116,10 @@ impl<S: Store + 'static> Fleet<S> {
     pub fn new(local: S, remote: RemoteStore, options: FleetOptions) -> Self {
         let FleetOptions { directory, max_upload_bytes, on_trouble } = options;
         let directory =
-            directory.filter(|directory| std::fs::create_dir_all(directory.join(UPLOADS)).is_ok());
+            directory.filter(|directory| std::fs::create_dir_all(directory.join(uploads::FOLDER)).is_ok());
         let (local, remote) = (Arc::new(local), Arc::new(remote));
         let file = |name: &str| directory.as_deref().map(|directory: &Path| directory.join(name));
-        let health = Arc::new(Health::open(file(BREAKER), on_trouble));
+        let health = Arc::new(Health::open(file(health::FILE), on_trouble));
         let counters = Arc::<Counters>::default();
         let leases = Leases::new(Arc::clone(&remote), Arc::clone(&health), token());
         let uploads = Uploads::new(
@@ -133,12 +128,12 @@ impl<S: Store + 'static> Fleet<S> {
             Arc::clone(&leases),
             Arc::clone(&health),
             Arc::clone(&counters),
-            file(UPLOADS),
+            file(uploads::FOLDER),
             max_upload_bytes,
         );
         leases.probe_if_open();
         let (local_hits, process) = (AtomicU64::new(0), process::id());
-        let (statistics, added) = (file(STATISTICS), Mutex::default());
+        let (statistics, added) = (file(statistics::FILE), Mutex::default());
         let is_closed = AtomicBool::new(false);
         Self {
             local,

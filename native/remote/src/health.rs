@@ -17,6 +17,9 @@ use warmstart_core::breaker::{Breaker, Mode};
 
 use crate::engine::Trouble;
 
+/// The name of the file in the directory of a machine.
+pub(crate) const FILE: &str = "breaker";
+
 /// Called with each kind of trouble once.
 pub(crate) type OnTrouble = Arc<dyn Fn(&Trouble) + Send + Sync>;
 

@@ -20,6 +20,7 @@ mod check;
 mod fleet;
 mod health;
 mod leases;
+mod machine;
 mod objects;
 mod redis;
 mod statistics;

@@ -11,8 +11,6 @@ use std::{
 use serde::Serialize;
 use warmstart::os::fork::Mutex;
 
-use crate::{health, uploads};
-
 /// The counts of a [`Fleet`](crate::Fleet) since it was opened, or of a machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
@@ -62,6 +60,9 @@ const COUNTS: [Count; 11] = [
     ("lease_wait_nanos", |counts| &mut counts.lease_wait_nanos),
 ];
 
+/// The name of the file in the directory of a machine.
+pub(crate) const FILE: &str = "statistics";
+
 /// The longest file of counts that is read, in bytes.
 const MAX_FILE: u64 = 4096;
 
@@ -71,23 +72,6 @@ const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(2);
 
 impl FleetStatistics {
-    /// Reads the counts of a machine from the [directory](crate::FleetOptions::with_directory) of its fleets: those of all processes
-    /// that closed theirs, what waits for its upload, and whether the remote is left alone.
-    ///
-    /// # Errors
-    /// The directory is missing or cannot be read. A machine that counted nothing yet is no error.
-    pub fn of_machine(directory: &Path) -> io::Result<Self> {
-        directory.read_dir()?;
-        let mut counts = match File::open(directory.join(crate::fleet::STATISTICS)) {
-            Ok(file) => read(&file)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::default(),
-            Err(error) => return Err(error),
-        };
-        counts.uploads_waiting = uploads::listed(&directory.join(crate::fleet::UPLOADS));
-        counts.is_breaker_open = health::is_open(&directory.join(crate::fleet::BREAKER));
-        Ok(counts)
-    }
-
     /// Adds what was counted since `earlier` to the counts of the machine. Returns whether that was possible.
     pub(crate) fn add_to_file(mut self, mut earlier: Self, file: &Path) -> bool {
         let mut add = || {
@@ -113,7 +97,7 @@ impl FleetStatistics {
 }
 
 /// Reads counts. A line that is damaged counts from zero.
-fn read(file: &File) -> io::Result<FleetStatistics> {
+pub(crate) fn read(file: &File) -> io::Result<FleetStatistics> {
     let mut bytes = Vec::new();
     file.take(MAX_FILE).read_to_end(&mut bytes)?;
     let mut counts = FleetStatistics::default();
@@ -146,42 +130,5 @@ impl Counters {
 
     pub(crate) fn snapshot(&self) -> FleetStatistics {
         *self.0.lock()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-
-    #[test]
-    fn counts_of_processes_are_added_up() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join(crate::fleet::STATISTICS);
-        assert_eq!(FleetStatistics::of_machine(folder.path()).unwrap(), FleetStatistics::default());
-        let one = FleetStatistics { local_hits: 7, lease_wait_nanos: u64::MAX, ..Default::default() };
-        let earlier = FleetStatistics { local_hits: 5, ..Default::default() };
-        assert!(one.add_to_file(FleetStatistics::default(), &file) && one.add_to_file(earlier, &file));
-        let sum = FleetStatistics { local_hits: 9, ..one };
-        assert_eq!(FleetStatistics::of_machine(folder.path()).unwrap(), sum);
-        assert!(FleetStatistics::of_machine(&file).is_err());
-
-        fs::write(&file, b"local_hits x\nremote_hits 3\n\xff 1\nmisses").unwrap();
-        let left = FleetStatistics { remote_hits: 3, ..Default::default() };
-        assert_eq!(FleetStatistics::of_machine(folder.path()).unwrap(), left);
-        assert!(one.add_to_file(one, &file));
-        assert_eq!(FleetStatistics::of_machine(folder.path()).unwrap(), left, "the damage is overwritten");
-    }
-
-    #[test]
-    fn locked_counts_do_not_stop_a_process() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join(crate::fleet::STATISTICS);
-        let file = File::create(&path).unwrap();
-        file.lock().unwrap();
-        let one = FleetStatistics { local_hits: 7, ..Default::default() };
-        assert!(!one.add_to_file(FleetStatistics::default(), &path));
-        drop(file);
-        assert!(one.add_to_file(FleetStatistics::default(), &path));
     }
 }

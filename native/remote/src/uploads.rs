@@ -22,6 +22,9 @@ use crate::{
     store::RemoteStore,
 };
 
+/// The name of the folder in the directory of a machine.
+pub(crate) const FOLDER: &str = "uploads";
+
 /// How often an upload is tried while the remote is busy, and the pauses in between, in milliseconds.
 const ATTEMPTS: usize = 4;
 const BUSY_PAUSES: Backoff = Backoff::new(1_000, 8_000);
