@@ -39,15 +39,12 @@ impl Arguments {
 pub(crate) fn run(sh: &Shell, Arguments { name, flags }: Arguments) -> Result<ExitCode> {
     let command = match name.as_str() {
         // The peers are a workspace of their own, built into the same target folder.
-        "peers" => {
-            cmd!(sh, "cargo run --release --manifest-path tests/peers/Cargo.toml --target-dir target --")
-        }
+        "peers" => cmd!(sh, "cargo run -r --manifest-path tests/peers/Cargo.toml --target-dir target --"),
         "web" => web::bench(sh)?,
+        "remote" => cmd!(sh, "cargo run -r -p warmstart-tests --features remote --bin bench -- remote"),
         name => {
-            let examples = ["--example", "warm_start", "--example", "launch_loop"];
-            cmd!(sh, "cargo build --release --package warmstart-examples {examples...}").run()?;
-            let features = (name == "remote").then_some("--features=remote");
-            cmd!(sh, "cargo run --release --package warmstart-tests {features...} --bin bench -- {name}")
+            cmd!(sh, "cargo build --release --package warmstart-examples --examples").run()?;
+            cmd!(sh, "cargo run --release --package warmstart-tests --bin bench -- {name}")
         }
     };
     status(command.args(flags))

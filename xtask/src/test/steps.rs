@@ -28,8 +28,16 @@ const PLATFORMS: [&str; 3] = ["x86_64-pc-windows-gnu", "aarch64-apple-darwin", "
 /// which differs only in C code.
 const ALL: &str = "cpu,cuda,launch,packs,sqlite --package warmstart-capi --package warmstart-cli --package warmstart-examples";
 
-/// The package that is no default member, because of its many dependencies.
-const REMOTE: &str = "--package warmstart-remote";
+/// The package that is no default member, because of its many dependencies, and what has it as an option.
+const REMOTE: &str = "--package warmstart-remote --package warmstart-cli --package warmstart-tests --all-targets \
+                      --features warmstart-cli/remote,warmstart-tests/remote";
+const REMOTE_TESTS: &str = "test -p warmstart-remote -p warmstart-cli --features warmstart-cli/remote";
+
+/// The crates that are published.
+const PACKAGE: &str = "package --allow-dirty -pwarmstart-core -pwarmstart -pwarmstart-remote -pwarmstart-cli";
+
+/// The separate workspaces.
+const SEPARATE: [&str; 2] = ["tests/fuzz/Cargo.toml", "tests/peers/Cargo.toml"];
 
 /// The arguments of clippy for a separate workspace.
 const APART: &str = "--locked --target-dir target --all-targets --manifest-path";
@@ -74,7 +82,6 @@ const GIT: Need = Need::Program { name: "git", debian: "git" };
 
 /// Returns all steps in order. With `deep`, some do more.
 pub(super) fn all(sh: &Shell, deep: bool) -> Vec<Step<'_>> {
-    let manifests = ["tests/fuzz/Cargo.toml", "tests/peers/Cargo.toml"];
     vec![
         step("hygiene", "tracked files are small; the core says no_std and forbids unsafe code", &[GIT])
             .check(check_core)
@@ -85,7 +92,7 @@ pub(super) fn all(sh: &Shell, deep: bool) -> Vec<Step<'_>> {
             .check(check_names),
         step("fmt", "all sources are formatted", &[RUSTUP, Need::Component("rustfmt")])
             .command(cargo(sh, "fmt --all --check"))
-            .commands(manifests.map(|path| cargo(sh, "fmt --check").args(["--manifest-path", path]))),
+            .commands(SEPARATE.map(|path| cargo(sh, "fmt --check").args(["--manifest-path", path]))),
         step("clippy", "no lint fires", &[CLIPPY, CC, Need::Target(WASM)])
             .command(clippy(sh, "--all-targets"))
             .command(clippy(sh, WASM_PACKAGES)),
@@ -108,20 +115,21 @@ pub(super) fn all(sh: &Shell, deep: bool) -> Vec<Step<'_>> {
         step("lints", "no lint fires in the tools, the fuzz targets and the benchmark of the peers", &[CXX])
             .deep()
             .command(clippy(sh, "--package warmstart-tools --profile tool --all-features --bins"))
-            .commands(manifests.map(|path| clippy(sh, &format!("{APART} {path}")))),
+            .commands(SEPARATE.map(|path| clippy(sh, &format!("{APART} {path}")))),
         step("remote", "the remote store passes its tests against Redis, S3 and nginx", &[CLIPPY])
             .needs(&[Need::Pip, Need::Runtimes("engines")])
             .deep()
-            .command(clippy(sh, &format!("{REMOTE} --all-targets")))
-            .command(doc(sh, REMOTE))
-            .command(cargo(sh, "test").args(REMOTE.split(' '))),
+            .command(clippy(sh, REMOTE))
+            .command(doc(sh, "--package warmstart-remote"))
+            .command(cargo(sh, REMOTE_TESTS))
+            .command(cargo(sh, "run --package warmstart-remote --example fleet -- --json")),
         step("deny", "licences, duplicates and sources of the dependencies are as deny.toml allows", &[])
             .needs(&[Need::Tool { name: "cargo-deny", version: "0.20.2" }])
             .deep()
             .command(needs::tool(sh, "cargo-deny").args(DENY)),
         step("package", "the crates that are published build from their packages", &[])
             .deep()
-            .command(cargo(sh, "package --allow-dirty -p warmstart-core -p warmstart -p warmstart-cli")),
+            .command(cargo(sh, PACKAGE)),
         step("loom", "the shared launch memo is correct under every interleaving", &[])
             .deep()
             .command(cargo(sh, "test --package warmstart --lib").args(LOOM).env("RUSTFLAGS", "--cfg loom")),
@@ -138,20 +146,17 @@ pub(super) fn all(sh: &Shell, deep: bool) -> Vec<Step<'_>> {
 /// Downloads the dependencies of all workspaces, so that no step waits for them.
 pub(super) fn fetch(sh: &Shell, deep: bool) -> Result {
     cargo(sh, "fetch --locked").run()?;
-    if deep {
-        cargo(sh, "fetch --locked --manifest-path tests/fuzz/Cargo.toml").run()?;
-        cargo(sh, "fetch --locked --manifest-path tests/peers/Cargo.toml").run()?;
-    }
-    Ok(())
+    let mut separate = SEPARATE.iter().filter(|_| deep);
+    Ok(separate.try_for_each(|path| cargo(sh, "fetch --locked --manifest-path").arg(path).run())?)
 }
 
 /// Runs all Rust tests, with nextest if it is installed, which runs several test programs at a time.
 fn tests(sh: &Shell) -> Step<'_> {
-    let about = "all Rust tests pass, those in the documentation too; the examples compile";
-    let step = step("tests", about, &[CC, CXX, Need::Pip])
-        .needs(&runtimes::TESTED.map(Need::Runtimes))
-        // Tests start the examples and use the C library, which are not built with the tests.
-        .command(cargo(sh, "build --lib --bins --examples"));
+    let step =
+        step("tests", "all Rust tests pass, documentation too; examples compile", &[CC, CXX, Need::Pip])
+            .needs(&runtimes::TESTED.map(Need::Runtimes))
+            // Tests start the examples and use the C library, which are not built with the tests.
+            .command(cargo(sh, "build --lib --bins --examples"));
     if has_nextest(sh) {
         step.command(cargo(sh, "nextest run --no-fail-fast"))
             .check(check_ignored)

@@ -6,6 +6,7 @@ mod bad_input;
 mod explain;
 mod launch;
 mod packs;
+mod remote;
 mod sealed;
 mod support;
 mod texts;
