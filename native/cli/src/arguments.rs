@@ -16,7 +16,7 @@ Exit codes:
 
 /// Inspects a warmstart cache, in a directory or an SQLite file, and files of packed weights.
 ///
-/// Only `prune`, `clear`, `verify --remove`, `compact` and `convert` write; everything else changes nothing.
+/// Only `prune`, `clear`, `verify --remove`, `compact`, `convert`, `remote push` and `remote pull` write; everything else changes nothing.
 #[derive(Debug, Parser)]
 #[command(name = "warmstart", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
 pub(crate) struct Arguments {
