@@ -80,7 +80,6 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug, Subcommand)]
-#[cfg_attr(not(feature = "remote"), expect(dead_code, reason = "parsed, and then refused"))]
 pub(crate) enum Remote {
     /// Measures the latency, and shows what the credentials permit: to read, to write, and to claim builds.
     Check {
@@ -110,7 +109,6 @@ pub(crate) enum Remote {
 
 /// A remote, and whom to trust there.
 #[derive(Debug, Args)]
-#[cfg_attr(not(feature = "remote"), expect(dead_code, reason = "parsed, and then refused"))]
 pub(crate) struct Place {
     /// The remote: redis://host, rediss://host, s3://bucket/prefix or https://host/path.
     pub(crate) url: String,
