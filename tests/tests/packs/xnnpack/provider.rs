@@ -127,6 +127,7 @@ fn path_opts_in_and_caches_of_other_paths_are_separate() {
 
 #[test]
 #[cfg(target_os = "linux")]
+#[cfg_attr(not(has_xnnpack), ignore = "needs XNNPACK: cargo xtask runtimes --xnnpack")]
 fn what_was_packed_and_saved_is_not_mapped_a_second_time() {
     let library = xnnpack::library();
     let (_directory, path) = place().unwrap();
