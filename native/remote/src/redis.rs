@@ -3,7 +3,7 @@
 //! | key | holds |
 //! |---|---|
 //! | `PREFIX:v1:SEAL:NAME` | an entry, as on disk |
-//! | `PREFIX:v1:SEAL:lease:NAME` | a lease: the holder's token, and a number that each renewal raises |
+//! | `PREFIX:v1:SEAL:lease:NAME` | a lease: the holder's token, and a number that its claims never repeat and each renewal raises |
 //!
 //! SEAL is the public id of the secret in hexadecimal digits, or `unsealed`; NAME is the digest of the key. PREFIX is `warmstart`, or the
 //! parameter `prefix` of the URL. Entries have no time to live: the server evicts by its `maxmemory-policy`, of which `allkeys-lru` is
@@ -13,7 +13,10 @@
 mod connection;
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -26,30 +29,30 @@ use crate::{
 };
 use connection::Pool;
 
-/// The most keys of one command.
+/// The most keys of one `MGET`. A look-up of more sends several at once.
 const AT_ONCE: usize = 64;
 
 /// How many keys the server looks at for a page of a listing.
 const SCANNED: usize = 1_000;
 
-/// KEYS: entry, lease. ARGV: token, milliseconds. A lease with the caller's token is the caller's: an acknowledgement was lost.
+/// KEYS: entry, lease. ARGV: token, milliseconds, the first number of the lease. A lease with the caller's token is the caller's: an acknowledgement was lost.
 const GET_OR_CLAIM: &str = "\
 local entry = redis.call('GET', KEYS[1])
 if entry then return {'stored', entry} end
 local held = redis.call('GET', KEYS[2])
 if held and string.sub(held, 1, #ARGV[1]) ~= ARGV[1] then return {'held', held} end
 if not held then
-  held = ARGV[1] .. '0'
+  held = ARGV[1] .. ARGV[3]
   redis.call('SET', KEYS[2], held, 'PX', ARGV[2])
 end
 return {'claimed', held}";
 
-/// KEYS: lease. ARGV: token, milliseconds, the version to replace or nothing.
+/// KEYS: lease. ARGV: token, milliseconds, the first number of the lease, the version to replace or nothing.
 const CLAIM: &str = "\
 local held = redis.call('GET', KEYS[1])
 if held and string.sub(held, 1, #ARGV[1]) == ARGV[1] then return held end
-if held and held ~= ARGV[3] then return false end
-held = ARGV[1] .. '0'
+if held and held ~= ARGV[4] then return false end
+held = ARGV[1] .. ARGV[3]
 redis.call('SET', KEYS[1], held, 'PX', ARGV[2])
 return held";
 
@@ -83,6 +86,7 @@ pub(crate) struct Redis {
     entries: String,
     leases: String,
     ttl: Duration,
+    claims: AtomicU64,
 }
 
 /// A Redis server with its connections.
@@ -107,7 +111,7 @@ impl Redis {
     /// Creates the engine of the entries below `prefix` with this seal, whose leases live as long as `ttl` without renewal.
     pub(crate) fn new(server: Server, prefix: &str, seal: &str, ttl: Duration) -> Self {
         let entries = format!("{prefix}:v1:{seal}:");
-        Self { leases: format!("{entries}lease:"), entries, server, ttl }
+        Self { leases: format!("{entries}lease:"), entries, server, ttl, claims: AtomicU64::new(0) }
     }
 
     fn entry(&self, name: &Key) -> String {
@@ -124,6 +128,12 @@ impl Redis {
         command.arg(text).arg(keys.len()).arg(keys).arg(token.as_bytes());
         command.arg(u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX).max(1));
         command
+    }
+
+    /// Returns the number of a lease that begins now. Renewals have 2^20 numbers until the next one: a version that recurred would look
+    /// as if it had stood still since another process last saw it. Lua counts exactly up to 2^53.
+    fn first_number(&self) -> u64 {
+        self.claims.fetch_add(1, Ordering::Relaxed) << 20
     }
 }
 
@@ -176,7 +186,8 @@ impl Engine for Redis {
     }
 
     fn get_or_claim(&self, name: &Key, token: &Token, until: Instant) -> Result<Answer, Trouble> {
-        let command = self.script(GET_OR_CLAIM, &[self.entry(name), self.lease(name)], token);
+        let mut command = self.script(GET_OR_CLAIM, &[self.entry(name), self.lease(name)], token);
+        command.arg(self.first_number());
         let Value::Array(answer) = self.server.one(command, until)? else { return Err(unexpected()) };
         let Ok([Value::BulkString(kind), Value::BulkString(bytes)]) = <[Value; 2]>::try_from(answer) else {
             return Err(unexpected());
@@ -197,7 +208,7 @@ impl Engine for Redis {
         until: Instant,
     ) -> Result<Option<Version>, Trouble> {
         let mut command = self.script(CLAIM, &[self.lease(name)], token);
-        command.arg(over.map(Version::as_bytes).unwrap_or_default());
+        command.arg(self.first_number()).arg(over.map(Version::as_bytes).unwrap_or_default());
         version(self.server.one(command, until)?)
     }
 

@@ -1,6 +1,11 @@
 //! Who builds: claims, renewals, takeovers and releases.
 
-use std::{collections::BTreeMap, sync::Mutex, thread, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Mutex,
+    thread,
+    time::Duration,
+};
 
 use warmstart_core::key::Key;
 use warmstart_remote::{
@@ -15,13 +20,14 @@ pub(crate) const CASES: &[Case] = &[
     ("lease_that_stood_still_is_taken_by_one", lease_that_stood_still_is_taken_by_one),
     ("renewed_lease_is_not_taken_over", renewed_lease_is_not_taken_over),
     ("released_lease_is_free", released_lease_is_free),
+    ("version_never_recurs", version_never_recurs),
     ("release_by_another_does_nothing", release_by_another_does_nothing),
     ("lost_acknowledgements_lose_no_lease", lost_acknowledgements_lose_no_lease),
     ("stored_entry_is_found_despite_a_lease", stored_entry_is_found_despite_a_lease),
     ("survey_tells_stored_held_and_free_apart", survey_tells_stored_held_and_free_apart),
 ];
 
-/// Opens a store that waits for slow machines.
+/// Opens a store whose leases do not end while a slow machine plays a case.
 fn open(place: &Place) -> RemoteStore {
     let options = RemoteOptions::default().with_secret(&[7; 32]).with_lease_ttl(Duration::from_secs(60));
     RemoteStore::open(&place.url(), options).unwrap()
@@ -104,6 +110,22 @@ fn released_lease_is_free(place: &Place) {
     assert_eq!(engine.renew(&name, &token, &version, until()), Ok(None));
     let other = Token::random().unwrap();
     assert!(engine.claim(&name, &other, None, until()).unwrap().is_some());
+}
+
+/// One that did would look as if it had stood still since it was last seen.
+fn version_never_recurs(place: &Place) {
+    let (store, name, token) = (open(place), name(0), Token::random().unwrap());
+    let engine = store.engine();
+    let mut seen = HashSet::new();
+    for claim in 0..4 {
+        let first = match claim % 2 {
+            0 => claimed(engine, &name, &token),
+            _ => engine.claim(&name, &token, None, until()).unwrap().expect("it is free"),
+        };
+        let second = engine.renew(&name, &token, &first, until()).unwrap().expect("it is held");
+        engine.release(&name, &token, &second, until()).unwrap();
+        assert!(seen.insert(first) && seen.insert(second), "{seen:?}");
+    }
 }
 
 fn release_by_another_does_nothing(place: &Place) {
