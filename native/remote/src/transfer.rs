@@ -120,31 +120,33 @@ impl RemoteStore {
         local: &dyn Store,
         on_progress: &dyn Fn(&Transferred),
     ) -> Result<Transferred, TransferError> {
-        let mut seen = HashSet::new();
+        let mut here = HashSet::new();
         let inspect = local.inspect().ok_or(TransferError::Local(MissReason::Unavailable))?;
         let listed = inspect.entries(&mut |entry| {
-            seen.insert(entry.digest);
+            here.insert(entry.digest);
             ControlFlow::Continue(())
         });
         listed.map_err(TransferError::Local)?;
         let mut done = Transferred::default();
-        for (shelf, engine) in self.engines().enumerate() {
-            let mut after = None;
+        for (keyspace, engine) in self.engines().enumerate() {
+            let (mut listed, mut after) = (HashSet::new(), None);
             loop {
                 let page = engine.list(after.as_deref(), self.patient())?;
-                let listed = page.names.len();
                 // The pages of Redis repeat names.
-                let missing: Vec<Key> = page.names.into_iter().filter(|name| seen.insert(*name)).collect();
-                done.present += (listed - missing.len()) as u64;
+                let names = page.names.into_iter().filter(|name| listed.insert(*name));
+                let (present, missing): (Vec<Key>, Vec<Key>) = names.partition(|name| here.contains(name));
+                done.present += present.len() as u64;
                 for names in missing.chunks(AT_ONCE) {
                     let found = engine.get_many(names, self.patient())?;
                     // One that is gone by now was evicted.
                     for (name, entry) in
                         names.iter().zip(found).filter_map(|(name, entry)| Some((name, entry?)))
                     {
-                        match self.verify_named(shelf, name, entry) {
+                        match self.verify_named(keyspace, name, entry) {
                             Ok((key, found)) => {
                                 local.put(&key, &found.artifact).map_err(TransferError::Local)?;
+                                // An entry that is refused may be whole under the next secret.
+                                here.insert(*name);
                                 done.add(found.len);
                             }
                             Err(_) => done.refused += 1,

@@ -12,11 +12,11 @@ use warmstart_remote::{
     Fleet, FleetOptions, FleetStatistics, RemoteOptions, RemoteStore, TransferError, Trouble,
 };
 
-use crate::{Case, Place, patient, servers::free_port, until};
+use crate::{Case, PATIENT, Place, patient, servers::free_port, until};
 
 pub(crate) const CASES: &[Case] = &[
     ("pushed_entries_are_pulled_elsewhere", pushed_entries_are_pulled_elsewhere),
-    ("pull_leaves_what_is_not_proved", pull_leaves_what_is_not_proved),
+    ("pull_leaves_unverified_entries", pull_leaves_unverified_entries),
     ("check_tells_what_is_permitted", check_tells_what_is_permitted),
     ("machine_counts_what_its_processes_did", machine_counts_what_its_processes_did),
 ];
@@ -64,7 +64,7 @@ fn pushed_entries_are_pulled_elsewhere(place: &Place) {
     }
 }
 
-fn pull_leaves_what_is_not_proved(place: &Place) {
+fn pull_leaves_unverified_entries(place: &Place) {
     let (remote, store) = (patient(&place.url()), memory());
     let artifact = Artifact::new(payload(1));
     let entry = remote.encode(&key(1), &artifact).unwrap();
@@ -81,6 +81,15 @@ fn pull_leaves_what_is_not_proved(place: &Place) {
     assert_eq!(store.get(&key(3)).unwrap_err(), MissReason::Absent);
     let left = remote.engine().get_many(&[Key::digest(&key(2))], until()).unwrap();
     assert_eq!(left, [Some(damaged)]);
+
+    // Whole under the next secret.
+    let options = RemoteOptions::default().with_deadline(PATIENT);
+    let old = RemoteStore::open(&place.url(), options.clone().with_secret(&[8; 32])).unwrap();
+    old.put(&key(2), &Artifact::new(payload(2))).unwrap();
+    let both = RemoteStore::open(&place.url(), options.with_secret(&[7; 32]).with_secret(&[8; 32])).unwrap();
+    let pulled = both.pull(&store, &|_| {}).unwrap();
+    assert_eq!((pulled.entries, pulled.present, pulled.refused), (1, 1, 3));
+    assert_eq!(store.get(&key(2)).unwrap().payload(), payload(2));
 }
 
 fn check_tells_what_is_permitted(place: &Place) {
@@ -117,7 +126,7 @@ fn machine_counts_what_its_processes_did(place: &Place) {
     let one = fleet("one");
     one.put(&key(1), &Artifact::new(payload(1))).unwrap();
     assert!(one.get(&key(1)).is_ok() && one.get(&key(2)).is_err());
-    assert!(one.wait_for_uploads(std::time::Duration::from_secs(30)));
+    assert!(one.wait_for_uploads(PATIENT));
     one.flush().unwrap();
     drop(one);
     let two = fleet("two");
