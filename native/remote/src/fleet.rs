@@ -49,7 +49,7 @@ pub struct FleetOptions {
 impl FleetOptions {
     /// Keeps the state of the machine in `directory`: whether the remote failed, what is left to upload, and counts. Use one directory for
     /// each pair of a local store and a remote, beside the local store. Without it, each process finds out for itself, and what it did
-    /// not upload stays on the machine.
+    /// not upload stays on the machine. The same holds if the directory cannot be created.
     #[must_use]
     pub fn with_directory(mut self, directory: impl Into<PathBuf>) -> Self {
         self.directory = Some(directory.into());
@@ -89,10 +89,24 @@ impl fmt::Debug for FleetOptions {
 /// store has the artifact; the upload follows in the background. Of all machines, one builds.
 ///
 /// A remote that is dead, slow or forbidden costs one timeout a machine, and is then left alone for a while: the fleet works as its
-/// local store does. So does a forked child; open a fleet there for more.
+/// local store does. A forked child works with the local store alone; open a fleet there to use the remote.
 ///
-/// [`remove`](Store::remove) removes an entry here and in the remote; [`clear`](Store::clear) empties the local store, and leaves the
-/// remote to the other machines.
+/// [`remove`](Store::remove) removes an entry here and in the remote, and [`contains`](Store::contains) looks there for what is not here.
+/// While the remote is left alone, both return [`Unavailable`](MissReason::Unavailable), `remove` after the local store did its part.
+/// [`clear`](Store::clear) empties the local store, and leaves the remote to the other machines.
+///
+/// ```no_run
+/// use warmstart::{Cache, Limits, store::MemoryStore};
+/// use warmstart_remote::{Fleet, FleetOptions, RemoteOptions, RemoteStore};
+///
+/// let secret = [7; 32];
+/// let remote = RemoteStore::open("redis://cache.example", RemoteOptions::default().with_secret(&secret))?;
+/// let options = FleetOptions::default().with_on_trouble(|trouble| eprintln!("shared cache: {trouble}"));
+/// let cache = Cache::new(Fleet::new(MemoryStore::new(Limits::NONE), remote, options));
+/// let built = cache.get_or_build("relu", || Ok::<_, std::io::Error>(b"code".to_vec()))?;
+/// assert_eq!(built.artifact().payload(), b"code");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Fleet<S: Store + 'static> {
     local: Arc<S>,
@@ -167,7 +181,8 @@ impl<S: Store + 'static> Fleet<S> {
         statistics
     }
 
-    /// Waits until what was stored is uploaded, or until the timeout. Returns whether it is. Call it at the end of a short job.
+    /// Waits until no upload waits, the remote fails, or the time is up. Returns whether none waits; what the remote refused does not.
+    /// Call it at the end of a short job.
     pub fn wait_for_uploads(&self, timeout: Duration) -> bool {
         self.is_parent() && self.uploads.wait(Instant::now() + timeout)
     }
@@ -191,13 +206,6 @@ impl<S: Store + 'static> Fleet<S> {
 
     fn is_remote_used(&self) -> bool {
         self.health.is_closed() && self.is_parent() && !self.is_closed.load(Relaxed)
-    }
-
-    fn found_here(&self, found: Result<Artifact, MissReason>) -> Result<Artifact, MissReason> {
-        if found.is_ok() {
-            self.local_hits.fetch_add(1, Relaxed);
-        }
-        found
     }
 
     /// Sends a request that only reads.
@@ -257,7 +265,12 @@ impl<S: Store + 'static> Fleet<S> {
         }
     }
 
-    fn missed(&self, reason: MissReason) -> Result<Artifact, MissReason> {
+    fn found_here<T>(&self, found: T) -> Result<T, MissReason> {
+        self.local_hits.fetch_add(1, Relaxed);
+        Ok(found)
+    }
+
+    fn missed<T>(&self, reason: MissReason) -> Result<T, MissReason> {
         self.counters.add(|counts| &mut counts.misses, 1);
         Err(reason)
     }
@@ -267,19 +280,22 @@ impl<S: Store + 'static> Fleet<S> {
         let started = Instant::now();
         let mut pauses = PAUSES;
         let mut has_waited = false;
-        while !self.try_lease(name) {
+        let may_build = loop {
+            if self.try_lease(name) {
+                break true;
+            }
             let pause = Duration::from_millis(pauses.pause(random()));
             let left = deadline.map_or(pause, |deadline| deadline.saturating_duration_since(Instant::now()));
             if left.is_zero() {
-                return false;
+                break false;
             }
             thread::sleep(pause.min(left));
             has_waited = true;
-        }
+        };
         if has_waited {
             self.counters.waited(started.elapsed());
         }
-        true
+        may_build
     }
 
     /// Returns whether this process may build now: it took the lease, the artifact is stored by now, or no lease is to be had.
@@ -302,7 +318,7 @@ impl<S: Store + 'static> Fleet<S> {
         }
         let found = self.ask_to_write(|remote, until| remote.engine().survey(&[*name], until));
         match found.as_deref() {
-            Ok([Surveyed::Held(held)]) if self.leases.is_over(name, held) => claim(Some(held)),
+            Ok([Surveyed::Held(held)]) if self.leases.observe(name, held) => claim(Some(held)),
             Ok([Surveyed::Held(_) | Surveyed::Free]) => false,
             _ => true,
         }
@@ -311,16 +327,18 @@ impl<S: Store + 'static> Fleet<S> {
 
 impl<S: Store + 'static> Store for Fleet<S> {
     fn get(&self, key: &[u8]) -> Result<Artifact, MissReason> {
-        let found = self.local.get(key);
-        match found {
+        match self.local.get(key) {
+            Ok(found) => self.found_here(found),
             Err(reason) if self.is_remote_used() => self.get_from_remote(key, reason),
-            found => self.found_here(found),
+            Err(reason) => self.missed(reason),
         }
     }
 
     fn get_to_build(&self, key: &[u8]) -> Result<Artifact, MissReason> {
-        let found = self.local.get_to_build(key);
-        let Err(reason) = found else { return self.found_here(found) };
+        let reason = match self.local.get_to_build(key) {
+            Ok(found) => return self.found_here(found),
+            Err(reason) => reason,
+        };
         let name = Key::digest(key);
         if !self.is_remote_used() || self.leases.is_known_absent(&name) {
             return self.missed(reason);
@@ -332,7 +350,7 @@ impl<S: Store + 'static> Store for Fleet<S> {
         match self.ask_to_write(|remote, until| remote.engine().get_or_claim(&name, token, until)) {
             Ok(Answer::Stored(entry)) => self.accept(key, self.remote.verify(key, entry)),
             Ok(Answer::Held(version)) => {
-                self.leases.is_over(&name, &version);
+                self.leases.observe(&name, &version);
                 self.missed(reason)
             }
             Ok(Answer::Claimed(version)) => {
@@ -346,17 +364,16 @@ impl<S: Store + 'static> Store for Fleet<S> {
 
     fn get_into(&self, key: &[u8], buffer: &mut dyn Buffer) -> Result<usize, MissReason> {
         match self.local.get_into(key, buffer) {
-            Err(reason) if reason != MissReason::TooLong && self.is_remote_used() => {
+            Ok(len) => self.found_here(len),
+            Err(MissReason::TooLong) => Err(MissReason::TooLong),
+            Err(reason) if self.is_remote_used() => {
                 let artifact = self.get_from_remote(key, reason)?;
                 let payload = artifact.payload();
                 let room = buffer.room(payload.len()).filter(|room| room.len() == payload.len());
                 room.ok_or(MissReason::TooLong)?.copy_from_slice(payload);
                 Ok(payload.len())
             }
-            found => {
-                self.local_hits.fetch_add(u64::from(found.is_ok()), Relaxed);
-                found
-            }
+            Err(reason) => self.missed(reason),
         }
     }
 
@@ -364,11 +381,16 @@ impl<S: Store + 'static> Store for Fleet<S> {
         let mut all = self.local.get_many(keys);
         let missing: Vec<usize> = (0..all.len().min(keys.len())).filter(|at| all[*at].is_err()).collect();
         self.local_hits.fetch_add((all.len() - missing.len()) as u64, Relaxed);
-        if missing.is_empty() || !self.is_remote_used() {
+        if missing.is_empty() {
             return all;
         }
         let wanted: Vec<&[u8]> = missing.iter().map(|at| keys[*at]).collect();
-        let found = self.ask(|remote, until| remote.fetch_many(&wanted, until)).unwrap_or_default();
+        let fetch = |remote: &RemoteStore, until| remote.fetch_many(&wanted, until);
+        let found = if self.is_remote_used() { self.ask(fetch).ok() } else { None };
+        let Some(found) = found else {
+            self.counters.add(|counts| &mut counts.misses, missing.len() as u64);
+            return all;
+        };
         for (at, found) in missing.into_iter().zip(found) {
             match self.accept(keys[at], found) {
                 Err(MissReason::Absent) => {}
@@ -478,7 +500,7 @@ impl<S: Store + 'static> Claims for Fleet<S> {
         let surveyed = |(name, found): (&Key, Surveyed)| match found {
             Surveyed::Stored => batch::Surveyed::Stored,
             Surveyed::Free => batch::Surveyed::Free,
-            Surveyed::Held(version) if self.leases.is_over(name, &version) => batch::Surveyed::Free,
+            Surveyed::Held(version) if self.leases.observe(name, &version) => batch::Surveyed::Free,
             Surveyed::Held(_) => batch::Surveyed::Claimed,
         };
         Some(digests.iter().zip(found).map(surveyed).collect())

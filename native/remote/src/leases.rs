@@ -39,8 +39,8 @@ pub(crate) struct Leases {
 struct State {
     held: HashMap<Key, Held>,
     watches: HashMap<Key, Watch<Version>>,
-    /// How many uploads are done.
-    uploaded: u64,
+    /// How many uploads were tried. One that failed ends its lease too: others may build meanwhile.
+    tried: u64,
     has_thread: bool,
     is_closed: bool,
 }
@@ -61,7 +61,7 @@ enum Phase {
     Ahead { since: u64 },
     /// Its artifact is being built.
     Building,
-    /// Its artifact is built. Others find it once so many uploads are done.
+    /// Its artifact is built, and was uploaded once so many uploads were tried.
     Uploading(u64),
 }
 
@@ -81,7 +81,7 @@ impl Leases {
         &self.token
     }
 
-    /// Returns the time since the process began to use the remote, in milliseconds.
+    /// Returns the time since the fleet was opened, in milliseconds.
     pub(crate) fn now(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
@@ -97,7 +97,7 @@ impl Leases {
         self.changed.notify_all();
     }
 
-    /// Returns whether the remote need not be asked, because this process has the lease since it found nothing there.
+    /// Returns whether the remote need not be asked, because this process has held the lease since it found nothing there.
     pub(crate) fn is_known_absent(&self, name: &Key) -> bool {
         let is_absent = |held: &Held| held.is_absent && held.lease.is_held(self.now());
         lock(&self.state).held.get(name).is_some_and(is_absent)
@@ -115,7 +115,7 @@ impl Leases {
         }
     }
 
-    /// Ends a build. The lease is released once so many uploads are done.
+    /// Ends a build. The lease is released once so many uploads were tried.
     pub(crate) fn end_build(&self, name: &Key, uploads: u64) {
         if let Some(held) = lock(&self.state).held.get_mut(name) {
             held.phase = Phase::Uploading(uploads);
@@ -123,14 +123,14 @@ impl Leases {
         self.changed.notify_all();
     }
 
-    /// Records how many uploads are done.
-    pub(crate) fn uploaded(&self, uploads: u64) {
-        lock(&self.state).uploaded = uploads;
+    /// Records how many uploads were tried.
+    pub(crate) fn record_uploads(&self, tried: u64) {
+        lock(&self.state).tried = tried;
         self.changed.notify_all();
     }
 
     /// Observes the lease of another process. Returns whether it may be taken over.
-    pub(crate) fn is_over(&self, name: &Key, version: &Version) -> bool {
+    pub(crate) fn observe(&self, name: &Key, version: &Version) -> bool {
         let now = self.now();
         let mut state = lock(&self.state);
         let watch = state.watches.entry(*name).or_insert_with(|| Watch::new(version.clone(), now));
@@ -147,7 +147,7 @@ impl Leases {
     fn start_thread(self: &Arc<Self>, state: &mut State) {
         if !state.has_thread {
             let leases = Arc::clone(self);
-            let thread = thread::Builder::new().name("warmstart leases".to_owned());
+            let thread = thread::Builder::new().name("warmstart-lease".to_owned());
             state.has_thread = thread.spawn(move || leases.run()).is_ok();
         }
     }
@@ -215,7 +215,7 @@ impl State {
     /// Takes what is due now, and returns when something will be.
     fn due(&mut self, now: u64) -> (Vec<Task>, Option<u64>) {
         let (mut tasks, mut next) = (Vec::new(), None::<u64>);
-        let (uploaded, is_closed) = (self.uploaded, self.is_closed);
+        let (tried, is_closed) = (self.tried, self.is_closed);
         self.held.retain(|name, held| {
             if !held.lease.is_held(now) {
                 return false;
@@ -223,7 +223,7 @@ impl State {
             let is_over = match held.phase {
                 Phase::Ahead { since } => now.saturating_sub(since) >= AHEAD,
                 Phase::Building => false,
-                Phase::Uploading(number) => uploaded >= number,
+                Phase::Uploading(number) => tried >= number,
             };
             if is_over || is_closed {
                 tasks.push(Task::Release(*name, held.version.clone()));

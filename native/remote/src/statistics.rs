@@ -25,7 +25,7 @@ pub struct FleetStatistics {
     pub refused: u64,
     /// Bytes of entries that came from the remote.
     pub bytes_received: u64,
-    /// Bytes of those that look-ups returned: the rest was refused.
+    /// Bytes of those that look-ups returned. The rest was refused, or read by an upload to find out whether a newer version is there.
     pub bytes_used: u64,
     /// Bytes of entries that were sent to the remote.
     pub bytes_sent: u64,
@@ -35,9 +35,9 @@ pub struct FleetStatistics {
     pub uploads_dropped: u64,
     /// Uploads that wait.
     pub uploads_waiting: u64,
-    /// Waits for builds of other machines.
+    /// Waits of single calls for builds of other machines. The pauses of a call for many artifacts are not counted.
     pub lease_waits: u64,
-    /// The time of these waits, in nanoseconds.
+    /// The time of these waits in nanoseconds.
     pub lease_wait_nanos: u64,
     /// Whether the remote failed, and is left alone for a while.
     pub is_breaker_open: bool,

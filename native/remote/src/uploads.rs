@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use warmstart::{Artifact, Store};
+use warmstart::{Artifact, MissReason, Store};
 use warmstart_core::{key::Key, lease::Backoff};
 
 use crate::{
@@ -66,7 +66,7 @@ struct State {
     postponed: Vec<Upload>,
     /// The key of the upload in progress.
     sending: Option<Vec<u8>>,
-    /// The bytes of artifacts in both.
+    /// The bytes of the artifacts that wait, are postponed or are being sent.
     bytes: u64,
     /// How many uploads were added, and how many of them were tried.
     added: u64,
@@ -112,15 +112,14 @@ impl<S: Store + 'static> Uploads<S> {
         uploads
     }
 
-    /// Adds an upload. Returns whether there was room. `artifact` is what the local store refused, if it did: that is lost if the
-    /// process dies.
-    pub(crate) fn add(self: &Arc<Self>, key: &[u8], bytes: u64, artifact: Option<Artifact>) -> bool {
+    /// Adds an upload, if there is room. `artifact` is what the local store refused, if it did: that is lost if the process dies.
+    pub(crate) fn add(self: &Arc<Self>, key: &[u8], bytes: u64, artifact: Option<Artifact>) {
         // A queue of empty artifacts is bounded too.
         let bytes = bytes.max(1);
         let mut state = lock(&self.state);
         if state.is_closed || state.bytes.saturating_add(bytes) > self.max_bytes {
             self.counters.add(|counts| &mut counts.uploads_dropped, 1);
-            return false;
+            return;
         }
         if artifact.is_none()
             && let Some(folder) = &self.folder
@@ -135,7 +134,6 @@ impl<S: Store + 'static> Uploads<S> {
         state.waiting.push_back(Upload { key: key.to_vec(), bytes, artifact, is_late: false });
         self.start_thread(&mut state);
         self.changed.notify_all();
-        true
     }
 
     /// Returns how many uploads were added.
@@ -183,7 +181,7 @@ impl<S: Store + 'static> Uploads<S> {
     fn start_thread(self: &Arc<Self>, state: &mut State) {
         if !state.has_thread {
             let uploads = Arc::clone(self);
-            let thread = thread::Builder::new().name("warmstart uploads".to_owned());
+            let thread = thread::Builder::new().name("warmstart-send".to_owned());
             state.has_thread = thread.spawn(move || uploads.run()).is_ok();
         }
     }
@@ -204,7 +202,7 @@ impl<S: Store + 'static> Uploads<S> {
             if let Some(list) = state.list.as_mut().filter(|_| is_empty) {
                 list.clear();
             }
-            self.leases.uploaded(state.tried);
+            self.leases.record_uploads(state.tried);
             self.changed.notify_all();
         }
         let mut state = lock(&self.state);
@@ -258,7 +256,12 @@ impl<S: Store + 'static> Uploads<S> {
         if !self.health.writes() {
             return true;
         }
-        let Some(artifact) = artifact.clone().or_else(|| self.local.get(key).ok()) else { return true };
+        let artifact = match artifact.clone().map_or_else(|| self.local.get(key), Ok) {
+            Ok(artifact) => artifact,
+            // The fleet is closed: a later process continues.
+            Err(MissReason::Closed) => return false,
+            Err(_) => return true,
+        };
         let Ok(entry) = self.remote.encode(key, &artifact) else { return true };
         let mut pauses = BUSY_PAUSES;
         for _ in 0..ATTEMPTS {
@@ -300,8 +303,10 @@ impl<S: Store + 'static> Uploads<S> {
         for path in self.lists() {
             let Some(list) = List::take_over(path) else { continue };
             let keys = keys(&list.file);
-            let is_over = |key| self.send(&Upload { key, bytes: 0, artifact: None, is_late: true });
-            if !lock(&self.state).is_closed && keys.into_iter().all(is_over) {
+            let is_closed = || lock(&self.state).is_closed;
+            let is_over =
+                |key| !is_closed() && self.send(&Upload { key, bytes: 0, artifact: None, is_late: true });
+            if keys.into_iter().all(is_over) {
                 let _ = fs::remove_file(&list.path);
             }
             self.leases.probe_if_open();
