@@ -70,7 +70,7 @@ impl RemoteStore {
         };
         engine.release(&name, &one, &lease, self.soon())?;
         if second?.is_some() {
-            return Err(Trouble::Unsupported("two processes get one lease".to_owned()));
+            return Err(Trouble::Unsupported("leases: two processes get one".to_owned()));
         }
         Ok(started.elapsed() / 3)
     }

@@ -6,10 +6,10 @@ use warmstart_core::{key::Key, reason::MissReason};
 
 /// One remote. Every method is synchronous, returns by `until`, and never panics.
 ///
-/// An entry and the lease of its build have the same name: the digest of the store's key. Entries are opaque here; a reader
-/// verifies it.
+/// An entry and the lease of its build have the same name: the digest of the store's key. Entries are opaque here; readers
+/// verify them.
 ///
-/// A lease says who builds. It ends at its release, or after a holder has stopped to renew it, and nothing that is stored depends on it:
+/// A lease says who builds. It ends at its release, or once its holder has stopped renewing it, and nothing that is stored depends on it:
 /// two holders at once cost a second build, and no more.
 pub trait Engine: Debug + Send + Sync {
     /// Returns the entries of these names, in their order.
@@ -143,14 +143,14 @@ pub enum Trouble {
     /// The engine never writes, or does not write now.
     #[error("the remote is read-only: {0}")]
     ReadOnly(String),
-    /// The engine answers later.
+    /// The engine asks for another try later.
     #[error("the remote is busy: {0}")]
     Busy(String),
     /// The engine has no room.
     #[error("the remote is full: {0}")]
     Full(String),
-    /// The engine has no leases, because it ignores conditions.
-    #[error("the remote has no leases: {0}")]
+    /// The engine has no leases, because it ignores conditions, or no listing.
+    #[error("the remote has no {0}")]
     Unsupported(String),
     /// The engine answered something else.
     #[error("the remote failed: {0}")]

@@ -10,7 +10,7 @@
 //! | `s3://bucket/prefix?endpoint=https://host&region=r` | S3 and what speaks it | those of AWS's programs: environment, profile, role |
 //! | `https://host/path` | any web server, read-only | none |
 //!
-//! Calls block until their deadline and work inside of asynchronous hosts and outside: see `warmstart`.
+//! Calls block, at most until their deadline, inside of asynchronous hosts and outside: see `warmstart`.
 #![forbid(unsafe_code)]
 
 #[doc(hidden)]
@@ -34,7 +34,9 @@ pub use self::check::Check;
 pub use self::engine::Trouble;
 pub use self::fleet::{Fleet, FleetOptions};
 pub use self::statistics::FleetStatistics;
-pub use self::store::{Found, RemoteOptions, RemoteStore};
+#[doc(hidden)]
+pub use self::store::Found;
+pub use self::store::{RemoteOptions, RemoteStore};
 pub use self::transfer::{TransferError, Transferred};
 pub use self::url::RemoteError;
 

@@ -47,16 +47,16 @@ pub(crate) struct Objects {
     folder: Folder,
     is_read_only: bool,
     max_age: Option<Duration>,
-    leases: Probed,
+    conditions: Conditions,
     renewals: AtomicU64,
 }
 
-/// Whether the store heeds conditions: 0 if that is unknown.
+/// Whether the store heeds conditions: 0 until that was probed. A cell that is set once has a lock, which a forked child could find held.
 #[derive(Debug, Default)]
-struct Probed(AtomicU8);
+struct Conditions(AtomicU8);
 
-const HEEDS: u8 = 1;
-const IGNORES: u8 = 2;
+const HEEDED: u8 = 1;
+const IGNORED: u8 = 2;
 
 impl Objects {
     /// Creates the engine of the entries below `prefix` with this seal. `max_age` is the age at which a rule of the store removes them.
@@ -68,8 +68,8 @@ impl Objects {
         max_age: Option<Duration>,
     ) -> Self {
         let folder = if prefix.is_empty() { format!("v1/{seal}") } else { format!("{prefix}/v1/{seal}") };
-        let (leases, renewals) = (Probed::default(), AtomicU64::new(1));
-        Self { driver, folder: Folder(folder.into()), is_read_only, max_age, leases, renewals }
+        let (conditions, renewals) = (Conditions::default(), AtomicU64::new(1));
+        Self { driver, folder: Folder(folder.into()), is_read_only, max_age, conditions, renewals }
     }
 
     fn check_writable(&self) -> Result<(), Trouble> {
@@ -79,13 +79,13 @@ impl Objects {
         }
     }
 
-    /// Returns whether the store heeds conditions. Two conditional creates of one object must not both win.
+    /// Checks that there are leases. Two conditional creates of one object must not both win, which is probed once.
     fn check_leases(&self, until: Instant) -> Result<(), Trouble> {
-        let unsupported = |why: &str| Err(Trouble::Unsupported(why.to_owned()));
+        let unsupported = |why: &str| Err(Trouble::Unsupported(format!("leases: {why}")));
         if self.is_read_only {
             return unsupported("plain HTTP is read-only");
         }
-        if self.leases.0.load(Ordering::Relaxed) == 0 {
+        if self.conditions.0.load(Ordering::Relaxed) == 0 {
             let probe = self.folder.probe(&Token::random()?);
             let heeds = self.driver.call(until, move |client| async move {
                 let store = client.store();
@@ -94,12 +94,12 @@ impl Objects {
                 let _ = store.delete(&probe).await;
                 Ok(first.is_some() && second?.is_none())
             })?;
-            self.leases.0.store(if heeds { HEEDS } else { IGNORES }, Ordering::Relaxed);
+            self.conditions.0.store(if heeds { HEEDED } else { IGNORED }, Ordering::Relaxed);
         }
-        if self.leases.0.load(Ordering::Relaxed) == HEEDS {
-            return Ok(());
+        match self.conditions.0.load(Ordering::Relaxed) {
+            HEEDED => Ok(()),
+            _ => unsupported("the object store ignores conditions"),
         }
-        unsupported("the object store ignores conditions")
     }
 
     /// Returns the contents of a lease, which no renewal repeats.

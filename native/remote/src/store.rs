@@ -10,7 +10,7 @@ use std::{
 };
 
 use warmstart::{Artifact, MissReason, Seal, Store, os::fork::Mutex};
-use warmstart_core::{envelope, key::Key};
+use warmstart_core::{envelope, key::Key, lease};
 
 use crate::{
     engine::{Engine, Surveyed, Trouble},
@@ -22,8 +22,12 @@ use crate::{
 /// The longest entry, in bytes, that is stored: Redis takes no longer strings.
 const MAX_ENTRY: u64 = 512 << 20;
 
-/// How long a lease lives without renewal.
-const LEASE_TTL: Duration = Duration::from_secs(3);
+/// How long a lease lives without renewal: as long as its holder and those who watch it count.
+const LEASE_TTL: Duration = Duration::from_millis(lease::TTL);
+
+/// The deadlines of calls, unless the options give another.
+const REDIS_DEADLINE: Duration = Duration::from_millis(200);
+const OBJECTS_DEADLINE: Duration = Duration::from_secs(2);
 
 /// The longest deadline.
 const MAX_DEADLINE: Duration = Duration::from_secs(3600);
@@ -80,8 +84,7 @@ pub struct RemoteOptions {
 pub struct RemoteStore {
     location: Location,
     deadline: Duration,
-    lease_ttl: Duration,
-    shelves: Vec<Shelf>,
+    keyspaces: Vec<Keyspace>,
     newer: Mutex<HashSet<Key>>,
     found_newer: AtomicBool,
     received: AtomicU64,
@@ -90,7 +93,7 @@ pub struct RemoteStore {
 
 /// The entries of one seal.
 #[derive(Debug)]
-struct Shelf {
+struct Keyspace {
     seal: Option<Seal>,
     engine: Box<dyn Engine>,
 }
@@ -128,8 +131,9 @@ impl RemoteOptions {
         self
     }
 
-    /// Tells the age at which a lifecycle rule of the bucket removes objects. An entry that is read after at least half of it is
-    /// renewed: copied to itself by the server. Redis needs no such rule: it evicts the least recently used entries when it is full.
+    /// Tells the age at which a lifecycle rule of the bucket removes objects. An entry that is read after half to three quarters of it,
+    /// depending on its name, is renewed: copied to itself by the server. Redis needs no such rule: it evicts the least recently used
+    /// entries when it is full.
     #[must_use]
     pub const fn with_max_age(mut self, age: Duration) -> Self {
         self.max_age = Some(age);
@@ -153,7 +157,8 @@ impl RemoteStore {
     /// AWS's programs), from AWS's profile files, or from the machine's role, and never from the URL.
     ///
     /// # Errors
-    /// Mistakes of the caller: a URL that names no remote or holds credentials, or options that do not say whom to trust.
+    /// Mistakes of the caller: a URL that names no remote or holds credentials, or options that do not say whom to trust; and, for
+    /// `rediss://`, a machine without certificates.
     pub fn open(url: &str, options: RemoteOptions) -> Result<Self, RemoteError> {
         let location = Location::parse(url)?;
         let seals: Vec<Option<Seal>> = match (options.seals.is_empty(), options.is_unsealed) {
@@ -164,11 +169,10 @@ impl RemoteStore {
         };
         let lease_ttl = options.lease_ttl.unwrap_or(LEASE_TTL);
         let (engine, deadline) = engines(&location, lease_ttl, options.max_age)?;
-        let shelf = |seal: Option<Seal>| Shelf { engine: engine(&id_of(seal.as_ref())), seal };
+        let keyspace = |seal: Option<Seal>| Keyspace { engine: engine(&id_of(seal.as_ref())), seal };
         Ok(Self {
-            shelves: seals.into_iter().map(shelf).collect(),
+            keyspaces: seals.into_iter().map(keyspace).collect(),
             deadline: options.deadline.unwrap_or(deadline).min(MAX_DEADLINE),
-            lease_ttl,
             location,
             newer: Mutex::default(),
             found_newer: AtomicBool::new(false),
@@ -189,23 +193,16 @@ impl RemoteStore {
         self.deadline
     }
 
-    /// Returns how long leases live without renewal.
-    #[doc(hidden)]
-    #[must_use]
-    pub const fn lease_ttl(&self) -> Duration {
-        self.lease_ttl
-    }
-
     /// Returns the engine of the entries that this store writes.
     #[doc(hidden)]
     #[must_use]
     pub fn engine(&self) -> &dyn Engine {
-        &*self.shelves[0].engine
+        &*self.keyspaces[0].engine
     }
 
     /// Returns the engines of all accepted secrets.
     pub(crate) fn engines(&self) -> impl Iterator<Item = &dyn Engine> {
-        self.shelves.iter().map(|shelf| &*shelf.engine)
+        self.keyspaces.iter().map(|keyspace| &*keyspace.engine)
     }
 
     /// Verifies an entry that the engine of this number has under `name`, and returns its key too.
@@ -220,7 +217,7 @@ impl RemoteStore {
         if Key::digest(&key) != *name {
             return Err(MissReason::KeyMismatch);
         }
-        let found = self.shelves[engine].verify(&key, entry)?;
+        let found = self.keyspaces[engine].verify(&key, entry)?;
         Ok((key, found))
     }
 
@@ -236,20 +233,20 @@ impl RemoteStore {
     ) -> Result<Vec<Result<Found, MissReason>>, Trouble> {
         let names: Vec<Key> = keys.iter().map(|key| Key::digest(key)).collect();
         let mut answers: Vec<Result<Found, MissReason>> = vec![Err(MissReason::Absent); keys.len()];
-        for shelf in &self.shelves {
+        for keyspace in &self.keyspaces {
             let missing: Vec<usize> = (0..keys.len()).filter(|at| answers[*at].is_err()).collect();
             if missing.is_empty() {
                 break;
             }
             let wanted: Vec<Key> = missing.iter().map(|at| names[*at]).collect();
-            for (at, entry) in missing.into_iter().zip(shelf.engine.get_many(&wanted, until)?) {
+            for (at, entry) in missing.into_iter().zip(keyspace.engine.get_many(&wanted, until)?) {
                 let Some(entry) = entry else { continue };
                 self.received.fetch_add(entry.len() as u64, Ordering::Relaxed);
-                let found = shelf.verify(keys[at], entry);
+                let found = keyspace.verify(keys[at], entry);
                 if let Err(MissReason::NewerVersion) = found {
                     self.note_newer(names[at]);
                 }
-                // The reason of the first shelf is of more use than that of one that is about to go.
+                // The reason in the first keyspace is of more use: the others are about to go.
                 if found.is_ok() || matches!(answers[at], Err(MissReason::Absent)) {
                     answers[at] = found;
                 }
@@ -265,7 +262,7 @@ impl RemoteStore {
     #[doc(hidden)]
     pub fn verify(&self, key: &[u8], entry: Vec<u8>) -> Result<Found, MissReason> {
         self.received.fetch_add(entry.len() as u64, Ordering::Relaxed);
-        let found = self.shelves[0].verify(key, entry);
+        let found = self.keyspaces[0].verify(key, entry);
         if let Err(MissReason::NewerVersion) = found {
             self.note_newer(Key::digest(key));
         }
@@ -278,7 +275,7 @@ impl RemoteStore {
     /// The reason why no engine would keep it.
     #[doc(hidden)]
     pub fn encode(&self, key: &[u8], artifact: &Artifact) -> Result<Vec<u8>, MissReason> {
-        let encoded = envelope::encode(key, artifact, self.shelves[0].seal.as_ref())?;
+        let encoded = envelope::encode(key, artifact, self.keyspaces[0].seal.as_ref())?;
         if encoded.len() > MAX_ENTRY {
             return Err(MissReason::Oversize);
         }
@@ -309,7 +306,7 @@ impl RemoteStore {
 
     /// Returns whether one request looks a key up.
     pub(crate) fn has_one_secret(&self) -> bool {
-        self.shelves.len() == 1
+        self.keyspaces.len() == 1
     }
 
     /// Asks the remote for anything.
@@ -362,18 +359,18 @@ impl Store for RemoteStore {
     fn remove(&self, key: &[u8]) -> Result<bool, MissReason> {
         let (until, name) = (self.until()?, Key::digest(key));
         let mut was_there = false;
-        for shelf in &self.shelves {
-            was_there |= shelf.engine.remove(&name, until).map_err(|trouble| trouble.reason())?;
+        for keyspace in &self.keyspaces {
+            was_there |= keyspace.engine.remove(&name, until).map_err(|trouble| trouble.reason())?;
         }
         self.newer.lock().remove(&name);
         Ok(was_there)
     }
 
-    /// Returns whether an object or a string is stored under the name of the key. Nothing of it is read.
+    /// Returns whether anything is stored under the name of the key. It is not read, and so not verified.
     fn contains(&self, key: &[u8]) -> Result<bool, MissReason> {
         let (until, name) = (self.until()?, Key::digest(key));
-        for shelf in &self.shelves {
-            let surveyed = shelf.engine.survey(&[name], until).map_err(|trouble| trouble.reason())?;
+        for keyspace in &self.keyspaces {
+            let surveyed = keyspace.engine.survey(&[name], until).map_err(|trouble| trouble.reason())?;
             if surveyed == [Surveyed::Stored] {
                 return Ok(true);
             }
@@ -397,7 +394,7 @@ impl Store for RemoteStore {
     }
 }
 
-impl Shelf {
+impl Keyspace {
     fn verify(&self, key: &[u8], entry: Vec<u8>) -> Result<Found, MissReason> {
         let len = entry.len() as u64;
         envelope::decode(entry, key, self.seal.as_ref()).map(|artifact| Found { artifact, len })
@@ -415,13 +412,12 @@ fn id_of(seal: Option<&Seal>) -> String {
 /// Makes the engine of a seal, by its id.
 type MakeEngine = Box<dyn Fn(&str) -> Box<dyn Engine>>;
 
-/// Returns what makes the engines of a place, which share connections, and the deadline of their calls.
+/// Returns a maker of engines for a location, and the default deadline of calls. The engines share connections.
 fn engines(
     location: &Location,
     ttl: Duration,
     max_age: Option<Duration>,
 ) -> Result<(MakeEngine, Duration), RemoteError> {
-    let (millis, seconds) = (Duration::from_millis(200), Duration::from_secs(2));
     let objects = |source, prefix: String, is_read_only: bool| -> MakeEngine {
         let driver = Arc::new(Driver::new(source));
         let max_age = max_age.filter(|_| !is_read_only);
@@ -432,11 +428,11 @@ fn engines(
     Ok(match location.clone() {
         Location::Redis { tls, host, port, database, prefix } => {
             let server = Server::new(tls, host, port, database)?;
-            (Box::new(move |seal| Box::new(Redis::new(server.clone(), &prefix, seal, ttl))), millis)
+            (Box::new(move |seal| Box::new(Redis::new(server.clone(), &prefix, seal, ttl))), REDIS_DEADLINE)
         }
         Location::S3 { bucket, prefix, endpoint, region } => {
-            (objects(Source::S3 { bucket, endpoint, region }, prefix, false), seconds)
+            (objects(Source::S3 { bucket, endpoint, region }, prefix, false), OBJECTS_DEADLINE)
         }
-        Location::Http { url } => (objects(Source::Http { url }, String::new(), true), seconds),
+        Location::Http { url } => (objects(Source::Http { url }, String::new(), true), OBJECTS_DEADLINE),
     })
 }

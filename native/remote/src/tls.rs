@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustls::{ClientConfig, crypto::ring};
 use rustls_platform_verifier::BuilderVerifierExt as _;
 
-/// Returns a configuration that proves servers by the certificates of this machine; `None` if there are none.
+/// Returns a configuration that verifies servers by the certificates of this machine; `None` if there are none.
 pub(crate) fn config() -> Option<ClientConfig> {
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
     let builder = builder.with_safe_default_protocol_versions().ok()?;

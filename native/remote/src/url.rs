@@ -15,9 +15,9 @@ pub(crate) enum Location {
     Http { url: String },
 }
 
-/// An error that a remote cannot be opened. The message says what to do, and names no credentials.
+/// The reason why a remote cannot be opened. The message says what to do, and names no credentials.
 ///
-/// A remote that is down is none: the store opens, and its look-ups miss with the reason.
+/// A remote that is down is no error: the store opens, and its look-ups miss with the reason.
 ///
 /// ```
 /// use warmstart_remote::{RemoteOptions, RemoteStore};
@@ -47,7 +47,7 @@ pub(crate) enum Problem {
     Untrusted,
     #[error("it has a secret, and `unsealed` gives it up; choose one of them")]
     Contradiction,
-    #[error("this machine has no certificates to prove the server by; install ca-certificates")]
+    #[error("this machine has no certificates to verify the server by; install ca-certificates")]
     NoCertificates,
 }
 
@@ -161,7 +161,11 @@ impl fmt::Display for Location {
         match self {
             Self::Redis { tls, host, port, database, .. } => {
                 let scheme = if *tls { "rediss" } else { "redis" };
-                write!(f, "{scheme}://{host}:{port}/{database}")
+                // Only an address of version 6 has colons.
+                match host.contains(':') {
+                    true => write!(f, "{scheme}://[{host}]:{port}/{database}"),
+                    false => write!(f, "{scheme}://{host}:{port}/{database}"),
+                }
             }
             Self::S3 { bucket, prefix, .. } => write!(f, "s3://{bucket}/{prefix}"),
             Self::Http { url } => f.write_str(url),
@@ -217,7 +221,7 @@ mod tests {
     fn url_of_each_engine_is_parsed() {
         for (url, shown) in [
             ("redis://cache", "redis://cache:6379/0"),
-            ("rediss://[::1]:7000/3?prefix=team", "rediss://::1:7000/3"),
+            ("rediss://[::1]:7000/3?prefix=team", "rediss://[::1]:7000/3"),
             ("s3://bucket/a/b/", "s3://bucket/a/b"),
             ("s3://bucket?endpoint=http://127.0.0.1:9000&region=r", "s3://bucket/"),
             ("https://host/path/", "https://host/path"),

@@ -183,7 +183,7 @@ pub(super) async fn is_stored(store: &dyn ObjectStore, path: &Path) -> Result<bo
 /// Lists the objects of a folder after this name, sorted.
 pub(super) async fn list(client: &Client, folder: &str, offset: Option<String>) -> Result<Page, Trouble> {
     let Client::S3(store) = client else {
-        return Err(Trouble::Unsupported("plain HTTP has no listing".to_owned()));
+        return Err(Trouble::Unsupported("listing: plain HTTP names no files".to_owned()));
     };
     let options = PaginatedListOptions { offset, ..PaginatedListOptions::default() };
     let listed = store.list_paginated(Some(&format!("{folder}/")), options).await;

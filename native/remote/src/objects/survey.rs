@@ -5,13 +5,11 @@ use object_store::path::Path;
 use warmstart_core::key::Key;
 
 use super::{
+    AT_ONCE,
     client::Client,
     requests::{Folder, is_stored, list},
 };
 use crate::engine::{Surveyed, Trouble, Version};
-
-/// The most requests at once.
-const AT_ONCE: usize = 32;
 
 /// The fewest names for which a page of a listing is worth a request: fewer are asked for one by one, all at once.
 const WORTH_LISTING: usize = 8;

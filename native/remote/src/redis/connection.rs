@@ -1,6 +1,6 @@
 //! Connections to a Redis server, each call bounded as a whole: resolving the name, connecting, the handshakes, and every reply.
 //!
-//! The `redis` crate packs commands and parses replies. Its own connections set a time-out for each read, so that a call may take
+//! The `redis` crate packs commands and parses replies. Its own connections set a timeout for each read, so that a call may take
 //! several.
 
 use std::{
@@ -247,7 +247,7 @@ fn resolve(host: &str, port: u16, until: Instant) -> Result<Vec<SocketAddr>, Tro
 
 fn remaining(until: Instant) -> io::Result<Duration> {
     match until.saturating_duration_since(Instant::now()) {
-        // A socket would take it for no time-out at all.
+        // A socket would take it for no timeout at all.
         Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
         left => Ok(left),
     }
