@@ -3,7 +3,7 @@
 use std::{
     convert::Infallible,
     io::{Read, Write},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     thread,
     time::{Duration, Instant},
 };
@@ -15,7 +15,7 @@ use crate::{
     Case, Place,
     fleet::{Machine, fleet_at},
     open_with,
-    servers::{Engine, free_port},
+    servers::{Engine, free_port, serve},
 };
 
 pub(crate) const CASES: &[Case] = &[
@@ -29,18 +29,6 @@ pub(crate) const CASES: &[Case] = &[
 const DEADLINE: Duration = Duration::from_secs(1);
 
 const KEYS: usize = 20;
-
-/// Starts a server that handles each connection with `serve`, as long as the process lives.
-fn serve(serve: impl Fn(TcpStream) + Copy + Send + 'static) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    thread::spawn(move || {
-        for client in listener.incoming().flatten() {
-            thread::spawn(move || serve(client));
-        }
-    });
-    port
-}
 
 /// Reads until the client is gone.
 fn read(mut client: TcpStream) {

@@ -1,17 +1,15 @@
 //! What is stored, found, and refused.
 
-use std::time::Duration;
-
 use warmstart::{Artifact, Metadata, MissReason, Seal, Store};
 use warmstart_core::{envelope, key::Key};
 use warmstart_remote::{RemoteOptions, RemoteStore};
 
-use crate::{Case, PASSWORD, Place, until};
+use crate::{Case, PASSWORD, PATIENT, Place, until};
 
 pub(crate) const CASES: &[Case] = &[
     ("stored_artifact_is_found_and_removed", stored_artifact_is_found_and_removed),
     ("many_keys_are_found_in_their_order", many_keys_are_found_in_their_order),
-    ("entry_that_is_not_proved_is_a_miss_and_stays", entry_that_is_not_proved_is_a_miss_and_stays),
+    ("unverified_entry_is_a_miss_and_stays", unverified_entry_is_a_miss_and_stays),
     ("entry_of_a_newer_version_is_not_replaced", entry_of_a_newer_version_is_not_replaced),
     ("secrets_are_exchanged_without_a_cold_start", secrets_are_exchanged_without_a_cold_start),
     ("unsealed_and_sealed_stores_share_nothing", unsealed_and_sealed_stores_share_nothing),
@@ -23,7 +21,7 @@ pub(crate) const CASES: &[Case] = &[
 ];
 
 fn options() -> RemoteOptions {
-    RemoteOptions::default().with_deadline(Duration::from_secs(30))
+    RemoteOptions::default().with_deadline(PATIENT)
 }
 
 fn open(place: &Place, secret: u8) -> RemoteStore {
@@ -67,7 +65,7 @@ fn many_keys_are_found_in_their_order(place: &Place) {
     assert!(store.get_many(&[]).is_empty());
 }
 
-fn entry_that_is_not_proved_is_a_miss_and_stays(place: &Place) {
+fn unverified_entry_is_a_miss_and_stays(place: &Place) {
     let store = open(place, 7);
     let encode =
         |key: &[u8], seal: Option<&Seal>| envelope::encode(key, &artifact("evil"), seal).unwrap().to_vec();

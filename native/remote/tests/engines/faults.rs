@@ -2,7 +2,7 @@
 
 use std::{
     io::{Read, Write},
-    net::TcpListener,
+    net::TcpStream,
     panic::{AssertUnwindSafe, catch_unwind},
     thread,
     time::{Duration, Instant},
@@ -16,8 +16,8 @@ use warmstart_remote::{
 };
 
 use crate::{
-    Case, PASSWORD, PATIENT, Place, patient,
-    servers::{BUCKET, Engine, Server, certificates, free_port},
+    Case, PASSWORD, PATIENT, Place, open_with, patient,
+    servers::{BUCKET, Engine, Server, certificates, free_port, serve},
     until,
 };
 
@@ -27,14 +27,15 @@ pub(crate) const CASES: &[Case] = &[
     ("server_that_trickles_costs_one_deadline", server_that_trickles_costs_one_deadline),
     ("server_that_refuses_is_unreachable_at_once", server_that_refuses_is_unreachable_at_once),
     ("server_that_resets_is_unreachable_at_once", server_that_resets_is_unreachable_at_once),
-    ("stopped_server_costs_a_deadline_and_then_serves", stopped_server_costs_a_deadline_and_then_serves),
+    ("call_after_its_deadline_times_out", call_after_its_deadline_times_out),
     ("forked_child_has_connections_of_its_own", forked_child_has_connections_of_its_own),
 ];
 
 pub(crate) const OF_REDIS: &[Case] = &[
     ("wrong_password_is_forbidden", wrong_password_is_forbidden),
-    ("reader_without_rights_reads_and_writes_nothing", reader_without_rights_reads_and_writes_nothing),
+    ("reader_without_rights_reads_and_may_not_write", reader_without_rights_reads_and_may_not_write),
     ("full_server_serves_and_refuses_puts", full_server_serves_and_refuses_puts),
+    ("stopped_server_costs_a_deadline_and_then_serves", stopped_server_costs_a_deadline_and_then_serves),
     ("restarted_server_is_used_again", restarted_server_is_used_again),
     ("unrenewed_lease_expires", unrenewed_lease_expires),
     ("miss_with_its_claim_is_one_command", miss_with_its_claim_is_one_command),
@@ -54,7 +55,7 @@ pub(crate) const OF_NGINX: &[Case] = &[
 ];
 
 pub(crate) const OF_REDIS_TLS: &[Case] =
-    &[("encrypted_server_is_proved_and_used", encrypted_server_is_proved_and_used)];
+    &[("encrypted_server_is_verified_and_used", encrypted_server_is_verified_and_used)];
 
 pub(crate) const OF_NGINX_TLS: &[Case] = &[("encrypted_web_server_is_read", encrypted_web_server_is_read)];
 
@@ -67,35 +68,22 @@ const HEAD_OF_900_BYTES: &str = "HTTP/1.1 200 OK\r\nETag: \"x\"\r\nLast-Modified
 const DEADLINE: Duration = Duration::from_millis(300);
 
 fn open(url: &str) -> RemoteStore {
-    let options = RemoteOptions::default().with_secret(&[7; 32]).with_deadline(DEADLINE);
-    RemoteStore::open(url, options).unwrap()
+    open_with(url, DEADLINE)
 }
 
 fn artifact() -> Artifact {
     Artifact::new(b"payload".to_vec())
 }
 
-/// Starts a server that handles each connection with `serve`, as long as the process lives.
-fn serve(serve: impl Fn(std::net::TcpStream) + Copy + Send + 'static) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            thread::spawn(move || serve(stream));
-        }
-    });
-    port
-}
-
 /// Answers each request with this status line and body.
-fn answer(mut stream: std::net::TcpStream, status: &str, headers: &str, body: &str) {
+fn answer(mut stream: TcpStream, status: &str, headers: &str, body: &str) {
     let mut request = [0; 65536];
     while let Ok(1..) = stream.read(&mut request) {
         let _ = write!(stream, "HTTP/1.1 {status}\r\n{headers}\r\n\r\n{body}");
     }
 }
 
-/// Calls every method, and checks that each ends in 1.2 deadlines and with this reason.
+/// Calls methods that read, write and claim, and checks that each ends in 1.2 deadlines and with this reason.
 fn check_all(store: &RemoteStore, least: Duration, reason: MissReason) {
     type Call = fn(&RemoteStore) -> Option<MissReason>;
     let calls: [(&str, Call); 5] = [
@@ -156,16 +144,15 @@ fn server_that_resets_is_unreachable_at_once(place: &Place) {
     check_all(&open(&place.engine.url(port, place.case)), Duration::ZERO, MissReason::Unavailable);
 }
 
-/// Of a server of its own for Redis; S3 has its fault by the port that never answers.
+fn call_after_its_deadline_times_out(place: &Place) {
+    let store = patient(&place.url());
+    store.put(b"key", &artifact()).unwrap();
+    let late = store.fetch_many(&[b"key"], Instant::now());
+    assert!(matches!(late, Err(Trouble::TimedOut(_))), "{late:?}");
+    assert!(store.get(b"key").is_ok());
+}
+
 fn stopped_server_costs_a_deadline_and_then_serves(place: &Place) {
-    if place.engine != Engine::Redis {
-        let store = patient(&place.url());
-        store.put(b"key", &artifact()).unwrap();
-        let late = store.fetch_many(&[b"key"], Instant::now());
-        assert!(matches!(late, Err(Trouble::TimedOut(_))), "{late:?}");
-        assert!(store.get(b"key").is_ok());
-        return;
-    }
     let server = Server::redis(&["--requirepass", PASSWORD]);
     let store = open(&place.engine.url(server.port, place.case));
     store.put(b"key", &artifact()).unwrap();
@@ -214,12 +201,12 @@ fn wrong_password_is_forbidden(place: &Place) {
     check_all(&open(&place.engine.url(server.port, place.case)), Duration::ZERO, MissReason::Forbidden);
 }
 
-fn reader_without_rights_reads_and_writes_nothing(place: &Place) {
+fn reader_without_rights_reads_and_may_not_write(place: &Place) {
     let writer = Server::redis(&["--requirepass", PASSWORD]);
     let store = open(&place.engine.url(writer.port, place.case));
     store.put(b"key", &artifact()).unwrap();
     // From now on, new connections may only read.
-    let rights = ["reset", "on", ">hunter2", "~*", "+@read", "+select", "+auth", "+eval"];
+    let rights = ["reset", "on", &format!(">{PASSWORD}"), "~*", "+@read", "+select", "+auth", "+eval"];
     let set: String =
         ["ACL", "SETUSER", "default"].iter().chain(&rights).map(|word| format!("{word} ")).collect();
     let said = writer.request(&format!("AUTH {PASSWORD}\r\n{set}\r\nQUIT"));
@@ -286,7 +273,7 @@ fn miss_with_its_claim_is_one_command(place: &Place) {
     assert!(calls("eval:calls=2,") && calls("mget:calls=2,") && !calls("select"), "{counted}");
 }
 
-fn encrypted_server_is_proved_and_used(_: &Place) {
+fn encrypted_server_is_verified_and_used(_: &Place) {
     let (port, certificates) = (free_port().to_string(), certificates().unwrap());
     let path = |name: &str| certificates.join(name).display().to_string();
     let (certificate, key, authority) = (path("server.pem"), path("server.key"), path("ca.pem"));

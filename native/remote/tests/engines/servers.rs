@@ -2,9 +2,11 @@
 
 use std::{
     env, fs,
+    net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::Command,
     sync::OnceLock,
+    thread,
 };
 
 use tempfile::TempDir;
@@ -31,7 +33,7 @@ pub(crate) enum Engine {
 pub(crate) struct Servers {
     redis: OnceLock<Server>,
     moto: OnceLock<Server>,
-    /// And its port over TLS.
+    /// With its port over TLS.
     nginx: OnceLock<(Server, u16)>,
 }
 
@@ -116,6 +118,18 @@ fn nginx() -> (Server, u16) {
     });
     let server = Server::nginx_of(port, &format!("server {{ listen 127.0.0.1:{port}; {tls} {WRITABLE} }}"));
     (server, tls_port)
+}
+
+/// Starts a server that handles each connection with `handle`, as long as the process lives.
+pub(crate) fn serve(handle: impl Fn(TcpStream) + Copy + Send + 'static) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            thread::spawn(move || handle(client));
+        }
+    });
+    port
 }
 
 /// Returns the folder of a certificate of `localhost`, and of the authority that issued it; `None` without `openssl`. They are made

@@ -15,10 +15,10 @@ use warmstart::{
     cache::{Fetched, ManyOptions},
     store::{FileStore, StoreOptions},
 };
-use warmstart_remote::{Fleet, FleetOptions, RemoteOptions, RemoteStore};
+use warmstart_remote::{Fleet, FleetOptions, RemoteStore};
 
 use crate::{
-    Case, Place,
+    Case, PATIENT, Place, patient,
     servers::{Server, WRITABLE, certificates, free_port, python},
 };
 
@@ -40,8 +40,6 @@ const DOCUMENT: &str = include_str!("../../../../docs/fleet.md");
 
 /// Names the variable that makes this program a user of a server, with the user's credentials: the user's name and a URL.
 pub(crate) const VISIT: &str = "WARMSTART_TEST_VISIT";
-
-const PATIENT: Duration = Duration::from_secs(30);
 
 /// Gives the document's policies and rule to moto, and prints a file of profiles. From then on, moto enforces signatures, actions and
 /// resources. It does not let objects expire, and answers 404 where S3 would answer 403 to a reader that may not list.
@@ -84,11 +82,6 @@ fn password(user: &str) -> &'static str {
     line.unwrap().split(' ').next().unwrap()
 }
 
-fn remote(url: &str) -> RemoteStore {
-    let options = RemoteOptions::default().with_secret(&[7; 32]).with_deadline(PATIENT);
-    RemoteStore::open(url, options).unwrap()
-}
-
 /// Runs this program as a user, whose credentials are in these variables, and returns what it prints.
 fn run_as(user: &str, url: &str, variables: &[(&str, &str)]) -> String {
     let mut command = Command::new(env::current_exe().unwrap());
@@ -110,7 +103,7 @@ fn printed(command: &mut Command) -> String {
 pub(crate) fn visit(visit: &str) {
     let (task, url) = visit.split_once(' ').unwrap();
     if task == "fill" {
-        return fill(&remote(url));
+        return fill(&patient(url));
     }
     for calls in ["single", "many"] {
         println!("{calls}: {}", use_fleet(task, url, calls));
@@ -125,7 +118,7 @@ fn use_fleet(user: &str, url: &str, calls: &str) -> String {
     let options = FleetOptions::default()
         .with_directory(machine.path().join("fleet"))
         .with_on_trouble(move |trouble| seen.lock().unwrap().push(trouble.to_string()));
-    let cache = Cache::new(Fleet::new(local, remote(url), options));
+    let cache = Cache::new(Fleet::new(local, patient(url), options));
     let keys = ["stored", &own];
     let build = |at: usize| Ok::<_, Infallible>(keys[at].as_bytes().to_vec());
     let fetched: Vec<Fetched> = match calls {
@@ -143,8 +136,10 @@ fn use_fleet(user: &str, url: &str, calls: &str) -> String {
     let hits: Vec<bool> = fetched.iter().map(Fetched::is_hit).collect();
     let statistics = cache.store().statistics();
     let (uploads, is_open) = (statistics.uploads, statistics.is_breaker_open);
-    let (put, removed) =
-        (remote(url).put(b"stored", &Artifact::new(b"stored".to_vec())), remote(url).remove(own.as_bytes()));
+    let (put, removed) = (
+        patient(url).put(b"stored", &Artifact::new(b"stored".to_vec())),
+        patient(url).remove(own.as_bytes()),
+    );
     let said = said.lock().unwrap();
     format!(
         "hits {hits:?}, {uploads} uploads, done {is_done}, open {is_open}, put {put:?}, removed {removed:?}, said {said:?}"
@@ -185,7 +180,7 @@ fn redis_writer_writes_and_reader_only_reads(_: &Place) {
         "{elsewhere}"
     );
     // Without a user, the password is that of the user `default`, who is off.
-    assert_eq!(remote(&url).get(b"stored").unwrap_err(), MissReason::Forbidden);
+    assert_eq!(patient(&url).get(b"stored").unwrap_err(), MissReason::Forbidden);
 }
 
 fn encrypted_writer_writes_and_reader_only_reads(_: &Place) {
@@ -197,7 +192,7 @@ fn encrypted_writer_writes_and_reader_only_reads(_: &Place) {
     assert_eq!(run_as_user_of_redis("writer", "writer", &url), writes(true));
     assert_eq!(run_as_user_of_redis("reader", "reader", &url), only_reads("redis answered NOPERM"));
     assert_eq!(
-        remote(&format!("redis://localhost:{port}")).get(b"stored").unwrap_err(),
+        patient(&format!("redis://localhost:{port}")).get(b"stored").unwrap_err(),
         MissReason::Unavailable
     );
 }
@@ -266,7 +261,7 @@ fn folder_is_read_and_never_written(_: &Place) {
         "server {{ listen 127.0.0.1:{port}; {location} }}\nserver {{ listen 127.0.0.1:{filling}; {WRITABLE} }}"
     );
     let server = Server::nginx_of(port, &servers);
-    let filled = remote(&format!("s3://warmstart?endpoint=http://127.0.0.1:{filling}"));
+    let filled = patient(&format!("s3://warmstart?endpoint=http://127.0.0.1:{filling}"));
     filled.put(b"stored", &Artifact::new(b"stored".to_vec())).unwrap();
     let url = format!("http://127.0.0.1:{port}/warmstart");
     let why = "plain HTTP is read-only";

@@ -162,7 +162,7 @@ fn old_secret_serves_until_all_machines_have_the_new(place: &Place) {
     let get = |cache: &Cache<Fleet<FileStore>>, key: &str| {
         let fetched = cache.get_or_build(key, || Ok::<_, Infallible>(key.as_bytes().to_vec())).unwrap();
         assert_eq!(fetched.artifact().payload(), key.as_bytes());
-        assert!(cache.store().wait_for_uploads(Duration::from_secs(30)));
+        assert!(cache.store().wait_for_uploads(PATIENT));
         matches!(fetched.origin(), Origin::Built { .. })
     };
     let (old, new) = (1, 2);
