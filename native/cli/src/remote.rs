@@ -1,15 +1,13 @@
 //! `warmstart remote`: checks a remote that many machines share, copies stores, and shows the counts of a machine.
 
-use std::{
-    io::Write,
-    path::Path,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{io::Write, path::Path, time::Duration};
 
 use console::style;
 use serde_json::json;
-use warmstart::{Seal, Store, store::FileStore, store::StoreOptions};
+use warmstart::{
+    Seal, Store,
+    store::{FileStore, StoreOptions},
+};
 use warmstart_remote::{
     FleetStatistics, RemoteError, RemoteOptions, RemoteStore, TransferError, Transferred, Trouble,
 };
@@ -32,9 +30,8 @@ pub(crate) fn run(arguments: &Remote, seal: Option<&Seal>, screen: &mut Screen) 
         Remote::Check { place } => check(&place.open()?, screen),
         Remote::Push { store, place } => {
             let (local, remote) = (open(store, seal, Access::Look)?, place.open()?);
-            let bar = Mutex::new(progress("pushing", None));
-            let on_progress = |_: &Transferred| step(&bar.lock().unwrap_or_else(PoisonError::into_inner));
-            let pushed = remote.push(&*local.store, &on_progress);
+            let bar = progress("pushing", None);
+            let pushed = remote.push(&*local.store, &|_| step(&bar));
             drop(bar);
             show_transfer(pushed?, "pushed to", &remote, screen)
         }
@@ -71,7 +68,7 @@ impl Place {
     }
 }
 
-/// Shows what a remote permits. It is good if it can be read: not every machine may write.
+/// Shows what a remote permits. It passes if it can be read: not every machine may write.
 fn check(remote: &RemoteStore, screen: &mut Screen) -> Result<bool, Failure> {
     let checked = remote.check();
     let lines = [
