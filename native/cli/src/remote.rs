@@ -73,6 +73,7 @@ fn check(remote: &RemoteStore, screen: &mut Screen) -> Result<bool, Failure> {
     let checked = remote.check();
     let lines = [
         ("read", "looks up", &checked.read),
+        ("list", "lists entries, as `pull` does", &checked.list),
         ("write", "stores, reads and removes", &checked.write),
         ("leases", "one of many machines builds", &checked.leases),
     ];

@@ -18,6 +18,8 @@ const BYTES: &[u8] = b"warmstart was here";
 pub struct Check {
     /// Looking up a name that is not stored, once a connection is there.
     pub read: Result<Duration, Trouble>,
+    /// Listing entries, which only copies of all of them need.
+    pub list: Result<Duration, Trouble>,
     /// Storing 18 bytes under a name that no entry has, reading them and removing them: one of the three.
     pub write: Result<Duration, Trouble>,
     /// Taking a lease that another request must not get, and releasing it: one of the three.
@@ -35,9 +37,12 @@ impl RemoteStore {
         });
         // The others would only wait for their deadlines too.
         if let Err(trouble) = &read {
-            return Check { write: Err(trouble.clone()), leases: Err(trouble.clone()), read };
+            let [list, write, leases] = [(); 3].map(|()| Err(trouble.clone()));
+            return Check { read, list, write, leases };
         }
-        Check { read, write: self.try_to_write(), leases: self.try_to_claim() }
+        let started = Instant::now();
+        let list = self.engine().list(None, self.soon()).map(|_| started.elapsed());
+        Check { read, list, write: self.try_to_write(), leases: self.try_to_claim() }
     }
 
     fn soon(&self) -> Instant {

@@ -13,15 +13,16 @@ impl FleetStatistics {
     /// that closed theirs, what waits for its upload, and whether the remote is left alone.
     ///
     /// # Errors
-    /// The directory is missing or cannot be read. A machine that counted nothing yet is no error.
+    /// The directory is missing, is none of a fleet, or cannot be read. A machine that counted nothing yet is no error.
     pub fn of_machine(directory: &Path) -> io::Result<Self> {
-        directory.read_dir()?;
+        let uploads = directory.join(uploads::FOLDER);
+        uploads.read_dir()?;
         let mut counts = match File::open(directory.join(statistics::FILE)) {
             Ok(file) => statistics::read(&file)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Self::default(),
             Err(error) => return Err(error),
         };
-        counts.uploads_waiting = uploads::listed(&directory.join(uploads::FOLDER));
+        counts.uploads_waiting = uploads::listed(&uploads);
         counts.is_breaker_open = health::is_open(&directory.join(health::FILE));
         Ok(counts)
     }
@@ -36,6 +37,8 @@ mod tests {
     fn counts_of_processes_are_added_up() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join(statistics::FILE);
+        assert!(FleetStatistics::of_machine(folder.path()).is_err(), "a directory of something else");
+        fs::create_dir(folder.path().join(uploads::FOLDER)).unwrap();
         assert_eq!(FleetStatistics::of_machine(folder.path()).unwrap(), FleetStatistics::default());
         let one = FleetStatistics { local_hits: 7, lease_wait_nanos: u64::MAX, ..Default::default() };
         let earlier = FleetStatistics { local_hits: 5, ..Default::default() };

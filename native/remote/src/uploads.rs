@@ -106,9 +106,12 @@ impl<S: Store + 'static> Uploads<S> {
         let (state, changed) = (Mutex::default(), Condvar::new());
         let uploads =
             Arc::new(Self { local, remote, health, leases, counters, folder, max_bytes, state, changed });
-        if uploads.lists().next().is_some() {
-            uploads.start_thread(&mut lock(&uploads.state));
+        uploads.take_over_lists();
+        let mut state = lock(&uploads.state);
+        if !state.postponed.is_empty() {
+            uploads.start_thread(&mut state);
         }
+        drop(state);
         uploads
     }
 
@@ -121,13 +124,8 @@ impl<S: Store + 'static> Uploads<S> {
             self.counters.add(|counts| &mut counts.uploads_dropped, 1);
             return;
         }
-        if artifact.is_none()
-            && let Some(folder) = &self.folder
-        {
-            state.list = state.list.take().or_else(|| List::create(folder));
-            if let Some(list) = &mut state.list {
-                list.append(key);
-            }
+        if artifact.is_none() {
+            self.write_down(&mut state, key);
         }
         state.bytes += bytes;
         state.added += 1;
@@ -150,14 +148,15 @@ impl<S: Store + 'static> Uploads<S> {
     /// Waits until each upload that was added was tried, or none is sent any more. Returns whether none is left.
     pub(crate) fn wait(&self, until: Instant) -> bool {
         let mut state = lock(&self.state);
-        while state.tried < state.added && state.has_thread && !state.is_closed && self.health.is_closed() {
+        let is_over = |state: &State| state.tried == state.added && state.postponed.is_empty();
+        while !is_over(&state) && state.has_thread && !state.is_closed && self.health.is_closed() {
             let left = until.saturating_duration_since(Instant::now()).min(HEALTH);
             if left.is_zero() {
                 break;
             }
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        state.tried == state.added && state.postponed.is_empty()
+        is_over(&state)
     }
 
     /// Waits until no upload of this key is in progress. One that begins later sends what the local store has then.
@@ -187,7 +186,6 @@ impl<S: Store + 'static> Uploads<S> {
     }
 
     fn run(&self) {
-        self.continue_lists();
         while let Some(upload) = self.next() {
             let is_over = self.send(&upload);
             self.leases.probe_if_open();
@@ -232,7 +230,7 @@ impl<S: Store + 'static> Uploads<S> {
             state = woken.0;
             if woken.1.timed_out() && state.postponed.is_empty() {
                 drop(state);
-                self.continue_lists();
+                self.take_over_lists();
                 state = lock(&self.state);
             } else if !state.waiting.is_empty() {
                 drop(state);
@@ -298,19 +296,30 @@ impl<S: Store + 'static> Uploads<S> {
         true
     }
 
-    /// Continues the lists of processes that ended. One process takes a list.
-    fn continue_lists(&self) {
+    /// Takes over the lists of processes that ended: what is left of them becomes part of this process's own list.
+    fn take_over_lists(&self) {
         for path in self.lists() {
             let Some(list) = List::take_over(path) else { continue };
-            let keys = keys(&list.file);
-            let is_closed = || lock(&self.state).is_closed;
-            let is_over =
-                |key| !is_closed() && self.send(&Upload { key, bytes: 0, artifact: None, is_late: true });
-            if keys.into_iter().all(is_over) {
+            let mut state = lock(&self.state);
+            let is_taken = keys(&list.file).into_iter().all(|key| {
+                let is_written = self.write_down(&mut state, &key);
+                if is_written {
+                    state.bytes += 1;
+                    state.postponed.push(Upload { key, bytes: 1, artifact: None, is_late: true });
+                }
+                is_written
+            });
+            if is_taken {
                 let _ = fs::remove_file(&list.path);
             }
-            self.leases.probe_if_open();
         }
+    }
+
+    /// Appends a key to the list of this process. Returns whether a later process will find it there.
+    fn write_down(&self, state: &mut State, key: &[u8]) -> bool {
+        let Some(folder) = &self.folder else { return false };
+        state.list = state.list.take().or_else(|| List::create(folder));
+        state.list.as_mut().is_some_and(|list| list.append(key))
     }
 
     fn lists(&self) -> impl Iterator<Item = PathBuf> {
@@ -359,10 +368,10 @@ impl List {
 
     /// Appends a key: its length, its bytes, and 8 bytes of its digest, in one write. Where that fails, a later process does not
     /// continue the upload.
-    fn append(&mut self, key: &[u8]) {
-        let Ok(len) = u32::try_from(key.len()) else { return };
+    fn append(&mut self, key: &[u8]) -> bool {
+        let Ok(len) = u32::try_from(key.len()) else { return false };
         let record = [&len.to_le_bytes()[..], key, &Key::digest(key).as_bytes()[..8]].concat();
-        let _ = self.file.write_all(&record);
+        self.file.write_all(&record).is_ok()
     }
 
     fn clear(&mut self) {

@@ -7,6 +7,9 @@ use url::{Host, Url};
 /// The prefix of names on a Redis server whose URL gives none.
 const PREFIX: &str = "warmstart";
 
+/// What to do about a URL of another kind.
+const SCHEMES: &str = "use redis://host, rediss://host, s3://bucket/prefix or https://host/path";
+
 /// The place that a URL names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Location {
@@ -54,14 +57,15 @@ pub(crate) enum Problem {
 impl Location {
     pub(crate) fn parse(text: &str) -> Result<Self, RemoteError> {
         // A URL that does not parse is not repeated: it may hold a password in another place than this looks at.
-        let url = Url::parse(text).map_err(|error| Problem::Invalid(error.to_string()))?;
+        let url = Url::parse(text).map_err(|error| Problem::Invalid(format!("{error}; {SCHEMES}")))?;
         let engine = match url.scheme() {
             "redis" | "rediss" => "redis",
             "s3" => "s3",
             "http" | "https" => "http",
             other => {
-                let known = "use redis://, rediss://, s3:// or https://";
-                return Err(Problem::Invalid(format!("{other}:// is no scheme of a remote; {known}")).into());
+                return Err(
+                    Problem::Invalid(format!("{other}:// is no scheme of a remote; {SCHEMES}")).into()
+                );
             }
         };
         if !url.username().is_empty() || url.password().is_some() {

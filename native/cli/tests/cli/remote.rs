@@ -48,7 +48,7 @@ mod with_the_feature {
         let server = Server::redis(&[]);
         let url = format!("redis://127.0.0.1:{}", server.port);
         let checked = json_of(&remote(folder.path(), &["check", &url]));
-        for part in ["read", "write", "leases"] {
+        for part in ["read", "list", "write", "leases"] {
             assert_eq!(checked[part]["ok"], json!(true), "{checked}");
         }
         let store = stores[0].to_str().unwrap();

@@ -203,7 +203,8 @@ fn checked(reply: Value) -> Result<Value, Trouble> {
             let code = error.code();
             let said = format!("redis answered {code}");
             Err(match code {
-                "NOAUTH" | "WRONGPASS" => {
+                // A large request is refused before its command is looked at.
+                _ if details.contains("unauthenticated") || matches!(code, "NOAUTH" | "WRONGPASS") => {
                     Trouble::Forbidden(format!("{said}; set REDISCLI_AUTH and WARMSTART_REDIS_USER"))
                 }
                 "NOPERM" | "DENIED" => Trouble::Forbidden(said),
