@@ -23,6 +23,7 @@ use crate::{
     engine::{Answer, Surveyed, Token, Trouble, Version},
     health::{self, Health, OnTrouble, random},
     leases::Leases,
+    machine,
     statistics::{self, Counters, FleetStatistics},
     store::{Found, RemoteStore},
     uploads::{self, Uploads},
@@ -37,6 +38,9 @@ const BUSY_PAUSES: Backoff = Backoff::new(20, 200);
 
 /// How long closing waits for uploads, unless a call may take less.
 const LAST_WAIT: Duration = Duration::from_secs(1);
+
+/// The longest wait for uploads. A clock has an end, and `Duration::MAX` lies beyond it.
+const LONGEST_WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Options of a [`Fleet`].
 #[derive(Clone)]
@@ -132,7 +136,8 @@ impl<S: Store + 'static> Fleet<S> {
         let directory =
             directory.filter(|directory| std::fs::create_dir_all(directory.join(uploads::FOLDER)).is_ok());
         let (local, remote) = (Arc::new(local), Arc::new(remote));
-        let file = |name: &str| directory.as_deref().map(|directory: &Path| directory.join(name));
+        let path = |name: &str| directory.as_deref().map(|directory: &Path| directory.join(name));
+        let file = |name: &str| path(name).filter(|path| machine::is_file_or_absent(path));
         let health = Arc::new(Health::open(file(health::FILE), on_trouble));
         let counters = Arc::<Counters>::default();
         let leases = Leases::new(Arc::clone(&remote), Arc::clone(&health), token());
@@ -142,7 +147,7 @@ impl<S: Store + 'static> Fleet<S> {
             Arc::clone(&leases),
             Arc::clone(&health),
             Arc::clone(&counters),
-            file(uploads::FOLDER),
+            path(uploads::FOLDER),
             max_upload_bytes,
         );
         leases.probe_if_open();
@@ -184,7 +189,7 @@ impl<S: Store + 'static> Fleet<S> {
     /// Waits until no upload waits, the remote fails, or the time is up. Returns whether none waits; what the remote refused does not.
     /// Call it at the end of a short job.
     pub fn wait_for_uploads(&self, timeout: Duration) -> bool {
-        self.is_parent() && self.uploads.wait(Instant::now() + timeout)
+        self.is_parent() && self.uploads.wait(Instant::now() + timeout.min(LONGEST_WAIT))
     }
 
     /// Adds to the counts of the machine what is new. Where that fails, the next time adds it.
@@ -414,7 +419,7 @@ impl<S: Store + 'static> Store for Fleet<S> {
         if !self.is_remote_used() {
             return Err(MissReason::Unavailable);
         }
-        self.uploads.wait_for(key, Instant::now() + self.remote.deadline());
+        self.uploads.withdraw(key, Instant::now() + self.remote.deadline());
         self.remote.remove(key).map(|there| here || there)
     }
 

@@ -1,6 +1,10 @@
 //! What all processes of a machine did with a remote.
 
-use std::{fs::File, io, path::Path};
+use std::{
+    fs::{self, File},
+    io,
+    path::Path,
+};
 
 use crate::{
     health,
@@ -17,21 +21,29 @@ impl FleetStatistics {
     pub fn of_machine(directory: &Path) -> io::Result<Self> {
         let uploads = directory.join(uploads::FOLDER);
         uploads.read_dir()?;
-        let mut counts = match File::open(directory.join(statistics::FILE)) {
+        let [statistics, breaker] = [statistics::FILE, health::FILE].map(|name| directory.join(name));
+        if let Some(path) = [&statistics, &breaker].into_iter().find(|path| !is_file_or_absent(path)) {
+            return Err(io::Error::other(format!("{} is no file; remove it", path.display())));
+        }
+        let mut counts = match File::open(statistics) {
             Ok(file) => statistics::read(&file)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Self::default(),
             Err(error) => return Err(error),
         };
         counts.uploads_waiting = uploads::listed(&uploads);
-        counts.is_breaker_open = health::is_open(&directory.join(health::FILE));
+        counts.is_breaker_open = health::is_open(&breaker);
         Ok(counts)
     }
+}
+
+/// Returns whether this may be opened: a pipe would stop the process.
+pub(crate) fn is_file_or_absent(path: &Path) -> bool {
+    fs::metadata(path).map_or(true, |found| found.is_file())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
 
     #[test]
     fn counts_of_processes_are_added_up() {

@@ -128,7 +128,7 @@ async fn read(
 /// Returns whether an entry of this age is renewed: between a half and three quarters of the age at which it is removed. Each name has
 /// an age of its own, so that what was stored together is not copied, nor removed, together.
 fn is_due(name: &Key, age: Duration, max: Duration) -> bool {
-    age >= max / 2 + max / 4 * u32::from(name.as_bytes()[0]) / 256
+    age >= max / 2 + max / 1024 * u32::from(name.as_bytes()[0])
 }
 
 impl Engine for Objects {

@@ -35,11 +35,22 @@ const AT_ONCE: usize = 64;
 /// How many keys the server looks at for a page of a listing.
 const SCANNED: usize = 1_000;
 
+/// What each script begins with. A value that is no string is neither an entry nor a lease: it is absent, as it is to MGET, and SET replaces
+/// it.
+const GET: &str = "\
+local function get(key)
+  local value = redis.pcall('GET', key)
+  if type(value) ~= 'table' then return value end
+  if string.find(value.err, 'WRONGTYPE', 1, true) then return false end
+  return redis.call('GET', key)
+end
+";
+
 /// KEYS: entry, lease. ARGV: token, milliseconds, the first number of the lease. A lease with the caller's token is the caller's: an acknowledgement was lost.
 const GET_OR_CLAIM: &str = "\
-local entry = redis.call('GET', KEYS[1])
+local entry = get(KEYS[1])
 if entry then return {'stored', entry} end
-local held = redis.call('GET', KEYS[2])
+local held = get(KEYS[2])
 if held and string.sub(held, 1, #ARGV[1]) ~= ARGV[1] then return {'held', held} end
 if not held then
   held = ARGV[1] .. ARGV[3]
@@ -49,7 +60,7 @@ return {'claimed', held}";
 
 /// KEYS: lease. ARGV: token, milliseconds, the first number of the lease, the version to replace or nothing.
 const CLAIM: &str = "\
-local held = redis.call('GET', KEYS[1])
+local held = get(KEYS[1])
 if held and string.sub(held, 1, #ARGV[1]) == ARGV[1] then return held end
 if held and held ~= ARGV[4] then return false end
 held = ARGV[1] .. ARGV[3]
@@ -58,7 +69,7 @@ return held";
 
 /// KEYS: lease. ARGV: token, milliseconds. The number is raised here, so that no version recurs after an acknowledgement was lost.
 const RENEW: &str = "\
-local held = redis.call('GET', KEYS[1])
+local held = get(KEYS[1])
 if not held or string.sub(held, 1, #ARGV[1]) ~= ARGV[1] then return false end
 held = ARGV[1] .. string.format('%d', (tonumber(string.sub(held, #ARGV[1] + 1)) or 0) + 1)
 redis.call('SET', KEYS[1], held, 'PX', ARGV[2])
@@ -66,7 +77,7 @@ return held";
 
 /// KEYS: lease. ARGV: token.
 const RELEASE: &str = "\
-local held = redis.call('GET', KEYS[1])
+local held = get(KEYS[1])
 if held and string.sub(held, 1, #ARGV[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
 return 1";
 
@@ -75,7 +86,7 @@ const SURVEY: &str = "\
 local count, answers = #KEYS / 2, {}
 for at = 1, count do
   if redis.call('EXISTS', KEYS[at]) == 1 then answers[at] = 1
-  else answers[at] = redis.call('GET', KEYS[count + at]) end
+  else answers[at] = get(KEYS[count + at]) end
 end
 return answers";
 
@@ -125,7 +136,7 @@ impl Redis {
     /// Returns a command that runs a script with these keys, the token and the milliseconds that leases live.
     fn script(&self, text: &str, keys: &[String], token: &Token) -> Cmd {
         let mut command = cmd("EVAL");
-        command.arg(text).arg(keys.len()).arg(keys).arg(token.as_bytes());
+        command.arg([GET, text].concat()).arg(keys.len()).arg(keys).arg(token.as_bytes());
         command.arg(u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX).max(1));
         command
     }
@@ -169,7 +180,7 @@ impl Engine for Redis {
             return Ok(Vec::new());
         }
         let mut command = cmd("EVAL");
-        command.arg(SURVEY).arg(2 * names.len());
+        command.arg([GET, SURVEY].concat()).arg(2 * names.len());
         names.iter().for_each(|name| _ = command.arg(self.entry(name)));
         names.iter().for_each(|name| _ = command.arg(self.lease(name)));
         let Value::Array(answers) = self.server.one(command, until)? else { return Err(unexpected()) };

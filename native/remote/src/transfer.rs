@@ -143,12 +143,16 @@ impl RemoteStore {
                         names.iter().zip(found).filter_map(|(name, entry)| Some((name, entry?)))
                     {
                         match self.verify_named(keyspace, name, entry) {
-                            Ok((key, found)) => {
-                                local.put(&key, &found.artifact).map_err(TransferError::Local)?;
-                                // An entry that is refused may be whole under the next secret.
-                                here.insert(*name);
-                                done.add(found.len);
-                            }
+                            Ok((key, found)) => match local.put(&key, &found.artifact) {
+                                Ok(_) => {
+                                    // An entry that is refused may be whole under the next secret.
+                                    here.insert(*name);
+                                    done.add(found.len);
+                                }
+                                // This one does not fit; the others may.
+                                Err(MissReason::Oversize | MissReason::TooLong) => done.refused += 1,
+                                Err(reason) => return Err(TransferError::Local(reason)),
+                            },
                             Err(_) => done.refused += 1,
                         }
                         on_progress(&done);

@@ -43,6 +43,9 @@ const LINGER: Duration = Duration::from_millis(20);
 /// How often a wait for uploads looks at the breaker, which does not wake it.
 const HEALTH: Duration = Duration::from_millis(10);
 
+/// The longest list that is read, in bytes.
+const MAX_LIST: u64 = 256 << 20;
+
 /// The uploads of one process.
 #[derive(Debug)]
 pub(crate) struct Uploads<S> {
@@ -149,7 +152,11 @@ impl<S: Store + 'static> Uploads<S> {
     pub(crate) fn wait(&self, until: Instant) -> bool {
         let mut state = lock(&self.state);
         let is_over = |state: &State| state.tried == state.added && state.postponed.is_empty();
-        while !is_over(&state) && state.has_thread && !state.is_closed && self.health.is_closed() {
+        let is_sending = |state: &State| {
+            let is_stuck = state.tried == state.added && !self.health.writes();
+            state.has_thread && !state.is_closed && self.health.is_closed() && !is_stuck
+        };
+        while !is_over(&state) && is_sending(&state) {
             let left = until.saturating_duration_since(Instant::now()).min(HEALTH);
             if left.is_zero() {
                 break;
@@ -159,9 +166,13 @@ impl<S: Store + 'static> Uploads<S> {
         is_over(&state)
     }
 
-    /// Waits until no upload of this key is in progress. One that begins later sends what the local store has then.
-    pub(crate) fn wait_for(&self, key: &[u8], until: Instant) {
+    /// Gives up what waits in memory for this key, and waits until no upload of it is in progress. One that begins later sends what
+    /// the local store has then.
+    pub(crate) fn withdraw(&self, key: &[u8], until: Instant) {
         let mut state = lock(&self.state);
+        let State { waiting, postponed, .. } = &mut *state;
+        let of_key = waiting.iter_mut().chain(postponed).filter(|upload| upload.key == key);
+        of_key.for_each(|upload| upload.artifact = None);
         while state.sending.as_deref() == Some(key) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -217,7 +228,7 @@ impl<S: Store + 'static> Uploads<S> {
             if state.is_closed {
                 return None;
             }
-            if !state.postponed.is_empty() && self.health.is_closed() {
+            if !state.postponed.is_empty() && self.health.is_closed() && self.health.writes() {
                 let postponed = mem::take(&mut state.postponed);
                 state.added += postponed.len() as u64;
                 state.waiting.extend(postponed);
@@ -252,12 +263,13 @@ impl<S: Store + 'static> Uploads<S> {
     /// Sends an artifact, which is read again where the local store has it.
     fn try_to_send(&self, Upload { key, artifact, is_late, .. }: &Upload) -> bool {
         if !self.health.writes() {
-            return true;
+            // What others left, a process that may write continues.
+            return !is_late;
         }
         let artifact = match artifact.clone().map_or_else(|| self.local.get(key), Ok) {
             Ok(artifact) => artifact,
-            // The fleet is closed: a later process continues.
-            Err(MissReason::Closed) => return false,
+            // It may be there, and a later process sends it.
+            Err(MissReason::Closed) if lock(&self.state).is_closed => return false,
             Err(_) => return true,
         };
         let Ok(entry) = self.remote.encode(key, &artifact) else { return true };
@@ -292,11 +304,14 @@ impl<S: Store + 'static> Uploads<S> {
             }
             drop(self.changed.wait_timeout(state, Duration::from_millis(pauses.pause(random()))));
         }
+        if *is_late && !self.health.writes() {
+            return false;
+        }
         self.counters.add(|counts| &mut counts.uploads_dropped, 1);
         true
     }
 
-    /// Takes over the lists of processes that ended: what is left of them becomes part of this process's own list.
+    /// Takes over the lists of processes that ended: what is left of them becomes part of this process's own.
     fn take_over_lists(&self) {
         for path in self.lists() {
             let Some(list) = List::take_over(path) else { continue };
@@ -323,22 +338,30 @@ impl<S: Store + 'static> Uploads<S> {
     }
 
     fn lists(&self) -> impl Iterator<Item = PathBuf> {
-        let entries = self.folder.as_deref().and_then(|folder| fs::read_dir(folder).ok());
-        entries.into_iter().flatten().flatten().map(|entry| entry.path())
+        self.folder.as_deref().into_iter().flat_map(lists)
     }
 }
 
 /// Returns how many uploads the lists in this folder have.
 pub(crate) fn listed(folder: &Path) -> u64 {
-    let lists = fs::read_dir(folder).into_iter().flatten().flatten();
-    let files = lists.filter_map(|list| File::open(list.path()).ok());
+    let files = lists(folder).filter_map(|list| File::open(list).ok());
     files.map(|file| keys(file).len() as u64).sum()
 }
 
+/// Returns the lists in this folder. What else is there, such as a folder or a pipe, is not opened and not removed.
+fn lists(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let is_name = |name: &str| name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let lists = entries.filter(move |entry| {
+        entry.file_name().to_str().is_some_and(is_name) && entry.file_type().is_ok_and(|kind| kind.is_file())
+    });
+    lists.map(|entry| entry.path())
+}
+
 /// Reads the keys of a list before the first record that is not whole.
-fn keys(mut list: impl Read) -> Vec<Vec<u8>> {
+fn keys(list: impl Read) -> Vec<Vec<u8>> {
     let mut bytes = Vec::new();
-    let _ = list.read_to_end(&mut bytes);
+    let _ = list.take(MAX_LIST).read_to_end(&mut bytes);
     let (mut keys, mut rest) = (Vec::new(), &bytes[..]);
     while let Some((len, after)) = rest.split_first_chunk()
         && let Some((key, after)) = after.split_at_checked(u32::from_le_bytes(*len) as usize)
@@ -354,8 +377,13 @@ fn keys(mut list: impl Read) -> Vec<Vec<u8>> {
 impl List {
     fn create(folder: &Path) -> Option<Self> {
         let path = folder.join(format!("{:016x}", random()));
-        let file = OpenOptions::new().append(true).create_new(true).open(&path).ok()?;
-        file.try_lock().ok()?;
+        // Until it is locked, it has a name that no other process takes for a list, to remove it as an empty one.
+        let new = path.with_extension("new");
+        let file = OpenOptions::new().append(true).create_new(true).open(&new).ok()?;
+        if file.try_lock().is_err() || fs::rename(&new, &path).is_err() {
+            let _ = fs::remove_file(new);
+            return None;
+        }
         Some(Self { path, file })
     }
 
@@ -371,7 +399,13 @@ impl List {
     fn append(&mut self, key: &[u8]) -> bool {
         let Ok(len) = u32::try_from(key.len()) else { return false };
         let record = [&len.to_le_bytes()[..], key, &Key::digest(key).as_bytes()[..8]].concat();
-        self.file.write_all(&record).is_ok()
+        let len = self.file.metadata().map(|found| found.len());
+        let is_written = self.file.write_all(&record).is_ok();
+        if !is_written && let Ok(len) = len {
+            // A part of a record would hide those after it.
+            let _ = self.file.set_len(len);
+        }
+        is_written
     }
 
     fn clear(&mut self) {

@@ -200,7 +200,10 @@ fn checked(reply: Value) -> Result<Value, Trouble> {
         Value::ServerError(error) => {
             let denied = ["ACL", "permission", "can't run", "can't access"];
             let details = error.details().unwrap_or_default();
-            let code = error.code();
+            // What is no code may be anything, such as what changes a terminal.
+            let is_code =
+                |code: &&str| code.len() <= 16 && code.bytes().all(|byte| byte.is_ascii_uppercase());
+            let code = Some(error.code()).filter(is_code).unwrap_or("an error");
             let said = format!("redis answered {code}");
             Err(match code {
                 // A large request is refused before its command is looked at.

@@ -38,6 +38,7 @@ pub(crate) const CASES: &[Case] = &[
     ("look_up_that_builds_nothing_frees_its_lease", look_up_that_builds_nothing_frees_its_lease),
     ("dead_remote_costs_one_deadline_a_machine", dead_remote_costs_one_deadline_a_machine),
     ("later_process_uploads_what_is_left", later_process_uploads_what_is_left),
+    ("short_process_waits_for_what_others_left", short_process_waits_for_what_others_left),
     ("unverified_entry_stays_remote", unverified_entry_stays_remote),
     ("removed_entry_is_gone_on_both_levels", removed_entry_is_gone_on_both_levels),
     ("absent_entry_is_found_once_it_is_uploaded", absent_entry_is_found_once_it_is_uploaded),
@@ -297,6 +298,32 @@ fn later_process_uploads_what_is_left(place: &Place) {
         assert!(started.elapsed() < PATIENT, "the list of uploads goes when they are done");
         thread::sleep(Duration::from_millis(50));
     }
+}
+
+fn short_process_waits_for_what_others_left(place: &Place) {
+    const LEFT: u32 = 100;
+    let machine = Machine::new();
+    let keys: Vec<[u8; 4]> = (0..LEFT).map(u32::to_le_bytes).collect();
+    {
+        let dead =
+            machine.fleet_with(&place.engine.url(free_port(), place.case), DEADLINE, FleetOptions::default());
+        keys.iter().for_each(|key| _ = dead.put(key, &artifact()).unwrap());
+        assert!(!dead.wait_for_uploads(PATIENT));
+    }
+    machine.close_breaker();
+    // The thread of the first fleet keeps its list until its request ended.
+    let list = fs::read_dir(machine.path().join("fleet/uploads")).unwrap().next().unwrap().unwrap().path();
+    while fs::File::open(&list).unwrap().try_lock().is_err() {
+        thread::sleep(Duration::from_millis(10));
+    }
+    {
+        let short = machine.fleet(&place.url());
+        assert!(short.wait_for_uploads(PATIENT));
+        assert_eq!(short.statistics().uploads, u64::from(LEFT));
+    }
+    let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    assert!(patient(&place.url()).get_many(&keys).iter().all(Result::is_ok));
+    assert!(!list.exists());
 }
 
 fn unverified_entry_stays_remote(place: &Place) {

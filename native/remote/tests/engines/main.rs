@@ -9,6 +9,7 @@ mod dead;
 mod entries;
 mod faults;
 mod fleet;
+mod hostile;
 mod leases;
 mod processes;
 mod proxies;
@@ -90,6 +91,10 @@ fn main() -> ExitCode {
         setup::visit(&visit);
         return ExitCode::SUCCESS;
     }
+    if let Ok(folder) = env::var(hostile::FULL) {
+        hostile::fill(&folder);
+        return ExitCode::SUCCESS;
+    }
     if processes::is_worker() {
         processes::work();
         return ExitCode::SUCCESS;
@@ -119,6 +124,10 @@ fn main() -> ExitCode {
         ("fleet", &[Engine::Nginx], fleet::OF_NGINX),
         ("transfer", &both, transfer::CASES),
         ("transfer", &[Engine::Nginx], transfer::OF_NGINX),
+        ("hostile", &both, hostile::CASES),
+        ("hostile", &[Engine::Redis], hostile::OF_REDIS),
+        ("hostile", &[Engine::Nginx], hostile::OF_NGINX),
+        ("hostile", &[Engine::None], hostile::OF_NONE),
         ("processes", &both, processes::CASES),
         ("trust", &both, trust::CASES),
         ("dead", &both, dead::CASES),

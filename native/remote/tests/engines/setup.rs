@@ -11,9 +11,9 @@ use std::{
 
 use tempfile::TempDir;
 use warmstart::{
-    Artifact, Cache, MissReason, Store,
+    Artifact, Cache, Limits, MissReason, Store,
     cache::{Fetched, ManyOptions},
-    store::{FileStore, StoreOptions},
+    store::{FileStore, MemoryStore, StoreOptions},
 };
 use warmstart_remote::{Fleet, FleetOptions, RemoteStore};
 
@@ -105,6 +105,10 @@ pub(crate) fn visit(visit: &str) {
     if task == "fill" {
         return fill(&patient(url));
     }
+    if task == "copy" {
+        let copied = patient(url).pull(&MemoryStore::new(Limits::NONE), &|_| {});
+        return println!("{:?}", copied.map(|copied| copied.entries).map_err(|error| error.to_string()));
+    }
     for calls in ["single", "many"] {
         println!("{calls}: {}", use_fleet(task, url, calls));
     }
@@ -174,6 +178,9 @@ fn redis_writer_writes_and_reader_only_reads(_: &Place) {
     let url = format!("redis://127.0.0.1:{port}/1");
     assert_eq!(run_as_user_of_redis("writer", "writer", &url), writes(true));
     assert_eq!(run_as_user_of_redis("reader", "reader", &url), only_reads("redis answered NOPERM"));
+    assert_eq!(run_as_user_of_redis("copier", "copy", &url), "Ok(1)\n");
+    let refused = "Err(\"the remote refuses the credentials: redis answered NOPERM\")\n";
+    assert_eq!(run_as_user_of_redis("reader", "copy", &url), refused);
     let elsewhere = run_as_user_of_redis("reader", "reader", &format!("{url}?prefix=another"));
     assert!(
         elsewhere.starts_with("single: hits [false, false], 0 uploads, done true, open true"),

@@ -1,0 +1,339 @@
+//! Servers, files and callers that do what no honest one does.
+
+use std::{
+    convert::Infallible,
+    env, fs,
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    process::Command,
+    sync::{
+        Condvar, Mutex,
+        atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
+
+use warmstart::{Artifact, Cache, Limits, MissReason, Seal, Store, cache::ManyOptions, store::MemoryStore};
+use warmstart_core::key::Key;
+use warmstart_remote::{Fleet, FleetOptions, FleetStatistics, RemoteOptions, RemoteStore, TransferError};
+
+use crate::{
+    Case, PASSWORD, PATIENT, Place,
+    fleet::{Machine, fleet_at},
+    open_with, patient,
+    servers::{BUCKET, Engine, free_port},
+};
+
+pub(crate) const CASES: &[Case] = &[
+    ("pull_goes_on_after_an_entry_without_room", pull_goes_on_after_an_entry_without_room),
+    ("wait_without_end_is_no_panic", wait_without_end_is_no_panic),
+    ("removed_artifact_is_not_uploaded_later", removed_artifact_is_not_uploaded_later),
+];
+
+pub(crate) const OF_REDIS: &[Case] = &[
+    ("value_that_is_no_string_is_a_miss", value_that_is_no_string_is_a_miss),
+    ("file_that_is_no_list_is_left_alone", file_that_is_no_list_is_left_alone),
+    ("pipe_in_the_directory_stops_no_process", pipe_in_the_directory_stops_no_process),
+];
+
+pub(crate) const OF_NGINX: &[Case] =
+    &[("process_that_only_reads_leaves_lists", process_that_only_reads_leaves_lists)];
+
+pub(crate) const OF_NONE: &[Case] = &[
+    ("error_of_a_server_is_not_repeated", error_of_a_server_is_not_repeated),
+    ("listing_that_never_ends_is_a_failure", listing_that_never_ends_is_a_failure),
+    ("object_that_is_too_long_is_a_miss", object_that_is_too_long_is_a_miss),
+    ("age_without_end_renews_nothing", age_without_end_renews_nothing),
+    ("upload_at_the_close_stays_listed", upload_at_the_close_stays_listed),
+    ("list_on_a_full_disk_takes_what_fits", list_on_a_full_disk_takes_what_fits),
+    ("list_that_begins_is_not_removed", list_that_begins_is_not_removed),
+];
+
+/// Names the directory of a machine whose files have a longest length, which is set before a process starts.
+pub(crate) const FULL: &str = "WARMSTART_ENGINES_FULL";
+
+/// Starts a server that answers each request with this, as long as the process lives.
+fn serve(answer: impl Into<Vec<u8>>) -> u16 {
+    let (listener, answer) = (TcpListener::bind("127.0.0.1:0").unwrap(), answer.into());
+    let port = listener.local_addr().unwrap().port();
+    let serve = move |mut client: TcpStream, answer: Vec<u8>| {
+        while let Ok(1..) = client.read(&mut [0; 65536]) {
+            let _ = client.write_all(&answer);
+        }
+    };
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let answer = answer.clone();
+            thread::spawn(move || serve(client, answer));
+        }
+    });
+    port
+}
+
+fn pull_goes_on_after_an_entry_without_room(place: &Place) {
+    let remote = patient(&place.url());
+    for number in 0..20u8 {
+        let len = if number == 7 { 100_000 } else { 100 };
+        remote.put(&[number], &Artifact::new(vec![number; len])).unwrap();
+    }
+    let local = MemoryStore::new(Limits::bytes(50_000));
+    let pulled = remote.pull(&local, &|_| {}).unwrap();
+    assert_eq!((pulled.entries, pulled.refused), (19, 1));
+}
+
+fn wait_without_end_is_no_panic(place: &Place) {
+    let fleet = Machine::new().fleet(&place.url());
+    fleet.put(b"key", &Artifact::new(vec![7])).unwrap();
+    assert!(fleet.wait_for_uploads(Duration::MAX));
+}
+
+/// The local store has no room for it, so that it waits in memory; the upload before it takes a while.
+fn removed_artifact_is_not_uploaded_later(place: &Place) {
+    let remote = open_with(&place.url(), PATIENT);
+    let fleet = Fleet::new(MemoryStore::new(Limits::bytes(1)), remote, FleetOptions::default());
+    for number in 0..20u8 {
+        assert!(fleet.put(&[number], &Artifact::new(vec![number; 1_000_000])).is_err());
+    }
+    fleet.remove(&[19]).unwrap();
+    assert!(fleet.wait_for_uploads(PATIENT));
+    assert_eq!(fleet.contains(&[19]), Ok(false));
+    assert_eq!(fleet.contains(&[18]), Ok(true));
+}
+
+/// Who may write without the secret causes a miss, and not an open breaker.
+fn value_that_is_no_string_is_a_miss(place: &Place) {
+    let (remote, name) = (patient(&place.url()), Key::digest(b"key"));
+    let seal: String = Seal::new(&[7; 32]).id().iter().map(|byte| format!("{byte:02x}")).collect();
+    let folder = format!("{}:v1:{seal}", place.case);
+    remote.put(b"key", &Artifact::new(vec![7])).unwrap();
+    let plant = || {
+        let mut redis = TcpStream::connect(("127.0.0.1", place.servers.redis().port)).unwrap();
+        let evil = [format!("{folder}:{name}"), format!("{folder}:lease:{name}")];
+        let evil = evil.map(|key| format!("DEL {key}\r\nLPUSH {key} evil\r\n")).concat();
+        write!(redis, "AUTH {PASSWORD}\r\nSELECT 1\r\n{evil}QUIT\r\n").unwrap();
+        let mut said = String::new();
+        redis.read_to_string(&mut said).unwrap();
+        assert!(!said.contains('-'), "{said}");
+    };
+    plant();
+    let fleet = Machine::new().fleet(&place.url());
+    assert_eq!(fleet.get_to_build(b"key").unwrap_err(), MissReason::Absent);
+    assert!(!fleet.statistics().is_breaker_open);
+    fleet.put(b"key", &Artifact::new(vec![8])).unwrap();
+    assert!(fleet.wait_for_uploads(PATIENT));
+    assert_eq!(remote.get(b"key").unwrap().payload(), [8]);
+
+    plant();
+    let cache = Cache::new(Machine::new().fleet(&place.url()));
+    let built = cache.get_or_build_many(["key"], ManyOptions::default(), |_| Ok::<_, Infallible>(vec![9]));
+    assert_eq!(built[0].as_ref().unwrap().artifact().payload(), [9]);
+    assert!(!cache.store().statistics().is_breaker_open);
+}
+
+/// A folder of that name may be there for another reason.
+fn file_that_is_no_list_is_left_alone(place: &Place) {
+    let machine = Machine::new();
+    let uploads = machine.path().join("fleet/uploads");
+    fs::create_dir_all(uploads.join("0011223344556677")).unwrap();
+    fs::write(uploads.join("holiday.jpg"), b"photo").unwrap();
+    let fleet = machine.fleet(&place.url());
+    // The background looks at the folder first.
+    fleet.put(b"key", &Artifact::new(vec![7])).unwrap();
+    assert!(fleet.wait_for_uploads(PATIENT));
+    assert_eq!(fs::read(uploads.join("holiday.jpg")).unwrap(), b"photo");
+}
+
+/// Opening or reading a pipe waits for its other end.
+fn pipe_in_the_directory_stops_no_process(place: &Place) {
+    let machine = Machine::new();
+    fs::create_dir_all(machine.path().join("fleet/uploads")).unwrap();
+    for pipe in ["fleet/uploads/00112233445566ff", "fleet/breaker", "fleet/statistics"] {
+        let made = Command::new("mkfifo").arg(machine.path().join(pipe)).status().unwrap();
+        assert!(made.success());
+    }
+    let (done, is_done) = mpsc::channel();
+    let (path, url) = (machine.path().to_owned(), place.url());
+    thread::spawn(move || {
+        let fleet = fleet_at(&path, open_with(&url, PATIENT), FleetOptions::default());
+        fleet.put(b"key", &Artifact::new(vec![7])).unwrap();
+        let is_uploaded = fleet.wait_for_uploads(PATIENT / 3);
+        drop(fleet);
+        let counts = FleetStatistics::of_machine(&path.join("fleet"));
+        done.send((is_uploaded, counts.is_err())).unwrap();
+    });
+    assert_eq!(is_done.recv_timeout(PATIENT), Ok((true, true)));
+}
+
+/// Another one of the machine may have the right to write.
+fn process_that_only_reads_leaves_lists(place: &Place) {
+    let machine = Machine::new();
+    let dead = open_with(&Engine::S3.url(free_port(), place.case), Duration::from_millis(300));
+    let fleet = fleet_at(machine.path(), dead, FleetOptions::default());
+    fleet.put(b"key", &Artifact::new(vec![7])).unwrap();
+    assert!(!fleet.wait_for_uploads(PATIENT));
+    drop(fleet);
+    machine.close_breaker();
+
+    let port = place.servers.nginx().port;
+    let reader = machine.fleet(&format!("http://127.0.0.1:{port}/{}/{}", BUCKET, place.case));
+    reader.put(b"other", &Artifact::new(vec![8])).unwrap();
+    assert!(reader.wait_for_uploads(PATIENT));
+    drop(reader);
+    let waiting = || FleetStatistics::of_machine(&machine.path().join("fleet")).unwrap().uploads_waiting;
+    assert_eq!(waiting(), 1);
+    let writer = machine.fleet(&place.url());
+    writer.put(b"other", &Artifact::new(vec![8])).unwrap();
+    assert!(writer.wait_for_uploads(PATIENT));
+    assert_eq!(patient(&place.url()).get(b"key").unwrap().payload(), [7]);
+}
+
+fn error_of_a_server_is_not_repeated(_: &Place) {
+    let port = serve("-\x1b]0;evil\x07hunter2 evil\r\n");
+    let options = RemoteOptions::default().unsealed();
+    let remote = RemoteStore::open(&format!("redis://127.0.0.1:{port}"), options).unwrap();
+    let trouble = remote.check().read.unwrap_err().to_string();
+    assert!(!trouble.contains("evil") && !trouble.contains('\x1b'), "{trouble:?}");
+}
+
+fn listing_that_never_ends_is_a_failure(_: &Place) {
+    let body = "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>\
+                <Contents><Key>p/v1/x</Key><Size>1</Size><ETag>e</ETag>\
+                <LastModified>2026-11-23T00:00:00.000Z</LastModified></Contents></ListBucketResult>";
+    let len = body.len();
+    let port = serve(format!("HTTP/1.1 200 OK\r\nContent-Length: {len}\r\n\r\n{body}"));
+    let (done, is_done) = mpsc::channel();
+    thread::spawn(move || {
+        let remote = patient(&format!("s3://b/p?endpoint=http://127.0.0.1:{port}"));
+        let _ = done.send(remote.pull(&MemoryStore::new(Limits::NONE), &|_| {}));
+    });
+    let pulled = is_done.recv_timeout(Duration::from_secs(10)).unwrap();
+    assert!(matches!(pulled, Err(TransferError::Remote(_))), "{pulled:?}");
+}
+
+/// Starts a store of objects that has this answer to everything.
+fn objects(answer: &str) -> String {
+    let head = "HTTP/1.1 200 OK\r\nETag: \"x\"\r\nLast-Modified: Mon, 23 Nov 2026 00:00:00 GMT\r\n";
+    format!("s3://b/p?endpoint=http://127.0.0.1:{}", serve(format!("{head}{answer}")))
+}
+
+fn object_that_is_too_long_is_a_miss(_: &Place) {
+    let fleet = Machine::new().fleet(&objects("Content-Length: 5000000000\r\n\r\nevil"));
+    assert_eq!(fleet.get(b"key").unwrap_err(), MissReason::Truncated);
+    assert!(!fleet.statistics().is_breaker_open);
+    assert_eq!(fleet.statistics().refused, 1);
+}
+
+fn age_without_end_renews_nothing(_: &Place) {
+    let options = RemoteOptions::default().unsealed().with_max_age(Duration::MAX).with_deadline(PATIENT);
+    let remote = RemoteStore::open(&objects("Content-Length: 4\r\n\r\nevil"), options).unwrap();
+    assert_eq!(remote.get(b"key").unwrap_err(), MissReason::Foreign);
+}
+
+/// A local store that is closed while it is asked.
+#[derive(Debug, Default)]
+struct Closing {
+    is_closed: Mutex<bool>,
+    closed: Condvar,
+}
+
+impl Store for Closing {
+    fn get(&self, _key: &[u8]) -> Result<Artifact, MissReason> {
+        let _closed = self.closed.wait_while(self.is_closed.lock().unwrap(), |is_closed| !*is_closed);
+        Err(MissReason::Closed)
+    }
+
+    fn put(&self, _key: &[u8], _artifact: &Artifact) -> Result<u64, MissReason> {
+        Ok(0)
+    }
+
+    fn remove(&self, _key: &[u8]) -> Result<bool, MissReason> {
+        Ok(false)
+    }
+
+    fn contains(&self, _key: &[u8]) -> Result<bool, MissReason> {
+        Ok(false)
+    }
+
+    fn clear(&self) -> Result<(), MissReason> {
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), MissReason> {
+        Ok(())
+    }
+
+    fn close(&self) -> Result<(), MissReason> {
+        *self.is_closed.lock().unwrap() = true;
+        self.closed.notify_all();
+        Ok(())
+    }
+}
+
+fn dead(deadline: Duration) -> RemoteStore {
+    open_with(&format!("redis://127.0.0.1:{}", free_port()), deadline)
+}
+
+fn upload_at_the_close_stays_listed(_: &Place) {
+    let machine = Machine::new();
+    let options = FleetOptions::default().with_directory(machine.path());
+    let fleet = Fleet::new(Closing::default(), dead(Duration::from_millis(200)), options);
+    fleet.put(b"key", &Artifact::new(vec![7])).unwrap();
+    fleet.close().unwrap();
+    // What the background does after that.
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(FleetStatistics::of_machine(machine.path()).unwrap().uploads_waiting, 1);
+}
+
+/// Another process looks for lists that are left, and removes those that are empty.
+fn list_that_begins_is_not_removed(_: &Place) {
+    const PROCESSES: u64 = 200;
+    let machine = Machine::new();
+    let is_done = AtomicBool::new(false);
+    let folder = machine.path().join("uploads");
+    thread::scope(|scope| {
+        let others = || {
+            while !is_done.load(Relaxed) {
+                for list in fs::read_dir(&folder).into_iter().flatten().flatten() {
+                    let file = fs::File::open(list.path());
+                    if list.file_name().len() == 16
+                        && let Ok(file) = file
+                        && file.try_lock().is_ok()
+                        && file.metadata().unwrap().len() == 0
+                    {
+                        let _ = fs::remove_file(list.path());
+                    }
+                }
+            }
+        };
+        scope.spawn(others);
+        for number in 0..PROCESSES {
+            let options = FleetOptions::default().with_directory(machine.path());
+            let fleet = Fleet::new(Closing::default(), dead(Duration::from_millis(1)), options);
+            fleet.put(&number.to_le_bytes(), &Artifact::new(vec![7])).unwrap();
+        }
+        is_done.store(true, Relaxed);
+    });
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(FleetStatistics::of_machine(machine.path()).unwrap().uploads_waiting, PROCESSES);
+}
+
+/// Works on a machine whose files may be of 50 or 100 KiB, as shells count differently.
+pub(crate) fn fill(folder: &str) {
+    let options = FleetOptions::default().with_directory(folder);
+    let fleet = Fleet::new(Closing::default(), dead(Duration::from_millis(200)), options);
+    for key in [vec![1; 40_000], vec![2; 90_000], b"short".to_vec()] {
+        fleet.put(&key, &Artifact::new(vec![7])).unwrap();
+    }
+}
+
+/// What is torn does not hide what follows.
+fn list_on_a_full_disk_takes_what_fits(_: &Place) {
+    let machine = Machine::new();
+    let limited = r#"trap "" XFSZ; ulimit -f 100; exec "$0""#;
+    let mut command = Command::new("sh");
+    command.args(["-c", limited]).arg(env::current_exe().unwrap()).env(FULL, machine.path());
+    assert!(command.status().unwrap().success());
+    assert_eq!(FleetStatistics::of_machine(machine.path()).unwrap().uploads_waiting, 2);
+}
