@@ -473,7 +473,9 @@ impl<S: Store + 'static> Store for Fleet<S> {
 
 impl<S: Store + 'static> Claims for Fleet<S> {
     fn scope(&self) -> Vec<u8> {
-        self.local.claims().map_or_else(|| self.remote.location().into_bytes(), Claims::scope)
+        // Without claims on this machine, each fleet is by itself: another one may trust others.
+        let own = || self.leases.token().as_bytes().to_vec();
+        self.local.claims().map_or_else(own, Claims::scope)
     }
 
     /// Claims the build on this machine, and then in the fleet.

@@ -22,6 +22,10 @@ use crate::{
 /// The longest entry, in bytes, that is stored: Redis takes no longer strings.
 const MAX_ENTRY: u64 = 512 << 20;
 
+/// The bytes that a network moves in a millisecond. An entry that takes longer than the deadline would be a failure of the remote
+/// for each machine that looks it up, and is not stored.
+const BYTES_PER_MS: u64 = 100_000;
+
 /// How long a lease lives without renewal: as long as its holder and those who watch it count.
 const LEASE_TTL: Duration = Duration::from_millis(lease::TTL);
 
@@ -276,7 +280,8 @@ impl RemoteStore {
     #[doc(hidden)]
     pub fn encode(&self, key: &[u8], artifact: &Artifact) -> Result<Vec<u8>, MissReason> {
         let encoded = envelope::encode(key, artifact, self.keyspaces[0].seal.as_ref())?;
-        if encoded.len() > MAX_ENTRY {
+        let millis = u64::try_from(self.deadline.as_millis()).unwrap_or(u64::MAX);
+        if encoded.len() > millis.saturating_mul(BYTES_PER_MS).min(MAX_ENTRY) {
             return Err(MissReason::Oversize);
         }
         Ok(encoded.to_vec())

@@ -272,7 +272,10 @@ impl<S: Store + 'static> Uploads<S> {
             Err(MissReason::Closed) if lock(&self.state).is_closed => return false,
             Err(_) => return true,
         };
-        let Ok(entry) = self.remote.encode(key, &artifact) else { return true };
+        let Ok(entry) = self.remote.encode(key, &artifact) else {
+            self.counters.add(|counts| &mut counts.uploads_dropped, 1);
+            return true;
+        };
         let mut pauses = BUSY_PAUSES;
         for _ in 0..ATTEMPTS {
             if !self.health.is_closed() {

@@ -38,6 +38,7 @@ pub(crate) const CASES: &[Case] = &[
     ("look_up_that_builds_nothing_frees_its_lease", look_up_that_builds_nothing_frees_its_lease),
     ("dead_remote_costs_one_deadline_a_machine", dead_remote_costs_one_deadline_a_machine),
     ("later_process_uploads_what_is_left", later_process_uploads_what_is_left),
+    ("entry_too_long_for_the_deadline_stays_local", entry_too_long_for_the_deadline_stays_local),
     ("short_process_waits_for_what_others_left", short_process_waits_for_what_others_left),
     ("unverified_entry_stays_remote", unverified_entry_stays_remote),
     ("removed_entry_is_gone_on_both_levels", removed_entry_is_gone_on_both_levels),
@@ -298,6 +299,19 @@ fn later_process_uploads_what_is_left(place: &Place) {
         assert!(started.elapsed() < PATIENT, "the list of uploads goes when they are done");
         thread::sleep(Duration::from_millis(50));
     }
+}
+
+fn entry_too_long_for_the_deadline_stays_local(place: &Place) {
+    let machine = Machine::new();
+    let deadline = Duration::from_millis(500);
+    let long = Artifact::new(vec![0; 50_000_000]);
+    let fleet = machine.fleet_with(&place.url(), deadline, FleetOptions::default());
+    fleet.put(b"long", &long).unwrap();
+    assert!(fleet.wait_for_uploads(PATIENT));
+    let statistics = fleet.statistics();
+    assert_eq!((statistics.uploads, statistics.uploads_dropped), (0, 1));
+    assert!(!statistics.is_breaker_open && fleet.get(b"long").is_ok());
+    assert_eq!(open_with(&place.url(), deadline).put(b"long", &long), Err(MissReason::Oversize));
 }
 
 fn short_process_waits_for_what_others_left(place: &Place) {
