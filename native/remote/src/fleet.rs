@@ -51,9 +51,9 @@ pub struct FleetOptions {
 }
 
 impl FleetOptions {
-    /// Keeps the state of the machine in `directory`: whether the remote failed, what is left to upload, and counts. Use one directory for
-    /// each pair of a local store and a remote, beside the local store. Without it, each process finds out for itself, and what it did
-    /// not upload stays on the machine. The same holds if the directory cannot be created.
+    /// Keeps the state of the machine in `directory`: whether the remote failed, what is left to upload, and counts. Use one directory
+    /// for each pair of a local store and a remote, beside the local store. Without it, each process finds out for itself, and what it
+    /// did not upload stays on the machine. The same holds if the directory cannot be created.
     #[must_use]
     pub fn with_directory(mut self, directory: impl Into<PathBuf>) -> Self {
         self.directory = Some(directory.into());

@@ -304,6 +304,11 @@ impl RemoteStore {
         self.engine().put(name, entry, until).map(Ok)
     }
 
+    /// Returns by when a request must end that no caller waits for: after ten deadlines, each of at least a second.
+    pub(crate) fn patient(&self) -> Instant {
+        Instant::now() + self.deadline.max(Duration::from_secs(1)) * 10
+    }
+
     /// Returns the bytes of all entries that came from the engine.
     pub(crate) fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)

@@ -5,7 +5,6 @@ use std::{
     ops::ControlFlow,
     sync::atomic::{AtomicUsize, Ordering},
     thread,
-    time::{Duration, Instant},
 };
 
 use serde::Serialize;
@@ -22,9 +21,6 @@ const AT_ONCE: usize = 64;
 
 /// How many entries are sent at the same time.
 const SENDERS: usize = 8;
-
-/// How many deadlines of a look-up, each of at least a second, a request of a transfer may take.
-const DEADLINES: u32 = 10;
 
 /// How many entries a transfer copied, and how many it left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -165,10 +161,6 @@ impl RemoteStore {
             }
         }
         Ok(done)
-    }
-
-    fn patient(&self) -> Instant {
-        Instant::now() + self.deadline().max(Duration::from_secs(1)) * DEADLINES
     }
 }
 

@@ -29,8 +29,7 @@ pub(crate) const FOLDER: &str = "uploads";
 const ATTEMPTS: usize = 4;
 const BUSY_PAUSES: Backoff = Backoff::new(1_000, 8_000);
 
-/// How many deadlines of a look-up, each of at least a second, an upload may take.
-const UPLOAD_DEADLINES: u32 = 10;
+/// How often the queue looks whether a remote that failed is back.
 const SECOND: Duration = Duration::from_secs(1);
 
 /// How often an idle process looks for the lists of others that ended.
@@ -281,7 +280,7 @@ impl<S: Store + 'static> Uploads<S> {
             if !self.health.is_closed() {
                 return false;
             }
-            let until = Instant::now() + self.remote.deadline().max(SECOND) * UPLOAD_DEADLINES;
+            let until = self.remote.patient();
             let upload = || {
                 if *is_late {
                     // The remote remembers what it finds of a newer version, and does not replace it.

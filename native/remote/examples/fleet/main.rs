@@ -9,7 +9,6 @@
 //! this program, started again with `--machine`. A C compiler is needed.
 
 mod machine;
-mod server;
 
 use std::{
     env,
@@ -20,10 +19,12 @@ use std::{
 
 use clap::Parser;
 use serde::Serialize;
-use warmstart_tests::kernels::cpu::CASES;
+use warmstart_tests::{
+    kernels::cpu::CASES,
+    servers::{self, Server},
+};
 
 use machine::Start;
-use server::Redis;
 
 /// Compiles real kernels on machines that share a cache.
 #[derive(Parser)]
@@ -78,11 +79,19 @@ fn play(is_json: bool) -> Result<bool, Box<dyn Error>> {
     let folder = tempfile::Builder::new().prefix("fleet-").tempdir()?;
     let secret = folder.path().join("secret");
     machine::write_secret(&secret)?;
-    let mut redis = Redis::start(folder.path())?;
+    if servers::program("redis-server").is_none() {
+        return Err(
+            "there is no redis-server: install it (`apt-get install redis-server`, `brew install redis`), \
+                    or run `cargo xtask runtimes --engines`"
+                .into(),
+        );
+    }
+    let redis = Server::redis(&[]);
+    let url = |database: u32| format!("redis://127.0.0.1:{}/{database}", redis.port);
     let all = CASES.len() as u64;
     let start = |machine: &str, url: &str| spawn(&folder.path().join(machine), url, &secret);
     // Another number of the database is an empty cache.
-    let (shared, empty) = (redis.url(0), redis.url(1));
+    let (shared, empty) = (url(0), url(1));
 
     let first = result(start("one", &shared)?)?;
     eprintln!("one starts:          {first}");
@@ -92,7 +101,7 @@ fn play(is_json: bool) -> Result<bool, Box<dyn Error>> {
     let (three, four) = (three?, four?);
     eprintln!("three and four:      {three}");
     eprintln!("  start together:    {four}");
-    redis.kill()?;
+    redis.stop();
     let third = result(start("two", &shared)?)?;
     eprintln!("two, without Redis:  {third}");
 
