@@ -31,14 +31,13 @@ use warmstart_core::key::Key;
 
 use crate::engine::{Answer, Engine, Page, Surveyed, Token, Trouble, Version};
 use client::{Client, trouble_of};
-use requests::{Folder, Taken, create, delete, get, is_stored, list, read_lease, renew, replace, take};
+use requests::{
+    AT_ONCE, Folder, Taken, create, delete, get, is_stored, list, read_lease, renew, replace, take,
+};
 use survey::survey;
 
 pub(crate) use client::Source;
 pub(crate) use driver::Driver;
-
-/// The most requests at once of one call.
-const AT_ONCE: usize = 32;
 
 /// Objects below a prefix, for the entries of one seal.
 #[derive(Debug)]

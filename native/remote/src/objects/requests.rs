@@ -19,6 +19,9 @@ use crate::engine::{Token, Trouble, Version};
 /// The longest entry, in bytes, that is read.
 const MAX_ENTRY: u64 = 1 << 30;
 
+/// The most requests at once of one call.
+pub(super) const AT_ONCE: usize = 32;
+
 /// How often a lease that vanishes while it is looked at is tried for.
 const TRIES: u32 = 4;
 

@@ -5,9 +5,8 @@ use object_store::path::Path;
 use warmstart_core::key::Key;
 
 use super::{
-    AT_ONCE,
     client::Client,
-    requests::{Folder, is_stored, list},
+    requests::{AT_ONCE, Folder, is_stored, list},
 };
 use crate::engine::{Surveyed, Trouble, Version};
 
