@@ -9,6 +9,7 @@ use std::{
 /// An error that `path` cannot be opened as a store. The message says what to do.
 ///
 /// A disk that fails, is full or is read-only does not cause this error: the store opens, and its look-ups miss with the reason.
+/// Where the system refused the path, for example because it has a NUL byte, [`source`](Error::source) returns the system's error.
 ///
 /// ```
 /// use warmstart::store::{FileStore, StoreOptions};
@@ -73,21 +74,6 @@ impl OpenError {
     #[must_use]
     pub const fn is_other_options(&self) -> bool {
         matches!(self.problem, Problem::OtherOptions(_))
-    }
-
-    /// Returns whether the system refused the path, for example because it has a NUL byte.
-    /// [`source`](std::error::Error::source) returns the system's error.
-    ///
-    /// ```
-    /// use std::error::Error;
-    /// use warmstart::store::{FileStore, StoreOptions};
-    ///
-    /// let error = FileStore::open("cache\0", StoreOptions::default()).unwrap_err();
-    /// assert!(error.is_io() && error.source().is_some());
-    /// ```
-    #[must_use]
-    pub const fn is_io(&self) -> bool {
-        matches!(self.problem, Problem::Io(_))
     }
 }
 

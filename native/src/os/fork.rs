@@ -16,9 +16,10 @@ use std::{
     fs::File,
     marker::PhantomData,
     ops::{Deref, DerefMut},
+    ptr,
     sync::{
         self, PoisonError, TryLockError,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, compiler_fence},
     },
     thread,
     time::Duration,
@@ -29,8 +30,8 @@ const PAUSE: Duration = Duration::from_micros(20);
 /// Whether the gate is closed, because a thread forks.
 static IS_CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// The number of threads in a section.
-static INSIDE: AtomicUsize = AtomicUsize::new(0);
+/// Where a fork sees which threads are in a section. The first slot is shared by the threads that have none of their own.
+static SLOTS: [Slot; 256] = [const { Slot::new() }; 256];
 
 /// The number of forks between the first process and this one.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
@@ -39,9 +40,30 @@ static GENERATION: AtomicU64 = AtomicU64::new(0);
 static WATCHERS: Mutex<Vec<sync::Weak<dyn BeforeFork>>> = Mutex::new(Vec::new());
 
 thread_local! {
-    /// The number of nested sections of this thread.
-    static DEPTH: Cell<usize> = const { Cell::new(0) };
+    static THREAD: Thread = const { Thread { depth: Cell::new(0), slot: Cell::new(None) } };
+
+    /// Apart from `THREAD`, which is used by destructors of other thread-local values too.
+    static TENANT: Tenant = const { Tenant };
 }
+
+/// The threads that share a slot, on a cache line of its own.
+#[repr(align(64))]
+struct Slot {
+    /// The number of these threads that are in a section.
+    inside: AtomicUsize,
+    /// Whether a thread owns the slot.
+    is_taken: AtomicBool,
+}
+
+/// What a thread knows of its sections.
+struct Thread {
+    /// The number of nested sections.
+    depth: Cell<usize>,
+    slot: Cell<Option<&'static Slot>>,
+}
+
+/// Gives a thread's slot back when the thread ends.
+struct Tenant;
 
 /// A mutex that is never locked in a forked child. A panic does not poison it.
 #[derive(Debug, Default)]
@@ -61,10 +83,6 @@ pub struct Guard<G> {
 }
 
 pub type MutexGuard<'a, T> = Guard<sync::MutexGuard<'a, T>>;
-#[cfg(any(feature = "launch", feature = "packs"))]
-pub(crate) type ReadGuard<'a, T> = Guard<sync::RwLockReadGuard<'a, T>>;
-#[cfg(any(feature = "launch", feature = "packs"))]
-pub(crate) type WriteGuard<'a, T> = Guard<sync::RwLockWriteGuard<'a, T>>;
 
 /// A period in which no other thread forks. Sections of one thread may be nested.
 #[derive(Debug)]
@@ -128,13 +146,13 @@ impl<T> RwLock<T> {
 
     /// Waits until no thread writes.
     #[inline]
-    pub(crate) fn read(&self) -> ReadGuard<'_, T> {
+    pub(crate) fn read(&self) -> Guard<sync::RwLockReadGuard<'_, T>> {
         let section = Section::enter();
         Guard { guard: self.0.read().unwrap_or_else(PoisonError::into_inner), _section: section }
     }
 
     /// Waits until no other thread reads or writes.
-    pub(crate) fn write(&self) -> WriteGuard<'_, T> {
+    pub(crate) fn write(&self) -> Guard<sync::RwLockWriteGuard<'_, T>> {
         let section = Section::enter();
         Guard { guard: self.0.write().unwrap_or_else(PoisonError::into_inner), _section: section }
     }
@@ -160,11 +178,7 @@ impl Section {
     /// Begins a section. Waits while a thread forks.
     #[inline]
     pub(crate) fn enter() -> Self {
-        let depth = DEPTH.get();
-        if depth == 0 {
-            pass();
-        }
-        DEPTH.set(depth + 1);
+        THREAD.with(Thread::enter);
         Self { not_send: PhantomData }
     }
 }
@@ -172,28 +186,90 @@ impl Section {
 impl Drop for Section {
     #[inline]
     fn drop(&mut self) {
-        let depth = DEPTH.get() - 1;
-        DEPTH.set(depth);
-        if depth == 0 {
-            INSIDE.fetch_sub(1, Ordering::SeqCst);
-        }
+        THREAD.with(Thread::leave);
     }
 }
 
-/// Passes the gate once it is open.
-#[inline]
-fn pass() {
-    unix::watch();
-    loop {
-        // A thread first counts itself in and then checks the gate; a fork first closes the gate and then checks the count. So at
-        // least one of them sees the other.
-        INSIDE.fetch_add(1, Ordering::SeqCst);
-        if !IS_CLOSED.load(Ordering::SeqCst) {
-            return;
+impl Thread {
+    #[inline]
+    fn enter(&self) {
+        let depth = self.depth.get();
+        if depth == 0 {
+            let slot = self.slot();
+            // A thread first counts itself in and then checks the gate; a fork first closes the gate and then checks the counts. So
+            // at least one of them sees the other.
+            slot.enter();
+            while IS_CLOSED.load(Ordering::SeqCst) {
+                slot.leave();
+                thread::sleep(PAUSE);
+                slot.enter();
+            }
         }
-        INSIDE.fetch_sub(1, Ordering::SeqCst);
-        while IS_CLOSED.load(Ordering::SeqCst) {
-            thread::sleep(PAUSE);
+        self.depth.set(depth + 1);
+    }
+
+    #[inline]
+    fn leave(&self) {
+        let depth = self.depth.get() - 1;
+        self.depth.set(depth);
+        if depth == 0 {
+            self.slot().leave();
+        }
+    }
+
+    #[inline]
+    fn slot(&self) -> &'static Slot {
+        self.slot.get().unwrap_or_else(|| self.take_slot())
+    }
+
+    /// Takes a free slot until the thread ends, or else the shared one.
+    #[cold]
+    fn take_slot(&self) -> &'static Slot {
+        let has_fences = unix::watch();
+        let is_free = |slot: &&Slot| has_fences && !slot.is_taken.swap(true, Ordering::SeqCst);
+        // Not in a thread that is ending: it would not give the slot back.
+        let own = TENANT.try_with(|_| SLOTS[1..].iter().find(is_free)).ok().flatten();
+        let slot = own.unwrap_or(&SLOTS[0]);
+        self.slot.set(Some(slot));
+        slot
+    }
+}
+
+impl Drop for Tenant {
+    fn drop(&mut self) {
+        THREAD.with(|thread| {
+            // A section that has not ended keeps the slot.
+            if thread.depth.get() == 0
+                && let Some(slot) = thread.slot.replace(Some(&SLOTS[0]))
+            {
+                slot.is_taken.store(false, Ordering::Release);
+            }
+        });
+    }
+}
+
+impl Slot {
+    const fn new() -> Self {
+        Self { inside: AtomicUsize::new(0), is_taken: AtomicBool::new(false) }
+    }
+
+    #[inline]
+    fn enter(&self) {
+        if ptr::eq(self, &SLOTS[0]) {
+            self.inside.fetch_add(1, Ordering::SeqCst);
+        } else {
+            // The fence between this and the check of the gate would take as long as the lock. A fork has the system make one.
+            self.inside.store(1, Ordering::Relaxed);
+            compiler_fence(Ordering::SeqCst);
+        }
+    }
+
+    #[inline]
+    fn leave(&self) {
+        if ptr::eq(self, &SLOTS[0]) {
+            self.inside.fetch_sub(1, Ordering::SeqCst);
+        } else {
+            self.inside.store(0, Ordering::Release);
         }
     }
 }
@@ -247,14 +323,16 @@ impl Drop for LockHolder {
 #[cfg(unix)]
 mod unix {
     use std::{
+        ffi::c_long,
         fs::File,
         os::fd::{AsRawFd, RawFd},
+        ptr,
         sync::atomic::{AtomicBool, Ordering},
         thread,
         time::{Duration, Instant},
     };
 
-    use super::{DEPTH, GENERATION, INSIDE, IS_CLOSED, Mutex, PAUSE};
+    use super::{GENERATION, IS_CLOSED, Mutex, PAUSE, SLOTS, THREAD, Thread};
 
     /// The longest time that a fork waits for a section: one that takes longer hangs on a disk, and the fork must not.
     const LONGEST_WAIT: Duration = Duration::from_secs(10);
@@ -264,16 +342,43 @@ mod unix {
 
     static IS_WATCHING: AtomicBool = AtomicBool::new(false);
 
-    /// Registers the handlers of forks with the C library.
-    #[inline]
-    pub(super) fn watch() {
+    /// Registers the handlers of forks with the C library. Returns whether the system can put a fence into each thread.
+    pub(super) fn watch() -> bool {
         // Miri does not support forks.
-        if !cfg!(miri) && !IS_WATCHING.load(Ordering::Relaxed) && !IS_WATCHING.swap(true, Ordering::Relaxed) {
+        if !cfg!(miri) && !IS_WATCHING.swap(true, Ordering::Relaxed) {
             // SAFETY: the functions belong to this program, take no arguments and do not unwind. If memory for them
             // runs out, forks are as unsafe as without them.
             let _ =
                 unsafe { libc::pthread_atfork(Some(before), Some(after_in_parent), Some(after_in_child)) };
         }
+        let supported = if cfg!(miri) { 0 } else { membarrier(0) };
+        supported > 0 && supported & PRIVATE_EXPEDITED != 0
+    }
+
+    /// Has the system put a fence into each thread of the process.
+    fn fence_all() {
+        let is_needed = SLOTS[1..].iter().any(|slot| slot.is_taken.load(Ordering::SeqCst));
+        let is_done = || membarrier(PRIVATE_EXPEDITED) == 0;
+        // Registering may take milliseconds, so the first fork does, not every process.
+        if is_needed && !is_done() && (membarrier(REGISTER_PRIVATE_EXPEDITED) != 0 || !is_done()) {
+            // The call worked when the slots were taken. A store does not stay invisible for so long.
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    const PRIVATE_EXPEDITED: c_long = 1 << 3;
+    const REGISTER_PRIVATE_EXPEDITED: c_long = 1 << 4;
+
+    /// Calls membarrier of Linux. Command 0 returns the set of supported commands. Returns -1 if it fails, and elsewhere.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn membarrier(command: c_long) -> c_long {
+        // SAFETY: the call takes no pointer.
+        unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }
+    }
+
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    fn membarrier(_: c_long) -> c_long {
+        -1
     }
 
     pub(super) fn add(file: &File) {
@@ -289,17 +394,22 @@ mod unix {
         while IS_CLOSED.swap(true, Ordering::SeqCst) {
             thread::sleep(PAUSE);
         }
-        // Until the end of the fork this thread is in a section itself, because watchers take locks.
-        let depth = DEPTH.get();
-        DEPTH.set(depth + 1);
-        if depth > 0 {
+        let is_inside = THREAD.with(|thread| {
+            // Until the end of the fork this thread is in a section itself, because watchers take locks.
+            let depth = thread.depth.replace(thread.depth.get() + 1);
+            if depth == 0 {
+                thread.slot().enter();
+            }
+            depth > 0
+        });
+        if is_inside {
             // It was in a section already, to start a program that needs none of our locks. Waiting here could deadlock with a
             // thread that needs a lock that this one holds.
             return;
         }
-        INSIDE.fetch_add(1, Ordering::SeqCst);
+        fence_all();
         let started = Instant::now();
-        while INSIDE.load(Ordering::SeqCst) > 1 {
+        while SLOTS.iter().map(|slot| slot.inside.load(Ordering::SeqCst)).sum::<usize>() > 1 {
             if started.elapsed() > LONGEST_WAIT {
                 return;
             }
@@ -312,11 +422,7 @@ mod unix {
     }
 
     extern "C" fn after_in_parent() {
-        let depth = DEPTH.get() - 1;
-        DEPTH.set(depth);
-        if depth == 0 {
-            INSIDE.fetch_sub(1, Ordering::SeqCst);
-        }
+        THREAD.with(Thread::leave);
         IS_CLOSED.store(false, Ordering::SeqCst);
     }
 
@@ -325,10 +431,16 @@ mod unix {
         if let Some(mut holders) = HOLDERS.try_lock() {
             holders.drain(..).for_each(point_elsewhere);
         }
-        let depth = DEPTH.get() - 1;
-        DEPTH.set(depth);
-        // The other threads do not exist in the child, and neither do those that waited at the gate.
-        INSIDE.store(usize::from(depth > 0), Ordering::SeqCst);
+        THREAD.with(|thread| {
+            let (own, depth) = (thread.slot(), thread.depth.get() - 1);
+            thread.depth.set(depth);
+            // The other threads do not exist in the child, and neither do those that waited at the gate.
+            for slot in &SLOTS {
+                let is_own = ptr::eq(slot, own);
+                slot.inside.store(usize::from(is_own && depth > 0), Ordering::SeqCst);
+                slot.is_taken.store(is_own, Ordering::Relaxed);
+            }
+        });
         IS_CLOSED.store(false, Ordering::SeqCst);
     }
 
@@ -352,7 +464,9 @@ mod unix {
 mod unix {
     use std::fs::File;
 
-    pub(super) const fn watch() {}
+    pub(super) const fn watch() -> bool {
+        false
+    }
 
     pub(super) const fn add(_: &File) {}
 

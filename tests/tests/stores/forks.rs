@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
     process::Stdio,
     sync::{
-        Arc,
+        Arc, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
@@ -156,6 +156,26 @@ fn fork_over<S: Store + Sync>(open: impl Fn() -> S + Sync) {
 fn fork_under_puts_into_memory_hangs_no_child() {
     own_process!(|| {
         fork_over(|| MemoryStore::new(Limits::bytes(100_000)));
+    });
+}
+
+/// Of 300 threads, some share the place where a fork looks whether they are in a call.
+#[test]
+fn fork_under_puts_of_300_threads_hangs_no_child() {
+    own_process!(|| {
+        let (store, end) = (MemoryStore::new(Limits::NONE), RwLock::new(()));
+        thread::scope(|scope| {
+            // Released by a panic too, which then ends the test.
+            let _all_live = end.write();
+            for number in 0..300 {
+                let (store, end) = (&store, &end);
+                scope.spawn(move || {
+                    put_and_get(store, number);
+                    drop(end.read());
+                });
+            }
+            fork_over(|| MemoryStore::new(Limits::bytes(100_000)));
+        });
     });
 }
 

@@ -137,12 +137,6 @@ impl CudaError {
         )
     }
 
-    /// Returns whether the compiler succeeded with an empty output.
-    #[must_use]
-    pub fn is_empty_output(&self) -> bool {
-        matches!(*self.0, CudaProblem::Empty { .. })
-    }
-
     /// Returns whether the compiler does not support the architecture.
     #[must_use]
     pub fn is_unknown_architecture(&self) -> bool {
