@@ -70,10 +70,10 @@ impl RemoteStore {
         let started = Instant::now();
         let lease = engine.claim(&name, &one, None, self.soon())?;
         let second = engine.claim(&name, &other, None, self.soon());
-        let Some(lease) = lease else {
+        if lease.is_none() {
             return Err(Trouble::Other("a free lease is not to be had".to_owned()));
-        };
-        engine.release(&name, &one, &lease, self.soon())?;
+        }
+        engine.release(&[name], &one, self.soon())?;
         if second?.is_some() {
             return Err(Trouble::Unsupported("leases: two processes get one".to_owned()));
         }

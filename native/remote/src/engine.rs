@@ -45,23 +45,21 @@ pub trait Engine: Debug + Send + Sync {
         until: Instant,
     ) -> Result<Option<Version>, Trouble>;
 
-    /// Renews a held lease, and returns its new version; `None` if it is no longer the token's.
+    /// Renews held leases at once, and returns the new version of each, in their order; `None` if it is no longer the token's.
     ///
-    /// # Errors
-    /// The trouble with the engine. Whether the lease was renewed is unknown; renewing again is safe.
+    /// One that fails does not stop the others. Whether it was renewed is unknown; renewing again is safe.
     fn renew(
         &self,
-        name: &Key,
+        held: &[(Key, Version)],
         token: &Token,
-        held: &Version,
         until: Instant,
-    ) -> Result<Option<Version>, Trouble>;
+    ) -> Vec<Result<Option<Version>, Trouble>>;
 
-    /// Releases a lease if it is still the token's.
+    /// Releases those leases that are still the token's, at once.
     ///
     /// # Errors
-    /// The trouble with the engine. The lease then ends by itself.
-    fn release(&self, name: &Key, token: &Token, held: &Version, until: Instant) -> Result<(), Trouble>;
+    /// The trouble with the engine. The leases then end by themselves.
+    fn release(&self, names: &[Key], token: &Token, until: Instant) -> Result<(), Trouble>;
 
     /// Stores an entry, and replaces what was there.
     ///

@@ -65,10 +65,13 @@ enum Phase {
     Uploading(u64),
 }
 
-/// What the background does with a lease.
-enum Task {
-    Renew(Key, Version),
-    Release(Key, Version),
+/// What the background does next.
+#[derive(Debug, Default)]
+struct Tasks {
+    renewals: Vec<(Key, Version)>,
+    releases: Vec<Key>,
+    /// When it has more to do.
+    next: Option<u64>,
 }
 
 impl Leases {
@@ -163,9 +166,9 @@ impl Leases {
         loop {
             let mut state = lock(&self.state);
             let now = self.now();
-            let (tasks, next) = state.due(now);
+            let Tasks { renewals, releases, next } = state.due(now);
             let is_closed = state.is_closed;
-            if tasks.is_empty() && !is_closed {
+            if renewals.is_empty() && releases.is_empty() && !is_closed {
                 let wait =
                     next.map_or(IDLE, |next| Duration::from_millis(next.saturating_sub(now)).min(IDLE));
                 state = self
@@ -174,47 +177,49 @@ impl Leases {
                     .map_or_else(|poison| poison.into_inner().0, |woken| woken.0);
             }
             drop(state);
-            for task in tasks {
-                self.perform(task);
+            if !renewals.is_empty() {
+                self.renew(renewals);
+            }
+            if !releases.is_empty() {
+                // A lease that cannot be released ends by itself.
+                let _ = self.remote.engine().release(&releases, &self.token, self.until());
             }
             if is_closed {
                 return;
             }
             if self.health.is_probe_due() {
-                let _ = self.health.observe(self.remote.probe(Instant::now() + self.remote.deadline()));
+                let _ = self.health.observe(self.remote.probe(self.until()));
             }
         }
     }
 
-    fn perform(&self, task: Task) {
-        let (engine, until) = (self.remote.engine(), Instant::now() + self.remote.deadline());
+    /// Renews all of these at once: one after the other, many would take longer than a lease lives.
+    fn renew(&self, held: Vec<(Key, Version)>) {
         let sent = self.now();
-        match task {
-            Task::Release(name, version) => {
-                // A lease that cannot be released ends by itself.
-                let _ = engine.release(&name, &self.token, &version, until);
-            }
-            Task::Renew(name, version) => {
-                let renewed = engine.renew(&name, &self.token, &version, until);
-                let mut state = lock(&self.state);
-                let Some(held) = state.held.get_mut(&name) else { return };
-                match renewed {
-                    Ok(Some(version)) => {
-                        held.version = version;
-                        held.lease.renew(sent);
-                    }
-                    Ok(None) => _ = state.held.remove(&name),
-                    Err(_) => held.lease.retry(self.now()),
+        let renewed = self.remote.engine().renew(&held, &self.token, self.until());
+        let mut state = lock(&self.state);
+        for ((name, _), renewed) in held.into_iter().zip(renewed) {
+            let Some(held) = state.held.get_mut(&name) else { continue };
+            match renewed {
+                Ok(Some(version)) => {
+                    held.version = version;
+                    held.lease.renew(sent);
                 }
+                Ok(None) => _ = state.held.remove(&name),
+                Err(_) => held.lease.retry(self.now()),
             }
         }
+    }
+
+    fn until(&self) -> Instant {
+        Instant::now() + self.remote.deadline()
     }
 }
 
 impl State {
-    /// Takes what is due now, and returns when something will be.
-    fn due(&mut self, now: u64) -> (Vec<Task>, Option<u64>) {
-        let (mut tasks, mut next) = (Vec::new(), None::<u64>);
+    /// Takes what is due now.
+    fn due(&mut self, now: u64) -> Tasks {
+        let mut tasks = Tasks::default();
         let (tried, is_closed) = (self.tried, self.is_closed);
         self.held.retain(|name, held| {
             if !held.lease.is_held(now) {
@@ -226,19 +231,19 @@ impl State {
                 Phase::Uploading(number) => tried >= number,
             };
             if is_over || is_closed {
-                tasks.push(Task::Release(*name, held.version.clone()));
+                tasks.releases.push(*name);
                 return false;
             }
             if held.lease.renewal() <= now {
-                tasks.push(Task::Renew(*name, held.version.clone()));
+                tasks.renewals.push((*name, held.version.clone()));
             }
             let due = match held.phase {
                 Phase::Ahead { since } => held.lease.renewal().min(since.saturating_add(AHEAD)),
                 _ => held.lease.renewal(),
             };
-            next = Some(next.map_or(due, |next| next.min(due)));
+            tasks.next = Some(tasks.next.map_or(due, |next| next.min(due)));
             true
         });
-        (tasks, next)
+        tasks
     }
 }

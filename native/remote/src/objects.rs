@@ -32,7 +32,7 @@ use warmstart_core::key::Key;
 use crate::engine::{Answer, Engine, Page, Surveyed, Token, Trouble, Version};
 use client::{Client, trouble_of};
 use requests::{
-    AT_ONCE, Folder, Taken, create, delete, get, is_stored, list, read_lease, renew, replace, take,
+    AT_ONCE, Folder, Taken, create, delete, get, is_stored, list, read_lease, renew, renew_lease, take,
 };
 use survey::survey;
 
@@ -187,39 +187,43 @@ impl Engine for Objects {
 
     fn renew(
         &self,
-        name: &Key,
+        held: &[(Key, Version)],
         token: &Token,
-        held: &Version,
         until: Instant,
-    ) -> Result<Option<Version>, Trouble> {
-        self.check_leases(until)?;
-        let (lease, contents, token, held) =
-            (self.folder.lease(name), self.contents(token), *token, held.clone());
-        self.driver.call(until, move |client| async move {
-            let store = client.store();
-            if let Some(version) = replace(store, &lease, contents.clone(), &held).await? {
-                return Ok(Some(version));
-            }
-            // It is the token's under another version if an acknowledgement was lost.
-            match read_lease(store, &lease).await? {
-                Some((version, holder)) if holder == token => {
-                    replace(store, &lease, contents, &version).await
-                }
-                _ => Ok(None),
-            }
-        })
+    ) -> Vec<Result<Option<Version>, Trouble>> {
+        let renewal =
+            |(name, held): &(Key, Version)| (self.folder.lease(name), self.contents(token), held.clone());
+        let (renewals, token): (Vec<_>, _) = (held.iter().map(renewal).collect(), *token);
+        let renewed = self.check_leases(until).and_then(|()| {
+            self.driver.call(until, move |client| async move {
+                let renew = |(lease, contents, held)| {
+                    let client = Arc::clone(&client);
+                    async move { renew_lease(client.store(), &lease, contents, &token, &held).await }
+                };
+                Ok(stream::iter(renewals).map(renew).buffered(AT_ONCE).collect().await)
+            })
+        });
+        renewed.unwrap_or_else(|trouble| vec![Err(trouble); held.len()])
     }
 
-    /// Deletes the lease after a look at its holder. A lease that is taken over between the two is lost, which takes a holder that
+    /// Deletes the leases after a look at their holders. A lease that is taken over between the two is lost, which takes a holder that
     /// stood still for as long as leases live, and costs a second build.
-    fn release(&self, name: &Key, token: &Token, _held: &Version, until: Instant) -> Result<(), Trouble> {
+    fn release(&self, names: &[Key], token: &Token, until: Instant) -> Result<(), Trouble> {
         self.check_leases(until)?;
-        let (lease, token) = (self.folder.lease(name), *token);
+        let (leases, token): (Vec<Path>, _) =
+            (names.iter().map(|name| self.folder.lease(name)).collect(), *token);
         self.driver.call(until, move |client| async move {
-            match read_lease(client.store(), &lease).await? {
-                Some((_, holder)) if holder == token => delete(client.store(), &lease).await,
-                _ => Ok(()),
-            }
+            let release = |lease| {
+                let client = Arc::clone(&client);
+                async move {
+                    match read_lease(client.store(), &lease).await? {
+                        Some((_, holder)) if holder == token => delete(client.store(), &lease).await,
+                        _ => Ok(()),
+                    }
+                }
+            };
+            let released: Vec<_> = stream::iter(leases).map(release).buffered(AT_ONCE).collect().await;
+            released.into_iter().collect()
         })
     }
 

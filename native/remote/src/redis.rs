@@ -225,16 +225,28 @@ impl Engine for Redis {
 
     fn renew(
         &self,
-        name: &Key,
+        held: &[(Key, Version)],
         token: &Token,
-        _held: &Version,
         until: Instant,
-    ) -> Result<Option<Version>, Trouble> {
-        version(self.server.one(self.script(RENEW, &[self.lease(name)], token), until)?)
+    ) -> Vec<Result<Option<Version>, Trouble>> {
+        if held.is_empty() {
+            return Vec::new();
+        }
+        let renewal = |(name, _): &(Key, Version)| self.script(RENEW, &[self.lease(name)], token);
+        let renewals: Vec<Cmd> = held.iter().map(renewal).collect();
+        match self.server.0.call(&renewals, until) {
+            Ok(replies) => replies.into_iter().map(version).collect(),
+            Err(trouble) => vec![Err(trouble); held.len()],
+        }
     }
 
-    fn release(&self, name: &Key, token: &Token, _held: &Version, until: Instant) -> Result<(), Trouble> {
-        self.server.one(self.script(RELEASE, &[self.lease(name)], token), until).map(drop)
+    fn release(&self, names: &[Key], token: &Token, until: Instant) -> Result<(), Trouble> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let release = |name| self.script(RELEASE, &[self.lease(name)], token);
+        let releases: Vec<Cmd> = names.iter().map(release).collect();
+        self.server.0.call(&releases, until).map(drop)
     }
 
     fn put(&self, name: &Key, entry: &[u8], until: Instant) -> Result<(), Trouble> {

@@ -85,6 +85,24 @@ pub(super) async fn take(
     Err(Trouble::Busy("a lease comes and goes".to_owned()))
 }
 
+/// Replaces a lease, and returns its new version; `None` if it is not the token's.
+pub(super) async fn renew_lease(
+    store: &dyn ObjectStore,
+    lease: &Path,
+    contents: Bytes,
+    token: &Token,
+    held: &Version,
+) -> Result<Option<Version>, Trouble> {
+    if let Some(version) = replace(store, lease, contents.clone(), held).await? {
+        return Ok(Some(version));
+    }
+    // It is the token's under another version if an acknowledgement was lost.
+    match read_lease(store, lease).await? {
+        Some((version, holder)) if holder == *token => replace(store, lease, contents, &version).await,
+        _ => Ok(None),
+    }
+}
+
 /// Returns a random number between half of `most` and `most`.
 fn jitter(most: u64) -> Result<u64, Trouble> {
     Ok(most / 2 + u64::from(Token::random()?.as_bytes()[0]) * (most / 2) / 255)
@@ -100,7 +118,7 @@ pub(super) async fn create(
 }
 
 /// Replaces an object of this version; `None` if it is gone or has another.
-pub(super) async fn replace(
+async fn replace(
     store: &dyn ObjectStore,
     path: &Path,
     contents: Bytes,

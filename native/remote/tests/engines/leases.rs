@@ -10,7 +10,7 @@ use std::{
 use warmstart_core::key::Key;
 use warmstart_remote::{
     RemoteOptions, RemoteStore,
-    engine::{Answer, Engine, Surveyed, Token, Version},
+    engine::{Answer, Engine, Surveyed, Token, Trouble, Version},
 };
 
 use crate::{Case, Place, until};
@@ -19,6 +19,7 @@ pub(crate) const CASES: &[Case] = &[
     ("one_of_12_threads_wins_each_of_20_claims", one_of_12_threads_wins_each_of_20_claims),
     ("lease_that_stood_still_is_taken_by_one", lease_that_stood_still_is_taken_by_one),
     ("renewed_lease_is_not_taken_over", renewed_lease_is_not_taken_over),
+    ("renewals_at_once_fail_each_by_itself", renewals_at_once_fail_each_by_itself),
     ("released_lease_is_free", released_lease_is_free),
     ("version_never_recurs", version_never_recurs),
     ("release_by_another_does_nothing", release_by_another_does_nothing),
@@ -44,11 +45,15 @@ fn claimed(engine: &dyn Engine, name: &Key, token: &Token) -> Version {
     }
 }
 
-fn held(engine: &dyn Engine, name: &Key, token: &Token) -> Version {
+fn version_of(engine: &dyn Engine, name: &Key, token: &Token) -> Version {
     match engine.get_or_claim(name, token, until()).unwrap() {
         Answer::Held(version) => version,
         other => panic!("{other:?}"),
     }
+}
+
+fn renew(engine: &dyn Engine, name: &Key, token: &Token, held: &Version) -> Result<Option<Version>, Trouble> {
+    engine.renew(&[(*name, held.clone())], token, until()).remove(0)
 }
 
 fn one_of_12_threads_wins_each_of_20_claims(place: &Place) {
@@ -73,7 +78,7 @@ fn one_of_12_threads_wins_each_of_20_claims(place: &Place) {
 fn lease_that_stood_still_is_taken_by_one(place: &Place) {
     let (store, name, dead) = (open(place), name(0), Token::random().unwrap());
     let first = claimed(store.engine(), &name, &dead);
-    let seen = held(store.engine(), &name, &Token::random().unwrap());
+    let seen = version_of(store.engine(), &name, &Token::random().unwrap());
     let wins = Mutex::new(0);
     thread::scope(|scope| {
         for _ in 0..8 {
@@ -85,29 +90,57 @@ fn lease_that_stood_still_is_taken_by_one(place: &Place) {
         }
     });
     assert_eq!(wins.into_inner().unwrap(), 1);
-    assert_eq!(store.engine().renew(&name, &dead, &first, until()), Ok(None), "the dead holder comes back");
+    assert_eq!(renew(store.engine(), &name, &dead, &first), Ok(None), "the dead holder comes back");
 }
 
 fn renewed_lease_is_not_taken_over(place: &Place) {
     let (store, name, holder) = (open(place), name(0), Token::random().unwrap());
     let (engine, other) = (store.engine(), Token::random().unwrap());
     let first = claimed(engine, &name, &holder);
-    let seen = held(engine, &name, &other);
-    let second = engine.renew(&name, &holder, &first, until()).unwrap().expect("it is held");
+    let seen = version_of(engine, &name, &other);
+    let second = renew(engine, &name, &holder, &first).unwrap().expect("it is held");
     assert_ne!(first, second);
-    assert_ne!(held(engine, &name, &other), seen);
+    assert_ne!(version_of(engine, &name, &other), seen);
     assert_eq!(engine.claim(&name, &other, Some(&seen), until()), Ok(None));
     assert_eq!(engine.claim(&name, &other, None, until()), Ok(None));
-    assert!(engine.renew(&name, &holder, &second, until()).unwrap().is_some());
+    assert!(renew(engine, &name, &holder, &second).unwrap().is_some());
+}
+
+fn renewals_at_once_fail_each_by_itself(place: &Place) {
+    let (store, [holder, other]) = (open(place), [(); 2].map(|()| Token::random().unwrap()));
+    let engine = store.engine();
+    assert_eq!(engine.renew(&[], &holder, until()), []);
+    let holder_of = |number| if number % 3 == 0 { &other } else { &holder };
+    let held: Vec<(Key, Version)> =
+        (0..100).map(|number| (name(number), claimed(engine, &name(number), holder_of(number)))).collect();
+    // What this holder knows of the other's leases is out of date.
+    let others: Vec<(Key, Version)> = held.iter().step_by(3).cloned().collect();
+    assert!(engine.renew(&others, &other, until()).iter().all(|renewed| matches!(renewed, Ok(Some(_)))));
+    let renewed = engine.renew(&held, &holder, until());
+    assert_eq!(renewed.len(), held.len());
+    for (number, ((name, first), renewed)) in (0..).zip(held.iter().zip(renewed)) {
+        match renewed.unwrap() {
+            Some(second) => {
+                assert!(number % 3 != 0 && second != *first, "{number}");
+                assert_eq!(version_of(engine, name, &other), second, "{number}");
+            }
+            None => assert_eq!(number % 3, 0),
+        }
+    }
+    let names: Vec<Key> = held.iter().map(|(name, _)| *name).collect();
+    engine.release(&names, &holder, until()).unwrap();
+    for (number, state) in (0..).zip(engine.survey(&names, until()).unwrap()) {
+        assert_eq!(state == Surveyed::Free, number % 3 != 0, "{number}: {state:?}");
+    }
 }
 
 fn released_lease_is_free(place: &Place) {
     let (store, name, token) = (open(place), name(0), Token::random().unwrap());
     let engine = store.engine();
     let version = claimed(engine, &name, &token);
-    engine.release(&name, &token, &version, until()).unwrap();
+    engine.release(&[name], &token, until()).unwrap();
     assert_eq!(engine.survey(&[name], until()), Ok(vec![Surveyed::Free]));
-    assert_eq!(engine.renew(&name, &token, &version, until()), Ok(None));
+    assert_eq!(renew(engine, &name, &token, &version), Ok(None));
     let other = Token::random().unwrap();
     assert!(engine.claim(&name, &other, None, until()).unwrap().is_some());
 }
@@ -122,8 +155,8 @@ fn version_never_recurs(place: &Place) {
             0 => claimed(engine, &name, &token),
             _ => engine.claim(&name, &token, None, until()).unwrap().expect("it is free"),
         };
-        let second = engine.renew(&name, &token, &first, until()).unwrap().expect("it is held");
-        engine.release(&name, &token, &second, until()).unwrap();
+        let second = renew(engine, &name, &token, &first).unwrap().expect("it is held");
+        engine.release(&[name], &token, until()).unwrap();
         assert!(seen.insert(first) && seen.insert(second), "{seen:?}");
     }
 }
@@ -132,8 +165,8 @@ fn release_by_another_does_nothing(place: &Place) {
     let (store, name, token) = (open(place), name(0), Token::random().unwrap());
     let engine = store.engine();
     let version = claimed(engine, &name, &token);
-    engine.release(&name, &Token::random().unwrap(), &version, until()).unwrap();
-    assert!(engine.renew(&name, &token, &version, until()).unwrap().is_some());
+    engine.release(&[name], &Token::random().unwrap(), until()).unwrap();
+    assert!(renew(engine, &name, &token, &version).unwrap().is_some());
 }
 
 fn lost_acknowledgements_lose_no_lease(place: &Place) {
@@ -142,9 +175,9 @@ fn lost_acknowledgements_lose_no_lease(place: &Place) {
     claimed(engine, &name, &token);
     let first = claimed(engine, &name, &token);
     assert!(engine.claim(&name, &token, None, until()).unwrap().is_some());
-    let second = engine.renew(&name, &token, &first, until()).unwrap().expect("it is held");
+    let second = renew(engine, &name, &token, &first).unwrap().expect("it is held");
     // As if the answer of the renewal was lost.
-    let third = engine.renew(&name, &token, &first, until()).unwrap().expect("it is still held");
+    let third = renew(engine, &name, &token, &first).unwrap().expect("it is still held");
     assert!(first != second && second != third && first != third);
 }
 
@@ -174,7 +207,7 @@ fn survey_tells_stored_held_and_free_apart(place: &Place) {
             let is_right = match number % 3 {
                 0 => *state == Surveyed::Stored,
                 1 => {
-                    matches!(state, Surveyed::Held(version) if *version == held(engine, &name(number), &Token::random().unwrap()))
+                    matches!(state, Surveyed::Held(version) if *version == version_of(engine, &name(number), &Token::random().unwrap()))
                 }
                 _ => *state == Surveyed::Free,
             };

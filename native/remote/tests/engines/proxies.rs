@@ -13,18 +13,25 @@ use std::{
     time::{Duration, Instant},
 };
 
-use warmstart::{Artifact, Cache, Store, cache::ManyOptions, store::FileStore};
-use warmstart_remote::{Fleet, FleetOptions, Trouble};
+use warmstart::{
+    Artifact, Cache, Store,
+    cache::ManyOptions,
+    store::{Claims, FileStore},
+};
+use warmstart_core::{key::Key, lease};
+use warmstart_remote::{Fleet, FleetOptions, Trouble, engine::Surveyed};
 
 use crate::{
     Case, PASSWORD, PATIENT, Place,
     fleet::{Machine, fleet_at},
     open_with, patient,
     servers::{Engine, Server},
+    until,
 };
 
 pub(crate) const CASES: &[Case] = &[
     ("slow_answers_cost_no_build", slow_answers_cost_no_build),
+    ("leases_behind_slow_answers_are_kept", leases_behind_slow_answers_are_kept),
     ("late_answers_do_no_harm", late_answers_do_no_harm),
     ("answers_cut_short_do_no_harm", answers_cut_short_do_no_harm),
     ("connections_cut_at_random_do_no_harm", connections_cut_at_random_do_no_harm),
@@ -257,6 +264,31 @@ fn play_all(place: &Place, harms: &[Harm]) {
 fn slow_answers_cost_no_build(place: &Place) {
     let (builds, _) = play(place, Harm::Delay(Duration::from_millis(30)), PATIENT);
     assert_eq!((&builds[..STORED], &builds[STORED..]), (&[0; STORED][..], &[1; KEYS - STORED][..]));
+}
+
+/// Renewed one after the other, these would take longer than a lease lives.
+fn leases_behind_slow_answers_are_kept(place: &Place) {
+    const DELAY: Duration = Duration::from_millis(200);
+    let (port, machine) = (engine_port(place), Machine::new());
+    let proxy = Proxy::start(port, Harm::Delay(DELAY));
+    let [direct, through] = [port, proxy.port].map(|port| place.engine.url(port, place.case));
+    let (fleet, direct) = (machine.fleet(&through), patient(&direct));
+    let names: Vec<String> = (0..20).map(key).collect();
+    let claim = &|key: &String| {
+        assert!(fleet.get_to_build(key.as_bytes()).is_err());
+        fleet.claim(&Key::digest(key.as_bytes()), None).unwrap().expect("it is free")
+    };
+    let _claims: Vec<_> = thread::scope(|scope| {
+        let claims: Vec<_> = names.iter().map(|key| scope.spawn(move || claim(key))).collect();
+        claims.into_iter().map(|claim| claim.join().unwrap()).collect()
+    });
+    let digests: Vec<Key> = names.iter().map(|key| Key::digest(key.as_bytes())).collect();
+    let survey = || direct.engine().survey(&digests, until()).unwrap();
+    let before = survey();
+    thread::sleep(Duration::from_millis(lease::TTL));
+    for (number, (before, after)) in before.iter().zip(survey()).enumerate() {
+        assert!(matches!(after, Surveyed::Held(_)) && after != *before, "{number}: {before:?}, {after:?}");
+    }
 }
 
 fn late_answers_do_no_harm(place: &Place) {
