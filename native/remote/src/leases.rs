@@ -9,7 +9,7 @@ use std::{
 
 use warmstart_core::{
     key::Key,
-    lease::{Lease, Watch},
+    lease::{Lease, TTL, Watch},
 };
 
 use crate::{
@@ -20,6 +20,10 @@ use crate::{
 
 /// How long a lease that a look-up took is kept for the claim that follows, in milliseconds.
 const AHEAD: u64 = 1_000;
+
+/// How long the lease of another process is watched that is not observed again, in milliseconds: much longer than who waits for it
+/// pauses.
+const WATCHED: u64 = 10 * TTL;
 
 /// How often the background looks at an open breaker.
 const IDLE: Duration = Duration::from_secs(1);
@@ -38,11 +42,20 @@ pub(crate) struct Leases {
 #[derive(Debug, Default)]
 struct State {
     held: HashMap<Key, Held>,
-    watches: HashMap<Key, Watch<Version>>,
+    watches: HashMap<Key, Watched>,
+    /// When watches were last dropped.
+    swept: u64,
     /// How many uploads were tried. One that failed ends its lease too: others may build meanwhile.
     tried: u64,
     has_thread: bool,
     is_closed: bool,
+}
+
+/// The lease of another process, and when it was last observed.
+#[derive(Debug)]
+struct Watched {
+    watch: Watch<Version>,
+    seen: u64,
 }
 
 #[derive(Debug)]
@@ -134,10 +147,7 @@ impl Leases {
 
     /// Observes the lease of another process. Returns whether it may be taken over.
     pub(crate) fn observe(&self, name: &Key, version: &Version) -> bool {
-        let now = self.now();
-        let mut state = lock(&self.state);
-        let watch = state.watches.entry(*name).or_insert_with(|| Watch::new(version.clone(), now));
-        watch.is_over(version.clone(), now)
+        lock(&self.state).observe(name, version, self.now())
     }
 
     /// Releases all leases, and ends the background.
@@ -217,6 +227,18 @@ impl Leases {
 }
 
 impl State {
+    fn observe(&mut self, name: &Key, version: &Version, now: u64) -> bool {
+        if now.saturating_sub(self.swept) >= WATCHED {
+            // Its artifact is stored by now, or is no longer asked for.
+            self.watches.retain(|_, watched| now.saturating_sub(watched.seen) < WATCHED);
+            self.swept = now;
+        }
+        let new = || Watched { watch: Watch::new(version.clone(), now), seen: now };
+        let watched = self.watches.entry(*name).or_insert_with(new);
+        watched.seen = now;
+        watched.watch.is_over(version.clone(), now)
+    }
+
     /// Takes what is due now.
     fn due(&mut self, now: u64) -> Tasks {
         let mut tasks = Tasks::default();
@@ -245,5 +267,24 @@ impl State {
             true
         });
         tasks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn watches_that_are_not_observed_are_dropped() {
+        let mut state = State::default();
+        let name = |number: u64| Key::digest(&number.to_le_bytes());
+        let version = Version::new(vec![1]);
+        for number in 0..1_000 {
+            let now = number * TTL;
+            assert!(!state.observe(&name(number), &version, now));
+            assert_eq!(state.observe(&name(u64::MAX), &version, now), now >= TTL, "it stands still");
+            assert!(state.watches.len() <= 22, "{number}: {}", state.watches.len());
+        }
+        assert!(!state.observe(&name(0), &version, 1_000 * TTL), "it is watched from now on");
     }
 }
