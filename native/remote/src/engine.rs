@@ -138,7 +138,7 @@ pub enum Trouble {
     /// The credentials are missing or wrong, or do not permit the operation.
     #[error("the remote refuses the credentials: {0}")]
     Forbidden(String),
-    /// The engine never writes, or does not write now.
+    /// The engine never writes, does not write now, or does not for these credentials.
     #[error("the remote is read-only: {0}")]
     ReadOnly(String),
     /// The engine asks for another try later.

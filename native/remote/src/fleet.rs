@@ -215,7 +215,8 @@ impl<S: Store + 'static> Fleet<S> {
 
     /// Sends a request that only reads.
     fn ask<T>(&self, request: impl Fn(&RemoteStore, Instant) -> Result<T, Trouble>) -> Result<T, Trouble> {
-        let outcome = self.health.observe(self.send(request));
+        let until = Instant::now() + self.remote.deadline();
+        let outcome = self.health.observe(self.send(request, until));
         self.leases.probe_if_open();
         outcome
     }
@@ -225,15 +226,19 @@ impl<S: Store + 'static> Fleet<S> {
         &self,
         request: impl Fn(&RemoteStore, Instant) -> Result<T, Trouble>,
     ) -> Result<T, Trouble> {
-        let outcome = self.health.observe_write(self.send(request));
+        let until = Instant::now() + self.remote.deadline();
+        let outcome = self.health.observe_write(self.send(request, until), || self.remote.probe(until));
         self.leases.probe_if_open();
         outcome
     }
 
     /// Sends a request, again a few times while the remote is busy.
-    fn send<T>(&self, request: impl Fn(&RemoteStore, Instant) -> Result<T, Trouble>) -> Result<T, Trouble> {
+    fn send<T>(
+        &self,
+        request: impl Fn(&RemoteStore, Instant) -> Result<T, Trouble>,
+        until: Instant,
+    ) -> Result<T, Trouble> {
         let mut pauses = BUSY_PAUSES;
-        let until = Instant::now() + self.remote.deadline();
         for _ in 1..ATTEMPTS {
             match request(&self.remote, until) {
                 Err(Trouble::Busy(_)) => thread::sleep(Duration::from_millis(pauses.pause(random()))),
@@ -362,7 +367,9 @@ impl<S: Store + 'static> Store for Fleet<S> {
                 self.leases.keep(name, version, sent, true);
                 self.missed(reason)
             }
-            Err(Trouble::Unsupported(_) | Trouble::Forbidden(_)) => self.get_from_remote(key, reason),
+            Err(Trouble::Unsupported(_) | Trouble::Forbidden(_)) if self.is_remote_used() => {
+                self.get_from_remote(key, reason)
+            }
             Err(_) => self.missed(reason),
         }
     }

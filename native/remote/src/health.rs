@@ -98,13 +98,21 @@ impl Health {
         outcome
     }
 
-    /// Draws the conclusions from the outcome of a request that writes: a client that may not write may still read.
-    pub(crate) fn observe_write<T>(&self, outcome: Result<T, Trouble>) -> Result<T, Trouble> {
+    /// Draws the conclusions from the outcome of a request that writes. A client that may not write may still read: `read` finds out,
+    /// once.
+    pub(crate) fn observe_write<T>(
+        &self,
+        outcome: Result<T, Trouble>,
+        read: impl FnOnce() -> Result<(), Trouble>,
+    ) -> Result<T, Trouble> {
         match outcome {
-            Err(trouble @ Trouble::Forbidden(_)) => {
-                self.writes.store(false, Relaxed);
-                self.report(&trouble);
-                Err(trouble)
+            Err(Trouble::Forbidden(why)) => {
+                if self.writes.swap(false, Relaxed) && self.observe(read()).is_ok() {
+                    self.report(&Trouble::ReadOnly(format!(
+                        "the credentials permit no writes, so builds are not shared ({why})"
+                    )));
+                }
+                Err(Trouble::Forbidden(why))
             }
             outcome => self.observe(outcome),
         }

@@ -288,7 +288,7 @@ impl<S: Store + 'static> Uploads<S> {
                 }
                 self.remote.upload(&Key::digest(key), &entry, until)
             };
-            match self.health.observe_write(upload()) {
+            match self.health.observe_write(upload(), || self.remote.probe(until)) {
                 Ok(Ok(())) => {
                     self.counters.add(|counts| &mut counts.uploads, 1);
                     self.counters.add(|counts| &mut counts.bytes_sent, entry.len() as u64);

@@ -166,7 +166,7 @@ fn only_reads(answer: &str) -> String {
         .map(|calls| {
             format!(
                 "{calls}: hits [true, false], 0 uploads, done true, open false, put Err(Forbidden), removed Err(Forbidden), \
-                 said [\"the remote refuses the credentials: {answer}\"]\n"
+                 said [\"the remote is read-only: the credentials permit no writes, so builds are not shared ({answer})\"]\n"
             )
         })
         .concat()
@@ -186,6 +186,8 @@ fn redis_writer_writes_and_reader_only_reads(_: &Place) {
         elsewhere.starts_with("single: hits [false, false], 0 uploads, done true, open true"),
         "{elsewhere}"
     );
+    let said = "said [\"the remote refuses the credentials: redis answered NOPERM\"]\n";
+    assert_eq!(elsewhere.matches(said).count(), 2, "{elsewhere}");
     // Without a user, the password is that of the user `default`, who is off.
     assert_eq!(patient(&url).get(b"stored").unwrap_err(), MissReason::Forbidden);
 }
