@@ -350,8 +350,12 @@ impl<S: Store + 'static> Store for Fleet<S> {
             Err(reason) => reason,
         };
         let name = Key::digest(key);
-        if !self.is_remote_used() || self.leases.is_known_absent(&name) {
+        if !self.is_remote_used() {
             return self.missed(reason);
+        }
+        if self.leases.is_known_absent(&name) {
+            // Counted by the look-up that found that.
+            return Err(reason);
         }
         if !self.health.leases() || !self.remote.has_one_secret() {
             return self.get_from_remote(key, reason);

@@ -112,6 +112,7 @@ fn second_machine_finds_what_the_first_built(place: &Place) {
     assert!(cache.store().wait_for_uploads(PATIENT));
     let statistics = cache.store().statistics();
     assert_eq!((statistics.uploads, statistics.uploads_waiting, statistics.uploads_dropped), (1, 0, 0));
+    assert_eq!(statistics.misses, 1, "the look-up after the claim is the same call's");
 
     let cache = Cache::new(two.fleet(&place.url()));
     let found = cache.get_or_build("key", || -> Result<Vec<u8>, Infallible> { unreachable!() }).unwrap();
