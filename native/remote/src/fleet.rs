@@ -121,6 +121,8 @@ pub struct Fleet<S: Store + 'static> {
     counters: Arc<Counters>,
     /// Apart from the other counters: a local hit takes no lock.
     local_hits: AtomicU64,
+    /// Since when a call for many artifacts has found nothing to build, because other machines build all that is left.
+    paused: Mutex<Option<Instant>>,
     /// The counts of the machine, and what was added to them of this fleet's.
     statistics: Option<PathBuf>,
     added: Mutex<FleetStatistics>,
@@ -162,6 +164,7 @@ impl<S: Store + 'static> Fleet<S> {
             uploads,
             counters,
             local_hits,
+            paused: Mutex::default(),
             statistics,
             added,
             is_closed,
@@ -303,6 +306,7 @@ impl<S: Store + 'static> Fleet<S> {
             has_waited = true;
         };
         if has_waited {
+            self.counters.add(|counts| &mut counts.lease_waits, 1);
             self.counters.waited(started.elapsed());
         }
         may_build
@@ -504,6 +508,8 @@ impl<S: Store + 'static> Claims for Fleet<S> {
     }
 
     fn survey(&self, digests: &[Key]) -> Option<Vec<batch::Surveyed>> {
+        // A call begins with a survey of nothing, which ends what an earlier one left.
+        let paused = self.paused.lock().take();
         if !self.is_remote_used() || !self.health.leases() {
             return None;
         }
@@ -521,7 +527,16 @@ impl<S: Store + 'static> Claims for Fleet<S> {
             Surveyed::Held(version) if self.leases.observe(name, &version) => batch::Surveyed::Free,
             Surveyed::Held(_) => batch::Surveyed::Claimed,
         };
-        Some(digests.iter().zip(found).map(surveyed).collect())
+        let surveyed: Vec<_> = digests.iter().zip(found).map(surveyed).collect();
+        let now = Instant::now();
+        if let Some(since) = paused {
+            self.counters.waited(now - since);
+        }
+        if surveyed.iter().all(|found| *found == batch::Surveyed::Claimed) {
+            self.counters.add(|counts| &mut counts.lease_waits, u64::from(paused.is_none()));
+            *self.paused.lock() = Some(now);
+        }
+        Some(surveyed)
     }
 }
 

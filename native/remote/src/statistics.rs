@@ -36,7 +36,8 @@ pub struct FleetStatistics {
     pub uploads_dropped: u64,
     /// Uploads that wait.
     pub uploads_waiting: u64,
-    /// Waits of single calls for builds of other machines. The pauses of a call for many artifacts are not counted.
+    /// Waits for builds of other machines. A call for many artifacts waits from when it finds that all that is left to begin is built
+    /// elsewhere, until it finds more.
     pub lease_waits: u64,
     /// The time of these waits in nanoseconds.
     pub lease_wait_nanos: u64,
@@ -124,7 +125,6 @@ impl Counters {
     }
 
     pub(crate) fn waited(&self, time: Duration) {
-        self.add(|counts| &mut counts.lease_waits, 1);
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.add(|counts| &mut counts.lease_wait_nanos, nanos);
     }

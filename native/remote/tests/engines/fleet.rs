@@ -35,6 +35,7 @@ pub(crate) const CASES: &[Case] = &[
     ("machines_that_start_together_build_each_once", machines_that_start_together_build_each_once),
     ("single_calls_on_two_machines_build_once", single_calls_on_two_machines_build_once),
     ("dead_builder_is_replaced_after_its_lease", dead_builder_is_replaced_after_its_lease),
+    ("call_for_many_counts_its_waits", call_for_many_counts_its_waits),
     ("look_up_that_builds_nothing_frees_its_lease", look_up_that_builds_nothing_frees_its_lease),
     ("dead_remote_costs_one_deadline_a_machine", dead_remote_costs_one_deadline_a_machine),
     ("later_process_uploads_what_is_left", later_process_uploads_what_is_left),
@@ -188,6 +189,20 @@ fn dead_builder_is_replaced_after_its_lease(place: &Place) {
     let waited = started.elapsed();
     assert!(waited > Duration::from_secs(2) && waited < Duration::from_secs(20), "{waited:?}");
     assert_eq!(cache.store().statistics().lease_waits, 1);
+}
+
+fn call_for_many_counts_its_waits(place: &Place) {
+    let dead = patient(&place.url());
+    let claimed = dead.engine().get_or_claim(&Key::digest(b"key"), &Token::random().unwrap(), until());
+    assert!(matches!(claimed, Ok(Answer::Claimed(_))), "{claimed:?}");
+    let machine = Machine::new();
+    let cache = Cache::new(machine.fleet(&place.url()));
+    let build = |_| Ok::<_, Infallible>(b"payload".to_vec());
+    let built = cache.get_or_build_many(["own", "key"], ManyOptions::default(), build);
+    assert!(built.iter().all(|built| matches!(built.as_ref().unwrap().origin(), Origin::Built { .. })));
+    let statistics = cache.store().statistics();
+    assert_eq!(statistics.lease_waits, 1);
+    assert!(statistics.lease_wait_nanos > 1_000_000_000, "{statistics:?}");
 }
 
 fn look_up_that_builds_nothing_frees_its_lease(place: &Place) {
