@@ -21,9 +21,10 @@ use warmstart_core::{batch, key::Key, lease::Backoff};
 
 use crate::{
     engine::{Answer, Surveyed, Token, Trouble, Version},
-    health::{self, Health, OnTrouble, random},
+    health::{self, Health, OnTrouble},
     leases::Leases,
     machine,
+    random::random,
     statistics::{self, Counters, FleetStatistics},
     store::{Found, RemoteStore},
     uploads::{self, Uploads},

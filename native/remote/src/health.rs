@@ -1,21 +1,20 @@
 //! Whether the remote is used: the breaker, which the processes of a machine share, and what the remote turned out not to support.
 
 use std::{
-    collections::hash_map::RandomState,
     fmt, fs,
-    hash::{BuildHasher, Hasher},
     mem::{self, Discriminant},
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use warmstart::os::fork::Mutex;
 use warmstart_core::breaker::{Breaker, Mode};
 
-use crate::engine::Trouble;
+use crate::{engine::Trouble, random::random};
 
 /// The name of the file in the directory of a machine.
 pub(crate) const FILE: &str = "breaker";
@@ -72,7 +71,7 @@ impl Health {
 
     /// Returns whether a probe is due.
     pub(crate) fn is_probe_due(&self) -> bool {
-        lock(&self.breaker).mode(unix_ms()) == Mode::Due
+        self.breaker.lock().mode(unix_ms()) == Mode::Due
     }
 
     /// Draws the conclusions from the outcome of a request, and returns it.
@@ -120,7 +119,7 @@ impl Health {
 
     /// Changes the breaker, and writes it down for the other processes. Where that fails, each of them finds out for itself.
     fn change(&self, change: impl FnOnce(&mut Breaker)) {
-        let mut breaker = lock(&self.breaker);
+        let mut breaker = self.breaker.lock();
         change(&mut breaker);
         self.is_closed.store(breaker.mode(unix_ms()) == Mode::Closed, Relaxed);
         let Some(file) = &self.file else { return };
@@ -134,7 +133,7 @@ impl Health {
 
     fn report(&self, trouble: &Trouble) {
         let kind = mem::discriminant(trouble);
-        let mut reported = lock(&self.reported);
+        let mut reported = self.reported.lock();
         if reported.contains(&kind) {
             return;
         }
@@ -158,16 +157,6 @@ impl fmt::Debug for Health {
             .field("writes", &self.writes)
             .finish_non_exhaustive()
     }
-}
-
-/// Locks a mutex whose value is consistent between any two calls.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Returns any number.
-pub(crate) fn random() -> u64 {
-    RandomState::new().build_hasher().finish()
 }
 
 fn unix_ms() -> u64 {

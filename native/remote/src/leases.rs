@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Condvar, Mutex},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -14,7 +14,8 @@ use warmstart_core::{
 
 use crate::{
     engine::{Token, Version},
-    health::{Health, lock},
+    health::Health,
+    monitor::Monitor,
     store::RemoteStore,
 };
 
@@ -35,8 +36,7 @@ pub(crate) struct Leases {
     health: Arc<Health>,
     token: Token,
     started: Instant,
-    state: Mutex<State>,
-    changed: Condvar,
+    state: Monitor<State>,
 }
 
 #[derive(Debug, Default)]
@@ -89,8 +89,7 @@ struct Tasks {
 
 impl Leases {
     pub(crate) fn new(remote: Arc<RemoteStore>, health: Arc<Health>, token: Token) -> Arc<Self> {
-        let (state, changed) = (Mutex::default(), Condvar::new());
-        Arc::new(Self { remote, health, token, started: Instant::now(), state, changed })
+        Arc::new(Self { remote, health, token, started: Instant::now(), state: Monitor::default() })
     }
 
     pub(crate) const fn token(&self) -> &Token {
@@ -105,24 +104,24 @@ impl Leases {
     /// Keeps a lease that was requested at `sent`, for a claim that may follow. `is_absent` says whether the same request found
     /// nothing stored.
     pub(crate) fn keep(self: &Arc<Self>, name: Key, version: Version, sent: u64, is_absent: bool) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let phase = Phase::Ahead { since: self.now() };
         state.held.insert(name, Held { lease: Lease::new(sent), version, is_absent, phase });
         state.watches.remove(&name);
         self.start_thread(&mut state);
-        self.changed.notify_all();
+        self.state.notify();
     }
 
     /// Returns whether the remote need not be asked, because this process has held the lease since it found nothing there.
     pub(crate) fn is_known_absent(&self, name: &Key) -> bool {
         let is_absent = |held: &Held| held.is_absent && held.lease.is_held(self.now());
-        lock(&self.state).held.get(name).is_some_and(is_absent)
+        self.state.lock().held.get(name).is_some_and(is_absent)
     }
 
     /// Begins a build under a lease that is held for a claim. Returns whether there is one.
     pub(crate) fn begin_build(&self, name: &Key) -> bool {
         let now = self.now();
-        match lock(&self.state).held.get_mut(name) {
+        match self.state.lock().held.get_mut(name) {
             Some(held) if held.lease.is_held(now) && matches!(held.phase, Phase::Ahead { .. }) => {
                 held.phase = Phase::Building;
                 true
@@ -133,27 +132,27 @@ impl Leases {
 
     /// Ends a build. The lease is released once so many uploads were tried.
     pub(crate) fn end_build(&self, name: &Key, uploads: u64) {
-        if let Some(held) = lock(&self.state).held.get_mut(name) {
+        if let Some(held) = self.state.lock().held.get_mut(name) {
             held.phase = Phase::Uploading(uploads);
         }
-        self.changed.notify_all();
+        self.state.notify();
     }
 
     /// Records how many uploads were tried.
     pub(crate) fn record_uploads(&self, tried: u64) {
-        lock(&self.state).tried = tried;
-        self.changed.notify_all();
+        self.state.lock().tried = tried;
+        self.state.notify();
     }
 
     /// Observes the lease of another process. Returns whether it may be taken over.
     pub(crate) fn observe(&self, name: &Key, version: &Version) -> bool {
-        lock(&self.state).observe(name, version, self.now())
+        self.state.lock().observe(name, version, self.now())
     }
 
     /// Releases all leases, and ends the background.
     pub(crate) fn close(&self) {
-        lock(&self.state).is_closed = true;
-        self.changed.notify_all();
+        self.state.lock().is_closed = true;
+        self.state.notify();
     }
 
     /// Starts the thread that renews, or does without: leases then end by themselves.
@@ -168,23 +167,20 @@ impl Leases {
     /// Lets the background probe the remote if its breaker is open.
     pub(crate) fn probe_if_open(self: &Arc<Self>) {
         if !self.health.is_closed() {
-            self.start_thread(&mut lock(&self.state));
+            self.start_thread(&mut self.state.lock());
         }
     }
 
     fn run(&self) {
         loop {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             let now = self.now();
             let Tasks { renewals, releases, next } = state.due(now);
             let is_closed = state.is_closed;
             if renewals.is_empty() && releases.is_empty() && !is_closed {
                 let wait =
                     next.map_or(IDLE, |next| Duration::from_millis(next.saturating_sub(now)).min(IDLE));
-                state = self
-                    .changed
-                    .wait_timeout(state, wait)
-                    .map_or_else(|poison| poison.into_inner().0, |woken| woken.0);
+                (state, _) = self.state.wait(state, wait);
             }
             drop(state);
             if !renewals.is_empty() {
@@ -207,7 +203,7 @@ impl Leases {
     fn renew(&self, held: Vec<(Key, Version)>) {
         let sent = self.now();
         let renewed = self.remote.engine().renew(&held, &self.token, self.until());
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         for ((name, _), renewed) in held.into_iter().zip(renewed) {
             let Some(held) = state.held.get_mut(&name) else { continue };
             match renewed {

@@ -6,7 +6,7 @@ use std::{
     io::{Read, Write},
     mem,
     path::{Path, PathBuf},
-    sync::{Arc, Condvar, Mutex, PoisonError},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -15,10 +15,7 @@ use warmstart::{Artifact, MissReason, Store};
 use warmstart_core::{key::Key, lease::Backoff};
 
 use crate::{
-    engine::Trouble,
-    health::{Health, lock, random},
-    leases::Leases,
-    statistics::Counters,
+    engine::Trouble, health::Health, leases::Leases, monitor::Monitor, random::random, statistics::Counters,
     store::RemoteStore,
 };
 
@@ -57,8 +54,7 @@ pub(crate) struct Uploads<S> {
     folder: Option<PathBuf>,
     /// How many bytes of artifacts may wait.
     max_bytes: u64,
-    state: Mutex<State>,
-    changed: Condvar,
+    state: Monitor<State>,
 }
 
 #[derive(Debug, Default)]
@@ -105,11 +101,10 @@ impl<S: Store + 'static> Uploads<S> {
         folder: Option<PathBuf>,
         max_bytes: u64,
     ) -> Arc<Self> {
-        let (state, changed) = (Mutex::default(), Condvar::new());
-        let uploads =
-            Arc::new(Self { local, remote, health, leases, counters, folder, max_bytes, state, changed });
+        let state = Monitor::default();
+        let uploads = Arc::new(Self { local, remote, health, leases, counters, folder, max_bytes, state });
         uploads.take_over_lists();
-        let mut state = lock(&uploads.state);
+        let mut state = uploads.state.lock();
         if !state.postponed.is_empty() {
             uploads.start_thread(&mut state);
         }
@@ -121,7 +116,7 @@ impl<S: Store + 'static> Uploads<S> {
     pub(crate) fn add(self: &Arc<Self>, key: &[u8], bytes: u64, artifact: Option<Artifact>) {
         // A queue of empty artifacts is bounded too.
         let bytes = bytes.max(1);
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.is_closed || state.bytes.saturating_add(bytes) > self.max_bytes {
             self.counters.add(|counts| &mut counts.uploads_dropped, 1);
             return;
@@ -133,23 +128,23 @@ impl<S: Store + 'static> Uploads<S> {
         state.added += 1;
         state.waiting.push_back(Upload { key: key.to_vec(), bytes, artifact, is_late: false });
         self.start_thread(&mut state);
-        self.changed.notify_all();
+        self.state.notify();
     }
 
     /// Returns how many uploads were added.
     pub(crate) fn added(&self) -> u64 {
-        lock(&self.state).added
+        self.state.lock().added
     }
 
     /// Returns how many uploads wait.
     pub(crate) fn waiting(&self) -> u64 {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         state.added - state.tried + state.postponed.len() as u64
     }
 
     /// Waits until each upload that was added was tried, or none is sent any more. Returns whether none is left.
     pub(crate) fn wait(&self, until: Instant) -> bool {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let is_over = |state: &State| state.tried == state.added && state.postponed.is_empty();
         let is_sending = |state: &State| {
             let is_stuck = state.tried == state.added && !self.health.writes();
@@ -160,7 +155,7 @@ impl<S: Store + 'static> Uploads<S> {
             if left.is_zero() {
                 break;
             }
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            (state, _) = self.state.wait(state, left);
         }
         is_over(&state)
     }
@@ -168,7 +163,7 @@ impl<S: Store + 'static> Uploads<S> {
     /// Gives up what waits in memory for this key, and waits until no upload of it is in progress. One that begins later sends what
     /// the local store has then.
     pub(crate) fn withdraw(&self, key: &[u8], until: Instant) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let State { waiting, postponed, .. } = &mut *state;
         let of_key = waiting.iter_mut().chain(postponed).filter(|upload| upload.key == key);
         of_key.for_each(|upload| upload.artifact = None);
@@ -177,14 +172,14 @@ impl<S: Store + 'static> Uploads<S> {
             if left.is_zero() {
                 return;
             }
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            (state, _) = self.state.wait(state, left);
         }
     }
 
     /// Ends the background after the upload in progress. The list says what is left.
     pub(crate) fn close(&self) {
-        lock(&self.state).is_closed = true;
-        self.changed.notify_all();
+        self.state.lock().is_closed = true;
+        self.state.notify();
     }
 
     fn start_thread(self: &Arc<Self>, state: &mut State) {
@@ -199,7 +194,7 @@ impl<S: Store + 'static> Uploads<S> {
         while let Some(upload) = self.next() {
             let is_over = self.send(&upload);
             self.leases.probe_if_open();
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             state.tried += 1;
             if is_over {
                 state.bytes -= upload.bytes;
@@ -211,9 +206,9 @@ impl<S: Store + 'static> Uploads<S> {
                 list.clear();
             }
             self.leases.record_uploads(state.tried);
-            self.changed.notify_all();
+            self.state.notify();
         }
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let is_empty = state.waiting.is_empty() && state.postponed.is_empty();
         if let Some(list) = state.list.take().filter(|_| is_empty) {
             let _ = fs::remove_file(list.path);
@@ -222,7 +217,7 @@ impl<S: Store + 'static> Uploads<S> {
 
     /// Waits for the next upload; returns nothing when the queue is closed.
     fn next(&self) -> Option<Upload> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         loop {
             if state.is_closed {
                 return None;
@@ -236,26 +231,26 @@ impl<S: Store + 'static> Uploads<S> {
                 return Some(upload);
             }
             let pause = if state.postponed.is_empty() { IDLE } else { SECOND };
-            let woken = self.changed.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner);
-            state = woken.0;
-            if woken.1.timed_out() && state.postponed.is_empty() {
+            let is_late;
+            (state, is_late) = self.state.wait(state, pause);
+            if is_late && state.postponed.is_empty() {
                 drop(state);
                 self.take_over_lists();
-                state = lock(&self.state);
+                state = self.state.lock();
             } else if !state.waiting.is_empty() {
                 drop(state);
                 thread::sleep(LINGER);
-                state = lock(&self.state);
+                state = self.state.lock();
             }
         }
     }
 
     /// Sends an artifact. Returns whether that need not be tried again.
     fn send(&self, upload: &Upload) -> bool {
-        lock(&self.state).sending = Some(upload.key.clone());
+        self.state.lock().sending = Some(upload.key.clone());
         let is_over = self.try_to_send(upload);
-        lock(&self.state).sending = None;
-        self.changed.notify_all();
+        self.state.lock().sending = None;
+        self.state.notify();
         is_over
     }
 
@@ -268,7 +263,7 @@ impl<S: Store + 'static> Uploads<S> {
         let artifact = match artifact.clone().map_or_else(|| self.local.get(key), Ok) {
             Ok(artifact) => artifact,
             // It may be there, and a later process sends it.
-            Err(MissReason::Closed) if lock(&self.state).is_closed => return false,
+            Err(MissReason::Closed) if self.state.lock().is_closed => return false,
             Err(_) => return true,
         };
         let Ok(entry) = self.remote.encode(key, &artifact) else {
@@ -300,11 +295,11 @@ impl<S: Store + 'static> Uploads<S> {
                 Err(Trouble::TimedOut(_) | Trouble::Unreachable(_) | Trouble::Other(_)) => return false,
                 Err(_) => break,
             }
-            let state = lock(&self.state);
+            let state = self.state.lock();
             if state.is_closed {
                 return false;
             }
-            drop(self.changed.wait_timeout(state, Duration::from_millis(pauses.pause(random()))));
+            drop(self.state.wait(state, Duration::from_millis(pauses.pause(random()))));
         }
         if *is_late && !self.health.writes() {
             return false;
@@ -317,7 +312,7 @@ impl<S: Store + 'static> Uploads<S> {
     fn take_over_lists(&self) {
         for path in self.lists() {
             let Some(list) = List::take_over(path) else { continue };
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             let is_taken = keys(&list.file).into_iter().all(|key| {
                 let is_written = self.write_down(&mut state, &key);
                 if is_written {

@@ -1,0 +1,31 @@
+//! State that threads wait for. Forked children have none of these threads and do not use it, so that it needs no
+//! [lock of its own](warmstart::os::fork::Mutex) against forks, which have nothing to wait with.
+
+use std::{
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// A mutex and the condition that what it guards has changed. The state must be consistent whenever the mutex is free.
+#[derive(Debug, Default)]
+pub(crate) struct Monitor<T> {
+    state: Mutex<T>,
+    changed: Condvar,
+}
+
+impl<T> Monitor<T> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes all that wait.
+    pub(crate) fn notify(&self) {
+        self.changed.notify_all();
+    }
+
+    /// Waits for a change. Returns whether the time was up first, too.
+    pub(crate) fn wait<'m>(&self, state: MutexGuard<'m, T>, time: Duration) -> (MutexGuard<'m, T>, bool) {
+        let woken = self.changed.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner);
+        (woken.0, woken.1.timed_out())
+    }
+}
