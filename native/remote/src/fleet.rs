@@ -202,7 +202,7 @@ impl<S: Store + 'static> Fleet<S> {
         let counts = self.statistics();
         if let Some(file) = &self.statistics
             && counts != *added
-            && counts.add_to_file(*added, file)
+            && statistics::add(counts, *added, file)
         {
             *added = counts;
         }

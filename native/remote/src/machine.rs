@@ -54,7 +54,9 @@ mod tests {
         assert_eq!(FleetStatistics::of_machine(folder.path()).unwrap(), FleetStatistics::default());
         let one = FleetStatistics { local_hits: 7, lease_wait_nanos: u64::MAX, ..Default::default() };
         let earlier = FleetStatistics { local_hits: 5, ..Default::default() };
-        assert!(one.add_to_file(FleetStatistics::default(), &file) && one.add_to_file(earlier, &file));
+        assert!(
+            statistics::add(one, FleetStatistics::default(), &file) && statistics::add(one, earlier, &file)
+        );
         let sum = FleetStatistics { local_hits: 9, ..one };
         assert_eq!(FleetStatistics::of_machine(folder.path()).unwrap(), sum);
         assert!(FleetStatistics::of_machine(&file).is_err());
@@ -62,7 +64,7 @@ mod tests {
         fs::write(&file, b"local_hits x\nremote_hits 3\n\xff 1\nmisses").unwrap();
         let left = FleetStatistics { remote_hits: 3, ..Default::default() };
         assert_eq!(FleetStatistics::of_machine(folder.path()).unwrap(), left);
-        assert!(one.add_to_file(one, &file));
+        assert!(statistics::add(one, one, &file));
         assert_eq!(FleetStatistics::of_machine(folder.path()).unwrap(), left, "the damage is overwritten");
     }
 
@@ -73,8 +75,8 @@ mod tests {
         let file = File::create(&path).unwrap();
         file.lock().unwrap();
         let one = FleetStatistics { local_hits: 7, ..Default::default() };
-        assert!(!one.add_to_file(FleetStatistics::default(), &path));
+        assert!(!statistics::add(one, FleetStatistics::default(), &path));
         drop(file);
-        assert!(one.add_to_file(FleetStatistics::default(), &path));
+        assert!(statistics::add(one, FleetStatistics::default(), &path));
     }
 }

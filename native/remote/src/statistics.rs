@@ -73,29 +73,26 @@ const MAX_FILE: u64 = 4096;
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(2);
 
-impl FleetStatistics {
-    /// Adds what was counted since `earlier` to the counts of the machine. Returns whether that was possible.
-    pub(crate) fn add_to_file(mut self, mut earlier: Self, file: &Path) -> bool {
-        let mut add = || {
-            let mut file =
-                OpenOptions::new().read(true).write(true).create(true).truncate(false).open(file)?;
-            let mut attempts = 1..ATTEMPTS;
-            while let Err(error) = file.try_lock() {
-                attempts.next().ok_or(error)?;
-                thread::sleep(PAUSE);
-            }
-            let mut sum = read(&file)?;
-            let mut text = String::new();
-            for (name, field) in COUNTS {
-                let new = field(&mut self).saturating_sub(*field(&mut earlier));
-                // Each line has the same length, so that nothing of the former text is left.
-                text += &format!("{name:<18}{:>20}\n", field(&mut sum).saturating_add(new));
-            }
-            file.rewind()?;
-            file.write_all(text.as_bytes())
-        };
-        add().is_ok()
-    }
+/// Adds what was counted since `earlier` to the counts of the machine. Returns whether that was possible.
+pub(crate) fn add(mut counts: FleetStatistics, mut earlier: FleetStatistics, file: &Path) -> bool {
+    let mut add = || {
+        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(file)?;
+        let mut attempts = 1..ATTEMPTS;
+        while let Err(error) = file.try_lock() {
+            attempts.next().ok_or(error)?;
+            thread::sleep(PAUSE);
+        }
+        let mut sum = read(&file)?;
+        let mut text = String::new();
+        for (name, field) in COUNTS {
+            let new = field(&mut counts).saturating_sub(*field(&mut earlier));
+            // Each line has the same length, so that nothing of the former text is left.
+            text += &format!("{name:<18}{:>20}\n", field(&mut sum).saturating_add(new));
+        }
+        file.rewind()?;
+        file.write_all(text.as_bytes())
+    };
+    add().is_ok()
 }
 
 /// Reads counts. A line that is damaged counts from zero.
