@@ -9,7 +9,7 @@ use warmstart::{
     store::{FileStore, StoreOptions},
 };
 use warmstart_remote::{
-    FleetStatistics, RemoteError, RemoteOptions, RemoteStore, TransferError, Transferred, Trouble,
+    Check, FleetStatistics, RemoteError, RemoteOptions, RemoteStore, TransferError, Transferred, Trouble,
 };
 
 use crate::{
@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &Remote, seal: Option<&Seal>, screen: &mut Screen) 
         Remote::Push { store, place } => {
             let (local, remote) = (open(store, seal, Access::Look)?, place.open()?);
             let bar = progress("pushing", None);
-            let pushed = remote.push(&*local.store, &|_| step(&bar));
+            let pushed = warmstart_remote::push(&remote, &*local.store, &|_| step(&bar));
             drop(bar);
             show_transfer(pushed?, "pushed to", &remote, screen)
         }
@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &Remote, seal: Option<&Seal>, screen: &mut Screen) 
                 )?)
             };
             let bar = progress("pulling", None);
-            let pulled = remote.pull(&*local, &|_| step(&bar));
+            let pulled = warmstart_remote::pull(&remote, &*local, &|_| step(&bar));
             drop(bar);
             show_transfer(pulled?, "pulled from", &remote, screen)
         }
@@ -70,7 +70,7 @@ impl Place {
 
 /// Shows what a remote permits. It passes if it can be read: not every machine may write.
 fn check(remote: &RemoteStore, screen: &mut Screen) -> Result<bool, Failure> {
-    let checked = remote.check();
+    let checked = Check::of(remote);
     let lines = [
         ("read", "looks up", &checked.read),
         ("list", "lists entries, as `pull` does", &checked.list),

@@ -26,59 +26,59 @@ pub struct Check {
     pub leases: Result<Duration, Trouble>,
 }
 
-impl RemoteStore {
-    /// Tries out what the remote permits. Stores a small object for a moment, under a name that no entry has.
+impl Check {
+    /// Tries out what `remote` permits. Stores a small object for a moment, under a name that no entry has.
     #[must_use]
-    pub fn check(&self) -> Check {
-        let read = self.probe(self.soon()).and_then(|()| {
+    pub fn of(remote: &RemoteStore) -> Self {
+        let read = remote.probe(soon(remote)).and_then(|()| {
             let started = Instant::now();
-            self.probe(self.soon())?;
+            remote.probe(soon(remote))?;
             Ok(started.elapsed())
         });
         // The others would only wait for their deadlines too.
         if let Err(trouble) = &read {
             let [list, write, leases] = [(); 3].map(|()| Err(trouble.clone()));
-            return Check { read, list, write, leases };
+            return Self { read, list, write, leases };
         }
         let started = Instant::now();
-        let list = self.engine().list(None, self.soon()).map(|_| started.elapsed());
-        Check { read, list, write: self.try_to_write(), leases: self.try_to_claim() }
+        let list = remote.engine().list(None, soon(remote)).map(|_| started.elapsed());
+        Self { read, list, write: try_to_write(remote), leases: try_to_claim(remote) }
     }
+}
 
-    fn soon(&self) -> Instant {
-        Instant::now() + self.deadline()
-    }
+fn soon(remote: &RemoteStore) -> Instant {
+    Instant::now() + remote.deadline()
+}
 
-    fn try_to_write(&self) -> Result<Duration, Trouble> {
-        let (engine, name) = (self.engine(), random_name()?);
-        let started = Instant::now();
-        engine.put(&name, BYTES, self.soon())?;
-        let found = engine.get_many(&[name], self.soon());
-        let removed = engine.remove(&name, self.soon());
-        if found? != [Some(BYTES.to_vec())] {
-            return Err(Trouble::Other("what was stored is not read".to_owned()));
-        }
-        if !removed? {
-            return Err(Trouble::Other("what was stored is not removed".to_owned()));
-        }
-        Ok(started.elapsed() / 3)
+fn try_to_write(remote: &RemoteStore) -> Result<Duration, Trouble> {
+    let (engine, name) = (remote.engine(), random_name()?);
+    let started = Instant::now();
+    engine.put(&name, BYTES, soon(remote))?;
+    let found = engine.get_many(&[name], soon(remote));
+    let removed = engine.remove(&name, soon(remote));
+    if found? != [Some(BYTES.to_vec())] {
+        return Err(Trouble::Other("what was stored is not read".to_owned()));
     }
+    if !removed? {
+        return Err(Trouble::Other("what was stored is not removed".to_owned()));
+    }
+    Ok(started.elapsed() / 3)
+}
 
-    fn try_to_claim(&self) -> Result<Duration, Trouble> {
-        let (engine, name) = (self.engine(), random_name()?);
-        let [one, other] = [Token::random()?, Token::random()?];
-        let started = Instant::now();
-        let lease = engine.claim(&name, &one, None, self.soon())?;
-        let second = engine.claim(&name, &other, None, self.soon());
-        if lease.is_none() {
-            return Err(Trouble::Other("a free lease is not to be had".to_owned()));
-        }
-        engine.release(&[name], &one, self.soon())?;
-        if second?.is_some() {
-            return Err(Trouble::Unsupported("leases: two processes get one".to_owned()));
-        }
-        Ok(started.elapsed() / 3)
+fn try_to_claim(remote: &RemoteStore) -> Result<Duration, Trouble> {
+    let (engine, name) = (remote.engine(), random_name()?);
+    let [one, other] = [Token::random()?, Token::random()?];
+    let started = Instant::now();
+    let lease = engine.claim(&name, &one, None, soon(remote))?;
+    let second = engine.claim(&name, &other, None, soon(remote));
+    if lease.is_none() {
+        return Err(Trouble::Other("a free lease is not to be had".to_owned()));
     }
+    engine.release(&[name], &one, soon(remote))?;
+    if second?.is_some() {
+        return Err(Trouble::Unsupported("leases: two processes get one".to_owned()));
+    }
+    Ok(started.elapsed() / 3)
 }
 
 fn random_name() -> Result<Key, Trouble> {

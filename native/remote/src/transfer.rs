@@ -48,120 +48,117 @@ pub enum TransferError {
     Local(MissReason),
 }
 
-impl RemoteStore {
-    /// Stores all entries of `local` that the remote lacks, such as those of a machine that fills the cache for others. Calls
-    /// `on_progress` with the counts so far, from any thread.
-    ///
-    /// # Errors
-    /// The trouble with the remote, or the reason why `local` cannot be listed.
-    pub fn push(
-        &self,
-        local: &dyn Store,
-        on_progress: &(dyn Fn(&Transferred) + Sync),
-    ) -> Result<Transferred, TransferError> {
-        let mut keys = Vec::new();
-        let inspect = local.inspect().ok_or(TransferError::Local(MissReason::Unavailable))?;
-        let mut unreadable = 0;
-        let listed = inspect.entries(&mut |entry| {
-            match entry.head {
-                Ok(head) => keys.push(head.key),
-                Err(_) => unreadable += 1,
+/// Stores all entries of `local` that `remote` lacks, such as those of a machine that fills the cache for others. Calls
+/// `on_progress` with the counts so far, from any thread.
+///
+/// # Errors
+/// The trouble with the remote, or the reason why `local` cannot be listed.
+pub fn push(
+    remote: &RemoteStore,
+    local: &dyn Store,
+    on_progress: &(dyn Fn(&Transferred) + Sync),
+) -> Result<Transferred, TransferError> {
+    let mut keys = Vec::new();
+    let inspect = local.inspect().ok_or(TransferError::Local(MissReason::Unavailable))?;
+    let mut unreadable = 0;
+    let listed = inspect.entries(&mut |entry| {
+        match entry.head {
+            Ok(head) => keys.push(head.key),
+            Err(_) => unreadable += 1,
+        }
+        ControlFlow::Continue(())
+    });
+    listed.map_err(TransferError::Local)?;
+    let done = Mutex::new(Transferred { refused: unreadable, ..Transferred::default() });
+    for keys in keys.chunks(AT_ONCE) {
+        let names: Vec<Key> = keys.iter().map(|key| Key::digest(key)).collect();
+        let states = remote.engine().survey(&names, remote.patient())?;
+        let is_missing = |(_, state): &(&Vec<u8>, Surveyed)| *state != Surveyed::Stored;
+        let missing: Vec<&[u8]> =
+            keys.iter().zip(states).filter(is_missing).map(|(key, _)| &key[..]).collect();
+        done.lock().present += (keys.len() - missing.len()) as u64;
+        let next = AtomicUsize::new(0);
+        let send = || -> Result<(), Trouble> {
+            while let Some(key) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let sent = match local.get(key).and_then(|artifact| remote.encode(key, &artifact)) {
+                    Ok(entry) => remote
+                        .upload(&Key::digest(key), &entry, remote.patient())?
+                        .is_ok()
+                        .then_some(entry.len() as u64),
+                    Err(_) => None,
+                };
+                let mut done = done.lock();
+                match sent {
+                    Some(bytes) => done.add(bytes),
+                    None => done.refused += 1,
+                }
+                on_progress(&done);
             }
-            ControlFlow::Continue(())
+            Ok(())
+        };
+        let ended: Result<Vec<()>, Trouble> = thread::scope(|scope| {
+            let senders: Vec<_> = (0..SENDERS.min(missing.len())).map(|_| scope.spawn(send)).collect();
+            senders.into_iter().map(|sender| sender.join().unwrap_or(Ok(()))).collect()
         });
-        listed.map_err(TransferError::Local)?;
-        let done = Mutex::new(Transferred { refused: unreadable, ..Transferred::default() });
-        for keys in keys.chunks(AT_ONCE) {
-            let names: Vec<Key> = keys.iter().map(|key| Key::digest(key)).collect();
-            let states = self.engine().survey(&names, self.patient())?;
-            let is_missing = |(_, state): &(&Vec<u8>, Surveyed)| *state != Surveyed::Stored;
-            let missing: Vec<&[u8]> =
-                keys.iter().zip(states).filter(is_missing).map(|(key, _)| &key[..]).collect();
-            done.lock().present += (keys.len() - missing.len()) as u64;
-            let next = AtomicUsize::new(0);
-            let send = || -> Result<(), Trouble> {
-                while let Some(key) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let sent = match local.get(key).and_then(|artifact| self.encode(key, &artifact)) {
-                        Ok(entry) => self
-                            .upload(&Key::digest(key), &entry, self.patient())?
-                            .is_ok()
-                            .then_some(entry.len() as u64),
-                        Err(_) => None,
-                    };
-                    let mut done = done.lock();
-                    match sent {
-                        Some(bytes) => done.add(bytes),
-                        None => done.refused += 1,
+        ended?;
+    }
+    Ok(*done.lock())
+}
+
+/// Stores all entries of `remote` in `local` that it lacks, such as for an image of a machine. An entry that is damaged, forged
+/// or of another version is left where it is.
+///
+/// # Errors
+/// The trouble with the remote, [`Trouble::Unsupported`] if it cannot be listed, or the reason why `local` does not store.
+pub fn pull(
+    remote: &RemoteStore,
+    local: &dyn Store,
+    on_progress: &dyn Fn(&Transferred),
+) -> Result<Transferred, TransferError> {
+    let mut here = HashSet::new();
+    let inspect = local.inspect().ok_or(TransferError::Local(MissReason::Unavailable))?;
+    let listed = inspect.entries(&mut |entry| {
+        here.insert(entry.digest);
+        ControlFlow::Continue(())
+    });
+    listed.map_err(TransferError::Local)?;
+    let mut done = Transferred::default();
+    for (keyspace, engine) in remote.engines().enumerate() {
+        let (mut listed, mut after) = (HashSet::new(), None);
+        loop {
+            let page = engine.list(after.as_deref(), remote.patient())?;
+            // The pages of Redis repeat names.
+            let names = page.names.into_iter().filter(|name| listed.insert(*name));
+            let (present, missing): (Vec<Key>, Vec<Key>) = names.partition(|name| here.contains(name));
+            done.present += present.len() as u64;
+            for names in missing.chunks(AT_ONCE) {
+                let found = engine.get_many(names, remote.patient())?;
+                // One that is gone by now was evicted.
+                for (name, entry) in names.iter().zip(found).filter_map(|(name, entry)| Some((name, entry?)))
+                {
+                    match remote.verify_named(keyspace, name, entry) {
+                        Ok((key, found)) => match local.put(&key, &found.artifact) {
+                            Ok(_) => {
+                                // An entry that is refused may be whole under the next secret.
+                                here.insert(*name);
+                                done.add(found.len);
+                            }
+                            // This one does not fit; the others may.
+                            Err(MissReason::Oversize | MissReason::TooLong) => done.refused += 1,
+                            Err(reason) => return Err(TransferError::Local(reason)),
+                        },
+                        Err(_) => done.refused += 1,
                     }
                     on_progress(&done);
                 }
-                Ok(())
-            };
-            let ended: Result<Vec<()>, Trouble> = thread::scope(|scope| {
-                let senders: Vec<_> = (0..SENDERS.min(missing.len())).map(|_| scope.spawn(send)).collect();
-                senders.into_iter().map(|sender| sender.join().unwrap_or(Ok(()))).collect()
-            });
-            ended?;
-        }
-        Ok(*done.lock())
-    }
-
-    /// Stores all entries of the remote in `local` that it lacks, such as for an image of a machine. An entry that is damaged, forged
-    /// or of another version is left where it is.
-    ///
-    /// # Errors
-    /// The trouble with the remote, [`Trouble::Unsupported`] if it cannot be listed, or the reason why `local` does not store.
-    pub fn pull(
-        &self,
-        local: &dyn Store,
-        on_progress: &dyn Fn(&Transferred),
-    ) -> Result<Transferred, TransferError> {
-        let mut here = HashSet::new();
-        let inspect = local.inspect().ok_or(TransferError::Local(MissReason::Unavailable))?;
-        let listed = inspect.entries(&mut |entry| {
-            here.insert(entry.digest);
-            ControlFlow::Continue(())
-        });
-        listed.map_err(TransferError::Local)?;
-        let mut done = Transferred::default();
-        for (keyspace, engine) in self.engines().enumerate() {
-            let (mut listed, mut after) = (HashSet::new(), None);
-            loop {
-                let page = engine.list(after.as_deref(), self.patient())?;
-                // The pages of Redis repeat names.
-                let names = page.names.into_iter().filter(|name| listed.insert(*name));
-                let (present, missing): (Vec<Key>, Vec<Key>) = names.partition(|name| here.contains(name));
-                done.present += present.len() as u64;
-                for names in missing.chunks(AT_ONCE) {
-                    let found = engine.get_many(names, self.patient())?;
-                    // One that is gone by now was evicted.
-                    for (name, entry) in
-                        names.iter().zip(found).filter_map(|(name, entry)| Some((name, entry?)))
-                    {
-                        match self.verify_named(keyspace, name, entry) {
-                            Ok((key, found)) => match local.put(&key, &found.artifact) {
-                                Ok(_) => {
-                                    // An entry that is refused may be whole under the next secret.
-                                    here.insert(*name);
-                                    done.add(found.len);
-                                }
-                                // This one does not fit; the others may.
-                                Err(MissReason::Oversize | MissReason::TooLong) => done.refused += 1,
-                                Err(reason) => return Err(TransferError::Local(reason)),
-                            },
-                            Err(_) => done.refused += 1,
-                        }
-                        on_progress(&done);
-                    }
-                }
-                after = page.next;
-                if after.is_none() {
-                    break;
-                }
+            }
+            after = page.next;
+            if after.is_none() {
+                break;
             }
         }
-        Ok(done)
     }
+    Ok(done)
 }
 
 impl Transferred {

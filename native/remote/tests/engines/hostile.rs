@@ -17,7 +17,9 @@ use std::{
 
 use warmstart::{Artifact, Cache, Limits, MissReason, Seal, Store, cache::ManyOptions, store::MemoryStore};
 use warmstart_core::key::Key;
-use warmstart_remote::{Fleet, FleetOptions, FleetStatistics, RemoteOptions, RemoteStore, TransferError};
+use warmstart_remote::{
+    Check, Fleet, FleetOptions, FleetStatistics, RemoteOptions, RemoteStore, TransferError, pull,
+};
 
 use crate::{
     Case, PASSWORD, PATIENT, Place,
@@ -79,7 +81,7 @@ fn pull_goes_on_after_an_entry_without_room(place: &Place) {
         remote.put(&[number], &Artifact::new(vec![number; len])).unwrap();
     }
     let local = MemoryStore::new(Limits::bytes(50_000));
-    let pulled = remote.pull(&local, &|_| {}).unwrap();
+    let pulled = pull(&remote, &local, &|_| {}).unwrap();
     assert_eq!((pulled.entries, pulled.refused), (19, 1));
 }
 
@@ -198,7 +200,7 @@ fn error_of_a_server_is_not_repeated(_: &Place) {
     let port = serve("-\x1b]0;evil\x07hunter2 evil\r\n");
     let options = RemoteOptions::default().unsealed();
     let remote = RemoteStore::open(&format!("redis://127.0.0.1:{port}"), options).unwrap();
-    let trouble = remote.check().read.unwrap_err().to_string();
+    let trouble = Check::of(&remote).read.unwrap_err().to_string();
     assert!(!trouble.contains("evil") && !trouble.contains('\x1b'), "{trouble:?}");
 }
 
@@ -211,7 +213,7 @@ fn listing_that_never_ends_is_a_failure(_: &Place) {
     let (done, is_done) = mpsc::channel();
     thread::spawn(move || {
         let remote = patient(&format!("s3://b/p?endpoint=http://127.0.0.1:{port}"));
-        let _ = done.send(remote.pull(&MemoryStore::new(Limits::NONE), &|_| {}));
+        let _ = done.send(pull(&remote, &MemoryStore::new(Limits::NONE), &|_| {}));
     });
     let pulled = is_done.recv_timeout(Duration::from_secs(10)).unwrap();
     assert!(matches!(pulled, Err(TransferError::Remote(_))), "{pulled:?}");

@@ -15,7 +15,7 @@ use warmstart::{
     cache::{Fetched, ManyOptions},
     store::{FileStore, MemoryStore, StoreOptions},
 };
-use warmstart_remote::{Fleet, FleetOptions, RemoteStore};
+use warmstart_remote::{Fleet, FleetOptions, RemoteStore, pull};
 
 use crate::{
     Case, PATIENT, Place, patient,
@@ -106,7 +106,7 @@ pub(crate) fn visit(visit: &str) {
         return fill(&patient(url));
     }
     if task == "copy" {
-        let copied = patient(url).pull(&MemoryStore::new(Limits::NONE), &|_| {});
+        let copied = pull(&patient(url), &MemoryStore::new(Limits::NONE), &|_| {});
         return println!("{:?}", copied.map(|copied| copied.entries).map_err(|error| error.to_string()));
     }
     for calls in ["single", "many"] {

@@ -9,7 +9,8 @@ use warmstart::{
 };
 use warmstart_core::key::Key;
 use warmstart_remote::{
-    Fleet, FleetOptions, FleetStatistics, RemoteOptions, RemoteStore, TransferError, Trouble,
+    Check, Fleet, FleetOptions, FleetStatistics, RemoteOptions, RemoteStore, TransferError, Trouble, pull,
+    push,
 };
 
 use crate::{Case, PATIENT, Place, patient, servers::free_port, until};
@@ -45,10 +46,10 @@ fn pushed_entries_are_pulled_elsewhere(place: &Place) {
     }
     let steps = AtomicU64::new(0);
     let count = |_: &_| _ = steps.fetch_add(1, SeqCst);
-    let pushed = remote.push(&one, &count).unwrap();
+    let pushed = push(&remote, &one, &count).unwrap();
     assert_eq!((pushed.entries, pushed.present, pushed.refused), (ENTRIES, 0, 0));
     assert_eq!(steps.load(SeqCst), ENTRIES);
-    let again = remote.push(&one, &count).unwrap();
+    let again = push(&remote, &one, &count).unwrap();
     assert_eq!((again.entries, again.bytes, again.present), (0, 0, ENTRIES));
 
     // A lease is no entry.
@@ -56,7 +57,7 @@ fn pushed_entries_are_pulled_elsewhere(place: &Place) {
     remote.engine().claim(&Key::digest(b"other"), &token, None, until()).unwrap();
     let two = memory();
     two.put(&key(3), &Artifact::new(payload(3))).unwrap();
-    let pulled = remote.pull(&two, &count).unwrap();
+    let pulled = pull(&remote, &two, &count).unwrap();
     assert_eq!((pulled.entries, pulled.present, pulled.refused), (ENTRIES - 1, 1, 0));
     assert!(pulled.bytes > 0 && pulled.bytes < pushed.bytes);
     for number in 0..ENTRIES {
@@ -75,7 +76,7 @@ fn pull_leaves_unverified_entries(place: &Place) {
     // Right for another key.
     put(3, &entry);
     put(4, b"short");
-    let pulled = remote.pull(&store, &|_| {}).unwrap();
+    let pulled = pull(&remote, &store, &|_| {}).unwrap();
     assert_eq!((pulled.entries, pulled.refused), (1, 3));
     assert_eq!(store.get(&key(1)).unwrap().payload(), payload(1));
     assert_eq!(store.get(&key(3)).unwrap_err(), MissReason::Absent);
@@ -87,31 +88,31 @@ fn pull_leaves_unverified_entries(place: &Place) {
     let old = RemoteStore::open(&place.url(), options.clone().with_secret(&[8; 32])).unwrap();
     old.put(&key(2), &Artifact::new(payload(2))).unwrap();
     let both = RemoteStore::open(&place.url(), options.with_secret(&[7; 32]).with_secret(&[8; 32])).unwrap();
-    let pulled = both.pull(&store, &|_| {}).unwrap();
+    let pulled = pull(&both, &store, &|_| {}).unwrap();
     assert_eq!((pulled.entries, pulled.present, pulled.refused), (1, 1, 3));
     assert_eq!(store.get(&key(2)).unwrap().payload(), payload(2));
 }
 
 fn check_tells_what_is_permitted(place: &Place) {
-    let checked = patient(&place.url()).check();
+    let checked = Check::of(&patient(&place.url()));
     assert!(checked.read.is_ok() && checked.write.is_ok() && checked.leases.is_ok(), "{checked:?}");
-    assert_eq!(patient(&place.url()).pull(&memory(), &|_| {}).unwrap().entries, 0, "nothing is left of it");
+    assert_eq!(pull(&patient(&place.url()), &memory(), &|_| {}).unwrap().entries, 0, "nothing is left of it");
 
     let dead = patient(&place.engine.url(free_port(), place.case));
-    let checked = dead.check();
+    let checked = Check::of(&dead);
     assert!(matches!(checked.read, Err(Trouble::Unreachable(_))), "{checked:?}");
     assert!(checked.write.is_err() && checked.leases.is_err());
-    let failed = dead.pull(&memory(), &|_| {});
+    let failed = pull(&dead, &memory(), &|_| {});
     assert!(matches!(failed, Err(TransferError::Remote(Trouble::Unreachable(_)))), "{failed:?}");
 }
 
 fn check_finds_missing_conditions(place: &Place) {
-    let checked = patient(&place.url()).check();
+    let checked = Check::of(&patient(&place.url()));
     assert!(checked.read.is_ok() && checked.write.is_ok(), "{checked:?}");
     assert!(matches!(checked.leases, Err(Trouble::Unsupported(_))), "{checked:?}");
     let web = place.url().replace("s3://bucket/", "http://").replace("?endpoint=", "");
     let (case, host) = web.trim_start_matches("http://").split_once("http://").unwrap();
-    let checked = patient(&format!("http://{host}/bucket/{case}")).check();
+    let checked = Check::of(&patient(&format!("http://{host}/bucket/{case}")));
     assert!(checked.read.is_ok() && matches!(checked.write, Err(Trouble::ReadOnly(_))), "{checked:?}");
 }
 
