@@ -19,8 +19,8 @@ pub struct FleetStatistics {
     pub local_hits: u64,
     /// Look-ups that the remote answered.
     pub remote_hits: u64,
-    /// Look-ups that neither answered. A call that builds counts one, or two where builds are not shared; a call for many counts one
-    /// more for each artifact.
+    /// Look-ups that neither answered. A call that builds looks up once, or twice where it cannot know that nothing is stored; a call for
+    /// many looks up each artifact once more.
     pub misses: u64,
     /// Entries of the remote that were refused as damaged, forged or of another version. They are left where they are.
     pub refused: u64,
