@@ -1,5 +1,7 @@
-//! State that threads wait for. Forked children have none of these threads and do not use it, so that it needs no
-//! [lock of its own](warmstart::os::fork::Mutex) against forks, which have nothing to wait with.
+//! State that threads wait for.
+//!
+//! It is behind a mutex of the standard library: those of [`os::fork`](warmstart::os::fork) have no condition variable, and a forked
+//! child does not use this state, because it has none of the threads.
 
 use std::{
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
