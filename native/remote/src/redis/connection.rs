@@ -122,20 +122,17 @@ impl Pool {
             Some(address) => vec![address],
             None => resolve(&self.host, self.port, until)?,
         };
-        let mut refused = Trouble::Unreachable("its name has no address".to_owned());
-        for address in addresses {
-            match TcpStream::connect_timeout(&address, remaining(until).map_err(|error| trouble_of(&error))?)
-            {
-                Ok(socket) => {
-                    self.idle.lock().address = Some(address);
-                    return self.greet(socket, until);
-                }
-                Err(error) => refused = trouble_of(&error),
+        match connect_any(&addresses, until) {
+            Ok((socket, address)) => {
+                self.idle.lock().address = Some(address);
+                self.greet(socket, until)
+            }
+            Err(trouble) => {
+                // The name may have another address by now.
+                self.idle.lock().address = None;
+                Err(trouble)
             }
         }
-        // The name may have another address by now.
-        self.idle.lock().address = None;
-        Err(refused)
     }
 
     /// Sets up TLS, and sends the credentials and the number of the database.
@@ -249,6 +246,21 @@ fn resolve(host: &str, port: u16, until: Instant) -> Result<Vec<SocketAddr>, Tro
     }
 }
 
+/// Connects to the first of these addresses that answers. Each but the last has half of the time that is left, so that a silent one does
+/// not use up the time of the next. Equal shares would be too short for a distant server with many addresses.
+fn connect_any(addresses: &[SocketAddr], until: Instant) -> Result<(TcpStream, SocketAddr), Trouble> {
+    let mut refused = Trouble::Unreachable("its name has no address".to_owned());
+    for (number, address) in (1..).zip(addresses) {
+        let left = remaining(until).map_err(|error| trouble_of(&error))?;
+        let share = if number == addresses.len() { left } else { left / 2 };
+        match TcpStream::connect_timeout(address, share) {
+            Ok(socket) => return Ok((socket, *address)),
+            Err(error) => refused = trouble_of(&error),
+        }
+    }
+    Err(refused)
+}
+
 fn remaining(until: Instant) -> io::Result<Duration> {
     match until.saturating_duration_since(Instant::now()) {
         // A socket would take it for no timeout at all.
@@ -351,5 +363,28 @@ impl Write for Timed {
 
     fn flush(&mut self) -> io::Result<()> {
         self.socket.flush()
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// A listener whose backlog is full: Linux drops what asks for a connection.
+    #[test]
+    fn silent_address_leaves_time_for_the_next() {
+        let [silent, open] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let addresses = [&silent, &open].map(|listener| listener.local_addr().unwrap());
+        let mut waiting = Vec::new();
+        while let Ok(socket) = TcpStream::connect_timeout(&addresses[0], Duration::from_millis(200)) {
+            waiting.push(socket);
+        }
+        let until = Instant::now() + Duration::from_secs(1);
+        let (_, address) = connect_any(&addresses, until).unwrap();
+        assert_eq!(address, addresses[1]);
+        let alone = connect_any(&addresses[..1], Instant::now() + Duration::from_millis(100));
+        assert!(matches!(alone, Err(Trouble::TimedOut(_))));
     }
 }
