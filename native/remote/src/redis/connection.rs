@@ -50,10 +50,7 @@ struct Credentials {
     password: Option<String>,
 }
 
-struct Connection {
-    stream: BufReader<Stream>,
-    parser: Parser,
-}
+struct Connection(BufReader<Stream>);
 
 enum Stream {
     Plain(Timed),
@@ -106,7 +103,12 @@ impl Pool {
             // They are the parent's: here they are only closed, which the server does not see.
             *idle = Idle { generation: fork::generation(), address: idle.address, connections: Vec::new() };
         }
-        idle.connections.pop()
+        while let Some(mut connection) = idle.connections.pop() {
+            if connection.is_silent() {
+                return Some(connection);
+            }
+        }
+        None
     }
 
     fn give_back(&self, connection: Connection) {
@@ -151,7 +153,7 @@ impl Pool {
             }
         };
         let stream = BufReader::with_capacity(READ, stream);
-        let mut connection = Connection { stream, parser: Parser::new() };
+        let mut connection = Connection(stream);
         let mut greetings = Vec::new();
         if let Some(password) = &self.credentials.password {
             let mut auth = cmd("AUTH");
@@ -174,20 +176,34 @@ impl Pool {
 
 impl Connection {
     fn call(&mut self, commands: &[Cmd], until: Instant) -> Result<Vec<Value>, Failure> {
-        let stream = self.stream.get_mut();
+        let stream = self.0.get_mut();
         stream.timed().until = until;
         let packed: Vec<u8> = commands.iter().flat_map(Cmd::get_packed_command).collect();
         stream.write_all(&packed).and_then(|()| stream.flush()).map_err(|error| Failure::of(&error))?;
-        let mut replies = Vec::with_capacity(commands.len());
+        let (mut parser, mut replies) = (Parser::new(), Vec::with_capacity(commands.len()));
         for _ in commands {
-            let reply = self.parser.parse_value(&mut self.stream);
+            let reply = parser.parse_value(&mut self.0);
             replies.push(reply.map_err(|error| match error.kind() {
                 _ if error.is_timeout() => Failure::Trouble(Trouble::TimedOut("the time is up".to_owned())),
                 ErrorKind::Io => Failure::Closed("the connection ended".to_owned()),
-                _ => Failure::Trouble(Trouble::Other("the answer is not Redis's".to_owned())),
+                _ => Failure::not_redis(),
             })?);
         }
-        Ok(replies)
+        // The parser reads ahead: it returns the end itself only if nothing else is left. A reply too many may be an earlier one, so that
+        // each of these may be another command's.
+        let left = parser.parse_value(&b"+end\r\n"[..]);
+        match left == Ok(Value::SimpleString("end".to_owned())) && self.0.buffer().is_empty() {
+            true => Ok(replies),
+            false => Err(Failure::not_redis()),
+        }
+    }
+
+    /// Returns whether nothing has arrived since the last reply: neither the end, nor what the next call would take for its reply.
+    fn is_silent(&mut self) -> bool {
+        let socket = &self.0.get_mut().timed().socket;
+        let peeked = socket.set_nonblocking(true).and_then(|()| socket.peek(&mut [0]));
+        peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+            && socket.set_nonblocking(false).is_ok()
     }
 }
 
@@ -277,6 +293,10 @@ fn trouble_of(error: &io::Error) -> Trouble {
 }
 
 impl Failure {
+    fn not_redis() -> Self {
+        Self::Trouble(Trouble::Other("the answer is not Redis's".to_owned()))
+    }
+
     fn of(error: &io::Error) -> Self {
         match trouble_of(error) {
             Trouble::Unreachable(why) => Self::Closed(why),
@@ -366,25 +386,46 @@ impl Write for Timed {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use std::net::TcpListener;
 
     use super::*;
 
+    fn listen() -> (TcpListener, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        (listener, address)
+    }
+
     /// A listener whose backlog is full: Linux drops what asks for a connection.
+    #[cfg(target_os = "linux")]
     #[test]
     fn silent_address_leaves_time_for_the_next() {
-        let [silent, open] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-        let addresses = [&silent, &open].map(|listener| listener.local_addr().unwrap());
+        let ((_silent, first), (_open, second)) = (listen(), listen());
         let mut waiting = Vec::new();
-        while let Ok(socket) = TcpStream::connect_timeout(&addresses[0], Duration::from_millis(200)) {
+        while let Ok(socket) = TcpStream::connect_timeout(&first, Duration::from_millis(200)) {
             waiting.push(socket);
         }
-        let until = Instant::now() + Duration::from_secs(1);
-        let (_, address) = connect_any(&addresses, until).unwrap();
-        assert_eq!(address, addresses[1]);
-        let alone = connect_any(&addresses[..1], Instant::now() + Duration::from_millis(100));
+        let connected = connect_any(&[first, second], Instant::now() + Duration::from_secs(1));
+        assert_eq!(connected.unwrap().1, second);
+        let alone = connect_any(&[first], Instant::now() + Duration::from_millis(100));
         assert!(matches!(alone, Err(Trouble::TimedOut(_))));
+    }
+
+    #[test]
+    fn late_surplus_is_no_reply_to_the_next_call() {
+        let (listener, address) = listen();
+        let pool = Pool::new(address.ip().to_string(), address.port(), 0, None);
+        let socket = TcpStream::connect(address).unwrap();
+        let (mut server, here) = (listener.accept().unwrap().0, socket.try_clone().unwrap());
+        let stream = Stream::Plain(Timed { socket, until: Instant::now() });
+        pool.give_back(Connection(BufReader::new(stream)));
+        let connection = pool.take_idle().unwrap();
+        pool.give_back(connection);
+        server.write_all(b"+OK\r\n").unwrap();
+        // Waits until it has arrived.
+        here.peek(&mut [0]).unwrap();
+        assert!(pool.take_idle().is_none());
     }
 }

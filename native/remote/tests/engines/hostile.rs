@@ -46,6 +46,7 @@ pub(crate) const OF_NGINX: &[Case] =
 pub(crate) const OF_NONE: &[Case] = &[
     ("error_of_a_server_is_not_repeated", error_of_a_server_is_not_repeated),
     ("listing_that_never_ends_is_a_failure", listing_that_never_ends_is_a_failure),
+    ("surplus_replies_fail_the_call", surplus_replies_fail_the_call),
     ("object_that_is_too_long_is_a_miss", object_that_is_too_long_is_a_miss),
     ("age_without_end_renews_nothing", age_without_end_renews_nothing),
     ("upload_at_the_close_stays_listed", upload_at_the_close_stays_listed),
@@ -202,6 +203,16 @@ fn error_of_a_server_is_not_repeated(_: &Place) {
     let remote = RemoteStore::open(&format!("redis://127.0.0.1:{port}"), options).unwrap();
     let trouble = Check::of(&remote).read.unwrap_err().to_string();
     assert!(!trouble.contains("evil") && !trouble.contains('\x1b'), "{trouble:?}");
+}
+
+const ABSENT: &[u8] = b"*1\r\n$-1\r\n";
+
+/// One of the two may be another command's.
+fn surplus_replies_fail_the_call(_: &Place) {
+    let remote = patient(&format!("redis://127.0.0.1:{}", serve([ABSENT, ABSENT].concat())));
+    for _ in 0..2 {
+        assert_eq!(remote.get(b"key").unwrap_err(), MissReason::Unavailable);
+    }
 }
 
 fn listing_that_never_ends_is_a_failure(_: &Place) {
