@@ -22,6 +22,10 @@ const AT_ONCE: usize = 64;
 /// How many entries are sent at the same time.
 const SENDERS: usize = 8;
 
+/// The most pages of a listing in a row that name nothing new. Redis looks at 1,000 keys for a page, so that the keys of others may be
+/// as many as 100 million.
+const MOST_EMPTY: u32 = 100_000;
+
 /// How many entries a transfer copied, and how many it left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
@@ -124,9 +128,10 @@ pub fn pull(
     listed.map_err(TransferError::Local)?;
     let mut done = Transferred::default();
     for (keyspace, engine) in remote.engines().enumerate() {
-        let (mut listed, mut after) = (HashSet::new(), None);
+        let (mut listed, mut after, mut empty) = (HashSet::new(), None, 0);
         loop {
             let page = engine.list(after.as_deref(), remote.patient())?;
+            let before = listed.len();
             // The pages of Redis repeat names.
             let names = page.names.into_iter().filter(|name| listed.insert(*name));
             let (present, missing): (Vec<Key>, Vec<Key>) = names.partition(|name| here.contains(name));
@@ -155,6 +160,10 @@ pub fn pull(
             after = page.next;
             if after.is_none() {
                 break;
+            }
+            empty = if listed.len() > before { 0 } else { empty + 1 };
+            if empty == MOST_EMPTY {
+                return Err(Trouble::Other("its listing does not end".to_owned()).into());
             }
         }
     }

@@ -217,7 +217,7 @@ pub(super) async fn list(client: &Client, folder: &str, offset: Option<String>) 
     let last = objects.last().map(|(path, _)| path.to_string());
     let is_last = listed.page_token.is_none();
     if !is_last && offset.is_some() && last <= offset {
-        return Err(Trouble::Unsupported("its listing does not begin where it is told to".to_owned()));
+        return Err(Trouble::Unsupported("listing that begins where it is told to".to_owned()));
     }
     Ok(Page { objects, last, is_last })
 }

@@ -18,7 +18,8 @@ use std::{
 use warmstart::{Artifact, Cache, Limits, MissReason, Seal, Store, cache::ManyOptions, store::MemoryStore};
 use warmstart_core::key::Key;
 use warmstart_remote::{
-    Check, Fleet, FleetOptions, FleetStatistics, RemoteOptions, RemoteStore, TransferError, pull,
+    Check, Fleet, FleetOptions, FleetStatistics, RemoteOptions, RemoteStore, TransferError, Transferred,
+    Trouble, pull,
 };
 
 use crate::{
@@ -47,6 +48,7 @@ pub(crate) const OF_NONE: &[Case] = &[
     ("error_of_a_server_is_not_repeated", error_of_a_server_is_not_repeated),
     ("listing_that_never_ends_is_a_failure", listing_that_never_ends_is_a_failure),
     ("surplus_replies_fail_the_call", surplus_replies_fail_the_call),
+    ("scan_that_never_ends_is_a_failure", scan_that_never_ends_is_a_failure),
     ("object_that_is_too_long_is_a_miss", object_that_is_too_long_is_a_miss),
     ("age_without_end_renews_nothing", age_without_end_renews_nothing),
     ("upload_at_the_close_stays_listed", upload_at_the_close_stays_listed),
@@ -215,18 +217,28 @@ fn surplus_replies_fail_the_call(_: &Place) {
     }
 }
 
+/// Pulls from a remote in a thread, which may never end.
+fn pull_in_time(url: String) -> Result<Transferred, TransferError> {
+    let (done, is_done) = mpsc::channel();
+    thread::spawn(move || {
+        let _ = done.send(pull(&patient(&url), &MemoryStore::new(Limits::NONE), &|_| {}));
+    });
+    is_done.recv_timeout(4 * PATIENT).unwrap()
+}
+
+fn scan_that_never_ends_is_a_failure(_: &Place) {
+    let port = serve("*2\r\n$1\r\n7\r\n*0\r\n");
+    let pulled = pull_in_time(format!("redis://127.0.0.1:{port}"));
+    assert!(matches!(pulled, Err(TransferError::Remote(Trouble::Other(_)))), "{pulled:?}");
+}
+
 fn listing_that_never_ends_is_a_failure(_: &Place) {
     let body = "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>\
                 <Contents><Key>p/v1/x</Key><Size>1</Size><ETag>e</ETag>\
                 <LastModified>2026-11-23T00:00:00.000Z</LastModified></Contents></ListBucketResult>";
     let len = body.len();
     let port = serve(format!("HTTP/1.1 200 OK\r\nContent-Length: {len}\r\n\r\n{body}"));
-    let (done, is_done) = mpsc::channel();
-    thread::spawn(move || {
-        let remote = patient(&format!("s3://b/p?endpoint=http://127.0.0.1:{port}"));
-        let _ = done.send(pull(&remote, &MemoryStore::new(Limits::NONE), &|_| {}));
-    });
-    let pulled = is_done.recv_timeout(Duration::from_secs(10)).unwrap();
+    let pulled = pull_in_time(format!("s3://b/p?endpoint=http://127.0.0.1:{port}"));
     assert!(matches!(pulled, Err(TransferError::Remote(_))), "{pulled:?}");
 }
 
