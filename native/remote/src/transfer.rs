@@ -3,6 +3,7 @@
 use std::{
     collections::HashSet,
     ops::ControlFlow,
+    panic::resume_unwind,
     sync::atomic::{AtomicUsize, Ordering},
     thread,
 };
@@ -57,6 +58,9 @@ pub enum TransferError {
 ///
 /// # Errors
 /// The trouble with the remote, or the reason why `local` cannot be listed.
+///
+/// # Panics
+/// If `local` or `on_progress` does.
 pub fn push(
     remote: &RemoteStore,
     local: &dyn Store,
@@ -102,7 +106,10 @@ pub fn push(
         };
         let ended: Result<Vec<()>, Trouble> = thread::scope(|scope| {
             let senders: Vec<_> = (0..SENDERS.min(missing.len())).map(|_| scope.spawn(send)).collect();
-            senders.into_iter().map(|sender| sender.join().unwrap_or(Ok(()))).collect()
+            senders
+                .into_iter()
+                .map(|sender| sender.join().unwrap_or_else(|panic| resume_unwind(panic)))
+                .collect()
         });
         ended?;
     }

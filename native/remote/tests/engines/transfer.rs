@@ -1,6 +1,9 @@
 //! Copies between stores and remotes, the check of a remote, and the counts of a machine.
 
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::{
+    panic::{self, AssertUnwindSafe},
+    sync::atomic::{AtomicU64, Ordering::SeqCst},
+};
 
 use tempfile::TempDir;
 use warmstart::{
@@ -17,6 +20,7 @@ use crate::{Case, PATIENT, Place, patient, servers::free_port, until};
 
 pub(crate) const CASES: &[Case] = &[
     ("pushed_entries_are_pulled_elsewhere", pushed_entries_are_pulled_elsewhere),
+    ("push_that_panics_is_no_success", push_that_panics_is_no_success),
     ("pull_leaves_unverified_entries", pull_leaves_unverified_entries),
     ("check_tells_what_is_permitted", check_tells_what_is_permitted),
     ("machine_counts_what_its_processes_did", machine_counts_what_its_processes_did),
@@ -63,6 +67,14 @@ fn pushed_entries_are_pulled_elsewhere(place: &Place) {
     for number in 0..ENTRIES {
         assert_eq!(two.get(&key(number)).unwrap().payload(), payload(number));
     }
+}
+
+fn push_that_panics_is_no_success(place: &Place) {
+    let (remote, one) = (patient(&place.url()), memory());
+    one.put(&key(1), &Artifact::new(payload(1))).unwrap();
+    let panics = |_: &_| panic!("a callback of this test");
+    let pushed = panic::catch_unwind(AssertUnwindSafe(|| remote.push(&one, &panics)));
+    assert!(pushed.is_err(), "{pushed:?}");
 }
 
 fn pull_leaves_unverified_entries(place: &Place) {
