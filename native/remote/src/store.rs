@@ -160,6 +160,9 @@ impl RemoteStore {
     /// Credentials come from the environment (`REDISCLI_AUTH` and `WARMSTART_REDIS_USER`; `AWS_ACCESS_KEY_ID` and the others of
     /// AWS's programs), from AWS's profile files, or from the machine's role, and never from the URL.
     ///
+    /// `redis://` and an `endpoint` with `http://` have no encryption: everyone on the way can read and replace entries. A secret
+    /// makes a replaced one a miss; with [`unsealed`](RemoteOptions::unsealed), it is used. `http://` itself is for this machine only.
+    ///
     /// # Errors
     /// Mistakes of the caller: a URL that names no remote or holds credentials, or options that do not say whom to trust; and, for
     /// `rediss://`, a machine without certificates.

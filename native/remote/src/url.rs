@@ -117,6 +117,7 @@ impl Location {
             if !parsed.username().is_empty() || parsed.password().is_some() || parsed.query().is_some() {
                 return Err(Problem::Credentials("s3").into());
             }
+            // Many S3 servers of a closed network have no certificate. Requests are signed: the secret key is not sent.
             if !matches!(parsed.scheme(), "http" | "https") {
                 return Err(
                     Problem::Invalid("its endpoint is neither https:// nor http://".to_owned()).into()
