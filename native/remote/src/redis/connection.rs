@@ -121,19 +121,19 @@ impl Pool {
     fn connect(&self, until: Instant) -> Result<Connection, Trouble> {
         let known = self.idle.lock().address;
         let addresses = match known {
-            Some(address) => vec![address],
-            None => resolve(&self.host, self.port, until)?,
+            Some(address) => Ok(vec![address]),
+            None => resolve(&self.host, self.port, until),
         };
-        match connect_any(&addresses, until) {
-            Ok((socket, address)) => {
-                self.idle.lock().address = Some(address);
-                self.greet(socket, until)
-            }
-            Err(trouble) => {
-                // The name may have another address by now.
-                self.idle.lock().address = None;
-                Err(trouble)
-            }
+        let connected = addresses.and_then(|addresses| connect_any(&addresses, until));
+        // After a failure, the name may have another address.
+        self.idle.lock().address = connected.as_ref().ok().map(|(_, address)| *address);
+        match connected {
+            Ok((socket, _)) => self.greet(socket, until),
+            Err(Trouble::Unreachable(why)) => Err(Trouble::Unreachable(format!(
+                "{}, port {}: {why}; start the server, or correct the URL",
+                self.host, self.port
+            ))),
+            Err(trouble) => Err(trouble),
         }
     }
 
