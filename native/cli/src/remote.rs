@@ -29,27 +29,33 @@ pub(crate) fn run(arguments: &Remote, seal: Option<&Seal>, screen: &mut Screen) 
     match arguments {
         Remote::Check { place } => check(&place.open()?, screen),
         Remote::Push { store, place } => {
-            let (local, remote) = (open(store, seal, Access::Look)?, place.open()?);
+            let (remote, local) = (place.open()?, open(store, seal, Access::Look)?);
             let bar = progress("pushing", None);
-            let pushed = warmstart_remote::push(&remote, &*local.store, &|_| step(&bar));
+            let pushed = warmstart_remote::push(&remote, &*local.store, &|_| step(&bar))?;
             drop(bar);
-            show_transfer(pushed?, "pushed to", &remote, screen)
+            show(pushed, "pushed to", &remote, screen)
         }
         Remote::Pull { place, store } => {
             let remote = place.open()?;
+            // Before a store is created.
+            if !warmstart_remote::has_entries(&remote)? {
+                let place = remote.location();
+                let what = format!(
+                    "{place} has no entries of this secret; use the secret and the prefix of its writers"
+                );
+                return Err(Failure::new("missing", what));
+            }
             let local: Box<dyn Store> = if store.exists() {
                 open(store, seal, Access::Change)?.store
             } else {
-                let options = StoreOptions::default();
-                Box::new(FileStore::open(
-                    store,
-                    seal.cloned().into_iter().fold(options, StoreOptions::with_seal),
-                )?)
+                let seals = seal.cloned().into_iter();
+                let options = seals.fold(StoreOptions::default(), StoreOptions::with_seal);
+                Box::new(FileStore::open(store, options)?)
             };
             let bar = progress("pulling", None);
-            let pulled = warmstart_remote::pull(&remote, &*local, &|_| step(&bar));
+            let pulled = warmstart_remote::pull(&remote, &*local, &|_| step(&bar))?;
             drop(bar);
-            show_transfer(pulled?, "pulled from", &remote, screen)
+            show(pulled, "pulled from", &remote, screen)
         }
         Remote::Stats { directory } => stats(directory, screen),
     }
@@ -57,6 +63,10 @@ pub(crate) fn run(arguments: &Remote, seal: Option<&Seal>, screen: &mut Screen) 
 
 impl Place {
     fn open(&self) -> Result<RemoteStore, Failure> {
+        if !self.url.contains("://") {
+            let what = "the remote is no URL; the order is `push STORE URL`, and `pull URL STORE`";
+            return Err(Failure::new("bad_remote", what));
+        }
         let mut options = RemoteOptions::default().with_deadline(DEADLINE);
         if self.unsealed {
             options = options.unsealed();
@@ -104,12 +114,7 @@ fn check(remote: &RemoteStore, screen: &mut Screen) -> Result<bool, Failure> {
     Ok(is_good)
 }
 
-fn show_transfer(
-    done: Transferred,
-    verb: &str,
-    remote: &RemoteStore,
-    screen: &mut Screen,
-) -> Result<bool, Failure> {
+fn show(done: Transferred, verb: &str, remote: &RemoteStore, screen: &mut Screen) -> Result<bool, Failure> {
     let Transferred { entries: copied, bytes: moved, present, refused, .. } = done;
     if screen.json {
         screen.write_json([json!({ "remote": remote.location() }), json!(done)])?;
@@ -120,7 +125,7 @@ fn show_transfer(
         line += &format!("; {present} already there");
     }
     if refused > 0 {
-        line += &format!("; {refused} refused: damaged, forged, of another version or too long");
+        line += &format!("; {refused} refused: damaged, of another secret or version, or too long");
     }
     writeln!(screen, "{}", if refused == 0 { style(line).green() } else { style(line).red() })?;
     Ok(refused == 0)
@@ -164,15 +169,11 @@ impl From<RemoteError> for Failure {
 impl From<TransferError> for Failure {
     fn from(error: TransferError) -> Self {
         let (code, remedy) = match &error {
-            TransferError::Remote(trouble) => {
-                (trouble.reason(), "`warmstart remote check` tells what it permits")
-            }
+            TransferError::Remote(trouble) => (trouble.reason(), "`warmstart remote check` tells more"),
             TransferError::Local(reason) => (*reason, "check that its disk is mounted and has room"),
             _ => return Self::new("failed", error.to_string()),
         };
-        Self::new(
-            code.as_str(),
-            format!("{error}; {remedy}. What was copied stays; run this again for the rest"),
-        )
+        let what = format!("{error}; {remedy}. What was copied stays; run this again for the rest");
+        Self::new(code.as_str(), what)
     }
 }

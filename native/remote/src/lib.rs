@@ -39,7 +39,7 @@ pub use self::statistics::FleetStatistics;
 #[doc(hidden)]
 pub use self::store::Found;
 pub use self::store::{RemoteOptions, RemoteStore};
-pub use self::transfer::{TransferError, Transferred, pull, push};
+pub use self::transfer::{TransferError, Transferred, has_entries, pull, push};
 pub use self::url::RemoteError;
 
 /// Compiles the example of the document.

@@ -13,7 +13,7 @@ use warmstart::{MissReason, Store, os::fork::Mutex};
 use warmstart_core::key::Key;
 
 use crate::{
-    engine::{Surveyed, Trouble},
+    engine::{Engine, Surveyed, Trouble},
     store::RemoteStore,
 };
 
@@ -135,13 +135,9 @@ pub fn pull(
     listed.map_err(TransferError::Local)?;
     let mut done = Transferred::default();
     for (keyspace, engine) in remote.engines().enumerate() {
-        let (mut listed, mut after, mut empty) = (HashSet::new(), None, 0);
-        loop {
-            let page = engine.list(after.as_deref(), remote.patient())?;
-            let before = listed.len();
-            // The pages of Redis repeat names.
-            let names = page.names.into_iter().filter(|name| listed.insert(*name));
-            let (present, missing): (Vec<Key>, Vec<Key>) = names.partition(|name| here.contains(name));
+        visit_pages(remote, engine, |names| {
+            let (present, missing): (Vec<Key>, Vec<Key>) =
+                names.into_iter().partition(|name| here.contains(name));
             done.present += present.len() as u64;
             for names in missing.chunks(AT_ONCE) {
                 let found = engine.get_many(names, remote.patient())?;
@@ -164,17 +160,46 @@ pub fn pull(
                     on_progress(&done);
                 }
             }
-            after = page.next;
-            if after.is_none() {
-                break;
-            }
-            empty = if listed.len() > before { 0 } else { empty + 1 };
-            if empty == MOST_EMPTY {
-                return Err(Trouble::Other("its listing does not end".to_owned()).into());
-            }
-        }
+            Ok(ControlFlow::Continue(()))
+        })?;
     }
     Ok(done)
+}
+
+/// Returns whether `remote` lists any entry of the accepted secrets, which [`pull`] would copy. Verifies none.
+///
+/// # Errors
+/// The trouble with the remote, [`Trouble::Unsupported`] if it cannot be listed.
+pub fn has_entries(remote: &RemoteStore) -> Result<bool, TransferError> {
+    let mut is_found = false;
+    for engine in remote.engines() {
+        visit_pages(remote, engine, |names| {
+            is_found |= !names.is_empty();
+            Ok(if is_found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+    }
+    Ok(is_found)
+}
+
+/// Calls `visit` with the names of each page that no page before had, until it breaks. The pages of Redis repeat names.
+fn visit_pages(
+    remote: &RemoteStore,
+    engine: &dyn Engine,
+    mut visit: impl FnMut(Vec<Key>) -> Result<ControlFlow<()>, TransferError>,
+) -> Result<(), TransferError> {
+    let (mut listed, mut after, mut empty) = (HashSet::new(), None, 0);
+    loop {
+        let page = engine.list(after.as_deref(), remote.patient())?;
+        let names: Vec<Key> = page.names.into_iter().filter(|name| listed.insert(*name)).collect();
+        empty = if names.is_empty() { empty + 1 } else { 0 };
+        after = page.next;
+        if visit(names)?.is_break() || after.is_none() {
+            return Ok(());
+        }
+        if empty == MOST_EMPTY {
+            return Err(Trouble::Other("its listing does not end".to_owned()).into());
+        }
+    }
 }
 
 impl Transferred {

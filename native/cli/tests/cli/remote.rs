@@ -68,6 +68,40 @@ mod with_the_feature {
     }
 
     #[test]
+    fn pull_of_nothing_is_a_failure_and_leaves_no_store() {
+        let (folder, server, dead) = (tempfile::tempdir().unwrap(), Server::redis(&[]), free_port());
+        let url = format!("redis://127.0.0.1:{}", server.port);
+        let options = RemoteOptions::default().with_deadline(std::time::Duration::from_secs(9));
+        let other = RemoteStore::open(&url, options.with_secret(&[8; 32])).unwrap();
+        other.put(b"key", &Artifact::new(vec![1, 2, 3])).unwrap();
+        let store = folder.path().join("store");
+        let dead_url = format!("redis://127.0.0.1:{dead}");
+        for (url, code, part) in [
+            (&url, "missing", "no entries of this secret"),
+            (
+                &dead_url,
+                "unavailable",
+                &*format!("127.0.0.1, port {dead}: connection refused; start the server"),
+            ),
+        ] {
+            let pulled = remote(folder.path(), &["pull", url, store.to_str().unwrap()]);
+            assert_eq!((pulled.code, &pulled.json()["error"]["code"]), (Some(1), &json!(code)));
+            assert!(pulled.errors.contains(part) && !store.exists(), "{pulled:?}");
+        }
+    }
+
+    #[test]
+    fn arguments_in_the_wrong_order_are_a_failure() {
+        let (folder, stores) = filled();
+        let (store, url) = (stores[0].to_str().unwrap(), "redis://127.0.0.1");
+        for arguments in [["push", url, store], ["pull", store, url]] {
+            let swapped = remote(folder.path(), &arguments);
+            assert_eq!((swapped.code, &swapped.json()["error"]["code"]), (Some(1), &json!("bad_remote")));
+            assert!(swapped.errors.contains("`push STORE URL`, and `pull URL STORE`"), "{swapped:?}");
+        }
+    }
+
+    #[test]
     fn dead_remote_is_a_failure_with_its_remedy() {
         let (folder, stores) = filled();
         let url = format!("redis://127.0.0.1:{}", free_port());

@@ -12,8 +12,8 @@ use warmstart::{
 };
 use warmstart_core::key::Key;
 use warmstart_remote::{
-    Check, Fleet, FleetOptions, FleetStatistics, RemoteOptions, RemoteStore, TransferError, Trouble, pull,
-    push,
+    Check, Fleet, FleetOptions, FleetStatistics, RemoteOptions, RemoteStore, TransferError, Trouble,
+    has_entries, pull, push,
 };
 
 use crate::{
@@ -48,6 +48,7 @@ fn memory() -> MemoryStore {
 
 fn pushed_entries_are_pulled_elsewhere(place: &Place) {
     let remote = patient(&place.url());
+    assert_eq!(has_entries(&remote), Ok(false));
     let one = memory();
     for number in 0..ENTRIES {
         one.put(&key(number), &Artifact::new(payload(number))).unwrap();
@@ -59,6 +60,12 @@ fn pushed_entries_are_pulled_elsewhere(place: &Place) {
     assert_eq!(steps.load(SeqCst), ENTRIES);
     let again = push(&remote, &one, &count).unwrap();
     assert_eq!((again.entries, again.bytes, again.present), (0, 0, ENTRIES));
+
+    let with_seal = |secret| {
+        let options = RemoteOptions::default().with_deadline(PATIENT).with_secret(secret);
+        RemoteStore::open(&place.url(), options).unwrap()
+    };
+    assert_eq!([&[7; 32], &[8; 32]].map(|secret| has_entries(&with_seal(secret))), [Ok(true), Ok(false)]);
 
     // A lease is no entry.
     let token = warmstart_remote::engine::Token::random().unwrap();
