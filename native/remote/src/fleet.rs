@@ -244,10 +244,12 @@ impl<S: Store + 'static> Fleet<S> {
     ) -> Result<T, Trouble> {
         let mut pauses = BUSY_PAUSES;
         for _ in 1..ATTEMPTS {
-            match request(&self.remote, until) {
-                Err(Trouble::Busy(_)) => thread::sleep(Duration::from_millis(pauses.pause(random()))),
-                outcome => return outcome,
+            let outcome = request(&self.remote, until);
+            let pause = Duration::from_millis(pauses.pause(random()));
+            if !matches!(outcome, Err(Trouble::Busy(_))) || Instant::now() + pause >= until {
+                return outcome;
             }
+            thread::sleep(pause);
         }
         request(&self.remote, until)
     }
@@ -326,7 +328,7 @@ impl<S: Store + 'static> Fleet<S> {
                 self.leases.keep(*name, version.clone(), sent, false);
                 self.leases.begin_build(name);
             }
-            !matches!(claimed, Ok(None))
+            !matches!(claimed, Ok(None) | Err(Trouble::Busy(_)))
         };
         if claim(None) {
             return true;
@@ -334,7 +336,7 @@ impl<S: Store + 'static> Fleet<S> {
         let found = self.ask_to_write(|remote, until| remote.engine().survey(&[*name], until));
         match found.as_deref() {
             Ok([Surveyed::Held(held)]) if self.leases.observe(name, held) => claim(Some(held)),
-            Ok([Surveyed::Held(_) | Surveyed::Free]) => false,
+            Ok([Surveyed::Held(_) | Surveyed::Free]) | Err(Trouble::Busy(_)) => false,
             _ => true,
         }
     }
@@ -436,7 +438,8 @@ impl<S: Store + 'static> Store for Fleet<S> {
             return Err(MissReason::Unavailable);
         }
         self.uploads.withdraw(key, Instant::now() + self.remote.deadline());
-        self.remote.remove(key).map(|there| here || there)
+        let there = self.ask_to_write(|remote, until| remote.remove_by(key, until));
+        there.map(|there| here || there).map_err(|trouble| trouble.reason())
     }
 
     fn contains(&self, key: &[u8]) -> Result<bool, MissReason> {
@@ -446,7 +449,7 @@ impl<S: Store + 'static> Store for Fleet<S> {
         if !self.is_remote_used() {
             return Err(MissReason::Unavailable);
         }
-        self.remote.contains(key)
+        self.ask_to_write(|remote, until| remote.contains_by(key, until)).map_err(|trouble| trouble.reason())
     }
 
     /// Clears the local store. The remote keeps its entries.

@@ -8,7 +8,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use warmstart::os::fork::Mutex;
@@ -18,6 +18,9 @@ use crate::{engine::Trouble, random::random};
 
 /// The name of the file in the directory of a machine.
 pub(crate) const FILE: &str = "breaker";
+
+/// How long the remote may answer nothing but that it is busy before that counts as a failure.
+const LONGEST_BUSY: Duration = Duration::from_secs(5);
 
 /// Called with each kind of trouble once.
 pub(crate) type OnTrouble = Arc<dyn Fn(&Trouble) + Send + Sync>;
@@ -29,6 +32,10 @@ pub(crate) struct Health {
     breaker: Mutex<Breaker>,
     /// Whether the breaker is closed.
     is_closed: AtomicBool,
+    /// Since when the remote has answered nothing but that it is busy.
+    busy: Mutex<Option<Instant>>,
+    /// Whether that is any time: other answers take no lock.
+    is_busy: AtomicBool,
     /// Whether the remote accepts entries.
     writes: AtomicBool,
     /// Whether the remote has leases.
@@ -47,6 +54,8 @@ impl Health {
             file,
             is_closed: AtomicBool::new(breaker.mode(unix_ms()) == Mode::Closed),
             breaker: Mutex::new(breaker),
+            busy: Mutex::default(),
+            is_busy: AtomicBool::new(false),
             writes: AtomicBool::new(true),
             leases: AtomicBool::new(true),
             reported: Mutex::default(),
@@ -76,6 +85,10 @@ impl Health {
 
     /// Draws the conclusions from the outcome of a request, and returns it.
     pub(crate) fn observe<T>(&self, outcome: Result<T, Trouble>) -> Result<T, Trouble> {
+        let is_busy = matches!(outcome, Err(Trouble::Busy(_)));
+        if is_busy || self.is_busy.load(Relaxed) {
+            self.observe_busy(is_busy);
+        }
         match &outcome {
             Ok(_) if self.is_closed() => {}
             Ok(_) => self.change(Breaker::succeed),
@@ -95,6 +108,18 @@ impl Health {
             }
         }
         outcome
+    }
+
+    /// Takes a remote that has been busy for long for one that failed: callers wait while it is busy.
+    fn observe_busy(&self, is_busy: bool) {
+        let mut busy = self.busy.lock();
+        let since = is_busy.then(|| busy.unwrap_or_else(Instant::now));
+        let is_failure = since.is_some_and(|since| since.elapsed() >= LONGEST_BUSY);
+        *busy = since.filter(|_| !is_failure);
+        self.is_busy.store(busy.is_some(), Relaxed);
+        if is_failure {
+            self.change(|breaker| breaker.fail(unix_ms(), random()));
+        }
     }
 
     /// Draws the conclusions from the outcome of a request that writes. A client that may not write may still read: `read` finds out,

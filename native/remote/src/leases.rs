@@ -105,9 +105,7 @@ impl Leases {
     /// nothing stored.
     pub(crate) fn keep(self: &Arc<Self>, name: Key, version: Version, sent: u64, is_absent: bool) {
         let mut state = self.state.lock();
-        let phase = Phase::Ahead { since: self.now() };
-        state.held.insert(name, Held { lease: Lease::new(sent), version, is_absent, phase });
-        state.watches.remove(&name);
+        state.keep(name, version, sent, is_absent, self.now());
         self.start_thread(&mut state);
         self.state.notify();
     }
@@ -223,6 +221,24 @@ impl Leases {
 }
 
 impl State {
+    fn keep(&mut self, name: Key, version: Version, sent: u64, is_absent: bool, now: u64) {
+        self.watches.remove(&name);
+        match self.held.get_mut(&name).filter(|held| held.lease.is_held(now)) {
+            // A look-up within the build got the lease that the build has. The remote did not extend it.
+            Some(held) => {
+                held.version = version;
+                held.is_absent |= is_absent;
+                if let Phase::Ahead { since } = &mut held.phase {
+                    *since = now;
+                }
+            }
+            None => {
+                let phase = Phase::Ahead { since: now };
+                self.held.insert(name, Held { lease: Lease::new(sent), version, is_absent, phase });
+            }
+        }
+    }
+
     fn observe(&mut self, name: &Key, version: &Version, now: u64) -> bool {
         if now.saturating_sub(self.swept) >= WATCHED {
             // Its artifact is stored by now, or is no longer asked for.
@@ -269,6 +285,21 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lease_that_is_looked_up_again_stays_with_its_build() {
+        let mut state = State::default();
+        let (name, version) = (Key::digest(b"k"), Version::new(vec![1]));
+        state.keep(name, version.clone(), 0, false, 0);
+        state.held.get_mut(&name).unwrap().phase = Phase::Building;
+        state.keep(name, version.clone(), 10, true, 10);
+        let held = &state.held[&name];
+        assert!(held.is_absent && held.phase == Phase::Building, "{held:?}");
+        assert!(state.due(10 + 2 * AHEAD).releases.is_empty());
+        // One that has ended is taken for the next build.
+        state.keep(name, version, 100 * TTL, true, 100 * TTL);
+        assert!(matches!(state.held[&name].phase, Phase::Ahead { .. }));
+    }
 
     #[test]
     fn watches_that_are_not_observed_are_dropped() {

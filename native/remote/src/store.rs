@@ -307,6 +307,25 @@ impl RemoteStore {
         self.engine().put(name, entry, until).map(Ok)
     }
 
+    pub(crate) fn remove_by(&self, key: &[u8], until: Instant) -> Result<bool, Trouble> {
+        let name = Key::digest(key);
+        let mut was_there = false;
+        for engine in self.engines() {
+            was_there |= engine.remove(&name, until)?;
+        }
+        self.newer.lock().remove(&name);
+        Ok(was_there)
+    }
+
+    pub(crate) fn contains_by(&self, key: &[u8], until: Instant) -> Result<bool, Trouble> {
+        for engine in self.engines() {
+            if engine.survey(&[Key::digest(key)], until)? == [Surveyed::Stored] {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Returns by when a request must end that no caller waits for: after ten deadlines, each of at least a second.
     pub(crate) fn patient(&self) -> Instant {
         Instant::now() + self.deadline.max(Duration::from_secs(1)) * 10
@@ -370,25 +389,13 @@ impl Store for RemoteStore {
 
     /// Removes the entry of every accepted secret.
     fn remove(&self, key: &[u8]) -> Result<bool, MissReason> {
-        let (until, name) = (self.until()?, Key::digest(key));
-        let mut was_there = false;
-        for keyspace in &self.keyspaces {
-            was_there |= keyspace.engine.remove(&name, until).map_err(|trouble| trouble.reason())?;
-        }
-        self.newer.lock().remove(&name);
-        Ok(was_there)
+        self.remove_by(key, self.until()?).map_err(|trouble| trouble.reason())
     }
 
-    /// Returns whether anything is stored under the name of the key. It is not read, and so not verified.
+    /// Returns whether anything is stored under the name of the key. It is not read, and so not verified. On Redis, this needs the right
+    /// to run scripts.
     fn contains(&self, key: &[u8]) -> Result<bool, MissReason> {
-        let (until, name) = (self.until()?, Key::digest(key));
-        for keyspace in &self.keyspaces {
-            let surveyed = keyspace.engine.survey(&[name], until).map_err(|trouble| trouble.reason())?;
-            if surveyed == [Surveyed::Stored] {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        self.contains_by(key, self.until()?).map_err(|trouble| trouble.reason())
     }
 
     /// Refuses as [unavailable](MissReason::Unavailable): the entries are those of all machines, and the engine's own tools remove them.
