@@ -46,10 +46,10 @@ thread_local! {
     static TENANT: Tenant = const { Tenant };
 }
 
-/// The threads that share a slot, on a cache line of its own.
+/// A slot, on a cache line of its own.
 #[repr(align(64))]
 struct Slot {
-    /// The number of these threads that are in a section.
+    /// The number of threads in a section.
     inside: AtomicUsize,
     /// Whether a thread owns the slot.
     is_taken: AtomicBool,
@@ -103,7 +103,8 @@ pub(crate) trait BeforeFork: Send + Sync {
 /// released when the process that took it ends.
 #[derive(Debug)]
 pub(crate) struct LockHolder {
-    file: File,
+    /// Nothing once it is dropped.
+    file: Option<File>,
     generation: u64,
 }
 
@@ -225,8 +226,10 @@ impl Thread {
     /// Takes a free slot until the thread ends, or else the shared one.
     #[cold]
     fn take_slot(&self) -> &'static Slot {
-        let has_fences = unix::watch();
-        let is_free = |slot: &&Slot| has_fences && !slot.is_taken.swap(true, Ordering::SeqCst);
+        let has_fences = unix::register_handlers();
+        let is_taken =
+            |slot: &Slot| slot.is_taken.load(Ordering::Relaxed) || slot.is_taken.swap(true, Ordering::SeqCst);
+        let is_free = |slot: &&Slot| has_fences && !is_taken(slot);
         // Not in a thread that is ending: it would not give the slot back.
         let own = TENANT.try_with(|_| SLOTS[1..].iter().find(is_free)).ok().flatten();
         let slot = own.unwrap_or(&SLOTS[0]);
@@ -297,7 +300,7 @@ impl LockHolder {
         let _section = Section::enter();
         let file = open()?;
         unix::add(&file);
-        Ok(Self { file, generation: generation() })
+        Ok(Self { file: Some(file), generation: generation() })
     }
 
     /// Returns whether this process opened the file. A forked child has neither the file nor its lock.
@@ -310,13 +313,16 @@ impl Deref for LockHolder {
     type Target = File;
 
     fn deref(&self) -> &File {
-        &self.file
+        self.file.as_ref().expect("it is open until it is dropped")
     }
 }
 
 impl Drop for LockHolder {
     fn drop(&mut self) {
-        unix::remove(&self.file);
+        // No thread forks between the two: its child would keep the lock.
+        let _section = Section::enter();
+        unix::remove(self);
+        self.file = None;
     }
 }
 
@@ -343,7 +349,7 @@ mod unix {
     static IS_WATCHING: AtomicBool = AtomicBool::new(false);
 
     /// Registers the handlers of forks with the C library. Returns whether the system can put a fence into each thread.
-    pub(super) fn watch() -> bool {
+    pub(super) fn register_handlers() -> bool {
         // Miri does not support forks.
         if !cfg!(miri) && !IS_WATCHING.swap(true, Ordering::Relaxed) {
             // SAFETY: the functions belong to this program, take no arguments and do not unwind. If memory for them
@@ -357,6 +363,7 @@ mod unix {
 
     /// Has the system put a fence into each thread of the process.
     fn fence_all() {
+        // A slot that is taken from now on is taken by a thread that sees the closed gate.
         let is_needed = SLOTS[1..].iter().any(|slot| slot.is_taken.load(Ordering::SeqCst));
         let is_done = || membarrier(PRIVATE_EXPEDITED) == 0;
         // Registering may take milliseconds, so the first fork does, not every process.
@@ -391,22 +398,16 @@ mod unix {
 
     /// Closes the gate, and waits until no other thread is inside.
     extern "C" fn before() {
+        // Until the end of the fork this thread is in a section itself, because watchers take locks.
+        if THREAD.with(|thread| thread.depth.replace(thread.depth.get() + 1)) > 0 {
+            // It was in a section already, to start a program that needs none of our locks. Waiting here could deadlock with a
+            // thread that needs a lock that this one holds, or that forks too.
+            return;
+        }
         while IS_CLOSED.swap(true, Ordering::SeqCst) {
             thread::sleep(PAUSE);
         }
-        let is_inside = THREAD.with(|thread| {
-            // Until the end of the fork this thread is in a section itself, because watchers take locks.
-            let depth = thread.depth.replace(thread.depth.get() + 1);
-            if depth == 0 {
-                thread.slot().enter();
-            }
-            depth > 0
-        });
-        if is_inside {
-            // It was in a section already, to start a program that needs none of our locks. Waiting here could deadlock with a
-            // thread that needs a lock that this one holds.
-            return;
-        }
+        THREAD.with(|thread| thread.slot().enter());
         fence_all();
         let started = Instant::now();
         while SLOTS.iter().map(|slot| slot.inside.load(Ordering::SeqCst)).sum::<usize>() > 1 {
@@ -423,7 +424,9 @@ mod unix {
 
     extern "C" fn after_in_parent() {
         THREAD.with(Thread::leave);
-        IS_CLOSED.store(false, Ordering::SeqCst);
+        if THREAD.with(|thread| thread.depth.get()) == 0 {
+            IS_CLOSED.store(false, Ordering::SeqCst);
+        }
     }
 
     extern "C" fn after_in_child() {
@@ -464,7 +467,7 @@ mod unix {
 mod unix {
     use std::fs::File;
 
-    pub(super) const fn watch() -> bool {
+    pub(super) const fn register_handlers() -> bool {
         false
     }
 
