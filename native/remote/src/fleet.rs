@@ -469,13 +469,14 @@ impl<S: Store + 'static> Store for Fleet<S> {
     }
 
     /// Closes the local store, after waiting for uploads as long as a call may take, and at most a second. A later process continues
-    /// with the rest.
+    /// with the rest. Leases that are held are released by one call more.
     fn close(&self) -> Result<(), MissReason> {
         self.is_closed.store(true, Relaxed);
         if self.is_parent() {
-            self.uploads.wait(Instant::now() + LAST_WAIT.min(self.remote.deadline()));
+            let wait = LAST_WAIT.min(self.remote.deadline());
+            self.uploads.wait(Instant::now() + wait);
             self.uploads.close();
-            self.leases.close();
+            self.leases.close(Instant::now() + wait);
             self.add_statistics();
         }
         self.local.close()

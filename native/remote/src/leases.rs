@@ -132,6 +132,7 @@ impl Leases {
     pub(crate) fn end_build(&self, name: &Key, uploads: u64) {
         if let Some(held) = self.state.lock().held.get_mut(name) {
             held.phase = Phase::Uploading(uploads);
+            held.is_absent = false;
         }
         self.state.notify();
     }
@@ -147,10 +148,16 @@ impl Leases {
         self.state.lock().observe(name, version, self.now())
     }
 
-    /// Releases all leases, and ends the background.
-    pub(crate) fn close(&self) {
-        self.state.lock().is_closed = true;
+    /// Releases all leases, and ends the background. Returns by `until`.
+    pub(crate) fn close(&self, until: Instant) {
+        let mut state = self.state.lock();
+        state.is_closed = true;
+        let Tasks { releases, .. } = state.due(self.now());
+        drop(state);
         self.state.notify();
+        if !releases.is_empty() && self.health.is_closed() {
+            let _ = self.remote.engine().release(&releases, &self.token, until);
+        }
     }
 
     /// Starts the thread that renews, or does without: leases then end by themselves.

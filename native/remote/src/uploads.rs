@@ -264,12 +264,10 @@ impl<S: Store + 'static> Uploads<S> {
             Ok(artifact) => artifact,
             // It may be there, and a later process sends it.
             Err(MissReason::Closed) if self.state.lock().is_closed => return false,
-            Err(_) => return true,
+            // It was evicted or removed meanwhile.
+            Err(_) => return self.drop_upload(),
         };
-        let Ok(entry) = self.remote.encode(key, &artifact) else {
-            self.counters.add(|counts| &mut counts.uploads_dropped, 1);
-            return true;
-        };
+        let Ok(entry) = self.remote.encode(key, &artifact) else { return self.drop_upload() };
         let mut pauses = BUSY_PAUSES;
         for _ in 0..ATTEMPTS {
             if !self.health.is_closed() {
@@ -304,6 +302,11 @@ impl<S: Store + 'static> Uploads<S> {
         if *is_late && !self.health.writes() {
             return false;
         }
+        self.drop_upload()
+    }
+
+    /// Counts an upload that will not be. Returns that nothing is left to do for it.
+    fn drop_upload(&self) -> bool {
         self.counters.add(|counts| &mut counts.uploads_dropped, 1);
         true
     }

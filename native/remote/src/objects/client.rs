@@ -196,10 +196,12 @@ pub(super) fn trouble_of(error: &Error) -> Trouble {
         (Some(405 | 501), _) => Trouble::ReadOnly(said),
         (Some(408 | 409 | 412 | 429 | 500 | 502 | 503 | 504), _) => Trouble::Busy(said),
         (Some(413 | 507), _) => Trouble::Full(said),
+        // An absent entry is none of these.
+        (Some(404), _) => Trouble::Other(format!("{said}; check the name of the bucket")),
         (Some(_), _) => Trouble::Other(said),
         (None, Some(HttpErrorKind::Timeout)) => Trouble::TimedOut("the time is up".to_owned()),
         (None, Some(_)) => Trouble::Unreachable("the connection failed".to_owned()),
-        (None, None) => Trouble::Other(said),
+        (None, None) => Trouble::Other(format!("{said}; check that there are credentials")),
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) const CASES: &[Case] = &[
     ("pull_goes_on_after_an_entry_without_room", pull_goes_on_after_an_entry_without_room),
     ("wait_without_end_is_no_panic", wait_without_end_is_no_panic),
     ("removed_artifact_is_not_uploaded_later", removed_artifact_is_not_uploaded_later),
+    ("closed_fleet_leaves_no_lease", closed_fleet_leaves_no_lease),
+    ("evicted_artifacts_count_as_dropped", evicted_artifacts_count_as_dropped),
 ];
 
 pub(crate) const OF_REDIS: &[Case] = &[
@@ -48,6 +50,7 @@ pub(crate) const OF_NONE: &[Case] = &[
     ("error_of_a_server_is_not_repeated", error_of_a_server_is_not_repeated),
     ("listing_that_never_ends_is_a_failure", listing_that_never_ends_is_a_failure),
     ("surplus_replies_fail_the_call", surplus_replies_fail_the_call),
+    ("remote_that_stays_busy_is_left_alone", remote_that_stays_busy_is_left_alone),
     ("scan_that_never_ends_is_a_failure", scan_that_never_ends_is_a_failure),
     ("object_that_is_too_long_is_a_miss", object_that_is_too_long_is_a_miss),
     ("age_without_end_renews_nothing", age_without_end_renews_nothing),
@@ -105,6 +108,46 @@ fn removed_artifact_is_not_uploaded_later(place: &Place) {
     assert!(fleet.wait_for_uploads(PATIENT));
     assert_eq!(fleet.contains(&[19]), Ok(false));
     assert_eq!(fleet.contains(&[18]), Ok(true));
+}
+
+/// Servers answer so while they load, or limit requests; callers wait for that, but not for long.
+fn remote_that_stays_busy_is_left_alone(_: &Place) {
+    let redis = serve("-LOADING the dataset\r\n");
+    let objects = serve("HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\n\r\n");
+    for url in [format!("redis://127.0.0.1:{redis}"), format!("s3://b?endpoint=http://127.0.0.1:{objects}")] {
+        let fleet = Fleet::new(MemoryStore::new(Limits::NONE), patient(&url), FleetOptions::default());
+        let (cache, started) = (Cache::new(fleet), Instant::now());
+        let keys: Vec<[u8; 1]> = (0..38).map(|number| [number]).collect();
+        let built =
+            cache.get_or_build_many(&keys, ManyOptions::default(), |at| Ok::<_, Infallible>(vec![at as u8]));
+        assert!(built.iter().all(Result::is_ok));
+        assert!(started.elapsed() < Duration::from_secs(20), "{url}: {:?}", started.elapsed());
+        assert!(cache.store().statistics().is_breaker_open, "{url}");
+    }
+}
+
+fn closed_fleet_leaves_no_lease(place: &Place) {
+    let open = || {
+        let remote = open_with(&place.url(), PATIENT);
+        Fleet::new(MemoryStore::new(Limits::NONE), remote, FleetOptions::default())
+    };
+    let one = open();
+    assert_eq!(one.get_to_build(b"key").unwrap_err(), MissReason::Absent);
+    one.close().unwrap();
+    let claimed = open().claims().unwrap().claim(&Key::digest(b"key"), Some(Instant::now()));
+    assert!(claimed.is_ok_and(|claim| claim.is_some()), "the lease is free");
+}
+
+fn evicted_artifacts_count_as_dropped(place: &Place) {
+    let remote = open_with(&place.url(), PATIENT);
+    let fleet = Fleet::new(MemoryStore::new(Limits::bytes(300_000)), remote, FleetOptions::default());
+    for number in 0..50u8 {
+        fleet.put(&[number], &Artifact::new(vec![number; 100_000])).unwrap();
+    }
+    assert!(fleet.wait_for_uploads(PATIENT));
+    let statistics = fleet.statistics();
+    assert!(statistics.uploads_dropped > 0, "{statistics:?}");
+    assert_eq!(statistics.uploads + statistics.uploads_dropped, 50, "{statistics:?}");
 }
 
 /// Who may write without the secret causes a miss, and not an open breaker.
