@@ -32,7 +32,7 @@ pub struct FleetStatistics {
     pub bytes_sent: u64,
     /// Entries that were sent to the remote.
     pub uploads: u64,
-    /// Entries that the remote did not take, or for which the queue had no room.
+    /// Entries that the remote did not take, that the local store evicted before, or for which the queue had no room.
     pub uploads_dropped: u64,
     /// Uploads that wait.
     pub uploads_waiting: u64,
