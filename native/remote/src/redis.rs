@@ -29,9 +29,6 @@ use crate::{
 };
 use connection::Pool;
 
-/// The most keys of one `MGET`. A look-up of more sends several at once.
-const AT_ONCE: usize = 64;
-
 /// How many keys the server looks at for a page of a listing.
 const SCANNED: usize = 1_000;
 
@@ -150,29 +147,21 @@ impl Redis {
 
 impl Engine for Redis {
     fn get_many(&self, names: &[Key], until: Instant) -> Result<Vec<Option<Vec<u8>>>, Trouble> {
-        let commands: Vec<Cmd> = names
-            .chunks(AT_ONCE)
-            .map(|names| {
-                let mut command = cmd("MGET");
-                names.iter().for_each(|name| _ = command.arg(self.entry(name)));
-                command
-            })
-            .collect();
-        if commands.is_empty() {
+        if names.is_empty() {
             return Ok(Vec::new());
         }
-        let mut entries = Vec::with_capacity(names.len());
-        for reply in self.server.0.call(&commands, until)? {
-            let Value::Array(found) = reply else { return Err(unexpected()) };
-            for entry in found {
-                entries.push(match entry {
-                    Value::BulkString(bytes) => Some(bytes),
-                    Value::Nil => None,
-                    _ => return Err(unexpected()),
-                });
-            }
-        }
-        if entries.len() == names.len() { Ok(entries) } else { Err(unexpected()) }
+        let mut command = cmd("MGET");
+        names.iter().for_each(|name| _ = command.arg(self.entry(name)));
+        let Value::Array(found) = self.server.one(command, until)? else { return Err(unexpected()) };
+        let entries: Option<Vec<_>> = found
+            .into_iter()
+            .map(|entry| match entry {
+                Value::BulkString(bytes) => Some(Some(bytes)),
+                Value::Nil => Some(None),
+                _ => None,
+            })
+            .collect();
+        entries.filter(|entries| entries.len() == names.len()).ok_or_else(unexpected)
     }
 
     fn survey(&self, names: &[Key], until: Instant) -> Result<Vec<Surveyed>, Trouble> {

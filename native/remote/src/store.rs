@@ -19,6 +19,12 @@ use crate::{
     url::{Location, Problem, RemoteError},
 };
 
+/// The most entries that are asked for at once.
+const AT_ONCE: usize = 64;
+
+/// How many more deadlines a look-up of many entries has while the engine answers.
+const MOST_DEADLINES: u32 = 9;
+
 /// The longest entry, in bytes, that is stored: Redis takes no longer strings.
 const MAX_ENTRY: u64 = 512 << 20;
 
@@ -228,35 +234,43 @@ impl RemoteStore {
         Ok((key, found))
     }
 
-    /// Looks up many keys, in their order, by `until`.
+    /// Looks up many keys, in their order, by `until`, a few at a time: as long as the engine answers, each few have as much time, up to
+    /// ten times as much for all. What arrived before the engine failed is returned, and the next call meets the trouble.
     ///
     /// # Errors
-    /// The trouble with the engine, if it did not answer. A missing entry, or one that is not accepted, is no trouble.
+    /// The trouble with the engine, if it answered nothing. A missing entry, or one that is not accepted, is no trouble.
     #[doc(hidden)]
     pub fn fetch_many(
         &self,
         keys: &[&[u8]],
         until: Instant,
     ) -> Result<Vec<Result<Found, MissReason>>, Trouble> {
+        let time = until.saturating_duration_since(Instant::now());
         let names: Vec<Key> = keys.iter().map(|key| Key::digest(key)).collect();
         let mut answers: Vec<Result<Found, MissReason>> = vec![Err(MissReason::Absent); keys.len()];
+        let mut next_until = until;
         for keyspace in &self.keyspaces {
             let missing: Vec<usize> = (0..keys.len()).filter(|at| answers[*at].is_err()).collect();
-            if missing.is_empty() {
-                break;
-            }
-            let wanted: Vec<Key> = missing.iter().map(|at| names[*at]).collect();
-            for (at, entry) in missing.into_iter().zip(keyspace.engine.get_many(&wanted, until)?) {
-                let Some(entry) = entry else { continue };
-                self.received.fetch_add(entry.len() as u64, Ordering::Relaxed);
-                let found = keyspace.verify(keys[at], entry);
-                if let Err(MissReason::NewerVersion) = found {
-                    self.note_newer(names[at]);
+            for missing in missing.chunks(AT_ONCE) {
+                let wanted: Vec<Key> = missing.iter().map(|at| names[*at]).collect();
+                let entries = match keyspace.engine.get_many(&wanted, next_until) {
+                    Ok(entries) => entries,
+                    Err(_) if answers.iter().any(Result::is_ok) => return Ok(answers),
+                    Err(trouble) => return Err(trouble),
+                };
+                for (at, entry) in missing.iter().zip(entries) {
+                    let Some(entry) = entry else { continue };
+                    self.received.fetch_add(entry.len() as u64, Ordering::Relaxed);
+                    let found = keyspace.verify(keys[*at], entry);
+                    if let Err(MissReason::NewerVersion) = found {
+                        self.note_newer(names[*at]);
+                    }
+                    // The reason in the first keyspace is of more use: the others are about to go.
+                    if found.is_ok() || matches!(answers[*at], Err(MissReason::Absent)) {
+                        answers[*at] = found;
+                    }
                 }
-                // The reason in the first keyspace is of more use: the others are about to go.
-                if found.is_ok() || matches!(answers[at], Err(MissReason::Absent)) {
-                    answers[at] = found;
-                }
+                next_until = (Instant::now() + time).min(until + MOST_DEADLINES * time);
             }
         }
         Ok(answers)

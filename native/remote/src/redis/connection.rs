@@ -21,6 +21,13 @@ use crate::engine::Trouble;
 /// The most idle connections that are kept.
 const MOST_IDLE: usize = 8;
 
+/// How long each byte that arrives puts the deadline off: a batch of large entries takes longer than the deadline on a network that is
+/// all right, and a server that trickles does not.
+const NANOS_PER_BYTE: u64 = 50;
+
+/// How far the deadline of a call is put off at most.
+const LONGEST_ANSWER: Duration = Duration::from_secs(10);
+
 /// The bytes that are read at once, if so many arrived: the parser asks for far fewer.
 const READ: usize = 1 << 16;
 
@@ -57,10 +64,11 @@ enum Stream {
     Tls(Box<StreamOwned<ClientConnection, Timed>>),
 }
 
-/// A socket whose reads and writes end by a deadline.
+/// A socket whose reads and writes end by a deadline, which what arrives puts off, up to the latest end.
 struct Timed {
     socket: TcpStream,
     until: Instant,
+    latest: Instant,
 }
 
 /// How a call over a connection failed.
@@ -140,7 +148,7 @@ impl Pool {
     /// Sets up TLS, and sends the credentials and the number of the database.
     fn greet(&self, socket: TcpStream, until: Instant) -> Result<Connection, Trouble> {
         socket.set_nodelay(true).map_err(|error| trouble_of(&error))?;
-        let socket = Timed { socket, until };
+        let socket = Timed { socket, until, latest: until };
         let stream = match &self.tls {
             None => Stream::Plain(socket),
             Some(config) => {
@@ -177,7 +185,8 @@ impl Pool {
 impl Connection {
     fn call(&mut self, commands: &[Cmd], until: Instant) -> Result<Vec<Value>, Failure> {
         let stream = self.0.get_mut();
-        stream.timed().until = until;
+        let timed = stream.timed();
+        (timed.until, timed.latest) = (until, until + LONGEST_ANSWER);
         let packed: Vec<u8> = commands.iter().flat_map(Cmd::get_packed_command).collect();
         stream.write_all(&packed).and_then(|()| stream.flush()).map_err(|error| Failure::of(&error))?;
         let (mut parser, mut replies) = (Parser::new(), Vec::with_capacity(commands.len()));
@@ -370,7 +379,10 @@ impl Write for Stream {
 impl Read for Timed {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.socket.set_read_timeout(Some(remaining(self.until)?))?;
-        self.socket.read(buffer)
+        let len = self.socket.read(buffer)?;
+        let put_off = self.until + Duration::from_nanos(NANOS_PER_BYTE * len as u64);
+        self.until = put_off.min(self.latest.max(self.until));
+        Ok(len)
     }
 }
 
@@ -418,7 +430,7 @@ mod tests {
         let pool = Pool::new(address.ip().to_string(), address.port(), 0, None);
         let socket = TcpStream::connect(address).unwrap();
         let (mut server, here) = (listener.accept().unwrap().0, socket.try_clone().unwrap());
-        let stream = Stream::Plain(Timed { socket, until: Instant::now() });
+        let stream = Stream::Plain(Timed { socket, until: Instant::now(), latest: Instant::now() });
         pool.give_back(Connection(BufReader::new(stream)));
         let connection = pool.take_idle().unwrap();
         pool.give_back(connection);

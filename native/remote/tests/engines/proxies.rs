@@ -31,6 +31,7 @@ use crate::{
 
 pub(crate) const CASES: &[Case] = &[
     ("slow_answers_cost_no_build", slow_answers_cost_no_build),
+    ("batch_longer_than_the_deadline_arrives", batch_longer_than_the_deadline_arrives),
     ("leases_behind_slow_answers_are_kept", leases_behind_slow_answers_are_kept),
     ("late_answers_do_no_harm", late_answers_do_no_harm),
     ("answers_cut_short_do_no_harm", answers_cut_short_do_no_harm),
@@ -267,6 +268,20 @@ fn slow_answers_cost_no_build(place: &Place) {
 }
 
 /// Renewed one after the other, these would take longer than a lease lives.
+/// Many large entries take longer than one deadline on a network that is all right.
+fn batch_longer_than_the_deadline_arrives(place: &Place) {
+    let remote = patient(&place.url());
+    let keys: Vec<[u8; 1]> = (0..48).map(|number| [number]).collect();
+    for key in &keys {
+        remote.put(key, &Artifact::new(vec![key[0]; 1_000_000])).unwrap();
+    }
+    let proxy = Proxy::start(engine_port(place), Harm::Delay(Duration::from_millis(2)));
+    let remote = open_with(&place.engine.url(proxy.port, place.case), Duration::from_secs(1));
+    let started = Instant::now();
+    let found = remote.get_many(&keys.iter().map(|key| &key[..]).collect::<Vec<_>>());
+    assert!(found.iter().all(Result::is_ok), "after {:?}", started.elapsed());
+}
+
 fn leases_behind_slow_answers_are_kept(place: &Place) {
     const DELAY: Duration = Duration::from_millis(200);
     let (port, machine) = (engine_port(place), Machine::new());
