@@ -1,6 +1,7 @@
 //! The circuit breaker of a remote: after a failure it keeps callers away, so that a dead remote costs one timeout and not one a request.
 //!
-//! An open breaker answers for all processes of a machine, which share its state as a file. Only a probe in the background closes it.
+//! Processes of a machine share its state as a file, which each reads when it opens a fleet. While it is open, callers send
+//! nothing, and ignore the outcomes of what they sent before. Then a probe decides, or the first request of a process that starts later.
 
 use crate::{
     bytes::{u64_at, xxh3_64},
@@ -44,7 +45,7 @@ pub enum Mode {
     Closed,
     /// The remote failed: send nothing.
     Open,
-    /// The remote failed a while ago: send one probe in the background, and nothing else.
+    /// The remote failed a while ago: send one probe in the background, and nothing else. A process that starts now just begins.
     Due,
 }
 

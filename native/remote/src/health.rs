@@ -30,7 +30,7 @@ pub(crate) struct Health {
     /// The file of the breaker, beside the local store.
     file: Option<PathBuf>,
     breaker: Mutex<Breaker>,
-    /// Whether the breaker is closed.
+    /// Whether requests are sent.
     is_closed: AtomicBool,
     /// Since when the remote has answered nothing but that it is busy.
     busy: Mutex<Option<Instant>>,
@@ -46,13 +46,14 @@ pub(crate) struct Health {
 }
 
 impl Health {
-    /// Reads the state of the breaker. A file that is missing or damaged is a closed breaker.
+    /// Reads the state of the breaker. A file that is missing or damaged is a closed breaker. So is one whose probe is due: that it
+    /// failed may be long ago, and a start that built everything meanwhile would cost more than a deadline.
     pub(crate) fn open(file: Option<PathBuf>, on_trouble: Option<OnTrouble>) -> Self {
         let breaker = file.as_ref().and_then(|file| fs::read(file).ok()).map(|bytes| Breaker::decode(&bytes));
         let breaker = breaker.unwrap_or_default();
         Self {
             file,
-            is_closed: AtomicBool::new(breaker.mode(unix_ms()) == Mode::Closed),
+            is_closed: AtomicBool::new(breaker.mode(unix_ms()) != Mode::Open),
             breaker: Mutex::new(breaker),
             busy: Mutex::default(),
             is_busy: AtomicBool::new(false),
@@ -90,8 +91,8 @@ impl Health {
             self.observe_busy(is_busy);
         }
         match &outcome {
-            Ok(_) if self.is_closed() => {}
-            Ok(_) => self.change(Breaker::succeed),
+            Ok(_) if self.is_probe_due() => self.change(Breaker::succeed),
+            Ok(_) => {}
             Err(trouble) => {
                 match trouble {
                     Trouble::Busy(_) | Trouble::Full(_) => {}
@@ -142,9 +143,13 @@ impl Health {
         }
     }
 
-    /// Changes the breaker, and writes it down for the other processes. Where that fails, each of them finds out for itself.
+    /// Changes the breaker, and writes it down for later processes. Where that fails, each of them finds out for itself. An open breaker
+    /// stays as it is: the requests that were in progress when it opened met the same outage, or were sent before it.
     fn change(&self, change: impl FnOnce(&mut Breaker)) {
         let mut breaker = self.breaker.lock();
+        if breaker.mode(unix_ms()) == Mode::Open {
+            return;
+        }
         change(&mut breaker);
         self.is_closed.store(breaker.mode(unix_ms()) == Mode::Closed, Relaxed);
         let Some(file) = &self.file else { return };
@@ -172,7 +177,7 @@ impl Health {
 
 /// Returns whether this file says that requests are not sent now.
 pub(crate) fn is_open(file: &Path) -> bool {
-    fs::read(file).is_ok_and(|bytes| Breaker::decode(&bytes).mode(unix_ms()) != Mode::Closed)
+    fs::read(file).is_ok_and(|bytes| Breaker::decode(&bytes).mode(unix_ms()) == Mode::Open)
 }
 
 impl fmt::Debug for Health {
@@ -187,4 +192,78 @@ impl fmt::Debug for Health {
 fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+
+    const FAILED: Result<(), Trouble> = Err(Trouble::TimedOut(String::new()));
+
+    /// A machine whose breaker failed as often, and last so long ago.
+    fn machine(failures: u64, ago: u64) -> (TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, mut breaker) = (folder.path().join(FILE), Breaker::default());
+        (0..failures).for_each(|_| breaker.fail(unix_ms() - ago, 0));
+        if failures > 0 {
+            fs::write(&file, breaker.encode()).unwrap();
+        }
+        (folder, file)
+    }
+
+    /// Returns whether the next probe is sent between these times from now, in milliseconds.
+    fn probes_between(health: &Health, from: u64, to: u64) -> bool {
+        let mode = |after: u64| health.breaker.lock().mode(unix_ms() + after);
+        (mode(from), mode(to)) == (Mode::Open, Mode::Due)
+    }
+
+    #[test]
+    fn failures_of_one_outage_count_once() {
+        let (_folder, file) = machine(0, 0);
+        let health = Health::open(Some(file), None);
+        for _ in 0..8 {
+            health.observe(FAILED).unwrap_err();
+        }
+        assert!(!health.is_closed() && probes_between(&health, 4_000, 6_250));
+    }
+
+    #[test]
+    fn late_success_does_not_close_the_breaker() {
+        let (_folder, file) = machine(0, 0);
+        let health = Health::open(Some(file.clone()), None);
+        health.observe(FAILED).unwrap_err();
+        health.observe(Ok(())).unwrap();
+        assert!(!health.is_closed() && is_open(&file));
+    }
+
+    #[test]
+    fn probe_that_succeeds_closes_the_breaker() {
+        let (_folder, file) = machine(1, 0);
+        let health = Health::open(Some(file.clone()), None);
+        assert!(!health.is_closed() && !health.is_probe_due());
+        let mut due = Breaker::default();
+        due.fail(unix_ms() - 60_000, 0);
+        *health.breaker.lock() = due;
+        assert!(!health.is_closed() && health.is_probe_due());
+        health.observe(Ok(())).unwrap();
+        assert!(health.is_closed() && !file.exists());
+    }
+
+    #[test]
+    fn failure_of_yesterday_does_not_stop_a_start() {
+        const DAY: u64 = 24 * 3_600_000;
+        let (_folder, file) = machine(2, DAY);
+        assert!(!is_open(&file));
+        let health = Health::open(Some(file.clone()), None);
+        assert!(health.is_closed());
+        health.observe(FAILED).unwrap_err();
+        assert!(!health.is_closed() && is_open(&file) && probes_between(&health, 19_000, 25_000));
+
+        let (_folder, file) = machine(2, DAY);
+        let health = Health::open(Some(file.clone()), None);
+        health.observe(Ok(())).unwrap();
+        assert!(health.is_closed() && !file.exists());
+    }
 }
