@@ -32,7 +32,8 @@ use warmstart_core::key::Key;
 use crate::engine::{Answer, Engine, Page, Surveyed, Token, Trouble, Version};
 use client::{Client, trouble_of};
 use requests::{
-    AT_ONCE, Folder, Taken, create, delete, get, is_stored, list, read_lease, renew, renew_lease, take,
+    AT_ONCE, Folder, Taken, delete, get, heeds_conditions, is_stored, list, read_lease, renew, renew_lease,
+    take,
 };
 use survey::survey;
 
@@ -78,7 +79,7 @@ impl Objects {
         }
     }
 
-    /// Checks that there are leases. Two conditional creates of one object must not both win, which is probed once.
+    /// Checks that there are leases. Whether the store heeds their conditions is probed once.
     fn check_leases(&self, until: Instant) -> Result<(), Trouble> {
         let unsupported = |why: &str| Err(Trouble::Unsupported(format!("leases: {why}")));
         if self.is_read_only {
@@ -86,13 +87,9 @@ impl Objects {
         }
         if self.conditions.0.load(Ordering::Relaxed) == 0 {
             let probe = self.folder.probe(&Token::random()?);
-            let heeds = self.driver.call(until, move |client| async move {
-                let store = client.store();
-                let first = create(store, &probe, Bytes::from_static(b"1")).await?;
-                let second = create(store, &probe, Bytes::from_static(b"2")).await;
-                let _ = store.delete(&probe).await;
-                Ok(first.is_some() && second?.is_none())
-            })?;
+            let heeds = self
+                .driver
+                .call(until, move |client| async move { heeds_conditions(client.store(), &probe).await })?;
             self.conditions.0.store(if heeds { HEEDED } else { IGNORED }, Ordering::Relaxed);
         }
         match self.conditions.0.load(Ordering::Relaxed) {

@@ -58,6 +58,25 @@ pub(super) enum Taken {
     Held(Version),
 }
 
+/// Returns whether the store heeds the conditions of leases: one that is there is not created again, and one is replaced once under
+/// one version.
+pub(super) async fn heeds_conditions(store: &dyn ObjectStore, probe: &Path) -> Result<bool, Trouble> {
+    let [first, second, third, fourth] = [b"1", b"2", b"3", b"4"].map(|byte| Bytes::from_static(byte));
+    let Some(version) = create(store, probe, first).await? else { return Ok(false) };
+    let heeds = async {
+        Ok(create(store, probe, second).await?.is_none()
+            && replace(store, probe, third, &version).await?.is_some()
+            && replace(store, probe, fourth, &version).await?.is_none())
+    };
+    let heeds = heeds.await;
+    let _ = store.delete(probe).await;
+    match heeds {
+        // It took the first object, so it does not implement the conditions of the others.
+        Err(Trouble::ReadOnly(_)) => Ok(false),
+        heeds => heeds,
+    }
+}
+
 /// Takes a lease if it is free, or still of the version `over`.
 pub(super) async fn take(
     store: &dyn ObjectStore,
@@ -109,11 +128,7 @@ fn jitter(most: u64) -> Result<u64, Trouble> {
 }
 
 /// Creates an object; `None` if there is one.
-pub(super) async fn create(
-    store: &dyn ObjectStore,
-    path: &Path,
-    contents: Bytes,
-) -> Result<Option<Version>, Trouble> {
+async fn create(store: &dyn ObjectStore, path: &Path, contents: Bytes) -> Result<Option<Version>, Trouble> {
     put_if(store, path, contents, PutMode::Create).await
 }
 

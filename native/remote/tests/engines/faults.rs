@@ -45,6 +45,7 @@ pub(crate) const OF_S3: &[Case] = &[
     ("status_is_told_apart_from_absent", status_is_told_apart_from_absent),
     ("entry_cut_off_is_no_entry", entry_cut_off_is_no_entry),
     ("missing_bucket_is_a_miss", missing_bucket_is_a_miss),
+    ("store_without_if_match_has_no_leases", store_without_if_match_has_no_leases),
     ("touch_renews_the_age_of_an_object", touch_renews_the_age_of_an_object),
     ("entry_that_is_read_when_old_is_renewed", entry_that_is_read_when_old_is_renewed),
 ];
@@ -380,6 +381,27 @@ fn missing_bucket_is_a_miss(place: &Place) {
     let url = place.url().replace(&format!("//{BUCKET}/"), "//no-such-bucket/");
     assert_eq!(patient(&url).get(b"key").unwrap_err(), MissReason::Absent);
     assert!(patient(&url).put(b"key", &artifact()).is_err());
+}
+
+/// It is no reason to take the store for one that cannot be written.
+fn store_without_if_match_has_no_leases(place: &Place) {
+    let port = serve(|mut stream| {
+        let (mut request, mut creates) = ([0; 65536], 0..);
+        while let Ok(len @ 1..) = stream.read(&mut request) {
+            let request = String::from_utf8_lossy(&request[..len]);
+            let status = match () {
+                () if request.contains("\r\nif-match:") => "501 Not Implemented",
+                () if request.contains("\r\nif-none-match:") && creates.next() > Some(0) => {
+                    "412 Precondition Failed"
+                }
+                () => "200 OK",
+            };
+            let _ = write!(stream, "HTTP/1.1 {status}\r\nETag: \"x\"\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    let store = patient(&place.engine.url(port, place.case));
+    let claimed = store.engine().claim(&Key::digest(b"key"), &Token::random().unwrap(), None, until());
+    assert!(matches!(claimed, Err(Trouble::Unsupported(_))), "{claimed:?}");
 }
 
 fn store_that_ignores_conditions_has_no_leases(place: &Place) {

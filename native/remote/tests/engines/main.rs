@@ -133,6 +133,7 @@ fn main() -> ExitCode {
         ("dead", &both, dead::CASES),
         ("proxies", &both, proxies::CASES),
         ("proxies", &[Engine::Redis], proxies::OF_REDIS),
+        ("proxies", &[Engine::S3], proxies::OF_S3),
         ("faults", &[Engine::Redis], faults::OF_REDIS),
         ("faults", &[Engine::S3], faults::OF_S3),
         ("faults", &[Engine::Nginx], faults::OF_NGINX),

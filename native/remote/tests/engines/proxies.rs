@@ -19,7 +19,10 @@ use warmstart::{
     store::{Claims, FileStore},
 };
 use warmstart_core::{key::Key, lease};
-use warmstart_remote::{Fleet, FleetOptions, Trouble, engine::Surveyed};
+use warmstart_remote::{
+    Fleet, FleetOptions, Trouble,
+    engine::{Surveyed, Token},
+};
 
 use crate::{
     Case, PASSWORD, PATIENT, Place,
@@ -40,6 +43,9 @@ pub(crate) const CASES: &[Case] = &[
     ("lost_answers_to_puts_do_no_harm", lost_answers_to_puts_do_no_harm),
     ("upload_in_progress_does_not_undo_a_removal", upload_in_progress_does_not_undo_a_removal),
 ];
+
+pub(crate) const OF_S3: &[Case] =
+    &[("store_that_ignores_if_match_has_no_leases", store_that_ignores_if_match_has_no_leases)];
 
 /// With a Redis of their own, which they stop.
 pub(crate) const OF_REDIS: &[Case] = &[
@@ -68,6 +74,8 @@ enum Harm {
     LoseClaims(usize),
     /// The same of requests that store entries.
     LosePuts(usize),
+    /// Hides the header `If-Match`.
+    HideIfMatch,
 }
 
 /// Copies bytes from and to an engine, as long as the process lives.
@@ -124,6 +132,12 @@ impl Way {
             {
                 self.harmed.fetch_add(1, SeqCst);
                 thread::sleep(time);
+            }
+            if let Harm::HideIfMatch = self.harm
+                && let Some(at) = bytes[..len].windows(11).position(|window| window == b"\r\nif-match:")
+            {
+                self.harmed.fetch_add(1, SeqCst);
+                bytes[at + 2] = b'x';
             }
             let most = match self.harm {
                 Harm::LoseClaims(most) if claims(&bytes[..len]) => most,
@@ -351,6 +365,15 @@ fn upload_in_progress_does_not_undo_a_removal(place: &Place) {
     fleet.remove(b"key").unwrap();
     assert!(fleet.wait_for_uploads(PATIENT));
     assert_eq!(fleet.contains(b"key"), Ok(false));
+}
+
+/// A holder that stood still would renew its lease after another took it over.
+fn store_that_ignores_if_match_has_no_leases(place: &Place) {
+    let proxy = Proxy::start(engine_port(place), Harm::HideIfMatch);
+    let store = patient(&place.engine.url(proxy.port, place.case));
+    let claimed = store.engine().claim(&Key::digest(b"key"), &Token::random().unwrap(), None, until());
+    assert!(matches!(claimed, Err(Trouble::Unsupported(_))), "{claimed:?}");
+    assert!(proxy.harmed.load(SeqCst) > 0);
 }
 
 /// Lets two machines build, and does something to their engine in the middle.
