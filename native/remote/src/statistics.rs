@@ -73,7 +73,8 @@ const MAX_FILE: u64 = 4096;
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Adds what was counted since `earlier` to the counts of the machine. Returns whether that was possible.
+/// Adds what was counted since `earlier` to the counts of the machine. Returns whether that was possible. A fleet calls this while it
+/// has a [`Mutex`], so that no thread forks meanwhile: the child would keep the lock of the file.
 pub(crate) fn add(mut counts: FleetStatistics, mut earlier: FleetStatistics, file: &Path) -> bool {
     let mut add = || {
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(file)?;

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use warmstart::{Artifact, MissReason, Store};
+use warmstart::{Artifact, MissReason, Store, os::fork::LockHolder};
 use warmstart_core::{key::Key, lease::Backoff};
 
 use crate::{
@@ -88,7 +88,7 @@ struct Upload {
 #[derive(Debug)]
 struct List {
     path: PathBuf,
-    file: File,
+    file: LockHolder,
 }
 
 impl<S: Store + 'static> Uploads<S> {
@@ -316,7 +316,7 @@ impl<S: Store + 'static> Uploads<S> {
         for path in self.lists() {
             let Some(list) = List::take_over(path) else { continue };
             let mut state = self.state.lock();
-            let is_taken = keys(&list.file).into_iter().all(|key| {
+            let is_taken = keys(&*list.file).into_iter().all(|key| {
                 let is_written = self.write_down(&mut state, &key);
                 if is_written {
                     state.bytes += 1;
@@ -379,7 +379,7 @@ impl List {
         let path = folder.join(format!("{:016x}", random()));
         // Until it is locked, it has a name that no other process takes for a list, to remove it as an empty one.
         let new = path.with_extension("new");
-        let file = OpenOptions::new().append(true).create_new(true).open(&new).ok()?;
+        let file = LockHolder::open(|| OpenOptions::new().append(true).create_new(true).open(&new)).ok()?;
         if file.try_lock().is_err() || fs::rename(&new, &path).is_err() {
             let _ = fs::remove_file(new);
             return None;
@@ -389,7 +389,7 @@ impl List {
 
     /// Opens the list of a process that ended; returns nothing if it lives.
     fn take_over(path: PathBuf) -> Option<Self> {
-        let file = OpenOptions::new().read(true).append(true).open(&path).ok()?;
+        let file = LockHolder::open(|| OpenOptions::new().read(true).append(true).open(&path)).ok()?;
         file.try_lock().ok()?;
         Some(Self { path, file })
     }
@@ -400,7 +400,7 @@ impl List {
         let Ok(len) = u32::try_from(key.len()) else { return false };
         let record = [&len.to_le_bytes()[..], key, &Key::digest(key).as_bytes()[..8]].concat();
         let len = self.file.metadata().map(|found| found.len());
-        let is_written = self.file.write_all(&record).is_ok();
+        let is_written = (&*self.file).write_all(&record).is_ok();
         if !is_written && let Ok(len) = len {
             // A part of a record would hide those after it.
             let _ = self.file.set_len(len);

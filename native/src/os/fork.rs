@@ -102,7 +102,7 @@ pub(crate) trait BeforeFork: Send + Sync {
 /// A file whose descriptor holds an OS lock. In a forked child, the descriptor refers to another file, so that the lock is
 /// released when the process that took it ends.
 #[derive(Debug)]
-pub(crate) struct LockHolder {
+pub struct LockHolder {
     /// Nothing once it is dropped.
     file: Option<File>,
     generation: u64,
@@ -296,7 +296,7 @@ pub(crate) fn watch(watcher: &sync::Arc<impl BeforeFork + 'static>) {
 impl LockHolder {
     /// Opens a file that is to be locked. No thread forks before the descriptor is registered: a child with a copy of it
     /// would keep its lock.
-    pub(crate) fn open<E>(open: impl FnOnce() -> Result<File, E>) -> Result<Self, E> {
+    pub fn open<E>(open: impl FnOnce() -> Result<File, E>) -> Result<Self, E> {
         let _section = Section::enter();
         let file = open()?;
         unix::add(&file);

@@ -129,6 +129,7 @@ fn main() -> ExitCode {
         ("hostile", &[Engine::Nginx], hostile::OF_NGINX),
         ("hostile", &[Engine::None], hostile::OF_NONE),
         ("processes", &both, processes::CASES),
+        ("processes", &[Engine::None], processes::OF_NONE),
         ("trust", &both, trust::CASES),
         ("dead", &both, dead::CASES),
         ("proxies", &both, proxies::CASES),

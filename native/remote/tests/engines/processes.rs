@@ -14,13 +14,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use warmstart::{Artifact, Cache, MissReason, Store, cache::ManyOptions};
-use warmstart_remote::FleetOptions;
+use warmstart::{Artifact, Cache, MissReason, Store, cache::ManyOptions, store::FileStore};
+use warmstart_remote::{Fleet, FleetOptions};
 
 use crate::{
     Case, PATIENT, Place,
     fleet::{Machine, fleet_at},
     patient,
+    servers::{Engine, free_port},
 };
 
 pub(crate) const CASES: &[Case] = &[
@@ -29,6 +30,10 @@ pub(crate) const CASES: &[Case] = &[
     ("paused_process_costs_one_build_at_most", paused_process_costs_one_build_at_most),
     ("forked_children_use_the_local_store_alone", forked_children_use_the_local_store_alone),
 ];
+
+/// Without an engine.
+pub(crate) const OF_NONE: &[Case] =
+    &[("child_of_a_dead_process_holds_no_list", child_of_a_dead_process_holds_no_list)];
 
 /// Names the work of a worker. Its arguments are the URL of the remote, the folder of its machine, and the log of all builds.
 const WORK: &str = "WARMSTART_ENGINES_WORK";
@@ -57,6 +62,7 @@ pub(crate) fn work() {
         Ok("build") => build(url, folder, log, 2, BUILD),
         Ok("build slowly") => build(url, folder, log, 1, SLOW_BUILD),
         Ok("fork") => fork(url, folder),
+        Ok("fork and end") => fork_and_end(folder),
         work => panic!("{work:?}"),
     }
 }
@@ -280,6 +286,38 @@ fn fork(url: &str, folder: &Path) {
         assert_eq!(found.unwrap().payload(), *key);
     }
     assert!(remote.get(b"child").is_err() && remote.get(b"built by 0").is_err());
+}
+
+/// Opens a fleet whose remote is dead.
+fn fleet_without_engine(folder: &Path) -> Fleet<FileStore> {
+    let url = Engine::Redis.url(free_port(), "nothing");
+    fleet_at(folder, patient(&url), FleetOptions::default())
+}
+
+fn child_of_a_dead_process_holds_no_list(place: &Place) {
+    let machine = Machine::new();
+    let mut worker = Worker::start("fork and end", place, &machine, Path::new(""));
+    worker.begin();
+    worker.join();
+    assert_eq!(fleet_without_engine(machine.path()).statistics().uploads_waiting, 1);
+}
+
+/// Leaves an upload and a child.
+fn fork_and_end(folder: &Path) -> ! {
+    let fleet = fleet_without_engine(folder);
+    wait_for_begin();
+    fleet.put(b"key", &Artifact::new(payload(0))).unwrap();
+    // SAFETY: the child does nothing but wait for its end.
+    unsafe {
+        if libc::fork() == 0 {
+            libc::alarm(CHILD_SECONDS);
+            loop {
+                libc::pause();
+            }
+        }
+    }
+    // Nothing is dropped.
+    process::exit(0);
 }
 
 fn use_in_child<S: Store>(cache: &Cache<S>, number: u32) {
