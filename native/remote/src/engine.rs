@@ -4,6 +4,9 @@ use std::{fmt, fmt::Debug, time::Instant};
 
 use warmstart_core::{key::Key, reason::MissReason};
 
+/// The longest entry, in bytes, that is stored or read: Redis takes no longer strings.
+pub(crate) const MAX_ENTRY: u64 = 512 << 20;
+
 /// One remote. Every method is synchronous, returns by `until`, and never panics.
 ///
 /// An entry and the lease of its build have the same name: the digest of the store's key. Entries are opaque here; readers

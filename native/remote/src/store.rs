@@ -13,7 +13,7 @@ use warmstart::{Artifact, MissReason, Seal, Store, os::fork::Mutex};
 use warmstart_core::{envelope, key::Key, lease};
 
 use crate::{
-    engine::{Engine, Surveyed, Trouble},
+    engine::{Engine, MAX_ENTRY, Surveyed, Trouble},
     objects::{Driver, Objects, Source},
     redis::{Redis, Server},
     url::{Location, Problem, RemoteError},
@@ -24,9 +24,6 @@ const AT_ONCE: usize = 64;
 
 /// How many more deadlines a look-up of many entries has while the engine answers.
 const MOST_DEADLINES: u32 = 9;
-
-/// The longest entry, in bytes, that is stored: Redis takes no longer strings.
-const MAX_ENTRY: u64 = 512 << 20;
 
 /// The bytes that a network moves in a millisecond. An entry that takes longer than the deadline would be a failure of the remote
 /// for each machine that looks it up, and is not stored.

@@ -14,10 +14,10 @@ use object_store::{
 use warmstart_core::key::Key;
 
 use super::client::{Client, trouble_of};
-use crate::engine::{Token, Trouble, Version};
+use crate::engine::{MAX_ENTRY, Token, Trouble, Version};
 
-/// The longest entry, in bytes, that is read.
-const MAX_ENTRY: u64 = 1 << 30;
+/// The longest lease, in bytes, that is read. What is longer is none.
+const MAX_LEASE: u64 = 4096;
 
 /// The most requests at once of one call.
 pub(super) const AT_ONCE: usize = 32;
@@ -167,7 +167,7 @@ pub(super) async fn read_lease(
         Err(error) => return Err(trouble_of(&error)),
     };
     let version = Version::new(found.meta.e_tag.clone().unwrap_or_default().into_bytes());
-    if found.meta.size > MAX_ENTRY {
+    if found.meta.size > MAX_LEASE {
         return Ok(Some((version, Token::from_bytes([0; Token::LEN]))));
     }
     let bytes = found.bytes().await.map_err(|error| trouble_of(&error))?;

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use warmstart::{Artifact, MissReason, Store};
+use warmstart::{Artifact, MissReason, Seal, Store};
 use warmstart_core::key::Key;
 use warmstart_remote::{
     RemoteOptions, RemoteStore,
@@ -46,6 +46,7 @@ pub(crate) const OF_S3: &[Case] = &[
     ("entry_cut_off_is_no_entry", entry_cut_off_is_no_entry),
     ("missing_bucket_is_a_miss", missing_bucket_is_a_miss),
     ("store_without_if_match_has_no_leases", store_without_if_match_has_no_leases),
+    ("lease_that_is_too_long_is_not_read", lease_that_is_too_long_is_not_read),
     ("touch_renews_the_age_of_an_object", touch_renews_the_age_of_an_object),
     ("entry_that_is_read_when_old_is_renewed", entry_that_is_read_when_old_is_renewed),
 ];
@@ -381,6 +382,31 @@ fn missing_bucket_is_a_miss(place: &Place) {
     let url = place.url().replace(&format!("//{BUCKET}/"), "//no-such-bucket/");
     assert_eq!(patient(&url).get(b"key").unwrap_err(), MissReason::Absent);
     assert!(patient(&url).put(b"key", &artifact()).is_err());
+}
+
+/// What someone put there is held by another, whatever it begins with.
+fn lease_that_is_too_long_is_not_read(place: &Place) {
+    let (store, name, token) = (patient(&place.url()), Key::digest(b"key"), Token::random().unwrap());
+    let seal: String = Seal::new(&[7; 32]).id().iter().map(|byte| format!("{byte:02x}")).collect();
+    for (len, is_ours) in [(24, true), (5_000, false)] {
+        let path = format!("/{BUCKET}/{}/v1/{seal}/lease/{name}", place.case);
+        let mut stream = TcpStream::connect(("127.0.0.1", place.servers.moto().port)).unwrap();
+        // moto wants a signature, and does not verify it.
+        let mut request = format!(
+            "PUT {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len}\r\nConnection: close\r\n\
+             Authorization: AWS4-HMAC-SHA256 Credential=x/y/us-east-1/s3/z\r\n\r\n"
+        )
+        .into_bytes();
+        let end = request.len() + len;
+        request.extend(token.as_bytes());
+        request.resize(end, 0);
+        stream.write_all(&request).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let claimed = store.engine().claim(&name, &token, None, until()).unwrap();
+        assert_eq!(claimed.is_some(), is_ours, "{len}");
+    }
 }
 
 /// It is no reason to take the store for one that cannot be written.
