@@ -72,7 +72,7 @@ fn try_to_claim(remote: &RemoteStore) -> Result<Duration, Trouble> {
     let lease = engine.claim(&name, &one, None, soon(remote))?;
     let second = engine.claim(&name, &other, None, soon(remote));
     if lease.is_none() {
-        return Err(Trouble::Other("a free lease is not to be had".to_owned()));
+        return Err(Trouble::Other("a free lease was refused".to_owned()));
     }
     engine.release(&[name], &one, soon(remote))?;
     if second?.is_some() {

@@ -68,7 +68,8 @@ impl FleetOptions {
         self
     }
 
-    /// Sets a callback for warnings: it is called once for each kind of trouble, by any thread. No message contains credentials.
+    /// Sets a callback for warnings: it is called once for each kind of trouble, by any thread. No message contains credentials. If it
+    /// panics, the fleet goes on.
     #[must_use]
     pub fn with_on_trouble(mut self, on_trouble: impl Fn(&Trouble) + Send + Sync + 'static) -> Self {
         self.on_trouble = Some(Arc::new(on_trouble));
@@ -93,8 +94,8 @@ impl fmt::Debug for FleetOptions {
 /// Look-ups ask the local store, and then the remote; what came from there is kept in the local store. A put is done when the local
 /// store has the artifact; the upload follows in the background. Of all machines, one builds.
 ///
-/// A remote that is dead, slow or forbidden costs one timeout a machine, and is then left alone for a while: the fleet works as its
-/// local store does. A forked child works with the local store alone; open a fleet there to use the remote.
+/// A remote that is dead, slow or forbidden costs one timeout a process, and with a directory one a machine. It is then left alone for
+/// a while: the fleet works as its local store does. A forked child works with the local store alone; open a fleet there to use the remote.
 ///
 /// [`remove`](Store::remove) removes an entry here and in the remote, and [`contains`](Store::contains) looks there for what is not here.
 /// While the remote is left alone, both return [`Unavailable`](MissReason::Unavailable), `remove` after the local store did its part.

@@ -3,6 +3,7 @@
 use std::{
     fmt, fs,
     mem::{self, Discriminant},
+    panic::{self, AssertUnwindSafe},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -170,7 +171,8 @@ impl Health {
         reported.push(kind);
         drop(reported);
         if let Some(on_trouble) = &self.on_trouble {
-            on_trouble(trouble);
+            // A panic would end the thread that uploads, or that renews leases.
+            let _ = panic::catch_unwind(AssertUnwindSafe(|| on_trouble(trouble)));
         }
     }
 }
@@ -265,5 +267,11 @@ mod tests {
         let health = Health::open(Some(file.clone()), None);
         health.observe(Ok(())).unwrap();
         assert!(health.is_closed() && !file.exists());
+    }
+
+    #[test]
+    fn callback_that_panics_ends_no_thread() {
+        let health = Health::open(None, Some(Arc::new(|_| panic!("in a callback"))));
+        assert!(health.observe(FAILED).is_err() && !health.is_closed());
     }
 }

@@ -74,7 +74,7 @@ pub struct RemoteOptions {
 /// An entry that is damaged, forged or of a newer version is a miss, and stays as it is until it is stored again; one of a newer
 /// version is not replaced.
 ///
-/// Nothing is looked up twice or kept here. `Fleet` puts a local store in front of it.
+/// Keeps no artifacts in memory. `Fleet` puts a local store in front of it.
 ///
 /// ```no_run
 /// use warmstart::{Artifact, Store};
