@@ -233,8 +233,8 @@ fn dead_remote_costs_one_deadline_a_machine(place: &Place) {
         let troubles = Arc::new(AtomicUsize::new(0));
         let seen = Arc::clone(&troubles);
         let options = FleetOptions::default().with_on_trouble(move |trouble| {
-            assert!(matches!(trouble, Trouble::TimedOut(_)), "{trouble}");
-            seen.fetch_add(1, SeqCst);
+            // An assertion would be caught.
+            seen.fetch_add(if matches!(trouble, Trouble::TimedOut(_)) { 1 } else { 100 }, SeqCst);
         });
         let cache = Cache::new(machine.fleet_with(&url, DEADLINE, options));
         for key in ["a", "b", "c"] {
@@ -405,8 +405,8 @@ fn remote_without_leases_builds_and_says_so_once(place: &Place) {
         let troubles = Arc::new(AtomicUsize::new(0));
         let seen = Arc::clone(&troubles);
         let options = FleetOptions::default().with_on_trouble(move |trouble| {
-            assert!(matches!(trouble, Trouble::Unsupported(_)), "{trouble}");
-            seen.fetch_add(1, SeqCst);
+            // An assertion would be caught.
+            seen.fetch_add(if matches!(trouble, Trouble::Unsupported(_)) { 1 } else { 100 }, SeqCst);
         });
         let cache = Cache::new(machine.fleet_with(&place.url(), PATIENT, options));
         for key in ["a", "b", "c"] {
