@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use object_store::path::Path;
 use url::{Host, Url};
 
 /// The prefix of names on a Redis server whose URL gives none.
@@ -125,6 +126,11 @@ impl Location {
             }
         }
         let prefix = url.path().trim_matches('/').to_owned();
+        // Objects would be stored below another prefix, which no policy or rule of the bucket names.
+        if Path::from(prefix.as_str()).as_ref() != prefix {
+            let allowed = "use letters without accents, digits, `-`, `_` and `.` between single slashes";
+            return Err(Problem::Invalid(format!("names of objects escape its prefix; {allowed}")).into());
+        }
         Ok(Self::S3 { bucket: bucket.to_owned(), prefix, endpoint, region })
     }
 
@@ -266,6 +272,13 @@ mod tests {
             ("redis://host?password=hunter2", "password is no parameter"),
             ("s3:///prefix", "no bucket"),
             ("s3://b?secret=hunter2", "secret is no parameter"),
+            ("s3://b/team~one", "its prefix"),
+            ("s3://b/a//b", "its prefix"),
+            ("s3://b/a%20b", "its prefix"),
+            ("s3://b/a%2Fb", "its prefix"),
+            ("s3://b/café", "its prefix"),
+            ("s3://b/x*y", "its prefix"),
+            ("s3://b/a[b", "its prefix"),
             ("http://example.org/", "https://"),
             ("redis://user:hunter2@host:port", "invalid port"),
         ] {

@@ -2,7 +2,7 @@
 
 use warmstart::{Artifact, Metadata, MissReason, Seal, Store};
 use warmstart_core::{envelope, key::Key};
-use warmstart_remote::{RemoteOptions, RemoteStore};
+use warmstart_remote::{RemoteOptions, RemoteStore, engine::Surveyed};
 
 use crate::{Case, PASSWORD, PATIENT, Place, until};
 
@@ -19,6 +19,9 @@ pub(crate) const CASES: &[Case] = &[
     ("closed_store_answers_closed", closed_store_answers_closed),
     ("credentials_are_shown_nowhere", credentials_are_shown_nowhere),
 ];
+
+pub(crate) const OF_S3: &[Case] =
+    &[("entry_below_an_accepted_prefix_is_surveyed", entry_below_an_accepted_prefix_is_surveyed)];
 
 fn options() -> RemoteOptions {
     RemoteOptions::default().with_deadline(PATIENT)
@@ -173,4 +176,21 @@ fn credentials_are_shown_nowhere(place: &Place) {
     store.put(b"key", &artifact("payload")).unwrap();
     let shown = format!("{store:?} {} {:?}", store.location(), options().with_secret(&[7; 32]));
     assert!(!shown.contains(PASSWORD) && !shown.contains("AKIA") && !shown.contains("7, 7"), "{shown}");
+}
+
+/// What cannot be listed under the name that it is stored under is refused when the remote is opened.
+fn entry_below_an_accepted_prefix_is_surveyed(place: &Place) {
+    let keys: Vec<[u8; 1]> = (0..12u8).map(|number| [number]).collect();
+    let names: Vec<Key> = keys.iter().map(|key| Key::digest(key)).collect();
+    let mut accepted = 0;
+    for tail in ["a.b_c-d=1+2@3", "a&b,c", "A b", "team~one", "a%20b", "a//b", "café", "x*y", "a[b", "a%2Fb"]
+    {
+        let url = place.url().replace('?', &format!("/{tail}?"));
+        let Ok(store) = RemoteStore::open(&url, options().with_secret(&[7; 32])) else { continue };
+        keys.iter().for_each(|key| _ = store.put(key, &artifact(*key)).unwrap());
+        let found = store.engine().survey(&names, until()).unwrap();
+        assert_eq!(found, vec![Surveyed::Stored; names.len()], "{tail}");
+        accepted += 1;
+    }
+    assert_eq!(accepted, 2);
 }

@@ -118,6 +118,7 @@ fn main() -> ExitCode {
     let groups: &[(&str, &[Engine], &[Case])] = &[
         ("leases", &both, leases::CASES),
         ("entries", &both, entries::CASES),
+        ("entries", &[Engine::S3], entries::OF_S3),
         ("faults", &both, faults::CASES),
         ("fleet", &both, fleet::CASES),
         ("fleet", &[Engine::Redis], fleet::OF_REDIS),
