@@ -159,7 +159,8 @@ fn parameters<const N: usize>(url: &Url, known: [&str; N]) -> Result<[Option<Str
         match known.iter().position(|known| *known == name) {
             Some(at) => values[at] = Some(value.into_owned()),
             None => {
-                let known = known.join(", ");
+                // It may hold what changes a terminal.
+                let (name, known) = (name.escape_debug(), known.join(", "));
                 return Err(Problem::Invalid(format!("{name} is no parameter; there are: {known}")).into());
             }
         }
@@ -272,6 +273,7 @@ mod tests {
             ("redis://host?password=hunter2", "password is no parameter"),
             ("s3:///prefix", "no bucket"),
             ("s3://b?secret=hunter2", "secret is no parameter"),
+            ("redis://host?%1b]0;evil%07=1", r"\u{1b}]0;evil\u{7} is no parameter"),
             ("s3://b/team~one", "its prefix"),
             ("s3://b/a//b", "its prefix"),
             ("s3://b/a%20b", "its prefix"),
