@@ -28,6 +28,10 @@ const NANOS_PER_BYTE: u64 = 50;
 /// How far the deadline of a call is put off at most.
 const LONGEST_ANSWER: Duration = Duration::from_secs(10);
 
+/// How long an idle connection is kept. A firewall forgets one that is idle for long without telling, and a call over it would wait for
+/// its whole deadline.
+const LONGEST_IDLE: Duration = Duration::from_secs(30);
+
 /// The bytes that are read at once, if so many arrived: the parser asks for far fewer.
 const READ: usize = 1 << 16;
 
@@ -47,7 +51,8 @@ struct Idle {
     /// The process that the connections belong to.
     generation: u64,
     address: Option<SocketAddr>,
-    connections: Vec<Connection>,
+    /// Each with the time of its last use.
+    connections: Vec<(Connection, Instant)>,
 }
 
 /// The user and the password, which nothing shows.
@@ -111,8 +116,8 @@ impl Pool {
             // They are the parent's: here they are only closed, which the server does not see.
             *idle = Idle { generation: fork::generation(), address: idle.address, connections: Vec::new() };
         }
-        while let Some(mut connection) = idle.connections.pop() {
-            if connection.is_silent() {
+        while let Some((mut connection, used)) = idle.connections.pop() {
+            if used.elapsed() < LONGEST_IDLE && connection.is_silent() {
                 return Some(connection);
             }
         }
@@ -122,7 +127,7 @@ impl Pool {
     fn give_back(&self, connection: Connection) {
         let mut idle = self.idle.lock();
         if idle.generation == fork::generation() && idle.connections.len() < MOST_IDLE {
-            idle.connections.push(connection);
+            idle.connections.push((connection, Instant::now()));
         }
     }
 
@@ -424,19 +429,34 @@ mod tests {
         assert!(matches!(alone, Err(Trouble::TimedOut(_))));
     }
 
-    #[test]
-    fn late_surplus_is_no_reply_to_the_next_call() {
+    /// Returns a pool with an idle connection, the other end of it, and its socket.
+    fn pool_of_one() -> (Pool, TcpStream, TcpStream) {
         let (listener, address) = listen();
         let pool = Pool::new(address.ip().to_string(), address.port(), 0, None);
         let socket = TcpStream::connect(address).unwrap();
-        let (mut server, here) = (listener.accept().unwrap().0, socket.try_clone().unwrap());
+        let (server, here) = (listener.accept().unwrap().0, socket.try_clone().unwrap());
         let stream = Stream::Plain(Timed { socket, until: Instant::now(), latest: Instant::now() });
         pool.give_back(Connection(BufReader::new(stream)));
+        (pool, server, here)
+    }
+
+    #[test]
+    fn late_surplus_is_no_reply_to_the_next_call() {
+        let (pool, mut server, here) = pool_of_one();
         let connection = pool.take_idle().unwrap();
         pool.give_back(connection);
         server.write_all(b"+OK\r\n").unwrap();
         // Waits until it has arrived.
         here.peek(&mut [0]).unwrap();
+        assert!(pool.take_idle().is_none());
+    }
+
+    #[test]
+    fn connection_that_was_idle_for_long_is_not_used() {
+        let (pool, _server, _here) = pool_of_one();
+        let connection = pool.take_idle().unwrap();
+        pool.give_back(connection);
+        pool.idle.lock().connections[0].1 -= LONGEST_IDLE;
         assert!(pool.take_idle().is_none());
     }
 }
