@@ -244,8 +244,8 @@ fn checked(reply: Value) -> Result<Value, Trouble> {
                     Trouble::Forbidden("its user has no password; unset REDISCLI_AUTH".to_owned())
                 }
                 "ERR" if details.contains("max number of clients") => Trouble::Busy(said),
-                // A server that cannot save a snapshot refuses writes until someone mends that.
-                "READONLY" | "MISCONF" => Trouble::ReadOnly(said),
+                // A server that cannot save a snapshot, or lacks its replicas, refuses writes until someone mends that.
+                "READONLY" | "MISCONF" | "NOREPLICAS" => Trouble::ReadOnly(said),
                 "LOADING" | "BUSY" | "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN" => Trouble::Busy(said),
                 "OOM" => Trouble::Full(said),
                 _ => Trouble::Other(said),

@@ -35,6 +35,7 @@ pub(crate) const OF_REDIS: &[Case] = &[
     ("wrong_password_is_forbidden", wrong_password_is_forbidden),
     ("reader_without_rights_reads_and_may_not_write", reader_without_rights_reads_and_may_not_write),
     ("full_server_serves_and_refuses_puts", full_server_serves_and_refuses_puts),
+    ("server_without_its_replicas_is_read", server_without_its_replicas_is_read),
     ("stopped_server_costs_a_deadline_and_then_serves", stopped_server_costs_a_deadline_and_then_serves),
     ("restarted_server_is_used_again", restarted_server_is_used_again),
     ("unrenewed_lease_expires", unrenewed_lease_expires),
@@ -235,6 +236,18 @@ fn full_server_serves_and_refuses_puts(place: &Place) {
     assert!(matches!(claimed, Err(Trouble::Full(_))), "{claimed:?}");
     let found = store.engine().get_or_claim(&Key::digest(b"key"), &token, until());
     assert!(matches!(found, Ok(Answer::Stored(_))), "{found:?}");
+}
+
+fn server_without_its_replicas_is_read(place: &Place) {
+    let server = Server::redis(&["--requirepass", PASSWORD]);
+    let store = patient(&place.engine.url(server.port, place.case));
+    store.put(b"key", &artifact()).unwrap();
+    server.request(&format!("AUTH {PASSWORD}\r\nCONFIG SET min-replicas-to-write 1\r\nQUIT"));
+    assert_eq!(store.put(b"other", &artifact()), Err(MissReason::ReadOnly));
+    let (token, name) = (Token::random().unwrap(), Key::digest(b"other"));
+    let claimed = store.engine().get_or_claim(&name, &token, until());
+    assert!(matches!(claimed, Err(Trouble::ReadOnly(_))), "{claimed:?}");
+    assert_eq!(store.get(b"key").unwrap().payload(), b"payload");
 }
 
 fn restarted_server_is_used_again(place: &Place) {
