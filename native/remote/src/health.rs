@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -23,6 +23,9 @@ pub(crate) const FILE: &str = "breaker";
 /// How long the remote may answer nothing but that it is busy before that counts as a failure.
 const LONGEST_BUSY: Duration = Duration::from_secs(5);
 
+/// How long no entries are sent after the remote refused one, in milliseconds: a failover may end it.
+const WITHOUT_WRITES: u64 = 5 * 60 * 1000;
+
 /// Called with each kind of trouble once.
 pub(crate) type OnTrouble = Arc<dyn Fn(&Trouble) + Send + Sync>;
 
@@ -37,8 +40,8 @@ pub(crate) struct Health {
     busy: Mutex<Option<Instant>>,
     /// Whether that is any time: other answers take no lock.
     is_busy: AtomicBool,
-    /// Whether the remote accepts entries.
-    writes: AtomicBool,
+    /// When the remote may accept entries again, in milliseconds of Unix time.
+    writes_from: AtomicU64,
     /// Whether the remote has leases.
     leases: AtomicBool,
     /// The kinds of trouble that were reported.
@@ -58,7 +61,7 @@ impl Health {
             breaker: Mutex::new(breaker),
             busy: Mutex::default(),
             is_busy: AtomicBool::new(false),
-            writes: AtomicBool::new(true),
+            writes_from: AtomicU64::new(0),
             leases: AtomicBool::new(true),
             reported: Mutex::default(),
             on_trouble,
@@ -72,7 +75,16 @@ impl Health {
 
     /// Returns whether entries are sent.
     pub(crate) fn writes(&self) -> bool {
-        self.writes.load(Relaxed)
+        match self.writes_from.load(Relaxed) {
+            0 => true,
+            from => from <= unix_ms(),
+        }
+    }
+
+    /// Sends no entries for a while. Returns whether they were sent until now.
+    fn stop_writes(&self) -> bool {
+        let now = unix_ms();
+        self.writes_from.swap(now + WITHOUT_WRITES, Relaxed) <= now
     }
 
     /// Returns whether leases are asked for.
@@ -97,7 +109,7 @@ impl Health {
             Err(trouble) => {
                 match trouble {
                     Trouble::Busy(_) | Trouble::Full(_) => {}
-                    Trouble::ReadOnly(_) => self.writes.store(false, Relaxed),
+                    Trouble::ReadOnly(_) => _ = self.stop_writes(),
                     Trouble::Unsupported(_) => self.leases.store(false, Relaxed),
                     Trouble::TimedOut(_)
                     | Trouble::Unreachable(_)
@@ -133,7 +145,7 @@ impl Health {
     ) -> Result<T, Trouble> {
         match outcome {
             Err(Trouble::Forbidden(why)) => {
-                if self.writes.swap(false, Relaxed) && self.observe(read()).is_ok() {
+                if self.stop_writes() && self.observe(read()).is_ok() {
                     self.report(&Trouble::ReadOnly(format!(
                         "the credentials permit no writes, so builds are not shared ({why})"
                     )));
@@ -186,7 +198,7 @@ impl fmt::Debug for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Health")
             .field("breaker", &self.breaker)
-            .field("writes", &self.writes)
+            .field("writes", &self.writes())
             .finish_non_exhaustive()
     }
 }
@@ -273,5 +285,14 @@ mod tests {
     fn callback_that_panics_ends_no_thread() {
         let health = Health::open(None, Some(Arc::new(|_| panic!("in a callback"))));
         assert!(health.observe(FAILED).is_err() && !health.is_closed());
+    }
+
+    #[test]
+    fn refused_writes_are_tried_again_later() {
+        let health = Health::open(None, None);
+        let refuse = || health.observe::<()>(Err(Trouble::ReadOnly(String::new())));
+        assert!(health.writes() && refuse().is_err() && !health.writes());
+        health.writes_from.fetch_sub(WITHOUT_WRITES, Relaxed);
+        assert!(health.writes() && refuse().is_err() && !health.writes());
     }
 }
