@@ -27,6 +27,7 @@ use std::{
 use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use object_store::{ObjectStoreExt as _, path::Path};
+use tokio::{sync::Semaphore, time::timeout};
 use warmstart_core::key::Key;
 
 use crate::engine::{Answer, Engine, Page, Surveyed, Token, Trouble, Version};
@@ -57,6 +58,14 @@ struct Conditions(AtomicU8);
 
 const HEEDED: u8 = 1;
 const IGNORED: u8 = 2;
+
+/// The most entries that are renewed at once.
+const RENEWALS: usize = 8;
+
+thread_local! {
+    /// Of the thread that drives the requests: a forked child has one of its own.
+    static RENEWING: Arc<Semaphore> = Arc::new(Semaphore::new(RENEWALS));
+}
 
 impl Objects {
     /// Creates the engine of the entries below `prefix` with this seal. `max_age` is the age at which a rule of the store removes them.
@@ -105,18 +114,25 @@ impl Objects {
     }
 }
 
-/// Reads an entry, and renews it in the background if a rule would remove it before long.
+/// Reads an entry, and renews it in the background if a rule would remove it before long. That takes at most `limit`: the entry is not
+/// verified yet, and the store may never answer.
 async fn read(
     client: Arc<Client>,
     folder: Folder,
     name: Key,
     max_age: Option<Duration>,
+    limit: Duration,
 ) -> Result<Option<Vec<u8>>, Trouble> {
     let path = folder.entry(&name);
     let Some((entry, age)) = get(client.store(), &path).await? else { return Ok(None) };
     if max_age.is_some_and(|max| is_due(&name, age, max)) {
-        // A client that may not write reads it all the same.
-        tokio::spawn(async move { renew(client.store(), &path).await });
+        let renewing = RENEWING.with(Arc::clone);
+        let renewal = async move {
+            let _turn = renewing.acquire().await;
+            // A client that may not write reads it all the same.
+            renew(client.store(), &path).await
+        };
+        tokio::spawn(timeout(limit, renewal));
     }
     Ok(Some(entry))
 }
@@ -130,8 +146,10 @@ fn is_due(name: &Key, age: Duration, max: Duration) -> bool {
 impl Engine for Objects {
     fn get_many(&self, names: &[Key], until: Instant) -> Result<Vec<Option<Vec<u8>>>, Trouble> {
         let (names, folder, max_age) = (names.to_vec(), self.folder.clone(), self.max_age);
+        let limit = until.saturating_duration_since(Instant::now()).saturating_mul(10);
         self.driver.call(until, move |client| async move {
-            let gets = names.into_iter().map(|name| read(client.clone(), folder.clone(), name, max_age));
+            let get = |name| read(client.clone(), folder.clone(), name, max_age, limit);
+            let gets = names.into_iter().map(get);
             stream::iter(gets).buffered(AT_ONCE).try_collect().await
         })
     }

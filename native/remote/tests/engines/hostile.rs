@@ -8,7 +8,10 @@ use std::{
     process::Command,
     sync::{
         Condvar, Mutex,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{
+            AtomicBool, AtomicUsize,
+            Ordering::{Relaxed, SeqCst},
+        },
         mpsc,
     },
     thread,
@@ -26,7 +29,7 @@ use crate::{
     Case, PASSWORD, PATIENT, Place,
     fleet::{Machine, fleet_at},
     open_with, patient,
-    servers::{BUCKET, Engine, free_port},
+    servers::{self, BUCKET, Engine, free_port},
 };
 
 pub(crate) const CASES: &[Case] = &[
@@ -54,6 +57,7 @@ pub(crate) const OF_NONE: &[Case] = &[
     ("scan_that_never_ends_is_a_failure", scan_that_never_ends_is_a_failure),
     ("object_that_is_too_long_is_a_miss", object_that_is_too_long_is_a_miss),
     ("age_without_end_renews_nothing", age_without_end_renews_nothing),
+    ("renewals_without_answers_are_few_and_end", renewals_without_answers_are_few_and_end),
     ("upload_at_the_close_stays_listed", upload_at_the_close_stays_listed),
     ("list_on_a_full_disk_takes_what_fits", list_on_a_full_disk_takes_what_fits),
     ("list_that_begins_is_not_removed", list_that_begins_is_not_removed),
@@ -304,6 +308,37 @@ fn age_without_end_renews_nothing(_: &Place) {
     let options = RemoteOptions::default().unsealed().with_max_age(Duration::MAX).with_deadline(PATIENT);
     let remote = RemoteStore::open(&objects("Content-Length: 4\r\n\r\nevil"), options).unwrap();
     assert_eq!(remote.get(b"key").unwrap_err(), MissReason::Foreign);
+}
+
+/// A copy takes a connection, and who may write without the secret may ask for as many as there are names.
+fn renewals_without_answers_are_few_and_end(_: &Place) {
+    static COPIES: AtomicUsize = AtomicUsize::new(0);
+    let port = servers::serve(|mut client| {
+        let mut request = [0; 65536];
+        while let Ok(len @ 1..) = client.read(&mut request) {
+            if request[..len].starts_with(b"PUT") {
+                COPIES.fetch_add(1, SeqCst);
+                continue;
+            }
+            let old = "ETag: \"x\"\r\nLast-Modified: Sun, 23 Nov 2025 00:00:00 GMT";
+            let _ = write!(client, "HTTP/1.1 200 OK\r\n{old}\r\nContent-Length: 4\r\n\r\nevil");
+        }
+    });
+    let options = RemoteOptions::default().unsealed().with_max_age(Duration::from_secs(4));
+    let url = format!("s3://b/p?endpoint=http://127.0.0.1:{port}");
+    let remote = RemoteStore::open(&url, options.with_deadline(Duration::from_millis(400))).unwrap();
+    for number in 0..50u8 {
+        let _ = remote.get(&[number]);
+    }
+    thread::sleep(Duration::from_millis(100));
+    let first = COPIES.load(SeqCst);
+    assert!((1..=8).contains(&first), "{first}");
+    let started = Instant::now();
+    while COPIES.load(SeqCst) == first {
+        assert!(started.elapsed() < PATIENT, "no renewal ended");
+        let _ = remote.get(b"key");
+        thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// A local store that is closed while it is asked.
