@@ -91,6 +91,8 @@ pub struct RemoteOptions {
 pub struct RemoteStore {
     location: Location,
     deadline: Duration,
+    /// That of readers who set none.
+    default_deadline: Duration,
     keyspaces: Vec<Keyspace>,
     newer: Mutex<HashSet<Key>>,
     found_newer: AtomicBool,
@@ -178,11 +180,12 @@ impl RemoteStore {
             (false, false) => options.seals.into_iter().map(Some).collect(),
         };
         let lease_ttl = options.lease_ttl.unwrap_or(LEASE_TTL);
-        let (engine, deadline) = engines(&location, lease_ttl, options.max_age)?;
+        let (engine, default_deadline) = engines(&location, lease_ttl, options.max_age)?;
         let keyspace = |seal: Option<Seal>| Keyspace { engine: engine(&id_of(seal.as_ref())), seal };
         Ok(Self {
             keyspaces: seals.into_iter().map(keyspace).collect(),
-            deadline: options.deadline.unwrap_or(deadline).min(MAX_DEADLINE),
+            deadline: options.deadline.unwrap_or(default_deadline).min(MAX_DEADLINE),
+            default_deadline,
             location,
             newer: Mutex::default(),
             found_newer: AtomicBool::new(false),
@@ -293,8 +296,17 @@ impl RemoteStore {
     /// The reason why no engine would keep it.
     #[doc(hidden)]
     pub fn encode(&self, key: &[u8], artifact: &Artifact) -> Result<Vec<u8>, MissReason> {
+        self.encode_for(key, artifact, self.deadline)
+    }
+
+    /// Encodes and seals the entry of `artifact` for other programs, whose deadline may be shorter than this one's.
+    pub(crate) fn encode_for_all(&self, key: &[u8], artifact: &Artifact) -> Result<Vec<u8>, MissReason> {
+        self.encode_for(key, artifact, self.deadline.min(self.default_deadline))
+    }
+
+    fn encode_for(&self, key: &[u8], artifact: &Artifact, deadline: Duration) -> Result<Vec<u8>, MissReason> {
         let encoded = envelope::encode(key, artifact, self.keyspaces[0].seal.as_ref())?;
-        let millis = u64::try_from(self.deadline.as_millis()).unwrap_or(u64::MAX);
+        let millis = u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX);
         if encoded.len() > millis.saturating_mul(BYTES_PER_MS).min(MAX_ENTRY) {
             return Err(MissReason::Oversize);
         }

@@ -56,6 +56,8 @@ pub enum TransferError {
 /// Stores all entries of `local` that `remote` lacks, such as those of a machine that fills the cache for others. Calls
 /// `on_progress` with the counts so far, from any thread.
 ///
+/// Refuses entries that are too long for machines with the default deadline, however long that of `remote` is.
+///
 /// # Errors
 /// The trouble with the remote, or the reason why `local` cannot be listed.
 ///
@@ -88,7 +90,7 @@ pub fn push(
         let next = AtomicUsize::new(0);
         let send = || -> Result<(), Trouble> {
             while let Some(key) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let sent = match local.get(key).and_then(|artifact| remote.encode(key, &artifact)) {
+                let sent = match local.get(key).and_then(|artifact| remote.encode_for_all(key, &artifact)) {
                     Ok(entry) => remote
                         .upload(&Key::digest(key), &entry, remote.patient())?
                         .is_ok()

@@ -25,6 +25,7 @@ use crate::{
 pub(crate) const CASES: &[Case] = &[
     ("pushed_entries_are_pulled_elsewhere", pushed_entries_are_pulled_elsewhere),
     ("push_that_panics_is_no_success", push_that_panics_is_no_success),
+    ("push_leaves_what_readers_cannot_get", push_leaves_what_readers_cannot_get),
     ("pull_leaves_unverified_entries", pull_leaves_unverified_entries),
     ("check_tells_what_is_permitted", check_tells_what_is_permitted),
     ("machine_counts_what_its_processes_did", machine_counts_what_its_processes_did),
@@ -86,6 +87,17 @@ fn push_that_panics_is_no_success(place: &Place) {
     let panics = |_: &_| panic!("a callback of this test");
     let pushed = panic::catch_unwind(AssertUnwindSafe(|| push(&remote, &one, &panics)));
     assert!(pushed.is_err(), "{pushed:?}");
+}
+
+/// Its own deadline is longer than theirs, which are 200 ms on Redis and 2 s on object stores.
+fn push_leaves_what_readers_cannot_get(place: &Place) {
+    let (remote, one) = (patient(&place.url()), memory());
+    one.put(&key(1), &Artifact::new(vec![1; 19_000_000])).unwrap();
+    one.put(&key(2), &Artifact::new(vec![2; 21_000_000])).unwrap();
+    let pushed = push(&remote, &one, &|_| {}).unwrap();
+    let expected = if place.engine == Engine::Redis { (1, 1) } else { (2, 0) };
+    assert_eq!((pushed.entries, pushed.refused), expected);
+    assert_eq!(remote.contains(&key(2)), Ok(place.engine != Engine::Redis));
 }
 
 fn pull_leaves_unverified_entries(place: &Place) {
