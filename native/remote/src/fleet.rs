@@ -21,9 +21,9 @@ use warmstart_core::{batch, key::Key, lease::Backoff};
 
 use crate::{
     engine::{Answer, Surveyed, Token, Trouble, Version},
+    files,
     health::{self, Health, OnTrouble},
     leases::Leases,
-    machine,
     random::random,
     statistics::{self, Counters, FleetStatistics},
     store::{Found, RemoteStore},
@@ -137,11 +137,14 @@ impl<S: Store + 'static> Fleet<S> {
     #[must_use]
     pub fn new(local: S, remote: RemoteStore, options: FleetOptions) -> Self {
         let FleetOptions { directory, max_upload_bytes, on_trouble } = options;
-        let directory =
-            directory.filter(|directory| std::fs::create_dir_all(directory.join(uploads::FOLDER)).is_ok());
+        let make = |directory: &PathBuf| {
+            files::make_directory(directory)
+                .and_then(|()| files::make_directory(&directory.join(uploads::FOLDER)))
+        };
+        let directory = directory.filter(|directory| make(directory).is_ok());
         let (local, remote) = (Arc::new(local), Arc::new(remote));
         let path = |name: &str| directory.as_deref().map(|directory: &Path| directory.join(name));
-        let file = |name: &str| path(name).filter(|path| machine::is_file_or_absent(path));
+        let file = |name: &str| path(name).filter(|path| files::is_file_or_absent(path));
         let health = Arc::new(Health::open(file(health::FILE), on_trouble));
         let counters = Arc::<Counters>::default();
         let leases = Leases::new(Arc::clone(&remote), Arc::clone(&health), token());

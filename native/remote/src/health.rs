@@ -15,7 +15,7 @@ use std::{
 use warmstart::os::fork::Mutex;
 use warmstart_core::breaker::{Breaker, Mode};
 
-use crate::{engine::Trouble, random::random};
+use crate::{engine::Trouble, files, random::random};
 
 /// The name of the file in the directory of a machine.
 pub(crate) const FILE: &str = "breaker";
@@ -53,8 +53,7 @@ impl Health {
     /// Reads the state of the breaker. A file that is missing or damaged is a closed breaker. So is one whose probe is due: that it
     /// failed may be long ago, and a start that built everything meanwhile would cost more than a deadline.
     pub(crate) fn open(file: Option<PathBuf>, on_trouble: Option<OnTrouble>) -> Self {
-        let breaker = file.as_ref().and_then(|file| fs::read(file).ok()).map(|bytes| Breaker::decode(&bytes));
-        let breaker = breaker.unwrap_or_default();
+        let breaker = file.as_deref().map(read).unwrap_or_default();
         Self {
             file,
             is_closed: AtomicBool::new(breaker.mode(unix_ms()) != Mode::Open),
@@ -170,7 +169,7 @@ impl Health {
             let _ = fs::remove_file(file);
         } else {
             // A torn write is damage, and so a closed breaker.
-            let _ = fs::write(file, breaker.encode());
+            let _ = files::write(file, &breaker.encode());
         }
     }
 
@@ -191,7 +190,11 @@ impl Health {
 
 /// Returns whether this file says that requests are not sent now.
 pub(crate) fn is_open(file: &Path) -> bool {
-    fs::read(file).is_ok_and(|bytes| Breaker::decode(&bytes).mode(unix_ms()) == Mode::Open)
+    read(file).mode(unix_ms()) == Mode::Open
+}
+
+fn read(file: &Path) -> Breaker {
+    Breaker::decode(&files::read(file, Breaker::LEN as u64 + 1))
 }
 
 impl fmt::Debug for Health {

@@ -17,6 +17,7 @@
 pub mod engine;
 
 mod check;
+mod files;
 mod fleet;
 mod health;
 mod leases;

@@ -1,12 +1,9 @@
 //! What all processes of a machine did with a remote.
 
-use std::{
-    fs::{self, File},
-    io,
-    path::Path,
-};
+use std::{fs::File, io, path::Path};
 
 use crate::{
+    files::is_file_or_absent,
     health,
     statistics::{self, FleetStatistics},
     uploads,
@@ -36,13 +33,10 @@ impl FleetStatistics {
     }
 }
 
-/// Returns whether this may be opened: a pipe would stop the process.
-pub(crate) fn is_file_or_absent(path: &Path) -> bool {
-    fs::metadata(path).map_or(true, |found| found.is_file())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -11,6 +11,8 @@ use std::{
 use serde::Serialize;
 use warmstart::os::fork::Mutex;
 
+use crate::files;
+
 /// The counts of a [`Fleet`](crate::Fleet) since it was opened, or of a machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
@@ -77,7 +79,9 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// has a [`Mutex`], so that no thread forks meanwhile: the child would keep the lock of the file.
 pub(crate) fn add(mut counts: FleetStatistics, mut earlier: FleetStatistics, file: &Path) -> bool {
     let mut add = || {
-        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(file)?;
+        // Creates it, and refuses what is no file.
+        files::write(file, &[])?;
+        let mut file = OpenOptions::new().read(true).write(true).open(file)?;
         let mut attempts = 1..ATTEMPTS;
         while let Err(error) = file.try_lock() {
             attempts.next().ok_or(error)?;
