@@ -258,15 +258,20 @@ impl<S: Store + 'static> Fleet<S> {
         request(&self.remote, until)
     }
 
-    /// Keeps an entry of the remote in the local store.
+    /// Keeps an entry of the remote in the local store. Returns whether that has room.
+    fn keep(&self, key: &[u8], found: &Found) -> bool {
+        self.counters.add(|counts| &mut counts.remote_hits, 1);
+        self.counters.add(|counts| &mut counts.bytes_used, found.len);
+        self.local.put(key, &found.artifact).is_ok()
+    }
+
+    /// Counts what the remote answered, and keeps an entry.
     fn accept(&self, key: &[u8], found: Result<Found, MissReason>) -> Result<Artifact, MissReason> {
         match found {
-            Ok(Found { artifact, len }) => {
-                self.counters.add(|counts| &mut counts.remote_hits, 1);
-                self.counters.add(|counts| &mut counts.bytes_used, len);
+            Ok(found) => {
                 // Where the local store has no room, the remote is asked again next time.
-                let _ = self.local.put(key, &artifact);
-                Ok(artifact)
+                self.keep(key, &found);
+                Ok(found.artifact)
             }
             Err(reason) => {
                 if reason != MissReason::Absent {
@@ -537,6 +542,14 @@ impl<S: Store + 'static> Claims for Fleet<S> {
             Surveyed::Held(_) => batch::Surveyed::Claimed,
         };
         let surveyed: Vec<_> = digests.iter().zip(found).map(surveyed).collect();
+        let is_stored =
+            |(name, found): (&Key, &batch::Surveyed)| (*found == batch::Surveyed::Stored).then_some(*name);
+        let stored: Vec<Key> = digests.iter().zip(&surveyed).filter_map(is_stored).collect();
+        if !stored.is_empty() {
+            // All at once: each is looked up next, and would be a request.
+            let keep = |key: &[u8], found: Found| self.keep(key, &found);
+            let _ = self.ask(|remote, until| remote.fetch_named(&stored, until, keep));
+        }
         let now = Instant::now();
         if let Some(since) = paused {
             self.counters.waited(now - since);

@@ -107,6 +107,14 @@ struct Keyspace {
     engine: Box<dyn Engine>,
 }
 
+/// The time for the requests of one look-up of many entries.
+struct Time {
+    each: Duration,
+    /// By when the next request must end, and the last one.
+    next: Instant,
+    last: Instant,
+}
+
 /// An artifact that was found, and the length of its entry.
 #[derive(Clone, Debug)]
 pub struct Found {
@@ -245,15 +253,14 @@ impl RemoteStore {
         keys: &[&[u8]],
         until: Instant,
     ) -> Result<Vec<Result<Found, MissReason>>, Trouble> {
-        let time = until.saturating_duration_since(Instant::now());
         let names: Vec<Key> = keys.iter().map(|key| Key::digest(key)).collect();
         let mut answers: Vec<Result<Found, MissReason>> = vec![Err(MissReason::Absent); keys.len()];
-        let mut next_until = until;
+        let mut time = Time::new(until);
         for keyspace in &self.keyspaces {
             let missing: Vec<usize> = (0..keys.len()).filter(|at| answers[*at].is_err()).collect();
             for missing in missing.chunks(AT_ONCE) {
                 let wanted: Vec<Key> = missing.iter().map(|at| names[*at]).collect();
-                let entries = match keyspace.engine.get_many(&wanted, next_until) {
+                let entries = match time.get_many(&*keyspace.engine, &wanted) {
                     Ok(entries) => entries,
                     Err(_) if answers.iter().any(Result::is_ok) => return Ok(answers),
                     Err(trouble) => return Err(trouble),
@@ -270,10 +277,35 @@ impl RemoteStore {
                         answers[*at] = found;
                     }
                 }
-                next_until = (Instant::now() + time).min(until + MOST_DEADLINES * time);
             }
         }
         Ok(answers)
+    }
+
+    /// Gets the entries of these names under the first secret, as [`fetch_many`](Self::fetch_many) does, and calls `keep` with each
+    /// that is accepted, and its key, until it returns false.
+    ///
+    /// # Errors
+    /// The trouble with the engine.
+    pub(crate) fn fetch_named(
+        &self,
+        names: &[Key],
+        until: Instant,
+        mut keep: impl FnMut(&[u8], Found) -> bool,
+    ) -> Result<(), Trouble> {
+        let mut time = Time::new(until);
+        for names in names.chunks(AT_ONCE) {
+            for (name, entry) in names.iter().zip(time.get_many(self.engine(), names)?) {
+                let Some(entry) = entry else { continue };
+                self.received.fetch_add(entry.len() as u64, Ordering::Relaxed);
+                if let Ok((key, found)) = self.verify_named(0, name, entry)
+                    && !keep(&key, found)
+                {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Verifies an entry that the [engine](Self::engine) returned for `key`.
@@ -434,6 +466,19 @@ impl Store for RemoteStore {
     fn close(&self) -> Result<(), MissReason> {
         self.closed.store(true, Ordering::Relaxed);
         Ok(())
+    }
+}
+
+impl Time {
+    fn new(until: Instant) -> Self {
+        let each = until.saturating_duration_since(Instant::now());
+        Self { each, next: until, last: until + MOST_DEADLINES * each }
+    }
+
+    fn get_many(&mut self, engine: &dyn Engine, names: &[Key]) -> Result<Vec<Option<Vec<u8>>>, Trouble> {
+        let found = engine.get_many(names, self.next)?;
+        self.next = (Instant::now() + self.each).min(self.last);
+        Ok(found)
     }
 }
 

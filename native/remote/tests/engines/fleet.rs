@@ -14,9 +14,9 @@ use std::{
 
 use tempfile::TempDir;
 use warmstart::{
-    Artifact, Cache, MissReason, Store,
+    Artifact, Cache, Limits, MissReason, Store,
     cache::{ManyOptions, Origin},
-    store::{Claims, FileStore, StoreOptions},
+    store::{Claims, FileStore, MemoryStore, StoreOptions},
 };
 use warmstart_core::key::Key;
 use warmstart_remote::{
@@ -48,6 +48,7 @@ pub(crate) const CASES: &[Case] = &[
 
 pub(crate) const OF_REDIS: &[Case] = &[
     ("remote_that_comes_back_is_used_again", remote_that_comes_back_is_used_again),
+    ("start_of_machines_takes_few_requests", start_of_machines_takes_few_requests),
     ("reader_without_scripts_reads_at_once", reader_without_scripts_reads_at_once),
 ];
 
@@ -154,6 +155,49 @@ fn machines_that_start_together_build_each_once(place: &Place) {
         }
     });
     assert_eq!(builds.load(SeqCst), KEYS);
+}
+
+/// What others have stored is asked for at once, and not one by one.
+fn start_of_machines_takes_few_requests(place: &Place) {
+    const MACHINES: usize = 8;
+    let server = Server::redis(&["--requirepass", PASSWORD]);
+    let url = place.engine.url(server.port, place.case);
+    let info = |command: &str| server.request(&format!("AUTH {PASSWORD}\r\n{command}\r\nQUIT"));
+    let builds = AtomicUsize::new(0);
+    info("CONFIG RESETSTAT");
+    thread::scope(|scope| {
+        for _ in 0..MACHINES {
+            scope.spawn(|| {
+                let fleet = Fleet::new(
+                    MemoryStore::new(Limits::NONE),
+                    open_with(&url, PATIENT),
+                    FleetOptions::default(),
+                );
+                let cache = Cache::new(fleet);
+                let keys: Vec<[u8; 1]> = (0..80).map(|number| [number]).collect();
+                let build = |at: usize| {
+                    builds.fetch_add(1, SeqCst);
+                    thread::sleep(Duration::from_millis(20));
+                    Ok::<_, Infallible>(vec![at as u8])
+                };
+                for (number, built) in cache
+                    .get_or_build_many(&keys, ManyOptions::default().with_workers(1), build)
+                    .iter()
+                    .enumerate()
+                {
+                    assert!(built.as_ref().is_ok_and(|built| built.artifact().payload() == [number as u8]));
+                }
+            });
+        }
+    });
+    let counted = info("INFO commandstats");
+    let calls = |command: &str| {
+        let line = counted.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+        line.and_then(|line| line.split(',').next()?.parse().ok()).unwrap_or(0)
+    };
+    let requests: usize = calls("eval") + calls("mget");
+    assert_eq!(builds.into_inner(), 80);
+    assert!(requests <= MACHINES * 90, "{requests} requests: {counted}");
 }
 
 fn single_calls_on_two_machines_build_once(place: &Place) {
