@@ -96,10 +96,12 @@ fn check(remote: &RemoteStore, screen: &mut Screen) -> Result<bool, Failure> {
             }
         };
         let answers = lines.iter().map(|(name, _, result)| json!({ *name: answer(result) }));
-        screen.write_json([json!({ "remote": remote.location() })].into_iter().chain(answers))?;
+        let place = json!({ "remote": remote.location(), "seal": remote.seal_id() });
+        screen.write_json([place].into_iter().chain(answers))?;
         return Ok(is_good);
     }
-    writeln!(screen, "{}", style(remote.location()).bold())?;
+    let seal = style(format!("seal {}", remote.seal_id())).dim();
+    writeln!(screen, "{}  {seal}", style(remote.location()).bold())?;
     let mut table = Table::new(["", "", ">", ""]);
     for (name, meaning, result) in lines {
         match result {

@@ -180,7 +180,9 @@ pub(crate) fn read_secret(path: &Path) -> Result<[u8; 32], Failure> {
     File::open(path).and_then(|file| file.take(ENOUGH).read_to_end(&mut bytes)).map_err(unread)?;
     let of_digits = || Key::from_hex(std::str::from_utf8(&bytes).ok()?.trim()).map(|key| *key.as_bytes());
     let secret = <[u8; 32]>::try_from(bytes.as_slice()).ok().or_else(of_digits);
-    secret.ok_or_else(|| wrong("a secret is 32 bytes, or 64 hexadecimal digits"))
+    secret.ok_or_else(|| {
+        wrong("a secret is 32 bytes, or 64 hexadecimal digits; `head -c 32 /dev/urandom` makes one")
+    })
 }
 
 /// Returns whether `path` is, or was meant to be, a file of packed weights.

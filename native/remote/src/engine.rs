@@ -1,6 +1,10 @@
 //! The seam between what the fleet decides and the servers that keep its entries and leases.
 
-use std::{fmt, fmt::Debug, time::Instant};
+use std::{
+    fmt,
+    fmt::Debug,
+    time::{Duration, Instant},
+};
 
 use warmstart_core::{key::Key, reason::MissReason};
 
@@ -15,11 +19,18 @@ pub(crate) const MAX_ENTRY: u64 = 512 << 20;
 /// A lease says who builds. It ends at its release, or once its holder has stopped renewing it, and nothing that is stored depends on it:
 /// two holders at once cost a second build, and no more.
 pub trait Engine: Debug + Send + Sync {
-    /// Returns the entries of these names, in their order.
+    /// Returns the entry of this name, or nothing if it is absent.
     ///
     /// # Errors
-    /// The trouble with the engine. An absent entry is none.
-    fn get_many(&self, names: &[Key], until: Instant) -> Result<Vec<Option<Vec<u8>>>, Trouble>;
+    /// The trouble with the engine.
+    fn get(&self, name: &Key, until: Instant) -> Result<Option<Entry>, Trouble> {
+        let found = self.get_many(&[*name], until).pop();
+        found.unwrap_or_else(|| Err(Trouble::Other("it answered too little".to_owned())))
+    }
+
+    /// Returns the entries of these names, in their order, each as [`get`](Self::get) does. Where each is a request, one that fails does
+    /// not stop the others.
+    fn get_many(&self, names: &[Key], until: Instant) -> Vec<Result<Option<Entry>, Trouble>>;
 
     /// Returns for each of these names, in their order, whether its entry is stored, and otherwise whether a lease is held. Reads no
     /// entry.
@@ -70,11 +81,9 @@ pub trait Engine: Debug + Send + Sync {
     /// The trouble with the engine. Whether the entry was stored is unknown.
     fn put(&self, name: &Key, entry: &[u8], until: Instant) -> Result<(), Trouble>;
 
-    /// Renews the age of an entry, on engines that evict by age.
-    ///
-    /// # Errors
-    /// The trouble with the engine.
-    fn touch(&self, name: &Key, until: Instant) -> Result<(), Trouble>;
+    /// Renews the age of an entry in the background, at the latest by `until`, on engines that evict by age. Where that fails, the entry is
+    /// evicted earlier.
+    fn touch(&self, name: &Key, until: Instant);
 
     /// Returns a page of the names of all entries: the first, or the one that [`Page::next`] names. A name may be listed twice.
     ///
@@ -96,6 +105,15 @@ pub struct Token([u8; Token::LEN]);
 /// Bytes that differ after each renewal of a lease. A lease that keeps its version for as long as leases live has lost its holder.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Version(Vec<u8>);
+
+/// An entry that the engine returned, not verified yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// How long ago it was stored or [renewed](Engine::touch); zero on engines that do not evict by age.
+    pub age: Duration,
+}
 
 /// The state of a name, without its entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,7 +139,7 @@ pub struct Page {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The entry.
-    Stored(Vec<u8>),
+    Stored(Entry),
     /// The version of the lease that another holds.
     Held(Version),
     /// The version of the lease that the caller now holds.
@@ -184,6 +202,14 @@ impl Token {
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; Self::LEN] {
         &self.0
+    }
+}
+
+impl Entry {
+    /// Wraps the bytes of an entry of an engine that does not evict by age.
+    #[must_use]
+    pub const fn new(bytes: Vec<u8>) -> Self {
+        Self { bytes, age: Duration::ZERO }
     }
 }
 

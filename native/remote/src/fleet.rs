@@ -188,6 +188,7 @@ impl<S: Store + 'static> Fleet<S> {
     pub fn statistics(&self) -> FleetStatistics {
         let mut statistics = self.counters.snapshot();
         statistics.bytes_received = self.remote.received();
+        statistics.refused = self.remote.refused();
         statistics.local_hits = self.local_hits.load(Relaxed);
         statistics.uploads_waiting = if self.is_parent() { self.uploads.waiting() } else { 0 };
         statistics.is_breaker_open = !self.health.is_closed();
@@ -273,12 +274,7 @@ impl<S: Store + 'static> Fleet<S> {
                 self.keep(key, &found);
                 Ok(found.artifact)
             }
-            Err(reason) => {
-                if reason != MissReason::Absent {
-                    self.counters.add(|counts| &mut counts.refused, 1);
-                }
-                self.missed(reason)
-            }
+            Err(reason) => self.missed(reason),
         }
     }
 
@@ -434,7 +430,7 @@ impl<S: Store + 'static> Store for Fleet<S> {
 
     fn put(&self, key: &[u8], artifact: &Artifact) -> Result<u64, MissReason> {
         let stored = self.local.put(key, artifact);
-        if stored != Err(MissReason::Closed) && self.is_parent() && self.health.writes() {
+        if stored != Err(MissReason::Closed) && self.is_parent() {
             let refused = stored.is_err().then(|| artifact.clone());
             self.uploads.add(key, artifact.payload().len() as u64, refused);
         }

@@ -54,9 +54,10 @@ impl Health {
     /// failed may be long ago, and a start that built everything meanwhile would cost more than a deadline.
     pub(crate) fn open(file: Option<PathBuf>, on_trouble: Option<OnTrouble>) -> Self {
         let breaker = file.as_deref().map(read).unwrap_or_default();
-        Self {
+        let is_open = breaker.mode(unix_ms()) == Mode::Open;
+        let health = Self {
             file,
-            is_closed: AtomicBool::new(breaker.mode(unix_ms()) != Mode::Open),
+            is_closed: AtomicBool::new(!is_open),
             breaker: Mutex::new(breaker),
             busy: Mutex::default(),
             is_busy: AtomicBool::new(false),
@@ -64,7 +65,12 @@ impl Health {
             leases: AtomicBool::new(true),
             reported: Mutex::default(),
             on_trouble,
+        };
+        if is_open {
+            let why = "it failed in another process of this machine, and is left alone for now";
+            health.report(&Trouble::Unreachable(why.to_owned()));
         }
+        health
     }
 
     /// Returns whether requests are sent.
@@ -145,9 +151,8 @@ impl Health {
         match outcome {
             Err(Trouble::Forbidden(why)) => {
                 if self.stop_writes() && self.observe(read()).is_ok() {
-                    self.report(&Trouble::ReadOnly(format!(
-                        "the credentials permit no writes, so builds are not shared ({why})"
-                    )));
+                    let why = "the credentials permit no writes, so builds are not shared";
+                    self.report(&Trouble::ReadOnly(why.to_owned()));
                 }
                 Err(Trouble::Forbidden(why))
             }

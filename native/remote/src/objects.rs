@@ -21,17 +21,17 @@ use std::{
         Arc,
         atomic::{AtomicU8, AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use bytes::Bytes;
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use futures_util::{StreamExt as _, stream};
 use object_store::{ObjectStoreExt as _, path::Path};
-use tokio::{sync::Semaphore, time::timeout};
+use tokio::{sync::Semaphore, time::timeout_at};
 use warmstart_core::key::Key;
 
-use crate::engine::{Answer, Engine, Page, Surveyed, Token, Trouble, Version};
-use client::{Client, trouble_of};
+use crate::engine::{Answer, Engine, Entry, Page, Surveyed, Token, Trouble, Version};
+use client::trouble_of;
 use requests::{
     AT_ONCE, Folder, Taken, delete, get, heeds_conditions, is_stored, list, read_lease, renew, renew_lease,
     take,
@@ -40,6 +40,7 @@ use survey::survey;
 
 pub(crate) use client::Source;
 pub(crate) use driver::Driver;
+use driver::late;
 
 /// Objects below a prefix, for the entries of one seal.
 #[derive(Debug)]
@@ -47,7 +48,6 @@ pub(crate) struct Objects {
     driver: Arc<Driver>,
     folder: Folder,
     is_read_only: bool,
-    max_age: Option<Duration>,
     conditions: Conditions,
     renewals: AtomicU64,
 }
@@ -68,17 +68,11 @@ thread_local! {
 }
 
 impl Objects {
-    /// Creates the engine of the entries below `prefix` with this seal. `max_age` is the age at which a rule of the store removes them.
-    pub(crate) fn new(
-        driver: Arc<Driver>,
-        prefix: &str,
-        seal: &str,
-        is_read_only: bool,
-        max_age: Option<Duration>,
-    ) -> Self {
+    /// Creates the engine of the entries below `prefix` with this seal.
+    pub(crate) fn new(driver: Arc<Driver>, prefix: &str, seal: &str, is_read_only: bool) -> Self {
         let folder = if prefix.is_empty() { format!("v1/{seal}") } else { format!("{prefix}/v1/{seal}") };
         let (conditions, renewals) = (Conditions::default(), AtomicU64::new(1));
-        Self { driver, folder: Folder(folder.into()), is_read_only, max_age, conditions, renewals }
+        Self { driver, folder: Folder(folder.into()), is_read_only, conditions, renewals }
     }
 
     fn check_writable(&self) -> Result<(), Trouble> {
@@ -114,44 +108,32 @@ impl Objects {
     }
 }
 
-/// Reads an entry, and renews it in the background if a rule would remove it before long. That takes at most `limit`: the entry is not
-/// verified yet, and the store may never answer.
-async fn read(
-    client: Arc<Client>,
-    folder: Folder,
-    name: Key,
-    max_age: Option<Duration>,
-    limit: Duration,
-) -> Result<Option<Vec<u8>>, Trouble> {
-    let path = folder.entry(&name);
-    let Some((entry, age)) = get(client.store(), &path).await? else { return Ok(None) };
-    if max_age.is_some_and(|max| is_due(&name, age, max)) {
-        let renewing = RENEWING.with(Arc::clone);
-        let renewal = async move {
-            let _turn = renewing.acquire().await;
-            // A client that may not write reads it all the same.
-            renew(client.store(), &path).await
-        };
-        tokio::spawn(timeout(limit, renewal));
-    }
-    Ok(Some(entry))
-}
-
-/// Returns whether an entry of this age is renewed: between a half and three quarters of the age at which it is removed. Each name has
-/// an age of its own, so that what was stored together is not copied, nor removed, together.
-fn is_due(name: &Key, age: Duration, max: Duration) -> bool {
-    age >= max / 2 + max / 1024 * u32::from(name.as_bytes()[0])
-}
-
 impl Engine for Objects {
-    fn get_many(&self, names: &[Key], until: Instant) -> Result<Vec<Option<Vec<u8>>>, Trouble> {
-        let (names, folder, max_age) = (names.to_vec(), self.folder.clone(), self.max_age);
-        let limit = until.saturating_duration_since(Instant::now()).saturating_mul(10);
-        self.driver.call(until, move |client| async move {
-            let get = |name| read(client.clone(), folder.clone(), name, max_age, limit);
-            let gets = names.into_iter().map(get);
-            stream::iter(gets).buffered(AT_ONCE).try_collect().await
-        })
+    fn get_many(&self, names: &[Key], until: Instant) -> Vec<Result<Option<Entry>, Trouble>> {
+        let paths: Vec<Path> = names.iter().map(|name| self.folder.entry(name)).collect();
+        // What arrived is returned, so it ends a little earlier than the call.
+        let soon = until - until.saturating_duration_since(Instant::now()) / 20;
+        let found = self.driver.call(until, move |client| async move {
+            let get = |(at, path)| {
+                let client = Arc::clone(&client);
+                async move { (at, timeout_at(soon.into(), get(client.store(), &path)).await) }
+            };
+            // In any order, so that one without an answer keeps none from its turn.
+            let found: Vec<_> = stream::iter(paths.into_iter().enumerate())
+                .map(get)
+                .buffer_unordered(AT_ONCE)
+                .collect()
+                .await;
+            Ok(found)
+        });
+        let mut answers = vec![Err(late()); names.len()];
+        match found {
+            Ok(found) => found.into_iter().for_each(|(at, found)| {
+                answers[at] = found.unwrap_or_else(|_| Err(late()));
+            }),
+            Err(trouble) => answers.fill(Err(trouble)),
+        }
+        answers.into_iter().map(|answer| answer.map_err(|trouble| self.driver.explain(trouble))).collect()
     }
 
     fn survey(&self, names: &[Key], until: Instant) -> Result<Vec<Surveyed>, Trouble> {
@@ -160,7 +142,7 @@ impl Engine for Objects {
     }
 
     fn get_or_claim(&self, name: &Key, token: &Token, until: Instant) -> Result<Answer, Trouble> {
-        if let Some(stored) = self.get_many(&[*name], until)?.pop().flatten() {
+        if let Some(stored) = self.get(name, until)? {
             return Ok(Answer::Stored(stored));
         }
         self.check_leases(until)?;
@@ -172,7 +154,7 @@ impl Engine for Objects {
                 Taken::Held(version) => Ok(Answer::Held(version)),
                 Taken::Ours(version) => {
                     // Its last holder may have stored the entry and released the lease since the entry was looked for.
-                    let Some((stored, _)) = get(store, &entry).await? else {
+                    let Some(stored) = get(store, &entry).await? else {
                         return Ok(Answer::Claimed(version));
                     };
                     let _ = store.delete(&lease).await;
@@ -251,10 +233,21 @@ impl Engine for Objects {
         })
     }
 
-    fn touch(&self, name: &Key, until: Instant) -> Result<(), Trouble> {
-        self.check_writable()?;
+    fn touch(&self, name: &Key, until: Instant) {
+        if self.is_read_only {
+            return;
+        }
         let path = self.folder.entry(name);
-        self.driver.call(until, |client| async move { renew(client.store(), &path).await })
+        let _ = self.driver.begin(move |client| async move {
+            let Ok(client) = client else { return };
+            let renewing = RENEWING.with(Arc::clone);
+            let renewal = async {
+                let _turn = renewing.acquire().await;
+                // A client that may not write reads it all the same.
+                renew(client.store(), &path).await
+            };
+            let _ = timeout_at(until.into(), renewal).await;
+        });
     }
 
     fn list(&self, page: Option<&str>, until: Instant) -> Result<Page, Trouble> {

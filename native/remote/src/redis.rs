@@ -24,7 +24,7 @@ use ::redis::{Cmd, Value, cmd};
 use warmstart_core::key::Key;
 
 use crate::{
-    engine::{Answer, Engine, Page, Surveyed, Token, Trouble, Version},
+    engine::{Answer, Engine, Entry, Page, Surveyed, Token, Trouble, Version},
     url::{Problem, RemoteError},
 };
 use connection::Pool;
@@ -130,6 +130,25 @@ impl Redis {
         format!("{}{name}", self.leases)
     }
 
+    /// Gets these entries in one request.
+    fn get_all(&self, names: &[Key], until: Instant) -> Result<Vec<Option<Entry>>, Trouble> {
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut command = cmd("MGET");
+        names.iter().for_each(|name| _ = command.arg(self.entry(name)));
+        let Value::Array(found) = self.server.one(command, until)? else { return Err(unexpected()) };
+        let entries: Option<Vec<_>> = found
+            .into_iter()
+            .map(|entry| match entry {
+                Value::BulkString(bytes) => Some(Some(Entry::new(bytes))),
+                Value::Nil => Some(None),
+                _ => None,
+            })
+            .collect();
+        entries.filter(|entries| entries.len() == names.len()).ok_or_else(unexpected)
+    }
+
     /// Returns a command that runs a script with these keys, the token and the milliseconds that leases live.
     fn script(&self, text: &str, keys: &[String], token: &Token) -> Cmd {
         let mut command = cmd("EVAL");
@@ -146,22 +165,11 @@ impl Redis {
 }
 
 impl Engine for Redis {
-    fn get_many(&self, names: &[Key], until: Instant) -> Result<Vec<Option<Vec<u8>>>, Trouble> {
-        if names.is_empty() {
-            return Ok(Vec::new());
+    fn get_many(&self, names: &[Key], until: Instant) -> Vec<Result<Option<Entry>, Trouble>> {
+        match self.get_all(names, until) {
+            Ok(entries) => entries.into_iter().map(Ok).collect(),
+            Err(trouble) => vec![Err(trouble); names.len()],
         }
-        let mut command = cmd("MGET");
-        names.iter().for_each(|name| _ = command.arg(self.entry(name)));
-        let Value::Array(found) = self.server.one(command, until)? else { return Err(unexpected()) };
-        let entries: Option<Vec<_>> = found
-            .into_iter()
-            .map(|entry| match entry {
-                Value::BulkString(bytes) => Some(Some(bytes)),
-                Value::Nil => Some(None),
-                _ => None,
-            })
-            .collect();
-        entries.filter(|entries| entries.len() == names.len()).ok_or_else(unexpected)
     }
 
     fn survey(&self, names: &[Key], until: Instant) -> Result<Vec<Surveyed>, Trouble> {
@@ -193,7 +201,7 @@ impl Engine for Redis {
             return Err(unexpected());
         };
         match kind.as_slice() {
-            b"stored" => Ok(Answer::Stored(bytes)),
+            b"stored" => Ok(Answer::Stored(Entry::new(bytes))),
             b"held" => Ok(Answer::Held(Version::new(bytes))),
             b"claimed" => Ok(Answer::Claimed(Version::new(bytes))),
             _ => Err(unexpected()),
@@ -271,9 +279,7 @@ impl Engine for Redis {
     }
 
     /// Does nothing: the server notes each use itself.
-    fn touch(&self, _name: &Key, _until: Instant) -> Result<(), Trouble> {
-        Ok(())
-    }
+    fn touch(&self, _name: &Key, _until: Instant) {}
 
     fn remove(&self, name: &Key, until: Instant) -> Result<bool, Trouble> {
         let mut command = cmd("DEL");

@@ -13,7 +13,7 @@ use warmstart::{Artifact, MissReason, Seal, Store, os::fork::Mutex};
 use warmstart_core::{envelope, key::Key, lease};
 
 use crate::{
-    engine::{Engine, MAX_ENTRY, Surveyed, Trouble},
+    engine::{Engine, Entry, MAX_ENTRY, Surveyed, Trouble},
     objects::{Driver, Objects, Source},
     redis::{Redis, Server},
     url::{Location, Problem, RemoteError},
@@ -94,9 +94,12 @@ pub struct RemoteStore {
     /// That of readers who set none.
     default_deadline: Duration,
     keyspaces: Vec<Keyspace>,
+    /// The age at which a rule of the engine removes entries.
+    max_age: Option<Duration>,
     newer: Mutex<HashSet<Key>>,
     found_newer: AtomicBool,
     received: AtomicU64,
+    refused: AtomicU64,
     closed: AtomicBool,
 }
 
@@ -113,6 +116,8 @@ struct Time {
     /// By when the next request must end, and the last one.
     next: Instant,
     last: Instant,
+    /// Whether the engine has answered.
+    is_answered: bool,
 }
 
 /// An artifact that was found, and the length of its entry.
@@ -188,16 +193,18 @@ impl RemoteStore {
             (false, false) => options.seals.into_iter().map(Some).collect(),
         };
         let lease_ttl = options.lease_ttl.unwrap_or(LEASE_TTL);
-        let (engine, default_deadline) = engines(&location, lease_ttl, options.max_age)?;
+        let (engine, default_deadline) = engines(&location, lease_ttl)?;
         let keyspace = |seal: Option<Seal>| Keyspace { engine: engine(&id_of(seal.as_ref())), seal };
         Ok(Self {
             keyspaces: seals.into_iter().map(keyspace).collect(),
             deadline: options.deadline.unwrap_or(default_deadline).min(MAX_DEADLINE),
             default_deadline,
             location,
+            max_age: options.max_age,
             newer: Mutex::default(),
             found_newer: AtomicBool::new(false),
             received: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
             closed: AtomicBool::new(false),
         })
     }
@@ -206,6 +213,13 @@ impl RemoteStore {
     #[must_use]
     pub fn location(&self) -> String {
         self.location.to_string()
+    }
+
+    /// Returns the public id of the secret that seals what is stored, as the names of entries have it: 16 hexadecimal digits, or
+    /// `unsealed`.
+    #[must_use]
+    pub fn seal_id(&self) -> String {
+        id_of(self.keyspaces[0].seal.as_ref())
     }
 
     /// Returns how long a call may take.
@@ -231,15 +245,47 @@ impl RemoteStore {
         &self,
         engine: usize,
         name: &Key,
-        entry: Vec<u8>,
+        entry: Entry,
     ) -> Result<(Vec<u8>, Found), MissReason> {
-        let layout = envelope::Layout::parse(&entry, entry.len() as u64)?;
-        let key = entry.get(layout.key()).ok_or(MissReason::Malformed)?.to_vec();
-        if Key::digest(&key) != *name {
-            return Err(MissReason::KeyMismatch);
+        let ((key, artifact), len) = self.accept(&self.keyspaces[engine], name, entry, |bytes, seal| {
+            let layout = envelope::Layout::parse(&bytes, bytes.len() as u64);
+            let key = layout.ok().and_then(|layout| bytes.get(layout.key())).unwrap_or_default().to_vec();
+            let artifact = envelope::decode(bytes, &key, seal)?;
+            if Key::digest(&key) == *name { Ok((key, artifact)) } else { Err(MissReason::KeyMismatch) }
+        })?;
+        Ok((key, Found { artifact, len }))
+    }
+
+    /// Decodes an entry that was found under `name`, and renews its age if a rule would remove it before long. Returns its length too.
+    fn accept<T>(
+        &self,
+        keyspace: &Keyspace,
+        name: &Key,
+        entry: Entry,
+        decode: impl FnOnce(Vec<u8>, Option<&Seal>) -> Result<T, MissReason>,
+    ) -> Result<(T, u64), MissReason> {
+        let len = entry.bytes.len() as u64;
+        self.received.fetch_add(len, Ordering::Relaxed);
+        let decoded = decode(entry.bytes, keyspace.seal.as_ref());
+        match &decoded {
+            Ok(_) if self.max_age.is_some_and(|max| is_due(name, entry.age, max)) => {
+                keyspace.engine.touch(name, Instant::now() + 10 * self.deadline);
+            }
+            Ok(_) => {}
+            Err(reason) => {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                if *reason == MissReason::NewerVersion {
+                    self.note_newer(*name);
+                }
+            }
         }
-        let found = self.keyspaces[engine].verify(&key, entry)?;
-        Ok((key, found))
+        decoded.map(|decoded| (decoded, len))
+    }
+
+    fn accept_for(&self, keyspace: &Keyspace, key: &[u8], entry: Entry) -> Result<Found, MissReason> {
+        let decode = |bytes, seal: Option<&Seal>| envelope::decode(bytes, key, seal);
+        let (artifact, len) = self.accept(keyspace, &Key::digest(key), entry, decode)?;
+        Ok(Found { artifact, len })
     }
 
     /// Looks up many keys, in their order, by `until`, a few at a time: as long as the engine answers, each few have as much time, up to
@@ -258,25 +304,31 @@ impl RemoteStore {
         let mut time = Time::new(until);
         for keyspace in &self.keyspaces {
             let missing: Vec<usize> = (0..keys.len()).filter(|at| answers[*at].is_err()).collect();
-            for missing in missing.chunks(AT_ONCE) {
-                let wanted: Vec<Key> = missing.iter().map(|at| names[*at]).collect();
-                let entries = match time.get_many(&*keyspace.engine, &wanted) {
-                    Ok(entries) => entries,
-                    Err(_) if answers.iter().any(Result::is_ok) => return Ok(answers),
+            let mut rest = &missing[..];
+            while !rest.is_empty() {
+                let (chunk, after) = rest.split_at(rest.len().min(AT_ONCE));
+                let wanted: Vec<Key> = chunk.iter().map(|at| names[*at]).collect();
+                match time.get_many(&*keyspace.engine, &wanted) {
+                    Ok(found) => {
+                        for (at, found) in chunk.iter().zip(found) {
+                            let found = match found {
+                                Ok(None) => continue,
+                                Ok(Some(entry)) => self.accept_for(keyspace, keys[*at], entry),
+                                Err(trouble) => Err(trouble.reason()),
+                            };
+                            // The reason in the first keyspace is of more use: the others are about to go.
+                            if found.is_ok() || matches!(answers[*at], Err(MissReason::Absent)) {
+                                answers[*at] = found;
+                            }
+                        }
+                    }
+                    Err(trouble) if time.is_answered => {
+                        rest.iter().for_each(|at| answers[*at] = Err(trouble.reason()));
+                        return Ok(answers);
+                    }
                     Err(trouble) => return Err(trouble),
-                };
-                for (at, entry) in missing.iter().zip(entries) {
-                    let Some(entry) = entry else { continue };
-                    self.received.fetch_add(entry.len() as u64, Ordering::Relaxed);
-                    let found = keyspace.verify(keys[*at], entry);
-                    if let Err(MissReason::NewerVersion) = found {
-                        self.note_newer(names[*at]);
-                    }
-                    // The reason in the first keyspace is of more use: the others are about to go.
-                    if found.is_ok() || matches!(answers[*at], Err(MissReason::Absent)) {
-                        answers[*at] = found;
-                    }
                 }
+                rest = after;
             }
         }
         Ok(answers)
@@ -295,10 +347,9 @@ impl RemoteStore {
     ) -> Result<(), Trouble> {
         let mut time = Time::new(until);
         for names in names.chunks(AT_ONCE) {
-            for (name, entry) in names.iter().zip(time.get_many(self.engine(), names)?) {
-                let Some(entry) = entry else { continue };
-                self.received.fetch_add(entry.len() as u64, Ordering::Relaxed);
-                if let Ok((key, found)) = self.verify_named(0, name, entry)
+            for (name, found) in names.iter().zip(time.get_many(self.engine(), names)?) {
+                if let Ok(Some(entry)) = found
+                    && let Ok((key, found)) = self.verify_named(0, name, entry)
                     && !keep(&key, found)
                 {
                     return Ok(());
@@ -313,13 +364,8 @@ impl RemoteStore {
     /// # Errors
     /// The reason why it is not accepted.
     #[doc(hidden)]
-    pub fn verify(&self, key: &[u8], entry: Vec<u8>) -> Result<Found, MissReason> {
-        self.received.fetch_add(entry.len() as u64, Ordering::Relaxed);
-        let found = self.keyspaces[0].verify(key, entry);
-        if let Err(MissReason::NewerVersion) = found {
-            self.note_newer(Key::digest(key));
-        }
-        found
+    pub fn verify(&self, key: &[u8], entry: Entry) -> Result<Found, MissReason> {
+        self.accept_for(&self.keyspaces[0], key, entry)
     }
 
     /// Encodes and seals the entry of `artifact`, as [`upload`](Self::upload) takes it.
@@ -382,13 +428,18 @@ impl RemoteStore {
     }
 
     /// Returns by when a request must end that no caller waits for: after ten deadlines, each of at least a second.
-    pub(crate) fn patient(&self) -> Instant {
+    pub(crate) fn background_deadline(&self) -> Instant {
         Instant::now() + self.deadline.max(Duration::from_secs(1)) * 10
     }
 
     /// Returns the bytes of all entries that came from the engine.
     pub(crate) fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many of them were refused.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// Returns whether one request looks a key up.
@@ -398,7 +449,7 @@ impl RemoteStore {
 
     /// Asks the remote for anything.
     pub(crate) fn probe(&self, until: Instant) -> Result<(), Trouble> {
-        self.engine().get_many(&[Key::digest(b"warmstart.remote.probe")], until).map(drop)
+        self.engine().get(&Key::digest(b"warmstart.remote.probe"), until).map(drop)
     }
 
     fn note_newer(&self, name: Key) {
@@ -472,21 +523,34 @@ impl Store for RemoteStore {
 impl Time {
     fn new(until: Instant) -> Self {
         let each = until.saturating_duration_since(Instant::now());
-        Self { each, next: until, last: until + MOST_DEADLINES * each }
+        Self { each, next: until, last: until + MOST_DEADLINES * each, is_answered: false }
     }
 
-    fn get_many(&mut self, engine: &dyn Engine, names: &[Key]) -> Result<Vec<Option<Vec<u8>>>, Trouble> {
-        let found = engine.get_many(names, self.next)?;
+    /// Sends one request, or one for each name.
+    ///
+    /// # Errors
+    /// The trouble with the engine, if it answered none.
+    fn get_many(
+        &mut self,
+        engine: &dyn Engine,
+        names: &[Key],
+    ) -> Result<Vec<Result<Option<Entry>, Trouble>>, Trouble> {
+        let found = engine.get_many(names, self.next);
+        if let Some(Err(trouble)) = found.first()
+            && found.iter().all(Result::is_err)
+        {
+            return Err(trouble.clone());
+        }
+        self.is_answered = true;
         self.next = (Instant::now() + self.each).min(self.last);
         Ok(found)
     }
 }
 
-impl Keyspace {
-    fn verify(&self, key: &[u8], entry: Vec<u8>) -> Result<Found, MissReason> {
-        let len = entry.len() as u64;
-        envelope::decode(entry, key, self.seal.as_ref()).map(|artifact| Found { artifact, len })
-    }
+/// Returns whether an entry of this age is renewed: between a half and three quarters of the age at which it is removed. Each name has
+/// an age of its own, so that what was stored together is not copied, nor removed, together.
+fn is_due(name: &Key, age: Duration, max: Duration) -> bool {
+    age >= max / 2 + max / 1024 * u32::from(name.as_bytes()[0])
 }
 
 /// Returns the public id of a seal in hexadecimal digits.
@@ -501,17 +565,10 @@ fn id_of(seal: Option<&Seal>) -> String {
 type MakeEngine = Box<dyn Fn(&str) -> Box<dyn Engine>>;
 
 /// Returns a maker of engines for a location, and the default deadline of calls. The engines share connections.
-fn engines(
-    location: &Location,
-    ttl: Duration,
-    max_age: Option<Duration>,
-) -> Result<(MakeEngine, Duration), RemoteError> {
+fn engines(location: &Location, ttl: Duration) -> Result<(MakeEngine, Duration), RemoteError> {
     let objects = |source, prefix: String, is_read_only: bool| -> MakeEngine {
         let driver = Arc::new(Driver::new(source));
-        let max_age = max_age.filter(|_| !is_read_only);
-        Box::new(move |seal| {
-            Box::new(Objects::new(Arc::clone(&driver), &prefix, seal, is_read_only, max_age))
-        })
+        Box::new(move |seal| Box::new(Objects::new(Arc::clone(&driver), &prefix, seal, is_read_only)))
     };
     Ok(match location.clone() {
         Location::Redis { tls, host, port, database, prefix } => {

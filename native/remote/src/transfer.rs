@@ -82,7 +82,7 @@ pub fn push(
     let done = Mutex::new(Transferred { refused: unreadable, ..Transferred::default() });
     for keys in keys.chunks(AT_ONCE) {
         let names: Vec<Key> = keys.iter().map(|key| Key::digest(key)).collect();
-        let states = remote.engine().survey(&names, remote.patient())?;
+        let states = remote.engine().survey(&names, remote.background_deadline())?;
         let is_missing = |(_, state): &(&Vec<u8>, Surveyed)| *state != Surveyed::Stored;
         let missing: Vec<&[u8]> =
             keys.iter().zip(states).filter(is_missing).map(|(key, _)| &key[..]).collect();
@@ -92,7 +92,7 @@ pub fn push(
             while let Some(key) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let sent = match local.get(key).and_then(|artifact| remote.encode_for_all(key, &artifact)) {
                     Ok(entry) => remote
-                        .upload(&Key::digest(key), &entry, remote.patient())?
+                        .upload(&Key::digest(key), &entry, remote.background_deadline())?
                         .is_ok()
                         .then_some(entry.len() as u64),
                     Err(_) => None,
@@ -142,10 +142,10 @@ pub fn pull(
                 names.into_iter().partition(|name| here.contains(name));
             done.present += present.len() as u64;
             for names in missing.chunks(AT_ONCE) {
-                let found = engine.get_many(names, remote.patient())?;
-                // One that is gone by now was evicted.
-                for (name, entry) in names.iter().zip(found).filter_map(|(name, entry)| Some((name, entry?)))
-                {
+                let found = engine.get_many(names, remote.background_deadline());
+                for (name, found) in names.iter().zip(found) {
+                    // One that is gone by now was evicted.
+                    let Some(entry) = found? else { continue };
                     match remote.verify_named(keyspace, name, entry) {
                         Ok((key, found)) => match local.put(&key, &found.artifact) {
                             Ok(_) => {
@@ -191,7 +191,7 @@ fn visit_pages(
 ) -> Result<(), TransferError> {
     let (mut listed, mut after, mut empty) = (HashSet::new(), None, 0);
     loop {
-        let page = engine.list(after.as_deref(), remote.patient())?;
+        let page = engine.list(after.as_deref(), remote.background_deadline())?;
         let names: Vec<Key> = page.names.into_iter().filter(|name| listed.insert(*name)).collect();
         empty = if names.is_empty() { empty + 1 } else { 0 };
         after = page.next;

@@ -117,7 +117,8 @@ impl<S: Store + 'static> Uploads<S> {
         // A queue of empty artifacts is bounded too.
         let bytes = bytes.max(1);
         let mut state = self.state.lock();
-        if state.is_closed || state.bytes.saturating_add(bytes) > self.max_bytes {
+        let has_room = state.bytes.saturating_add(bytes) <= self.max_bytes;
+        if state.is_closed || !has_room || !self.health.writes() {
             self.counters.add(|counts| &mut counts.uploads_dropped, 1);
             return;
         }
@@ -258,7 +259,7 @@ impl<S: Store + 'static> Uploads<S> {
     fn try_to_send(&self, Upload { key, artifact, is_late, .. }: &Upload) -> bool {
         if !self.health.writes() {
             // What others left, a process that may write continues.
-            return !is_late;
+            return !is_late && self.drop_upload();
         }
         let artifact = match artifact.clone().map_or_else(|| self.local.get(key), Ok) {
             Ok(artifact) => artifact,
@@ -273,11 +274,16 @@ impl<S: Store + 'static> Uploads<S> {
             if !self.health.is_closed() {
                 return false;
             }
-            let until = self.remote.patient();
+            let until = self.remote.background_deadline();
             let upload = || {
                 if *is_late {
                     // The remote remembers what it finds of a newer version, and does not replace it.
-                    self.remote.fetch_many(&[key], until)?;
+                    let found = self.remote.fetch_many(&[key], until)?.pop();
+                    if found.is_some_and(|found| {
+                        found.is_ok_and(|found| found.artifact.payload() == artifact.payload())
+                    }) {
+                        return Ok(Ok(()));
+                    }
                 }
                 self.remote.upload(&Key::digest(key), &entry, until)
             };

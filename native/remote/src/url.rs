@@ -51,7 +51,9 @@ pub(crate) enum Problem {
     Untrusted,
     #[error("it has a secret, and `unsealed` gives it up; choose one of them")]
     Contradiction,
-    #[error("this machine has no certificates to verify the server by; install ca-certificates")]
+    #[error(
+        "this machine has no certificates to verify the server by; install ca-certificates, or correct SSL_CERT_FILE"
+    )]
     NoCertificates,
 }
 
@@ -171,12 +173,16 @@ fn parameters<const N: usize>(url: &Url, known: [&str; N]) -> Result<[Option<Str
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Redis { tls, host, port, database, .. } => {
+            Self::Redis { tls, host, port, database, prefix } => {
                 let scheme = if *tls { "rediss" } else { "redis" };
                 // Only an address of version 6 has colons.
                 match host.contains(':') {
-                    true => write!(f, "{scheme}://[{host}]:{port}/{database}"),
-                    false => write!(f, "{scheme}://{host}:{port}/{database}"),
+                    true => write!(f, "{scheme}://[{host}]:{port}/{database}")?,
+                    false => write!(f, "{scheme}://{host}:{port}/{database}")?,
+                }
+                match prefix.as_str() {
+                    PREFIX => Ok(()),
+                    prefix => write!(f, "?prefix={}", prefix.escape_debug()),
                 }
             }
             Self::S3 { bucket, prefix, .. } => write!(f, "s3://{bucket}/{prefix}"),
@@ -233,7 +239,7 @@ mod tests {
     fn url_of_each_engine_is_parsed() {
         for (url, shown) in [
             ("redis://cache", "redis://cache:6379/0"),
-            ("rediss://[::1]:7000/3?prefix=team", "rediss://[::1]:7000/3"),
+            ("rediss://[::1]:7000/3?prefix=team", "rediss://[::1]:7000/3?prefix=team"),
             ("s3://bucket/a/b/", "s3://bucket/a/b"),
             ("s3://bucket?endpoint=http://127.0.0.1:9000&region=r", "s3://bucket/"),
             ("https://host/path/", "https://host/path"),

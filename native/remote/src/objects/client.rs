@@ -17,13 +17,20 @@ use object_store::{
     http::{HttpBuilder, HttpStore},
 };
 
-use crate::engine::Trouble;
+use crate::{engine::Trouble, tls};
 
 /// The place of objects, without its credentials.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
     S3 { bucket: String, endpoint: Option<String>, region: Option<String> },
     Http { url: String },
+}
+
+impl Source {
+    /// Returns whether only the role of the machine can give credentials.
+    pub(super) fn lacks_keys(&self) -> bool {
+        matches!(self, Self::S3 { .. }) && !KEYS.into_iter().any(is_set) && profile_keys().is_none()
+    }
 }
 
 #[derive(Debug)]
@@ -38,7 +45,13 @@ impl Client {
     /// # Errors
     /// [`Trouble::Other`] if this machine has no certificates, or the credentials are incomplete.
     pub(super) fn new(source: &Source) -> Result<Self, Trouble> {
-        let failed = |_| Trouble::Other("there are no certificates, or half of the credentials".to_owned());
+        let failed = |_| {
+            let why = match tls::config() {
+                None => "this machine has no certificates; install ca-certificates, or correct SSL_CERT_FILE",
+                Some(_) => "its credentials are incomplete; AWS_ACCESS_KEY_ID needs AWS_SECRET_ACCESS_KEY",
+            };
+            Trouble::Other(why.to_owned())
+        };
         let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
         match source {
             Source::S3 { bucket, endpoint, region } => {
@@ -84,7 +97,7 @@ struct Connector;
 impl HttpConnector for Connector {
     fn connect(&self, _options: &ClientOptions) -> object_store::Result<HttpClient> {
         let failed = |source| Error::Generic { store: "HTTP", source };
-        let tls = crate::tls::config().ok_or_else(|| failed("no certificates".into()))?;
+        let tls = tls::config().ok_or_else(|| failed("no certificates".into()))?;
         let client = reqwest::Client::builder()
             .tls_backend_preconfigured(tls)
             .redirect(reqwest::redirect::Policy::none())
@@ -107,8 +120,11 @@ struct Status(u16);
 #[async_trait]
 impl HttpService for Service {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let is_listing = request.uri().query().is_some_and(|query| query.contains("list-type="));
         let response = self.0.call(request).await?;
         match response.status().as_u16() {
+            // What is listed has no name that could be absent: the bucket is.
+            404 if is_listing => Err(HttpError::new(HttpErrorKind::Unknown, Status(404))),
             // Each of these has an error of its own.
             200..=299 | 304 | 401 | 403 | 404 | 409 | 412 => Ok(response),
             status => Err(HttpError::new(HttpErrorKind::Unknown, Status(status))),
@@ -116,39 +132,60 @@ impl HttpService for Service {
     }
 }
 
-/// Adds what the profile file says, unless the environment has keys or a role. The variables are those of AWS's own programs.
+/// The variables of AWS's own programs that give keys or a role.
+const KEYS: [&str; 4] = [
+    "AWS_ACCESS_KEY_ID",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+];
+
+fn is_set(name: &str) -> bool {
+    env::var_os(name).is_some_and(|value| !value.is_empty())
+}
+
+/// Adds what the profile file says, unless the environment has keys or a role.
 fn with_profile(mut builder: AmazonS3Builder) -> AmazonS3Builder {
-    let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
     if is_set("AWS_REGION") {
         // It comes before AWS_DEFAULT_REGION, which the builder may have read last.
         builder = builder.with_region(env::var("AWS_REGION").unwrap_or_default());
     }
-    let profile =
-        env::var("AWS_PROFILE").ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "default".to_owned());
-    let read = |variable: &str, name: &str, section: &str| {
-        let named = env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from);
-        let path = named.or_else(|| env::home_dir().map(|home| home.join(".aws").join(name)))?;
-        section_of(&path, section)
-    };
-    let keys = ["AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"];
-    if !keys.into_iter().any(is_set)
-        && let Some(found) = read("AWS_SHARED_CREDENTIALS_FILE", "credentials", &profile)
-        && let (Some(id), Some(secret)) = (found.get("aws_access_key_id"), found.get("aws_secret_access_key"))
+    if !KEYS.into_iter().any(is_set)
+        && let Some((id, secret, token)) = profile_keys()
     {
         builder = builder.with_access_key_id(id).with_secret_access_key(secret);
-        if let Some(token) = found.get("aws_session_token") {
+        if let Some(token) = token {
             builder = builder.with_token(token);
         }
     }
+    let profile = profile();
     let section = if profile == "default" { profile } else { format!("profile {profile}") };
     if !is_set("AWS_REGION")
         && !is_set("AWS_DEFAULT_REGION")
         && let Some(region) =
-            read("AWS_CONFIG_FILE", "config", &section).and_then(|mut found| found.remove("region"))
+            read_profile("AWS_CONFIG_FILE", "config", &section).and_then(|mut found| found.remove("region"))
     {
         builder = builder.with_region(region);
     }
     builder
+}
+
+fn profile() -> String {
+    env::var("AWS_PROFILE").ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "default".to_owned())
+}
+
+/// Reads the keys of the profile: the id, the secret, and the token of a session.
+fn profile_keys() -> Option<(String, String, Option<String>)> {
+    let mut found = read_profile("AWS_SHARED_CREDENTIALS_FILE", "credentials", &profile())?;
+    let mut take = |name: &str| found.remove(name);
+    Some((take("aws_access_key_id")?, take("aws_secret_access_key")?, take("aws_session_token")))
+}
+
+/// Reads a section of the file that `variable` names, or of the file `name` in AWS's folder.
+fn read_profile(variable: &str, name: &str, section: &str) -> Option<BTreeMap<String, String>> {
+    let named = env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let path = named.or_else(|| env::home_dir().map(|home| home.join(".aws").join(name)))?;
+    section_of(&path, section)
 }
 
 /// Reads one section of an INI file.
@@ -177,7 +214,7 @@ pub(super) fn trouble_of(error: &Error) -> Trouble {
         Error::AlreadyExists { .. } | Error::Precondition { .. } => Some(412),
         _ => None,
     };
-    let mut http = None;
+    let (mut http, mut tls) = (None, None);
     let mut source = error.source();
     while let Some(cause) = source {
         if let Some(Status(answered)) = cause.downcast_ref() {
@@ -186,6 +223,7 @@ pub(super) fn trouble_of(error: &Error) -> Trouble {
         if let Some(failed) = cause.downcast_ref::<HttpError>() {
             http = Some(failed.kind());
         }
+        tls = tls.or_else(|| tls::refusal(cause));
         source = cause.source();
     }
     let said =
@@ -197,10 +235,10 @@ pub(super) fn trouble_of(error: &Error) -> Trouble {
         (Some(408 | 409 | 412 | 429 | 500 | 502 | 503 | 504), _) => Trouble::Busy(said),
         (Some(413 | 507), _) => Trouble::Full(said),
         // An absent entry is none of these.
-        (Some(404), _) => Trouble::Other(format!("{said}; check the name of the bucket")),
+        (Some(404), _) => Trouble::Unreachable(format!("{said}; check the name of the bucket")),
         (Some(_), _) => Trouble::Other(said),
         (None, Some(HttpErrorKind::Timeout)) => Trouble::TimedOut("the time is up".to_owned()),
-        (None, Some(_)) => Trouble::Unreachable("the connection failed".to_owned()),
+        (None, Some(_)) => Trouble::Unreachable(tls.unwrap_or("the connection failed").to_owned()),
         (None, None) => Trouble::Other(format!("{said}; check that there are credentials")),
     }
 }

@@ -11,7 +11,7 @@ use std::{
     time::Instant,
 };
 
-use tokio::{runtime, sync::mpsc as channel};
+use tokio::{runtime, sync::mpsc as channel, time::timeout_at};
 use warmstart::os::fork::{self, Mutex};
 
 use super::client::{Client, Source};
@@ -22,6 +22,7 @@ type Work = Box<dyn FnOnce(Result<Arc<Client>, Trouble>) -> Pin<Box<dyn Future<O
 /// The clients of one place, and the thread that drives them.
 pub(crate) struct Driver {
     source: Source,
+    lacks_keys: bool,
     running: Mutex<Option<Running>>,
 }
 
@@ -33,7 +34,7 @@ struct Running {
 
 impl Driver {
     pub(crate) fn new(source: Source) -> Self {
-        Self { source, running: Mutex::new(None) }
+        Self { lacks_keys: source.lacks_keys(), source, running: Mutex::new(None) }
     }
 
     /// Returns what `work` returns, or [`Trouble::TimedOut`] at `until`. The work is then dropped.
@@ -43,28 +44,47 @@ impl Driver {
         F: Future<Output = Result<T, Trouble>> + Send + 'static,
         W: FnOnce(Arc<Client>) -> F + Send + 'static,
     {
-        let late = || Trouble::TimedOut("the time is up".to_owned());
         let (answer, answered) = mpsc::sync_channel(1);
-        let work: Work = Box::new(move |client| {
-            Box::pin(async move {
-                let ended = match client {
-                    Ok(client) => tokio::time::timeout_at(until.into(), work(client)).await,
-                    Err(trouble) => Ok(Err(trouble)),
-                };
-                let _ = answer.send(ended.unwrap_or_else(|_| Err(late())));
-            })
-        });
-        self.send(work)?;
-        match answered.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        self.begin(move |client| async move {
+            let ended = match client {
+                Ok(client) => timeout_at(until.into(), work(client)).await,
+                Err(trouble) => Ok(Err(trouble)),
+            };
+            let _ = answer.send(ended.unwrap_or_else(|_| Err(late())));
+        })?;
+        let ended = match answered.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(answer) => answer,
             Err(mpsc::RecvTimeoutError::Timeout) => Err(late()),
             Err(mpsc::RecvTimeoutError::Disconnected) => {
                 Err(Trouble::Other("a request was given up".to_owned()))
             }
+        };
+        ended.map_err(|trouble| self.explain(trouble))
+    }
+
+    /// Says what to do about a trouble, where this machine's settings tell.
+    pub(super) fn explain(&self, trouble: Trouble) -> Trouble {
+        let explained = |why: String| {
+            format!(
+                "{why}; no keys are set, so the role of the machine was asked for: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile"
+            )
+        };
+        match trouble {
+            Trouble::TimedOut(why) if self.lacks_keys => Trouble::TimedOut(explained(why)),
+            Trouble::Unreachable(why) if self.lacks_keys => Trouble::Unreachable(explained(why)),
+            trouble => trouble,
         }
     }
 
-    fn send(&self, work: Work) -> Result<(), Trouble> {
+    /// Begins `work`, and waits for nothing.
+    pub(super) fn begin<F>(
+        &self,
+        work: impl FnOnce(Result<Arc<Client>, Trouble>) -> F + Send + 'static,
+    ) -> Result<(), Trouble>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let work: Work = Box::new(move |client| Box::pin(work(client)));
         let mut running = self.running.lock();
         if let Some(parent) = running.take_if(|running| running.generation != fork::generation()) {
             // The thread does not exist here, and may have held a lock of the channel.
@@ -88,6 +108,11 @@ impl Driver {
         *running = Some(Running { generation: fork::generation(), work: sender });
         Ok(())
     }
+}
+
+/// Returns the trouble of a request that is not answered by its deadline.
+pub(super) fn late() -> Trouble {
+    Trouble::TimedOut("the time is up".to_owned())
 }
 
 /// Runs the work that arrives, until the driver is dropped.

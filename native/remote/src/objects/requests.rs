@@ -14,7 +14,7 @@ use object_store::{
 use warmstart_core::key::Key;
 
 use super::client::{Client, trouble_of};
-use crate::engine::{MAX_ENTRY, Token, Trouble, Version};
+use crate::engine::{Entry, MAX_ENTRY, Token, Trouble, Version};
 
 /// The longest lease, in bytes, that is read. What is longer is none.
 const MAX_LEASE: u64 = 4096;
@@ -183,11 +183,8 @@ pub(super) async fn delete(store: &dyn ObjectStore, path: &Path) -> Result<(), T
     }
 }
 
-/// Reads an object, and returns how long ago it was stored or copied too.
-pub(super) async fn get(
-    store: &dyn ObjectStore,
-    path: &Path,
-) -> Result<Option<(Vec<u8>, Duration)>, Trouble> {
+/// Reads an object.
+pub(super) async fn get(store: &dyn ObjectStore, path: &Path) -> Result<Option<Entry>, Trouble> {
     let found = match store.get(path).await {
         Ok(found) => found,
         Err(Error::NotFound { .. }) => return Ok(None),
@@ -195,11 +192,12 @@ pub(super) async fn get(
     };
     if found.meta.size > MAX_ENTRY {
         // What is put there by someone without the secret is a miss, and no failure of the store.
-        return Ok(Some((Vec::new(), Duration::ZERO)));
+        return Ok(Some(Entry::default()));
     }
     // By this machine's clock: a wrong one renews objects too early or too late.
     let age = SystemTime::now().duration_since(found.meta.last_modified.into()).unwrap_or_default();
-    found.bytes().await.map(|bytes| Some((bytes.into(), age))).map_err(|error| trouble_of(&error))
+    let bytes = found.bytes().await.map_err(|error| trouble_of(&error))?;
+    Ok(Some(Entry { bytes: bytes.into(), age }))
 }
 
 /// Copies an object to itself, on the server, so that it counts as new.

@@ -16,7 +16,7 @@ use ::redis::{Cmd, ErrorKind, Parser, Value, cmd};
 use rustls::{ClientConfig, ClientConnection, StreamOwned, pki_types::ServerName};
 use warmstart::os::fork::{self, Mutex};
 
-use crate::engine::Trouble;
+use crate::{engine::Trouble, tls};
 
 /// The most idle connections that are kept.
 const MOST_IDLE: usize = 8;
@@ -237,11 +237,16 @@ fn checked(reply: Value) -> Result<Value, Trouble> {
                 _ if details.contains("unauthenticated") || matches!(code, "NOAUTH" | "WRONGPASS") => {
                     Trouble::Forbidden(format!("{said}; set REDISCLI_AUTH and WARMSTART_REDIS_USER"))
                 }
-                "NOPERM" | "DENIED" => Trouble::Forbidden(said),
+                "NOPERM" | "DENIED" => Trouble::Forbidden(format!(
+                    "{said}; the rules of its user must permit the commands and the prefix that docs/fleet.md names"
+                )),
                 // A script's commands are refused so.
                 "ERR" if denied.iter().any(|part| details.contains(part)) => Trouble::Forbidden(said),
                 "ERR" if details.contains("AUTH") => {
                     Trouble::Forbidden("its user has no password; unset REDISCLI_AUTH".to_owned())
+                }
+                "ERR" if details.contains("DB index") => {
+                    Trouble::Other("the server has no database of this number; correct the URL".to_owned())
                 }
                 "ERR" if details.contains("max number of clients") => Trouble::Busy(said),
                 // A server that cannot save a snapshot, or lacks its replicas, refuses writes until someone mends that.
@@ -301,13 +306,15 @@ fn remaining(until: Instant) -> io::Result<Duration> {
 fn trouble_of(error: &io::Error) -> Trouble {
     match error.kind() {
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Trouble::TimedOut("the time is up".to_owned()),
-        kind => Trouble::Unreachable(kind.to_string()),
+        kind => Trouble::Unreachable(tls::refusal(error).map_or_else(|| kind.to_string(), ToOwned::to_owned)),
     }
 }
 
 impl Failure {
     fn not_redis() -> Self {
-        Self::Trouble(Trouble::Other("the answer is not Redis's".to_owned()))
+        Self::Trouble(Trouble::Other(
+            "the answer is not Redis's; check the port, and use rediss:// if it is one for TLS".to_owned(),
+        ))
     }
 
     fn of(error: &io::Error) -> Self {

@@ -278,7 +278,12 @@ fn dead_remote_costs_one_deadline_a_machine(place: &Place) {
         let seen = Arc::clone(&troubles);
         let options = FleetOptions::default().with_on_trouble(move |trouble| {
             // An assertion would be caught.
-            seen.fetch_add(if matches!(trouble, Trouble::TimedOut(_)) { 1 } else { 100 }, SeqCst);
+            let kind = match trouble {
+                Trouble::TimedOut(_) => 1,
+                Trouble::Unreachable(why) if why.contains("another process") => 10,
+                _ => 100,
+            };
+            seen.fetch_add(kind, SeqCst);
         });
         let cache = Cache::new(machine.fleet_with(&url, DEADLINE, options));
         for key in ["a", "b", "c"] {
@@ -291,10 +296,10 @@ fn dead_remote_costs_one_deadline_a_machine(place: &Place) {
         (took, troubles.load(SeqCst))
     };
     let (took, troubles) = run();
-    assert!(took >= DEADLINE && took < DEADLINE * 2, "{took:?}");
+    assert!(took >= DEADLINE.mul_f64(0.95) && took < DEADLINE * 2, "{took:?}");
     assert_eq!(troubles, 1);
     let (took, troubles) = run();
-    assert!(took < DEADLINE && troubles == 0, "{took:?}: the next process knows");
+    assert!(took < DEADLINE && troubles == 10, "{took:?}: the next process knows, and says so");
 
     let fleet = machine.fleet_with(&url, DEADLINE, FleetOptions::default());
     assert!(fleet.get(b"d").is_err() && fleet.get_into(b"d", &mut Vec::new()).is_err());
@@ -415,7 +420,7 @@ fn unverified_entry_stays_remote(place: &Place) {
     }
     assert_eq!(fleet.statistics().refused, 6);
     assert_eq!(machine.local().contains(b"key"), Ok(false));
-    assert_eq!(other.engine().get_many(&[name], until()), Ok(vec![Some(entry)]));
+    assert_eq!(other.engine().get(&name, until()).unwrap().unwrap().bytes, entry);
 }
 
 fn removed_entry_is_gone_on_both_levels(place: &Place) {

@@ -310,10 +310,12 @@ fn age_without_end_renews_nothing(_: &Place) {
     assert_eq!(remote.get(b"key").unwrap_err(), MissReason::Foreign);
 }
 
-/// A copy takes a connection, and who may write without the secret may ask for as many as there are names.
+/// A copy takes a connection. An entry that is not accepted is not renewed: it would outlive the rule that removes it.
 fn renewals_without_answers_are_few_and_end(_: &Place) {
     static COPIES: AtomicUsize = AtomicUsize::new(0);
-    let port = servers::serve(|mut client| {
+    let remote = RemoteStore::open("redis://nowhere", RemoteOptions::default().unsealed()).unwrap();
+    let entry = remote.encode(b"key", &Artifact::new(vec![7])).unwrap();
+    let port = servers::serve(move |mut client| {
         let mut request = [0; 65536];
         while let Ok(len @ 1..) = client.read(&mut request) {
             if request[..len].starts_with(b"PUT") {
@@ -321,14 +323,20 @@ fn renewals_without_answers_are_few_and_end(_: &Place) {
                 continue;
             }
             let old = "ETag: \"x\"\r\nLast-Modified: Sun, 23 Nov 2025 00:00:00 GMT";
-            let _ = write!(client, "HTTP/1.1 200 OK\r\n{old}\r\nContent-Length: 4\r\n\r\nevil");
+            let _ = write!(client, "HTTP/1.1 200 OK\r\n{old}\r\nContent-Length: {}\r\n\r\n", entry.len());
+            let _ = client.write_all(&entry);
         }
     });
     let options = RemoteOptions::default().unsealed().with_max_age(Duration::from_secs(4));
     let url = format!("s3://b/p?endpoint=http://127.0.0.1:{port}");
     let remote = RemoteStore::open(&url, options.with_deadline(Duration::from_millis(400))).unwrap();
     for number in 0..50u8 {
-        let _ = remote.get(&[number]);
+        assert_eq!(remote.get(&[number]).unwrap_err(), MissReason::KeyMismatch);
+    }
+    thread::sleep(Duration::from_millis(100));
+    assert_eq!(COPIES.load(SeqCst), 0);
+    for _ in 0..50 {
+        remote.get(b"key").unwrap();
     }
     thread::sleep(Duration::from_millis(100));
     let first = COPIES.load(SeqCst);

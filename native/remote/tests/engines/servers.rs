@@ -121,11 +121,12 @@ fn nginx() -> (Server, u16) {
 }
 
 /// Starts a server that handles each connection with `handle`, as long as the process lives.
-pub(crate) fn serve(handle: impl Fn(TcpStream) + Copy + Send + 'static) -> u16 {
+pub(crate) fn serve(handle: impl Fn(TcpStream) + Clone + Send + 'static) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || {
         for client in listener.incoming().flatten() {
+            let handle = handle.clone();
             thread::spawn(move || handle(client));
         }
     });

@@ -70,7 +70,7 @@ fn plant(remote: &RemoteStore) -> Vec<(MissReason, Vec<u8>)> {
 }
 
 fn stored(remote: &RemoteStore, reason: MissReason) -> Option<Vec<u8>> {
-    remote.engine().get_many(&[Key::digest(key_of(reason).as_bytes())], until()).unwrap().remove(0)
+    remote.engine().get(&Key::digest(key_of(reason).as_bytes()), until()).unwrap().map(|entry| entry.bytes)
 }
 
 fn entry_not_believed_is_counted_and_kept_out(place: &Place) {
