@@ -215,7 +215,7 @@ impl RemoteStore {
         self.location.to_string()
     }
 
-    /// Returns the public id of the secret that seals what is stored, as the names of entries have it: 16 hexadecimal digits, or
+    /// Returns the public id of the secret that seals what is stored, as the names of entries have it: 32 hexadecimal digits, or
     /// `unsealed`.
     #[must_use]
     pub fn seal_id(&self) -> String {
