@@ -453,10 +453,16 @@ fn check_names(record: &Record, bytes: &[u8]) -> Result<(), OfEntry> {
     if used != 0 && last >> (8 * used) != 0 {
         return Err(FormatError::EntryLength);
     }
-    if any_bits(run) & NOT_ASCII == 0 {
-        return Ok(());
-    }
-    let (weight, bias) = record.names(bytes).ok_or(FormatError::EntryLength as OfEntry)?;
+    if any_bits(run) & NOT_ASCII == 0 { Ok(()) } else { check_text(bytes) }
+}
+
+/// Checks that both names are UTF-8. A function of its own leaves its callers more registers.
+#[cold]
+#[inline(never)]
+fn check_text(bytes: &[u8]) -> Result<(), OfEntry> {
+    let (weight, bias) = Record::decode(bytes)
+        .and_then(|record| record.names(bytes))
+        .ok_or(FormatError::EntryLength as OfEntry)?;
     let is_text = str::from_utf8(weight).is_ok() && bias.is_none_or(|bias| str::from_utf8(bias).is_ok());
     if is_text { Ok(()) } else { Err(FormatError::NotUtf8) }
 }
