@@ -25,10 +25,15 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// Makes `console` use colours from now on, or none.
+    /// Makes `console` use colours from now on, or none. By default it uses them on a terminal, unless the environment says otherwise.
     pub(crate) fn new(arguments: &Arguments) -> Self {
-        let is_terminal = io::stdout().is_terminal();
-        console::set_colors_enabled(colors(arguments.color, is_terminal, |name| env::var(name).ok()));
+        match arguments.color {
+            ColorChoice::Always => console::set_colors_enabled(true),
+            ColorChoice::Never => console::set_colors_enabled(false),
+            // `console` lets CLICOLOR_FORCE win.
+            ColorChoice::Auto if env::var_os("NO_COLOR").is_some() => console::set_colors_enabled(false),
+            ColorChoice::Auto => {}
+        }
         Self {
             out: BufWriter::with_capacity(1 << 16, io::stdout()),
             json: arguments.json,
@@ -58,21 +63,6 @@ impl Write for Screen {
     }
 }
 
-/// Returns whether to use colours: by the option, else by the environment, else on a terminal.
-fn colors(choice: ColorChoice, is_terminal: bool, variable: impl Fn(&str) -> Option<String>) -> bool {
-    let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
-    let is_zero = |name: &str| variable(name).as_deref() == Some("0");
-    match choice {
-        ColorChoice::Always => true,
-        ColorChoice::Never => false,
-        ColorChoice::Auto if is_set("NO_COLOR") => false,
-        ColorChoice::Auto if is_set("CLICOLOR_FORCE") && !is_zero("CLICOLOR_FORCE") => true,
-        ColorChoice::Auto => {
-            is_terminal && !is_zero("CLICOLOR") && variable("TERM").as_deref() != Some("dumb")
-        }
-    }
-}
-
 /// Creates a progress bar on standard error, of `total` steps if their number is known. It is hidden at first, but measures its speed
 /// from the start, and is removed when it is dropped.
 pub(crate) fn progress(what: &'static str, total: Option<u64>) -> ProgressBar {
@@ -91,27 +81,5 @@ pub(crate) fn step(bar: &ProgressBar) {
     bar.inc(1);
     if bar.is_hidden() && bar.elapsed() >= DELAY && io::stderr().is_terminal() {
         bar.set_draw_target(ProgressDrawTarget::stderr());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn colours_are_for_terminals_unless_told_otherwise() {
-        let auto = |is_terminal, set: &[(&str, &str)]| {
-            let variable = |name: &str| {
-                set.iter().find(|(other, _)| *other == name).map(|(_, value)| (*value).to_owned())
-            };
-            colors(ColorChoice::Auto, is_terminal, variable)
-        };
-        assert!(auto(true, &[]) && !auto(false, &[]));
-        assert!(!auto(true, &[("NO_COLOR", "1")]) && auto(true, &[("NO_COLOR", "")]));
-        assert!(auto(false, &[("CLICOLOR_FORCE", "1")]) && !auto(false, &[("CLICOLOR_FORCE", "0")]));
-        assert!(!auto(true, &[("NO_COLOR", "1"), ("CLICOLOR_FORCE", "1")]));
-        assert!(!auto(true, &[("CLICOLOR", "0")]) && !auto(true, &[("TERM", "dumb")]));
-        let no_color = |_: &str| Some("1".to_owned());
-        assert!(colors(ColorChoice::Always, false, no_color) && !colors(ColorChoice::Never, true, |_| None));
     }
 }
