@@ -122,12 +122,6 @@ impl LoadError {
     pub fn is_missing_feature(&self) -> bool {
         matches!(self.0, LoadProblem::MissingFeatures(_))
     }
-
-    /// Returns whether the library has no such symbol.
-    #[must_use]
-    pub fn is_missing_symbol(&self) -> bool {
-        matches!(self.0, LoadProblem::Symbol(..))
-    }
 }
 
 impl From<CompileError> for LoadError {

@@ -47,7 +47,6 @@ fn libraries_loaded_and_dropped_repeatedly_are_told_apart() {
     let missing = all[0].1.library();
     // SAFETY: there is no such symbol.
     let error = unsafe { missing.symbol::<unsafe extern "C" fn()>("g") }.unwrap_err();
-    assert!(error.is_missing_symbol());
     assert!(error.to_string().contains("symbol g"), "{error}");
 }
 
