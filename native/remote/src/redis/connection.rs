@@ -74,6 +74,9 @@ struct Timed {
     socket: TcpStream,
     until: Instant,
     latest: Instant,
+    /// The timeouts that the socket has.
+    reads: Duration,
+    writes: Duration,
 }
 
 /// How a call over a connection failed.
@@ -153,7 +156,7 @@ impl Pool {
     /// Sets up TLS, and sends the credentials and the number of the database.
     fn greet(&self, socket: TcpStream, until: Instant) -> Result<Connection, Trouble> {
         socket.set_nodelay(true).map_err(|error| trouble_of(&error))?;
-        let socket = Timed { socket, until, latest: until };
+        let socket = Timed::new(socket, until);
         let stream = match &self.tls {
             None => Stream::Plain(socket),
             Some(config) => {
@@ -214,11 +217,24 @@ impl Connection {
 
     /// Returns whether nothing has arrived since the last reply: neither the end, nor what the next call would take for its reply.
     fn is_silent(&mut self) -> bool {
-        let socket = &self.0.get_mut().timed().socket;
-        let peeked = socket.set_nonblocking(true).and_then(|()| socket.peek(&mut [0]));
+        let peeked = peek(&self.0.get_mut().timed().socket);
         peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
-            && socket.set_nonblocking(false).is_ok()
     }
+}
+
+/// Looks for a byte that has arrived, without waiting. This is a part of every call, so it is one call of the system.
+#[cfg(unix)]
+fn peek(socket: &TcpStream) -> io::Result<()> {
+    use rustix::net::{RecvFlags, recv};
+
+    Ok(recv(socket, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT).map(drop)?)
+}
+
+#[cfg(not(unix))]
+fn peek(socket: &TcpStream) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    let peeked = socket.peek(&mut [0]).map(drop);
+    socket.set_nonblocking(false).and(peeked)
 }
 
 /// Returns a reply, or the trouble that it or a part of it tells of. Only the code of an error is kept: its text may name a user.
@@ -388,10 +404,45 @@ impl Write for Stream {
     }
 }
 
+impl Timed {
+    fn new(socket: TcpStream, until: Instant) -> Self {
+        Self { socket, until, latest: until, reads: Duration::ZERO, writes: Duration::ZERO }
+    }
+
+    /// Calls the socket until it has an answer, or the time is up.
+    fn call(
+        &mut self,
+        timeout: fn(&mut Self) -> &mut Duration,
+        set: fn(&TcpStream, Option<Duration>) -> io::Result<()>,
+        mut call: impl FnMut(&TcpStream) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let mut share = 7;
+        loop {
+            let left = remaining(self.until)?;
+            let current = *timeout(self);
+            if current > left || current < left / 2 {
+                // A little less than is left serves the next calls too. What is cut off here follows below.
+                let new = (left * share / 8).max(Duration::from_micros(1));
+                set(&self.socket, Some(new))?;
+                *timeout(self) = new;
+            }
+            match call(&self.socket) {
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                    share = 8;
+                }
+                answer => return answer,
+            }
+        }
+    }
+}
+
 impl Read for Timed {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.socket.set_read_timeout(Some(remaining(self.until)?))?;
-        let len = self.socket.read(buffer)?;
+        let len = self.call(
+            |timed| &mut timed.reads,
+            TcpStream::set_read_timeout,
+            |mut socket| socket.read(buffer),
+        )?;
         let put_off = self.until + Duration::from_nanos(NANOS_PER_BYTE * len as u64);
         self.until = put_off.min(self.latest.max(self.until));
         Ok(len)
@@ -400,8 +451,7 @@ impl Read for Timed {
 
 impl Write for Timed {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        self.socket.set_write_timeout(Some(remaining(self.until)?))?;
-        self.socket.write(buffer)
+        self.call(|timed| &mut timed.writes, TcpStream::set_write_timeout, |mut socket| socket.write(buffer))
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -442,7 +492,7 @@ mod tests {
         let pool = Pool::new(address.ip().to_string(), address.port(), 0, None);
         let socket = TcpStream::connect(address).unwrap();
         let (server, here) = (listener.accept().unwrap().0, socket.try_clone().unwrap());
-        let stream = Stream::Plain(Timed { socket, until: Instant::now(), latest: Instant::now() });
+        let stream = Stream::Plain(Timed::new(socket, Instant::now()));
         pool.give_back(Connection(BufReader::new(stream)));
         (pool, server, here)
     }
