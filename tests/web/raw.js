@@ -1,8 +1,5 @@
 // IndexedDB without the package, to inspect and to damage the package's databases.
 
-/** The magic of a pack: see docs/format-browser.md. */
-const PACK = [..."WSPK"].map((letter) => letter.charCodeAt(0));
-
 /** The name of the database of a cache. */
 export const databaseOf = (name) => `warmstart:${name}`;
 
@@ -32,7 +29,7 @@ export function deleteRaw(database) {
 }
 
 /** Everything in an object store, as `[key, value]`. */
-export async function records(name, store = "entries") {
+export async function records(name, store = "values") {
   const database = await openRaw(databaseOf(name));
   try {
     const transaction = database.transaction(store);
@@ -46,15 +43,13 @@ export async function records(name, store = "entries") {
   }
 }
 
-/** How many entries are in the records of a cache, also where a pack has several. */
+/** How many entries a cache has. */
 export async function stored(name) {
-  const isPack = (record) => PACK.every((byte, at) => record[at] === byte);
-  const count = (record) => (isPack(record) ? new DataView(record.buffer, record.byteOffset).getUint32(4, true) : 1);
-  return (await records(name)).reduce((sum, [, record]) => sum + count(record), 0);
+  return (await records(name)).length;
 }
 
 /** Puts `change(value)` in the place of every value; without a value, removes it. */
-export async function rewrite(name, change, store = "entries") {
+export async function rewrite(name, change, store = "values") {
   const found = await records(name, store);
   const changed = await Promise.all(found.map(async ([key, value]) => [key, await change(value, key)]));
   const database = await openRaw(databaseOf(name));

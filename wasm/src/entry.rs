@@ -1,27 +1,14 @@
 //! Entries: the whole envelope of a small value, or the head of a large one.
 
-use alloc::vec::Vec;
-use core::ops::Range;
+use alloc::{boxed::Box, vec, vec::Vec};
 
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use warmstart_core::{
     artifact::Provenance,
-    envelope::{self, HeadWriter, Layout, Verifier, head_checksum},
-    key::Key,
+    envelope::{self, HeadWriter, Verifier, head_checksum},
     reason::MissReason,
 };
-
-/// The largest payload, in bytes, that is stored in one record with its head. Chromium stores records of more
-/// than 64 KiB in files of their own, which takes one more step for each read.
-const SMALL: u32 = 48 * 1024;
-
-/// Returns the largest payload of a small value, in bytes.
-#[wasm_bindgen]
-#[must_use]
-pub fn small_limit() -> u32 {
-    SMALL
-}
 
 /// Encodes a small value. Returns one byte, the number of the reason, if the key or the metadata are too long.
 #[wasm_bindgen]
@@ -45,102 +32,48 @@ pub fn head_sum(head: &[u8]) -> u32 {
     head_checksum(head)
 }
 
-/// Reads entries, one after the other. Its accessors describe the last one.
+/// Verifies the head of a large value, given its checksum and the length of the payload in bytes, but not the payload.
+/// Returns the number of the reason, or 0.
+#[wasm_bindgen]
+#[must_use]
+pub fn verify_head(head: &[u8], sum: u32, payload_len: f64) -> u32 {
+    if head_checksum(head) != sum {
+        return number_of(MissReason::ChecksumMismatch);
+    }
+    Verifier::new(head, payload_len as u64).map_or_else(number_of, |_| 0)
+}
+
+/// The longest envelope that fits into the window, in bytes.
+const WINDOW: usize = 64 * 1024;
+
+/// Verifies whole envelopes that JavaScript copies into its window: one call for each.
 #[wasm_bindgen]
 #[derive(Debug)]
-pub struct Reader {
-    bytes: Vec<u8>,
-    key: Range<usize>,
-    metadata: Range<usize>,
-    payload: Range<usize>,
-    provenance: Provenance,
+pub struct Envelope {
+    window: Box<[u8]>,
 }
 
 #[wasm_bindgen]
-impl Reader {
-    /// Creates a reader without an entry.
+impl Envelope {
+    /// Creates a window of 64 KiB.
     #[wasm_bindgen(constructor)]
     #[must_use]
     #[expect(clippy::new_without_default, reason = "JavaScript has constructors")]
     pub fn new() -> Self {
-        Self {
-            bytes: Vec::new(),
-            key: 0..0,
-            metadata: 0..0,
-            payload: 0..0,
-            provenance: Provenance::default(),
-        }
+        Self { window: vec![0; WINDOW].into_boxed_slice() }
     }
 
-    /// Reads the envelope of a small value, and verifies every byte. Returns the number of the reason, or 0.
-    pub fn small(&mut self, envelope: Vec<u8>) -> u32 {
-        let layout = envelope::verify(&envelope, None);
-        self.take(envelope, layout)
-    }
-
-    /// Reads the head of a large value, given its checksum and the length of the payload in bytes. Verifies the
-    /// head, but not the payload. Returns the number of the reason, or 0.
-    pub fn large(&mut self, head: Vec<u8>, sum: u32, payload_len: f64) -> u32 {
-        let layout = if head_checksum(&head) == sum {
-            Verifier::new(&head, payload_len as u64).map(|(_, layout)| layout)
-        } else {
-            Err(MissReason::ChecksumMismatch)
-        };
-        self.take(head, layout)
-    }
-
-    /// Returns whether the entry has this key.
+    /// Returns the address of the window.
     #[must_use]
-    pub fn is_of(&self, key: &[u8]) -> bool {
-        self.bytes.get(self.key.clone()) == Some(key)
+    pub fn window(&self) -> *const u8 {
+        self.window.as_ptr()
     }
 
-    /// Returns whether the entry has this name.
+    /// Verifies every byte of the envelope at the beginning of the window. Returns the number of the reason, or 0.
     #[must_use]
-    pub fn is_under(&self, name: &[u8]) -> bool {
-        self.bytes.get(self.key.clone()).is_some_and(|key| Key::digest(key).as_bytes() == name)
-    }
-
-    /// Returns the full key.
-    #[must_use]
-    pub fn key(&self) -> Vec<u8> {
-        self.bytes[self.key.clone()].to_vec()
-    }
-
-    /// Returns the encoded metadata.
-    #[must_use]
-    pub fn metadata(&self) -> Vec<u8> {
-        self.bytes[self.metadata.clone()].to_vec()
-    }
-
-    /// Returns a number of the entry: the length of the encoded metadata (0), the offset of the payload (1), the
-    /// length of the whole entry (2), in bytes; the time of creation, in milliseconds since 1970 UTC (3); and the
-    /// build time, in milliseconds (4).
-    #[must_use]
-    pub fn number(&self, which: u32) -> f64 {
-        match which {
-            0 => self.metadata.len() as f64,
-            1 => self.payload.start as f64,
-            2 => self.payload.end as f64,
-            3 => self.provenance.created_unix_ms as f64,
-            _ => self.provenance.build_nanos as f64 / 1e6,
-        }
-    }
-}
-
-impl Reader {
-    fn take(&mut self, bytes: Vec<u8>, layout: Result<Layout, MissReason>) -> u32 {
-        self.bytes = bytes;
-        // A refused entry has no parts.
-        (self.key, self.metadata, self.payload) = (0..0, 0..0, 0..0);
-        match layout {
-            Ok(layout) => {
-                (self.key, self.metadata, self.payload) = (layout.key(), layout.metadata(), layout.payload());
-                self.provenance = layout.provenance();
-                0
-            }
-            Err(reason) => number_of(reason),
-        }
+    pub fn verify(&self, len: usize) -> u32 {
+        let envelope = self.window.get(..len).ok_or(MissReason::Malformed);
+        envelope.and_then(|envelope| envelope::verify(envelope, None)).map_or_else(number_of, |_| 0)
     }
 }
 

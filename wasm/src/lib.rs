@@ -1,9 +1,9 @@
 //! warmstart in the browser: the core's decisions, for JavaScript.
 //!
 //! The npm package `warmstart` contains this crate, and pages use the package. The crate derives keys, encodes
-//! and verifies entries, accounts for them and chooses which to evict. It does no I/O: the package's
-//! TypeScript calls IndexedDB, and calls this crate for decisions. Payloads of large values stay in JavaScript
-//! and pass through the window of a `HeadWriter` or a `Check` piece by piece.
+//! and verifies entries, and compares recipes. It does no I/O: the package's TypeScript calls IndexedDB, and
+//! keeps the accounts. Payloads of large values stay in JavaScript and pass through the window of a `HeadWriter`
+//! or a `Check` piece by piece.
 //!
 //! docs/format-browser.md has the layout of the database. The registry and the launch memo are in
 //! `warmstart-wasm-launch`.
@@ -15,17 +15,14 @@ extern crate alloc;
 
 mod entry;
 mod fields;
-mod ledger;
-mod names;
 mod nearest;
 mod reason;
 mod stream;
 
 use rlsf::SmallGlobalTlsf;
 
-pub use entry::{Reader, encode_small, head_sum, small_limit};
+pub use entry::{Envelope, encode_small, head_sum, verify_head};
 pub use fields::{derive_key, digest_of};
-pub use ledger::Ledger;
 pub use nearest::{changes, remoteness};
 pub use reason::reason;
 pub use stream::{Check, HeadWriter, window_len};

@@ -8,8 +8,8 @@ const RAW = 64 << 10;
 const GZIPPED = 28 << 10;
 
 export async function size() {
-  const { default: base64 } = await import("../../../wasm/npm/engine/wasm.js");
-  const module = Buffer.from(base64, "base64");
+  const { default: hex } = await import("../../../wasm/npm/engine/wasm.js");
+  const module = Buffer.from(hex, "hex");
   return [
     figure("wasm/size", { samples: [module.length], unit: "bytes", bound: RAW }),
     figure("wasm/size/gzipped", { samples: [gzipSync(module, { level: 9 }).length], unit: "bytes", bound: GZIPPED }),

@@ -72,7 +72,7 @@ const VISITS = {
           await cache.put("a", "a");
           await cache.put("b", "b");
           await cache.flush();
-          const { length } = await raw.records(name, "journal");
+          const { length } = await raw.records(name, "log");
           kit.equal(await cache.get("a", "text"), "a");
           return length;
         }, name);
@@ -80,7 +80,7 @@ const VISITS = {
         // The browser lives on, as when the user navigates to another page, and writes pending data a moment later.
         const isWritten = await page.evaluate(async ([name, rows]) => {
           for (const until = performance.now() + 10_000; performance.now() < until; ) {
-            if ((await raw.records(name, "journal")).length > rows) return true;
+            if ((await raw.records(name, "log")).length > rows) return true;
             await new Promise((resolve) => setTimeout(resolve, 100));
           }
           return false;

@@ -3,17 +3,9 @@
 // A small value is one Uint8Array, the whole envelope. A large one is an object: h is the head, c its
 // checksum, and b the payload in parts. Both are looked at as one row of bytes here.
 
-import { isSame, toHex } from "./words.js";
-
-/** Where the header tells how long the key is, and where the key is: docs/format.md. */
-const KEY_LENGTH_AT = 20;
-const KEY_AT = 64;
-
 export class Raw {
   #name;
   #database;
-  /** The number of an entry, by its key: when its bytes are altered they no longer tell. */
-  #places = new Map();
 
   constructor(name) {
     this.#name = `warmstart:${name}`;
@@ -46,38 +38,20 @@ export class Raw {
   }
 
   async #put(key, record) {
-    const place = await this.#place(key);
-    await this.#inStore("readwrite", (store) => store.put(record, place));
+    await this.#inStore("readwrite", (store) => store.put(record, idOf(key)));
   }
 
   async #record(key) {
-    const place = await this.#place(key);
-    const record = await this.#inStore("readonly", (store) => store.get(place));
+    const record = await this.#inStore("readonly", (store) => store.get(idOf(key)));
     if (record === undefined) throw new Error("there is no such entry to be damaged");
     return record;
-  }
-
-  async #place(key) {
-    const name = toHex(key);
-    const known = this.#places.get(name);
-    // A value that replaces another one has another number.
-    if (known === undefined || (await this.#inStore("readonly", (store) => store.getKey(known))) === undefined) {
-      const [places, records] = await Promise.all([
-        this.#inStore("readonly", (store) => store.getAllKeys()),
-        this.#inStore("readonly", (store) => store.getAll()),
-      ]);
-      const at = records.findIndex((record) => isSame(storedKey(record), key));
-      if (at < 0) throw new Error("there is no such entry to be damaged");
-      this.#places.set(name, places[at]);
-    }
-    return this.#places.get(name);
   }
 
   /** The result of one request, once its transaction is stored. */
   async #inStore(mode, ask) {
     this.#database ??= await opened(this.#name);
-    const transaction = this.#database.transaction("entries", mode, { durability: "relaxed" });
-    const request = ask(transaction.objectStore("entries"));
+    const transaction = this.#database.transaction("values", mode, { durability: "relaxed" });
+    const request = ask(transaction.objectStore("values"));
     await new Promise((resolve, reject) => {
       transaction.oncomplete = resolve;
       transaction.onabort = () => reject(transaction.error);
@@ -95,10 +69,13 @@ function opened(name) {
   });
 }
 
-function storedKey(record) {
-  const head = record instanceof Uint8Array ? record : record.h;
-  const length = new DataView(head.buffer, head.byteOffset).getUint32(KEY_LENGTH_AT, true);
-  return head.subarray(KEY_AT, KEY_AT + length);
+/** The key of a record: docs/format-browser.md. */
+function idOf(key) {
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(key);
+  } catch {
+    return `\ud800${String.fromCharCode(...key)}`;
+  }
 }
 
 async function bytesOf(record) {

@@ -7,7 +7,7 @@ async function transactionsOf(t, work) {
   const original = IDBDatabase.prototype.transaction;
   const begun = { readonly: 0, readwrite: 0 };
   IDBDatabase.prototype.transaction = function (names, mode = "readonly", options) {
-    if ([names].flat().includes("entries")) begun[mode]++;
+    if ([names].flat().includes("values")) begun[mode]++;
     return original.call(this, names, mode, options);
   };
   t.after(() => (IDBDatabase.prototype.transaction = original));

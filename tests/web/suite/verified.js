@@ -10,7 +10,7 @@ async function tamper(name, change) {
     request.onerror = () => reject(request.error);
   });
   const read = (request) => new Promise((resolve) => (request.onsuccess = () => resolve(request.result)));
-  const entries = () => database.transaction("entries", "readwrite").objectStore("entries");
+  const entries = () => database.transaction("values", "readwrite").objectStore("values");
   const [key] = await read(entries().getAllKeys());
   const changed = await change(await read(entries().get(key)));
   await read(entries().put(changed, key));

@@ -45,7 +45,7 @@ export class Cache {
 
   /** Where values are stored. Changes to `memory` if the browser removes access to the database. */
   get backend(): "indexeddb" | "memory" {
-    return this.core.backend;
+    return this.core.store.backend;
   }
 
   /** The events of this cache. */

@@ -1,32 +1,18 @@
-import { Batch } from "./batch.js";
-import type { Engine } from "./engine.js";
+import { checkedAs, contentOf, type Content, damageOf, handOut, handOutVerified, type Large } from "./content.js";
+import { encoded, engine, explanation } from "./engine.js";
 import { type ErrorCode, WarmstartError } from "./errors.js";
 import { type CacheEvents, type EventEntry, Events } from "./events.js";
-import type { Made } from "./create.js";
 import { Flights } from "./flight.js";
-import { checkedAs, type Content, handOut, handOutVerified } from "./handout.js";
-import { idOf, keyBytes, type KeyInput, keyText } from "./key.js";
+import { type KeyInput, keyText, type Named, named } from "./key.js";
 import { TabLocks } from "./locks.js";
 import { encodeMetadata } from "./metadata.js";
 import { Order, type Ticket } from "./order.js";
-import { feed, feedNow, Pace } from "./pace.js";
-import { partsLength } from "./store/record.js";
-import type { About, Found, Item, Store } from "./store/store.js";
-import type { As, Formats, PutOptions, Value } from "./types.js";
+import { fill, isStream, type Payload, payloadOf, release } from "./payload.js";
 import {
-  isStream,
-  type LargePayload,
-  makeParts,
-  type Payload,
-  payloadOf,
-  release,
-  type Shape,
-} from "./values.js";
-import { damageOf, type Large, slices } from "./verify.js";
-import { encoded, explanation } from "./reasons.js";
-
-/** One transaction reads no more values than this, so that others get their turn. */
-const MOST = 2048;
+  type Entry, type Found, Head, isDamage, type LargeRecord, opened, storedSize,
+} from "./store/record.js";
+import { Fault, type Store } from "./store/store.js";
+import type { As, Formats, PutOptions, Value } from "./types.js";
 
 /** How a cache was opened. */
 export interface Opened {
@@ -42,43 +28,49 @@ export interface Ready {
   buildMs: number;
 }
 
-/** The bytes that a large value adds to a batch; small values do not count. */
-function bytesOf({ parts = [] }: Item): number {
-  return partsLength(parts) ?? 0;
+/** Counters since the cache was opened. Times are in milliseconds, sizes in bytes of payload. */
+export interface Counters {
+  hits: number;
+  misses: Record<string, number>;
+  refusals: Record<string, number>;
+  builds: number;
+  shared: number;
+  bytesRead: number;
+  bytesWritten: number;
+  evictions: number;
+  buildMs: number;
+  savedMs: number;
 }
+
+/** The result of a look-up: a value, or nothing. */
+type Answer = { value: Formats[As] } | undefined;
+
+/** Of an envelope that is verified as a whole, header, key and metadata have at most this many bytes. */
+const SHORT = 15 * 1024;
 
 /** The state that a cache shares with the caches of its builds: the store, and pending calls. */
 export class Core {
-  readonly engine: Engine;
   readonly store: Store;
   readonly name: string;
   readonly events = new Events();
   readonly order = new Order();
-  readonly flights: Flights<Made>;
-  readonly shape: Shape;
+  readonly flights: Flights<Content>;
+  readonly counters: Counters = {
+    hits: 0, misses: {}, refusals: {}, builds: 0, shared: 0, bytesRead: 0, bytesWritten: 0, evictions: 0, buildMs: 0,
+    savedMs: 0,
+  };
   readonly #opened: Opened;
   readonly #warned = new Set<ErrorCode>();
-  readonly #reads: Batch<Uint8Array, Found | string>;
-  readonly #has: Batch<Uint8Array, boolean>;
-  readonly #writes: Batch<Item, string | undefined>;
-  #evictions = 0;
 
-  constructor(engine: Engine, store: Store, opened: Opened) {
-    this.engine = engine;
+  constructor(store: Store, opened: Opened) {
     this.store = store;
     this.name = opened.name;
     this.#opened = opened;
-    this.shape = { small: engine.small_limit(), blobs: () => store.storesBlobs };
-    this.flights = new Flights(new TabLocks(opened.name), () => this.backend === "indexeddb");
-    this.#reads = new Batch<Uint8Array, Found | string>((keys, tell) => store.read(keys, tell), {
-      failed: "unavailable",
-    });
-    this.#has = new Batch((keys) => store.has(keys), { failed: false });
-    this.#writes = new Batch((items) => this.#write(items), {
-      failed: "unavailable",
-      oneAtATime: true,
-      bytesOf,
-    });
+    this.flights = new Flights(new TabLocks(opened.name), () => store.backend === "indexeddb");
+    store.onEvicted = (count) => {
+      this.counters.evictions += count;
+      if (count > 0) this.events.emit("evicted", { count });
+    };
     globalThis.addEventListener?.("pagehide", this.#hidden);
     globalThis.document?.addEventListener("visibilitychange", this.#hidden);
     // The code that opened the cache has added its listeners by then.
@@ -86,119 +78,87 @@ export class Core {
   }
 
   async get(input: KeyInput, as: As): Promise<Formats[As] | undefined> {
-    checkedAs(as);
-    return (await this.read(input, keyBytes(input), as, true))?.value;
+    return (await this.read(named(checkedAs(as) && input), as, true))?.value;
   }
 
-  /** Reads many values in as few transactions as may be, and without a promise for each that is small. */
+  /** Reads many values in one transaction, and without a promise for each that is small. */
   async getMany(inputs: readonly KeyInput[], as: As): Promise<(Formats[As] | undefined)[]> {
     checkedAs(as);
-    const keys = inputs.map(keyBytes);
-    if (!this.order.isIdle) await Promise.all(inputs.map((input) => this.order.pending(idOf(input))));
-    const values: (Formats[As] | undefined)[] = new Array(keys.length);
+    const names = inputs.map(named);
+    if (!this.order.isIdle) await Promise.all(names.map(({ id }) => this.order.pending(id)));
+    const values = new Array<Formats[As] | undefined>(names.length);
     const later: Promise<unknown>[] = [];
-    for (let from = 0; from < keys.length; from += MOST) {
-      const some = keys.slice(from, from + MOST);
-      const looked = await this.store.read(some).catch(() => some.map(() => "unavailable"));
-      looked.forEach((found, at) => {
-        const answer = this.#answered(some[at]!, found, as, true);
-        if (answer instanceof Promise) later.push(answer.then((read) => (values[from + at] = read?.value)));
-        else values[from + at] = answer?.value;
+    await new Promise<void>((resolve) => {
+      let left = names.length;
+      if (left === 0) resolve();
+      names.forEach((name, at) => {
+        this.store.read(name.id, (record) => {
+          const answer = this.#answer(name, record, as, true);
+          if (answer instanceof Promise) later.push(answer.then((read) => (values[at] = read?.value)));
+          else values[at] = answer?.value;
+          if (--left === 0) resolve();
+        });
       });
-    }
+    });
     await Promise.all(later);
     return values;
   }
 
   /** Reads and verifies. A `lazy` response is verified while it is read. */
-  async read(
-    input: KeyInput,
-    key: Uint8Array,
-    as: As,
-    lazy: boolean,
-  ): Promise<{ value: Formats[As] } | undefined> {
-    const pending = this.order.pending(idOf(input));
-    if (pending) await pending;
-    return this.#answered(key, await this.#reads.add(key), as, lazy);
+  read(name: Named, as: As, lazy: boolean): Promise<Answer> {
+    const look = (): Promise<Answer> =>
+      new Promise((resolve) => {
+        this.store.read(name.id, (record) => resolve(this.#answer(name, record, as, lazy)));
+      });
+    const pending = this.order.pending(name.id);
+    return pending ? pending.then(look) : look();
   }
 
-  /** Returns the result of a look-up in the requested format; synchronously if nothing is left to do. */
-  #answered(
-    key: Uint8Array,
-    found: Found | string,
-    as: As,
-    lazy: boolean,
-  ): { value: Formats[As] } | undefined | Promise<{ value: Formats[As] } | undefined> {
-    if (typeof found === "string") return this.#missed(key, found);
-    if (found.bytes === undefined) return this.#verified(key, found, as, lazy);
-    this.#tell("hit", key, () => ({ size: found.size }));
-    if (as === "bytes") return { value: found.bytes };
-    return handOut(this.engine, found as Content, as, true).then((value) => ({ value }));
+  /** Verifies a record. If it is damaged, counts and removes it, and returns the reason. */
+  async verify(name: Named, record: unknown): Promise<string | undefined> {
+    const found = this.#found(record, name.key);
+    const reason = typeof found === "string" ? found : found.parts && (await damageOf(found));
+    if (typeof found !== "string" && found.parts && reason !== undefined) await this.damaged(name, found, reason);
+    else if (reason !== undefined && isDamage(reason)) await this.missed(name, reason, this.#isBad(name.key));
+    return reason;
   }
 
-  async #verified(
-    key: Uint8Array,
-    found: Large,
-    as: As,
-    lazy: boolean,
-  ): Promise<{ value: Formats[As] } | undefined> {
-    const onDamage = (reason: string): Promise<void> => this.damaged(key, found, reason);
-    const result = await handOutVerified(this.engine, found, as, lazy, onDamage);
-    if (result.damage !== undefined) {
-      // A value that is built meanwhile must not be removed instead.
-      await this.damaged(key, found, result.damage);
-      return undefined;
-    }
-    this.#tell("hit", key, () => ({ size: found.size }));
-    return result;
-  }
-
-  /** Where values are kept now. */
-  get backend(): "indexeddb" | "memory" {
-    return this.store.backend === "indexeddb" ? "indexeddb" : "memory";
-  }
-
-  /** Looks without counting it as a use. The value is verified. */
-  async peek(key: Uint8Array): Promise<Content | undefined> {
-    const [found] = await this.store.peek([key]);
-    if (found === undefined || typeof found === "string") return undefined;
-    if (found.bytes) return found as Content;
-    // The build that follows replaces a damaged value.
-    return (await damageOf(this.engine, found)) === undefined ? found : undefined;
+  /** Looks a value up without counting it as a use. Only the head of a large one is verified. */
+  async peek({ id, key }: Named): Promise<Found | string> {
+    const record = await new Promise((resolve) => this.store.read(id, resolve));
+    return record instanceof Fault ? reasonOf(record) : this.#found(record, key);
   }
 
   async put(input: KeyInput, value: Value, options: PutOptions = {}): Promise<boolean> {
-    const { signal } = options;
-    const key = keyBytes(input);
+    const { signal, transfer } = options;
+    const name = named(input);
     signal?.throwIfAborted();
     const metadata = encodeMetadata(input, value, options);
-    const taken = payloadOf(value, this.shape, { signal, borrow: true });
-    return this.order.run(idOf(input), "write", !isStream(value), async (ticket) => {
+    const taken = payloadOf(value, { blobs: this.store.storesBlobs, signal, borrow: true, transfer });
+    return this.order.run(name.id, "write", !isStream(value), async (ticket) => {
       // Awaiting an available value would let the caller change it.
       const payload = taken instanceof Promise ? await taken : taken;
-      return this.write(ticket, key, { payload, metadata, buildMs: 0 }, signal);
+      return this.write(ticket, name, { payload, metadata, buildMs: 0 }, signal);
     });
   }
 
-  /** Stores a value, and says whether it did. It rejects only if the value itself cannot be read. */
-  async write(ticket: Ticket, key: Uint8Array, ready: Ready, signal?: AbortSignal): Promise<boolean> {
-    ticket.finite = true;
-    const { payload, metadata, buildMs } = ready;
-    const about = { key, metadata, createdMs: Date.now(), buildMs };
-    let item: Item;
+  /** Stores a value, and returns whether it did. Rejects only if the value itself cannot be read. */
+  async write(ticket: Ticket, { id, key }: Named, ready: Ready, signal?: AbortSignal): Promise<boolean> {
+    ticket.isFinite = true;
+    const { payload } = ready;
     let reason: string | undefined;
+    const store = async (entry: Entry): Promise<boolean> => {
+      const overtaken = ticket.queue();
+      if (overtaken) return overtaken;
+      reason = await this.store.put(id, entry);
+      this.#stored(key, payload.size, reason);
+      return reason === undefined;
+    };
     try {
-      item = payload.bytes
-        ? { ...about, envelope: this.#envelope(about, payload.bytes), payload: payload.size }
-        : {
-            ...about,
-            head: await this.#head(about, payload, signal),
-            parts: payload.parts,
-          };
-      if (ticket.after) await ticket.after;
-      if (ticket.next) return await ticket.outcome();
-      ticket.isStoring = true;
-      reason = await this.#writes.add(item);
+      const isShort = payload.bytes !== undefined && key.length + ready.metadata.length <= SHORT;
+      const entry = isShort ? this.#small(key, ready, payload.bytes!) : await this.#large(key, ready, signal);
+      if (this.store.admits(storedSize(entry.record))) return await this.store.withPieces(entry, store);
+      reason = "oversize";
     } catch (error) {
       // The engine throws the name of a reason for values that the format cannot hold.
       if (typeof error !== "string") throw error;
@@ -206,27 +166,22 @@ export class Core {
     } finally {
       release(payload);
     }
-    const { size } = payload;
-    if (reason === undefined) this.#tell("stored", key, () => ({ size }));
-    else this.#refused(key, size, reason);
-    return reason === undefined;
+    this.#stored(key, payload.size, reason);
+    return false;
   }
 
   async has(input: KeyInput): Promise<boolean> {
-    const key = keyBytes(input);
-    const pending = this.order.pending(idOf(input));
+    const { id } = named(input);
+    const pending = this.order.pending(id);
     if (pending) await pending;
-    return this.#has.add(key);
+    return this.store.has(id);
   }
 
   async delete(input: KeyInput): Promise<boolean> {
-    const key = keyBytes(input);
-    const id = idOf(input);
-    const pending = this.order.pending(id);
-    return this.order.run(id, "remove", true, async () => {
-      if (pending) await pending;
-      const [removed] = await this.store.remove([key]);
-      return removed ?? false;
+    const { id } = named(input);
+    return this.order.run(id, "remove", true, async (ticket) => {
+      void ticket.queue();
+      return this.store.remove(id);
     });
   }
 
@@ -236,7 +191,7 @@ export class Core {
 
   async flush(): Promise<void> {
     await this.order.drained();
-    await this.store.flush();
+    await this.store.sync();
   }
 
   async close(): Promise<void> {
@@ -246,64 +201,102 @@ export class Core {
     await this.store.close();
   }
 
-  /** Removes and counts a large value that failed verification. */
-  async damaged(key: Uint8Array, found: Large, reason: string): Promise<void> {
+  /** Counts a miss, and removes what is damaged: a value that is built after that must not be removed instead. */
+  async missed({ id, key }: Named, reason: string, isStill?: (record: unknown) => boolean): Promise<undefined> {
+    this.counters.misses[reason] = (this.counters.misses[reason] ?? 0) + 1;
     this.#tell("miss", key, () => ({ reason }));
-    await this.store.damaged(key, found.head, reason);
+    if (reason === "newer_version") this.store.foundNewer(id);
+    // Something other than the package removed it.
+    if (reason === "absent" && this.store.expects(id)) isStill = (record) => record === undefined;
+    if (isStill) await this.store.removeIf(id, isStill);
+    return undefined;
+  }
+
+  /** Returns the result of a look-up in the requested format; synchronously if nothing is left to do. */
+  #answer(name: Named, record: unknown, as: As, lazy: boolean): Answer | Promise<Answer> {
+    if (record instanceof Fault) return this.missed(name, reasonOf(record));
+    const found = this.#found(record, name.key);
+    if (typeof found === "string") return this.missed(name, found, isDamage(found) ? this.#isBad(name.key) : undefined);
+    if (found.parts) return this.#verified(name, found, as, lazy);
+    this.#hit(name, found);
+    if (as === "bytes") return { value: found.bytes };
+    return handOut(contentOf(found), as, true).then((value) => ({ value }));
+  }
+
+  #isBad(key: Uint8Array): (record: unknown) => boolean {
+    return (record) => {
+      const found = opened(record, key);
+      return typeof found === "string" && isDamage(found);
+    };
+  }
+
+  /** Reads a record. Pieces of a payload are read later. */
+  #found(record: unknown, key: Uint8Array): Found | string {
+    const found = opened(record, key);
+    const pieces = (record as LargeRecord | undefined)?.p;
+    if (typeof found === "string" || pieces === undefined) return found;
+    return { head: found.head, parts: this.store.pieces(pieces) };
+  }
+
+  async #verified(name: Named, found: Large, as: As, lazy: boolean): Promise<Answer> {
+    const onDamage = async (reason: string): Promise<void> => {
+      this.counters.hits -= 1;
+      await this.damaged(name, found, reason);
+    };
+    const result = await handOutVerified(found, as, lazy, onDamage);
+    if (result.damage !== undefined) return this.damaged(name, found, result.damage);
+    this.#hit(name, found);
+    return result;
+  }
+
+  /** Counts a large value that failed verification, and removes it if it still has this head. */
+  damaged(name: Named, { head }: Large, reason: string): Promise<undefined> {
+    const { padded } = head;
+    return this.missed(name, reason, (record) => {
+      const { h } = (record ?? {}) as Partial<LargeRecord>;
+      return h?.length === padded.length && h.every((byte, at) => byte === padded[at]);
+    });
+  }
+
+  #hit({ id, key }: Named, { head }: Found): void {
+    const { size } = head;
+    this.counters.hits += 1;
+    this.counters.bytesRead += size;
+    this.counters.savedMs += head.buildMs;
+    this.store.used(id);
+    this.#tell("hit", key, () => ({ size }));
   }
 
   /** Encodes a small value, and so copies it, before this function first waits. */
-  #envelope(about: About & { key: Uint8Array }, bytes: Uint8Array): Uint8Array {
-    const { key, metadata, createdMs, buildMs } = about;
-    return encoded(this.engine, this.engine.encode_small(key, metadata, bytes, createdMs, buildMs));
+  #small(key: Uint8Array, { metadata, buildMs }: Ready, bytes: Uint8Array): Entry {
+    const record = encoded(engine.encode_small(key, metadata, bytes, Date.now(), buildMs));
+    return { record, head: new Head(record) };
   }
 
-  /**
-   * Hashes a large value, and makes its parts where that is still to be done. What is the caller's is looked
-   * at only before this function first waits.
-   */
-  async #head(
-    about: { key: Uint8Array; metadata: Uint8Array; createdMs: number; buildMs: number },
-    payload: LargePayload,
-    signal: AbortSignal | undefined,
-  ): Promise<Uint8Array> {
-    const { key, metadata, createdMs, buildMs } = about;
-    const { engine } = this;
-    const writer = new engine.HeadWriter(key, metadata, payload.size, createdMs, buildMs);
+  /** Hashes a large value, and makes its parts where that is still to be done. */
+  async #large(key: Uint8Array, ready: Ready, signal: AbortSignal | undefined): Promise<Entry> {
+    const { metadata, buildMs, payload } = ready;
+    const writer = new engine.HeadWriter(key, metadata, payload.size, Date.now(), buildMs);
+    const { bytes } = payload;
+    // A small value whose key is long.
+    const large = bytes ? { size: bytes.length, parts: [bytes.slice().buffer], reserved: 0 } : payload;
     try {
-      const pace = new Pace();
-      const done = payload.source ? feedNow(writer, payload.source, pace) : 0;
-      delete payload.source;
-      if (payload.copy) await makeParts(payload, payload.copy, writer, signal);
-      else if (done < payload.size) {
-        for await (const slice of slices(payload.parts, done)) {
-          signal?.throwIfAborted();
-          await feed(writer, slice, pace);
-        }
-      }
+      await fill(large, writer, { blobs: this.store.storesBlobs, signal });
     } catch (error) {
       writer.free();
       throw error;
     }
-    return encoded(engine, writer.finish());
+    const h = encoded(writer.finish());
+    return { record: { h, c: engine.head_sum(h), b: large.parts }, head: new Head(h) };
   }
 
-  async #write(items: Item[]): Promise<(string | undefined)[]> {
-    const reasons = await this.store.write(items);
+  #stored(key: Uint8Array, size: number, reason: string | undefined): void {
     this.#checkBackend();
-    if (this.events.has("evicted")) {
-      const { evictions } = this.store.counters;
-      if (evictions > this.#evictions) this.events.emit("evicted", { count: evictions - this.#evictions });
-      this.#evictions = evictions;
+    if (reason === undefined) {
+      this.counters.bytesWritten += size;
+      return this.#tell("stored", key, () => ({ size }));
     }
-    return reasons;
-  }
-
-  #missed(key: Uint8Array, reason: string): undefined {
-    this.#tell("miss", key, () => ({ reason }));
-  }
-
-  #refused(key: Uint8Array, size: number, reason: string): void {
+    this.counters.refusals[reason] = (this.counters.refusals[reason] ?? 0) + 1;
     this.#tell("refused", key, () => ({ size, reason }));
     if (reason === "no_space") {
       const message =
@@ -311,8 +304,7 @@ export class Core {
         "free disk space, or set a lower maxBytes.";
       this.#warn("no_space", message);
     } else if (reason === "unavailable" || reason === "busy") {
-      const why = explanation(this.engine, reason);
-      this.#warn("memory_only", `Some values are in memory only: ${why} (${reason}).`);
+      this.#warn("memory_only", `Some values are in memory only: ${explanation(reason)} (${reason}).`);
     }
   }
 
@@ -326,12 +318,11 @@ export class Core {
   }
 
   #checkBackend(): void {
-    if (this.#opened.memory || this.backend !== "memory") return;
+    if (this.#opened.memory || this.store.backend !== "memory") return;
     const why = this.store.reason ?? "unavailable";
-    const sentence = explanation(this.engine, why);
     this.#warn(
       "memory_only",
-      `The cache "${this.name}" is in memory and will not outlive this page: ${sentence} (${why}).`,
+      `The cache "${this.name}" is in memory and will not outlive this page: ${explanation(why)} (${why}).`,
     );
   }
 
@@ -351,4 +342,9 @@ export class Core {
     if (globalThis.document?.visibilityState === "visible") return;
     this.store.flushNow();
   };
+}
+
+/** Returns the reason of a miss for which the browser is to blame. */
+function reasonOf({ reason }: Fault): string {
+  return reason === "closing" ? "unavailable" : reason;
 }

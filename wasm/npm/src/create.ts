@@ -1,20 +1,13 @@
+import type { Cache } from "./cache.js";
+import { checkedAs, type Content, contentOf, damageOf, handOut } from "./content.js";
 import type { Core } from "./core.js";
+import { engine } from "./engine.js";
 import { invalid } from "./errors.js";
 import type { Flight } from "./flight.js";
-import { checkedAs, type Content, handOut } from "./handout.js";
-import { idOf, keyBytes, type KeyInput } from "./key.js";
-import type { Cache } from "./cache.js";
-import { encodeMetadata } from "./metadata.js";
+import { type KeyInput, type Named, named } from "./key.js";
+import { encodeMetadata, hex } from "./metadata.js";
+import { payloadOf } from "./payload.js";
 import type { As, Build, CreateOptions, Formats, Value } from "./types.js";
-import { payloadOf } from "./values.js";
-import { hex } from "./store/name.js";
-
-/** The result of a build, for all waiting calls. */
-export interface Made {
-  content: Content;
-  /** The builder's own array, for the call that built, which then need not read a large value back. */
-  own: Uint8Array<ArrayBuffer> | undefined;
-}
 
 const WAIT_MS = 30_000;
 
@@ -34,65 +27,77 @@ export async function getOrCreate(
   if (typeof build !== "function")
     throw invalid(`build is of type ${typeof build}; pass a function that returns the value.`);
   if (!(waitMs >= 0)) throw invalid(`waitMs is ${waitMs}; pass a number of milliseconds from 0.`);
-  const key = keyBytes(input);
+  const name = named(input);
   signal?.throwIfAborted();
 
-  const hit = await core.read(input, key, as, false);
+  const hit = await core.read(name, as, false);
   if (hit) return hit.value;
+  // The builder's own array: the call that built need not read a large value back.
+  let own: Uint8Array<ArrayBuffer> | undefined;
   const { result, shared } = await core.flights.obtain({
-    name: hex(core.engine.digest_of(key)),
+    name: hex(engine.digest_of(name.key)),
     within,
     waitMs,
     signal,
     onProgress,
-    look: () => look(core, key),
-    build: (flight) => make(core, input, key, build, options, flight, nested(flight)),
+    look: () => look(core, name),
+    build: async (flight) => {
+      const began = performance.now();
+      const cache = nested(flight);
+      const value = await build({ signal: flight.signal, onProgress: flight.onProgress, cache });
+      try {
+        const content = await store(core, input, name, value, options, flight, began);
+        own = content.bytes ? undefined : wholeBuffer(value);
+        return content;
+      } catch (error) {
+        if (value instanceof Response && !value.bodyUsed) void value.body?.cancel().catch(() => undefined);
+        throw error;
+      }
+    },
   });
-  if (shared) core.store.countShared();
-  else if (as === "bytes" && result.own) return result.own;
-  return handOut(core.engine, result.content, as, false);
+  if (shared) core.counters.shared += 1;
+  else if (as === "bytes" && own) return own;
+  return handOut(result, as, false);
 }
 
 /** Returns the value if another tab stored it meanwhile. */
-async function look(core: Core, key: Uint8Array): Promise<Made | undefined> {
-  const content = await core.peek(key);
-  return content && { content, own: undefined };
+async function look(core: Core, name: Named): Promise<Content | undefined> {
+  const found = await core.peek(name);
+  if (typeof found === "string") return undefined;
+  // The build that follows replaces a damaged value.
+  if (found.parts && (await damageOf(found)) !== undefined) return undefined;
+  return contentOf(found);
 }
 
-async function make(
+/** Stores what was built, and returns it. */
+async function store(
   core: Core,
   input: KeyInput,
-  key: Uint8Array,
-  build: Build,
+  name: Named,
+  value: Value,
   options: CreateOptions,
-  flight: Flight,
-  cache: Cache,
-): Promise<Made> {
-  const { signal, onProgress } = flight;
-  const began = performance.now();
-  const value = await build({ signal, onProgress, cache });
-  try {
-    const metadata = encodeMetadata(input, value, options);
-    const taken = payloadOf(value, core.shape, { signal, onProgress });
-    let made: Made | undefined;
-    await core.order.run(idOf(input), "write", !(taken instanceof Promise), async (ticket) => {
-      // Awaiting an available value would let the builder change it.
-      const payload = taken instanceof Promise ? await taken : taken;
-      made = { content: { ...payload, metadata }, own: ownArray(value, payload.size > core.shape.small) };
-      const buildMs = performance.now() - began;
-      core.store.countBuild(buildMs);
-      return core.write(ticket, key, { payload, metadata, buildMs });
-    });
-    return made as Made;
-  } catch (error) {
-    if (value instanceof Response && !value.bodyUsed) void value.body?.cancel().catch(() => undefined);
-    throw error;
-  }
+  { signal, onProgress }: Flight,
+  began: number,
+): Promise<Content> {
+  const metadata = encodeMetadata(input, value, options);
+  const taken = payloadOf(value, { blobs: core.store.storesBlobs, signal, onProgress });
+  let content: Content | undefined;
+  await core.order.run(name.id, "write", !(taken instanceof Promise), async (ticket) => {
+    // Awaiting an available value would let the builder change it.
+    const payload = taken instanceof Promise ? await taken : taken;
+    const buildMs = performance.now() - began;
+    core.counters.builds += 1;
+    core.counters.buildMs += buildMs;
+    const did = await core.write(ticket, name, { payload, metadata, buildMs }, signal);
+    const { size, bytes, parts } = payload;
+    content = bytes ? { size, metadata, bytes } : { size, metadata, parts };
+    return did;
+  });
+  return content as Content;
 }
 
-/** Returns a large value that is a whole buffer, which can be returned without a copy. */
-function ownArray(value: Value, large: boolean): Uint8Array<ArrayBuffer> | undefined {
-  if (!large) return undefined;
+/** Returns a value that is a whole buffer, which can be returned without a copy. */
+function wholeBuffer(value: Value): Uint8Array<ArrayBuffer> | undefined {
   if (value instanceof ArrayBuffer) return new Uint8Array(value);
   if (!ArrayBuffer.isView(value) || !(value.buffer instanceof ArrayBuffer)) return undefined;
   return value.byteLength === value.buffer.byteLength ? new Uint8Array(value.buffer) : undefined;

@@ -1,13 +1,19 @@
-import init, * as glue from "../engine/warmstart_wasm.js";
-import base64 from "../engine/wasm.js";
+import init, * as engine from "../engine/warmstart_wasm.js";
+import hex from "../engine/wasm.js";
 
 import { WarmstartError } from "./errors.js";
 
-/** The WebAssembly half: keys, checksums and eviction. */
-export type Engine = typeof glue;
+/** The WebAssembly half: keys, envelopes, checksums and recipes. Usable once it is loaded. */
+export { engine };
 
-let loading: Promise<Engine> | undefined;
+let loading: Promise<void> | undefined;
 let memory: WebAssembly.Memory | undefined;
+let envelope: InstanceType<typeof engine.Envelope>;
+/** Its window. */
+let window: Uint8Array;
+
+/** The longest envelope that is verified as a whole, in bytes. */
+const WINDOW = 64 * 1024;
 
 /** Consumes the bytes of large values in order: the common interface of `HeadWriter` and `Check`. */
 export interface Sink {
@@ -16,28 +22,54 @@ export interface Sink {
 }
 
 /** Loads the engine, once for the whole page or worker. */
-export function loadEngine(): Promise<Engine> {
+export function loadEngine(): Promise<void> {
   loading ??= instantiate();
   return loading;
 }
 
-/** Returns the engine synchronously. Instantiates it if no cache was opened yet. */
-export function engineNow(): Engine {
-  if (!memory) {
+/** Loads the engine synchronously, unless it is loaded. */
+export function engineNow(): typeof engine {
+  if (memory === undefined) {
     try {
-      ({ memory } = glue.initSync({ module: decoded(base64) }));
+      adopt(engine.initSync({ module: decoded(hex) }));
     } catch (cause) {
       throw unsupported(cause);
     }
   }
-  return glue;
+  return engine;
+}
+
+async function instantiate(): Promise<void> {
+  if (memory !== undefined) return;
+  try {
+    adopt(await init({ module_or_path: decoded(hex) }));
+  } catch (cause) {
+    loading = undefined;
+    throw unsupported(cause);
+  }
+}
+
+function adopt(loaded: { memory: WebAssembly.Memory }): void {
+  if (memory !== undefined) return;
+  ({ memory } = loaded);
+  envelope = new engine.Envelope();
+  window = new Uint8Array(memory.buffer, envelope.window(), WINDOW);
+}
+
+/** Verifies a whole envelope, by one call into WebAssembly. Returns the reason why it is not intact, if any. */
+export function verifyEnvelope(bytes: Uint8Array): string | undefined {
+  if (memory === undefined || bytes.length > WINDOW) return "malformed";
+  // A memory that has grown has another buffer.
+  if (window.length === 0) window = new Uint8Array(memory.buffer, envelope.window(), WINDOW);
+  window.set(bytes);
+  return reasonOf(envelope.verify(bytes.length));
 }
 
 /** Feeds bytes to the engine through its window. Copies them once. */
 export function pour(sink: Sink, bytes: Uint8Array): void {
   if (memory === undefined) return;
   const place = sink.window();
-  const length = glue.window_len();
+  const length = engine.window_len();
   for (let at = 0; at < bytes.length; at += length) {
     const piece = bytes.subarray(at, at + length);
     new Uint8Array(memory.buffer, place, piece.length).set(piece);
@@ -45,23 +77,34 @@ export function pour(sink: Sink, bytes: Uint8Array): void {
   }
 }
 
-async function instantiate(): Promise<Engine> {
-  if (!memory) {
-    try {
-      ({ memory } = await init({ module_or_path: decoded(base64) }));
-    } catch (cause) {
-      loading = undefined;
-      throw unsupported(cause);
-    }
-  }
-  return glue;
+/** Returns the name of the reason with this number; `undefined` for 0. */
+export function reasonOf(number: number): string | undefined {
+  return number === 0 ? undefined : engine.reason(number, false);
 }
 
-/** The bytes of an inlined module. */
+/** Returns a sentence for people about a reason. */
+export function explanation(reason: string): string {
+  for (let number = 1; ; number += 1) {
+    const name = engine.reason(number, false);
+    if (name === undefined) return reason;
+    if (name === reason) return engine.reason(number, true) ?? reason;
+  }
+}
+
+/** Returns the engine's encoded bytes. Throws the name of a reason if the engine returned its number. */
+export function encoded(bytes: Uint8Array): Uint8Array<ArrayBuffer> {
+  if (bytes.length === 1) throw reasonOf(bytes[0] as number) ?? "malformed";
+  return bytes as Uint8Array<ArrayBuffer>;
+}
+
+/** The bytes of an inlined module, which is in hexadecimal digits. */
 export function decoded(inlined: string): Uint8Array<ArrayBuffer> {
-  const text = atob(inlined);
-  const bytes = new Uint8Array(text.length);
-  for (let at = 0; at < text.length; at++) bytes[at] = text.charCodeAt(at);
+  const bytes = new Uint8Array(inlined.length / 2);
+  const digit = (at: number): number => {
+    const code = inlined.charCodeAt(at);
+    return code < 0x3a ? code - 0x30 : code - 0x57;
+  };
+  for (let at = 0; at < bytes.length; at++) bytes[at] = (digit(2 * at) << 4) | digit(2 * at + 1);
   return bytes;
 }
 

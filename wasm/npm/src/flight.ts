@@ -102,7 +102,6 @@ export class Flights<Result> {
 
     const { flight, landed } = known ?? this.#takeOff(wanted);
     const leave = flight.join(wanted.onProgress);
-    const unmark = this.#mark(wanted);
     wanted.within?.needs.add(flight);
     try {
       const got = await this.#landing(flight, landed, wanted, known !== undefined);
@@ -113,7 +112,6 @@ export class Flights<Result> {
       throw error;
     } finally {
       wanted.within?.needs.delete(flight);
-      unmark();
     }
     return await this.#alone(wanted);
   }
@@ -151,20 +149,15 @@ export class Flights<Result> {
   }
 
   /** Acquires the lock of the key; `undefined` on a timeout. */
-  async #lock(flight: Flight, { name, within, waitMs }: Wanted<Result>): Promise<Release | undefined> {
-    const got = await this.#locks.tryLock(name);
-    if (got !== "taken") return got;
+  async #lock(flight: Flight, { name, waitMs }: Wanted<Result>): Promise<Release | undefined> {
     const timeout = new AbortController();
     const stop = (): void => timeout.abort();
     flight.signal.addEventListener("abort", stop);
     const late = setTimeout(stop, waitMs);
-    const watch =
-      within && setInterval(() => void this.#circle(within, name).then((yes) => yes && stop()), CHECK_MS);
     try {
-      return await this.#locks.wait(name, timeout.signal);
+      return await this.#locks.take(name, timeout.signal);
     } finally {
       clearTimeout(late);
-      clearInterval(watch);
       flight.signal.removeEventListener("abort", stop);
     }
   }
@@ -173,7 +166,7 @@ export class Flights<Result> {
   async #landing(
     flight: Flight,
     landed: Promise<Got<Result>>,
-    { name, signal, within, waitMs }: Wanted<Result>,
+    { signal, waitMs }: Wanted<Result>,
     waits: boolean,
   ): Promise<Got<Result> | "alone"> {
     let watch: ReturnType<typeof setInterval> | undefined;
@@ -186,7 +179,6 @@ export class Flights<Result> {
         if (!waits) return;
         const check = (): void => {
           if (flight.silentMs >= waitMs) resolve("alone");
-          else if (within) void this.#circle(within, name).then((yes) => yes && resolve("alone"));
         };
         watch = setInterval(check, Math.max(1, Math.min(CHECK_MS, waitMs)));
       });
@@ -202,31 +194,18 @@ export class Flights<Result> {
     const leave = flight.join(wanted.onProgress);
     const stop = (): void => leave(wanted.signal?.reason);
     wanted.signal?.addEventListener("abort", stop);
-    const unmark = this.#mark(wanted);
     wanted.within?.needs.add(flight);
     try {
       wanted.signal?.throwIfAborted();
       return { result: await unlessAborted(wanted.build(flight), flight.signal), shared: false };
     } finally {
       wanted.within?.needs.delete(flight);
-      unmark();
       wanted.signal?.removeEventListener("abort", stop);
     }
   }
-
-  #circle(within: Flight, name: string): Promise<boolean> {
-    return this.#acrossTabs() ? this.#locks.closesCircle(within.name, name) : Promise.resolve(false);
-  }
-
-  /** Tells other tabs what the build that this call is made in needs. */
-  #mark({ within, name }: Wanted<Result>): Release {
-    if (!within || !this.#acrossTabs()) return () => undefined;
-    const marked = this.#locks.mark(within.name, name);
-    return () => void marked.then((release) => release());
-  }
 }
 
-/** The interval at which a waiting build checks for a deadlock across tabs. */
+/** The interval at which a waiting call looks whether the build still shows signs of life. */
 const CHECK_MS = 1000;
 
 function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {

@@ -1,70 +1,85 @@
+import { damageOf } from "./content.js";
 import type { Core } from "./core.js";
+import { engine, explanation } from "./engine.js";
 import { bound } from "./errors.js";
-import { idOf, Key, keyBytes, type KeyInput, keyText } from "./key.js";
+import { Key, type KeyInput, keyOf, keyText, named } from "./key.js";
 import { decodeMetadata } from "./metadata.js";
+import { Head, isDamage } from "./store/record.js";
+import { Fault } from "./store/store.js";
 import type { EntryInfo, Explanation, Stats } from "./types.js";
-import { damageOf } from "./verify.js";
-import { explanation } from "./reasons.js";
 
 /** Lists all entries in the order of eviction. */
-export async function entries({ engine, order, store }: Core): Promise<EntryInfo[]> {
+export async function entries({ order, store }: Core): Promise<EntryInfo[]> {
   await order.drained();
-  const all = await store.list();
-  return all.map(({ key, metadata, size, payload, createdMs, buildMs, usedMs }) => {
-    const { label, headers, recipe } = decodeMetadata(metadata);
+  return (await listed(store)).map(({ head, usedMs, storedSize }) => {
+    const { key } = head;
+    const { label, headers, recipe } = decodeMetadata(head.metadata);
     return {
       key,
       text: keyText(key),
       label,
       type: headers.get("content-type") ?? undefined,
       headers,
-      size: payload,
-      storedSize: size,
-      created: new Date(createdMs),
+      size: head.size,
+      storedSize,
+      created: new Date(head.createdMs),
       lastUsed: new Date(usedMs),
-      buildMs,
+      buildMs: head.buildMs,
       recipe,
     };
   });
 }
 
-/** Returns the counters of the store, and its backend. */
-export async function stats({ backend, store }: Core): Promise<Stats> {
-  return { backend, reason: store.reason, ...(await store.statistics()) };
+/** Returns the counters of the cache, and its backend. */
+export async function stats({ counters, store }: Core): Promise<Stats> {
+  const [stored, beside] = await store.accounts();
+  const { misses, refusals, ...counts } = counters;
+  return {
+    backend: store.backend,
+    reason: store.reason,
+    ...counts,
+    misses: { ...misses },
+    refusals: { ...refusals },
+    entries: stored.entries.size + beside.entries.size,
+    bytes: stored.bytes + beside.bytes,
+  };
 }
 
-/** Explains whether a key would hit or miss. */
-export async function explain({ engine, order, store }: Core, input: KeyInput): Promise<Explanation> {
-  const key = keyBytes(input);
-  const pending = order.pending(idOf(input));
+/** Explains whether a key would hit or miss. Of equally near entries, the most recently used is the nearest. */
+export async function explain(core: Core, input: KeyInput): Promise<Explanation> {
+  const name = named(input);
+  const pending = core.order.pending(name.id);
   if (pending) await pending;
-  const { reason, nearest } = await store.explain(key, input instanceof Key ? input.recipe : undefined);
+  const found = await core.peek(name);
+  const reason = typeof found === "string" ? found : undefined;
+  const recipe = input instanceof Key ? input.recipe : undefined;
+  let nearest: { distance: number; head: Head } | undefined;
+  for (const { head } of recipe ? await listed(core.store) : []) {
+    const distance = engine.remoteness(recipe as Uint8Array, head.metadata);
+    if (distance !== undefined && distance <= (nearest?.distance ?? Infinity)) nearest = { distance, head };
+  }
   return {
     hit: reason === undefined,
     reason,
-    text: reason === undefined ? "the value is stored" : explanation(engine, reason),
+    text: reason === undefined ? "the value is stored" : explanation(reason),
     nearest: nearest && {
-      key: nearest.key,
-      label: decodeMetadata(nearest.metadata).label,
-      changes: nearest.changes,
+      key: nearest.head.key,
+      label: decodeMetadata(nearest.head.metadata).label,
+      changes: changes(engine.changes(recipe as Uint8Array, nearest.head.metadata)),
     },
   };
 }
 
 /** Checks everything. Large values are read one after the other, so that one at a time takes memory. */
 export async function verify(core: Core): Promise<{ key: Uint8Array | undefined; reason: string }[]> {
-  const { engine, order, shape, store } = core;
-  await order.drained();
-  const damaged = (await store.verify()).map(({ key, reason }) => ({ key, reason }));
-  for (const { key, payload } of await store.list()) {
-    if (payload <= shape.small) continue;
-    const [found] = await store.peek([key]);
-    if (found === undefined || typeof found === "string" || found.bytes) continue;
-    const reason = await damageOf(engine, found);
-    if (reason === undefined) continue;
-    await core.damaged(key, found, reason);
-    damaged.push({ key, reason });
-  }
+  const damaged: { key: Uint8Array | undefined; reason: string }[] = [];
+  await core.flush();
+  await core.store.each(async (id, record) => {
+    if (record instanceof Fault) return;
+    const name = { id, key: keyOf(id) };
+    const reason = await core.verify(name, record);
+    if (reason !== undefined && isDamage(reason)) damaged.push({ key: name.key, reason });
+  });
   return damaged;
 }
 
@@ -84,8 +99,43 @@ export async function resize(
   { order, store }: Core,
   { maxBytes, maxEntries }: { maxBytes?: number; maxEntries?: number },
 ): Promise<void> {
-  const bytes = bound("maxBytes", maxBytes);
-  const count = bound("maxEntries", maxEntries);
+  const limits = { maxBytes: bound("maxBytes", maxBytes), maxEntries: bound("maxEntries", maxEntries) };
   await order.drained();
-  await store.setLimits(bytes, count);
+  await store.setLimits(limits);
 }
+
+/** Lists the heads of all entries in the order of eviction. */
+async function listed(store: Core["store"]): Promise<{ head: Head; usedMs: number; storedSize: number }[]> {
+  const list = [];
+  for (const { entries } of await store.accounts()) {
+    for (const { head, size, usedMs } of entries.values()) {
+      // What a newer version stored has no head here.
+      if (head.length > 0) list.push({ head: new Head(head), usedMs, storedSize: size });
+    }
+  }
+  return list;
+}
+
+/**
+ * Decodes the engine's changes: label, old and new value, each behind its length, which is the largest number if there
+ * is none.
+ */
+function changes(bytes: Uint8Array): { label: string; old?: string; new?: string }[] {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  let at = 0;
+  const text = (): string | undefined => {
+    const length = view.getUint32(at, true);
+    at += 4;
+    if (length === 0xffff_ffff) return undefined;
+    at += length;
+    return decoder.decode(bytes.subarray(at - length, at));
+  };
+  const all = [];
+  while (at < bytes.length) {
+    const [label = "", before, after] = [text(), text(), text()];
+    all.push({ label, ...(before === undefined ? {} : { old: before }), ...(after === undefined ? {} : { new: after }) });
+  }
+  return all;
+}
+
+const decoder = new TextDecoder("utf-8", { ignoreBOM: true });

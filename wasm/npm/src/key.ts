@@ -71,20 +71,26 @@ export function key(domain: string, schema: number, fields: Record<string, Field
   return new Key(domain, schema, fields);
 }
 
-/** Returns the bytes of a key. Copies a caller's array, which may change later. */
-export function keyBytes(input: KeyInput): Uint8Array {
-  if (typeof input === "string") return asciiBytes(input) ?? encoder.encode(wellFormed("A key", input));
-  if (input instanceof Uint8Array) return input.slice();
-  if (input instanceof Key) return input.bytes;
-  throw invalid(`The key is of type ${typeof input}; pass a string, a Uint8Array, or a Key made by key().`);
+/** A key's bytes, and a text that is unique to it: the same for a text and its UTF-8 bytes. */
+export interface Named {
+  id: string;
+  key: Uint8Array;
 }
 
-/** Returns a text that is unique to the key, and the same for a text and its UTF-8 bytes. */
-export function idOf(input: KeyInput): string {
-  if (typeof input === "string") return input;
-  const bytes = input instanceof Key ? input.bytes : input;
-  // No valid text key begins with half a surrogate pair.
-  return keyText(bytes) ?? `\ud800${Array.from(bytes, (byte) => String.fromCharCode(byte)).join("")}`;
+/** Returns the bytes and the id of a key. Copies a caller's array, which may change later. */
+export function named(input: KeyInput): Named {
+  if (typeof input === "string")
+    return { id: input, key: asciiBytes(input) ?? encoder.encode(wellFormed("A key", input)) };
+  if (!(input instanceof Uint8Array) && !(input instanceof Key))
+    throw invalid(`The key is of type ${typeof input}; pass a string, a Uint8Array, or a Key made by key().`);
+  const key = input instanceof Key ? input.bytes : input.slice();
+  return { id: keyText(key) ?? BINARY + Array.from(key, (byte) => String.fromCharCode(byte)).join(""), key };
+}
+
+/** Returns the bytes of the key with this id. */
+export function keyOf(id: string): Uint8Array {
+  if (!id.startsWith(BINARY)) return encoder.encode(id);
+  return Uint8Array.from(id.slice(BINARY.length), (letter) => letter.charCodeAt(0));
 }
 
 /** Returns a key's bytes as text, or `undefined` if they are not UTF-8. */
@@ -96,48 +102,35 @@ export function keyText(bytes: Uint8Array): string | undefined {
   }
 }
 
+/** Half a surrogate pair, with which no text begins: the id of a key that is not text has its bytes behind this. */
+const BINARY = "\ud800";
+
 /** Encodes the fields for the engine: kind, label and value, with lengths, little-endian. */
 function written(fields: Readonly<Record<string, FieldValue>>): Uint8Array {
-  const pieces: Uint8Array[] = [];
+  const bytes: number[] = [];
   const count = (number: number): void => {
-    pieces.push(new Uint8Array(Uint32Array.of(number).buffer));
+    bytes.push(...new Uint8Array(Uint32Array.of(number).buffer));
   };
   const put = (value: string | Uint8Array): void => {
-    const bytes = typeof value === "string" ? encoder.encode(value) : value;
-    count(bytes.length);
-    pieces.push(bytes);
-  };
-  const begin = (kind: number, label: string): void => {
-    pieces.push(Uint8Array.of(kind));
-    put(label);
+    const piece = typeof value === "string" ? encoder.encode(value) : value;
+    count(piece.length);
+    for (const byte of piece) bytes.push(byte);
   };
   for (const [label, value] of Object.entries(fields)) {
-    if (typeof value === "string" || typeof value === "boolean") {
-      begin(TEXT, label);
-      put(String(value));
-    } else if (typeof value === "number" || typeof value === "bigint") {
-      begin(NUMBER, label);
-      pieces.push(new Uint8Array(BigUint64Array.of(BigInt(value)).buffer));
-    } else if (value instanceof Uint8Array) {
-      begin(BYTES, label);
-      put(value);
+    const isNumber = typeof value === "number" || typeof value === "bigint";
+    const isBytes = value instanceof Uint8Array;
+    bytes.push(isNumber ? NUMBER : isBytes ? BYTES : typeof value === "object" ? LIST : TEXT);
+    put(label);
+    if (isNumber) {
+      bytes.push(...new Uint8Array(BigUint64Array.of(BigInt(value)).buffer));
+    } else if (isBytes || typeof value !== "object") {
+      put(isBytes ? value : String(value));
     } else {
-      begin(LIST, label);
       count(value.length);
-      for (const item of value) put(item);
+      value.forEach(put);
     }
   }
-  return joined(pieces);
-}
-
-function joined(pieces: Uint8Array[]): Uint8Array {
-  const bytes = new Uint8Array(pieces.reduce((length, piece) => length + piece.length, 0));
-  let at = 0;
-  for (const piece of pieces) {
-    bytes.set(piece, at);
-    at += piece.length;
-  }
-  return bytes;
+  return Uint8Array.from(bytes);
 }
 
 /** The kinds of fields, as the engine has them. */

@@ -1,5 +1,5 @@
 import * as glue from "../engine/warmstart_wasm_launch.js";
-import base64 from "../engine/launch.js";
+import hex from "../engine/launch.js";
 
 import { decoded, unsupported } from "./engine.js";
 
@@ -12,7 +12,7 @@ let ready = false;
 export function launchEngine(): LaunchEngine {
   if (ready) return glue;
   try {
-    glue.initSync({ module: decoded(base64) });
+    glue.initSync({ module: decoded(hex) });
   } catch (cause) {
     throw unsupported(cause);
   }

@@ -1,7 +1,6 @@
 import { invalid } from "./errors.js";
 import { Key, type KeyInput } from "./key.js";
 import type { PutOptions, Recipe, Value } from "./types.js";
-import { hex } from "./store/name.js";
 import { put, Wire } from "./wire.js";
 
 /** The metadata of a value. */
@@ -62,6 +61,11 @@ function takeRecipe(wire: Wire): Recipe {
     recipe.fields.push(wire.flag() ? { label, value: wire.text(), digest } : { label, digest });
   }
   return recipe;
+}
+
+/** Returns bytes as hexadecimal digits. */
+export function hex(bytes: Uint8Array): string {
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 /** The name that Rust's `Metadata::LABEL` has too. */

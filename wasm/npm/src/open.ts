@@ -28,12 +28,9 @@ export async function open(options: OpenOptions): Promise<Cache> {
   const maxEntries = bound("maxEntries", options.maxEntries);
   if (onWarning !== undefined && typeof onWarning !== "function")
     throw invalid(`onWarning is of type ${typeof onWarning}; pass a function, or omit it.`);
-  const engine = await loadEngine();
-  const store = await Store.open(name, {
-    memory,
-    ...(maxBytes === undefined ? {} : { maxBytes }),
-    ...(maxEntries === undefined ? {} : { maxEntries }),
-  });
+  // The database opens while the engine loads.
+  const opening = Store.open(name, { maxBytes, maxEntries }, memory);
+  const [store] = await Promise.all([opening, loadEngine()]);
   const warn = onWarning && ((warning: WarmstartError): void => tell(onWarning, warning));
-  return new Cache(new Core(engine, store, { name, memory, onWarning: warn }));
+  return new Cache(new Core(store, { name, memory, onWarning: warn }));
 }

@@ -49,6 +49,11 @@ export interface PutOptions {
   type?: string;
   /** Headers to return with `"response"`; they override those of a stored `Response`. */
   headers?: HeadersInit;
+  /**
+   * Hands an `ArrayBuffer`, or the one behind a view, over to the cache, as `postMessage` does: the caller's is empty
+   * from the call on, and its bytes are not copied.
+   */
+  transfer?: boolean;
   /** Aborts reading the value. A value that has reached the database is stored all the same. */
   signal?: AbortSignal;
 }

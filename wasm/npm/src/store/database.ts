@@ -1,135 +1,70 @@
-import { complete, Fault, fault, result } from "./idb.js";
-
-/** The object store with the records of entries, numbered in the order of storing. */
-export const ENTRIES = "entries";
-/** The object store with the rows of the directory. */
-export const DIRECTORY = "directory";
+/** The object store with the records of entries, each under the text of its key. */
+export const VALUES = "values";
+/** The object store with the rows of the log, numbered. */
+export const LOG = "log";
 /** The object store with the pieces of payloads that are too large for one transaction. */
 export const PIECES = "pieces";
-/** The object store with the rows of the journal, numbered. */
-export const JOURNAL = "journal";
-/** The object store with notes about the database. */
-const NOTES = "notes";
+/** All of them. */
+export const STORES = [VALUES, LOG, PIECES];
 
-/** The version of the layout of the object stores. */
-const VERSION = 1;
+/** The version of the layout. */
+const VERSION = 2;
+/** The object stores of version 1, which was never released. */
+const FIRST = ["directory", "entries", "journal", "notes", "pieces"];
 
 /** The timeout of opening, in milliseconds: another tab may keep the database open. */
 const PATIENCE = 3000;
 /** The number of timers that make up the timeout. While a page computes, only one of them can elapse. */
 const STRETCHES = 3;
 
-/** The connection to a database: closed when another tab upgrades or deletes the database, and reopened. */
-export class Database {
-  #name: string;
-  #connection: IDBDatabase | undefined;
-  #connecting: Promise<IDBDatabase> | undefined;
-  #isClosed = false;
-  /** Whether large values are stored as Blobs: yes, until a Blob could not be read back. */
-  storesBlobs = true;
-  /** How often it was opened. Between two openings, it may have been deleted and recreated. */
-  openings = 0;
-
-  private constructor(name: string) {
-    this.#name = name;
-  }
-
-  /** Opens the database, or creates it. Rejects with a {@link Fault}. */
-  static async open(name: string): Promise<Database> {
-    const database = new Database(name);
-    await database.#connect();
-    return database;
-  }
-
-  /** Finds out whether large values can be stored as Blobs. Reads do not wait for this. */
-  async probe(): Promise<void> {
-    this.storesBlobs = await this.#blobsSurvive();
-  }
-
-  /**
-   * Begins a transaction: synchronously if there is a connection, so that calls are stored in their order;
-   * otherwise after reopening the database.
-   */
-  begin(stores: string | string[], mode: IDBTransactionMode): IDBTransaction | Promise<IDBTransaction> {
-    if (this.#connection !== undefined) {
-      try {
-        return this.#connection.transaction(stores, mode);
-      } catch (error) {
-        if (fault(error).reason !== "closing") throw fault(error);
-        this.#connection = undefined;
-      }
-    }
-    return this.#connect().then((connection) => connection.transaction(stores, mode));
-  }
-
-  /** Whether a transaction belongs to the current connection. */
-  isCurrent(transaction: IDBTransaction): boolean {
-    return transaction.db === this.#connection;
-  }
-
-  /** Closes the database for good. */
-  close(): void {
-    this.#isClosed = true;
-    this.#connection?.close();
-    this.#connection = undefined;
-  }
-
-  #connect(): Promise<IDBDatabase> {
-    if (this.#isClosed) return Promise.reject(new Fault("closed"));
-    this.#connecting ??= connect(this.#name).then((connection) => this.#adopt(connection)).finally(() => {
-      this.#connecting = undefined;
-    });
-    return this.#connecting;
-  }
-
-  #adopt(connection: IDBDatabase): IDBDatabase {
-    const release = () => {
-      connection.close();
-      if (this.#connection === connection) this.#connection = undefined;
-    };
-    // A tab that upgrades or deletes the database waits until all others have closed it.
-    connection.onversionchange = release;
-    connection.onclose = release;
-    if (this.#isClosed) {
-      connection.close();
-      throw new Fault("closed");
-    }
-    this.#connection = connection;
-    this.openings += 1;
-    return connection;
-  }
-
-  /**
-   * Stores a Blob and reads it again, once in the life of the database: some browsers cannot, or not in
-   * private windows.
-   */
-  async #blobsSurvive(): Promise<boolean> {
-    try {
-      const known = await result((await this.begin(NOTES, "readonly")).objectStore(NOTES).get("blobs"));
-      if (typeof known === "boolean") return known;
-      const survive = await this.#blobReturns().catch(() => false);
-      await this.#note("blobs", survive);
-      return survive;
-    } catch {
-      // This failure is not about Blobs: the database is full, or missing.
-      return true;
-    }
-  }
-
-  async #blobReturns(): Promise<boolean> {
-    await this.#note("blobs", new Blob(["probe"]));
-    const read = await result((await this.begin(NOTES, "readonly")).objectStore(NOTES).get("blobs"));
-    return read instanceof Blob && (await read.text()) === "probe";
-  }
-
-  async #note(key: string, value: unknown): Promise<void> {
-    const transaction = await this.begin(NOTES, "readwrite");
-    transaction.objectStore(NOTES).put(value, key);
-    await complete(transaction);
+/**
+ * A failure of IndexedDB: a reason of the core, or `"closing"`, after which the database can be opened again.
+ */
+export class Fault extends Error {
+  constructor(readonly reason: string, options?: ErrorOptions) {
+    super(reason, options);
   }
 }
 
-async function connect(name: string): Promise<IDBDatabase> {
+/** Converts an exception or the error of a request to a fault. */
+export function fault(error: unknown): Fault {
+  if (error instanceof Fault) return error;
+  return new Fault(REASONS[(error as DOMException | null)?.name ?? ""] ?? "unavailable", { cause: error });
+}
+
+/** Waits for the result of a request. Earlier requests of the same transaction are then done, too. */
+export function result<T>(request: IDBRequest<T>): Promise<T> {
+  const given = new Promise<T>((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(fault(request.error));
+  });
+  // If a later request throws, no code awaits this one, and its rejection must not reach the page.
+  given.catch(() => undefined);
+  return given;
+}
+
+/**
+ * Waits until the transaction is committed. Successful requests do not imply that: over quota the transaction
+ * aborts after them.
+ */
+export function complete(transaction: IDBTransaction): Promise<void> {
+  return new Promise((resolve, reject) => {
+    transaction.oncomplete = () => resolve();
+    transaction.onabort = () => reject(fault(transaction.error));
+  });
+}
+
+/** Aborts a transaction, if it has not ended: the browser would otherwise commit the requests that did not fail. */
+export function abort(transaction: IDBTransaction): void {
+  try {
+    transaction.abort();
+  } catch {
+    // It has ended already.
+  }
+}
+
+/** Opens the database, or creates it. Rejects with a {@link Fault}. */
+export async function connect(name: string): Promise<IDBDatabase> {
   let request: IDBOpenDBRequest;
   try {
     // Reading it throws if a page may not have storage; in some private windows it is undefined.
@@ -137,14 +72,7 @@ async function connect(name: string): Promise<IDBDatabase> {
   } catch (error) {
     throw fault(error);
   }
-  request.onupgradeneeded = () => {
-    const database = request.result;
-    database.createObjectStore(ENTRIES);
-    database.createObjectStore(DIRECTORY, { autoIncrement: true });
-    database.createObjectStore(PIECES);
-    database.createObjectStore(JOURNAL, { autoIncrement: true });
-    database.createObjectStore(NOTES);
-  };
+  request.onupgradeneeded = () => upgrade(request);
   let timer: ReturnType<typeof setTimeout> | undefined;
   const late = new Promise<undefined>((resolve) => {
     const wait = (stretches: number) => {
@@ -154,16 +82,32 @@ async function connect(name: string): Promise<IDBDatabase> {
     wait(STRETCHES);
   });
   const opened = await Promise.race([result(request), late]).finally(() => clearTimeout(timer));
-  if (opened !== undefined) return checked(opened);
-  // A late connection would only block other tabs.
-  request.onsuccess = () => request.result.close();
-  throw new Fault("busy");
-}
-
-/** Refuses a database of this name that another program created. */
-function checked(database: IDBDatabase): IDBDatabase {
-  const { objectStoreNames: names } = database;
-  if ([ENTRIES, DIRECTORY, PIECES, JOURNAL, NOTES].every((name) => names.contains(name))) return database;
-  database.close();
+  if (opened === undefined) {
+    // A late connection would only block other tabs.
+    request.onsuccess = () => request.result.close();
+    throw new Fault("busy");
+  }
+  if (STORES.every((store) => opened.objectStoreNames.contains(store))) return opened;
+  opened.close();
   throw new Fault("foreign");
 }
+
+/** Creates the object stores. Removes those of version 1, and leaves a database of another program as it is. */
+function upgrade({ result: database, transaction }: IDBOpenDBRequest): void {
+  const there = [...database.objectStoreNames];
+  if (there.length > 0 && there.join() !== FIRST.join()) return transaction?.abort();
+  for (const store of there) database.deleteObjectStore(store);
+  database.createObjectStore(VALUES);
+  database.createObjectStore(LOG, { autoIncrement: true });
+  database.createObjectStore(PIECES);
+}
+
+const REASONS: Record<string, string> = {
+  QuotaExceededError: "no_space",
+  // The connection is closing: another tab deletes or upgrades the database, or site data was cleared.
+  InvalidStateError: "closing",
+  VersionError: "newer_version",
+  // The browser cannot store the value: it is too large, or of an unsupported kind.
+  DataError: "too_long",
+  DataCloneError: "too_long",
+};

@@ -1,87 +1,52 @@
-import type { Engine } from "../engine.js";
-import { split, textOf } from "./name.js";
+import { Accounts, admits, type Limits } from "./accounts.js";
 import type { Entry, Stored } from "./record.js";
 
-/**
- * Records in memory: all of them where there is no database, and those that the database had no space for.
- */
+/** Records in memory: all of them without a database, and otherwise those that it could not store. */
 export class Memory {
-  #records = new Map<string, Stored>();
-  #ledger: InstanceType<Engine["Ledger"]>;
+  readonly accounts = new Accounts();
+  readonly #records = new Map<string, Stored>();
+  #limits: Limits;
 
-  constructor(engine: Engine, maxBytes?: number, maxEntries?: number) {
-    this.#ledger = new engine.Ledger(maxBytes, maxEntries);
+  constructor(limits: Limits) {
+    this.#limits = limits;
   }
 
-  get entries(): number {
-    return this.#records.size;
-  }
-
-  get bytes(): number {
-    return this.#ledger.bytes;
-  }
-
-  get(name: Uint8Array): Stored | undefined {
-    return this.#records.size === 0 ? undefined : this.#records.get(textOf(name));
+  get(id: string): Stored | undefined {
+    return this.#records.get(id);
   }
 
   /** Keeps an entry if it fits. Returns how many entries it evicted. */
-  put(entry: Entry, now: number): number {
-    if (!this.#ledger.admits(entry.size)) {
-      // The older value of the key must not outlive the newer one.
-      this.remove(entry.name);
-      return 0;
-    }
-    this.#records.set(textOf(entry.name), entry.record);
-    this.#ledger.stored(entry.name, entry.size, now);
-    return this.#shrink();
+  put(id: string, { record, head }: Entry, size: number, now: number): number {
+    // The older value of the key must not outlive the newer one.
+    this.remove(id);
+    if (!admits(this.#limits, size)) return 0;
+    this.#records.set(id, record);
+    this.accounts.apply([[id, now, size, head.copy(), undefined]]);
+    return this.setLimits(this.#limits);
   }
 
-  used(name: Uint8Array, now: number): void {
-    this.#ledger.used(name, now);
-    this.#ledger.forget_pending();
+  use(id: string, now: number): void {
+    this.accounts.apply([[id, now]]);
   }
 
-  remove(name: Uint8Array): boolean {
-    if (this.#records.size === 0 || !this.#records.delete(textOf(name))) return false;
-    this.#ledger.removed(name, 0);
-    this.#ledger.forget_pending();
-    return true;
+  remove(id: string): boolean {
+    this.accounts.apply([[id]]);
+    return this.#records.delete(id);
   }
 
   clear(): void {
+    this.accounts.clear();
     this.#records.clear();
-    this.#ledger.reset();
   }
 
-  /** Sets the limits. Returns how many records were evicted. */
-  setLimits(maxBytes?: number, maxEntries?: number): number {
-    this.#ledger.set_limits(maxBytes, maxEntries);
-    return this.#shrink();
-  }
-
-  /** Lists every record with the time of its last use, the least recently used first. */
-  *all(): Generator<{ name: Uint8Array<ArrayBuffer>; record: Stored; usedMs: number }> {
-    const uses = this.#ledger.uses();
-    let at = 0;
-    for (const name of split(this.#ledger.names())) {
-      const record = this.#records.get(textOf(name));
-      if (record !== undefined) yield { name, record, usedMs: uses[at] ?? 0 };
-      at += 1;
+  /** Sets the limits. Returns how many entries were evicted. */
+  setLimits(limits: Limits): number {
+    this.#limits = limits;
+    const before = this.#records.size;
+    for (const id of this.accounts.entries.keys()) {
+      if (!this.accounts.exceed(limits)) break;
+      this.remove(id);
     }
-  }
-
-  #shrink(): number {
-    let evicted = 0;
-    while (this.#ledger.exceeds) {
-      const oldest = this.#ledger.oldest();
-      if (oldest === undefined) break;
-      this.#records.delete(textOf(oldest));
-      this.#ledger.removed(oldest, 0);
-      evicted += 1;
-    }
-    // There is no journal here.
-    this.#ledger.forget_pending();
-    return evicted;
+    return before - this.#records.size;
   }
 }

@@ -1,6 +1,4 @@
-import type { Engine } from "../engine.js";
-import { reasonOf } from "../reasons.js";
-import { nameOf } from "./name.js";
+import { engine, reasonOf, verifyEnvelope } from "../engine.js";
 
 /** A part of the payload of a large value, of at most {@link PART} bytes. */
 export type Part = Blob | ArrayBuffer;
@@ -8,8 +6,11 @@ export type Part = Blob | ArrayBuffer;
 /** The most bytes of a part: Chromium cannot store one Blob of 400 MiB or more. */
 export const PART = 128 << 20;
 
-/** The longest small record, in bytes: the longest head and a payload. */
-const SMALL = 17 << 20;
+/**
+ * The largest payload of a small value, in bytes. Chromium stores records of more than 64 KiB in files of their
+ * own, which takes one more step for each read.
+ */
+export const SMALL = 48 * 1024;
 
 /** A part that stays in the database until it is asked for. */
 export interface Piece {
@@ -19,140 +20,133 @@ export interface Piece {
   read(): Promise<Part>;
 }
 
-/** The metadata of an entry. */
-export interface About {
-  /** Encoded metadata: the recipe and the attributes. */
-  metadata: Uint8Array;
-  /** When it was made, in milliseconds since 1970 UTC. */
-  createdMs: number;
-  /** How long that took, in milliseconds. */
-  buildMs: number;
-}
-
-/**
- * A small value is encoded already, `payload` says how long it is in bytes; a large one is in parts behind
- * the head that was made for it.
- */
-export type Item = About & { key: Uint8Array } & (
-    | { envelope: Uint8Array; payload: number; head?: undefined; parts?: undefined }
-    | { envelope?: undefined; head: Uint8Array; parts: Part[] }
-  );
-
-/**
- * A value that was found. A small one is verified, a large one only by `Check`; `size` is that of the payload,
- * in bytes.
- */
-export type Found = About & { size: number } & (
-    | { bytes: Uint8Array<ArrayBuffer>; head?: undefined; parts?: undefined }
-    | { bytes?: undefined; head: Uint8Array; parts: (Part | Piece)[] }
-  );
-
-/**
- * A record in IndexedDB: the envelope of a small value, or head `h`, its checksum `c` and the payload `b` of a
- * large one. If the payload is too large for one transaction, `p` has the number and the lengths of its pieces.
- */
-export type Stored = Uint8Array | { h: Uint8Array; c: number; b: Part[]; p?: Pieces };
-
 /** The pieces of a payload, each in a record of its own. */
 export interface Pieces {
-  /** Of this value of the key, and of no other. */
-  id: number;
+  /** Of this value, and of no other. */
+  id: string;
   /** Bytes of each piece. */
   lengths: number[];
 }
 
+/** A record of a large value: head `h`, its checksum `c`, and the payload in `b`, or in the pieces `p`. */
+export interface LargeRecord {
+  h: Uint8Array<ArrayBuffer>;
+  c: number;
+  b: Part[];
+  p?: Pieces;
+}
+
+/** A record: the envelope of a small value, or a large one. */
+export type Stored = Uint8Array<ArrayBuffer> | LargeRecord;
+
 /** An entry that is ready to be stored. */
 export interface Entry {
-  name: Uint8Array<ArrayBuffer>;
   record: Stored;
-  metadata: Uint8Array;
-  /** Bytes of the whole entry. */
-  size: number;
-  /** Bytes of the payload. */
-  payload: number;
+  head: Head;
 }
 
-/** The entry that an item becomes. */
-export function entryOf(engine: Engine, item: Item): Entry {
-  const name = nameOf(engine, item.key);
-  const { metadata, envelope } = item;
-  if (envelope !== undefined) {
-    return { name, record: envelope, metadata, size: envelope.length, payload: item.payload };
+/**
+ * A value that was found: `bytes` of a small one, which is verified, or `parts` of a large one, of which the head
+ * is verified.
+ */
+export type Found = { head: Head } & (
+  | { bytes: Uint8Array<ArrayBuffer>; parts?: undefined }
+  | { bytes?: undefined; parts: (Part | Piece)[] }
+);
+
+/** The beginning of an entry: header, key and metadata. docs/format.md has its layout. */
+export class Head {
+  readonly #bytes: Uint8Array<ArrayBuffer>;
+
+  /** Reads the head of an envelope, which may be longer. */
+  constructor(bytes: Uint8Array<ArrayBuffer>) {
+    this.#bytes = bytes;
   }
-  const payload = partsLength(item.parts) ?? 0;
-  const record = { h: item.head, c: engine.head_sum(item.head), b: item.parts };
-  return { name, record, metadata, size: item.head.length + payload, payload };
+
+  /** The bytes before the payload, with the zeros that align it. */
+  get padded(): Uint8Array<ArrayBuffer> {
+    return this.#bytes.subarray(0, this.length);
+  }
+
+  /** Returns a copy without those zeros. */
+  copy(): Uint8Array<ArrayBuffer> {
+    return this.#bytes.slice(0, this.#metadataEnd);
+  }
+
+  /** The full key. */
+  get key(): Uint8Array {
+    return this.#bytes.slice(HEADER, this.#keyEnd);
+  }
+
+  /** The encoded metadata. */
+  get metadata(): Uint8Array {
+    return this.#bytes.subarray(this.#keyEnd, this.#metadataEnd);
+  }
+
+  /** The length with the zeros, in bytes. */
+  get length(): number {
+    return Math.ceil(this.#metadataEnd / ALIGN) * ALIGN;
+  }
+
+  /** The length of the payload, in bytes. */
+  get size(): number {
+    return this.#long(32);
+  }
+
+  /** The time of creation, in milliseconds since 1970 UTC. */
+  get createdMs(): number {
+    return this.#long(40);
+  }
+
+  /** The time that the build took, in milliseconds. */
+  get buildMs(): number {
+    return this.#long(48) / 1e6;
+  }
+
+  /** Whether the entry has this key. */
+  isOf(key: Uint8Array): boolean {
+    if (key.length !== this.#int(20)) return false;
+    for (let at = 0; at < key.length; at += 1) if (key[at] !== this.#bytes[HEADER + at]) return false;
+    return true;
+  }
+
+  /** A number of eight bytes. */
+  #long(at: number): number {
+    return this.#int(at) + this.#int(at + 4) * 2 ** 32;
+  }
+
+  /** A number of four bytes: every look-up reads some, and a `DataView` would be made for each. */
+  #int(at: number): number {
+    const bytes = this.#bytes;
+    return (bytes[at]! | (bytes[at + 1]! << 8) | (bytes[at + 2]! << 16) | (bytes[at + 3]! << 24)) >>> 0;
+  }
+
+  get #keyEnd(): number {
+    return HEADER + this.#int(20);
+  }
+
+  get #metadataEnd(): number {
+    return this.#keyEnd + this.#int(24);
+  }
 }
 
-/** Reads records, one after the other: `reader` tells about the last one. */
-export class Records {
-  readonly reader: InstanceType<Engine["Reader"]>;
-
-  #engine: Engine;
-
-  constructor(engine: Engine) {
-    this.#engine = engine;
-    this.reader = new engine.Reader();
-  }
-
-  /** Reads a record from the database. Returns the reason why it cannot be read, or `undefined`. */
-  read(record: unknown): string | undefined {
-    if (record instanceof Uint8Array) {
-      // Reading copies it to the engine's memory, which never shrinks.
-      if (record.length > SMALL) return "malformed";
-      return reasonOf(this.#engine, this.reader.small(record));
-    }
-    if (!isLarge(record)) return "foreign";
-    const payload = payloadLength(record);
-    if (payload === undefined) return "foreign";
-    return reasonOf(this.#engine, this.reader.large(record.h, record.c, payload));
-  }
-
-  /** Reads the record of a key. Gives what was found, or the reason of the miss. */
-  find(record: unknown, key: Uint8Array): Found | string {
-    if (record === undefined) return "absent";
-    const reason = this.read(record);
+/** Reads the record of a key. Verifies a small value, and of a large one the head. Returns the reason of a miss. */
+export function opened(record: unknown, key: Uint8Array): Found | string {
+  if (record === undefined) return "absent";
+  if (record instanceof Uint8Array) {
+    const reason = verifyEnvelope(record);
     if (reason !== undefined) return reason;
-    if (!this.reader.is_of(key)) return "key_mismatch";
-    return this.#found(record as Stored);
+    const head = new Head(record as Uint8Array<ArrayBuffer>);
+    if (!head.isOf(key)) return "key_mismatch";
+    return { head, bytes: (record as Uint8Array<ArrayBuffer>).slice(head.length) };
   }
-
-  /** Reads the record under a name. Gives the reason why it should not be there, or nothing. */
-  under(record: unknown, name: Uint8Array): string | undefined {
-    return this.read(record) ?? (this.reader.is_under(name) ? undefined : "key_mismatch");
-  }
-
-  /** What is known of the entry that was read last. */
-  about(): About {
-    const { reader } = this;
-    return { metadata: this.metadata(), createdMs: reader.number(CREATED), buildMs: reader.number(BUILD) };
-  }
-
-  /** The encoded metadata of the entry that was read last. */
-  metadata(): Uint8Array {
-    return this.reader.number(METADATA) > 0 ? this.reader.metadata() : NOTHING;
-  }
-
-  /** The bytes of the whole entry that was read last. */
-  size(): number {
-    return this.reader.number(SIZE);
-  }
-
-  /** The bytes of its payload. */
-  payload(): number {
-    return this.size() - this.reader.number(PAYLOAD);
-  }
-
-  #found(record: Stored): Found {
-    const about = { ...this.about(), size: this.payload() };
-    if (!(record instanceof Uint8Array)) return { ...about, head: record.h, parts: record.b };
-    return { ...about, bytes: record.slice(record.length - about.size) as Uint8Array<ArrayBuffer> };
-  }
-}
-
-/** How many bytes of an entry there are, whatever its head says. */
-export function seenLength(record: Stored): number {
-  return record instanceof Uint8Array ? record.length : record.h.length + (payloadLength(record) ?? 0);
+  const size = sizeOf(record);
+  if (size === undefined) return "foreign";
+  const { h, c, b } = record as LargeRecord;
+  const reason = reasonOf(engine.verify_head(h, c, size));
+  if (reason !== undefined) return reason;
+  const head = new Head(h);
+  return head.isOf(key) ? { head, parts: b } : "key_mismatch";
 }
 
 /** Whether the reason is damage, so that the entry may be removed. Other entries are intact. */
@@ -160,38 +154,34 @@ export function isDamage(reason: string): boolean {
   return DAMAGE.has(reason);
 }
 
-/** The numbers that the engine's `Reader` tells of an entry. */
-const [METADATA, PAYLOAD, SIZE, CREATED, BUILD] = [0, 1, 2, 3, 4];
-
-const NOTHING = new Uint8Array(0);
-const DAMAGE = new Set(["truncated", "foreign", "malformed", "checksum_mismatch", "key_mismatch"]);
-
-function isLarge(record: unknown): record is Exclude<Stored, Uint8Array> {
-  if (typeof record !== "object" || record === null) return false;
-  const { h, c, b } = record as { h?: unknown; c?: unknown; b?: unknown };
-  return h instanceof Uint8Array && typeof c === "number" && Array.isArray(b);
+/** The bytes of a whole entry, as far as they can be seen. */
+export function storedSize(record: unknown): number {
+  if (record instanceof Uint8Array) return record.length;
+  return ((record as LargeRecord | undefined)?.h?.length ?? 0) + (sizeOf(record) ?? 0);
 }
 
-function payloadLength({ b, p }: Exclude<Stored, Uint8Array>): number | undefined {
-  if (p === undefined) return partsLength(b);
-  const { id, lengths } = (p ?? {}) as Partial<Pieces>;
-  if (typeof id !== "number" || !Array.isArray(lengths)) return undefined;
-  if (!lengths.every((length) => Number.isSafeInteger(length) && length > 0)) return undefined;
-  return lengths.reduce((sum, length) => sum + length, 0);
-}
-
-/** The bytes of one part; nothing if it is none. */
+/** The bytes of one part; `undefined` if it is none. */
 export function partLength(part: unknown): number | undefined {
   return part instanceof Blob ? part.size : part instanceof ArrayBuffer ? part.byteLength : undefined;
 }
 
-/** The bytes of all parts; nothing if one of them is no part. */
-export function partsLength(parts: unknown[]): number | undefined {
-  let length = 0;
-  for (const part of parts) {
-    const more = partLength(part);
-    if (more === undefined) return undefined;
-    length += more;
+/** The length of the payload of a large record; `undefined` if it is none. */
+function sizeOf(record: unknown): number | undefined {
+  if (typeof record !== "object" || record === null) return undefined;
+  const { h, c, b, p } = record as { h?: unknown; c?: unknown; b?: unknown; p?: Partial<Pieces> | null };
+  if (!(h instanceof Uint8Array) || typeof c !== "number" || !Array.isArray(b)) return undefined;
+  if (p !== undefined && (typeof p?.id !== "string" || !Array.isArray(p.lengths))) return undefined;
+  let size = 0;
+  // Not a method of arrays: these skip what is missing.
+  for (const part of p === undefined ? b : (p as Pieces).lengths) {
+    const length: unknown = p === undefined ? partLength(part) : part;
+    if (!Number.isSafeInteger(length) || (length as number) < 0) return undefined;
+    size += length as number;
   }
-  return length;
+  return size;
 }
+
+const HEADER = 64;
+/** The payload begins at a multiple of this. */
+const ALIGN = 128;
+const DAMAGE = new Set(["truncated", "foreign", "malformed", "checksum_mismatch", "key_mismatch"]);

@@ -1,0 +1,273 @@
+import { engine, explanation, pour, reasonOf, type Sink } from "./engine.js";
+import { invalid, WarmstartError } from "./errors.js";
+import { decodeMetadata } from "./metadata.js";
+import { feed, Pace } from "./pace.js";
+import type { Found, Head, Part, Piece } from "./store/record.js";
+import type { As, Formats } from "./types.js";
+
+/** A value and its encoded metadata: the bytes of a small one, the parts of a large one. */
+export type Content = { size: number; metadata: Uint8Array } & (
+  | { bytes: Uint8Array<ArrayBuffer>; parts?: undefined }
+  | { bytes?: undefined; parts: readonly (Part | Piece)[] }
+);
+
+/** A large value as it was found: its head is verified, its payload is not. */
+export type Large = Extract<Found, { bytes?: undefined }>;
+
+/** The result of reading a large value: the value, or the reason why it is damaged. */
+export type Verified<Result> = { value: Result; damage?: undefined } | { damage: string };
+
+/** The bytes of a Blob that are read at a time. Fewer take longer, more take more memory. */
+const SLICE = 4 * 1024 * 1024;
+
+/** Fails if `as` is none of the formats. */
+export function checkedAs(as: As): As {
+  if (["bytes", "blob", "text", "json", "response"].includes(as)) return as;
+  throw invalid(`"${as}" is not a format; use "bytes", "blob", "text", "json" or "response".`);
+}
+
+/** Returns what was found as the content of a value. */
+export function contentOf(found: Found): Content {
+  const { head, bytes, parts } = found;
+  const about = { size: head.size, metadata: head.metadata };
+  return bytes ? { ...about, bytes } : { ...about, parts };
+}
+
+/** Returns a value that needs no verification: a small one as it is if it is `fresh`, otherwise a copy. */
+export async function handOut(content: Content, as: As, fresh: boolean): Promise<Formats[As]> {
+  const { bytes, parts } = content;
+  if (as === "response" || as === "blob") {
+    const blobs = bytes ? [bytes] : await Promise.all(parts.map(loaded));
+    if (as === "response" && blobs.length === 1) return responseOf(content, blobs[0] as BodyInit);
+    const { headers } = decodeMetadata(content.metadata);
+    const blob = new Blob(blobs, { type: headers.get("content-type") ?? "" });
+    return as === "blob" ? blob : responseOf(content, blob);
+  }
+  if (bytes) return formatted(fresh ? bytes : bytes.slice(), as);
+  return formatted(await gathered(parts, content.size), as);
+}
+
+/** Verifies a large value and hands it out. A `lazy` response is verified while its body is read. */
+export async function handOutVerified(
+  found: Large,
+  as: As,
+  lazy: boolean,
+  onDamage: (reason: string) => Promise<void>,
+): Promise<Verified<Formats[As]>> {
+  const content = contentOf(found);
+  if (as === "response" && lazy) return { value: responseOf(content, verifiedStream(found, onDamage)) };
+  if (as === "response" || as === "blob") {
+    const damage = await damageOf(found);
+    return damage === undefined ? { value: await handOut(content, as, true) } : { damage };
+  }
+  const read = await verified(found, (check) => gathered(found.parts, content.size, check));
+  return read.damage === undefined ? { value: formatted(read.value, as) } : read;
+}
+
+/** Reads a large value, and returns the reason why it is damaged, if it is. */
+export async function damageOf(found: Large): Promise<string | undefined> {
+  const pace = new Pace();
+  const read = await verified(found, async (check) => {
+    for await (const slice of slices(found.parts)) await feed(check, slice, pace);
+  });
+  return read.damage;
+}
+
+/** Yields the bytes of `parts` in order, in slices that are copies, and reads one slice ahead. */
+export async function* slices(
+  parts: readonly (Part | Piece)[],
+): AsyncGenerator<Uint8Array<ArrayBuffer>, undefined> {
+  const reads = planned(parts);
+  let ahead = start(reads.next().value);
+  while (ahead) {
+    const slice = new Uint8Array(await ahead);
+    ahead = start(reads.next().value);
+    yield slice;
+  }
+}
+
+function* planned(parts: readonly (Part | Piece)[]): Generator<() => Promise<ArrayBuffer>, undefined> {
+  for (const part of parts) {
+    const length = "byteLength" in part ? part.byteLength : part.size;
+    let loading: Promise<Part> | undefined;
+    for (let at = 0; at < length; at += SLICE) {
+      yield async () => {
+        const whole = "read" in part ? await (loading ??= part.read()) : part;
+        const slice = whole.slice(at, at + SLICE);
+        return slice instanceof Blob ? await slice.arrayBuffer() : slice;
+      };
+    }
+  }
+}
+
+function start(read: (() => Promise<ArrayBuffer>) | undefined): Promise<ArrayBuffer> | undefined {
+  const reading = read?.();
+  // The consumer handles a failure when it awaits the slice; if it has stopped, the failure is ignored.
+  reading?.catch(() => undefined);
+  return reading;
+}
+
+/** Reads all parts into one array, and feeds their bytes to `sink`. */
+async function gathered(
+  parts: readonly (Part | Piece)[],
+  size: number,
+  sink?: Sink,
+): Promise<Uint8Array<ArrayBuffer>> {
+  const only = parts.length === 1 ? parts[0] : undefined;
+  if (only instanceof Blob) return bytesOfBlob(only, sink);
+  const pace = new Pace();
+  const whole = new Uint8Array(size);
+  let at = 0;
+  for await (const slice of slices(parts)) {
+    // More bytes than the head announces are damage too: the check finds it, but they do not fit the array.
+    whole.set(slice.subarray(0, Math.max(0, size - at)), Math.min(at, size));
+    if (sink) pour(sink, slice);
+    at += slice.length;
+    if (pace.due) await pace.rest();
+  }
+  return whole;
+}
+
+/** Reads chunks directly into their place, because reading a Blob as a whole blocks the thread. */
+async function bytesOfBlob(blob: Blob, sink?: Sink): Promise<Uint8Array<ArrayBuffer>> {
+  const pace = new Pace();
+  const reader = byteReader(blob);
+  if (!reader) {
+    const whole = new Uint8Array(await blob.arrayBuffer());
+    if (sink) await feed(sink, whole, pace);
+    return whole;
+  }
+  reading.add(reader);
+  try {
+    let buffer = new ArrayBuffer(blob.size);
+    for (let at = 0; at < blob.size; ) {
+      const { done, value } = await reader.read(new Uint8Array(buffer, at));
+      if (done) throw new Error(`the Blob ended after ${at} of ${blob.size} bytes`);
+      if (sink) pour(sink, value);
+      buffer = value.buffer;
+      at += value.length;
+      if (pace.due) await pace.rest();
+    }
+    // What is behind it is not looked for.
+    void reader.cancel().catch(() => undefined);
+    return new Uint8Array(buffer);
+  } finally {
+    reading.delete(reader);
+  }
+}
+
+/**
+ * The readers that are waited for. Where nothing but that wait refers to it, Chromium collects such a reader
+ * as garbage; then its bytes never come, and nothing says so.
+ */
+const reading = new Set<ReadableStreamBYOBReader>();
+
+/** A reader that writes where it is told; older browsers have none for Blobs. */
+function byteReader(blob: Blob): ReadableStreamBYOBReader | undefined {
+  try {
+    return blob.stream().getReader({ mode: "byob" });
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * The payload as a stream. Nothing is read before it is asked for. The last chunk is withheld until the
+ * checksum matches; if it does not, `onDamage` is told and the stream fails.
+ */
+function verifiedStream(
+  { head, parts }: Large,
+  onDamage: (reason: string) => Promise<void>,
+): ReadableStream<Uint8Array<ArrayBuffer>> {
+  const source = slices(parts);
+  let check: Check | undefined;
+  let withheld: Uint8Array<ArrayBuffer> | undefined;
+  const fail = async (
+    controller: ReadableStreamDefaultController,
+    reason: string,
+    cause?: unknown,
+  ): Promise<void> => {
+    // A caller that retries because of the error must miss.
+    await onDamage(reason);
+    const message = `The stored value is damaged (${explanation(reason)}) and was removed; fetch it again.`;
+    controller.error(new WarmstartError("damaged", message, { cause }));
+  };
+  return new ReadableStream(
+    {
+      async pull(controller) {
+        check ??= new engine.Check(head.padded);
+        for (let ready; ready === undefined; ) {
+          let next: IteratorResult<Uint8Array<ArrayBuffer>, undefined>;
+          try {
+            next = await source.next();
+          } catch (error) {
+            check.free();
+            return fail(controller, UNREADABLE, error);
+          }
+          ready = withheld;
+          if (next.done) {
+            const damage = reasonOf(check.finish());
+            if (damage !== undefined) return fail(controller, damage);
+            if (ready) controller.enqueue(ready);
+            return controller.close();
+          }
+          pour(check, next.value);
+          withheld = next.value;
+          if (ready) controller.enqueue(ready);
+        }
+      },
+      async cancel() {
+        await source.return(undefined);
+      },
+    },
+    { highWaterMark: 0 },
+  );
+}
+
+type Check = InstanceType<typeof engine.Check>;
+
+/** Runs `read`, which gives every byte to a check, and asks what the check found. */
+async function verified<Result>(
+  { head }: { head: Head },
+  read: (check: Check) => Promise<Result>,
+): Promise<Verified<Result>> {
+  const check = new engine.Check(head.padded);
+  let value: Result;
+  try {
+    value = await read(check);
+  } catch {
+    check.free();
+    return { damage: UNREADABLE };
+  }
+  const damage = reasonOf(check.finish());
+  return damage === undefined ? { value } : { damage };
+}
+
+function loaded(part: Part | Piece): Part | Promise<Part> {
+  return "read" in part ? part.read() : part;
+}
+
+function formatted(bytes: Uint8Array<ArrayBuffer>, as: As): Formats[As] {
+  if (as === "bytes") return bytes;
+  const text = decoder.decode(bytes);
+  if (as === "text") return text;
+  try {
+    return JSON.parse(text.replace(/^\uFEFF/, "")) as unknown;
+  } catch (cause) {
+    throw invalid(`The stored value is not JSON: ${String(cause)}. Use another format than "json".`);
+  }
+}
+
+function responseOf({ metadata, size }: Content, body: BodyInit): Response {
+  const { headers } = decodeMetadata(metadata);
+  headers.set("content-length", String(size));
+  const response = new Response(body, { headers });
+  // A Blob would bring its own type along.
+  if (!headers.has("content-type")) response.headers.delete("content-type");
+  return response;
+}
+
+/** The browser lost the file behind a Blob, or cannot read it. */
+const UNREADABLE = "unavailable";
+/** Keeps byte order marks, which are a part of the value. */
+const decoder = new TextDecoder("utf-8", { ignoreBOM: true });

@@ -1,0 +1,241 @@
+import { slices } from "./content.js";
+import { pour, type Sink } from "./engine.js";
+import { invalid, WarmstartError } from "./errors.js";
+import { feed, Pace, turn } from "./pace.js";
+import { type Part, PART, SMALL } from "./store/record.js";
+import type { Progress, Value } from "./types.js";
+
+/** The bytes of a value: whole if it is small, else in parts. */
+export type Payload = SmallPayload | LargePayload;
+
+/** A small value. */
+export interface SmallPayload {
+  size: number;
+  bytes: Uint8Array<ArrayBuffer>;
+  parts?: undefined;
+}
+
+/** A large value. */
+export interface LargePayload {
+  size: number;
+  bytes?: undefined;
+  parts: Part[];
+  /** Bytes of which the parts are still to be made, see {@link fill}. */
+  source?: Uint8Array;
+  /** The copy that they are in. */
+  copy?: ArrayBuffer;
+  /** The bytes of Blobs that are made here; see {@link release}. */
+  reserved: number;
+}
+
+/** Options of reading a value. */
+export interface Reading {
+  /** Whether the parts of a large value are Blobs. */
+  blobs: boolean;
+  signal?: AbortSignal | undefined;
+  onProgress?: Progress | undefined;
+  /** Whether a small value is encoded before the caller runs again, so that it need not be copied. */
+  borrow?: boolean;
+  /** Whether an `ArrayBuffer` is handed over. */
+  transfer?: boolean | undefined;
+}
+
+/**
+ * The most bytes of Blobs that are made here and not stored yet. Chromium cannot read Blobs back of which it
+ * holds more than about 500 MiB in memory, so what is beyond this is kept in buffers.
+ */
+const ROOM = 2 * PART;
+/**
+ * Bytes that are put into a Blob at once. More of them take longer than a frame where the machine is busy;
+ * the more pieces there are, the longer it takes until the browser has them all.
+ */
+const PIECE = 4 * 1024 * 1024;
+/** The largest buffer that is copied, and which the caller may change at once, in bytes. */
+const COPIED = 32 * 1024 * 1024;
+/** How long the memory of a copy is kept for the next one, in milliseconds: to allocate it takes longer than to copy. */
+const KEPT_MS = 5000;
+
+/**
+ * Returns the bytes of `value`; a promise if the value must be read. Bytes that the caller could change are copied, or
+ * the first 4 MiB of them wait for {@link fill}.
+ *
+ * @throws WarmstartError if the value cannot be stored, or is a response that must not be
+ */
+export function payloadOf(value: Value, reading: Reading): Payload | Promise<Payload> {
+  if (typeof value === "string") return ofBytes(new TextEncoder().encode(value), true, reading);
+  if (value instanceof ArrayBuffer || ArrayBuffer.isView(value)) return ofBuffer(value, reading);
+  if (value instanceof Blob) return ofBlob(value, reading);
+  if (value instanceof Response) return ofResponse(value, reading);
+  if (value instanceof ReadableStream) {
+    if (value.locked)
+      throw invalid("This ReadableStream is locked to another reader; store it before reading it.");
+    return gather(value, undefined, reading, "");
+  }
+  throw invalid(
+    `The value is of type ${typeof value}; pass a string, an ArrayBuffer or a view of one, a Blob, a Response ` +
+      "or a ReadableStream, and an object as JSON.stringify(object).",
+  );
+}
+
+/**
+ * Gives the bytes of a payload to `sink`, and makes the parts that are still to be made; a stretch at a time. The first
+ * stretch is over before this function first waits.
+ */
+export async function fill(
+  payload: LargePayload,
+  sink: Sink,
+  { blobs, signal }: { blobs: boolean; signal: AbortSignal | undefined },
+): Promise<void> {
+  const { source, size } = payload;
+  if (source === undefined) {
+    const pace = new Pace();
+    for await (const slice of slices(payload.parts)) {
+      signal?.throwIfAborted();
+      await feed(sink, slice, pace);
+    }
+    return;
+  }
+  const asBlobs = blobs && unstored + size <= ROOM;
+  if (asBlobs) unstored += payload.reserved = size;
+  for (let from = 0; from < size; from += PART) {
+    const end = Math.min(from + PART, size);
+    const buffer = asBlobs ? undefined : new Uint8Array(end - from);
+    const pieces: Blob[] = [];
+    for (let at = from; at < end; at += PIECE) {
+      if (at > 0) await turn();
+      signal?.throwIfAborted();
+      const piece = source.subarray(at, Math.min(at + PIECE, end)) as Uint8Array<ArrayBuffer>;
+      pour(sink, piece);
+      if (buffer) buffer.set(piece, at - from);
+      else pieces.push(new Blob([piece]));
+    }
+    payload.parts.push(buffer ? buffer.buffer : pieces.length === 1 ? pieces[0]! : new Blob(pieces));
+  }
+  freeCopy(payload);
+}
+
+let unstored = 0;
+
+/** Releases the payload's memory, once its Blobs are stored or will not be. */
+export function release(payload: Payload): void {
+  if (!payload.parts) return;
+  freeCopy(payload);
+  unstored -= payload.reserved;
+  payload.reserved = 0;
+}
+
+/** Whether reading `value` depends on the network or other code, and so may never end. */
+export function isStream(value: Value): boolean {
+  return value instanceof Response || value instanceof ReadableStream;
+}
+
+function ofBuffer(value: ArrayBuffer | ArrayBufferView, reading: Reading): Payload {
+  const { borrow = false, transfer = false } = reading;
+  let [buffer, offset]: [ArrayBufferLike, number] = ArrayBuffer.isView(value)
+    ? [value.buffer, value.byteOffset]
+    : [value, 0];
+  const { byteLength } = value;
+  if ((buffer as { detached?: boolean }).detached)
+    throw invalid("The buffer was transferred, so its bytes are gone; store it before transferring it.");
+  const isOwn = transfer && buffer instanceof ArrayBuffer;
+  if (isOwn) buffer = structuredClone(buffer as ArrayBuffer, { transfer: [buffer as ArrayBuffer] });
+  let bytes = new Uint8Array(buffer, offset, byteLength);
+  // Blobs do not accept shared memory.
+  const isShared = !(buffer instanceof ArrayBuffer);
+  if (isShared || (!borrow && byteLength <= SMALL)) bytes = new Uint8Array(bytes);
+  return ofBytes(bytes as Uint8Array<ArrayBuffer>, isOwn || isShared, reading);
+}
+
+function ofBytes(bytes: Uint8Array<ArrayBuffer>, isOwn: boolean, { blobs }: Reading): Payload {
+  const size = bytes.length;
+  if (size <= SMALL) return { size, bytes };
+  if (!blobs && isOwn && size <= PART && size === bytes.buffer.byteLength)
+    return { size, parts: [bytes.buffer], reserved: 0 };
+  if (isOwn || size <= PIECE || size > COPIED) return { size, parts: [], source: bytes, reserved: 0 };
+  const copy = spare !== undefined && spare.byteLength >= size ? spare : new ArrayBuffer(size);
+  spare = undefined;
+  const source = new Uint8Array(copy, 0, size);
+  source.set(bytes);
+  return { size, parts: [], source, copy, reserved: 0 };
+}
+
+let spare: ArrayBuffer | undefined;
+let timer: ReturnType<typeof setTimeout> | undefined;
+
+function freeCopy(payload: LargePayload): void {
+  delete payload.source;
+  if (payload.copy === undefined) return;
+  spare = payload.copy;
+  delete payload.copy;
+  clearTimeout(timer);
+  timer = setTimeout(() => (spare = undefined), KEPT_MS);
+}
+
+async function ofBlob(blob: Blob, { blobs, signal }: Reading): Promise<Payload> {
+  const { size } = blob;
+  if (size <= SMALL) return { size, bytes: new Uint8Array(await blob.arrayBuffer()) };
+  const parts: Part[] = [];
+  for (let at = 0; at < size; at += PART) {
+    signal?.throwIfAborted();
+    const part = size <= PART ? blob : blob.slice(at, at + PART);
+    parts.push(blobs ? part : await part.arrayBuffer());
+  }
+  return { size, parts, reserved: 0 };
+}
+
+function ofResponse(response: Response, reading: Reading): Promise<Payload> {
+  const { status, url } = response;
+  if (!response.ok || status === 206) {
+    const what =
+      status === 206
+        ? "with a part of the file (206), which is not stored; request it without a Range header"
+        : response.type === "opaque" || response.type === "opaqueredirect"
+          ? `with an ${response.type} response, whose contents are hidden and not stored; request it with CORS`
+          : `with status ${`${status} ${response.statusText}`.trim()}, which is not stored; check the URL`;
+    throw new WarmstartError("http_error", `${url || "The server"} responded ${what}.`, { status, url });
+  }
+  if (response.bodyUsed || response.body?.locked) {
+    throw invalid("The body of this Response was already read; store response.clone() before reading it.");
+  }
+  const length = response.headers.get("content-length");
+  const announced = length !== null && /^\d+$/.test(length) ? Number(length) : undefined;
+  return gather(response.body ?? new Blob().stream(), announced, reading, url);
+}
+
+/** Lets the browser gather a stream, of which it keeps the bytes outside of this thread. */
+async function gather(
+  stream: ReadableStream<Uint8Array>,
+  announced: number | undefined,
+  reading: Reading,
+  url: string,
+): Promise<Payload> {
+  const { signal, onProgress } = reading;
+  signal?.throwIfAborted();
+  const pace = new Pace();
+  let size = 0;
+  const counted = new TransformStream<Uint8Array, Uint8Array>({
+    transform(chunk, controller) {
+      if (!(chunk instanceof Uint8Array)) {
+        throw invalid(
+          "A chunk of the ReadableStream is not a Uint8Array; pipe text through a TextEncoderStream.",
+        );
+      }
+      size += chunk.length;
+      controller.enqueue(chunk);
+      // The announced length may be that of compressed bytes.
+      onProgress?.(size, announced !== undefined && announced >= size ? announced : undefined);
+      // A stream that always has data would block the thread.
+      return pace.due ? pace.rest() : undefined;
+    },
+  });
+  const gathered = new Response(counted.readable).blob();
+  // What went wrong is the reason of the other promise.
+  gathered.catch(() => undefined);
+  await stream.pipeTo(counted.writable, signal ? { signal } : {});
+  // More bytes than announced are accepted: browsers hide that the announced length was that of compressed bytes.
+  if (announced !== undefined && size < announced) {
+    const what = `${url || "The body"} ended after ${size} of ${announced} bytes.`;
+    throw new WarmstartError("truncated", `${what} It is not stored; request it again.`, { url });
+  }
+  return ofBlob(await gathered, reading);
+}
