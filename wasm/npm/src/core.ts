@@ -114,12 +114,15 @@ export class Core {
     return pending ? pending.then(look) : look();
   }
 
-  /** Verifies a record. If it is damaged, counts and removes it, and returns the reason. */
-  async verify(name: Named, record: unknown): Promise<string | undefined> {
-    const found = this.#found(record, name.key);
-    const reason = typeof found === "string" ? found : found.parts && (await damageOf(found));
-    if (typeof found !== "string" && found.parts && reason !== undefined) await this.damaged(name, found, reason);
-    else if (reason !== undefined && isDamage(reason)) await this.missed(name, reason, this.#isBad(name.key));
+  /** Reads and verifies a value without counting a use. If it is damaged, counts and removes it. Returns the reason. */
+  async verify(name: Named): Promise<string | undefined> {
+    const found = await this.peek(name);
+    if (typeof found === "string") {
+      if (isDamage(found)) await this.missed(name, found, this.#isBad(name.key));
+      return found;
+    }
+    const reason = found.parts && (await damageOf(found));
+    if (found.parts && reason !== undefined) await this.damaged(name, found, reason);
     return reason;
   }
 
@@ -205,10 +208,7 @@ export class Core {
   async missed({ id, key }: Named, reason: string, isStill?: (record: unknown) => boolean): Promise<undefined> {
     this.counters.misses[reason] = (this.counters.misses[reason] ?? 0) + 1;
     this.#tell("miss", key, () => ({ reason }));
-    if (reason === "newer_version") this.store.foundNewer(id);
-    // Something other than the package removed it.
-    if (reason === "absent" && this.store.expects(id)) isStill = (record) => record === undefined;
-    if (isStill) await this.store.removeIf(id, isStill);
+    await this.store.missed(id, reason, isStill);
     return undefined;
   }
 

@@ -26,17 +26,12 @@ export interface Got<Result> {
 
 /** A build, and the calls that wait for it. */
 export class Flight {
-  readonly name: string;
   /** The builds that this one waits for. */
   readonly needs = new Set<Flight>();
   readonly #listeners = new Set<Progress>();
   readonly #controller = new AbortController();
   #interested = 0;
   #alive = performance.now();
-
-  constructor(name: string) {
-    this.name = name;
-  }
 
   /** Aborts when no call waits for the build any more. */
   get signal(): AbortSignal {
@@ -80,11 +75,17 @@ export class Flight {
   }
 }
 
+/** A build and its result. */
+interface Flying<Result> {
+  flight: Flight;
+  landed: Promise<Got<Result>>;
+}
+
 /**
  * Lets one of several concurrent calls for a value build it, in this tab and, by locks, across tabs.
  */
 export class Flights<Result> {
-  readonly #flying = new Map<string, { flight: Flight; landed: Promise<Got<Result>> }>();
+  readonly #flying = new Map<string, Flying<Result>>();
   readonly #locks: TabLocks;
   readonly #acrossTabs: () => boolean;
 
@@ -95,80 +96,63 @@ export class Flights<Result> {
 
   /** Returns the wanted value: builds it, or waits for its builder. */
   async obtain(wanted: Wanted<Result>): Promise<Got<Result>> {
-    wanted.signal?.throwIfAborted();
-    const known = this.#flying.get(wanted.name);
+    const { name, signal, within } = wanted;
+    signal?.throwIfAborted();
+    const known = this.#flying.get(name);
+    if (known === undefined) return this.#landing(this.#takeOff(wanted), wanted, Infinity);
     // Waiting for a build that waits for this one would deadlock.
-    if (known && wanted.within && known.flight.waitsFor(wanted.within)) return await this.#alone(wanted);
-
-    const { flight, landed } = known ?? this.#takeOff(wanted);
-    const leave = flight.join(wanted.onProgress);
-    wanted.within?.needs.add(flight);
-    try {
-      const got = await this.#landing(flight, landed, wanted, known !== undefined);
-      leave();
-      if (got !== "alone") return known ? { ...got, shared: true } : got;
-    } catch (error) {
-      leave(wanted.signal?.aborted ? wanted.signal.reason : undefined);
-      throw error;
-    } finally {
-      wanted.within?.needs.delete(flight);
+    if (!within || !known.flight.waitsFor(within)) {
+      try {
+        return { ...(await this.#landing(known, wanted, wanted.waitMs)), shared: true };
+      } catch (error) {
+        if (error !== SILENT) throw error;
+      }
     }
-    return await this.#alone(wanted);
+    // Builds without sharing the result.
+    const flight = new Flight();
+    return this.#landing({ flight, landed: this.#build(flight, wanted) }, wanted, Infinity);
   }
 
-  #takeOff(wanted: Wanted<Result>): { flight: Flight; landed: Promise<Got<Result>> } {
+  #takeOff(wanted: Wanted<Result>): Flying<Result> {
     const { name } = wanted;
-    const flight = new Flight(name);
+    const flight = new Flight();
     const remove = (): void => {
       if (this.#flying.get(name)?.flight === flight) this.#flying.delete(name);
     };
     // A call after an abort starts a new build.
     flight.signal.addEventListener("abort", remove);
-    const landed = this.#fly(flight, wanted).finally(remove);
-    landed.catch(() => undefined);
-    const entry = { flight, landed };
-    this.#flying.set(name, entry);
-    return entry;
+    const flying = { flight, landed: this.#fly(flight, wanted).finally(remove) };
+    this.#flying.set(name, flying);
+    return flying;
   }
 
   /** Builds what is wanted, unless another tab does. */
   async #fly(flight: Flight, wanted: Wanted<Result>): Promise<Got<Result>> {
-    const acrossTabs = this.#acrossTabs();
-    const release = acrossTabs ? await this.#lock(flight, wanted) : undefined;
+    if (!this.#acrossTabs()) return this.#build(flight, wanted);
+    const release = await this.#locks.take(wanted.name, flight.signal, wanted.waitMs);
     try {
       flight.signal.throwIfAborted();
       flight.stir();
       // What another tab stored after this one had looked is there by now: its lock was let go after that.
-      const found = acrossTabs ? await wanted.look() : undefined;
-      if (found) return { result: found, shared: true };
-      const built = wanted.build(flight);
-      return { result: await unlessAborted(built, flight.signal), shared: false };
+      const found = await wanted.look();
+      return found ? { result: found, shared: true } : await this.#build(flight, wanted);
     } finally {
       release?.();
     }
   }
 
-  /** Acquires the lock of the key; `undefined` on a timeout. */
-  async #lock(flight: Flight, { name, waitMs }: Wanted<Result>): Promise<Release | undefined> {
-    const timeout = new AbortController();
-    const stop = (): void => timeout.abort();
-    flight.signal.addEventListener("abort", stop);
-    const late = setTimeout(stop, waitMs);
-    try {
-      return await this.#locks.take(name, timeout.signal);
-    } finally {
-      clearTimeout(late);
-      flight.signal.removeEventListener("abort", stop);
-    }
+  async #build(flight: Flight, wanted: Wanted<Result>): Promise<Got<Result>> {
+    return { result: await unlessAborted(wanted.build(flight), flight.signal), shared: false };
   }
 
-  /** Waits for the end of a flight, an abort of the call or, if it only waits, its timeout. */
+  /** Waits for the end of a flight, an abort of the call, or a silence of this many milliseconds. */
   async #landing(
-    flight: Flight,
-    landed: Promise<Got<Result>>,
-    { signal, waitMs }: Wanted<Result>,
-    waits: boolean,
-  ): Promise<Got<Result> | "alone"> {
+    { flight, landed }: Flying<Result>,
+    { onProgress, signal, within }: Wanted<Result>,
+    waitMs: number,
+  ): Promise<Got<Result>> {
+    const leave = flight.join(onProgress);
+    within?.needs.add(flight);
     let watch: ReturnType<typeof setInterval> | undefined;
     let stop = (): void => undefined;
     try {
@@ -176,37 +160,22 @@ export class Flights<Result> {
         landed.then(resolve, reject);
         stop = () => reject(signal?.reason);
         signal?.addEventListener("abort", stop);
-        if (!waits) return;
-        const check = (): void => {
-          if (flight.silentMs >= waitMs) resolve("alone");
-        };
-        watch = setInterval(check, Math.max(1, Math.min(CHECK_MS, waitMs)));
+        const check = (): void => void (flight.silentMs >= waitMs && reject(SILENT));
+        if (waitMs < Infinity) watch = setInterval(check, Math.max(1, Math.min(CHECK_MS, waitMs)));
       });
     } finally {
       clearInterval(watch);
       signal?.removeEventListener("abort", stop);
-    }
-  }
-
-  /** Builds without sharing the result. */
-  async #alone(wanted: Wanted<Result>): Promise<Got<Result>> {
-    const flight = new Flight(wanted.name);
-    const leave = flight.join(wanted.onProgress);
-    const stop = (): void => leave(wanted.signal?.reason);
-    wanted.signal?.addEventListener("abort", stop);
-    wanted.within?.needs.add(flight);
-    try {
-      wanted.signal?.throwIfAborted();
-      return { result: await unlessAborted(wanted.build(flight), flight.signal), shared: false };
-    } finally {
-      wanted.within?.needs.delete(flight);
-      wanted.signal?.removeEventListener("abort", stop);
+      within?.needs.delete(flight);
+      leave(signal?.aborted ? signal.reason : undefined);
     }
   }
 }
 
 /** The interval at which a waiting call looks whether the build still shows signs of life. */
 const CHECK_MS = 1000;
+/** Ends a wait for a build that shows none. */
+const SILENT = new Error("the build is silent");
 
 function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {

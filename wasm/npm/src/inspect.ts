@@ -5,7 +5,6 @@ import { bound } from "./errors.js";
 import { Key, type KeyInput, keyOf, keyText, named } from "./key.js";
 import { decodeMetadata } from "./metadata.js";
 import { Head, isDamage } from "./store/record.js";
-import { Fault } from "./store/store.js";
 import type { EntryInfo, Explanation, Stats } from "./types.js";
 
 /** Lists all entries in the order of eviction. */
@@ -70,16 +69,17 @@ export async function explain(core: Core, input: KeyInput): Promise<Explanation>
   };
 }
 
-/** Checks everything. Large values are read one after the other, so that one at a time takes memory. */
+/** Checks everything. Values are read one after the other, so that one large value at a time takes memory. */
 export async function verify(core: Core): Promise<{ key: Uint8Array | undefined; reason: string }[]> {
   const damaged: { key: Uint8Array | undefined; reason: string }[] = [];
-  await core.flush();
-  await core.store.each(async (id, record) => {
-    if (record instanceof Fault) return;
-    const name = { id, key: keyOf(id) };
-    const reason = await core.verify(name, record);
-    if (reason !== undefined && isDamage(reason)) damaged.push({ key: name.key, reason });
-  });
+  await core.order.drained();
+  for (const { entries } of await core.store.accounts()) {
+    for (const id of [...entries.keys()]) {
+      const name = { id, key: keyOf(id) };
+      const reason = await core.verify(name);
+      if (reason !== undefined && isDamage(reason)) damaged.push({ key: name.key, reason });
+    }
+  }
   return damaged;
 }
 

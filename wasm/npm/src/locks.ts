@@ -13,14 +13,26 @@ export class TabLocks {
     this.#prefix = `warmstart:${encodeURIComponent(database)}:build:`;
   }
 
-  /** Takes the lock of `name`, or waits for it until `signal` is aborted; then there is none. */
-  take(name: string, signal: AbortSignal): Promise<Release | undefined> {
-    return new Promise((resolve) => {
-      const locks = (globalThis.navigator as Navigator | undefined)?.locks;
-      const held = (): Promise<void> => new Promise((release) => resolve(() => release()));
+  /** Takes the lock of `name`. After this many milliseconds, or when `signal` is aborted, there is none. */
+  async take(name: string, signal: AbortSignal, waitMs: number): Promise<Release | undefined> {
+    const timeout = new AbortController();
+    const stop = (): void => timeout.abort();
+    signal.addEventListener("abort", stop);
+    // Timers are 32-bit numbers.
+    const late = setTimeout(stop, Math.min(waitMs, 2 ** 31 - 1));
+    try {
+      return await new Promise((resolve, reject) => {
+        const { locks } = globalThis.navigator as { locks?: LockManager };
+        const held = (): Promise<void> => new Promise((release) => resolve(() => release()));
+        if (locks === undefined) resolve(undefined);
+        else locks.request(this.#prefix + name, { signal: timeout.signal }, held).catch(reject);
+      });
+    } catch {
       // If the browser fails to grant a lock, for any reason, there is no lock.
-      const request = async (): Promise<void> => locks?.request(this.#prefix + name, { signal }, held);
-      request().then(() => resolve(undefined), () => resolve(undefined));
-    });
+      return undefined;
+    } finally {
+      clearTimeout(late);
+      signal.removeEventListener("abort", stop);
+    }
   }
 }

@@ -13,7 +13,7 @@ const VERSION = 2;
 const FIRST = ["directory", "entries", "journal", "notes", "pieces"];
 
 /** The timeout of opening, in milliseconds: another tab may keep the database open. */
-const PATIENCE = 3000;
+const TIMEOUT = 3000;
 /** The number of timers that make up the timeout. While a page computes, only one of them can elapse. */
 const STRETCHES = 3;
 
@@ -77,7 +77,7 @@ export async function connect(name: string): Promise<IDBDatabase> {
   const late = new Promise<undefined>((resolve) => {
     const wait = (stretches: number) => {
       if (stretches === 0) resolve(undefined);
-      else timer = setTimeout(wait, PATIENCE / STRETCHES, stretches - 1);
+      else timer = setTimeout(wait, TIMEOUT / STRETCHES, stretches - 1);
     };
     wait(STRETCHES);
   });

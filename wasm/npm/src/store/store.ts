@@ -1,11 +1,12 @@
-import { Accounts, admits, type Change, isRow, isSnapshot, type Limits } from "./accounts.js";
+import { type Accounts, admits, type Change, type Limits } from "./accounts.js";
 import {
   abort, complete, connect, Fault, fault, LOG, PIECES, result, STORES, VALUES,
 } from "./database.js";
+import { Log } from "./log.js";
 import { Memory } from "./memory.js";
 import { dropPieces, storePieces, sweepPieces } from "./pieces.js";
 import {
-  type Entry, Head, isDamage, opened, type Part, partLength, type Piece, type Pieces, storedSize,
+  type Entry, opened, type Part, partLength, type Piece, type Pieces, storedSize,
 } from "./record.js";
 import { keyOf } from "../key.js";
 
@@ -63,13 +64,9 @@ export class Store {
   #isClosed = false;
   /** Everything without a database, otherwise what the database had no space for. */
   #memory = new Memory({ maxBytes: BESIDE });
-  readonly #accounts = new Accounts();
-  /** The number of the last row that is in the accounts. */
-  #seen = 0;
-  /** How many rows there are, as far as this tab has seen them. */
-  #rows = 0;
-  /** Whether the accounts cover the whole database. */
-  #isSettled = false;
+  readonly #log = new Log();
+  /** Whether pieces of dead tabs were looked for. */
+  #isSwept = false;
   /** Changes that are to be written, but need no transaction of their own: mostly uses. */
   #owed = new Map<string, Change>();
   /** The ids of entries of a newer version that were seen. They are not replaced. */
@@ -126,24 +123,19 @@ export class Store {
     this.#later();
   }
 
-  /** Notes an entry of a newer version, which puts must not replace. */
-  foundNewer(id: string): void {
-    this.#newer.add(id);
-  }
-
   /**
-   * Removes a record that a look-up found damaged or missing, unless it was replaced since: `goes` tells whether it is
-   * still the one.
+   * Follows up a miss. Puts do not replace an entry of a newer version. What the accounts have and the database lacks is
+   * removed from them. A damaged record is removed, unless it was replaced since: `isStill` tells whether a record is
+   * still the one that missed.
    */
-  async removeIf(id: string, goes: (record: unknown) => boolean): Promise<void> {
+  async missed(id: string, reason: string, isStill?: (record: unknown) => boolean): Promise<void> {
+    if (reason === "newer_version") this.#newer.add(id);
+    const isLost = reason === "absent" && this.#log.accounts.entries.has(id);
+    const goes = isLost ? (record: unknown) => record === undefined : isStill;
+    if (goes === undefined) return;
     const inMemory = this.#memory.get(id);
     if (inMemory !== undefined && goes(inMemory)) this.#memory.remove(id);
     if (!this.#isInMemory) await this.#write({ kind: "remove", id, goes });
-  }
-
-  /** Whether the accounts have an entry, which the database then should have, too. */
-  expects(id: string): boolean {
-    return this.#accounts.entries.has(id);
   }
 
   /**
@@ -212,20 +204,7 @@ export class Store {
   /** Returns the accounts of all entries, the least recently used first, after {@link sync}. */
   async accounts(): Promise<[stored: Accounts, beside: Accounts]> {
     await this.sync();
-    return [this.#accounts, this.#memory.accounts];
-  }
-
-  /** Visits all records, in no particular order. */
-  async each(visit: (id: string, record: unknown) => Promise<void> | void): Promise<void> {
-    let ids = [...this.#memory.accounts.entries.keys()];
-    if (!this.#isInMemory && !this.#isClosed) {
-      const values = (await this.#begun("readonly", VALUES)).objectStore(VALUES);
-      const keys = await result(values.getAllKeys());
-      ids = ids.concat(keys.filter((key) => typeof key === "string"));
-    }
-    for (const id of ids) {
-      await visit(id, await new Promise((tell) => this.read(id, tell)));
-    }
+    return [this.#log.accounts, this.#memory.accounts];
   }
 
   /** Sets the limits, and evicts what exceeds them. */
@@ -257,7 +236,7 @@ export class Store {
     clearTimeout(this.#timer);
     this.#connection?.close();
     this.#connection = undefined;
-    this.#accounts.clear();
+    this.#log.accounts.clear();
     this.#memory.clear();
   }
 
@@ -275,7 +254,7 @@ export class Store {
     clearTimeout(this.#timer);
     this.#connection?.close();
     this.#connection = undefined;
-    this.#accounts.clear();
+    this.#log.accounts.clear();
     this.onEvicted(this.#memory.setLimits(this.#limits));
   }
 
@@ -301,16 +280,8 @@ export class Store {
     }
     this.#connection = connection;
     // It may have been deleted and created again.
-    this.#forget();
+    this.#log.forget();
     return connection;
-  }
-
-  /** Forgets the accounts. The next transaction that needs them reads the log. */
-  #forget(): void {
-    this.#accounts.clear();
-    this.#seen = 0;
-    this.#rows = 0;
-    this.#isSettled = false;
   }
 
   /**
@@ -452,7 +423,7 @@ export class Store {
   async #transact(writes: readonly Write[], withRow: boolean): Promise<Outcome[]> {
     const begun = this.#begin("readwrite", STORES);
     const transaction = begun instanceof Promise ? await begun : begun;
-    const log = transaction.objectStore(LOG);
+    const { accounts } = this.#log;
     // Where nothing is to be decided, nothing is read.
     const isBlind =
       this.#limits.maxBytes === undefined &&
@@ -460,24 +431,18 @@ export class Store {
       writes.every((write) => write.kind === "put" && !this.#newer.has(write.id));
     const owed = this.#owed;
     this.#owed = new Map();
-    let changes: Change[] = [...owed.values()];
+    const changes = [...owed.values()];
     let outcomes: Outcome[];
     let evicted = 0;
-    let row: IDBRequest<IDBValidKey> | undefined;
+    let committed = (): number => 0;
     try {
       const before = isBlind ? [] : await this.#before(transaction, writes);
       outcomes = this.#change(transaction, writes, before, changes);
       if (!isBlind) {
-        this.#accounts.apply(changes);
-        evicted = this.#evict(transaction, changes, () => this.#accounts.exceed(this.#limits));
-        for (const id of this.#accounts.loose) dropPieces(transaction, id);
-        if (withRow && this.#rows > 64 + this.#accounts.entries.size / 8) {
-          log.clear();
-          changes = this.#accounts.snapshot();
-          this.#rows = 0;
-        }
+        accounts.apply(changes);
+        evicted = this.#evict(transaction, changes, () => accounts.exceed(this.#limits));
       }
-      if (withRow && changes.length > 0) row = log.put(changes);
+      if (withRow) committed = this.#log.append(transaction, changes, !isBlind);
       // Otherwise the browser first waits for further requests.
       transaction.commit?.();
       await complete(transaction);
@@ -485,17 +450,13 @@ export class Store {
       // All or nothing: no change is acknowledged.
       abort(transaction);
       for (const [id, change] of owed) if (!this.#owed.has(id)) this.#owed.set(id, change);
-      if (!isBlind) this.#forget();
+      if (!isBlind) this.#log.forget();
       throw error;
     }
-    if (!withRow) for (const change of changes) if (change[0] !== undefined) this.#owed.set(change[0], change);
-    if (row !== undefined) {
-      const number = row.result as number;
-      if (!isBlind) this.#seen = number - 1;
-      this.#appended(number, isBlind ? changes : []);
-    }
-    if (!isBlind) this.#accounts.loose.clear();
+    if (!withRow) this.#owe(changes);
+    if (!isBlind) accounts.loose.clear();
     this.onEvicted(evicted);
+    if ((committed() + 1) % ROWS === 0) void this.sync();
     return outcomes;
   }
 
@@ -543,23 +504,30 @@ export class Store {
       if (goes && (put.has(id) || !goes(before[at]))) return false;
       const wasInMemory = !goes && this.#memory.remove(id);
       if (isThere) values.delete(id);
-      if (isThere || this.#accounts.entries.has(id)) changes.push([id]);
+      if (isThere || this.#log.accounts.entries.has(id)) changes.push([id]);
       put.delete(id);
       return isThere || wasInMemory;
     });
   }
 
-  /** Evicts least recently used entries while `goesOn` returns true. Returns how many. */
+  /** Evicts least recently used entries while `goesOn` returns true, and removes their pieces. Returns how many. */
   #evict(transaction: IDBTransaction, changes: Change[], goesOn: () => boolean): number {
+    const { accounts } = this.#log;
     let evicted = 0;
-    for (const id of this.#accounts.entries.keys()) {
+    for (const id of accounts.entries.keys()) {
       if (!goesOn()) break;
       transaction.objectStore(VALUES).delete(id);
-      this.#accounts.apply([[id]]);
+      accounts.apply([[id]]);
       changes.push([id]);
       evicted += 1;
     }
+    for (const id of accounts.loose) dropPieces(transaction, id);
     return evicted;
+  }
+
+  /** Has the next row say these changes. */
+  #owe(changes: readonly Change[]): void {
+    for (const change of changes) if (change[0] !== undefined) this.#owed.set(change[0], change);
   }
 
   /** Makes buffers of the Blobs, where the browser does not store Blobs. */
@@ -577,94 +545,47 @@ export class Store {
     const { quota = Infinity } = (await navigator.storage?.estimate?.().catch(() => undefined)) ?? {};
     // Then evicting is useless.
     if (needed > quota) return false;
+    const { accounts } = this.#log;
     const transaction = await this.#begun("readwrite", STORES);
     const changes: Change[] = [];
     try {
       await this.#catchUp(transaction);
-      const { bytes } = this.#accounts;
-      const evicted = this.#evict(transaction, changes, () => bytes - this.#accounts.bytes < needed);
-      for (const id of this.#accounts.loose) dropPieces(transaction, id);
+      const { bytes } = accounts;
+      const evicted = this.#evict(transaction, changes, () => bytes - accounts.bytes < needed);
       await complete(transaction);
       this.onEvicted(evicted);
     } catch (error) {
       abort(transaction);
-      this.#forget();
+      this.#log.forget();
       throw error;
     }
-    // The database accepts no row now; the next one has them.
-    for (const change of changes) if (change[0] !== undefined) this.#owed.set(change[0], change);
-    this.#accounts.loose.clear();
+    // The database accepts no row now.
+    this.#owe(changes);
+    accounts.loose.clear();
     return changes.length > 0;
   }
 
   async #clear(withRow: boolean): Promise<Outcome> {
     const transaction = await this.#begun("readwrite", STORES);
     for (const store of STORES) transaction.objectStore(store).clear();
-    const row = withRow ? transaction.objectStore(LOG).put([[]]) : undefined;
+    this.#log.forget();
+    const committed = withRow ? this.#log.append(transaction, [[]], true) : undefined;
     await complete(transaction);
+    committed?.();
     this.#owed.clear();
     this.#newer.clear();
-    this.#forget();
-    if (row !== undefined) this.#appended(row.result as number, [[]]);
     return true;
   }
 
-  /** Adds the row that this tab has appended to the accounts, where they have all rows before it. */
-  #appended(number: number, changes: readonly Change[]): void {
-    if (number === this.#seen + 1 || isSnapshot(changes)) {
-      this.#accounts.apply(changes);
-      this.#seen = number;
-      this.#rows += 1;
-    }
-    if (number % ROWS === 0) void this.sync();
-  }
-
-  /** Adds the rows of other tabs to the accounts. */
   async #catchUp(transaction: IDBTransaction): Promise<void> {
-    const log = transaction.objectStore(LOG);
-    const range = IDBKeyRange.lowerBound(this.#seen, true);
-    const rows = await result<unknown[]>(log.getAll(range));
-    const numbers = rows.length === 0 ? [] : await result(log.getAllKeys(range, rows.length));
-    if (this.#connection !== transaction.db) throw new Fault("closing");
-    let isWhole = rows.length > 0 || this.#seen > 0;
-    rows.forEach((row, at) => {
-      const number = numbers[at] as number;
-      const is = isRow(row) && (isSnapshot(row) || number === this.#seen + 1);
-      isWhole &&= is;
-      this.#seen = number;
-      this.#rows = isRow(row) && isSnapshot(row) ? 1 : this.#rows + 1;
-      if (isRow(row)) this.#accounts.apply(row);
-    });
-    isWhole ||= rows.length === 0 && (await result(transaction.objectStore(VALUES).count())) === 0;
-    if (!isWhole) await this.#rebuild(transaction);
-    const isFirst = !this.#isSettled;
-    this.#isSettled = true;
-    if (isFirst) void this.#sweep();
-  }
-
-  /** Brings accounts whose rows are lost or unreadable in line with the records, and removes damaged ones. */
-  async #rebuild(transaction: IDBTransaction): Promise<void> {
-    const values = transaction.objectStore(VALUES);
-    const ids = (await result(values.getAllKeys())).filter((key) => typeof key === "string");
-    const there = new Set(ids);
-    for (const id of [...this.#accounts.entries.keys()]) if (!there.has(id)) this.#accounts.apply([[id]]);
-    for (const id of ids) {
-      if (this.#accounts.entries.has(id)) continue;
-      const record = await result<unknown>(values.get(id));
-      const found = opened(record, keyOf(id));
-      if (typeof found === "string" && isDamage(found)) {
-        values.delete(id);
-        continue;
-      }
-      const head = typeof found === "string" ? undefined : found.head;
-      const size = storedSize(record);
-      const pieces = record instanceof Uint8Array ? undefined : (record as { p?: Pieces }).p?.id;
-      this.#accounts.apply([[id, head?.createdMs ?? Date.now(), size, head?.copy() ?? NOTHING, pieces]]);
+    await this.#log.catchUp(transaction);
+    // Another connection has forgotten the accounts, and knows nothing of this transaction.
+    if (this.#connection !== transaction.db) {
+      this.#log.forget();
+      throw new Fault("closing");
     }
-    const log = transaction.objectStore(LOG);
-    log.clear();
-    this.#seen = (await result(log.put(this.#accounts.snapshot()))) as number;
-    this.#rows = 1;
+    if (!this.#isSwept) void this.#sweep();
+    this.#isSwept = true;
   }
 
   /** Removes the pieces of tabs that died, unless a tab that lives is storing some. */
@@ -672,7 +593,7 @@ export class Store {
     const work = async (): Promise<Outcome> => {
       const transaction = await this.#begun("readwrite", STORES);
       await this.#catchUp(transaction);
-      const named = new Set(Array.from(this.#accounts.entries.values(), ({ pieces }) => pieces));
+      const named = new Set(Array.from(this.#log.accounts.entries.values(), ({ pieces }) => pieces));
       await sweepPieces(transaction, (id) => named.has(id));
       return true;
     };
@@ -700,5 +621,3 @@ export class Store {
     }, LATER);
   }
 }
-
-const NOTHING = new Uint8Array(0);
