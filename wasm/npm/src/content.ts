@@ -20,12 +20,6 @@ export type Verified<Result> = { value: Result; damage?: undefined } | { damage:
 /** The bytes of a Blob that are read at a time. Fewer take longer, more take more memory. */
 const SLICE = 4 * 1024 * 1024;
 
-/** Fails if `as` is none of the formats. */
-export function checkedAs(as: As): As {
-  if (["bytes", "blob", "text", "json", "response"].includes(as)) return as;
-  throw invalid(`"${as}" is not a format; use "bytes", "blob", "text", "json" or "response".`);
-}
-
 /** Returns what was found as the content of a value. */
 export function contentOf(found: Found): Content {
   const { head, bytes, parts } = found;

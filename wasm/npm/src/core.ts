@@ -1,6 +1,6 @@
-import { checkedAs, contentOf, type Content, damageOf, handOut, handOutVerified, type Large } from "./content.js";
+import { contentOf, type Content, damageOf, handOut, handOutVerified, type Large } from "./content.js";
 import { encoded, engine, explanation } from "./engine.js";
-import { type ErrorCode, WarmstartError } from "./errors.js";
+import { type ErrorCode, invalid, WarmstartError } from "./errors.js";
 import { type CacheEvents, type EventEntry, Events } from "./events.js";
 import { Flights } from "./flight.js";
 import { type KeyInput, keyText, type Named, named } from "./key.js";
@@ -110,8 +110,8 @@ export class Core {
       new Promise((resolve) => {
         this.store.read(name.id, (record) => resolve(this.#answer(name, record, as, lazy)));
       });
-    const pending = this.order.pending(name.id);
-    return pending ? pending.then(look) : look();
+    if (this.order.isIdle) return look();
+    return Promise.resolve(this.order.pending(name.id)).then(look);
   }
 
   /** Reads and verifies a value without counting a use. If it is damaged, counts and removes it. Returns the reason. */
@@ -313,7 +313,7 @@ export class Core {
     key: Uint8Array,
     more: () => Omit<CacheEvents[Name], keyof EventEntry>,
   ): void {
-    if (!this.events.has(name)) return;
+    if (!this.events.heard.has(name)) return;
     this.events.emit(name, { key, text: keyText(key), ...more() } as CacheEvents[Name]);
   }
 
@@ -332,7 +332,7 @@ export class Core {
     this.#warned.add(code);
     const warning = new WarmstartError(code, message);
     const { onWarning } = this.#opened;
-    if (!onWarning && !this.events.has("warning")) console.warn(`warmstart: ${message}`);
+    if (!onWarning && !this.events.heard.has("warning")) console.warn(`warmstart: ${message}`);
     this.events.emit("warning", warning);
     onWarning?.(warning);
   }
@@ -342,6 +342,12 @@ export class Core {
     if (globalThis.document?.visibilityState === "visible") return;
     this.store.flushNow();
   };
+}
+
+/** Fails if `as` is none of the formats. */
+export function checkedAs(as: As): As {
+  if (["bytes", "blob", "text", "json", "response"].includes(as)) return as;
+  throw invalid(`"${as}" is not a format; use "bytes", "blob", "text", "json" or "response".`);
 }
 
 /** Returns the reason of a miss for which the browser is to blame. */

@@ -1,6 +1,6 @@
 import type { Cache } from "./cache.js";
-import { checkedAs, type Content, contentOf, damageOf, handOut } from "./content.js";
-import type { Core } from "./core.js";
+import { type Content, contentOf, damageOf, handOut } from "./content.js";
+import { checkedAs, type Core } from "./core.js";
 import { engine } from "./engine.js";
 import { invalid } from "./errors.js";
 import type { Flight } from "./flight.js";

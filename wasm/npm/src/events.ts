@@ -37,24 +37,24 @@ export type Listener<Name extends keyof CacheEvents> = (detail: CacheEvents[Name
  */
 export class Events {
   readonly #listeners = new Map<keyof CacheEvents, Set<Listener<never>>>();
+  /** The events that have listeners; the argument of others is not built.
+   * @internal */
+  readonly heard = new Set<keyof CacheEvents>();
 
   /** Calls `listener` at every event of this name. Returns a function that removes the listener. */
   on<Name extends keyof CacheEvents>(name: Name, listener: Listener<Name>): () => void {
     let all = this.#listeners.get(name);
     if (!all) this.#listeners.set(name, (all = new Set()));
     all.add(listener);
+    this.heard.add(name);
     return () => this.off(name, listener);
   }
 
   /** Removes `listener`. */
   off<Name extends keyof CacheEvents>(name: Name, listener: Listener<Name>): void {
-    this.#listeners.get(name)?.delete(listener);
-  }
-
-  /** Whether the event has listeners; its argument is built only then.
-   * @internal */
-  has(name: keyof CacheEvents): boolean {
-    return (this.#listeners.get(name)?.size ?? 0) > 0;
+    const all = this.#listeners.get(name);
+    all?.delete(listener);
+    if (all?.size === 0) this.heard.delete(name);
   }
 
   /** Calls the listeners of `name`.

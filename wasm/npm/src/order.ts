@@ -37,6 +37,8 @@ export class Ticket {
 export class Order {
   readonly #tickets = new Map<string, Ticket[]>();
   #clearing: Promise<unknown> | undefined;
+  /** Whether no read has to wait for anything. */
+  isIdle = true;
 
   /** Runs a call, and starts `work` immediately. */
   async run(
@@ -49,13 +51,15 @@ export class Order {
     const ticket = new Ticket(kind === "write", isFinite, [...tickets]);
     this.#tickets.set(id, tickets);
     tickets.push(ticket);
+    this.isIdle = false;
     const doing = work(ticket);
     ticket.done = doing.catch(() => false);
     try {
       return await doing;
     } finally {
       tickets.splice(tickets.indexOf(ticket), 1);
-      if (tickets.length === 0 && this.#tickets.get(id) === tickets) this.#tickets.delete(id);
+      if (tickets.length === 0) this.#tickets.delete(id);
+      this.#rest();
     }
   }
 
@@ -64,14 +68,15 @@ export class Order {
     for (const ticket of [...this.#tickets.values()].flat()) ticket.overtakenBy("clear");
     const clearing = work();
     this.#clearing = clearing;
+    this.isIdle = false;
     await clearing.finally(() => {
       if (this.#clearing === clearing) this.#clearing = undefined;
+      this.#rest();
     });
   }
 
-  /** Whether no read has to wait for anything. */
-  get isIdle(): boolean {
-    return this.#tickets.size === 0 && this.#clearing === undefined;
+  #rest(): void {
+    this.isIdle = this.#tickets.size === 0 && this.#clearing === undefined;
   }
 
   /** The calls that a read of this key must wait for, if any. */

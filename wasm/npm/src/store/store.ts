@@ -117,7 +117,7 @@ export class Store {
   /** Notes a use, which is written later. */
   used(id: string): void {
     const now = Date.now();
-    if (this.#isInMemory || this.#memory.get(id) !== undefined) return this.#memory.use(id, now);
+    if (this.#memory.accounts.entries.has(id)) return this.#memory.use(id, now);
     this.#owed.delete(id);
     this.#owed.set(id, [id, now]);
     this.#later();
