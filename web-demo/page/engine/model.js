@@ -11,7 +11,7 @@ export function transformersFor(device) {
  *
  * @param library what {@link transformersFor} gives for `device`
  * @param held files that the cache could not keep, as Blobs by address
- * @returns {Promise<{ embed(texts: string[]): Promise<Float32Array>, device: "webgpu" | "wasm" }>}
+ * @returns {Promise<{ embed(texts: string[]): Promise<Float32Array>, device: "webgpu" | "wasm", lists: PipelineList[] }>}
  */
 export async function loadModel(cache, held, device, library, progress) {
   progress("Starting the model");
@@ -23,6 +23,7 @@ export async function loadModel(cache, held, device, library, progress) {
     return {
       embed: async (texts) => (await extract(texts, { pooling: "mean", normalize: true })).data,
       device,
+      lists: watched?.lists ?? [],
     };
   } catch (error) {
     if (device === "wasm") throw error;

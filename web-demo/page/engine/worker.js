@@ -28,7 +28,9 @@ const handlers = {
     tell({ type: "answer", id, question, ...(await answers.to(question)) });
   },
   async clear() {
-    const { cache, holdings } = await opened;
+    const { cache, holdings, lists } = await opened;
+    // A list of pipelines stores itself a moment after it changes, which must not be after the clearing.
+    await Promise.all(lists.map((list) => list.save()));
     await cache.clear();
     await holdings.tellNow("was cleared by you");
     tell({ type: "cleared" });
@@ -66,19 +68,22 @@ async function start({ maxBytes, device, origin }) {
   const gpu = await looking;
   const files = everything.filter((file) => file.device === undefined || file.device === gpu.model);
   const holdings = new Holdings(cache, files, tell);
-  resolveOpened({ cache, holdings });
+  const lists = [];
+  resolveOpened({ cache, holdings, lists });
   tell({ type: "gpu", ...gpu.shown });
   // Long work without dependencies begins now: fetching code, and recreating the pipelines of an earlier
   // visit.
   const library = transformersFor(gpu.model);
   library.catch(() => undefined);
   const kernels = await openKernels(cache, gpu.device);
+  if (kernels) lists.push(kernels.list);
 
   const cold = (await Promise.all(files.map(({ url }) => cache.has(url)))).includes(false);
   tell({ type: "visit", cold });
   const held = await phases.run("download", (progress) => bring(cache, files, progress));
   const { model, vectors } = await phases.run("prepare", async (progress) => {
     const model = await loadModel(cache, held, gpu.model, await library, progress);
+    lists.push(...model.lists);
     return { model, vectors: await passageVectors(cache, model, files, progress) };
   });
   const neighbours = await phases.run("compile", (progress) =>
