@@ -69,7 +69,12 @@ async function visit(t, device, { forget } = {}) {
 async function similarities({ device, sentences, forget }) {
   const { open, asTransformersCache } = globalThis.warmstart;
   const site = new URL("/demo/", location.href).href;
-  const { env, pipeline, cos_sim } = await import(`${site}vendor/${device}/transformers.mjs`);
+  // The runtime that the device needs, in place of the one that transformers.js names.
+  const runtimes = `/node_modules/onnxruntime-web/dist/ort.${device}.min.mjs`;
+  const map = Object.assign(document.createElement("script"), { type: "importmap" });
+  map.textContent = JSON.stringify({ imports: { "onnxruntime-web/webgpu": runtimes, "onnxruntime-common": runtimes } });
+  document.head.append(map);
+  const { env, pipeline, cos_sim } = await import("/node_modules/@huggingface/transformers/dist/transformers.web.min.js");
   const cache = await open({ name: "model" });
   env.useBrowserCache = false;
   env.useWasmCache = true;
@@ -78,7 +83,7 @@ async function similarities({ device, sentences, forget }) {
   env.allowLocalModels = false;
   env.remoteHost = `${site}models/`;
   env.remotePathTemplate = "{model}/";
-  const runtime = (end) => `${site}vendor/${device}/runtime.${end}`;
+  const runtime = (end) => `${site}runtime/${device}/runtime.${end}`;
   env.backends.onnx.wasm.wasmPaths = { mjs: runtime("mjs"), wasm: runtime("wasm") };
   env.backends.onnx.wasm.numThreads = 1;
   if (forget) await env.customCache.delete(`${site}models/minilm/${forget}`);

@@ -1,20 +1,20 @@
-import { key } from "../warmstart/dist/index.js";
+import { key } from "warmstart";
+import { passages } from "../passages.js";
 import { DIMENSIONS, modelFields } from "./files.js";
-import { passages } from "./passages.js";
 
 /** The number of passages that are embedded at a time. */
 const BATCH = 8;
 
-/** Returns the embeddings of all passages, one after the other; computed once and cached. */
-export async function passageVectors(cache, model, files, progress) {
+/** Returns the embeddings of all passages, one after the other. `results` keeps them. */
+export async function embeddings(results, model, files, progress) {
   const name = key("demo.passages", 1, {
     ...modelFields(files),
     device: model.device,
     passages: passages.map(({ text }) => text),
   });
-  const bytes = await cache.getOrCreate(name, ({ onProgress }) => embedAll(model, onProgress), {
-    label: `meanings of ${passages.length} passages`,
-    onProgress: (loaded, total) => progress("Reading the passages", loaded, total),
+  const bytes = await results.getOrCreate(name, ({ onProgress }) => embedAll(model, onProgress), {
+    label: `embeddings of ${passages.length} passages`,
+    onProgress: (loaded, total) => progress("Embedding the passages", loaded, total),
   });
   return new Float32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4);
 }

@@ -1,56 +1,50 @@
-import { pipelines, webgpuKey } from "../warmstart/dist/index.js";
+import { pipelines, webgpuKey } from "warmstart";
+import { passages } from "../passages.js";
 import { DIMENSIONS } from "./files.js";
 import { VARIANTS, request, scoresOf } from "./kernels.js";
 import { tune } from "./tune.js";
-
-/** Starts to recreate the pipelines of earlier visits. Does nothing without a device. */
-export async function openKernels(cache, device) {
-  return device ? { device, list: await pipelines(cache, device, "demo") } : undefined;
-}
 
 /** Finds the passages that are nearest to a question: on the graphics processor, or in JavaScript. */
 export class Neighbours {
   /** A description of how it searches, for people. */
   shown;
   #vectors;
-  #count;
   #gpu;
 
-  constructor(vectors, count, gpu, shown) {
+  constructor(vectors, gpu, shown) {
     this.#vectors = vectors;
-    this.#count = count;
     this.#gpu = gpu;
     this.shown = shown;
   }
 
-  /** Tunes the kernels, or returns the cached result of tuning on this machine. */
-  static async create({ cache, kernels, vectors, count, progress }) {
-    const plain = (why) => new Neighbours(vectors, count, undefined, { where: "JavaScript", why });
-    if (!kernels) return plain("no WebGPU");
-    const { device, list } = kernels;
+  /**
+   * Tunes the kernels on this machine and compiles the fastest.
+   *
+   * @param results keeps the result of tuning
+   * @param list what {@link openPipelines} returned, or nothing: then the pipeline is compiled without a list
+   */
+  static async create({ results, list, device, vectors, progress }) {
+    const plain = (why) => new Neighbours(vectors, undefined, { where: "JavaScript", why });
+    if (!device) return plain("no WebGPU");
+    const count = passages.length;
     try {
       const board = new Board(device, vectors, count);
       const source = VARIANTS.map(({ name, size, source }) => `// ${name} ${size}\n${source}`).join("\n");
-      const name = webgpuKey(device, {
-        source,
-        entryPoint: "main",
-        extra: { count, dimensions: DIMENSIONS },
-      });
-      const tuned = await cache.getOrCreate(
+      const extra = { count, dimensions: DIMENSIONS };
+      const name = webgpuKey(device, { source, entryPoint: "main", extra });
+      const tuned = await results.getOrCreate(
         name,
         async ({ onProgress }) => JSON.stringify(await tune(device, board, vectors, count, onProgress)),
         {
           as: "json",
-          label: "the quickest kernel here",
-          onProgress: (loaded, total) => progress("Trying kernels", loaded, total),
+          label: "the fastest kernel here",
+          onProgress: (loaded, total) => progress("Tuning kernels", loaded, total),
         },
       );
       const variant = VARIANTS.find(({ name, size }) => name === tuned.name && size === tuned.size);
-      const pipeline = await list.computePipeline(request(variant));
-      await list.ready;
-      const gpu = { board, pipeline, groups: variant.groups(count) };
-      const { recorded, created } = list.stats();
-      return new Neighbours(vectors, count, gpu, { where: "WebGPU", ...tuned, recorded, created });
+      const pipeline = await (list?.computePipeline(request(variant)) ?? compile(device, variant));
+      await list?.ready;
+      return new Neighbours(vectors, { board, pipeline, groups: variant.groups(count) }, { where: "WebGPU", ...tuned });
     } catch (error) {
       return plain(error.message);
     }
@@ -74,8 +68,19 @@ export class Neighbours {
         this.shown = { where: "JavaScript", why: error.message };
       }
     }
-    return scoresOf(this.#vectors, question, this.#count);
+    return scoresOf(this.#vectors, question, passages.length);
   }
+}
+
+/** Starts to recreate the pipelines of earlier visits. Returns nothing without a cache or a device. */
+export async function openPipelines(cache, device) {
+  return cache && device ? pipelines(cache, device, "demo") : undefined;
+}
+
+function compile(device, variant) {
+  const { compute, ...rest } = request(variant);
+  const module = device.createShaderModule({ code: compute.module });
+  return device.createComputePipelineAsync({ ...rest, compute: { ...compute, module } });
 }
 
 /** The buffers on the device that every kernel works on. */

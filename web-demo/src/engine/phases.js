@@ -1,17 +1,17 @@
-/** Runs the steps from an empty tab to the first answer, measures them, and reports their progress to the page. */
+/** Measures the phases from an empty tab to the first answer, and reports their progress to the page. */
 export class Phases {
-  /** Milliseconds by phase, and `total`, since the visitor requested the page. */
+  /** Milliseconds by phase, and `total`, since the visit began. */
   times = {};
   #origin;
   #tell;
 
-  /** @param origin the time of the request of the page, in milliseconds since 1970 */
+  /** @param origin the beginning of the visit, in milliseconds since 1970 */
   constructor(origin, tell) {
     this.#origin = origin;
     this.#tell = tell;
   }
 
-  /** Milliseconds since the request of the page. */
+  /** Milliseconds since the visit began. */
   now() {
     return performance.timeOrigin + performance.now() - this.#origin;
   }
