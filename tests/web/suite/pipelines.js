@@ -63,10 +63,12 @@ async function visit(t, cache, options) {
   return { gpu, list };
 }
 
-async function listed(t, cache) {
-  const entry = (await cache.entries()).find(({ label }) => label === "compute pipelines of model");
+async function listed(t, cache, label = "compute pipelines of model") {
+  const entry = (await cache.entries()).find((entry) => entry.label === label);
   return entry && { key: entry.key, list: JSON.parse(await cache.get(entry.key, "text")) };
 }
+
+const factors = ({ pipelines }) => pipelines.map(({ compute }) => JSON.parse(compute).constants.factor);
 
 export const tests = {
   "what one visit asked for is there at the next before anybody asks": async (t) => {
@@ -145,10 +147,10 @@ export const tests = {
     await first.list.computePipeline(request());
     await first.list.save();
     const { key, list } = await listed(t, cache);
-    const broken = { ...list, modules: [...list.modules, { code: WRONG }] };
+    const broken = { ...list, modules: [...list.modules, WRONG] };
     const [good] = list.pipelines;
-    const layout = { bindGroupLayouts: [{ entries: [{ binding: -1 }] }] };
-    broken.pipelines.push({ ...good, module: 1 }, { ...good, layout }, { ...good, compute: { entryPoint: "gone" } });
+    const layout = JSON.stringify({ bindGroupLayouts: [{ entries: [{ binding: -1 }] }] });
+    broken.pipelines.push({ ...good, module: 1 }, { ...good, layout }, { ...good, compute: '{"entryPoint":"gone"}' });
     await cache.put(key, JSON.stringify(broken));
 
     const second = await visit(t, cache);
@@ -203,7 +205,73 @@ export const tests = {
     await first.list.computePipeline(request({ constants: { factor: 4 } }));
     await first.list.save();
     const { list } = await listed(t, cache);
-    t.equal(list.pipelines.map(({ compute }) => compute.constants.factor), [2, 4]);
+    t.equal(factors(list), [2, 4]);
+  },
+
+  "uses are noted without the list, and decide what is dropped on a later visit": async (t) => {
+    const cache = await t.open();
+    const ask = ({ list }, factor) => list.computePipeline(request({ constants: { factor } }));
+    const first = await visit(t, cache, { max: 3 });
+    for (const factor of [1, 2, 3]) await ask(first, factor);
+    await first.list.save();
+    const { list: written } = await listed(t, cache);
+
+    let writes = 0;
+    cache.events.on("stored", () => (writes += 1));
+    for (const factor of [1, 3, 1]) {
+      const next = await visit(t, cache, { max: 3 });
+      await ask(next, factor);
+      t.ok(await next.list.save());
+    }
+    t.equal((await listed(t, cache)).list, written, "the list is as it was");
+    t.equal((await listed(t, cache, "uses of the pipelines of model")).list, { list: written.id, used: "+-+" });
+    t.equal(writes, 2, "what is noted is not noted again");
+
+    const last = await visit(t, cache, { max: 3 });
+    await ask(last, 4);
+    await last.list.save();
+    t.equal(factors((await listed(t, cache)).list), [1, 3, 4], "2 was not used");
+    const bounded = await visit(t, cache, { max: 2 });
+    for (const factor of [3, 4]) await ask(bounded, factor);
+    t.equal(bounded.list.stats().used, 2, "the uses of another list count for nothing");
+  },
+
+  "uses are noted by themselves, once a visit": async (t) => {
+    const cache = await t.open();
+    const ask = ({ list }, factor) => list.computePipeline(request({ constants: { factor } }));
+    const first = await visit(t, cache);
+    for (const factor of [1, 2]) await ask(first, factor);
+    await first.list.save();
+    const second = await visit(t, cache);
+    const sizes = [];
+    const stored = new Promise((resolve) => cache.events.on("stored", ({ size }) => resolve(sizes.push(size))));
+    await ask(second, 1);
+    await stored;
+    await ask(second, 2);
+    await t.sleep(3500);
+    t.equal(sizes, [JSON.stringify({ list: Date.now(), used: "+-" }).length]);
+  },
+
+  "a served pipeline does not turn its source into JSON": async (t) => {
+    const cache = await t.open();
+    const { gpu, list } = await visit(t, cache);
+    list.attach();
+    const module = gpu.createShaderModule({ code: DOUBLE });
+    const { stringify } = JSON;
+    let longest = 0;
+    JSON.stringify = (...given) => {
+      const text = stringify(...given);
+      longest = Math.max(longest, text.length);
+      return text;
+    };
+    t.after(() => (JSON.stringify = stringify));
+    const descriptor = { layout: "auto", compute: { module, entryPoint: "main" } };
+    const pipeline = await gpu.createComputePipelineAsync(descriptor);
+    t.ok((await gpu.createComputePipelineAsync(descriptor)) === pipeline, "async");
+    t.ok(gpu.createComputePipeline(descriptor) === pipeline, "sync");
+    t.equal([list.stats().used, longest], [2, '{"entryPoint":"main"}'.length]);
+    t.ok(await list.save());
+    t.ok(longest > DOUBLE.length, "the list has it");
   },
 
   "two tabs that record at a time keep what both saw": async (t) => {

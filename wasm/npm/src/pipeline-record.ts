@@ -1,16 +1,3 @@
-/** Data as JSON carries it. */
-export type Plain = string | number | boolean | null | Plain[] | { [name: string]: Plain };
-
-/** A compute pipeline as data, sufficient to recreate it on another device. */
-export interface RecordedPipeline {
-  /** What `createShaderModule` was given, without labels and hints. */
-  readonly module: { readonly code: string; readonly [name: string]: Plain };
-  /** What `createComputePipeline` was given under `compute`, without the module. */
-  readonly compute: { readonly [name: string]: Plain };
-  /** `"auto"`, or the pipeline layout with the structure of each bind group layout in place of the object. */
-  readonly layout: "auto" | { readonly [name: string]: Plain };
-}
-
 /** The descriptor of a compute pipeline, with WGSL source as module or descriptors as layout if you like. */
 export interface ComputePipelineRequest {
   /** The label, as in WebGPU. */
@@ -25,217 +12,226 @@ export interface ComputePipelineRequest {
   };
 }
 
-/** Two descriptors of the same pipeline have the same signature. */
-export function signature(recorded: RecordedPipeline): string {
-  return JSON.stringify([recorded.module, recorded.compute, recorded.layout]);
+/** A text of which a recorder has one object, so that its id can stand for it. */
+interface Part {
+  readonly id: number;
+  readonly text: string;
 }
 
-/**
- * Records the descriptors of a device's objects, and recreates the objects from them.
- *
- * Objects without known data (a module created before the device was watched, a layout taken from a
- * pipeline) are not an error: pipelines that depend on them are not recorded.
- */
-export class Structures {
+/** A compute pipeline as data, sufficient to recreate it on another device. */
+export interface RecordedPipeline {
+  /** Equal for two descriptors of the same pipeline, in one recorder. */
+  readonly name: string;
+  /** The WGSL. */
+  readonly module: Part;
+  /** JSON: `"auto"`, or the pipeline layout with the descriptors of its bind group layouts. */
+  readonly layout: Part;
+  /** JSON: what `createComputePipeline` was given under `compute`, without the module. */
+  readonly compute: string;
+}
+
+/** A stored list of pipelines. What is dropped first comes first. */
+export interface RecordedList {
+  /** Tells whether a record of uses belongs to this list. */
+  readonly id: number;
+  readonly pipelines: readonly RecordedPipeline[];
+}
+
+const WATCHED = [
+  "createShaderModule",
+  "createBindGroupLayout",
+  "createPipelineLayout",
+  "createComputePipeline",
+  "createComputePipelineAsync",
+] as const;
+
+/** The methods of a device that are watched. */
+export type Watched = Pick<GPUDevice, (typeof WATCHED)[number]>;
+
+/** Records the descriptors of a device's objects, and recreates pipelines from them. */
+export class Recorder {
+  /** The original methods of the device. */
+  readonly originals: Watched;
   readonly #device: GPUDevice;
-  readonly #create: Originals;
-  readonly #modules = new WeakMap<GPUShaderModule, RecordedPipeline["module"]>();
-  readonly #groups = new WeakMap<GPUBindGroupLayout, Plain>();
-  readonly #layouts = new WeakMap<GPUPipelineLayout, { readonly [name: string]: Plain }>();
-  readonly #made = new Map<string, object>();
+  readonly #parts = new Map<string, Part>();
+  #lastId = 0;
+  readonly #modules = new WeakMap<GPUShaderModule, Part>();
+  readonly #groups = new WeakMap<GPUBindGroupLayout, string>();
+  readonly #layouts = new WeakMap<GPUPipelineLayout, Part>();
+  readonly #made = new Map<Part, object>();
 
-  constructor(device: GPUDevice, create: Originals) {
+  constructor(device: GPUDevice) {
     this.#device = device;
-    this.#create = create;
+    this.originals = Object.fromEntries(
+      WATCHED.map((name) => [name, device[name].bind(device)]),
+    ) as unknown as Watched;
   }
 
-  /** Remembers the descriptor of a shader module. */
-  sawModule(module: GPUShaderModule, descriptor: GPUShaderModuleDescriptor): void {
-    const data = plainMembers(descriptor, ["label", "sourceMap", "hints", "compilationHints"]);
-    if (typeof data?.["code"] === "string") this.#modules.set(module, data as RecordedPipeline["module"]);
+  /** Returns methods that remember what objects are made from, so that pipelines of them can be described. */
+  watched(): Omit<Watched, "createComputePipeline" | "createComputePipelineAsync"> {
+    const watch =
+      <D, O>(create: (descriptor: D) => O, note: (object: O, descriptor: D) => void) =>
+      (descriptor: D): O => {
+        const object = create(descriptor);
+        // Pipelines of an object that cannot be described are not recorded.
+        attempt(() => note(object, descriptor));
+        return object;
+      };
+    return {
+      createShaderModule: watch(this.originals.createShaderModule, (module, descriptor) => {
+        const known = ["label", "code", "sourceMap", "hints", "compilationHints"];
+        if (hasOnly(descriptor, known)) this.#modules.set(module, this.#part(descriptor.code));
+      }),
+      createBindGroupLayout: watch(this.originals.createBindGroupLayout, (group, descriptor) => {
+        this.#groups.set(group, json(unlabelled(descriptor)));
+      }),
+      createPipelineLayout: watch(this.originals.createPipelineLayout, (layout, descriptor) => {
+        const bindGroupLayouts = Array.from(descriptor.bindGroupLayouts, (group) => {
+          // JSON.parse throws for an unknown group.
+          return group && JSON.parse(this.#groups.get(group) as string);
+        });
+        this.#layouts.set(layout, this.#part(json({ ...descriptor, label: undefined, bindGroupLayouts })));
+      }),
+    };
   }
 
-  /** Remembers what a bind group layout was made from. */
-  sawGroup(group: GPUBindGroupLayout, descriptor: GPUBindGroupLayoutDescriptor): void {
-    const data = plainGroup(descriptor);
-    if (data !== undefined) this.#groups.set(group, data);
-  }
-
-  /** Remembers what a pipeline layout was made from. */
-  sawLayout(layout: GPUPipelineLayout, descriptor: GPUPipelineLayoutDescriptor): void {
-    const data = plainMembers(descriptor, ["label", "bindGroupLayouts"]);
-    const groups: Plain[] = [];
-    for (const group of descriptor.bindGroupLayouts) {
-      const known = group === null || group === undefined ? null : this.#groups.get(group);
-      if (known === undefined) return;
-      groups.push(known);
-    }
-    if (data !== undefined) this.#layouts.set(layout, { ...data, bindGroupLayouts: groups });
-  }
-
-  /** The record of a descriptor, or `undefined` where it depends on something unknown. */
+  /**
+   * Returns the record of a descriptor; `undefined` if it is malformed, has values that JSON cannot represent, or
+   * depends on an object whose data is unknown: a module created before the device was watched, or a layout
+   * taken from a pipeline.
+   */
   describe(request: ComputePipelineRequest | GPUComputePipelineDescriptor): RecordedPipeline | undefined {
-    if (Object.keys(request).some((name) => !["label", "layout", "compute"].includes(name))) return undefined;
-    const { module: given } = request.compute;
-    const module = typeof given === "string" ? { code: given } : this.#modules.get(given);
-    const layout = this.#layout(request.layout);
-    const compute = plainMembers(request.compute, ["module"]);
-    return module && layout && compute && { module, compute, layout };
-  }
-
-  /** The shader module of this source, made once. */
-  module(recorded: RecordedPipeline): GPUShaderModule {
-    return this.#once("module", recorded.module, () => {
-      const module = this.#create.createShaderModule(recorded.module as GPUShaderModuleDescriptor);
-      this.#modules.set(module, recorded.module);
-      return module;
+    return attempt(() => {
+      if (!hasOnly(request, ["label", "layout", "compute"])) return undefined;
+      const { module: given, ...stage } = request.compute;
+      const module = typeof given === "string" ? this.#part(given) : this.#modules.get(given);
+      const layout = this.#layout(request.layout);
+      return module && layout && recorded(module, layout, json(stage));
     });
   }
 
-  /** Forgets the objects that were made, so that the browser can free them. */
-  clear(): void {
-    this.#made.clear();
-  }
-
   /** Creates a recorded pipeline. Rejects as `createComputePipelineAsync` does. */
-  create(recorded: RecordedPipeline, label?: string): Promise<GPUComputePipeline> {
+  async create(pipeline: RecordedPipeline, label?: string): Promise<GPUComputePipeline> {
+    const { createShaderModule, createBindGroupLayout, createPipelineLayout } = this.originals;
+    const data = JSON.parse(pipeline.layout.text);
+    const compute = JSON.parse(pipeline.compute);
     // An invalid module or layout raises an error of its own. It must not reach a scope, or a listener, of
     // the page. The scope opens and closes without waiting in between, so that it holds nothing else.
     this.#device.pushErrorScope("validation");
     try {
-      const layout = recorded.layout === "auto" ? "auto" : this.#pipelineLayout(recorded.layout);
-      const compute = { ...recorded.compute, module: this.module(recorded) };
-      return this.#create.createComputePipelineAsync({
-        layout,
-        compute,
-        ...(label === undefined ? {} : { label }),
+      const layout = this.#once(pipeline.layout, () => {
+        if (data === "auto") return data;
+        const groups = data.bindGroupLayouts.map((group: Group) => group && createBindGroupLayout(group));
+        return createPipelineLayout({ ...data, bindGroupLayouts: groups });
       });
-    } catch (error) {
-      return Promise.reject(error);
+      const module = this.#once(pipeline.module, () => createShaderModule({ code: pipeline.module.text }));
+      const labelled = label === undefined ? {} : { label };
+      return this.originals.createComputePipelineAsync({
+        layout,
+        compute: { ...compute, module },
+        ...labelled,
+      });
     } finally {
       this.#device.popErrorScope().catch(() => undefined);
     }
   }
 
-  #layout(layout: ComputePipelineRequest["layout"]): RecordedPipeline["layout"] | undefined {
-    if (layout === "auto") return "auto";
-    if (!Array.isArray(layout)) return this.#layouts.get(layout as GPUPipelineLayout);
-    const groups = (layout as (GPUBindGroupLayoutDescriptor | null)[]).map((group) =>
-      group === null ? null : plainGroup(group),
-    );
-    return groups.some((group) => group === undefined) ? undefined : { bindGroupLayouts: groups as Plain[] };
+  /** Forgets the modules and layouts that were made, so that the browser can free them. */
+  clear(): void {
+    this.#made.clear();
   }
 
-  #pipelineLayout(recorded: { readonly [name: string]: Plain }): GPUPipelineLayout {
-    return this.#once("layout", recorded, () => {
-      const groups = (recorded["bindGroupLayouts"] as Plain[]).map((group) =>
-        group === null
-          ? null
-          : this.#once("group", group, () =>
-              this.#create.createBindGroupLayout(group as unknown as GPUBindGroupLayoutDescriptor),
-            ),
-      );
-      return this.#create.createPipelineLayout({ ...recorded, bindGroupLayouts: groups });
+  /** Decodes the output of `encodeList`. Any other text is an empty list. */
+  decodeList(text = "{}"): RecordedList {
+    const decoded = attempt(() => {
+      const { version, id, modules, pipelines } = JSON.parse(text);
+      if (version !== VERSION) return undefined;
+      const decode = ({ module, layout, compute }: Row) =>
+        recorded(this.#part(modules[module]), this.#part(layout), compute);
+      return { id, pipelines: pipelines.map(decode) };
     });
+    return decoded ?? { id: 0, pipelines: [] };
   }
 
-  #once<T extends object>(kind: string, data: unknown, make: () => T): T {
-    const name = kind + JSON.stringify(data);
-    const made = (this.#made.get(name) as T | undefined) ?? make();
-    this.#made.set(name, made);
+  #layout(layout: ComputePipelineRequest["layout"]): Part | undefined {
+    if (layout === "auto") return this.#part(AUTO);
+    if (!Array.isArray(layout)) return this.#layouts.get(layout as GPUPipelineLayout);
+    return this.#part(json({ bindGroupLayouts: layout.map((group: Group) => group && unlabelled(group)) }));
+  }
+
+  #part(text: string): Part {
+    let part = this.#parts.get(text);
+    if (part === undefined) {
+      if (typeof text !== "string") throw new TypeError(`This is of type ${typeof text}; pass a text.`);
+      // A page that generates shaders without end must not fill the memory.
+      if (this.#parts.size === MAX_PARTS) this.#parts.clear();
+      part = { id: (this.#lastId += 1), text };
+      this.#parts.set(text, part);
+    }
+    return part;
+  }
+
+  #once<T extends object>(part: Part, make: () => T): T {
+    const made = (this.#made.get(part) as T | undefined) ?? make();
+    this.#made.set(part, made);
     return made;
   }
 }
 
-/** The original methods of a device. */
-export type Originals = Pick<
-  GPUDevice,
-  | "createShaderModule"
-  | "createBindGroupLayout"
-  | "createPipelineLayout"
-  | "createComputePipeline"
-  | "createComputePipelineAsync"
->;
+type Group = GPUBindGroupLayoutDescriptor | null;
 
-/** A recorded pipeline and the time of its last request, in milliseconds since 1970. */
-export interface ListedPipeline {
-  readonly recorded: RecordedPipeline;
-  readonly used: number;
+/** A pipeline of a stored list. `module` counts in the list's modules. */
+interface Row {
+  readonly module: number;
+  readonly layout: string;
+  readonly compute: string;
 }
 
-/** Encodes the list as text. A source that several pipelines share is written once. */
-export function encodeList(list: readonly ListedPipeline[]): string {
-  const modules = new Map<string, number>();
-  const pipelines = list.map(({ recorded, used }) => {
-    const module = JSON.stringify(recorded.module);
-    const index = modules.get(module) ?? modules.size;
-    modules.set(module, index);
-    return { module: index, compute: recorded.compute, layout: recorded.layout, used };
+const AUTO = JSON.stringify("auto");
+const MAX_PARTS = 10_000;
+const VERSION = 2;
+
+/** Encodes a list as text. A source that several pipelines share is written once. */
+export function encodeList({ id, pipelines }: RecordedList): string {
+  const modules = [...new Set(pipelines.map(({ module }) => module))];
+  const rows = pipelines.map(({ module, layout, compute }): Row => {
+    return { module: modules.indexOf(module), layout: layout.text, compute };
   });
-  return JSON.stringify({
-    version: VERSION,
-    modules: [...modules.keys()].map((module) => JSON.parse(module)),
-    pipelines,
-  });
+  return JSON.stringify({ version: VERSION, id, modules: modules.map(({ text }) => text), pipelines: rows });
 }
 
-/** Decodes the output of `encodeList`. Ignores entries that it does not understand. */
-export function decodeList(text: string): ListedPipeline[] {
-  let data: unknown;
+/** Returns the result of `work`, or `undefined` if it throws. */
+export function attempt<T>(work: () => T): T | undefined {
   try {
-    data = JSON.parse(text);
+    return work();
   } catch {
-    return [];
+    return undefined;
   }
-  if (!isObject(data) || data["version"] !== VERSION) return [];
-  const { modules, pipelines } = data;
-  if (!Array.isArray(modules) || !Array.isArray(pipelines)) return [];
-  return pipelines.flatMap((row: unknown) => {
-    if (!isObject(row) || typeof row["used"] !== "number" || !isObject(row["compute"])) return [];
-    const module: unknown = modules[row["module"] as number];
-    const layout = row["layout"];
-    const known = layout === "auto" || (isObject(layout) && Array.isArray(layout["bindGroupLayouts"]));
-    if (!isObject(module) || typeof module["code"] !== "string" || !known) return [];
-    return [{ recorded: { module, compute: row["compute"], layout } as RecordedPipeline, used: row["used"] }];
+}
+
+function recorded(module: Part, layout: Part, compute: string): RecordedPipeline {
+  return { name: `${module.id} ${layout.id} ${compute}`, module, layout, compute };
+}
+
+function hasOnly(descriptor: object, names: readonly string[]): boolean {
+  return Object.keys(descriptor).every((name) => names.includes(name));
+}
+
+function unlabelled(descriptor: GPUBindGroupLayoutDescriptor): object {
+  return { ...descriptor, label: undefined, entries: [...descriptor.entries] };
+}
+
+/** Returns JSON with sorted names. Throws for values that JSON cannot represent exactly. */
+function json(value: unknown): string {
+  return JSON.stringify(value, (name, member) => {
+    const isInexact = typeof member === "number" && (!Number.isFinite(member) || Object.is(member, -0));
+    if (isInexact || typeof member === "function") throw new TypeError(name);
+    if (typeof member !== "object" || member === null || Array.isArray(member)) return member;
+    if (![null, Object.prototype].includes(Object.getPrototypeOf(member))) throw new TypeError(name);
+    return Object.fromEntries(
+      Object.keys(member)
+        .sort()
+        .map((key) => [key, member[key]]),
+    );
   });
-}
-
-const VERSION = 1;
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-function plainGroup(descriptor: GPUBindGroupLayoutDescriptor): Plain | undefined {
-  const data = plainMembers(descriptor, ["label", "entries"]);
-  const entries = plain([...descriptor.entries]);
-  return data && entries && { ...data, entries };
-}
-
-/** Returns the members of a descriptor as data, without the omitted ones. */
-function plainMembers(descriptor: object, leftOut: readonly string[]): { [name: string]: Plain } | undefined {
-  const rest = Object.fromEntries(Object.entries(descriptor).filter(([name]) => !leftOut.includes(name)));
-  return plain(rest) as { [name: string]: Plain } | undefined;
-}
-
-/** Copies data with sorted names; returns `undefined` if it cannot be represented in JSON. */
-function plain(value: unknown): Plain | undefined {
-  if (value === null || typeof value === "string" || typeof value === "boolean") return value;
-  if (typeof value === "number") return Number.isFinite(value) && !Object.is(value, -0) ? value : undefined;
-  if (Array.isArray(value)) {
-    const items = value.map(plain);
-    return items.some((item) => item === undefined) ? undefined : (items as Plain[]);
-  }
-  if (typeof value !== "object") return undefined;
-  const prototype: unknown = Object.getPrototypeOf(value);
-  if (prototype !== Object.prototype && prototype !== null) return undefined;
-  const copy: { [name: string]: Plain } = {};
-  for (const name of Object.keys(value as object).sort()) {
-    const member = (value as Record<string, unknown>)[name];
-    if (member === undefined) continue;
-    const data = plain(member);
-    if (data === undefined) return undefined;
-    copy[name] = data;
-  }
-  return copy;
 }

@@ -1,15 +1,37 @@
 import type { Cache } from "./cache.js";
-import { invalid } from "./errors.js";
-import { key } from "./key.js";
-import { PipelineList, readList } from "./pipeline-list.js";
+import { invalid, WarmstartError } from "./errors.js";
+import { key, type Key } from "./key.js";
+import {
+  attempt,
+  type ComputePipelineRequest,
+  encodeList,
+  type RecordedPipeline,
+  Recorder,
+  type Watched,
+} from "./pipeline-record.js";
 import { deviceFields } from "./webgpu.js";
 
 /** Options of {@link pipelines} and {@link watchDevices}. */
 export interface PipelinesOptions {
-  /** The most pipelines in the list; the least recently used are dropped. 256 by default. */
+  /**
+   * The most pipelines in the list. Those that were not used since the list last changed are dropped first. 256
+   * by default.
+   */
   readonly max?: number;
   /** The number of pipelines to compile at a time. 8 by default. */
   readonly parallel?: number;
+}
+
+/** Counters of a {@link PipelineList}. */
+export interface PipelineStats {
+  /** Pipelines in the list. */
+  readonly recorded: number;
+  /** Pipelines that were recreated before they were requested. */
+  readonly created: number;
+  /** Requests that were served by a pipeline that was ready or already being created. */
+  readonly used: number;
+  /** Recorded pipelines that no longer compile, and were dropped. */
+  readonly failed: number;
 }
 
 /**
@@ -40,17 +62,15 @@ export async function pipelines(
   if (typeof name !== "string" || name === "")
     throw invalid("The list of pipelines has no name; pass one, for example the model's.");
   const { max = 256, parallel = 8 } = options;
-  for (const [what, count] of [
-    ["max", max],
-    ["parallel", parallel],
-  ] as const) {
+  for (const [what, count] of Object.entries({ max, parallel })) {
     if (!Number.isSafeInteger(count) || count < 1)
       throw invalid(`pipelines: ${what} is ${count}; pass a whole number from 1.`);
   }
-  if (!device) return new PipelineList(undefined, { name, max, parallel, stored: [] });
-  const place = { cache, key: key("warmstart.pipelines", 1, { name, ...deviceFields(device) }) };
-  const stored = await readList(place);
-  return new PipelineList({ device, ...place }, { name, max, parallel, stored });
+  if (!device) return new PipelineList(name, max, parallel);
+  const fields = { name, ...deviceFields(device) };
+  const [list, uses] = [key("warmstart.pipelines", 1, fields), key("warmstart.pipelines.uses", 1, fields)];
+  const [text, used] = await cache.getMany([list, uses], "text");
+  return new PipelineList(name, max, parallel, { cache, device, list, uses, text, used });
 }
 
 /**
@@ -70,13 +90,14 @@ export function watchDevices(
   options: PipelinesOptions = {},
 ): { readonly lists: readonly PipelineList[]; stop(): void } {
   const lists: PipelineList[] = [];
+  const detaching: (() => void)[] = [];
   const adapter = (globalThis as { GPUAdapter?: { prototype: GPUAdapter } }).GPUAdapter?.prototype;
   if (adapter === undefined) return { lists, stop: () => undefined };
   const original = adapter.requestDevice;
   const watching = async function (this: GPUAdapter, descriptor?: GPUDeviceDescriptor): Promise<GPUDevice> {
     const device = await original.call(this, descriptor);
     const list = await pipelines(cache, device, name, options);
-    list.attach();
+    detaching.push(list.attach());
     lists.push(list);
     return device;
   };
@@ -85,7 +106,309 @@ export function watchDevices(
     lists,
     stop() {
       if (adapter.requestDevice === watching) adapter.requestDevice = original;
-      for (const list of lists) list.detach();
+      for (const detach of detaching) detach();
     },
   };
+}
+
+/** A list that records pipelines and recreates them on later visits. Created by {@link pipelines}. */
+export class PipelineList {
+  /** The name that the list was opened with. */
+  readonly name: string;
+  /** Whether there is a device. Without one, the list records and creates nothing. */
+  readonly available: boolean;
+  /** Resolves when all recorded pipelines are recreated or have failed. Never rejects. */
+  readonly ready: Promise<void>;
+
+  readonly #place: Place | undefined;
+  readonly #recorder: Recorder | undefined;
+  readonly #max: number;
+  /** By name; what is dropped first comes first. */
+  readonly #entries = new Map<string, Entry>();
+  /** The names of the stored list, in its order, and its id. */
+  #listed = new Set<string>();
+  #id = 0;
+  #changed = false;
+  #saving: ReturnType<typeof setTimeout> | undefined;
+  /** Whether there are uses to note, and whether they are noted by themselves, or will be. */
+  #unnoted = false;
+  #noting = false;
+  readonly #failed = new Set<string>();
+  readonly #counts = { created: 0, used: 0 };
+  #lost = false;
+  #detach: (() => void) | undefined;
+
+  /** @internal */
+  constructor(name: string, max: number, parallel: number, place?: Place) {
+    this.name = name;
+    this.available = place !== undefined;
+    this.#place = place;
+    this.#max = max;
+    this.ready = Promise.resolve();
+    if (place === undefined) return;
+    const recorder = (this.#recorder = new Recorder(place.device));
+    void place.device.lost.then(() => this.#forget());
+    const { id, pipelines } = recorder.decodeList(place.text);
+    const used = decodeUses(place.used, id);
+    const entries = pipelines.map((recorded, at) => ({ ...EMPTY, recorded, isUsed: used[at] === USED }));
+    entries.sort((one, other) => Number(one.isUsed) - Number(other.isUsed));
+    for (const entry of entries) this.#entries.set(entry.recorded.name, entry);
+    this.#id = id;
+    this.#listed = new Set(pipelines.map(({ name }) => name));
+    this.#bound();
+    const queue = [...this.#entries.values()].reverse();
+    const workers = Array.from({ length: parallel }, () => this.#work(queue));
+    this.ready = Promise.all(workers).then(() => recorder.clear());
+  }
+
+  /**
+   * Returns a compute pipeline from the list, or creates and records it.
+   *
+   * `compute.module` may be WGSL source, and `layout` the descriptors of the bind group layouts, so that no
+   * other object is needed. Rejects like `createComputePipelineAsync`.
+   *
+   * @throws WarmstartError `unsupported` without a device; `invalid_argument` if a layout or constant given
+   *   as data cannot be recorded
+   */
+  async computePipeline(request: ComputePipelineRequest): Promise<GPUComputePipeline> {
+    const recorder = this.#recorder;
+    if (!recorder)
+      throw new WarmstartError("unsupported", "There is no WebGPU device; check `available` first.");
+    const recorded = recorder.describe(request);
+    if (recorded) return this.#get(recorded, request.label, () => recorder.create(recorded, request.label));
+    if (typeof request.compute.module === "string" || Array.isArray(request.layout))
+      throw invalid("The pipeline cannot be recorded; pass layouts as plain objects, and finite constants.");
+    return recorder.originals.createComputePipelineAsync(request as GPUComputePipelineDescriptor);
+  }
+
+  /**
+   * Wraps the device's methods: records calls of `createComputePipelineAsync`, `createComputePipeline` and of
+   * what they depend on, and serves them from the list. Call it before the runtime creates shader modules.
+   * Calls that cannot be recorded reach the device unchanged. Returns a function that restores the methods.
+   */
+  attach(): () => void {
+    if (!this.#place || !this.#recorder) return () => undefined;
+    return (this.#detach ??= this.#watch(this.#place.device, this.#recorder));
+  }
+
+  /** Returns the counters of this list. */
+  stats(): PipelineStats {
+    return { ...this.#counts, recorded: this.#entries.size, failed: this.#failed.size };
+  }
+
+  /**
+   * Stores the list now if it changed, or else notes which pipelines were used since then, in one byte each.
+   * Resolves with whether the list is stored. The list saves itself 300 milliseconds after it changes, and
+   * notes uses once, 3 seconds after the first. Pipelines that other tabs recorded in the meantime are kept.
+   */
+  async save(): Promise<boolean> {
+    clearTimeout(this.#saving);
+    this.#saving = undefined;
+    if (!this.#place || !this.#recorder) return false;
+    const { cache, list, uses } = this.#place;
+    // Both are reset before the write, during which there may be other uses and changes.
+    const [isChanged, isUsed] = [this.#changed && !this.#lost, this.#unnoted];
+    this.#changed = this.#unnoted = false;
+    if (!isChanged) {
+      const marks = Array.from(this.#listed, (name) => (this.#entries.get(name)?.isUsed ? USED : "-"));
+      const text = JSON.stringify({ list: this.#id, used: marks.join("") });
+      if (isUsed) await cache.put(uses, text, { label: `uses of the pipelines of ${this.name}` });
+      return cache.has(list);
+    }
+    const { pipelines: stored } = this.#recorder.decodeList(await cache.get(list, "text"));
+    const ours = Array.from(this.#entries.values(), ({ recorded }) => recorded);
+    const others = stored.filter(({ name }) => !this.#listed.has(name) && !this.#entries.has(name));
+    const pipelines = withinBounds([...ours, ...others], this.#max);
+    const id = Date.now();
+    for (const entry of this.#entries.values()) entry.isUsed = false;
+    const options = { label: `compute pipelines of ${this.name}`, type: "application/json" };
+    const isStored = await cache.put(list, encodeList({ id, pipelines }), options);
+    if (isStored) {
+      this.#id = id;
+      this.#listed = new Set(pipelines.map(({ name }) => name));
+    }
+    this.#changed ||= !isStored;
+    return isStored;
+  }
+
+  /** Recreates recorded pipelines, most recently used first, until none is left. */
+  async #work(queue: Entry[]): Promise<void> {
+    for (let entry = queue.shift(); entry !== undefined; entry = queue.shift()) {
+      if (this.#lost || entry.made || this.#entries.get(entry.recorded.name) !== entry) continue;
+      entry.made = this.#recreate(entry);
+      await entry.made.catch(() => undefined);
+    }
+  }
+
+  /** Recreates a pipeline of an earlier visit. Drops it if it no longer compiles. */
+  async #recreate(entry: Entry): Promise<GPUComputePipeline> {
+    const { recorded } = entry;
+    try {
+      entry.pipeline = await (this.#recorder as Recorder).create(recorded);
+      this.#counts.created++;
+      return entry.pipeline;
+    } catch (error) {
+      // Everything fails on a lost device, and the loss may be reported a moment later.
+      await new Promise((resolve) => setTimeout(resolve));
+      if (this.#lost) throw error;
+      this.#entries.delete(recorded.name);
+      this.#failed.add(recorded.name);
+      this.#change();
+      throw error;
+    }
+  }
+
+  async #get(
+    recorded: RecordedPipeline,
+    label: string | undefined,
+    create: () => Promise<GPUComputePipeline>,
+  ): Promise<GPUComputePipeline> {
+    const { name } = recorded;
+    const entry = this.#entries.get(name) ?? { ...EMPTY, recorded };
+    if (entry.made) {
+      const pipeline = await entry.made.catch(() => undefined);
+      if (pipeline) return this.#serve(entry, pipeline, label);
+      // The caller gets its own error, or a pipeline if another attempt succeeds.
+    }
+    entry.made = create();
+    if (!this.#lost) this.#entries.set(name, entry);
+    try {
+      entry.pipeline = await entry.made;
+      this.#use(entry);
+      return entry.pipeline;
+    } catch (error) {
+      entry.made = undefined;
+      if (this.#entries.get(name) === entry) this.#entries.delete(name);
+      throw error;
+    }
+  }
+
+  #serve(entry: Entry, pipeline: GPUComputePipeline, label: string | undefined): GPUComputePipeline {
+    this.#counts.used++;
+    this.#use(entry);
+    if (label !== undefined) pipeline.label = label;
+    return pipeline;
+  }
+
+  /** Moves an entry to the end, as the most recently used. */
+  #use(entry: Entry): void {
+    if (this.#lost) return;
+    const { name } = entry.recorded;
+    this.#unnoted ||= !entry.isUsed;
+    entry.isUsed = true;
+    this.#entries.delete(name);
+    this.#entries.set(name, entry);
+    this.#bound();
+    if (this.#changed || !this.#listed.has(name)) this.#change();
+    else if (this.#unnoted && !this.#noting) {
+      this.#noting = true;
+      this.#saveIn(NOTE_AFTER_MS);
+    }
+  }
+
+  #bound(): void {
+    for (const name of this.#entries.keys()) {
+      if (this.#entries.size <= this.#max) return;
+      this.#entries.delete(name);
+    }
+  }
+
+  #change(): void {
+    this.#changed = true;
+    this.#saving ??= this.#saveIn(SAVE_AFTER_MS);
+  }
+
+  #saveIn(milliseconds: number): ReturnType<typeof setTimeout> {
+    return setTimeout(() => void this.save().catch(() => undefined), milliseconds);
+  }
+
+  /** Forgets the pipelines of a lost device, which are useless. The stored list stays. */
+  #forget(): void {
+    this.#lost = true;
+    this.#unnoted = false;
+    this.#recorder?.clear();
+    this.#entries.clear();
+  }
+
+  #watch(device: GPUDevice, recorder: Recorder): () => void {
+    const { originals } = recorder;
+    const watching: Watched = {
+      ...recorder.watched(),
+      createComputePipeline: (descriptor) => {
+        const recorded = recorder.describe(descriptor);
+        if (!recorded) return originals.createComputePipeline(descriptor);
+        const entry = this.#entries.get(recorded.name) ?? { ...EMPTY, recorded };
+        if (entry.pipeline) return this.#serve(entry, entry.pipeline, descriptor.label);
+        const pipeline = originals.createComputePipeline(descriptor);
+        // Its validity is unknown until later, so it is recorded, and not kept for other requests.
+        if (!this.#failed.has(recorded.name)) this.#use(entry);
+        return pipeline;
+      },
+      createComputePipelineAsync: async (descriptor) => {
+        const recorded = recorder.describe(descriptor);
+        const create = () => originals.createComputePipelineAsync(descriptor);
+        return recorded ? this.#get(recorded, descriptor.label, create) : create();
+      },
+    };
+    // The methods of a device are its prototype's; its own are those of another wrapper.
+    const own: Partial<Watched> = device;
+    const before = { ...own };
+    Object.assign(own, watching);
+    return () => {
+      this.#detach = undefined;
+      for (const name of Object.keys(watching) as (keyof Watched)[]) {
+        if (own[name] !== watching[name]) continue;
+        delete own[name];
+        if (before[name]) Object.assign(own, { [name]: before[name] });
+      }
+    };
+  }
+}
+
+/** The delay of saving, so that a runtime's many pipelines are one write. */
+const SAVE_AFTER_MS = 300;
+const NOTE_AFTER_MS = 3000;
+/** The most WGSL that a list keeps, in UTF-16 code units. */
+const MAX_SOURCE = 8 * 1024 * 1024;
+/** Marks a pipeline in the record of uses. */
+const USED = "+";
+
+/** The device, the cache, and the keys and texts of the list and of what was used since it was written. */
+interface Place {
+  readonly device: GPUDevice;
+  readonly cache: Cache;
+  readonly list: Key;
+  readonly uses: Key;
+  readonly text: string | undefined;
+  readonly used: string | undefined;
+}
+
+interface Entry {
+  readonly recorded: RecordedPipeline;
+  /** Whether it was used since the list was written. */
+  isUsed: boolean;
+  /** The pipeline, ready or being created. */
+  made: Promise<GPUComputePipeline> | undefined;
+  /** The pipeline, once it is known to be valid. */
+  pipeline: GPUComputePipeline | undefined;
+}
+
+const EMPTY = { isUsed: false, made: undefined, pipeline: undefined };
+
+/** Returns the end of the list that fits within the bounds. */
+function withinBounds(list: readonly RecordedPipeline[], max: number): RecordedPipeline[] {
+  const sources = new Set<unknown>();
+  let room = MAX_SOURCE;
+  const fits = ({ module }: RecordedPipeline): boolean => {
+    if (!sources.has(module)) room -= module.text.length;
+    sources.add(module);
+    return room >= 0;
+  };
+  return list.slice(-max).reverse().filter(fits).reverse();
+}
+
+/** Returns the marks of a list's pipelines. Any other text, and the uses of another list, are none. */
+function decodeUses(text = "{}", id: number): string {
+  const { list, used } = attempt(() => JSON.parse(text)) ?? {};
+  return list === id && typeof used === "string" ? used : "";
 }
