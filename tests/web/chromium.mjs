@@ -20,10 +20,14 @@ export function chromium() {
   return (found ??= find());
 }
 
-async function find() {
+/** Returns the first program of these names on the `PATH`. */
+export function onPath(names) {
   const folders = (process.env.PATH ?? "").split(path.delimiter);
-  const files = NAMES.flatMap((name) => folders.map((folder) => path.join(folder, name)));
-  const program = process.env.CHROMIUM || files.find(existsSync);
+  return names.flatMap((name) => folders.map((folder) => path.join(folder, name))).find(existsSync);
+}
+
+async function find() {
+  const program = process.env.CHROMIUM || onPath(NAMES);
   if (program) return { program, env: process.env };
   // The package has no other Chromium in it.
   if (process.platform !== "linux" || process.arch !== "x64") return undefined;

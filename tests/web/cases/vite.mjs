@@ -1,4 +1,4 @@
-// A new Vite project that installs the tarball, builds, and uses it on the page and in a module worker.
+// A new Vite project that installs the tarball, builds, and uses it on the page and in a module worker; and a page without a bundler.
 
 import { execFile } from "node:child_process";
 import { readdir, readFile, writeFile } from "node:fs/promises";
@@ -49,6 +49,18 @@ const PROJECT = {
   `,
 };
 
+const PLAIN = `
+  <!doctype html>
+  <meta charset="utf-8">
+  <script type="importmap">{ "imports": { "warmstart": "./node_modules/warmstart/dist/index.js" } }</script>
+  <script type="module">
+    import { open } from "warmstart";
+
+    const cache = await open({ name: "plain" });
+    const text = await cache.getOrCreate("key", () => "value", { as: "text" });
+    globalThis.result = { text, backend: cache.backend };
+  </script>`;
+
 export const cases = {
   "a new Vite project installs the tarball, builds, and runs warm at the second visit": async (t) => {
     const { folder, vite } = await project(t);
@@ -60,6 +72,15 @@ export const cases = {
     t.equal(await result(), { builds: 1, ...used });
     await page.reload();
     t.equal(await result(), { builds: 0, ...used });
+    t.equal(page.problems, []);
+  },
+
+  "a plain page without a bundler uses the tarball by an import map": async (t) => {
+    const { folder } = await project(t);
+    await writeFile(path.join(folder, "plain.html"), PLAIN);
+    t.server.mount("/plain/", folder);
+    const page = await (await t.browser()).open(t.server.url("/plain/plain.html"));
+    t.equal(await (await page.waitForFunction(() => globalThis.result)).jsonValue(), { text: "value", backend: "indexeddb" });
     t.equal(page.problems, []);
   },
 

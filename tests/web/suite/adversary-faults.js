@@ -118,7 +118,8 @@ function everyCall(options) {
     const { wrong, calls } = await run(t, {});
     t.equal(wrong, []);
     const found = [];
-    for (let at = 1; at <= calls; at++) {
+    // Every fifth one in Firefox, whose run is bounded to 90 seconds.
+    for (let at = 1; at <= calls; at += navigator.userAgent.includes("Firefox") ? 5 : 1) {
       const { wrong, what } = await run(t, { ...options, at });
       for (const each of wrong) found.push(`call ${at} (${what}): ${each}`);
     }

@@ -79,7 +79,7 @@ class Retryable extends Error {
 
 /** Requests the missing part once, and reads it. Returns the headers to store when the file is complete. */
 async function round(wanted: Transfer, parts: Parts): Promise<Headers> {
-  const { request, signal } = wanted;
+  const { request } = wanted;
   const { url } = request;
   const about = parts.about;
   if (about !== undefined) {

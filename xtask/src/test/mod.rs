@@ -113,7 +113,7 @@ pub(crate) fn run(sh: &Shell, arguments: &Arguments) -> Result<ExitCode> {
     for need in needs {
         match need.ensure(sh) {
             // If its package cannot be fetched, the other steps run without it.
-            Err(error) if need == Need::Browser => {
+            Err(error) if need == needs::CHROMIUM => {
                 eprintln!("{error}");
                 missing.push(need);
             }
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     fn step<'a>(name: &'static str, work: Vec<Work<'a>>) -> Step<'a> {
-        Step { name, about: "proves", deep: false, needs: vec![Need::Browser], work }
+        Step { name, about: "proves", deep: false, needs: vec![needs::CHROMIUM], work }
     }
 
     #[test]
@@ -231,13 +231,13 @@ mod tests {
         let outcome = |name, end| Outcome { name, took: Duration::from_millis(1500), end };
         let outcomes = [
             outcome("one", End::Passed),
-            outcome("web", End::NotRun(Need::Browser)),
+            outcome("web", End::NotRun(needs::CHROMIUM)),
             outcome("second", End::Failed("exit status: 1: cargo fmt".to_owned())),
         ];
         assert_eq!(
             report(&steps, &outcomes),
             "one        1.5 s  passed\n\
-             web        1.5 s  not run, no Chromium\n\
+             web        1.5 s  not run, no chromium\n\
              second     1.5 s  FAILED\n\
              third          -  not run\n\
              all        4.5 s\n\
@@ -256,6 +256,6 @@ mod tests {
         assert_eq!(verdict(vec![command("true"), command("true")], &[]), "passed");
         assert_eq!(verdict(vec![command("true"), command("false")], &[]), "FAILED");
         assert_eq!(verdict(vec![Work::Check(|_| Err("wrong".into()))], &[]), "FAILED");
-        assert_eq!(verdict(vec![command("false")], &[Need::Browser]), "not run, no Chromium");
+        assert_eq!(verdict(vec![command("false")], &[needs::CHROMIUM]), "not run, no chromium");
     }
 }

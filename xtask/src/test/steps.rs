@@ -99,8 +99,12 @@ pub(super) fn all(sh: &Shell, deep: bool) -> Vec<Step<'_>> {
         step("header", "the C header matches the sources", &[]).check(capi::check_header),
         tests(sh).commands(deep.then(|| cargo(sh, SIMULATION))),
         step("web", "the npm package is small, and passes its tests in Chromium", &[Need::Pip])
-            .needs(&[Need::Node, Need::Target(WASM), Need::Browser])
+            .needs(&[Need::Node, Need::Target(WASM), needs::CHROMIUM])
             .command(cargo(sh, "xtask web").args(deep.then_some("--deep"))),
+        step("firefox", "the npm package passes its suites in Firefox", &[Need::Pip])
+            .needs(&[Need::Node, Need::Target(WASM), Need::Browser("firefox-esr")])
+            .deep()
+            .command(cargo(sh, "xtask web -- --mode firefox")),
         step("docs", "the documentation builds without warnings", &[Need::Target(WASM)])
             // The browser's crates are empty on other targets.
             .commands(["", WASM_PACKAGES].map(|selection| doc(sh, selection))),

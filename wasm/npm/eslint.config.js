@@ -1,0 +1,16 @@
+// Lints what the compiler emits, in place of the TypeScript: typescript-eslint does not support TypeScript 7 yet.
+
+import js from "@eslint/js";
+import globals from "globals";
+
+/** Globals that the pages of the tests define, or their Chromium. */
+const pages = { cache: false, gc: false, kit: false, raw: false, tvmjs: false, warmstart: false, warnings: false };
+
+export default [
+  { ignores: ["**/node_modules/", "**/engine/"] },
+  js.configs.recommended,
+  {
+    languageOptions: { globals: { ...globals.browser, ...globals.worker, ...globals.node, ...pages } },
+    rules: { "no-sparse-arrays": "off", "no-unused-vars": ["error", { ignoreRestSiblings: true }] },
+  },
+];
