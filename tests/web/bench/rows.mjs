@@ -22,6 +22,12 @@ export function figure(name, { samples, unit, against = "none", bound, theirs })
   return { name, value, unit, against, ...judged(value, "<=", bound), ...figures, ...range };
 }
 
+/** How many times longer the subject took than something else: in each round; the median of that. Both are milliseconds. */
+export function longer(name, { ours, theirs, against, bound }) {
+  const row = figure(name, { samples: ours.map((took, round) => took / theirs[round]), unit: "ratio", against, bound });
+  return { ...row, ours: median(ours), theirs: median(theirs), measured: "ms" };
+}
+
 /** What was not measured. It says why. */
 export function missing(name, why) {
   return { name, value: NaN, unit: "not measured", against: why, ...judged(NaN, ">=", undefined) };

@@ -3,8 +3,10 @@
 import { writeFile } from "node:fs/promises";
 import { parseArgs } from "node:util";
 
+import { cap } from "./cap.mjs";
 import { demo } from "./demo.mjs";
 import { large } from "./large.mjs";
+import { pipelines } from "./pipelines.mjs";
 import { json, table } from "./rows.mjs";
 import { size } from "./size.mjs";
 import { small } from "./small.mjs";
@@ -15,9 +17,9 @@ Measures in the Chromium that is installed, or the one that CHROMIUM names, on f
 --quick      takes fewer samples: to try it out
 --strict     fails if a bound does not hold
 --json FILE  writes the rows to this file too
---only PART  this part alone: small, large, size or demo`;
+--only PART  this part alone: small, large, cap, pipelines, size or demo`;
 
-const PARTS = { small, large, size, demo };
+const PARTS = { small, large, cap, pipelines, size, demo };
 
 const { values } = parseArgs({
   options: {

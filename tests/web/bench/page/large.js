@@ -5,6 +5,7 @@ import { expectBytes, inTurns, payload, rest, timed } from "./turns.js";
 import { Stillness } from "./stillness.js";
 
 const SIZE = 32 << 20;
+const HUGE = 200e6;
 const KEYS = Array.from({ length: 8 }, (_, at) => `weights-${at}`);
 
 /** Writes value after value, all stores in turns: `[{ store: milliseconds }]`. */
@@ -49,8 +50,8 @@ export async function block({ names, rounds }) {
       const tasks = perStore(opened, async (store, who) => {
         const bytes = payload(SIZE);
         await rest(50);
-        still[who].write += await Stillness.during(() => store.put(`again-${round}-${key}`, bytes.buffer));
-        still[who].read += await Stillness.during(() => store.get(`again-${round}-${key}`));
+        still[who].write += (await Stillness.during(() => store.put(`again-${round}-${key}`, bytes.buffer))).sum;
+        still[who].read += (await Stillness.during(() => store.get(`again-${round}-${key}`))).sum;
       });
       await inTurns(tasks, at + round);
     }
@@ -59,8 +60,24 @@ export async function block({ names, rounds }) {
   return samples;
 }
 
-/** Asks those that can whether all values are there: `[{ store: milliseconds }]`. */
-export async function has({ names, passes }) {
+/** Writes one value of 200 MB after the other: the longest time for which the page stood still: `[{ store: milliseconds }]`. */
+export async function hold({ names, rounds }) {
+  const opened = await openAll(names);
+  const samples = [];
+  for (let round = 0; round < rounds; round += 1) {
+    const tasks = perStore(opened, async (store) => {
+      const bytes = payload(HUGE);
+      await rest();
+      const { longest } = await Stillness.during(() => store.put("huge", bytes.buffer));
+      return longest;
+    });
+    samples.push(await inTurns(tasks, round));
+  }
+  return samples;
+}
+
+/** Asks those that can whether all values are there, and warmstart to list them: `[{ store: milliseconds }]`. */
+export async function has({ names, passes, from = 0 }) {
   const opened = await openAll(names);
   const samples = [];
   for (let pass = 0; pass < passes; pass += 1) {
@@ -69,7 +86,11 @@ export async function has({ names, passes }) {
         if (there.length !== KEYS.length || there.includes(false)) throw new Error(`${who} lacks a value`);
       });
     });
-    samples.push(await inTurns(tasks, pass));
+    const { list } = opened.find(({ who }) => who === "warmstart").store;
+    const entries = () => timed(list, (listed) => {
+      if (listed.filter(({ size }) => size === SIZE).length !== KEYS.length) throw new Error("entries() lacks a value");
+    });
+    samples.push(await inTurns({ ...tasks, entries }, from + pass));
   }
   return samples;
 }

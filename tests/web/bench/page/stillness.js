@@ -6,6 +6,7 @@ export class Stillness {
   #channel = new MessageChannel();
   #last = performance.now();
   #sum = 0;
+  #longest = 0;
 
   constructor() {
     this.#channel.port1.onmessage = () => {
@@ -15,7 +16,7 @@ export class Stillness {
     this.#channel.port2.postMessage(undefined);
   }
 
-  /** The gaps above 16 ms while `work` went on, added up, in milliseconds. */
+  /** The gaps while `work` went on, in milliseconds: the `longest` one, and the `sum` of those above 16 ms. */
   static async during(work) {
     const stillness = new Stillness();
     await work();
@@ -25,12 +26,14 @@ export class Stillness {
   #end() {
     this.#look();
     this.#channel.port1.close();
-    return this.#sum;
+    return { sum: this.#sum, longest: this.#longest };
   }
 
   #look() {
     const now = performance.now();
-    if (now - this.#last > NOTICED_MS) this.#sum += now - this.#last;
+    const gap = now - this.#last;
+    if (gap > NOTICED_MS) this.#sum += gap;
+    this.#longest = Math.max(this.#longest, gap);
     this.#last = now;
   }
 }

@@ -11,6 +11,7 @@ export const stores = {
       putMany: (entries) => cache.putMany(entries),
       getMany: (keys) => cache.getMany(keys),
       hasAll: (keys) => Promise.all(keys.map((key) => cache.has(key))),
+      list: () => cache.entries(),
       flush: () => cache.flush(),
     };
   },
