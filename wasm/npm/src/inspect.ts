@@ -1,4 +1,3 @@
-import { damageOf } from "./content.js";
 import type { Core } from "./core.js";
 import { engine, explanation } from "./engine.js";
 import { bound } from "./errors.js";

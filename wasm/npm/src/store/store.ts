@@ -396,7 +396,7 @@ export class Store {
       // A database over its quota accepts removals, but no row.
       return await attempt(failed.reason !== "no_space" || needed > 0);
     } catch (error) {
-      failed = this.trouble(error);
+      this.trouble(error);
     }
     if (this.#isInMemory) return writes.map((write) => this.#remember(write));
     for (const write of writes) {
