@@ -4,7 +4,8 @@ import js from "@eslint/js";
 import globals from "globals";
 
 /** Globals that the pages of the tests define, or their Chromium. */
-const pages = { cache: false, gc: false, kit: false, raw: false, tvmjs: false, warmstart: false, warnings: false };
+const names = ["cache", "gc", "happened", "kit", "raw", "shifts", "tvmjs", "warmstart", "warnings"];
+const pages = Object.fromEntries(names.map((name) => [name, false]));
 
 export default [
   { ignores: ["**/node_modules/", "**/engine/"] },
