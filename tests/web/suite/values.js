@@ -172,7 +172,8 @@ export const tests = {
     const cache = await t.open();
     const mine = new Uint8Array(200e6).fill(7);
     const held = [];
-    for (let round = 0; round < 3; round += 1) {
+    // On a busy machine all takes longer, so one quiet round is enough.
+    for (let round = 0, isHeld = true; isHeld && round < 10; round += 1) {
       let [longest, last] = [0, performance.now()];
       const { port1, port2 } = new MessageChannel();
       port1.onmessage = () => {
@@ -183,13 +184,14 @@ export const tests = {
       port2.postMessage(0);
       t.ok(await cache.put("mine", mine));
       port1.close();
-      held.push(longest);
+      const begun = performance.now();
+      mine.slice();
+      const copying = performance.now() - begun;
+      isHeld = longest >= Math.max(50, copying / 2);
+      held.push(`${longest} of ${copying}`);
+      if (!isHeld) held.length = 0;
     }
-    const begun = performance.now();
-    mine.slice();
-    const copying = performance.now() - begun;
-    // On a busy machine all takes longer.
-    t.ok(Math.min(...held) < Math.max(50, copying / 2), `the page was held for ${held} ms; a copy takes ${copying}`);
+    t.equal(held, [], "milliseconds for which the page was held, and of a copy");
     t.equal((await cache.entries())[0].size, mine.length);
   },
 
