@@ -1,0 +1,47 @@
+"""The cache: the native one, with what is easier in Python."""
+
+from __future__ import annotations
+
+from . import _warmstart
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from typing_extensions import Buffer
+
+    from ._warmstart import Artifact, Key
+
+
+class Cache(_warmstart.Cache):
+    """A cache of artifacts that are expensive to build, such as compiled kernels.
+
+    `path` is a directory (`store="files"`, one file per entry) or a database (`store="sqlite"`, better for many small
+    entries), which any number of processes share; `store="memory"` has no path. `max_bytes` caps the store: the least recently
+    used entries are evicted. `memory_bytes` keeps as many bytes of a store on disk in memory as well. `seal` is a secret of 32
+    bytes: entries that were not sealed with it are misses. With `durable`, entries survive a loss of power. A `read_only` store
+    changes nothing on disk. `timeout` is how many seconds a caller waits for another one's build before it builds for itself.
+
+    A disk that fails, is full or is read-only raises nothing: look-ups miss, and puts return the reason. Raise ValueError for
+    arguments that contradict each other, and OSError if `path` is of the wrong kind or other users may write to it.
+
+    A key is `Fields`, or bytes or text that are used as they are: then prefix them with the name of your program, and put
+    everything that determines the artifact into them, such as the version of its compiler.
+
+    >>> cache = Cache(store="memory", max_bytes=1 << 20)
+    >>> bytes(cache.get_or_build("my-runtime:kernel", lambda: b"code"))
+    b'code'
+    >>> cache.get("my-runtime:kernel").origin
+    'hit'
+    """
+
+    __slots__ = ()
+
+    async def aget_or_build(
+        self, key: Key, build: Callable[[], Buffer] | Callable[[], Awaitable[Buffer]]
+    ) -> Artifact:
+        """Do what `get_or_build` does, in a thread of asyncio's, so that the event loop goes on.
+
+        A `build` that is an `async def` function runs on the event loop, any other one in the thread.
+        """
+        raise NotImplementedError
