@@ -6,11 +6,13 @@ from . import _warmstart
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
+    from typing import Any
 
     from typing_extensions import Buffer
 
-    from ._warmstart import Artifact, Key
+    from ._warmstart import Artifact
+    from .types import Key
 
 
 class Cache(_warmstart.Cache):
@@ -37,11 +39,51 @@ class Cache(_warmstart.Cache):
 
     __slots__ = ()
 
-    async def aget_or_build(
-        self, key: Key, build: Callable[[], Buffer] | Callable[[], Awaitable[Buffer]]
-    ) -> Artifact:
+    def get_or_build_many(
+        self,
+        requests: Iterable[Key],
+        build: Callable[[int], Buffer],
+        *,
+        workers: int = 0,
+        progress: bool | Callable[[int, Artifact], object] | None = None,
+    ) -> list[Artifact]:
+        """Look many keys up, build what is missing, and return all in the order of the requests.
+
+        `build` is called with the index of a request, by `workers` threads at once; 0 stands for the cores that the process
+        may use. What another thread or process is building is left to it, and the others are built meanwhile: processes that
+        start together divide the builds. Equal keys are built once.
+
+        `progress` shows a bar of tqdm, where that is installed; or it is called with an index and its artifact as soon as that
+        is there. An exception of a builder does not stop the others, which are stored; at the end the first one is raised
+        unchanged, and further ones are logged.
+        """
+        if not isinstance(progress, bool):
+            return super().get_or_build_many(requests, build, workers=workers, progress=progress)
+        keys = list(requests)
+        tqdm = _tqdm() if progress else None
+        if tqdm is None:
+            return super().get_or_build_many(keys, build, workers=workers)
+        with tqdm(total=len(keys)) as bar:
+            return super().get_or_build_many(keys, build, workers=workers, progress=lambda index, artifact: bar.update())
+
+    async def aget_or_build(self, key: Key, build: Callable[[], Buffer] | Callable[[], Awaitable[Buffer]]) -> Artifact:
         """Do what `get_or_build` does, in a thread of asyncio's, so that the event loop goes on.
 
-        A `build` that is an `async def` function runs on the event loop, any other one in the thread.
+        A `build` that is an `async def` function runs on the event loop, any other one in the thread. If the caller is
+        cancelled, the build goes on and is stored.
         """
-        raise NotImplementedError
+        import asyncio
+        import inspect
+
+        if inspect.iscoroutinefunction(build):
+            loop = asyncio.get_running_loop()
+            return await asyncio.to_thread(self.get_or_build, key, lambda: asyncio.run_coroutine_threadsafe(build(), loop).result())
+        return await asyncio.to_thread(self.get_or_build, key, build)  # type: ignore[arg-type]
+
+
+def _tqdm() -> Any:
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return None
+    return tqdm

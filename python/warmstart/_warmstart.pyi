@@ -1,18 +1,18 @@
 """The native part of the package. Import the names from `warmstart`."""
 
+import builtins
 import os
 from collections.abc import Callable, Iterable
-from typing import Literal, TypeAlias, TypedDict, final, overload
+from typing import Literal, Self, final
 
-from typing_extensions import Buffer, Self
+from typing_extensions import Buffer
+
+from .types import Key, PackStats, Stats
 
 __version__: str
 
 #: Why a look-up missed or an artifact was not stored: the names, each with an explanation.
 REASONS: dict[str, str]
-
-#: A key: `Fields`, or any bytes or text that is unique to what it names. Text counts as its UTF-8 bytes.
-Key: TypeAlias = Fields | bytes | bytearray | memoryview | str
 
 @final
 class Fields:
@@ -48,7 +48,7 @@ class Fields:
         """
 
     @property
-    def key(self) -> bytes:
+    def key(self) -> builtins.bytes:
         """The 32 bytes of the key."""
 
     def __eq__(self, other: object, /) -> bool: ...
@@ -219,27 +219,6 @@ class Removed:
     def reason(self) -> str | None:
         """Why pruning ended early, a name of `REASONS`; None if it did not."""
 
-class Stats(TypedDict):
-    """Counters. Times are in seconds."""
-
-    hits: int
-    misses: dict[str, int]
-    """Look-ups that missed, by the names of `REASONS`."""
-    refusals: dict[str, int]
-    """Artifacts that were not stored, by the names of `REASONS`."""
-    builds: int
-    """Artifacts built by callers of this cache."""
-    coalesced: int
-    """Misses whose artifact was built by another thread or process meanwhile."""
-    evictions: int
-    bytes_read: int
-    bytes_written: int
-    build_seconds: float
-    wait_seconds: float
-    """The time that `coalesced` look-ups waited."""
-    saved_seconds: float
-    """The time that builds of the artifacts took which were hits."""
-
 class Cache:
     """The native part of `warmstart.Cache`."""
 
@@ -286,37 +265,14 @@ class Cache:
         TypeError if `build` returns something without a buffer.
         """
 
-    @overload
     def get_or_build_many(
         self,
         requests: Iterable[Key],
         build: Callable[[int], Buffer],
         *,
         workers: int = 0,
-        progress: bool | Callable[[int, Artifact], object] = False,
-        return_exceptions: Literal[False] = False,
+        progress: Callable[[int, Artifact], object] | None = None,
     ) -> list[Artifact]: ...
-    @overload
-    def get_or_build_many(
-        self,
-        requests: Iterable[Key],
-        build: Callable[[int], Buffer],
-        *,
-        workers: int = 0,
-        progress: bool | Callable[[int, Artifact], object] = False,
-        return_exceptions: bool,
-    ) -> list[Artifact | BaseException]:
-        """Look many keys up, build what is missing, and return all in the order of the requests.
-
-        `build` is called with the index of a request, by `workers` threads at once; 0 stands for the cores that the process
-        may use. What another thread or process is building is left to it, and the others are built meanwhile: processes that
-        start together divide the builds. Equal keys are built once.
-
-        `progress` shows a bar of tqdm, where that is installed, or is called with an index and its artifact as soon as that is
-        there. An exception of a builder does not stop the others; at the end the first one is raised, or with
-        `return_exceptions` each is returned in its place.
-        """
-
     def remove(self, key: Key) -> bool:
         """Remove an entry; return whether there was one."""
 
@@ -349,26 +305,13 @@ class Cache:
     def __contains__(self, key: Key, /) -> bool: ...
     def __len__(self) -> int: ...
 
-class PackStats(TypedDict):
-    """Counters of a pack since it was opened, in this process."""
-
-    hits: int
-    misses: dict[str, int]
-    packed: int
-    """Weights that were put."""
-    saved: int
-    """Weights that were saved."""
-    heap_bytes: int
-    """Bytes of weights that are in memory, because the file had no room or another process was writing."""
-    refusals: dict[str, int]
-
 @final
 class Pack:
     """A file of packed weights that is mapped, so that all processes share one copy. A context manager.
 
     `checks` says whose checksums are verified: of no payloads, of each when it is first looked up, or of all when the file is
     opened; the index always is. `timeout` is how many seconds to wait for another writer. Raise OSError if `path` is something
-    else than a pack, or another user could have written it, or it is open in this process with other options.
+    else than a pack or another user could have written it, and ValueError if it is open in this process with other options.
 
     A forked child opens the pack again.
     """
@@ -416,3 +359,6 @@ class Pack:
 
 def run_command(arguments: list[str], /) -> int:
     """Run the command `warmstart` with these arguments, without the program's name; return its exit code."""
+
+def array_view(buffer: Buffer, format: str, itemsize: int, shape: list[int], /) -> memoryview:
+    """Return a read-only view of bytes as a C-contiguous array. Raise ValueError if they have another length."""

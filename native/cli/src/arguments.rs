@@ -41,10 +41,10 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Parses the command line, and ends the process if it is wrong or asks for help.
-    pub(crate) fn read() -> Self {
+    /// Parses a command line, whose first item is the program's name, and ends the process if it is wrong or asks for help.
+    pub(crate) fn read(arguments: impl IntoIterator<Item = OsString>) -> Self {
         let command = Self::command().mut_subcommands(|command| command.after_help(EXIT_CODES));
-        Self::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit())
+        Self::from_arg_matches(&command.get_matches_from(arguments)).unwrap_or_else(|error| error.exit())
     }
 }
 

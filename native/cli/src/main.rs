@@ -1,74 +1,7 @@
-//! `warmstart`: inspects a cache. docs/command.md of the repository describes every sub-command.
+//! The command `warmstart`.
 
-mod arguments;
-mod explain;
-mod failure;
-mod inspect;
-mod list;
-mod pack;
-#[cfg(feature = "remote")]
-mod remote;
-mod screen;
-mod shrink;
-mod stats;
-mod store;
-mod table;
-mod text;
-mod units;
-mod verify;
-
-use std::{
-    io::{self, Write},
-    process::ExitCode,
-};
-
-use serde_json::json;
-
-use arguments::{Arguments, Command};
-use failure::Failure;
-use screen::Screen;
+use std::{env, process::ExitCode};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::read();
-    let mut screen = Screen::new(&arguments);
-    let done = run(arguments, &mut screen).and_then(|is_good| Ok(screen.flush().map(|()| is_good)?));
-    match done {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        // The reader of the output closed it, having seen enough.
-        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(failure) => {
-            // A message that cannot be written does not change the exit code.
-            let _ = writeln!(io::stderr(), "warmstart: {failure}");
-            if let (true, Failure::Found { code, message }) = (screen.json, failure) {
-                let error = json!({ "error": { "code": code, "message": message } });
-                let _ = screen.write_json([error]).and_then(|()| screen.flush());
-            }
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// Runs the sub-command and returns whether no damage was found.
-fn run(arguments: Arguments, screen: &mut Screen) -> Result<bool, Failure> {
-    let seal = arguments.seal_key.as_deref().map(store::read_seal).transpose()?;
-    let seal = seal.as_ref();
-    match arguments.command {
-        Command::Ls(arguments) => list::run(&arguments, seal, screen),
-        Command::Inspect(arguments) => inspect::run(&arguments, seal, screen),
-        Command::Verify(arguments) => verify::run(&arguments, seal, screen),
-        Command::Stats(arguments) => stats::run(&arguments, seal, screen),
-        Command::Prune(arguments) => shrink::prune(&arguments, seal, screen),
-        Command::Clear { store } => shrink::clear(&store, seal, screen),
-        Command::Explain(arguments) => explain::run(&arguments, seal, screen),
-        Command::Compact(arguments) => pack::compact(&arguments, screen),
-        Command::Convert(arguments) => pack::convert(&arguments, screen),
-        #[cfg(feature = "remote")]
-        Command::Remote(arguments) => remote::run(&arguments, seal, screen),
-        #[cfg(not(feature = "remote"))]
-        Command::Remote(_) => Err(Failure::new(
-            "unsupported",
-            "this command was built without remotes; install it again with `--features remote`",
-        )),
-    }
+    warmstart_cli::run(env::args_os()).into()
 }

@@ -1,0 +1,183 @@
+//! Descriptions of entries and of what is done to them, as Python sees them.
+
+use pyo3::{prelude::*, types::PyDict};
+use warmstart::{FieldChange, ReasonCounts, Recipe, Statistics, store};
+
+use crate::artifact::{seconds, seconds_since_1970};
+
+/// An entry.
+#[pyclass(frozen, get_all, module = "warmstart")]
+pub(crate) struct Entry {
+    digest: String,
+    size: u64,
+    used: Option<f64>,
+    created: Option<f64>,
+    name: Option<String>,
+    domain: Option<String>,
+    fields: Vec<(String, Option<String>)>,
+    unreadable: Option<&'static str>,
+}
+
+/// A field in which two keys differ.
+#[pyclass(frozen, get_all, module = "warmstart")]
+pub(crate) struct Change {
+    label: String,
+    old: Option<String>,
+    new: Option<String>,
+}
+
+/// The entry nearest to a key.
+#[pyclass(frozen, module = "warmstart")]
+pub(crate) struct Explanation {
+    #[pyo3(get)]
+    nearest: Py<Entry>,
+    #[pyo3(get)]
+    changes: Vec<Py<Change>>,
+    line: String,
+}
+
+/// An entry that is not whole.
+#[pyclass(frozen, get_all, module = "warmstart")]
+pub(crate) struct Damaged {
+    digest: String,
+    reason: &'static str,
+    removed: bool,
+}
+
+/// The result of `verify`.
+#[pyclass(frozen, get_all, module = "warmstart")]
+pub(crate) struct Verification {
+    pub(crate) whole: u64,
+    pub(crate) damaged: Vec<Py<Damaged>>,
+    pub(crate) reason: Option<&'static str>,
+}
+
+/// What `prune` removed.
+#[pyclass(frozen, get_all, module = "warmstart")]
+pub(crate) struct Removed {
+    pub(crate) entries: u64,
+    pub(crate) bytes: u64,
+    pub(crate) reason: Option<&'static str>,
+}
+
+impl Entry {
+    pub(crate) fn new(entry: &store::Entry) -> Self {
+        let head = entry.head.as_ref();
+        let recipe = entry.recipe();
+        let label = || {
+            let label = head.ok()?.metadata.attribute(warmstart::Metadata::LABEL)?;
+            Some(String::from_utf8_lossy(label).into_owned())
+        };
+        let fields = recipe.map(Recipe::fields).unwrap_or_default();
+        Self {
+            digest: entry.digest.to_string(),
+            size: entry.size,
+            used: seconds_since_1970(entry.used_unix_ms),
+            created: head.ok().and_then(|head| seconds_since_1970(head.provenance.created_unix_ms)),
+            name: recipe.and_then(|recipe| recipe.name().map(str::to_owned)).or_else(label),
+            domain: recipe.map(|recipe| recipe.domain().to_owned()),
+            fields: fields
+                .iter()
+                .map(|field| (field.label().to_owned(), field.value().map(str::to_owned)))
+                .collect(),
+            unreadable: head.err().map(|reason| reason.as_str()),
+        }
+    }
+}
+
+impl Explanation {
+    pub(crate) fn new(py: Python<'_>, explanation: warmstart::cache::Explanation) -> PyResult<Self> {
+        let line = explanation.to_string();
+        let change = |FieldChange { label, old, new }| Py::new(py, Change { label, old, new });
+        Ok(Self {
+            nearest: Py::new(py, Entry::new(&explanation.nearest))?,
+            changes: explanation.changes.into_iter().map(change).collect::<PyResult<_>>()?,
+            line,
+        })
+    }
+}
+
+impl Damaged {
+    /// Describes an entry that is not whole; nothing if it is.
+    pub(crate) fn new(proof: &store::Proof) -> Option<Self> {
+        let reason = proof.result.err()?.as_str();
+        Some(Self { digest: proof.digest.to_string(), reason, removed: proof.is_removed })
+    }
+}
+
+#[pymethods]
+impl Entry {
+    fn __repr__(&self) -> String {
+        let name = self.name.as_deref().unwrap_or("without a name");
+        format!("<warmstart.Entry {}, {name:?}, {} bytes>", &self.digest[..12], self.size)
+    }
+}
+
+#[pymethods]
+impl Change {
+    fn __repr__(&self) -> String {
+        format!("<warmstart.Change of {}: {:?}, now {:?}>", self.label, self.old, self.new)
+    }
+}
+
+#[pymethods]
+impl Explanation {
+    fn __str__(&self) -> &str {
+        &self.line
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<warmstart.Explanation: {}>", self.line)
+    }
+}
+
+#[pymethods]
+impl Damaged {
+    fn __repr__(&self) -> String {
+        format!("<warmstart.Damaged {}: {}>", &self.digest[..12], self.reason)
+    }
+}
+
+#[pymethods]
+impl Verification {
+    const fn __bool__(&self) -> bool {
+        self.damaged.is_empty() && self.reason.is_none()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<warmstart.Verification: {} whole, {} damaged>", self.whole, self.damaged.len())
+    }
+}
+
+#[pymethods]
+impl Removed {
+    fn __repr__(&self) -> String {
+        format!("<warmstart.Removed: {} entries, {} bytes>", self.entries, self.bytes)
+    }
+}
+
+/// Returns counters by the names that Python knows them under.
+pub(crate) fn stats<'py>(py: Python<'py>, counted: &Statistics) -> PyResult<Bound<'py, PyDict>> {
+    let stats = PyDict::new(py);
+    stats.set_item("hits", counted.hits)?;
+    stats.set_item("misses", by_reason(py, &counted.misses)?)?;
+    stats.set_item("refusals", by_reason(py, &counted.refusals)?)?;
+    stats.set_item("builds", counted.builds)?;
+    stats.set_item("coalesced", counted.shared)?;
+    stats.set_item("evictions", counted.evictions)?;
+    stats.set_item("bytes_read", counted.bytes_read)?;
+    stats.set_item("bytes_written", counted.bytes_written)?;
+    stats.set_item("build_seconds", seconds(counted.build_nanos))?;
+    stats.set_item("wait_seconds", seconds(counted.wait_nanos))?;
+    stats.set_item("saved_seconds", seconds(counted.saved_nanos))?;
+    Ok(stats)
+}
+
+/// Returns the reasons that occurred, by name.
+pub(crate) fn by_reason<'py>(py: Python<'py>, counts: &ReasonCounts) -> PyResult<Bound<'py, PyDict>> {
+    let named = PyDict::new(py);
+    for (reason, count) in counts.iter() {
+        named.set_item(reason.as_str(), count)?;
+    }
+    Ok(named)
+}
