@@ -26,7 +26,7 @@ use crate::{
     buffer::{self, NewBytes},
     inspect::{self, Damaged, Entry, Explanation, Removed, Verification},
     key::{Fields, Key, Prepared},
-    open_error, reason_of, warn, warn_of_damage,
+    report::{open_error, reason_of, warn, warn_of_damage},
 };
 
 /// The longest time that a caller can be told to wait, in seconds; the clock of some systems ends soon after.

@@ -9,7 +9,7 @@ use pyo3::{
 };
 use warmstart::{KeyFields, cache::Request, pack};
 
-use crate::{buffer, file_error};
+use crate::{buffer, report::file_error};
 
 /// The labelled fields of a key. Immutable, so that fields can be shared by several keys; copies share the values.
 #[pyclass(frozen, eq, hash, module = "warmstart")]

@@ -16,7 +16,12 @@ use pyo3::{
 };
 use warmstart::pack::{Checks, ModelId, Name, PackOptions, Packing, WeightKey, Weights};
 
-use crate::{artifact::Miss, buffer, file_error, inspect::by_reason, open_error, reason_of};
+use crate::{
+    artifact::Miss,
+    buffer,
+    inspect::by_reason,
+    report::{file_error, open_error, reason_of},
+};
 
 /// A file of packed weights.
 #[pyclass(frozen, weakref, module = "warmstart")]
