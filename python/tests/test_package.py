@@ -7,12 +7,14 @@ import os
 import statistics
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import warmstart
 from warmstart import Cache
 
+PROJECT = Path(__file__).parents[1]
 MODULES = ["warmstart", "warmstart._cache", "warmstart._memoize"]
 
 
@@ -59,6 +61,23 @@ def test_command_returns_its_exit_code(tmp_path):
     assert (missing.returncode, missing.stderr) == (1, f"warmstart: there is nothing at {tmp_path}/missing; check the path\n")
     assert run("no-such-command").returncode == 2
     assert run("--version").stdout == f"warmstart {warmstart.__version__}\n"
+
+
+def test_stubs_match_the_module(tmp_path):
+    pytest.importorskip("mypy")
+    arguments = ["--ignore-missing-stub", "--mypy-config-file", PROJECT / "pyproject.toml"]
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy.stubtest", "warmstart", *arguments], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.parametrize("command", ["check", "format --check"])
+def test_sources_are_clean(command):
+    pytest.importorskip("ruff")
+    arguments = ["--no-cache", "--config", PROJECT / "pyproject.toml", PROJECT, PROJECT.parent / "tests" / "python"]
+    checked = subprocess.run([sys.executable, "-m", "ruff", *command.split(), *arguments], capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout
 
 
 def test_hit_in_memory_costs_no_more_than_a_dict_of_threads():

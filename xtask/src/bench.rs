@@ -41,6 +41,8 @@ pub(crate) fn run(sh: &Shell, Arguments { name, flags }: Arguments) -> Result<Ex
         // The peers are a workspace of their own, built into the same target folder.
         "peers" => cmd!(sh, "cargo run -r --manifest-path tests/peers/Cargo.toml --target-dir target --"),
         "web" => web::bench(sh)?,
+        "python" => cmd!(sh, "bash python/check.sh tests/python/bench.py"),
+        "damage" => cmd!(sh, "bash python/check.sh tests/python/damage.py"),
         "remote" => cmd!(sh, "cargo run -r -p warmstart-tests --features remote --bin bench -- remote"),
         name => {
             cmd!(sh, "cargo build --release --package warmstart-examples --examples").run()?;

@@ -1,6 +1,6 @@
 //! `cargo xtask capi`: builds the C library in its installed layout; `--header` writes the C header.
 
-use std::process::ExitCode;
+use std::{ffi::OsStr, path::Path, process::ExitCode};
 
 use lexopt::prelude::*;
 use xshell::{Shell, cmd};
@@ -8,16 +8,6 @@ use xshell::{Shell, cmd};
 use crate::Result;
 
 const HEADER: &str = "native/capi/include/warmstart.h";
-
-/// The names of the library's files; a platform builds some of them.
-const LIBRARIES: [&str; 6] = [
-    "libwarmstart.so",
-    "libwarmstart.dylib",
-    "libwarmstart.a",
-    "warmstart.dll",
-    "warmstart.dll.lib",
-    "warmstart.lib",
-];
 
 /// Runs `cargo xtask capi`.
 pub(crate) fn run(sh: &Shell, mut parser: lexopt::Parser) -> Result<ExitCode> {
@@ -43,10 +33,8 @@ fn lay_out(sh: &Shell) -> Result {
         sh.create_dir(format!("target/capi/{folder}"))?;
     }
     sh.copy_file(HEADER, "target/capi/include")?;
-    for library in LIBRARIES.map(|name| format!("target/release/{name}")) {
-        if sh.path_exists(&library) {
-            sh.copy_file(library, "target/capi/lib")?;
-        }
+    for library in sh.read_dir("target/release")?.iter().filter(|path| is_library(path)) {
+        sh.copy_file(library, "target/capi/lib")?;
     }
     let described =
         sh.read_file("native/capi/warmstart.pc.in")?.replace("@VERSION@", env!("CARGO_PKG_VERSION"));
@@ -54,6 +42,12 @@ fn lay_out(sh: &Shell) -> Result {
     sh.write_file("target/capi/lib/pkgconfig/warmstart.pc", described)?;
     println!("the C library is in target/capi");
     Ok(())
+}
+
+/// Returns whether a file is the library, under any of the names that platforms give it.
+fn is_library(path: &Path) -> bool {
+    let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default().trim_start_matches("lib");
+    matches!(name.strip_prefix("warmstart."), Some("so" | "dylib" | "a" | "dll" | "dll.lib" | "lib"))
 }
 
 /// Returns the system libraries that a program must link beside the static library.

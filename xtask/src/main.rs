@@ -16,7 +16,7 @@ use std::{
 };
 
 use lexopt::prelude::*;
-use xshell::{Cmd, Shell};
+use xshell::{Cmd, Shell, cmd};
 
 /// A result whose error is a message for people.
 type Result<T = (), E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
@@ -25,31 +25,21 @@ const HELP: &str = "\
 cargo xtask COMMAND, from any folder of the repository
 
 test        run everything that must hold before a change is merged
-  --deep              include the long steps: Miri, loom, fuzzing, all modes of Chromium, Firefox
-  --only STEP         run only this step; may be repeated
-  --list              list the steps, what they prove and what they need; run nothing
-  --preflight         report missing requirements of the steps; run nothing
-  --install           install missing packages by apt (as does CI=true)
-  --no-fail-fast      continue after a failed step
-bench NAME  run a benchmark: stores, weights, cuda, launch, together, remote, peers or web
-  --quick             take fewer samples
-  --strict            fail if a bound does not hold
-  --json FILE         also write the rows to a file
-  --doc               of peers and together: also write the figures and pictures of docs/
-  --from FILE         of peers: read the rows from a file that --json wrote
-capi        build the C library under target/capi/
-  --header            write the C header from the sources; build nothing
-fuzz [SECONDS]  run each fuzz target for 60 seconds, or for this many
-  --target NAME       run only this target; may be repeated
-  --minimise          add the inputs that the runs found to the committed corpus
+  --deep, --only STEP   include the long steps; run only this step (may be repeated)
+  --list, --preflight   list the steps with what they need; report what is missing. Neither runs anything
+  --install, --no-fail-fast    install missing packages by apt, as does CI=true; continue after a failed step
+bench NAME  run a benchmark: stores, weights, cuda, launch, together, remote, peers, web, python or damage
+  --quick, --strict     take fewer samples; fail if a bound does not hold
+  --json FILE           write the rows to a file, which --from FILE reads again (peers)
+  --doc                 write figures and pictures of docs/ (damage, peers, together)
+capi        build the C library under target/capi/; --header writes the C header from the sources instead
+fuzz [SECONDS]          run each fuzz target for 60 seconds, or for this many
+  --target NAME         run only this target; may be repeated. --minimise adds the inputs that were found to the corpus
+hosts --jax DIR         run JAX's own tests over its cache and ours; DIR is a checkout of jax-ml/jax
 package     build the npm package: target/package/warmstart-VERSION.tgz
-runtimes    install the libraries that tests and benchmarks use, under target/runtimes/
+runtimes    install the libraries that tests and benchmarks use, under target/runtimes/; --list lists the packages
   --xnnpack --models --cuda --node --words --peers --engines    install only these
-  --list              list the packages; install nothing
-web         test the npm package in Chromium, in one mode
-  --deep              in all modes, with the cases that take long
-  --only NAME         run only this file of tests/web/suite or tests/web/cases; may be repeated
-  -- ARGUMENT...      arguments of the runner: see tests/web/README.md
+web         test the npm package in Chromium, with the options of tests/web/run.mjs, such as --deep and --only NAME
 ";
 
 fn main() -> ExitCode {
@@ -72,6 +62,9 @@ fn run() -> Result<ExitCode> {
         "bench" => bench::run(sh, bench::Arguments::parse(parser)?),
         "capi" => capi::run(sh, parser),
         "fuzz" => fuzz::run(sh, &fuzz::Arguments::parse(parser)?),
+        "hosts" => {
+            status(cmd!(sh, "bash python/check.sh tests/python/jax_tests.py").args(parser.raw_args()?))
+        }
         "package" => web::package(sh, parser),
         "runtimes" => runtimes::run(sh, parser),
         "web" => web::run(sh, parser),

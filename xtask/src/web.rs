@@ -25,16 +25,7 @@ pub(crate) fn package(sh: &Shell, mut parser: lexopt::Parser) -> Result<ExitCode
 
 /// Builds the npm package, and runs its tests in a browser. Returns their exit status, which is 3 without the browser.
 pub(crate) fn run(sh: &Shell, mut parser: lexopt::Parser) -> Result<ExitCode> {
-    let mut command = npm(sh)?.args(["test", "--"]);
-    while let Some(argument) = parser.next()? {
-        command = match argument {
-            Long("deep") => command.arg("--deep"),
-            Long("only") => command.arg("--only").arg(parser.value()?),
-            Value(value) => command.arg(value),
-            other => return Err(other.unexpected().into()),
-        };
-    }
-    status(command)
+    status(npm(sh)?.args(["test", "--"]).args(parser.raw_args()?.filter(|argument| argument != "--")))
 }
 
 /// Returns the command that builds the npm package and measures it in Chromium, without its arguments.

@@ -71,6 +71,9 @@ const MIRI_LAUNCH: &str = "cargo +nightly miri test --package warmstart --no-def
 /// The fleet of 10,000 simulated machines. The quick tests have a small one.
 const SIMULATION: &str = "test --release --package warmstart-tests --no-default-features --test simulation";
 
+/// The damage that is done to the caches of programs in Python. `cargo xtask bench damage` does more.
+const DAMAGE: [&str; 5] = ["tests/python/damage.py", "--ours", "--flips=10", "--truncations=5", "--kills=5"];
+
 /// The checks of cargo-deny.
 const DENY: [&str; 5] = ["--offline", "check", "licenses", "bans", "sources"];
 
@@ -127,6 +130,11 @@ pub(super) fn all(sh: &Shell, deep: bool) -> Vec<Step<'_>> {
             .command(doc(sh, "--package warmstart-remote"))
             .command(cargo(sh, REMOTE_TESTS))
             .command(cargo(sh, "run --package warmstart-remote --example fleet -- --json")),
+        step("python", "the wheel is small, and passes its tests on each Python", &[CLIPPY, CC, Need::Pip])
+            .deep()
+            .command(clippy(sh, "--package warmstart-python"))
+            .command(cmd!(sh, "bash python/check.sh"))
+            .command(cmd!(sh, "bash python/check.sh").args(DAMAGE)),
         step("deny", "licences, duplicates and sources of the dependencies are as deny.toml allows", &[])
             .needs(&[Need::Tool { name: "cargo-deny", version: "0.20.2" }])
             .deep()

@@ -2,27 +2,14 @@
 //! does with `--target web --omit-default-module-path`. It is part of the workspace so that `Cargo.lock` pins it to
 //! the version of the crate.
 
-use std::{env, path::PathBuf, process::ExitCode};
+use std::{env, error::Error, path::PathBuf};
 
 use wasm_bindgen_cli_support::Bindgen;
 
-fn main() -> ExitCode {
+fn main() -> Result<(), Box<dyn Error>> {
     let paths: Vec<PathBuf> = env::args_os().skip(1).map(PathBuf::from).collect();
-    let [module, folder] = &paths[..] else {
-        eprintln!("usage: bindgen MODULE FOLDER");
-        return ExitCode::FAILURE;
-    };
+    let [module, folder] = &paths[..] else { return Err("usage: bindgen MODULE FOLDER".into()) };
     let mut bindgen = Bindgen::new();
-    let written = bindgen
-        .input_path(module)
-        .web(true)
-        .map(|bindgen| bindgen.typescript(true).omit_default_module_path(true))
-        .and_then(|bindgen| bindgen.generate(folder));
-    match written {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {}: {error:#}", module.display());
-            ExitCode::FAILURE
-        }
-    }
+    bindgen.input_path(module).web(true)?.typescript(true).omit_default_module_path(true).generate(folder)?;
+    Ok(())
 }

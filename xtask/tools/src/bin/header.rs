@@ -1,24 +1,13 @@
 //! `header PACKAGE`: prints the C header of the package in folder `PACKAGE`, as the program `cbindgen` does.
 
-use std::{env, path::PathBuf, process::ExitCode};
+use std::{env, error::Error, path::PathBuf};
 
-fn main() -> ExitCode {
-    let Some(package) = env::args_os().nth(1).map(PathBuf::from) else {
-        eprintln!("usage: header PACKAGE");
-        return ExitCode::FAILURE;
-    };
-    match cbindgen::generate(&package) {
-        Ok(bindings) => {
-            let mut header = Vec::new();
-            bindings.write(&mut header);
-            print!("{}", without_safety(&String::from_utf8_lossy(&header)));
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("error: {}: {error}", package.display());
-            ExitCode::FAILURE
-        }
-    }
+fn main() -> Result<(), Box<dyn Error>> {
+    let package = env::args_os().nth(1).map(PathBuf::from).ok_or("usage: header PACKAGE")?;
+    let mut header = Vec::new();
+    cbindgen::generate(package)?.write(&mut header);
+    print!("{}", without_safety(&String::from_utf8_lossy(&header)));
+    Ok(())
 }
 
 /// Removes the `# Safety` sections, which only Rust's lints ask for: a C caller expects pointers to match their types.
