@@ -248,9 +248,7 @@ def test_key_with_a_digest_of_the_headers_is_used_by_hand(cache, tmp_path):
     source = '#include "by.h"\nextern "C" __global__ void scale(float *x) { x[threadIdx.x] *= BY; }'
 
     def key(digest):
-        return make_program_cache_key(
-            code=source, code_type="c++", options=options, target_type="cubin", extra_digest=digest * 32
-        )
+        return make_program_cache_key(code=source, code_type="c++", options=options, target_type="cubin", extra_digest=digest * 32)
 
     made = program(source, options).compile("cubin")
     cache[key(b"a")] = made
