@@ -30,6 +30,9 @@ from warmstart import Cache
 from warmstart.demo import training_step
 
 TARGET = Path(__file__).parents[2] / "target"
+#: Far more than reading the clock takes.
+BATCH_SECONDS = 2e-3
+
 KIB, MIB = 1 << 10, 1 << 20
 SIZES = {"1KiB": KIB, "64KiB": 64 * KIB, "4MiB": 4 * MIB}
 
@@ -53,24 +56,30 @@ class Bench:
         verdict = "" if bound is None else f"{sense} {bound:g}  {'holds' if holds else 'DOES NOT HOLD'}"
         print(f"{name:44}{value:>14.4g} {unit:6}{against:30}{verdict}", flush=True)
 
-    def compare(self, name: str, against: str, bound: float, ours: Job, theirs: Job, rounds: int = 61, batch=2e-3) -> None:
-        """Time two jobs in turns; each is called with the number of its call."""
+    def compare(
+        self, name: str, against: str, bound: float, ours: Job, theirs: Job, rounds: int = 61, undo: tuple[Job, Job] | None = None
+    ) -> None:
+        """Time two jobs in turns. Each is called with the number of its call, and so is what undoes it, outside the time."""
         rounds = max(3, rounds // 8) if self.quick else rounds
         jobs, calls, times = (ours, theirs), [0, 0], ([], [])
+
+        def batch(side: int, size: int) -> float:
+            first, calls[side] = calls[side], calls[side] + size
+            took = timed(jobs[side], first, size)
+            if undo:
+                timed(undo[side], first, size)
+            return took / size
+
         sizes = []
-        for side, job in enumerate(jobs):
-            took, count = 0.0, 0
-            # A first call may open, allocate or import something.
-            while count < 2 or (took < batch and count < 1000):
-                took = timed(job, calls[side], 1) if count < 2 else took + timed(job, calls[side], 1)
-                calls[side] += 1
-                count += 1
-            sizes.append(max(1, round(batch / (took / max(1, count - 1)))))
+        for side in range(2):
+            # The first calls open, allocate or import something.
+            batch(side, 2)
+            took = statistics.median(batch(side, 1) for _ in range(15))
+            sizes.append(max(1, round(BATCH_SECONDS / took)))
         gc.disable()
         for _ in range(rounds):
-            for side, job in enumerate(jobs):
-                times[side].append(timed(job, calls[side], sizes[side]) / sizes[side])
-                calls[side] += sizes[side]
+            for side, size in enumerate(sizes):
+                times[side].append(batch(side, size))
             gc.collect()
         gc.enable()
         ratio = statistics.median(mine / other for mine, other in zip(*times, strict=True))
@@ -136,7 +145,7 @@ def files(bench: Bench, directory: Path) -> None:
         def as_view(n, get=cache.get, names=names, number=number):
             return get(names[n % number])
 
-        rounds = 201 if size == KIB else 61
+        rounds = 201 if size == KIB else 101
         bench.compare(f"file_hit_bytes/{label}", "raw + xxhash", bound, as_bytes, raw, rounds)
         if label == "4MiB":
             bench.compare(f"file_hit_view/{label}", "raw + xxhash", 1.1, as_view, raw, rounds)
@@ -169,7 +178,8 @@ def peer(bench: Bench, directory: Path) -> None:
             bound,
             lambda n, ours=ours, payloads=payloads: ours.put(key(n), payloads[n % len(payloads)]),
             lambda n, theirs=theirs, payloads=payloads: theirs.set(key(n), payloads[n % len(payloads)]),
-            rounds=61 if label != "4MiB" else 31,
+            # So that the disk does not write meanwhile what piles up.
+            undo=(lambda n, ours=ours: ours.remove(key(n)), lambda n, theirs=theirs: theirs.delete(key(n))),
         )
         ours.close()
         theirs.close()
