@@ -30,6 +30,11 @@ def on_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Cac
     return lambda **others: Cache(**arguments, **others)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the hosts' tests last: once JAX runs, it warns of every fork in its process."""
+    items.sort(key=lambda item: "test_hosts" in item.nodeid)
+
+
 def wait_for(process: int, seconds: float) -> int | None:
     """Return the exit code of a forked child; None, once it is killed, if it does not end in time."""
     import signal

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from ._cache import Cache
     from ._warmstart import Artifact
 
-    P = ParamSpec("P")
-    R = TypeVar("R")
-    Codec: TypeAlias = tuple[Callable[[Any], Buffer], Callable[[memoryview], Any]]
+    _P = ParamSpec("_P")
+    _R = TypeVar("_R")
+    _Codec: TypeAlias = tuple[Callable[[Any], Buffer], Callable[[memoryview], Any]]
 
 #: The length of an array's header is a multiple of this, so that the array is as aligned as the artifact.
 ALIGNMENT = 64
@@ -29,9 +29,9 @@ def memoize(
     cache: Cache,
     *,
     version: int,
-    codec: Literal["bytes", "array", "pickle"] | Codec = "bytes",
-    key: Callable[Concatenate[Fields, P], Fields] | None = None,
-) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    codec: Literal["bytes", "array", "pickle"] | _Codec = "bytes",
+    key: Callable[Concatenate[Fields, _P], Fields] | None = None,
+) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Keep what a function returns in `cache`, under its name, `version` and arguments.
 
     Raise `version`, a number from 0 to 2**32 - 1, whenever the function would return something else for the same arguments.
@@ -52,7 +52,7 @@ def memoize(
     """
     encode, decode = _codec(codec)
 
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+    def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
         import functools
         import inspect
 
@@ -64,7 +64,7 @@ def memoize(
             fields = fields.text("pickle", _pickle_version())
 
         @functools.wraps(function)
-        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
             if key is None:
                 bound = signature.bind(*args, **kwargs)
                 bound.apply_defaults()
@@ -117,7 +117,7 @@ def _with(fields: Fields, label: str, value: Any) -> Fields:
     )
 
 
-def _codec(codec: str | Codec) -> Codec:
+def _codec(codec: str | _Codec) -> _Codec:
     """Return the pair of functions that encode and decode."""
     if codec == "bytes":
         return _encode_bytes, bytes

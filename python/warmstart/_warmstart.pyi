@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Literal, Self, final
 
-from typing_extensions import Buffer
+from typing_extensions import Buffer, disjoint_base
 
 from .types import Key, PackStats, Stats
 
@@ -38,7 +38,7 @@ class Fields:
     def list(self, label: str, values: Iterable[str]) -> Fields:
         """Add texts whose boundaries count: `["ab"]` is not `["a", "b"]`."""
 
-    def digest(self, label: str, digest: Buffer, note: str = "") -> Fields:
+    def digest(self, label: str, digest: Buffer, note: str = ...) -> Fields:
         """Add a digest that was computed elsewhere. `note` is shown by `explain` and is no part of the key."""
 
     def file(self, label: str, path: str | os.PathLike[str]) -> Fields:
@@ -219,6 +219,7 @@ class Removed:
     def reason(self) -> str | None:
         """Why pruning ended early, a name of `REASONS`; None if it did not."""
 
+@disjoint_base
 class Cache:
     """The native part of `warmstart.Cache`."""
 
@@ -357,7 +358,7 @@ class Pack:
     def __enter__(self) -> Self: ...
     def __exit__(self, *exception: object) -> None: ...
 
-def run_command(arguments: list[str], /) -> int:
+def run_command(arguments: list[str]) -> int:
     """Run the command `warmstart` with these arguments, without the program's name; return its exit code."""
 
 def array_view(buffer: Buffer, format: str, itemsize: int, shape: list[int], /) -> memoryview:

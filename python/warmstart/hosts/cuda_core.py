@@ -11,6 +11,7 @@ Tested with cuda-core 1.2.2 and NVRTC 13.5.
 from __future__ import annotations
 
 import os
+from abc import ABCMeta
 from pathlib import Path
 
 from cuda.core import ObjectCode
@@ -19,7 +20,7 @@ from cuda.core.utils import ProgramCacheResource
 from warmstart import Cache
 
 
-class ProgramCache(ProgramCacheResource):
+class ProgramCache(ProgramCacheResource, metaclass=ABCMeta):
     """Keeps compiled programs in a directory that any number of processes share.
 
     `max_bytes` caps the directory, `memory_bytes` keeps as many bytes in memory as well, and `seal` is a secret of 32

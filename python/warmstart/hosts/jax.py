@@ -27,7 +27,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-from jax._src import cache_key, compilation_cache, compiler
+from jax._src import cache_key, compilation_cache, compiler, config
 from jax._src.compilation_cache_interface import CacheInterface
 
 from warmstart import Cache, Explanation, Fields
@@ -130,7 +130,8 @@ class JaxCache(CacheInterface):
         made: list[Any] = []
 
         def build() -> bytes:
-            self._building.programs = programs = []
+            programs: list[bytes] = []
+            self._building.programs = programs
             try:
                 made.append(compile())
             finally:
@@ -245,7 +246,7 @@ class _Installation:
     def _get_file_cache(self, path: str) -> tuple[CacheInterface, str]:
         # The option may have been set to another directory since.
         self._in_use = self.cache if path == self.cache.cache.path else self._open_directory(path)
-        if jax.config.jax_compilation_cache_check_contents:
+        if config.compilation_cache_check_contents.value:
             return compilation_cache.VerificationCache(self._in_use), path
         return self._in_use, path
 
@@ -305,10 +306,7 @@ def register_scheme(
             directories[directory] = Cache(directory, max_bytes=max_bytes, memory_bytes=memory_bytes, seal=seal)
         return directories[directory]
 
-    @epath.register_path_cls("warmstart://")
-    class Path(_SchemePath):
-        opened = staticmethod(open_directory)
-
+    epath.register_path_cls("warmstart://")(type("_Path", (_SchemePath,), {"opened": staticmethod(open_directory)}))
     return directories
 
 
