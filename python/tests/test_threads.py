@@ -1,7 +1,8 @@
 """Threads: one builds, and the interpreter's lock is released around files and databases."""
 
 import fcntl
-import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -111,14 +112,24 @@ def test_other_threads_run_while_a_put_waits_for_a_file(tmp_path):
     assert refusals == ["busy"]
 
 
+LOCKER = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
 def test_other_threads_run_while_a_put_waits_for_a_database(tmp_path):
     path = tmp_path / "cache.db"
     with Cache(path, store="sqlite") as cache:
         cache.put("key", b"x")
-        other = sqlite3.connect(path, isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
+        # Locks of SQLite are of a process: two libraries of one process do not see each other's.
+        arguments = [sys.executable, "-W", "ignore", "-c", LOCKER, path]
+        locker = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert locker.stdout.readline() == "locked\n"
         refusals = []
         assert counts_during(lambda: refusals.append(cache.put("other", b"x"))) > 100
-        other.execute("ROLLBACK")
-        other.close()
+        locker.communicate("")
     assert refusals == ["busy"]
