@@ -50,12 +50,6 @@ impl OpenError {
         Self { path: path.to_path_buf(), problem }
     }
 
-    /// Returns the path that could not be opened.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Returns whether the path is of the wrong kind: a file instead of a directory, a directory instead of a file, or a symbolic
     /// link.
     #[must_use]

@@ -23,6 +23,7 @@ use std::{
 };
 
 use serde_json::json;
+use warmstart::Seal;
 
 use arguments::{Arguments, Command};
 use failure::Failure;
@@ -34,8 +35,7 @@ use screen::Screen;
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let arguments = Arguments::read(arguments);
     let mut screen = Screen::new(&arguments);
-    let done =
-        run_command(arguments, &mut screen).and_then(|is_good| Ok(screen.flush().map(|()| is_good)?));
+    let done = answer(arguments, &mut screen).and_then(|is_good| Ok(screen.flush().map(|()| is_good)?));
     match done {
         Ok(is_good) => u8::from(!is_good),
         // The reader of the output closed it, having seen enough.
@@ -53,8 +53,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 }
 
 /// Runs the sub-command and returns whether no damage was found.
-fn run_command(arguments: Arguments, screen: &mut Screen) -> Result<bool, Failure> {
-    let seal = arguments.seal_key.as_deref().map(store::read_seal).transpose()?;
+fn answer(arguments: Arguments, screen: &mut Screen) -> Result<bool, Failure> {
+    let secret = arguments.seal_key.as_deref().map(store::read_secret).transpose()?;
+    let seal = secret.as_ref().map(Seal::new);
     let seal = seal.as_ref();
     match arguments.command {
         Command::Ls(arguments) => list::run(&arguments, seal, screen),

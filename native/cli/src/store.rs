@@ -161,11 +161,6 @@ impl From<OpenError> for Failure {
     }
 }
 
-/// Reads the seal of a secret.
-pub(crate) fn read_seal(path: &Path) -> Result<Seal, Failure> {
-    read_secret(path).map(|secret| Seal::new(&secret))
-}
-
 /// Reads a secret of 32 bytes, raw or in hexadecimal.
 pub(crate) fn read_secret(path: &Path) -> Result<[u8; 32], Failure> {
     // Longer than any form of a secret, so that a longer file is refused.

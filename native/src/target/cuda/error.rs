@@ -112,20 +112,10 @@ impl CudaError {
         )
     }
 
-    /// Returns whether the program cannot be compiled through a cache, because of an option, which [`refusal`](Self::refusal)
-    /// names, or because of its headers.
+    /// Returns whether the program cannot be compiled through a cache, because of an option or of its headers.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         matches!(*self.0, CudaProblem::Refused(_) | CudaProblem::Headers { .. })
-    }
-
-    /// Returns the refused option and the reason, if an option was refused.
-    #[must_use]
-    pub fn refusal(&self) -> Option<&Refusal> {
-        match &*self.0 {
-            CudaProblem::Refused(refusal) => Some(refusal),
-            _ => None,
-        }
     }
 
     /// Returns whether the compiler rejected the program or its options; [`log`](Self::log) says why.
@@ -187,11 +177,7 @@ impl From<Refusal> for CudaError {
 /// Prints the message, as for a program that returns the error from `main`.
 impl fmt::Debug for CudaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if f.alternate() {
-            f.debug_tuple("CudaError").field(&self.0).finish()
-        } else {
-            fmt::Display::fmt(self, f)
-        }
+        fmt::Display::fmt(self, f)
     }
 }
 
