@@ -2,7 +2,6 @@
 
 use std::{env, path::PathBuf, process::ExitCode};
 
-use lexopt::prelude::*;
 use xshell::{Cmd, Shell};
 
 use crate::{Result, node::Node, on_path, status};
