@@ -98,7 +98,8 @@ impl fmt::Debug for FleetOptions {
 /// a while: the fleet works as its local store does. A forked child works with the local store alone; open a fleet there to use the remote.
 ///
 /// [`remove`](Store::remove) removes an entry here and in the remote, and [`contains`](Store::contains) looks there for what is not here.
-/// While the remote is left alone, both return [`Unavailable`](MissReason::Unavailable), `remove` after the local store did its part.
+/// While the remote is left alone, both return [`Unavailable`](MissReason::Unavailable), `remove` after the local store did its part. It
+/// returns [`Busy`](MissReason::Busy) if an upload of the entry is in progress that does not end in time: call it again.
 /// [`clear`](Store::clear) empties the local store, and leaves the remote to the other machines.
 ///
 /// ```no_run
@@ -123,6 +124,8 @@ pub struct Fleet<S: Store + 'static> {
     counters: Arc<Counters>,
     /// Apart from the other counters: a local hit takes no lock.
     local_hits: AtomicU64,
+    /// How many of these look up what a survey has fetched. They are hits of the remote.
+    surveyed: AtomicU64,
     /// Since when a call for many artifacts has found nothing to build, because other machines build all that is left.
     paused: Mutex<Option<Instant>>,
     /// The counts of the machine, and what was added to them of this fleet's.
@@ -158,7 +161,7 @@ impl<S: Store + 'static> Fleet<S> {
             max_upload_bytes,
         );
         leases.probe_if_open();
-        let (local_hits, process) = (AtomicU64::new(0), process::id());
+        let (local_hits, surveyed, process) = (AtomicU64::new(0), AtomicU64::new(0), process::id());
         let (statistics, added) = (file(statistics::FILE), Mutex::default());
         let is_closed = AtomicBool::new(false);
         Self {
@@ -169,6 +172,7 @@ impl<S: Store + 'static> Fleet<S> {
             uploads,
             counters,
             local_hits,
+            surveyed,
             paused: Mutex::default(),
             statistics,
             added,
@@ -186,13 +190,19 @@ impl<S: Store + 'static> Fleet<S> {
     /// Returns the counts since the fleet was opened.
     #[must_use]
     pub fn statistics(&self) -> FleetStatistics {
-        let mut statistics = self.counters.snapshot();
-        statistics.bytes_received = self.remote.received();
-        statistics.refused = self.remote.refused();
-        statistics.local_hits = self.local_hits.load(Relaxed);
+        let mut statistics = self.counts();
         statistics.uploads_waiting = if self.is_parent() { self.uploads.waiting() } else { 0 };
         statistics.is_breaker_open = !self.health.is_closed();
         statistics
+    }
+
+    /// Returns the statistics that only grow.
+    fn counts(&self) -> FleetStatistics {
+        let mut counts = self.counters.snapshot();
+        counts.bytes_received = self.remote.received();
+        counts.refused = self.remote.refused();
+        counts.local_hits = self.local_hits.load(Relaxed).saturating_sub(self.surveyed.load(Relaxed));
+        counts
     }
 
     /// Waits until no upload waits, the remote fails, or the time is up. Returns whether none waits; what the remote refused does not.
@@ -204,7 +214,7 @@ impl<S: Store + 'static> Fleet<S> {
     /// Adds to the counts of the machine what is new. Where that fails, the next time adds it.
     fn add_statistics(&self) {
         let mut added = self.added.lock();
-        let counts = self.statistics();
+        let counts = self.counts();
         if let Some(file) = &self.statistics
             && counts != *added
             && statistics::add(counts, *added, file)
@@ -259,11 +269,9 @@ impl<S: Store + 'static> Fleet<S> {
         request(&self.remote, until)
     }
 
-    /// Keeps an entry of the remote in the local store. Returns whether that has room.
-    fn keep(&self, key: &[u8], found: &Found) -> bool {
+    fn count_remote_hit(&self, found: &Found) {
         self.counters.add(|counts| &mut counts.remote_hits, 1);
         self.counters.add(|counts| &mut counts.bytes_used, found.len);
-        self.local.put(key, &found.artifact).is_ok()
     }
 
     /// Counts what the remote answered, and keeps an entry.
@@ -271,7 +279,8 @@ impl<S: Store + 'static> Fleet<S> {
         match found {
             Ok(found) => {
                 // Where the local store has no room, the remote is asked again next time.
-                self.keep(key, &found);
+                self.count_remote_hit(&found);
+                let _ = self.local.put(key, &found.artifact);
                 Ok(found.artifact)
             }
             Err(reason) => self.missed(reason),
@@ -329,11 +338,15 @@ impl<S: Store + 'static> Fleet<S> {
             let sent = self.leases.now();
             let claimed = self
                 .ask_to_write(|remote, until| remote.engine().claim(name, self.leases.token(), over, until));
-            if let Ok(Some(version)) = &claimed {
-                self.leases.keep(*name, version.clone(), sent, false);
-                self.leases.begin_build(name);
+            match claimed {
+                Ok(Some(version)) => {
+                    let is_kept = self.leases.keep(*name, version, sent, false);
+                    self.leases.begin_build(name);
+                    is_kept
+                }
+                Ok(None) | Err(Trouble::Busy(_)) => false,
+                Err(_) => true,
             }
-            !matches!(claimed, Ok(None) | Err(Trouble::Busy(_)))
         };
         if claim(None) {
             return true;
@@ -442,7 +455,9 @@ impl<S: Store + 'static> Store for Fleet<S> {
         if !self.is_remote_used() {
             return Err(MissReason::Unavailable);
         }
-        self.uploads.withdraw(key, Instant::now() + self.remote.deadline());
+        if !self.uploads.withdraw(key, Instant::now() + self.remote.deadline()) {
+            return Err(MissReason::Busy);
+        }
         let there = self.ask_to_write(|remote, until| remote.remove_by(key, until));
         there.map(|there| here || there).map_err(|trouble| trouble.reason())
     }
@@ -543,7 +558,15 @@ impl<S: Store + 'static> Claims for Fleet<S> {
         let stored: Vec<Key> = digests.iter().zip(&surveyed).filter_map(is_stored).collect();
         if !stored.is_empty() {
             // All at once: each is looked up next, and would be a request.
-            let keep = |key: &[u8], found: Found| self.keep(key, &found);
+            let keep = |key: &[u8], found: Found| match self.local.put(key, &found.artifact) {
+                Ok(_) => {
+                    self.count_remote_hit(&found);
+                    self.surveyed.fetch_add(1, Relaxed);
+                    true
+                }
+                // This one does not fit; the others may.
+                Err(reason) => matches!(reason, MissReason::Oversize | MissReason::TooLong),
+            };
             let _ = self.ask(|remote, until| remote.fetch_named(&stored, until, keep));
         }
         let now = Instant::now();

@@ -40,7 +40,8 @@ pub(crate) struct Health {
     busy: Mutex<Option<Instant>>,
     /// Whether that is any time: other answers take no lock.
     is_busy: AtomicBool,
-    /// When the remote may accept entries again, in milliseconds of Unix time.
+    opened: Instant,
+    /// When the remote may accept entries again, in milliseconds since this was opened.
     writes_from: AtomicU64,
     /// Whether the remote has leases.
     leases: AtomicBool,
@@ -61,6 +62,7 @@ impl Health {
             breaker: Mutex::new(breaker),
             busy: Mutex::default(),
             is_busy: AtomicBool::new(false),
+            opened: Instant::now(),
             writes_from: AtomicU64::new(0),
             leases: AtomicBool::new(true),
             reported: Mutex::default(),
@@ -82,13 +84,17 @@ impl Health {
     pub(crate) fn writes(&self) -> bool {
         match self.writes_from.load(Relaxed) {
             0 => true,
-            from => from <= unix_ms(),
+            from => from <= self.now(),
         }
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Sends no entries for a while. Returns whether they were sent until now.
     fn stop_writes(&self) -> bool {
-        let now = unix_ms();
+        let now = self.now();
         self.writes_from.swap(now + WITHOUT_WRITES, Relaxed) <= now
     }
 
@@ -157,6 +163,24 @@ impl Health {
                 Err(Trouble::Forbidden(why))
             }
             outcome => self.observe(outcome),
+        }
+    }
+
+    /// Draws the conclusions from the outcome of an upload. One that fails although `probe` succeeds tells nothing of the remote: its
+    /// entry may be too long for this network, or something between here and there refuses it.
+    pub(crate) fn observe_upload<T>(
+        &self,
+        outcome: Result<T, Trouble>,
+        probe: impl FnOnce() -> Result<(), Trouble>,
+    ) -> Result<T, Trouble> {
+        match outcome {
+            Err(trouble @ (Trouble::TimedOut(_) | Trouble::Unreachable(_) | Trouble::Other(_))) => {
+                if self.observe(probe()).is_ok() {
+                    self.report(&trouble);
+                }
+                Err(trouble)
+            }
+            outcome => self.observe_write(outcome, probe),
         }
     }
 
@@ -287,6 +311,15 @@ mod tests {
         let health = Health::open(Some(file.clone()), None);
         health.observe(Ok(())).unwrap();
         assert!(health.is_closed() && !file.exists());
+    }
+
+    #[test]
+    fn upload_that_fails_alone_opens_no_breaker() {
+        let health = Health::open(None, None);
+        health.observe_upload(FAILED, || Ok(())).unwrap_err();
+        assert!(health.is_closed());
+        health.observe_upload(FAILED, || FAILED).unwrap_err();
+        assert!(!health.is_closed());
     }
 
     #[test]

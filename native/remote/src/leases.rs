@@ -47,6 +47,8 @@ struct State {
     swept: u64,
     /// How many uploads were tried. One that failed ends its lease too: others may build meanwhile.
     tried: u64,
+    /// What the background releases now. A claim of it may come before or after.
+    releasing: Vec<Key>,
     has_thread: bool,
     is_closed: bool,
 }
@@ -102,12 +104,16 @@ impl Leases {
     }
 
     /// Keeps a lease that was requested at `sent`, for a claim that may follow. `is_absent` says whether the same request found
-    /// nothing stored.
-    pub(crate) fn keep(self: &Arc<Self>, name: Key, version: Version, sent: u64, is_absent: bool) {
+    /// nothing stored. Returns false if this process releases an earlier lease of that name meanwhile, which may end this one.
+    pub(crate) fn keep(self: &Arc<Self>, name: Key, version: Version, sent: u64, is_absent: bool) -> bool {
         let mut state = self.state.lock();
+        if state.releasing.contains(&name) {
+            return false;
+        }
         state.keep(name, version, sent, is_absent, self.now());
         self.start_thread(&mut state);
         self.state.notify();
+        true
     }
 
     /// Returns whether the remote need not be asked, because this process has held the lease since it found nothing there.
@@ -187,6 +193,7 @@ impl Leases {
                     next.map_or(IDLE, |next| Duration::from_millis(next.saturating_sub(now)).min(IDLE));
                 (state, _) = self.state.wait(state, wait);
             }
+            state.releasing.clone_from(&releases);
             drop(state);
             if !renewals.is_empty() {
                 self.renew(renewals);
@@ -194,12 +201,14 @@ impl Leases {
             if !releases.is_empty() {
                 // A lease that cannot be released ends by itself.
                 let _ = self.remote.engine().release(&releases, &self.token, self.until());
+                self.state.lock().releasing.clear();
             }
             if is_closed {
                 return;
             }
             if self.health.is_probe_due() {
-                let _ = self.health.observe(self.remote.probe(self.until()));
+                let until = Instant::now() + self.remote.deadline();
+                let _ = self.health.observe(self.remote.probe(until));
             }
         }
     }
@@ -222,8 +231,9 @@ impl Leases {
         }
     }
 
+    /// Returns by when the background must have an answer: a long wait for one would cost all leases.
     fn until(&self) -> Instant {
-        Instant::now() + self.remote.deadline()
+        Instant::now() + self.remote.deadline().min(Duration::from_millis(TTL / 3))
     }
 }
 
@@ -231,12 +241,12 @@ impl State {
     fn keep(&mut self, name: Key, version: Version, sent: u64, is_absent: bool, now: u64) {
         self.watches.remove(&name);
         match self.held.get_mut(&name).filter(|held| held.lease.is_held(now)) {
-            // A look-up within the build got the lease that the build has. The remote did not extend it.
+            // A look-up within the build, or before its upload, got the lease that this process has. The remote did not extend it.
             Some(held) => {
                 held.version = version;
                 held.is_absent |= is_absent;
-                if let Phase::Ahead { since } = &mut held.phase {
-                    *since = now;
+                if held.phase != Phase::Building {
+                    held.phase = Phase::Ahead { since: now };
                 }
             }
             None => {
@@ -303,9 +313,30 @@ mod tests {
         let held = &state.held[&name];
         assert!(held.is_absent && held.phase == Phase::Building, "{held:?}");
         assert!(state.due(10 + 2 * AHEAD).releases.is_empty());
+        // After it, before the upload, the lease is for the next build.
+        state.held.get_mut(&name).unwrap().phase = Phase::Uploading(1);
+        state.tried = 1;
+        state.keep(name, version.clone(), 20, true, 20);
+        assert!(state.due(20).releases.is_empty(), "{:?}", state.held);
         // One that has ended is taken for the next build.
         state.keep(name, version, 100 * TTL, true, 100 * TTL);
         assert!(matches!(state.held[&name].phase, Phase::Ahead { .. }));
+    }
+
+    #[test]
+    fn lease_whose_release_is_in_flight_is_not_kept() {
+        use crate::store::RemoteOptions;
+
+        let options = RemoteOptions::default().unsealed().with_deadline(Duration::from_secs(60));
+        let remote = Arc::new(RemoteStore::open("redis://127.0.0.1", options).unwrap());
+        let health = Arc::new(Health::open(None, None));
+        let leases = Leases::new(remote, health, Token::from_bytes([7; Token::LEN]));
+        let (name, version) = (Key::digest(b"k"), Version::new(vec![1]));
+        leases.state.lock().releasing.push(name);
+        assert!(!leases.keep(name, version.clone(), 0, true) && !leases.is_known_absent(&name));
+        leases.state.lock().releasing.clear();
+        assert!(leases.keep(name, version, leases.now(), true) && leases.begin_build(&name));
+        assert!(leases.until() < Instant::now() + Duration::from_millis(TTL / 2));
     }
 
     #[test]

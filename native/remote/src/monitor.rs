@@ -2,6 +2,9 @@
 //!
 //! It is behind a mutex of the standard library: those of [`os::fork`](warmstart::os::fork) have no condition variable, and a forked
 //! child does not use this state, because it has none of the threads.
+//!
+//! A thread that has this mutex may lock one of `os::fork`, and never the other way round: a fork waits for those that are locked, and
+//! new ones wait for the fork.
 
 use std::{
     sync::{Condvar, Mutex, MutexGuard, PoisonError},

@@ -48,7 +48,7 @@ pub(crate) struct Objects {
     driver: Arc<Driver>,
     folder: Folder,
     is_read_only: bool,
-    conditions: Conditions,
+    conditions: Arc<Conditions>,
     renewals: AtomicU64,
 }
 
@@ -56,8 +56,13 @@ pub(crate) struct Objects {
 #[derive(Debug, Default)]
 struct Conditions(AtomicU8);
 
-const HEEDED: u8 = 1;
-const IGNORED: u8 = 2;
+/// The store answers, and the probe is not over.
+const PROBED: u8 = 1;
+const HEEDED: u8 = 2;
+const IGNORED: u8 = 3;
+
+/// How many more deadlines of a call the probe of conditions has.
+const MORE_DEADLINES: u32 = 9;
 
 /// The most entries that are renewed at once.
 const RENEWALS: usize = 8;
@@ -71,7 +76,7 @@ impl Objects {
     /// Creates the engine of the entries below `prefix` with this seal.
     pub(crate) fn new(driver: Arc<Driver>, prefix: &str, seal: &str, is_read_only: bool) -> Self {
         let folder = if prefix.is_empty() { format!("v1/{seal}") } else { format!("{prefix}/v1/{seal}") };
-        let (conditions, renewals) = (Conditions::default(), AtomicU64::new(1));
+        let (conditions, renewals) = (Arc::<Conditions>::default(), AtomicU64::new(1));
         Self { driver, folder: Folder(folder.into()), is_read_only, conditions, renewals }
     }
 
@@ -82,20 +87,38 @@ impl Objects {
         }
     }
 
-    /// Checks that there are leases. Whether the store heeds their conditions is probed once.
+    /// Checks that there are leases. Whether the store heeds their conditions is probed once. Over a slow network that takes longer than a
+    /// call: the probe goes on, and the store counts as busy meanwhile.
     fn check_leases(&self, until: Instant) -> Result<(), Trouble> {
         let unsupported = |why: &str| Err(Trouble::Unsupported(format!("leases: {why}")));
         if self.is_read_only {
             return unsupported("plain HTTP is read-only");
         }
-        if self.conditions.0.load(Ordering::Relaxed) == 0 {
+        let conditions = || self.conditions.0.load(Ordering::Relaxed);
+        if conditions() < HEEDED {
             let probe = self.folder.probe(&Token::random()?);
-            let heeds = self
-                .driver
-                .call(until, move |client| async move { heeds_conditions(client.store(), &probe).await })?;
-            self.conditions.0.store(if heeds { HEEDED } else { IGNORED }, Ordering::Relaxed);
+            let known = Arc::clone(&self.conditions);
+            let last = until + MORE_DEADLINES * until.saturating_duration_since(Instant::now());
+            let probed = self.driver.call(until, move |client| async move {
+                let probing = tokio::spawn(timeout_at(last.into(), async move {
+                    let note = |found| known.0.fetch_max(found, Ordering::Relaxed);
+                    let heeds = heeds_conditions(client.store(), &probe, || _ = note(PROBED)).await?;
+                    note(if heeds { HEEDED } else { IGNORED });
+                    Ok(())
+                }));
+                // If this call ends first, that goes on.
+                probing.await.unwrap_or_else(|_| Ok(Err(late()))).unwrap_or_else(|_| Err(late()))
+            });
+            match probed {
+                Err(Trouble::TimedOut(_)) if conditions() == PROBED => {
+                    return Err(Trouble::Busy("whether it heeds conditions is not known yet".to_owned()));
+                }
+                // Another call may know by now.
+                Err(trouble) if conditions() < HEEDED => return Err(trouble),
+                _ => {}
+            }
         }
-        match self.conditions.0.load(Ordering::Relaxed) {
+        match conditions() {
             HEEDED => Ok(()),
             _ => unsupported("the object store ignores conditions"),
         }

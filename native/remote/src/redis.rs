@@ -110,8 +110,9 @@ impl Server {
         Ok(Self(Arc::new(Pool::new(host, port, database, tls))))
     }
 
-    fn one(&self, command: Cmd, until: Instant) -> Result<Value, Trouble> {
-        self.0.call(&[command], until)?.pop().ok_or_else(unexpected)
+    /// Sends a command whose reply has at most so many entries.
+    fn one(&self, command: Cmd, entries: usize, until: Instant) -> Result<Value, Trouble> {
+        self.0.call(&[command], entries, until)?.pop().ok_or_else(unexpected)
     }
 }
 
@@ -137,7 +138,9 @@ impl Redis {
         }
         let mut command = cmd("MGET");
         names.iter().for_each(|name| _ = command.arg(self.entry(name)));
-        let Value::Array(found) = self.server.one(command, until)? else { return Err(unexpected()) };
+        let Value::Array(found) = self.server.one(command, names.len(), until)? else {
+            return Err(unexpected());
+        };
         let entries: Option<Vec<_>> = found
             .into_iter()
             .map(|entry| match entry {
@@ -180,7 +183,7 @@ impl Engine for Redis {
         command.arg([GET, SURVEY].concat()).arg(2 * names.len());
         names.iter().for_each(|name| _ = command.arg(self.entry(name)));
         names.iter().for_each(|name| _ = command.arg(self.lease(name)));
-        let Value::Array(answers) = self.server.one(command, until)? else { return Err(unexpected()) };
+        let Value::Array(answers) = self.server.one(command, 0, until)? else { return Err(unexpected()) };
         let answers: Option<Vec<_>> = answers
             .into_iter()
             .map(|answer| match answer {
@@ -196,7 +199,7 @@ impl Engine for Redis {
     fn get_or_claim(&self, name: &Key, token: &Token, until: Instant) -> Result<Answer, Trouble> {
         let mut command = self.script(GET_OR_CLAIM, &[self.entry(name), self.lease(name)], token);
         command.arg(self.first_number());
-        let Value::Array(answer) = self.server.one(command, until)? else { return Err(unexpected()) };
+        let Value::Array(answer) = self.server.one(command, 1, until)? else { return Err(unexpected()) };
         let Ok([Value::BulkString(kind), Value::BulkString(bytes)]) = <[Value; 2]>::try_from(answer) else {
             return Err(unexpected());
         };
@@ -217,7 +220,7 @@ impl Engine for Redis {
     ) -> Result<Option<Version>, Trouble> {
         let mut command = self.script(CLAIM, &[self.lease(name)], token);
         command.arg(self.first_number()).arg(over.map(Version::as_bytes).unwrap_or_default());
-        version(self.server.one(command, until)?)
+        version(self.server.one(command, 0, until)?)
     }
 
     fn renew(
@@ -231,7 +234,7 @@ impl Engine for Redis {
         }
         let renewal = |(name, _): &(Key, Version)| self.script(RENEW, &[self.lease(name)], token);
         let renewals: Vec<Cmd> = held.iter().map(renewal).collect();
-        match self.server.0.call(&renewals, until) {
+        match self.server.0.call(&renewals, 0, until) {
             Ok(replies) => replies.into_iter().map(version).collect(),
             Err(trouble) => vec![Err(trouble); held.len()],
         }
@@ -243,13 +246,13 @@ impl Engine for Redis {
         }
         let release = |name| self.script(RELEASE, &[self.lease(name)], token);
         let releases: Vec<Cmd> = names.iter().map(release).collect();
-        self.server.0.call(&releases, until).map(drop)
+        self.server.0.call(&releases, 0, until).map(drop)
     }
 
     fn put(&self, name: &Key, entry: &[u8], until: Instant) -> Result<(), Trouble> {
         let mut command = cmd("SET");
         command.arg(self.entry(name)).arg(entry);
-        self.server.one(command, until).map(drop)
+        self.server.one(command, 0, until).map(drop)
     }
 
     fn list(&self, page: Option<&str>, until: Instant) -> Result<Page, Trouble> {
@@ -261,7 +264,7 @@ impl Engine for Redis {
         }
         let mut command = cmd("SCAN");
         command.arg(page.unwrap_or("0")).arg("MATCH").arg(pattern + "*").arg("COUNT").arg(SCANNED);
-        let Value::Array(reply) = self.server.one(command, until)? else { return Err(unexpected()) };
+        let Value::Array(reply) = self.server.one(command, 0, until)? else { return Err(unexpected()) };
         let Ok([Value::BulkString(next), Value::Array(keys)]) = <[Value; 2]>::try_from(reply) else {
             return Err(unexpected());
         };
@@ -284,7 +287,7 @@ impl Engine for Redis {
     fn remove(&self, name: &Key, until: Instant) -> Result<bool, Trouble> {
         let mut command = cmd("DEL");
         command.arg(self.entry(name));
-        match self.server.one(command, until)? {
+        match self.server.one(command, 0, until)? {
             Value::Int(removed) => Ok(removed > 0),
             _ => Err(unexpected()),
         }

@@ -13,7 +13,7 @@ use warmstart::{Artifact, MissReason, Seal, Store, os::fork::Mutex};
 use warmstart_core::{envelope, key::Key, lease};
 
 use crate::{
-    engine::{Engine, Entry, MAX_ENTRY, Surveyed, Trouble},
+    engine::{Engine, Entry, Surveyed, Trouble, longest_entry},
     objects::{Driver, Objects, Source},
     redis::{Redis, Server},
     url::{Location, Problem, RemoteError},
@@ -24,10 +24,6 @@ const AT_ONCE: usize = 64;
 
 /// How many more deadlines a look-up of many entries has while the engine answers.
 const MOST_DEADLINES: u32 = 9;
-
-/// The bytes that a network moves in a millisecond. An entry that takes longer than the deadline would be a failure of the remote
-/// for each machine that looks it up, and is not stored.
-const BYTES_PER_MS: u64 = 100_000;
 
 /// How long a lease lives without renewal: as long as its holder and those who watch it count.
 const LEASE_TTL: Duration = Duration::from_millis(lease::TTL);
@@ -70,7 +66,7 @@ pub struct RemoteOptions {
 
 /// Stores artifacts on a server that many machines share: Redis, Valkey, or an object store.
 ///
-/// Each call ends by a deadline. A remote that is slow, down or forbidden causes misses and refusals with their reasons, never errors.
+/// Each call ends by a deadline; one for many entries goes on as long as they arrive, up to ten deadlines. A remote that is slow, down or forbidden causes misses and refusals with their reasons, never errors.
 /// An entry that is damaged, forged or of a newer version is a miss, and stays as it is until it is stored again; one of a newer
 /// version is not replaced.
 ///
@@ -384,8 +380,7 @@ impl RemoteStore {
 
     fn encode_for(&self, key: &[u8], artifact: &Artifact, deadline: Duration) -> Result<Vec<u8>, MissReason> {
         let encoded = envelope::encode(key, artifact, self.keyspaces[0].seal.as_ref())?;
-        let millis = u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX);
-        if encoded.len() > millis.saturating_mul(BYTES_PER_MS).min(MAX_ENTRY) {
+        if encoded.len() > longest_entry(deadline) {
             return Err(MissReason::Oversize);
         }
         Ok(encoded.to_vec())

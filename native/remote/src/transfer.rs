@@ -4,16 +4,21 @@ use std::{
     collections::HashSet,
     ops::ControlFlow,
     panic::resume_unwind,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
+    time::{Duration, Instant},
 };
 
 use serde::Serialize;
-use warmstart::{MissReason, Store, os::fork::Mutex};
-use warmstart_core::key::Key;
+use warmstart::{MissReason, Store};
+use warmstart_core::{key::Key, lease::Backoff};
 
 use crate::{
     engine::{Engine, Surveyed, Trouble},
+    random::random,
     store::RemoteStore,
 };
 
@@ -26,6 +31,10 @@ const SENDERS: usize = 8;
 /// The most pages of a listing in a row that name nothing new. Redis looks at 1,000 keys for a page, so that the keys of others may be
 /// as many as 100 million.
 const MOST_EMPTY: u32 = 100_000;
+
+/// How often a request is sent while the remote is busy or late, and the pauses in between, in milliseconds.
+const ATTEMPTS: usize = 4;
+const PAUSES: Backoff = Backoff::new(1_000, 8_000);
 
 /// How many entries a transfer copied, and how many it left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -79,25 +88,28 @@ pub fn push(
         ControlFlow::Continue(())
     });
     listed.map_err(TransferError::Local)?;
+    // Not a mutex of `os::fork`: a callback may do anything.
     let done = Mutex::new(Transferred { refused: unreadable, ..Transferred::default() });
+    let done = || done.lock().unwrap_or_else(PoisonError::into_inner);
     for keys in keys.chunks(AT_ONCE) {
         let names: Vec<Key> = keys.iter().map(|key| Key::digest(key)).collect();
-        let states = remote.engine().survey(&names, remote.background_deadline())?;
+        let states = request(remote, |until| remote.engine().survey(&names, until))?;
         let is_missing = |(_, state): &(&Vec<u8>, Surveyed)| *state != Surveyed::Stored;
         let missing: Vec<&[u8]> =
             keys.iter().zip(states).filter(is_missing).map(|(key, _)| &key[..]).collect();
-        done.lock().present += (keys.len() - missing.len()) as u64;
+        done().present += (keys.len() - missing.len()) as u64;
         let next = AtomicUsize::new(0);
         let send = || -> Result<(), Trouble> {
             while let Some(key) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let sent = match local.get(key).and_then(|artifact| remote.encode_for_all(key, &artifact)) {
-                    Ok(entry) => remote
-                        .upload(&Key::digest(key), &entry, remote.background_deadline())?
-                        .is_ok()
-                        .then_some(entry.len() as u64),
+                    Ok(entry) => {
+                        let name = Key::digest(key);
+                        let sent = request(remote, |until| remote.upload(&name, &entry, until))?;
+                        sent.is_ok().then_some(entry.len() as u64)
+                    }
                     Err(_) => None,
                 };
-                let mut done = done.lock();
+                let mut done = done();
                 match sent {
                     Some(bytes) => done.add(bytes),
                     None => done.refused += 1,
@@ -115,7 +127,8 @@ pub fn push(
         });
         ended?;
     }
-    Ok(*done.lock())
+    let done = *done();
+    Ok(done)
 }
 
 /// Stores all entries of `remote` in `local` that it lacks, such as for an image of a machine. An entry that is damaged, forged
@@ -144,6 +157,12 @@ pub fn pull(
             for names in missing.chunks(AT_ONCE) {
                 let found = engine.get_many(names, remote.background_deadline());
                 for (name, found) in names.iter().zip(found) {
+                    let found = match found {
+                        Err(trouble) if may_pass(&trouble) => {
+                            request(remote, |until| engine.get(name, until))
+                        }
+                        found => found,
+                    };
                     // One that is gone by now was evicted.
                     let Some(entry) = found? else { continue };
                     match remote.verify_named(keyspace, name, entry) {
@@ -191,7 +210,7 @@ fn visit_pages(
 ) -> Result<(), TransferError> {
     let (mut listed, mut after, mut empty) = (HashSet::new(), None, 0);
     loop {
-        let page = engine.list(after.as_deref(), remote.background_deadline())?;
+        let page = request(remote, |until| engine.list(after.as_deref(), until))?;
         let names: Vec<Key> = page.names.into_iter().filter(|name| listed.insert(*name)).collect();
         empty = if names.is_empty() { empty + 1 } else { 0 };
         after = page.next;
@@ -202,6 +221,24 @@ fn visit_pages(
             return Err(Trouble::Other("its listing does not end".to_owned()).into());
         }
     }
+}
+
+/// Sends a request, again a few times while the remote is busy or late: one such answer does not end a long transfer.
+fn request<T>(remote: &RemoteStore, send: impl Fn(Instant) -> Result<T, Trouble>) -> Result<T, Trouble> {
+    let mut pauses = PAUSES;
+    for _ in 1..ATTEMPTS {
+        match send(remote.background_deadline()) {
+            Err(trouble) if may_pass(&trouble) => {
+                thread::sleep(Duration::from_millis(pauses.pause(random())));
+            }
+            ended => return ended,
+        }
+    }
+    send(remote.background_deadline())
+}
+
+const fn may_pass(trouble: &Trouble) -> bool {
+    matches!(trouble, Trouble::Busy(_) | Trouble::TimedOut(_))
 }
 
 impl Transferred {

@@ -22,7 +22,7 @@ use crate::{
 /// The name of the folder in the directory of a machine.
 pub(crate) const FOLDER: &str = "uploads";
 
-/// How often an upload is tried while the remote is busy, and the pauses in between, in milliseconds.
+/// How often an upload is tried while the remote is busy, or fails at this upload alone, and the pauses in between, in milliseconds.
 const ATTEMPTS: usize = 4;
 const BUSY_PAUSES: Backoff = Backoff::new(1_000, 8_000);
 
@@ -161,9 +161,9 @@ impl<S: Store + 'static> Uploads<S> {
         is_over(&state)
     }
 
-    /// Gives up what waits in memory for this key, and waits until no upload of it is in progress. One that begins later sends what
-    /// the local store has then.
-    pub(crate) fn withdraw(&self, key: &[u8], until: Instant) {
+    /// Gives up what waits in memory for this key, and waits until no upload of it is in progress. Returns whether that is so. One that
+    /// begins later sends what the local store has then.
+    pub(crate) fn withdraw(&self, key: &[u8], until: Instant) -> bool {
         let mut state = self.state.lock();
         let State { waiting, postponed, .. } = &mut *state;
         let of_key = waiting.iter_mut().chain(postponed).filter(|upload| upload.key == key);
@@ -171,10 +171,11 @@ impl<S: Store + 'static> Uploads<S> {
         while state.sending.as_deref() == Some(key) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return;
+                return false;
             }
             (state, _) = self.state.wait(state, left);
         }
+        true
     }
 
     /// Ends the background after the upload in progress. The list says what is left.
@@ -270,7 +271,7 @@ impl<S: Store + 'static> Uploads<S> {
         };
         let Ok(entry) = self.remote.encode(key, &artifact) else { return self.drop_upload() };
         let mut pauses = BUSY_PAUSES;
-        for _ in 0..ATTEMPTS {
+        for attempt in 0..ATTEMPTS {
             if !self.health.is_closed() {
                 return false;
             }
@@ -287,7 +288,8 @@ impl<S: Store + 'static> Uploads<S> {
                 }
                 self.remote.upload(&Key::digest(key), &entry, until)
             };
-            match self.health.observe_write(upload(), || self.remote.probe(until)) {
+            let probe = || self.remote.probe(Instant::now() + self.remote.deadline());
+            match self.health.observe_upload(upload(), probe) {
                 Ok(Ok(())) => {
                     self.counters.add(|counts| &mut counts.uploads, 1);
                     self.counters.add(|counts| &mut counts.bytes_sent, entry.len() as u64);
@@ -295,8 +297,16 @@ impl<S: Store + 'static> Uploads<S> {
                 }
                 // Another version of this program stored it.
                 Ok(Err(_)) => return true,
-                Err(Trouble::Busy(_)) => {}
-                Err(Trouble::TimedOut(_) | Trouble::Unreachable(_) | Trouble::Other(_)) => return false,
+                Err(Trouble::TimedOut(_) | Trouble::Unreachable(_) | Trouble::Other(_))
+                    if !self.health.is_closed() =>
+                {
+                    return false;
+                }
+                // Readers have less time for it.
+                Err(Trouble::TimedOut(_)) if attempt > 0 => break,
+                Err(
+                    Trouble::Busy(_) | Trouble::TimedOut(_) | Trouble::Unreachable(_) | Trouble::Other(_),
+                ) => {}
                 Err(_) => break,
             }
             let state = self.state.lock();

@@ -59,10 +59,20 @@ pub(super) enum Taken {
 }
 
 /// Returns whether the store heeds the conditions of leases: one that is there is not created again, and one is replaced once under
-/// one version.
-pub(super) async fn heeds_conditions(store: &dyn ObjectStore, probe: &Path) -> Result<bool, Trouble> {
+/// one version. Calls `on_answer` once the store has answered the first of these requests.
+pub(super) async fn heeds_conditions(
+    store: &dyn ObjectStore,
+    probe: &Path,
+    on_answer: impl FnOnce(),
+) -> Result<bool, Trouble> {
     let [first, second, third, fourth] = [b"1", b"2", b"3", b"4"].map(|byte| Bytes::from_static(byte));
-    let Some(version) = create(store, probe, first).await? else { return Ok(false) };
+    let version = match create(store, probe, first).await {
+        Ok(Some(version)) => version,
+        // Some that take objects answer 501 to any condition.
+        Ok(None) | Err(Trouble::ReadOnly(_)) => return Ok(false),
+        Err(trouble) => return Err(trouble),
+    };
+    on_answer();
     let heeds = async {
         Ok(create(store, probe, second).await?.is_none()
             && replace(store, probe, third, &version).await?.is_some()

@@ -16,17 +16,24 @@ use ::redis::{Cmd, ErrorKind, Parser, Value, cmd};
 use rustls::{ClientConfig, ClientConnection, StreamOwned, pki_types::ServerName};
 use warmstart::os::fork::{self, Mutex};
 
-use crate::{engine::Trouble, tls};
+use crate::{
+    engine::{Trouble, longest_entry},
+    tls,
+};
 
 /// The most idle connections that are kept.
 const MOST_IDLE: usize = 8;
 
-/// How long each byte that arrives puts the deadline off: a batch of large entries takes longer than the deadline on a network that is
+/// How long each byte of a batch of entries puts the deadline off: many large ones take longer than the deadline on a network that is
 /// all right, and a server that trickles does not.
 const NANOS_PER_BYTE: u64 = 50;
 
-/// How far the deadline of a call is put off at most.
-const LONGEST_ANSWER: Duration = Duration::from_secs(10);
+/// How far the deadline of a batch is put off at most.
+const MOST_TIME: Duration = Duration::from_secs(10);
+
+/// The most bytes that are read of one call's replies, which are in memory as a whole, and of replies without entries.
+const MOST_BYTES: u64 = 1 << 30;
+const MOST_WITHOUT_ENTRIES: u64 = 16 << 20;
 
 /// How long an idle connection is kept. A firewall forgets one that is idle for long without telling, and a call over it would wait for
 /// its whole deadline.
@@ -74,6 +81,8 @@ struct Timed {
     socket: TcpStream,
     until: Instant,
     latest: Instant,
+    /// How many bytes may still arrive.
+    room: u64,
     /// The timeouts that the socket has.
     reads: Duration,
     writes: Duration,
@@ -92,12 +101,18 @@ impl Pool {
         Self { host, port, database, tls, credentials, idle: Mutex::default() }
     }
 
-    /// Sends these commands at once, and returns their replies. An error among the replies is the call's, once all of them are read.
+    /// Sends these commands at once, and returns their replies, of which as many may be entries. An error among the replies is the
+    /// call's, once all of them are read.
     ///
     /// If a connection of the pool turns out to be closed, another one sends the commands again: all that engines send may be repeated.
-    pub(super) fn call(&self, commands: &[Cmd], until: Instant) -> Result<Vec<Value>, Trouble> {
+    pub(super) fn call(
+        &self,
+        commands: &[Cmd],
+        entries: usize,
+        until: Instant,
+    ) -> Result<Vec<Value>, Trouble> {
         if let Some(mut idle) = self.take_idle() {
-            match idle.call(commands, until) {
+            match idle.call(commands, entries, until) {
                 Ok(replies) => {
                     self.give_back(idle);
                     return replies.into_iter().map(checked).collect();
@@ -108,7 +123,7 @@ impl Pool {
             }
         }
         let mut connection = self.connect(until)?;
-        let replies = connection.call(commands, until)?;
+        let replies = connection.call(commands, entries, until)?;
         self.give_back(connection);
         replies.into_iter().map(checked).collect()
     }
@@ -182,7 +197,7 @@ impl Pool {
             greetings.push(select);
         }
         if !greetings.is_empty() {
-            for reply in connection.call(&greetings, until)? {
+            for reply in connection.call(&greetings, 0, until)? {
                 checked(reply)?;
             }
         }
@@ -191,16 +206,17 @@ impl Pool {
 }
 
 impl Connection {
-    fn call(&mut self, commands: &[Cmd], until: Instant) -> Result<Vec<Value>, Failure> {
+    fn call(&mut self, commands: &[Cmd], entries: usize, until: Instant) -> Result<Vec<Value>, Failure> {
         let stream = self.0.get_mut();
-        let timed = stream.timed();
-        (timed.until, timed.latest) = (until, until + LONGEST_ANSWER);
+        stream.timed().begin(entries, until);
         let packed: Vec<u8> = commands.iter().flat_map(Cmd::get_packed_command).collect();
         stream.write_all(&packed).and_then(|()| stream.flush()).map_err(|error| Failure::of(&error))?;
         let (mut parser, mut replies) = (Parser::new(), Vec::with_capacity(commands.len()));
         for _ in commands {
             let reply = parser.parse_value(&mut self.0);
+            let is_full = self.0.get_mut().timed().room == 0;
             replies.push(reply.map_err(|error| match error.kind() {
+                _ if is_full => Failure::Trouble(Trouble::Other("its answer is too long".to_owned())),
                 _ if error.is_timeout() => Failure::Trouble(Trouble::TimedOut("the time is up".to_owned())),
                 ErrorKind::Io => Failure::Closed("the connection ended".to_owned()),
                 _ => Failure::not_redis(),
@@ -406,7 +422,16 @@ impl Write for Stream {
 
 impl Timed {
     fn new(socket: TcpStream, until: Instant) -> Self {
-        Self { socket, until, latest: until, reads: Duration::ZERO, writes: Duration::ZERO }
+        Self { socket, until, latest: until, room: 0, reads: Duration::ZERO, writes: Duration::ZERO }
+    }
+
+    /// Begins a call whose replies have at most so many entries.
+    fn begin(&mut self, entries: usize, until: Instant) {
+        let time = until.saturating_duration_since(Instant::now());
+        let room = MOST_WITHOUT_ENTRIES.saturating_add(longest_entry(time).saturating_mul(entries as u64));
+        self.room = room.min(MOST_BYTES);
+        self.until = until;
+        self.latest = if entries > 1 { until + MOST_TIME } else { until };
     }
 
     /// Calls the socket until it has an answer, or the time is up.
@@ -438,11 +463,15 @@ impl Timed {
 
 impl Read for Timed {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.room == 0 {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
         let len = self.call(
             |timed| &mut timed.reads,
             TcpStream::set_read_timeout,
             |mut socket| socket.read(buffer),
         )?;
+        self.room = self.room.saturating_sub(len as u64);
         let put_off = self.until + Duration::from_nanos(NANOS_PER_BYTE * len as u64);
         self.until = put_off.min(self.latest.max(self.until));
         Ok(len)

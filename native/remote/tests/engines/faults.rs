@@ -48,6 +48,7 @@ pub(crate) const OF_S3: &[Case] = &[
     ("entry_cut_off_is_no_entry", entry_cut_off_is_no_entry),
     ("missing_bucket_is_a_miss", missing_bucket_is_a_miss),
     ("store_without_if_match_has_no_leases", store_without_if_match_has_no_leases),
+    ("store_that_refuses_conditions_has_no_leases", store_that_refuses_conditions_has_no_leases),
     ("lease_that_is_too_long_is_not_read", lease_that_is_too_long_is_not_read),
     ("touch_renews_the_age_of_an_object", touch_renews_the_age_of_an_object),
     ("entry_that_is_read_when_old_is_renewed", entry_that_is_read_when_old_is_renewed),
@@ -477,6 +478,21 @@ fn lease_that_is_too_long_is_not_read(place: &Place) {
 }
 
 /// It is no reason to take the store for one that cannot be written.
+fn store_that_refuses_conditions_has_no_leases(place: &Place) {
+    let port = serve(|mut stream| {
+        let mut request = [0; 65536];
+        while let Ok(len @ 1..) = stream.read(&mut request) {
+            let is_conditional = String::from_utf8_lossy(&request[..len]).contains("\r\nif-none-match:");
+            let status = if is_conditional { "501 Not Implemented" } else { "200 OK" };
+            let _ = write!(stream, "HTTP/1.1 {status}\r\nETag: \"x\"\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    let store = patient(&place.engine.url(port, place.case));
+    let claimed = store.engine().claim(&Key::digest(b"key"), &Token::random().unwrap(), None, until());
+    assert!(matches!(claimed, Err(Trouble::Unsupported(_))), "{claimed:?}");
+    store.put(b"key", &artifact()).unwrap();
+}
+
 fn store_without_if_match_has_no_leases(place: &Place) {
     let port = serve(|mut stream| {
         let (mut request, mut creates) = ([0; 65536], 0..);

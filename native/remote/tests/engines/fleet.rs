@@ -36,6 +36,7 @@ pub(crate) const CASES: &[Case] = &[
     ("single_calls_on_two_machines_build_once", single_calls_on_two_machines_build_once),
     ("dead_builder_is_replaced_after_its_lease", dead_builder_is_replaced_after_its_lease),
     ("call_for_many_counts_its_waits", call_for_many_counts_its_waits),
+    ("survey_goes_on_after_an_entry_without_room", survey_goes_on_after_an_entry_without_room),
     ("look_up_that_builds_nothing_frees_its_lease", look_up_that_builds_nothing_frees_its_lease),
     ("dead_remote_costs_one_deadline_a_machine", dead_remote_costs_one_deadline_a_machine),
     ("later_process_uploads_what_is_left", later_process_uploads_what_is_left),
@@ -247,6 +248,24 @@ fn call_for_many_counts_its_waits(place: &Place) {
     let statistics = cache.store().statistics();
     assert_eq!(statistics.lease_waits, 1);
     assert!(statistics.lease_wait_nanos > 1_000_000_000, "{statistics:?}");
+}
+
+fn survey_goes_on_after_an_entry_without_room(place: &Place) {
+    let remote = patient(&place.url());
+    let keys: [&[u8]; 3] = [b"long", b"short", b"other"];
+    for (key, len) in keys.iter().zip([100_000, 100, 100]) {
+        remote.put(key, &Artifact::new(vec![7; len])).unwrap();
+    }
+    let fleet = Fleet::new(MemoryStore::new(Limits::bytes(50_000)), remote, FleetOptions::default());
+    let surveyed = fleet.survey(&keys.map(Key::digest)).unwrap();
+    assert_eq!(surveyed, [warmstart_core::batch::Surveyed::Stored; 3]);
+    for key in &keys[1..] {
+        assert!(fleet.local().get(key).is_ok());
+        assert!(fleet.get(key).is_ok());
+    }
+    let statistics = fleet.statistics();
+    assert_eq!((statistics.remote_hits, statistics.local_hits), (2, 0), "each was looked up once");
+    assert!(statistics.bytes_used < 2_000 && statistics.bytes_received > 100_000, "{statistics:?}");
 }
 
 fn look_up_that_builds_nothing_frees_its_lease(place: &Place) {

@@ -53,6 +53,8 @@ pub(crate) const OF_NONE: &[Case] = &[
     ("error_of_a_server_is_not_repeated", error_of_a_server_is_not_repeated),
     ("listing_that_never_ends_is_a_failure", listing_that_never_ends_is_a_failure),
     ("surplus_replies_fail_the_call", surplus_replies_fail_the_call),
+    ("reply_without_end_costs_one_deadline", reply_without_end_costs_one_deadline),
+    ("forks_do_not_wait_for_a_flush", forks_do_not_wait_for_a_flush),
     ("remote_that_stays_busy_is_left_alone", remote_that_stays_busy_is_left_alone),
     ("scan_that_never_ends_is_a_failure", scan_that_never_ends_is_a_failure),
     ("object_that_is_too_long_is_a_miss", object_that_is_too_long_is_a_miss),
@@ -128,6 +130,64 @@ fn remote_that_stays_busy_is_left_alone(_: &Place) {
         assert!(started.elapsed() < Duration::from_secs(20), "{url}: {:?}", started.elapsed());
         assert!(cache.store().statistics().is_breaker_open, "{url}");
     }
+}
+
+/// A server that sends faster than the deadline is put off by what arrives.
+fn reply_without_end_costs_one_deadline(_: &Place) {
+    const DEADLINE: Duration = Duration::from_millis(300);
+    let port = servers::serve(|mut client| {
+        let _ = client.read(&mut [0; 65536]);
+        let _ = client.write_all(b"*2\r\n$400000000\r\n");
+        while client.write_all(&[7; 65536]).is_ok() {}
+    });
+    let store = open_with(&format!("redis://127.0.0.1:{port}"), DEADLINE);
+    let started = Instant::now();
+    store.get(b"key").unwrap_err();
+    assert!(started.elapsed() < 2 * DEADLINE, "{:?}", started.elapsed());
+    // The time of a batch is put off, by as much as its entries may have.
+    let found = store.fetch_many(&[b"one", b"two"], Instant::now() + DEADLINE);
+    assert!(matches!(&found, Err(Trouble::Other(why)) if why.contains("too long")), "{found:?}");
+}
+
+fn forks_do_not_wait_for_a_flush(_: &Place) {
+    let (machine, is_done) = (Machine::new(), AtomicBool::new(false));
+    let fleet = fleet_at(machine.path(), dead(Duration::from_millis(200)), FleetOptions::default());
+    thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let (fleet, is_done) = (&fleet, &is_done);
+            scope.spawn(move || {
+                for number in 0.. {
+                    if is_done.load(Relaxed) {
+                        break;
+                    }
+                    let key = [thread, number].map(u64::to_le_bytes).concat();
+                    if thread % 2 == 0 {
+                        fleet.put(&key, &Artifact::new(vec![7])).unwrap();
+                    } else {
+                        let _ = fleet.get(&key);
+                        fleet.flush().unwrap();
+                    }
+                }
+            });
+        }
+        for _ in 0..300 {
+            let started = Instant::now();
+            // SAFETY: that this may be done while other threads run is what is tested. The child ends at once.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                // SAFETY: it ends the child.
+                unsafe { libc::_exit(0) };
+            }
+            let took = started.elapsed();
+            // SAFETY: it is a child of this process that nothing else waits for.
+            unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+            if took > Duration::from_secs(5) {
+                is_done.store(true, Relaxed);
+                panic!("a fork took {took:?}");
+            }
+        }
+        is_done.store(true, Relaxed);
+    });
 }
 
 fn closed_fleet_leaves_no_lease(place: &Place) {

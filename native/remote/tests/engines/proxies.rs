@@ -2,6 +2,7 @@
 //! stops in the middle.
 
 use std::{
+    collections::HashSet,
     convert::Infallible,
     io::{Read, Write},
     net::{Shutdown, TcpListener, TcpStream},
@@ -14,14 +15,15 @@ use std::{
 };
 
 use warmstart::{
-    Artifact, Cache, Store,
+    Artifact, Cache, Limits, MissReason, Store,
     cache::ManyOptions,
-    store::{Claims, FileStore},
+    store::{Claims, FileStore, MemoryStore},
 };
 use warmstart_core::{key::Key, lease};
 use warmstart_remote::{
     Fleet, FleetOptions, Trouble,
-    engine::{Surveyed, Token},
+    engine::{Answer, Surveyed, Token},
+    pull, push,
 };
 
 use crate::{
@@ -42,10 +44,15 @@ pub(crate) const CASES: &[Case] = &[
     ("lost_answers_to_claims_do_no_harm", lost_answers_to_claims_do_no_harm),
     ("lost_answers_to_puts_do_no_harm", lost_answers_to_puts_do_no_harm),
     ("upload_in_progress_does_not_undo_a_removal", upload_in_progress_does_not_undo_a_removal),
+    ("removal_during_a_long_upload_is_refused", removal_during_a_long_upload_is_refused),
+    ("upload_that_fails_alone_is_dropped", upload_that_fails_alone_is_dropped),
 ];
 
-pub(crate) const OF_S3: &[Case] =
-    &[("store_that_ignores_if_match_has_no_leases", store_that_ignores_if_match_has_no_leases)];
+pub(crate) const OF_S3: &[Case] = &[
+    ("store_that_ignores_if_match_has_no_leases", store_that_ignores_if_match_has_no_leases),
+    ("probe_that_takes_longer_than_a_call_is_remembered", probe_that_takes_longer_than_a_call_is_remembered),
+    ("copies_go_on_after_busy_answers", copies_go_on_after_busy_answers),
+];
 
 /// With a Redis of their own, which they stop.
 pub(crate) const OF_REDIS: &[Case] = &[
@@ -76,6 +83,8 @@ enum Harm {
     LosePuts(usize),
     /// Hides the header `If-Match`.
     HideIfMatch,
+    /// Answers 503 to each request once.
+    BusyOnce,
 }
 
 /// Copies bytes from and to an engine, as long as the process lives.
@@ -89,11 +98,12 @@ impl Proxy {
     fn start(engine: u16, harm: Harm) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let proxy = Self { port: listener.local_addr().unwrap().port(), harmed: Arc::default() };
-        let harmed = Arc::clone(&proxy.harmed);
+        let (harmed, refused) = (Arc::clone(&proxy.harmed), Arc::<Mutex<HashSet<_>>>::default());
         thread::spawn(move || {
             for (number, client) in (1..).zip(listener.incoming().flatten()) {
                 let Ok(server) = TcpStream::connect(("127.0.0.1", engine)) else { continue };
-                let way = Way { client, server, harm, number, harmed: Arc::clone(&harmed) };
+                let (harmed, refused) = (Arc::clone(&harmed), Arc::clone(&refused));
+                let way = Way { client, server, harm, number, harmed, refused };
                 thread::spawn(move || way.copy());
             }
         });
@@ -108,6 +118,8 @@ struct Way {
     harm: Harm,
     number: u64,
     harmed: Arc<AtomicUsize>,
+    /// The first lines of the requests that were answered with 503.
+    refused: Arc<Mutex<HashSet<Vec<u8>>>>,
 }
 
 impl Way {
@@ -138,6 +150,18 @@ impl Way {
             {
                 self.harmed.fetch_add(1, SeqCst);
                 bytes[at + 2] = b'x';
+            }
+            if let Harm::BusyOnce = self.harm
+                && bytes[..len].windows(11).any(|window| window == b" HTTP/1.1\r\n")
+                && let Some(line) = bytes[..len].split(|byte| *byte == b'\r').next()
+                && self.refused.lock().unwrap().insert(line.to_vec())
+            {
+                self.harmed.fetch_add(1, SeqCst);
+                let busy = "HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+                let _ = (&self.client).write_all(busy.as_bytes());
+                // The rest of the request; a reset would overtake the answer.
+                while let Ok(1..) = (&self.client).read(&mut bytes) {}
+                break;
             }
             let most = match self.harm {
                 Harm::LoseClaims(most) if claims(&bytes[..len]) => most,
@@ -281,7 +305,6 @@ fn slow_answers_cost_no_build(place: &Place) {
     assert_eq!((&builds[..STORED], &builds[STORED..]), (&[0; STORED][..], &[1; KEYS - STORED][..]));
 }
 
-/// Renewed one after the other, these would take longer than a lease lives.
 /// Many large entries take longer than one deadline on a network that is all right.
 fn batch_longer_than_the_deadline_arrives(place: &Place) {
     let remote = patient(&place.url());
@@ -296,6 +319,7 @@ fn batch_longer_than_the_deadline_arrives(place: &Place) {
     assert!(found.iter().all(Result::is_ok), "after {:?}", started.elapsed());
 }
 
+/// Renewed one after the other, these would take longer than a lease lives.
 fn leases_behind_slow_answers_are_kept(place: &Place) {
     const DELAY: Duration = Duration::from_millis(200);
     let (port, machine) = (engine_port(place), Machine::new());
@@ -365,6 +389,66 @@ fn upload_in_progress_does_not_undo_a_removal(place: &Place) {
     fleet.remove(b"key").unwrap();
     assert!(fleet.wait_for_uploads(PATIENT));
     assert_eq!(fleet.contains(b"key"), Ok(false));
+}
+
+fn removal_during_a_long_upload_is_refused(place: &Place) {
+    let proxy = Proxy::start(engine_port(place), Harm::DelayPuts(8 * DEADLINE));
+    let machine = Machine::new();
+    let remote = open_with(&place.engine.url(proxy.port, place.case), DEADLINE);
+    let fleet = fleet_at(machine.path(), remote, FleetOptions::default());
+    fleet.put(b"key", &Artifact::new(payload(0))).unwrap();
+    while proxy.harmed.load(SeqCst) == 0 {
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(fleet.remove(b"key"), Err(MissReason::Busy), "it would be there again");
+    assert!(fleet.wait_for_uploads(PATIENT));
+    let direct = patient(&place.url());
+    assert_eq!(direct.contains(b"key"), Ok(true));
+    assert_eq!(fleet.remove(b"key"), Ok(true));
+    assert_eq!(direct.contains(b"key"), Ok(false));
+}
+
+/// Something on the way refuses this entry. The remote works, and others use it.
+fn upload_that_fails_alone_is_dropped(place: &Place) {
+    let proxy = Proxy::start(engine_port(place), Harm::LosePuts(usize::MAX));
+    patient(&place.url()).put(b"other", &Artifact::new(payload(1))).unwrap();
+    let machine = Machine::new();
+    let fleet = machine.fleet(&place.engine.url(proxy.port, place.case));
+    fleet.put(b"key", &Artifact::new(payload(0))).unwrap();
+    let started = Instant::now();
+    while fleet.statistics().uploads_dropped == 0 {
+        assert!(!fleet.statistics().is_breaker_open && started.elapsed() < PATIENT);
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(fleet.get(b"other").unwrap().payload(), payload(1));
+    assert!(proxy.harmed.load(SeqCst) > 1, "it was tried again");
+}
+
+/// A miss with its claim takes eight round trips until the store is known to heed conditions, and three after that.
+fn probe_that_takes_longer_than_a_call_is_remembered(place: &Place) {
+    let proxy = Proxy::start(engine_port(place), Harm::Delay(DEADLINE / 5));
+    let store = open_with(&place.engine.url(proxy.port, place.case), DEADLINE);
+    let token = Token::random().unwrap();
+    let claim = || store.engine().get_or_claim(&Key::digest(b"key"), &token, Instant::now() + DEADLINE);
+    let first = claim();
+    assert!(matches!(first, Err(Trouble::Busy(_))), "{first:?}");
+    let started = Instant::now();
+    while !matches!(claim(), Ok(Answer::Claimed(_))) {
+        assert!(started.elapsed() < PATIENT, "{:?}", claim());
+    }
+}
+
+fn copies_go_on_after_busy_answers(place: &Place) {
+    let (port, local) = (engine_port(place), || MemoryStore::new(Limits::NONE));
+    let (one, two) = (local(), local());
+    for number in 0..3 {
+        one.put(key(number).as_bytes(), &Artifact::new(payload(number))).unwrap();
+    }
+    let proxies = [(); 2].map(|()| Proxy::start(port, Harm::BusyOnce));
+    let [first, second] = [0, 1].map(|at| patient(&place.engine.url(proxies[at].port, place.case)));
+    assert_eq!(push(&first, &one, &|_| {}).unwrap().entries, 3);
+    assert_eq!(pull(&second, &two, &|_| {}).unwrap().entries, 3);
+    assert!(proxies.iter().all(|proxy| proxy.harmed.load(SeqCst) >= 4));
 }
 
 /// A holder that stood still would renew its lease after another took it over.

@@ -2,7 +2,9 @@
 
 use std::{
     panic::{self, AssertUnwindSafe},
+    ptr,
     sync::atomic::{AtomicU64, Ordering::SeqCst},
+    time::{Duration, Instant},
 };
 
 use tempfile::TempDir;
@@ -25,6 +27,7 @@ use crate::{
 pub(crate) const CASES: &[Case] = &[
     ("pushed_entries_are_pulled_elsewhere", pushed_entries_are_pulled_elsewhere),
     ("push_that_panics_is_no_success", push_that_panics_is_no_success),
+    ("callback_of_a_push_may_fork", callback_of_a_push_may_fork),
     ("push_leaves_what_readers_cannot_get", push_leaves_what_readers_cannot_get),
     ("pull_leaves_unverified_entries", pull_leaves_unverified_entries),
     ("check_tells_what_is_permitted", check_tells_what_is_permitted),
@@ -87,6 +90,24 @@ fn push_that_panics_is_no_success(place: &Place) {
     let panics = |_: &_| panic!("a callback of this test");
     let pushed = panic::catch_unwind(AssertUnwindSafe(|| push(&remote, &one, &panics)));
     assert!(pushed.is_err(), "{pushed:?}");
+}
+
+fn callback_of_a_push_may_fork(place: &Place) {
+    let (remote, one) = (patient(&place.url()), memory());
+    one.put(&key(1), &Artifact::new(payload(1))).unwrap();
+    let fork = |_: &_| {
+        let started = Instant::now();
+        // SAFETY: that this may be done while other threads run is what is tested. The child ends at once.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: it ends the child.
+            unsafe { libc::_exit(0) };
+        }
+        // SAFETY: it is a child of this process that nothing else waits for.
+        unsafe { libc::waitpid(child, ptr::null_mut(), 0) };
+        assert!(started.elapsed() < Duration::from_secs(5), "the fork waited for the copy");
+    };
+    assert_eq!(push(&remote, &one, &fork).unwrap().entries, 1);
 }
 
 /// Its own deadline is longer than theirs, which are 200 ms on Redis and 2 s on object stores.
