@@ -73,6 +73,8 @@ fn try_to_write(remote: &RemoteStore) -> Result<Duration, Trouble> {
 fn try_to_claim(remote: &RemoteStore) -> Result<Duration, Trouble> {
     let (engine, name) = (remote.engine(), random_name()?);
     let [one, other] = [Token::random()?, Token::random()?];
+    // Nothing to release, but the first of these calls finds out whether the engine heeds conditions.
+    engine.release(&[name], &one, remote.background_deadline())?;
     let started = Instant::now();
     let lease = engine.claim(&name, &one, None, soon(remote))?;
     let second = engine.claim(&name, &other, None, soon(remote));

@@ -124,8 +124,6 @@ pub struct Fleet<S: Store + 'static> {
     counters: Arc<Counters>,
     /// Apart from the other counters: a local hit takes no lock.
     local_hits: AtomicU64,
-    /// How many of these look up what a survey has fetched. They are hits of the remote.
-    surveyed: AtomicU64,
     /// Since when a call for many artifacts has found nothing to build, because other machines build all that is left.
     paused: Mutex<Option<Instant>>,
     /// The counts of the machine, and what was added to them of this fleet's.
@@ -161,7 +159,7 @@ impl<S: Store + 'static> Fleet<S> {
             max_upload_bytes,
         );
         leases.probe_if_open();
-        let (local_hits, surveyed, process) = (AtomicU64::new(0), AtomicU64::new(0), process::id());
+        let (local_hits, process) = (AtomicU64::new(0), process::id());
         let (statistics, added) = (file(statistics::FILE), Mutex::default());
         let is_closed = AtomicBool::new(false);
         Self {
@@ -172,7 +170,6 @@ impl<S: Store + 'static> Fleet<S> {
             uploads,
             counters,
             local_hits,
-            surveyed,
             paused: Mutex::default(),
             statistics,
             added,
@@ -196,12 +193,12 @@ impl<S: Store + 'static> Fleet<S> {
         statistics
     }
 
-    /// Returns the statistics that only grow.
+    /// Returns the statistics that are no state of the moment.
     fn counts(&self) -> FleetStatistics {
         let mut counts = self.counters.snapshot();
         counts.bytes_received = self.remote.received();
         counts.refused = self.remote.refused();
-        counts.local_hits = self.local_hits.load(Relaxed).saturating_sub(self.surveyed.load(Relaxed));
+        counts.local_hits = self.local_hits.load(Relaxed);
         counts
     }
 
@@ -269,17 +266,13 @@ impl<S: Store + 'static> Fleet<S> {
         request(&self.remote, until)
     }
 
-    fn count_remote_hit(&self, found: &Found) {
-        self.counters.add(|counts| &mut counts.remote_hits, 1);
-        self.counters.add(|counts| &mut counts.bytes_used, found.len);
-    }
-
     /// Counts what the remote answered, and keeps an entry.
     fn accept(&self, key: &[u8], found: Result<Found, MissReason>) -> Result<Artifact, MissReason> {
         match found {
             Ok(found) => {
                 // Where the local store has no room, the remote is asked again next time.
-                self.count_remote_hit(&found);
+                self.counters.add(|counts| &mut counts.remote_hits, 1);
+                self.counters.add(|counts| &mut counts.bytes_used, found.len);
                 let _ = self.local.put(key, &found.artifact);
                 Ok(found.artifact)
             }
@@ -560,8 +553,8 @@ impl<S: Store + 'static> Claims for Fleet<S> {
             // All at once: each is looked up next, and would be a request.
             let keep = |key: &[u8], found: Found| match self.local.put(key, &found.artifact) {
                 Ok(_) => {
-                    self.count_remote_hit(&found);
-                    self.surveyed.fetch_add(1, Relaxed);
+                    // The look-up that follows counts as a hit.
+                    self.counters.add(|counts| &mut counts.bytes_used, found.len);
                     true
                 }
                 // This one does not fit; the others may.

@@ -38,7 +38,7 @@ pub(crate) struct Health {
     is_closed: AtomicBool,
     /// Since when the remote has answered nothing but that it is busy.
     busy: Mutex<Option<Instant>>,
-    /// Whether that is any time: other answers take no lock.
+    /// Whether that is any time: other answers do not lock it.
     is_busy: AtomicBool,
     opened: Instant,
     /// When the remote may accept entries again, in milliseconds since this was opened.

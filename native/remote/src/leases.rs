@@ -47,8 +47,9 @@ struct State {
     swept: u64,
     /// How many uploads were tried. One that failed ends its lease too: others may build meanwhile.
     tried: u64,
-    /// What the background releases now. A claim of it may come before or after.
-    releasing: Vec<Key>,
+    /// What the background released last, and when that ended: the claim of one may have come before or after.
+    released: Vec<Key>,
+    released_by: u64,
     has_thread: bool,
     is_closed: bool,
 }
@@ -72,8 +73,8 @@ struct Held {
 /// What a lease is held for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// A look-up took it; the claim may follow.
-    Ahead { since: u64 },
+    /// A look-up took it; the claim may follow. An earlier artifact was uploaded once so many uploads were tried.
+    Ahead { since: u64, uploads: u64 },
     /// Its artifact is being built.
     Building,
     /// Its artifact is built, and was uploaded once so many uploads were tried.
@@ -104,10 +105,10 @@ impl Leases {
     }
 
     /// Keeps a lease that was requested at `sent`, for a claim that may follow. `is_absent` says whether the same request found
-    /// nothing stored. Returns false if this process releases an earlier lease of that name meanwhile, which may end this one.
+    /// nothing stored. Returns false if this process released an earlier lease of that name meanwhile, which may have ended this one.
     pub(crate) fn keep(self: &Arc<Self>, name: Key, version: Version, sent: u64, is_absent: bool) -> bool {
         let mut state = self.state.lock();
-        if state.releasing.contains(&name) {
+        if sent <= state.released_by && state.released.contains(&name) {
             return false;
         }
         state.keep(name, version, sent, is_absent, self.now());
@@ -193,7 +194,10 @@ impl Leases {
                     next.map_or(IDLE, |next| Duration::from_millis(next.saturating_sub(now)).min(IDLE));
                 (state, _) = self.state.wait(state, wait);
             }
-            state.releasing.clone_from(&releases);
+            if !releases.is_empty() {
+                state.released.clone_from(&releases);
+                state.released_by = u64::MAX;
+            }
             drop(state);
             if !renewals.is_empty() {
                 self.renew(renewals);
@@ -201,7 +205,7 @@ impl Leases {
             if !releases.is_empty() {
                 // A lease that cannot be released ends by itself.
                 let _ = self.remote.engine().release(&releases, &self.token, self.until());
-                self.state.lock().releasing.clear();
+                self.state.lock().released_by = self.now();
             }
             if is_closed {
                 return;
@@ -231,7 +235,7 @@ impl Leases {
         }
     }
 
-    /// Returns by when the background must have an answer: a long wait for one would cost all leases.
+    /// Returns by when the background must have an answer: a longer wait would leave a lease no time for another try.
     fn until(&self) -> Instant {
         Instant::now() + self.remote.deadline().min(Duration::from_millis(TTL / 3))
     }
@@ -244,13 +248,21 @@ impl State {
             // A look-up within the build, or before its upload, got the lease that this process has. The remote did not extend it.
             Some(held) => {
                 held.version = version;
-                held.is_absent |= is_absent;
-                if held.phase != Phase::Building {
-                    held.phase = Phase::Ahead { since: now };
-                }
+                held.phase = match held.phase {
+                    // What is not stored yet may be soon.
+                    Phase::Uploading(uploads) => Phase::Ahead { since: now, uploads },
+                    Phase::Ahead { uploads, .. } => {
+                        held.is_absent |= is_absent;
+                        Phase::Ahead { since: now, uploads }
+                    }
+                    Phase::Building => {
+                        held.is_absent |= is_absent;
+                        Phase::Building
+                    }
+                };
             }
             None => {
-                let phase = Phase::Ahead { since: now };
+                let phase = Phase::Ahead { since: now, uploads: 0 };
                 self.held.insert(name, Held { lease: Lease::new(sent), version, is_absent, phase });
             }
         }
@@ -277,7 +289,7 @@ impl State {
                 return false;
             }
             let is_over = match held.phase {
-                Phase::Ahead { since } => now.saturating_sub(since) >= AHEAD,
+                Phase::Ahead { since, uploads } => now.saturating_sub(since) >= AHEAD && tried >= uploads,
                 Phase::Building => false,
                 Phase::Uploading(number) => tried >= number,
             };
@@ -289,7 +301,9 @@ impl State {
                 tasks.renewals.push((*name, held.version.clone()));
             }
             let due = match held.phase {
-                Phase::Ahead { since } => held.lease.renewal().min(since.saturating_add(AHEAD)),
+                Phase::Ahead { since, uploads } if tried >= uploads => {
+                    held.lease.renewal().min(since.saturating_add(AHEAD))
+                }
                 _ => held.lease.renewal(),
             };
             tasks.next = Some(tasks.next.map_or(due, |next| next.min(due)));
@@ -313,11 +327,19 @@ mod tests {
         let held = &state.held[&name];
         assert!(held.is_absent && held.phase == Phase::Building, "{held:?}");
         assert!(state.due(10 + 2 * AHEAD).releases.is_empty());
-        // After it, before the upload, the lease is for the next build.
-        state.held.get_mut(&name).unwrap().phase = Phase::Uploading(1);
-        state.tried = 1;
+        // After it, the lease is for the next build, and for the upload before.
+        *state.held.get_mut(&name).unwrap() = Held {
+            lease: Lease::new(20),
+            version: version.clone(),
+            is_absent: false,
+            phase: Phase::Uploading(1),
+        };
         state.keep(name, version.clone(), 20, true, 20);
-        assert!(state.due(20).releases.is_empty(), "{:?}", state.held);
+        assert!(!state.held[&name].is_absent && state.due(20 + AHEAD).releases.is_empty());
+        state.tried = 1;
+        assert!(state.due(19 + AHEAD).releases.is_empty());
+        assert_eq!(state.due(20 + AHEAD).releases, [name]);
+        state.keep(name, version.clone(), 30, true, 30);
         // One that has ended is taken for the next build.
         state.keep(name, version, 100 * TTL, true, 100 * TTL);
         assert!(matches!(state.held[&name].phase, Phase::Ahead { .. }));
@@ -332,10 +354,16 @@ mod tests {
         let health = Arc::new(Health::open(None, None));
         let leases = Leases::new(remote, health, Token::from_bytes([7; Token::LEN]));
         let (name, version) = (Key::digest(b"k"), Version::new(vec![1]));
-        leases.state.lock().releasing.push(name);
-        assert!(!leases.keep(name, version.clone(), 0, true) && !leases.is_known_absent(&name));
-        leases.state.lock().releasing.clear();
-        assert!(leases.keep(name, version, leases.now(), true) && leases.begin_build(&name));
+        let sent = leases.now();
+        let released_by = |by| {
+            let mut state = leases.state.lock();
+            (state.released, state.released_by) = (vec![name], by);
+        };
+        for by in [u64::MAX, sent] {
+            released_by(by);
+            assert!(!leases.keep(name, version.clone(), sent, true) && !leases.is_known_absent(&name));
+        }
+        assert!(leases.keep(name, version, sent + 1, true) && leases.begin_build(&name));
         assert!(leases.until() < Instant::now() + Duration::from_millis(TTL / 2));
     }
 

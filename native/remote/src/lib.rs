@@ -10,8 +10,8 @@
 //! | `s3://bucket/prefix?endpoint=https://host&region=r` | S3 and what speaks it | those of AWS's programs: environment, profile, role |
 //! | `https://host/path` | any web server, read-only | none |
 //!
-//! Calls block, inside of asynchronous hosts and outside: see `warmstart`. They end by their deadline; one for many entries goes on as
-//! long as they arrive, up to ten deadlines.
+//! Calls block, inside of asynchronous hosts and outside: see `warmstart`. They end by their deadline, and those for
+//! many entries a while later if these arrive: see [`RemoteStore`].
 #![forbid(unsafe_code)]
 
 #[doc(hidden)]

@@ -30,7 +30,7 @@ use object_store::{ObjectStoreExt as _, path::Path};
 use tokio::{sync::Semaphore, time::timeout_at};
 use warmstart_core::key::Key;
 
-use crate::engine::{Answer, Engine, Entry, Page, Surveyed, Token, Trouble, Version};
+use crate::engine::{Answer, Engine, Entry, MORE_DEADLINES, Page, Surveyed, Token, Trouble, Version};
 use client::trouble_of;
 use requests::{
     AT_ONCE, Folder, Taken, delete, get, heeds_conditions, is_stored, list, read_lease, renew, renew_lease,
@@ -52,17 +52,15 @@ pub(crate) struct Objects {
     renewals: AtomicU64,
 }
 
-/// Whether the store heeds conditions: 0 until that was probed. A cell that is set once has a lock, which a forked child could find held.
+/// Whether the store heeds conditions. A cell that is set once has a lock, which a forked child could find held.
 #[derive(Debug, Default)]
 struct Conditions(AtomicU8);
 
+const UNKNOWN: u8 = 0;
 /// The store answers, and the probe is not over.
 const PROBED: u8 = 1;
 const HEEDED: u8 = 2;
 const IGNORED: u8 = 3;
-
-/// How many more deadlines of a call the probe of conditions has.
-const MORE_DEADLINES: u32 = 9;
 
 /// The most entries that are renewed at once.
 const RENEWALS: usize = 8;
@@ -88,26 +86,33 @@ impl Objects {
     }
 
     /// Checks that there are leases. Whether the store heeds their conditions is probed once. Over a slow network that takes longer than a
-    /// call: the probe goes on, and the store counts as busy meanwhile.
-    fn check_leases(&self, until: Instant) -> Result<(), Trouble> {
+    /// call: the probe goes on, and the store counts as busy meanwhile. Returns whether this call has probed.
+    fn check_leases(&self, until: Instant) -> Result<bool, Trouble> {
         let unsupported = |why: &str| Err(Trouble::Unsupported(format!("leases: {why}")));
         if self.is_read_only {
             return unsupported("plain HTTP is read-only");
         }
         let conditions = || self.conditions.0.load(Ordering::Relaxed);
-        if conditions() < HEEDED {
+        let is_first = conditions() < HEEDED;
+        if is_first {
             let probe = self.folder.probe(&Token::random()?);
             let known = Arc::clone(&self.conditions);
             let last = until + MORE_DEADLINES * until.saturating_duration_since(Instant::now());
             let probed = self.driver.call(until, move |client| async move {
-                let probing = tokio::spawn(timeout_at(last.into(), async move {
+                let probing = tokio::spawn(async move {
                     let note = |found| known.0.fetch_max(found, Ordering::Relaxed);
-                    let heeds = heeds_conditions(client.store(), &probe, || _ = note(PROBED)).await?;
+                    let probed = heeds_conditions(client.store(), &probe, || _ = note(PROBED));
+                    let heeds = match timeout_at(last.into(), probed).await {
+                        Ok(heeds) => heeds?,
+                        Err(_) if known.0.load(Ordering::Relaxed) == UNKNOWN => return Err(late()),
+                        // It answers, and not to conditions.
+                        Err(_) => false,
+                    };
                     note(if heeds { HEEDED } else { IGNORED });
                     Ok(())
-                }));
+                });
                 // If this call ends first, that goes on.
-                probing.await.unwrap_or_else(|_| Ok(Err(late()))).unwrap_or_else(|_| Err(late()))
+                probing.await.unwrap_or_else(|_| Err(late()))
             });
             match probed {
                 Err(Trouble::TimedOut(_)) if conditions() == PROBED => {
@@ -119,7 +124,7 @@ impl Objects {
             }
         }
         match conditions() {
-            HEEDED => Ok(()),
+            HEEDED => Ok(is_first),
             _ => unsupported("the object store ignores conditions"),
         }
     }
@@ -131,11 +136,23 @@ impl Objects {
     }
 }
 
+/// Returns when the requests of a call end, so that it returns what was answered.
+fn shortly_before(until: Instant) -> Instant {
+    until - until.saturating_duration_since(Instant::now()) / 20
+}
+
+/// The probe may have left too little time for this call. That is no failure of the store.
+fn after_probe(trouble: Trouble) -> Trouble {
+    match trouble {
+        Trouble::TimedOut(why) => Trouble::Busy(why),
+        trouble => trouble,
+    }
+}
+
 impl Engine for Objects {
     fn get_many(&self, names: &[Key], until: Instant) -> Vec<Result<Option<Entry>, Trouble>> {
         let paths: Vec<Path> = names.iter().map(|name| self.folder.entry(name)).collect();
-        // What arrived is returned, so it ends a little earlier than the call.
-        let soon = until - until.saturating_duration_since(Instant::now()) / 20;
+        let soon = shortly_before(until);
         let found = self.driver.call(until, move |client| async move {
             let get = |(at, path)| {
                 let client = Arc::clone(&client);
@@ -168,10 +185,10 @@ impl Engine for Objects {
         if let Some(stored) = self.get(name, until)? {
             return Ok(Answer::Stored(stored));
         }
-        self.check_leases(until)?;
+        let is_first = self.check_leases(until)?;
         let (entry, lease) = (self.folder.entry(name), self.folder.lease(name));
         let (contents, token) = (self.contents(token), *token);
-        self.driver.call(until, move |client| async move {
+        let answer = self.driver.call(until, move |client| async move {
             let store = client.store();
             match take(store, &lease, contents, &token, None).await? {
                 Taken::Held(version) => Ok(Answer::Held(version)),
@@ -184,7 +201,8 @@ impl Engine for Objects {
                     Ok(Answer::Stored(stored))
                 }
             }
-        })
+        });
+        answer.map_err(|trouble| if is_first { after_probe(trouble) } else { trouble })
     }
 
     fn claim(
@@ -194,15 +212,16 @@ impl Engine for Objects {
         over: Option<&Version>,
         until: Instant,
     ) -> Result<Option<Version>, Trouble> {
-        self.check_leases(until)?;
+        let is_first = self.check_leases(until)?;
         let (lease, contents, token) = (self.folder.lease(name), self.contents(token), *token);
         let over = over.cloned();
-        self.driver.call(until, move |client| async move {
+        let claimed = self.driver.call(until, move |client| async move {
             match take(client.store(), &lease, contents, &token, over.as_ref()).await? {
                 Taken::Ours(version) => Ok(Some(version)),
                 Taken::Held(_) => Ok(None),
             }
-        })
+        });
+        claimed.map_err(|trouble| if is_first { after_probe(trouble) } else { trouble })
     }
 
     fn renew(
@@ -214,11 +233,15 @@ impl Engine for Objects {
         let renewal =
             |(name, held): &(Key, Version)| (self.folder.lease(name), self.contents(token), held.clone());
         let (renewals, token): (Vec<_>, _) = (held.iter().map(renewal).collect(), *token);
-        let renewed = self.check_leases(until).and_then(|()| {
+        let soon = shortly_before(until);
+        let renewed = self.check_leases(until).and_then(|_| {
             self.driver.call(until, move |client| async move {
                 let renew = |(lease, contents, held)| {
                     let client = Arc::clone(&client);
-                    async move { renew_lease(client.store(), &lease, contents, &token, &held).await }
+                    async move {
+                        let renewal = renew_lease(client.store(), &lease, contents, &token, &held);
+                        timeout_at(soon.into(), renewal).await.unwrap_or_else(|_| Err(late()))
+                    }
                 };
                 Ok(stream::iter(renewals).map(renew).buffered(AT_ONCE).collect().await)
             })

@@ -17,7 +17,8 @@ use crate::files;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FleetStatistics {
-    /// Look-ups that the local store answered.
+    /// Look-ups that the local store answered. A call for many fetches what others have built since its first look-up, and then looks it
+    /// up: that is a local hit.
     pub local_hits: u64,
     /// Look-ups that the remote answered.
     pub remote_hits: u64,
@@ -28,7 +29,7 @@ pub struct FleetStatistics {
     pub refused: u64,
     /// Bytes of entries that came from the remote.
     pub bytes_received: u64,
-    /// Bytes of those that look-ups returned. The rest was refused, or read by an upload to find out whether a newer version is there.
+    /// Bytes of those that were returned, or kept in the local store. The rest was refused, found no room, or read by an upload to find out whether a newer version is there.
     pub bytes_used: u64,
     /// Bytes of entries that were sent to the remote.
     pub bytes_sent: u64,

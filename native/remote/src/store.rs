@@ -13,7 +13,7 @@ use warmstart::{Artifact, MissReason, Seal, Store, os::fork::Mutex};
 use warmstart_core::{envelope, key::Key, lease};
 
 use crate::{
-    engine::{Engine, Entry, Surveyed, Trouble, longest_entry},
+    engine::{Engine, Entry, MORE_DEADLINES, Surveyed, Trouble, longest_entry},
     objects::{Driver, Objects, Source},
     redis::{Redis, Server},
     url::{Location, Problem, RemoteError},
@@ -21,9 +21,6 @@ use crate::{
 
 /// The most entries that are asked for at once.
 const AT_ONCE: usize = 64;
-
-/// How many more deadlines a look-up of many entries has while the engine answers.
-const MOST_DEADLINES: u32 = 9;
 
 /// How long a lease lives without renewal: as long as its holder and those who watch it count.
 const LEASE_TTL: Duration = Duration::from_millis(lease::TTL);
@@ -66,7 +63,8 @@ pub struct RemoteOptions {
 
 /// Stores artifacts on a server that many machines share: Redis, Valkey, or an object store.
 ///
-/// Each call ends by a deadline; one for many entries goes on as long as they arrive, up to ten deadlines. A remote that is slow, down or forbidden causes misses and refusals with their reasons, never errors.
+/// Each call ends by a deadline, or one for each secret. A call for many entries goes on while they arrive, up to ten deadlines, and on
+/// Redis ten seconds more. A remote that is slow, down or forbidden causes misses and refusals with their reasons, never errors.
 /// An entry that is damaged, forged or of a newer version is a miss, and stays as it is until it is stored again; one of a newer
 /// version is not replaced.
 ///
@@ -284,8 +282,8 @@ impl RemoteStore {
         Ok(Found { artifact, len })
     }
 
-    /// Looks up many keys, in their order, by `until`, a few at a time: as long as the engine answers, each few have as much time, up to
-    /// ten times as much for all. What arrived before the engine failed is returned, and the next call meets the trouble.
+    /// Looks up many keys, in their order, by `until`, a few at a time: as long as the engine answers, each few have as much time, and the
+    /// last begin before ten times as much is over. What arrived before the engine failed is returned, and the next call meets the trouble.
     ///
     /// # Errors
     /// The trouble with the engine, if it answered nothing. A missing entry, or one that is not accepted, is no trouble.
@@ -334,7 +332,7 @@ impl RemoteStore {
     /// that is accepted, and its key, until it returns false.
     ///
     /// # Errors
-    /// The trouble with the engine.
+    /// The trouble with the engine, if it answered nothing.
     pub(crate) fn fetch_named(
         &self,
         names: &[Key],
@@ -343,7 +341,11 @@ impl RemoteStore {
     ) -> Result<(), Trouble> {
         let mut time = Time::new(until);
         for names in names.chunks(AT_ONCE) {
-            for (name, found) in names.iter().zip(time.get_many(self.engine(), names)?) {
+            let found = match time.get_many(self.engine(), names) {
+                Err(_) if time.is_answered => return Ok(()),
+                found => found?,
+            };
+            for (name, found) in names.iter().zip(found) {
                 if let Ok(Some(entry)) = found
                     && let Ok((key, found)) = self.verify_named(0, name, entry)
                     && !keep(&key, found)
@@ -518,7 +520,7 @@ impl Store for RemoteStore {
 impl Time {
     fn new(until: Instant) -> Self {
         let each = until.saturating_duration_since(Instant::now());
-        Self { each, next: until, last: until + MOST_DEADLINES * each, is_answered: false }
+        Self { each, next: until, last: until + MORE_DEADLINES * each, is_answered: false }
     }
 
     /// Sends one request, or one for each name.

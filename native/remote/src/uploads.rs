@@ -197,6 +197,7 @@ impl<S: Store + 'static> Uploads<S> {
             let is_over = self.send(&upload);
             self.leases.probe_if_open();
             let mut state = self.state.lock();
+            state.sending = None;
             state.tried += 1;
             if is_over {
                 state.bytes -= upload.bytes;
@@ -230,6 +231,7 @@ impl<S: Store + 'static> Uploads<S> {
                 state.waiting.extend(postponed);
             }
             if let Some(upload) = state.waiting.pop_front() {
+                state.sending = Some(upload.key.clone());
                 return Some(upload);
             }
             let pause = if state.postponed.is_empty() { IDLE } else { SECOND };
@@ -247,17 +249,8 @@ impl<S: Store + 'static> Uploads<S> {
         }
     }
 
-    /// Sends an artifact. Returns whether that need not be tried again.
-    fn send(&self, upload: &Upload) -> bool {
-        self.state.lock().sending = Some(upload.key.clone());
-        let is_over = self.try_to_send(upload);
-        self.state.lock().sending = None;
-        self.state.notify();
-        is_over
-    }
-
-    /// Sends an artifact, which is read again where the local store has it.
-    fn try_to_send(&self, Upload { key, artifact, is_late, .. }: &Upload) -> bool {
+    /// Sends an artifact, which is read again where the local store has it. Returns whether that need not be tried again.
+    fn send(&self, Upload { key, artifact, is_late, .. }: &Upload) -> bool {
         if !self.health.writes() {
             // What others left, a process that may write continues.
             return !is_late && self.drop_upload();
@@ -309,11 +302,19 @@ impl<S: Store + 'static> Uploads<S> {
                 ) => {}
                 Err(_) => break,
             }
-            let state = self.state.lock();
-            if state.is_closed {
-                return false;
+            // Each put wakes this.
+            let end = Instant::now() + Duration::from_millis(pauses.pause(random()));
+            let mut state = self.state.lock();
+            loop {
+                if state.is_closed {
+                    return false;
+                }
+                let left = end.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    break;
+                }
+                (state, _) = self.state.wait(state, left);
             }
-            drop(self.state.wait(state, Duration::from_millis(pauses.pause(random()))));
         }
         if *is_late && !self.health.writes() {
             return false;

@@ -205,6 +205,18 @@ fn section_of(path: &FilePath, section: &str) -> Option<BTreeMap<String, String>
     found
 }
 
+/// Returns whether the server answered that it does not implement such requests.
+pub(super) fn is_unimplemented(error: &Error) -> bool {
+    let mut source = error.source();
+    while let Some(cause) = source {
+        if let Some(Status(501)) = cause.downcast_ref() {
+            return true;
+        }
+        source = cause.source();
+    }
+    false
+}
+
 /// Converts an error. Nothing that a server wrote is kept, because S3 repeats the id of the key.
 pub(super) fn trouble_of(error: &Error) -> Trouble {
     let mut status = match error {

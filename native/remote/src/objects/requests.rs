@@ -13,7 +13,7 @@ use object_store::{
 };
 use warmstart_core::key::Key;
 
-use super::client::{Client, trouble_of};
+use super::client::{Client, is_unimplemented, trouble_of};
 use crate::engine::{Entry, MAX_ENTRY, Token, Trouble, Version};
 
 /// The longest lease, in bytes, that is read. What is longer is none.
@@ -68,8 +68,7 @@ pub(super) async fn heeds_conditions(
     let [first, second, third, fourth] = [b"1", b"2", b"3", b"4"].map(|byte| Bytes::from_static(byte));
     let version = match create(store, probe, first).await {
         Ok(Some(version)) => version,
-        // Some that take objects answer 501 to any condition.
-        Ok(None) | Err(Trouble::ReadOnly(_)) => return Ok(false),
+        Ok(None) | Err(Trouble::Unsupported(_)) => return Ok(false),
         Err(trouble) => return Err(trouble),
     };
     on_answer();
@@ -82,7 +81,7 @@ pub(super) async fn heeds_conditions(
     let _ = store.delete(probe).await;
     match heeds {
         // It took the first object, so it does not implement the conditions of the others.
-        Err(Trouble::ReadOnly(_)) => Ok(false),
+        Err(Trouble::ReadOnly(_) | Trouble::Unsupported(_)) => Ok(false),
         heeds => heeds,
     }
 }
@@ -162,6 +161,8 @@ async fn put_if(
     match store.put_opts(path, PutPayload::from(contents), mode.into()).await {
         Ok(put) => Ok(Some(Version::new(put.e_tag.unwrap_or_default().into_bytes()))),
         Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => Ok(None),
+        // Some that take objects answer so to any condition.
+        Err(error) if is_unimplemented(&error) => Err(Trouble::Unsupported("conditions".to_owned())),
         Err(error) => Err(trouble_of(&error)),
     }
 }

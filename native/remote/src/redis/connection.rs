@@ -17,7 +17,7 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned, pki_types::ServerName}
 use warmstart::os::fork::{self, Mutex};
 
 use crate::{
-    engine::{Trouble, longest_entry},
+    engine::{MAX_ENTRY, Trouble},
     tls,
 };
 
@@ -31,8 +31,9 @@ const NANOS_PER_BYTE: u64 = 50;
 /// How far the deadline of a batch is put off at most.
 const MOST_TIME: Duration = Duration::from_secs(10);
 
-/// The most bytes that are read of one call's replies, which are in memory as a whole, and of replies without entries.
-const MOST_BYTES: u64 = 1 << 30;
+/// The most bytes of one call's replies, which are in memory as a whole: 64 entries of the length that is stored for the default
+/// deadline fit. And the most of replies without entries.
+const MOST_BYTES: u64 = 2 << 30;
 const MOST_WITHOUT_ENTRIES: u64 = 16 << 20;
 
 /// How long an idle connection is kept. A firewall forgets one that is idle for long without telling, and a call over it would wait for
@@ -427,8 +428,7 @@ impl Timed {
 
     /// Begins a call whose replies have at most so many entries.
     fn begin(&mut self, entries: usize, until: Instant) {
-        let time = until.saturating_duration_since(Instant::now());
-        let room = MOST_WITHOUT_ENTRIES.saturating_add(longest_entry(time).saturating_mul(entries as u64));
+        let room = MAX_ENTRY.saturating_mul(entries as u64).saturating_add(MOST_WITHOUT_ENTRIES);
         self.room = room.min(MOST_BYTES);
         self.until = until;
         self.latest = if entries > 1 { until + MOST_TIME } else { until };

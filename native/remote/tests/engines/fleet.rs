@@ -264,7 +264,7 @@ fn survey_goes_on_after_an_entry_without_room(place: &Place) {
         assert!(fleet.get(key).is_ok());
     }
     let statistics = fleet.statistics();
-    assert_eq!((statistics.remote_hits, statistics.local_hits), (2, 0), "each was looked up once");
+    assert_eq!((statistics.remote_hits, statistics.local_hits), (0, 2), "each was looked up once");
     assert!(statistics.bytes_used < 2_000 && statistics.bytes_received > 100_000, "{statistics:?}");
 }
 

@@ -55,6 +55,7 @@ pub(crate) const OF_NONE: &[Case] = &[
     ("surplus_replies_fail_the_call", surplus_replies_fail_the_call),
     ("reply_without_end_costs_one_deadline", reply_without_end_costs_one_deadline),
     ("forks_do_not_wait_for_a_flush", forks_do_not_wait_for_a_flush),
+    ("survey_that_ends_early_is_no_failure", survey_that_ends_early_is_no_failure),
     ("remote_that_stays_busy_is_left_alone", remote_that_stays_busy_is_left_alone),
     ("scan_that_never_ends_is_a_failure", scan_that_never_ends_is_a_failure),
     ("object_that_is_too_long_is_a_miss", object_that_is_too_long_is_a_miss),
@@ -144,9 +145,36 @@ fn reply_without_end_costs_one_deadline(_: &Place) {
     let started = Instant::now();
     store.get(b"key").unwrap_err();
     assert!(started.elapsed() < 2 * DEADLINE, "{:?}", started.elapsed());
-    // The time of a batch is put off, by as much as its entries may have.
-    let found = store.fetch_many(&[b"one", b"two"], Instant::now() + DEADLINE);
+    let found = store.engine().survey(&[Key::digest(b"key")], Instant::now() + PATIENT);
     assert!(matches!(&found, Err(Trouble::Other(why)) if why.contains("too long")), "{found:?}");
+}
+
+/// What did not arrive is looked up by itself.
+fn survey_that_ends_early_is_no_failure(_: &Place) {
+    let port = servers::serve(|mut client| {
+        let (mut request, mut is_first) = ([0; 65536], true);
+        while let Ok(len @ 1..) = client.read(&mut request) {
+            let answer = match () {
+                () if request[..len].windows(4).any(|part| part == b"EVAL") => {
+                    "*80\r\n".to_owned() + &":1\r\n".repeat(80)
+                }
+                () if request[..len].windows(4).any(|part| part == b"AUTH") => "+OK\r\n".to_owned(),
+                () if is_first => {
+                    is_first = false;
+                    "*64\r\n".to_owned() + &"$-1\r\n".repeat(64)
+                }
+                () => "-ERR it is broken\r\n".to_owned(),
+            };
+            let _ = client.write_all(answer.as_bytes());
+        }
+    });
+    let remote = patient(&format!("redis://127.0.0.1:{port}"));
+    let fleet = Fleet::new(MemoryStore::new(Limits::NONE), remote, FleetOptions::default());
+    let digests: Vec<Key> = (0..80u8).map(|number| Key::digest(&[number])).collect();
+    assert!(fleet.claims().unwrap().survey(&digests).is_some());
+    assert!(!fleet.statistics().is_breaker_open);
+    assert!(fleet.get(b"key").is_err());
+    assert!(fleet.statistics().is_breaker_open, "the server is broken");
 }
 
 fn forks_do_not_wait_for_a_flush(_: &Place) {

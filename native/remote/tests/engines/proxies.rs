@@ -46,11 +46,13 @@ pub(crate) const CASES: &[Case] = &[
     ("upload_in_progress_does_not_undo_a_removal", upload_in_progress_does_not_undo_a_removal),
     ("removal_during_a_long_upload_is_refused", removal_during_a_long_upload_is_refused),
     ("upload_that_fails_alone_is_dropped", upload_that_fails_alone_is_dropped),
+    ("puts_do_not_shorten_the_pauses_of_an_upload", puts_do_not_shorten_the_pauses_of_an_upload),
 ];
 
 pub(crate) const OF_S3: &[Case] = &[
     ("store_that_ignores_if_match_has_no_leases", store_that_ignores_if_match_has_no_leases),
     ("probe_that_takes_longer_than_a_call_is_remembered", probe_that_takes_longer_than_a_call_is_remembered),
+    ("probe_without_end_means_no_leases", probe_without_end_means_no_leases),
     ("copies_go_on_after_busy_answers", copies_go_on_after_busy_answers),
 ];
 
@@ -83,6 +85,8 @@ enum Harm {
     LosePuts(usize),
     /// Hides the header `If-Match`.
     HideIfMatch,
+    /// Never answers requests with the header `If-Match`.
+    SwallowIfMatch,
     /// Answers 503 to each request once.
     BusyOnce,
 }
@@ -162,6 +166,11 @@ impl Way {
                 // The rest of the request; a reset would overtake the answer.
                 while let Ok(1..) = (&self.client).read(&mut bytes) {}
                 break;
+            }
+            if let Harm::SwallowIfMatch = self.harm
+                && contains(&bytes[..len], "\r\nif-match:")
+            {
+                continue;
             }
             let most = match self.harm {
                 Harm::LoseClaims(most) if claims(&bytes[..len]) => most,
@@ -426,15 +435,47 @@ fn upload_that_fails_alone_is_dropped(place: &Place) {
 
 /// A miss with its claim takes eight round trips until the store is known to heed conditions, and three after that.
 fn probe_that_takes_longer_than_a_call_is_remembered(place: &Place) {
-    let proxy = Proxy::start(engine_port(place), Harm::Delay(DEADLINE / 5));
+    let token = Token::random().unwrap();
+    // The call ends in the probe, or after it.
+    for delay in [DEADLINE / 5, DEADLINE / 7] {
+        let proxy = Proxy::start(engine_port(place), Harm::Delay(delay));
+        let store = open_with(&place.engine.url(proxy.port, place.case), DEADLINE);
+        let name = Key::digest(&proxy.port.to_le_bytes());
+        let claim = || store.engine().get_or_claim(&name, &token, Instant::now() + DEADLINE);
+        let first = claim();
+        assert!(matches!(first, Err(Trouble::Busy(_))), "{first:?}");
+        let started = Instant::now();
+        while !matches!(claim(), Ok(Answer::Claimed(_))) {
+            assert!(started.elapsed() < PATIENT, "{:?}", claim());
+        }
+    }
+}
+
+/// Something between swallows requests with a condition.
+fn probe_without_end_means_no_leases(place: &Place) {
+    let proxy = Proxy::start(engine_port(place), Harm::SwallowIfMatch);
     let store = open_with(&place.engine.url(proxy.port, place.case), DEADLINE);
     let token = Token::random().unwrap();
-    let claim = || store.engine().get_or_claim(&Key::digest(b"key"), &token, Instant::now() + DEADLINE);
-    let first = claim();
+    let claim = || store.engine().claim(&Key::digest(b"key"), &token, None, Instant::now() + DEADLINE);
+    let (first, started) = (claim(), Instant::now());
     assert!(matches!(first, Err(Trouble::Busy(_))), "{first:?}");
-    let started = Instant::now();
-    while !matches!(claim(), Ok(Answer::Claimed(_))) {
+    while !matches!(claim(), Err(Trouble::Unsupported(_))) {
         assert!(started.elapsed() < PATIENT, "{:?}", claim());
+    }
+    assert!(store.get(b"key").is_err_and(|reason| reason == MissReason::Absent));
+}
+
+/// Each put wakes the queue.
+fn puts_do_not_shorten_the_pauses_of_an_upload(place: &Place) {
+    let proxy = Proxy::start(engine_port(place), Harm::LosePuts(usize::MAX));
+    let machine = Machine::new();
+    let fleet = machine.fleet(&place.engine.url(proxy.port, place.case));
+    fleet.put(b"key", &Artifact::new(payload(0))).unwrap();
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(2) {
+        fleet.put(b"other", &Artifact::new(payload(1))).unwrap();
+        assert_eq!(fleet.statistics().uploads_dropped, 0, "after {:?}", started.elapsed());
+        thread::sleep(Duration::from_millis(5));
     }
 }
 
