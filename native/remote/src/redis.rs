@@ -32,8 +32,8 @@ use connection::Pool;
 /// How many keys the server looks at for a page of a listing.
 const SCANNED: usize = 1_000;
 
-/// What each script begins with. A value that is no string is neither an entry nor a lease: it is absent, as it is to MGET, and SET replaces
-/// it.
+/// What each script begins with. A value that is no string is neither an entry nor a lease: it is absent, as it is to MGET, and SET
+/// replaces it.
 const GET: &str = "\
 local function get(key)
   local value = redis.pcall('GET', key)
@@ -43,7 +43,8 @@ local function get(key)
 end
 ";
 
-/// KEYS: entry, lease. ARGV: token, milliseconds, the first number of the lease. A lease with the caller's token is the caller's: an acknowledgement was lost.
+/// KEYS: entry, lease. ARGV: token, milliseconds, the first number of the lease. A lease with the caller's token is the caller's: an
+/// acknowledgement was lost.
 const GET_OR_CLAIM: &str = "\
 local entry = get(KEYS[1])
 if entry then return {'stored', entry} end

@@ -437,7 +437,7 @@ fn upload_that_fails_alone_is_dropped(place: &Place) {
 fn probe_that_takes_longer_than_a_call_is_remembered(place: &Place) {
     let token = Token::random().unwrap();
     // The call ends in the probe, or after it.
-    for delay in [DEADLINE / 5, DEADLINE / 7] {
+    for delay in [DEADLINE / 5, 2 * DEADLINE / 15] {
         let proxy = Proxy::start(engine_port(place), Harm::Delay(delay));
         let store = open_with(&place.engine.url(proxy.port, place.case), DEADLINE);
         let name = Key::digest(&proxy.port.to_le_bytes());
