@@ -569,6 +569,14 @@ pub(super) fn write_parts(file: &mut File, parts: &[&[u8]], durable: bool) -> io
     if durable { file.sync_all() } else { Ok(()) }
 }
 
+/// Returns `None` for the error that nothing is there.
+pub(crate) fn if_there<T>(done: io::Result<T>) -> io::Result<Option<T>> {
+    match done {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        done => done.map(Some),
+    }
+}
+
 /// Returns the path of the file in `directory` that is named by the hexadecimal digits of a key. Allocates once.
 pub(crate) fn named_for(directory: &Path, key: &Key) -> PathBuf {
     let hex = key.to_hex();

@@ -28,7 +28,7 @@ pub(crate) use disk::make_private_directory;
 #[cfg(any(feature = "cpu", feature = "cuda", feature = "packs"))]
 pub(crate) use disk::{FileIdentity, open_regular};
 pub use disk::{FileKind, FileMetadata, LocalBackend, LogState, RETRY_PAUSES, StorageBackend};
-pub(crate) use disk::{named_for, private_options, retry_sharing};
+pub(crate) use disk::{if_there, named_for, private_options, retry_sharing};
 #[cfg(feature = "packs")]
 pub use map::{ALIGNMENT, Access, LocalMapBackend, Lock, MapBackend, Mapping};
 #[cfg(feature = "sqlite")]
@@ -51,14 +51,6 @@ pub(crate) fn with_suffix(path: &Path, suffix: impl AsRef<OsStr>) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     name.into()
-}
-
-/// Returns `None` for the error that nothing is there.
-pub(crate) fn if_there<T>(done: io::Result<T>) -> io::Result<Option<T>> {
-    match done {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        done => done.map(Some),
-    }
 }
 
 /// Converts an error of the system into a reason.
