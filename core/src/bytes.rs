@@ -1,7 +1,9 @@
 //! Little-endian fields at fixed offsets, read without a panic, and the checksum XXH3-64.
 
 #[cfg(not(target_arch = "wasm32"))]
-pub(crate) use xxhash_rust::xxh3::xxh3_64;
+pub(crate) use twox_hash::XxHash3_64 as Xxh3;
+#[cfg(target_arch = "wasm32")]
+pub(crate) use xxhash_rust::xxh3::Xxh3Default as Xxh3;
 
 /// Reads `N` bytes at offset `at`; `None` if the slice is too short.
 #[inline]
@@ -27,10 +29,16 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     array(bytes, at).map(u64::from_le_bytes)
 }
 
+/// Computes XXH3-64.
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) fn xxh3_64(bytes: &[u8]) -> u64 {
+    Xxh3::oneshot(bytes)
+}
+
 /// Computes XXH3-64. A web page downloads the streaming code anyway, so the one-shot code is left out there.
 #[cfg(target_arch = "wasm32")]
 pub(crate) fn xxh3_64(bytes: &[u8]) -> u64 {
-    let mut hasher = xxhash_rust::xxh3::Xxh3Default::new();
+    let mut hasher = Xxh3::new();
     hasher.update(bytes);
     hasher.digest()
 }

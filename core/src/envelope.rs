@@ -21,13 +21,11 @@
 //! (a magic that reveals a text-mode copy) and of ccache (one checksum over everything).
 
 use alloc::vec::Vec;
-use core::ops::Range;
-
-use xxhash_rust::xxh3::Xxh3Default;
+use core::{hash::Hasher as _, ops::Range};
 
 use crate::{
     artifact::{Artifact, Provenance},
-    bytes::xxh3_64,
+    bytes::{Xxh3, xxh3_64},
     reason::MissReason,
     seal::{MAGIC, Seal, TAG_LEN},
 };
@@ -89,10 +87,10 @@ pub fn encode<'a>(
         head[HEADER_LEN..key_start].copy_from_slice(&tag);
     }
 
-    let mut hasher = Xxh3Default::new();
-    hasher.update(&head[CHECKED..]);
-    hasher.update(payload);
-    head[8..CHECKED].copy_from_slice(&hasher.digest().to_le_bytes());
+    let mut hasher = Xxh3::new();
+    hasher.write(&head[CHECKED..]);
+    hasher.write(payload);
+    head[8..CHECKED].copy_from_slice(&hasher.finish().to_le_bytes());
     Ok(Encoded { head, payload })
 }
 
@@ -192,10 +190,10 @@ fn verify_parts([first, second]: [&[u8]; 2], seal: Option<&Seal>) -> Result<Layo
     let sum = if second.is_empty() {
         xxh3_64(checked)
     } else {
-        let mut hasher = Xxh3Default::new();
-        hasher.update(checked);
-        hasher.update(second);
-        hasher.digest()
+        let mut hasher = Xxh3::new();
+        hasher.write(checked);
+        hasher.write(second);
+        hasher.finish()
     };
     // The checksum comes first, even where a seal would detect the change: damage is then reported as damage, with or without
     // the secret.

@@ -20,10 +20,8 @@
 use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
 use core::fmt;
 
-use xxhash_rust::xxh3::xxh3_64;
-
 use crate::{
-    bytes::{u16_at, u32_at, u64_at},
+    bytes::{u16_at, u32_at, u64_at, xxh3_64},
     miss::Miss,
     reason::MissReason,
 };

@@ -1,12 +1,14 @@
 //! Encodes and verifies envelopes whose payload arrives in pieces and is never whole in memory.
 
 use alloc::vec::Vec;
-use core::fmt;
-
-use xxhash_rust::xxh3::Xxh3Default;
+use core::{fmt, hash::Hasher as _};
 
 use super::{CHECKED, Layout, field, head_without_checksum};
-use crate::{artifact::Provenance, bytes::xxh3_64, reason::MissReason};
+use crate::{
+    artifact::Provenance,
+    bytes::{Xxh3, xxh3_64},
+    reason::MissReason,
+};
 
 /// Encodes the head of an envelope whose payload arrives in pieces.
 ///
@@ -24,7 +26,7 @@ use crate::{artifact::Provenance, bytes::xxh3_64, reason::MissReason};
 /// assert_eq!(envelope::decode(stored, b"key", None)?.payload(), b"payload");
 /// # Ok::<(), warmstart_core::reason::MissReason>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct HeadWriter {
     head: Vec<u8>,
     pieces: Pieces,
@@ -45,7 +47,7 @@ pub struct HeadWriter {
 /// assert_eq!(verifier.finish(), Err(MissReason::ChecksumMismatch));
 /// # Ok::<(), MissReason>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Verifier {
     expected: u64,
     pieces: Pieces,
@@ -53,7 +55,7 @@ pub struct Verifier {
 
 #[derive(Clone)]
 struct Pieces {
-    hasher: Xxh3Default,
+    hasher: Xxh3,
     /// The number of payload bytes that are still missing; `None` if there were too many.
     left: Option<u64>,
 }
@@ -132,36 +134,30 @@ impl Verifier {
 
 impl Pieces {
     fn new(head: &[u8], payload_len: u64) -> Self {
-        let mut hasher = Xxh3Default::new();
-        hasher.update(&head[CHECKED..]);
+        let mut hasher = Xxh3::new();
+        hasher.write(&head[CHECKED..]);
         Self { hasher, left: Some(payload_len) }
     }
 
     fn update(&mut self, piece: &[u8]) {
         self.left = self.left.and_then(|left| left.checked_sub(piece.len() as u64));
         if self.left.is_some() {
-            self.hasher.update(piece);
+            self.hasher.write(piece);
         }
     }
 
     fn finish(&self) -> Result<u64, MissReason> {
         match self.left {
-            Some(0) => Ok(self.hasher.digest()),
+            Some(0) => Ok(self.hasher.finish()),
             Some(_) => Err(MissReason::Truncated),
             None => Err(MissReason::Malformed),
         }
     }
 }
 
-impl fmt::Debug for HeadWriter {
+impl fmt::Debug for Pieces {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HeadWriter").field("left", &self.pieces.left).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Verifier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Verifier").field("left", &self.pieces.left).finish_non_exhaustive()
+        f.debug_struct("Pieces").field("left", &self.left).finish_non_exhaustive()
     }
 }
 

@@ -1,12 +1,12 @@
 //! The digests that identify models, and the checksum of a payload that is given in parts.
 
 use alloc::vec::Vec;
-use core::fmt;
+use core::{fmt, hash::Hasher as _};
 
 use blake2::{Blake2b256, Digest};
-use xxhash_rust::xxh3::Xxh3;
 
 use super::ModelId;
+use crate::bytes::Xxh3;
 
 /// Prefixes the digested bytes, so that no other BLAKE2b digest of this project can equal a model's.
 const TAG: &[u8] = b"warmstart model 1\0";
@@ -97,13 +97,13 @@ impl Checksum {
 
     /// Adds the next bytes.
     pub fn update(&mut self, part: &[u8]) {
-        self.0.update(part);
+        self.0.write(part);
     }
 
     /// Returns the checksum of all bytes added.
     #[must_use]
     pub fn finish(&self) -> u64 {
-        self.0.digest()
+        self.0.finish()
     }
 }
 

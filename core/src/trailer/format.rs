@@ -56,9 +56,8 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use xxhash_rust::xxh3::{Xxh3, xxh3_64};
-
 use super::{ALIGNMENT, FormatError, HEADER_LEN, VERSION};
+use crate::bytes::xxh3_64;
 
 /// The length of a commit slot in bytes.
 pub const SLOT_LEN: usize = 64;
@@ -736,10 +735,7 @@ pub(super) fn hash(name: &Name<'_>) -> u64 {
 
 /// Computes the hash under which an entry of version 2 is filed: that of its joined name.
 pub(super) fn hash_joined(name: &Name<'_>) -> u64 {
-    let mut hasher = Xxh3::new();
-    hasher.update(name.weight.as_bytes());
-    hasher.update(name.bias.unwrap_or_default().as_bytes());
-    hasher.digest()
+    xxh3_64([name.weight, name.bias.unwrap_or_default()].concat().as_bytes())
 }
 
 /// Returns the bucket of a hash.

@@ -32,14 +32,12 @@ mod tests;
 use alloc::{collections::BTreeSet, vec::Vec};
 use core::{cmp::Ordering, str};
 
-use xxhash_rust::xxh3::xxh3_64;
-
 use super::{
     ALIGNMENT, Entry, FOOTER_LEN, Footer, FormatError, HEADER_LEN, ModelId, Name, Slot, VERSION, WeightKey,
     dead_between,
     format::{Form, INDEX_SLOT_LEN, IndexSlot, RECORD_LEN, Record, UNIT, bucket, hash, hash_joined, tag},
 };
-use crate::reason::MissReason;
+use crate::{bytes::xxh3_64, reason::MissReason};
 
 const MAGIC: [u8; 8] = *b"XPWCIDX3";
 

@@ -2,15 +2,13 @@
 
 use alloc::{format, string::String, vec, vec::Vec};
 
-use xxhash_rust::xxh3::xxh3_64;
-
 use super::{
     index::{Index, encode},
     pick::{ActiveIndex, pick},
     *,
 };
 
-use crate::reason::MissReason;
+use crate::{bytes::xxh3_64, reason::MissReason};
 
 mod indexes;
 mod models;

@@ -16,6 +16,8 @@ use std::{
 };
 
 use cfg_if::cfg_if;
+#[cfg(unix)]
+use rustix::{buffer::spare_capacity, io as sys};
 use warmstart_core::key::Key;
 
 use super::platform::{self, has_one_name, is_linked};
@@ -262,7 +264,7 @@ impl StorageBackend for LocalBackend {
     ) -> io::Result<(Vec<u8>, FileMetadata)> {
         let file = private_options().read(true).open(path)?;
         let described = self.describe(&file.metadata()?);
-        Ok((read_open(file, &described, wanted, u64::MAX)?, described))
+        Ok((read_open(&file, &described, wanted, u64::MAX)?, described))
     }
 
     fn read_at(&self, path: &Path, at: u64, into: &mut [u8]) -> io::Result<FileMetadata> {
@@ -525,7 +527,7 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<(File, Metadata)> {
 
 /// Reads the first bytes of an open file, as many as `wanted` returns, if it is readable and no longer than `longest`.
 pub(super) fn read_open(
-    file: File,
+    file: &File,
     described: &FileMetadata,
     wanted: &dyn Fn(&FileMetadata) -> u64,
     longest: u64,
@@ -537,8 +539,14 @@ pub(super) fn read_open(
         }
         let len = described.len.min(wanted(described));
         // A length that exceeds memory is a miss, not an abort.
-        bytes.try_reserve_exact(usize::try_from(len).unwrap_or(usize::MAX))?;
-        file.take(len).read_to_end(&mut bytes)?;
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        bytes.try_reserve_exact(len)?;
+        // The standard library would begin with 8 KiB.
+        #[cfg(unix)]
+        while bytes.len() < len && sys::retry_on_intr(|| sys::read(file, spare_capacity(&mut bytes)))? > 0 {}
+        #[cfg(not(unix))]
+        file.take(len as u64).read_to_end(&mut bytes)?;
+        bytes.truncate(len);
     }
     Ok(bytes)
 }
@@ -739,7 +747,7 @@ mod tests {
         let path = directory.path().join("file");
         fs::write(&path, "1234").unwrap();
         let described = LocalBackend::new().metadata(&path).unwrap();
-        let read = |longest| read_open(File::open(&path).unwrap(), &described, &|_| 1, longest);
+        let read = |longest| read_open(&File::open(&path).unwrap(), &described, &|_| 1, longest);
         assert_eq!(read(4).unwrap(), b"1");
         assert_eq!(read(3).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
     }

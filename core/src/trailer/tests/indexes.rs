@@ -2,8 +2,6 @@
 
 use alloc::{format, string::String, vec, vec::Vec};
 
-use xxhash_rust::xxh3::xxh3_64;
-
 use super::{
     super::{
         index::{Layout, check, encode},
@@ -11,7 +9,7 @@ use super::{
     },
     MODEL, Random, entry,
 };
-use crate::reason::MissReason;
+use crate::{bytes::xxh3_64, reason::MissReason};
 
 /// An index of three entries at known positions, for tests to damage. Names are 8 bytes, so that records are 72.
 struct Crafted {

@@ -1,15 +1,17 @@
 //! Systems for which the standard library shows neither owners nor other names of files, such as Windows.
 
 pub(super) mod at;
-mod shared;
-
-pub(crate) use shared::shared_backend;
 
 use std::{
     fs::{DirBuilder, Metadata},
     io,
     path::Path,
 };
+
+/// Returns `None`: without owners and modes, a directory is taken to be private.
+pub(crate) fn shared_backend(_: &Path) -> Option<std::sync::Arc<dyn super::StorageBackend>> {
+    None
+}
 
 /// The standard library does not show this.
 #[cfg(feature = "packs")]

@@ -88,7 +88,7 @@ impl StorageBackend for SharedBackend {
     ) -> io::Result<(Vec<u8>, FileMetadata)> {
         let file = at::open(path, OFlags::RDONLY)?;
         let described = self.describe(&file.metadata()?);
-        Ok((read_open(file, &described, wanted, self.max_file())?, described))
+        Ok((read_open(&file, &described, wanted, self.max_file())?, described))
     }
 
     fn read_at(&self, path: &Path, at: u64, into: &mut [u8]) -> io::Result<FileMetadata> {

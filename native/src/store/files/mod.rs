@@ -41,6 +41,9 @@ use publish::publish;
 /// The longest file, in bytes, that is read at once. Of a longer one, the header is checked first.
 const LARGE: u64 = 16 << 20;
 
+/// The longest file, in bytes, that is read at once into memory to be copied: to open a file again takes longer.
+const SHORT: u64 = 96 << 10;
+
 /// Stores each artifact in its own file, named by the digest of its key, in a directory that any number of
 /// processes share.
 ///
@@ -334,7 +337,10 @@ impl Store for FileStore {
         self.check_readable()?;
         let digest = Key::digest(key);
         let (path, disk) = (named_for(&self.layout.entries, &digest), &*self.options.disk);
-        let (head, metadata) = self.read_up_to(&path, &|metadata| metadata.len.min(SHORT_HEAD as u64))?;
+        let wanted = |metadata: &FileMetadata| {
+            if metadata.len <= SHORT { metadata.len } else { SHORT_HEAD as u64 }
+        };
+        let (head, metadata) = self.read_up_to(&path, &wanted)?;
         let layout = envelope::Layout::parse(&head, metadata.len).ok().filter(|_| metadata.is_readable());
         if let Some(payload) = layout.map(|layout| layout.payload())
             && let Some((head, rest)) = head.split_at_checked(payload.start)

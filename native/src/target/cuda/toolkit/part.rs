@@ -78,9 +78,8 @@ impl Part {
             Self::Builtins => Facts {
                 name: "the library of NVRTC's builtins",
                 label: "nvrtc-builtins",
-                package: "nvidia-cuda-nvrtc",
-                oldest: "NVRTC 12.0",
                 files: [("libnvrtc-builtins.so.", ""), ("nvrtc-builtins64_", ".dll")],
+                ..Self::Nvrtc.facts()
             },
             Self::NvJitLink => Facts {
                 name: "nvJitLink",
@@ -99,9 +98,8 @@ impl Part {
             Self::Libdevice => Facts {
                 name: "libdevice",
                 label: "libdevice",
-                package: "nvidia-nvvm",
-                oldest: "the NVVM of CUDA 12.0",
                 files: [("libdevice.", ".bc"); 2],
+                ..Self::Nvvm.facts()
             },
         }
     }
