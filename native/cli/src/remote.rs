@@ -63,10 +63,6 @@ pub(crate) fn run(arguments: &Remote, seal: Option<&Seal>, screen: &mut Screen) 
 
 impl Place {
     fn open(&self) -> Result<RemoteStore, Failure> {
-        if !self.url.contains("://") {
-            let what = "the remote is no URL; the order is `push STORE URL`, and `pull URL STORE`";
-            return Err(Failure::new("bad_remote", what));
-        }
         let mut options = RemoteOptions::default().with_deadline(DEADLINE);
         if self.unsealed {
             options = options.unsealed();
@@ -136,7 +132,10 @@ fn show(done: Transferred, verb: &str, remote: &RemoteStore, screen: &mut Screen
 fn stats(directory: &Path, screen: &mut Screen) -> Result<bool, Failure> {
     let counts = FleetStatistics::of_machine(directory).map_err(|error| {
         let path = visible_path(directory);
-        Failure::new("unreadable", format!("cannot read {path}: {error}; name the directory of a fleet"))
+        Failure::new(
+            "unreadable",
+            format!("{path} is no directory of a fleet: {error}; name that of `with_directory`"),
+        )
     })?;
     if screen.json {
         screen.write_json([json!({ "path": directory.to_string_lossy() }), json!(counts)])?;
@@ -175,7 +174,9 @@ impl From<TransferError> for Failure {
             TransferError::Local(reason) => (*reason, "check that its disk is mounted and has room"),
             _ => return Self::new("failed", error.to_string()),
         };
-        let what = format!("{error}; {remedy}. What was copied stays; run this again for the rest");
+        let what = format!(
+            "{error}; {remedy}. What was copied stays; run this again for the rest once that is mended"
+        );
         Self::new(code.as_str(), what)
     }
 }

@@ -19,9 +19,14 @@ pub(crate) fn visible(text: &str) -> String {
     shown
 }
 
-/// Escapes a path likewise; bytes that are not UTF-8 are replaced.
+/// Escapes a path likewise; bytes that are not UTF-8 are replaced. Of a URL that was given for a path, only the scheme is shown: it may
+/// hold a password.
 pub(crate) fn visible_path(path: &Path) -> String {
-    visible(&path.to_string_lossy())
+    let shown = visible(&path.to_string_lossy());
+    match shown.split_once("://") {
+        Some((scheme, _)) => format!("{scheme}://…, which is no path,"),
+        None => shown,
+    }
 }
 
 /// Returns bytes as text if they are printable, otherwise their first hexadecimal digits.

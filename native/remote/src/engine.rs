@@ -11,9 +11,6 @@ use warmstart_core::{key::Key, reason::MissReason};
 /// The longest entry, in bytes, that is stored or read: Redis takes no longer strings.
 pub(crate) const MAX_ENTRY: u64 = 512 << 20;
 
-/// How many more deadlines than one the work of a call may take that makes progress.
-pub(crate) const MORE_DEADLINES: u32 = 9;
-
 /// The bytes that a network moves in a millisecond. An entry that takes longer than the deadline would be a failure of the remote
 /// for each machine that looks it up, and is not stored.
 const BYTES_PER_MS: u64 = 100_000;

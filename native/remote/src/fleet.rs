@@ -243,7 +243,7 @@ impl<S: Store + 'static> Fleet<S> {
         request: impl Fn(&RemoteStore, Instant) -> Result<T, Trouble>,
     ) -> Result<T, Trouble> {
         let until = Instant::now() + self.remote.deadline();
-        let outcome = self.health.observe_write(self.send(request, until), || self.remote.probe(until));
+        let outcome = self.health.observe_claim(self.send(request, until), || self.remote.probe(until));
         self.leases.probe_if_open();
         outcome
     }

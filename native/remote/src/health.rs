@@ -23,8 +23,12 @@ pub(crate) const FILE: &str = "breaker";
 /// How long the remote may answer nothing but that it is busy before that counts as a failure.
 const LONGEST_BUSY: Duration = Duration::from_secs(5);
 
-/// How long no entries are sent after the remote refused one, in milliseconds: a failover may end it.
+/// How long no entries are sent after the remote refused one, in milliseconds: a failover may end it. And how long no leases are asked
+/// for.
 const WITHOUT_WRITES: u64 = 5 * 60 * 1000;
+
+/// How many requests for leases in a row open the breaker before these are given up and look-ups go on.
+const MOST_FAILED_CLAIMS: u64 = 2;
 
 /// Called with each kind of trouble once.
 pub(crate) type OnTrouble = Arc<dyn Fn(&Trouble) + Send + Sync>;
@@ -43,8 +47,10 @@ pub(crate) struct Health {
     opened: Instant,
     /// When the remote may accept entries again, in milliseconds since this was opened.
     writes_from: AtomicU64,
-    /// Whether the remote has leases.
-    leases: AtomicBool,
+    /// When leases may be asked for, in the same unit; `u64::MAX` if the remote has none.
+    leases_from: AtomicU64,
+    /// How many requests for leases in a row failed as if the remote were down.
+    failed_claims: AtomicU64,
     /// The kinds of trouble that were reported.
     reported: Mutex<Vec<Discriminant<Trouble>>>,
     on_trouble: Option<OnTrouble>,
@@ -64,7 +70,8 @@ impl Health {
             is_busy: AtomicBool::new(false),
             opened: Instant::now(),
             writes_from: AtomicU64::new(0),
-            leases: AtomicBool::new(true),
+            leases_from: AtomicU64::new(0),
+            failed_claims: AtomicU64::new(0),
             reported: Mutex::default(),
             on_trouble,
         };
@@ -100,7 +107,7 @@ impl Health {
 
     /// Returns whether leases are asked for.
     pub(crate) fn leases(&self) -> bool {
-        self.is_closed() && self.leases.load(Relaxed) && self.writes()
+        self.is_closed() && self.leases_from.load(Relaxed) <= self.now() && self.writes()
     }
 
     /// Returns whether a probe is due.
@@ -115,13 +122,16 @@ impl Health {
             self.observe_busy(is_busy);
         }
         match &outcome {
-            Ok(_) if self.is_probe_due() => self.change(Breaker::succeed),
+            Ok(_) if self.is_probe_due() => {
+                self.stop_failing_claims();
+                self.change(Breaker::succeed);
+            }
             Ok(_) => {}
             Err(trouble) => {
                 match trouble {
                     Trouble::Busy(_) | Trouble::Full(_) => {}
                     Trouble::ReadOnly(_) => _ = self.stop_writes(),
-                    Trouble::Unsupported(_) => self.leases.store(false, Relaxed),
+                    Trouble::Unsupported(_) => self.leases_from.store(u64::MAX, Relaxed),
                     Trouble::TimedOut(_)
                     | Trouble::Unreachable(_)
                     | Trouble::Forbidden(_)
@@ -133,6 +143,32 @@ impl Health {
             }
         }
         outcome
+    }
+
+    /// Asks for no leases for a while if requests for them open the breaker, and look-ups close it again.
+    fn stop_failing_claims(&self) {
+        if self.failed_claims.load(Relaxed) >= MOST_FAILED_CLAIMS {
+            self.failed_claims.store(0, Relaxed);
+            self.leases_from.fetch_max(self.now() + WITHOUT_WRITES, Relaxed);
+            let why = "leases that it answers for in time, though it answers look-ups";
+            self.report(&Trouble::Unsupported(why.to_owned()));
+        }
+    }
+
+    /// Draws the conclusions from the outcome of a request for leases, as [`observe_write`](Self::observe_write) does.
+    pub(crate) fn observe_claim<T>(
+        &self,
+        outcome: Result<T, Trouble>,
+        read: impl FnOnce() -> Result<(), Trouble>,
+    ) -> Result<T, Trouble> {
+        match &outcome {
+            Ok(_) => self.failed_claims.store(0, Relaxed),
+            Err(Trouble::TimedOut(_) | Trouble::Unreachable(_) | Trouble::Other(_)) if self.is_closed() => {
+                self.failed_claims.fetch_add(1, Relaxed);
+            }
+            Err(_) => {}
+        }
+        self.observe_write(outcome, read)
     }
 
     /// Takes a remote that has been busy for long for one that failed: callers wait while it is busy.
@@ -320,6 +356,29 @@ mod tests {
         assert!(health.is_closed());
         health.observe_upload(FAILED, || FAILED).unwrap_err();
         assert!(!health.is_closed());
+    }
+
+    #[test]
+    fn failing_claims_end_leases_and_no_look_ups() {
+        let health = Health::open(None, None);
+        let recover = || {
+            let mut due = Breaker::default();
+            due.fail(unix_ms() - 60_000, 0);
+            *health.breaker.lock() = due;
+            health.observe(Ok(())).unwrap();
+        };
+        let claim = |outcome| health.observe_claim(outcome, || Ok(()));
+        for outcome in [FAILED, Ok(()), FAILED] {
+            let _ = claim(outcome);
+            recover();
+            assert!(health.leases() && health.writes());
+        }
+        claim(FAILED).unwrap_err();
+        assert!(!health.is_closed());
+        recover();
+        assert!(health.is_closed() && !health.leases() && health.writes());
+        health.leases_from.fetch_sub(WITHOUT_WRITES, Relaxed);
+        assert!(health.leases());
     }
 
     #[test]

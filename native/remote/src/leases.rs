@@ -26,6 +26,10 @@ const AHEAD: u64 = 1_000;
 /// pauses.
 const WATCHED: u64 = 10 * TTL;
 
+/// How long a lease is kept for an upload, in milliseconds. One that takes longer, or comes after many others, would cost the machines that
+/// wait more than a build.
+const LONGEST_UPLOAD: u64 = 2 * TTL;
+
 /// How often the background looks at an open breaker.
 const IDLE: Duration = Duration::from_secs(1);
 
@@ -78,7 +82,7 @@ enum Phase {
     /// Its artifact is being built.
     Building,
     /// Its artifact is built, and was uploaded once so many uploads were tried.
-    Uploading(u64),
+    Uploading { uploads: u64, since: u64 },
 }
 
 /// What the background does next.
@@ -135,10 +139,11 @@ impl Leases {
         }
     }
 
-    /// Ends a build. The lease is released once so many uploads were tried.
+    /// Ends a build. The lease is released once so many uploads were tried, or after a while.
     pub(crate) fn end_build(&self, name: &Key, uploads: u64) {
+        let since = self.now();
         if let Some(held) = self.state.lock().held.get_mut(name) {
-            held.phase = Phase::Uploading(uploads);
+            held.phase = Phase::Uploading { uploads, since };
             held.is_absent = false;
         }
         self.state.notify();
@@ -250,7 +255,7 @@ impl State {
                 held.version = version;
                 held.phase = match held.phase {
                     // What is not stored yet may be soon.
-                    Phase::Uploading(uploads) => Phase::Ahead { since: now, uploads },
+                    Phase::Uploading { uploads, .. } => Phase::Ahead { since: now, uploads },
                     Phase::Ahead { uploads, .. } => {
                         held.is_absent |= is_absent;
                         Phase::Ahead { since: now, uploads }
@@ -291,7 +296,9 @@ impl State {
             let is_over = match held.phase {
                 Phase::Ahead { since, uploads } => now.saturating_sub(since) >= AHEAD && tried >= uploads,
                 Phase::Building => false,
-                Phase::Uploading(number) => tried >= number,
+                Phase::Uploading { uploads, since } => {
+                    tried >= uploads || now.saturating_sub(since) >= LONGEST_UPLOAD
+                }
             };
             if is_over || is_closed {
                 tasks.releases.push(*name);
@@ -332,7 +339,7 @@ mod tests {
             lease: Lease::new(20),
             version: version.clone(),
             is_absent: false,
-            phase: Phase::Uploading(1),
+            phase: Phase::Uploading { uploads: 1, since: 20 },
         };
         state.keep(name, version.clone(), 20, true, 20);
         assert!(!state.held[&name].is_absent && state.due(20 + AHEAD).releases.is_empty());
@@ -343,6 +350,22 @@ mod tests {
         // One that has ended is taken for the next build.
         state.keep(name, version, 100 * TTL, true, 100 * TTL);
         assert!(matches!(state.held[&name].phase, Phase::Ahead { .. }));
+    }
+
+    #[test]
+    fn long_upload_does_not_keep_its_lease() {
+        let mut state = State::default();
+        let name = Key::digest(b"k");
+        let held = |now| Held {
+            lease: Lease::new(now),
+            version: Version::new(vec![1]),
+            is_absent: false,
+            phase: Phase::Uploading { uploads: 5, since: 0 },
+        };
+        for (now, releases) in [(LONGEST_UPLOAD - 1, 0), (LONGEST_UPLOAD, 1)] {
+            state.held.insert(name, held(now));
+            assert_eq!(state.due(now).releases.len(), releases);
+        }
     }
 
     #[test]

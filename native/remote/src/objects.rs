@@ -30,7 +30,7 @@ use object_store::{ObjectStoreExt as _, path::Path};
 use tokio::{sync::Semaphore, time::timeout_at};
 use warmstart_core::key::Key;
 
-use crate::engine::{Answer, Engine, Entry, MORE_DEADLINES, Page, Surveyed, Token, Trouble, Version};
+use crate::engine::{Answer, Engine, Entry, Page, Surveyed, Token, Trouble, Version};
 use client::trouble_of;
 use requests::{
     AT_ONCE, Folder, Taken, delete, get, heeds_conditions, is_stored, list, read_lease, renew, renew_lease,
@@ -61,6 +61,9 @@ const UNKNOWN: u8 = 0;
 const PROBED: u8 = 1;
 const HEEDED: u8 = 2;
 const IGNORED: u8 = 3;
+
+/// How many more deadlines of a call the probe of conditions has. Builds wait for it.
+const MORE_FOR_PROBE: u32 = 2;
 
 /// The most entries that are renewed at once.
 const RENEWALS: usize = 8;
@@ -97,7 +100,7 @@ impl Objects {
         if is_first {
             let probe = self.folder.probe(&Token::random()?);
             let known = Arc::clone(&self.conditions);
-            let last = until + MORE_DEADLINES * until.saturating_duration_since(Instant::now());
+            let last = until + MORE_FOR_PROBE * until.saturating_duration_since(Instant::now());
             let probed = self.driver.call(until, move |client| async move {
                 let probing = tokio::spawn(async move {
                     let note = |found| known.0.fetch_max(found, Ordering::Relaxed);
@@ -105,6 +108,8 @@ impl Objects {
                     let heeds = match timeout_at(last.into(), probed).await {
                         Ok(heeds) => heeds?,
                         Err(_) if known.0.load(Ordering::Relaxed) == UNKNOWN => return Err(late()),
+                        // Another probe was answered.
+                        Err(_) if known.0.load(Ordering::Relaxed) >= HEEDED => return Ok(()),
                         // It answers, and not to conditions.
                         Err(_) => false,
                     };

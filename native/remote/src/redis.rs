@@ -265,7 +265,13 @@ impl Engine for Redis {
         }
         let mut command = cmd("SCAN");
         command.arg(page.unwrap_or("0")).arg("MATCH").arg(pattern + "*").arg("COUNT").arg(SCANNED);
-        let Value::Array(reply) = self.server.one(command, 0, until)? else { return Err(unexpected()) };
+        let listed = self.server.one(command, 0, until).map_err(|trouble| match trouble {
+            Trouble::Forbidden(why) => {
+                Trouble::Forbidden(format!("{why}; only a user that may run SCAN lists, such as the copier"))
+            }
+            trouble => trouble,
+        });
+        let Value::Array(reply) = listed? else { return Err(unexpected()) };
         let Ok([Value::BulkString(next), Value::Array(keys)]) = <[Value; 2]>::try_from(reply) else {
             return Err(unexpected());
         };

@@ -13,7 +13,7 @@ use warmstart::{Artifact, MissReason, Seal, Store, os::fork::Mutex};
 use warmstart_core::{envelope, key::Key, lease};
 
 use crate::{
-    engine::{Engine, Entry, MORE_DEADLINES, Surveyed, Trouble, longest_entry},
+    engine::{Engine, Entry, Surveyed, Trouble, longest_entry},
     objects::{Driver, Objects, Source},
     redis::{Redis, Server},
     url::{Location, Problem, RemoteError},
@@ -21,6 +21,9 @@ use crate::{
 
 /// The most entries that are asked for at once.
 const AT_ONCE: usize = 64;
+
+/// How many more deadlines a look-up of many entries has while the engine answers.
+const MOST_DEADLINES: u32 = 9;
 
 /// How long a lease lives without renewal: as long as its holder and those who watch it count.
 const LEASE_TTL: Duration = Duration::from_millis(lease::TTL);
@@ -520,7 +523,7 @@ impl Store for RemoteStore {
 impl Time {
     fn new(until: Instant) -> Self {
         let each = until.saturating_duration_since(Instant::now());
-        Self { each, next: until, last: until + MORE_DEADLINES * each, is_answered: false }
+        Self { each, next: until, last: until + MOST_DEADLINES * each, is_answered: false }
     }
 
     /// Sends one request, or one for each name.

@@ -4,7 +4,6 @@ use std::{
     collections::VecDeque,
     fs::{self, File, OpenOptions},
     io::{Read, Write},
-    mem,
     path::{Path, PathBuf},
     sync::Arc,
     thread,
@@ -61,7 +60,7 @@ pub(crate) struct Uploads<S> {
 struct State {
     waiting: VecDeque<Upload>,
     /// What failed because the remote did, and is tried again when it is back.
-    postponed: Vec<Upload>,
+    postponed: VecDeque<Upload>,
     /// The key of the upload in progress.
     sending: Option<Vec<u8>>,
     /// The bytes of the artifacts that wait, are postponed or are being sent.
@@ -70,6 +69,8 @@ struct State {
     added: u64,
     tried: u64,
     list: Option<List>,
+    /// Whether the background is about to look at what processes left that ended.
+    is_taking_over: bool,
     has_thread: bool,
     is_closed: bool,
 }
@@ -103,12 +104,11 @@ impl<S: Store + 'static> Uploads<S> {
     ) -> Arc<Self> {
         let state = Monitor::default();
         let uploads = Arc::new(Self { local, remote, health, leases, counters, folder, max_bytes, state });
-        uploads.take_over_lists();
-        let mut state = uploads.state.lock();
-        if !state.postponed.is_empty() {
+        if uploads.lists().next().is_some() {
+            let mut state = uploads.state.lock();
             uploads.start_thread(&mut state);
+            state.is_taking_over = state.has_thread;
         }
-        drop(state);
         uploads
     }
 
@@ -146,9 +146,10 @@ impl<S: Store + 'static> Uploads<S> {
     /// Waits until each upload that was added was tried, or none is sent any more. Returns whether none is left.
     pub(crate) fn wait(&self, until: Instant) -> bool {
         let mut state = self.state.lock();
-        let is_over = |state: &State| state.tried == state.added && state.postponed.is_empty();
+        let is_over =
+            |state: &State| state.tried == state.added && state.postponed.is_empty() && !state.is_taking_over;
         let is_sending = |state: &State| {
-            let is_stuck = state.tried == state.added && !self.health.writes();
+            let is_stuck = state.tried == state.added && !state.is_taking_over && !self.health.writes();
             state.has_thread && !state.is_closed && self.health.is_closed() && !is_stuck
         };
         while !is_over(&state) && is_sending(&state) {
@@ -165,9 +166,6 @@ impl<S: Store + 'static> Uploads<S> {
     /// begins later sends what the local store has then.
     pub(crate) fn withdraw(&self, key: &[u8], until: Instant) -> bool {
         let mut state = self.state.lock();
-        let State { waiting, postponed, .. } = &mut *state;
-        let of_key = waiting.iter_mut().chain(postponed).filter(|upload| upload.key == key);
-        of_key.for_each(|upload| upload.artifact = None);
         while state.sending.as_deref() == Some(key) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -175,6 +173,10 @@ impl<S: Store + 'static> Uploads<S> {
             }
             (state, _) = self.state.wait(state, left);
         }
+        // Also the one that was in progress, if it is tried again.
+        let State { waiting, postponed, .. } = &mut *state;
+        let of_key = waiting.iter_mut().chain(postponed).filter(|upload| upload.key == key);
+        of_key.for_each(|upload| upload.artifact = None);
         true
     }
 
@@ -202,7 +204,7 @@ impl<S: Store + 'static> Uploads<S> {
             if is_over {
                 state.bytes -= upload.bytes;
             } else {
-                state.postponed.push(Upload { is_late: true, ..upload });
+                state.postponed.push_back(Upload { is_late: true, ..upload });
             }
             let is_empty = state.waiting.is_empty() && state.postponed.is_empty();
             if let Some(list) = state.list.as_mut().filter(|_| is_empty) {
@@ -225,19 +227,31 @@ impl<S: Store + 'static> Uploads<S> {
             if state.is_closed {
                 return None;
             }
-            if !state.postponed.is_empty() && self.health.is_closed() && self.health.writes() {
-                let postponed = mem::take(&mut state.postponed);
-                state.added += postponed.len() as u64;
-                state.waiting.extend(postponed);
+            if state.is_taking_over && self.health.is_closed() {
+                drop(state);
+                self.take_over_lists();
+                state = self.state.lock();
+                state.is_taking_over = false;
+                self.state.notify();
+            }
+            // Other machines wait for what was just built.
+            if state.waiting.is_empty()
+                && self.health.is_closed()
+                && self.health.writes()
+                && let Some(late) = state.postponed.pop_front()
+            {
+                state.added += 1;
+                state.waiting.push_back(late);
             }
             if let Some(upload) = state.waiting.pop_front() {
                 state.sending = Some(upload.key.clone());
                 return Some(upload);
             }
-            let pause = if state.postponed.is_empty() { IDLE } else { SECOND };
+            let is_idle = state.postponed.is_empty() && !state.is_taking_over;
+            let pause = if is_idle { IDLE } else { SECOND };
             let is_late;
             (state, is_late) = self.state.wait(state, pause);
-            if is_late && state.postponed.is_empty() {
+            if is_late && state.postponed.is_empty() && self.health.is_closed() {
                 drop(state);
                 self.take_over_lists();
                 state = self.state.lock();
@@ -255,52 +269,38 @@ impl<S: Store + 'static> Uploads<S> {
             // What others left, a process that may write continues.
             return !is_late && self.drop_upload();
         }
-        let artifact = match artifact.clone().map_or_else(|| self.local.get(key), Ok) {
-            Ok(artifact) => artifact,
-            // It may be there, and a later process sends it.
-            Err(MissReason::Closed) if self.state.lock().is_closed => return false,
-            // It was evicted or removed meanwhile.
-            Err(_) => return self.drop_upload(),
-        };
-        let Ok(entry) = self.remote.encode(key, &artifact) else { return self.drop_upload() };
         let mut pauses = BUSY_PAUSES;
         for attempt in 0..ATTEMPTS {
             if !self.health.is_closed() {
                 return false;
             }
-            let until = self.remote.background_deadline();
-            let upload = || {
-                if *is_late {
-                    // The remote remembers what it finds of a newer version, and does not replace it.
-                    let found = self.remote.fetch_many(&[key], until)?.pop();
-                    if found.is_some_and(|found| {
-                        found.is_ok_and(|found| found.artifact.payload() == artifact.payload())
-                    }) {
-                        return Ok(Ok(()));
+            match artifact.clone().map_or_else(|| self.local.get(key), Ok) {
+                Ok(artifact) => {
+                    let Ok(entry) = self.remote.encode(key, &artifact) else { return self.drop_upload() };
+                    match self.store(key, &artifact, &entry, *is_late) {
+                        Ok(()) => return true,
+                        Err(Trouble::TimedOut(_) | Trouble::Unreachable(_) | Trouble::Other(_))
+                            if !self.health.is_closed() =>
+                        {
+                            return false;
+                        }
+                        // Readers have less time for it.
+                        Err(Trouble::TimedOut(_)) if attempt > 0 => break,
+                        Err(
+                            Trouble::Busy(_)
+                            | Trouble::TimedOut(_)
+                            | Trouble::Unreachable(_)
+                            | Trouble::Other(_),
+                        ) => {}
+                        Err(_) => break,
                     }
                 }
-                self.remote.upload(&Key::digest(key), &entry, until)
-            };
-            let probe = || self.remote.probe(Instant::now() + self.remote.deadline());
-            match self.health.observe_upload(upload(), probe) {
-                Ok(Ok(())) => {
-                    self.counters.add(|counts| &mut counts.uploads, 1);
-                    self.counters.add(|counts| &mut counts.bytes_sent, entry.len() as u64);
-                    return true;
-                }
-                // Another version of this program stored it.
-                Ok(Err(_)) => return true,
-                Err(Trouble::TimedOut(_) | Trouble::Unreachable(_) | Trouble::Other(_))
-                    if !self.health.is_closed() =>
-                {
-                    return false;
-                }
-                // Readers have less time for it.
-                Err(Trouble::TimedOut(_)) if attempt > 0 => break,
-                Err(
-                    Trouble::Busy(_) | Trouble::TimedOut(_) | Trouble::Unreachable(_) | Trouble::Other(_),
-                ) => {}
-                Err(_) => break,
+                // It may be there, and a later process sends it.
+                Err(MissReason::Closed) if self.state.lock().is_closed => return false,
+                // The local store may answer soon.
+                Err(MissReason::Busy | MissReason::Unavailable) => {}
+                // It was evicted or removed meanwhile.
+                Err(_) => return self.drop_upload(),
             }
             // Each put wakes this.
             let end = Instant::now() + Duration::from_millis(pauses.pause(random()));
@@ -322,6 +322,28 @@ impl<S: Store + 'static> Uploads<S> {
         self.drop_upload()
     }
 
+    /// Stores an entry in the remote, and counts it, unless the artifact or one of another version is there already.
+    fn store(&self, key: &[u8], artifact: &Artifact, entry: &[u8], is_late: bool) -> Result<(), Trouble> {
+        let (name, until) = (Key::digest(key), self.remote.background_deadline());
+        let upload = || {
+            // The remote remembers what it finds of a newer version, and does not replace it.
+            if is_late
+                && let Some(found) = self.remote.engine().get(&name, until)?
+                && let Ok(found) = self.remote.verify(key, found)
+                && found.artifact.payload() == artifact.payload()
+            {
+                return Ok(false);
+            }
+            Ok(self.remote.upload(&name, entry, until)?.is_ok())
+        };
+        let probe = || self.remote.probe(Instant::now() + self.remote.deadline());
+        if self.health.observe_upload(upload(), probe)? {
+            self.counters.add(|counts| &mut counts.uploads, 1);
+            self.counters.add(|counts| &mut counts.bytes_sent, entry.len() as u64);
+        }
+        Ok(())
+    }
+
     /// Counts an upload that will not be. Returns that nothing is left to do for it.
     fn drop_upload(&self) -> bool {
         self.counters.add(|counts| &mut counts.uploads_dropped, 1);
@@ -337,7 +359,7 @@ impl<S: Store + 'static> Uploads<S> {
                 let is_written = self.write_down(&mut state, &key);
                 if is_written {
                     state.bytes += 1;
-                    state.postponed.push(Upload { key, bytes: 1, artifact: None, is_late: true });
+                    state.postponed.push_back(Upload { key, bytes: 1, artifact: None, is_late: true });
                 }
                 is_written
             });

@@ -60,7 +60,12 @@ pub(crate) enum Problem {
 impl Location {
     pub(crate) fn parse(text: &str) -> Result<Self, RemoteError> {
         // A URL that does not parse is not repeated: it may hold a password in another place than this looks at.
-        let url = Url::parse(text).map_err(|error| Problem::Invalid(format!("{error}; {SCHEMES}")))?;
+        let url = Url::parse(text).map_err(|error| match error {
+            url::ParseError::RelativeUrlWithoutBase => {
+                Problem::Invalid(format!("it has no scheme; {SCHEMES}; the path of a store is no remote"))
+            }
+            error => Problem::Invalid(format!("{error}; {SCHEMES}")),
+        })?;
         let engine = match url.scheme() {
             "redis" | "rediss" => "redis",
             "s3" => "s3",
@@ -90,7 +95,7 @@ impl Location {
             Some(host) => host.to_string(),
             None => return Err(Problem::Invalid("it names no host".to_owned()).into()),
         };
-        let [prefix] = parameters(url, ["prefix"])?;
+        let [prefix] = parameters(url, "redis", ["prefix"])?;
         let database = match url.path().trim_matches('/') {
             "" => 0,
             number => number.parse().map_err(|_| {
@@ -113,10 +118,11 @@ impl Location {
         let Some(bucket) = url.host_str().filter(|bucket| !bucket.is_empty()) else {
             return Err(Problem::Invalid("it names no bucket, as in s3://bucket/prefix".to_owned()).into());
         };
-        let [endpoint, region] = parameters(url, ["endpoint", "region"])?;
+        let [endpoint, region] = parameters(url, "s3", ["endpoint", "region"])?;
         if let Some(endpoint) = &endpoint {
-            let parsed =
-                Url::parse(endpoint).map_err(|error| Problem::Invalid(format!("its endpoint: {error}")))?;
+            let parsed = Url::parse(endpoint).map_err(|error| {
+                Problem::Invalid(format!("its endpoint: {error}; it begins with https:// or http://"))
+            })?;
             if !parsed.username().is_empty() || parsed.password().is_some() || parsed.query().is_some() {
                 return Err(Problem::Credentials("s3").into());
             }
@@ -155,11 +161,19 @@ impl Location {
 }
 
 /// Returns the values of these parameters of the query. Errors repeat only names, because values may be secret.
-fn parameters<const N: usize>(url: &Url, known: [&str; N]) -> Result<[Option<String>; N], RemoteError> {
+fn parameters<const N: usize>(
+    url: &Url,
+    engine: &'static str,
+    known: [&str; N],
+) -> Result<[Option<String>; N], RemoteError> {
+    const SECRETS: [&str; 6] = ["password", "secret", "token", "key", "signature", "credential"];
     let mut values = [const { None }; N];
     for (name, value) in url.query_pairs() {
         match known.iter().position(|known| *known == name) {
             Some(at) => values[at] = Some(value.into_owned()),
+            None if SECRETS.iter().any(|secret| name.to_ascii_lowercase().contains(secret)) => {
+                return Err(Problem::Credentials(engine).into());
+            }
             None => {
                 // It may hold what changes a terminal.
                 let (name, known) = (name.escape_debug(), known.join(", "));
@@ -263,6 +277,8 @@ mod tests {
             "s3://bucket?endpoint=http://anna:hunter2@host",
             "https://anna:hunter2@host/",
             "https://host/a?X-Amz-Signature=hunter2",
+            "redis://host?password=hunter2",
+            "s3://b?secret=hunter2",
         ] {
             let error = Location::parse(url).unwrap_err();
             assert!(error.is_credentials(), "{url}: {error}");
@@ -276,9 +292,10 @@ mod tests {
             ("cache:6379", "is no scheme"),
             ("file:///tmp", "is no scheme"),
             ("redis://host/many", "database"),
-            ("redis://host?password=hunter2", "password is no parameter"),
+            ("redis://host?db=1", "db is no parameter"),
+            ("host/path", "no scheme"),
             ("s3:///prefix", "no bucket"),
-            ("s3://b?secret=hunter2", "secret is no parameter"),
+            ("s3://b?endpoint=host:9000", "http://"),
             ("redis://host?%1b]0;evil%07=1", r"\u{1b}]0;evil\u{7} is no parameter"),
             ("s3://b/team~one", "its prefix"),
             ("s3://b/a//b", "its prefix"),

@@ -123,8 +123,10 @@ impl HttpService for Service {
         let is_listing = request.uri().query().is_some_and(|query| query.contains("list-type="));
         let response = self.0.call(request).await?;
         match response.status().as_u16() {
-            // What is listed has no name that could be absent: the bucket is.
-            404 if is_listing => Err(HttpError::new(HttpErrorKind::Unknown, Status(404))),
+            // What is listed has no name that could be absent: the bucket is. The client would not tell the others apart.
+            status @ (401 | 403 | 404) if is_listing => {
+                Err(HttpError::new(HttpErrorKind::Unknown, Status(status)))
+            }
             // Each of these has an error of its own.
             200..=299 | 304 | 401 | 403 | 404 | 409 | 412 => Ok(response),
             status => Err(HttpError::new(HttpErrorKind::Unknown, Status(status))),
@@ -242,7 +244,9 @@ pub(super) fn trouble_of(error: &Error) -> Trouble {
         status.map_or_else(|| "the request failed".to_owned(), |status| format!("it answered {status}"));
     match (status, http) {
         (Some(301 | 307 | 308), _) => Trouble::Other(format!("{said}; check the region of the bucket")),
-        (Some(401 | 403), _) => Trouble::Forbidden(said),
+        (Some(401 | 403), _) => {
+            Trouble::Forbidden(format!("{said}; check its credentials, and their rights by docs/fleet.md"))
+        }
         (Some(405 | 501), _) => Trouble::ReadOnly(said),
         (Some(408 | 409 | 412 | 429 | 500 | 502 | 503 | 504), _) => Trouble::Busy(said),
         (Some(413 | 507), _) => Trouble::Full(said),
@@ -250,8 +254,14 @@ pub(super) fn trouble_of(error: &Error) -> Trouble {
         (Some(404), _) => Trouble::Unreachable(format!("{said}; check the name of the bucket")),
         (Some(_), _) => Trouble::Other(said),
         (None, Some(HttpErrorKind::Timeout)) => Trouble::TimedOut("the time is up".to_owned()),
-        (None, Some(_)) => Trouble::Unreachable(tls.unwrap_or("the connection failed").to_owned()),
-        (None, None) => Trouble::Other(format!("{said}; check that there are credentials")),
+        (None, Some(_)) => {
+            let why =
+                tls.unwrap_or("the connection failed; start the server, or correct its host in the URL");
+            Trouble::Unreachable(why.to_owned())
+        }
+        (None, None) => Trouble::Other(format!(
+            "{said}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile that has keys"
+        )),
     }
 }
 

@@ -219,9 +219,14 @@ pub(super) async fn renew(store: &dyn ObjectStore, path: &Path) -> Result<(), Tr
 }
 
 pub(super) async fn is_stored(store: &dyn ObjectStore, path: &Path) -> Result<bool, Trouble> {
+    Ok(version_of(store, path).await?.is_some())
+}
+
+/// Returns the version of an object, without reading it.
+pub(super) async fn version_of(store: &dyn ObjectStore, path: &Path) -> Result<Option<Version>, Trouble> {
     match store.head(path).await {
-        Ok(_) => Ok(true),
-        Err(Error::NotFound { .. }) => Ok(false),
+        Ok(found) => Ok(Some(Version::new(found.e_tag.unwrap_or_default().into_bytes()))),
+        Err(Error::NotFound { .. }) => Ok(None),
         Err(error) => Err(trouble_of(&error)),
     }
 }

@@ -6,7 +6,7 @@ use warmstart_core::key::Key;
 
 use super::{
     client::Client,
-    requests::{AT_ONCE, Folder, is_stored, list},
+    requests::{AT_ONCE, Folder, is_stored, list, version_of},
 };
 use crate::engine::{Surveyed, Trouble, Version};
 
@@ -66,9 +66,19 @@ pub(super) async fn survey(
         .await?;
     asked.into_iter().for_each(|(at, is_stored)| states[at] = Some(is_stored));
 
+    let absent = (0..names.len()).filter(|at| states[*at] == Some(false)).map(|at| folder.lease(&names[at]));
+    let absent: Vec<Path> = absent.collect();
     let leases = match (leases, client) {
         (Some(leases), _) => leases,
-        (None, Client::S3(_)) if states.contains(&Some(false)) => list_leases(client, folder).await?,
+        (None, Client::S3(_)) if absent.len() >= WORTH_LISTING => list_leases(client, folder).await?,
+        (None, Client::S3(_)) => {
+            let found = |path: Path| async move {
+                let version = version_of(client.store(), &path).await?;
+                Ok::<_, Trouble>(version.map(|version| (path, version)))
+            };
+            let found: Vec<_> = stream::iter(absent).map(found).buffered(AT_ONCE).try_collect().await?;
+            found.into_iter().flatten().collect()
+        }
         _ => Vec::new(),
     };
     let state = |(name, is_stored): (&Key, &Option<bool>)| {

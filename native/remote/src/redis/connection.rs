@@ -124,9 +124,20 @@ impl Pool {
             }
         }
         let mut connection = self.connect(until)?;
-        let replies = connection.call(commands, entries, until)?;
+        let replies = connection.call(commands, entries, until).map_err(Trouble::from);
+        let replies = replies.map_err(|trouble| self.explain(trouble))?;
         self.give_back(connection);
         replies.into_iter().map(checked).collect()
+    }
+
+    /// Says what may be the cause of a silence: a server without TLS waits for the rest of a handshake.
+    fn explain(&self, trouble: Trouble) -> Trouble {
+        match trouble {
+            Trouble::TimedOut(why) if self.tls.is_some() => {
+                Trouble::TimedOut(format!("{why}; use redis:// if the port is one without TLS"))
+            }
+            trouble => trouble,
+        }
     }
 
     fn take_idle(&self) -> Option<Connection> {
@@ -198,7 +209,8 @@ impl Pool {
             greetings.push(select);
         }
         if !greetings.is_empty() {
-            for reply in connection.call(&greetings, 0, until)? {
+            let replies = connection.call(&greetings, 0, until).map_err(Trouble::from);
+            for reply in replies.map_err(|trouble| self.explain(trouble))? {
                 checked(reply)?;
             }
         }
@@ -219,7 +231,9 @@ impl Connection {
             replies.push(reply.map_err(|error| match error.kind() {
                 _ if is_full => Failure::Trouble(Trouble::Other("its answer is too long".to_owned())),
                 _ if error.is_timeout() => Failure::Trouble(Trouble::TimedOut("the time is up".to_owned())),
-                ErrorKind::Io => Failure::Closed("the connection ended".to_owned()),
+                ErrorKind::Io => Failure::Closed(
+                    "the connection ended; use rediss:// if the port is one for TLS".to_owned(),
+                ),
                 _ => Failure::not_redis(),
             })?);
         }

@@ -38,6 +38,7 @@ pub(crate) const CASES: &[Case] = &[
     ("removed_artifact_is_not_uploaded_later", removed_artifact_is_not_uploaded_later),
     ("closed_fleet_leaves_no_lease", closed_fleet_leaves_no_lease),
     ("evicted_artifacts_count_as_dropped", evicted_artifacts_count_as_dropped),
+    ("local_store_that_is_busy_loses_no_upload", local_store_that_is_busy_loses_no_upload),
 ];
 
 pub(crate) const OF_REDIS: &[Case] = &[
@@ -56,6 +57,7 @@ pub(crate) const OF_NONE: &[Case] = &[
     ("reply_without_end_costs_one_deadline", reply_without_end_costs_one_deadline),
     ("forks_do_not_wait_for_a_flush", forks_do_not_wait_for_a_flush),
     ("survey_that_ends_early_is_no_failure", survey_that_ends_early_is_no_failure),
+    ("long_list_of_uploads_delays_no_start", long_list_of_uploads_delays_no_start),
     ("remote_that_stays_busy_is_left_alone", remote_that_stays_busy_is_left_alone),
     ("scan_that_never_ends_is_a_failure", scan_that_never_ends_is_a_failure),
     ("object_that_is_too_long_is_a_miss", object_that_is_too_long_is_a_miss),
@@ -445,6 +447,79 @@ fn renewals_without_answers_are_few_and_end(_: &Place) {
         let _ = remote.get(b"key");
         thread::sleep(Duration::from_millis(50));
     }
+}
+
+fn long_list_of_uploads_delays_no_start(_: &Place) {
+    const KEYS: u64 = 20_000;
+    let machine = Machine::new();
+    let open = || {
+        let options = FleetOptions::default().with_directory(machine.path());
+        Fleet::new(Closing::default(), dead(Duration::from_millis(1)), options)
+    };
+    let fleet = open();
+    for number in 0..KEYS {
+        fleet.put(&number.to_le_bytes(), &Artifact::new(vec![7])).unwrap();
+    }
+    drop(fleet);
+    for has_breaker in [true, false] {
+        thread::sleep(Duration::from_millis(300));
+        if !has_breaker {
+            let _ = fs::remove_file(machine.path().join("breaker"));
+        }
+        let started = Instant::now();
+        let fleet = open();
+        let took = started.elapsed();
+        assert!(took < Duration::from_millis(20), "{took:?}");
+        assert!(!fleet.wait_for_uploads(Duration::from_millis(1)));
+    }
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(FleetStatistics::of_machine(machine.path()).unwrap().uploads_waiting, KEYS);
+}
+
+/// A local store that does not answer at first.
+#[derive(Debug, Default)]
+struct Locked(AtomicUsize);
+
+impl Store for Locked {
+    fn get(&self, _key: &[u8]) -> Result<Artifact, MissReason> {
+        if self.0.fetch_add(1, SeqCst) < 2 {
+            return Err(MissReason::Busy);
+        }
+        Ok(Artifact::new(vec![7]))
+    }
+
+    fn put(&self, _key: &[u8], _artifact: &Artifact) -> Result<u64, MissReason> {
+        Ok(0)
+    }
+
+    fn remove(&self, _key: &[u8]) -> Result<bool, MissReason> {
+        Ok(false)
+    }
+
+    fn contains(&self, _key: &[u8]) -> Result<bool, MissReason> {
+        Ok(false)
+    }
+
+    fn clear(&self) -> Result<(), MissReason> {
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), MissReason> {
+        Ok(())
+    }
+
+    fn close(&self) -> Result<(), MissReason> {
+        Ok(())
+    }
+}
+
+fn local_store_that_is_busy_loses_no_upload(place: &Place) {
+    let remote = open_with(&place.url(), PATIENT);
+    let fleet = Fleet::new(Locked::default(), remote, FleetOptions::default());
+    fleet.put(b"key", &Artifact::new(vec![7])).unwrap();
+    assert!(fleet.wait_for_uploads(PATIENT));
+    let statistics = fleet.statistics();
+    assert_eq!((statistics.uploads, statistics.uploads_dropped), (1, 0));
 }
 
 /// A local store that is closed while it is asked.

@@ -299,7 +299,11 @@ fn child_of_a_dead_process_holds_no_list(place: &Place) {
     let mut worker = Worker::start("fork and end", place, &machine, Path::new(""));
     worker.begin();
     worker.join();
-    assert_eq!(fleet_without_engine(machine.path()).statistics().uploads_waiting, 1);
+    let (fleet, started) = (fleet_without_engine(machine.path()), Instant::now());
+    while fleet.statistics().uploads_waiting != 1 {
+        assert!(started.elapsed() < PATIENT);
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// Leaves an upload and a child.

@@ -30,7 +30,7 @@ use crate::{
     Case, PASSWORD, PATIENT, Place,
     fleet::{Machine, fleet_at},
     open_with, patient,
-    servers::{Engine, Server},
+    servers::{Engine, Server, free_port},
     until,
 };
 
@@ -46,6 +46,8 @@ pub(crate) const CASES: &[Case] = &[
     ("upload_in_progress_does_not_undo_a_removal", upload_in_progress_does_not_undo_a_removal),
     ("removal_during_a_long_upload_is_refused", removal_during_a_long_upload_is_refused),
     ("upload_that_fails_alone_is_dropped", upload_that_fails_alone_is_dropped),
+    ("new_builds_go_before_what_was_left", new_builds_go_before_what_was_left),
+    ("removal_holds_though_the_upload_is_tried_again", removal_holds_though_the_upload_is_tried_again),
     ("puts_do_not_shorten_the_pauses_of_an_upload", puts_do_not_shorten_the_pauses_of_an_upload),
 ];
 
@@ -53,6 +55,7 @@ pub(crate) const OF_S3: &[Case] = &[
     ("store_that_ignores_if_match_has_no_leases", store_that_ignores_if_match_has_no_leases),
     ("probe_that_takes_longer_than_a_call_is_remembered", probe_that_takes_longer_than_a_call_is_remembered),
     ("probe_without_end_means_no_leases", probe_without_end_means_no_leases),
+    ("lost_request_of_a_probe_ends_no_leases", lost_request_of_a_probe_ends_no_leases),
     ("copies_go_on_after_busy_answers", copies_go_on_after_busy_answers),
 ];
 
@@ -85,8 +88,10 @@ enum Harm {
     LosePuts(usize),
     /// Hides the header `If-Match`.
     HideIfMatch,
-    /// Never answers requests with the header `If-Match`.
-    SwallowIfMatch,
+    /// Never answers the first requests with the header `If-Match`.
+    SwallowIfMatch(usize),
+    /// Cuts the connection of the first request that stores an entry, after a while, and that of the next request.
+    CutTwice(Duration),
     /// Answers 503 to each request once.
     BusyOnce,
 }
@@ -167,10 +172,20 @@ impl Way {
                 while let Ok(1..) = (&self.client).read(&mut bytes) {}
                 break;
             }
-            if let Harm::SwallowIfMatch = self.harm
+            if let Harm::SwallowIfMatch(most) = self.harm
                 && contains(&bytes[..len], "\r\nif-match:")
+                && self.harmed.fetch_add(1, SeqCst) < most
             {
                 continue;
+            }
+            if let Harm::CutTwice(time) = self.harm
+                && (stores(&bytes[..len]) || self.harmed.load(SeqCst) > 0)
+                && self.harmed.fetch_add(1, SeqCst) < 2
+            {
+                if stores(&bytes[..len]) {
+                    thread::sleep(time);
+                }
+                break;
             }
             let most = match self.harm {
                 Harm::LoseClaims(most) if claims(&bytes[..len]) => most,
@@ -435,16 +450,16 @@ fn upload_that_fails_alone_is_dropped(place: &Place) {
 
 /// A miss with its claim takes eight round trips until the store is known to heed conditions, and three after that.
 fn probe_that_takes_longer_than_a_call_is_remembered(place: &Place) {
-    const DEADLINE: Duration = Duration::from_millis(600);
+    const DEADLINE: Duration = Duration::from_millis(800);
     let token = Token::random().unwrap();
     // The first call ends in the probe, after it, or with the claim.
-    for part in 5..15 {
+    for part in 7..15 {
         let proxy = Proxy::start(engine_port(place), Harm::Delay(DEADLINE / part));
         let store = open_with(&place.engine.url(proxy.port, place.case), DEADLINE);
         let name = Key::digest(&proxy.port.to_le_bytes());
         let claim = || store.engine().get_or_claim(&name, &token, Instant::now() + DEADLINE);
         let first = claim();
-        assert!(part > 5 || matches!(first, Err(Trouble::Busy(_))), "{first:?}");
+        assert!(part > 7 || matches!(first, Err(Trouble::Busy(_))), "{first:?}");
         assert!(!matches!(first, Err(Trouble::TimedOut(_))), "{part}: {first:?}");
         let started = Instant::now();
         while !matches!(claim(), Ok(Answer::Claimed(_))) {
@@ -455,7 +470,7 @@ fn probe_that_takes_longer_than_a_call_is_remembered(place: &Place) {
 
 /// Something between swallows requests with a condition.
 fn probe_without_end_means_no_leases(place: &Place) {
-    let proxy = Proxy::start(engine_port(place), Harm::SwallowIfMatch);
+    let proxy = Proxy::start(engine_port(place), Harm::SwallowIfMatch(usize::MAX));
     let store = open_with(&place.engine.url(proxy.port, place.case), DEADLINE);
     let token = Token::random().unwrap();
     let claim = || store.engine().claim(&Key::digest(b"key"), &token, None, Instant::now() + DEADLINE);
@@ -465,6 +480,63 @@ fn probe_without_end_means_no_leases(place: &Place) {
         assert!(started.elapsed() < PATIENT, "{:?}", claim());
     }
     assert!(store.get(b"key").is_err_and(|reason| reason == MissReason::Absent));
+}
+
+fn lost_request_of_a_probe_ends_no_leases(place: &Place) {
+    let proxy = Proxy::start(engine_port(place), Harm::SwallowIfMatch(1));
+    let store = open_with(&place.engine.url(proxy.port, place.case), DEADLINE);
+    let token = Token::random().unwrap();
+    let claim = |key: u8| store.engine().claim(&Key::digest(&[key]), &token, None, until());
+    let soon = store.engine().claim(&Key::digest(b"first"), &token, None, Instant::now() + DEADLINE);
+    assert!(matches!(soon, Err(Trouble::Busy(_))), "{soon:?}");
+    // Another probe is answered, and then the time of the first one is up.
+    assert!(matches!(claim(0), Ok(Some(_))));
+    thread::sleep(4 * DEADLINE);
+    let later = claim(1);
+    assert!(matches!(later, Ok(Some(_))), "{later:?}");
+}
+
+/// Other machines wait for the new ones.
+fn new_builds_go_before_what_was_left(place: &Place) {
+    let machine = Machine::new();
+    let dead = open_with(&place.engine.url(free_port(), place.case), DEADLINE);
+    let fleet = fleet_at(machine.path(), dead, FleetOptions::default());
+    for number in 0..300 {
+        fleet.put(key(number).as_bytes(), &Artifact::new(payload(number))).unwrap();
+    }
+    assert!(!fleet.wait_for_uploads(PATIENT));
+    drop(fleet);
+    machine.close_breaker();
+    // Its thread ends.
+    thread::sleep(DEADLINE);
+    let proxy = Proxy::start(engine_port(place), Harm::Delay(Duration::from_millis(20)));
+    let fleet = machine.fleet(&place.engine.url(proxy.port, place.case));
+    fleet.put(b"new", &Artifact::new(payload(0))).unwrap();
+    let direct = patient(&place.url());
+    let started = Instant::now();
+    while direct.contains(b"new") != Ok(true) {
+        assert!(started.elapsed() < PATIENT);
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert!(fleet.statistics().uploads_waiting > 200, "{:?}", fleet.statistics());
+}
+
+/// The local store has no room for the artifact, so that the queue holds it.
+fn removal_holds_though_the_upload_is_tried_again(place: &Place) {
+    let proxy = Proxy::start(engine_port(place), Harm::CutTwice(DEADLINE));
+    let remote = patient(&place.engine.url(proxy.port, place.case));
+    let fleet = Fleet::new(MemoryStore::new(Limits::bytes(1)), remote, FleetOptions::default());
+    assert!(fleet.put(b"key", &Artifact::new(payload(0))).is_err());
+    while proxy.harmed.load(SeqCst) == 0 {
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(fleet.remove(b"key"), Ok(false));
+    let started = Instant::now();
+    while fleet.statistics().uploads_dropped == 0 {
+        assert!(started.elapsed() < PATIENT && proxy.harmed.load(SeqCst) > 1, "{:?}", fleet.statistics());
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(patient(&place.url()).contains(b"key"), Ok(false));
 }
 
 /// Each put wakes the queue.

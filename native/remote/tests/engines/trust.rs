@@ -28,6 +28,7 @@ pub(crate) const CASES: &[Case] = &[
     ("entry_not_believed_is_replaced_by_a_build", entry_not_believed_is_replaced_by_a_build),
     ("newer_entry_outlives_builds_of_older_programs", newer_entry_outlives_builds_of_older_programs),
     ("old_secret_serves_until_all_machines_have_the_new", old_secret_serves_until_all_machines_have_the_new),
+    ("late_upload_is_not_done_by_an_old_secret", late_upload_is_not_done_by_an_old_secret),
 ];
 
 fn artifact(payload: &[u8]) -> Artifact {
@@ -178,4 +179,28 @@ fn old_secret_serves_until_all_machines_have_the_new(place: &Place) {
     assert!(get(&last, "stored first"), "nothing copies it from the old place");
     let refused = [&ahead, &behind, &last].map(|cache| cache.store().statistics().refused);
     assert_eq!(refused, [0; 3]);
+}
+
+fn late_upload_is_not_done_by_an_old_secret(place: &Place) {
+    let open = |url: &str, secrets: &[&[u8; 32]]| {
+        let options = RemoteOptions::default().with_deadline(PATIENT);
+        let options = secrets.iter().fold(options, |options, secret| options.with_secret(secret));
+        RemoteStore::open(url, options).unwrap()
+    };
+    let (new, old): (&[u8; 32], &[u8; 32]) = (&[7; 32], &[8; 32]);
+    let machine = Machine::new();
+    let dead = open_with(&place.engine.url(free_port(), place.case), Duration::from_millis(200));
+    let fleet = fleet_at(machine.path(), dead, FleetOptions::default());
+    for key in [b"old", b"new"] {
+        fleet.put(key, &artifact(key)).unwrap();
+    }
+    assert!(!fleet.wait_for_uploads(PATIENT));
+    drop(fleet);
+    machine.close_breaker();
+    open(&place.url(), &[old]).put(b"old", &artifact(b"old")).unwrap();
+    open(&place.url(), &[new]).put(b"new", &artifact(b"new")).unwrap();
+    let fleet = fleet_at(machine.path(), open(&place.url(), &[new, old]), FleetOptions::default());
+    assert!(fleet.wait_for_uploads(PATIENT));
+    assert_eq!(open(&place.url(), &[new]).get(b"old").unwrap().payload(), b"old");
+    assert_eq!(fleet.statistics().uploads, 1, "the other one was there");
 }
