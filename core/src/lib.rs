@@ -24,6 +24,8 @@
 //! Nothing here reads a clock, draws a random number or touches a file: time, sizes and randomness are
 //! arguments. That is what lets the same decisions run in a native process, in a browser and under a fuzzer.
 //!
+//! The feature `std` lets checksums use the vector instructions that the processor has.
+//!
 //! ```
 //! use warmstart_core::{artifact::Artifact, envelope, key::KeyFields};
 //!

@@ -97,7 +97,18 @@ mod with_the_feature {
         for arguments in [["push", url, store], ["pull", store, url]] {
             let swapped = remote(folder.path(), &arguments);
             assert_eq!((swapped.code, &swapped.json()["error"]["code"]), (Some(1), &json!("bad_remote")));
-            assert!(swapped.errors.contains("`push STORE URL`, and `pull URL STORE`"), "{swapped:?}");
+            assert!(swapped.errors.contains("the path of a store is no remote"), "{swapped:?}");
+        }
+    }
+
+    #[test]
+    fn password_in_the_place_of_a_path_is_not_shown() {
+        let (folder, _) = filled();
+        let url = "redis://anna:hunter2@127.0.0.1";
+        for arguments in [&["stats", url][..], &["push", url, "redis://127.0.0.1"]] {
+            let failed = remote(folder.path(), arguments);
+            assert_eq!(failed.code, Some(1), "{failed:?}");
+            assert!(!format!("{failed:?}").contains("hunter2"), "{failed:?}");
         }
     }
 

@@ -511,9 +511,13 @@ fn new_builds_go_before_what_was_left(place: &Place) {
     thread::sleep(DEADLINE);
     let proxy = Proxy::start(engine_port(place), Harm::Delay(Duration::from_millis(20)));
     let fleet = machine.fleet(&place.engine.url(proxy.port, place.case));
+    let started = Instant::now();
+    while fleet.statistics().uploads < 5 {
+        assert!(started.elapsed() < PATIENT, "{:?}", fleet.statistics());
+        thread::sleep(Duration::from_millis(5));
+    }
     fleet.put(b"new", &Artifact::new(payload(0))).unwrap();
     let direct = patient(&place.url());
-    let started = Instant::now();
     while direct.contains(b"new") != Ok(true) {
         assert!(started.elapsed() < PATIENT);
         thread::sleep(Duration::from_millis(5));
