@@ -36,6 +36,9 @@ const REMOTE_TESTS: &str = "test -p warmstart-remote -p warmstart-cli --features
 /// The crates that are published.
 const PACKAGE: &str = "package --allow-dirty -pwarmstart-core -pwarmstart -pwarmstart-remote -pwarmstart-cli";
 
+/// Makes cargo unpack these crates: what it unpacked of the same version for an earlier run, it would verify again.
+const FORGET: &str = r#"rm -rf "${CARGO_HOME:-$HOME/.cargo}"/registry/src/-*/warmstart-*"#;
+
 /// The separate workspaces.
 const SEPARATE: [&str; 2] = ["tests/fuzz/Cargo.toml", "tests/peers/Cargo.toml"];
 
@@ -141,6 +144,7 @@ pub(super) fn all(sh: &Shell, deep: bool) -> Vec<Step<'_>> {
             .command(needs::tool(sh, "cargo-deny").args(DENY)),
         step("package", "the crates that are published build from their packages", &[])
             .deep()
+            .command(cmd!(sh, "sh -c").arg(FORGET))
             .command(cargo(sh, PACKAGE)),
         step("loom", "the shared launch memo is correct under every interleaving", &[])
             .deep()
