@@ -11,16 +11,6 @@ use warmstart_core::{key::Key, reason::MissReason};
 /// The longest entry, in bytes, that is stored or read: Redis takes no longer strings.
 pub(crate) const MAX_ENTRY: u64 = 512 << 20;
 
-/// The bytes that a network moves in a millisecond. An entry that takes longer than the deadline would be a failure of the remote
-/// for each machine that looks it up, and is not stored.
-const BYTES_PER_MS: u64 = 100_000;
-
-/// Returns the length, in bytes, of the longest entry that is stored for readers with this deadline.
-pub(crate) fn longest_entry(deadline: Duration) -> u64 {
-    let millis = u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX);
-    millis.saturating_mul(BYTES_PER_MS).min(MAX_ENTRY)
-}
-
 /// One remote. Every method is synchronous, returns by `until`, and never panics. Only [`get_many`](Self::get_many) of several entries
 /// may take longer while they arrive, by at most ten seconds.
 ///

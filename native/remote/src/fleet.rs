@@ -193,7 +193,7 @@ impl<S: Store + 'static> Fleet<S> {
         statistics
     }
 
-    /// Returns the statistics that are no state of the moment.
+    /// Returns the counts alone: for what waits, the queue is locked.
     fn counts(&self) -> FleetStatistics {
         let mut counts = self.counters.snapshot();
         counts.bytes_received = self.remote.received();

@@ -23,9 +23,9 @@ pub(crate) const FILE: &str = "breaker";
 /// How long the remote may answer nothing but that it is busy before that counts as a failure.
 const LONGEST_BUSY: Duration = Duration::from_secs(5);
 
-/// How long no entries are sent after the remote refused one, in milliseconds: a failover may end it. And how long no leases are asked
-/// for.
-const WITHOUT_WRITES: u64 = 5 * 60 * 1000;
+/// How long the remote is not asked for what it refused or failed at, in milliseconds: entries, because a failover may end a refusal, and
+/// leases.
+const GIVEN_UP: u64 = 5 * 60 * 1000;
 
 /// How many requests for leases in a row open the breaker before these are given up and look-ups go on.
 const MOST_FAILED_CLAIMS: u64 = 2;
@@ -102,7 +102,7 @@ impl Health {
     /// Sends no entries for a while. Returns whether they were sent until now.
     fn stop_writes(&self) -> bool {
         let now = self.now();
-        self.writes_from.swap(now + WITHOUT_WRITES, Relaxed) <= now
+        self.writes_from.swap(now + GIVEN_UP, Relaxed) <= now
     }
 
     /// Returns whether leases are asked for.
@@ -149,7 +149,7 @@ impl Health {
     fn stop_failing_claims(&self) {
         if self.failed_claims.load(Relaxed) >= MOST_FAILED_CLAIMS {
             self.failed_claims.store(0, Relaxed);
-            self.leases_from.fetch_max(self.now() + WITHOUT_WRITES, Relaxed);
+            self.leases_from.fetch_max(self.now() + GIVEN_UP, Relaxed);
             let why = "leases that it answers for in time, though it answers look-ups";
             self.report(&Trouble::Unsupported(why.to_owned()));
         }
@@ -377,7 +377,7 @@ mod tests {
         assert!(!health.is_closed());
         recover();
         assert!(health.is_closed() && !health.leases() && health.writes());
-        health.leases_from.fetch_sub(WITHOUT_WRITES, Relaxed);
+        health.leases_from.fetch_sub(GIVEN_UP, Relaxed);
         assert!(health.leases());
     }
 
@@ -392,7 +392,7 @@ mod tests {
         let health = Health::open(None, None);
         let refuse = || health.observe::<()>(Err(Trouble::ReadOnly(String::new())));
         assert!(health.writes() && refuse().is_err() && !health.writes());
-        health.writes_from.fetch_sub(WITHOUT_WRITES, Relaxed);
+        health.writes_from.fetch_sub(GIVEN_UP, Relaxed);
         assert!(health.writes() && refuse().is_err() && !health.writes());
     }
 }

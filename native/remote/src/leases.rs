@@ -26,8 +26,8 @@ const AHEAD: u64 = 1_000;
 /// pauses.
 const WATCHED: u64 = 10 * TTL;
 
-/// How long a lease is kept for an upload, in milliseconds. One that takes longer, or comes after many others, would cost the machines that
-/// wait more than a build.
+/// How long a lease is kept for an upload, in milliseconds. One that takes longer, or comes after many others, would cost the machines
+/// that wait more than a build.
 const LONGEST_UPLOAD: u64 = 2 * TTL;
 
 /// How often the background looks at an open breaker.
@@ -253,18 +253,14 @@ impl State {
             // A look-up within the build, or before its upload, got the lease that this process has. The remote did not extend it.
             Some(held) => {
                 held.version = version;
-                held.phase = match held.phase {
-                    // What is not stored yet may be soon.
-                    Phase::Uploading { uploads, .. } => Phase::Ahead { since: now, uploads },
-                    Phase::Ahead { uploads, .. } => {
-                        held.is_absent |= is_absent;
-                        Phase::Ahead { since: now, uploads }
+                match held.phase {
+                    Phase::Building => held.is_absent |= is_absent,
+                    Phase::Ahead { uploads, .. } | Phase::Uploading { uploads, .. } => {
+                        // What is not uploaded yet may be soon.
+                        held.is_absent |= is_absent && self.tried >= uploads;
+                        held.phase = Phase::Ahead { since: now, uploads };
                     }
-                    Phase::Building => {
-                        held.is_absent |= is_absent;
-                        Phase::Building
-                    }
-                };
+                }
             }
             None => {
                 let phase = Phase::Ahead { since: now, uploads: 0 };
@@ -293,12 +289,14 @@ impl State {
             if !held.lease.is_held(now) {
                 return false;
             }
+            let is_uploaded =
+                |uploads, since| tried >= uploads || now.saturating_sub(since) >= LONGEST_UPLOAD;
             let is_over = match held.phase {
-                Phase::Ahead { since, uploads } => now.saturating_sub(since) >= AHEAD && tried >= uploads,
-                Phase::Building => false,
-                Phase::Uploading { uploads, since } => {
-                    tried >= uploads || now.saturating_sub(since) >= LONGEST_UPLOAD
+                Phase::Ahead { since, uploads } => {
+                    now.saturating_sub(since) >= AHEAD && is_uploaded(uploads, since)
                 }
+                Phase::Building => false,
+                Phase::Uploading { uploads, since } => is_uploaded(uploads, since),
             };
             if is_over || is_closed {
                 tasks.releases.push(*name);
@@ -341,7 +339,9 @@ mod tests {
             is_absent: false,
             phase: Phase::Uploading { uploads: 1, since: 20 },
         };
-        state.keep(name, version.clone(), 20, true, 20);
+        for _ in 0..2 {
+            state.keep(name, version.clone(), 20, true, 20);
+        }
         assert!(!state.held[&name].is_absent && state.due(20 + AHEAD).releases.is_empty());
         state.tried = 1;
         assert!(state.due(19 + AHEAD).releases.is_empty());
@@ -356,15 +356,12 @@ mod tests {
     fn long_upload_does_not_keep_its_lease() {
         let mut state = State::default();
         let name = Key::digest(b"k");
-        let held = |now| Held {
-            lease: Lease::new(now),
-            version: Version::new(vec![1]),
-            is_absent: false,
-            phase: Phase::Uploading { uploads: 5, since: 0 },
-        };
-        for (now, releases) in [(LONGEST_UPLOAD - 1, 0), (LONGEST_UPLOAD, 1)] {
-            state.held.insert(name, held(now));
-            assert_eq!(state.due(now).releases.len(), releases);
+        for phase in [Phase::Uploading { uploads: 5, since: 0 }, Phase::Ahead { uploads: 5, since: 0 }] {
+            for (now, releases) in [(LONGEST_UPLOAD - 1, 0), (LONGEST_UPLOAD, 1)] {
+                let (lease, version) = (Lease::new(now), Version::new(vec![1]));
+                state.held.insert(name, Held { lease, version, is_absent: false, phase });
+                assert_eq!(state.due(now).releases.len(), releases);
+            }
         }
     }
 

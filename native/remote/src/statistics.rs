@@ -29,7 +29,8 @@ pub struct FleetStatistics {
     pub refused: u64,
     /// Bytes of entries that came from the remote.
     pub bytes_received: u64,
-    /// Bytes of those that were returned, or kept in the local store. The rest was refused, found no room, or read by an upload to find out whether a newer version is there.
+    /// Bytes of those that were returned, or kept in the local store. The rest was refused, found no room, or was read by an upload to
+    /// find out what is there.
     pub bytes_used: u64,
     /// Bytes of entries that were sent to the remote.
     pub bytes_sent: u64,

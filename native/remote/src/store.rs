@@ -13,7 +13,7 @@ use warmstart::{Artifact, MissReason, Seal, Store, os::fork::Mutex};
 use warmstart_core::{envelope, key::Key, lease};
 
 use crate::{
-    engine::{Engine, Entry, Surveyed, Trouble, longest_entry},
+    engine::{Engine, Entry, MAX_ENTRY, Surveyed, Trouble},
     objects::{Driver, Objects, Source},
     redis::{Redis, Server},
     url::{Location, Problem, RemoteError},
@@ -24,6 +24,10 @@ const AT_ONCE: usize = 64;
 
 /// How many more deadlines a look-up of many entries has while the engine answers.
 const MOST_DEADLINES: u32 = 9;
+
+/// The bytes that a network moves in a millisecond. An entry that takes longer than the deadline would be a failure of the remote
+/// for each machine that looks it up, and is not stored.
+const BYTES_PER_MS: u64 = 100_000;
 
 /// How long a lease lives without renewal: as long as its holder and those who watch it count.
 const LEASE_TTL: Duration = Duration::from_millis(lease::TTL);
@@ -285,8 +289,9 @@ impl RemoteStore {
         Ok(Found { artifact, len })
     }
 
-    /// Looks up many keys, in their order, by `until`, a few at a time: as long as the engine answers, each few have as much time, and the
-    /// last begin before ten times as much is over. What arrived before the engine failed is returned, and the next call meets the trouble.
+    /// Looks up many keys, in their order, by `until`, a few at a time: as long as the engine answers, each few have as much time, and
+    /// the last begin before ten times as much is over. What arrived before the engine failed is returned, and the next call meets the
+    /// trouble.
     ///
     /// # Errors
     /// The trouble with the engine, if it answered nothing. A missing entry, or one that is not accepted, is no trouble.
@@ -385,7 +390,8 @@ impl RemoteStore {
 
     fn encode_for(&self, key: &[u8], artifact: &Artifact, deadline: Duration) -> Result<Vec<u8>, MissReason> {
         let encoded = envelope::encode(key, artifact, self.keyspaces[0].seal.as_ref())?;
-        if encoded.len() > longest_entry(deadline) {
+        let millis = u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX);
+        if encoded.len() > millis.saturating_mul(BYTES_PER_MS).min(MAX_ENTRY) {
             return Err(MissReason::Oversize);
         }
         Ok(encoded.to_vec())

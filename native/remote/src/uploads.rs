@@ -21,7 +21,8 @@ use crate::{
 /// The name of the folder in the directory of a machine.
 pub(crate) const FOLDER: &str = "uploads";
 
-/// How often an upload is tried while the remote is busy, or fails at this upload alone, and the pauses in between, in milliseconds.
+/// How often an upload is tried while the remote or the local store is busy, or the remote fails at this upload alone, and the pauses in
+/// between, in milliseconds.
 const ATTEMPTS: usize = 4;
 const BUSY_PAUSES: Backoff = Backoff::new(1_000, 8_000);
 

@@ -124,15 +124,14 @@ impl Pool {
             }
         }
         let mut connection = self.connect(until)?;
-        let replies = connection.call(commands, entries, until).map_err(Trouble::from);
-        let replies = replies.map_err(|trouble| self.explain(trouble))?;
+        let replies = connection.call(commands, entries, until).map_err(|failure| self.explain(failure))?;
         self.give_back(connection);
         replies.into_iter().map(checked).collect()
     }
 
     /// Says what may be the cause of a silence: a server without TLS waits for the rest of a handshake.
-    fn explain(&self, trouble: Trouble) -> Trouble {
-        match trouble {
+    fn explain(&self, failure: Failure) -> Trouble {
+        match failure.into() {
             Trouble::TimedOut(why) if self.tls.is_some() => {
                 Trouble::TimedOut(format!("{why}; use redis:// if the port is one without TLS"))
             }
@@ -209,8 +208,8 @@ impl Pool {
             greetings.push(select);
         }
         if !greetings.is_empty() {
-            let replies = connection.call(&greetings, 0, until).map_err(Trouble::from);
-            for reply in replies.map_err(|trouble| self.explain(trouble))? {
+            let replies = connection.call(&greetings, 0, until);
+            for reply in replies.map_err(|failure| self.explain(failure))? {
                 checked(reply)?;
             }
         }

@@ -477,7 +477,6 @@ fn lease_that_is_too_long_is_not_read(place: &Place) {
     }
 }
 
-/// It is no reason to take the store for one that cannot be written.
 fn store_that_refuses_conditions_has_no_leases(place: &Place) {
     let port = serve(|mut stream| {
         let mut request = [0; 65536];
@@ -493,6 +492,7 @@ fn store_that_refuses_conditions_has_no_leases(place: &Place) {
     store.put(b"key", &artifact()).unwrap();
 }
 
+/// It is no reason to take the store for one that cannot be written.
 fn store_without_if_match_has_no_leases(place: &Place) {
     let port = serve(|mut stream| {
         let (mut request, mut creates) = ([0; 65536], 0..);

@@ -28,7 +28,7 @@ use warmstart_remote::{
 use crate::{
     Case, PASSWORD, PATIENT, Place,
     fleet::{Machine, fleet_at},
-    open_with, patient,
+    fork, open_with, patient,
     servers::{self, BUCKET, Engine, free_port},
 };
 
@@ -211,16 +211,7 @@ fn forks_do_not_wait_for_a_flush(_: &Place) {
             });
         }
         for _ in 0..300 {
-            let started = Instant::now();
-            // SAFETY: that this may be done while other threads run is what is tested. The child ends at once.
-            let child = unsafe { libc::fork() };
-            if child == 0 {
-                // SAFETY: it ends the child.
-                unsafe { libc::_exit(0) };
-            }
-            let took = started.elapsed();
-            // SAFETY: it is a child of this process that nothing else waits for.
-            unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+            let took = fork();
             if took > Duration::from_secs(5) {
                 is_done.store(true, Relaxed);
                 panic!("a fork took {took:?}");
@@ -454,85 +445,74 @@ fn long_list_of_uploads_delays_no_start(_: &Place) {
     let machine = Machine::new();
     let open = || {
         let options = FleetOptions::default().with_directory(machine.path());
-        Fleet::new(Closing::default(), dead(Duration::from_millis(1)), options)
+        Fleet::new(Stub::closing(), dead(Duration::from_millis(1)), options)
     };
     let fleet = open();
     for number in 0..KEYS {
         fleet.put(&number.to_le_bytes(), &Artifact::new(vec![7])).unwrap();
     }
     drop(fleet);
-    for has_breaker in [true, false] {
+    // With and without a breaker. This machine does much else, so the fastest of three counts.
+    let mut fastest = [Duration::MAX; 2];
+    for attempt in 0..6 {
+        // The thread of the last one ends.
         thread::sleep(Duration::from_millis(300));
-        if !has_breaker {
+        if attempt % 2 == 1 {
             let _ = fs::remove_file(machine.path().join("breaker"));
         }
         let started = Instant::now();
         let fleet = open();
-        let took = started.elapsed();
-        assert!(took < Duration::from_millis(20), "{took:?}");
+        fastest[attempt % 2] = fastest[attempt % 2].min(started.elapsed());
         assert!(!fleet.wait_for_uploads(Duration::from_millis(1)));
     }
+    assert!(fastest.iter().all(|took| *took < Duration::from_millis(20)), "{fastest:?}");
     thread::sleep(Duration::from_millis(300));
     assert_eq!(FleetStatistics::of_machine(machine.path()).unwrap().uploads_waiting, KEYS);
 }
 
-/// A local store that does not answer at first.
-#[derive(Debug, Default)]
-struct Locked(AtomicUsize);
-
-impl Store for Locked {
-    fn get(&self, _key: &[u8]) -> Result<Artifact, MissReason> {
-        if self.0.fetch_add(1, SeqCst) < 2 {
-            return Err(MissReason::Busy);
-        }
-        Ok(Artifact::new(vec![7]))
-    }
-
-    fn put(&self, _key: &[u8], _artifact: &Artifact) -> Result<u64, MissReason> {
-        Ok(0)
-    }
-
-    fn remove(&self, _key: &[u8]) -> Result<bool, MissReason> {
-        Ok(false)
-    }
-
-    fn contains(&self, _key: &[u8]) -> Result<bool, MissReason> {
-        Ok(false)
-    }
-
-    fn clear(&self) -> Result<(), MissReason> {
-        Ok(())
-    }
-
-    fn flush(&self) -> Result<(), MissReason> {
-        Ok(())
-    }
-
-    fn close(&self) -> Result<(), MissReason> {
-        Ok(())
-    }
-}
-
 fn local_store_that_is_busy_loses_no_upload(place: &Place) {
     let remote = open_with(&place.url(), PATIENT);
-    let fleet = Fleet::new(Locked::default(), remote, FleetOptions::default());
+    let fleet = Fleet::new(Stub::locked(), remote, FleetOptions::default());
     fleet.put(b"key", &Artifact::new(vec![7])).unwrap();
     assert!(fleet.wait_for_uploads(PATIENT));
     let statistics = fleet.statistics();
     assert_eq!((statistics.uploads, statistics.uploads_dropped), (1, 0));
 }
 
-/// A local store that is closed while it is asked.
-#[derive(Debug, Default)]
-struct Closing {
+/// A local store that takes everything, and gets what its function says.
+#[derive(Debug)]
+struct Stub {
+    get: fn(&Self) -> Result<Artifact, MissReason>,
+    gets: AtomicUsize,
     is_closed: Mutex<bool>,
     closed: Condvar,
 }
 
-impl Store for Closing {
+impl Stub {
+    fn new(get: fn(&Self) -> Result<Artifact, MissReason>) -> Self {
+        Self { get, gets: AtomicUsize::new(0), is_closed: Mutex::default(), closed: Condvar::new() }
+    }
+
+    /// Returns one that is closed while it is asked.
+    fn closing() -> Self {
+        Self::new(|stub| {
+            let _closed = stub.closed.wait_while(stub.is_closed.lock().unwrap(), |is_closed| !*is_closed);
+            Err(MissReason::Closed)
+        })
+    }
+
+    /// Returns one that does not answer at first.
+    fn locked() -> Self {
+        Self::new(|stub| match stub.gets.fetch_add(1, SeqCst) {
+            0 | 1 => Err(MissReason::Busy),
+            _ => Ok(Artifact::new(vec![7])),
+        })
+    }
+}
+
+impl Store for Stub {
     fn get(&self, _key: &[u8]) -> Result<Artifact, MissReason> {
-        let _closed = self.closed.wait_while(self.is_closed.lock().unwrap(), |is_closed| !*is_closed);
-        Err(MissReason::Closed)
+        (self.get)(self)
     }
 
     fn put(&self, _key: &[u8], _artifact: &Artifact) -> Result<u64, MissReason> {
@@ -569,7 +549,7 @@ fn dead(deadline: Duration) -> RemoteStore {
 fn upload_at_the_close_stays_listed(_: &Place) {
     let machine = Machine::new();
     let options = FleetOptions::default().with_directory(machine.path());
-    let fleet = Fleet::new(Closing::default(), dead(Duration::from_millis(200)), options);
+    let fleet = Fleet::new(Stub::closing(), dead(Duration::from_millis(200)), options);
     fleet.put(b"key", &Artifact::new(vec![7])).unwrap();
     fleet.close().unwrap();
     // What the background does after that.
@@ -601,7 +581,7 @@ fn list_that_begins_is_not_removed(_: &Place) {
         scope.spawn(others);
         for number in 0..PROCESSES {
             let options = FleetOptions::default().with_directory(machine.path());
-            let fleet = Fleet::new(Closing::default(), dead(Duration::from_millis(1)), options);
+            let fleet = Fleet::new(Stub::closing(), dead(Duration::from_millis(1)), options);
             fleet.put(&number.to_le_bytes(), &Artifact::new(vec![7])).unwrap();
         }
         is_done.store(true, Relaxed);
@@ -613,7 +593,7 @@ fn list_that_begins_is_not_removed(_: &Place) {
 /// Works on a machine whose files may be of 50 or 100 KiB, as shells count differently.
 pub(crate) fn fill(folder: &str) {
     let options = FleetOptions::default().with_directory(folder);
-    let fleet = Fleet::new(Closing::default(), dead(Duration::from_millis(200)), options);
+    let fleet = Fleet::new(Stub::closing(), dead(Duration::from_millis(200)), options);
     for key in [vec![1; 40_000], vec![2; 90_000], b"short".to_vec()] {
         fleet.put(&key, &Artifact::new(vec![7])).unwrap();
     }

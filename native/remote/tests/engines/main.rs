@@ -21,6 +21,7 @@ mod trust;
 use std::{
     env,
     process::{Command, ExitCode},
+    ptr,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -70,6 +71,21 @@ fn open_with(url: &str, deadline: Duration) -> RemoteStore {
 
 fn until() -> Instant {
     Instant::now() + PATIENT
+}
+
+/// Forks a child that ends at once. Returns how long that took.
+fn fork() -> Duration {
+    let started = Instant::now();
+    // SAFETY: that this may be done while other threads run is what is tested. The child ends at once.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: it ends the child.
+        unsafe { libc::_exit(0) };
+    }
+    let took = started.elapsed();
+    // SAFETY: it is a child of this process that nothing else waits for.
+    unsafe { libc::waitpid(child, ptr::null_mut(), 0) };
+    took
 }
 
 /// Makes a test of a case at a place.

@@ -2,9 +2,8 @@
 
 use std::{
     panic::{self, AssertUnwindSafe},
-    ptr,
     sync::atomic::{AtomicU64, Ordering::SeqCst},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use tempfile::TempDir;
@@ -19,7 +18,7 @@ use warmstart_remote::{
 };
 
 use crate::{
-    Case, PATIENT, Place, patient,
+    Case, PATIENT, Place, fork, patient,
     servers::{Engine, free_port},
     until,
 };
@@ -95,19 +94,8 @@ fn push_that_panics_is_no_success(place: &Place) {
 fn callback_of_a_push_may_fork(place: &Place) {
     let (remote, one) = (patient(&place.url()), memory());
     one.put(&key(1), &Artifact::new(payload(1))).unwrap();
-    let fork = |_: &_| {
-        let started = Instant::now();
-        // SAFETY: that this may be done while other threads run is what is tested. The child ends at once.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            // SAFETY: it ends the child.
-            unsafe { libc::_exit(0) };
-        }
-        // SAFETY: it is a child of this process that nothing else waits for.
-        unsafe { libc::waitpid(child, ptr::null_mut(), 0) };
-        assert!(started.elapsed() < Duration::from_secs(5), "the fork waited for the copy");
-    };
-    assert_eq!(push(&remote, &one, &fork).unwrap().entries, 1);
+    let callback = |_: &_| assert!(fork() < Duration::from_secs(5), "the fork waited for the copy");
+    assert_eq!(push(&remote, &one, &callback).unwrap().entries, 1);
 }
 
 /// Its own deadline is longer than theirs, which are 200 ms on Redis and 2 s on object stores.
