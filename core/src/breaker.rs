@@ -4,7 +4,7 @@
 //! nothing, and ignore the outcomes of what they sent before. Then a probe decides, or the first request of a process that starts later.
 
 use crate::{
-    bytes::{u64_at, xxh3_64},
+    bytes::{XXH3_64, u64_at},
     lease::scale,
 };
 
@@ -84,7 +84,7 @@ impl Breaker {
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..16].copy_from_slice(&self.failures.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.probe.to_le_bytes());
-        let sum = xxh3_64(&bytes[..24]);
+        let sum = XXH3_64(&bytes[..24]);
         bytes[24..].copy_from_slice(&sum.to_le_bytes());
         bytes
     }
@@ -94,7 +94,7 @@ impl Breaker {
     pub fn decode(bytes: &[u8]) -> Self {
         let whole = bytes.len() == Self::LEN && bytes.starts_with(&MAGIC);
         match (u64_at(bytes, 8), u64_at(bytes, 16), u64_at(bytes, 24)) {
-            (Some(failures), Some(probe), Some(sum)) if whole && sum == xxh3_64(&bytes[..24]) => {
+            (Some(failures), Some(probe), Some(sum)) if whole && sum == XXH3_64(&bytes[..24]) => {
                 Self { failures, probe }
             }
             _ => Self::default(),

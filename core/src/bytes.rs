@@ -29,16 +29,14 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     array(bytes, at).map(u64::from_le_bytes)
 }
 
-/// Computes XXH3-64.
+/// Computes XXH3-64 of all bytes at once.
 #[cfg(not(target_arch = "wasm32"))]
-pub(crate) fn xxh3_64(bytes: &[u8]) -> u64 {
-    Xxh3::oneshot(bytes)
-}
+pub(crate) const XXH3_64: fn(&[u8]) -> u64 = Xxh3::oneshot;
 
 /// Computes XXH3-64. A web page downloads the streaming code anyway, so the one-shot code is left out there.
 #[cfg(target_arch = "wasm32")]
-pub(crate) fn xxh3_64(bytes: &[u8]) -> u64 {
+pub(crate) const XXH3_64: fn(&[u8]) -> u64 = |bytes| {
     let mut hasher = Xxh3::new();
     hasher.update(bytes);
     hasher.digest()
-}
+};

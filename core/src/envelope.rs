@@ -25,7 +25,7 @@ use core::{hash::Hasher as _, ops::Range};
 
 use crate::{
     artifact::{Artifact, Provenance},
-    bytes::{Xxh3, xxh3_64},
+    bytes::{XXH3_64, Xxh3},
     reason::MissReason,
     seal::{MAGIC, Seal, TAG_LEN},
 };
@@ -188,7 +188,7 @@ fn verify_parts([first, second]: [&[u8]; 2], seal: Option<&Seal>) -> Result<Layo
     let expected = u64::from_le_bytes(field(first, 8)?);
     let checked = first.get(CHECKED..).ok_or(MissReason::Truncated)?;
     let sum = if second.is_empty() {
-        xxh3_64(checked)
+        XXH3_64(checked)
     } else {
         let mut hasher = Xxh3::new();
         hasher.write(checked);
@@ -436,7 +436,7 @@ mod tests {
         let mut newer = encode(b"key", &artifact(b"payload"), None).unwrap().to_vec();
         newer[16] = 2;
         assert_eq!(verify(&newer, None), Err(MissReason::ChecksumMismatch), "the version was damaged");
-        let sum = xxh3_64(&newer[CHECKED..]);
+        let sum = XXH3_64(&newer[CHECKED..]);
         newer[8..16].copy_from_slice(&sum.to_le_bytes());
         assert_eq!(verify(&newer, None), Err(MissReason::NewerVersion));
     }
@@ -456,7 +456,7 @@ mod tests {
         for (at, bit) in (18..20).chain(28..32).chain(56..64).flat_map(|at| [(at, 1), (at, 7)]) {
             let mut other = encode(b"key", &artifact(b"payload"), None).unwrap().to_vec();
             other[at] ^= 1 << bit;
-            let sum = xxh3_64(&other[CHECKED..]);
+            let sum = XXH3_64(&other[CHECKED..]);
             other[8..16].copy_from_slice(&sum.to_le_bytes());
             assert_eq!(verify(&other, None), Err(MissReason::Malformed), "byte {at}, bit {bit}");
         }

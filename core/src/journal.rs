@@ -24,7 +24,7 @@
 use core::hash::BuildHasher;
 
 use crate::{
-    bytes::{array, u16_at, u32_at, u64_at, xxh3_64},
+    bytes::{XXH3_64, array, u16_at, u32_at, u64_at},
     key::Key,
     lru::{Limits, Lru},
     reason::MissReason,
@@ -150,7 +150,7 @@ fn checksum(bytes: &[u8; RECORD_LEN]) -> u32 {
 }
 
 fn low_half(bytes: &[u8]) -> u32 {
-    (xxh3_64(bytes) & 0xffff_ffff) as u32
+    (XXH3_64(bytes) & 0xffff_ffff) as u32
 }
 
 /// The entries of a directory with their sizes and order of use, obtained by replaying its journal.
@@ -300,7 +300,7 @@ mod tests {
             self.0
         }
         fn write(&mut self, bytes: &[u8]) {
-            self.0 = xxh3_64(bytes);
+            self.0 = XXH3_64(bytes);
         }
     }
 

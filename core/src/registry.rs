@@ -13,7 +13,7 @@ use core::{fmt, slice};
 
 use hashbrown::{HashTable, hash_table::OccupiedEntry};
 
-use crate::bytes::xxh3_64;
+use crate::bytes::XXH3_64;
 
 mod id;
 
@@ -368,5 +368,5 @@ impl<R: fmt::Display> fmt::Display for Resolution<R> {
 
 /// Hashes a pair for the table of pairs. The hash for ids works byte by byte, which is too slow for each look-up.
 fn identity(kernel: &str, task: i32) -> u64 {
-    id::mix(xxh3_64(kernel.as_bytes()) ^ u64::from(task.cast_unsigned()))
+    id::mix(XXH3_64(kernel.as_bytes()) ^ u64::from(task.cast_unsigned()))
 }

@@ -139,7 +139,7 @@ mod tests {
 
     /// Recomputes the checksum, as an attacker without the secret would, so that only the seal detects the change.
     fn with_right_checksum(mut stored: Vec<u8>) -> Vec<u8> {
-        let sum = crate::bytes::xxh3_64(&stored[16..]);
+        let sum = crate::bytes::XXH3_64(&stored[16..]);
         stored[8..16].copy_from_slice(&sum.to_le_bytes());
         stored
     }

@@ -21,7 +21,7 @@ use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
 use core::fmt;
 
 use crate::{
-    bytes::{u16_at, u32_at, u64_at, xxh3_64},
+    bytes::{XXH3_64, u16_at, u32_at, u64_at},
     miss::Miss,
     reason::MissReason,
 };
@@ -310,7 +310,7 @@ impl PersistedStats {
         // A few hundred names of at most 255 bytes each.
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         bytes[20..24].copy_from_slice(&len.to_le_bytes());
-        let sum = xxh3_64(&bytes[CHECKED..]);
+        let sum = XXH3_64(&bytes[CHECKED..]);
         bytes[8..CHECKED].copy_from_slice(&sum.to_le_bytes());
         bytes
     }
@@ -327,7 +327,7 @@ impl PersistedStats {
         let len = u32_at(bytes, 20).and_then(|len| usize::try_from(len).ok()).ok_or(MissReason::Truncated)?;
         let bytes = bytes.get(..len).ok_or(MissReason::Truncated)?;
         let checked = bytes.get(CHECKED..).ok_or(MissReason::Truncated)?;
-        if xxh3_64(checked) != sum {
+        if XXH3_64(checked) != sum {
             return Err(MissReason::ChecksumMismatch);
         }
         match u16_at(bytes, 16).ok_or(MissReason::Truncated)? {
@@ -428,7 +428,7 @@ mod tests {
     fn sealed_again(mut bytes: Vec<u8>) -> Vec<u8> {
         let len = u32::try_from(bytes.len()).unwrap();
         bytes[20..24].copy_from_slice(&len.to_le_bytes());
-        let sum = xxh3_64(&bytes[CHECKED..]);
+        let sum = XXH3_64(&bytes[CHECKED..]);
         bytes[8..CHECKED].copy_from_slice(&sum.to_le_bytes());
         bytes
     }

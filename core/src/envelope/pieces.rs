@@ -6,7 +6,7 @@ use core::{fmt, hash::Hasher as _};
 use super::{CHECKED, Layout, field, head_without_checksum};
 use crate::{
     artifact::Provenance,
-    bytes::{Xxh3, xxh3_64},
+    bytes::{XXH3_64, Xxh3},
     reason::MissReason,
 };
 
@@ -64,7 +64,7 @@ struct Pieces {
 /// the head first.
 #[must_use]
 pub fn head_checksum(head: &[u8]) -> u32 {
-    (xxh3_64(head) & 0xffff_ffff) as u32
+    (XXH3_64(head) & 0xffff_ffff) as u32
 }
 
 impl HeadWriter {

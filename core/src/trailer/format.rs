@@ -57,7 +57,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::{ALIGNMENT, FormatError, HEADER_LEN, VERSION};
-use crate::bytes::xxh3_64;
+use crate::bytes::XXH3_64;
 
 /// The length of a commit slot in bytes.
 pub const SLOT_LEN: usize = 64;
@@ -121,7 +121,7 @@ impl Header {
         page[8..12].copy_from_slice(&VERSION.to_le_bytes());
         page[12..16].copy_from_slice(&(HEADER_LEN as u32).to_le_bytes());
         page[16..32].copy_from_slice(&file);
-        let sum = xxh3_64(&page[..SUM]);
+        let sum = XXH3_64(&page[..SUM]);
         page[SUM..FIXED_LEN].copy_from_slice(&sum.to_le_bytes());
         page
     }
@@ -139,7 +139,7 @@ impl Header {
         }
         let page = page.first_chunk::<HEADER_LEN>().ok_or(short)?;
         // A damaged version must not pass for a newer one.
-        if page[SUM..FIXED_LEN] != xxh3_64(&page[..SUM]).to_le_bytes() {
+        if page[SUM..FIXED_LEN] != XXH3_64(&page[..SUM]).to_le_bytes() {
             return Err(FormatError::HeaderChecksum);
         }
         let [_, _, version, header_len, ..] = *page.as_chunks().0 else { return Err(short) };
@@ -190,7 +190,7 @@ impl Slot {
     /// Creates the slot of an index block that will be written at `index_start`.
     #[must_use]
     pub fn of(generation: u64, index_start: u64, block: &[u8]) -> Self {
-        Self { generation, index_start, index_len: block.len() as u64, index_sum: xxh3_64(block) }
+        Self { generation, index_start, index_len: block.len() as u64, index_sum: XXH3_64(block) }
     }
 
     /// Decodes a slot of the file with this identity; `None` if the slot was never written.
@@ -724,18 +724,18 @@ impl IndexSlot {
 /// ```
 #[must_use]
 pub fn checksum(payload: &[u8]) -> u64 {
-    xxh3_64(payload)
+    XXH3_64(payload)
 }
 
 /// Computes the hash under which a name is filed.
 #[inline]
 pub(super) fn hash(name: &Name<'_>) -> u64 {
-    xxh3_64(name.weight.as_bytes())
+    XXH3_64(name.weight.as_bytes())
 }
 
 /// Computes the hash under which an entry of version 2 is filed: that of its joined name.
 pub(super) fn hash_joined(name: &Name<'_>) -> u64 {
-    xxh3_64([name.weight, name.bias.unwrap_or_default()].concat().as_bytes())
+    XXH3_64([name.weight, name.bias.unwrap_or_default()].concat().as_bytes())
 }
 
 /// Returns the bucket of a hash.
@@ -759,7 +759,7 @@ fn slot_checksum(slot: &[u8; SLOT_LEN], file: &[u8; FILE_LEN]) -> u64 {
     let mut bytes = [0; SUM + FILE_LEN];
     bytes[..SUM].copy_from_slice(&slot[..SUM]);
     bytes[SUM..].copy_from_slice(file);
-    xxh3_64(&bytes)
+    XXH3_64(&bytes)
 }
 
 fn is_zero(bytes: &[u8]) -> bool {

@@ -37,7 +37,7 @@ use super::{
     dead_between,
     format::{Form, INDEX_SLOT_LEN, IndexSlot, RECORD_LEN, Record, UNIT, bucket, hash, hash_joined, tag},
 };
-use crate::{bytes::xxh3_64, reason::MissReason};
+use crate::{bytes::XXH3_64, reason::MissReason};
 
 const MAGIC: [u8; 8] = *b"XPWCIDX3";
 
@@ -142,7 +142,7 @@ pub fn check(block: &[u8], slot: &Slot) -> Result<Layout, FormatError> {
     if block.len() as u64 != slot.index_len {
         return Err(FormatError::Lengths);
     }
-    if xxh3_64(block) != slot.index_sum {
+    if XXH3_64(block) != slot.index_sum {
         return Err(FormatError::IndexChecksum);
     }
     let mut layout = layout(block, slot)?;

@@ -8,7 +8,7 @@ use super::{
     *,
 };
 
-use crate::{bytes::xxh3_64, reason::MissReason};
+use crate::{bytes::XXH3_64, reason::MissReason};
 
 mod indexes;
 mod models;
@@ -70,7 +70,7 @@ impl Pack {
             let offset = self.align();
             self.bytes.extend_from_slice(payload);
             let new = entry(*name, 5, offset, payload.len() as u64);
-            entries.push(Entry { checksum: Some(xxh3_64(payload)), generation: self.generation, ..new });
+            entries.push(Entry { checksum: Some(XXH3_64(payload)), generation: self.generation, ..new });
         }
         let start = self.align();
         let block = encode(entries, start, self.generation).unwrap();
@@ -121,7 +121,7 @@ fn what_was_committed_is_found_and_the_newest_index_counts() {
     for entry in index.entries() {
         assert_eq!(index.look_up(&entry.weight_key()), Ok(entry));
         let payload = &pack.bytes[entry.offset as usize..entry.end() as usize];
-        assert_eq!(entry.checksum, Some(xxh3_64(payload)));
+        assert_eq!(entry.checksum, Some(XXH3_64(payload)));
     }
     let commits = Commits::read(&pack.bytes).unwrap();
     assert_eq!((commits.next_generation(), commits.place_beside(Some(found.place))), (4, Place::B));
@@ -251,7 +251,7 @@ fn versions_of_the_header_are_told_apart() {
     let with_version = |version: u32| {
         let mut page = Header::encode(FILE);
         page[8..12].copy_from_slice(&version.to_le_bytes());
-        let sum = xxh3_64(&page[..56]);
+        let sum = XXH3_64(&page[..56]);
         page[56..64].copy_from_slice(&sum.to_le_bytes());
         Header::decode(&page).map(|header| header.file)
     };
@@ -297,12 +297,12 @@ fn the_format_is_as_it_is_written_down() {
     let u64_at = |at: usize| u64::from_le_bytes(pack.bytes[at..at + 8].try_into().unwrap());
     assert_eq!(pack.bytes[..16], *b"\x89WSP\r\n\x1a\n\x03\0\0\0\0\x10\0\0");
     assert_eq!(pack.bytes[16..32], FILE);
-    assert_eq!(u64_at(56), xxh3_64(&pack.bytes[..56]));
+    assert_eq!(u64_at(56), XXH3_64(&pack.bytes[..56]));
     // The third commit is in slot A.
     assert_eq!(u64_at(512), 3);
-    assert_eq!(u64_at(568), xxh3_64(&[&pack.bytes[512..568], &FILE].concat()));
+    assert_eq!(u64_at(568), XXH3_64(&[&pack.bytes[512..568], &FILE].concat()));
     let (start, len) = (u64_at(520) as usize, u64_at(528) as usize);
-    assert_eq!(u64_at(536), xxh3_64(&pack.bytes[start..start + len]));
+    assert_eq!(u64_at(536), XXH3_64(&pack.bytes[start..start + len]));
     assert_eq!(start + len, pack.bytes.len());
     assert_eq!(pack.bytes[start..start + 8], *b"XPWCIDX3");
     let (entries, models, bits) = (u32_at(start + 16), u32_at(start + 20), u32_at(start + 24));
@@ -315,7 +315,7 @@ fn the_format_is_as_it_is_written_down() {
     for _ in 0..entries {
         let (weight_len, bias_len) = (u32_at(at + 52), u32_at(at + 56));
         let weight = &pack.bytes[at + 64..at + 64 + weight_len];
-        let hash = xxh3_64(weight);
+        let hash = XXH3_64(weight);
         let slot = u32_at(at + 48);
         assert_eq!(u32_at(slots + 8 * slot) as u64, hash & 0xffff_ffff);
         assert_eq!(u32_at(slots + 8 * slot + 4), (at - records) / 8);
@@ -364,14 +364,14 @@ fn the_golden_pack_is_read_and_written_as_ever() {
     pack.bytes.extend_from_slice(payload);
     let packing = Packing { seed: 0xabcd_0001, fingerprint: Some(Fingerprint { id: 2, value: Some(3) }) };
     let name = Name::new("fc.weight").with_bias("fc.bias");
-    let new = Entry { packing, checksum: Some(xxh3_64(payload)), ..entry(name, 0, offset, 6) };
+    let new = Entry { packing, checksum: Some(XXH3_64(payload)), ..entry(name, 0, offset, 6) };
     let start = pack.align();
     let block = encode(vec![new], start, 1).unwrap();
     pack.bytes.extend_from_slice(&block);
     pack.put(Place::A, &Slot::of(1, start, &block));
     let found = picked(&pack.bytes).unwrap().unwrap();
     let read = found.layout.view(found.block).look_up(&new.weight_key()).unwrap();
-    assert_eq!((read.offset, read.size, read.checksum), (offset, 6, Some(xxh3_64(payload))));
+    assert_eq!((read.offset, read.size, read.checksum), (offset, 6, Some(XXH3_64(payload))));
     assert_eq!(sparse(&pack.bytes), GOLDEN.split_whitespace().collect::<Vec<_>>().join(" "));
 }
 

@@ -355,6 +355,12 @@ impl FileIdentity {
         fs::metadata(path).ok().map(|metadata| Self::of(&metadata))
     }
 
+    /// Returns whether the path leads to this file, and the file was not changed.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn is_at(&self, path: &Path) -> bool {
+        Self::of_path(path) == Some(*self)
+    }
+
     #[cfg(unix)]
     pub(crate) fn of(metadata: &Metadata) -> Self {
         Self {

@@ -24,53 +24,39 @@ pub(in crate::target) struct FileContent<V> {
 
 /// Values made of the contents of files, by the files' identity. A file is read each time until it is older than the resolution
 /// of its times.
-#[derive(Debug)]
-pub(in crate::target) struct Memo<V>(Mutex<HashMap<FileIdentity, V, RandomState>>);
+pub(in crate::target) type Memo<V> = Mutex<HashMap<FileIdentity, V, RandomState>>;
 
-impl<V> Default for Memo<V> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
+/// Returns the value that `make` makes of the file at `path`. `None` if the file cannot be read.
+pub(in crate::target) fn value_of<V: Clone>(
+    memo: &Memo<V>,
+    path: &Path,
+    make: impl FnOnce(&[u8]) -> V,
+) -> Option<V> {
+    let identity = FileIdentity::of_path(path)?;
+    let known = memo.lock().get(&identity).cloned();
+    known.or_else(|| read(memo, path, make).ok().map(|content| content.made))
 }
 
-impl<V: Clone> Memo<V> {
-    /// Returns the value that `make` makes of the file at `path`. `None` if the file cannot be read.
-    pub(in crate::target) fn of(&self, path: &Path, make: impl FnOnce(&[u8]) -> V) -> Option<V> {
-        self.of_identity(FileIdentity::of_path(path)?, path, make)
-    }
-
-    /// As [`of`](Self::of), for a file whose identity is known.
-    pub(in crate::target) fn of_identity(
-        &self,
-        identity: FileIdentity,
-        path: &Path,
-        make: impl FnOnce(&[u8]) -> V,
-    ) -> Option<V> {
-        let known = self.0.lock().get(&identity).cloned();
-        known.or_else(|| self.read(path, make).ok().map(|content| content.made))
-    }
-
-    /// Reads the file at `path`, and remembers the value that `make` makes of it.
-    pub(in crate::target) fn read(
-        &self,
-        path: &Path,
-        make: impl FnOnce(&[u8]) -> V,
-    ) -> io::Result<FileContent<V>> {
-        let (mut file, metadata) = open_regular(path)?;
-        let identity = FileIdentity::of(&metadata);
-        let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
-        file.read_to_end(&mut bytes)?;
-        let made = make(&bytes);
-        // The file was settled when it was opened, and did not change while it was read.
-        if identity.is_settled() && FileIdentity::of(&file.metadata()?) == identity {
-            let mut known = self.0.lock();
-            if known.len() >= MAX_FILES {
-                known.clear();
-            }
-            known.insert(identity, made.clone());
+/// Reads the file at `path`, and remembers the value that `make` makes of it.
+pub(in crate::target) fn read<V: Clone>(
+    memo: &Memo<V>,
+    path: &Path,
+    make: impl FnOnce(&[u8]) -> V,
+) -> io::Result<FileContent<V>> {
+    let (mut file, metadata) = open_regular(path)?;
+    let identity = FileIdentity::of(&metadata);
+    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
+    file.read_to_end(&mut bytes)?;
+    let made = make(&bytes);
+    // The file was settled when it was opened, and did not change while it was read.
+    if identity.is_settled() && FileIdentity::of(&file.metadata()?) == identity {
+        let mut known = memo.lock();
+        if known.len() >= MAX_FILES {
+            known.clear();
         }
-        Ok(FileContent { bytes, identity, made })
+        known.insert(identity, made.clone());
     }
+    Ok(FileContent { bytes, identity, made })
 }
 
 #[cfg(test)]
@@ -86,9 +72,9 @@ mod tests {
         for content in ["1", "2", "3"] {
             let path = directory.path().join("a.h");
             fs::write(&path, content).unwrap();
-            assert_eq!(memo.of(&path, <[u8]>::to_vec), Some(content.as_bytes().to_vec()));
+            assert_eq!(value_of(&memo, &path, <[u8]>::to_vec), Some(content.as_bytes().to_vec()));
         }
-        assert!(memo.0.lock().is_empty(), "a file that was just written is not remembered");
+        assert!(memo.lock().is_empty(), "a file that was just written is not remembered");
     }
 
     #[cfg(unix)]
@@ -96,9 +82,9 @@ mod tests {
     fn a_file_that_is_left_alone_is_read_once() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs");
         let memo = Memo::default();
-        let len = memo.of(&path, <[u8]>::len);
+        let len = value_of(&memo, &path, <[u8]>::len);
         assert!(len > Some(0));
-        assert_eq!(memo.of(&path, |_| unreachable!("it is remembered")), len);
+        assert_eq!(value_of(&memo, &path, |_| unreachable!("it is remembered")), len);
     }
 
     #[cfg(unix)]
@@ -107,6 +93,6 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.h");
         assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
-        assert_eq!(Memo::default().of(&path, <[u8]>::len), None);
+        assert_eq!(value_of(&Memo::default(), &path, <[u8]>::len), None);
     }
 }

@@ -9,7 +9,7 @@ use super::{
     },
     MODEL, Random, entry,
 };
-use crate::{bytes::xxh3_64, reason::MissReason};
+use crate::{bytes::XXH3_64, reason::MissReason};
 
 /// An index of three entries at known positions, for tests to damage. Names are 8 bytes, so that records are 72.
 struct Crafted {
@@ -282,7 +282,7 @@ fn agrees_with_a_plain_list() {
             }
         }
         let mut shuffled = list.clone();
-        shuffled.sort_by_key(|entry| xxh3_64(&entry.offset.to_le_bytes()));
+        shuffled.sort_by_key(|entry| XXH3_64(&entry.offset.to_le_bytes()));
         let block = encode(shuffled, offset, 9).unwrap();
         let layout = check(&block, &Slot::of(9, offset, &block)).unwrap();
         let index = layout.view(&block);

@@ -13,7 +13,10 @@ use foldhash::fast::RandomState;
 use serde::{Deserialize, Serialize};
 use warmstart_core::key::{Key, KeyFields};
 
-use crate::{os::FileIdentity, target::files::Memo};
+use crate::{
+    os::FileIdentity,
+    target::files::{Memo, value_of},
+};
 
 /// The most sets of a manifest: one for each recent state of the headers.
 const MAX_SETS: usize = 8;
@@ -102,7 +105,7 @@ impl Dependencies {
             && self.headers.iter().all(|header| {
                 roots
                     .path(&header.at)
-                    .and_then(|path| digests.of(&path, Key::digest))
+                    .and_then(|path| value_of(digests, &path, Key::digest))
                     .is_some_and(|digest| digest.as_bytes() == &header.digest)
             })
             // Without duplicates, all digests differ.

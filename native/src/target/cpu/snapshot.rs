@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     os::{FileIdentity, Stamp},
-    target::files::FileContent,
+    target::files::{self, FileContent},
 };
 
 /// The dependencies of a request, and the file identities that tell whether one changed meanwhile.
@@ -114,11 +114,12 @@ impl Collector<'_> {
 
     /// Reads a header, and adds it to the dependencies.
     fn read(&mut self, at: &Located) -> Result<FileContent<Key>, MissReason> {
-        let content =
-            self.request.digests.read(&self.path(at)?, Key::digest).map_err(|error| match error.kind() {
+        let content = files::read(self.request.digests, &self.path(at)?, Key::digest).map_err(|error| {
+            match error.kind() {
                 io::ErrorKind::NotFound => MissReason::InputUnstable,
                 _ => MissReason::Uncacheable,
-            })?;
+            }
+        })?;
         self.dependencies.headers.push(Header { at: at.clone(), digest: *content.made.as_bytes() });
         self.files.push(content.identity);
         Ok(content)

@@ -27,7 +27,6 @@ use foldhash::fast::RandomState;
 use warmstart_core::{
     includes::{Ask, Operand, Scan, Trouble, rewrite},
     key::Key,
-    lru::{Limits, Lru},
     program::{CodeType, OptionName, Value},
 };
 
@@ -36,11 +35,11 @@ use self::error::{Place, Problem};
 use super::program::{Program, ROOT};
 use crate::{
     os::{FileIdentity, fork::Mutex},
-    target::files::Memo,
+    target::files::{self, Memo},
 };
 pub use warmstart_core::program::FoundHeaders;
 
-/// The most bytes of programs that are remembered.
+/// The most bytes of programs that are remembered. If there are more, all are forgotten and scanned again.
 const MAX_SOURCES: u64 = 8 << 20;
 
 /// The most headers of a program.
@@ -56,11 +55,18 @@ const THERE: &str = "/warmstart/there";
 const UNTOLD: &str = "a name that only the preprocessor makes, number ";
 
 /// Reads headers, and remembers each as long as its file is unchanged.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Headers {
     memo: Memo<Arc<Read>>,
-    /// The scanned programs, which are texts and not files.
-    sources: Mutex<Lru<Vec<u8>, Arc<Read>, RandomState>>,
+    sources: Mutex<Sources>,
+}
+
+/// The scanned programs, which are texts and not files.
+#[derive(Debug, Default)]
+struct Sources {
+    scans: HashMap<Vec<u8>, Arc<Read>, RandomState>,
+    /// The size of all texts.
+    bytes: u64,
 }
 
 /// All texts that a program may include. The first is the program itself.
@@ -146,13 +152,6 @@ pub struct Closed {
     untold: Vec<(Place, usize)>,
 }
 
-impl Default for Headers {
-    fn default() -> Self {
-        let sources = Lru::new(Limits::bytes(MAX_SOURCES), RandomState::default());
-        Self { memo: Memo::default(), sources: Mutex::new(sources) }
-    }
-}
-
 impl Headers {
     /// Finds all headers that the program may include. Unchanged headers are not read again.
     ///
@@ -175,17 +174,18 @@ impl Headers {
     /// Scans a program, or returns its remembered scan. Without a digest: the key has one of the source.
     fn source(&self, program: &Program) -> Arc<Read> {
         let text = &*program.description.source;
-        if let Some(read) = self.sources.lock().get(text) {
+        if let Some(read) = self.sources.lock().scans.get(text) {
             return Arc::clone(read);
         }
         let read = Arc::new(Read { digest: [0; 32], size: 0, scan: Scan::of(text) });
         let size = text.len() as u64;
         if size <= MAX_SOURCES / 4 {
             let mut known = self.sources.lock();
-            while !known.fits(text, size) {
-                known.pop_oldest();
+            if known.bytes + size > MAX_SOURCES {
+                *known = Sources::default();
             }
-            known.insert(text.into(), Arc::clone(&read), size);
+            known.bytes += size;
+            known.scans.insert(text.into(), Arc::clone(&read));
         }
         read
     }
@@ -358,17 +358,16 @@ impl<'a> Graph<'a> {
             return Err(HeaderError::new(Problem::TooLarge(MAX_BYTES)));
         }
         let mut identity = FileIdentity::of(&metadata);
-        let make = |text: &[u8]| Arc::new(Read::of(text));
         let known = if self.keeps_texts {
             // A text that is in the graph is not read again: the file could have changed.
             let node = self.files.get(&file_key(&identity, &path)).map(|nodes| &self.nodes[nodes[0]]);
             node.map(|node| (Arc::clone(&node.read), node.text.clone()))
         } else {
-            self.memo.of_identity(identity, &path, make).map(|read| (read, None))
+            self.memo.lock().get(&identity).map(|read| (Arc::clone(read), None))
         };
         let (read, text) = match known {
             Some(known) => known,
-            None => match self.memo.read(&path, make) {
+            None => match files::read(self.memo, &path, |text| Arc::new(Read::of(text))) {
                 Ok(content) => {
                     identity = content.identity;
                     (content.made, Some(content.bytes))

@@ -64,7 +64,7 @@ use crate::{
     cache::{Cache, Fetched, Item, ManyOptions, unshared_flight_key},
     os::{fork::Mutex, parallel},
     store::Store,
-    target::files::Memo,
+    target::files::{self, Memo},
 };
 use error::CudaProblem;
 use headers::{Closed, Headers};
@@ -425,14 +425,14 @@ impl Toolkit {
     /// Returns the digest of libdevice, the library of mathematical functions that NVVM links.
     fn libdevice_digest(&self) -> Result<[u8; Key::LEN], CudaError> {
         let path = self.libdevice_path()?;
-        let digest = self.libdevice.of(&path, |bytes| *Key::digest(bytes).as_bytes());
+        let digest = files::value_of(&self.libdevice, &path, |bytes| *Key::digest(bytes).as_bytes());
         digest.ok_or_else(|| missing(Part::Libdevice, format!("{}, which cannot be read", path.display())))
     }
 
     /// Reads libdevice from its file. Returns the contents and the digest.
     fn libdevice(&self) -> Result<(Vec<u8>, [u8; Key::LEN]), CudaError> {
         let path = self.libdevice_path()?;
-        let read = self.libdevice.read(&path, |bytes| *Key::digest(bytes).as_bytes());
+        let read = files::read(&self.libdevice, &path, |bytes| *Key::digest(bytes).as_bytes());
         let content = read.map_err(|error| {
             missing(Part::Libdevice, format!("{}, which cannot be read ({error})", path.display()))
         })?;
@@ -680,7 +680,7 @@ impl Slot {
 impl Known {
     /// Returns whether the files are unchanged.
     fn holds(&self) -> bool {
-        [&self.library].into_iter().chain(&self.builtins).all(Identified::is_unchanged)
+        [&self.library].into_iter().chain(&self.builtins).all(|file| file.identity.is_at(&file.path))
     }
 }
 

@@ -38,7 +38,7 @@ const PIECE: usize = 1 << 20;
 pub(super) struct Identified {
     pub(super) part: Part,
     pub(super) path: PathBuf,
-    identity: FileIdentity,
+    pub(super) identity: FileIdentity,
     /// The build id, or the digest of the whole file if it has none.
     pub(super) build: Vec<u8>,
     has_id: bool,
@@ -82,7 +82,7 @@ impl Identified {
         let holds = match loaded.build_id() {
             Some(found) if self.has_id => !self.differs(found),
             // Memory has no build id to compare.
-            _ => self.is_unchanged(),
+            _ => self.identity.is_at(&self.path),
         };
         if holds {
             return Ok(loaded);
@@ -98,11 +98,6 @@ impl Identified {
             Some(found) if now.differs(&found) => CudaProblem::Loaded { part, path, other },
             _ => CudaProblem::Changed { part, path },
         }))
-    }
-
-    /// Returns whether the path leads to the same file, and that was not changed.
-    pub(super) fn is_unchanged(&self) -> bool {
-        FileIdentity::of_path(&self.path) == Some(self.identity)
     }
 
     /// Returns whether `found`, the build id in memory, is another build. False if the file has no build id.

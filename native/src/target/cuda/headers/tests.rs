@@ -142,10 +142,12 @@ fn no_more_is_remembered_than_there_is_room_for() {
     for number in 0..6 {
         let text = format!("{number}").repeat(MAX_SOURCES as usize / 4);
         drop(headers.source(&program(&text)));
-        assert!(headers.sources.lock().total_bytes() <= MAX_SOURCES);
+        assert!(headers.sources.lock().bytes <= MAX_SOURCES);
     }
     drop(headers.source(&program(&"x".repeat(MAX_SOURCES as usize))));
-    assert_eq!(headers.sources.lock().len(), 4);
+    let known = headers.sources.lock();
+    let sizes = known.scans.keys().map(|text| text.len() as u64);
+    assert_eq!((known.scans.len(), known.bytes), (2, sizes.sum()));
 }
 
 #[test]
@@ -156,7 +158,8 @@ fn headers_that_did_not_change_are_not_read_again() {
     let program = program("#include <lib.rs>").include_dir(&directory);
     let found = headers.found(&program).unwrap();
     assert_eq!(found.headers[0].0, "include0/lib.rs");
-    let again = headers.memo.of(&directory.join("lib.rs"), |_| unreachable!("it is remembered"));
+    let again =
+        files::value_of(&headers.memo, &directory.join("lib.rs"), |_| unreachable!("it is remembered"));
     assert!(again.is_some());
     assert_eq!(headers.found(&program).unwrap(), found);
 }
