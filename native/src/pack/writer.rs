@@ -91,7 +91,7 @@ struct Chunk {
 pub(super) type AddSegment<'a> = dyn Fn(Arc<Mapping>, PayloadLocation) -> Option<Handle> + 'a;
 
 impl Writer {
-    /// Starts writing to a locked file, behind everything that was ever committed.
+    /// Starts writing to a locked file, behind everything that was ever committed, and truncates what was written behind that.
     pub(super) fn new(
         file: LockedFile,
         number: FileNumber,

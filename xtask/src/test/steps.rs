@@ -83,6 +83,7 @@ const DENY: [&str; 5] = ["--offline", "check", "licenses", "bans", "sources"];
 const CLIPPY: Need = Need::Component("clippy");
 const CC: Need = Need::Program { name: "cc", debian: "gcc libc6-dev" };
 const CXX: Need = Need::Program { name: "c++", debian: "g++" };
+const VALGRIND: Need = Need::Program { name: "valgrind", debian: "valgrind" };
 const RUSTUP: Need = Need::Program { name: "rustup", debian: "rustup" };
 const GIT: Need = Need::Program { name: "git", debian: "git" };
 
@@ -104,6 +105,10 @@ pub(super) fn all(sh: &Shell, deep: bool) -> Vec<Step<'_>> {
             .command(clippy(sh, WASM_PACKAGES)),
         step("header", "the C header matches the sources", &[]).check(capi::check_header),
         tests(sh).commands(deep.then(|| cargo(sh, SIMULATION))),
+        step("path", "a hit, a save and a hit of a CUDA binary go through few files", &[CC, VALGRIND])
+            .needs(&runtimes::TESTED.map(Need::Runtimes))
+            .deep()
+            .command(cargo(sh, "test --package warmstart-tests --test call_path -- --ignored")),
         step("web", "the npm package is small, and passes its tests in Chromium", &[Need::Pip])
             .needs(&[Need::Node, Need::Target(WASM), needs::CHROMIUM])
             .command(cargo(sh, "xtask web").args(deep.then_some("--deep"))),

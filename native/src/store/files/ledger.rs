@@ -157,7 +157,8 @@ impl Ledger {
         self.lock_file(state, timeout.saturating_sub(started.elapsed())).map(|(locked, _)| locked)
     }
 
-    /// Locks the accounting and brings the accounts up to date.
+    /// Locks the accounting and brings the accounts up to date. The timeout bounds the wait for other processes; threads of this
+    /// process wait for each other as long as it takes, and each holds the lock for at most one put.
     pub(super) fn lock(&self, timeout: Duration) -> Result<LockedLedger<'_>, MissReason> {
         for _ in 0..ATTEMPTS {
             let (mut locked, len) = self.lock_only(timeout)?;

@@ -96,7 +96,7 @@ impl Temps {
         self.bytes_being_written(disk, Path::new(""), now_unix_ms);
     }
 
-    /// Returns the bytes of the temp files of other living writers, except `own`. Removes those of dead writers.
+    /// Returns the bytes of the temp files of living writers, threads of this handle too, except `own`. Removes those of dead writers.
     pub(super) fn bytes_being_written(&self, disk: &dyn StorageBackend, own: &Path, now_unix_ms: u64) -> u64 {
         let mut living: HashMap<String, Life> = HashMap::from([(self.writer().name.clone(), Life::Alive)]);
         let mut names = Vec::new();
