@@ -9,8 +9,8 @@ const ROOT = path.join(import.meta.dirname, "../..");
 const PACKAGE = "wasm/npm";
 const WORK = "target/package/engine";
 
-/** The wasm modules, and the scripts that inline them. Only pages that launch kernels load the second. */
-const MODULES = { warmstart_wasm: "wasm", warmstart_wasm_launch: "launch" };
+/** The wasm module. */
+const MODULE = "warmstart_wasm";
 
 /**
  * SIMD hashes twice as fast, and all current browsers support it. The pass removes arguments that no code reads, such as the texts of
@@ -38,17 +38,15 @@ if (asked.includes("--pack")) npm(`pack ./${PACKAGE} --ignore-scripts --loglevel
 if (asked.includes("--test")) install("tests/web");
 if (asked.includes("--lint")) npm("run lint --loglevel=error", PACKAGE);
 
-/** Builds the modules and writes engine/, unless it is up to date. */
+/** Builds the module and writes engine/, unless it is up to date. */
 function buildEngine() {
   const library = execFileSync("rustc", ["--print", "target-libdir", "--target", TARGET], { encoding: "utf8" });
   if (!existsSync(library.trim())) run("rustup", `target add ${TARGET}`);
-  const packages = Object.keys(MODULES).map((name) => `--package ${name.replaceAll("_", "-")}`);
-  run("cargo", `build ${packages.join(" ")} --profile wasm --target ${TARGET} --target-dir target`, { RUSTFLAGS });
-  const built = (name) => `target/${TARGET}/wasm/${name}.wasm`;
+  run("cargo", `build --package warmstart-wasm --profile wasm --target ${TARGET} --target-dir target`, { RUSTFLAGS });
+  const built = `target/${TARGET}/wasm/${MODULE}.wasm`;
 
   const sum = createHash("sha256");
-  const sources = [...Object.keys(MODULES).map(built), "Cargo.lock", `${PACKAGE}/package-lock.json`, `${PACKAGE}/build.mjs`];
-  for (const file of sources) sum.update(readFileSync(file));
+  for (const file of [built, "Cargo.lock", `${PACKAGE}/package-lock.json`, `${PACKAGE}/build.mjs`]) sum.update(readFileSync(file));
   const stamp = sum.digest("hex");
   const madeFrom = `${WORK}/made-from`;
   if (existsSync(`${PACKAGE}/engine`) && existsSync(madeFrom) && readFileSync(madeFrom, "utf8") === stamp) return;
@@ -57,15 +55,13 @@ function buildEngine() {
     rmSync(folder, { recursive: true, force: true });
     mkdirSync(folder, { recursive: true });
   }
-  for (const [name, inlined] of Object.entries(MODULES)) {
-    const small = `${WORK}/${name}.wasm`;
-    run("cargo", `${BINDGEN} ${built(name)} ${WORK}`);
-    node(`${PACKAGE}/node_modules/binaryen/bin/wasm-opt`, `${WASM_OPT} ${WORK}/${name}_bg.wasm -o ${small}`);
-    for (const end of ["js", "d.ts"]) cpSync(`${WORK}/${name}.${end}`, `${PACKAGE}/engine/${name}.${end}`);
-    // An inlined module needs no bundler settings, and works in every worker. Of hexadecimal digits, gzip finds the repeated bytes.
-    writeFileSync(`${PACKAGE}/engine/${inlined}.js`, `export default "${readFileSync(small, "hex")}";\n`);
-    writeFileSync(`${PACKAGE}/engine/${inlined}.d.ts`, "declare const wasm: string;\nexport default wasm;\n");
-  }
+  const small = `${WORK}/${MODULE}.wasm`;
+  run("cargo", `${BINDGEN} ${built} ${WORK}`);
+  node(`${PACKAGE}/node_modules/binaryen/bin/wasm-opt`, `${WASM_OPT} ${WORK}/${MODULE}_bg.wasm -o ${small}`);
+  for (const end of ["js", "d.ts"]) cpSync(`${WORK}/${MODULE}.${end}`, `${PACKAGE}/engine/${MODULE}.${end}`);
+  // An inlined module needs no bundler settings, and works in every worker. Of hexadecimal digits, gzip finds the repeated bytes.
+  writeFileSync(`${PACKAGE}/engine/wasm.js`, `export default "${readFileSync(small, "hex")}";\n`);
+  writeFileSync(`${PACKAGE}/engine/wasm.d.ts`, "declare const wasm: string;\nexport default wasm;\n");
   writeFileSync(madeFrom, stamp);
 }
 

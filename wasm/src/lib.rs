@@ -5,8 +5,7 @@
 //! keeps the accounts. Payloads of large values stay in JavaScript and pass through the window of a `HeadWriter`
 //! or a `Check` piece by piece.
 //!
-//! docs/format-browser.md has the layout of the database. The registry and the launch memo are in
-//! `warmstart-wasm-launch`.
+//! docs/format-browser.md has the layout of the database.
 
 #![cfg(target_arch = "wasm32")]
 #![no_std]

@@ -98,7 +98,7 @@ export function encoded(bytes: Uint8Array): Uint8Array<ArrayBuffer> {
 }
 
 /** The bytes of an inlined module, which is in hexadecimal digits. */
-export function decoded(inlined: string): Uint8Array<ArrayBuffer> {
+function decoded(inlined: string): Uint8Array<ArrayBuffer> {
   const bytes = new Uint8Array(inlined.length / 2);
   const digit = (at: number): number => {
     const code = inlined.charCodeAt(at);
@@ -109,7 +109,7 @@ export function decoded(inlined: string): Uint8Array<ArrayBuffer> {
 }
 
 /** Creates the error for a page that cannot load the engine. */
-export function unsupported(cause: unknown): WarmstartError {
+function unsupported(cause: unknown): WarmstartError {
   const message =
     "WebAssembly is not usable here; a content security policy must allow 'wasm-unsafe-eval'.";
   return new WarmstartError("unsupported", message, { cause });

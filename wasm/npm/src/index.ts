@@ -33,7 +33,3 @@ export type { TransformersCache, TransformersProgress } from "./adapters/transfo
 export { asCacheStorage } from "./adapters/cache-storage.js";
 export { asArtifactCache } from "./adapters/artifact-cache.js";
 export type { ArtifactCache } from "./adapters/artifact-cache.js";
-export { Registry } from "./registry.js";
-export type { Registered } from "./registry.js";
-export { LaunchMemo, MemoArray, MemoField } from "./memo.js";
-export type { Kernel, Launched, MissCause, Recorder } from "./memo.js";

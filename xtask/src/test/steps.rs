@@ -11,9 +11,8 @@ use crate::{
     runtimes,
 };
 
-/// The browser's crates, with the profile of the npm package, so that its build scripts are compiled only once.
-const WASM_PACKAGES: &str =
-    "--package warmstart-wasm --package warmstart-wasm-launch --target wasm32-unknown-unknown --profile wasm";
+/// The browser's crate, with the profile of the npm package, so that its build scripts are compiled only once.
+const WASM_PACKAGE: &str = "--package warmstart-wasm --target wasm32-unknown-unknown --profile wasm";
 
 /// The target of browsers.
 const WASM: &str = "wasm32-unknown-unknown";
@@ -104,7 +103,7 @@ pub(super) fn all(sh: &Shell, deep: bool) -> Vec<Step<'_>> {
             .commands(SEPARATE.map(|path| cargo(sh, "fmt --check").args(["--manifest-path", path]))),
         step("clippy", "no lint fires", &[CLIPPY, CC, Need::Target(WASM)])
             .command(clippy(sh, "--all-targets"))
-            .command(clippy(sh, WASM_PACKAGES)),
+            .command(clippy(sh, WASM_PACKAGE)),
         step("header", "the C header matches the sources", &[]).check(capi::check_header),
         tests(sh).commands(deep.then(|| cargo(sh, SIMULATION))),
         step("path", "a hit, a save and a hit of a CUDA binary go through few files", &[CC, VALGRIND])
@@ -120,7 +119,7 @@ pub(super) fn all(sh: &Shell, deep: bool) -> Vec<Step<'_>> {
             .command(cargo(sh, "xtask web -- --mode firefox")),
         step("docs", "the documentation builds without warnings", &[Need::Target(WASM)])
             // The browser's crates are empty on other targets.
-            .commands(["", WASM_PACKAGES].map(|selection| doc(sh, selection))),
+            .commands(["", WASM_PACKAGE].map(|selection| doc(sh, selection))),
         step("features", "each feature compiles without the others", &[CLIPPY])
             .commands(["", "cpu", "cuda", "launch", "packs", "sqlite"].map(|feature| native(sh, feature))),
         step("core", "the core builds without a standard library, and for browsers", &[])
