@@ -56,6 +56,23 @@ export const tests = {
     t.ok(read >= 3_000_000, "the body is read when it is asked for");
   },
 
+  "transformers.js: three matches of which one is read are one use": async (t) => {
+    const cache = await t.open();
+    const adapter = t.warmstart.asTransformersCache(cache);
+    const heard = [];
+    cache.events.on("hit", ({ size }) => heard.push(size));
+    for (const size of [2000, 200_000]) {
+      const { hits, bytesRead } = await cache.stats();
+      await adapter.put("https://example.org/a", new Response(t.bytes(size)));
+      for (let tries = 0; tries < 2; tries += 1) t.ok(await adapter.match("https://example.org/a"));
+      t.equal((await cache.stats()).hits, hits, "nothing was read");
+      t.equal(await bytesOf(await adapter.match("https://example.org/a")), t.bytes(size));
+      const after = await cache.stats();
+      t.equal([after.hits - hits, after.bytesRead - bytesRead], [1, size]);
+    }
+    t.equal(heard, [2000, 200_000]);
+  },
+
   "transformers.js: a page in place of a file, and an error, are not kept": async (t) => {
     const cache = await t.open();
     const adapter = t.warmstart.asTransformersCache(cache);
@@ -98,27 +115,22 @@ export const tests = {
     t.ok(keys.every((key) => key instanceof Request));
     t.equal(keys.map((key) => key.url), [url, t.url("/c")]);
     t.equal((await cache.keys("/c")).length, 1);
-    t.equal(await Promise.all((await cache.matchAll()).map((found) => found.text())), ["one", "two"]);
     t.equal([await cache.delete(new URL(url)), await cache.delete(url)], [true, false]);
     t.equal((await cache.keys()).length, 1);
   },
 
-  "caches: ignoreSearch and ignoreMethod": async (t) => {
-    const cache = await t.warmstart.asCacheStorage(await t.open()).open("v1");
-    for (const search of ["?v=1", "?v=2"]) {
-      await cache.put(`/a${search}`, new Response(search));
-      await t.sleep(5);
-    }
-    await cache.put("/ab", new Response("other"));
+  "caches: the search is a part of the URL, and what would ignore it is a TypeError": async (t) => {
+    const caches = t.warmstart.asCacheStorage(await t.open());
+    const cache = await caches.open("v1");
+    await cache.put("/a?v=1", new Response("one"));
     t.equal(await cache.match("/a"), undefined);
-    t.equal(await (await cache.match("/a", { ignoreSearch: true })).text(), "?v=1", "the oldest");
-    t.equal(await (await cache.match("/a?v=2", { ignoreSearch: true })).text(), "?v=2", "the same one first");
-    t.equal((await cache.matchAll("/a?x", { ignoreSearch: true })).length, 2);
     const head = new Request("/a?v=1", { method: "HEAD" });
     t.equal([await cache.match(head), await cache.delete(head)], [undefined, false]);
-    t.equal(await (await cache.match(head, { ignoreMethod: true })).text(), "?v=1");
-    t.equal(await cache.delete("/a", { ignoreSearch: true }), true);
-    t.equal((await cache.keys()).map((key) => key.url), [t.url("/ab")]);
+    for (const options of [{ ignoreSearch: true }, { ignoreMethod: true }]) {
+      for (const call of ["match", "delete", "keys"]) await t.rejects(cache[call]("/a?v=1", options), "TypeError");
+      await t.rejects(caches.match("/a?v=1", options), "TypeError");
+    }
+    t.equal((await cache.keys()).length, 1, "nothing was removed");
   },
 
   "caches: what the standard forbids is a TypeError": async (t) => {
@@ -148,8 +160,7 @@ export const tests = {
     t.equal(await bytesOf(found), t.bytes(100_000, 7));
     const missing = file(t, { status: 404 });
     await t.rejects(cache.add(missing), "TypeError");
-    await t.rejects(cache.addAll([file(t), missing]), "TypeError");
-    t.equal((await cache.keys()).length, 1, "of several, all or none");
+    t.equal((await cache.keys()).length, 1);
     counted(t, page);
     await t.rejects(cache.add("/models/params.json"), "TypeError");
     await cache.add("/about");
@@ -173,6 +184,7 @@ export const tests = {
     const caches = t.warmstart.asCacheStorage(store);
     const [one, other] = await Promise.all([caches.open("webllm/model"), caches.open("webllm")]);
     await one.put("/a", new Response("one"));
+    await t.sleep(5);
     await other.put("/a", new Response("other"));
     t.equal(await (await one.match("/a")).text(), "one");
     t.equal(await (await caches.match("/a")).text(), "one", "the first that was made");
@@ -187,18 +199,16 @@ export const tests = {
     t.equal(await again.keys(), ["webllm/model"], "from another page");
   },
 
-  "caches: a cache that is empty is known, and one whose name was forgotten as well": async (t) => {
+  "caches: a cache is known by its entries, and the caller's own are none": async (t) => {
     const store = await t.open();
     const caches = t.warmstart.asCacheStorage(store);
     await caches.open("empty");
-    t.equal(await caches.keys(), ["empty"]);
+    t.equal([await caches.keys(), await caches.delete("empty")], [[], false]);
     await (await caches.open("full")).put("/a", new Response("a"));
-    for (const { key, text } of await store.entries()) if (text === "warmstart.caches") await store.delete(key);
+    for (const own of ["my own", "warmstart.cache/", "warmstart.cache/%/a"]) await store.put(own, "entry");
     t.equal(await caches.keys(), ["full"]);
-    await store.put("warmstart.caches", "no JSON");
-    t.equal(await caches.keys(), ["full"]);
-    await store.put("my own", "entry");
-    t.equal(await (await store.get("my own", "text")), "entry", "the caller's own entries are no cache's");
+    t.equal(await caches.delete("full"), true);
+    t.equal(await store.get("my own", "text"), "entry");
   },
 
   "tvmjs: a file comes as it is asked for, from the network once": async (t) => {

@@ -305,8 +305,8 @@ export const tests = {
       t.equal(await t.warmstart.download(cache, { url, integrity: await sha(right, bits) }), right, `SHA-${bits}`);
     }
     t.equal(seen.length, 2, "another digest of the same bytes is no reason to fetch");
-    const both = `${await sha(right.slice(1))} ${await sha(right, 512)}`;
-    t.equal(await t.warmstart.download(cache, { url: file(t), integrity: both }), right, "the strongest one counts");
+    const plain = (await sha(right)).replace(/\+/g, "-").replace(/\//g, "_").replace(/=+$/, "");
+    t.equal(await t.warmstart.download(cache, { url: file(t), integrity: plain }), right, "in the other alphabet");
   },
 
   "a cached file with another digest is fetched again": async (t) => {
@@ -410,7 +410,9 @@ export const tests = {
     for (const wrong of ["ftp://example.org/a", "data:,a", { url: undefined }, { url: "/a", size: -1 }]) {
       await t.rejects(t.warmstart.download(cache, wrong), "invalid_argument", JSON.stringify(wrong));
     }
-    await t.rejects(t.warmstart.download(cache, { url: "/a", integrity: "md5-abc" }), "invalid_argument");
+    for (const integrity of ["md5-abc", "sha256-abc sha512-abc"]) {
+      await t.rejects(t.warmstart.download(cache, { url: "/a", integrity }), "invalid_argument");
+    }
     await t.rejects(t.warmstart.download(cache, "/a", { parallel: 0 }), "invalid_argument");
     t.equal(await t.warmstart.download(cache, []), []);
   },

@@ -17,6 +17,9 @@ export type Large = Extract<Found, { bytes?: undefined }>;
 /** The result of reading a large value: the value, or the reason why it is damaged. */
 export type Verified<Result> = { value: Result; damage?: undefined } | { damage: string };
 
+type Slices = AsyncGenerator<Uint8Array<ArrayBuffer>, undefined>;
+type OnEnd = (damage?: string) => unknown;
+
 /** The bytes of a Blob that are read at a time. Fewer take longer, more take more memory. */
 const SLICE = 4 * 1024 * 1024;
 
@@ -41,15 +44,14 @@ export async function handOut(content: Content, as: As, fresh: boolean): Promise
   return formatted(await gathered(parts, content.size), as);
 }
 
-/** Verifies a large value and hands it out. A `lazy` response is verified while its body is read. */
-export async function handOutVerified(
-  found: Large,
-  as: As,
-  lazy: boolean,
-  onDamage: (reason: string) => Promise<void>,
-): Promise<Verified<Formats[As]>> {
+/** Returns a response whose body is verified while it is read. `onEnd` is told of the damage, or that there is none. */
+export function lazyResponse(found: Found, onEnd: OnEnd): Response {
+  return responseOf(contentOf(found), streamOf(verifiedSlices(found, onEnd)));
+}
+
+/** Verifies a large value and hands it out. */
+export async function handOutVerified(found: Large, as: As): Promise<Verified<Formats[As]>> {
   const content = contentOf(found);
-  if (as === "response" && lazy) return { value: responseOf(content, verifiedStream(found, onDamage)) };
   if (as === "response" || as === "blob") {
     const damage = await damageOf(found);
     return damage === undefined ? { value: await handOut(content, as, true) } : { damage };
@@ -68,9 +70,7 @@ export async function damageOf(found: Large): Promise<string | undefined> {
 }
 
 /** Yields the bytes of `parts` in order, in slices that are copies, and reads one slice ahead. */
-export async function* slices(
-  parts: readonly (Part | Piece)[],
-): AsyncGenerator<Uint8Array<ArrayBuffer>, undefined> {
+export async function* slices(parts: readonly (Part | Piece)[]): Slices {
   const reads = planned(parts);
   let ahead = start(reads.next().value);
   while (ahead) {
@@ -166,49 +166,48 @@ function byteReader(blob: Blob): ReadableStreamBYOBReader | undefined {
 }
 
 /**
- * The payload as a stream. Nothing is read before it is asked for. The last chunk is withheld until the
- * checksum matches; if it does not, `onDamage` is told and the stream fails.
+ * Yields the payload. The last slice is withheld until the checksum matches; if it does not, this fails. `onEnd` is told
+ * of the damage, if there is any, before the caller sees it.
  */
-function verifiedStream(
-  { head, parts }: Large,
-  onDamage: (reason: string) => Promise<void>,
-): ReadableStream<Uint8Array<ArrayBuffer>> {
-  const source = slices(parts);
-  let check: Check | undefined;
+async function* verifiedSlices({ head, bytes, parts }: Found, onEnd: OnEnd): Slices {
+  if (bytes) {
+    await onEnd();
+    yield bytes;
+    return;
+  }
+  const check = new engine.Check(head.padded);
   let withheld: Uint8Array<ArrayBuffer> | undefined;
-  const fail = async (
-    controller: ReadableStreamDefaultController,
-    reason: string,
-    cause?: unknown,
-  ): Promise<void> => {
-    // A caller that retries because of the error must miss.
-    await onDamage(reason);
-    const message = `The stored value is damaged (${explanation(reason)}) and was removed; fetch it again.`;
-    controller.error(new WarmstartError("damaged", message, { cause }));
-  };
+  let damage: string | undefined;
+  let cause: unknown;
+  try {
+    for await (const slice of slices(parts)) {
+      pour(check, slice);
+      if (withheld) yield withheld;
+      withheld = slice;
+    }
+    damage = reasonOf(check.finish());
+  } catch (error) {
+    check.free();
+    damage = UNREADABLE;
+    cause = error;
+  }
+  // A caller that retries because of the error must miss.
+  await onEnd(damage);
+  if (damage !== undefined) {
+    const message = `The stored value is damaged (${explanation(damage)}) and was removed; fetch it again.`;
+    throw new WarmstartError("damaged", message, { cause });
+  }
+  if (withheld) yield withheld;
+}
+
+/** Returns a stream of what `source` yields, of which nothing is read before it is asked for. */
+function streamOf(source: Slices): ReadableStream {
   return new ReadableStream(
     {
       async pull(controller) {
-        check ??= new engine.Check(head.padded);
-        for (let ready; ready === undefined; ) {
-          let next: IteratorResult<Uint8Array<ArrayBuffer>, undefined>;
-          try {
-            next = await source.next();
-          } catch (error) {
-            check.free();
-            return fail(controller, UNREADABLE, error);
-          }
-          ready = withheld;
-          if (next.done) {
-            const damage = reasonOf(check.finish());
-            if (damage !== undefined) return fail(controller, damage);
-            if (ready) controller.enqueue(ready);
-            return controller.close();
-          }
-          pour(check, next.value);
-          withheld = next.value;
-          if (ready) controller.enqueue(ready);
-        }
+        const { done, value } = await source.next();
+        if (done) controller.close();
+        else controller.enqueue(value);
       },
       async cancel() {
         await source.return(undefined);

@@ -1,10 +1,9 @@
-import { contentOf, type Content, damageOf, handOut, handOutVerified, type Large } from "./content.js";
+import { contentOf, type Content, damageOf, handOut, handOutVerified, type Large, lazyResponse } from "./content.js";
 import { encoded, engine, explanation } from "./engine.js";
 import { type ErrorCode, invalid, WarmstartError } from "./errors.js";
 import { type CacheEvents, type EventEntry, Events } from "./events.js";
 import { Flights } from "./flight.js";
 import { type KeyInput, keyText, type Named, named } from "./key.js";
-import { TabLocks } from "./locks.js";
 import { encodeMetadata } from "./metadata.js";
 import { Order, type Ticket } from "./order.js";
 import { fill, isStream, type Payload, payloadOf, release } from "./payload.js";
@@ -66,7 +65,7 @@ export class Core {
     this.store = store;
     this.name = opened.name;
     this.#opened = opened;
-    this.flights = new Flights(new TabLocks(opened.name), () => store.backend === "indexeddb");
+    this.flights = new Flights(opened.name, () => store.backend === "indexeddb");
     store.onEvicted = (count) => {
       this.counters.evictions += count;
       if (count > 0) this.events.emit("evicted", { count });
@@ -217,7 +216,8 @@ export class Core {
     if (record instanceof Fault) return this.missed(name, reasonOf(record));
     const found = this.#found(record, name.key);
     if (typeof found === "string") return this.missed(name, found, isDamage(found) ? this.#isBad(name.key) : undefined);
-    if (found.parts) return this.#verified(name, found, as, lazy);
+    if (as === "response" && lazy) return { value: this.#lazy(name, found) };
+    if (found.parts) return this.#verified(name, found, as);
     this.#hit(name, found);
     if (as === "bytes") return { value: found.bytes };
     return handOut(contentOf(found), as, true).then((value) => ({ value }));
@@ -238,19 +238,22 @@ export class Core {
     return { head: found.head, parts: this.store.pieces(pieces) };
   }
 
-  async #verified(name: Named, found: Large, as: As, lazy: boolean): Promise<Answer> {
-    const onDamage = async (reason: string): Promise<void> => {
-      this.counters.hits -= 1;
-      await this.damaged(name, found, reason);
-    };
-    const result = await handOutVerified(found, as, lazy, onDamage);
+  /** A runtime looks for a response up to three times before it reads one: reading it is the use. */
+  #lazy(name: Named, found: Found): Response {
+    return lazyResponse(found, (damage) =>
+      damage === undefined ? this.#hit(name, found) : this.damaged(name, found, damage),
+    );
+  }
+
+  async #verified(name: Named, found: Large, as: As): Promise<Answer> {
+    const result = await handOutVerified(found, as);
     if (result.damage !== undefined) return this.damaged(name, found, result.damage);
     this.#hit(name, found);
     return result;
   }
 
   /** Counts a large value that failed verification, and removes it if it still has this head. */
-  damaged(name: Named, { head }: Large, reason: string): Promise<undefined> {
+  damaged(name: Named, { head }: { head: Head }, reason: string): Promise<undefined> {
     const { padded } = head;
     return this.missed(name, reason, (record) => {
       const { h } = (record ?? {}) as Partial<LargeRecord>;

@@ -32,8 +32,6 @@ export async function getOrCreate(
 
   const hit = await core.read(name, as, false);
   if (hit) return hit.value;
-  // The builder's own array: the call that built need not read a large value back.
-  let own: Uint8Array<ArrayBuffer> | undefined;
   const { result, shared } = await core.flights.obtain({
     name: hex(engine.digest_of(name.key)),
     within,
@@ -46,9 +44,7 @@ export async function getOrCreate(
       const cache = nested(flight);
       const value = await build({ signal: flight.signal, onProgress: flight.onProgress, cache });
       try {
-        const content = await store(core, input, name, value, options, flight, began);
-        own = content.bytes ? undefined : wholeBuffer(value);
-        return content;
+        return await store(core, input, name, value, options, flight, began);
       } catch (error) {
         if (value instanceof Response && !value.bodyUsed) void value.body?.cancel().catch(() => undefined);
         throw error;
@@ -56,7 +52,6 @@ export async function getOrCreate(
     },
   });
   if (shared) core.counters.shared += 1;
-  else if (as === "bytes" && own) return own;
   return handOut(result, as, false);
 }
 
@@ -94,11 +89,4 @@ async function store(
     return did;
   });
   return content as Content;
-}
-
-/** Returns a value that is a whole buffer, which can be returned without a copy. */
-function wholeBuffer(value: Value): Uint8Array<ArrayBuffer> | undefined {
-  if (value instanceof ArrayBuffer) return new Uint8Array(value);
-  if (!ArrayBuffer.isView(value) || !(value.buffer instanceof ArrayBuffer)) return undefined;
-  return value.byteLength === value.buffer.byteLength ? new Uint8Array(value.buffer) : undefined;
 }

@@ -3,7 +3,7 @@ import { invalid, WarmstartError } from "./errors.js";
 import { Integrity } from "./integrity.js";
 import type { KeyInput } from "./key.js";
 import { tell } from "./listener.js";
-import { transfer, type Transferred } from "./transfer.js";
+import { type Transfer, transfer, type Transferred } from "./transfer.js";
 import type { As, CreateOptions, Formats } from "./types.js";
 import { absolute } from "./url.js";
 
@@ -71,25 +71,15 @@ export interface DownloadOptions<Format extends As = As> {
  * });
  * ```
  */
-export function download(
+export function download<Format extends As = "bytes">(
   cache: Cache,
   source: Source,
-  options?: DownloadOptions<"bytes">,
-): Promise<Formats["bytes"]>;
-export function download(
-  cache: Cache,
-  sources: readonly Source[],
-  options?: DownloadOptions<"bytes">,
-): Promise<Formats["bytes"][]>;
-export function download<Format extends As>(
-  cache: Cache,
-  source: Source,
-  options: DownloadOptions<Format>,
+  options?: DownloadOptions<Format>,
 ): Promise<Formats[Format]>;
-export function download<Format extends As>(
+export function download<Format extends As = "bytes">(
   cache: Cache,
   sources: readonly Source[],
-  options: DownloadOptions<Format>,
+  options?: DownloadOptions<Format>,
 ): Promise<Formats[Format][]>;
 export async function download(
   cache: Cache,
@@ -105,15 +95,22 @@ export async function download(
   const onAbort = (): void => stop.abort(signal?.reason);
   if (signal?.aborted) onAbort();
   signal?.addEventListener("abort", onAbort, { once: true });
-  const sum = new Sum(list, onProgress);
+  const files = list.map(({ url, size }) => ({ url, loaded: 0, total: size }));
+  const made = (index: number, loaded: number, total: number | undefined): void => {
+    const file = files[index]!;
+    file.loaded = loaded;
+    file.total = total ?? file.total;
+    // An unknown total makes the sum none.
+    const sum = files.reduce((all, each) => all + Math.max(each.total ?? NaN, each.loaded), 0);
+    const arrived = files.reduce((all, each) => all + each.loaded, 0);
+    if (onProgress) tell(onProgress, { loaded: arrived, total: isNaN(sum) ? undefined : sum, url: file.url });
+  };
   const queue = [...list.entries()];
   const work = async (): Promise<void> => {
     for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
       stop.signal.throwIfAborted();
       const [index, wanted] = next;
-      values[index] = await one(cache, wanted, as, stop.signal, (loaded, total) =>
-        sum.set(index, loaded, total),
-      );
+      values[index] = await one(cache, wanted, as, stop.signal, (...progress) => made(index, ...progress));
     }
   };
   const workers = Array.from({ length: Math.min(parallel, list.length) }, work);
@@ -172,7 +169,7 @@ async function one(
   wanted: Wanted,
   as: As,
   signal: AbortSignal,
-  onProgress: (loaded: number, total?: number) => void,
+  onProgress: Transfer["onProgress"],
 ): Promise<Formats[As]> {
   const { integrity } = wanted;
   if (integrity !== undefined) await removeOther(cache, wanted, integrity);
@@ -205,7 +202,7 @@ async function checked(
   cache: Cache,
   wanted: Wanted,
   signal: AbortSignal,
-  onProgress: (loaded: number, total?: number) => void,
+  onProgress: Transfer["onProgress"],
 ): Promise<Transferred> {
   const { url, integrity, size, html } = wanted;
   const request = new Request(url, { headers: wanted.headers });
@@ -233,30 +230,4 @@ function lengthOf(value: unknown): number {
   if (value instanceof Blob) return value.size;
   if (value instanceof Response) return Number(value.headers.get("content-length"));
   return new Blob([String(value)]).size;
-}
-
-/** Adds up the progress of the files. */
-class Sum {
-  readonly #files: { readonly url: string; loaded: number; total: number | undefined }[];
-  readonly #onProgress: DownloadOptions["onProgress"];
-
-  constructor(list: readonly Wanted[], onProgress: DownloadOptions["onProgress"]) {
-    this.#files = list.map(({ url, size }) => ({ url, loaded: 0, total: size }));
-    this.#onProgress = onProgress;
-  }
-
-  set(index: number, loaded: number, total: number | undefined): void {
-    const file = this.#files[index];
-    if (file === undefined) return;
-    file.loaded = loaded;
-    file.total = total ?? file.total;
-    if (this.#onProgress === undefined) return;
-    let [all, here]: [number | undefined, number] = [0, 0];
-    for (const each of this.#files) {
-      here += each.loaded;
-      all =
-        all === undefined || each.total === undefined ? undefined : all + Math.max(each.total, each.loaded);
-    }
-    tell(this.#onProgress, { loaded: here, total: all, url: file.url });
-  }
 }

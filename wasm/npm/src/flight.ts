@@ -1,5 +1,4 @@
 import { tell } from "./listener.js";
-import type { Release, TabLocks } from "./locks.js";
 import type { Progress } from "./types.js";
 
 /** A call that wants a value which is not stored. */
@@ -66,12 +65,9 @@ export class Flight {
     };
   }
 
-  /** Whether this build waits, over any number of others, for `other`. */
-  waitsFor(other: Flight, seen = new Set<Flight>()): boolean {
-    if (this === other) return true;
-    if (seen.has(this)) return false;
-    seen.add(this);
-    return [...this.needs].some((next) => next.waitsFor(other, seen));
+  /** Whether this build waits, over any number of others, for `other`. A wait that would close a circle never begins. */
+  waitsFor(other: Flight): boolean {
+    return this === other || [...this.needs].some((next) => next.waitsFor(other));
   }
 }
 
@@ -86,11 +82,12 @@ interface Flying<Result> {
  */
 export class Flights<Result> {
   readonly #flying = new Map<string, Flying<Result>>();
-  readonly #locks: TabLocks;
+  readonly #lockPrefix: string;
   readonly #acrossTabs: () => boolean;
 
-  constructor(locks: TabLocks, acrossTabs: () => boolean) {
-    this.#locks = locks;
+  constructor(database: string, acrossTabs: () => boolean) {
+    // Two databases must not share a lock, whatever they are called.
+    this.#lockPrefix = `warmstart:${encodeURIComponent(database)}:build:`;
     this.#acrossTabs = acrossTabs;
   }
 
@@ -129,16 +126,32 @@ export class Flights<Result> {
   /** Builds what is wanted, unless another tab does. */
   async #fly(flight: Flight, wanted: Wanted<Result>): Promise<Got<Result>> {
     if (!this.#acrossTabs()) return this.#build(flight, wanted);
-    const release = await this.#locks.take(wanted.name, flight.signal, wanted.waitMs);
-    try {
+    return this.#locked(wanted, async () => {
       flight.signal.throwIfAborted();
       flight.stir();
       // What another tab stored after this one had looked is there by now: its lock was let go after that.
       const found = await wanted.look();
-      return found ? { result: found, shared: true } : await this.#build(flight, wanted);
-    } finally {
-      release?.();
+      return found ? { result: found, shared: true } : this.#build(flight, wanted);
+    });
+  }
+
+  /**
+   * Does `work` with a lock that all tabs of an origin share. After `waitMs`, or where the browser has no locks, as on
+   * an insecure page, it is done without one: then every tab builds for itself.
+   */
+  async #locked<T>({ name, waitMs }: Wanted<Result>, work: () => Promise<T>): Promise<T> {
+    const { locks } = globalThis.navigator as { locks?: LockManager };
+    const timeout = new AbortController();
+    // Timers are 32-bit numbers.
+    const timer = setTimeout(() => timeout.abort(), Math.min(waitMs, 2 ** 31 - 1));
+    let working: Promise<T> | undefined;
+    try {
+      await locks?.request(this.#lockPrefix + name, { signal: timeout.signal }, () => (working = work()));
+    } catch {
+      // The work has failed, which its own promise says; or the browser grants no lock, for any reason.
     }
+    clearTimeout(timer);
+    return working ?? work();
   }
 
   async #build(flight: Flight, wanted: Wanted<Result>): Promise<Got<Result>> {
@@ -154,18 +167,14 @@ export class Flights<Result> {
     const leave = flight.join(onProgress);
     within?.needs.add(flight);
     let watch: ReturnType<typeof setInterval> | undefined;
-    let stop = (): void => undefined;
+    const silence = new Promise<never>((_, reject) => {
+      const check = (): void => void (flight.silentMs >= waitMs && reject(SILENT));
+      if (waitMs < Infinity) watch = setInterval(check, Math.max(1, Math.min(CHECK_MS, waitMs)));
+    });
     try {
-      return await new Promise((resolve, reject) => {
-        landed.then(resolve, reject);
-        stop = () => reject(signal?.reason);
-        signal?.addEventListener("abort", stop);
-        const check = (): void => void (flight.silentMs >= waitMs && reject(SILENT));
-        if (waitMs < Infinity) watch = setInterval(check, Math.max(1, Math.min(CHECK_MS, waitMs)));
-      });
+      return await unlessAborted(Promise.race([landed, silence]), signal);
     } finally {
       clearInterval(watch);
-      signal?.removeEventListener("abort", stop);
       within?.needs.delete(flight);
       leave(signal?.aborted ? signal.reason : undefined);
     }
@@ -177,11 +186,11 @@ const CHECK_MS = 1000;
 /** Ends a wait for a build that shows none. */
 const SILENT = new Error("the build is silent");
 
-function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   return new Promise((resolve, reject) => {
-    const stop = (): void => reject(signal.reason);
-    if (signal.aborted) stop();
-    signal.addEventListener("abort", stop, { once: true });
-    work.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
+    const stop = (): void => reject(signal?.reason);
+    if (signal?.aborted) stop();
+    signal?.addEventListener("abort", stop, { once: true });
+    work.then(resolve, reject).finally(() => signal?.removeEventListener("abort", stop));
   });
 }

@@ -31,5 +31,6 @@ export type { ComputePipelineRequest } from "./pipeline-record.js";
 export { asTransformersCache } from "./adapters/transformers.js";
 export type { TransformersCache, TransformersProgress } from "./adapters/transformers.js";
 export { asCacheStorage } from "./adapters/cache-storage.js";
+export type { NamedCache, NamedCaches } from "./adapters/cache-storage.js";
 export { asArtifactCache } from "./adapters/artifact-cache.js";
 export type { ArtifactCache } from "./adapters/artifact-cache.js";

@@ -1,7 +1,6 @@
 import { invalid } from "./errors.js";
 import { Key, type KeyInput } from "./key.js";
 import type { PutOptions, Recipe, Value } from "./types.js";
-import { put, Wire } from "./wire.js";
 
 /** The metadata of a value. */
 export interface Known {
@@ -13,24 +12,26 @@ export interface Known {
 /** Encodes the metadata of `value`. Empty metadata is no bytes. */
 export function encodeMetadata(key: KeyInput, value: Value, options: PutOptions): Uint8Array {
   const recipe = key instanceof Key ? key.recipe : undefined;
-  const attributes: [string, Uint8Array][] = [];
-  if (options.label !== undefined) {
-    if (typeof options.label !== "string")
-      throw invalid(`The label is a ${typeof options.label}; pass a string.`);
-    attributes.push([LABEL, encoder.encode(options.label)]);
+  const attributes = Array.from(headersOf(value, options), ([name, text]) => [HEADER + name, text]);
+  const { label } = options;
+  if (label !== undefined) {
+    if (typeof label !== "string") throw invalid(`The label is a ${typeof label}; pass a string.`);
+    attributes.unshift([LABEL, label]);
   }
-  for (const [name, text] of headersOf(value, options))
-    attributes.push([HEADER + name, encoder.encode(text)]);
   if (recipe === undefined && attributes.length === 0) return NOTHING;
   // The recipe is encoded with no attributes behind it, which is a 0 at the end. Without a recipe it begins
   // with one.
   const bytes = Array.from(recipe === undefined ? [0] : recipe.subarray(0, -1));
-  put(bytes, attributes.length);
-  for (const [name, value] of attributes) {
-    for (const part of [encoder.encode(name), value]) {
-      put(bytes, part.length);
-      for (const byte of part) bytes.push(byte);
-    }
+  // Seven bits a byte, the lowest first.
+  const count = (number: number): void => {
+    for (; number >= 128; number = Math.floor(number / 128)) bytes.push((number % 128) + 128);
+    bytes.push(number);
+  };
+  count(attributes.length);
+  for (const text of attributes.flat()) {
+    const part = encoder.encode(text);
+    count(part.length);
+    for (const byte of part) bytes.push(byte);
   }
   return Uint8Array.from(bytes);
 }
@@ -40,12 +41,12 @@ export function decodeMetadata(metadata: Uint8Array): Known {
   const known: Known = { label: undefined, headers: new Headers(), recipe: undefined };
   if (metadata.length === 0) return known;
   try {
-    const wire = new Wire(metadata);
-    known.recipe = wire.flag() ? takeRecipe(wire) : undefined;
-    for (let left = wire.number(); left > 0; left--) {
-      const [name, value] = [wire.text(), wire.bytes()];
-      if (name === LABEL) known.label = decoder.decode(value);
-      else if (name.startsWith(HEADER)) known.headers.set(name.slice(HEADER.length), decoder.decode(value));
+    const reader = new Reader(metadata);
+    if (reader.number() > 0) known.recipe = recipeOf(reader);
+    for (let left = reader.number(); left > 0; left--) {
+      const [name, text] = [reader.text(), reader.text()];
+      if (name === LABEL) known.label = text;
+      else if (name.startsWith(HEADER)) known.headers.set(name.slice(HEADER.length), text);
     }
   } catch {
     // Another program wrote it: return what could be decoded.
@@ -53,14 +54,40 @@ export function decodeMetadata(metadata: Uint8Array): Known {
   return known;
 }
 
-function takeRecipe(wire: Wire): Recipe {
-  const recipe: Recipe = { domain: wire.text(), schema: wire.number(), fields: [] };
-  for (let left = wire.number(); left > 0; left--) {
-    const label = wire.text();
-    const digest = hex(wire.take(8));
-    recipe.fields.push(wire.flag() ? { label, value: wire.text(), digest } : { label, digest });
+function recipeOf(reader: Reader): Recipe {
+  const recipe: Recipe = { domain: reader.text(), schema: reader.number(), fields: [] };
+  for (let left = reader.number(); left > 0; left--) {
+    const [label, digest] = [reader.text(), hex(reader.take(8))];
+    recipe.fields.push(reader.number() > 0 ? { label, value: reader.text(), digest } : { label, digest });
   }
   return recipe;
+}
+
+/** Reads what Rust's postcard encoded: see docs/format.md. Throws where the bytes end too early. */
+class Reader {
+  #bytes: Uint8Array;
+
+  constructor(bytes: Uint8Array) {
+    this.#bytes = bytes;
+  }
+
+  /** A whole number, or a flag: 0 or 1. */
+  number(): number {
+    const byte = this.take(1)[0] as number;
+    return byte < 128 ? byte : byte - 128 + 128 * this.number();
+  }
+
+  /** A text behind its length. Unknown attributes are bytes of any kind, so nothing is refused. */
+  text(): string {
+    return decoder.decode(this.take(this.number()));
+  }
+
+  take(length: number): Uint8Array {
+    if (length > this.#bytes.length) throw new RangeError("the bytes end too early");
+    const taken = this.#bytes.subarray(0, length);
+    this.#bytes = this.#bytes.subarray(length);
+    return taken;
+  }
 }
 
 /** Returns bytes as hexadecimal digits. */
@@ -73,7 +100,7 @@ const LABEL = "label";
 const HEADER = "header:";
 const NOTHING = new Uint8Array(0);
 const encoder = new TextEncoder();
-const decoder = new TextDecoder();
+const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
 
 /**
  * The headers of a stored `Response` that describe its bytes. The others describe the connection, or are long;
@@ -92,22 +119,17 @@ const KEPT = [
   "x-linked-etag",
 ];
 
-function headersOf(value: Value, options: PutOptions): Headers | [] {
-  let headers: Headers | undefined;
+function headersOf(value: Value, { headers: given, type }: PutOptions): Headers | [] {
+  const isDescribed = value instanceof Response || value instanceof Blob;
+  if (!isDescribed && given === undefined && type === undefined) return [];
+  const headers = new Headers();
+  if (value instanceof Blob && value.type !== "") headers.set("content-type", value.type);
   if (value instanceof Response) {
-    headers = new Headers();
-    for (const name of KEPT) {
-      const text = value.headers.get(name);
-      if (text !== null) headers.set(name, text);
-    }
-  } else if (value instanceof Blob && value.type !== "") {
-    headers = new Headers({ "content-type": value.type });
+    for (const name of KEPT) if (value.headers.has(name)) headers.set(name, value.headers.get(name)!);
   }
-  if (options.headers === undefined && options.type === undefined) return headers ?? [];
-  headers ??= new Headers();
   try {
-    new Headers(options.headers).forEach((text, name) => headers.set(name, text));
-    if (options.type !== undefined) headers.set("content-type", options.type);
+    new Headers(given).forEach((text, name) => headers.set(name, text));
+    if (type !== undefined) headers.set("content-type", type);
   } catch (cause) {
     throw invalid(`The headers are invalid: ${String(cause)}; pass what the constructor of Headers accepts.`);
   }

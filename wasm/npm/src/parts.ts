@@ -1,21 +1,23 @@
 import type { Cache } from "./cache.js";
 
-/** The server's identifier of a version of a file, with which the rest of the file can be requested later. */
-export interface Validator {
-  /** A strong entity tag. */
-  readonly etag: string | undefined;
-  /** A date of last modification. */
-  readonly modified: string | undefined;
+/** The known properties of a partial file. */
+export interface PartialFile {
+  /**
+   * The server's identifier of this version, with which the rest can be requested later: a strong entity tag, in its
+   * quotes, or a date of last modification. Empty if there is none.
+   */
+  readonly version: string;
+  /** The length of the whole file in bytes, where it is known. */
+  readonly total?: number | undefined;
+  /** The `content-length` of the whole file; where headers are hidden, it may be that of an encoded body. */
+  readonly told?: number | undefined;
+  /** Its media type, which may be empty. */
+  readonly type: string;
 }
 
-/** The known properties of a partial file. */
-export interface PartialFile extends Validator {
-  /** The length of the whole file in bytes, where it is known. */
-  readonly total: number | undefined;
-  /** The `content-length` of the whole file; where headers are hidden, it may be that of an encoded body. */
-  readonly told: number | undefined;
-  /** Its media type. */
-  readonly type: string | undefined;
+/** A stored list of pieces: where each of them ends. */
+interface Listed extends PartialFile {
+  readonly ends: readonly number[];
 }
 
 /**
@@ -46,18 +48,17 @@ export class Parts {
     const parts = new Parts(cache, url);
     if (!(await cache.has(parts.#listKey()))) return parts;
     parts.#listed = true;
-    const list = decodeList(await cache.get(parts.#listKey(), "text"));
-    if (list === undefined) return parts;
-    parts.#kept = list.ends.map((end, index) => parts.#pieceKey(list, list.ends[index - 1] ?? 0, end));
-    const pieces = await cache.getMany(parts.#kept, "blob");
-    for (const [index, piece] of pieces.entries()) {
-      if (piece?.size !== (list.ends[index] as number) - parts.#length) break;
+    const list = await cache.get<Listed | null>(parts.#listKey(), "json").catch(() => undefined);
+    if (typeof list?.version !== "string" || !Array.isArray(list.ends)) return parts;
+    const { ends, ...about } = list;
+    parts.#kept = ends.map((end, index) => parts.#pieceKey(about, ends[index - 1] ?? 0, end));
+    for (const [index, piece] of (await cache.getMany(parts.#kept, "blob")).entries()) {
+      if (piece?.size !== (ends[index] as number) - parts.#length) break;
       // The file outlives the entries that its pieces came from, and not every browser lets such a Blob do
       // so.
-      parts.#pieces.push(new Blob([await piece.arrayBuffer()]));
-      parts.#length += piece.size;
+      parts.add(new Blob([await piece.arrayBuffer()]));
     }
-    if (parts.#length > 0) parts.#about = list;
+    if (parts.#length > 0) parts.#about = about;
     return parts;
   }
 
@@ -76,65 +77,40 @@ export class Parts {
     return new Blob(this.#pieces, { type });
   }
 
-  /** Begins a new file, and removes the pieces of another version. */
-  begin(about: PartialFile): void {
-    this.restart();
-    this.#about = about;
-  }
-
-  /** Forgets everything, here and in the cache. */
-  restart(): void {
+  /** Begins a file, or another one. Removes everything else, here and in the cache, and waits for that. */
+  begin(about?: PartialFile): Promise<void> {
     this.#pieces = [];
     this.#length = 0;
-    this.#about = undefined;
-    this.#saving = this.#saving.then(() => this.#remove());
+    this.#about = about;
+    return (this.#saving = this.#saving.then(() => this.#remove()));
   }
 
-  /** Adds what arrived next. With `keep`, it is written to the cache, while more arrives. */
-  add(piece: Blob, keep: boolean): void {
+  /** Adds what arrived next. */
+  add(piece: Blob): void {
     this.#pieces.push(piece);
     this.#length += piece.size;
-    if (keep) this.keep();
   }
 
-  /** Writes all pieces that are not in the cache yet, if the server supports resuming. */
-  keep(): void {
-    const about = this.#about;
-    if (about === undefined || !isResumable(about)) return;
-    const pieces = [...this.#pieces];
-    this.#saving = this.#saving.then(() => this.#write(about, pieces));
-  }
-
-  /** Waits until all pieces are written. */
-  saved(): Promise<void> {
+  /** Writes all pieces that are not in the cache yet, if the server supports resuming, and waits for that. */
+  keep(): Promise<void> {
+    const [about, pieces] = [this.#about, [...this.#pieces]];
+    if (about?.version) this.#saving = this.#saving.then(() => this.#write(about, pieces));
     return this.#saving;
-  }
-
-  /** Removes the pieces, when the file is complete or useless. */
-  async drop(): Promise<void> {
-    this.#saving = this.#saving.then(() => this.#remove());
-    await this.#saving;
   }
 
   async #write(about: PartialFile, pieces: readonly Blob[]): Promise<void> {
     const ends: number[] = [];
     const label = `part of ${this.#url}`;
     this.#listed = true;
-    let end = 0;
     for (const [index, piece] of pieces.entries()) {
-      const start = end;
-      end += piece.size;
-      const key = this.#pieceKey(about, start, end);
-      if (this.#kept[index] !== key) {
-        await this.#cache.put(key, piece, { label });
-        this.#kept[index] = key;
-      }
-      ends.push(end);
+      const start = ends.at(-1) ?? 0;
+      const key = this.#pieceKey(about, start, start + piece.size);
+      if (this.#kept[index] !== key) await this.#cache.put(key, piece, { label });
+      this.#kept[index] = key;
+      ends.push(start + piece.size);
     }
-    await this.#cache.put(this.#listKey(), JSON.stringify({ ...about, ends }), {
-      label,
-      type: "application/json",
-    });
+    const list: Listed = { ...about, ends };
+    await this.#cache.put(this.#listKey(), JSON.stringify(list), { label, type: "application/json" });
   }
 
   async #remove(): Promise<void> {
@@ -149,23 +125,7 @@ export class Parts {
     return `warmstart.parts ${this.#url}`;
   }
 
-  #pieceKey(about: Validator, start: number, end: number): string {
-    return `warmstart.part ${start}-${end} ${about.etag ?? about.modified ?? ""} ${this.#url}`;
-  }
-}
-
-/** Whether a later request can verify that it gets the rest of the same file. */
-export function isResumable(about: Validator): boolean {
-  return about.etag !== undefined || about.modified !== undefined;
-}
-
-function decodeList(text: string | undefined): (PartialFile & { ends: number[] }) | undefined {
-  try {
-    const list = JSON.parse(text ?? "null") as PartialFile & { ends: unknown };
-    if (!Array.isArray(list.ends) || !list.ends.every((end) => Number.isSafeInteger(end))) return undefined;
-    const { etag, modified, total, told, type, ends } = list;
-    return { etag, modified, total, told, type, ends: ends as number[] };
-  } catch {
-    return undefined;
+  #pieceKey({ version }: PartialFile, start: number, end: number): string {
+    return `warmstart.part ${start}-${end} ${version} ${this.#url}`;
   }
 }

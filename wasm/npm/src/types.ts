@@ -135,7 +135,7 @@ export interface Stats {
   backend: "indexeddb" | "memory";
   /** Why values are in memory, if the caller did not ask for that. */
   reason: string | undefined;
-  /** Look-ups that found a value. */
+  /** Look-ups that found a value. One with `"response"` counts when the body was read. */
   hits: number;
   /** Look-ups that found none, by miss reason. */
   misses: Record<string, number>;

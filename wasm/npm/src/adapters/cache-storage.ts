@@ -1,5 +1,16 @@
 import type { Cache as Warmstart } from "../cache.js";
-import { NamedCache } from "./named-cache.js";
+import { WarmstartError } from "../errors.js";
+import { pageInstead, transfer } from "../transfer.js";
+import { absolute } from "../url.js";
+
+/** What runtimes use of a `CacheStorage`. */
+export interface NamedCaches extends Pick<CacheStorage, "delete" | "has" | "keys" | "match"> {
+  /** Returns the cache of this name. It is listed once it has an entry. */
+  open(name: string): Promise<NamedCache>;
+}
+
+/** What runtimes use of a cache of a `CacheStorage`. */
+export type NamedCache = Pick<Cache, "add" | "delete" | "keys" | "match" | "put">;
 
 /**
  * Adapts `cache` to a `CacheStorage`, for runtimes that use only `caches`, such as web-llm.
@@ -9,105 +20,160 @@ import { NamedCache } from "./named-cache.js";
  * a cache may forget, while `add` rejects with a `TypeError`. `Vary` is ignored, except that `*` is refused as in
  * the standard. A stored response has status 200, and keeps the headers that describe its bytes.
  *
+ * It lacks `addAll` and `matchAll`, and the options `ignoreSearch` and `ignoreMethod` are a `TypeError`.
+ *
  * @example
  * ```ts
  * Object.defineProperty(globalThis, "caches", { value: asCacheStorage(await open({ name: "models" })) });
  * ```
  */
-export function asCacheStorage(cache: Warmstart): CacheStorage {
-  return new Storage(cache);
-}
-
-class Storage implements CacheStorage {
-  readonly #cache: Warmstart;
-  /** The names that this page has found in the index, or added to it. */
-  readonly #known = new Set<string>();
-  #changing: Promise<unknown> = Promise.resolve();
-
-  constructor(cache: Warmstart) {
-    this.#cache = cache;
-  }
-
-  /** Opens the cache of this name, or creates it. */
-  async open(name: string): Promise<NamedCache> {
-    const wanted = String(name);
-    if (!this.#known.has(wanted)) {
-      await this.#change((names) => (names.includes(wanted) ? names : [...names, wanted]));
-      this.#known.add(wanted);
-    }
-    return new NamedCache(this.#cache, wanted);
-  }
-
-  /** Tells whether there is a cache of this name. */
-  async has(name: string): Promise<boolean> {
-    return (await this.keys()).includes(String(name));
-  }
-
-  /** Removes a cache and its entries. Resolves with whether there was one. */
-  async delete(name: string): Promise<boolean> {
-    const unwanted = String(name);
-    const there = await this.has(unwanted);
-    this.#known.delete(unwanted);
-    await new NamedCache(this.#cache, unwanted).clear();
-    await this.#change((names) => names.filter((each) => each !== unwanted));
-    return there;
-  }
-
-  /** Lists the names of all caches, in the order of their creation. */
-  async keys(): Promise<string[]> {
-    await this.#changing;
-    const names = new Set(await this.#index());
-    // The index is an ordinary entry, and may be evicted before the entries of its caches.
-    for (const { text } of await this.#cache.entries()) {
-      const name = NamedCache.nameOf(text);
-      if (name !== undefined) names.add(name);
-    }
-    return [...names];
-  }
-
-  /** Returns the first response of any cache, in the order of the caches' creation. */
-  async match(
-    request: RequestInfo | URL,
-    options: MultiCacheQueryOptions = {},
-  ): Promise<Response | undefined> {
-    const { cacheName } = options;
-    const names =
-      cacheName === undefined ? await this.keys() : (await this.has(cacheName)) ? [cacheName] : [];
-    for (const name of names) {
-      const found = await new NamedCache(this.#cache, name).match(request, options);
-      if (found !== undefined) return found;
-    }
-    return undefined;
-  }
-
-  async #index(): Promise<string[]> {
-    try {
-      const names: unknown = JSON.parse((await this.#cache.get(INDEX, "text")) ?? "[]");
-      return Array.isArray(names) ? names.filter((name) => typeof name === "string") : [];
-    } catch {
-      return [];
-    }
-  }
-
-  /** Changes the index, one after another, in all tabs. */
-  #change(change: (names: string[]) => string[]): Promise<void> {
-    const run = async (): Promise<void> => {
-      const names = await this.#index();
-      const changed = change(names);
-      if (changed !== names && changed.join("\n") !== names.join("\n")) {
-        await this.#cache.put(INDEX, JSON.stringify(changed), {
-          label: "names of caches",
-          type: "application/json",
-        });
+export function asCacheStorage(cache: Warmstart): NamedCaches {
+  /** The names of the caches that have entries, in the order of their oldest entries. */
+  const keys = async (): Promise<string[]> => [
+    ...new Set((await oldestFirst(cache)).map(nameOf).filter((name) => name !== undefined)),
+  ];
+  return {
+    keys,
+    open: async (name) => new Named(cache, name),
+    has: async (name) => (await keys()).includes(String(name)),
+    delete: (name) => new Named(cache, name).clear(),
+    async match(request, options = {}) {
+      const { cacheName } = options;
+      for (const name of cacheName === undefined ? await keys() : [cacheName]) {
+        const found = await new Named(cache, name).match(request, options);
+        if (found !== undefined) return found;
       }
-    };
-    const { locks } = navigator as { locks?: LockManager };
-    const locked = (): Promise<void> =>
-      locks ? locks.request(`${INDEX} ${this.#cache.name}`, run).catch(run) : run();
-    const changed = this.#changing.then(locked);
-    this.#changing = changed.catch(() => undefined);
-    return changed;
+      return undefined;
+    },
+  };
+}
+
+/** One cache of a `CacheStorage`: entries whose keys begin with its name. */
+class Named implements NamedCache {
+  readonly #cache: Warmstart;
+  readonly #prefix: string;
+
+  constructor(cache: Warmstart, name: string) {
+    this.#cache = cache;
+    this.#prefix = `${PREFIX}${encodeURIComponent(name)}/`;
+  }
+
+  /**
+   * Returns the stored response for `request`. Its body is read only when the caller reads it, and verified
+   * while it streams.
+   */
+  async match(request: RequestInfo | URL, options?: CacheQueryOptions): Promise<Response | undefined> {
+    const url = wanted(request, options);
+    const response = url === undefined ? undefined : await this.#cache.get(this.#prefix + url, "response");
+    return response && Object.defineProperty(response, "url", { value: url });
+  }
+
+  /** Lists the stored requests in the order of storing, without reading responses. */
+  async keys(request?: RequestInfo | URL, options?: CacheQueryOptions): Promise<Request[]> {
+    const urls = await this.#urls();
+    const only = request === undefined ? urls : [wanted(request, options)];
+    return urls.filter((url) => only.includes(url)).map((url) => new Request(url));
+  }
+
+  /**
+   * Stores a response.
+   *
+   * @throws TypeError as in the standard: for a method other than GET, a URL that is not http or https, a
+   *   partial response (206), `Vary: *`, or a body that was already read
+   */
+  async put(request: RequestInfo | URL, response: Response): Promise<void> {
+    const url = storable(request);
+    if (response.status === 206) throw new TypeError("The response is partial (206); request the whole file.");
+    if (/(^|,)\s*\*\s*(,|$)/.test(response.headers.get("vary") ?? ""))
+      throw new TypeError("The response has Vary: *, so it cannot be stored; remove that header.");
+    if (response.bodyUsed || response.body?.locked)
+      throw new TypeError("The body was already read; store response.clone() first.");
+    if (!response.ok || (isFile(url) && pageInstead(url, response)))
+      return void response.body?.cancel().catch(() => undefined);
+    await this.#cache.put(this.#prefix + url, response, { label: url });
+  }
+
+  /**
+   * Fetches and stores a file. Resumes an interrupted download.
+   *
+   * @throws TypeError if the status of the response is not 200, or it is an HTML page under the name of another
+   *   kind of file
+   */
+  async add(address: RequestInfo | URL): Promise<void> {
+    const url = storable(address);
+    const request = new Request(address);
+    const file = { cache: this.#cache, request, signal: request.signal, html: !isFile(url), size: undefined };
+    try {
+      const { body, headers } = await transfer({ ...file, onProgress: () => undefined });
+      await this.#cache.put(this.#prefix + url, body, { label: url, headers });
+    } catch (error) {
+      if (error instanceof WarmstartError) throw new TypeError(error.message, { cause: error });
+      throw error;
+    }
+  }
+
+  /** Removes what `request` matches. Resolves with whether there was anything. */
+  async delete(request: RequestInfo | URL, options?: CacheQueryOptions): Promise<boolean> {
+    const url = wanted(request, options);
+    return url !== undefined && this.#cache.delete(this.#prefix + url);
+  }
+
+  /** Removes all entries. Resolves with whether there were any. */
+  async clear(): Promise<boolean> {
+    const urls = await this.#urls();
+    return (await Promise.all(urls.map((url) => this.#cache.delete(this.#prefix + url)))).some(Boolean);
+  }
+
+  async #urls(): Promise<string[]> {
+    const keys = (await oldestFirst(this.#cache)).filter((key) => key.startsWith(this.#prefix));
+    return keys.map((key) => key.slice(this.#prefix.length));
   }
 }
 
-const INDEX = "warmstart.caches";
+const PREFIX = "warmstart.cache/";
+
+/** Returns the keys of all entries that are texts. */
+async function oldestFirst(cache: Warmstart): Promise<string[]> {
+  const entries = (await cache.entries()).sort((one, other) => Number(one.created) - Number(other.created));
+  return entries.map(({ text }) => text).filter((text) => text !== undefined);
+}
+
+/** Returns the name of the cache that a key belongs to. */
+function nameOf(key: string): string | undefined {
+  const name = key.startsWith(PREFIX) ? /^[^/]*(?=\/)/.exec(key.slice(PREFIX.length))?.[0] : undefined;
+  try {
+    return name && decodeURIComponent(name);
+  } catch {
+    return undefined; // An entry of the caller's that only looks like one of a named cache.
+  }
+}
+
+/** Returns the URL to look up, or `undefined` for a request that is never stored. */
+function wanted(request: RequestInfo | URL, options: CacheQueryOptions = {}): string | undefined {
+  if (options.ignoreSearch || options.ignoreMethod)
+    throw new TypeError("ignoreSearch and ignoreMethod are not supported; pass the whole URL that was stored.");
+  return request instanceof Request && request.method !== "GET" ? undefined : addressOf(request);
+}
+
+/** Returns the URL to store under. */
+function storable(request: RequestInfo | URL): string {
+  if (request instanceof Request && request.method !== "GET")
+    throw new TypeError(`The method is ${request.method}; only responses to GET can be stored.`);
+  const url = addressOf(request);
+  if (!/^https?:/.test(url))
+    throw new TypeError(`The URL is ${url}; only responses to http: and https: can be stored.`);
+  return url;
+}
+
+function addressOf(request: RequestInfo | URL): string {
+  const text = request instanceof Request ? request.url : String(request);
+  const url = absolute(text);
+  if (url === undefined)
+    throw new TypeError(`"${text}" is not a URL; pass an absolute one, or one relative to the page.`);
+  return url;
+}
+
+/** Whether the URL has a file extension. Service workers store pages under URLs without one. */
+function isFile(url: string): boolean {
+  return /\.\w+$/.test(new URL(url).pathname);
+}

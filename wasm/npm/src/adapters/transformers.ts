@@ -1,6 +1,6 @@
 import type { Cache } from "../cache.js";
 import { tell } from "../listener.js";
-import { refusePage } from "../transfer.js";
+import { pageInstead } from "../transfer.js";
 import { urlKey } from "../url.js";
 
 /** The interface of transformers.js's `env.customCache`. */
@@ -21,7 +21,8 @@ export type TransformersProgress = (data: { progress: number; loaded: number; to
  *
  * transformers.js calls `match` up to three times per file to test whether it exists, so `match` reads no body.
  * The body is read only when the caller reads it, and verified while it streams. If it is damaged, the stream
- * fails and the entry is removed; the next load fetches the file again. Keys are absolute URLs, so {@link
+ * fails and the entry is removed; the next load fetches the file again. A use is counted when a body was read, so
+ * not at every call of `match`. Keys are absolute URLs, so {@link
  * download} can fetch files ahead of time.
  *
  * `put` rejects with `unexpected_html` for an HTML page under a name other than `.html`, and with
@@ -38,7 +39,8 @@ export function asTransformersCache(cache: Cache): TransformersCache {
     match: (request) => cache.get(urlKey(request), "response"),
     async put(request, response, onProgress) {
       const key = urlKey(request);
-      refusePage(key, response);
+      const page = pageInstead(key, response);
+      if (page) throw page;
       await cache.put(key, onProgress ? watched(response, onProgress) : response, { label: key });
     },
     delete: (request) => cache.delete(urlKey(request)),
