@@ -6,7 +6,7 @@ import type { Found, Head, Part, Piece } from "./store/record.js";
 import type { As, Formats } from "./types.js";
 
 /** A value and its encoded metadata: the bytes of a small one, the parts of a large one. */
-export type Content = { size: number; metadata: Uint8Array } & (
+export type Content = { head: Pick<Head, "size" | "metadata"> } & (
   | { bytes: Uint8Array<ArrayBuffer>; parts?: undefined }
   | { bytes?: undefined; parts: readonly (Part | Piece)[] }
 );
@@ -23,40 +23,31 @@ type OnEnd = (damage?: string) => unknown;
 /** The bytes of a Blob that are read at a time. Fewer take longer, more take more memory. */
 const SLICE = 4 * 1024 * 1024;
 
-/** Returns what was found as the content of a value. */
-export function contentOf(found: Found): Content {
-  const { head, bytes, parts } = found;
-  const about = { size: head.size, metadata: head.metadata };
-  return bytes ? { ...about, bytes } : { ...about, parts };
-}
-
 /** Returns a value that needs no verification: a small one as it is if it is `fresh`, otherwise a copy. */
 export async function handOut(content: Content, as: As, fresh: boolean): Promise<Formats[As]> {
-  const { bytes, parts } = content;
+  const { head, bytes, parts } = content;
   if (as === "response" || as === "blob") {
     const blobs = bytes ? [bytes] : await Promise.all(parts.map(loaded));
-    if (as === "response" && blobs.length === 1) return responseOf(content, blobs[0] as BodyInit);
-    const { headers } = decodeMetadata(content.metadata);
+    const { headers } = decodeMetadata(head.metadata);
     const blob = new Blob(blobs, { type: headers.get("content-type") ?? "" });
     return as === "blob" ? blob : responseOf(content, blob);
   }
   if (bytes) return formatted(fresh ? bytes : bytes.slice(), as);
-  return formatted(await gathered(parts, content.size), as);
+  return formatted(await gathered(parts, head.size), as);
 }
 
 /** Returns a response whose body is verified while it is read. `onEnd` is told of the damage, or that there is none. */
 export function lazyResponse(found: Found, onEnd: OnEnd): Response {
-  return responseOf(contentOf(found), streamOf(verifiedSlices(found, onEnd)));
+  return responseOf(found, streamOf(verifiedSlices(found, onEnd)));
 }
 
 /** Verifies a large value and hands it out. */
 export async function handOutVerified(found: Large, as: As): Promise<Verified<Formats[As]>> {
-  const content = contentOf(found);
   if (as === "response" || as === "blob") {
     const damage = await damageOf(found);
-    return damage === undefined ? { value: await handOut(content, as, true) } : { damage };
+    return damage === undefined ? { value: await handOut(found, as, true) } : { damage };
   }
-  const read = await verified(found, (check) => gathered(found.parts, content.size, check));
+  const read = await verified(found, (check) => gathered(found.parts, found.head.size, check));
   return read.damage === undefined ? { value: formatted(read.value, as) } : read;
 }
 
@@ -108,7 +99,8 @@ async function gathered(
   sink?: Sink,
 ): Promise<Uint8Array<ArrayBuffer>> {
   const only = parts.length === 1 ? parts[0] : undefined;
-  if (only instanceof Blob) return bytesOfBlob(only, sink);
+  const reader = only instanceof Blob ? byteReader(only) : undefined;
+  if (reader) return inPlace(reader, size, sink);
   const pace = new Pace();
   const whole = new Uint8Array(size);
   let at = 0;
@@ -123,20 +115,18 @@ async function gathered(
 }
 
 /** Reads chunks directly into their place, because reading a Blob as a whole blocks the thread. */
-async function bytesOfBlob(blob: Blob, sink?: Sink): Promise<Uint8Array<ArrayBuffer>> {
+async function inPlace(
+  reader: ReadableStreamBYOBReader,
+  size: number,
+  sink?: Sink,
+): Promise<Uint8Array<ArrayBuffer>> {
   const pace = new Pace();
-  const reader = byteReader(blob);
-  if (!reader) {
-    const whole = new Uint8Array(await blob.arrayBuffer());
-    if (sink) await feed(sink, whole, pace);
-    return whole;
-  }
   reading.add(reader);
   try {
-    let buffer = new ArrayBuffer(blob.size);
-    for (let at = 0; at < blob.size; ) {
+    let buffer = new ArrayBuffer(size);
+    for (let at = 0; at < size; ) {
       const { done, value } = await reader.read(new Uint8Array(buffer, at));
-      if (done) throw new Error(`the Blob ended after ${at} of ${blob.size} bytes`);
+      if (done) throw new Error(`the Blob ended after ${at} of ${size} bytes`);
       if (sink) pour(sink, value);
       buffer = value.buffer;
       at += value.length;
@@ -251,13 +241,10 @@ function formatted(bytes: Uint8Array<ArrayBuffer>, as: As): Formats[As] {
   }
 }
 
-function responseOf({ metadata, size }: Content, body: BodyInit): Response {
-  const { headers } = decodeMetadata(metadata);
-  headers.set("content-length", String(size));
-  const response = new Response(body, { headers });
-  // A Blob would bring its own type along.
-  if (!headers.has("content-type")) response.headers.delete("content-type");
-  return response;
+function responseOf({ head }: Content, body: Blob | ReadableStream): Response {
+  const { headers } = decodeMetadata(head.metadata);
+  headers.set("content-length", String(head.size));
+  return new Response(body, { headers });
 }
 
 /** The browser lost the file behind a Blob, or cannot read it. */

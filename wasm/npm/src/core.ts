@@ -1,4 +1,4 @@
-import { contentOf, type Content, damageOf, handOut, handOutVerified, type Large, lazyResponse } from "./content.js";
+import { type Content, damageOf, handOut, handOutVerified, type Large, lazyResponse } from "./content.js";
 import { encoded, engine, explanation } from "./engine.js";
 import { type ErrorCode, invalid, WarmstartError } from "./errors.js";
 import { type CacheEvents, type EventEntry, Events } from "./events.js";
@@ -220,7 +220,7 @@ export class Core {
     if (found.parts) return this.#verified(name, found, as);
     this.#hit(name, found);
     if (as === "bytes") return { value: found.bytes };
-    return handOut(contentOf(found), as, true).then((value) => ({ value }));
+    return handOut(found, as, true).then((value) => ({ value }));
   }
 
   #isBad(key: Uint8Array): (record: unknown) => boolean {

@@ -1,5 +1,5 @@
 import type { Cache } from "./cache.js";
-import { type Content, contentOf, damageOf, handOut } from "./content.js";
+import { type Content, damageOf, handOut } from "./content.js";
 import { checkedAs, type Core } from "./core.js";
 import { engine } from "./engine.js";
 import { invalid } from "./errors.js";
@@ -61,7 +61,7 @@ async function look(core: Core, name: Named): Promise<Content | undefined> {
   if (typeof found === "string") return undefined;
   // The build that follows replaces a damaged value.
   if (found.parts && (await damageOf(found)) !== undefined) return undefined;
-  return contentOf(found);
+  return found;
 }
 
 /** Stores what was built, and returns it. */
@@ -84,8 +84,8 @@ async function store(
     core.counters.builds += 1;
     core.counters.buildMs += buildMs;
     const did = await core.write(ticket, name, { payload, metadata, buildMs }, signal);
-    const { size, bytes, parts } = payload;
-    content = bytes ? { size, metadata, bytes } : { size, metadata, parts };
+    const head = { size: payload.size, metadata };
+    content = payload.bytes ? { head, bytes: payload.bytes } : { head, parts: payload.parts };
     return did;
   });
   return content as Content;

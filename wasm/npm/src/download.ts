@@ -3,8 +3,8 @@ import { invalid, WarmstartError } from "./errors.js";
 import { Integrity } from "./integrity.js";
 import type { KeyInput } from "./key.js";
 import { tell } from "./listener.js";
-import { type Transfer, transfer, type Transferred } from "./transfer.js";
-import type { As, CreateOptions, Formats } from "./types.js";
+import { type Transfer, transfer } from "./transfer.js";
+import type { As, BuildContext, Formats } from "./types.js";
 import { absolute } from "./url.js";
 
 /** A file to download. */
@@ -19,8 +19,6 @@ export interface Shard {
   readonly size?: number;
   /** Headers to send, for example `authorization`. */
   readonly headers?: HeadersInit;
-  /** `"html"` accepts an HTML page. By default, a page is an error unless the URL ends in `.html`. */
-  readonly accept?: "html";
 }
 
 /** The progress of all files together. */
@@ -134,16 +132,9 @@ const WAIT_MS = 10 * 60 * 1000;
 /** The header that stores the verified digest. */
 const CHECKED = "x-warmstart-integrity";
 
-interface Wanted {
-  readonly url: string;
-  readonly key: KeyInput;
-  readonly integrity: Integrity | undefined;
-  readonly size: number | undefined;
-  readonly headers: Headers;
-  readonly html: boolean;
-}
+type Wanted = ReturnType<typeof parsed>;
 
-function parsed(source: Source): Wanted {
+function parsed(source: Source) {
   const shard: Shard = typeof source === "string" || source instanceof URL ? { url: source } : source;
   const url = shard?.url === undefined ? undefined : absolute(String(shard.url));
   if (url === undefined || !/^https?:/.test(url)) {
@@ -159,65 +150,49 @@ function parsed(source: Source): Wanted {
     key: shard.key ?? url,
     integrity: shard.integrity === undefined ? undefined : new Integrity(shard.integrity),
     size,
-    headers: new Headers(shard.headers),
-    html: shard.accept === "html",
+    request: new Request(url, { headers: new Headers(shard.headers) }),
   };
 }
 
 async function one(
   cache: Cache,
-  wanted: Wanted,
+  { url, key, integrity, size, request }: Wanted,
   as: As,
   signal: AbortSignal,
   onProgress: Transfer["onProgress"],
 ): Promise<Formats[As]> {
-  const { integrity } = wanted;
-  if (integrity !== undefined) await removeOther(cache, wanted, integrity);
+  if (integrity !== undefined) await removeOther(cache, key, integrity);
   // The headers are known when the file is here, which is before they are read.
   const headers = new Headers(integrity && { [CHECKED]: String(integrity) });
-  const options: CreateOptions = { signal, headers, onProgress, waitMs: WAIT_MS, label: wanted.url };
+  const build = async (context: BuildContext): Promise<Blob> => {
+    for (;;) {
+      const file = await transfer({ ...context, cache, request, size, html: false });
+      if (integrity === undefined || (await integrity.matches(file.body))) {
+        file.headers.forEach((text, name) => headers.set(name, text));
+        return file.body;
+      }
+      // A part from an earlier visit may be another file's.
+      if (file.resumed) continue;
+      const message = `${url} does not have the digest ${integrity}; check whether the file has changed.`;
+      throw new WarmstartError("integrity", message, { url });
+    }
+  };
   // JSON is parsed here, since its length is told as well.
   const format = as === "json" ? "text" : as;
-  const value = await cache.getOrCreate(
-    wanted.key,
-    async (context) => {
-      const transferred = await checked(cache, wanted, context.signal, context.onProgress);
-      transferred.headers.forEach((text, name) => headers.set(name, text));
-      return transferred.body;
-    },
-    { ...options, as: format },
-  );
+  const options = { as: format, signal, headers, onProgress, waitMs: WAIT_MS, label: url };
+  const value = await cache.getOrCreate(key, build, options);
   const length = lengthOf(value);
   onProgress(length, length);
   if (as !== "json") return value;
   try {
     return JSON.parse(value as string) as unknown;
   } catch (cause) {
-    throw invalid(`${wanted.url} is not JSON: ${String(cause)}. Use another format than "json".`);
-  }
-}
-
-/** Downloads the file and verifies its digest. Downloads it again if a resumed file does not match. */
-async function checked(
-  cache: Cache,
-  wanted: Wanted,
-  signal: AbortSignal,
-  onProgress: Transfer["onProgress"],
-): Promise<Transferred> {
-  const { url, integrity, size, html } = wanted;
-  const request = new Request(url, { headers: wanted.headers });
-  for (;;) {
-    const transferred = await transfer({ cache, request, signal, size, html, onProgress });
-    if (integrity === undefined || (await integrity.matches(transferred.body))) return transferred;
-    if (!transferred.resumed) {
-      const message = `${url} does not have the digest ${integrity}; check whether the file has changed.`;
-      throw new WarmstartError("integrity", message, { url });
-    }
+    throw invalid(`${url} is not JSON: ${String(cause)}. Use another format than "json".`);
   }
 }
 
 /** Removes the stored file if its digest differs. A file whose digest was verified at storing is not read. */
-async function removeOther(cache: Cache, { key }: Wanted, integrity: Integrity): Promise<void> {
+async function removeOther(cache: Cache, key: KeyInput, integrity: Integrity): Promise<void> {
   if (!(await cache.has(key))) return;
   const kept = await cache.get(key, "response");
   if (kept === undefined || kept.headers.get(CHECKED) === String(integrity)) return;

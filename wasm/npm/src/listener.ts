@@ -8,9 +8,6 @@ export function tell<Given extends unknown[]>(listener: (...given: Given) => voi
   try {
     listener(...given);
   } catch (error) {
-    // As `reportError` does, which Safari lacks before 15.4.
-    queueMicrotask(() => {
-      throw error;
-    });
+    reportError(error);
   }
 }

@@ -22,21 +22,11 @@ export class Pace {
 /** Bytes that are processed between two checks of the clock: a small part of a stretch. */
 const BITE = 512 * 1024;
 
-/** Gives `bytes` to `sink` at once, until the stretch is over. Returns how many were given. */
-export function feedNow(sink: Sink, bytes: Uint8Array, pace: Pace, from = 0): number {
-  let at = from;
-  while (at < bytes.length && !(at > from && pace.due)) {
-    pour(sink, bytes.subarray(at, at + BITE));
-    at = Math.min(at + BITE, bytes.length);
-  }
-  return at;
-}
-
 /** Feeds all of `bytes` to `sink`, with pauses. `bytes` must not change meanwhile. */
 export async function feed(sink: Sink, bytes: Uint8Array, pace: Pace): Promise<void> {
-  for (let at = 0; at < bytes.length;) {
+  for (let at = 0; at < bytes.length; at += BITE) {
     if (pace.due) await pace.rest();
-    at = feedNow(sink, bytes, pace, at);
+    pour(sink, bytes.subarray(at, at + BITE));
   }
 }
 

@@ -18,8 +18,6 @@ export interface PipelinesOptions {
    * by default.
    */
   readonly max?: number;
-  /** The number of pipelines to compile at a time. 8 by default. */
-  readonly parallel?: number;
 }
 
 /** Counters of a {@link PipelineList}. */
@@ -45,7 +43,7 @@ export interface PipelineStats {
  * Without a device (the browser has no WebGPU), the list is empty and records nothing, and {@link
  * PipelineList.available} is `false`.
  *
- * @throws WarmstartError `invalid_argument` if the name is empty or an option is not a whole number from 1
+ * @throws WarmstartError `invalid_argument` if the name is empty or `max` is not a whole number from 1
  *
  * @example
  * ```ts
@@ -61,16 +59,13 @@ export async function pipelines(
 ): Promise<PipelineList> {
   if (typeof name !== "string" || name === "")
     throw invalid("The list of pipelines has no name; pass one, for example the model's.");
-  const { max = 256, parallel = 8 } = options;
-  for (const [what, count] of Object.entries({ max, parallel })) {
-    if (!Number.isSafeInteger(count) || count < 1)
-      throw invalid(`pipelines: ${what} is ${count}; pass a whole number from 1.`);
-  }
-  if (!device) return new PipelineList(name, max, parallel);
+  const { max = 256 } = options;
+  if (!Number.isSafeInteger(max) || max < 1) throw invalid(`max is ${max}; pass a whole number from 1.`);
+  if (!device) return new PipelineList(name, max);
   const fields = { name, ...deviceFields(device) };
   const [list, uses] = [key("warmstart.pipelines", 1, fields), key("warmstart.pipelines.uses", 1, fields)];
   const [text, used] = await cache.getMany([list, uses], "text");
-  return new PipelineList(name, max, parallel, { cache, device, list, uses, text, used });
+  return new PipelineList(name, max, { cache, device, list, uses, text, used });
 }
 
 /**
@@ -139,7 +134,7 @@ export class PipelineList {
   #detach: (() => void) | undefined;
 
   /** @internal */
-  constructor(name: string, max: number, parallel: number, place?: Place) {
+  constructor(name: string, max: number, place?: Place) {
     this.name = name;
     this.available = place !== undefined;
     this.#place = place;
@@ -157,7 +152,7 @@ export class PipelineList {
     this.#listed = new Set(pipelines.map(({ name }) => name));
     this.#bound();
     const queue = [...this.#entries.values()].reverse();
-    const workers = Array.from({ length: parallel }, () => this.#work(queue));
+    const workers = Array.from({ length: AT_A_TIME }, () => this.#work(queue));
     this.ready = Promise.all(workers).then(() => recorder.clear());
   }
 
@@ -218,7 +213,7 @@ export class PipelineList {
     const { pipelines: stored } = this.#recorder.decodeList(await cache.get(list, "text"));
     const ours = Array.from(this.#entries.values(), ({ recorded }) => recorded);
     const others = stored.filter(({ name }) => !this.#listed.has(name) && !this.#entries.has(name));
-    const pipelines = withinBounds([...ours, ...others], this.#max);
+    const pipelines = [...ours, ...others].slice(-this.#max);
     const id = Date.now();
     for (const entry of this.#entries.values()) entry.isUsed = false;
     const options = { label: `compute pipelines of ${this.name}`, type: "application/json" };
@@ -358,8 +353,8 @@ export class PipelineList {
       this.#detach = undefined;
       for (const name of Object.keys(watching) as (keyof Watched)[]) {
         if (own[name] !== watching[name]) continue;
-        delete own[name];
-        if (before[name]) Object.assign(own, { [name]: before[name] });
+        if (name in before) Object.assign(own, { [name]: before[name] });
+        else delete own[name];
       }
     };
   }
@@ -368,8 +363,8 @@ export class PipelineList {
 /** The delay of saving, so that a runtime's many pipelines are one write. */
 const SAVE_AFTER_MS = 300;
 const NOTE_AFTER_MS = 3000;
-/** The most WGSL that a list keeps, in UTF-16 code units. */
-const MAX_SOURCE = 8 * 1024 * 1024;
+/** The number of pipelines that are compiled at a time. */
+const AT_A_TIME = 8;
 /** Marks a pipeline in the record of uses. */
 const USED = "+";
 
@@ -394,18 +389,6 @@ interface Entry {
 }
 
 const EMPTY = { isUsed: false, made: undefined, pipeline: undefined };
-
-/** Returns the end of the list that fits within the bounds. */
-function withinBounds(list: readonly RecordedPipeline[], max: number): RecordedPipeline[] {
-  const sources = new Set<unknown>();
-  let room = MAX_SOURCE;
-  const fits = ({ module }: RecordedPipeline): boolean => {
-    if (!sources.has(module)) room -= module.text.length;
-    sources.add(module);
-    return room >= 0;
-  };
-  return list.slice(-max).reverse().filter(fits).reverse();
-}
 
 /** Returns the marks of a list's pipelines. Any other text, and the uses of another list, are none. */
 function decodeUses(text = "{}", id: number): string {

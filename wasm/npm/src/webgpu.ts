@@ -1,12 +1,8 @@
+import { invalid } from "./errors.js";
 import { key, type FieldValue, type Key } from "./key.js";
 
-/**
- * An adapter, a device, or both.
- *
- * A device describes exactly what its shaders may use; an adapter alone stands for everything that it offers.
- */
-export type WebGpu =
-  GPUAdapter | GPUDevice | { readonly adapter: GPUAdapter; readonly device?: GPUDevice | undefined };
+/** A device describes exactly what its shaders may use; an adapter stands for everything that it offers. */
+export type WebGpu = GPUAdapter | GPUDevice;
 
 /** The fields of a {@link webgpuKey} besides the adapter's. */
 export interface WebGpuKeyParts {
@@ -16,10 +12,6 @@ export interface WebGpuKeyParts {
   readonly entryPoint?: string | undefined;
   /** The values of `override` declarations, in any order. */
   readonly constants?: Readonly<Record<string, number>> | undefined;
-  /** The relevant features, in any order. Defaults to all features of the device. */
-  readonly features?: Iterable<string> | undefined;
-  /** The relevant limits, as names or as names with values. Defaults to all limits of the device. */
-  readonly limits?: readonly string[] | Readonly<Record<string, number>> | undefined;
   /** Other inputs of the result, in any order, for example shapes or the version of a tuner. */
   readonly extra?: Readonly<Record<string, FieldValue>> | undefined;
 }
@@ -35,7 +27,8 @@ export interface WebGpuKeyParts {
  * Browsers do not reveal their full version synchronously, so updates within one major version of the engine
  * share a key. If you know the full version, add it to `extra`.
  *
- * @throws WarmstartError `invalid_argument` if an input cannot be a field of a key
+ * @throws WarmstartError `invalid_argument` if `gpu` is neither an adapter nor a device, or an input cannot be a
+ *   field of a key
  *
  * @example
  * ```ts
@@ -45,8 +38,8 @@ export interface WebGpuKeyParts {
  */
 export function webgpuKey(gpu: WebGpu, parts: WebGpuKeyParts): Key {
   return key("warmstart.webgpu", 1, {
-    ...deviceFields(gpu, parts.features),
-    ...limitFields(gpu, parts.limits),
+    ...deviceFields(gpu),
+    ...limitFields(gpu),
     engine: engineVersion(),
     ...prefixed("constant.", parts.constants ?? {}),
     ...prefixed("extra.", parts.extra ?? {}),
@@ -60,36 +53,34 @@ export function webgpuKey(gpu: WebGpu, parts: WebGpuKeyParts): Key {
  *
  * @internal
  */
-export function deviceFields(gpu: WebGpu, features?: Iterable<string>): Record<string, FieldValue> {
-  const { info, fallback, capable } = parts(gpu);
+export function deviceFields(gpu: WebGpu): Record<string, FieldValue> {
+  if (!gpu?.features || !gpu.limits)
+    throw invalid("This is neither a GPUAdapter nor a GPUDevice; pass one of them.");
+  const info: Partial<GPUAdapterInfo> = ("adapterInfo" in gpu ? gpu.adapterInfo : gpu.info) ?? {};
   return {
-    "adapter.vendor": info?.vendor ?? "",
-    "adapter.architecture": info?.architecture ?? "",
-    "adapter.device": info?.device ?? "",
-    "adapter.description": info?.description ?? "",
-    "adapter.subgroup_min_size": info?.subgroupMinSize ?? 0,
-    "adapter.subgroup_max_size": info?.subgroupMaxSize ?? 0,
-    "adapter.is_fallback": fallback,
-    features: [...new Set(features ?? (capable.features as ReadonlySet<string>))].sort(),
+    "adapter.vendor": info.vendor ?? "",
+    "adapter.architecture": info.architecture ?? "",
+    "adapter.device": info.device ?? "",
+    "adapter.description": info.description ?? "",
+    "adapter.subgroup_min_size": info.subgroupMinSize ?? 0,
+    "adapter.subgroup_max_size": info.subgroupMaxSize ?? 0,
+    "adapter.is_fallback": info.isFallbackAdapter ?? false,
+    features: [...gpu.features].sort(),
   };
 }
 
-/**
- * The engine of this browser and its version, for example `"Chromium 140"`.
- *
- * @internal
- */
-function engineVersion(browser: Pick<Navigator, "userAgent"> = navigator): string {
-  const brands = (browser as { userAgentData?: { brands?: { brand: string; version: string }[] } })
-    .userAgentData?.brands;
-  const chromium = brands?.find(({ brand }) => brand === "Chromium");
+/** The engine of this browser and its version, for example `"Chromium 140"`. */
+function engineVersion(): string {
+  const { userAgent, userAgentData } = navigator as Navigator & { userAgentData?: { brands?: Brand[] } };
+  const chromium = userAgentData?.brands?.find(({ brand }) => brand === "Chromium");
   if (chromium !== undefined) return `Chromium ${chromium.version}`;
-  const agent = browser.userAgent;
-  for (const [name, pattern] of ENGINES) {
-    const found = pattern.exec(agent);
-    if (found !== null) return `${name} ${found[1]}`;
-  }
-  return agent;
+  const found = ENGINES.find(([, pattern]) => pattern.test(userAgent));
+  return found ? `${found[0]} ${found[1].exec(userAgent)?.[1]}` : userAgent;
+}
+
+interface Brand {
+  readonly brand: string;
+  readonly version: string;
 }
 
 /**
@@ -103,36 +94,12 @@ const ENGINES: readonly (readonly [string, RegExp])[] = [
   ["WebKit", /AppleWebKit\/([\d.]+)/],
 ];
 
-/** The common members of adapters and devices of several browser versions. */
-interface Capable {
-  readonly features: Iterable<string>;
-  readonly limits: GPUSupportedLimits;
-  readonly info?: GPUAdapterInfo;
-  readonly adapterInfo?: GPUAdapterInfo;
-  readonly isFallbackAdapter?: boolean;
-}
-
-function parts(gpu: WebGpu): { info: GPUAdapterInfo | undefined; fallback: boolean; capable: Capable } {
-  const adapter = ("adapter" in gpu ? gpu.adapter : gpu) as unknown as Capable;
-  const capable = (("adapter" in gpu ? gpu.device : undefined) ?? adapter) as unknown as Capable;
-  const info = adapter.info ?? adapter.adapterInfo ?? capable.adapterInfo;
-  const fallback =
-    (info as { isFallbackAdapter?: boolean } | undefined)?.isFallbackAdapter ?? adapter.isFallbackAdapter;
-  return { info, fallback: fallback ?? false, capable };
-}
-
-function limitFields(gpu: WebGpu, wanted: WebGpuKeyParts["limits"]): Record<string, FieldValue> {
-  const limits = parts(gpu).capable.limits as unknown as Record<string, unknown>;
+function limitFields({ limits }: WebGpu): Record<string, FieldValue> {
   const values: Record<string, number> = {};
-  if (wanted !== undefined && !Array.isArray(wanted)) Object.assign(values, wanted);
-  else {
-    // The limits are accessors of the prototype: `for in` sees them, `Object.keys` does not.
-    const names: string[] = (wanted as string[] | undefined) ?? [];
-    if (wanted === undefined) for (const name in limits) names.push(name);
-    for (const name of names) {
-      const value = limits[name];
-      if (typeof value === "number") values[name] = value;
-    }
+  // The limits are accessors of the prototype: `for in` sees them, `Object.keys` does not.
+  for (const name in limits) {
+    const value: unknown = limits[name as keyof GPUSupportedLimits];
+    if (typeof value === "number") values[name] = value;
   }
   return prefixed("limit.", values);
 }

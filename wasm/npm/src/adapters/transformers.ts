@@ -1,5 +1,6 @@
 import type { Cache } from "../cache.js";
 import { tell } from "../listener.js";
+import { counting } from "../payload.js";
 import { pageInstead } from "../transfer.js";
 import { urlKey } from "../url.js";
 
@@ -49,17 +50,12 @@ export function asTransformersCache(cache: Cache): TransformersCache {
 
 /** Returns the response with a body that reports progress. */
 function watched(response: Response, onProgress: TransformersProgress): Response {
-  const total = Number(response.headers.get("content-length") ?? 0);
-  let loaded = 0;
-  const counting = new TransformStream<Uint8Array, Uint8Array>({
-    transform(chunk, controller) {
-      loaded += chunk.byteLength;
-      const all = Math.max(total, loaded);
-      tell(onProgress, { progress: (loaded / all) * 100, loaded, total: all });
-      controller.enqueue(chunk);
-    },
-  });
   // Without a body, or if `put` will refuse it, the response stays as it is.
   if (response.body === null || !response.ok) return response;
-  return new Response(response.body.pipeThrough(counting), response);
+  const announced = Number(response.headers.get("content-length") ?? 0);
+  const counted = counting((loaded) => {
+    const total = Math.max(announced, loaded);
+    tell(onProgress, { progress: (loaded / total) * 100, loaded, total });
+  });
+  return new Response(response.body.pipeThrough(counted), response);
 }
