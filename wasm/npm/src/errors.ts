@@ -11,7 +11,7 @@
  * - `damaged`: a stored value failed verification while it was streamed. It has been removed; fetch it again.
  * - `memory_only`: a warning: IndexedDB is not usable, so values are in memory and do not outlive this page.
  * - `no_space`: a warning: the browser's quota is exceeded, so the newest values are in memory only.
- * - `unsupported`: the browser or the page does not support WebAssembly, or WebGPU for a pipeline.
+ * - `unsupported`: the browser or the page does not support WebAssembly.
  */
 export type ErrorCode =
   | "invalid_argument"

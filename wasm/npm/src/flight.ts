@@ -27,9 +27,8 @@ export interface Got<Result> {
 export class Flight {
   /** The builds that this one waits for. */
   readonly needs = new Set<Flight>();
-  readonly #listeners = new Set<Progress>();
+  readonly #waiting = new Set<{ listener: Progress | undefined }>();
   readonly #controller = new AbortController();
-  #interested = 0;
   #alive = performance.now();
 
   /** Aborts when no call waits for the build any more. */
@@ -45,7 +44,7 @@ export class Flight {
   /** Reports progress to all waiting calls. */
   readonly onProgress: Progress = (loaded, total) => {
     this.stir();
-    for (const listener of [...this.#listeners]) tell(listener, loaded, total);
+    for (const { listener } of [...this.#waiting]) if (listener) tell(listener, loaded, total);
   };
 
   /** Shows a sign of life. */
@@ -55,13 +54,11 @@ export class Flight {
 
   /** Adds a waiting call. The returned function removes it, with the reason if the call was aborted. */
   join(listener: Progress | undefined): (reason?: unknown) => void {
-    this.#interested++;
-    // A listener that is given twice is two listeners.
-    const own: Progress | undefined = listener && ((loaded, total) => listener(loaded, total));
-    if (own) this.#listeners.add(own);
+    const call = { listener };
+    this.#waiting.add(call);
     return (reason) => {
-      if (own) this.#listeners.delete(own);
-      if (--this.#interested === 0 && reason !== undefined) this.#controller.abort(reason);
+      this.#waiting.delete(call);
+      if (this.#waiting.size === 0 && reason !== undefined) this.#controller.abort(reason);
     };
   }
 

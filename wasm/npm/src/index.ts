@@ -27,7 +27,6 @@ export { webgpuKey } from "./webgpu.js";
 export type { WebGpu, WebGpuKeyParts } from "./webgpu.js";
 export { PipelineList, pipelines, watchDevices } from "./pipelines.js";
 export type { PipelinesOptions, PipelineStats } from "./pipelines.js";
-export type { ComputePipelineRequest } from "./pipeline-record.js";
 export { asTransformersCache } from "./adapters/transformers.js";
 export type { TransformersCache, TransformersProgress } from "./adapters/transformers.js";
 export { asCacheStorage } from "./adapters/cache-storage.js";

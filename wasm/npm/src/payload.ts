@@ -130,19 +130,17 @@ export function isStream(value: Value): boolean {
 }
 
 function ofBuffer(value: ArrayBuffer | ArrayBufferView, reading: Reading): Payload {
-  const { borrow = false, transfer = false } = reading;
-  let [buffer, offset]: [ArrayBufferLike, number] = ArrayBuffer.isView(value)
-    ? [value.buffer, value.byteOffset]
-    : [value, 0];
-  const { byteLength } = value;
+  const buffer: ArrayBufferLike = ArrayBuffer.isView(value) ? value.buffer : value;
   if ((buffer as { detached?: boolean }).detached)
     throw invalid("The buffer was transferred, so its bytes are gone; store it before transferring it.");
-  const isOwn = transfer && buffer instanceof ArrayBuffer;
-  if (isOwn) buffer = structuredClone(buffer as ArrayBuffer, { transfer: [buffer as ArrayBuffer] });
-  let bytes = new Uint8Array(buffer, offset, byteLength);
   // Blobs do not accept shared memory.
   const isShared = !(buffer instanceof ArrayBuffer);
-  if (isShared || (!borrow && byteLength <= SMALL)) bytes = new Uint8Array(bytes);
+  const isOwn = reading.transfer === true && !isShared;
+  const given = isOwn ? structuredClone(value, { transfer: [buffer] }) : value;
+  let bytes = ArrayBuffer.isView(given)
+    ? new Uint8Array(given.buffer, given.byteOffset, given.byteLength)
+    : new Uint8Array(given);
+  if (isShared || (!reading.borrow && bytes.length <= SMALL)) bytes = new Uint8Array(bytes);
   return ofBytes(bytes as Uint8Array<ArrayBuffer>, isOwn || isShared, reading);
 }
 

@@ -1,17 +1,3 @@
-/** The descriptor of a compute pipeline, with WGSL source as module or descriptors as layout if you like. */
-export interface ComputePipelineRequest {
-  /** The label, as in WebGPU. */
-  readonly label?: string | undefined;
-  /** The layout, as in WebGPU, or the descriptors of its bind group layouts, in order. */
-  readonly layout: "auto" | GPUPipelineLayout | readonly (GPUBindGroupLayoutDescriptor | null)[];
-  /** The stage, as in WebGPU; `module` may also be WGSL source. */
-  readonly compute: {
-    readonly module: string | GPUShaderModule;
-    readonly entryPoint?: string | undefined;
-    readonly constants?: Readonly<Record<string, number>> | undefined;
-  };
-}
-
 /** A text of which a recorder has one object, so that its id can stand for it. */
 interface Part {
   readonly id: number;
@@ -83,7 +69,7 @@ export class Recorder {
         if (hasOnly(descriptor, known)) this.#modules.set(module, this.#part(descriptor.code));
       }),
       createBindGroupLayout: watch(this.originals.createBindGroupLayout, (group, descriptor) => {
-        this.#groups.set(group, json(unlabelled(descriptor)));
+        this.#groups.set(group, json({ ...descriptor, label: undefined, entries: [...descriptor.entries] }));
       }),
       createPipelineLayout: watch(this.originals.createPipelineLayout, (layout, descriptor) => {
         const bindGroupLayouts = Array.from(descriptor.bindGroupLayouts, (group) => {
@@ -100,18 +86,18 @@ export class Recorder {
    * depends on an object whose data is unknown: a module created before the device was watched, or a layout
    * taken from a pipeline.
    */
-  describe(request: ComputePipelineRequest | GPUComputePipelineDescriptor): RecordedPipeline | undefined {
+  describe(descriptor: GPUComputePipelineDescriptor): RecordedPipeline | undefined {
     return attempt(() => {
-      if (!hasOnly(request, ["label", "layout", "compute"])) return undefined;
-      const { module: given, ...stage } = request.compute;
-      const module = typeof given === "string" ? this.#part(given) : this.#modules.get(given);
-      const layout = this.#layout(request.layout);
+      if (!hasOnly(descriptor, ["label", "layout", "compute"])) return undefined;
+      const { module: given, ...stage } = descriptor.compute;
+      const module = this.#modules.get(given);
+      const layout = descriptor.layout === "auto" ? this.#part(AUTO) : this.#layouts.get(descriptor.layout);
       return module && layout && recorded(module, layout, json(stage));
     });
   }
 
   /** Creates a recorded pipeline. Rejects as `createComputePipelineAsync` does. */
-  async create(pipeline: RecordedPipeline, label?: string): Promise<GPUComputePipeline> {
+  async create(pipeline: RecordedPipeline): Promise<GPUComputePipeline> {
     const { createShaderModule, createBindGroupLayout, createPipelineLayout } = this.originals;
     const data = JSON.parse(pipeline.layout.text);
     const compute = JSON.parse(pipeline.compute);
@@ -121,16 +107,13 @@ export class Recorder {
     try {
       const layout = this.#once(pipeline.layout, () => {
         if (data === "auto") return data;
-        const groups = data.bindGroupLayouts.map((group: Group) => group && createBindGroupLayout(group));
+        const groups = data.bindGroupLayouts.map(
+          (group: GPUBindGroupLayoutDescriptor | null) => group && createBindGroupLayout(group),
+        );
         return createPipelineLayout({ ...data, bindGroupLayouts: groups });
       });
       const module = this.#once(pipeline.module, () => createShaderModule({ code: pipeline.module.text }));
-      const labelled = label === undefined ? {} : { label };
-      return this.originals.createComputePipelineAsync({
-        layout,
-        compute: { ...compute, module },
-        ...labelled,
-      });
+      return this.originals.createComputePipelineAsync({ layout, compute: { ...compute, module } });
     } finally {
       this.#device.popErrorScope().catch(() => undefined);
     }
@@ -153,12 +136,6 @@ export class Recorder {
     return decoded ?? { id: 0, pipelines: [] };
   }
 
-  #layout(layout: ComputePipelineRequest["layout"]): Part | undefined {
-    if (layout === "auto") return this.#part(AUTO);
-    if (!Array.isArray(layout)) return this.#layouts.get(layout as GPUPipelineLayout);
-    return this.#part(json({ bindGroupLayouts: layout.map((group: Group) => group && unlabelled(group)) }));
-  }
-
   #part(text: string): Part {
     let part = this.#parts.get(text);
     if (part === undefined) {
@@ -177,8 +154,6 @@ export class Recorder {
     return made;
   }
 }
-
-type Group = GPUBindGroupLayoutDescriptor | null;
 
 /** A pipeline of a stored list. `module` counts in the list's modules. */
 interface Row {
@@ -215,10 +190,6 @@ function recorded(module: Part, layout: Part, compute: string): RecordedPipeline
 
 function hasOnly(descriptor: object, names: readonly string[]): boolean {
   return Object.keys(descriptor).every((name) => names.includes(name));
-}
-
-function unlabelled(descriptor: GPUBindGroupLayoutDescriptor): object {
-  return { ...descriptor, label: undefined, entries: [...descriptor.entries] };
 }
 
 /** Returns JSON with sorted names. Throws for values that JSON cannot represent exactly. */

@@ -1,14 +1,7 @@
 import type { Cache } from "./cache.js";
-import { invalid, WarmstartError } from "./errors.js";
+import { invalid } from "./errors.js";
 import { key, type Key } from "./key.js";
-import {
-  attempt,
-  type ComputePipelineRequest,
-  encodeList,
-  type RecordedPipeline,
-  Recorder,
-  type Watched,
-} from "./pipeline-record.js";
+import { attempt, encodeList, type RecordedPipeline, Recorder, type Watched } from "./pipeline-record.js";
 import { deviceFields } from "./webgpu.js";
 
 /** Options of {@link pipelines} and {@link watchDevices}. */
@@ -65,7 +58,7 @@ export async function pipelines(
   const fields = { name, ...deviceFields(device) };
   const [list, uses] = [key("warmstart.pipelines", 1, fields), key("warmstart.pipelines.uses", 1, fields)];
   const [text, used] = await cache.getMany([list, uses], "text");
-  return new PipelineList(name, max, { cache, device, list, uses, text, used });
+  return new PipelineList(name, max, { cache, device, recorder: new Recorder(device), list, uses, text, used });
 }
 
 /**
@@ -116,7 +109,6 @@ export class PipelineList {
   readonly ready: Promise<void>;
 
   readonly #place: Place | undefined;
-  readonly #recorder: Recorder | undefined;
   readonly #max: number;
   /** By name; what is dropped first comes first. */
   readonly #entries = new Map<string, Entry>();
@@ -141,8 +133,8 @@ export class PipelineList {
     this.#max = max;
     this.ready = Promise.resolve();
     if (place === undefined) return;
-    const recorder = (this.#recorder = new Recorder(place.device));
-    void place.device.lost.then(() => this.#forget());
+    const { recorder, device } = place;
+    void device.lost.then(() => this.#forget(recorder));
     const { id, pipelines } = recorder.decodeList(place.text);
     const used = decodeUses(place.used, id);
     const entries = pipelines.map((recorded, at) => ({ ...EMPTY, recorded, isUsed: used[at] === USED }));
@@ -152,28 +144,8 @@ export class PipelineList {
     this.#listed = new Set(pipelines.map(({ name }) => name));
     this.#bound();
     const queue = [...this.#entries.values()].reverse();
-    const workers = Array.from({ length: AT_A_TIME }, () => this.#work(queue));
+    const workers = Array.from({ length: AT_A_TIME }, () => this.#work(recorder, queue));
     this.ready = Promise.all(workers).then(() => recorder.clear());
-  }
-
-  /**
-   * Returns a compute pipeline from the list, or creates and records it.
-   *
-   * `compute.module` may be WGSL source, and `layout` the descriptors of the bind group layouts, so that no
-   * other object is needed. Rejects like `createComputePipelineAsync`.
-   *
-   * @throws WarmstartError `unsupported` without a device; `invalid_argument` if a layout or constant given
-   *   as data cannot be recorded
-   */
-  async computePipeline(request: ComputePipelineRequest): Promise<GPUComputePipeline> {
-    const recorder = this.#recorder;
-    if (!recorder)
-      throw new WarmstartError("unsupported", "There is no WebGPU device; check `available` first.");
-    const recorded = recorder.describe(request);
-    if (recorded) return this.#get(recorded, request.label, () => recorder.create(recorded, request.label));
-    if (typeof request.compute.module === "string" || Array.isArray(request.layout))
-      throw invalid("The pipeline cannot be recorded; pass layouts as plain objects, and finite constants.");
-    return recorder.originals.createComputePipelineAsync(request as GPUComputePipelineDescriptor);
   }
 
   /**
@@ -182,8 +154,7 @@ export class PipelineList {
    * Calls that cannot be recorded reach the device unchanged. Returns a function that restores the methods.
    */
   attach(): () => void {
-    if (!this.#place || !this.#recorder) return () => undefined;
-    return (this.#detach ??= this.#watch(this.#place.device, this.#recorder));
+    return this.#place ? (this.#detach ??= this.#watch(this.#place)) : () => undefined;
   }
 
   /** Returns the counters of this list. */
@@ -199,8 +170,8 @@ export class PipelineList {
   async save(): Promise<boolean> {
     clearTimeout(this.#saving);
     this.#saving = undefined;
-    if (!this.#place || !this.#recorder) return false;
-    const { cache, list, uses } = this.#place;
+    if (!this.#place) return false;
+    const { cache, recorder, list, uses } = this.#place;
     // Both are reset before the write, during which there may be other uses and changes.
     const [isChanged, isUsed] = [this.#changed && !this.#lost, this.#unnoted];
     this.#changed = this.#unnoted = false;
@@ -210,7 +181,7 @@ export class PipelineList {
       if (isUsed) await cache.put(uses, text, { label: `uses of the pipelines of ${this.name}` });
       return cache.has(list);
     }
-    const { pipelines: stored } = this.#recorder.decodeList(await cache.get(list, "text"));
+    const { pipelines: stored } = recorder.decodeList(await cache.get(list, "text"));
     const ours = Array.from(this.#entries.values(), ({ recorded }) => recorded);
     const others = stored.filter(({ name }) => !this.#listed.has(name) && !this.#entries.has(name));
     const pipelines = [...ours, ...others].slice(-this.#max);
@@ -227,19 +198,19 @@ export class PipelineList {
   }
 
   /** Recreates recorded pipelines, most recently used first, until none is left. */
-  async #work(queue: Entry[]): Promise<void> {
+  async #work(recorder: Recorder, queue: Entry[]): Promise<void> {
     for (let entry = queue.shift(); entry !== undefined; entry = queue.shift()) {
       if (this.#lost || entry.made || this.#entries.get(entry.recorded.name) !== entry) continue;
-      entry.made = this.#recreate(entry);
+      entry.made = this.#recreate(recorder, entry);
       await entry.made.catch(() => undefined);
     }
   }
 
   /** Recreates a pipeline of an earlier visit. Drops it if it no longer compiles. */
-  async #recreate(entry: Entry): Promise<GPUComputePipeline> {
+  async #recreate(recorder: Recorder, entry: Entry): Promise<GPUComputePipeline> {
     const { recorded } = entry;
     try {
-      entry.pipeline = await (this.#recorder as Recorder).create(recorded);
+      entry.pipeline = await recorder.create(recorded);
       this.#counts.created++;
       return entry.pipeline;
     } catch (error) {
@@ -318,14 +289,14 @@ export class PipelineList {
   }
 
   /** Forgets the pipelines of a lost device, which are useless. The stored list stays. */
-  #forget(): void {
+  #forget(recorder: Recorder): void {
     this.#lost = true;
     this.#unnoted = false;
-    this.#recorder?.clear();
+    recorder.clear();
     this.#entries.clear();
   }
 
-  #watch(device: GPUDevice, recorder: Recorder): () => void {
+  #watch({ device, recorder }: Place): () => void {
     const { originals } = recorder;
     const watching: Watched = {
       ...recorder.watched(),
@@ -371,6 +342,7 @@ const USED = "+";
 /** The device, the cache, and the keys and texts of the list and of what was used since it was written. */
 interface Place {
   readonly device: GPUDevice;
+  readonly recorder: Recorder;
   readonly cache: Cache;
   readonly list: Key;
   readonly uses: Key;

@@ -42,7 +42,9 @@ export class Neighbours {
         },
       );
       const variant = VARIANTS.find(({ name, size }) => name === tuned.name && size === tuned.size);
-      const pipeline = await (list?.computePipeline(request(variant)) ?? compile(device, variant));
+      // What is compiled from here on is recorded; what was recorded on an earlier visit is served.
+      const detach = list?.attach();
+      const pipeline = await compile(device, variant).finally(detach);
       await list?.ready;
       return new Neighbours(vectors, { board, pipeline, groups: variant.groups(count) }, { where: "WebGPU", ...tuned });
     } catch (error) {
