@@ -62,16 +62,18 @@ export async function damageOf(found: Large): Promise<string | undefined> {
 
 /** Yields the bytes of `parts` in order, in slices that are copies, and reads one slice ahead. */
 export async function* slices(parts: readonly (Part | Piece)[]): Slices {
-  const reads = planned(parts);
-  let ahead = start(reads.next().value);
-  while (ahead) {
-    const slice = new Uint8Array(await ahead);
-    ahead = start(reads.next().value);
-    yield slice;
+  let ahead: Promise<ArrayBuffer> | undefined;
+  for (const read of planned(parts)) {
+    const next = read();
+    // The consumer handles a failure when it awaits the slice; if it has stopped, the failure is ignored.
+    next.catch(() => undefined);
+    if (ahead) yield new Uint8Array(await ahead);
+    ahead = next;
   }
+  if (ahead) yield new Uint8Array(await ahead);
 }
 
-function* planned(parts: readonly (Part | Piece)[]): Generator<() => Promise<ArrayBuffer>, undefined> {
+function* planned(parts: readonly (Part | Piece)[]): Generator<() => Promise<ArrayBuffer>> {
   for (const part of parts) {
     const length = "byteLength" in part ? part.byteLength : part.size;
     let loading: Promise<Part> | undefined;
@@ -83,13 +85,6 @@ function* planned(parts: readonly (Part | Piece)[]): Generator<() => Promise<Arr
       };
     }
   }
-}
-
-function start(read: (() => Promise<ArrayBuffer>) | undefined): Promise<ArrayBuffer> | undefined {
-  const reading = read?.();
-  // The consumer handles a failure when it awaits the slice; if it has stopped, the failure is ignored.
-  reading?.catch(() => undefined);
-  return reading;
 }
 
 /** Reads all parts into one array, and feeds their bytes to `sink`. */

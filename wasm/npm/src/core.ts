@@ -132,11 +132,11 @@ export class Core {
   }
 
   async put(input: KeyInput, value: Value, options: PutOptions = {}): Promise<boolean> {
-    const { signal, transfer } = options;
+    const { signal, transfer, onProgress } = options;
     const name = named(input);
     signal?.throwIfAborted();
     const metadata = encodeMetadata(input, value, options);
-    const taken = payloadOf(value, { blobs: this.store.storesBlobs, signal, borrow: true, transfer });
+    const taken = payloadOf(value, { blobs: this.store.storesBlobs, signal, onProgress, borrow: true, transfer });
     return this.order.run(name.id, "write", !isStream(value), async (ticket) => {
       // Awaiting an available value would let the caller change it.
       const payload = taken instanceof Promise ? await taken : taken;

@@ -103,24 +103,18 @@ export async function download(
     const arrived = files.reduce((all, each) => all + each.loaded, 0);
     if (onProgress) tell(onProgress, { loaded: arrived, total: isNaN(sum) ? undefined : sum, url: file.url });
   };
-  const queue = [...list.entries()];
+  // The workers share it.
+  const queue = list.entries();
   const work = async (): Promise<void> => {
-    for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
+    for (const [index, wanted] of queue) {
       stop.signal.throwIfAborted();
-      const [index, wanted] = next;
       values[index] = await one(cache, wanted, as, stop.signal, (...progress) => made(index, ...progress));
     }
   };
   const workers = Array.from({ length: Math.min(parallel, list.length) }, work);
-  try {
-    await Promise.all(workers);
-  } catch (error) {
-    stop.abort(error);
-    await Promise.allSettled(workers);
-    throw error;
-  } finally {
-    signal?.removeEventListener("abort", onAbort);
-  }
+  await Promise.all(workers.map((worker) => worker.catch((error: unknown) => stop.abort(error))));
+  signal?.removeEventListener("abort", onAbort);
+  stop.signal.throwIfAborted();
   return Array.isArray(sources) ? values : (values[0] as Formats[As]);
 }
 

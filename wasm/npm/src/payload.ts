@@ -1,6 +1,7 @@
 import { slices } from "./content.js";
 import { pour, type Sink } from "./engine.js";
 import { invalid, WarmstartError } from "./errors.js";
+import { tell } from "./listener.js";
 import { feed, Pace, turn } from "./pace.js";
 import { type Part, PART, SMALL } from "./store/record.js";
 import type { Progress, Value } from "./types.js";
@@ -200,22 +201,6 @@ function ofResponse(response: Response, reading: Reading): Promise<Payload> {
   return gather(response.body ?? new Blob().stream(), announced, reading, url);
 }
 
-/** Passes bytes on, and tells how many there were. The stream waits for a promise that `onBytes` returns. */
-export function counting(
-  onBytes: (loaded: number) => Promise<void> | void,
-): TransformStream<Uint8Array, Uint8Array> {
-  let loaded = 0;
-  return new TransformStream({
-    transform(chunk, controller) {
-      if (!(chunk instanceof Uint8Array))
-        throw invalid("A chunk of the stream is not a Uint8Array; pipe text through a TextEncoderStream.");
-      loaded += chunk.length;
-      controller.enqueue(chunk);
-      return onBytes(loaded);
-    },
-  });
-}
-
 /** Lets the browser gather a stream, of which it keeps the bytes outside of this thread. */
 async function gather(
   stream: ReadableStream<Uint8Array>,
@@ -227,12 +212,18 @@ async function gather(
   signal?.throwIfAborted();
   const pace = new Pace();
   let size = 0;
-  const counted = counting((loaded) => {
-    size = loaded;
-    // The announced length may be that of compressed bytes.
-    onProgress?.(size, announced !== undefined && announced >= size ? announced : undefined);
-    // A stream that always has data would block the thread.
-    return pace.due ? pace.rest() : undefined;
+  const counted = new TransformStream<Uint8Array, Uint8Array>({
+    transform(chunk, controller) {
+      if (!(chunk instanceof Uint8Array))
+        throw invalid("A chunk of the stream is not a Uint8Array; pipe text through a TextEncoderStream.");
+      size += chunk.length;
+      controller.enqueue(chunk);
+      // The announced length may be that of compressed bytes.
+      const total = announced !== undefined && announced >= size ? announced : undefined;
+      if (onProgress) tell(onProgress, size, total);
+      // A stream that always has data would block the thread.
+      return pace.due ? pace.rest() : undefined;
+    },
   });
   const gathered = new Response(counted.readable).blob();
   // What went wrong is the reason of the other promise.

@@ -143,7 +143,8 @@ export class PipelineList {
     this.#id = id;
     this.#listed = new Set(pipelines.map(({ name }) => name));
     this.#bound();
-    const queue = [...this.#entries.values()].reverse();
+    // The workers share it.
+    const queue = [...this.#entries.values()].reverse().values();
     const workers = Array.from({ length: AT_A_TIME }, () => this.#work(recorder, queue));
     this.ready = Promise.all(workers).then(() => recorder.clear());
   }
@@ -198,8 +199,8 @@ export class PipelineList {
   }
 
   /** Recreates recorded pipelines, most recently used first, until none is left. */
-  async #work(recorder: Recorder, queue: Entry[]): Promise<void> {
-    for (let entry = queue.shift(); entry !== undefined; entry = queue.shift()) {
+  async #work(recorder: Recorder, queue: Iterable<Entry>): Promise<void> {
+    for (const entry of queue) {
       if (this.#lost || entry.made || this.#entries.get(entry.recorded.name) !== entry) continue;
       entry.made = this.#recreate(recorder, entry);
       await entry.made.catch(() => undefined);

@@ -54,6 +54,8 @@ export interface PutOptions {
    * from the call on, and its bytes are not copied.
    */
   transfer?: boolean;
+  /** Receives the progress of reading a `Response` or a `ReadableStream`. */
+  onProgress?: Progress;
   /** Aborts reading the value. A value that has reached the database is stored all the same. */
   signal?: AbortSignal;
 }

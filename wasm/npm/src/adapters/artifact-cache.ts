@@ -31,14 +31,9 @@ export interface ArtifactCache {
 export function asArtifactCache(cache: Cache): ArtifactCache {
   return {
     async fetchWithCache(url, storetype, signal) {
-      switch (storetype?.toLowerCase()) {
-        case "json":
-          return download(cache, url, { as: "json", signal });
-        case "arraybuffer":
-          return (await download(cache, url, { as: "bytes", signal })).buffer;
-        default:
-          return download(cache, url, { as: "response", signal });
-      }
+      const type = storetype?.toLowerCase();
+      if (type === "arraybuffer") return (await download(cache, url, { signal })).buffer;
+      return download(cache, url, { as: type === "json" ? "json" : "response", signal });
     },
     async addToCache(url, _storetype, signal) {
       signal?.throwIfAborted();

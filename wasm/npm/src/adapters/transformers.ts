@@ -1,6 +1,4 @@
 import type { Cache } from "../cache.js";
-import { tell } from "../listener.js";
-import { counting } from "../payload.js";
 import { pageInstead } from "../transfer.js";
 import { urlKey } from "../url.js";
 
@@ -42,20 +40,11 @@ export function asTransformersCache(cache: Cache): TransformersCache {
       const key = urlKey(request);
       const page = pageInstead(key, response);
       if (page) throw page;
-      await cache.put(key, onProgress ? watched(response, onProgress) : response, { label: key });
+      await cache.put(key, response, {
+        label: key,
+        onProgress: (loaded, total = loaded) => onProgress?.({ progress: (loaded / total) * 100, loaded, total }),
+      });
     },
     delete: (request) => cache.delete(urlKey(request)),
   };
-}
-
-/** Returns the response with a body that reports progress. */
-function watched(response: Response, onProgress: TransformersProgress): Response {
-  // Without a body, or if `put` will refuse it, the response stays as it is.
-  if (response.body === null || !response.ok) return response;
-  const announced = Number(response.headers.get("content-length") ?? 0);
-  const counted = counting((loaded) => {
-    const total = Math.max(announced, loaded);
-    tell(onProgress, { progress: (loaded / total) * 100, loaded, total });
-  });
-  return new Response(response.body.pipeThrough(counted), response);
 }
