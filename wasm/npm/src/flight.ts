@@ -93,31 +93,25 @@ export class Flights<Result> {
     const { name, signal, within } = wanted;
     signal?.throwIfAborted();
     const known = this.#flying.get(name);
-    if (known === undefined) return this.#landing(this.#takeOff(wanted), wanted, Infinity);
     // Waiting for a build that waits for this one would deadlock.
-    if (!within || !known.flight.waitsFor(within)) {
+    if (known && !(within && known.flight.waitsFor(within))) {
       try {
         return { ...(await this.#landing(known, wanted, wanted.waitMs)), shared: true };
       } catch (error) {
         if (error !== SILENT) throw error;
       }
     }
-    // Builds without sharing the result.
     const flight = new Flight();
-    return this.#landing({ flight, landed: this.#build(flight, wanted) }, wanted, Infinity);
-  }
-
-  #takeOff(wanted: Wanted<Result>): Flying<Result> {
-    const { name } = wanted;
-    const flight = new Flight();
-    const remove = (): void => {
-      if (this.#flying.get(name)?.flight === flight) this.#flying.delete(name);
-    };
-    // A call after an abort starts a new build.
-    flight.signal.addEventListener("abort", remove);
-    const flying = { flight, landed: this.#fly(flight, wanted).finally(remove) };
-    this.#flying.set(name, flying);
-    return flying;
+    // Beside a build that is not waited for, this one shares its result with no other call.
+    const flying = { flight, landed: known ? this.#build(flight, wanted) : this.#fly(flight, wanted) };
+    if (!known) {
+      const remove = (): void => void (this.#flying.get(name) === flying && this.#flying.delete(name));
+      this.#flying.set(name, flying);
+      flying.landed.then(remove, remove);
+      // A call after an abort starts a new build.
+      flight.signal.addEventListener("abort", remove);
+    }
+    return this.#landing(flying, wanted, Infinity);
   }
 
   /** Builds what is wanted, unless another tab does. */
