@@ -1,7 +1,7 @@
 import { engine, explanation, pour, reasonOf, type Sink } from "./engine.js";
 import { invalid, WarmstartError } from "./errors.js";
 import { decodeMetadata } from "./metadata.js";
-import { feed, Pace } from "./pace.js";
+import { Pace } from "./pace.js";
 import type { Found, Head, Part, Piece } from "./store/record.js";
 import type { As, Formats } from "./types.js";
 
@@ -20,7 +20,7 @@ export type Verified<Result> = { value: Result; damage?: undefined } | { damage:
 type Slices = AsyncGenerator<Uint8Array<ArrayBuffer>, undefined>;
 type OnEnd = (damage?: string) => unknown;
 
-/** The bytes of a Blob that are read at a time. Fewer take longer, more take more memory. */
+/** The bytes that are read and hashed at a time, in a part of a stretch. Fewer take longer, more take more memory. */
 const SLICE = 4 * 1024 * 1024;
 
 /** Returns a value that needs no verification: a small one as it is if it is `fresh`, otherwise a copy. */
@@ -55,7 +55,10 @@ export async function handOutVerified(found: Large, as: As): Promise<Verified<Fo
 export async function damageOf(found: Large): Promise<string | undefined> {
   const pace = new Pace();
   const read = await verified(found, async (check) => {
-    for await (const slice of slices(found.parts)) await feed(check, slice, pace);
+    for await (const slice of slices(found.parts)) {
+      pour(check, slice);
+      if (pace.due) await pace.rest();
+    }
   });
   return read.damage;
 }

@@ -1,5 +1,3 @@
-import { pour, type Sink } from "./engine.js";
-
 /** The longest time that a stretch of work blocks the thread, in milliseconds: half a frame. */
 const STRETCH_MS = 8;
 
@@ -16,17 +14,6 @@ export class Pace {
   async rest(): Promise<void> {
     await turn();
     this.#since = performance.now();
-  }
-}
-
-/** Bytes that are processed between two checks of the clock: a small part of a stretch. */
-const BITE = 512 * 1024;
-
-/** Feeds all of `bytes` to `sink`, with pauses. `bytes` must not change meanwhile. */
-export async function feed(sink: Sink, bytes: Uint8Array, pace: Pace): Promise<void> {
-  for (let at = 0; at < bytes.length; at += BITE) {
-    if (pace.due) await pace.rest();
-    pour(sink, bytes.subarray(at, at + BITE));
   }
 }
 

@@ -2,7 +2,7 @@ import { slices } from "./content.js";
 import { pour, type Sink } from "./engine.js";
 import { invalid, WarmstartError } from "./errors.js";
 import { tell } from "./listener.js";
-import { feed, Pace, turn } from "./pace.js";
+import { Pace, turn } from "./pace.js";
 import { type Part, PART, SMALL } from "./store/record.js";
 import type { Progress, Value } from "./types.js";
 
@@ -92,7 +92,8 @@ export async function fill(
     const pace = new Pace();
     for await (const slice of slices(payload.parts)) {
       signal?.throwIfAborted();
-      await feed(sink, slice, pace);
+      pour(sink, slice);
+      if (pace.due) await pace.rest();
     }
     return;
   }
