@@ -1,4 +1,4 @@
-import init, * as engine from "../engine/warmstart_wasm.js";
+import * as engine from "../engine/warmstart_wasm.js";
 import hex from "../engine/wasm.js";
 
 import { WarmstartError } from "./errors.js";
@@ -6,7 +6,6 @@ import { WarmstartError } from "./errors.js";
 /** The WebAssembly half: keys, envelopes, checksums and recipes. Usable once it is loaded. */
 export { engine };
 
-let loading: Promise<void> | undefined;
 let memory: WebAssembly.Memory | undefined;
 let envelope: InstanceType<typeof engine.Envelope>;
 /** Its window. */
@@ -21,39 +20,17 @@ export interface Sink {
   update(length: number): void;
 }
 
-/** Loads the engine, once for the whole page or worker. */
-export function loadEngine(): Promise<void> {
-  loading ??= instantiate();
-  return loading;
-}
-
-/** Loads the engine synchronously, unless it is loaded. */
-export function engineNow(): typeof engine {
-  if (memory === undefined) {
-    try {
-      adopt(engine.initSync({ module: decoded(hex) }));
-    } catch (cause) {
-      throw unsupported(cause);
-    }
-  }
-  return engine;
-}
-
-async function instantiate(): Promise<void> {
-  if (memory !== undefined) return;
+/** Loads the engine, unless it is loaded: synchronously, which takes a few milliseconds, while the database opens. */
+export function loaded(): typeof engine {
+  if (memory !== undefined) return engine;
   try {
-    adopt(await init({ module_or_path: decoded(hex) }));
+    ({ memory } = engine.initSync({ module: decoded(hex) }));
   } catch (cause) {
-    loading = undefined;
     throw unsupported(cause);
   }
-}
-
-function adopt(loaded: { memory: WebAssembly.Memory }): void {
-  if (memory !== undefined) return;
-  ({ memory } = loaded);
   envelope = new engine.Envelope();
   window = new Uint8Array(memory.buffer, envelope.window(), WINDOW);
+  return engine;
 }
 
 /** Verifies a whole envelope, by one call into WebAssembly. Returns the reason why it is not intact, if any. */
@@ -99,13 +76,10 @@ export function encoded(bytes: Uint8Array): Uint8Array<ArrayBuffer> {
 
 /** The bytes of an inlined module, which is in hexadecimal digits. */
 function decoded(inlined: string): Uint8Array<ArrayBuffer> {
-  const bytes = new Uint8Array(inlined.length / 2);
-  const digit = (at: number): number => {
-    const code = inlined.charCodeAt(at);
-    return code < 0x3a ? code - 0x30 : code - 0x57;
-  };
-  for (let at = 0; at < bytes.length; at++) bytes[at] = (digit(2 * at) << 4) | digit(2 * at + 1);
-  return bytes;
+  const { fromHex } = Uint8Array as { fromHex?: (digits: string) => Uint8Array<ArrayBuffer> };
+  if (fromHex) return fromHex.call(Uint8Array, inlined);
+  // Browsers of before 2025.
+  return Uint8Array.from(inlined.match(/../g) ?? [], (digits) => parseInt(digits, 16));
 }
 
 /** Creates the error for a page that cannot load the engine. */

@@ -1,4 +1,4 @@
-import { engineNow } from "./engine.js";
+import { loaded } from "./engine.js";
 import { invalid } from "./errors.js";
 
 /** The value of a field. Numbers must be whole and from 0; a boolean counts as the text `true` or `false`. */
@@ -49,7 +49,7 @@ export class Key {
 
   #derive(): { bytes: Uint8Array; recipe: Uint8Array } {
     if (this.#derived) return this.#derived;
-    const derived = engineNow().derive_key(this.domain, this.schema, written(this.fields));
+    const derived = loaded().derive_key(this.domain, this.schema, written(this.fields));
     this.#derived = { bytes: derived.slice(0, 32), recipe: derived.slice(32) };
     return this.#derived;
   }
