@@ -11,7 +11,7 @@ import {
   type Entry, type Found, Head, isDamage, type LargeRecord, opened, storedSize,
 } from "./store/record.js";
 import { Fault, type Store } from "./store/store.js";
-import type { As, Formats, PutOptions, Value } from "./types.js";
+import type { As, Counters, Formats, PutOptions, Value } from "./types.js";
 
 /** How a cache was opened. */
 export interface Opened {
@@ -25,20 +25,6 @@ export interface Ready {
   payload: Payload;
   metadata: Uint8Array;
   buildMs: number;
-}
-
-/** Counters since the cache was opened. Times are in milliseconds, sizes in bytes of payload. */
-export interface Counters {
-  hits: number;
-  misses: Record<string, number>;
-  refusals: Record<string, number>;
-  builds: number;
-  shared: number;
-  bytesRead: number;
-  bytesWritten: number;
-  evictions: number;
-  buildMs: number;
-  savedMs: number;
 }
 
 /** The result of a look-up: a value, or nothing. */

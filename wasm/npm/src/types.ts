@@ -131,12 +131,8 @@ export interface Recipe {
   fields: { label: string; value?: string; digest: string }[];
 }
 
-/** Counters since the cache was opened, and its current size. */
-export interface Stats {
-  /** Where values are stored. */
-  backend: "indexeddb" | "memory";
-  /** Why values are in memory, if the caller did not ask for that. */
-  reason: string | undefined;
+/** Counters since the cache was opened. */
+export interface Counters {
   /** Look-ups that found a value. One with `"response"` counts when the body was read. */
   hits: number;
   /** Look-ups that found none, by miss reason. */
@@ -157,6 +153,14 @@ export interface Stats {
   buildMs: number;
   /** The build time that hits saved, in milliseconds. */
   savedMs: number;
+}
+
+/** Counters since the cache was opened, and its current size. */
+export interface Stats extends Counters {
+  /** Where values are stored. */
+  backend: "indexeddb" | "memory";
+  /** Why values are in memory, if the caller did not ask for that. */
+  reason: string | undefined;
   /** The number of entries. */
   entries: number;
   /** The size of the entries in bytes, as `maxBytes` counts it. */
