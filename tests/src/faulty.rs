@@ -179,9 +179,9 @@ impl StorageBackend for FaultyBackend {
         found
     }
 
-    fn read_at(&self, path: &Path, at: u64, into: &mut [u8]) -> io::Result<FileMetadata> {
+    fn open(&self, path: &Path) -> io::Result<(File, FileMetadata)> {
         self.check()?;
-        self.inner.read_at(path, at, into)
+        self.inner.open(path)
     }
 
     fn create(&self, path: &Path, parts: &[&[u8]], durable: bool) -> io::Result<File> {

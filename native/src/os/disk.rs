@@ -41,20 +41,26 @@ const SETTLING: i64 = 2;
 
 /// The file system as the file store uses it. No method follows a link in the last component of a path.
 pub trait StorageBackend: Debug + Send + Sync {
+    /// Opens a file for reading. The caller reads nothing of it unless it [is readable](FileMetadata::is_readable) and no longer than
+    /// [`max_file`](Self::max_file).
+    ///
+    /// # Errors
+    /// Any I/O error of the system.
+    fn open(&self, path: &Path) -> io::Result<(File, FileMetadata)>;
+
     /// Reads the first bytes of a file, as many as `wanted` returns for it. Reads nothing unless the file
     /// [is readable](FileMetadata::is_readable).
     ///
     /// # Errors
     /// Any I/O error of the system.
-    fn read(&self, path: &Path, wanted: &dyn Fn(&FileMetadata) -> u64)
-    -> io::Result<(Vec<u8>, FileMetadata)>;
-
-    /// Reads exactly `into.len()` bytes of a file from offset `at`, if the file [is readable](FileMetadata::is_readable). Returns its
-    /// metadata.
-    ///
-    /// # Errors
-    /// Any I/O error of the system.
-    fn read_at(&self, path: &Path, at: u64, into: &mut [u8]) -> io::Result<FileMetadata>;
+    fn read(
+        &self,
+        path: &Path,
+        wanted: &dyn Fn(&FileMetadata) -> u64,
+    ) -> io::Result<(Vec<u8>, FileMetadata)> {
+        let (file, described) = self.open(path)?;
+        Ok((read_open(&file, &described, wanted, self.max_file())?, described))
+    }
 
     /// Creates a file that must not exist, accessible to its owner only, and writes `parts` one after the other. If `durable`,
     /// waits until they are on the medium. Returns the open file, so that the caller can close it when that delays no one.
@@ -257,21 +263,10 @@ impl Default for LocalBackend {
 }
 
 impl StorageBackend for LocalBackend {
-    fn read(
-        &self,
-        path: &Path,
-        wanted: &dyn Fn(&FileMetadata) -> u64,
-    ) -> io::Result<(Vec<u8>, FileMetadata)> {
+    fn open(&self, path: &Path) -> io::Result<(File, FileMetadata)> {
         let file = private_options().read(true).open(path)?;
         let described = self.describe(&file.metadata()?);
-        Ok((read_open(&file, &described, wanted, u64::MAX)?, described))
-    }
-
-    fn read_at(&self, path: &Path, at: u64, into: &mut [u8]) -> io::Result<FileMetadata> {
-        let file = private_options().read(true).open(path)?;
-        let described = self.describe(&file.metadata()?);
-        read_open_at(file, &described, at, into)?;
-        Ok(described)
+        Ok((file, described))
     }
 
     fn create(&self, path: &Path, parts: &[&[u8]], durable: bool) -> io::Result<File> {
@@ -532,7 +527,7 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<(File, Metadata)> {
 }
 
 /// Reads the first bytes of an open file, as many as `wanted` returns, if it is readable and no longer than `longest`.
-pub(super) fn read_open(
+fn read_open(
     file: &File,
     described: &FileMetadata,
     wanted: &dyn Fn(&FileMetadata) -> u64,
@@ -555,20 +550,6 @@ pub(super) fn read_open(
         bytes.truncate(len);
     }
     Ok(bytes)
-}
-
-/// Reads exactly `into.len()` bytes of an open file from offset `at`, if it is readable.
-pub(super) fn read_open_at(
-    mut file: File,
-    described: &FileMetadata,
-    at: u64,
-    into: &mut [u8],
-) -> io::Result<()> {
-    if described.is_readable() {
-        file.seek(SeekFrom::Start(at))?;
-        file.read_exact(into)?;
-    }
-    Ok(())
 }
 
 /// Writes everything in one call, unless the system accepts less. If `durable`, waits until it is on the medium.
@@ -731,9 +712,7 @@ mod tests {
         let read = || disk.read(&path, &|metadata| metadata.len).map(|(bytes, _)| bytes);
         fs::write(&path, "1234").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o620)).unwrap();
-        let mut into = [0; 2];
-        disk.read_at(&path, 1, &mut into).unwrap();
-        assert_eq!((read().unwrap(), into), (Vec::new(), [0; 2]));
+        assert_eq!(read().unwrap(), []);
         let refused = disk.write_at(&path, 0, b"5").unwrap_err();
         assert_eq!(
             (refused.kind(), fs::read(&path).unwrap()),
@@ -741,8 +720,7 @@ mod tests {
         );
 
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        disk.read_at(&path, 1, &mut into).unwrap();
-        assert_eq!((read().unwrap(), into), (b"1234".to_vec(), *b"23"));
+        assert_eq!(read().unwrap(), b"1234");
         disk.write_at(&path, 1, b"5").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"1534");
     }

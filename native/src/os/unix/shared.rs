@@ -15,9 +15,7 @@ use std::{
 use rustix::fs::OFlags;
 
 use super::at;
-use crate::os::disk::{
-    FileKind, FileMetadata, LocalBackend, LogState, StorageBackend, read_open, read_open_at, write_parts,
-};
+use crate::os::disk::{FileKind, FileMetadata, LocalBackend, LogState, StorageBackend, write_parts};
 
 /// The longest file, in bytes, that is read if other users may have written it: memory is allocated before it is verified.
 const MAX_FILE: u64 = 1 << 30;
@@ -81,21 +79,10 @@ impl SharedBackend {
 }
 
 impl StorageBackend for SharedBackend {
-    fn read(
-        &self,
-        path: &Path,
-        wanted: &dyn Fn(&FileMetadata) -> u64,
-    ) -> io::Result<(Vec<u8>, FileMetadata)> {
+    fn open(&self, path: &Path) -> io::Result<(File, FileMetadata)> {
         let file = at::open(path, OFlags::RDONLY)?;
         let described = self.describe(&file.metadata()?);
-        Ok((read_open(&file, &described, wanted, self.max_file())?, described))
-    }
-
-    fn read_at(&self, path: &Path, at: u64, into: &mut [u8]) -> io::Result<FileMetadata> {
-        let file = at::open(path, OFlags::RDONLY)?;
-        let described = self.describe(&file.metadata()?);
-        read_open_at(file, &described, at, into)?;
-        Ok(described)
+        Ok((file, described))
     }
 
     fn create(&self, path: &Path, parts: &[&[u8]], durable: bool) -> io::Result<File> {

@@ -11,7 +11,7 @@ pub(super) use layout::{ENTRIES, JOURNAL, TAG, TAG_FILE};
 
 use std::{
     collections::HashSet,
-    io,
+    io::{self, Read},
     path::Path,
     sync::{
         Arc,
@@ -30,8 +30,8 @@ use super::{
 use crate::{
     error::OpenError,
     os::{
-        FileMetadata, LocalBackend, fork::Mutex, if_there, named_for, parallel, process_lock, reason_of,
-        retry_sharing, shared_backend,
+        FileMetadata, LocalBackend, StorageBackend, fork::Mutex, if_there, named_for, parallel, process_lock,
+        reason_of, retry_sharing, shared_backend,
     },
 };
 use layout::Layout;
@@ -40,9 +40,6 @@ use publish::publish;
 
 /// The longest file, in bytes, that is read at once. Of a longer one, the header is checked first.
 const LARGE: u64 = 16 << 20;
-
-/// The longest file, in bytes, that is read at once into memory to be copied: to open a file again takes longer.
-const SHORT: u64 = 96 << 10;
 
 /// Stores each artifact in its own file, named by the digest of its key, in a directory that any number of
 /// processes share.
@@ -237,10 +234,33 @@ impl FileStore {
         path: &Path,
         wanted: &dyn Fn(&FileMetadata) -> u64,
     ) -> Result<(Vec<u8>, FileMetadata), MissReason> {
+        self.access(|disk| disk.read(path, wanted))
+    }
+
+    fn access<T>(&self, mut read: impl FnMut(&dyn StorageBackend) -> io::Result<T>) -> Result<T, MissReason> {
         let disk = &*self.options.disk;
-        retry_sharing(disk, || disk.read(path, wanted)).map_err(|error| {
+        retry_sharing(disk, || read(disk)).map_err(|error| {
             if disk.is_sharing_violation(&error) { MissReason::Busy } else { reason_of_read(&error) }
         })
+    }
+
+    /// Reads an entry of `key` into `buffer`, which has no seal, and verifies it there. Opens the file once: that takes longest.
+    fn read_entry_into(&self, path: &Path, key: &[u8], buffer: &mut dyn Buffer) -> Result<usize, MissReason> {
+        let (mut file, metadata) = self.access(|disk| disk.open(path))?;
+        if !metadata.is_readable() || metadata.len > self.options.disk.max_file() {
+            return Err(MissReason::Untrusted);
+        }
+        let mut read = |into: &mut [u8]| file.read_exact(into).map_err(|error| reason_of_read(&error));
+        let mut first = [0; SHORT_HEAD];
+        let first = &mut first[..SHORT_HEAD.min(usize::try_from(metadata.len).unwrap_or(SHORT_HEAD))];
+        read(first)?;
+        let payload = envelope::Layout::parse(first, metadata.len)?.payload();
+        let (head, begun) = first.split_at_checked(payload.start).ok_or(MissReason::TooLong)?;
+        let room = room_for(payload.len(), buffer)?;
+        let (copied, rest) = room.split_at_mut(begun.len());
+        copied.copy_from_slice(begun);
+        read(rest)?;
+        envelope::verify_split(head, room, key, None).map(|()| payload.len())
     }
 
     /// Reads a whole entry. Allocates memory for a large file only after its header proves it to be an entry of this
@@ -333,30 +353,16 @@ impl Store for FileStore {
     }
 
     fn get_into(&self, key: &[u8], buffer: &mut dyn Buffer) -> Result<usize, MissReason> {
-        // Anything but a whole entry with a short head is left to `get`.
         self.check_readable()?;
         let digest = Key::digest(key);
-        let (path, disk) = (named_for(&self.layout.entries, &digest), &*self.options.disk);
-        let wanted = |metadata: &FileMetadata| {
-            if metadata.len <= SHORT { metadata.len } else { SHORT_HEAD as u64 }
+        let read = match self.seal() {
+            None => self.read_entry_into(&named_for(&self.layout.entries, &digest), key, buffer),
+            Some(_) => Err(MissReason::Sealed),
         };
-        let (head, metadata) = self.read_up_to(&path, &wanted)?;
-        let layout = envelope::Layout::parse(&head, metadata.len).ok().filter(|_| metadata.is_readable());
-        if let Some(payload) = layout.map(|layout| layout.payload())
-            && let Some((head, rest)) = head.split_at_checked(payload.start)
-        {
-            let room = room_for(payload.len(), buffer)?;
-            let is_read = if rest.len() == room.len() {
-                room.copy_from_slice(rest);
-                true
-            } else {
-                disk.read_at(&path, payload.start as u64, room).is_ok()
-            };
-            if is_read && envelope::verify_split(head, room, key, self.seal()).is_ok() {
-                self.note_use(digest);
-                return Ok(payload.len());
-            }
+        if let Ok(_) | Err(MissReason::Absent) = read {
+            return read.inspect(|_| self.note_use(digest));
         }
+        // Anything but a whole entry with a short head is left to `get`, which says what is wrong.
         copy_into(&self.get(key)?, buffer)
     }
 
