@@ -143,7 +143,7 @@ impl Ledger {
         accounts.iter().collect()
     }
 
-    /// Locks the accounting without reading the journal.
+    /// Locks the accounting without reading the journal. The timeout bounds the wait for threads too.
     pub(super) fn hold(&self, timeout: Duration) -> Result<LockedLedger<'_>, MissReason> {
         let started = Instant::now();
         // Another thread may hold the lock for long, to prune for example.
@@ -157,8 +157,8 @@ impl Ledger {
         self.lock_file(state, timeout.saturating_sub(started.elapsed())).map(|(locked, _)| locked)
     }
 
-    /// Locks the accounting and brings the accounts up to date. The timeout bounds the wait for other processes; threads of this
-    /// process wait for each other as long as it takes, and each holds the lock for at most one put.
+    /// Locks the accounting and brings the accounts up to date. The timeout bounds the wait for other processes; for a thread of
+    /// this process, the wait takes as long as that thread holds the lock: mostly for one put.
     pub(super) fn lock(&self, timeout: Duration) -> Result<LockedLedger<'_>, MissReason> {
         for _ in 0..ATTEMPTS {
             let (mut locked, len) = self.lock_only(timeout)?;
