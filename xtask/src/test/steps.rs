@@ -107,7 +107,7 @@ pub(super) fn all(sh: &Shell, deep: bool) -> Vec<Step<'_>> {
         step("path", "a hit, a save and a hit of a CUDA binary go through few files", &[CC, VALGRIND])
             .needs(&runtimes::TESTED.map(Need::Runtimes))
             .deep()
-            .command(cargo(sh, "test --package warmstart-tests --test call_path -- --ignored")),
+            .command(cargo(sh, "test --test call_path -- --ignored")),
         step("web", "the npm package is small, and passes its tests in Chromium", &[Need::Pip])
             .needs(&[Need::Node, Need::Target(WASM), needs::CHROMIUM])
             .command(cargo(sh, "xtask web").args(deep.then_some("--deep"))),
