@@ -1,4 +1,4 @@
-//! A hit, a save and a hit of a CUDA binary go through few files, so that a reader follows each in an evening.
+//! Counts the files that a hit of the file store, a look-up and a save of a pack, and a hit of a CUDA binary go through.
 //!
 //! Counted are the files of the core and of the native crate with a function that ran, as callgrind, a tool of valgrind, reports
 //! them. A derived implementation of `PartialEq` or `Clone` has no code to read, and does not count.

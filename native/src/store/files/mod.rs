@@ -244,7 +244,7 @@ impl FileStore {
         })
     }
 
-    /// Reads an entry of `key` into `buffer`, which has no seal, and verifies it there. Opens the file once: that takes longest.
+    /// Reads an unsealed entry into the caller's buffer and verifies it there, with one opening of the file, which takes longest.
     fn read_entry_into(&self, path: &Path, key: &[u8], buffer: &mut dyn Buffer) -> Result<usize, MissReason> {
         let (mut file, metadata) = self.access(|disk| disk.open(path))?;
         if !metadata.is_readable() || metadata.len > self.options.disk.max_file() {
@@ -362,7 +362,7 @@ impl Store for FileStore {
         if let Ok(_) | Err(MissReason::Absent) = read {
             return read.inspect(|_| self.note_use(digest));
         }
-        // Anything but a whole entry with a short head is left to `get`, which says what is wrong.
+        // Anything but a whole, unsealed entry with a short head is left to `get`, which says what is wrong.
         copy_into(&self.get(key)?, buffer)
     }
 
