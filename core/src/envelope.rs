@@ -140,11 +140,7 @@ fn head_without_checksum(
 /// newer version: leave them alone. [`MissReason::Sealed`] means that they are intact, but sealed with a secret that was not
 /// given; [`MissReason::Unsealed`] and [`MissReason::Forged`] mean that they are intact, but do not bear the seal.
 pub fn decode(stored: Vec<u8>, key: &[u8], seal: Option<&Seal>) -> Result<Artifact, MissReason> {
-    let layout = verify(&stored, seal)?;
-    if stored.get(layout.key.clone()) != Some(key) {
-        return Err(MissReason::KeyMismatch);
-    }
-    Ok(Artifact::inside(stored, layout.payload, layout.metadata, layout.provenance))
+    verify(&stored, seal)?.into_artifact(stored, key)
 }
 
 /// Verifies that `stored` is one whole envelope, of any key, and returns the ranges of its parts. If `seal` is given, the
@@ -153,7 +149,7 @@ pub fn decode(stored: Vec<u8>, key: &[u8], seal: Option<&Seal>) -> Result<Artifa
 /// # Errors
 /// As [`decode`], but never [`MissReason::KeyMismatch`].
 pub fn verify(stored: &[u8], seal: Option<&Seal>) -> Result<Layout, MissReason> {
-    verify_parts([stored, &[]], seal)
+    verify_parts([stored, &[]], seal, || Ok(XXH3_64(&stored[CHECKED..])))
 }
 
 /// Verifies an envelope of `key` whose payload was read separately from its head, as [`decode`] does. The head is
@@ -172,32 +168,33 @@ pub fn verify(stored: &[u8], seal: Option<&Seal>) -> Result<Layout, MissReason> 
 /// # Errors
 /// As [`decode`]; [`MissReason::Malformed`] if the payload does not begin where the head ends.
 pub fn verify_split(head: &[u8], payload: &[u8], key: &[u8], seal: Option<&Seal>) -> Result<(), MissReason> {
-    let layout = verify_parts([head, payload], seal)?;
+    let layout = verify_parts([head, payload], seal, || {
+        let mut hasher = Xxh3::new();
+        hasher.write(&head[CHECKED..]);
+        hasher.write(payload);
+        Ok(hasher.finish())
+    })?;
     if layout.payload.start != head.len() {
         return Err(MissReason::Malformed);
     }
     if head.get(layout.key) == Some(key) { Ok(()) } else { Err(MissReason::KeyMismatch) }
 }
 
-/// Verifies an envelope whose head is in the first of two parts.
-fn verify_parts([first, second]: [&[u8]; 2], seal: Option<&Seal>) -> Result<Layout, MissReason> {
+/// Verifies an envelope whose head is in the first of two parts. `sum` returns the checksum of everything from [`CHECKED`] on. It is
+/// called once that many bytes are there.
+fn verify_parts(
+    [first, second]: [&[u8]; 2],
+    seal: Option<&Seal>,
+    sum: impl FnOnce() -> Result<u64, MissReason>,
+) -> Result<Layout, MissReason> {
     let layout = Layout::parse(first, first.len() as u64 + second.len() as u64);
     if !matches!(layout, Ok(_) | Err(MissReason::NewerVersion)) {
         return layout;
     }
     let expected = u64::from_le_bytes(field(first, 8)?);
-    let checked = first.get(CHECKED..).ok_or(MissReason::Truncated)?;
-    let sum = if second.is_empty() {
-        XXH3_64(checked)
-    } else {
-        let mut hasher = Xxh3::new();
-        hasher.write(checked);
-        hasher.write(second);
-        hasher.finish()
-    };
     // The checksum comes first, even where a seal would detect the change: damage is then reported as damage, with or without
     // the secret.
-    if sum != expected {
+    if sum()? != expected {
         return Err(MissReason::ChecksumMismatch);
     }
     let layout = layout?.matching(seal)?;
@@ -287,6 +284,17 @@ impl Layout {
     /// [`MissReason::Truncated`] if the header is incomplete.
     pub fn payload_len(header: &[u8]) -> Result<u64, MissReason> {
         field(header.get(..HEADER_LEN).ok_or(MissReason::Truncated)?, 32).map(u64::from_le_bytes)
+    }
+
+    /// Makes an artifact of a whole envelope with this layout, which must be verified already. Copies nothing.
+    ///
+    /// # Errors
+    /// [`MissReason::KeyMismatch`] if it is another key's, or has another length.
+    pub fn into_artifact(self, stored: Vec<u8>, key: &[u8]) -> Result<Artifact, MissReason> {
+        if stored.len() != self.payload.end || stored.get(self.key) != Some(key) {
+            return Err(MissReason::KeyMismatch);
+        }
+        Ok(Artifact::inside(stored, self.payload, self.metadata, self.provenance))
     }
 
     /// Checks that the envelope is sealed exactly if `seal` is given. Reads only the header, and verifies nothing.

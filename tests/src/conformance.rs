@@ -265,7 +265,8 @@ pub fn cases() -> Vec<Case> {
             get_into_returns_what_get_returns,
             get_into_counts_as_a_use;
         OnDisk into:
-            get_into_returns_no_damaged_payload;
+            get_into_returns_no_damaged_payload,
+            damage_in_any_piece_of_a_large_entry_is_noticed;
         Any many:
             get_many_returns_each_key_in_order,
             get_many_counts_as_a_use_of_each_key;

@@ -108,7 +108,7 @@ impl FaultyBackend {
         self.before_rename.set(action);
     }
 
-    /// Runs `action` once, just after the next read of a file.
+    /// Runs `action` once, just after the next file was read, or opened to be read.
     pub fn after_read(&self, action: impl FnOnce() + Send + 'static) {
         self.after_read.set(action);
     }
@@ -181,7 +181,9 @@ impl StorageBackend for FaultyBackend {
 
     fn open(&self, path: &Path) -> io::Result<(File, FileMetadata)> {
         self.check()?;
-        self.inner.open(path)
+        let opened = self.inner.open(path);
+        self.after_read.run();
+        opened
     }
 
     fn create(&self, path: &Path, parts: &[&[u8]], durable: bool) -> io::Result<File> {

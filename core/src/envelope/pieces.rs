@@ -3,11 +3,12 @@
 use alloc::vec::Vec;
 use core::{fmt, hash::Hasher as _};
 
-use super::{CHECKED, Layout, field, head_without_checksum};
+use super::{CHECKED, Layout, field, head_without_checksum, verify_parts};
 use crate::{
     artifact::Provenance,
     bytes::{XXH3_64, Xxh3},
     reason::MissReason,
+    seal::Seal,
 };
 
 /// Encodes the head of an envelope whose payload arrives in pieces.
@@ -113,13 +114,35 @@ impl Verifier {
         if layout.payload().start != head.len() {
             return Err(MissReason::Malformed);
         }
-        let expected = u64::from_le_bytes(field(head, 8)?);
-        Ok((Self { expected, pieces: Pieces::new(head, payload_len) }, layout))
+        Ok((Self::begin(head, total)?, layout))
+    }
+
+    /// Creates a verifier for [`verify`](Self::verify) from the first bytes of an envelope that is `total` bytes long.
+    ///
+    /// # Errors
+    /// The reason why these bytes do not begin such an envelope. One of a newer version is none of them.
+    pub fn begin(first: &[u8], total: u64) -> Result<Self, MissReason> {
+        match Layout::parse(first, total) {
+            Ok(_) | Err(MissReason::NewerVersion) => {}
+            Err(reason) => return Err(reason),
+        }
+        let left = total.checked_sub(first.len() as u64).ok_or(MissReason::Malformed)?;
+        let expected = u64::from_le_bytes(field(first, 8)?);
+        Ok(Self { expected, pieces: Pieces::new(first, left) })
     }
 
     /// Adds the next piece of the payload.
     pub fn update(&mut self, piece: &[u8]) {
         self.pieces.update(piece);
+    }
+
+    /// Verifies a whole envelope as [`envelope::verify`](super::verify) does, without reading it again for the checksum: `stored` must
+    /// be all pieces in their order.
+    ///
+    /// # Errors
+    /// As [`envelope::verify`](super::verify); as [`finish`](Self::finish) if pieces are missing.
+    pub fn verify(self, stored: &[u8], seal: Option<&Seal>) -> Result<Layout, MissReason> {
+        verify_parts([stored, &[]], seal, || self.pieces.finish())
     }
 
     /// Checks that head and payload are unchanged since they were stored.
@@ -192,6 +215,31 @@ mod tests {
             assert_eq!(writer.finish().unwrap(), whole.parts()[0]);
             assert_eq!(verifier.finish(), Ok(()));
             assert_eq!(&whole.parts()[0][layout.key()], b"key");
+        }
+    }
+
+    #[test]
+    fn whole_envelope_in_pieces_is_verified_as_by_one_read() {
+        let (artifact, seal) = (artifact(), Seal::new(&[7; 32]));
+        for sealed_with in [None, Some(&seal)] {
+            let whole = envelope::encode(b"key", &artifact, sealed_with).unwrap().to_vec();
+            for damaged in (0..=whole.len()).step_by(3) {
+                let mut stored = whole.clone();
+                if let Some(byte) = stored.get_mut(damaged) {
+                    *byte ^= 1;
+                }
+                for given in [None, Some(&seal)] {
+                    let in_pieces =
+                        Verifier::begin(&stored[..64], stored.len() as u64).and_then(|mut verifier| {
+                            stored[64..].chunks(31).for_each(|piece| verifier.update(piece));
+                            verifier.verify(&stored, given)
+                        });
+                    assert_eq!(in_pieces, envelope::verify(&stored, given), "byte {damaged}");
+                }
+            }
+            let mut short = Verifier::begin(&whole[..64], whole.len() as u64).unwrap();
+            short.update(&whole[64..whole.len() - 1]);
+            assert_eq!(short.verify(&whole, sealed_with), Err(MissReason::Truncated));
         }
     }
 

@@ -539,17 +539,23 @@ fn read_open(
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         let len = described.len.min(wanted(described));
-        // A length that exceeds memory is a miss, not an abort.
         let len = usize::try_from(len).unwrap_or(usize::MAX);
-        bytes.try_reserve_exact(len)?;
-        // The standard library would begin with 8 KiB.
-        #[cfg(unix)]
-        while bytes.len() < len && sys::retry_on_intr(|| sys::read(file, spare_capacity(&mut bytes)))? > 0 {}
-        #[cfg(not(unix))]
-        file.take(len as u64).read_to_end(&mut bytes)?;
+        read_first(file, &mut bytes, len)?;
         bytes.truncate(len);
     }
     Ok(bytes)
+}
+
+/// Reads the first `len` bytes of an open file, and perhaps more, into an empty buffer.
+pub(crate) fn read_first(file: &File, bytes: &mut Vec<u8>, len: usize) -> io::Result<()> {
+    // A length that exceeds memory is a miss, not an abort.
+    bytes.try_reserve_exact(len)?;
+    // The standard library would begin with 8 KiB.
+    #[cfg(unix)]
+    while bytes.len() < len && sys::retry_on_intr(|| sys::read(file, spare_capacity(bytes)))? > 0 {}
+    #[cfg(not(unix))]
+    file.take(len as u64).read_to_end(bytes)?;
+    Ok(())
 }
 
 /// Writes everything in one call, unless the system accepts less. If `durable`, waits until it is on the medium.

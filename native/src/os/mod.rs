@@ -28,7 +28,7 @@ pub(crate) use disk::make_private_directory;
 #[cfg(any(feature = "cpu", feature = "cuda", feature = "packs"))]
 pub(crate) use disk::{FileIdentity, open_regular};
 pub use disk::{FileKind, FileMetadata, LocalBackend, LogState, RETRY_PAUSES, StorageBackend};
-pub(crate) use disk::{if_there, named_for, private_options, retry_sharing};
+pub(crate) use disk::{if_there, named_for, private_options, read_first, retry_sharing};
 #[cfg(feature = "packs")]
 pub use map::{ALIGNMENT, Access, LocalMapBackend, Lock, MapBackend, Mapping};
 #[cfg(feature = "sqlite")]

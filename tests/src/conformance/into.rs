@@ -59,6 +59,28 @@ pub fn get_into_returns_no_damaged_payload(harness: &dyn OnDisk) {
     assert!(store.get_into(key, &mut buffer).unwrap_err().is_damage());
 }
 
+/// A payload of several pieces is verified as they are read.
+pub fn damage_in_any_piece_of_a_large_entry_is_noticed(harness: &dyn OnDisk) {
+    const LEN: usize = 600_000;
+    let store = harness.open_default();
+    let (key, mut buffer) = (b"key", Vec::new());
+    for damage in [100, 130, 4095, 4096, 262_143, 262_144, 266_240, 524_288, LEN, usize::MAX] {
+        for into in [false, true] {
+            store.put(key, &artifact(key, 1, LEN)).unwrap();
+            assert_eq!(store.get(key).unwrap().payload(), artifact(key, 1, LEN).payload());
+            assert_eq!(store.get_into(key, &mut buffer), Ok(LEN));
+            assert_eq!(buffer, artifact(key, 1, LEN).payload());
+            harness.damage(key, &mut |bytes| match bytes.get_mut(damage) {
+                Some(byte) => *byte ^= 1,
+                None => bytes.truncate(bytes.len() - 300_000),
+            });
+            let found = if into { store.get_into(key, &mut buffer).err() } else { store.get(key).err() };
+            assert!(found.is_some_and(MissReason::is_damage), "byte {damage}: {found:?}");
+            assert_eq!(store.get(key).err(), Some(MissReason::Absent), "damage is removed");
+        }
+    }
+}
+
 /// A payload read into a buffer counts as an access.
 pub fn get_into_counts_as_a_use(harness: &dyn Harness) {
     let limits = Limits { max_entries: Some(2), ..Limits::NONE };

@@ -5,7 +5,6 @@ use std::{collections::HashMap, io, ops::ControlFlow, path::Path, time::Duration
 
 use foldhash::fast::RandomState;
 use warmstart_core::{
-    envelope,
     journal::{Account, Event},
     key::Key,
     lru::Limits,
@@ -33,11 +32,8 @@ impl Inspect for FileStore {
                 // Removed since it was listed.
                 Err(MissReason::Absent) => continue,
                 Err(reason) => Proof::new(digest, 0, Err(reason)),
-                Ok((_, metadata)) if !metadata.is_readable() => {
-                    Proof::new(digest, metadata.len, Err(MissReason::Untrusted))
-                }
-                Ok((bytes, metadata)) => {
-                    let verified = envelope::verify(&bytes, self.seal()).and_then(|layout| {
+                Ok((bytes, verified, metadata)) => {
+                    let verified = verified.and_then(|layout| {
                         let key = bytes.get(layout.key()).unwrap_or_default();
                         if Key::digest(key) == digest { Ok(()) } else { Err(MissReason::KeyMismatch) }
                     });

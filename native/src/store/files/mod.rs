@@ -11,6 +11,7 @@ pub(super) use layout::{ENTRIES, JOURNAL, TAG, TAG_FILE};
 
 use std::{
     collections::HashSet,
+    fs::File,
     io::{self, Read},
     path::Path,
     sync::{
@@ -31,15 +32,15 @@ use crate::{
     error::OpenError,
     os::{
         FileMetadata, LocalBackend, StorageBackend, fork::Mutex, if_there, named_for, parallel, process_lock,
-        reason_of, retry_sharing, shared_backend,
+        read_first, reason_of, retry_sharing, shared_backend,
     },
 };
 use layout::Layout;
 use ledger::{Ledger, reason_of_write};
 use publish::publish;
 
-/// The longest file, in bytes, that is read at once. Of a longer one, the header is checked first.
-const LARGE: u64 = 16 << 20;
+/// The most bytes that are read before they are hashed, so that they are in the processor's cache then.
+const PIECE: usize = 256 << 10;
 
 /// Stores each artifact in its own file, named by the digest of its key, in a directory that any number of
 /// processes share.
@@ -79,6 +80,9 @@ pub struct FileStore {
     keeps_quiet: AtomicBool,
     closed: AtomicBool,
 }
+
+/// The layout of an entry that was read, or why it is not handed out.
+type Verified = Result<envelope::Layout, MissReason>;
 
 /// An optional reason: 0 is none; otherwise 1 plus the index of the reason.
 #[derive(Debug, Default)]
@@ -141,8 +145,7 @@ impl FileStore {
     /// The reason why the accounting cannot be read.
     pub fn total_bytes(&self) -> Result<u64, MissReason> {
         self.check_writable()?;
-        let mut ledger = self.ledger.lock(self.options.timeout)?;
-        Ok(ledger.accounts().total_bytes())
+        Ok(self.ledger.lock(self.options.timeout)?.accounts().total_bytes())
     }
 
     fn seal(&self) -> Option<&Seal> {
@@ -153,8 +156,7 @@ impl FileStore {
         let is_due = self.writes.reason().is_none() && self.recency.note(&digest, |digest| *digest);
         if is_due && !self.keeps_quiet.load(Ordering::Relaxed) {
             // A hit does not wait for a lock: the uses can be written later.
-            let written = self.write_uses(Duration::ZERO);
-            self.keeps_quiet.store(written.is_err(), Ordering::Relaxed);
+            self.keeps_quiet.store(self.write_uses(Duration::ZERO).is_err(), Ordering::Relaxed);
         }
     }
 
@@ -229,14 +231,6 @@ impl FileStore {
         self.options.disk.metadata(&self.layout.entries).is_ok()
     }
 
-    fn read_up_to(
-        &self,
-        path: &Path,
-        wanted: &dyn Fn(&FileMetadata) -> u64,
-    ) -> Result<(Vec<u8>, FileMetadata), MissReason> {
-        self.access(|disk| disk.read(path, wanted))
-    }
-
     fn access<T>(&self, mut read: impl FnMut(&dyn StorageBackend) -> io::Result<T>) -> Result<T, MissReason> {
         let disk = &*self.options.disk;
         retry_sharing(disk, || read(disk)).map_err(|error| {
@@ -244,40 +238,69 @@ impl FileStore {
         })
     }
 
+    /// Returns the length of a file that may be read.
+    fn len_to_read(&self, metadata: &FileMetadata) -> Result<usize, MissReason> {
+        match usize::try_from(metadata.len) {
+            _ if !metadata.is_readable() => Err(MissReason::Untrusted),
+            Ok(len) if metadata.len <= self.options.disk.max_file() => Ok(len),
+            _ => Err(MissReason::Oversize),
+        }
+    }
+
     /// Reads an unsealed entry into the caller's buffer and verifies it there, with one opening of the file, which takes longest.
     fn read_entry_into(&self, path: &Path, key: &[u8], buffer: &mut dyn Buffer) -> Result<usize, MissReason> {
         let (mut file, metadata) = self.access(|disk| disk.open(path))?;
-        if !metadata.is_readable() || metadata.len > self.options.disk.max_file() {
-            return Err(MissReason::Untrusted);
-        }
+        let len = self.len_to_read(&metadata)?;
         let mut read = |into: &mut [u8]| file.read_exact(into).map_err(|error| reason_of_read(&error));
         let mut first = [0; SHORT_HEAD];
-        let first = &mut first[..SHORT_HEAD.min(usize::try_from(metadata.len).unwrap_or(SHORT_HEAD))];
+        let first = &mut first[..SHORT_HEAD.min(len)];
         read(first)?;
-        let payload = envelope::Layout::parse(first, metadata.len)?.payload();
-        let (head, begun) = first.split_at_checked(payload.start).ok_or(MissReason::TooLong)?;
-        let room = room_for(payload.len(), buffer)?;
-        let (copied, rest) = room.split_at_mut(begun.len());
+        let layout = match first.len() == len {
+            true => envelope::verify(first, None)?,
+            false => envelope::Layout::parse(first, metadata.len)?.matching(None)?,
+        };
+        let payload = layout.payload();
+        let begun = first.get(payload.start..).ok_or(MissReason::TooLong)?;
+        if first[layout.key()] != *key {
+            return Err(MissReason::KeyMismatch);
+        }
+        let (copied, rest) = room_for(payload.len(), buffer)?.split_at_mut(begun.len());
         copied.copy_from_slice(begun);
-        read(rest)?;
-        envelope::verify_split(head, room, key, None).map(|()| payload.len())
+        if first.len() < len {
+            let mut verifier = envelope::Verifier::begin(first, metadata.len)?;
+            for piece in rest.chunks_mut(PIECE) {
+                read(piece)?;
+                verifier.update(piece);
+            }
+            verifier.finish()?;
+        }
+        Ok(payload.len())
     }
 
-    /// Reads a whole entry. Allocates memory for a large file only after its header proves it to be an entry of this
-    /// length; otherwise reads the header only.
-    fn read_entry(&self, path: &Path) -> Result<(Vec<u8>, FileMetadata), MissReason> {
-        let header_of_large = |metadata: &FileMetadata| match metadata.len {
-            ..=LARGE => metadata.len,
-            _ => envelope::HEADER_LEN as u64,
-        };
-        let (bytes, metadata) = self.read_up_to(path, &header_of_large)?;
-        if metadata.len <= LARGE {
-            return Ok((bytes, metadata));
+    /// Reads an entry and verifies it. Returns the bytes that were read, of a damaged one perhaps not all.
+    fn read_entry(&self, path: &Path) -> Result<(Vec<u8>, Verified, FileMetadata), MissReason> {
+        let (file, metadata) = self.access(|disk| disk.open(path))?;
+        let mut bytes = Vec::new();
+        let verified = self.len_to_read(&metadata).and_then(|len| self.read_all(&file, len, &mut bytes));
+        Ok((bytes, verified, metadata))
+    }
+
+    /// Reads each piece of an entry and hashes it while it is in the processor's cache. Allocates more than a piece only after the
+    /// header proves that it is an entry of this length.
+    fn read_all(&self, file: &File, len: usize, bytes: &mut Vec<u8>) -> Verified {
+        let refused = |error: io::Error| reason_of_read(&error);
+        read_first(file, bytes, len.min(PIECE)).map_err(refused)?;
+        if len <= PIECE {
+            return envelope::verify(bytes, self.seal());
         }
-        match envelope::Layout::parse(&bytes, metadata.len) {
-            Ok(_) | Err(MissReason::NewerVersion) => self.read_up_to(path, &|metadata| metadata.len),
-            Err(_) => Ok((bytes, metadata)),
+        let mut verifier = envelope::Verifier::begin(bytes, len as u64)?;
+        bytes.try_reserve_exact(len.saturating_sub(bytes.len())).map_err(|error| refused(error.into()))?;
+        for at in (bytes.len()..len).step_by(PIECE) {
+            file.take(PIECE.min(len - at) as u64).read_to_end(bytes).map_err(refused)?;
+            // Nothing if the file has become shorter.
+            verifier.update(bytes.get(at..).unwrap_or_default());
         }
+        verifier.verify(bytes, self.seal())
     }
 
     /// Removes a damaged entry, unless it was replaced since it was read. Returns whether it is gone.
@@ -315,9 +338,8 @@ impl FileStore {
         }
         // Its checksum must hold: an entry that only claims a newer version is damaged, and may be replaced. Read without the lock,
         // so that look-ups that find other such entries do not wait.
-        let is_still = self
-            .read_entry(&named_for(&self.layout.entries, digest))
-            .is_ok_and(|(bytes, _)| envelope::verify(&bytes, None) == Err(MissReason::NewerVersion));
+        let read = self.read_entry(&named_for(&self.layout.entries, digest));
+        let is_still = matches!(read, Ok((_, Err(MissReason::NewerVersion), _)));
         if !is_still {
             self.newer.lock().remove(digest);
         }
@@ -330,11 +352,8 @@ impl Store for FileStore {
         self.check_readable()?;
         let digest = Key::digest(key);
         let path = named_for(&self.layout.entries, &digest);
-        let (bytes, metadata) = self.read_entry(&path)?;
-        if !metadata.is_readable() {
-            return Err(MissReason::Untrusted);
-        }
-        let found = envelope::decode(bytes, key, self.seal());
+        let (bytes, verified, metadata) = self.read_entry(&path)?;
+        let found = verified.and_then(|layout| layout.into_artifact(bytes, key));
         match &found {
             Ok(_) => self.note_use(digest),
             Err(MissReason::NewerVersion) => {
@@ -399,10 +418,8 @@ impl Store for FileStore {
 
     fn contains(&self, key: &[u8]) -> Result<bool, MissReason> {
         self.check_readable()?;
-        let header = self.read_up_to(&named_for(&self.layout.entries, &Key::digest(key)), &|_| {
-            envelope::HEADER_LEN as u64
-        });
-        match header {
+        let path = named_for(&self.layout.entries, &Key::digest(key));
+        match self.access(|disk| disk.read(&path, &|_| envelope::HEADER_LEN as u64)) {
             Ok((header, metadata)) if metadata.is_readable() => {
                 let layout = envelope::Layout::parse(&header, metadata.len);
                 Ok(layout.and_then(|layout| layout.matching(self.seal())).is_ok())
