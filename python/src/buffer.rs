@@ -54,19 +54,30 @@ pub(crate) unsafe fn export(
     if filled == 0 { Ok(()) } else { Err(PyErr::fetch(owner.py())) }
 }
 
+/// The longest payload, in bytes, whose copy takes less time than attaching to the interpreter during a look-up.
+const SHORT: usize = 4096;
+
 /// A new bytes object, made once the length of the payload is known.
 #[derive(Default)]
-pub(crate) struct NewBytes(Option<Py<PyBytes>>);
+pub(crate) struct NewBytes {
+    object: Option<Py<PyBytes>>,
+    /// A short payload, until the call is attached to the interpreter again.
+    short: Vec<u8>,
+}
 
 impl NewBytes {
     /// Returns the object, once a store has filled it.
-    pub(crate) fn into_inner(self) -> Option<Py<PyBytes>> {
-        self.0
+    pub(crate) fn into_bytes(self, py: Python<'_>) -> Bound<'_, PyBytes> {
+        self.object.map_or_else(|| PyBytes::new(py, &self.short), |object| object.into_bound(py))
     }
 }
 
 impl Buffer for NewBytes {
     fn room(&mut self, len: usize) -> Option<&mut [u8]> {
+        self.object = None;
+        if len <= SHORT {
+            return self.short.room(len);
+        }
         Python::attach(|py| {
             let size = ffi::Py_ssize_t::try_from(len).ok()?;
             // SAFETY: without a source, Python allocates an object of this size for its creator to fill.
@@ -77,8 +88,8 @@ impl Buffer for NewBytes {
             let object = unsafe { object.cast_into_unchecked::<PyBytes>() };
             // SAFETY: it is a bytes object.
             let start = unsafe { ffi::PyBytes_AsString(object.as_ptr()) };
-            self.0 = Some(object.unbind());
-            // SAFETY: nothing else refers to the object before `into_inner`, and `self` keeps it. A store writes all of it before it
+            self.object = Some(object.unbind());
+            // SAFETY: nothing else refers to the object before `into_bytes`, and `self` keeps it. A store writes all of it before it
             // reads any of it, so that no byte is read before it is initialised.
             Some(unsafe { slice::from_raw_parts_mut(start.cast::<u8>(), len) })
         })

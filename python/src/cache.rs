@@ -127,7 +127,7 @@ impl Cache {
         let mut bytes = NewBytes::default();
         let read = self.call(py, key, |cache, key| cache.get_into(key, &mut bytes))?;
         match read {
-            Ok(_) => Ok(bytes.into_inner().map(|bytes| bytes.into_bound(py))),
+            Ok(_) => Ok(Some(bytes.into_bytes(py))),
             Err(reason) => {
                 warn_of_damage(py, reason);
                 Ok(None)

@@ -34,7 +34,7 @@ def test_what_was_put_is_found(cache):
     assert cache.get("key") is None
 
 
-@pytest.mark.parametrize("size", [0, 1, 4095, 1 << 20])
+@pytest.mark.parametrize("size", [0, 1, 4096, 4097, 1 << 20])
 def test_payload_of_any_length_is_unchanged(cache, size):
     payload = os.urandom(size)
     assert cache.put("key", payload) is None
