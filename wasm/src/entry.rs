@@ -10,20 +10,6 @@ use warmstart_core::{
     reason::MissReason,
 };
 
-/// Encodes a small value. Returns one byte, the number of the reason, if the key or the metadata are too long.
-#[wasm_bindgen]
-#[must_use]
-pub fn encode_small(key: &[u8], metadata: &[u8], payload: &[u8], created_ms: f64, build_ms: f64) -> Vec<u8> {
-    let provenance = provenance(created_ms, build_ms);
-    let writer = HeadWriter::new(key, metadata, payload.len() as u64, provenance);
-    or_number(writer.and_then(|mut writer| {
-        writer.update(payload);
-        let mut envelope = writer.finish()?;
-        envelope.extend_from_slice(payload);
-        Ok(envelope)
-    }))
-}
-
 /// Returns the checksum of the head of a large value. It is stored beside the head, which is returned before
 /// the payload is read.
 #[wasm_bindgen]
@@ -46,7 +32,7 @@ pub fn verify_head(head: &[u8], sum: u32, payload_len: f64) -> u32 {
 /// The longest envelope that fits into the window, in bytes.
 const WINDOW: usize = 64 * 1024;
 
-/// Verifies whole envelopes that JavaScript copies into its window: one call for each.
+/// Encodes and verifies whole envelopes in a window that JavaScript copies into and out of: one call for each.
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct Envelope {
@@ -67,6 +53,31 @@ impl Envelope {
     #[must_use]
     pub fn window(&self) -> *const u8 {
         self.window.as_ptr()
+    }
+
+    /// Encodes the value whose key, metadata and payload are at the beginning of the window, one behind the other, and puts
+    /// the envelope in their place. Returns its length; or the number of the reason, negative, if they are too long.
+    pub fn encode(&mut self, key: usize, metadata: usize, payload: usize, created_ms: f64, build_ms: f64) -> i32 {
+        let provenance = provenance(created_ms, build_ms);
+        self.encoded(key, metadata, payload, provenance).map_or_else(|reason| -(number_of(reason) as i32), |len| len as i32)
+    }
+
+    fn encoded(
+        &mut self,
+        key: usize,
+        metadata: usize,
+        payload: usize,
+        provenance: Provenance,
+    ) -> Result<usize, MissReason> {
+        let (keys, rest) = self.window.split_at_checked(key).ok_or(MissReason::TooLong)?;
+        let (metadata, rest) = rest.split_at_checked(metadata).ok_or(MissReason::TooLong)?;
+        let mut writer = HeadWriter::new(keys, metadata, payload as u64, provenance)?;
+        writer.update(rest.get(..payload).ok_or(MissReason::TooLong)?);
+        let (begin, head) = (WINDOW - rest.len(), writer.finish()?);
+        let envelope = self.window.get_mut(..head.len() + payload).ok_or(MissReason::TooLong)?;
+        envelope.copy_within(begin..begin + payload, head.len());
+        envelope[..head.len()].copy_from_slice(&head);
+        Ok(envelope.len())
     }
 
     /// Verifies every byte of the envelope at the beginning of the window. Returns the number of the reason, or 0.

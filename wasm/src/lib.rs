@@ -20,7 +20,7 @@ mod stream;
 
 use rlsf::SmallGlobalTlsf;
 
-pub use entry::{Envelope, encode_small, head_sum, verify_head};
+pub use entry::{Envelope, head_sum, verify_head};
 pub use fields::{derive_key, digest_of};
 pub use nearest::{changes, remoteness};
 pub use reason::reason;

@@ -156,7 +156,10 @@ export class Cache {
     return this.core.clear();
   }
 
-  /** Lists all entries without reading their values, in the order of eviction. */
+  /**
+   * Lists all intact entries in the order of eviction. Reads values of up to 48 KiB, but of a larger one only what is
+   * stored beside it.
+   */
   entries(): Promise<EntryInfo[]> {
     return entries(this.core);
   }

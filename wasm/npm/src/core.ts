@@ -1,5 +1,5 @@
 import { type Content, damageOf, handOut, handOutVerified, type Large, lazyResponse } from "./content.js";
-import { encoded, engine, explanation } from "./engine.js";
+import { encodeEnvelope, encoded, engine, explanation } from "./engine.js";
 import { type ErrorCode, invalid, WarmstartError } from "./errors.js";
 import { type CacheEvents, type EventEntry, Events } from "./events.js";
 import { Flights } from "./flight.js";
@@ -8,7 +8,7 @@ import { encodeMetadata } from "./metadata.js";
 import { Order, type Ticket } from "./order.js";
 import { fill, isStream, type Payload, payloadOf, release } from "./payload.js";
 import {
-  type Entry, type Found, Head, isDamage, type LargeRecord, opened, storedSize,
+  type Found, type Head, isDamage, type LargeRecord, opened, type Stored, storedSize,
 } from "./store/record.js";
 import { Fault, type Store } from "./store/store.js";
 import type { As, Counters, Formats, PutOptions, Value } from "./types.js";
@@ -123,39 +123,49 @@ export class Core {
     signal?.throwIfAborted();
     const metadata = encodeMetadata(input, value, options);
     const taken = payloadOf(value, { blobs: this.store.storesBlobs, signal, onProgress, borrow: true, transfer });
-    return this.order.run(name.id, "write", !isStream(value), async (ticket) => {
-      // Awaiting an available value would let the caller change it.
-      const payload = taken instanceof Promise ? await taken : taken;
-      return this.write(ticket, name, { payload, metadata, buildMs: 0 }, signal);
-    });
+    const write = (ticket: Ticket, payload: Payload): Promise<boolean> =>
+      this.write(ticket, name, { payload, metadata, buildMs: 0 }, signal);
+    // Awaiting an available value would let the caller change it.
+    return this.order.run(name.id, "write", !isStream(value), (ticket) =>
+      taken instanceof Promise ? taken.then((payload) => write(ticket, payload)) : write(ticket, taken),
+    );
   }
 
   /** Stores a value, and returns whether it did. Rejects only if the value itself cannot be read. */
-  async write(ticket: Ticket, { id, key }: Named, ready: Ready, signal?: AbortSignal): Promise<boolean> {
+  write(ticket: Ticket, name: Named, ready: Ready, signal?: AbortSignal): Promise<boolean> {
     ticket.isFinite = true;
+    const { payload, metadata, buildMs } = ready;
+    const isShort = payload.bytes !== undefined && name.key.length + metadata.length <= SHORT;
+    if (!isShort) return this.#writeLarge(ticket, name, ready, signal);
+    // Encodes a small value, and so copies it, before the caller runs again.
+    return this.#store(ticket, name, payload, encodeEnvelope(name.key, metadata, payload.bytes, buildMs));
+  }
+
+  async #writeLarge(ticket: Ticket, name: Named, ready: Ready, signal?: AbortSignal): Promise<boolean> {
     const { payload } = ready;
-    let reason: string | undefined;
-    const store = async (entry: Entry): Promise<boolean> => {
-      const overtaken = ticket.queue();
-      if (overtaken) return overtaken;
-      reason = await this.store.put(id, entry);
-      this.#stored(key, payload.size, reason);
-      return reason === undefined;
-    };
     try {
-      const isShort = payload.bytes !== undefined && key.length + ready.metadata.length <= SHORT;
-      const entry = isShort ? this.#small(key, ready, payload.bytes!) : await this.#large(key, ready, signal);
-      if (this.store.admits(storedSize(entry.record))) return await this.store.withPieces(entry, store);
-      reason = "oversize";
+      const record = await this.#large(name.key, ready, signal);
+      const store = (stored: Stored): Promise<boolean> => this.#store(ticket, name, payload, stored);
+      return await (this.store.admits(storedSize(record)) ? this.store.withPieces(record, store) : store(record));
     } catch (error) {
       // The engine throws the name of a reason for values that the format cannot hold.
       if (typeof error !== "string") throw error;
-      reason = error;
+      this.#stored(name.key, payload.size, error);
+      return false;
     } finally {
       release(payload);
     }
-    this.#stored(key, payload.size, reason);
-    return false;
+  }
+
+  #store(ticket: Ticket, { id, key }: Named, { size }: Payload, record: Stored): Promise<boolean> {
+    const isAdmitted = this.store.admits(storedSize(record));
+    const overtaken = isAdmitted ? ticket.queue() : undefined;
+    if (overtaken) return overtaken;
+    const done = (reason: string | undefined): boolean => {
+      this.#stored(key, size, reason);
+      return reason === undefined;
+    };
+    return isAdmitted ? this.store.put(id, record).then(done) : Promise.resolve(done("oversize"));
   }
 
   async has(input: KeyInput): Promise<boolean> {
@@ -256,14 +266,8 @@ export class Core {
     this.#tell("hit", key, () => ({ size }));
   }
 
-  /** Encodes a small value, and so copies it, before this function first waits. */
-  #small(key: Uint8Array, { metadata, buildMs }: Ready, bytes: Uint8Array): Entry {
-    const record = encoded(engine.encode_small(key, metadata, bytes, Date.now(), buildMs));
-    return { record, head: new Head(record) };
-  }
-
   /** Hashes a large value, and makes its parts where that is still to be done. */
-  async #large(key: Uint8Array, ready: Ready, signal: AbortSignal | undefined): Promise<Entry> {
+  async #large(key: Uint8Array, ready: Ready, signal: AbortSignal | undefined): Promise<Stored> {
     const { metadata, buildMs, payload } = ready;
     const writer = new engine.HeadWriter(key, metadata, payload.size, Date.now(), buildMs);
     const { bytes } = payload;
@@ -276,7 +280,7 @@ export class Core {
       throw error;
     }
     const h = encoded(writer.finish());
-    return { record: { h, c: engine.head_sum(h), b: large.parts }, head: new Head(h) };
+    return { h, c: engine.head_sum(h), b: large.parts };
   }
 
   #stored(key: Uint8Array, size: number, reason: string | undefined): void {

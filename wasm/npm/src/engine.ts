@@ -8,11 +8,7 @@ export { engine };
 
 let memory: WebAssembly.Memory | undefined;
 let envelope: InstanceType<typeof engine.Envelope>;
-/** Its window. */
-let window: Uint8Array;
-
-/** The longest envelope that is verified as a whole, in bytes. */
-const WINDOW = 64 * 1024;
+let window = new Uint8Array(0);
 
 /** Consumes the bytes of large values in order: the common interface of `HeadWriter` and `Check`. */
 export interface Sink {
@@ -29,16 +25,39 @@ export function loaded(): typeof engine {
     throw unsupported(cause);
   }
   envelope = new engine.Envelope();
-  window = new Uint8Array(memory.buffer, envelope.window(), WINDOW);
   return engine;
+}
+
+/** The longest envelope that is encoded and verified as a whole, in bytes. */
+const WINDOW = 64 * 1024;
+
+/** The engine's window. A memory that has grown has another buffer. */
+function place(): Uint8Array<ArrayBuffer> {
+  if (window.length === 0) window = new Uint8Array(memory!.buffer, envelope.window(), WINDOW);
+  return window;
+}
+
+/** Returns a new array with the envelope of a small value. Throws the name of a reason if it is too long. */
+export function encodeEnvelope(
+  key: Uint8Array,
+  metadata: Uint8Array,
+  payload: Uint8Array,
+  buildMs: number,
+): Uint8Array<ArrayBuffer> {
+  const into = place();
+  into.set(key);
+  into.set(metadata, key.length);
+  into.set(payload, key.length + metadata.length);
+  const length = envelope.encode(key.length, metadata.length, payload.length, Date.now(), buildMs);
+  if (length < 0) throw reasonOf(-length) ?? "malformed";
+  // What is encoded allocates.
+  return place().slice(0, length);
 }
 
 /** Verifies a whole envelope, by one call into WebAssembly. Returns the reason why it is not intact, if any. */
 export function verifyEnvelope(bytes: Uint8Array): string | undefined {
-  if (memory === undefined || bytes.length > WINDOW) return "malformed";
-  // A memory that has grown has another buffer.
-  if (window.length === 0) window = new Uint8Array(memory.buffer, envelope.window(), WINDOW);
-  window.set(bytes);
+  if (bytes.length > WINDOW) return "malformed";
+  place().set(bytes);
   return reasonOf(envelope.verify(bytes.length));
 }
 

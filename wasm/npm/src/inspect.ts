@@ -3,16 +3,17 @@ import { engine, explanation } from "./engine.js";
 import { bound } from "./errors.js";
 import { Key, type KeyInput, keyOf, keyText, named } from "./key.js";
 import { decodeMetadata } from "./metadata.js";
-import { Head, isDamage } from "./store/record.js";
+import { type Head, isDamage } from "./store/record.js";
 import type { EntryInfo, Explanation, Stats } from "./types.js";
 
 /** Lists all entries in the order of eviction. */
-export async function entries({ order, store }: Core): Promise<EntryInfo[]> {
-  await order.drained();
-  return (await listed(store)).map(({ head, usedMs, storedSize }) => {
+export async function entries(core: Core): Promise<EntryInfo[]> {
+  await core.order.drained();
+  const infos: EntryInfo[] = [];
+  for await (const { head, usedMs, storedSize } of listed(core)) {
     const { key } = head;
     const { label, headers, recipe } = decodeMetadata(head.metadata);
-    return {
+    infos.push({
       key,
       text: keyText(key),
       label,
@@ -24,8 +25,9 @@ export async function entries({ order, store }: Core): Promise<EntryInfo[]> {
       lastUsed: new Date(usedMs),
       buildMs: head.buildMs,
       recipe,
-    };
-  });
+    });
+  }
+  return infos;
 }
 
 /** Returns the counters of the cache, and its backend. */
@@ -52,7 +54,7 @@ export async function explain(core: Core, input: KeyInput): Promise<Explanation>
   const reason = typeof found === "string" ? found : undefined;
   const recipe = input instanceof Key ? input.recipe : undefined;
   let nearest: { distance: number; head: Head } | undefined;
-  for (const { head } of recipe ? await listed(core.store) : []) {
+  for await (const { head } of recipe ? listed(core) : []) {
     const distance = engine.remoteness(recipe as Uint8Array, head.metadata);
     if (distance !== undefined && distance <= (nearest?.distance ?? Infinity)) nearest = { distance, head };
   }
@@ -103,17 +105,23 @@ export async function resize(
   await store.setLimits(limits);
 }
 
-/** Lists the heads of all entries in the order of eviction. */
-async function listed(store: Core["store"]): Promise<{ head: Head; usedMs: number; storedSize: number }[]> {
-  const list = [];
-  for (const { entries } of await store.accounts()) {
-    for (const { head, size, usedMs } of entries.values()) {
-      // What a newer version stored has no head here.
-      if (head.length > 0) list.push({ head: new Head(head), usedMs, storedSize: size });
+/** Reads the heads of all entries in the order of eviction, some at a time: a small value is read with its head. */
+async function* listed(core: Core): AsyncGenerator<{ head: Head; usedMs: number; storedSize: number }> {
+  for (const { entries } of await core.store.accounts()) {
+    const all = [...entries];
+    for (let at = 0; at < all.length; at += AT_ONCE) {
+      const some = all.slice(at, at + AT_ONCE);
+      const peeked = await Promise.all(some.map(([id]) => core.peek({ id, key: keyOf(id) })));
+      for (const [nth, found] of peeked.entries()) {
+        const { usedMs, size } = some[nth]![1];
+        if (typeof found !== "string") yield { head: found.head, usedMs, storedSize: size };
+      }
     }
   }
-  return list;
 }
+
+/** With values of 48 KiB, these are 12 MiB. */
+const AT_ONCE = 256;
 
 /**
  * Decodes the engine's changes: label, old and new value, each behind its length, which is the largest number if there

@@ -6,8 +6,8 @@ export class Ticket {
   #overtaken: Ticket | "clear" | undefined;
   readonly #earlier: readonly Ticket[];
   readonly isWrite: boolean;
-  /** Whether it did something, once it has ended. Never rejects. */
-  done: Promise<boolean> = Promise.resolve(false);
+  /** Does it. */
+  work: Promise<boolean> | undefined;
   #isQueued = false;
 
   constructor(isWrite: boolean, isFinite: boolean, earlier: readonly Ticket[]) {
@@ -22,10 +22,19 @@ export class Ticket {
    */
   queue(): Promise<boolean> | undefined {
     if (this.#overtaken === "clear") return Promise.resolve(false);
-    if (this.#overtaken) return this.#overtaken.isWrite ? this.#overtaken.done : Promise.resolve(false);
+    if (this.#overtaken) return this.#overtaken.isWrite ? this.#overtaken.done() : Promise.resolve(false);
     this.#isQueued = true;
     for (const ticket of this.#earlier) ticket.overtakenBy(this);
     return undefined;
+  }
+
+  /** Whether it did something, once it has ended. Never rejects. */
+  async done(): Promise<boolean> {
+    try {
+      return (await this.work) ?? false;
+    } catch {
+      return false;
+    }
   }
 
   overtakenBy(later: Ticket | "clear"): void {
@@ -41,26 +50,35 @@ export class Order {
   isIdle = true;
 
   /** Runs a call, and starts `work` immediately. */
-  async run(
+  run(
     id: string,
     kind: "write" | "remove",
     isFinite: boolean,
     work: (ticket: Ticket) => Promise<boolean>,
   ): Promise<boolean> {
-    const tickets = this.#tickets.get(id) ?? [];
-    const ticket = new Ticket(kind === "write", isFinite, [...tickets]);
-    this.#tickets.set(id, tickets);
-    tickets.push(ticket);
+    const earlier = this.#tickets.get(id) ?? [];
+    const ticket = new Ticket(kind === "write", isFinite, earlier);
+    this.#tickets.set(id, [...earlier, ticket]);
     this.isIdle = false;
-    const doing = work(ticket);
-    ticket.done = doing.catch(() => false);
-    try {
-      return await doing;
-    } finally {
-      tickets.splice(tickets.indexOf(ticket), 1);
-      if (tickets.length === 0) this.#tickets.delete(id);
-      this.#rest();
-    }
+    ticket.work = work(ticket);
+    // Not `finally`, which creates more promises: there may be thousands of calls.
+    return ticket.work.then(
+      (did) => {
+        this.#end(id, ticket);
+        return did;
+      },
+      (error: unknown) => {
+        this.#end(id, ticket);
+        throw error;
+      },
+    );
+  }
+
+  #end(id: string, ticket: Ticket): void {
+    const others = this.#tickets.get(id)?.filter((other) => other !== ticket) ?? [];
+    if (others.length > 0) this.#tickets.set(id, others);
+    else this.#tickets.delete(id);
+    this.#rest();
   }
 
   /** Removes everything. Values that are still being read are not stored any more. */
@@ -84,7 +102,7 @@ export class Order {
     if (this.isIdle) return undefined;
     const finite = this.#tickets.get(id)?.filter((ticket) => ticket.isFinite) ?? [];
     if (finite.length === 0) return this.#clearing;
-    return Promise.all([this.#clearing, ...finite.map((ticket) => ticket.done)]);
+    return Promise.all([this.#clearing, ...finite.map((ticket) => ticket.done())]);
   }
 
   /** Waits for the calls that end soon. */

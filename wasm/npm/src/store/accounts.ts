@@ -8,20 +8,19 @@ export interface Limits {
 
 /**
  * One change: `[]` removes everything; `[id]` is an entry that is gone; `[id, usedMs]` is a use; and `[id, usedMs,
- * size, head, pieces]` is an entry that was stored, with the length of the whole entry, its head without padding, and
- * the id of its pieces if it has any. Times are milliseconds since 1970 UTC, sizes are bytes.
+ * size, pieces]` is an entry that was stored, with the length of the whole entry, and the id of its pieces if it has
+ * any. Times are milliseconds since 1970 UTC, sizes are bytes.
  */
 export type Change =
   | readonly []
   | readonly [id: string]
   | readonly [id: string, usedMs: number]
-  | readonly [id: string, usedMs: number, size: number, head: Uint8Array<ArrayBuffer>, pieces: string | undefined];
+  | readonly [id: string, usedMs: number, size: number, pieces?: string | undefined];
 
 /** What is known of an entry without reading it. */
 export interface Account {
   usedMs: number;
   size: number;
-  head: Uint8Array<ArrayBuffer>;
   pieces: string | undefined;
 }
 
@@ -36,22 +35,22 @@ export class Accounts {
 
   /** Applies changes in their order. A use of an unknown entry changes nothing. */
   apply(changes: readonly Change[]): void {
-    for (const [id, usedMs, size, head, pieces] of changes) {
+    for (const [id, usedMs, size, pieces] of changes) {
       if (id === undefined) {
         this.clear();
         continue;
       }
       const known = this.entries.get(id);
       this.entries.delete(id);
-      if (head !== undefined || usedMs === undefined) {
+      if (size !== undefined || usedMs === undefined) {
         this.bytes -= known?.size ?? 0;
         if (known?.pieces !== undefined && known.pieces !== pieces) this.loose.add(known.pieces);
       } else if (known !== undefined) {
         this.entries.set(id, { ...known, usedMs });
       }
-      if (usedMs === undefined || size === undefined || head === undefined) continue;
+      if (usedMs === undefined || size === undefined) continue;
       this.bytes += size;
-      this.entries.set(id, { usedMs, size, head, pieces });
+      this.entries.set(id, { usedMs, size, pieces });
     }
   }
 
@@ -68,9 +67,14 @@ export class Accounts {
 
   /** Returns the changes that lead to these accounts, whatever was before. */
   snapshot(): Change[] {
-    const stored = ([id, { usedMs, size, head, pieces }]: [string, Account]): Change => [id, usedMs, size, head, pieces];
+    const stored = ([id, { usedMs, size, pieces }]: [string, Account]): Change => changeOf(id, usedMs, size, pieces);
     return [[], ...Array.from(this.entries, stored)];
   }
+}
+
+/** Returns the change that an entry was stored. */
+export function changeOf(id: string, usedMs: number, size: number, pieces: string | undefined): Change {
+  return pieces === undefined ? [id, usedMs, size] : [id, usedMs, size, pieces];
 }
 
 /** Whether an entry of this size fits within the limits. */
@@ -90,10 +94,10 @@ export function isSnapshot(row: readonly Change[]): boolean {
 
 function isChange(change: unknown): boolean {
   if (!Array.isArray(change)) return false;
-  const [id, usedMs, size, head, pieces] = change as unknown[];
+  const [id, usedMs, size, pieces] = change as unknown[];
   if (change.length === 0) return true;
   if (typeof id !== "string" || (change.length > 1 && typeof usedMs !== "number")) return false;
   if (change.length < 3) return true;
   const isSize = typeof size === "number" && size >= 0;
-  return isSize && head instanceof Uint8Array && (pieces === undefined || typeof pieces === "string");
+  return isSize && (pieces === undefined || typeof pieces === "string");
 }

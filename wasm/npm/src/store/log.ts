@@ -1,5 +1,5 @@
 import { keyOf } from "../key.js";
-import { Accounts, type Change, isRow, isSnapshot } from "./accounts.js";
+import { Accounts, type Change, changeOf, isRow, isSnapshot } from "./accounts.js";
 import { LOG, result, VALUES } from "./database.js";
 import { isDamage, type LargeRecord, opened, storedSize } from "./record.js";
 
@@ -75,10 +75,9 @@ export class Log {
         continue;
       }
       // What a newer version stored counts by what is seen of it.
-      const head = typeof found === "string" ? undefined : found.head;
+      const usedMs = typeof found === "string" ? Date.now() : found.head.createdMs;
       const pieces = (record as Partial<LargeRecord>).p?.id;
-      const usedMs = head?.createdMs ?? Date.now();
-      accounts.apply([[id, usedMs, storedSize(record), head?.copy() ?? new Uint8Array(0), pieces]]);
+      accounts.apply([changeOf(id, usedMs, storedSize(record), pieces)]);
     }
     const log = transaction.objectStore(LOG);
     log.clear();

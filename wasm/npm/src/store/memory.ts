@@ -1,5 +1,5 @@
 import { Accounts, admits, type Limits } from "./accounts.js";
-import type { Entry, Stored } from "./record.js";
+import type { Stored } from "./record.js";
 
 /** Records in memory: all of them without a database, and otherwise those that it could not store. */
 export class Memory {
@@ -16,12 +16,12 @@ export class Memory {
   }
 
   /** Keeps an entry if it fits. Returns how many entries it evicted. */
-  put(id: string, { record, head }: Entry, size: number, now: number): number {
+  put(id: string, record: Stored, size: number, now: number): number {
     // The older value of the key must not outlive the newer one.
     this.remove(id);
     if (!admits(this.#limits, size)) return 0;
     this.#records.set(id, record);
-    this.accounts.apply([[id, now, size, head.copy(), undefined]]);
+    this.accounts.apply([[id, now, size]]);
     return this.setLimits(this.#limits);
   }
 
@@ -30,8 +30,10 @@ export class Memory {
   }
 
   remove(id: string): boolean {
+    // Most often there is nothing here at all.
+    if (!this.#records.delete(id)) return false;
     this.accounts.apply([[id]]);
-    return this.#records.delete(id);
+    return true;
   }
 
   clear(): void {

@@ -39,12 +39,6 @@ export interface LargeRecord {
 /** A record: the envelope of a small value, or a large one. */
 export type Stored = Uint8Array<ArrayBuffer> | LargeRecord;
 
-/** An entry that is ready to be stored. */
-export interface Entry {
-  record: Stored;
-  head: Head;
-}
-
 /**
  * A value that was found: `bytes` of a small one, which is verified, or `parts` of a large one, of which the head
  * is verified.
@@ -66,11 +60,6 @@ export class Head {
   /** The bytes before the payload, with the zeros that align it. */
   get padded(): Uint8Array<ArrayBuffer> {
     return this.#bytes.subarray(0, this.length);
-  }
-
-  /** Returns a copy without those zeros. */
-  copy(): Uint8Array<ArrayBuffer> {
-    return this.#bytes.slice(0, this.#metadataEnd);
   }
 
   /** The full key. */

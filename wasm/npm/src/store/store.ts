@@ -1,4 +1,4 @@
-import { type Accounts, admits, type Change, type Limits } from "./accounts.js";
+import { type Accounts, admits, type Change, changeOf, type Limits } from "./accounts.js";
 import {
   abort, complete, connect, Fault, fault, LOG, PIECES, result, STORES, VALUES,
 } from "./database.js";
@@ -6,7 +6,7 @@ import { Log } from "./log.js";
 import { Memory } from "./memory.js";
 import { dropPieces, storePieces, sweepPieces } from "./pieces.js";
 import {
-  type Entry, opened, type Part, partLength, type Piece, type Pieces, storedSize,
+  opened, type Part, partLength, type Piece, type Pieces, type Stored, storedSize,
 } from "./record.js";
 import { keyOf } from "../key.js";
 
@@ -36,7 +36,7 @@ interface Read {
  * own.
  */
 type Write =
-  | { kind: "put"; id: string; entry: Entry; size: number }
+  | { kind: "put"; id: string; record: Stored; size: number }
   | { kind: "remove"; id: string; goes?: (record: unknown) => boolean }
   | { kind: "alone"; work: (withRow: boolean) => Promise<Outcome> }
   | { kind: "sync" };
@@ -74,6 +74,8 @@ export class Store {
   #reads: Read[] = [];
   #writes: { write: Write; resolve: (outcome: Outcome) => void }[] = [];
   #isWriting = false;
+  /** A transaction with the first of the changes that wait, see {@link #hurry}. */
+  #early: { transaction: IDBTransaction; puts: number } | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
   private constructor(name: string, limits: Limits) {
@@ -143,8 +145,8 @@ export class Store {
    * survives the death of the browser. What there is no space for after evicting is kept in memory, as far as there is
    * room.
    */
-  put(id: string, entry: Entry): Promise<string | undefined> {
-    return this.#write({ kind: "put", id, entry, size: storedSize(entry.record) }) as Promise<string | undefined>;
+  put(id: string, record: Stored): Promise<string | undefined> {
+    return this.#write({ kind: "put", id, record, size: storedSize(record) }) as Promise<string | undefined>;
   }
 
   /** Removes a value. Returns whether there was one. */
@@ -162,9 +164,8 @@ export class Store {
    * Runs `work` with the large value's pieces in the database, of which its record tells. Another tab takes no piece
    * for one of a dead tab meanwhile. If `work` does not store the record, the pieces are removed.
    */
-  async withPieces(entry: Entry, work: (entry: Entry) => Promise<boolean>): Promise<boolean> {
-    const { record, head } = entry;
-    if (this.#isInMemory || record instanceof Uint8Array || record.b.length < 2) return work(entry);
+  async withPieces(record: Stored, work: (record: Stored) => Promise<boolean>): Promise<boolean> {
+    if (this.#isInMemory || record instanceof Uint8Array || record.b.length < 2) return work(record);
     const parts = record.b;
     return this.#holding("shared", async () => {
       let pieces: Pieces | undefined;
@@ -174,10 +175,10 @@ export class Store {
         const makeRoom = (needed: number): Promise<Outcome> =>
           this.#write({ kind: "alone", work: () => this.#makeRoom(needed) });
         pieces = await storePieces(parts, begin, makeRoom);
-        did = await work({ record: { ...record, b: [], p: pieces }, head });
+        did = await work({ ...record, b: [], p: pieces });
       } catch (error) {
         this.trouble(error);
-        did = await work(entry);
+        did = await work(record);
       } finally {
         if (!did && pieces) await this.#drop(pieces.id).catch(() => undefined);
       }
@@ -252,6 +253,7 @@ export class Store {
     if (this.#isInMemory) return;
     this.#isInMemory = true;
     clearTimeout(this.#timer);
+    if (this.#early) abort(this.#early.transaction);
     this.#connection?.close();
     this.#connection = undefined;
     this.#log.accounts.clear();
@@ -313,6 +315,8 @@ export class Store {
   async #readAll(): Promise<void> {
     const reads = this.#reads;
     this.#reads = [];
+    // Neighbours lie close together on a disk.
+    if (reads.length > 1) reads.sort((one, other) => (one.id < other.id ? -1 : 1));
     let told = 0;
     const next = (found: unknown): void => {
       const read = reads[told++];
@@ -350,8 +354,30 @@ export class Store {
   #write(write: Write): Promise<Outcome> {
     return new Promise((resolve) => {
       if (this.#writes.length === 0 && !this.#isWriting) queueMicrotask(() => void this.#writeAll());
+      this.#hurry(write);
       this.#writes.push({ write, resolve });
     });
+  }
+
+  /**
+   * Requests the put of a small value before the other calls of this tick: the browser works on it while they are encoded.
+   * The transaction of this tick takes over, which changes nothing if only puts were before this one.
+   */
+  #hurry(write: Write): void {
+    const { length } = this.#writes;
+    const isFirst = !this.#isWriting && length === (this.#early?.puts ?? 0) && length < MOST;
+    if (!isFirst || write.kind !== "put" || !(write.record instanceof Uint8Array) || this.#newer.has(write.id)) return;
+    try {
+      if (length === 0) this.#early = undefined;
+      const transaction = this.#early?.transaction ?? this.#connection?.transaction(STORES, "readwrite");
+      if (!transaction) return;
+      this.#early = { transaction, puts: length + 1 };
+      transaction.objectStore(VALUES).put(write.record, write.id);
+    } catch {
+      // What is wrong shows when the request is made again.
+      if (this.#early) abort(this.#early.transaction);
+      this.#early = undefined;
+    }
   }
 
   async #writeAll(): Promise<void> {
@@ -369,7 +395,7 @@ export class Store {
   #count(): number {
     let bytes = 0;
     for (const [at, { write }] of this.#writes.entries()) {
-      if (write.kind === "put" && !(write.entry.record instanceof Uint8Array)) bytes += write.size;
+      if (write.kind === "put" && !(write.record instanceof Uint8Array)) bytes += write.size;
       const isAlone = write.kind === "alone" || this.#writes[0]?.write.kind === "alone";
       if (at > 0 && (at === MOST || bytes > MOST_BYTES || isAlone)) return at;
     }
@@ -402,7 +428,7 @@ export class Store {
     for (const write of writes) {
       if (write.kind !== "put") continue;
       // The older value must not outlive the newer one, which memory keeps.
-      this.#memory.put(write.id, write.entry, write.size, Date.now());
+      this.#memory.put(write.id, write.record, write.size, Date.now());
       const older: Write = { kind: "remove", id: write.id, goes: () => true };
       await this.#transact([older], false).catch(() => undefined);
     }
@@ -413,7 +439,7 @@ export class Store {
   /** Makes a change in memory. */
   #remember(write: Write): Outcome {
     if (write.kind === "put") {
-      this.onEvicted(this.#memory.put(write.id, write.entry, write.size, Date.now()));
+      this.onEvicted(this.#memory.put(write.id, write.record, write.size, Date.now()));
     } else if (write.kind === "remove") {
       return this.#memory.remove(write.id);
     }
@@ -421,7 +447,9 @@ export class Store {
   }
 
   async #transact(writes: readonly Write[], withRow: boolean): Promise<Outcome[]> {
-    const begun = this.#begin("readwrite", STORES);
+    const early = this.#early;
+    this.#early = undefined;
+    const begun = early?.transaction ?? this.#begin("readwrite", STORES);
     const transaction = begun instanceof Promise ? await begun : begun;
     const { accounts } = this.#log;
     // Where nothing is to be decided, nothing is read.
@@ -437,7 +465,7 @@ export class Store {
     let committed = (): number => 0;
     try {
       const before = isBlind ? [] : await this.#before(transaction, writes);
-      outcomes = this.#change(transaction, writes, before, changes);
+      outcomes = this.#change(transaction, writes, before, changes, early?.puts ?? 0);
       if (!isBlind) {
         accounts.apply(changes);
         evicted = this.#evict(transaction, changes, () => accounts.exceed(this.#limits));
@@ -475,27 +503,27 @@ export class Store {
     return Promise.all(reads);
   }
 
-  /** Requests the changes of records, and adds what the row of the log says of them. */
+  /** Requests the changes of records, after the first `requested`, and adds what the row of the log says of them. */
   #change(
     transaction: IDBTransaction,
     writes: readonly Write[],
     before: readonly unknown[],
     changes: Change[],
+    requested: number,
   ): Outcome[] {
     const values = transaction.objectStore(VALUES);
     const now = Date.now();
     const put = new Set<string>();
     return writes.map((write, at) => {
       if (write.kind === "put") {
-        const { id, entry, size } = write;
+        const { id, record, size } = write;
         if (this.#newer.has(id) && opened(before[at], keyOf(id)) === "newer_version") return "newer_version";
-        const { record, head } = entry;
-        values.put(record, id);
+        if (at >= requested) values.put(record, id);
         this.#newer.delete(id);
         this.#memory.remove(id);
         put.add(id);
         const pieces = record instanceof Uint8Array ? undefined : record.p?.id;
-        changes.push([id, now, size, head.copy(), pieces]);
+        changes.push(changeOf(id, now, size, pieces));
         return undefined;
       }
       if (write.kind !== "remove") return undefined;
@@ -534,8 +562,8 @@ export class Store {
   async #withoutBlobs(writes: readonly Write[]): Promise<void> {
     this.storesBlobs = false;
     for (const write of writes) {
-      if (write.kind !== "put" || write.entry.record instanceof Uint8Array) continue;
-      const { record } = write.entry;
+      if (write.kind !== "put" || write.record instanceof Uint8Array) continue;
+      const { record } = write;
       record.b = await Promise.all(record.b.map((part) => (part instanceof Blob ? part.arrayBuffer() : part)));
     }
   }
