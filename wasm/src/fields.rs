@@ -1,6 +1,6 @@
 //! Keys from labelled fields, as the native crate derives them.
 
-use alloc::{borrow::Cow, string::String, vec::Vec};
+use alloc::{string::String, vec::Vec};
 
 use wasm_bindgen::prelude::wasm_bindgen;
 
@@ -9,63 +9,66 @@ use warmstart_core::{
     key::{Key, KeyFields},
 };
 
-/// The kinds of fields.
-const TEXT: u8 = 1;
-const BYTES: u8 = 2;
-const NUMBER: u8 = 3;
-const LIST: u8 = 4;
-
-/// Returns the key of these fields, 32 bytes, followed by the recipe, as encoded metadata without attributes.
-///
-/// `fields` has for each field one byte for its kind, its label, and its value; a list is the number of its
-/// items followed by the items. Labels and values are their length, 4 bytes, followed by their bytes; the number
-/// of items is 4 bytes, and a number is 8 bytes. All are little-endian. Malformed fields add nothing.
+/// The fields of a key, in their order.
 #[wasm_bindgen]
-#[must_use]
-pub fn derive_key(domain: String, schema: u32, fields: &[u8]) -> Vec<u8> {
-    let mut made = KeyFields::new(domain, schema);
-    let mut rest = fields;
-    while let Some(kind) = take(&mut rest, 1) {
-        let Some(label) = text(&mut rest) else { break };
-        made = match kind {
-            [TEXT] => made.text(label, text(&mut rest).unwrap_or_default()),
-            [BYTES] => made.bytes(label, piece(&mut rest).unwrap_or_default()),
-            [NUMBER] => made.number(label, number(take(&mut rest, 8))),
-            [LIST] => {
-                let items = number(take(&mut rest, 4));
-                made.list(label, (0..items).map_while(|_| text(&mut rest)))
-            }
-            _ => break,
-        };
-    }
-    let mut derived = made.key().as_bytes().to_vec();
-    derived.extend_from_slice(&Metadata::new().with_recipe(made.recipe()).encode());
-    derived
+#[derive(Debug)]
+pub struct Fields {
+    made: KeyFields<'static>,
+    /// The items of the next list.
+    items: Vec<String>,
 }
 
-/// Returns the name of a key, 32 bytes, which identifies its entry in the database. Locks and flights are named
-/// by its hexadecimal digits.
+#[wasm_bindgen]
+impl Fields {
+    /// Begins a key of a domain and a version of its fields' meaning.
+    #[wasm_bindgen(constructor)]
+    #[must_use]
+    pub fn new(domain: String, schema: u32) -> Self {
+        Self { made: KeyFields::new(domain, schema), items: Vec::new() }
+    }
+
+    /// Adds a text.
+    pub fn text(&mut self, label: String, value: String) {
+        self.add(|made| made.text(label, value));
+    }
+
+    /// Adds bytes.
+    pub fn bytes(&mut self, label: String, value: Vec<u8>) {
+        self.add(|made| made.bytes(label, value));
+    }
+
+    /// Adds a number.
+    pub fn number(&mut self, label: String, value: u64) {
+        self.add(|made| made.number(label, value));
+    }
+
+    /// Adds an item to the next list.
+    pub fn item(&mut self, text: String) {
+        self.items.push(text);
+    }
+
+    /// Adds a list of the items since the last one.
+    pub fn list(&mut self, label: String) {
+        let items = core::mem::take(&mut self.items);
+        self.add(|made| made.list(label, items));
+    }
+
+    /// Returns the key, 32 bytes, followed by the recipe, as encoded metadata without attributes.
+    #[must_use]
+    pub fn derive(self) -> Vec<u8> {
+        let mut derived = self.made.key().as_bytes().to_vec();
+        derived.extend_from_slice(&Metadata::new().with_recipe(self.made.recipe()).encode());
+        derived
+    }
+
+    fn add(&mut self, field: impl FnOnce(KeyFields<'static>) -> KeyFields<'static>) {
+        self.made = field(core::mem::replace(&mut self.made, KeyFields::new("", 0)));
+    }
+}
+
+/// Returns the name of a key, 32 bytes. Locks and flights are named by its hexadecimal digits.
 #[wasm_bindgen]
 #[must_use]
 pub fn digest_of(key: &[u8]) -> Vec<u8> {
     Key::digest(key).as_bytes().to_vec()
-}
-
-fn text<'a>(rest: &mut &'a [u8]) -> Option<Cow<'a, str>> {
-    core::str::from_utf8(piece(rest)?).ok().map(Cow::Borrowed)
-}
-
-fn piece<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let len = number(Some(take(rest, 4)?));
-    take(rest, len as usize)
-}
-
-fn number(bytes: Option<&[u8]>) -> u64 {
-    bytes.unwrap_or_default().iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
-}
-
-fn take<'a>(rest: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
-    let (taken, after) = rest.split_at_checked(len)?;
-    *rest = after;
-    Some(taken)
 }

@@ -14,15 +14,15 @@ extern crate alloc;
 
 mod entry;
 mod fields;
-mod nearest;
+mod metadata;
 mod reason;
 mod stream;
 
 use rlsf::SmallGlobalTlsf;
 
 pub use entry::{Envelope, head_sum, verify_head};
-pub use fields::{derive_key, digest_of};
-pub use nearest::{changes, remoteness};
+pub use fields::{Fields, digest_of};
+pub use metadata::{MetadataWriter, attributes_of, changes, recipe_of, remoteness};
 pub use reason::reason;
 pub use stream::{Check, HeadWriter, window_len};
 

@@ -66,27 +66,10 @@ export class Core {
     return (await this.read(named(checkedAs(as) && input), as, true))?.value;
   }
 
-  /** Reads many values in one transaction, and without a promise for each that is small. */
   async getMany(inputs: readonly KeyInput[], as: As): Promise<(Formats[As] | undefined)[]> {
     checkedAs(as);
-    const names = inputs.map(named);
-    if (!this.order.isIdle) await Promise.all(names.map(({ id }) => this.order.pending(id)));
-    const values = new Array<Formats[As] | undefined>(names.length);
-    const later: Promise<unknown>[] = [];
-    await new Promise<void>((resolve) => {
-      let left = names.length;
-      if (left === 0) resolve();
-      names.forEach((name, at) => {
-        this.store.read(name.id, (record) => {
-          const answer = this.#answer(name, record, as, true);
-          if (answer instanceof Promise) later.push(answer.then((read) => (values[at] = read?.value)));
-          else values[at] = answer?.value;
-          if (--left === 0) resolve();
-        });
-      });
-    });
-    await Promise.all(later);
-    return values;
+    const answers = await Promise.all(inputs.map(named).map((name) => this.read(name, as, true)));
+    return answers.map((answer) => answer?.value);
   }
 
   /** Reads and verifies. A `lazy` response is verified while it is read. */

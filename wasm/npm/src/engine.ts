@@ -87,6 +87,22 @@ export function explanation(reason: string): string {
   }
 }
 
+/** Splits texts of the engine: each is behind its length, which is the largest number if there is none. */
+export function texts(bytes: Uint8Array): (string | undefined)[] {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const all: (string | undefined)[] = [];
+  for (let at = 0; at < bytes.length; ) {
+    const length = view.getUint32(at, true);
+    at += 4;
+    const isThere = length !== 0xffff_ffff;
+    all.push(isThere ? decoder.decode(bytes.subarray(at, at + length)) : undefined);
+    if (isThere) at += length;
+  }
+  return all;
+}
+
+const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+
 /** Returns the engine's encoded bytes. Throws the name of a reason if the engine returned its number. */
 export function encoded(bytes: Uint8Array): Uint8Array<ArrayBuffer> {
   if (bytes.length === 1) throw reasonOf(bytes[0] as number) ?? "malformed";

@@ -1,5 +1,5 @@
 import type { Core } from "./core.js";
-import { engine, explanation } from "./engine.js";
+import { engine, explanation, texts } from "./engine.js";
 import { bound } from "./errors.js";
 import { Key, type KeyInput, keyOf, keyText, named } from "./key.js";
 import { decodeMetadata } from "./metadata.js";
@@ -65,7 +65,7 @@ export async function explain(core: Core, input: KeyInput): Promise<Explanation>
     nearest: nearest && {
       key: nearest.head.key,
       label: decodeMetadata(nearest.head.metadata).label,
-      changes: changes(engine.changes(recipe as Uint8Array, nearest.head.metadata)),
+      changes: changes(texts(engine.changes(recipe as Uint8Array, nearest.head.metadata))),
     },
   };
 }
@@ -86,13 +86,9 @@ export async function verify(core: Core): Promise<{ key: Uint8Array | undefined;
 
 /** Asks the browser to keep what is stored. */
 export async function persist(): Promise<boolean> {
-  const storage = (globalThis.navigator as Navigator | undefined)?.storage as
-    Partial<StorageManager> | undefined;
-  try {
-    return (await (storage?.persist ? storage.persist() : storage?.persisted?.())) ?? false;
-  } catch {
-    return false;
-  }
+  const storage = globalThis.navigator?.storage as Partial<StorageManager> | undefined;
+  const asked = storage?.persist ? storage.persist() : storage?.persisted?.();
+  return (await asked?.catch(() => false)) ?? false;
 }
 
 /** Sets new bounds. */
@@ -123,26 +119,11 @@ async function* listed(core: Core): AsyncGenerator<{ head: Head; usedMs: number;
 /** With values of 48 KiB, these are 12 MiB. */
 const AT_ONCE = 256;
 
-/**
- * Decodes the engine's changes: label, old and new value, each behind its length, which is the largest number if there
- * is none.
- */
-function changes(bytes: Uint8Array): { label: string; old?: string; new?: string }[] {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  let at = 0;
-  const text = (): string | undefined => {
-    const length = view.getUint32(at, true);
-    at += 4;
-    if (length === 0xffff_ffff) return undefined;
-    at += length;
-    return decoder.decode(bytes.subarray(at - length, at));
-  };
-  const all = [];
-  while (at < bytes.length) {
-    const [label = "", before, after] = [text(), text(), text()];
-    all.push({ label, ...(before === undefined ? {} : { old: before }), ...(after === undefined ? {} : { new: after }) });
+function changes(all: (string | undefined)[]): { label: string; old?: string; new?: string }[] {
+  const made = [];
+  for (let at = 0; at < all.length; at += 3) {
+    const [label = "", before, after] = all.slice(at, at + 3);
+    made.push({ label, ...(before === undefined ? {} : { old: before }), ...(after === undefined ? {} : { new: after }) });
   }
-  return all;
+  return made;
 }
-
-const decoder = new TextDecoder("utf-8", { ignoreBOM: true });

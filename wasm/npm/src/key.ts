@@ -49,7 +49,17 @@ export class Key {
 
   #derive(): { bytes: Uint8Array; recipe: Uint8Array } {
     if (this.#derived) return this.#derived;
-    const derived = loaded().derive_key(this.domain, this.schema, written(this.fields));
+    const fields = new (loaded().Fields)(this.domain, this.schema);
+    for (const [label, value] of Object.entries(this.fields)) {
+      if (value instanceof Uint8Array) fields.bytes(label, value);
+      else if (typeof value === "number" || typeof value === "bigint") fields.number(label, BigInt(value));
+      else if (typeof value !== "object") fields.text(label, String(value));
+      else {
+        for (const item of value) fields.item(item);
+        fields.list(label);
+      }
+    }
+    const derived = fields.derive();
     this.#derived = { bytes: derived.slice(0, 32), recipe: derived.slice(32) };
     return this.#derived;
   }
@@ -105,36 +115,6 @@ export function keyText(bytes: Uint8Array): string | undefined {
 /** Half a surrogate pair, with which no text begins: the id of a key that is not text has its bytes behind this. */
 const BINARY = "\ud800";
 
-/** Encodes the fields for the engine: kind, label and value, with lengths, little-endian. */
-function written(fields: Readonly<Record<string, FieldValue>>): Uint8Array {
-  const bytes: number[] = [];
-  const count = (number: number): void => {
-    bytes.push(...new Uint8Array(Uint32Array.of(number).buffer));
-  };
-  const put = (value: string | Uint8Array): void => {
-    const piece = typeof value === "string" ? encoder.encode(value) : value;
-    count(piece.length);
-    for (const byte of piece) bytes.push(byte);
-  };
-  for (const [label, value] of Object.entries(fields)) {
-    const isNumber = typeof value === "number" || typeof value === "bigint";
-    const isBytes = value instanceof Uint8Array;
-    bytes.push(isNumber ? NUMBER : isBytes ? BYTES : typeof value === "object" ? LIST : TEXT);
-    put(label);
-    if (isNumber) {
-      bytes.push(...new Uint8Array(BigUint64Array.of(BigInt(value)).buffer));
-    } else if (isBytes || typeof value !== "object") {
-      put(isBytes ? value : String(value));
-    } else {
-      count(value.length);
-      value.forEach(put);
-    }
-  }
-  return Uint8Array.from(bytes);
-}
-
-/** The kinds of fields, as the engine has them. */
-const [TEXT, BYTES, NUMBER, LIST] = [1, 2, 3, 4] as const;
 const encoder = new TextEncoder();
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 const LARGEST = 2n ** 64n - 1n;

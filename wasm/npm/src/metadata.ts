@@ -1,3 +1,4 @@
+import { engine, texts } from "./engine.js";
 import { invalid } from "./errors.js";
 import { Key, type KeyInput } from "./key.js";
 import type { PutOptions, Recipe, Value } from "./types.js";
@@ -19,75 +20,32 @@ export function encodeMetadata(key: KeyInput, value: Value, options: PutOptions)
     attributes.unshift([LABEL, label]);
   }
   if (recipe === undefined && attributes.length === 0) return NOTHING;
-  // The recipe is encoded with no attributes behind it, which is a 0 at the end. Without a recipe it begins
-  // with one.
-  const bytes = Array.from(recipe === undefined ? [0] : recipe.subarray(0, -1));
-  // Seven bits a byte, the lowest first.
-  const count = (number: number): void => {
-    for (; number >= 128; number = Math.floor(number / 128)) bytes.push((number % 128) + 128);
-    bytes.push(number);
-  };
-  count(attributes.length);
-  for (const text of attributes.flat()) {
-    const part = encoder.encode(text);
-    count(part.length);
-    for (const byte of part) bytes.push(byte);
-  }
-  return Uint8Array.from(bytes);
+  const writer = new engine.MetadataWriter(recipe ?? NOTHING);
+  for (const [name, text] of attributes) writer.set(name!, text!);
+  return writer.finish();
 }
 
 /** Decodes the output of {@link encodeMetadata}. Ignores unknown attributes. */
 export function decodeMetadata(metadata: Uint8Array): Known {
-  const known: Known = { label: undefined, headers: new Headers(), recipe: undefined };
-  if (metadata.length === 0) return known;
-  try {
-    const reader = new Reader(metadata);
-    if (reader.number() > 0) known.recipe = recipeOf(reader);
-    for (let left = reader.number(); left > 0; left--) {
-      const [name, text] = [reader.text(), reader.text()];
-      if (name === LABEL) known.label = text;
-      else if (name.startsWith(HEADER)) known.headers.set(name.slice(HEADER.length), text);
-    }
-  } catch {
-    // Another program wrote it: return what could be decoded.
+  const known: Known = { label: undefined, headers: new Headers(), recipe: recipeOf(metadata) };
+  const attributes = texts(engine.attributes_of(metadata));
+  for (let at = 0; at < attributes.length; at += 2) {
+    const [name = "", text = ""] = attributes.slice(at, at + 2);
+    if (name === LABEL) known.label = text;
+    else if (name.startsWith(HEADER)) known.headers.set(name.slice(HEADER.length), text);
   }
   return known;
 }
 
-function recipeOf(reader: Reader): Recipe {
-  const recipe: Recipe = { domain: reader.text(), schema: reader.number(), fields: [] };
-  for (let left = reader.number(); left > 0; left--) {
-    const [label, digest] = [reader.text(), hex(reader.take(8))];
-    recipe.fields.push(reader.number() > 0 ? { label, value: reader.text(), digest } : { label, digest });
+function recipeOf(metadata: Uint8Array): Recipe | undefined {
+  const [domain, schema, ...rest] = texts(engine.recipe_of(metadata));
+  if (domain === undefined) return undefined;
+  const recipe: Recipe = { domain, schema: Number(schema), fields: [] };
+  for (let at = 0; at < rest.length; at += 3) {
+    const [label = "", digest = "", value] = rest.slice(at, at + 3);
+    recipe.fields.push(value === undefined ? { label, digest } : { label, value, digest });
   }
   return recipe;
-}
-
-/** Reads what Rust's postcard encoded: see docs/format.md. Throws where the bytes end too early. */
-class Reader {
-  #bytes: Uint8Array;
-
-  constructor(bytes: Uint8Array) {
-    this.#bytes = bytes;
-  }
-
-  /** A whole number, or a flag: 0 or 1. */
-  number(): number {
-    const byte = this.take(1)[0] as number;
-    return byte < 128 ? byte : byte - 128 + 128 * this.number();
-  }
-
-  /** A text behind its length. Unknown attributes are bytes of any kind, so nothing is refused. */
-  text(): string {
-    return decoder.decode(this.take(this.number()));
-  }
-
-  take(length: number): Uint8Array {
-    if (length > this.#bytes.length) throw new RangeError("the bytes end too early");
-    const taken = this.#bytes.subarray(0, length);
-    this.#bytes = this.#bytes.subarray(length);
-    return taken;
-  }
 }
 
 /** Returns bytes as hexadecimal digits. */
@@ -99,8 +57,6 @@ export function hex(bytes: Uint8Array): string {
 const LABEL = "label";
 const HEADER = "header:";
 const NOTHING = new Uint8Array(0);
-const encoder = new TextEncoder();
-const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
 
 /**
  * The headers of a stored `Response` that describe its bytes. The others describe the connection, or are long;

@@ -3,7 +3,7 @@ import { type Part, partLength, type Pieces } from "./record.js";
 
 /**
  * Payloads that are too large for one transaction: Chromium fails if the Blobs of one exceed 450 MiB. Their pieces are
- * stored one by one, and the record that names them last, so that no look-up finds them before.
+ * stored one by one, and the record that names them last, so that no look-up finds them before. Their id begins with the time, in milliseconds since 1970 UTC.
  */
 
 /** Stores the pieces of a payload. `makeRoom` evicts as many bytes, once if there is no space. */
@@ -12,7 +12,7 @@ export async function storePieces(
   begin: () => Promise<IDBTransaction>,
   makeRoom: (bytes: number) => Promise<unknown>,
 ): Promise<Pieces> {
-  const id = crypto.randomUUID?.() ?? String(Math.random());
+  const id = `${Date.now()}-${Math.random()}`;
   const lengths = parts.map((part) => partLength(part) ?? 0);
   const store = async (part: Part, at: number): Promise<void> => {
     const transaction = await begin();
@@ -40,15 +40,15 @@ export function dropPieces(transaction: IDBTransaction, id: string): void {
   transaction.objectStore(PIECES).delete(IDBKeyRange.bound([id], [id, []]));
 }
 
-/** Removes the pieces whose id nothing names. */
-export async function sweepPieces(
-  transaction: IDBTransaction,
-  isNamed: (id: string) => boolean,
-): Promise<void> {
-  const keys = await result(transaction.objectStore(PIECES).getAllKeys());
-  for (const key of keys) {
-    const id = Array.isArray(key) ? key[0] : undefined;
-    if (typeof id !== "string" || !isNamed(id)) transaction.objectStore(PIECES).delete(key);
+/** Removes the pieces that no entry names, of tabs that died: those that may be on their way into an entry are younger. */
+export async function sweepPieces(transaction: IDBTransaction, named: ReadonlySet<unknown>): Promise<void> {
+  const now = Date.now();
+  for (const key of await result(transaction.objectStore(PIECES).getAllKeys())) {
+    const id: unknown = Array.isArray(key) ? key[0] : undefined;
+    const isYoung = Math.abs(now - Number.parseInt(String(id), 10)) < YOUNG_MS;
+    if (!isYoung && !named.has(id)) transaction.objectStore(PIECES).delete(key);
   }
-  await complete(transaction);
 }
+
+/** No tab takes as long to store the pieces of a payload, which it has whole. */
+const YOUNG_MS = 60 * 60 * 1000;

@@ -161,35 +161,30 @@ export class Store {
   }
 
   /**
-   * Runs `work` with the large value's pieces in the database, of which its record tells. Another tab takes no piece
-   * for one of a dead tab meanwhile. If `work` does not store the record, the pieces are removed.
+   * Runs `work` with the large value's pieces in the database, of which its record tells. If `work` does not store the
+   * record, the pieces are removed.
    */
   async withPieces(record: Stored, work: (record: Stored) => Promise<boolean>): Promise<boolean> {
     if (this.#isInMemory || record instanceof Uint8Array || record.b.length < 2) return work(record);
-    const parts = record.b;
-    return this.#holding("shared", async () => {
-      let pieces: Pieces | undefined;
-      let did = false;
-      try {
-        const begin = (): Promise<IDBTransaction> => this.#begun("readwrite", PIECES);
-        const makeRoom = (needed: number): Promise<Outcome> =>
-          this.#write({ kind: "alone", work: () => this.#makeRoom(needed) });
-        pieces = await storePieces(parts, begin, makeRoom);
-        did = await work({ ...record, b: [], p: pieces });
-      } catch (error) {
-        this.trouble(error);
-        did = await work(record);
-      } finally {
-        if (!did && pieces) await this.#drop(pieces.id).catch(() => undefined);
-      }
-      return did;
-    }) as Promise<boolean>;
+    const begin = (): Promise<IDBTransaction> => this.#begin("readwrite", PIECES);
+    const makeRoom = (needed: number): Promise<Outcome> =>
+      this.#write({ kind: "alone", work: () => this.#makeRoom(needed) });
+    let pieces: Pieces;
+    try {
+      pieces = await storePieces(record.b, begin, makeRoom);
+    } catch (error) {
+      this.trouble(error);
+      return work(record);
+    }
+    const did = await work({ ...record, b: [], p: pieces });
+    if (!did) await this.#drop(pieces.id).catch(() => undefined);
+    return did;
   }
 
   /** Returns the pieces of a payload, to be read one by one. */
   pieces({ id, lengths }: Pieces): Piece[] {
     const read = async (at: number): Promise<Part> => {
-      const transaction = await this.#begun("readonly", PIECES);
+      const transaction = await this.#begin("readonly", PIECES);
       const part: unknown = await result(transaction.objectStore(PIECES).get([id, at]));
       if (partLength(part) === undefined) throw new Fault("truncated");
       return part as Part;
@@ -217,10 +212,9 @@ export class Store {
 
   /** Writes uses without waiting, for a page that is being hidden and may never run again. */
   flushNow(): void {
-    if (this.#isInMemory || this.#isClosed || this.#owed.size === 0) return;
+    if (this.#connection === undefined || this.#owed.size === 0) return;
     try {
-      const transaction = this.#begin("readwrite", LOG);
-      if (transaction instanceof Promise) return;
+      const transaction = this.#connection.transaction(LOG, "readwrite");
       transaction.objectStore(LOG).put([...this.#owed.values()]);
       transaction.commit?.();
       this.#owed.clear();
@@ -286,24 +280,15 @@ export class Store {
     return connection;
   }
 
-  /**
-   * Begins a transaction: synchronously if there is a connection, so that it comes before all later ones; otherwise after
-   * opening the database again.
-   */
-  #begin(mode: IDBTransactionMode, stores: string | string[]): IDBTransaction | Promise<IDBTransaction> {
-    if (this.#connection !== undefined) {
-      try {
-        return this.#connection.transaction(stores, mode);
-      } catch (error) {
-        if (fault(error).reason !== "closing") throw fault(error);
-        this.#connection = undefined;
-      }
+  /** Begins a transaction before it first waits, so that it comes before all later ones; unless the database was closed. */
+  async #begin(mode: IDBTransactionMode, stores: string | string[]): Promise<IDBTransaction> {
+    try {
+      if (this.#connection) return this.#connection.transaction(stores, mode);
+    } catch (error) {
+      if (fault(error).reason !== "closing") throw fault(error);
+      this.#connection = undefined;
     }
-    return this.#connect().then((connection) => connection.transaction(stores, mode));
-  }
-
-  async #begun(mode: IDBTransactionMode, stores: string | string[]): Promise<IDBTransaction> {
-    return this.#begin(mode, stores);
+    return (await this.#connect()).transaction(stores, mode);
   }
 
   #look(read: Read): void {
@@ -329,8 +314,7 @@ export class Store {
     if (this.#isClosed) return rest(new Fault("closed"));
     if (this.#isInMemory) return rest(undefined);
     try {
-      const begun = this.#begin("readonly", VALUES);
-      const transaction = begun instanceof Promise ? await begun : begun;
+      const transaction = await this.#begin("readonly", VALUES);
       const values = transaction.objectStore(VALUES);
       transaction.onabort = () => rest(this.trouble(transaction.error));
       // Requests are answered in their order.
@@ -449,8 +433,7 @@ export class Store {
   async #transact(writes: readonly Write[], withRow: boolean): Promise<Outcome[]> {
     const early = this.#early;
     this.#early = undefined;
-    const begun = early?.transaction ?? this.#begin("readwrite", STORES);
-    const transaction = begun instanceof Promise ? await begun : begun;
+    const transaction = early?.transaction ?? (await this.#begin("readwrite", STORES));
     const { accounts } = this.#log;
     // Where nothing is to be decided, nothing is read.
     const isBlind =
@@ -574,7 +557,7 @@ export class Store {
     // Then evicting is useless.
     if (needed > quota) return false;
     const { accounts } = this.#log;
-    const transaction = await this.#begun("readwrite", STORES);
+    const transaction = await this.#begin("readwrite", STORES);
     const changes: Change[] = [];
     try {
       await this.#catchUp(transaction);
@@ -594,7 +577,7 @@ export class Store {
   }
 
   async #clear(withRow: boolean): Promise<Outcome> {
-    const transaction = await this.#begun("readwrite", STORES);
+    const transaction = await this.#begin("readwrite", STORES);
     for (const store of STORES) transaction.objectStore(store).clear();
     this.#log.forget();
     const committed = withRow ? this.#log.append(transaction, [[]], true) : undefined;
@@ -612,34 +595,16 @@ export class Store {
       this.#log.forget();
       throw new Fault("closing");
     }
-    if (!this.#isSwept) void this.#sweep();
+    if (this.#isSwept) return;
+    const { entries } = this.#log.accounts;
+    await sweepPieces(transaction, new Set(Array.from(entries.values(), ({ pieces }) => pieces)));
     this.#isSwept = true;
   }
 
-  /** Removes the pieces of tabs that died, unless a tab that lives is storing some. */
-  async #sweep(): Promise<void> {
-    const work = async (): Promise<Outcome> => {
-      const transaction = await this.#begun("readwrite", STORES);
-      await this.#catchUp(transaction);
-      const named = new Set(Array.from(this.#log.accounts.entries.values(), ({ pieces }) => pieces));
-      await sweepPieces(transaction, (id) => named.has(id));
-      return true;
-    };
-    await this.#holding("exclusive", () => this.#write({ kind: "alone", work })).catch(() => undefined);
-  }
-
   async #drop(id: string): Promise<void> {
-    const transaction = await this.#begun("readwrite", PIECES);
+    const transaction = await this.#begin("readwrite", PIECES);
     dropPieces(transaction, id);
     await complete(transaction);
-  }
-
-  /** Holds the lock of the pieces, where the browser has locks. An exclusive one is not waited for. */
-  #holding<T>(mode: LockMode, work: () => Promise<T>): Promise<T | undefined> {
-    const locks = (globalThis.navigator as Navigator | undefined)?.locks;
-    if (!locks) return mode === "shared" ? work() : Promise.resolve(undefined);
-    const options = { mode, ifAvailable: mode === "exclusive" };
-    return locks.request(`${this.#name}:pieces`, options, async (lock) => (lock ? work() : undefined));
   }
 
   #later(): void {
