@@ -4,10 +4,7 @@ use alloc::{string::String, vec::Vec};
 
 use wasm_bindgen::prelude::wasm_bindgen;
 
-use warmstart_core::{
-    artifact::Metadata,
-    key::{Key, KeyFields},
-};
+use warmstart_core::{artifact::Metadata, key::KeyFields};
 
 /// The fields of a key, in their order.
 #[wasm_bindgen]
@@ -64,11 +61,4 @@ impl Fields {
     fn add(&mut self, field: impl FnOnce(KeyFields<'static>) -> KeyFields<'static>) {
         self.made = field(core::mem::replace(&mut self.made, KeyFields::new("", 0)));
     }
-}
-
-/// Returns the name of a key, 32 bytes. Locks and flights are named by its hexadecimal digits.
-#[wasm_bindgen]
-#[must_use]
-pub fn digest_of(key: &[u8]) -> Vec<u8> {
-    Key::digest(key).as_bytes().to_vec()
 }

@@ -21,7 +21,7 @@ mod stream;
 use rlsf::SmallGlobalTlsf;
 
 pub use entry::{Envelope, head_sum, verify_head};
-pub use fields::{Fields, digest_of};
+pub use fields::Fields;
 pub use metadata::{MetadataWriter, attributes_of, changes, recipe_of, remoteness};
 pub use reason::reason;
 pub use stream::{Check, HeadWriter, window_len};

@@ -3,7 +3,7 @@ import { encodeEnvelope, encoded, engine, explanation } from "./engine.js";
 import { type ErrorCode, invalid, WarmstartError } from "./errors.js";
 import { type CacheEvents, type EventEntry, Events } from "./events.js";
 import { Flights } from "./flight.js";
-import { type KeyInput, keyText, type Named, named } from "./key.js";
+import { idOf, type KeyInput, keyOf, textOf } from "./key.js";
 import { encodeMetadata } from "./metadata.js";
 import { Order, type Ticket } from "./order.js";
 import { fill, isStream, type Payload, payloadOf, release } from "./payload.js";
@@ -63,103 +63,104 @@ export class Core {
   }
 
   async get(input: KeyInput, as: As): Promise<Formats[As] | undefined> {
-    return (await this.read(named(checkedAs(as) && input), as, true))?.value;
+    return (await this.read(idOf(checkedAs(as) && input), as, true))?.value;
   }
 
   async getMany(inputs: readonly KeyInput[], as: As): Promise<(Formats[As] | undefined)[]> {
     checkedAs(as);
-    const answers = await Promise.all(inputs.map(named).map((name) => this.read(name, as, true)));
+    const answers = await Promise.all(inputs.map(idOf).map((id) => this.read(id, as, true)));
     return answers.map((answer) => answer?.value);
   }
 
   /** Reads and verifies. A `lazy` response is verified while it is read. */
-  read(name: Named, as: As, lazy: boolean): Promise<Answer> {
+  read(id: string, as: As, lazy: boolean): Promise<Answer> {
     const look = (): Promise<Answer> =>
       new Promise((resolve) => {
-        this.store.read(name.id, (record) => resolve(this.#answer(name, record, as, lazy)));
+        this.store.read(id, (record) => resolve(this.#answer(id, record, as, lazy)));
       });
     if (this.order.isIdle) return look();
-    return Promise.resolve(this.order.pending(name.id)).then(look);
+    return Promise.resolve(this.order.pending(id)).then(look);
   }
 
   /** Reads and verifies a value without counting a use. If it is damaged, counts and removes it. Returns the reason. */
-  async verify(name: Named): Promise<string | undefined> {
-    const found = await this.peek(name);
+  async verify(id: string): Promise<string | undefined> {
+    const found = await this.peek(id);
     if (typeof found === "string") {
-      if (isDamage(found)) await this.missed(name, found, this.#isBad(name.key));
+      if (isDamage(found)) await this.missed(id, found, this.#isBad(id));
       return found;
     }
     const reason = found.parts && (await damageOf(found));
-    if (found.parts && reason !== undefined) await this.damaged(name, found, reason);
+    if (found.parts && reason !== undefined) await this.damaged(id, found, reason);
     return reason;
   }
 
   /** Looks a value up without counting it as a use. Only the head of a large one is verified. */
-  async peek({ id, key }: Named): Promise<Found | string> {
+  async peek(id: string): Promise<Found | string> {
     const record = await new Promise((resolve) => this.store.read(id, resolve));
-    return record instanceof Fault ? reasonOf(record) : this.#found(record, key);
+    return record instanceof Fault ? reasonOf(record) : this.#found(record, id);
   }
 
   async put(input: KeyInput, value: Value, options: PutOptions = {}): Promise<boolean> {
     const { signal, transfer, onProgress } = options;
-    const name = named(input);
+    const id = idOf(input);
     signal?.throwIfAborted();
     const metadata = encodeMetadata(input, value, options);
     const taken = payloadOf(value, { blobs: this.store.storesBlobs, signal, onProgress, borrow: true, transfer });
     const write = (ticket: Ticket, payload: Payload): Promise<boolean> =>
-      this.write(ticket, name, { payload, metadata, buildMs: 0 }, signal);
+      this.write(ticket, id, { payload, metadata, buildMs: 0 }, signal);
     // Awaiting an available value would let the caller change it.
-    return this.order.run(name.id, "write", !isStream(value), (ticket) =>
+    return this.order.run(id, "write", !isStream(value), (ticket) =>
       taken instanceof Promise ? taken.then((payload) => write(ticket, payload)) : write(ticket, taken),
     );
   }
 
   /** Stores a value, and returns whether it did. Rejects only if the value itself cannot be read. */
-  write(ticket: Ticket, name: Named, ready: Ready, signal?: AbortSignal): Promise<boolean> {
+  write(ticket: Ticket, id: string, ready: Ready, signal?: AbortSignal): Promise<boolean> {
     ticket.isFinite = true;
     const { payload, metadata, buildMs } = ready;
-    const isShort = payload.bytes !== undefined && name.key.length + metadata.length <= SHORT;
-    if (!isShort) return this.#writeLarge(ticket, name, ready, signal);
+    const key = keyOf(id);
+    const isShort = payload.bytes !== undefined && key.length + metadata.length <= SHORT;
+    if (!isShort) return this.#writeLarge(ticket, id, ready, signal);
     // Encodes a small value, and so copies it, before the caller runs again.
-    return this.#store(ticket, name, payload, encodeEnvelope(name.key, metadata, payload.bytes, buildMs));
+    return this.#store(ticket, id, payload, encodeEnvelope(key, metadata, payload.bytes, buildMs));
   }
 
-  async #writeLarge(ticket: Ticket, name: Named, ready: Ready, signal?: AbortSignal): Promise<boolean> {
+  async #writeLarge(ticket: Ticket, id: string, ready: Ready, signal?: AbortSignal): Promise<boolean> {
     const { payload } = ready;
     try {
-      const record = await this.#large(name.key, ready, signal);
-      const store = (stored: Stored): Promise<boolean> => this.#store(ticket, name, payload, stored);
+      const record = await this.#large(keyOf(id), ready, signal);
+      const store = (stored: Stored): Promise<boolean> => this.#store(ticket, id, payload, stored);
       return await (this.store.admits(storedSize(record)) ? this.store.withPieces(record, store) : store(record));
     } catch (error) {
       // The engine throws the name of a reason for values that the format cannot hold.
       if (typeof error !== "string") throw error;
-      this.#stored(name.key, payload.size, error);
+      this.#stored(id, payload.size, error);
       return false;
     } finally {
       release(payload);
     }
   }
 
-  #store(ticket: Ticket, { id, key }: Named, { size }: Payload, record: Stored): Promise<boolean> {
+  #store(ticket: Ticket, id: string, { size }: Payload, record: Stored): Promise<boolean> {
     const isAdmitted = this.store.admits(storedSize(record));
     const overtaken = isAdmitted ? ticket.queue() : undefined;
     if (overtaken) return overtaken;
     const done = (reason: string | undefined): boolean => {
-      this.#stored(key, size, reason);
+      this.#stored(id, size, reason);
       return reason === undefined;
     };
     return isAdmitted ? this.store.put(id, record).then(done) : Promise.resolve(done("oversize"));
   }
 
   async has(input: KeyInput): Promise<boolean> {
-    const { id } = named(input);
+    const id = idOf(input);
     const pending = this.order.pending(id);
     if (pending) await pending;
     return this.store.has(id);
   }
 
   async delete(input: KeyInput): Promise<boolean> {
-    const { id } = named(input);
+    const id = idOf(input);
     return this.order.run(id, "remove", true, async (ticket) => {
       void ticket.queue();
       return this.store.remove(id);
@@ -183,70 +184,70 @@ export class Core {
   }
 
   /** Counts a miss, and removes what is damaged: a value that is built after that must not be removed instead. */
-  async missed({ id, key }: Named, reason: string, isStill?: (record: unknown) => boolean): Promise<undefined> {
+  async missed(id: string, reason: string, isStill?: (record: unknown) => boolean): Promise<undefined> {
     this.counters.misses[reason] = (this.counters.misses[reason] ?? 0) + 1;
-    this.#tell("miss", key, () => ({ reason }));
+    this.#tell("miss", id, () => ({ reason }));
     await this.store.missed(id, reason, isStill);
     return undefined;
   }
 
   /** Returns the result of a look-up in the requested format; synchronously if nothing is left to do. */
-  #answer(name: Named, record: unknown, as: As, lazy: boolean): Answer | Promise<Answer> {
-    if (record instanceof Fault) return this.missed(name, reasonOf(record));
-    const found = this.#found(record, name.key);
-    if (typeof found === "string") return this.missed(name, found, isDamage(found) ? this.#isBad(name.key) : undefined);
-    if (as === "response" && lazy) return { value: this.#lazy(name, found) };
-    if (found.parts) return this.#verified(name, found, as);
-    this.#hit(name, found);
+  #answer(id: string, record: unknown, as: As, lazy: boolean): Answer | Promise<Answer> {
+    if (record instanceof Fault) return this.missed(id, reasonOf(record));
+    const found = this.#found(record, id);
+    if (typeof found === "string") return this.missed(id, found, isDamage(found) ? this.#isBad(id) : undefined);
+    if (as === "response" && lazy) return { value: this.#lazy(id, found) };
+    if (found.parts) return this.#verified(id, found, as);
+    this.#hit(id, found);
     if (as === "bytes") return { value: found.bytes };
     return handOut(found, as, true).then((value) => ({ value }));
   }
 
-  #isBad(key: Uint8Array): (record: unknown) => boolean {
+  #isBad(id: string): (record: unknown) => boolean {
     return (record) => {
-      const found = opened(record, key);
+      const found = opened(record, id);
       return typeof found === "string" && isDamage(found);
     };
   }
 
   /** Reads a record. Pieces of a payload are read later. */
-  #found(record: unknown, key: Uint8Array): Found | string {
-    const found = opened(record, key);
+  #found(record: unknown, id: string): Found | string {
+    const found = opened(record, id);
     const pieces = (record as LargeRecord | undefined)?.p;
     if (typeof found === "string" || pieces === undefined) return found;
     return { head: found.head, parts: this.store.pieces(pieces) };
   }
 
   /** A runtime looks for a response up to three times before it reads one: reading it is the use. */
-  #lazy(name: Named, found: Found): Response {
+  #lazy(id: string, found: Found): Response {
     return lazyResponse(found, (damage) =>
-      damage === undefined ? this.#hit(name, found) : this.damaged(name, found, damage),
+      damage === undefined ? this.#hit(id, found) : this.damaged(id, found, damage),
     );
   }
 
-  async #verified(name: Named, found: Large, as: As): Promise<Answer> {
+  async #verified(id: string, found: Large, as: As): Promise<Answer> {
     const result = await handOutVerified(found, as);
-    if (result.damage !== undefined) return this.damaged(name, found, result.damage);
-    this.#hit(name, found);
+    if (result.damage !== undefined) return this.damaged(id, found, result.damage);
+    this.#hit(id, found);
     return result;
   }
 
   /** Counts a large value that failed verification, and removes it if it still has this head. */
-  damaged(name: Named, { head }: { head: Head }, reason: string): Promise<undefined> {
+  damaged(id: string, { head }: { head: Head }, reason: string): Promise<undefined> {
     const { padded } = head;
-    return this.missed(name, reason, (record) => {
+    return this.missed(id, reason, (record) => {
       const { h } = (record ?? {}) as Partial<LargeRecord>;
       return h?.length === padded.length && h.every((byte, at) => byte === padded[at]);
     });
   }
 
-  #hit({ id, key }: Named, { head }: Found): void {
+  #hit(id: string, { head }: Found): void {
     const { size } = head;
     this.counters.hits += 1;
     this.counters.bytesRead += size;
     this.counters.savedMs += head.buildMs;
     this.store.used(id);
-    this.#tell("hit", key, () => ({ size }));
+    this.#tell("hit", id, () => ({ size }));
   }
 
   /** Hashes a large value, and makes its parts where that is still to be done. */
@@ -266,14 +267,14 @@ export class Core {
     return { h, c: engine.head_sum(h), b: large.parts };
   }
 
-  #stored(key: Uint8Array, size: number, reason: string | undefined): void {
+  #stored(id: string, size: number, reason: string | undefined): void {
     this.#checkBackend();
     if (reason === undefined) {
       this.counters.bytesWritten += size;
-      return this.#tell("stored", key, () => ({ size }));
+      return this.#tell("stored", id, () => ({ size }));
     }
     this.counters.refusals[reason] = (this.counters.refusals[reason] ?? 0) + 1;
-    this.#tell("refused", key, () => ({ size, reason }));
+    this.#tell("refused", id, () => ({ size, reason }));
     if (reason === "no_space") {
       const message =
         "The browser's quota is exceeded, so the newest values are in memory only; " +
@@ -286,11 +287,11 @@ export class Core {
 
   #tell<Name extends "hit" | "miss" | "stored" | "refused">(
     name: Name,
-    key: Uint8Array,
+    id: string,
     more: () => Omit<CacheEvents[Name], keyof EventEntry>,
   ): void {
     if (!this.events.heard.has(name)) return;
-    this.events.emit(name, { key, text: keyText(key), ...more() } as CacheEvents[Name]);
+    this.events.emit(name, { key: keyOf(id), text: textOf(id), ...more() } as CacheEvents[Name]);
   }
 
   #checkBackend(): void {

@@ -1,11 +1,10 @@
 import type { Cache } from "./cache.js";
 import { type Content, damageOf, handOut } from "./content.js";
 import { checkedAs, type Core } from "./core.js";
-import { engine } from "./engine.js";
 import { invalid } from "./errors.js";
 import type { Flight } from "./flight.js";
-import { type KeyInput, type Named, named } from "./key.js";
-import { encodeMetadata, hex } from "./metadata.js";
+import { idOf, type KeyInput } from "./key.js";
+import { encodeMetadata } from "./metadata.js";
 import { payloadOf } from "./payload.js";
 import type { As, Build, CreateOptions, Formats, Value } from "./types.js";
 
@@ -27,24 +26,24 @@ export async function getOrCreate(
   if (typeof build !== "function")
     throw invalid(`build is of type ${typeof build}; pass a function that returns the value.`);
   if (!(waitMs >= 0)) throw invalid(`waitMs is ${waitMs}; pass a number of milliseconds from 0.`);
-  const name = named(input);
+  const id = idOf(input);
   signal?.throwIfAborted();
 
-  const hit = await core.read(name, as, false);
+  const hit = await core.read(id, as, false);
   if (hit) return hit.value;
   const { result, shared } = await core.flights.obtain({
-    name: hex(engine.digest_of(name.key)),
+    name: id,
     within,
     waitMs,
     signal,
     onProgress,
-    look: () => look(core, name),
+    look: () => look(core, id),
     build: async (flight) => {
       const began = performance.now();
       const cache = nested(flight);
       const value = await build({ signal: flight.signal, onProgress: flight.onProgress, cache });
       try {
-        return await store(core, input, name, value, options, flight, began);
+        return await store(core, input, id, value, options, flight, began);
       } catch (error) {
         if (value instanceof Response && !value.bodyUsed) void value.body?.cancel().catch(() => undefined);
         throw error;
@@ -56,8 +55,8 @@ export async function getOrCreate(
 }
 
 /** Returns the value if another tab stored it meanwhile. */
-async function look(core: Core, name: Named): Promise<Content | undefined> {
-  const found = await core.peek(name);
+async function look(core: Core, id: string): Promise<Content | undefined> {
+  const found = await core.peek(id);
   if (typeof found === "string") return undefined;
   // The build that follows replaces a damaged value.
   if (found.parts && (await damageOf(found)) !== undefined) return undefined;
@@ -68,7 +67,7 @@ async function look(core: Core, name: Named): Promise<Content | undefined> {
 async function store(
   core: Core,
   input: KeyInput,
-  name: Named,
+  id: string,
   value: Value,
   options: CreateOptions,
   { signal, onProgress }: Flight,
@@ -77,13 +76,13 @@ async function store(
   const metadata = encodeMetadata(input, value, options);
   const taken = payloadOf(value, { blobs: core.store.storesBlobs, signal, onProgress });
   let content: Content | undefined;
-  await core.order.run(name.id, "write", !(taken instanceof Promise), async (ticket) => {
+  await core.order.run(id, "write", !(taken instanceof Promise), async (ticket) => {
     // Awaiting an available value would let the builder change it.
     const payload = taken instanceof Promise ? await taken : taken;
     const buildMs = performance.now() - began;
     core.counters.builds += 1;
     core.counters.buildMs += buildMs;
-    const did = await core.write(ticket, name, { payload, metadata, buildMs }, signal);
+    const did = await core.write(ticket, id, { payload, metadata, buildMs }, signal);
     const head = { size: payload.size, metadata };
     content = payload.bytes ? { head, bytes: payload.bytes } : { head, parts: payload.parts };
     return did;

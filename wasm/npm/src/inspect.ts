@@ -1,7 +1,7 @@
 import type { Core } from "./core.js";
 import { engine, explanation, texts } from "./engine.js";
 import { bound } from "./errors.js";
-import { Key, type KeyInput, keyOf, keyText, named } from "./key.js";
+import { idOf, Key, type KeyInput, keyOf, textOf } from "./key.js";
 import { decodeMetadata } from "./metadata.js";
 import { type Head, isDamage } from "./store/record.js";
 import type { EntryInfo, Explanation, Stats } from "./types.js";
@@ -10,12 +10,11 @@ import type { EntryInfo, Explanation, Stats } from "./types.js";
 export async function entries(core: Core): Promise<EntryInfo[]> {
   await core.order.drained();
   const infos: EntryInfo[] = [];
-  for await (const { head, usedMs, storedSize } of listed(core)) {
-    const { key } = head;
+  for await (const { id, head, usedMs, storedSize } of listed(core)) {
     const { label, headers, recipe } = decodeMetadata(head.metadata);
     infos.push({
-      key,
-      text: keyText(key),
+      key: keyOf(id),
+      text: textOf(id),
       label,
       type: headers.get("content-type") ?? undefined,
       headers,
@@ -47,10 +46,10 @@ export async function stats({ counters, store }: Core): Promise<Stats> {
 
 /** Explains whether a key would hit or miss. Of equally near entries, the most recently used is the nearest. */
 export async function explain(core: Core, input: KeyInput): Promise<Explanation> {
-  const name = named(input);
-  const pending = core.order.pending(name.id);
+  const id = idOf(input);
+  const pending = core.order.pending(id);
   if (pending) await pending;
-  const found = await core.peek(name);
+  const found = await core.peek(id);
   const reason = typeof found === "string" ? found : undefined;
   const recipe = input instanceof Key ? input.recipe : undefined;
   let nearest: { distance: number; head: Head } | undefined;
@@ -76,9 +75,8 @@ export async function verify(core: Core): Promise<{ key: Uint8Array | undefined;
   await core.order.drained();
   for (const { entries } of await core.store.accounts()) {
     for (const id of [...entries.keys()]) {
-      const name = { id, key: keyOf(id) };
-      const reason = await core.verify(name);
-      if (reason !== undefined && isDamage(reason)) damaged.push({ key: name.key, reason });
+      const reason = await core.verify(id);
+      if (reason !== undefined && isDamage(reason)) damaged.push({ key: keyOf(id), reason });
     }
   }
   return damaged;
@@ -102,15 +100,15 @@ export async function resize(
 }
 
 /** Reads the heads of all entries in the order of eviction, some at a time: a small value is read with its head. */
-async function* listed(core: Core): AsyncGenerator<{ head: Head; usedMs: number; storedSize: number }> {
+async function* listed(core: Core): AsyncGenerator<{ id: string; head: Head; usedMs: number; storedSize: number }> {
   for (const { entries } of await core.store.accounts()) {
     const all = [...entries];
     for (let at = 0; at < all.length; at += AT_ONCE) {
       const some = all.slice(at, at + AT_ONCE);
-      const peeked = await Promise.all(some.map(([id]) => core.peek({ id, key: keyOf(id) })));
+      const peeked = await Promise.all(some.map(([id]) => core.peek(id)));
       for (const [nth, found] of peeked.entries()) {
-        const { usedMs, size } = some[nth]![1];
-        if (typeof found !== "string") yield { head: found.head, usedMs, storedSize: size };
+        const [id, { usedMs, size }] = some[nth]!;
+        if (typeof found !== "string") yield { id, head: found.head, usedMs, storedSize: size };
       }
     }
   }

@@ -81,35 +81,29 @@ export function key(domain: string, schema: number, fields: Record<string, Field
   return new Key(domain, schema, fields);
 }
 
-/** A key's bytes, and a text that is unique to it: the same for a text and its UTF-8 bytes. */
-export interface Named {
-  id: string;
-  key: Uint8Array;
-}
-
-/** Returns the bytes and the id of a key. Copies a caller's array, which may change later. */
-export function named(input: KeyInput): Named {
-  if (typeof input === "string")
-    return { id: input, key: asciiBytes(input) ?? encoder.encode(wellFormed("A key", input)) };
+/** Returns the text that a key is stored under: the same for a text and its UTF-8 bytes. */
+export function idOf(input: KeyInput): string {
+  if (typeof input === "string") return wellFormed("A key", input);
   if (!(input instanceof Uint8Array) && !(input instanceof Key))
     throw invalid(`The key is of type ${typeof input}; pass a string, a Uint8Array, or a Key made by key().`);
-  const key = input instanceof Key ? input.bytes : input.slice();
-  return { id: keyText(key) ?? BINARY + Array.from(key, (byte) => String.fromCharCode(byte)).join(""), key };
+  const key = input instanceof Key ? input.bytes : input;
+  try {
+    return decoder.decode(key);
+  } catch {
+    // It is not UTF-8.
+    return BINARY + Array.from(key, (byte) => String.fromCharCode(byte)).join("");
+  }
 }
 
 /** Returns the bytes of the key with this id. */
 export function keyOf(id: string): Uint8Array {
-  if (!id.startsWith(BINARY)) return encoder.encode(id);
-  return Uint8Array.from(id.slice(BINARY.length), (letter) => letter.charCodeAt(0));
+  if (id.startsWith(BINARY)) return Uint8Array.from(id.slice(BINARY.length), (letter) => letter.charCodeAt(0));
+  return asciiBytes(id) ?? encoder.encode(id);
 }
 
-/** Returns a key's bytes as text, or `undefined` if they are not UTF-8. */
-export function keyText(bytes: Uint8Array): string | undefined {
-  try {
-    return decoder.decode(bytes);
-  } catch {
-    return undefined;
-  }
+/** Returns the text of the key with this id, or `undefined` if it is not text. */
+export function textOf(id: string): string | undefined {
+  return id.startsWith(BINARY) ? undefined : id;
 }
 
 /** Half a surrogate pair, with which no text begins: the id of a key that is not text has its bytes behind this. */

@@ -48,11 +48,6 @@ function recipeOf(metadata: Uint8Array): Recipe | undefined {
   return recipe;
 }
 
-/** Returns bytes as hexadecimal digits. */
-export function hex(bytes: Uint8Array): string {
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
-}
-
 /** The name that Rust's `Metadata::LABEL` has too. */
 const LABEL = "label";
 const HEADER = "header:";

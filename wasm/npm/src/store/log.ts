@@ -1,4 +1,3 @@
-import { keyOf } from "../key.js";
 import { Accounts, type Change, changeOf, isRow, isSnapshot } from "./accounts.js";
 import { LOG, result, VALUES } from "./database.js";
 import { isDamage, type LargeRecord, opened, storedSize } from "./record.js";
@@ -69,7 +68,7 @@ export class Log {
     for (const id of ids) {
       if (accounts.entries.has(id)) continue;
       const record = await result<unknown>(values.get(id));
-      const found = opened(record, keyOf(id));
+      const found = opened(record, id);
       if (typeof found === "string" && isDamage(found)) {
         values.delete(id);
         continue;

@@ -1,4 +1,5 @@
 import { engine, reasonOf, verifyEnvelope } from "../engine.js";
+import { keyOf } from "../key.js";
 
 /** A part of the payload of a large value, of at most {@link PART} bytes. */
 export type Part = Blob | ArrayBuffer;
@@ -92,8 +93,9 @@ export class Head {
     return this.#long(48) / 1e6;
   }
 
-  /** Whether the entry has this key. */
-  isOf(key: Uint8Array): boolean {
+  /** Whether the entry has the key with this id. */
+  isOf(id: string): boolean {
+    const key = keyOf(id);
     if (key.length !== this.#int(20)) return false;
     for (let at = 0; at < key.length; at += 1) if (key[at] !== this.#bytes[HEADER + at]) return false;
     return true;
@@ -120,13 +122,13 @@ export class Head {
 }
 
 /** Reads the record of a key. Verifies a small value, and of a large one the head. Returns the reason of a miss. */
-export function opened(record: unknown, key: Uint8Array): Found | string {
+export function opened(record: unknown, id: string): Found | string {
   if (record === undefined) return "absent";
   if (record instanceof Uint8Array) {
     const reason = verifyEnvelope(record);
     if (reason !== undefined) return reason;
     const head = new Head(record as Uint8Array<ArrayBuffer>);
-    if (!head.isOf(key)) return "key_mismatch";
+    if (!head.isOf(id)) return "key_mismatch";
     return { head, bytes: (record as Uint8Array<ArrayBuffer>).slice(head.length) };
   }
   const size = sizeOf(record);
@@ -135,7 +137,7 @@ export function opened(record: unknown, key: Uint8Array): Found | string {
   const reason = reasonOf(engine.verify_head(h, c, size));
   if (reason !== undefined) return reason;
   const head = new Head(h);
-  return head.isOf(key) ? { head, parts: b } : "key_mismatch";
+  return head.isOf(id) ? { head, parts: b } : "key_mismatch";
 }
 
 /** Whether the reason is damage, so that the entry may be removed. Other entries are intact. */

@@ -8,7 +8,6 @@ import { dropPieces, storePieces, sweepPieces } from "./pieces.js";
 import {
   opened, type Part, partLength, type Piece, type Pieces, type Stored, storedSize,
 } from "./record.js";
-import { keyOf } from "../key.js";
 
 export type { Limits } from "./accounts.js";
 export { Fault } from "./database.js";
@@ -500,7 +499,7 @@ export class Store {
     return writes.map((write, at) => {
       if (write.kind === "put") {
         const { id, record, size } = write;
-        if (this.#newer.has(id) && opened(before[at], keyOf(id)) === "newer_version") return "newer_version";
+        if (this.#newer.has(id) && opened(before[at], id) === "newer_version") return "newer_version";
         if (at >= requested) values.put(record, id);
         this.#newer.delete(id);
         this.#memory.remove(id);
