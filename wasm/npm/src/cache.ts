@@ -1,7 +1,6 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 import type { Core } from "./core.js";
 import type { Events } from "./events.js";
-import type { Flight } from "./flight.js";
 import { getOrCreate } from "./create.js";
 import { entries, explain, persist, resize, stats, verify } from "./inspect.js";
 import type { KeyInput } from "./key.js";
@@ -30,12 +29,10 @@ import type {
 export class Cache {
   /** @internal */
   readonly core: Core;
-  readonly #within: Flight | undefined;
 
   /** @internal */
-  constructor(core: Core, within?: Flight) {
+  constructor(core: Core) {
     this.core = core;
-    this.#within = within;
   }
 
   /** The name that the cache was opened with. */
@@ -131,14 +128,7 @@ export class Cache {
     options: CreateOptions & { as: Format },
   ): Promise<Formats[Format]>;
   getOrCreate(key: KeyInput, build: Build, options: CreateOptions = {}): Promise<Formats[As]> {
-    return getOrCreate(
-      this.core,
-      key,
-      build,
-      options,
-      this.#within,
-      (flight) => new Cache(this.core, flight),
-    );
+    return getOrCreate(this.core, key, build, options);
   }
 
   /** Tells whether a value is stored under `key`, without reading it. */
@@ -175,7 +165,7 @@ export class Cache {
   }
 
   /** Reads and verifies all entries. Removes the damaged ones, and returns their keys and reasons. */
-  verify(): Promise<{ key: Uint8Array | undefined; reason: string }[]> {
+  verify(): Promise<{ key: Uint8Array; reason: string }[]> {
     return verify(this.core);
   }
 

@@ -1,4 +1,3 @@
-import type { Cache } from "./cache.js";
 import { type Content, damageOf, handOut } from "./content.js";
 import { checkedAs, type Core } from "./core.js";
 import { invalid } from "./errors.js";
@@ -10,16 +9,12 @@ import type { As, Build, CreateOptions, Formats, Value } from "./types.js";
 
 const WAIT_MS = 30_000;
 
-/**
- * Returns the value of `input`, or builds it in this tab or another. `nested` makes the cache for builds.
- */
+/** Returns the value of `input`, or builds it in this tab or another. */
 export async function getOrCreate(
   core: Core,
   input: KeyInput,
   build: Build,
   options: CreateOptions,
-  within: Flight | undefined,
-  nested: (flight: Flight) => Cache,
 ): Promise<Formats[As]> {
   const { signal, onProgress, waitMs = WAIT_MS } = options;
   const as = checkedAs(options.as ?? "bytes");
@@ -33,15 +28,13 @@ export async function getOrCreate(
   if (hit) return hit.value;
   const { result, shared } = await core.flights.obtain({
     name: id,
-    within,
     waitMs,
     signal,
     onProgress,
     look: () => look(core, id),
     build: async (flight) => {
       const began = performance.now();
-      const cache = nested(flight);
-      const value = await build({ signal: flight.signal, onProgress: flight.onProgress, cache });
+      const value = await build({ signal: flight.signal, onProgress: flight.onProgress });
       try {
         return await store(core, input, id, value, options, flight, began);
       } catch (error) {

@@ -5,8 +5,6 @@ import type { Progress } from "./types.js";
 export interface Wanted<Result> {
   /** The name of the key. */
   name: string;
-  /** The build that this call is made in, if it is. */
-  within: Flight | undefined;
   /** The longest wait without a sign of life. */
   waitMs: number;
   signal: AbortSignal | undefined;
@@ -25,8 +23,6 @@ export interface Got<Result> {
 
 /** A build, and the calls that wait for it. */
 export class Flight {
-  /** The builds that this one waits for. */
-  readonly needs = new Set<Flight>();
   readonly #waiting = new Set<{ listener: Progress | undefined }>();
   readonly #controller = new AbortController();
   #alive = performance.now();
@@ -61,11 +57,6 @@ export class Flight {
       if (this.#waiting.size === 0 && reason !== undefined) this.#controller.abort(reason);
     };
   }
-
-  /** Whether this build waits, over any number of others, for `other`. A wait that would close a circle never begins. */
-  waitsFor(other: Flight): boolean {
-    return this === other || [...this.needs].some((next) => next.waitsFor(other));
-  }
 }
 
 /** A build and its result. */
@@ -90,11 +81,10 @@ export class Flights<Result> {
 
   /** Returns the wanted value: builds it, or waits for its builder. */
   async obtain(wanted: Wanted<Result>): Promise<Got<Result>> {
-    const { name, signal, within } = wanted;
+    const { name, signal } = wanted;
     signal?.throwIfAborted();
     const known = this.#flying.get(name);
-    // Waiting for a build that waits for this one would deadlock.
-    if (known && !(within && known.flight.waitsFor(within))) {
+    if (known) {
       try {
         return { ...(await this.#landing(known, wanted, wanted.waitMs)), shared: true };
       } catch (error) {
@@ -152,11 +142,10 @@ export class Flights<Result> {
   /** Waits for the end of a flight, an abort of the call, or a silence of this many milliseconds. */
   async #landing(
     { flight, landed }: Flying<Result>,
-    { onProgress, signal, within }: Wanted<Result>,
+    { onProgress, signal }: Wanted<Result>,
     waitMs: number,
   ): Promise<Got<Result>> {
     const leave = flight.join(onProgress);
-    within?.needs.add(flight);
     let watch: ReturnType<typeof setInterval> | undefined;
     const silence = new Promise<never>((_, reject) => {
       const check = (): void => void (flight.silentMs >= waitMs && reject(SILENT));
@@ -166,7 +155,6 @@ export class Flights<Result> {
       return await unlessAborted(Promise.race([landed, silence]), signal);
     } finally {
       clearInterval(watch);
-      within?.needs.delete(flight);
       leave(signal?.aborted ? signal.reason : undefined);
     }
   }

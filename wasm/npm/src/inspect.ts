@@ -52,26 +52,27 @@ export async function explain(core: Core, input: KeyInput): Promise<Explanation>
   const found = await core.peek(id);
   const reason = typeof found === "string" ? found : undefined;
   const recipe = input instanceof Key ? input.recipe : undefined;
-  let nearest: { distance: number; head: Head } | undefined;
-  for await (const { head } of recipe ? listed(core) : []) {
-    const distance = engine.remoteness(recipe as Uint8Array, head.metadata);
-    if (distance !== undefined && distance <= (nearest?.distance ?? Infinity)) nearest = { distance, head };
+  let nearest: { distance: number; id: string; metadata: Uint8Array } | undefined;
+  for await (const { id, head } of recipe ? listed(core) : []) {
+    const { metadata } = head;
+    const distance = engine.remoteness(recipe as Uint8Array, metadata);
+    if (distance !== undefined && distance <= (nearest?.distance ?? Infinity)) nearest = { distance, id, metadata };
   }
   return {
     hit: reason === undefined,
     reason,
     text: reason === undefined ? "the value is stored" : explanation(reason),
     nearest: nearest && {
-      key: nearest.head.key,
-      label: decodeMetadata(nearest.head.metadata).label,
-      changes: changes(texts(engine.changes(recipe as Uint8Array, nearest.head.metadata))),
+      key: keyOf(nearest.id),
+      label: decodeMetadata(nearest.metadata).label,
+      changes: changes(texts(engine.changes(recipe as Uint8Array, nearest.metadata))),
     },
   };
 }
 
 /** Checks everything. Values are read one after the other, so that one large value at a time takes memory. */
-export async function verify(core: Core): Promise<{ key: Uint8Array | undefined; reason: string }[]> {
-  const damaged: { key: Uint8Array | undefined; reason: string }[] = [];
+export async function verify(core: Core): Promise<{ key: Uint8Array; reason: string }[]> {
+  const damaged: { key: Uint8Array; reason: string }[] = [];
   await core.order.drained();
   for (const { entries } of await core.store.accounts()) {
     for (const id of [...entries.keys()]) {

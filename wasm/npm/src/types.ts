@@ -1,5 +1,4 @@
 import type { WarmstartError } from "./errors.js";
-import type { Cache } from "./cache.js";
 
 /** Options of {@link open}. */
 export interface OpenOptions {
@@ -35,13 +34,13 @@ export interface Formats<Json = unknown> {
   /** The value parsed as JSON. */
   json: Json;
   /**
-   * A `Response` with the stored headers. From {@link Cache.get}, the body is read only when the caller reads
+   * A `Response` with the stored headers. From `cache.get`, the body is read only when the caller reads
    * it; it is verified while it streams, and the last chunk arrives only after the checksum matched.
    */
   response: Response;
 }
 
-/** Options of {@link Cache.put}: what to store with the value. */
+/** Options of `cache.put`: what to store with the value. */
 export interface PutOptions {
   /** A short text that describes the entry in listings. */
   label?: string;
@@ -73,14 +72,12 @@ export interface BuildContext {
   signal: AbortSignal;
   /** Reports progress to all waiting calls. It also restarts their timeout: see `waitMs`. */
   onProgress: Progress;
-  /** The same cache, for builds within this build: calls through it do not deadlock. */
-  cache: Cache;
 }
 
 /** Builds a missing value. */
 export type Build = (context: BuildContext) => Value | Promise<Value>;
 
-/** Options of {@link Cache.getOrCreate}. */
+/** Options of `cache.getOrCreate`. */
 export interface CreateOptions extends PutOptions {
   /** The format of the returned value. `"bytes"` by default. */
   as?: As;
@@ -95,7 +92,7 @@ export interface CreateOptions extends PutOptions {
   waitMs?: number;
 }
 
-/** An entry in the listing of {@link Cache.entries}. */
+/** An entry in the listing of `cache.entries`. */
 export interface EntryInfo {
   /** The bytes of the key. */
   key: Uint8Array;
@@ -167,7 +164,7 @@ export interface Stats extends Counters {
   bytes: number;
 }
 
-/** Whether and why a key would hit or miss; returned by {@link Cache.explain}. */
+/** Whether and why a key would hit or miss; returned by `cache.explain`. */
 export interface Explanation {
   /** Whether the key would hit. */
   hit: boolean;

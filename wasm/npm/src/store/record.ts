@@ -63,11 +63,6 @@ export class Head {
     return this.#bytes.subarray(0, this.length);
   }
 
-  /** The full key. */
-  get key(): Uint8Array {
-    return this.#bytes.slice(HEADER, this.#keyEnd);
-  }
-
   /** The encoded metadata. */
   get metadata(): Uint8Array {
     return this.#bytes.subarray(this.#keyEnd, this.#metadataEnd);
