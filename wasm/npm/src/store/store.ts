@@ -391,7 +391,7 @@ export class Store {
     if (this.#isInMemory) return writes.map((write) => this.#remember(write));
     const [first] = writes;
     const attempt = async (withRow: boolean): Promise<Outcome[]> =>
-      first?.kind === "alone" ? [await first.work(withRow)] : this.#transact(writes, withRow);
+      first?.kind === "alone" ? [await first.work(withRow)] : (await this.#transact(writes, withRow)).outcomes;
     const needed = writes.reduce((sum, write) => sum + (write.kind === "put" ? write.size : 0), 0);
     let failed: Fault;
     try {
@@ -429,13 +429,19 @@ export class Store {
     return undefined;
   }
 
-  async #transact(writes: readonly Write[], withRow: boolean): Promise<Outcome[]> {
+  /** Makes changes, and evicts what exceeds the limits, or so many bytes that the browser has no space for. */
+  async #transact(
+    writes: readonly Write[],
+    withRow: boolean,
+    needed = 0,
+  ): Promise<{ outcomes: Outcome[]; evicted: number }> {
     const early = this.#early;
     this.#early = undefined;
     const transaction = early?.transaction ?? (await this.#begin("readwrite", STORES));
     const { accounts } = this.#log;
     // Where nothing is to be decided, nothing is read.
     const isBlind =
+      needed === 0 &&
       this.#limits.maxBytes === undefined &&
       this.#limits.maxEntries === undefined &&
       writes.every((write) => write.kind === "put" && !this.#newer.has(write.id));
@@ -450,7 +456,7 @@ export class Store {
       outcomes = this.#change(transaction, writes, before, changes, early?.puts ?? 0);
       if (!isBlind) {
         accounts.apply(changes);
-        evicted = this.#evict(transaction, changes, () => accounts.exceed(this.#limits));
+        evicted = this.#evict(transaction, changes, accounts.bytes - needed);
       }
       if (withRow) committed = this.#log.append(transaction, changes, !isBlind);
       // Otherwise the browser first waits for further requests.
@@ -463,11 +469,12 @@ export class Store {
       if (!isBlind) this.#log.forget();
       throw error;
     }
-    if (!withRow) this.#owe(changes);
+    // The next row says it.
+    if (!withRow) for (const change of changes) if (change[0] !== undefined) this.#owed.set(change[0], change);
     if (!isBlind) accounts.loose.clear();
     this.onEvicted(evicted);
     if ((committed() + 1) % ROWS === 0) void this.sync();
-    return outcomes;
+    return { outcomes, evicted };
   }
 
   /** Brings the accounts up to date, and reads the records that changes depend on. */
@@ -520,12 +527,15 @@ export class Store {
     });
   }
 
-  /** Evicts least recently used entries while `goesOn` returns true, and removes their pieces. Returns how many. */
-  #evict(transaction: IDBTransaction, changes: Change[], goesOn: () => boolean): number {
+  /**
+   * Evicts least recently used entries while they exceed the limits or are more than `most` bytes, and removes the pieces
+   * of entries that are gone. Returns how many it evicted.
+   */
+  #evict(transaction: IDBTransaction, changes: Change[], most: number): number {
     const { accounts } = this.#log;
     let evicted = 0;
     for (const id of accounts.entries.keys()) {
-      if (!goesOn()) break;
+      if (accounts.bytes <= most && !accounts.exceed(this.#limits)) break;
       transaction.objectStore(VALUES).delete(id);
       accounts.apply([[id]]);
       changes.push([id]);
@@ -533,11 +543,6 @@ export class Store {
     }
     for (const id of accounts.loose) dropPieces(transaction, id);
     return evicted;
-  }
-
-  /** Has the next row say these changes. */
-  #owe(changes: readonly Change[]): void {
-    for (const change of changes) if (change[0] !== undefined) this.#owed.set(change[0], change);
   }
 
   /** Makes buffers of the Blobs, where the browser does not store Blobs. */
@@ -553,26 +558,8 @@ export class Store {
   /** Evicts at least this number of bytes after the quota was exceeded. Returns whether anything was evicted. */
   async #makeRoom(needed: number): Promise<boolean> {
     const { quota = Infinity } = (await navigator.storage?.estimate?.().catch(() => undefined)) ?? {};
-    // Then evicting is useless.
-    if (needed > quota) return false;
-    const { accounts } = this.#log;
-    const transaction = await this.#begin("readwrite", STORES);
-    const changes: Change[] = [];
-    try {
-      await this.#catchUp(transaction);
-      const { bytes } = accounts;
-      const evicted = this.#evict(transaction, changes, () => bytes - accounts.bytes < needed);
-      await complete(transaction);
-      this.onEvicted(evicted);
-    } catch (error) {
-      abort(transaction);
-      this.#log.forget();
-      throw error;
-    }
-    // The database accepts no row now.
-    this.#owe(changes);
-    accounts.loose.clear();
-    return changes.length > 0;
+    // Otherwise evicting is useless. The database accepts no row now.
+    return needed <= quota && (await this.#transact([], false, needed)).evicted > 0;
   }
 
   async #clear(withRow: boolean): Promise<Outcome> {
