@@ -32,6 +32,11 @@ install(PACKAGE);
 buildEngine();
 rmSync(`${PACKAGE}/dist`, { recursive: true, force: true });
 node(`${PACKAGE}/node_modules/typescript/bin/tsc`, `--project ${PACKAGE}`);
+// One file: without a bundler, a page would request forty, in turns of those that import each other.
+const { buildSync } = await import("esbuild");
+const [entryPoints, outfile] = [[`${PACKAGE}/src/index.ts`], `${PACKAGE}/dist/index.js`];
+// Code that runs when a class is declared would keep a bundler from leaving the class out.
+buildSync({ entryPoints, outfile, bundle: true, format: "esm", target: "es2022", define: { "Symbol.dispose": "undefined" } });
 for (const name of ["LICENSE-APACHE", "LICENSE-MIT"]) cpSync(name, `${PACKAGE}/${name}`);
 // --ignore-scripts, because the package was just built.
 if (asked.includes("--pack")) npm(`pack ./${PACKAGE} --ignore-scripts --loglevel=error --pack-destination target/package`);

@@ -8,7 +8,7 @@ const names = ["cache", "gc", "happened", "kit", "raw", "shifts", "tvmjs", "warm
 const pages = Object.fromEntries(names.map((name) => [name, false]));
 
 export default [
-  { ignores: ["**/node_modules/", "**/engine/"] },
+  { ignores: ["**/node_modules/", "**/engine/", "wasm/npm/dist/"] },
   js.configs.recommended,
   {
     languageOptions: { globals: { ...globals.browser, ...globals.worker, ...globals.node, ...pages } },

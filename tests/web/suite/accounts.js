@@ -227,6 +227,8 @@ export const tests = {
     await cache.putMany([["a", large], ["b", large]]);
     await cache.close();
     const engine = await import("/warmstart/engine/warmstart_wasm.js");
+    const { default: hex } = await import("/warmstart/engine/wasm.js");
+    engine.initSync({ module: Uint8Array.from(hex.match(/../g), (digits) => parseInt(digits, 16)) });
     await rewrite(name, (record, key) => (key === "a" ? newer(engine, record) : record));
     await rewrite(name, () => undefined, "log");
     cache = await t.open({ name });

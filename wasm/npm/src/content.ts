@@ -1,4 +1,5 @@
-import { engine, explanation, pour, reasonOf, type Sink } from "./engine.js";
+import * as engine from "../engine/warmstart_wasm.js";
+import { explanation, pour, reasonOf, type Sink } from "./engine.js";
 import { invalid, WarmstartError } from "./errors.js";
 import { decodeMetadata } from "./metadata.js";
 import { Pace } from "./pace.js";

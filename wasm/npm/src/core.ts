@@ -1,5 +1,6 @@
+import * as engine from "../engine/warmstart_wasm.js";
 import { type Content, damageOf, handOut, handOutVerified, type Large, lazyResponse } from "./content.js";
-import { encodeEnvelope, encoded, engine, explanation } from "./engine.js";
+import { encodeEnvelope, encoded, explanation } from "./engine.js";
 import { type ErrorCode, invalid, WarmstartError } from "./errors.js";
 import { type CacheEvents, type EventEntry, Events } from "./events.js";
 import { Flights } from "./flight.js";

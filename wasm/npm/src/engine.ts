@@ -3,9 +3,6 @@ import hex from "../engine/wasm.js";
 
 import { WarmstartError } from "./errors.js";
 
-/** The WebAssembly half: keys, envelopes, checksums and recipes. Usable once it is loaded. */
-export { engine };
-
 let memory: WebAssembly.Memory | undefined;
 let envelope: InstanceType<typeof engine.Envelope>;
 let window = new Uint8Array(0);
@@ -16,16 +13,18 @@ export interface Sink {
   update(length: number): void;
 }
 
-/** Loads the engine, unless it is loaded: synchronously, which takes a few milliseconds, while the database opens. */
-export function loaded(): typeof engine {
-  if (memory !== undefined) return engine;
+/**
+ * Loads the engine, unless it is loaded: synchronously, which takes a few milliseconds, while the database opens. The
+ * functions of its module are usable from then on.
+ */
+export function load(): void {
+  if (memory !== undefined) return;
   try {
     ({ memory } = engine.initSync({ module: decoded(hex) }));
   } catch (cause) {
     throw unsupported(cause);
   }
   envelope = new engine.Envelope();
-  return engine;
 }
 
 /** The longest envelope that is encoded and verified as a whole, in bytes. */

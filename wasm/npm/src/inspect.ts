@@ -1,5 +1,6 @@
+import * as engine from "../engine/warmstart_wasm.js";
 import type { Core } from "./core.js";
-import { engine, explanation, texts } from "./engine.js";
+import { explanation, texts } from "./engine.js";
 import { bound } from "./errors.js";
 import { idOf, Key, type KeyInput, keyOf, textOf } from "./key.js";
 import { decodeMetadata } from "./metadata.js";

@@ -1,4 +1,5 @@
-import { loaded } from "./engine.js";
+import * as engine from "../engine/warmstart_wasm.js";
+import { load } from "./engine.js";
 import { invalid } from "./errors.js";
 
 /** The value of a field. Numbers must be whole and from 0; a boolean counts as the text `true` or `false`. */
@@ -49,7 +50,8 @@ export class Key {
 
   #derive(): { bytes: Uint8Array; recipe: Uint8Array } {
     if (this.#derived) return this.#derived;
-    const fields = new (loaded().Fields)(this.domain, this.schema);
+    load();
+    const fields = new engine.Fields(this.domain, this.schema);
     for (const [label, value] of Object.entries(this.fields)) {
       if (value instanceof Uint8Array) fields.bytes(label, value);
       else if (typeof value === "number" || typeof value === "bigint") fields.number(label, BigInt(value));

@@ -1,4 +1,5 @@
-import { engine, texts } from "./engine.js";
+import * as engine from "../engine/warmstart_wasm.js";
+import { texts } from "./engine.js";
 import { invalid } from "./errors.js";
 import { Key, type KeyInput } from "./key.js";
 import type { PutOptions, Recipe, Value } from "./types.js";

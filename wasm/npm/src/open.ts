@@ -1,6 +1,6 @@
 import { Cache } from "./cache.js";
 import { Core } from "./core.js";
-import { loaded } from "./engine.js";
+import { load } from "./engine.js";
 import { bound, invalid, type WarmstartError } from "./errors.js";
 import { tell } from "./listener.js";
 import { Store } from "./store/store.js";
@@ -30,7 +30,7 @@ export async function open(options: OpenOptions): Promise<Cache> {
     throw invalid(`onWarning is of type ${typeof onWarning}; pass a function, or omit it.`);
   // The database opens while the engine loads.
   const opening = Store.open(name, { maxBytes, maxEntries }, memory);
-  loaded();
+  load();
   const store = await opening;
   const warn = onWarning && ((warning: WarmstartError): void => tell(onWarning, warning));
   return new Cache(new Core(store, { name, memory, onWarning: warn }));

@@ -1,4 +1,5 @@
-import { engine, reasonOf, verifyEnvelope } from "../engine.js";
+import { verify_head } from "../../engine/warmstart_wasm.js";
+import { reasonOf, verifyEnvelope } from "../engine.js";
 import { keyOf } from "../key.js";
 
 /** A part of the payload of a large value, of at most {@link PART} bytes. */
@@ -129,7 +130,7 @@ export function opened(record: unknown, id: string): Found | string {
   const size = sizeOf(record);
   if (size === undefined) return "foreign";
   const { h, c, b } = record as LargeRecord;
-  const reason = reasonOf(engine.verify_head(h, c, size));
+  const reason = reasonOf(verify_head(h, c, size));
   if (reason !== undefined) return reason;
   const head = new Head(h);
   return head.isOf(id) ? { head, parts: b } : "key_mismatch";
