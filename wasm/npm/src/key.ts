@@ -100,7 +100,7 @@ export function idOf(input: KeyInput): string {
 /** Returns the bytes of the key with this id. */
 export function keyOf(id: string): Uint8Array {
   if (id.startsWith(BINARY)) return Uint8Array.from(id.slice(BINARY.length), (letter) => letter.charCodeAt(0));
-  return asciiBytes(id) ?? encoder.encode(id);
+  return encoder.encode(id);
 }
 
 /** Returns the text of the key with this id, or `undefined` if it is not text. */
@@ -114,18 +114,6 @@ const BINARY = "\ud800";
 const encoder = new TextEncoder();
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 const LARGEST = 2n ** 64n - 1n;
-
-/** Encodes a short ASCII text, as most keys are; for these, a `TextEncoder` takes longer. */
-function asciiBytes(text: string): Uint8Array | undefined {
-  if (text.length > 64) return undefined;
-  const bytes = new Uint8Array(text.length);
-  for (let at = 0; at < text.length; at += 1) {
-    const code = text.charCodeAt(at);
-    if (code > 0x7f) return undefined;
-    bytes[at] = code;
-  }
-  return bytes;
-}
 
 /** Throws on half a surrogate pair: it has no UTF-8, so all of them would be encoded alike. */
 function wellFormed(what: string, text: string): string {

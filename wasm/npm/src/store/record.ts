@@ -91,10 +91,13 @@ export class Head {
 
   /** Whether the entry has the key with this id. */
   isOf(id: string): boolean {
+    const length = this.#int(20);
+    let at = 0;
+    // Most ids are ASCII, of which each unit is a byte.
+    while (at < length && this.#bytes[HEADER + at]! < 0x80 && this.#bytes[HEADER + at] === id.charCodeAt(at)) at += 1;
+    if (at === length && at === id.length) return true;
     const key = keyOf(id);
-    if (key.length !== this.#int(20)) return false;
-    for (let at = 0; at < key.length; at += 1) if (key[at] !== this.#bytes[HEADER + at]) return false;
-    return true;
+    return key.length === length && key.every((byte, nth) => byte === this.#bytes[HEADER + nth]);
   }
 
   /** A number of eight bytes. */
