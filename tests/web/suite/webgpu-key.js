@@ -70,24 +70,14 @@ export const tests = {
 
   "an update of the browser gives another key": async (t) => {
     await t.open();
-    const engine = () => t.warmstart.webgpuKey(adapter(), parts()).fields.engine;
-    const before = engine();
-    t.ok(/^(Chromium|Gecko) \d+$/.test(before), before);
-    const brands = [{ brand: "Not;A=Brand", version: "8" }, { brand: "Chromium", version: "9999" }];
-    Object.defineProperty(navigator, "userAgentData", { value: { brands }, configurable: true });
-    t.after(() => delete navigator.userAgentData);
-    t.equal(engine(), "Chromium 9999");
-    const agents = {
-      "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0": "Gecko 140",
-      "Mozilla/5.0 (Macintosh) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/26.1 Safari/605.1.15": "WebKit 26.1",
-      "Mozilla/5.0 (X11) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Safari/537.36": "Chromium 141",
-    };
-    Object.defineProperty(navigator, "userAgentData", { value: undefined, configurable: true });
+    const name = () => t.warmstart.webgpuKey(adapter(), parts()).name;
+    const before = name();
+    t.equal(name(), before);
+    const updated = navigator.userAgent.replace(/(Chrome|Firefox)\/\d+/, "$1/9999");
+    t.ok(updated !== navigator.userAgent, updated);
     t.after(() => delete navigator.userAgent);
-    for (const [agent, expected] of Object.entries(agents)) {
-      Object.defineProperty(navigator, "userAgent", { value: agent, configurable: true });
-      t.equal(engine(), expected);
-    }
+    Object.defineProperty(navigator, "userAgent", { value: updated, configurable: true });
+    t.ok(name() !== before);
   },
 
   "what is neither an adapter nor a device is the caller's mistake": async (t) => {

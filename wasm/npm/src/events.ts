@@ -36,32 +36,23 @@ export type Listener<Name extends keyof CacheEvents> = (detail: CacheEvents[Name
  * const stop = cache.events.on("miss", ({ text, reason }) => console.log(text, reason));
  */
 export class Events {
-  readonly #listeners = new Map<keyof CacheEvents, Set<Listener<never>>>();
-  /** The events that have listeners; the argument of others is not built.
+  /** The listeners of each event that has any; the argument of others is not built.
    * @internal */
-  readonly heard = new Set<keyof CacheEvents>();
+  readonly heard = new Map<keyof CacheEvents, Set<Listener<never>>>();
 
   /** Calls `listener` at every event of this name. Returns a function that removes the listener. */
   on<Name extends keyof CacheEvents>(name: Name, listener: Listener<Name>): () => void {
-    let all = this.#listeners.get(name);
-    if (!all) this.#listeners.set(name, (all = new Set()));
-    all.add(listener);
-    this.heard.add(name);
-    return () => this.off(name, listener);
-  }
-
-  /** Removes `listener`. */
-  off<Name extends keyof CacheEvents>(name: Name, listener: Listener<Name>): void {
-    const all = this.#listeners.get(name);
-    all?.delete(listener);
-    if (all?.size === 0) this.heard.delete(name);
+    const all = this.heard.get(name) ?? new Set();
+    this.heard.set(name, all.add(listener));
+    return () => {
+      // A later set may have taken the place of an empty one.
+      if (all.delete(listener) && all.size === 0) this.heard.delete(name);
+    };
   }
 
   /** Calls the listeners of `name`.
    * @internal */
   emit<Name extends keyof CacheEvents>(name: Name, detail: CacheEvents[Name]): void {
-    for (const listener of [...(this.#listeners.get(name) ?? [])]) {
-      tell(listener as Listener<Name>, detail);
-    }
+    for (const listener of [...(this.heard.get(name) ?? [])]) tell(listener as Listener<Name>, detail);
   }
 }

@@ -122,16 +122,14 @@ export class Flights<Result> {
    */
   async #locked<T>({ name, waitMs }: Wanted<Result>, work: () => Promise<T>): Promise<T> {
     const { locks } = globalThis.navigator as { locks?: LockManager };
-    const timeout = new AbortController();
     // Timers are 32-bit numbers.
-    const timer = setTimeout(() => timeout.abort(), Math.min(waitMs, 2 ** 31 - 1));
+    const signal = AbortSignal.timeout(Math.min(waitMs, 2 ** 31 - 1));
     let working: Promise<T> | undefined;
     try {
-      await locks?.request(this.#lockPrefix + name, { signal: timeout.signal }, () => (working = work()));
+      await locks?.request(this.#lockPrefix + name, { signal }, () => (working = work()));
     } catch {
       // The work has failed, which its own promise says; or the browser grants no lock, for any reason.
     }
-    clearTimeout(timer);
     return working ?? work();
   }
 

@@ -15,14 +15,8 @@ import type { OpenOptions } from "./types.js";
  * const cache = await open({ name: "my-app", maxBytes: 2 * 1024 ** 3 });
  */
 export async function open(options: OpenOptions): Promise<Cache> {
-  if (
-    typeof options !== "object" ||
-    options === null ||
-    typeof options.name !== "string" ||
-    options.name === ""
-  ) {
+  if (typeof options?.name !== "string" || options.name === "")
     throw invalid('The cache has no name; pass one, for example open({ name: "my-app" }).');
-  }
   const { name, memory = false, onWarning } = options;
   const maxBytes = bound("maxBytes", options.maxBytes);
   const maxEntries = bound("maxEntries", options.maxEntries);

@@ -17,18 +17,14 @@ export class Pace {
   }
 }
 
-const waiting: (() => void)[] = [];
-let channel: MessageChannel | undefined;
-
 /** The next turn of the event loop. Timers would wait for 4 ms, and for a second in a hidden tab. */
 export function turn(): Promise<void> {
-  if (!channel) {
-    channel = new MessageChannel();
-    channel.port1.onmessage = () => waiting.shift()?.();
-  }
-  const { port2 } = channel;
   return new Promise((resolve) => {
-    waiting.push(resolve);
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = () => {
+      port1.close();
+      resolve();
+    };
     port2.postMessage(undefined);
   });
 }

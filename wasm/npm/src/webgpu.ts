@@ -19,13 +19,12 @@ export interface WebGpuKeyParts {
 /**
  * Makes a key for a value that was generated, tuned or compiled for a WebGPU adapter.
  *
- * The key covers the adapter, its features and limits, the version of the browser's engine (an update of the
- * browser may contain another compiler), the source, the entry point and the constants. The order of the
- * inputs does not matter. Each of them is a field of its own, so that `cache.explain(key)` names the one that
- * differs.
+ * The key covers the adapter, its features and limits, the browser's user agent (an update of the browser may
+ * contain another compiler), the source, the entry point and the constants. The order of the inputs does not
+ * matter. Each of them is a field of its own, so that `cache.explain(key)` names the one that differs.
  *
- * Browsers do not reveal their full version synchronously, so updates within one major version of the engine
- * share a key. If you know the full version, add it to `extra`.
+ * User agents have the major version alone, so updates within one share a key. If you know the full version, add
+ * it to `extra`.
  *
  * @throws WarmstartError `invalid_argument` if `gpu` is neither an adapter nor a device, or an input cannot be a
  *   field of a key
@@ -40,7 +39,7 @@ export function webgpuKey(gpu: WebGpu, parts: WebGpuKeyParts): Key {
   return key("warmstart.webgpu", 1, {
     ...deviceFields(gpu),
     ...limitFields(gpu),
-    engine: engineVersion(),
+    engine: navigator.userAgent,
     ...prefixed("constant.", parts.constants ?? {}),
     ...prefixed("extra.", parts.extra ?? {}),
     entry_point: parts.entryPoint ?? "",
@@ -68,31 +67,6 @@ export function deviceFields(gpu: WebGpu): Record<string, FieldValue> {
     features: [...gpu.features].sort(),
   };
 }
-
-/** The engine of this browser and its version, for example `"Chromium 140"`. */
-function engineVersion(): string {
-  const { userAgent, userAgentData } = navigator as Navigator & { userAgentData?: { brands?: Brand[] } };
-  const chromium = userAgentData?.brands?.find(({ brand }) => brand === "Chromium");
-  if (chromium !== undefined) return `Chromium ${chromium.version}`;
-  const found = ENGINES.find(([, pattern]) => pattern.test(userAgent));
-  return found ? `${found[0]} ${found[1].exec(userAgent)?.[1]}` : userAgent;
-}
-
-interface Brand {
-  readonly brand: string;
-  readonly version: string;
-}
-
-/**
- * Chromium calls itself AppleWebKit as well, so it stands first. Safari's own version says more than its
- * engine's, which is frozen.
- */
-const ENGINES: readonly (readonly [string, RegExp])[] = [
-  ["Chromium", /Chrom(?:e|ium)\/(\d+)/],
-  ["Gecko", /Firefox\/(\d+)/],
-  ["WebKit", /Version\/([\d.]+).*Safari\//],
-  ["WebKit", /AppleWebKit\/([\d.]+)/],
-];
 
 function limitFields({ limits }: WebGpu): Record<string, FieldValue> {
   const values: Record<string, number> = {};
