@@ -43,7 +43,7 @@ async function interrupted(t, cache, url, at, options = {}) {
 async function keptPart(t, cache, wanted = true) {
   for (let tries = 0; tries < 200; tries += 1) {
     const entries = await cache.entries();
-    if (entries.some(({ text }) => text.startsWith("warmstart.parts")) === wanted) return;
+    if (entries.some(({ text }) => text.startsWith("warmstart.part ")) === wanted) return;
     await t.sleep(20);
   }
   throw new Error(wanted ? "no part was kept" : "a part is still kept");
@@ -226,6 +226,23 @@ export const tests = {
     t.equal(await texts(cache), [url], "no part is left");
   },
 
+  "a piece of another version, or from another place, is not added to what is kept": async (t) => {
+    for (const wrong of [{ version: '"other"' }, { start: 5 }]) {
+      const cache = await t.open();
+      const url = file(t, { size: 2 * MIB, slow: 4 * MIB });
+      await interrupted(t, cache, url, MIB);
+      const first = await cache.get(`warmstart.part 0 ${url}`, "response");
+      const about = JSON.parse(first.headers.get("x-warmstart-part"));
+      const { size: start } = await first.blob();
+      const second = { ...about, start, ...wrong };
+      await cache.put(`warmstart.part 1 ${url}`, t.bytes(100, 1), { headers: { "x-warmstart-part": JSON.stringify(second) } });
+      const seen = watched(t);
+      t.equal(await t.warmstart.download(cache, url), t.bytes(2 * MIB, 7));
+      t.equal(seen.map(({ range }) => range), [`bytes=${start}-`]);
+      t.equal(await texts(cache), [url], "no part is left");
+    }
+  },
+
   "404 is an error with its status, asked for once and never cached": async (t) => {
     const cache = await t.open();
     const url = file(t, { status: 404 });
@@ -371,8 +388,10 @@ export const tests = {
         : network(request),
     );
     const config = { url: "/models/config.json#part", key: "config" };
-    t.equal(await t.warmstart.download(cache, config, { as: "json" }), { layers: 12 });
-    t.equal(await t.warmstart.download(cache, config, { as: "text" }), '{"layers":12}', "from the cache");
+    for (const note of ["from the network", "from the cache"]) {
+      const response = await t.warmstart.download(cache, config, { as: "response" });
+      t.equal(await response.json(), { layers: 12 }, note);
+    }
     const response = await cache.get("config", "response");
     t.equal(response.headers.get("content-type"), "application/json");
     t.equal(response.headers.get("etag"), '"v1"');

@@ -1,10 +1,10 @@
 import type { Cache } from "./cache.js";
 import { invalid, WarmstartError } from "./errors.js";
-import { Integrity } from "./integrity.js";
+import { hasDigest, parsedIntegrity } from "./integrity.js";
 import type { KeyInput } from "./key.js";
 import { tell } from "./listener.js";
-import { type Transfer, transfer } from "./transfer.js";
-import type { As, BuildContext, Formats } from "./types.js";
+import { transfer } from "./transfer.js";
+import type { BuildContext, Formats, Progress } from "./types.js";
 import { absolute } from "./url.js";
 
 /** A file to download. */
@@ -31,8 +31,11 @@ export interface DownloadProgress {
   readonly url: string;
 }
 
+/** The format of a downloaded file. Of a `"response"`, text and JSON can be read. */
+export type FileFormat = "bytes" | "blob" | "response";
+
 /** Options of {@link download}. */
-export interface DownloadOptions<Format extends As = As> {
+export interface DownloadOptions<Format extends FileFormat = FileFormat> {
   /** The format of the files. `"bytes"` by default; `"blob"` and `"response"` do not load them into memory. */
   readonly as?: Format;
   /**
@@ -69,12 +72,12 @@ export interface DownloadOptions<Format extends As = As> {
  * });
  * ```
  */
-export function download<Format extends As = "bytes">(
+export function download<Format extends FileFormat = "bytes">(
   cache: Cache,
   source: Source,
   options?: DownloadOptions<Format>,
 ): Promise<Formats[Format]>;
-export function download<Format extends As = "bytes">(
+export function download<Format extends FileFormat = "bytes">(
   cache: Cache,
   sources: readonly Source[],
   options?: DownloadOptions<Format>,
@@ -83,16 +86,14 @@ export async function download(
   cache: Cache,
   sources: Source | readonly Source[],
   options: DownloadOptions = {},
-): Promise<Formats[As] | Formats[As][]> {
+): Promise<Formats[FileFormat] | Formats[FileFormat][]> {
   const { as = "bytes", parallel = 4, signal, onProgress } = options;
   if (!Number.isSafeInteger(parallel) || parallel < 1)
     throw invalid(`parallel is ${parallel}; pass a whole number from 1.`);
   const list = (Array.isArray(sources) ? (sources as readonly Source[]) : [sources as Source]).map(parsed);
-  const values = new Array<Formats[As]>(list.length);
-  const stop = new AbortController();
-  const onAbort = (): void => stop.abort(signal?.reason);
-  if (signal?.aborted) onAbort();
-  signal?.addEventListener("abort", onAbort, { once: true });
+  const values = new Array<Formats[FileFormat]>(list.length);
+  const failed = new AbortController();
+  const stop = AbortSignal.any(signal ? [signal, failed.signal] : [failed.signal]);
   const files = list.map(({ url, size }) => ({ url, loaded: 0, total: size }));
   const made = (index: number, loaded: number, total: number | undefined): void => {
     const file = files[index]!;
@@ -107,15 +108,14 @@ export async function download(
   const queue = list.entries();
   const work = async (): Promise<void> => {
     for (const [index, wanted] of queue) {
-      stop.signal.throwIfAborted();
-      values[index] = await one(cache, wanted, as, stop.signal, (...progress) => made(index, ...progress));
+      stop.throwIfAborted();
+      values[index] = await one(cache, wanted, as, stop, (...progress) => made(index, ...progress));
     }
   };
   const workers = Array.from({ length: Math.min(parallel, list.length) }, work);
-  await Promise.all(workers.map((worker) => worker.catch((error: unknown) => stop.abort(error))));
-  signal?.removeEventListener("abort", onAbort);
-  stop.signal.throwIfAborted();
-  return Array.isArray(sources) ? values : (values[0] as Formats[As]);
+  await Promise.all(workers.map((worker) => worker.catch((error: unknown) => failed.abort(error))));
+  stop.throwIfAborted();
+  return Array.isArray(sources) ? values : values[0]!;
 }
 
 /** A URL, or a {@link Shard} with more details. */
@@ -142,7 +142,7 @@ function parsed(source: Source) {
   return {
     url,
     key: shard.key ?? url,
-    integrity: shard.integrity === undefined ? undefined : new Integrity(shard.integrity),
+    integrity: shard.integrity === undefined ? undefined : parsedIntegrity(shard.integrity),
     size,
     request: new Request(url, { headers: new Headers(shard.headers) }),
   };
@@ -151,17 +151,17 @@ function parsed(source: Source) {
 async function one(
   cache: Cache,
   { url, key, integrity, size, request }: Wanted,
-  as: As,
+  as: FileFormat,
   signal: AbortSignal,
-  onProgress: Transfer["onProgress"],
-): Promise<Formats[As]> {
+  onProgress: Progress,
+): Promise<Formats[FileFormat]> {
   if (integrity !== undefined) await removeOther(cache, key, integrity);
   // The headers are known when the file is here, which is before they are read.
-  const headers = new Headers(integrity && { [CHECKED]: String(integrity) });
+  const headers = new Headers(integrity ? { [CHECKED]: integrity } : {});
   const build = async (context: BuildContext): Promise<Blob> => {
     for (;;) {
       const file = await transfer({ ...context, cache, request, size, html: false });
-      if (integrity === undefined || (await integrity.matches(file.body))) {
+      if (integrity === undefined || (await hasDigest(file.body, integrity))) {
         file.headers.forEach((text, name) => headers.set(name, text));
         return file.body;
       }
@@ -171,32 +171,18 @@ async function one(
       throw new WarmstartError("integrity", message, { url });
     }
   };
-  // JSON is parsed here, since its length is told as well.
-  const format = as === "json" ? "text" : as;
-  const options = { as: format, signal, headers, onProgress, waitMs: WAIT_MS, label: url };
-  const value = await cache.getOrCreate(key, build, options);
-  const length = lengthOf(value);
+  const value = await cache.getOrCreate(key, build, { as, signal, headers, onProgress, waitMs: WAIT_MS, label: url });
+  const told = value instanceof Response ? value.headers.get("content-length") : undefined;
+  const length = told ? Number(told) : value instanceof Blob ? value.size : (value as Uint8Array).length;
   onProgress(length, length);
-  if (as !== "json") return value;
-  try {
-    return JSON.parse(value as string) as unknown;
-  } catch (cause) {
-    throw invalid(`${url} is not JSON: ${String(cause)}. Use another format than "json".`);
-  }
+  return value;
 }
 
 /** Removes the stored file if its digest differs. A file whose digest was verified at storing is not read. */
-async function removeOther(cache: Cache, key: KeyInput, integrity: Integrity): Promise<void> {
+async function removeOther(cache: Cache, key: KeyInput, integrity: string): Promise<void> {
   if (!(await cache.has(key))) return;
   const kept = await cache.get(key, "response");
-  if (kept === undefined || kept.headers.get(CHECKED) === String(integrity)) return;
+  if (kept === undefined || kept.headers.get(CHECKED) === integrity) return;
   const blob = await cache.get(key, "blob");
-  if (blob !== undefined && !(await integrity.matches(blob))) await cache.delete(key);
-}
-
-function lengthOf(value: unknown): number {
-  if (value instanceof Uint8Array) return value.byteLength;
-  if (value instanceof Blob) return value.size;
-  if (value instanceof Response) return Number(value.headers.get("content-length"));
-  return new Blob([String(value)]).size;
+  if (blob !== undefined && !(await hasDigest(blob, integrity))) await cache.delete(key);
 }

@@ -15,17 +15,14 @@ export interface PartialFile {
   readonly type: string;
 }
 
-/** A stored list of pieces: where each of them ends. */
-interface Listed extends PartialFile {
-  readonly ends: readonly number[];
-}
+/** The header of a kept piece that says of which file it is, and where it begins. */
+const ABOUT = "x-warmstart-part";
 
 /**
  * The part of a file that has arrived, in pieces, which the cache keeps as far as it has room.
  *
- * Each piece is an entry, and so is the list of pieces, which is written after the pieces that it names. The key
- * of a piece contains its offset and the version of the file, so that two tabs that download the same file write
- * the same bytes under the same key, in any order.
+ * Each piece is an entry, which says of which version of the file it is and where it begins. So pieces of several
+ * tabs that download the same file fit together, or are found not to.
  */
 export class Parts {
   readonly #cache: Cache;
@@ -33,9 +30,8 @@ export class Parts {
   #pieces: Blob[] = [];
   #length = 0;
   #about: PartialFile | undefined;
-  #kept: string[] = [];
-  /** Whether the cache may have a list of pieces. */
-  #listed = false;
+  /** The number of pieces that the cache has. */
+  #kept = 0;
   #saving: Promise<void> = Promise.resolve();
 
   private constructor(cache: Cache, url: string) {
@@ -43,23 +39,27 @@ export class Parts {
     this.#url = url;
   }
 
-  /** Loads the kept pieces of `url`, up to the first lost or damaged one. */
+  /** Loads the kept pieces of `url`, up to the first lost or damaged one, and removes those behind it. */
   static async load(cache: Cache, url: string): Promise<Parts> {
     const parts = new Parts(cache, url);
-    if (!(await cache.has(parts.#listKey()))) return parts;
-    parts.#listed = true;
-    const list = await cache.get<Listed | null>(parts.#listKey(), "json").catch(() => undefined);
-    if (typeof list?.version !== "string" || !Array.isArray(list.ends)) return parts;
-    const { ends, ...about } = list;
-    parts.#kept = ends.map((end, index) => parts.#pieceKey(about, ends[index - 1] ?? 0, end));
-    for (const [index, piece] of (await cache.getMany(parts.#kept, "blob")).entries()) {
-      if (piece?.size !== (ends[index] as number) - parts.#length) break;
-      // The file outlives the entries that its pieces came from, and not every browser lets such a Blob do
-      // so.
-      parts.add(new Blob([await piece.arrayBuffer()]));
+    let isWhole = true;
+    for (let index = 0; await cache.has(parts.#key(index)); index += 1) {
+      isWhole &&= await parts.#load(index).catch(() => false);
+      if (!isWhole) await cache.delete(parts.#key(index));
     }
-    if (parts.#length > 0) parts.#about = about;
     return parts;
+  }
+
+  /** Adds a kept piece. Resolves with whether it follows the earlier ones; rejects if it is damaged. */
+  async #load(index: number): Promise<boolean> {
+    const piece = await this.#cache.get(this.#key(index), "response");
+    const { start, ...about } = JSON.parse(piece?.headers.get(ABOUT) ?? "{}") as PartialFile & { start?: number };
+    if (!piece || start !== this.#length || about.version !== (this.#about ?? about).version) return false;
+    // The file outlives the entries that its pieces came from, and not every browser lets such a Blob do so.
+    this.add(new Blob([await piece.arrayBuffer()]));
+    this.#about = about;
+    this.#kept = index + 1;
+    return true;
   }
 
   /** How many bytes there are, from the start of the file. */
@@ -99,33 +99,23 @@ export class Parts {
   }
 
   async #write(about: PartialFile, pieces: readonly Blob[]): Promise<void> {
-    const ends: number[] = [];
-    const label = `part of ${this.#url}`;
-    this.#listed = true;
+    let start = 0;
     for (const [index, piece] of pieces.entries()) {
-      const start = ends.at(-1) ?? 0;
-      const key = this.#pieceKey(about, start, start + piece.size);
-      if (this.#kept[index] !== key) await this.#cache.put(key, piece, { label });
-      this.#kept[index] = key;
-      ends.push(start + piece.size);
+      const headers = { [ABOUT]: JSON.stringify({ ...about, start }) };
+      start += piece.size;
+      if (index < this.#kept) continue;
+      await this.#cache.put(this.#key(index), piece, { label: `part of ${this.#url}`, headers });
+      this.#kept = index + 1;
     }
-    const list: Listed = { ...about, ends };
-    await this.#cache.put(this.#listKey(), JSON.stringify(list), { label, type: "application/json" });
   }
 
   async #remove(): Promise<void> {
-    if (!this.#listed) return;
-    this.#listed = false;
-    const keys = [this.#listKey(), ...this.#kept];
-    this.#kept = [];
+    const keys = Array.from({ length: this.#kept }, (_, index) => this.#key(index));
+    this.#kept = 0;
     await Promise.all(keys.map((key) => this.#cache.delete(key)));
   }
 
-  #listKey(): string {
-    return `warmstart.parts ${this.#url}`;
-  }
-
-  #pieceKey({ version }: PartialFile, start: number, end: number): string {
-    return `warmstart.part ${start}-${end} ${version} ${this.#url}`;
+  #key(index: number): string {
+    return `warmstart.part ${index} ${this.#url}`;
   }
 }

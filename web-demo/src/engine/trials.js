@@ -55,7 +55,7 @@ export const trials = {
     }
     // A part that is stored survives this worker.
     let stored = false;
-    cache.events.on("stored", ({ text }) => (stored ||= text?.startsWith("warmstart.parts ")));
+    cache.events.on("stored", ({ text }) => (stored ||= text?.startsWith("warmstart.part ")));
     let first;
     let last = 0;
     const report = () => tell({ type: "progress", loaded: last, total: size, stored });

@@ -33,7 +33,8 @@ export function asArtifactCache(cache: Cache): ArtifactCache {
     async fetchWithCache(url, storetype, signal) {
       const type = storetype?.toLowerCase();
       if (type === "arraybuffer") return (await download(cache, url, { signal })).buffer;
-      return download(cache, url, { as: type === "json" ? "json" : "response", signal });
+      const response = await download(cache, url, { as: "response", signal });
+      return type === "json" ? response.json() : response;
     },
     async addToCache(url, _storetype, signal) {
       signal?.throwIfAborted();
