@@ -127,8 +127,7 @@ export class Recorder {
   /** Decodes the output of `encodeList`. Any other text is an empty list. */
   decodeList(text = "{}"): RecordedList {
     const decoded = attempt(() => {
-      const { version, id, modules, pipelines } = JSON.parse(text);
-      if (version !== VERSION) return undefined;
+      const { id, modules, pipelines } = JSON.parse(text);
       const decode = ({ module, layout, compute }: Row) =>
         recorded(this.#part(modules[module]), this.#part(layout), compute);
       return { id, pipelines: pipelines.map(decode) };
@@ -166,7 +165,6 @@ interface Row {
 const PLAIN = new Set([null, Object.prototype, Array.prototype]);
 const AUTO = JSON.stringify("auto");
 const MAX_PARTS = 10_000;
-const VERSION = 2;
 
 /** Encodes a list as text. A source that several pipelines share is written once. */
 export function encodeList({ id, pipelines }: RecordedList): string {
@@ -174,7 +172,7 @@ export function encodeList({ id, pipelines }: RecordedList): string {
   const rows = pipelines.map(({ module, layout, compute }): Row => {
     return { module: modules.indexOf(module), layout: layout.text, compute };
   });
-  return JSON.stringify({ version: VERSION, id, modules: modules.map(({ text }) => text), pipelines: rows });
+  return JSON.stringify({ id, modules: modules.map(({ text }) => text), pipelines: rows });
 }
 
 /** Returns the result of `work`, or `undefined` if it throws. */

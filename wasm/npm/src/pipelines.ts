@@ -33,10 +33,8 @@ export interface PipelineStats {
  * visit while the model is still being read, without blocking the page as `createComputePipeline` does. The
  * list belongs to the adapter and its features, and is stored in `cache` under `name`.
  *
- * Without a device (the browser has no WebGPU), the list is empty and records nothing, and {@link
- * PipelineList.available} is `false`.
- *
- * @throws WarmstartError `invalid_argument` if the name is empty or `max` is not a whole number from 1
+ * @throws WarmstartError `invalid_argument` if the name is empty, `max` is not a whole number from 1 or there is no
+ *   device
  *
  * @example
  * ```ts
@@ -46,7 +44,7 @@ export interface PipelineStats {
  */
 export async function pipelines(
   cache: Cache,
-  device: GPUDevice | null | undefined,
+  device: GPUDevice,
   name: string,
   options: PipelinesOptions = {},
 ): Promise<PipelineList> {
@@ -54,11 +52,10 @@ export async function pipelines(
     throw invalid("The list of pipelines has no name; pass one, for example the model's.");
   const { max = 256 } = options;
   if (!Number.isSafeInteger(max) || max < 1) throw invalid(`max is ${max}; pass a whole number from 1.`);
-  if (!device) return new PipelineList(name, max);
   const fields = { name, ...deviceFields(device) };
-  const [list, uses] = [key("warmstart.pipelines", 1, fields), key("warmstart.pipelines.uses", 1, fields)];
-  const [text, used] = await cache.getMany([list, uses], "text");
-  return new PipelineList(name, max, { cache, device, recorder: new Recorder(device), list, uses, text, used });
+  const [list, uses] = [key("warmstart.pipelines", 2, fields), key("warmstart.pipelines.uses", 2, fields)];
+  const [text, noted] = await cache.getMany([list, uses], "text");
+  return new PipelineList(name, max, { cache, device, recorder: new Recorder(device), list, uses, text, noted });
 }
 
 /**
@@ -103,12 +100,10 @@ export function watchDevices(
 export class PipelineList {
   /** The name that the list was opened with. */
   readonly name: string;
-  /** Whether there is a device. Without one, the list records and creates nothing. */
-  readonly available: boolean;
   /** Resolves when all recorded pipelines are recreated or have failed. Never rejects. */
   readonly ready: Promise<void>;
 
-  readonly #place: Place | undefined;
+  readonly #place: Place;
   readonly #max: number;
   /** By name; what is dropped first comes first. */
   readonly #entries = new Map<string, Entry>();
@@ -117,8 +112,8 @@ export class PipelineList {
   #id = 0;
   #changed = false;
   #saving: ReturnType<typeof setTimeout> | undefined;
-  /** Whether there are uses to note, and whether they are noted by themselves, or will be. */
-  #unnoted = false;
+  /** The stored record of uses, and whether another one is written by itself, or was. */
+  #noted: string | undefined;
   #noting = false;
   readonly #failed = new Set<string>();
   readonly #counts = { created: 0, used: 0 };
@@ -126,17 +121,15 @@ export class PipelineList {
   #detach: (() => void) | undefined;
 
   /** @internal */
-  constructor(name: string, max: number, place?: Place) {
+  constructor(name: string, max: number, place: Place) {
     this.name = name;
-    this.available = place !== undefined;
     this.#place = place;
     this.#max = max;
-    this.ready = Promise.resolve();
-    if (place === undefined) return;
+    this.#noted = place.noted;
     const { recorder, device } = place;
     void device.lost.then(() => this.#forget(recorder));
     const { id, pipelines } = recorder.decodeList(place.text);
-    const used = decodeUses(place.used, id);
+    const used = decodeUses(place.noted, id);
     const entries = pipelines.map((recorded, at) => ({ ...EMPTY, recorded, isUsed: used[at] === USED }));
     entries.sort((one, other) => Number(one.isUsed) - Number(other.isUsed));
     for (const entry of entries) this.#entries.set(entry.recorded.name, entry);
@@ -155,7 +148,7 @@ export class PipelineList {
    * Calls that cannot be recorded reach the device unchanged. Returns a function that restores the methods.
    */
   attach(): () => void {
-    return this.#place ? (this.#detach ??= this.#watch(this.#place)) : () => undefined;
+    return (this.#detach ??= this.#watch(this.#place));
   }
 
   /** Returns the counters of this list. */
@@ -171,17 +164,18 @@ export class PipelineList {
   async save(): Promise<boolean> {
     clearTimeout(this.#saving);
     this.#saving = undefined;
-    if (!this.#place) return false;
     const { cache, recorder, list, uses } = this.#place;
-    // Both are reset before the write, during which there may be other uses and changes.
-    const [isChanged, isUsed] = [this.#changed && !this.#lost, this.#unnoted];
-    this.#changed = this.#unnoted = false;
-    if (!isChanged) {
-      const marks = Array.from(this.#listed, (name) => (this.#entries.get(name)?.isUsed ? USED : "-"));
-      const text = JSON.stringify({ list: this.#id, used: marks.join("") });
-      if (isUsed) await cache.put(uses, text, { label: `uses of the pipelines of ${this.name}` });
+    if (!this.#changed || this.#lost) {
+      // Of a lost device, there are no entries left, and so no uses.
+      const used = Array.from(this.#listed, (name) => (this.#entries.get(name)?.isUsed ? USED : "-")).join("");
+      const text = JSON.stringify({ list: this.#id, used });
+      const label = `uses of the pipelines of ${this.name}`;
+      const isNew = used.includes(USED) && text !== this.#noted;
+      if (isNew && (await cache.put(uses, text, { label }))) this.#noted = text;
       return cache.has(list);
     }
+    // It is reset before the write, during which there may be other changes.
+    this.#changed = false;
     const { pipelines: stored } = recorder.decodeList(await cache.get(list, "text"));
     const ours = Array.from(this.#entries.values(), ({ recorded }) => recorded);
     const others = stored.filter(({ name }) => !this.#listed.has(name) && !this.#entries.has(name));
@@ -261,13 +255,12 @@ export class PipelineList {
   #use(entry: Entry): void {
     if (this.#lost) return;
     const { name } = entry.recorded;
-    this.#unnoted ||= !entry.isUsed;
     entry.isUsed = true;
     this.#entries.delete(name);
     this.#entries.set(name, entry);
     this.#bound();
     if (this.#changed || !this.#listed.has(name)) this.#change();
-    else if (this.#unnoted && !this.#noting) {
+    else if (!this.#noting) {
       this.#noting = true;
       this.#saveIn(NOTE_AFTER_MS);
     }
@@ -292,7 +285,6 @@ export class PipelineList {
   /** Forgets the pipelines of a lost device, which are useless. The stored list stays. */
   #forget(recorder: Recorder): void {
     this.#lost = true;
-    this.#unnoted = false;
     recorder.clear();
     this.#entries.clear();
   }
@@ -348,7 +340,7 @@ interface Place {
   readonly list: Key;
   readonly uses: Key;
   readonly text: string | undefined;
-  readonly used: string | undefined;
+  readonly noted: string | undefined;
 }
 
 interface Entry {
