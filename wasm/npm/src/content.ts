@@ -28,7 +28,7 @@ const SLICE = 4 * 1024 * 1024;
 export async function handOut(content: Content, as: As, fresh: boolean): Promise<Formats[As]> {
   const { head, bytes, parts } = content;
   if (as === "response" || as === "blob") {
-    const blobs = bytes ? [bytes] : await Promise.all(parts.map(loaded));
+    const blobs = bytes ? [bytes] : await Promise.all(parts.map((part) => ("read" in part ? part.read() : part)));
     const { headers } = decodeMetadata(head.metadata);
     const blob = new Blob(blobs, { type: headers.get("content-type") ?? "" });
     return as === "blob" ? blob : responseOf(content, blob);
@@ -54,27 +54,32 @@ export async function handOutVerified(found: Large, as: As): Promise<Verified<Fo
 
 /** Reads a large value, and returns the reason why it is damaged, if it is. */
 export async function damageOf(found: Large): Promise<string | undefined> {
-  const pace = new Pace();
-  const read = await verified(found, async (check) => {
-    for await (const slice of slices(found.parts)) {
-      pour(check, slice);
-      if (pace.due) await pace.rest();
-    }
-  });
+  const read = await verified(found, (check) => forEachSlice(found.parts, (slice) => pour(check, slice)));
   return read.damage;
 }
 
+/** Calls `use` with the bytes of `parts` in order, in slices that are copies, a stretch at a time. */
+export async function forEachSlice(
+  parts: readonly (Part | Piece)[],
+  use: (slice: Uint8Array<ArrayBuffer>) => void,
+): Promise<void> {
+  const pace = new Pace();
+  for await (const slice of slices(parts)) {
+    use(slice);
+    if (pace.due) await pace.rest();
+  }
+}
+
 /** Yields the bytes of `parts` in order, in slices that are copies, and reads one slice ahead. */
-export async function* slices(parts: readonly (Part | Piece)[]): Slices {
+async function* slices(parts: readonly (Part | Piece)[]): Slices {
   let ahead: Promise<ArrayBuffer> | undefined;
-  for (const read of planned(parts)) {
-    const next = read();
+  for (const read of [...planned(parts), undefined]) {
+    const next = read?.();
     // The consumer handles a failure when it awaits the slice; if it has stopped, the failure is ignored.
-    next.catch(() => undefined);
+    next?.catch(() => undefined);
     if (ahead) yield new Uint8Array(await ahead);
     ahead = next;
   }
-  if (ahead) yield new Uint8Array(await ahead);
 }
 
 function* planned(parts: readonly (Part | Piece)[]): Generator<() => Promise<ArrayBuffer>> {
@@ -100,16 +105,14 @@ async function gathered(
   const only = parts.length === 1 ? parts[0] : undefined;
   const reader = only instanceof Blob ? byteReader(only) : undefined;
   if (reader) return inPlace(reader, size, sink);
-  const pace = new Pace();
   const whole = new Uint8Array(size);
   let at = 0;
-  for await (const slice of slices(parts)) {
+  await forEachSlice(parts, (slice) => {
     // More bytes than the head announces are damage too: the check finds it, but they do not fit the array.
     whole.set(slice.subarray(0, Math.max(0, size - at)), Math.min(at, size));
     if (sink) pour(sink, slice);
     at += slice.length;
-    if (pace.due) await pace.rest();
-  }
+  });
   return whole;
 }
 
@@ -223,10 +226,6 @@ async function verified<Result>(
   }
   const damage = reasonOf(check.finish());
   return damage === undefined ? { value } : { damage };
-}
-
-function loaded(part: Part | Piece): Part | Promise<Part> {
-  return "read" in part ? part.read() : part;
 }
 
 function formatted(bytes: Uint8Array<ArrayBuffer>, as: As): Formats[As] {

@@ -71,7 +71,5 @@ export function invalid(message: string): WarmstartError {
 export function bound(what: string, value: number | undefined): number | undefined {
   if (value === undefined || value === Infinity) return undefined;
   if (typeof value === "number" && value >= 0) return Math.min(Math.floor(value), Number.MAX_SAFE_INTEGER);
-  throw invalid(
-    `${what} is ${String(value)}; pass ${what === "maxBytes" ? "bytes" : "a number of entries"} from 0, or omit it.`,
-  );
+  throw invalid(`${what} is ${String(value)}; pass a number from 0, or omit it.`);
 }

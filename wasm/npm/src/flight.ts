@@ -104,29 +104,25 @@ export class Flights<Result> {
     return this.#landing(flying, wanted, Infinity);
   }
 
-  /** Builds what is wanted, unless another tab does. */
+  /**
+   * Builds what is wanted with a lock that all tabs of an origin share, unless another tab has done so. After `waitMs`,
+   * or where the browser has no locks, as on an insecure page, there is no lock: then every tab builds for itself.
+   */
   async #fly(flight: Flight, wanted: Wanted<Result>): Promise<Got<Result>> {
     if (!this.#acrossTabs()) return this.#build(flight, wanted);
-    return this.#locked(wanted, async () => {
+    const work = async (): Promise<Got<Result>> => {
       flight.signal.throwIfAborted();
       flight.stir();
       // What another tab stored after this one had looked is there by now: its lock was let go after that.
       const found = await wanted.look();
       return found ? { result: found, shared: true } : this.#build(flight, wanted);
-    });
-  }
-
-  /**
-   * Does `work` with a lock that all tabs of an origin share. After `waitMs`, or where the browser has no locks, as on
-   * an insecure page, it is done without one: then every tab builds for itself.
-   */
-  async #locked<T>({ name, waitMs }: Wanted<Result>, work: () => Promise<T>): Promise<T> {
+    };
     const { locks } = globalThis.navigator as { locks?: LockManager };
     // Timers are 32-bit numbers.
-    const signal = AbortSignal.timeout(Math.min(waitMs, 2 ** 31 - 1));
-    let working: Promise<T> | undefined;
+    const signal = AbortSignal.timeout(Math.min(wanted.waitMs, 2 ** 31 - 1));
+    let working: Promise<Got<Result>> | undefined;
     try {
-      await locks?.request(this.#lockPrefix + name, { signal }, () => (working = work()));
+      await locks?.request(this.#lockPrefix + wanted.name, { signal }, () => (working = work()));
     } catch {
       // The work has failed, which its own promise says; or the browser grants no lock, for any reason.
     }

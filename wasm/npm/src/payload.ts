@@ -1,4 +1,4 @@
-import { slices } from "./content.js";
+import { forEachSlice } from "./content.js";
 import { pour, type Sink } from "./engine.js";
 import { invalid, WarmstartError } from "./errors.js";
 import { tell } from "./listener.js";
@@ -89,13 +89,10 @@ export async function fill(
 ): Promise<void> {
   const { source, size } = payload;
   if (source === undefined) {
-    const pace = new Pace();
-    for await (const slice of slices(payload.parts)) {
+    return forEachSlice(payload.parts, (slice) => {
       signal?.throwIfAborted();
       pour(sink, slice);
-      if (pace.due) await pace.rest();
-    }
-    return;
+    });
   }
   const asBlobs = blobs && unstored + size <= ROOM;
   if (asBlobs) unstored += payload.reserved = size;
@@ -149,8 +146,6 @@ function ofBuffer(value: ArrayBuffer | ArrayBufferView, reading: Reading): Paylo
 function ofBytes(bytes: Uint8Array<ArrayBuffer>, isOwn: boolean, { blobs }: Reading): Payload {
   const size = bytes.length;
   if (size <= SMALL) return { size, bytes };
-  if (!blobs && isOwn && size <= PART && size === bytes.buffer.byteLength)
-    return { size, parts: [bytes.buffer], reserved: 0 };
   if (isOwn || size <= PIECE || size > COPIED) return { size, parts: [], source: bytes, reserved: 0 };
   const copy = spare !== undefined && spare.byteLength >= size ? spare : new ArrayBuffer(size);
   spare = undefined;
@@ -186,20 +181,20 @@ async function ofBlob(blob: Blob, { blobs, signal }: Reading): Promise<Payload> 
 function ofResponse(response: Response, reading: Reading): Promise<Payload> {
   const { status, url } = response;
   if (!response.ok || status === 206) {
-    const what =
-      status === 206
-        ? "with a part of the file (206), which is not stored; request it without a Range header"
-        : response.type === "opaque" || response.type === "opaqueredirect"
-          ? `with an ${response.type} response, whose contents are hidden and not stored; request it with CORS`
-          : `with status ${`${status} ${response.statusText}`.trim()}, which is not stored; check the URL`;
-    throw new WarmstartError("http_error", `${url || "The server"} responded ${what}.`, { status, url });
+    const what = `${url || "The server"} responded with status ${status} (${response.type})`;
+    const message = `${what}, which is not stored; request the whole file, and of another origin with CORS.`;
+    throw new WarmstartError("http_error", message, { status, url });
   }
   if (response.bodyUsed || response.body?.locked) {
     throw invalid("The body of this Response was already read; store response.clone() before reading it.");
   }
-  const length = response.headers.get("content-length");
-  const announced = length !== null && /^\d+$/.test(length) ? Number(length) : undefined;
-  return gather(response.body ?? new Blob().stream(), announced, reading, url);
+  return gather(response.body ?? new Blob().stream(), lengthIn(response.headers), reading, url);
+}
+
+/** Returns the length that headers announce. */
+export function lengthIn(headers: Headers): number | undefined {
+  const length = headers.get("content-length") ?? "";
+  return /^\d+$/.test(length) ? Number(length) : undefined;
 }
 
 /** Lets the browser gather a stream, of which it keeps the bytes outside of this thread. */

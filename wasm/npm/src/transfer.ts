@@ -1,6 +1,7 @@
 import type { Cache } from "./cache.js";
 import { WarmstartError } from "./errors.js";
 import { type PartialFile, Parts } from "./parts.js";
+import { lengthIn } from "./payload.js";
 
 /** A file to download. */
 export interface Transfer {
@@ -40,6 +41,7 @@ export async function transfer(wanted: Transfer): Promise<Transferred> {
     try {
       signal.throwIfAborted();
       const about = await round(wanted, parts);
+      if (about === undefined) continue;
       const body = parts.blob(about.type);
       // The pieces are removed before the whole file is stored: both together would need twice the space, and
       // would evict other entries.
@@ -55,7 +57,11 @@ export async function transfer(wanted: Transfer): Promise<Transferred> {
         signal.throwIfAborted();
         throw error;
       }
-      await pause(250 * 2 ** (failures - 1) * (1 + Math.random()), signal);
+      const delay = 250 * 2 ** (failures - 1) * (1 + Math.random());
+      await new Promise((resolve) => {
+        setTimeout(resolve, delay);
+        signal.addEventListener("abort", resolve, { once: true });
+      });
     }
   }
 }
@@ -71,44 +77,41 @@ function isTransient(error: unknown): boolean {
   return ["network", "truncated"].includes(error.code) || (error.status ?? 0) >= 500;
 }
 
-/** Requests the missing part once, and reads it. Returns the properties of the complete file. */
-async function round(wanted: Transfer, parts: Parts): Promise<PartialFile> {
-  const { request: { url }, size } = wanted;
-  const before = parts.about;
-  if (before !== undefined && parts.length > 0) {
-    if (parts.length === before.total && parts.length === (size ?? before.total)) return before;
-    if (!before.version || parts.length >= (before.total ?? Infinity)) void parts.begin();
-  }
+/**
+ * Requests the missing part once, and reads it. Returns the properties of the complete file, or nothing if the part
+ * that was there belongs to another version: then it is removed.
+ */
+async function round(wanted: Transfer, parts: Parts): Promise<PartialFile | undefined> {
+  const { request: { url }, size, html } = wanted;
+  let { about } = parts;
+  if (!about?.version || parts.length >= (about.total ?? Infinity)) void parts.begin();
   const from = parts.length;
-  const response = await ask(wanted, from, before?.version);
-  let about: PartialFile;
+  const response = await ask(wanted, from, about?.version);
+  const { status } = response;
   try {
-    if (from > 0 && [206, 412, 416].includes(response.status)) {
-      about = before as PartialFile;
-      if (response.status !== 206 || !continues(response, from, about)) {
-        await response.body?.cancel().catch(() => undefined);
-        void parts.begin();
-        return await round(wanted, parts);
-      }
+    if (from > 0 && [206, 412, 416].includes(status)) {
+      if (status !== 206 || !continues(response, from, about!)) return void parts.begin();
     } else {
-      const refused = refusal(response, wanted);
-      if (refused) throw refused;
+      const message = `The server responded to ${url} with status ${status}; check the URL, or try later.`;
+      if (status !== 200) throw new WarmstartError("http_error", message, { status, url });
+      const page = html ? undefined : pageInstead(url, response);
+      if (page) throw page;
       about = aboutOf(response);
       void parts.begin(about);
     }
-    const total = about.total ?? (response.status === 206 ? rangeTotal(response, from) : undefined) ?? size;
-    if (size !== undefined && total !== size) throw wrongSize(parts, total ?? 0, wanted);
-    wanted.onProgress(parts.length, total ?? about.told);
+    const total = about!.total ?? (status === 206 ? rangeTotal(response, from) : undefined) ?? size;
+    if (size !== undefined && total !== size) throw wrongSize(parts, url, total, size);
+    wanted.onProgress(parts.length, total ?? about!.told);
     await read(response, parts, total, wanted);
     if (total !== undefined && parts.length < total) {
       const message = `${url} ended after ${parts.length} of ${total} bytes; try again to resume.`;
       throw new WarmstartError("truncated", message, { url });
     }
-    if (total !== undefined && parts.length > total) throw wrongSize(parts, parts.length, wanted);
+    if (total !== undefined && parts.length > total) throw wrongSize(parts, url, parts.length, total);
     return about;
-  } catch (error) {
+  } finally {
+    // There is nothing left to cancel of a body that was read.
     await response.body?.cancel().catch(() => undefined);
-    throw error;
   }
 }
 
@@ -164,14 +167,6 @@ async function read(
   }
 }
 
-/** Returns the error for a response that is not the whole file. */
-function refusal(response: Response, { request: { url }, html }: Transfer): WarmstartError | undefined {
-  const { status } = response;
-  if (status === 200) return html ? undefined : pageInstead(url, response);
-  const message = `The server responded to ${url} with status ${status}; check the URL, or try later.`;
-  return new WarmstartError("http_error", message, { status, url });
-}
-
 /**
  * Returns the error for a response that is an HTML page although the name of the file is not that of one.
  *
@@ -180,9 +175,7 @@ function refusal(response: Response, { request: { url }, html }: Transfer): Warm
 export function pageInstead(url: string, { headers, status }: Response): WarmstartError | undefined {
   const isPage = /^\s*(text\/html|application\/xhtml\+xml)\s*(;|$)/i.test(headers.get("content-type") ?? "");
   if (!isPage || /\.x?html?$/i.test(url.replace(/[?#].*$/s, ""))) return undefined;
-  const message =
-    `The server responded to ${url} with an HTML page; check the path. ` +
-    "Servers of apps often return their page for every path.";
+  const message = `The server responded to ${url} with an HTML page in place of the file; check the path.`;
   return new WarmstartError("unexpected_html", message, { status, url });
 }
 
@@ -203,7 +196,7 @@ function continues(response: Response, from: number, { version, total, told }: P
 function rangeTotal({ headers }: Response, from: number): number | undefined {
   const total = /\/(\d+)$/.exec(headers.get("content-range") ?? "")?.[1];
   if (total !== undefined) return Number(total);
-  const rest = lengthOf(headers);
+  const rest = lengthIn(headers);
   return rest === undefined ? undefined : from + rest;
 }
 
@@ -211,7 +204,7 @@ function aboutOf({ headers, type: kind }: Response): PartialFile {
   const type = headers.get("content-type") ?? "";
   if (isEncoded(headers)) return { version: "", type };
   const version = headers.get("accept-ranges") === "none" ? "" : versionOf(headers);
-  const told = lengthOf(headers);
+  const told = lengthIn(headers);
   // Another origin may hide that the body is encoded, so its length may not be the file's. The browser itself
   // detects truncation there.
   const total = kind === "cors" && !headers.has("content-encoding") ? undefined : told;
@@ -234,29 +227,13 @@ function headersOf({ type, version }: PartialFile, length: number): Headers {
   return headers;
 }
 
-/** Creates the error for a length that neither caller nor server announced, and discards the partial file. */
-function wrongSize(parts: Parts, length: number, { size, request: { url } }: Transfer): WarmstartError {
+/** Creates the error for a length that was not announced, and discards the partial file. */
+function wrongSize(parts: Parts, url: string, length: number | undefined, announced: number): WarmstartError {
   void parts.begin();
-  const message =
-    size === undefined
-      ? `${url} has more bytes than the server announced; try again.`
-      : `${url} has ${length} bytes in place of ${size}; check its version.`;
+  const message = `${url} has ${length} bytes in place of ${announced}; check its version.`;
   return new WarmstartError("integrity", message, { url });
 }
 
 function isEncoded(headers: Headers): boolean {
   return !/^(identity)?$/i.test(headers.get("content-encoding") ?? "");
-}
-
-function lengthOf(headers: Headers): number | undefined {
-  const length = headers.get("content-length") ?? "";
-  return /^\d+$/.test(length) ? Number(length) : undefined;
-}
-
-/** Waits for so many milliseconds, or for an abort. */
-function pause(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    setTimeout(resolve, ms);
-    signal.addEventListener("abort", () => resolve(), { once: true });
-  });
 }

@@ -1,5 +1,3 @@
-import { invalid } from "./errors.js";
-
 /**
  * Returns the key of a file: its absolute URL, without the fragment.
  *
@@ -8,9 +6,7 @@ import { invalid } from "./errors.js";
  * @internal
  */
 export function urlKey(address: string | URL | Request): string {
-  const text = typeof address === "string" ? address : address instanceof URL ? address.href : address.url;
-  if (typeof text !== "string")
-    throw invalid(`The URL is of type ${typeof address}; pass a string, a URL or a Request.`);
+  const text = address instanceof Request ? address.url : String(address);
   return absolute(text) ?? text;
 }
 

@@ -71,10 +71,7 @@ export function deviceFields(gpu: WebGpu): Record<string, FieldValue> {
 function limitFields({ limits }: WebGpu): Record<string, FieldValue> {
   const values: Record<string, number> = {};
   // The limits are accessors of the prototype: `for in` sees them, `Object.keys` does not.
-  for (const name in limits) {
-    const value: unknown = limits[name as keyof GPUSupportedLimits];
-    if (typeof value === "number") values[name] = value;
-  }
+  for (const name in limits) values[name] = limits[name as keyof GPUSupportedLimits] as number;
   return prefixed("limit.", values);
 }
 
