@@ -1,7 +1,7 @@
 import type { Cache as Warmstart } from "../cache.js";
 import { WarmstartError } from "../errors.js";
 import { pageInstead, transfer } from "../transfer.js";
-import { absolute } from "../url.js";
+import { urlKey } from "../url.js";
 
 /** What runtimes use of a `CacheStorage`. */
 export interface NamedCaches extends Pick<CacheStorage, "delete" | "has" | "keys" | "match"> {
@@ -29,9 +29,7 @@ export type NamedCache = Pick<Cache, "add" | "delete" | "keys" | "match" | "put"
  */
 export function asCacheStorage(cache: Warmstart): NamedCaches {
   /** The names of the caches that have entries, in the order of their oldest entries. */
-  const keys = async (): Promise<string[]> => [
-    ...new Set((await oldestFirst(cache)).map(nameOf).filter((name) => name !== undefined)),
-  ];
+  const keys = async (): Promise<string[]> => [...new Set((await listed(cache)).map(({ name }) => name))];
   return {
     keys,
     open: async (name) => new Named(cache, name),
@@ -48,14 +46,14 @@ export function asCacheStorage(cache: Warmstart): NamedCaches {
   };
 }
 
-/** One cache of a `CacheStorage`: entries whose keys begin with its name. */
+/** One cache of a `CacheStorage`: entries whose keys end with its name. */
 class Named implements NamedCache {
   readonly #cache: Warmstart;
-  readonly #prefix: string;
+  readonly #name: string;
 
   constructor(cache: Warmstart, name: string) {
     this.#cache = cache;
-    this.#prefix = `${PREFIX}${encodeURIComponent(name)}/`;
+    this.#name = String(name);
   }
 
   /**
@@ -64,7 +62,7 @@ class Named implements NamedCache {
    */
   async match(request: RequestInfo | URL, options?: CacheQueryOptions): Promise<Response | undefined> {
     const url = wanted(request, options);
-    const response = url === undefined ? undefined : await this.#cache.get(this.#prefix + url, "response");
+    const response = url === undefined ? undefined : await this.#cache.get(this.#key(url), "response");
     return response && Object.defineProperty(response, "url", { value: url });
   }
 
@@ -78,19 +76,16 @@ class Named implements NamedCache {
   /**
    * Stores a response.
    *
-   * @throws TypeError as in the standard: for a method other than GET, a URL that is not http or https, a
-   *   partial response (206), `Vary: *`, or a body that was already read
+   * @throws TypeError if the request is not a GET of `http:` or `https:`, the response is partial (206) or has
+   *   `Vary: *`, or its body was already read
    */
   async put(request: RequestInfo | URL, response: Response): Promise<void> {
     const url = storable(request);
-    if (response.status === 206) throw new TypeError("The response is partial (206); request the whole file.");
     if (/(^|,)\s*\*\s*(,|$)/.test(response.headers.get("vary") ?? ""))
       throw new TypeError("The response has Vary: *, so it cannot be stored; remove that header.");
-    if (response.bodyUsed || response.body?.locked)
-      throw new TypeError("The body was already read; store response.clone() first.");
     if (!response.ok || (isFile(url) && pageInstead(url, response)))
       return void response.body?.cancel().catch(() => undefined);
-    await this.#cache.put(this.#prefix + url, response, { label: url });
+    await orTypeError(this.#cache.put(this.#key(url), response, { label: url }));
   }
 
   /**
@@ -103,74 +98,64 @@ class Named implements NamedCache {
     const url = storable(address);
     const request = new Request(address);
     const file = { cache: this.#cache, request, signal: request.signal, html: !isFile(url), size: undefined };
-    try {
-      const { body, headers } = await transfer({ ...file, onProgress: () => undefined });
-      await this.#cache.put(this.#prefix + url, body, { label: url, headers });
-    } catch (error) {
-      if (error instanceof WarmstartError) throw new TypeError(error.message, { cause: error });
-      throw error;
-    }
+    const { body, headers } = await orTypeError(transfer({ ...file, onProgress: () => undefined }));
+    await this.#cache.put(this.#key(url), body, { label: url, headers });
   }
 
   /** Removes what `request` matches. Resolves with whether there was anything. */
   async delete(request: RequestInfo | URL, options?: CacheQueryOptions): Promise<boolean> {
     const url = wanted(request, options);
-    return url !== undefined && this.#cache.delete(this.#prefix + url);
+    return url !== undefined && this.#cache.delete(this.#key(url));
   }
 
   /** Removes all entries. Resolves with whether there were any. */
   async clear(): Promise<boolean> {
     const urls = await this.#urls();
-    return (await Promise.all(urls.map((url) => this.#cache.delete(this.#prefix + url)))).some(Boolean);
+    return (await Promise.all(urls.map((url) => this.#cache.delete(this.#key(url))))).some(Boolean);
   }
 
   async #urls(): Promise<string[]> {
-    const keys = (await oldestFirst(this.#cache)).filter((key) => key.startsWith(this.#prefix));
-    return keys.map((key) => key.slice(this.#prefix.length));
+    return (await listed(this.#cache)).filter(({ name }) => name === this.#name).map(({ url }) => url);
+  }
+
+  /** A URL has no spaces, so one ends it. */
+  #key(url: string): string {
+    return `warmstart.cache ${url} ${this.#name}`;
   }
 }
 
-const PREFIX = "warmstart.cache/";
-
-/** Returns the keys of all entries that are texts. */
-async function oldestFirst(cache: Warmstart): Promise<string[]> {
+/** Lists the entries of all named caches, the oldest first. */
+async function listed(cache: Warmstart): Promise<{ url: string; name: string }[]> {
   const entries = (await cache.entries()).sort((one, other) => Number(one.created) - Number(other.created));
-  return entries.map(({ text }) => text).filter((text) => text !== undefined);
-}
-
-/** Returns the name of the cache that a key belongs to. */
-function nameOf(key: string): string | undefined {
-  const name = key.startsWith(PREFIX) ? /^[^/]*(?=\/)/.exec(key.slice(PREFIX.length))?.[0] : undefined;
-  try {
-    return name && decodeURIComponent(name);
-  } catch {
-    return undefined; // An entry of the caller's that only looks like one of a named cache.
-  }
+  return entries.flatMap(({ text = "" }) => {
+    const [, url, name] = /^warmstart\.cache (\S+) (.*)$/s.exec(text) ?? [];
+    return url === undefined || name === undefined ? [] : [{ url, name }];
+  });
 }
 
 /** Returns the URL to look up, or `undefined` for a request that is never stored. */
 function wanted(request: RequestInfo | URL, options: CacheQueryOptions = {}): string | undefined {
   if (options.ignoreSearch || options.ignoreMethod)
     throw new TypeError("ignoreSearch and ignoreMethod are not supported; pass the whole URL that was stored.");
-  return request instanceof Request && request.method !== "GET" ? undefined : addressOf(request);
+  const { url, method } = request instanceof Request ? request : new Request(request);
+  return method === "GET" ? urlKey(url) : undefined;
 }
 
 /** Returns the URL to store under. */
 function storable(request: RequestInfo | URL): string {
-  if (request instanceof Request && request.method !== "GET")
-    throw new TypeError(`The method is ${request.method}; only responses to GET can be stored.`);
-  const url = addressOf(request);
-  if (!/^https?:/.test(url))
-    throw new TypeError(`The URL is ${url}; only responses to http: and https: can be stored.`);
+  const url = wanted(request);
+  if (url === undefined || !/^https?:/.test(url))
+    throw new TypeError("The response cannot be stored; pass one to a GET of http: or https:.");
   return url;
 }
 
-function addressOf(request: RequestInfo | URL): string {
-  const text = request instanceof Request ? request.url : String(request);
-  const url = absolute(text);
-  if (url === undefined)
-    throw new TypeError(`"${text}" is not a URL; pass an absolute one, or one relative to the page.`);
-  return url;
+/** Rejects with a `TypeError` in place of the cache's own errors, as the standard has it. */
+async function orTypeError<T>(work: Promise<T>): Promise<T> {
+  try {
+    return await work;
+  } catch (error) {
+    throw error instanceof WarmstartError ? new TypeError(error.message, { cause: error }) : error;
+  }
 }
 
 /** Whether the URL has a file extension. Service workers store pages under URLs without one. */
