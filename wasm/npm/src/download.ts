@@ -131,11 +131,8 @@ type Wanted = ReturnType<typeof parsed>;
 function parsed(source: Source) {
   const shard: Shard = typeof source === "string" || source instanceof URL ? { url: source } : source;
   const url = shard?.url === undefined ? undefined : absolute(String(shard.url));
-  if (url === undefined || !/^https?:/.test(url)) {
-    throw invalid(
-      `Cannot download "${String(shard?.url)}": pass a relative URL, or one that begins with http: or https:.`,
-    );
-  }
+  if (url === undefined || !/^https?:/.test(url))
+    throw invalid(`Cannot download "${String(shard?.url)}"; pass a relative URL, or one of http: or https:.`);
   const { size } = shard;
   if (size !== undefined && (!Number.isSafeInteger(size) || size < 0))
     throw invalid(`size is ${size}; pass a whole number of bytes from 0, or omit it.`);

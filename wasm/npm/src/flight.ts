@@ -22,31 +22,21 @@ export interface Got<Result> {
 }
 
 /** A build, and the calls that wait for it. */
-export class Flight {
+export class Flight<Result = unknown> {
+  /** Its result. */
+  landed!: Promise<Got<Result>>;
   readonly #waiting = new Set<{ listener: Progress | undefined }>();
   readonly #controller = new AbortController();
-  #alive = performance.now();
-
   /** Aborts when no call waits for the build any more. */
-  get signal(): AbortSignal {
-    return this.#controller.signal;
-  }
-
-  /** How long it has shown no sign of life, in milliseconds. */
-  get silentMs(): number {
-    return performance.now() - this.#alive;
-  }
+  readonly signal = this.#controller.signal;
+  /** The time of its last sign of life. */
+  alive = performance.now();
 
   /** Reports progress to all waiting calls. */
   readonly onProgress: Progress = (loaded, total) => {
-    this.stir();
+    this.alive = performance.now();
     for (const { listener } of [...this.#waiting]) if (listener) tell(listener, loaded, total);
   };
-
-  /** Shows a sign of life. */
-  stir(): void {
-    this.#alive = performance.now();
-  }
 
   /** Adds a waiting call. The returned function removes it, with the reason if the call was aborted. */
   join(listener: Progress | undefined): (reason?: unknown) => void {
@@ -59,17 +49,11 @@ export class Flight {
   }
 }
 
-/** A build and its result. */
-interface Flying<Result> {
-  flight: Flight;
-  landed: Promise<Got<Result>>;
-}
-
 /**
  * Lets one of several concurrent calls for a value build it, in this tab and, by locks, across tabs.
  */
 export class Flights<Result> {
-  readonly #flying = new Map<string, Flying<Result>>();
+  readonly #flying = new Map<string, Flight<Result>>();
   readonly #lockPrefix: string;
   readonly #acrossTabs: () => boolean;
 
@@ -91,17 +75,17 @@ export class Flights<Result> {
         if (error !== SILENT) throw error;
       }
     }
-    const flight = new Flight();
+    const flight = new Flight<Result>();
     // Beside a build that is not waited for, this one shares its result with no other call.
-    const flying = { flight, landed: known ? this.#build(flight, wanted) : this.#fly(flight, wanted) };
+    flight.landed = known ? this.#build(flight, wanted) : this.#fly(flight, wanted);
     if (!known) {
-      const remove = (): void => void (this.#flying.get(name) === flying && this.#flying.delete(name));
-      this.#flying.set(name, flying);
-      flying.landed.then(remove, remove);
+      const remove = (): void => void (this.#flying.get(name) === flight && this.#flying.delete(name));
+      this.#flying.set(name, flight);
+      flight.landed.then(remove, remove);
       // A call after an abort starts a new build.
       flight.signal.addEventListener("abort", remove);
     }
-    return this.#landing(flying, wanted, Infinity);
+    return this.#landing(flight, wanted, Infinity);
   }
 
   /**
@@ -112,7 +96,7 @@ export class Flights<Result> {
     if (!this.#acrossTabs()) return this.#build(flight, wanted);
     const work = async (): Promise<Got<Result>> => {
       flight.signal.throwIfAborted();
-      flight.stir();
+      flight.alive = performance.now();
       // What another tab stored after this one had looked is there by now: its lock was let go after that.
       const found = await wanted.look();
       return found ? { result: found, shared: true } : this.#build(flight, wanted);
@@ -135,18 +119,18 @@ export class Flights<Result> {
 
   /** Waits for the end of a flight, an abort of the call, or a silence of this many milliseconds. */
   async #landing(
-    { flight, landed }: Flying<Result>,
+    flight: Flight<Result>,
     { onProgress, signal }: Wanted<Result>,
     waitMs: number,
   ): Promise<Got<Result>> {
     const leave = flight.join(onProgress);
     let watch: ReturnType<typeof setInterval> | undefined;
     const silence = new Promise<never>((_, reject) => {
-      const check = (): void => void (flight.silentMs >= waitMs && reject(SILENT));
+      const check = (): void => void (performance.now() - flight.alive >= waitMs && reject(SILENT));
       if (waitMs < Infinity) watch = setInterval(check, Math.max(1, Math.min(CHECK_MS, waitMs)));
     });
     try {
-      return await unlessAborted(Promise.race([landed, silence]), signal);
+      return await unlessAborted(Promise.race([flight.landed, silence]), signal);
     } finally {
       clearInterval(watch);
       leave(signal?.aborted ? signal.reason : undefined);

@@ -67,15 +67,9 @@ export function payloadOf(value: Value, reading: Reading): Payload | Promise<Pay
   if (value instanceof ArrayBuffer || ArrayBuffer.isView(value)) return ofBuffer(value, reading);
   if (value instanceof Blob) return ofBlob(value, reading);
   if (value instanceof Response) return ofResponse(value, reading);
-  if (value instanceof ReadableStream) {
-    if (value.locked)
-      throw invalid("This ReadableStream is locked to another reader; store it before reading it.");
-    return gather(value, undefined, reading, "");
-  }
-  throw invalid(
-    `The value is of type ${typeof value}; pass a string, an ArrayBuffer or a view of one, a Blob, a Response ` +
-      "or a ReadableStream, and an object as JSON.stringify(object).",
-  );
+  if (value instanceof ReadableStream) return gather(value, undefined, reading, "");
+  const what = `The value is of type ${typeof value}`;
+  throw invalid(`${what}; pass text, bytes, a Blob, a Response, a stream, or JSON.stringify(object).`);
 }
 
 /**
@@ -185,9 +179,8 @@ function ofResponse(response: Response, reading: Reading): Promise<Payload> {
     const message = `${what}, which is not stored; request the whole file, and of another origin with CORS.`;
     throw new WarmstartError("http_error", message, { status, url });
   }
-  if (response.bodyUsed || response.body?.locked) {
+  if (response.bodyUsed)
     throw invalid("The body of this Response was already read; store response.clone() before reading it.");
-  }
   return gather(response.body ?? new Blob().stream(), lengthIn(response.headers), reading, url);
 }
 
@@ -206,6 +199,7 @@ async function gather(
 ): Promise<Payload> {
   const { signal, onProgress } = reading;
   signal?.throwIfAborted();
+  if (stream.locked) throw invalid("The stream is locked to another reader; store it before reading it.");
   const pace = new Pace();
   let size = 0;
   const counted = new TransformStream<Uint8Array, Uint8Array>({

@@ -55,7 +55,7 @@ export async function pipelines(
   const fields = { name, ...deviceFields(device) };
   const [list, uses] = [key("warmstart.pipelines", 2, fields), key("warmstart.pipelines.uses", 2, fields)];
   const [text, noted] = await cache.getMany([list, uses], "text");
-  return new PipelineList(name, max, { cache, device, recorder: new Recorder(device), list, uses, text, noted });
+  return new PipelineList({ name, max, cache, device, recorder: new Recorder(device), list, uses, text, noted });
 }
 
 /**
@@ -98,13 +98,10 @@ export function watchDevices(
 
 /** A list that records pipelines and recreates them on later visits. Created by {@link pipelines}. */
 export class PipelineList {
-  /** The name that the list was opened with. */
-  readonly name: string;
   /** Resolves when all recorded pipelines are recreated or have failed. Never rejects. */
   readonly ready: Promise<void>;
 
   readonly #place: Place;
-  readonly #max: number;
   /** By name; what is dropped first comes first. */
   readonly #entries = new Map<string, Entry>();
   /** The names of the stored list, in its order, and its id. */
@@ -121,16 +118,14 @@ export class PipelineList {
   #detach: (() => void) | undefined;
 
   /** @internal */
-  constructor(name: string, max: number, place: Place) {
-    this.name = name;
+  constructor(place: Place) {
     this.#place = place;
-    this.#max = max;
     this.#noted = place.noted;
     const { recorder, device } = place;
     void device.lost.then(() => this.#forget(recorder));
     const { id, pipelines } = recorder.decodeList(place.text);
     const used = decodeUses(place.noted, id);
-    const entries = pipelines.map((recorded, at) => ({ ...EMPTY, recorded, isUsed: used[at] === USED }));
+    const entries: Entry[] = pipelines.map((recorded, at) => ({ recorded, isUsed: used[at] === USED }));
     entries.sort((one, other) => Number(one.isUsed) - Number(other.isUsed));
     for (const entry of entries) this.#entries.set(entry.recorded.name, entry);
     this.#id = id;
@@ -164,12 +159,12 @@ export class PipelineList {
   async save(): Promise<boolean> {
     clearTimeout(this.#saving);
     this.#saving = undefined;
-    const { cache, recorder, list, uses } = this.#place;
+    const { name, max, cache, recorder, list, uses } = this.#place;
     if (!this.#changed || this.#lost) {
       // Of a lost device, there are no entries left, and so no uses.
       const used = Array.from(this.#listed, (name) => (this.#entries.get(name)?.isUsed ? USED : "-")).join("");
       const text = JSON.stringify({ list: this.#id, used });
-      const label = `uses of the pipelines of ${this.name}`;
+      const label = `uses of the pipelines of ${name}`;
       const isNew = used.includes(USED) && text !== this.#noted;
       if (isNew && (await cache.put(uses, text, { label }))) this.#noted = text;
       return cache.has(list);
@@ -179,10 +174,10 @@ export class PipelineList {
     const { pipelines: stored } = recorder.decodeList(await cache.get(list, "text"));
     const ours = Array.from(this.#entries.values(), ({ recorded }) => recorded);
     const others = stored.filter(({ name }) => !this.#listed.has(name) && !this.#entries.has(name));
-    const pipelines = [...ours, ...others].slice(-this.#max);
+    const pipelines = [...ours, ...others].slice(-max);
     const id = Date.now();
     for (const entry of this.#entries.values()) entry.isUsed = false;
-    const options = { label: `compute pipelines of ${this.name}`, type: "application/json" };
+    const options = { label: `compute pipelines of ${name}`, type: "application/json" };
     const isStored = await cache.put(list, encodeList({ id, pipelines }), options);
     if (isStored) {
       this.#id = id;
@@ -225,7 +220,7 @@ export class PipelineList {
     create: () => Promise<GPUComputePipeline>,
   ): Promise<GPUComputePipeline> {
     const { name } = recorded;
-    const entry = this.#entries.get(name) ?? { ...EMPTY, recorded };
+    const entry = this.#entries.get(name) ?? { recorded, isUsed: false };
     if (entry.made) {
       const pipeline = await entry.made.catch(() => undefined);
       if (pipeline) return this.#serve(entry, pipeline, label);
@@ -268,7 +263,7 @@ export class PipelineList {
 
   #bound(): void {
     for (const name of this.#entries.keys()) {
-      if (this.#entries.size <= this.#max) return;
+      if (this.#entries.size <= this.#place.max) return;
       this.#entries.delete(name);
     }
   }
@@ -296,7 +291,7 @@ export class PipelineList {
       createComputePipeline: (descriptor) => {
         const recorded = recorder.describe(descriptor);
         if (!recorded) return originals.createComputePipeline(descriptor);
-        const entry = this.#entries.get(recorded.name) ?? { ...EMPTY, recorded };
+        const entry = this.#entries.get(recorded.name) ?? { recorded, isUsed: false };
         if (entry.pipeline) return this.#serve(entry, entry.pipeline, descriptor.label);
         const pipeline = originals.createComputePipeline(descriptor);
         // Its validity is unknown until later, so it is recorded, and not kept for other requests.
@@ -334,6 +329,8 @@ const USED = "+";
 
 /** The device, the cache, and the keys and texts of the list and of what was used since it was written. */
 interface Place {
+  readonly name: string;
+  readonly max: number;
   readonly device: GPUDevice;
   readonly recorder: Recorder;
   readonly cache: Cache;
@@ -348,12 +345,10 @@ interface Entry {
   /** Whether it was used since the list was written. */
   isUsed: boolean;
   /** The pipeline, ready or being created. */
-  made: Promise<GPUComputePipeline> | undefined;
+  made?: Promise<GPUComputePipeline> | undefined;
   /** The pipeline, once it is known to be valid. */
-  pipeline: GPUComputePipeline | undefined;
+  pipeline?: GPUComputePipeline;
 }
-
-const EMPTY = { isUsed: false, made: undefined, pipeline: undefined };
 
 /** Returns the marks of a list's pipelines. Any other text, and the uses of another list, are none. */
 function decodeUses(text = "{}", id: number): string {
