@@ -39,7 +39,22 @@ export async function handOut(content: Content, as: As, fresh: boolean): Promise
 
 /** Returns a response whose body is verified while it is read. `onEnd` is told of the damage, or that there is none. */
 export function lazyResponse(found: Found, onEnd: OnEnd): Response {
-  return responseOf(found, streamOf(verifiedSlices(found, onEnd)));
+  const source = verifiedSlices(found, onEnd);
+  const body = new ReadableStream(
+    {
+      async pull(controller) {
+        const { done, value } = await source.next();
+        if (done) controller.close();
+        else controller.enqueue(value);
+      },
+      async cancel() {
+        await source.return(undefined);
+      },
+    },
+    // Nothing is read before it is asked for.
+    { highWaterMark: 0 },
+  );
+  return responseOf(found, body);
 }
 
 /** Verifies a large value and hands it out. */
@@ -66,7 +81,7 @@ export async function forEachSlice(
   const pace = new Pace();
   for await (const slice of slices(parts)) {
     use(slice);
-    if (pace.due) await pace.rest();
+    await pace.rest();
   }
 }
 
@@ -132,7 +147,7 @@ async function inPlace(
       if (sink) pour(sink, value);
       buffer = value.buffer;
       at += value.length;
-      if (pace.due) await pace.rest();
+      await pace.rest();
     }
     // What is behind it is not looked for.
     void reader.cancel().catch(() => undefined);
@@ -190,23 +205,6 @@ async function* verifiedSlices({ head, bytes, parts }: Found, onEnd: OnEnd): Sli
     throw new WarmstartError("damaged", message, { cause });
   }
   if (withheld) yield withheld;
-}
-
-/** Returns a stream of what `source` yields, of which nothing is read before it is asked for. */
-function streamOf(source: Slices): ReadableStream {
-  return new ReadableStream(
-    {
-      async pull(controller) {
-        const { done, value } = await source.next();
-        if (done) controller.close();
-        else controller.enqueue(value);
-      },
-      async cancel() {
-        await source.return(undefined);
-      },
-    },
-    { highWaterMark: 0 },
-  );
 }
 
 type Check = InstanceType<typeof engine.Check>;

@@ -26,59 +26,51 @@ export async function getOrCreate(
 
   const hit = await core.read(id, as, false);
   if (hit) return hit.value;
-  const { result, shared } = await core.flights.obtain({
+  /** Returns the value if another tab stored it meanwhile. */
+  const look = async (): Promise<Content | undefined> => {
+    const found = await core.peek(id);
+    // The build that follows replaces a damaged value.
+    const isBad = typeof found === "string" || (found.parts && (await damageOf(found)) !== undefined);
+    return isBad ? undefined : found;
+  };
+  /** Stores what was built, and returns it. */
+  const store = async (value: Value, flight: Flight, began: number): Promise<Content> => {
+    const metadata = encodeMetadata(input, value, options);
+    const reading = { signal: flight.signal, onProgress: flight.onProgress };
+    const taken = payloadOf(value, { ...reading, blobs: core.store.storesBlobs });
+    let content: Content | undefined;
+    await core.order.run(id, "write", !(taken instanceof Promise), async (ticket) => {
+      // Awaiting an available value would let the builder change it.
+      const payload = taken instanceof Promise ? await taken : taken;
+      const buildMs = performance.now() - began;
+      core.counters.builds += 1;
+      core.counters.buildMs += buildMs;
+      const did = await core.write(ticket, id, { payload, metadata, buildMs }, flight.signal);
+      const head = { size: payload.size, metadata };
+      content = payload.bytes ? { head, bytes: payload.bytes } : { head, parts: payload.parts };
+      return did;
+    });
+    return content as Content;
+  };
+  let isShared = true;
+  const content = await core.flights.obtain({
     name: id,
     waitMs,
     signal,
     onProgress,
-    look: () => look(core, id),
+    look,
     build: async (flight) => {
+      isShared = false;
       const began = performance.now();
       const value = await build({ signal: flight.signal, onProgress: flight.onProgress });
       try {
-        return await store(core, input, id, value, options, flight, began);
+        return await store(value, flight, began);
       } catch (error) {
         if (value instanceof Response && !value.bodyUsed) void value.body?.cancel().catch(() => undefined);
         throw error;
       }
     },
   });
-  if (shared) core.counters.shared += 1;
-  return handOut(result, as, false);
-}
-
-/** Returns the value if another tab stored it meanwhile. */
-async function look(core: Core, id: string): Promise<Content | undefined> {
-  const found = await core.peek(id);
-  if (typeof found === "string") return undefined;
-  // The build that follows replaces a damaged value.
-  if (found.parts && (await damageOf(found)) !== undefined) return undefined;
-  return found;
-}
-
-/** Stores what was built, and returns it. */
-async function store(
-  core: Core,
-  input: KeyInput,
-  id: string,
-  value: Value,
-  options: CreateOptions,
-  { signal, onProgress }: Flight,
-  began: number,
-): Promise<Content> {
-  const metadata = encodeMetadata(input, value, options);
-  const taken = payloadOf(value, { blobs: core.store.storesBlobs, signal, onProgress });
-  let content: Content | undefined;
-  await core.order.run(id, "write", !(taken instanceof Promise), async (ticket) => {
-    // Awaiting an available value would let the builder change it.
-    const payload = taken instanceof Promise ? await taken : taken;
-    const buildMs = performance.now() - began;
-    core.counters.builds += 1;
-    core.counters.buildMs += buildMs;
-    const did = await core.write(ticket, id, { payload, metadata, buildMs }, signal);
-    const head = { size: payload.size, metadata };
-    content = payload.bytes ? { head, bytes: payload.bytes } : { head, parts: payload.parts };
-    return did;
-  });
-  return content as Content;
+  if (isShared) core.counters.shared += 1;
+  return handOut(content, as, false);
 }

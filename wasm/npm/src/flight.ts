@@ -15,16 +15,10 @@ export interface Wanted<Result> {
   build: (flight: Flight) => Promise<Result>;
 }
 
-/** What a call got, and whether another one made it. */
-export interface Got<Result> {
-  result: Result;
-  shared: boolean;
-}
-
 /** A build, and the calls that wait for it. */
 export class Flight<Result = unknown> {
   /** Its result. */
-  landed!: Promise<Got<Result>>;
+  landed!: Promise<Result>;
   readonly #waiting = new Set<{ listener: Progress | undefined }>();
   readonly #controller = new AbortController();
   /** Aborts when no call waits for the build any more. */
@@ -64,13 +58,13 @@ export class Flights<Result> {
   }
 
   /** Returns the wanted value: builds it, or waits for its builder. */
-  async obtain(wanted: Wanted<Result>): Promise<Got<Result>> {
+  async obtain(wanted: Wanted<Result>): Promise<Result> {
     const { name, signal } = wanted;
     signal?.throwIfAborted();
     const known = this.#flying.get(name);
     if (known) {
       try {
-        return { ...(await this.#landing(known, wanted, wanted.waitMs)), shared: true };
+        return await this.#landing(known, wanted, wanted.waitMs);
       } catch (error) {
         if (error !== SILENT) throw error;
       }
@@ -92,19 +86,18 @@ export class Flights<Result> {
    * Builds what is wanted with a lock that all tabs of an origin share, unless another tab has done so. After `waitMs`,
    * or where the browser has no locks, as on an insecure page, there is no lock: then every tab builds for itself.
    */
-  async #fly(flight: Flight, wanted: Wanted<Result>): Promise<Got<Result>> {
+  async #fly(flight: Flight, wanted: Wanted<Result>): Promise<Result> {
     if (!this.#acrossTabs()) return this.#build(flight, wanted);
-    const work = async (): Promise<Got<Result>> => {
+    const work = async (): Promise<Result> => {
       flight.signal.throwIfAborted();
       flight.alive = performance.now();
       // What another tab stored after this one had looked is there by now: its lock was let go after that.
-      const found = await wanted.look();
-      return found ? { result: found, shared: true } : this.#build(flight, wanted);
+      return (await wanted.look()) ?? this.#build(flight, wanted);
     };
     const { locks } = globalThis.navigator as { locks?: LockManager };
     // Timers are 32-bit numbers.
     const signal = AbortSignal.timeout(Math.min(wanted.waitMs, 2 ** 31 - 1));
-    let working: Promise<Got<Result>> | undefined;
+    let working: Promise<Result> | undefined;
     try {
       await locks?.request(this.#lockPrefix + wanted.name, { signal }, () => (working = work()));
     } catch {
@@ -113,8 +106,8 @@ export class Flights<Result> {
     return working ?? work();
   }
 
-  async #build(flight: Flight, wanted: Wanted<Result>): Promise<Got<Result>> {
-    return { result: await unlessAborted(wanted.build(flight), flight.signal), shared: false };
+  #build(flight: Flight, wanted: Wanted<Result>): Promise<Result> {
+    return unlessAborted(wanted.build(flight), flight.signal);
   }
 
   /** Waits for the end of a flight, an abort of the call, or a silence of this many milliseconds. */
@@ -122,7 +115,7 @@ export class Flights<Result> {
     flight: Flight<Result>,
     { onProgress, signal }: Wanted<Result>,
     waitMs: number,
-  ): Promise<Got<Result>> {
+  ): Promise<Result> {
     const leave = flight.join(onProgress);
     let watch: ReturnType<typeof setInterval> | undefined;
     const silence = new Promise<never>((_, reject) => {

@@ -19,10 +19,8 @@ export function parsedIntegrity(text: string): string {
  * @throws WarmstartError `integrity` if this page cannot compute digests
  */
 export async function hasDigest(body: Blob, integrity: string): Promise<boolean> {
-  if (globalThis.crypto?.subtle === undefined) {
-    const message = "This page cannot compute digests; serve it from https or localhost, or omit integrity.";
-    throw new WarmstartError("integrity", message);
-  }
+  if (globalThis.crypto?.subtle === undefined)
+    throw new WarmstartError("integrity", "This page cannot compute digests; serve it from https or localhost.");
   const [algorithm = "", expected] = integrity.split(" ");
   const digest = new Uint8Array(await crypto.subtle.digest(algorithm, await body.arrayBuffer()));
   return btoa(String.fromCharCode(...digest)).replace(/=+$/, "") === expected;

@@ -5,13 +5,9 @@ const STRETCH_MS = 8;
 export class Pace {
   #since = performance.now();
 
-  /** Whether this stretch has lasted long enough. */
-  get due(): boolean {
-    return performance.now() - this.#since >= STRETCH_MS;
-  }
-
-  /** Lets everything else run, then begins the next stretch. */
+  /** Lets everything else run, if this stretch has lasted long enough, and then begins the next one. */
   async rest(): Promise<void> {
+    if (performance.now() - this.#since < STRETCH_MS) return;
     await turn();
     this.#since = performance.now();
   }

@@ -27,9 +27,11 @@ const ABOUT = "x-warmstart-part";
 export class Parts {
   readonly #cache: Cache;
   readonly #url: string;
+  /** The number of bytes that have arrived, from the start of the file. */
+  length = 0;
+  /** The properties of the file, if a part of it has arrived. */
+  about: PartialFile | undefined;
   #pieces: Blob[] = [];
-  #length = 0;
-  #about: PartialFile | undefined;
   /** The number of pieces that the cache has. */
   #kept = 0;
   #saving: Promise<void> = Promise.resolve();
@@ -54,22 +56,12 @@ export class Parts {
   async #load(index: number): Promise<boolean> {
     const piece = await this.#cache.get(this.#key(index), "response");
     const { start, ...about } = JSON.parse(piece?.headers.get(ABOUT) ?? "{}") as PartialFile & { start?: number };
-    if (!piece || start !== this.#length || about.version !== (this.#about ?? about).version) return false;
+    if (!piece || start !== this.length || about.version !== (this.about ?? about).version) return false;
     // The file outlives the entries that its pieces came from, and not every browser lets such a Blob do so.
     this.add(new Blob([await piece.arrayBuffer()]));
-    this.#about = about;
+    this.about = about;
     this.#kept = index + 1;
     return true;
-  }
-
-  /** How many bytes there are, from the start of the file. */
-  get length(): number {
-    return this.#length;
-  }
-
-  /** The properties of the file, if a part of it has arrived. */
-  get about(): PartialFile | undefined {
-    return this.#about;
   }
 
   /** Everything that has arrived. */
@@ -80,20 +72,20 @@ export class Parts {
   /** Begins a file, or another one. Removes everything else, here and in the cache, and waits for that. */
   begin(about?: PartialFile): Promise<void> {
     this.#pieces = [];
-    this.#length = 0;
-    this.#about = about;
+    this.length = 0;
+    this.about = about;
     return (this.#saving = this.#saving.then(() => this.#remove()));
   }
 
   /** Adds what arrived next. */
   add(piece: Blob): void {
     this.#pieces.push(piece);
-    this.#length += piece.size;
+    this.length += piece.size;
   }
 
   /** Writes all pieces that are not in the cache yet, if the server supports resuming, and waits for that. */
   keep(): Promise<void> {
-    const [about, pieces] = [this.#about, [...this.#pieces]];
+    const [about, pieces] = [this.about, [...this.#pieces]];
     if (about?.version) this.#saving = this.#saving.then(() => this.#write(about, pieces));
     return this.#saving;
   }

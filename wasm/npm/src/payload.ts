@@ -212,7 +212,7 @@ async function gather(
       const total = announced !== undefined && announced >= size ? announced : undefined;
       if (onProgress) tell(onProgress, size, total);
       // A stream that always has data would block the thread.
-      return pace.due ? pace.rest() : undefined;
+      return pace.rest();
     },
   });
   const gathered = new Response(counted.readable).blob();

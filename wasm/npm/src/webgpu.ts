@@ -38,10 +38,10 @@ export interface WebGpuKeyParts {
 export function webgpuKey(gpu: WebGpu, parts: WebGpuKeyParts): Key {
   return key("warmstart.webgpu", 1, {
     ...deviceFields(gpu),
-    ...limitFields(gpu),
+    ...prefixed("limit.", gpu.limits),
     engine: navigator.userAgent,
-    ...prefixed("constant.", parts.constants ?? {}),
-    ...prefixed("extra.", parts.extra ?? {}),
+    ...prefixed("constant.", parts.constants),
+    ...prefixed("extra.", parts.extra),
     entry_point: parts.entryPoint ?? "",
     source: parts.source,
   });
@@ -68,21 +68,17 @@ export function deviceFields(gpu: WebGpu): Record<string, FieldValue> {
   };
 }
 
-function limitFields({ limits }: WebGpu): Record<string, FieldValue> {
-  const values: Record<string, number> = {};
-  // The limits are accessors of the prototype: `for in` sees them, `Object.keys` does not.
-  for (const name in limits) values[name] = limits[name as keyof GPUSupportedLimits] as number;
-  return prefixed("limit.", values);
-}
-
 /**
  * Sorts the fields by name. Numbers become text, because a constant may be a fraction; different numbers have
  * different texts.
  */
-function prefixed(prefix: string, values: Readonly<Record<string, FieldValue>>): Record<string, FieldValue> {
+function prefixed(prefix: string, values: GPUSupportedLimits | WebGpuKeyParts["extra"]): Record<string, FieldValue> {
+  const names: string[] = [];
+  // The limits are accessors of the prototype: `for in` sees them, `Object.keys` does not.
+  for (const name in values) names.push(name);
   const fields: Record<string, FieldValue> = {};
-  for (const name of Object.keys(values).sort()) {
-    const value = values[name] as FieldValue;
+  for (const name of names.sort()) {
+    const value = (values as Record<string, FieldValue>)[name]!;
     fields[prefix + name] = typeof value === "number" ? (Object.is(value, -0) ? "-0" : String(value)) : value;
   }
   return fields;
