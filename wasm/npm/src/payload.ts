@@ -63,7 +63,7 @@ const KEPT_MS = 5000;
  * @throws WarmstartError if the value cannot be stored, or is a response that must not be
  */
 export function payloadOf(value: Value, reading: Reading): Payload | Promise<Payload> {
-  if (typeof value === "string") return ofBytes(new TextEncoder().encode(value), true, reading);
+  if (typeof value === "string") return ofBytes(new TextEncoder().encode(value), true);
   if (value instanceof ArrayBuffer || ArrayBuffer.isView(value)) return ofBuffer(value, reading);
   if (value instanceof Blob) return ofBlob(value, reading);
   if (value instanceof Response) return ofResponse(value, reading);
@@ -134,10 +134,10 @@ function ofBuffer(value: ArrayBuffer | ArrayBufferView, reading: Reading): Paylo
     ? new Uint8Array(given.buffer, given.byteOffset, given.byteLength)
     : new Uint8Array(given);
   if (isShared || (!reading.borrow && bytes.length <= SMALL)) bytes = new Uint8Array(bytes);
-  return ofBytes(bytes as Uint8Array<ArrayBuffer>, isOwn || isShared, reading);
+  return ofBytes(bytes as Uint8Array<ArrayBuffer>, isOwn || isShared);
 }
 
-function ofBytes(bytes: Uint8Array<ArrayBuffer>, isOwn: boolean, { blobs }: Reading): Payload {
+function ofBytes(bytes: Uint8Array<ArrayBuffer>, isOwn: boolean): Payload {
   const size = bytes.length;
   if (size <= SMALL) return { size, bytes };
   if (isOwn || size <= PIECE || size > COPIED) return { size, parts: [], source: bytes, reserved: 0 };
