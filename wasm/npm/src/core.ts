@@ -14,13 +14,6 @@ import {
 import { Fault, type Store } from "./store/store.js";
 import type { As, Counters, Formats, PutOptions, Value } from "./types.js";
 
-/** How a cache was opened. */
-export interface Opened {
-  name: string;
-  memory: boolean;
-  onWarning: ((warning: WarmstartError) => void) | undefined;
-}
-
 /** A value that is ready to be stored. */
 export interface Ready {
   payload: Payload;
@@ -45,14 +38,15 @@ export class Core {
     hits: 0, misses: {}, refusals: {}, builds: 0, shared: 0, bytesRead: 0, bytesWritten: 0, evictions: 0, buildMs: 0,
     savedMs: 0,
   };
-  readonly #opened: Opened;
+  /** Whether the caller asked for memory. */
+  readonly #isInMemory: boolean;
   readonly #warned = new Set<ErrorCode>();
 
-  constructor(store: Store, opened: Opened) {
+  constructor(store: Store, name: string, isInMemory: boolean) {
     this.store = store;
-    this.name = opened.name;
-    this.#opened = opened;
-    this.flights = new Flights(opened.name, () => store.backend === "indexeddb");
+    this.name = name;
+    this.#isInMemory = isInMemory;
+    this.flights = new Flights(name, () => store.backend === "indexeddb");
     store.onEvicted = (count) => {
       this.counters.evictions += count;
       if (count > 0) this.events.emit("evicted", { count });
@@ -296,7 +290,7 @@ export class Core {
   }
 
   #checkBackend(): void {
-    if (this.#opened.memory || this.store.backend !== "memory") return;
+    if (this.#isInMemory || this.store.backend !== "memory") return;
     const why = this.store.reason ?? "unavailable";
     this.#warn(
       "memory_only",
@@ -308,11 +302,8 @@ export class Core {
   #warn(code: ErrorCode, message: string): void {
     if (this.#warned.has(code)) return;
     this.#warned.add(code);
-    const warning = new WarmstartError(code, message);
-    const { onWarning } = this.#opened;
-    if (!onWarning && !this.events.heard.has("warning")) console.warn(`warmstart: ${message}`);
-    this.events.emit("warning", warning);
-    onWarning?.(warning);
+    if (!this.events.heard.has("warning")) console.warn(`warmstart: ${message}`);
+    this.events.emit("warning", new WarmstartError(code, message));
   }
 
   /** Flushes when the page is hidden, because it may never run again. */

@@ -1,15 +1,13 @@
 import { Cache } from "./cache.js";
 import { Core } from "./core.js";
 import { load } from "./engine.js";
-import { bound, invalid, type WarmstartError } from "./errors.js";
-import { tell } from "./listener.js";
+import { bound, invalid } from "./errors.js";
 import { Store } from "./store/store.js";
 import type { OpenOptions } from "./types.js";
 
 /**
  * Opens a cache. If the browser has no usable IndexedDB, the cache is in memory, and warns once.
  *
- * @throws WarmstartError `invalid_argument` if an option is invalid; `unsupported` without WebAssembly
  *
  * @example
  * const cache = await open({ name: "my-app", maxBytes: 2 * 1024 ** 3 });
@@ -26,6 +24,7 @@ export async function open(options: OpenOptions): Promise<Cache> {
   const opening = Store.open(name, { maxBytes, maxEntries }, memory);
   load();
   const store = await opening;
-  const warn = onWarning && ((warning: WarmstartError): void => tell(onWarning, warning));
-  return new Cache(new Core(store, { name, memory, onWarning: warn }));
+  const cache = new Cache(new Core(store, name, memory));
+  if (onWarning) cache.events.on("warning", onWarning);
+  return cache;
 }
