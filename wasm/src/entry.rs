@@ -57,9 +57,17 @@ impl Envelope {
 
     /// Encodes the value whose key, metadata and payload are at the beginning of the window, one behind the other, and puts
     /// the envelope in their place. Returns its length; or the number of the reason, negative, if they are too long.
-    pub fn encode(&mut self, key: usize, metadata: usize, payload: usize, created_ms: f64, build_ms: f64) -> i32 {
+    pub fn encode(
+        &mut self,
+        key: usize,
+        metadata: usize,
+        payload: usize,
+        created_ms: f64,
+        build_ms: f64,
+    ) -> i32 {
         let provenance = provenance(created_ms, build_ms);
-        self.encoded(key, metadata, payload, provenance).map_or_else(|reason| -(number_of(reason) as i32), |len| len as i32)
+        self.encoded(key, metadata, payload, provenance)
+            .map_or_else(|reason| -(number_of(reason) as i32), |len| len as i32)
     }
 
     fn encoded(
