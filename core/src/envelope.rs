@@ -180,8 +180,8 @@ pub fn verify_split(head: &[u8], payload: &[u8], key: &[u8], seal: Option<&Seal>
     if head.get(layout.key) == Some(key) { Ok(()) } else { Err(MissReason::KeyMismatch) }
 }
 
-/// Verifies an envelope whose head is in the first of two parts. `sum` returns the checksum of everything from [`CHECKED`] on. It is
-/// called once that many bytes are there.
+/// Verifies an envelope whose head is in the first of two parts. `sum` returns the checksum of everything from [`CHECKED`] on. It is only
+/// called if the first part is at least that long.
 fn verify_parts(
     [first, second]: [&[u8]; 2],
     seal: Option<&Seal>,
@@ -286,10 +286,11 @@ impl Layout {
         field(header.get(..HEADER_LEN).ok_or(MissReason::Truncated)?, 32).map(u64::from_le_bytes)
     }
 
-    /// Makes an artifact of a whole envelope with this layout, which must be verified already. Copies nothing.
+    /// Makes an artifact of the envelope that [`verify`] or [`Verifier::verify`] returned this layout of. Copies nothing, and checks no
+    /// checksum.
     ///
     /// # Errors
-    /// [`MissReason::KeyMismatch`] if it is another key's, or has another length.
+    /// [`MissReason::KeyMismatch`] if it is another key's, or not an envelope of this layout.
     pub fn into_artifact(self, stored: Vec<u8>, key: &[u8]) -> Result<Artifact, MissReason> {
         if stored.len() != self.payload.end || stored.get(self.key) != Some(key) {
             return Err(MissReason::KeyMismatch);

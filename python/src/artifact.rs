@@ -10,14 +10,16 @@ use warmstart::{
 
 use crate::buffer;
 
-/// An artifact, whose bytes Python code sees without a copy.
+/// The bytes that a cache keeps, as a read-only buffer: `memoryview(artifact)` copies nothing, `bytes(artifact)` copies.
+///
+/// An artifact is true, even one of no bytes.
 #[pyclass(frozen, module = "warmstart")]
 pub(crate) struct Artifact {
     artifact: warmstart::Artifact,
     origin: Origin,
 }
 
-/// A look-up that missed.
+/// A look-up that found nothing. A miss is false.
 #[pyclass(frozen, module = "warmstart")]
 pub(crate) struct Miss(pub(crate) MissReason);
 
@@ -36,6 +38,7 @@ impl From<Fetched> for Artifact {
 
 #[pymethods]
 impl Artifact {
+    /// `hit`: it was stored. `coalesced`: another caller built it meanwhile. `built`: this caller built it.
     #[getter]
     const fn origin(&self) -> &'static str {
         match self.origin {
@@ -46,6 +49,7 @@ impl Artifact {
         }
     }
 
+    /// Why the look-up missed, a name of `REASONS`; None for a hit.
     #[getter]
     const fn miss(&self) -> Option<&'static str> {
         match self.origin {
@@ -54,6 +58,7 @@ impl Artifact {
         }
     }
 
+    /// Why the artifact that this caller built was not stored, a name of `REASONS`; None if it was, or was not built here.
     #[getter]
     const fn refusal(&self) -> Option<&'static str> {
         match self.origin {
@@ -62,11 +67,13 @@ impl Artifact {
         }
     }
 
+    /// When it was built, in seconds since 1970 UTC; None if unknown.
     #[getter]
     fn created(&self) -> Option<f64> {
         seconds_since_1970(self.artifact.provenance().created_unix_ms)
     }
 
+    /// How long its build took, in seconds; None if unknown.
     #[getter]
     fn build_seconds(&self) -> Option<f64> {
         let nanos = self.artifact.provenance().build_nanos;
@@ -97,16 +104,19 @@ impl Artifact {
 
 #[pymethods]
 impl Miss {
+    /// The reason, a name of `REASONS`, such as `absent` or `checksum_mismatch`.
     #[getter]
     const fn reason(&self) -> &'static str {
         self.0.as_str()
     }
 
+    /// The reason in plain English.
     #[getter]
     const fn explanation(&self) -> &'static str {
         self.0.explanation()
     }
 
+    /// Whether the entry was damaged; it is removed then.
     #[getter]
     const fn is_damage(&self) -> bool {
         self.0.is_damage()

@@ -32,7 +32,7 @@ use crate::{
 /// The longest time that a caller can be told to wait, in seconds; the clock of some systems ends soon after.
 const LONGEST: f64 = 1e9;
 
-/// A cache over a store that was chosen by name.
+/// The native part of `warmstart.Cache`.
 #[pyclass(frozen, subclass, weakref, module = "warmstart._warmstart")]
 pub(crate) struct Cache {
     cache: warmstart::Cache,
@@ -104,21 +104,27 @@ impl Cache {
         })
     }
 
+    /// The path of the directory or database; None for one in memory.
     #[getter]
     fn path(&self) -> Option<String> {
         self.path.as_ref().map(|path| path.to_string_lossy().into_owned())
     }
 
+    /// Whether the cache is closed.
     #[getter]
     fn closed(&self) -> bool {
         self.is_closed.load(Ordering::Acquire)
     }
 
+    /// Look a key up; return None on any miss. Damage is a miss, and is removed.
     fn get(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<Artifact>> {
         let found = self.find(py, key)?;
         Ok(found.map(Artifact::hit).inspect_err(|reason| warn_of_damage(py, *reason)).ok())
     }
 
+    /// Look a key up, and read straight into a new bytes object; return None on any miss.
+    ///
+    /// Counts no saved time.
     fn get_bytes<'py>(
         &self,
         py: Python<'py>,
@@ -135,6 +141,7 @@ impl Cache {
         }
     }
 
+    /// Look a key up; a miss has its reason.
     fn look_up<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         match self.find(py, key)? {
             Ok(artifact) => Ok(Bound::new(py, Artifact::hit(artifact))?.into_any()),
@@ -145,6 +152,7 @@ impl Cache {
         }
     }
 
+    /// Store bytes, of any contiguous buffer; return None, or a name of `REASONS` that says why they were not stored.
     fn put(
         &self,
         py: Python<'_>,
@@ -161,6 +169,11 @@ impl Cache {
         Ok(reason_of(py, "an artifact was not stored", stored))
     }
 
+    /// Look a key up, else call `build`, store what it returns, and return that.
+    ///
+    /// Of all threads, and all processes that share the store, one builds and the others wait for it, at most for `timeout`
+    /// seconds. An exception of `build` is raised unchanged, nothing is stored, and one of the waiting callers builds. Raise
+    /// TypeError if `build` returns something without a buffer.
     fn get_or_build(
         &self,
         py: Python<'_>,
@@ -221,11 +234,13 @@ impl Cache {
         first_error.map_or(Ok(all), Err)
     }
 
+    /// Remove an entry; return whether there was one.
     fn remove(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<bool> {
         let removed = self.call(py, key, |cache, key| cache.remove(key))?;
         Ok(or_warn(py, "an entry was not removed", removed))
     }
 
+    /// List the entries, the next to be evicted first. Reads no payload.
     fn entries(&self, py: Python<'_>) -> PyResult<Vec<Entry>> {
         let mut entries = Vec::new();
         let listed = self.inspect(py, |store| {
@@ -238,6 +253,7 @@ impl Cache {
         Ok(entries)
     }
 
+    /// Explain why a key misses: return the nearest entry of its domain, or None if there is no other. Scans the domain.
     fn explain(&self, py: Python<'_>, key: &Bound<'_, Fields>) -> PyResult<Option<Explanation>> {
         let cache = self.open()?;
         let recipe = key.get().key_fields().recipe();
@@ -247,6 +263,7 @@ impl Cache {
             .transpose()
     }
 
+    /// Return the counters of this cache, or those that all processes have reported to the store.
     #[pyo3(signature = (*, all_processes = false))]
     fn stats<'py>(&self, py: Python<'py>, all_processes: bool) -> PyResult<Bound<'py, PyDict>> {
         if !all_processes {
@@ -256,6 +273,7 @@ impl Cache {
         inspect::stats(py, &or_warn(py, "the statistics cannot be read", stats).counted)
     }
 
+    /// Read every entry to its end, and remove the damaged ones.
     fn verify(&self, py: Python<'_>) -> PyResult<Verification> {
         let mut damaged = Vec::new();
         let verified =
@@ -267,6 +285,7 @@ impl Cache {
         })
     }
 
+    /// Evict least recently used entries until the rest fits. Raise ValueError if no limit is given.
     #[pyo3(signature = (*, max_bytes = None, max_entries = None))]
     fn prune(&self, py: Python<'_>, max_bytes: Option<u64>, max_entries: Option<u64>) -> PyResult<Removed> {
         if (max_bytes, max_entries) == (None, None) {
@@ -277,16 +296,19 @@ impl Cache {
         Ok(Removed { entries, bytes, reason: reason_of(py, "pruning ended early", pruned) })
     }
 
+    /// Remove every entry; return None, or a name of `REASONS` that says why some may be left.
     fn clear(&self, py: Python<'_>) -> PyResult<Option<&'static str>> {
         let cache = self.open()?;
         Ok(reason_of(py, "not all entries were removed", py.detach(|| cache.clear())))
     }
 
+    /// Write the counters and the order of use; return None, or a name of `REASONS` that says why that failed.
     fn flush(&self, py: Python<'_>) -> PyResult<Option<&'static str>> {
         let cache = self.open()?;
         Ok(reason_of(py, "not all was written", py.detach(|| cache.flush())))
     }
 
+    /// Flush and close. Later calls raise ValueError; closing again does nothing.
     fn close(&self, py: Python<'_>) -> Option<&'static str> {
         if self.is_closed.swap(true, Ordering::AcqRel) {
             return None;

@@ -5,32 +5,45 @@ use warmstart::{FieldChange, ReasonCounts, Recipe, Statistics, store};
 
 use crate::artifact::{seconds, seconds_since_1970};
 
-/// An entry.
+/// An entry, as its head describes it. Its payload is not read.
 #[pyclass(frozen, get_all, module = "warmstart")]
 pub(crate) struct Entry {
+    /// The digest of the key, 64 hexadecimal digits, which identifies the entry in the store.
     digest: String,
+    /// The bytes that it counts against the cap.
     size: u64,
+    /// When it was last stored or used, in seconds since 1970 UTC; None if unknown.
     used: Option<f64>,
+    /// When it was built, in seconds since 1970 UTC; None if unknown.
     created: Option<f64>,
+    /// A short text for people: of the field `name`, `kernel` or `label`, or else of the first text.
     name: Option<String>,
+    /// The domain of its key; None if it was not stored under `Fields`.
     domain: Option<String>,
+    /// The labels of its key, each with the value, cut to 256 bytes; None for bytes without a note.
     fields: Vec<(String, Option<String>)>,
+    /// Why its head cannot be read, a name of `REASONS`; None if it can.
     unreadable: Option<&'static str>,
 }
 
 /// A field in which two keys differ.
 #[pyclass(frozen, get_all, module = "warmstart")]
 pub(crate) struct Change {
+    /// The label of the field.
     label: String,
+    /// The value of the stored entry, or a short digest of it; None if it has no such field.
     old: Option<String>,
+    /// The value that was looked up, likewise; None if there is no such field.
     new: Option<String>,
 }
 
-/// The entry nearest to a key.
+/// The stored entry that is nearest to a key, and the fields that differ. `str` is one line for people.
 #[pyclass(frozen, module = "warmstart")]
 pub(crate) struct Explanation {
+    /// The nearest entry of the same domain.
     #[pyo3(get)]
     nearest: Py<Entry>,
+    /// The fields that differ.
     #[pyo3(get)]
     changes: Vec<Py<Change>>,
     line: String,
@@ -39,24 +52,33 @@ pub(crate) struct Explanation {
 /// An entry that is not whole.
 #[pyclass(frozen, get_all, module = "warmstart")]
 pub(crate) struct Damaged {
+    /// The digest of the key, 64 hexadecimal digits.
     digest: String,
+    /// Why it is not whole, a name of `REASONS`.
     reason: &'static str,
+    /// Whether it was removed.
     removed: bool,
 }
 
-/// The result of `verify`.
+/// The result of `verify`. It is true if every entry is whole.
 #[pyclass(frozen, get_all, module = "warmstart")]
 pub(crate) struct Verification {
+    /// The number of whole entries.
     pub(crate) whole: u64,
+    /// The others.
     pub(crate) damaged: Vec<Py<Damaged>>,
+    /// Why not all entries could be read, a name of `REASONS`; None if all were.
     pub(crate) reason: Option<&'static str>,
 }
 
 /// What `prune` removed.
 #[pyclass(frozen, get_all, module = "warmstart")]
 pub(crate) struct Removed {
+    /// The number of entries.
     pub(crate) entries: u64,
+    /// The bytes that they counted against the cap.
     pub(crate) bytes: u64,
+    /// Why pruning ended early, a name of `REASONS`; None if it did not.
     pub(crate) reason: Option<&'static str>,
 }
 

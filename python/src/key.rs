@@ -11,7 +11,13 @@ use warmstart::{KeyFields, cache::Request, pack};
 
 use crate::{buffer, report::file_error};
 
-/// The labelled fields of a key. Immutable, so that fields can be shared by several keys; copies share the values.
+/// The labelled fields that a key is made of. Immutable: each method returns a new object.
+///
+/// `domain` separates kinds of artifacts. Raise `schema`, from 0 to 2**32 - 1, when the meaning of the fields changes.
+/// The order of the fields matters. Put no path, home directory or time into a key: a moved checkout would miss.
+///
+/// >>> Fields("my-runtime", 1).text("source", "kernel").list("flags", ["-O3"]).number("width", 4)
+/// Fields('my-runtime', 1, source, flags, width)
 #[pyclass(frozen, eq, hash, module = "warmstart")]
 #[derive(Clone)]
 pub(crate) struct Fields {
@@ -41,18 +47,22 @@ impl Fields {
         Self { domain: domain.into(), schema, fields: Vec::new() }
     }
 
+    /// Add a text.
     fn text(&self, label: String, value: String) -> Self {
         self.with(label, Value::Text(value))
     }
 
+    /// Add bytes, copied from any contiguous buffer. They never equal a text with the same bytes.
     fn bytes(&self, label: String, value: &Bound<'_, PyAny>) -> PyResult<Self> {
         Ok(self.with(label, Value::Bytes(buffer::copy(value)?)))
     }
 
+    /// Add a number from 0 to 2**64 - 1; raise OverflowError for another one.
     fn number(&self, label: String, value: u64) -> Self {
         self.with(label, Value::Number(value))
     }
 
+    /// Add texts whose boundaries count: `["ab"]` is not `["a", "b"]`.
     fn list(&self, label: String, values: &Bound<'_, PyAny>) -> PyResult<Self> {
         if values.is_instance_of::<PyString>() {
             return Err(PyTypeError::new_err("the values are a str: give a list of str, or use text"));
@@ -61,11 +71,15 @@ impl Fields {
         Ok(self.with(label, Value::List(values)))
     }
 
+    /// Add a digest that was computed elsewhere. `note` is shown by `explain` and is no part of the key.
     #[pyo3(signature = (label, digest, note = String::new()))]
     fn digest(&self, label: String, digest: &Bound<'_, PyAny>, note: String) -> PyResult<Self> {
         Ok(self.with(label, Value::Digest { digest: buffer::copy(digest)?, note }))
     }
 
+    /// Add the contents of a file. Its path is no part of the key; its last component is shown by `explain`.
+    ///
+    /// Raise OSError if the file cannot be read.
     fn file(&self, py: Python<'_>, label: String, path: PathBuf) -> PyResult<Self> {
         // Reads part by part.
         let digest = py.detach(|| pack::model_of_file(&path)).map_err(|error| file_error(&error, &path))?;
@@ -73,6 +87,7 @@ impl Fields {
         Ok(self.with(label, Value::Digest { digest: digest.as_bytes().to_vec(), note }))
     }
 
+    /// The 32 bytes of the key.
     #[getter]
     fn key<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, self.key_fields().key().as_bytes())

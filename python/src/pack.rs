@@ -23,7 +23,13 @@ use crate::{
     report::{file_error, open_error, reason_of},
 };
 
-/// A file of packed weights.
+/// A file of packed weights that is mapped, so that all processes share one copy. A context manager.
+///
+/// `checks` says whose checksums are verified: of no payloads, of each when it is first looked up, or of all when the file is
+/// opened; the index always is. `timeout` is how many seconds to wait for another writer. Raise OSError if `path` is something
+/// else than a pack or another user could have written it, and ValueError if it is open in this process with other options.
+///
+/// A forked child opens the pack again.
 #[pyclass(frozen, weakref, module = "warmstart")]
 pub(crate) struct Pack {
     /// Nothing once it is closed. Locked by threads that hold the interpreter's lock only.
@@ -88,6 +94,10 @@ impl Pack {
         Ok(Self { pack: Mutex::new(Some(pack)), process: process::id() })
     }
 
+    /// Return the weight as a read-only view of the mapping, or None.
+    ///
+    /// `model` is 32 bytes that identify the model, as `model_of_file` returns them. `packing` is a number from 0 to 2**32 - 1
+    /// that changes whenever the packed bytes would. The view keeps the pack open.
     #[pyo3(signature = (name, *, model, packing, bias = None))]
     fn get<'py>(
         &self,
@@ -102,6 +112,7 @@ impl Pack {
         py.detach(|| pack.look_up(&key)).ok().map(|weights| view(py, &pack, weights)).transpose()
     }
 
+    /// Return the weight as `get` does, or a miss with its reason.
     #[pyo3(signature = (name, *, model, packing, bias = None))]
     fn look_up<'py>(
         &self,
@@ -119,6 +130,7 @@ impl Pack {
         }
     }
 
+    /// Copy a packed weight into the file, and return the view of it. `save` makes it last.
     #[pyo3(signature = (name, data, *, model, packing, bias = None))]
     fn put<'py>(
         &self,
@@ -143,23 +155,27 @@ impl Pack {
         view(py, &pack, reserved.map_err(no_memory)?)
     }
 
+    /// Save what was put, for the next process; return None, or a name of `REASONS` that says why it was not saved.
     fn save(&self, py: Python<'_>) -> PyResult<Option<&'static str>> {
         let pack = self.open()?;
         Ok(reason_of(py, "packed weights were not saved", py.detach(|| pack.save())))
     }
 
+    /// Find what other processes have saved since.
     fn refresh(&self, py: Python<'_>) -> PyResult<()> {
         let pack = self.open()?;
         py.detach(|| pack.refresh());
         Ok(())
     }
 
+    /// Return the digest of a model's file, 32 bytes, remembered beside the pack. Raise OSError if it cannot be read.
     fn model_of_file<'py>(&self, py: Python<'py>, path: PathBuf) -> PyResult<Bound<'py, PyBytes>> {
         let pack = self.open()?;
         let model = py.detach(|| pack.model_of_file(&path)).map_err(|error| file_error(&error, &path))?;
         Ok(PyBytes::new(py, model.as_bytes()))
     }
 
+    /// Return the counters.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let counted = self.open()?.statistics();
         let stats = PyDict::new(py);
@@ -172,6 +188,7 @@ impl Pack {
         Ok(stats)
     }
 
+    /// Close the pack. Views of it stay valid; later calls raise ValueError.
     fn close(&self, py: Python<'_>) {
         let pack = self.pack.lock().unwrap_or_else(PoisonError::into_inner).take();
         py.detach(|| drop(pack));

@@ -84,8 +84,11 @@ def test_key_of_ones_own_extends_the_fields(cache):
 
 
 def test_result_of_another_type_needs_a_codec(cache):
+    def three():
+        return 3
+
     with pytest.raises(TypeError, match="the function returned int: return bytes, or give memoize a codec"):
-        memoize(cache, version=1)(lambda: 3)()
+        memoize(cache, version=1)(three)()
     with pytest.raises(ValueError, match="there is no codec 'json'"):
         memoize(cache, version=1, codec="json")
 
@@ -153,13 +156,18 @@ def test_array_of_each_type_is_unchanged(cache, kind, shape):
     numpy = pytest.importorskip("numpy")
     made = numpy.ones(shape, kind)
     calls = Calls()
-    of = memoize(cache, version=1, codec="array")(lambda: calls(made))
+    of = memoize(cache, version=1, codec="array", key=lambda fields: fields)(lambda: calls(made))
     for _ in range(2):
         assert len(calls) <= 1
         again = numpy.asarray(of())
         assert again.dtype == made.dtype
         assert again.shape == made.shape
         assert (again == made).all()
+
+
+def test_lambda_needs_a_key(cache):
+    with pytest.raises(TypeError, match="all lambdas of a module have one name: give memoize a key"):
+        memoize(cache, version=1)(lambda: b"x")
 
 
 def test_async_function_is_refused(cache):

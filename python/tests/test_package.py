@@ -1,7 +1,9 @@
 """The package: its examples, its import, its command, its types."""
 
+import ast
 import doctest
 import importlib
+import inspect
 import json
 import os
 import statistics
@@ -71,6 +73,36 @@ def test_stubs_match_the_module(tmp_path):
         [sys.executable, "-m", "mypy.stubtest", "warmstart", *arguments], cwd=tmp_path, capture_output=True, text=True
     )
     assert checked.returncode == 0, checked.stdout
+
+
+def test_types_of_a_memoized_function_are_its_own(tmp_path):
+    pytest.importorskip("mypy")
+    tmp_path.joinpath("user.py").write_text(
+        "import warmstart\n"
+        "cache = warmstart.Cache(store='memory')\n"
+        "@warmstart.memoize(cache, version=1)\n"
+        "def f(n: int) -> bytes: return bytes(n)\n"
+        "def by(fields: warmstart.Fields, n: int) -> warmstart.Fields: return fields.number('n', n)\n"
+        "@warmstart.memoize(cache, version=1, key=by)\n"
+        "def g(n: int) -> bytes: return bytes(n)\n"
+        "reveal_type(f)\nreveal_type(g)\n"
+    )
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file", PROJECT / "pyproject.toml", "user.py"]
+    checked = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert checked.stdout.count('"def (n: int) -> bytes"') == 2, checked.stdout
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_help_says_what_the_stubs_say():
+    stubs = ast.parse(Path(warmstart.__file__).with_name("_warmstart.pyi").read_text())
+    for stub in stubs.body:
+        if not isinstance(stub, ast.ClassDef):
+            continue
+        there = getattr(warmstart._warmstart, stub.name)
+        assert inspect.getdoc(there) == ast.get_docstring(stub), stub.name
+        for member in stub.body:
+            if isinstance(member, ast.FunctionDef) and not member.name.startswith("__"):
+                assert inspect.getdoc(getattr(there, member.name)) == ast.get_docstring(member), f"{stub.name}.{member.name}"
 
 
 @pytest.mark.parametrize("command", ["check", "format --check"])

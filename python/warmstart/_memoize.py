@@ -7,7 +7,7 @@ from ._warmstart import Fields, array_view
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, Concatenate, Literal, ParamSpec, TypeAlias, TypeVar
+    from typing import Any, Concatenate, Literal, ParamSpec, TypeAlias, TypeVar, overload
 
     from typing_extensions import Buffer
 
@@ -25,18 +25,42 @@ ALIGNMENT = 64
 PLAIN = (bool, int, float, complex, type(None))
 
 
+# Of one signature, an omitted `key` would leave no arguments that fit.
+if TYPE_CHECKING:
+
+    @overload
+    def memoize(
+        cache: Cache,
+        *,
+        version: int,
+        codec: Literal["bytes", "array", "pickle"] | _Codec = "bytes",
+        key: None = None,
+    ) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]: ...
+    @overload
+    def memoize(
+        cache: Cache,
+        *,
+        version: int,
+        codec: Literal["bytes", "array", "pickle"] | _Codec = "bytes",
+        key: Callable[Concatenate[Fields, _P], Fields],
+    ) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]: ...
+
+
 def memoize(
     cache: Cache,
     *,
     version: int,
     codec: Literal["bytes", "array", "pickle"] | _Codec = "bytes",
-    key: Callable[Concatenate[Fields, _P], Fields] | None = None,
+    key: Callable[..., Fields] | None = None,
 ) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Keep what a function returns in `cache`, under its name, `version` and arguments.
 
     Raise `version`, a number from 0 to 2**32 - 1, whenever the function would return something else for the same arguments.
     Arguments are text, bytes, numbers, None, arrays (by the buffer protocol), and lists, tuples and dicts of these; for others,
     `key` adds the arguments to the fields that it gets as its first one. Raise TypeError for an argument that is none of these.
+
+    Functions of one module and qualified name share their results. So a function that uses variables of an enclosing one needs a
+    `key` that adds them. Raise TypeError for a lambda without `key`: all lambdas have one name.
 
     `codec` says what the function returns: `bytes`; an `array`, which always comes back as a read-only memoryview of its format
     and shape, for `numpy.asarray`; anything that `pickle` takes, if only programs that you trust can write to the cache; or a
@@ -58,6 +82,8 @@ def memoize(
 
         if inspect.iscoroutinefunction(function):
             raise TypeError(f"{function.__qualname__} is an async function: call cache.aget_or_build in it")
+        if key is None and function.__name__ == "<lambda>":
+            raise TypeError("all lambdas of a module have one name: give memoize a key, or define a function")
         signature = inspect.signature(function)
         fields = Fields(f"{function.__module__}.{function.__qualname__}", version)
         if codec == "pickle":

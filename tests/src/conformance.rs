@@ -266,6 +266,7 @@ pub fn cases() -> Vec<Case> {
             get_into_counts_as_a_use;
         OnDisk into:
             get_into_returns_no_damaged_payload,
+            get_into_returns_no_payload_of_another_key_or_seal,
             damage_in_any_piece_of_a_large_entry_is_noticed;
         Any many:
             get_many_returns_each_key_in_order,

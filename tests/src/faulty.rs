@@ -28,7 +28,7 @@ pub struct FaultyBackend {
     /// Whether errors 5, 32 and 33 mean what they mean on Windows.
     windows: bool,
     before_rename: Hook,
-    after_read: Hook,
+    after_open: Hook,
     after_list: Hook,
     /// The number of removals still to fail.
     removals: AtomicU64,
@@ -108,9 +108,9 @@ impl FaultyBackend {
         self.before_rename.set(action);
     }
 
-    /// Runs `action` once, just after the next file was read, or opened to be read.
-    pub fn after_read(&self, action: impl FnOnce() + Send + 'static) {
-        self.after_read.set(action);
+    /// Runs `action` once, just after the next file was opened to be read.
+    pub fn after_open(&self, action: impl FnOnce() + Send + 'static) {
+        self.after_open.set(action);
     }
 
     /// Runs `action` once, just after the next listing of a directory.
@@ -174,15 +174,13 @@ impl StorageBackend for FaultyBackend {
         if self.max_file.is_some() && self.inner.metadata(path)?.len > self.max_file() {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        let found = self.inner.read(path, wanted);
-        self.after_read.run();
-        found
+        self.inner.read(path, wanted)
     }
 
     fn open(&self, path: &Path) -> io::Result<(File, FileMetadata)> {
         self.check()?;
         let opened = self.inner.open(path);
-        self.after_read.run();
+        self.after_open.run();
         opened
     }
 

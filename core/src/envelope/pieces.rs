@@ -1,4 +1,4 @@
-//! Encodes and verifies envelopes whose payload arrives in pieces and is never whole in memory.
+//! Encodes and verifies envelopes whose payload arrives in pieces, and need not be whole in memory.
 
 use alloc::vec::Vec;
 use core::{fmt, hash::Hasher as _};
@@ -117,10 +117,12 @@ impl Verifier {
         Ok((Self::begin(head, total)?, layout))
     }
 
-    /// Creates a verifier for [`verify`](Self::verify) from the first bytes of an envelope that is `total` bytes long.
+    /// Creates a verifier from the first bytes of an envelope that is `total` bytes long: its header, and as much more as was read. Unlike
+    /// [`new`](Self::new), it accepts sealed envelopes and those of a newer version, so that [`verify`](Self::verify) can tell them from
+    /// damaged ones; [`finish`](Self::finish) then checks nothing but the checksum.
     ///
     /// # Errors
-    /// The reason why these bytes do not begin such an envelope. One of a newer version is none of them.
+    /// The reason why these bytes do not begin such an envelope.
     pub fn begin(first: &[u8], total: u64) -> Result<Self, MissReason> {
         match Layout::parse(first, total) {
             Ok(_) | Err(MissReason::NewerVersion) => {}

@@ -58,7 +58,7 @@ def install(
     With `single_build`, one of all threads and processes compiles a program, and the others wait for it, at most
     `timeout` seconds. A program that JAX does not store is compiled by one after the other then.
 
-    Set the option `jax_compilation_cache_dir`, and `jax_persistent_cache_enable_xla_caches` to "none": XLA's own files
+    This sets the option `jax_compilation_cache_dir`, and `jax_persistent_cache_enable_xla_caches` to "none": XLA's own files
     would lie outside the cap, and their path would be part of every key.
     """
     global _installation
@@ -297,7 +297,10 @@ def register_scheme(
     `jax_persistent_cache_enable_xla_caches` to "none". Raise ImportError if the package `etils[epath]` is not
     installed; JAX looks for it when it is imported.
     """
-    from etils import epath
+    try:
+        from etils import epath
+    except ImportError as error:
+        raise ImportError("JAX opens URLs by etils: pip install 'etils[epath]', before JAX is imported") from error
 
     directories: dict[str, Cache] = {}
 

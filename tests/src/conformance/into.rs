@@ -1,6 +1,7 @@
 //! A payload that is read into the caller's buffer is the one that was stored.
 
 use warmstart::{Artifact, Limits, MissReason, SystemClock, store::Buffer};
+use warmstart_core::{envelope, seal::Seal};
 
 use super::{Harness, OnDisk, store};
 use crate::proof::{artifact, verify};
@@ -57,6 +58,28 @@ pub fn get_into_returns_no_damaged_payload(harness: &dyn OnDisk) {
     store.put(key, &artifact(key, 1, 20)).unwrap();
     harness.damage(key, &mut |bytes| bytes.truncate(len - 1));
     assert!(store.get_into(key, &mut buffer).unwrap_err().is_damage());
+}
+
+/// An intact entry that is another key's, or that is sealed where the store is not or the other way round, is a miss.
+pub fn get_into_returns_no_payload_of_another_key_or_seal(harness: &dyn OnDisk) {
+    let store = harness.open_default();
+    let seal = Seal::new(&[9; 32]);
+    let (seal, expected) = match harness.secret() {
+        None => (Some(&seal), MissReason::Sealed),
+        Some(_) => (None, MissReason::Unsealed),
+    };
+    // Short, in one page, in two, and in several pieces.
+    for len in [100, 3_800, 5_000, 600_000] {
+        let mut other = Vec::new();
+        store.put(b"oth", &artifact(b"oth", 1, len)).unwrap();
+        harness.damage(b"oth", &mut |bytes| other.clone_from(bytes));
+        let sealed = envelope::encode(b"key", &artifact(b"key", 1, len), seal).unwrap().to_vec();
+        for (wrong, expected) in [(other, MissReason::KeyMismatch), (sealed, expected)] {
+            store.put(b"key", &artifact(b"key", 1, len)).unwrap();
+            harness.damage(b"key", &mut |bytes| bytes.clone_from(&wrong));
+            assert_eq!(store.get_into(b"key", &mut Vec::new()), Err(expected), "{len} bytes");
+        }
+    }
 }
 
 /// A payload of several pieces is verified as they are read.

@@ -247,7 +247,8 @@ impl FileStore {
         }
     }
 
-    /// Reads an unsealed entry into the caller's buffer and verifies it there, with one opening of the file, which takes longest.
+    /// Reads an unsealed entry with one opening of the file, which takes longest. Verifies a short one before it is copied into the caller's
+    /// buffer, and a longer one there.
     fn read_entry_into(&self, path: &Path, key: &[u8], buffer: &mut dyn Buffer) -> Result<usize, MissReason> {
         let (mut file, metadata) = self.access(|disk| disk.open(path))?;
         let len = self.len_to_read(&metadata)?;
@@ -286,7 +287,7 @@ impl FileStore {
     }
 
     /// Reads each piece of an entry and hashes it while it is in the processor's cache. Allocates more than a piece only after the
-    /// header proves that it is an entry of this length.
+    /// header says that it is an entry of this length, or of a newer version, whose length cannot be checked.
     fn read_all(&self, file: &File, len: usize, bytes: &mut Vec<u8>) -> Verified {
         let refused = |error: io::Error| reason_of_read(&error);
         read_first(file, bytes, len.min(PIECE)).map_err(refused)?;

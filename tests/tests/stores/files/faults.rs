@@ -210,9 +210,36 @@ fn what_replaced_a_damaged_entry_meanwhile_stays() {
     let mut bytes = fs::read(&path).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     fs::write(&path, bytes).unwrap();
-    disk.after_read(move || assert!(other.put(b"key", &artifact(2, 100)).is_ok()));
+    disk.after_open(move || assert!(other.put(b"key", &artifact(2, 100)).is_ok()));
     assert!(store.get(b"key").ok().is_none_or(|found| found.payload() == [2; 100]));
     assert_eq!(store.get(b"key").ok().map(|found| found.payload().to_vec()), Some(vec![2; 100]));
+}
+
+/// A file that another program cuts, lengthens, or cuts and fills again while it is read is damage, in every piece of it.
+#[test]
+fn an_entry_that_changes_while_it_is_read_is_not_handed_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Arc::new(FaultyBackend::new());
+    let options = StoreOptions::default().with_backend(disk.clone());
+    let store = FileStore::open(directory.path(), options).unwrap();
+    let path = entry_path(directory.path(), b"key");
+    let mut buffer = Vec::new();
+    for kept in [10, 100, 5_000, 300_000, 599_000] {
+        for (refilled, into) in [(false, false), (false, true), (true, false), (true, true)] {
+            store.put(b"key", &artifact(1, 600_000)).unwrap();
+            let path = path.clone();
+            disk.after_open(move || {
+                let file = fs::File::options().write(true).open(path).unwrap();
+                file.set_len(kept).unwrap();
+                if refilled {
+                    file.set_len(700_000).unwrap();
+                }
+            });
+            let found =
+                if into { store.get_into(b"key", &mut buffer).err() } else { store.get(b"key").err() };
+            assert!(found.is_some_and(MissReason::is_damage), "{kept} {refilled} {into}: {found:?}");
+        }
+    }
 }
 
 /// An entry that another writer has not published yet takes room already.
