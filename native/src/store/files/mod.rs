@@ -286,11 +286,12 @@ impl FileStore {
         Ok((bytes, verified, metadata))
     }
 
-    /// Reads each piece of an entry and hashes it while it is in the processor's cache. Allocates more than a piece only after the
-    /// header says that it is an entry of this length, or of a newer version, whose length cannot be checked.
+    /// Reads each piece of an entry and hashes it while it is in the processor's cache. Allocates memory for a large
+    /// one only after the header says that it is an entry of this length, or of a newer version, whose length cannot be checked.
     fn read_all(&self, file: &File, len: usize, bytes: &mut Vec<u8>) -> Verified {
         let refused = |error: io::Error| reason_of_read(&error);
-        read_first(file, bytes, len.min(PIECE)).map_err(refused)?;
+        // Of a large one no more than the header needs: these bytes move when the buffer grows.
+        read_first(file, bytes, if len <= PIECE { len } else { SHORT_HEAD }).map_err(refused)?;
         if len <= PIECE {
             return envelope::verify(bytes, self.seal());
         }
