@@ -49,7 +49,7 @@ export function encodeEnvelope(
   into.set(payload, key.length + metadata.length);
   const length = envelope.encode(key.length, metadata.length, payload.length, Date.now(), buildMs);
   if (length < 0) throw reasonOf(-length) ?? "malformed";
-  // What is encoded allocates.
+  // The memory may have grown meanwhile.
   return place().slice(0, length);
 }
 

@@ -6,7 +6,7 @@ export class Ticket {
   #overtaken: Ticket | "clear" | undefined;
   readonly #earlier: readonly Ticket[];
   readonly isWrite: boolean;
-  /** Does it. */
+  /** What the call does, once it has begun. */
   work: Promise<boolean> | undefined;
   #isQueued = false;
 

@@ -3,7 +3,8 @@ import { type Part, partLength, type Pieces } from "./record.js";
 
 /**
  * Payloads that are too large for one transaction: Chromium fails if the Blobs of one exceed 450 MiB. Their pieces are
- * stored one by one, and the record that names them last, so that no look-up finds them before. Their id begins with the time, in milliseconds since 1970 UTC.
+ * stored one by one, and the record that names them last, so that no look-up finds them before. Their id begins with the
+ * time, in milliseconds since 1970 UTC.
  */
 
 /** Stores the pieces of a payload. `makeRoom` evicts as many bytes, once if there is no space. */

@@ -73,7 +73,7 @@ export class Store {
   #reads: Read[] = [];
   #writes: { write: Write; resolve: (outcome: Outcome) => void }[] = [];
   #isWriting = false;
-  /** A transaction with the first of the changes that wait, see {@link #hurry}. */
+  /** A transaction with the first of the changes that wait, see {@link #putEarly}. */
   #early: { transaction: IDBTransaction; puts: number } | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
@@ -337,7 +337,7 @@ export class Store {
   #write(write: Write): Promise<Outcome> {
     return new Promise((resolve) => {
       if (this.#writes.length === 0 && !this.#isWriting) queueMicrotask(() => void this.#writeAll());
-      this.#hurry(write);
+      this.#putEarly(write);
       this.#writes.push({ write, resolve });
     });
   }
@@ -346,7 +346,7 @@ export class Store {
    * Requests the put of a small value before the other calls of this tick: the browser works on it while they are encoded.
    * The transaction of this tick takes over, which changes nothing if only puts were before this one.
    */
-  #hurry(write: Write): void {
+  #putEarly(write: Write): void {
     const { length } = this.#writes;
     const isFirst = !this.#isWriting && length === (this.#early?.puts ?? 0) && length < MOST;
     if (!isFirst || write.kind !== "put" || !(write.record instanceof Uint8Array) || this.#newer.has(write.id)) return;
