@@ -278,13 +278,14 @@ export const tests = {
     t.equal(await stuck, "late");
 
     const lively = one.getOrCreate("lively", async ({ onProgress }) => {
-      for (let n = 0; n < 30; n++) {
-        await t.sleep(20);
+      for (let n = 0; n < 40; n++) {
+        await t.sleep(50);
         onProgress(n);
       }
       return "lively";
     });
-    const waits = await one.getOrCreate("lively", () => "alone", { as: "text", waitMs: 300 });
+    // Shorter than the build, and longer than a busy machine lets a timer or a disk wait.
+    const waits = await one.getOrCreate("lively", () => "alone", { as: "text", waitMs: 1500 });
     t.equal(waits, "lively");
     await lively;
   },
