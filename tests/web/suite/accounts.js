@@ -81,6 +81,25 @@ export const tests = {
     }
   },
 
+  "what a row says of a large value is verified before it is listed": async (t) => {
+    const name = t.database();
+    let cache = await t.open({ name });
+    t.equal(await cache.put("large", t.bytes(100_000, 1), { label: "L", headers: { "x-note": "one" } }), true);
+    t.equal((await cache.entries()).map(({ label, size }) => [label, size]), [["L", 100_000]]);
+    await cache.close();
+    const [[, [[, , , { h, c }]]]] = await rows(name);
+    const flipped = (at) => h.map((byte, nth) => (nth === at ? byte ^ 1 : byte));
+    const spoiled = [{ h: h.slice(0, 3), c }, { h, c: c + 1 }, ...[...h.keys()].map((at) => ({ h: flipped(at), c }))];
+    for (const one of spoiled) {
+      await rewrite(name, (row) => [[row[0][0], row[0][1], row[0][2], one]], "log");
+      cache = await t.open({ name });
+      const [{ label, size, storedSize, created, headers }] = await cache.entries();
+      t.equal([label, size, storedSize, headers.get("x-note")], ["L", 100_000, 100_000 + h.length, "one"]);
+      t.ok(Math.abs(created - Date.now()) < 60_000);
+      await cache.close();
+    }
+  },
+
   "a row that is spoiled while a cache is open costs no entry": async (t) => {
     const name = t.database();
     const cache = await t.open({ name });

@@ -147,8 +147,8 @@ export class Cache {
   }
 
   /**
-   * Lists all intact entries in the order of eviction. Reads values of up to 48 KiB, but of a larger one only what is
-   * stored beside it.
+   * Lists all entries in the order of eviction. Reads values of up to 48 KiB, which are left out if they are damaged; what
+   * it says of a larger one is stored beside it.
    */
   entries(): Promise<EntryInfo[]> {
     return entries(this.core);

@@ -100,7 +100,7 @@ export class Core {
     const id = idOf(input);
     signal?.throwIfAborted();
     const metadata = encodeMetadata(input, value, options);
-    const taken = payloadOf(value, { blobs: this.store.storesBlobs, signal, onProgress, borrow: true, transfer });
+    const taken = payloadOf(value, { blobs: this.store.storesBlobs, signal, onProgress, transfer });
     const write = (ticket: Ticket, payload: Payload): Promise<boolean> =>
       this.write(ticket, id, { payload, metadata, buildMs: 0 }, signal);
     // Awaiting an available value would let the caller change it.

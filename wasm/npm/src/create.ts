@@ -45,10 +45,11 @@ export async function getOrCreate(
       const buildMs = performance.now() - began;
       core.counters.builds += 1;
       core.counters.buildMs += buildMs;
-      const did = await core.write(ticket, id, { payload, metadata, buildMs }, flight.signal);
+      const writing = core.write(ticket, id, { payload, metadata, buildMs }, flight.signal);
       const head = { size: payload.size, metadata };
-      content = payload.bytes ? { head, bytes: payload.bytes } : { head, parts: payload.parts };
-      return did;
+      // The builder may change its bytes from now on.
+      content = payload.bytes ? { head, bytes: payload.bytes.slice() } : { head, parts: payload.parts };
+      return writing;
     });
     return content as Content;
   };

@@ -4,7 +4,8 @@ import { explanation, texts } from "./engine.js";
 import { bound } from "./errors.js";
 import { idOf, Key, type KeyInput, keyOf, textOf } from "./key.js";
 import { decodeMetadata } from "./metadata.js";
-import { type Head, isDamage } from "./store/record.js";
+import type { Account } from "./store/accounts.js";
+import { type Found, type Head, isDamage, openedHead } from "./store/record.js";
 import type { EntryInfo, Explanation, Stats } from "./types.js";
 
 /** Lists all entries in the order of eviction. */
@@ -101,13 +102,17 @@ export async function resize(
   await store.setLimits(limits);
 }
 
-/** Reads the heads of all entries in the order of eviction, some at a time: a small value is read with its head. */
+/** Returns the heads of all entries in the order of eviction. Reads small values, with their heads, some at a time. */
 async function* listed(core: Core): AsyncGenerator<{ id: string; head: Head; usedMs: number; storedSize: number }> {
   for (const { entries } of await core.store.accounts()) {
     const all = [...entries];
     for (let at = 0; at < all.length; at += AT_ONCE) {
       const some = all.slice(at, at + AT_ONCE);
-      const peeked = await Promise.all(some.map(([id]) => core.peek(id)));
+      const look = ([id, { size, large }]: [string, Account]): { head: Head } | Promise<Found | string> => {
+        const found = large && openedHead(large, size - large.h.length, id);
+        return typeof found === "object" ? found : core.peek(id);
+      };
+      const peeked = await Promise.all(some.map(look));
       for (const [nth, found] of peeked.entries()) {
         const [id, { usedMs, size }] = some[nth]!;
         if (typeof found !== "string") yield { id, head: found.head, usedMs, storedSize: size };

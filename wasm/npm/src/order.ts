@@ -61,17 +61,10 @@ export class Order {
     this.#tickets.set(id, [...earlier, ticket]);
     this.isIdle = false;
     ticket.work = work(ticket);
-    // Not `finally`, which creates more promises: there may be thousands of calls.
-    return ticket.work.then(
-      (did) => {
-        this.#end(id, ticket);
-        return did;
-      },
-      (error: unknown) => {
-        this.#end(id, ticket);
-        throw error;
-      },
-    );
+    const end = (): void => this.#end(id, ticket);
+    // Before the caller goes on.
+    ticket.work.then(end, end);
+    return ticket.work;
   }
 
   #end(id: string, ticket: Ticket): void {

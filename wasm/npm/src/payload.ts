@@ -35,8 +35,6 @@ export interface Reading {
   blobs: boolean;
   signal?: AbortSignal | undefined;
   onProgress?: Progress | undefined;
-  /** Whether a small value is encoded before the caller runs again, so that it need not be copied. */
-  borrow?: boolean;
   /** Whether an `ArrayBuffer` is handed over. */
   transfer?: boolean | undefined;
 }
@@ -57,8 +55,8 @@ const COPIED = 32 * 1024 * 1024;
 const KEPT_MS = 5000;
 
 /**
- * Returns the bytes of `value`; a promise if the value must be read. Bytes that the caller could change are copied, or
- * the first 4 MiB of them wait for {@link fill}.
+ * Returns the bytes of `value`; a promise if the value must be read. Of bytes that the caller could change, a small value
+ * is not copied, and the first 4 MiB of a large one wait for {@link fill}.
  *
  * @throws WarmstartError if the value cannot be stored, or is a response that must not be
  */
@@ -133,7 +131,7 @@ function ofBuffer(value: ArrayBuffer | ArrayBufferView, reading: Reading): Paylo
   let bytes = ArrayBuffer.isView(given)
     ? new Uint8Array(given.buffer, given.byteOffset, given.byteLength)
     : new Uint8Array(given);
-  if (isShared || (!reading.borrow && bytes.length <= SMALL)) bytes = new Uint8Array(bytes);
+  if (isShared) bytes = new Uint8Array(bytes);
   return ofBytes(bytes as Uint8Array<ArrayBuffer>, isOwn || isShared);
 }
 

@@ -1,3 +1,5 @@
+import { isLarge, type LargeHead } from "./record.js";
+
 /** The limits of a cache. An omitted limit is no limit. */
 export interface Limits {
   /** The most bytes of all entries, with their heads. */
@@ -7,21 +9,22 @@ export interface Limits {
 }
 
 /**
- * One change: `[]` removes everything; `[id]` is an entry that is gone; `[id, usedMs]` is a use; and `[id, usedMs,
- * size, pieces]` is an entry that was stored, with the length of the whole entry, and the id of its pieces if it has
- * any. Times are milliseconds since 1970 UTC, sizes are bytes.
+ * One change: `[]` removes everything; `[id]` is an entry that is gone; `[id, usedMs]` is a use; `[id, usedMs, size]`
+ * is an entry that was stored, with the length of the whole entry, and `large` of a large one. Times are milliseconds
+ * since 1970 UTC, sizes are bytes.
  */
 export type Change =
   | readonly []
   | readonly [id: string]
   | readonly [id: string, usedMs: number]
-  | readonly [id: string, usedMs: number, size: number, pieces?: string | undefined];
+  | readonly [id: string, usedMs: number, size: number, large?: LargeHead | undefined];
 
 /** What is known of an entry without reading it. */
 export interface Account {
   usedMs: number;
   size: number;
-  pieces: string | undefined;
+  /** Of a large entry. A small one is read as a whole. */
+  large: LargeHead | undefined;
 }
 
 /** The sizes of all entries and the order of their use: what the rows of the log add up to. */
@@ -35,7 +38,7 @@ export class Accounts {
 
   /** Applies changes in their order. A use of an unknown entry changes nothing. */
   apply(changes: readonly Change[]): void {
-    for (const [id, usedMs, size, pieces] of changes) {
+    for (const [id, usedMs, size, large] of changes) {
       if (id === undefined) {
         this.clear();
         continue;
@@ -44,13 +47,14 @@ export class Accounts {
       this.entries.delete(id);
       if (size !== undefined || usedMs === undefined) {
         this.bytes -= known?.size ?? 0;
-        if (known?.pieces !== undefined && known.pieces !== pieces) this.loose.add(known.pieces);
+        const pieces = known?.large?.p?.id;
+        if (pieces !== undefined && pieces !== large?.p?.id) this.loose.add(pieces);
       } else if (known !== undefined) {
         this.entries.set(id, { ...known, usedMs });
       }
       if (usedMs === undefined || size === undefined) continue;
       this.bytes += size;
-      this.entries.set(id, { usedMs, size, pieces });
+      this.entries.set(id, { usedMs, size, large });
     }
   }
 
@@ -67,14 +71,8 @@ export class Accounts {
 
   /** Returns the changes that lead to these accounts, whatever was before. */
   snapshot(): Change[] {
-    const stored = ([id, { usedMs, size, pieces }]: [string, Account]): Change => changeOf(id, usedMs, size, pieces);
-    return [[], ...Array.from(this.entries, stored)];
+    return [[], ...Array.from(this.entries, ([id, { usedMs, size, large }]) => [id, usedMs, size, large] as const)];
   }
-}
-
-/** Returns the change that an entry was stored. */
-export function changeOf(id: string, usedMs: number, size: number, pieces: string | undefined): Change {
-  return pieces === undefined ? [id, usedMs, size] : [id, usedMs, size, pieces];
 }
 
 /** Whether an entry of this size fits within the limits. */
@@ -94,10 +92,9 @@ export function isSnapshot(row: readonly Change[]): boolean {
 
 function isChange(change: unknown): boolean {
   if (!Array.isArray(change)) return false;
-  const [id, usedMs, size, pieces] = change as unknown[];
+  const [id, usedMs, size, large] = change as unknown[];
   if (change.length === 0) return true;
   if (typeof id !== "string" || (change.length > 1 && typeof usedMs !== "number")) return false;
   if (change.length < 3) return true;
-  const isSize = typeof size === "number" && size >= 0;
-  return isSize && (pieces === undefined || typeof pieces === "string");
+  return typeof size === "number" && size >= 0 && (large === undefined || isLarge(large));
 }

@@ -1,6 +1,6 @@
-import { Accounts, type Change, changeOf, isRow, isSnapshot } from "./accounts.js";
+import { Accounts, type Change, isRow, isSnapshot } from "./accounts.js";
 import { LOG, result, VALUES } from "./database.js";
-import { isDamage, type LargeRecord, opened, storedSize } from "./record.js";
+import { isDamage, largeOf, opened, storedSize } from "./record.js";
 
 /** The rows of all tabs, and what they add up to. */
 export class Log {
@@ -75,8 +75,7 @@ export class Log {
       }
       // What a newer version stored counts by what is seen of it.
       const usedMs = typeof found === "string" ? Date.now() : found.head.createdMs;
-      const pieces = (record as Partial<LargeRecord>).p?.id;
-      accounts.apply([changeOf(id, usedMs, storedSize(record), pieces)]);
+      accounts.apply([[id, usedMs, storedSize(record), largeOf(record)]]);
     }
     const log = transaction.objectStore(LOG);
     log.clear();

@@ -30,12 +30,16 @@ export interface Pieces {
   lengths: number[];
 }
 
-/** A record of a large value: head `h`, its checksum `c`, and the payload in `b`, or in the pieces `p`. */
-export interface LargeRecord {
+/** What a large record has beside its payload: head `h`, its checksum `c`, and where the pieces are, if there are any. */
+export interface LargeHead {
   h: Uint8Array<ArrayBuffer>;
   c: number;
+  p?: Pieces | undefined;
+}
+
+/** A record of a large value. The payload is in `b`, or in the pieces `p`. */
+export interface LargeRecord extends LargeHead {
   b: Part[];
-  p?: Pieces;
 }
 
 /** A record: the envelope of a small value, or a large one. */
@@ -132,11 +136,16 @@ export function opened(record: unknown, id: string): Found | string {
   }
   const size = sizeOf(record);
   if (size === undefined) return "foreign";
-  const { h, c, b } = record as LargeRecord;
+  const found = openedHead(record as LargeRecord, size, id);
+  return typeof found === "string" ? found : { ...found, parts: (record as LargeRecord).b };
+}
+
+/** Verifies the head of a large value with a payload of `size` bytes. Returns the reason of a miss. */
+export function openedHead({ h, c }: LargeHead, size: number, id: string): { head: Head } | string {
   const reason = reasonOf(verify_head(h, c, size));
   if (reason !== undefined) return reason;
   const head = new Head(h);
-  return head.isOf(id) ? { head, parts: b } : "key_mismatch";
+  return head.isOf(id) ? { head } : "key_mismatch";
 }
 
 /** Whether the reason is damage, so that the entry may be removed. Other entries are intact. */
@@ -155,15 +164,25 @@ export function partLength(part: unknown): number | undefined {
   return part instanceof Blob ? part.size : part instanceof ArrayBuffer ? part.byteLength : undefined;
 }
 
+/** Returns what a large record has beside its payload, and nothing of another record. */
+export function largeOf(record: unknown): LargeHead | undefined {
+  return isLarge(record) ? { h: record.h, c: record.c, p: record.p } : undefined;
+}
+
+/** Whether this has the properties of a large record, apart from its payload. */
+export function isLarge(record: unknown): record is LargeHead {
+  const { h, c, p } = (record ?? {}) as Partial<LargeHead>;
+  const isWhole = p === undefined || (typeof p?.id === "string" && Array.isArray(p.lengths));
+  return isWhole && h instanceof Uint8Array && typeof c === "number";
+}
+
 /** The length of the payload of a large record; `undefined` if it is none. */
 function sizeOf(record: unknown): number | undefined {
-  if (typeof record !== "object" || record === null) return undefined;
-  const { h, c, b, p } = record as { h?: unknown; c?: unknown; b?: unknown; p?: Partial<Pieces> | null };
-  if (!(h instanceof Uint8Array) || typeof c !== "number" || !Array.isArray(b)) return undefined;
-  if (p !== undefined && (typeof p?.id !== "string" || !Array.isArray(p.lengths))) return undefined;
+  if (!isLarge(record) || !Array.isArray((record as LargeRecord).b)) return undefined;
+  const { b, p } = record as LargeRecord;
   let size = 0;
   // Not a method of arrays: these skip what is missing.
-  for (const part of p === undefined ? b : (p as Pieces).lengths) {
+  for (const part of p === undefined ? b : p.lengths) {
     const length: unknown = p === undefined ? partLength(part) : part;
     if (!Number.isSafeInteger(length) || (length as number) < 0) return undefined;
     size += length as number;

@@ -1,4 +1,4 @@
-import { type Accounts, admits, type Change, changeOf, type Limits } from "./accounts.js";
+import { type Accounts, admits, type Change, type Limits } from "./accounts.js";
 import {
   abort, complete, connect, Fault, fault, LOG, PIECES, result, STORES, VALUES,
 } from "./database.js";
@@ -6,7 +6,7 @@ import { Log } from "./log.js";
 import { Memory } from "./memory.js";
 import { dropPieces, storePieces, sweepPieces } from "./pieces.js";
 import {
-  opened, type Part, partLength, type Piece, type Pieces, type Stored, storedSize,
+  largeOf, opened, type Part, partLength, type Piece, type Pieces, type Stored, storedSize,
 } from "./record.js";
 
 export type { Limits } from "./accounts.js";
@@ -300,7 +300,7 @@ export class Store {
     const reads = this.#reads;
     this.#reads = [];
     // Neighbours lie close together on a disk.
-    if (reads.length > 1) reads.sort((one, other) => (one.id < other.id ? -1 : 1));
+    if (reads.length > 1) reads.sort((one, other) => (one.id < other.id ? -1 : Number(one.id > other.id)));
     let told = 0;
     const next = (found: unknown): void => {
       const read = reads[told++];
@@ -511,8 +511,7 @@ export class Store {
         this.#newer.delete(id);
         this.#memory.remove(id);
         put.add(id);
-        const pieces = record instanceof Uint8Array ? undefined : record.p?.id;
-        changes.push(changeOf(id, now, size, pieces));
+        changes.push([id, now, size, largeOf(record)]);
         return undefined;
       }
       if (write.kind !== "remove") return undefined;
@@ -583,7 +582,7 @@ export class Store {
     }
     if (this.#isSwept) return;
     const { entries } = this.#log.accounts;
-    await sweepPieces(transaction, new Set(Array.from(entries.values(), ({ pieces }) => pieces)));
+    await sweepPieces(transaction, new Set(Array.from(entries.values(), ({ large }) => large?.p?.id)));
     this.#isSwept = true;
   }
 
