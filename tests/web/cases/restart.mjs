@@ -1,5 +1,8 @@
 // Values that survive a restart of the browser.
 
+import { readdir, rm } from "node:fs/promises";
+import { join } from "node:path";
+
 export const modes = ["default", "sqlite"];
 
 const LARGE = 32 << 20;
@@ -117,6 +120,33 @@ export const cases = {
       }
       await browser.close();
     }
+  },
+
+  "a record that the browser cannot read costs no other": async (t) => {
+    const profile = await t.folder("profile");
+    let browser = await t.launch({ profile });
+    let page = await t.page(browser);
+    await page.evaluate(async () => {
+      const cache = await warmstart.open({ name: "torn" });
+      await cache.putMany(["a", "b", "c"].map((key) => [key, key]));
+      await cache.close();
+      // Chromium keeps a record of this length in a file.
+      await raw.rewrite("torn", (record, key) => (key === "b" ? kit.bytes(200_000, 1) : record));
+    });
+    await browser.close();
+    const files = await readdir(profile, { recursive: true, withFileTypes: true });
+    const torn = files.filter((file) => file.isFile() && file.parentPath.includes(".indexeddb.blob"));
+    for (const file of torn) await rm(join(file.parentPath, file.name));
+
+    browser = await t.launch({ profile });
+    page = await t.page(browser);
+    await page.evaluate(async () => {
+      const cache = await warmstart.open({ name: "torn" });
+      kit.equal(await cache.getMany(["a", "b", "c"], "text"), ["a", undefined, "c"]);
+      kit.equal(Object.values((await cache.stats()).misses), [1]);
+      kit.equal(await cache.put("b", "again"), true);
+      kit.equal(await cache.getMany(["c", "b", "a"], "text"), ["c", "again", "a"]);
+    });
   },
 
   "a use is written down soon, without a close: also where the browser is killed": async (t) => {

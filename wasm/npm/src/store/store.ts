@@ -318,7 +318,7 @@ export class Store {
       transaction.onabort = () => rest(this.trouble(transaction.error));
       // Requests are answered in their order.
       const succeeded = ({ target }: Event): void => next((target as IDBRequest<unknown>).result);
-      const failed = (event: Event): void => {
+      transaction.onerror = (event) => {
         // One record that the browser cannot read costs no other.
         event.preventDefault();
         next(this.trouble((event.target as IDBRequest).error));
@@ -326,7 +326,6 @@ export class Store {
       for (const { id, isKeyOnly } of reads) {
         const request: IDBRequest = isKeyOnly ? values.getKey(id) : values.get(id);
         request.onsuccess = succeeded;
-        request.onerror = failed;
       }
     } catch (error) {
       rest(this.trouble(error));
